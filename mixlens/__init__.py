@@ -1,0 +1,81 @@
+"""mixlens: which tokens flow into which in a Transformer, layer by layer, proven against the model itself."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+# Names are fetched when first used, so that `mixlens --help` needs no torch.
+_PUBLIC = {
+    "load": "model",
+    "Model": "model",
+    "mix": "mixing",
+    "methods": "mixing",
+    "mixing": "mixing",
+    "rollout": "aggregate",
+    "readout": "aggregate",
+    "load_result": "store",
+    "families": "families",
+    "Family": "families",
+    "Example": "types",
+    "Trace": "types",
+    "Map": "types",
+    "Attribution": "types",
+    "Record": "types",
+    "MixlensError": "errors",
+}
+__all__ = [
+    "Attribution",
+    "Example",
+    "Family",
+    "Map",
+    "MixlensError",
+    "Model",
+    "Record",
+    "Trace",
+    "__version__",
+    "families",
+    "load",
+    "load_result",
+    "methods",
+    "mix",
+    "mixing",
+    "readout",
+    "rollout",
+]
+
+if TYPE_CHECKING:
+    from .aggregate import readout, rollout
+    from .errors import MixlensError
+    from .families import Family, families
+    from .mixing import methods, mix, mixing
+    from .model import Model, load
+    from .store import load_result
+    from .types import Attribution, Example, Map, Record, Trace
+
+
+class _Face(ModuleType):
+    """The import system puts every submodule on its package; `families`, `methods` and `mixing` are functions to a user."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if not (name in _PUBLIC and isinstance(value, ModuleType)):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Face
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _PUBLIC:
+        raise AttributeError(f"module 'mixlens' has no attribute {name!r}")
+    found = getattr(importlib.import_module(f".{_PUBLIC[name]}", __name__), name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,193 @@
+"""Across layers and pieces: rollout, readout (Map -> Attribution), subwords to words."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .errors import InputError, nearest
+from .types import Attribution, Map, Words
+
+
+@dataclass(frozen=True)
+class Convention:
+    """How a paper turns layer maps into one: is the identity added, are rows made to sum to 1 before the product?"""
+
+    residual: bool
+    normalize: bool
+    source: str
+
+
+CONVENTIONS = {
+    "abnar": Convention(True, True, "Abnar and Zuidema 2020: (A + I) / row sum"),
+    "globenc": Convention(False, False, "Modarressi et al. 2022: the matrices as they are"),
+    "toolkit": Convention(False, True, "GlobEnc as the Value Zeroing authors ran it: rows made to sum to 1"),
+    "alti": Convention(False, True, "Ferrando et al. 2022: rows sum to 1, nothing added"),
+    "value_zeroing": Convention(False, True, "Mohebbi et al. 2023: rows sum to 1, nothing added"),
+    "chefer": Convention(True, True, "Chefer et al. 2021: (M + I) / row sum"),
+}
+
+
+def rows_to_one(scores: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+    """Rows divided by their sum. A row of zeros says nothing of any other token: it becomes its own token, and is counted."""
+    total = scores.sum(-1, keepdim=True)
+    empty = total <= 0
+    itself = torch.eye(scores.shape[-1], dtype=scores.dtype, device=scores.device)
+    shared = torch.where(empty, itself, scores / torch.where(empty, torch.ones_like(total), total))
+    return shared, {"rows_without_score": empty[..., 0].long()}
+
+
+def rollout(scores: Map, convention: str | None = None, *, residual: bool | None = None, normalize: bool | None = None) -> Map:
+    """R_l = M_l ... M_1, last layer on the left: input to layer l, for every l.
+
+    The convention is the method's own unless named (`abnar`, `globenc`, `toolkit`, `alti`, `value_zeroing`, `chefer`);
+    `residual` and `normalize` override it one by one. What was used is in `.info["rollout"]`. Products that would leave
+    the range of the number type are rescaled by one scalar a layer, which changes no rank and no share.
+    """
+    if scores.info.get("rollout") is not None:
+        raise InputError("this map is rolled out already. Roll out the map that mix gave.")
+    name = convention or str(scores.info.get("convention", "alti"))
+    if name not in CONVENTIONS:
+        raise InputError(f"unknown rollout convention {name!r}. {nearest(name, CONVENTIONS)}")
+    used = CONVENTIONS[name]
+    residual = used.residual if residual is None else residual
+    normalize = used.normalize if normalize is None else normalize
+    layers = scores.scores
+    if residual:
+        layers = layers + torch.eye(layers.shape[-1], dtype=layers.dtype)
+    if normalize:
+        total = layers.sum(-1, keepdim=True)
+        if bool((total == 0).any()):
+            raise InputError("a row of this map sums to 0, so it cannot be normalised. Use rollout(normalize=False).")
+        layers = layers / total
+    products, rescaled = _products(layers)
+    told = {"convention": name, "residual": residual, "normalize": normalize, "rescaled_layers": rescaled}
+    return replace(scores, scores=products, info={**scores.info, "rollout": told})
+
+
+def _products(layers: Tensor) -> tuple[Tensor, list[int]]:
+    """The running products, plain as long as they fit the number type with room to spare; which layers were rescaled."""
+    room = torch.finfo(layers.dtype).max ** 0.5
+
+    def unit(matrix: Tensor) -> Tensor:
+        return matrix / matrix.abs().max().clamp(min=torch.finfo(matrix.dtype).tiny)
+
+    products, rescaled = [layers[0]], []
+    for index, layer in enumerate(layers[1:], start=1):
+        product = layer @ products[-1]
+        if not 1 / room < float(product.abs().max()) < room:
+            product = unit(unit(layer) @ unit(products[-1]))
+            rescaled.append(index)
+        products.append(product)
+    return torch.stack(products), rescaled
+
+
+def bare(token: str) -> str:
+    """A token without its tokenizer's marks for "new word" or "goes on"."""
+    for mark in ("Ġ", "▁", "##", "Ċ"):
+        token = token.removeprefix(mark)
+    return token.removesuffix("</w>") or token
+
+
+def find(tokens: Sequence[str], query: int | str) -> int:
+    """The position a query means: an index (negative from the end), or a token that occurs once."""
+    n = len(tokens)
+    if isinstance(query, bool) or not isinstance(query, int | str):
+        raise InputError(f"a query is an index or a token, not {query!r}.")
+    if isinstance(query, int):
+        if not -n <= query < n:
+            raise InputError(f"query {query} is out of range: there are {n} tokens, {-n} to {n - 1}.")
+        return query % n
+    places = [i for i, token in enumerate(tokens) if token == query] or [
+        i for i, token in enumerate(tokens) if bare(token) == query
+    ]
+    if len(places) == 1:
+        return places[0]
+    listed = " ".join(tokens[:40]) + (" ..." if n > 40 else "")
+    if not places:
+        raise InputError(f"no token {query!r}. The tokens are: {listed}. An index works too.")
+    raise InputError(f"token {query!r} occurs {len(places)} times, at {places}. Say which one by its index.")
+
+
+def readout(scores: Map, query: int | str, *, layer: int = -1, keep_special: bool = True) -> Attribution:
+    """One row: what position `query` of this layer is made of. Without special tokens, the rest is made to sum to 1."""
+    depth = scores.scores.shape[0]
+    if not -depth <= layer < depth:
+        raise InputError(f"layer {layer} is out of range: the map has {depth} layers, 0 to {depth - 1}.")
+    position = find(scores.tokens, query)
+    row = scores.scores[layer, position]
+    info = {**scores.info, "query": position, "query_token": scores.tokens[position], "layer": layer % depth}
+    whole = Attribution(row.clone(), scores.tokens, scores.method, info, scores.special, scores.words)
+    return whole if keep_special else without_special(whole)
+
+
+def without_special(whole: Attribution) -> Attribution:
+    kept = [i for i, special in enumerate(whole.special) if not special]
+    if not kept:
+        raise InputError("every token is special; nothing would be left.")
+    row = whole.scores[kept]
+    total = row.sum()
+    number = {old: new for new, old in enumerate(kept)}
+    words = (
+        None
+        if whole.words is None
+        else tuple((word, tuple(number[i] for i in places)) for word, places in whole.words if all(i in number for i in places))
+    )
+    return replace(
+        whole,
+        scores=row / total if float(total) != 0 else row,
+        tokens=tuple(whole.tokens[i] for i in kept),
+        special=tuple(False for _ in kept),
+        words=words,
+        info={**whole.info, "special_tokens": "removed"},
+    )
+
+
+def _word_matrix(words: Words | None, n: int, dtype: torch.dtype) -> tuple[Tensor, Words]:
+    """[word, pos]: 1 where a token belongs to a word."""
+    if words is None:
+        raise InputError("the words are not known: the input was ids, or the tokenizer gives no character offsets.")
+    belongs = torch.zeros(len(words), n, dtype=dtype)
+    for number, (_, places) in enumerate(words):
+        belongs[number, list(places)] = 1
+    return belongs, words
+
+
+def _told_by_word(info: Any) -> dict[str, Any]:
+    told = {key: value for key, value in info.items() if not isinstance(value, Tensor)}
+    return {**told, "unit": "word"}
+
+
+def map_by_word(scores: Map) -> Map:
+    """Summed over the keys of a word, averaged over its queries."""
+    belongs, words = _word_matrix(scores.words, len(scores.tokens), scores.scores.dtype)
+    mean = belongs / belongs.sum(-1, keepdim=True)
+    return replace(
+        scores,
+        scores=mean @ scores.scores @ belongs.T,
+        tokens=tuple(word for word, _ in words),
+        special=_special_words(scores.special, words),
+        words=tuple((word, (number,)) for number, (word, _) in enumerate(words)),
+        info=_told_by_word(scores.info),
+    )
+
+
+def attribution_by_word(scores: Attribution) -> Attribution:
+    """Summed over the tokens of a word."""
+    belongs, words = _word_matrix(scores.words, len(scores.tokens), scores.scores.dtype)
+    return replace(
+        scores,
+        scores=belongs @ scores.scores,
+        tokens=tuple(word for word, _ in words),
+        special=_special_words(scores.special, words),
+        words=tuple((word, (number,)) for number, (word, _) in enumerate(words)),
+        info=_told_by_word(scores.info),
+    )
+
+
+def _special_words(special: Sequence[bool], words: Words) -> tuple[bool, ...]:
+    return tuple(all(special[i] for i in places) for _, places in words) if special else ()

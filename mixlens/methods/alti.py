@@ -1,0 +1,39 @@
+"""ALTI (Ferrando, Gallego, Costa-jussà 2022, Measuring the Mixing of Contextual Information in the Transformer)."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from ..aggregate import rows_to_one
+from ..decompose import Block, add_own, source_tiles
+from ..mixing import mixing
+
+PAPER = "Ferrando et al. 2022, Measuring the Mixing of Contextual Information in the Transformer"
+
+
+@mixing(paper=PAPER, rollout="alti", variants=("paper", "released", "released_2022"), cost="1-2")
+def alti(block: Block, *, variant: str = "paper") -> tuple[Tensor, dict[str, Tensor]]:
+    """ALTI (eq. 8-9): how much nearer, in L1, each token's transformed vector T_ij brings the block's output y_i.
+
+    T_ij are the parts with residual and norm (as in `norm_residual_ln`); C_ij = max(0, |y_i|_1 - |y_i - T_ij|_1), rows
+    sum to 1. Summed coordinate by coordinate, a few sources at a time. `released`: sigma without eps, 1e-6 added to
+    every coordinate; `released_2022`: also d - 1 in sigma, as for the published tables. A row of zeros is its own token.
+    """
+    chain = block.chain("norm")
+    y, part_scale, stream_scale = block.middle, chain.part_scale, chain.stream_scale
+    shift = 0.0
+    if variant != "paper":
+        shift = -1e-6
+        if (after := block.norms.get("norm_after_attention")) is not None:
+            sigma = after.scale(block.stream, eps=False, unbiased=variant == "released_2022")
+            y = after.numerator(block.stream) / sigma + after.beta
+            part_scale, stream_scale = chain.branch_scale * sigma, sigma
+    vectors = chain.part(block.head_vectors)
+    own = chain.residual(block.x) / stream_scale
+    nearer = []
+    for sources, tile in source_tiles(block, vectors, scale=part_scale):
+        whole = y.unsqueeze(-3)
+        missing = whole - add_own(tile, sources, own) + shift
+        nearer.append((whole.abs() - missing.abs()).sum(-1))
+    return rows_to_one(torch.cat(nearer, -2).transpose(-1, -2).clamp(min=0))

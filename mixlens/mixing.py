@@ -1,0 +1,261 @@
+"""The methods there are, and `mix`: Trace -> Map. A method is a function registered by `@mixing`."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import pkgutil
+import platform
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from functools import cache
+from importlib.metadata import entry_points
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .decompose import TOLERANCE, Block
+from .errors import InputError, MixlensError, nearest
+from .model import is_causal
+from .types import LayerTrace, Map, Trace
+
+Scores = Tensor | tuple[Tensor, dict[str, Tensor]]
+
+
+@dataclass(frozen=True)
+class Method:
+    """A registered method. `function(block, **options)` scores one layer: [... query key]."""
+
+    id: str
+    function: Callable[..., Scores]
+    paper: str
+    rollout: str  # the convention its paper rolls it out by
+    variants: tuple[str, ...]  # the first is the default
+    distribution: bool  # rows sum to 1
+    cost: str  # in forward passes, roughly
+
+    @property
+    def summary(self) -> str:
+        return (inspect.getdoc(self.function) or "").split("\n")[0]
+
+    @property
+    def options(self) -> dict[str, Any]:
+        parameters = list(inspect.signature(self.function).parameters.values())[1:]
+        return {p.name: p.default for p in parameters if p.name != "variant"}
+
+
+METHODS: dict[str, Method] = {}
+
+
+def mixing(
+    *, paper: str, rollout: str, variants: Sequence[str] = ("paper",), distribution: bool = True, cost: str = "< 1"
+) -> Callable[[Callable[..., Scores]], Callable[..., Scores]]:
+    """Register a map method under its function's name. It gets one layer as a Block, and returns [... query key]."""
+
+    def register(function: Callable[..., Scores]) -> Callable[..., Scores]:
+        name = getattr(function, "__name__", "")
+        if name in METHODS and METHODS[name].function.__module__ != function.__module__:
+            raise MixlensError(
+                f"two methods are called {name!r}: in {METHODS[name].function.__module__} and {function.__module__}."
+            )
+        METHODS[name] = Method(name, function, paper, rollout, tuple(variants), distribution, cost)
+        return function
+
+    return register
+
+
+@cache
+def known() -> dict[str, Method]:
+    """Every file in `methods/`, and every entry point of the group `mixlens.methods`."""
+    folder = importlib.import_module("mixlens.methods")
+    for module in pkgutil.iter_modules(folder.__path__):
+        importlib.import_module(f"{folder.__name__}.{module.name}")
+    for point in entry_points(group="mixlens.methods"):
+        point.load()
+    return METHODS
+
+
+def methods() -> list[str]:
+    """The names `mix` takes."""
+    return list(known())
+
+
+def method(name: str) -> Method:
+    if name not in known():
+        raise InputError(f"unknown method {name!r}. {nearest(str(name), known())}")
+    return known()[name]
+
+
+def mix(traces: Trace | Sequence[Trace], name: str | Sequence[str], *, variant: str | None = None, **options: Any) -> Any:
+    """Score every layer of a trace: a Map. A list of traces gives a list; a list of methods a dict of maps.
+
+    The layers' decomposition is proven against the model on the way; its gap is in `.info`.
+    """
+    many = not isinstance(traces, Trace)
+    names = [name] if isinstance(name, str) else list(name)
+    chosen = {one: _call(method(one), variant, options) for one in names}
+    if not names:
+        raise InputError("no method was asked for.")
+    every: list[Trace] = list(traces) if many else [traces]  # type: ignore[list-item, arg-type]
+    if any(not isinstance(trace, Trace) for trace in every):
+        raise InputError("mix takes a Trace or a list of traces, as model.trace gives them.")
+    maps: dict[int, dict[str, Map]] = {}
+    for batch in _batches(every):
+        maps |= zip(batch, _mix_batch([every[i] for i in batch], chosen), strict=True)
+    results = [maps[i] if not isinstance(name, str) else maps[i][name] for i in range(len(every))]
+    return results if many else results[0]
+
+
+def _call(chosen: Method, variant: str | None, options: Mapping[str, Any]) -> tuple[Method, dict[str, Any]]:
+    """The method and the options it is called with, checked by name."""
+    if variant is not None and variant not in chosen.variants:
+        raise InputError(f"{chosen.id!r} has no variant {variant!r}. {nearest(variant, chosen.variants)}")
+    for option in options:
+        if option not in chosen.options:
+            raise InputError(f"{chosen.id!r} has no option {option!r}. {nearest(option, [*chosen.options, 'variant'])}")
+    given = {**chosen.options, **options}
+    if "variant" in inspect.signature(chosen.function).parameters:
+        given["variant"] = variant or chosen.variants[0]
+    return chosen, given
+
+
+def _batches(traces: Sequence[Trace]) -> Iterator[list[int]]:
+    """Indices of traces of one model and similar length, about 2,048 tokens at a time."""
+    batch: list[int] = []
+    for i in sorted(range(len(traces)), key=lambda i: (id(traces[i].model), len(traces[i]), i)):
+        if batch and ((len(batch) + 1) * len(traces[i]) > 2048 or traces[batch[0]].model is not traces[i].model):
+            yield batch
+            batch = []
+        batch.append(i)
+    if batch:
+        yield batch
+
+
+def _mix_batch(traces: Sequence[Trace], chosen: Mapping[str, tuple[Method, dict[str, Any]]]) -> list[dict[str, Map]]:
+    """All methods on all traces of a batch, layer by layer: one layer's decomposition serves every method."""
+    scores: dict[str, list[Tensor]] = {name: [] for name in chosen}
+    extras: dict[str, list[dict[str, Tensor]]] = {name: [] for name in chosen}
+    gaps: dict[str, float] = {}
+    alone = len(traces) == 1
+    with torch.no_grad():
+        for index in range(len(traces[0].layers)):
+            layer = traces[0].layers[index] if alone else stack([trace.layers[index] for trace in traces])
+            block = Block(layer, index)
+            for identity, value in block.prove().items():
+                gaps[identity] = max(gaps.get(identity, 0.0), value)
+            for name, (used, options) in chosen.items():
+                given = used.function(block, **options)
+                made, extra = given if isinstance(given, tuple) else (given, {})
+                made, extra = (made[None], {k: v[None] for k, v in extra.items()}) if alone else (made, extra)
+                scores[name].append(_checked(name, index, made, (len(traces), layer.input.shape[-2])).cpu())
+                extras[name].append({key: value.cpu() for key, value in extra.items()})
+    results: list[dict[str, Map]] = []
+    for row, trace in enumerate(traces):
+        n = len(trace)
+        results.append({})
+        for name, (used, options) in chosen.items():
+            extra = {
+                key: torch.stack([layer[key][row][:n] if layer[key].dim() > 1 else layer[key][row] for layer in extras[name]])
+                for key in extras[name][0]
+            }
+            results[-1][name] = Map(
+                scores=torch.stack([layer[row, :n, :n] for layer in scores[name]]),
+                tokens=trace.tokens,
+                method=name,
+                info={**provenance(trace), **_told(used, options, gaps), **extra},
+                special=trace.special,
+                words=trace.words,
+            )
+    return results
+
+
+def _checked(name: str, index: int, scores: Tensor, shape: tuple[int, int]) -> Tensor:
+    batch, n = shape
+    if tuple(scores.shape) != (batch, n, n):
+        raise MixlensError(f"method {name!r} returned shape {tuple(scores.shape)} for a layer; it must be {(batch, n, n)}.")
+    if not bool(torch.isfinite(scores).all()):
+        raise MixlensError(f"method {name!r} gave a score that is not finite in layer {index}. No map is given.")
+    return scores
+
+
+def _told(used: Method, options: Mapping[str, Any], gaps: Mapping[str, float]) -> dict[str, Any]:
+    rebuilt = {key: value for key, value in gaps.items() if key in ("parts", "stream")}
+    return {
+        "method": used.id,
+        "paper": used.paper,
+        "variant": options.get("variant", used.variants[0]),
+        "options": {key: value for key, value in options.items() if key != "variant"},
+        "distribution": used.distribution,
+        "convention": used.rollout,
+        "rollout": None,
+        "gap": max(rebuilt.values()),  # the layers rebuilt from their parts, against what the model wrote
+        "gaps": dict(gaps),
+    }
+
+
+@cache
+def versions() -> dict[str, str]:
+    import transformers
+
+    from . import __version__
+
+    return {
+        "mixlens": __version__,
+        "torch": torch.__version__,
+        "transformers": transformers.__version__,
+        "python": platform.python_version(),
+    }
+
+
+def provenance(trace: Trace) -> dict[str, Any]:
+    model = trace.model
+    return {
+        "model": model.name,
+        "revision": model.revision,
+        "family": model.family.name,
+        "task": model.task,
+        "dtype": str(model.dtype).removeprefix("torch."),
+        "versions": dict(versions()),
+        "text": trace.text,
+        "pair": trace.pair,
+        "input_ids": list(trace.input_ids),
+        "causal": is_causal(trace),
+        "check": None if model.proof is None else model.proof.gap,
+        "tolerance": TOLERANCE[model.dtype],
+    }
+
+
+def stack(layers: Sequence[LayerTrace]) -> LayerTrace:
+    """One layer of several traces as a batch. A padded query is a copy of the last real one; no one looks at a padded key."""
+    n = max(layer.input.shape[-2] for layer in layers)
+
+    def rows(tensor: Tensor, dim: int) -> Tensor:
+        missing = n - tensor.shape[dim]
+        if not missing:
+            return tensor
+        last = tensor.narrow(dim, tensor.shape[dim] - 1, 1)
+        return torch.cat([tensor, last.expand(*(missing if i == dim % tensor.dim() else -1 for i in range(tensor.dim())))], dim)
+
+    def columns(tensor: Tensor, fill: float | bool) -> Tensor:
+        return torch.nn.functional.pad(tensor, (0, n - tensor.shape[-1]), value=fill)
+
+    def mask(layer: LayerTrace) -> Tensor:
+        here = layer.input.shape[-2]
+        own = layer.mask if layer.mask is not None else torch.ones(1, here, here, dtype=torch.bool, device=layer.input.device)
+        own = own if own.dim() == 3 else own[None]
+        return columns(rows(own, -2), False if own.dtype == torch.bool else torch.finfo(own.dtype).min)
+
+    whole: dict[str, Any] = {f.name: getattr(layers[0], f.name) for f in fields(LayerTrace)}
+    for name in ("input", "attention_output", "mlp_output", "output", "query", "key", "value"):
+        if whole[name] is not None:
+            whole[name] = torch.stack([rows(getattr(layer, name), -2) for layer in layers])
+    if whole["weights"] is not None:
+        whole["weights"] = torch.stack([columns(rows(layer.weights, -2), 0.0) for layer in layers])  # type: ignore[arg-type]
+    else:
+        whole["mask"] = torch.stack([mask(layer) for layer in layers])
+    return LayerTrace(**whole)
+
+
+def with_info(result: Map, **more: Any) -> Map:
+    return replace(result, info={**result.info, **more})

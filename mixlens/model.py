@@ -1,0 +1,849 @@
+"""Load a Hugging Face model, run it once and record what it did. The only file that knows transformers or hooks.
+
+The stock model is touched from outside: the public attention registry of transformers hands over queries, keys and
+values after head splitting and rotation; module hooks hand over the residual stream. Both come off when a trace ends,
+whatever happens, and the model is left as it came.
+"""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextvars import ContextVar
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from .decompose import attention_weights, repeat_heads
+from .errors import InputError, ModelError, nearest
+from .families import Family, find
+from .types import Attribution, Example, LayerTrace, Map, Prediction, Texts, Trace
+from .words import group_words
+
+if TYPE_CHECKING:
+    from .proof import Proof
+
+EMBEDDED = Path(__file__).parent / "embedded"
+REGISTERED = "mixlens"  # our name in the attention registry of transformers
+TASKS = {  # task: (auto class, endings of config.architectures that mean it)
+    "classification": ("AutoModelForSequenceClassification", ("ForSequenceClassification",)),
+    "token-classification": ("AutoModelForTokenClassification", ("ForTokenClassification",)),
+    "question-answering": ("AutoModelForQuestionAnswering", ("ForQuestionAnswering",)),
+    "masked-lm": ("AutoModelForMaskedLM", ("ForMaskedLM", "BertForPreTraining")),
+    "causal-lm": ("AutoModelForCausalLM", ("ForCausalLM", "LMHeadModel")),
+    "base": ("AutoModel", ("Model",)),
+}
+TOKENIZER_FILES = (
+    *("tokenizer.json", "vocab.txt", "vocab.json", "tokenizer.model"),
+    *("spiece.model", "sentencepiece.bpe.model", "spm.model", "bpe.codes"),
+)
+
+
+@dataclass(frozen=True)
+class LayerParts:
+    """The modules of one layer that the family's entry names. Absent ones are None."""
+
+    layer: nn.Module
+    value: nn.Module
+    output: nn.Module
+    mlp_up: nn.Module
+    mlp_act: Callable[[Tensor], Tensor]
+    mlp_down: nn.Module
+    mlp_gate: nn.Module | None
+    value_layout: str
+    norm_before_attention: nn.Module | None
+    norm_on_attention: nn.Module | None
+    norm_after_attention: nn.Module | None
+    norm_before_mlp: nn.Module | None
+    norm_on_mlp: nn.Module | None
+    norm_after_mlp: nn.Module | None
+    parallel: bool
+    attention: nn.Module | None
+
+    def mlp_hidden(self, up: Tensor, gate: Tensor | None) -> Tensor:
+        """What the second product reads, from what the first put out."""
+        if self.mlp_gate is self.mlp_up:
+            gate, up = up.chunk(2, dim=-1)
+        return self.mlp_act(up) if gate is None else self.mlp_act(gate) * up
+
+    def mlp(self, h: Tensor) -> Tensor:
+        """The feed-forward, module by module."""
+        gate = self.mlp_gate(h) if self.mlp_gate is not None and self.mlp_gate is not self.mlp_up else None
+        return self.mlp_down(self.mlp_hidden(self.mlp_up(h), gate))
+
+
+def at(root: Any, path: str) -> Any:
+    """The thing at a dotted path; `*` goes through every member of a list."""
+    here, _, rest = path.partition(".")
+    if here == "*":
+        found = [at(member, rest) for member in root]
+        return [layer for group in found for layer in group]
+    found = getattr(root, here)
+    return at(found, rest) if rest else found
+
+
+def layer_parts(base: nn.Module, family: Family) -> list[LayerParts]:
+    """Resolve the entry against the model, or refuse with the path that is not there."""
+
+    def get(root: Any, name: str) -> Any:
+        path = getattr(family, name)
+        try:
+            return None if path is None else at(root, path)
+        except (AttributeError, TypeError):
+            raise ModelError(
+                f"family {family.name!r} says {name}={path!r}, but {type(root).__name__} has no such part. "
+                f"It has: {', '.join(child for child, _ in root.named_children())}."
+            ) from None
+
+    plain = {"value_layout": family.value_layout, "parallel": family.parallel}
+    named = [f.name for f in fields(LayerParts) if f.name not in (*plain, "layer")]
+    return [
+        LayerParts(layer=layer, **plain, **{name: get(layer, name) for name in named})  # type: ignore[arg-type]
+        for layer in get(base, "layers")
+    ]
+
+
+# --- recording one forward pass ---------------------------------------------------------------------------------------
+
+
+class Recorder:
+    """Collects one record per layer call, in the order of the calls (a shared layer is called several times)."""
+
+    def __init__(self, shape: tuple[int, int]):
+        self.shape = shape  # batch, positions
+        self.records: list[dict[str, Any]] = []
+
+    def begin(self, parts: LayerParts, x: Tensor) -> None:
+        self.records.append({"parts": parts, "input": x.detach()})
+
+    def put(self, name: str, tensor: Tensor) -> None:
+        tensor = tensor.detach()
+        if name in self.records[-1]:  # a feed-forward computed in chunks of positions
+            tensor = torch.cat([self.records[-1][name], tensor.reshape(self.shape[0], -1, tensor.shape[-1])], 1)
+        elif tensor.dim() == 2 and tensor.shape[0] == self.shape[0] * self.shape[1]:  # OPT flattens positions
+            tensor = tensor.reshape(*self.shape, -1)
+        self.records[-1][name] = tensor
+
+    def layers(self) -> list[LayerTrace]:
+        known = {f.name for f in fields(LayerTrace)}
+        made = []
+        for index, record in enumerate(self.records):
+            if "value" not in record:
+                raise ModelError(
+                    f"layer {index} never asked the attention registry of transformers, so its queries, keys and values "
+                    "were not seen. Its family entry must name the module that returns attention weights (`attention`)."
+                )
+            made.append(LayerTrace(**{key: value for key, value in record.items() if key in known}))
+        return made
+
+
+_RECORDER: ContextVar[Recorder | None] = ContextVar("mixlens_recorder", default=None)
+
+
+def _attention(
+    module: nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None, **options: Any
+) -> tuple[Tensor, None]:
+    """Our entry in the attention registry: notes what it is given, then lets the fast kernel do the work."""
+    from transformers.integrations.sdpa_attention import sdpa_attention_forward
+
+    recorder = _RECORDER.get()
+    softcap = options.get("softcap")
+    scaling = options.get("scaling")
+    seen = {
+        "query": query.detach(),
+        "key": key.detach(),
+        "value": value.detach(),
+        "mask": attention_mask,
+        "scaling": query.shape[-1] ** -0.5 if scaling is None else scaling,
+        "softcap": softcap,
+    }
+    for unknown in ("position_bias", "s_aux"):
+        if options.get(unknown) is not None:
+            raise ModelError(f"{type(module).__name__} adds {unknown} to its attention, which mixlens does not model yet.")
+    if recorder is not None and recorder.records:
+        recorder.records[-1].update(seen)
+    if softcap is not None:  # the fast kernel cannot cap logits
+        weights = attention_weights(query, key, attention_mask, scaling=seen["scaling"], softcap=softcap)
+        output = weights.to(value.dtype) @ repeat_heads(value, query.shape[1])
+        return output.transpose(1, 2).contiguous(), None
+    output, _ = sdpa_attention_forward(module, query, key, value, attention_mask, **options)
+    return output, None
+
+
+def _mask(*args: Any, **options: Any) -> Tensor | None:
+    """The mask written out, also where the kernel could do without: a trace must know who may look where."""
+    from transformers.masking_utils import sdpa_mask
+
+    return sdpa_mask(*args, **{**options, "allow_is_causal_skip": False})
+
+
+@contextmanager
+def registered_attention(model: Any) -> Iterator[None]:
+    """Our attention function for the length of the block, then the model's own again."""
+    from transformers import AttentionInterface, AttentionMaskInterface
+
+    AttentionInterface.register(REGISTERED, _attention)
+    AttentionMaskInterface.register(REGISTERED, _mask)
+    before = model.config._attn_implementation
+    model.set_attn_implementation(REGISTERED)
+    try:
+        yield
+    finally:
+        model.set_attn_implementation(before)
+
+
+@contextmanager
+def hooks(wanted: Sequence[tuple[nn.Module, str, Callable[..., Any]]]) -> Iterator[None]:
+    """Register hooks ("before" or "after" the module), and take them off whatever happens."""
+    handles = []
+    try:
+        for module, when, hook in wanted:
+            if when == "before":
+                handles.append(module.register_forward_pre_hook(hook, with_kwargs=True))
+            else:
+                handles.append(module.register_forward_hook(hook))
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+@contextmanager
+def evaluating(model: nn.Module) -> Iterator[None]:
+    """Evaluation mode and no gradients for the length of the block, then each module's own mode again."""
+    modes = [(module, module.training) for module in model.modules()]
+    model.eval()
+    try:
+        with torch.no_grad():
+            yield
+    finally:
+        for module, mode in modes:
+            module.training = mode
+
+
+def first(output: Any) -> Tensor:
+    return output[0] if isinstance(output, tuple) else output
+
+
+def hidden_argument(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:
+    return args[0] if args else kwargs["hidden_states"]
+
+
+# --- encoded text -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """One example as the model reads it, without padding."""
+
+    input_ids: tuple[int, ...]
+    attention_mask: tuple[int, ...]
+    token_type_ids: tuple[int, ...] | None
+    tokens: tuple[str, ...]
+    special: tuple[bool, ...]
+    words: Any
+    text: str | None = None
+    pair: str | None = None
+
+
+class Model:
+    """A Hugging Face model, its tokenizer and its family. Made by `mixlens.load`."""
+
+    def __init__(
+        self,
+        hf_model: Any,
+        tokenizer: Any = None,
+        *,
+        name: str,
+        task: str,
+        family: Family,
+        revision: str | None = None,
+    ):
+        self.hf_model, self.tokenizer = hf_model, tokenizer
+        self.name, self.task, self.family, self.revision = name, task, family, revision
+        self.parts = layer_parts(hf_model.base_model, family)
+        self._lock = threading.RLock()  # one trace at a time: the attention registry is switched on the model
+        self._accepts = set(inspect.signature(hf_model.forward).parameters)
+        self.proof: Proof | None = None
+
+    def __repr__(self) -> str:
+        return f"Model({self.name!r}, family={self.family.name!r}, task={self.task!r}, dtype={self.dtype}, device={self.device})"
+
+    @property
+    def device(self) -> torch.device:
+        return self.hf_model.device
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return self.hf_model.dtype
+
+    @property
+    def n_layers(self) -> int:
+        return self.hf_model.config.num_hidden_layers
+
+    @property
+    def max_tokens(self) -> int | None:
+        """The longest input, or None when nothing limits it."""
+        for name, module in self.hf_model.base_model.named_modules():
+            if isinstance(module, nn.Embedding) and name.endswith(("position_embeddings", "wpe")):
+                pad = module.padding_idx  # RoBERTa counts positions from its padding id
+                return module.num_embeddings - (0 if pad is None else pad + 1)
+        return getattr(self.hf_model.config, "max_position_embeddings", None)
+
+    # - text in
+
+    def encode(self, text: str | Example | tuple[str, str]) -> Encoded:
+        example = text if isinstance(text, Example) else Example(*text) if isinstance(text, tuple) else Example(text)
+        if not isinstance(example.text, str) or not isinstance(example.pair, str | None):
+            raise InputError(f"a text must be a string, not {type(example.text).__name__}. Got {example.text!r}.")
+        if not example.text.strip():
+            raise InputError("the text is empty. Give at least one word.")
+        if self.tokenizer is None:
+            raise InputError(
+                f"{self.name!r} has no tokenizer, so it cannot read text. Pass tokenizer= to mixlens.load, "
+                "or give ids: model.trace(input_ids=[...])."
+            )
+        fast = bool(getattr(self.tokenizer, "is_fast", False))
+        coded = self.tokenizer(
+            example.text,
+            example.pair,
+            return_special_tokens_mask=True,
+            return_offsets_mapping=fast,
+            verbose=False,
+        )
+        ids = [int(i) for i in coded["input_ids"]]
+        if not ids:
+            raise InputError(f"the tokenizer finds no token in {example.text!r}.")
+        special = set(self.tokenizer.all_special_ids) - {self.tokenizer.mask_token_id, self.tokenizer.unk_token_id}
+        words = None
+        if fast:
+            words = group_words((example.text, example.pair), coded["offset_mapping"], coded.sequence_ids(0), self.tokens(ids))
+        return Encoded(
+            input_ids=tuple(ids),
+            attention_mask=(1,) * len(ids),
+            token_type_ids=tuple(coded["token_type_ids"]) if "token_type_ids" in coded else None,
+            tokens=self.tokens(ids),
+            special=tuple(i in special for i in ids),
+            words=words,
+            text=example.text,
+            pair=example.pair,
+        )
+
+    def tokens(self, ids: Sequence[int]) -> tuple[str, ...]:
+        """The tokenizer's strings, or the ids as strings where there is no tokenizer."""
+        if self.tokenizer is None:
+            return tuple(str(i) for i in ids)
+        return tuple(str(token) for token in self.tokenizer.convert_ids_to_tokens(list(ids)))
+
+    def encode_ids(self, ids: Any, types: Any = None, mask: Any = None) -> Encoded:
+        """Ids as given. Padding at the ends (mask 0) is cut off: a padded input is the same input."""
+        ids, types, mask = (
+            _integers(name, v) for name, v in (("input_ids", ids), ("token_type_ids", types), ("attention_mask", mask))
+        )
+        assert ids is not None
+        for name, other in (("token_type_ids", types), ("attention_mask", mask)):
+            if other is not None and len(other) != len(ids):
+                raise InputError(f"{name} has {len(other)} entries, input_ids has {len(ids)}. They must be of one length.")
+        mask = mask if mask is not None else [1] * len(ids)
+        if not any(mask):
+            raise InputError("input_ids is empty, or attention_mask hides every token. Give at least one token.")
+        vocabulary = self.hf_model.config.vocab_size
+        wrong = [i for i in ids if not 0 <= i < vocabulary]
+        if wrong:
+            raise InputError(f"id {wrong[0]} is not in the vocabulary of {self.name!r} (0 to {vocabulary - 1}).")
+        start, end = mask.index(1), len(mask) - mask[::-1].index(1)
+        ids = ids[start:end]
+        special = set() if self.tokenizer is None else set(self.tokenizer.all_special_ids)
+        special -= set() if self.tokenizer is None else {self.tokenizer.mask_token_id, self.tokenizer.unk_token_id}
+        return Encoded(
+            input_ids=tuple(ids),
+            attention_mask=tuple(mask[start:end]),
+            token_type_ids=None if types is None else tuple(types[start:end]),
+            tokens=self.tokens(ids),
+            special=tuple(i in special for i in ids),
+            words=None,
+        )
+
+    # - one forward pass
+
+    def trace(
+        self,
+        text: Texts | None = None,
+        *,
+        input_ids: Any = None,
+        token_type_ids: Any = None,
+        attention_mask: Any = None,
+        batch_size: int | None = None,
+    ) -> Any:
+        """Run the model once and record it. One text gives a Trace, a list of texts a list of traces.
+
+        Texts may be strings, (text, pair) tuples or Examples; or give `input_ids`, one list or a list of lists.
+        Lists are run in batches of similar length; the numbers are those of each text alone.
+        """
+        if (text is None) == (input_ids is None):
+            raise InputError("give either a text or input_ids=, not both and not neither.")
+        if input_ids is not None:
+            many = _is_nested(input_ids)
+            rows = [input_ids, token_type_ids, attention_mask]
+            if many and any(row is not None and len(row) != len(input_ids) for row in rows):
+                raise InputError("input_ids, token_type_ids and attention_mask must hold the same number of examples.")
+            columns = [[None] * len(input_ids) if row is None else row for row in rows] if many else [[row] for row in rows]
+            encoded = [self.encode_ids(*row) for row in zip(*columns, strict=True)]
+        else:
+            many = isinstance(text, Sequence) and not isinstance(text, str | tuple)
+            texts: Any = text if many else [text]
+            encoded = [self.encode(one) for one in texts]
+        for one in encoded:
+            if self.max_tokens is not None and len(one.input_ids) > self.max_tokens:
+                raise InputError(
+                    f"the text has {len(one.input_ids)} tokens, {self.name!r} reads at most {self.max_tokens}. "
+                    "Shorten or split it."
+                )
+        traces: dict[int, Trace] = {}
+        for batch in self._batches(encoded, batch_size):
+            traces |= zip(batch, self._run([encoded[i] for i in batch])[0], strict=True)
+        return [traces[i] for i in range(len(encoded))] if many else traces[0]
+
+    def _batches(self, encoded: Sequence[Encoded], batch_size: int | None) -> Iterator[list[int]]:
+        """Indices, sorted by length, in batches of about 4,096 tokens (or of `batch_size` examples)."""
+        if batch_size is not None and batch_size < 1:
+            raise InputError(f"batch_size must be at least 1, not {batch_size}.")
+        if self.task == "classification" and self.hf_model.config.pad_token_id is None:
+            batch_size = 1  # such a head finds the last token by the padding id
+        batch: list[int] = []
+        for i in sorted(range(len(encoded)), key=lambda i: (len(encoded[i].input_ids), i)):
+            length = len(encoded[i].input_ids)
+            full = len(batch) >= (batch_size or max(1, 4096 // length))
+            # Attention code of a family's own rounds in float32, in an order that depends on the padded length: no padding.
+            odd = self.family.attention is not None and batch and len(encoded[batch[0]].input_ids) != length
+            if batch and (full or odd):
+                yield batch
+                batch = []
+            batch.append(i)
+        if batch:
+            yield batch
+
+    def inputs(self, encoded: Sequence[Encoded | Trace]) -> dict[str, Any]:
+        """What the stock model is called with: one batch, padded on the right."""
+        n = max(len(one.input_ids) for one in encoded)
+        pad = self.hf_model.config.pad_token_id or 0
+
+        def padded(rows: Sequence[Sequence[int]], fill: int) -> Tensor:
+            return torch.tensor([[*row, *[fill] * (n - len(row))] for row in rows], device=self.device)
+
+        inputs: dict[str, Any] = {
+            "input_ids": padded([one.input_ids for one in encoded], pad),
+            "attention_mask": padded([one.attention_mask for one in encoded], 0),
+        }
+        if any(one.token_type_ids for one in encoded) and "token_type_ids" in self._accepts:
+            inputs["token_type_ids"] = padded([one.token_type_ids or [0] * len(one.input_ids) for one in encoded], 0)
+        if "use_cache" in self._accepts:
+            inputs["use_cache"] = False
+        return inputs
+
+    def _run(self, encoded: Sequence[Encoded], *, watch: bool = False) -> tuple[list[Trace], list[dict[str, Any]]]:
+        """The traced pass over one batch, padded on the right. `watch` also notes what the proof compares."""
+        inputs = self.inputs(encoded)
+        n = inputs["input_ids"].shape[1]
+        recorder = Recorder((len(encoded), n))
+        started = time.perf_counter()
+        with self._lock, ExitStack() as stack:
+            stack.enter_context(evaluating(self.hf_model))
+            stack.enter_context(self._own_attention())
+            stack.enter_context(hooks(self._record_hooks(recorder, watch=watch)))
+            token = _RECORDER.set(recorder)
+            try:
+                output = self.hf_model(**inputs)
+            finally:
+                _RECORDER.reset(token)
+        layers = recorder.layers()
+        if len(layers) != self.n_layers:
+            raise ModelError(
+                f"{len(layers)} layers were seen at {self.family.layers!r}, the configuration says {self.n_layers}. "
+                f"The family entry {self.family.name!r} names the wrong layers."
+            )
+        info = {"forward_seconds": time.perf_counter() - started, "batch": len(encoded)}
+        made = [self._slice(one, row, layers, output, info) for row, one in enumerate(encoded)]
+        return made, recorder.records
+
+    def _own_attention(self) -> AbstractContextManager[None]:
+        """Our entry in the registry, for families that ask the registry."""
+        return registered_attention(self.hf_model) if self.family.attention is None else nullcontext()
+
+    def _record_hooks(self, recorder: Recorder, *, watch: bool) -> list[tuple[nn.Module, str, Callable[..., Any]]]:
+        wanted: list[tuple[nn.Module, str, Callable[..., Any]]] = []
+
+        def put(name: str) -> Callable[..., None]:
+            return lambda module, args, output: recorder.put(name, first(output))
+
+        def put_input(name: str) -> Callable[..., None]:
+            return lambda module, args, kwargs: recorder.put(name, args[0])
+
+        def put_weights(parts: LayerParts) -> Callable[..., None]:
+            def note(module: nn.Module, args: Any, output: Any) -> None:
+                weights = output[1] if isinstance(output, tuple) and len(output) > 1 else None
+                if not isinstance(weights, Tensor):
+                    raise ModelError(
+                        f"{type(module).__name__} returned no attention weights. Load it with attn_implementation='eager'."
+                    )
+                value = recorder.records[-1].pop("value_output")
+                shape = (*value.shape[:2], weights.shape[1], -1)
+                recorder.records[-1] |= {"weights": weights.detach(), "value": value.view(shape).transpose(1, 2)}
+
+            return note
+
+        for parts in self.parts:
+            wanted += [
+                (parts.layer, "before", lambda module, args, kwargs, p=parts: recorder.begin(p, hidden_argument(args, kwargs))),
+                (parts.output, "after", put("attention_output")),
+                (parts.mlp_down, "after", put("mlp_output")),
+                (parts.layer, "after", put("output")),
+            ]
+            if watch:
+                wanted += [
+                    (parts.value, "before", put_input("attention_input")),
+                    (parts.value, "after", put("value_seen")),
+                    (parts.mlp_up, "before", put_input("mlp_input")),
+                ]
+            if parts.attention is not None:
+                wanted += [(parts.value, "after", put("value_output")), (parts.attention, "after", put_weights(parts))]
+        return wanted
+
+    def _slice(self, one: Encoded, row: int, layers: Sequence[LayerTrace], output: Any, info: Mapping[str, Any]) -> Trace:
+        """Example `row` of a traced batch, padding cut off."""
+        n = len(one.input_ids)
+
+        def cut(layer: LayerTrace) -> LayerTrace:
+            whole = {f.name: getattr(layer, f.name) for f in fields(LayerTrace)}
+            for name in ("input", "attention_output", "mlp_output", "output", "query", "key", "value"):
+                whole[name] = None if whole[name] is None else whole[name][row][..., :n, :]
+            for name in ("mask", "weights"):
+                if whole[name] is not None:
+                    whole[name] = whole[name][row if whole[name].shape[0] > 1 else 0][..., :n, :n]
+            return LayerTrace(**whole)
+
+        logits, predicts = self._kept_logits(one, row, output)
+        return Trace(
+            model=self,
+            tokens=one.tokens,
+            input_ids=one.input_ids,
+            attention_mask=one.attention_mask,
+            token_type_ids=one.token_type_ids,
+            layers=tuple(cut(layer) for layer in layers),
+            special=one.special,
+            words=one.words,
+            text=one.text,
+            pair=one.pair,
+            logits=logits,
+            predicts=predicts,
+            info=info,
+        )
+
+    def _kept_logits(self, one: Encoded, row: int, output: Any) -> tuple[Tensor | None, tuple[int, ...]]:
+        """The logits a prediction needs, not a vocabulary for every token."""
+        n = len(one.input_ids)
+        if self.task == "question-answering":
+            return torch.stack([output.start_logits[row, :n], output.end_logits[row, :n]], -1), tuple(range(n))
+        logits = getattr(output, "logits", None)
+        if logits is None:
+            return None, ()
+        if self.task == "classification":
+            return logits[row], ()
+        if self.task == "token-classification":
+            return logits[row, :n], tuple(range(n))
+        places = [n - 1] if self.task == "causal-lm" else [i for i, t in enumerate(one.input_ids) if t == self.mask_id]
+        return logits[row, places], tuple(places)
+
+    @property
+    def mask_id(self) -> int | None:
+        return None if self.tokenizer is None else self.tokenizer.mask_token_id
+
+    def rerun(self, trace: Trace, layer: int, x: Tensor) -> Tensor:
+        """Layer `layer` run again on another input x [pos, d], in the setting of this trace: what it puts out."""
+        calls = 0
+        caught: list[Tensor] = []
+
+        class Done(Exception):  # noqa: N818 - not an error
+            pass
+
+        def swap(module: nn.Module, args: Any, kwargs: Any) -> Any:
+            nonlocal calls
+            calls += 1
+            if calls == layer + 1:
+                new = x[None].to(device=self.device, dtype=self.dtype)
+                return ((new, *args[1:]), kwargs) if args else (args, {**kwargs, "hidden_states": new})
+            return None
+
+        def stop(module: nn.Module, args: Any, output: Any) -> None:
+            if calls == layer + 1:
+                caught.append(first(output)[0])
+                raise Done
+
+        layers = list({id(parts.layer): parts.layer for parts in self.parts}.values())
+        wanted = [(m, "before", swap) for m in layers] + [(m, "after", stop) for m in layers]
+        with self._lock, evaluating(self.hf_model), self._own_attention(), hooks(wanted):
+            try:
+                self.hf_model(**self.inputs([trace]))
+            except Done:
+                return caught[0]
+        raise InputError(f"layer {layer} does not exist; {self.name!r} has {self.n_layers} layers.")
+
+    # - one-liners
+
+    def explain(
+        self,
+        text: str | Example | tuple[str, str],
+        *,
+        method: str = "alti",
+        query: int | str | None = None,
+        variant: str | None = None,
+        keep_special: bool = True,
+        **options: Any,
+    ) -> Attribution:
+        """Trace, mix, roll out, read out: which input tokens the position `query` is made of, after all layers."""
+        from .mixing import mix
+
+        trace = self.trace(text)
+        mixed: Map = mix(trace, method, variant=variant, **options)
+        read = mixed.rollout().readout(trace.query if query is None else query, keep_special=keep_special)
+        return replace(read, info={**read.info, "prediction": trace.prediction()})
+
+    def check(self, **options: Any) -> Proof:
+        """Run every identity on this model and return the gaps. See `proof.check`."""
+        from .proof import check
+
+        return check(self, **options)
+
+
+def default_query(trace: Trace) -> int:
+    if trace.model.task == "masked-lm":
+        if len(trace.predicts) > 1:
+            raise InputError(
+                f"the text has {len(trace.predicts)} mask tokens, at {list(trace.predicts)}. Say which one: query=INDEX."
+            )
+        if trace.predicts:
+            return trace.predicts[0]
+    return len(trace) - 1 if is_causal(trace) else 0
+
+
+def is_causal(trace: Trace) -> bool:
+    """No token may look ahead in any layer, by the masks the model used."""
+
+    def ahead(layer: LayerTrace) -> bool:
+        seen = layer.weights if layer.weights is not None else layer.mask
+        if seen is None:
+            return len(trace) > 1
+        allowed = seen if seen.dtype == torch.bool else seen > (0 if layer.weights is not None else -1e30)
+        return bool(allowed.triu(1).any())
+
+    return len(trace) > 1 and not any(ahead(layer) for layer in trace.layers)
+
+
+def prediction(trace: Trace, *, k: int = 5) -> Prediction:
+    model = trace.model
+    if trace.logits is None or model.task in ("question-answering", "token-classification"):
+        return []
+    logits = trace.logits
+    if model.task != "classification":
+        if not len(logits):
+            return []
+        logits = logits[0]
+    top = logits.float().softmax(-1).topk(min(k, logits.shape[-1]))
+    if model.task == "classification":
+        names = [str(model.hf_model.config.id2label.get(i, i)) for i in top.indices.tolist()]
+    elif model.tokenizer is None:
+        names = [str(i) for i in top.indices.tolist()]
+    else:
+        names = [model.tokenizer.decode([i]).strip() or model.tokens([i])[0] for i in top.indices.tolist()]
+    return list(zip(names, top.values.tolist(), strict=True))
+
+
+def _integers(name: str, values: Any) -> list[int] | None:
+    if values is None:
+        return None
+    if hasattr(values, "tolist"):
+        values = values.tolist()
+    if not isinstance(values, Sequence) or not all(isinstance(v, int) and not isinstance(v, bool) for v in values):
+        raise InputError(f"{name} must be a list of integers, not {values!r:.80}.")
+    return list(values)
+
+
+def _is_nested(ids: Any) -> bool:
+    if hasattr(ids, "dim"):
+        return ids.dim() == 2
+    return isinstance(ids, Sequence) and bool(len(ids)) and (isinstance(ids[0], Sequence) or hasattr(ids[0], "tolist"))
+
+
+# --- loading ----------------------------------------------------------------------------------------------------------
+
+
+def load(
+    model: Any,
+    *,
+    tokenizer: Any = None,
+    task: str | None = None,
+    device: str | torch.device | None = None,
+    dtype: str | torch.dtype | None = None,
+    revision: str | None = None,
+    family: Family | None = None,
+    trust_remote_code: bool = False,
+) -> Model:
+    """A model ready to trace, proven on a short random input.
+
+    `model` is a hub id, a folder, the name of an embedded model ("agreement", "sentiment"), or a loaded Hugging Face
+    model (then pass its tokenizer; it is left exactly as it came). float32 unless `dtype` says otherwise ("auto": as
+    stored). `task` picks the head; by default the one the configuration names.
+    """
+    if task is not None and task not in TASKS:
+        raise ModelError(f"unknown task {task!r}. {nearest(task, TASKS)}")
+    wanted = None if dtype is None else _dtype(dtype)
+    if isinstance(model, str | os.PathLike):
+        made = _load_named(
+            os.fspath(model), tokenizer, task, device, wanted or torch.float32, revision, family, trust_remote_code
+        )
+    elif isinstance(model, nn.Module) and hasattr(model, "config"):
+        made = _wrap(model, tokenizer, task, device, wanted, family)
+    else:
+        raise ModelError(f"load takes a hub id, a folder or a Hugging Face model, not {type(model).__name__}.")
+    from .proof import check
+
+    made.proof = check(made)
+    return made
+
+
+def _dtype(dtype: str | torch.dtype) -> torch.dtype | str:
+    allowed = {"float64": torch.float64, "float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+    if dtype == "auto" or dtype in allowed.values():
+        return dtype
+    if isinstance(dtype, str) and dtype in allowed:
+        return allowed[dtype]
+    raise ModelError(f"unknown dtype {dtype!r}. Known: {', '.join(allowed)}, auto.")
+
+
+def _wrap(
+    model: Any, tokenizer: Any, task: str | None, device: Any, dtype: torch.dtype | str | None, family: Family | None
+) -> Model:
+    """A model the user already has. It is only ever read; a change of dtype or device is made on a copy."""
+    changes: dict[str, Any] = {}
+    if isinstance(dtype, torch.dtype) and dtype != model.dtype:
+        changes["dtype"] = dtype
+    if device is not None and torch.device(device) != model.device:
+        changes["device"] = torch.device(device)
+    if changes:
+        model = copy.deepcopy(model).to(**changes)
+    found = family or find(model.config)
+    name = getattr(model, "name_or_path", "") or type(model).__name__
+    return Model(model, tokenizer, name=name, task=task or _task_of(type(model).__name__), family=found)
+
+
+def _task_of(architecture: str) -> str:
+    for task, (_, endings) in TASKS.items():
+        if architecture.endswith(endings):
+            return task
+    return "base"
+
+
+def _load_named(
+    name: str,
+    tokenizer: Any,
+    task: str | None,
+    device: Any,
+    dtype: torch.dtype | str,
+    revision: str | None,
+    family: Family | None,
+    trust_remote_code: bool,
+) -> Model:
+    import transformers
+
+    embedded = EMBEDDED / name
+    folder = Path(name) if Path(name).is_dir() else embedded if name.isidentifier() and embedded.is_dir() else None
+    where = str(folder) if folder else name
+    common = {"revision": revision, "trust_remote_code": trust_remote_code}
+    with _quiet():
+        try:
+            config = transformers.AutoConfig.from_pretrained(where, **common)
+        except Exception as error:
+            raise ModelError(_why_not(name, folder, error)) from error
+        found = family or find(config)
+        task = task or _task_of((getattr(config, "architectures", None) or ["Model"])[0])
+        auto = getattr(transformers, TASKS[task][0])
+        try:
+            loaded, report = auto.from_pretrained(where, config=config, dtype=dtype, output_loading_info=True, **common)
+        except Exception as error:
+            raise ModelError(_why_not(name, folder, error)) from error
+        _refuse_missing(name, task, loaded, report)
+        if tokenizer is None and (folder is None or any((folder / file).exists() for file in TOKENIZER_FILES)):
+            try:
+                tokenizer = transformers.AutoTokenizer.from_pretrained(where, **common)
+            except Exception as error:
+                if folder is not None:
+                    raise ModelError(f"cannot read the tokenizer of {name!r}: {_one_line(error)}") from error
+    device = device or ("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        loaded = loaded.to(device)
+    except (RuntimeError, AssertionError) as error:
+        raise ModelError(f"cannot use device {str(device)!r}: {_one_line(error)}") from error
+    commit = getattr(config, "_commit_hash", None)
+    return Model(loaded.eval(), tokenizer, name=name, task=task, family=found, revision=commit or revision)
+
+
+def _refuse_missing(name: str, task: str, model: nn.Module, report: Mapping[str, Any]) -> None:
+    """Weights that were not in the file were made up at random: no map of those.
+
+    Two are harmless: a bias that is not stored is zero, and the pooler of a model without a classification head is not used.
+    """
+    filled = dict(model.named_parameters())
+
+    def harmless(key: str) -> bool:
+        is_zero_bias = key.endswith(".bias") and key in filled and not bool(filled[key].any())
+        return is_zero_bias or ("pooler" in key and task != "classification")
+
+    mismatched = [str(entry[0]) if isinstance(entry, tuple) else str(entry) for entry in report.get("mismatched_keys", [])]
+    bad = [key for key in sorted(report["missing_keys"]) if not harmless(key)] + mismatched
+    if bad:
+        listed = ", ".join(bad[:3])
+        raise ModelError(
+            f"{name!r} has no weights for {len(bad)} parts of a {task} model ({listed}{', ...' if len(bad) > 3 else ''}). "
+            "Random weights would give a map of nothing. Use a complete checkpoint, or another task=."
+        )
+
+
+def _why_not(name: str, folder: Path | None, error: Exception) -> str:
+    if folder is not None:
+        return f"cannot load the model folder {name!r}: {_one_line(error)}"
+    if name.startswith((".", "/", "~")) or name.count("/") > 1:
+        return f"no model folder at {name!r}. Give a folder with config.json and model.safetensors, or a hub id."
+    embedded = ", ".join(sorted(p.name for p in EMBEDDED.glob("*") if p.is_dir()))
+    return (
+        f"cannot load {name!r}: no such folder, and the hub has no such model or cannot be reached "
+        f"({_one_line(error)}). Embedded models, always there: {embedded}."
+    )
+
+
+def _one_line(error: Exception) -> str:
+    text = " ".join(str(error).split()) or type(error).__name__
+    return text if len(text) <= 200 else text[:197] + "..."
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """No load report, no progress bar: what matters is checked and said by us."""
+    from transformers.utils import logging
+
+    verbosity, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(verbosity)
+        if bars:
+            logging.enable_progress_bar()

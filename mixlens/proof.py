@@ -1,0 +1,131 @@
+"""A family's entry is not believed: every identity it implies is checked on the model itself.
+
+Run when a model is loaded (a short random input) and by `mixlens check`. A model that fails is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .decompose import TOLERANCE, Block, gap, working_dtype
+from .errors import ModelError
+from .model import LayerParts, Model
+
+IDENTITIES = {
+    "values": "what `value` put out is what attention used, laid out as the entry says",
+    "norm_before_attention": "attention read the layer's input through the norm before it",
+    "parts": "the parts of all source tokens, bias included, sum to what attention wrote",
+    "stream": "residuals, branch norms and norms on the stream give the layer's output",
+    "norm_before_mlp": "the feed-forward read what the entry says it reads",
+    "mlp": "up, gate, activation and down give what the feed-forward wrote",
+    "norm_on_attention": "the norm on attention's branch, frozen, gives what the norm gives",
+    "norm_after_attention": "the norm after attention, frozen, gives what the norm gives",
+    "norm_after_mlp": "the norm after the feed-forward, frozen, gives what the norm gives",
+    "layer": "the layer rebuilt from its parts gives the next layer's input",
+}
+
+
+@dataclass(frozen=True)
+class Proof:
+    """The largest relative gap of each identity over all layers, and what rounding may do."""
+
+    gaps: dict[str, float]
+    allowed: dict[str, float]
+    worst_layer: dict[str, int]
+    tokens: int
+
+    @property
+    def failed(self) -> list[str]:
+        return [name for name, value in self.gaps.items() if not value <= self.allowed[name]]
+
+    @property
+    def gap(self) -> float:
+        """The largest gap of the layers rebuilt from their parts."""
+        return max(self.gaps[name] for name in ("parts", "stream", "layer"))
+
+
+def measure(model: Model, input_ids: Sequence[int] | None = None, *, tokens: int = 9) -> Proof:
+    """Every identity on one input (random ids unless given), without judging it."""
+    limit = model.max_tokens or tokens
+    if input_ids is None:
+        seeded = torch.Generator().manual_seed(0)
+        pad = model.hf_model.config.pad_token_id
+        drawn = torch.randint(0, model.hf_model.config.vocab_size, (min(tokens, limit),), generator=seeded).tolist()
+        input_ids = [i if i != pad else (i + 1) % model.hf_model.config.vocab_size for i in drawn]
+    traces, records = model._run([model.encode_ids(list(input_ids))], watch=True)
+    gaps: dict[str, float] = {}
+    allowed: dict[str, float] = {}
+    worst: dict[str, int] = {}
+    with torch.no_grad():
+        for index, record in enumerate(records):
+            block = Block(traces[0].layers[index], index)
+            after = records[index + 1]["input"][0] if index + 1 < len(records) else block.output
+            for name, value in {**block.gaps, **_more_gaps(block, record, after)}.items():
+                allowed[name] = max(block.tolerance(name), allowed.get(name, 0.0))
+                if value >= gaps.get(name, -1.0):
+                    gaps[name], worst[name] = value, index
+    return Proof({name: gaps[name] for name in IDENTITIES if name in gaps}, allowed, worst, len(input_ids))
+
+
+def _more_gaps(block: Block, record: dict[str, Any], after: Tensor) -> dict[str, float]:
+    """What only a watched pass can see: what the values and the feed-forward read."""
+    part, dtype = block.modules, block.layer.input.dtype
+    read = {"norm_before_attention": block.layer.input, "norm_before_mlp": block.layer.input if part.parallel else block.middle}
+    seen = {"norm_before_attention": record["attention_input"][0], "norm_before_mlp": record["mlp_input"][0]}
+    gaps = {name: gap(block.called(name, read[name]), seen[name]) for name in read}
+    gaps["values"] = gap(values_in(part, record["value_seen"][0], block.layer.value), block.layer.value)
+    gaps["mlp"] = gap(part.mlp(seen["norm_before_mlp"]), block.layer.mlp_output)
+    rebuilt = block.after_attention(block.all_parts + block.bias)
+    gaps["layer"] = gap(rebuilt.to(working_dtype(dtype)), after)
+    return gaps
+
+
+def values_in(part: LayerParts, output: Tensor, value: Tensor) -> Tensor:
+    """The values [key_head pos e] inside what the `value` module put out [pos, width], by the entry's layout."""
+    heads, n, e = value.shape
+    if part.value_layout == "heads":
+        found = output.view(n, heads, 3 * e)[..., -e:] if output.shape[-1] == 3 * heads * e else None
+    elif part.value_layout == "qkv":
+        found = output[..., -heads * e :].view(n, heads, e) if output.shape[-1] > heads * e else None
+    else:
+        found = output.view(n, heads, e) if output.shape[-1] == heads * e else None
+    if found is None:
+        return torch.full_like(value, float("inf"))
+    return found.transpose(0, 1)
+
+
+def check(model: Model, input_ids: Sequence[int] | None = None, *, tokens: int = 9) -> Proof:
+    """Measure, and refuse a model that is not what its family's entry says, or whose numbers are not finite."""
+    for name, weights in model.hf_model.named_parameters():
+        if weights.is_floating_point() and not bool(torch.isfinite(weights.detach().sum(dtype=_sum_dtype(weights)))):
+            raise ModelError(f"{model.name!r} holds NaN or infinite weights in {name!r}. Use an intact checkpoint.")
+    try:
+        proof = measure(model, input_ids, tokens=tokens)
+    except torch.OutOfMemoryError:
+        raise
+    except (RuntimeError, TypeError, AttributeError) as error:  # the entry's modules do not even fit together
+        raise ModelError(
+            f"{model.name!r} is not what the family entry {model.family.name!r} says: its parts do not fit together "
+            f"({' '.join(str(error).split())[:160]}). See docs/add-a-family.md."
+        ) from error
+    if proof.failed:
+        name = proof.failed[0]
+        raise ModelError(
+            f"{model.name!r} is not what the family entry {model.family.name!r} says: {IDENTITIES[name]} - but the relative gap "
+            f"is {proof.gaps[name]:.1e} in layer {proof.worst_layer[name]} (allowed {proof.allowed[name]:.0e} for "
+            f"{str(model.dtype).removeprefix('torch.')}). {len(proof.failed)} of {len(proof.gaps)} identities fail. "
+            "No map would be true, so the model is refused. See docs/add-a-family.md."
+        )
+    return proof
+
+
+def _sum_dtype(weights: Tensor) -> torch.dtype:
+    return torch.float64 if weights.dtype in (torch.float16, torch.float32, torch.float64) else torch.float32
+
+
+__all__ = ["IDENTITIES", "TOLERANCE", "Proof", "check", "measure", "values_in"]

@@ -1,0 +1,33 @@
+"""One palette for every picture, safe for colour-blind readers: blue counts towards, orange against."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+TOWARDS = (0, 114, 178)  # Okabe and Ito's blue
+AGAINST = (213, 94, 0)  # and vermillion
+
+
+def shares(scores: Sequence[float]) -> list[float]:
+    """Scores scaled so that the largest magnitude is 1."""
+    largest = max((abs(score) for score in scores), default=0.0)
+    return [score / largest if largest > 0 else 0.0 for score in scores]
+
+
+def shade(share: float) -> tuple[int, int, int]:
+    """White for 0, the full hue for 1 or -1."""
+    hue = TOWARDS if share >= 0 else AGAINST
+    red, green, blue = (round(255 + (channel - 255) * min(1.0, abs(share))) for channel in hue)
+    return red, green, blue
+
+
+def ink(background: tuple[int, int, int]) -> tuple[int, int, int]:
+    """Black or white, whichever reads better on this background (WCAG relative luminance)."""
+
+    def linear(channel: int) -> float:
+        value = channel / 255
+        return value / 12.92 if value <= 0.04045 else ((value + 0.055) / 1.055) ** 2.4
+
+    red, green, blue = (linear(channel) for channel in background)
+    luminance = 0.2126 * red + 0.7152 * green + 0.0722 * blue
+    return (0, 0, 0) if (luminance + 0.05) / 0.05 >= 1.05 / (luminance + 0.05) else (255, 255, 255)

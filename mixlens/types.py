@@ -1,0 +1,209 @@
+"""The nouns: Example, LayerTrace, Trace, Map, Attribution, Record. They hold; the verbs on them are one-line calls."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+if TYPE_CHECKING:
+    import pandas
+
+    from .model import LayerParts, Model
+
+Words = tuple[tuple[str, tuple[int, ...]], ...]  # each word's text and the positions of its tokens
+Prediction = list[tuple[str, float]]  # what the model says, most probable first
+
+
+@dataclass(frozen=True)
+class Example:
+    """One text (or pair of texts) and what is known about it. Cues are character spans of `text`."""
+
+    text: str
+    pair: str | None = None
+    target: str | int | None = None
+    foil: str | int | None = None
+    cues: tuple[tuple[int, int], ...] = ()
+    id: str | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class LayerTrace:
+    """One layer of one forward pass. Axes: [... pos d] and [... head pos e]; `...` is a batch axis or nothing.
+
+    Queries and keys are kept (n x d), not attention (heads x n x n): it is computed again when a method asks.
+    """
+
+    parts: LayerParts = field(repr=False)
+    input: Tensor
+    value: Tensor  # [... key_head pos e]
+    attention_output: Tensor  # what W_O wrote, bias included
+    mlp_output: Tensor
+    output: Tensor
+    query: Tensor | None = None  # [... head pos e], after position rotation
+    key: Tensor | None = None
+    mask: Tensor | None = None  # [... 1 query key]: bool (True = may look) or added to the logits
+    scaling: float = 1.0
+    softcap: float | None = None
+    weights: Tensor | None = None  # attention itself, where the model hands out nothing else
+
+    @property
+    def attention(self) -> Tensor:
+        """[... head query key] in at least float32. A row that may look nowhere is zero."""
+        from .decompose import attention_of
+
+        return attention_of(self)
+
+
+@dataclass(frozen=True, eq=False)
+class Trace:
+    """One forward pass over one example, recorded: no batch axis, no padding."""
+
+    model: Model = field(repr=False)
+    tokens: tuple[str, ...]
+    input_ids: tuple[int, ...]
+    layers: tuple[LayerTrace, ...] = field(repr=False)
+    special: tuple[bool, ...] = field(repr=False)
+    attention_mask: tuple[int, ...] = field(repr=False)
+    token_type_ids: tuple[int, ...] | None = field(default=None, repr=False)
+    words: Words | None = field(default=None, repr=False)
+    text: str | None = None
+    pair: str | None = None
+    logits: Tensor | None = field(default=None, repr=False)  # [class], or [position, vocabulary] at `predicts`
+    predicts: tuple[int, ...] = ()  # the positions whose logits were kept (masks; the last token)
+    info: Mapping[str, Any] = field(default_factory=dict, repr=False)
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+    @property
+    def hidden_states(self) -> Tensor:
+        """[layer + 1, pos, d]: what entered the first layer, then what each layer put out (before any final norm)."""
+        return torch.stack([self.layers[0].input, *(layer.output for layer in self.layers)])
+
+    @property
+    def query(self) -> int:
+        """Where the prediction is read: the one [MASK], the last token of a causal model, else the first token."""
+        from .model import default_query
+
+        return default_query(self)
+
+    def prediction(self, k: int = 5) -> Prediction:
+        """The k most probable words or classes, with probabilities; empty for a model without a head."""
+        from .model import prediction
+
+        return prediction(self, k=k)
+
+
+class _Result:
+    """What Map and Attribution share."""
+
+    scores: Tensor
+    tokens: tuple[str, ...]
+    method: str
+    info: Mapping[str, Any]
+
+    def to_numpy(self) -> np.ndarray:
+        return self.scores.numpy().copy()
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write scores and everything known about them to one .safetensors file, whole or not at all."""
+        from .store import save
+
+        save(self, path)  # type: ignore[arg-type]
+
+    def show(self, **options: Any) -> None:
+        """Print to the terminal."""
+        from .show.text import show
+
+        show(self, **options)  # type: ignore[arg-type]
+
+    def _repr_html_(self) -> str:
+        from .show.html import html
+
+        return html(self)  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True, eq=False)
+class Map(_Result):
+    """scores[layer, query, key]: how much of token *key* went into position *query*."""
+
+    scores: Tensor = field(repr=False)
+    tokens: tuple[str, ...]
+    method: str
+    info: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    special: tuple[bool, ...] = field(default=(), repr=False)
+    words: Words | None = field(default=None, repr=False)
+
+    def rollout(self, convention: str | None = None, *, residual: bool | None = None, normalize: bool | None = None) -> Map:
+        """Input to layer l, for every l: the product of the layers' matrices. See `aggregate.rollout`."""
+        from .aggregate import rollout
+
+        return rollout(self, convention, residual=residual, normalize=normalize)
+
+    def readout(self, query: int | str, *, layer: int = -1, keep_special: bool = True) -> Attribution:
+        """One row of one layer: what the position `query` is made of. See `aggregate.readout`."""
+        from .aggregate import readout
+
+        return readout(self, query, layer=layer, keep_special=keep_special)
+
+    def by_word(self) -> Map:
+        """Subwords to words: summed over keys, averaged over queries."""
+        from .aggregate import map_by_word
+
+        return map_by_word(self)
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """One row per layer, query and key."""
+        from .store import map_frame
+
+        return map_frame(self)
+
+
+@dataclass(frozen=True, eq=False)
+class Attribution(_Result):
+    """scores[pos]: how much each input token counted for one target."""
+
+    scores: Tensor = field(repr=False)
+    tokens: tuple[str, ...]
+    method: str
+    info: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    special: tuple[bool, ...] = field(default=(), repr=False)
+    words: Words | None = field(default=None, repr=False)
+
+    def by_word(self) -> Attribution:
+        """Subwords to words: summed."""
+        from .aggregate import attribution_by_word
+
+        return attribution_by_word(self)
+
+    def top(self, k: int = 5) -> list[tuple[str, float]]:
+        """The k tokens with the largest absolute score."""
+        order = self.scores.abs().argsort(descending=True)[:k].tolist()
+        return [(self.tokens[i], float(self.scores[i])) for i in order]
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """One row per token."""
+        from .store import attribution_frame
+
+        return attribution_frame(self)
+
+
+@dataclass(frozen=True)
+class Record:
+    """One measured number."""
+
+    example: str
+    method: str
+    metric: str
+    value: float
+    info: Mapping[str, Any] = field(default_factory=dict)
+
+
+Result = Map | Attribution
+Texts = str | Example | tuple[str, str] | Sequence[str | Example | tuple[str, str]]

@@ -1,0 +1,117 @@
+"""One tiny random model per family, in float64, with random non-zero biases and norms. Nothing is downloaded."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import transformers
+from transformers.utils import logging
+
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+logging.set_verbosity_error()
+logging.disable_progress_bar()
+torch.set_num_threads(1)
+
+VOCABULARY = 97
+SMALL: dict[str, Any] = {
+    "vocab_size": VOCABULARY,
+    "hidden_size": 32,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 4,
+    "intermediate_size": 48,
+    "max_position_embeddings": 40,
+    "pad_token_id": 0,
+}
+GROUPED = {**SMALL, "num_key_value_heads": 2}
+ROTARY = {**GROUPED, "head_dim": 8, "attention_bias": True}
+CONFIGURATIONS: dict[str, tuple[str, dict[str, Any]]] = {  # case: (model type, configuration)
+    "bert": ("bert", SMALL),
+    "roberta": ("roberta", {**SMALL, "pad_token_id": 1}),
+    "camembert": ("camembert", {**SMALL, "pad_token_id": 1}),
+    "xlm-roberta": ("xlm-roberta", {**SMALL, "pad_token_id": 1}),
+    "electra": ("electra", {**SMALL, "embedding_size": 24}),
+    "distilbert": (
+        "distilbert",
+        {"vocab_size": VOCABULARY, "dim": 32, "n_layers": 3, "n_heads": 4, "hidden_dim": 48, "max_position_embeddings": 40},
+    ),
+    "albert": ("albert", {**SMALL, "embedding_size": 24, "num_hidden_groups": 1}),
+    "modernbert": ("modernbert", {**SMALL, "attention_bias": True, "mlp_bias": True, "norm_bias": True, "local_attention": 6}),
+    "gpt2": ("gpt2", {"vocab_size": VOCABULARY, "n_embd": 32, "n_layer": 3, "n_head": 4, "n_positions": 40}),
+    "gpt_neo": (
+        "gpt_neo",
+        {
+            "vocab_size": VOCABULARY,
+            "hidden_size": 32,
+            "num_layers": 3,
+            "num_heads": 4,
+            "attention_types": [[["global", "local", "global"], 1]],
+            "window_size": 4,
+            "intermediate_size": 48,
+            "max_position_embeddings": 40,
+        },
+    ),
+    "gpt_neox": ("gpt_neox", {**SMALL, "use_parallel_residual": True}),
+    "gpt_neox-sequential": ("gpt_neox", {**SMALL, "use_parallel_residual": False}),
+    "opt": ("opt", {**SMALL, "ffn_dim": 48, "word_embed_proj_dim": 32}),
+    "opt-post-norm": ("opt", {**SMALL, "ffn_dim": 48, "word_embed_proj_dim": 16, "do_layer_norm_before": False}),
+    "llama": ("llama", ROTARY),
+    "mistral": ("mistral", {**GROUPED, "sliding_window": 4}),
+    "qwen2": ("qwen2", GROUPED),
+    "qwen3": ("qwen3", ROTARY),
+    "gemma": ("gemma", ROTARY),
+    "gemma2": ("gemma2", {**ROTARY, "sliding_window": 4, "query_pre_attn_scalar": 8, "attn_logit_softcapping": 2.0}),
+    "gemma3_text": ("gemma3_text", {**ROTARY, "sliding_window": 4, "query_pre_attn_scalar": 8}),
+    "phi3": ("phi3", {**GROUPED, "sliding_window": 4}),
+    "olmo2": ("olmo2", GROUPED),
+}
+BIDIRECTIONAL = ["bert", "roberta", "camembert", "xlm-roberta", "electra", "distilbert", "albert", "modernbert"]
+CAUSAL = [case for case in CONFIGURATIONS if case not in BIDIRECTIONAL]
+SHARED = Path(__file__).resolve().parents[2] / "shared"
+
+
+def randomise(model: torch.nn.Module, seed: int = 0) -> None:
+    """Weights, biases and norms all random and none of them zero: zero biases hide bugs."""
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for name, weights in model.named_parameters():
+            spread = 0.3 if weights.dim() == 1 else 0.25
+            weights.copy_(torch.randn(weights.shape, generator=generator, dtype=weights.dtype) * spread)
+            if weights.dim() == 1 and "norm" in name.lower() + ("norm" if ".ln_" in name else "") and name.endswith("weight"):
+                weights.add_(1.0)
+
+
+@cache
+def hf_model(case: str, *, head: str = "AutoModel", dtype: torch.dtype = torch.float64, attention: str | None = None) -> Any:
+    model_type, options = CONFIGURATIONS[case]
+    config = transformers.AutoConfig.for_model(model_type, **options)
+    if attention is not None:
+        config._attn_implementation = attention
+    model = getattr(transformers, head).from_config(config)
+    randomise(model)
+    return model.to(dtype).eval()
+
+
+@cache
+def loaded(case: str, **options: Any) -> Any:
+    import mixlens
+
+    return mixlens.load(hf_model(case, **options))
+
+
+def ids(n: int, seed: int = 0) -> list[int]:
+    """Random ids, none of them a padding id."""
+    return torch.randint(5, VOCABULARY, (n,), generator=torch.Generator().manual_seed(100 + seed)).tolist()
+
+
+@pytest.fixture
+def model_for() -> Callable[..., Any]:
+    return loaded
+
+
+needs_shared = pytest.mark.skipif(not SHARED.is_dir(), reason="needs the shared models and golden values beside the project")

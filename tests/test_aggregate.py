@@ -1,0 +1,161 @@
+"""Rollout, readout and words."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+import torch
+from conftest import hf_model, ids, loaded
+from hypothesis import given
+from hypothesis import strategies as st
+
+import mixlens
+from mixlens.aggregate import CONVENTIONS
+from mixlens.types import Attribution, Map
+from mixlens.words import group_words
+
+
+def a_map(scores: torch.Tensor, **info: object) -> Map:
+    n = scores.shape[-1]
+    return Map(
+        scores, tuple(f"t{i}" for i in range(n)), "attention", {"convention": "alti", "rollout": None, **info}, (False,) * n
+    )
+
+
+def written_out(layers: torch.Tensor, *, residual: bool, normalize: bool) -> torch.Tensor:
+    """Last layer on the left, one row at a time."""
+    n = layers.shape[-1]
+    joint = []
+    for layer in layers:
+        m = layer + torch.eye(n, dtype=layer.dtype) if residual else layer
+        m = torch.stack([row / row.sum() for row in m]) if normalize else m
+        joint.append(m if not joint else torch.stack([sum(m[i, k] * joint[-1][k] for k in range(n)) for i in range(n)]))
+    return torch.stack(joint)
+
+
+@pytest.mark.parametrize("name", list(CONVENTIONS))
+def test_every_convention_is_its_product(name: str) -> None:
+    layers = torch.rand(4, 5, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(0)) + 0.1
+    rolled = a_map(layers).rollout(name)
+    used = CONVENTIONS[name]
+    torch.testing.assert_close(rolled.scores, written_out(layers, residual=used.residual, normalize=used.normalize))
+    assert rolled.info["rollout"] == {
+        "convention": name,
+        "residual": used.residual,
+        "normalize": used.normalize,
+        "rescaled_layers": [],
+    }
+
+
+def test_published_conventions() -> None:
+    """Which paper adds the identity, which normalises rows."""
+    assert {name: (c.residual, c.normalize) for name, c in CONVENTIONS.items()} == {
+        "abnar": (True, True),
+        "globenc": (False, False),
+        "toolkit": (False, True),
+        "alti": (False, True),
+        "value_zeroing": (False, True),
+        "chefer": (True, True),
+    }
+
+
+@given(st.integers(1, 6), st.integers(1, 5), st.integers(0, 1000))
+def test_rolled_out_distributions_stay_distributions(n: int, depth: int, seed: int) -> None:
+    layers = torch.rand(depth, n, n, dtype=torch.float64, generator=torch.Generator().manual_seed(seed)) + 1e-3
+    for name in ("abnar", "toolkit"):
+        torch.testing.assert_close(a_map(layers).rollout(name).scores.sum(-1), torch.ones(depth, n, dtype=torch.float64))
+
+
+@pytest.mark.parametrize("size", [1e30, 1e-30])
+def test_a_deep_model_does_not_overflow_and_keeps_its_shares(size: float) -> None:
+    layers = torch.rand(40, 6, 6, dtype=torch.float32, generator=torch.Generator().manual_seed(0))
+    rolled = a_map(layers * size).rollout("globenc")
+    assert bool(torch.isfinite(rolled.scores).all())
+    assert rolled.info["rollout"]["rescaled_layers"]
+    exact = a_map(layers.double() / 3).rollout("globenc").scores
+    for layer in (1, 20, 39):
+        share, expected = rolled.scores[layer].double(), exact[layer]
+        torch.testing.assert_close(share / share.sum(), expected / expected.sum(), rtol=1e-4, atol=1e-7)
+
+
+def test_a_map_is_rolled_out_once() -> None:
+    rolled = a_map(torch.ones(2, 2, 2)).rollout()
+    with pytest.raises(mixlens.MixlensError, match="already"):
+        rolled.rollout()
+
+
+def test_readout_is_a_row() -> None:
+    scores = mixlens.mix(loaded("bert").trace(input_ids=[7, 8, 9, 8]), "alti")
+    assert scores.tokens == ("7", "8", "9", "8")
+    for query, place in ((0, 0), (-1, 3), (2, 2), ("9", 2), ("7", 0)):
+        read = scores.readout(query)
+        assert torch.equal(read.scores, scores.scores[-1, place])
+        assert (read.info["query"], read.info["layer"]) == (place, 2)
+    assert torch.equal(scores.readout(1, layer=0).scores, scores.scores[0, 1])
+
+
+@pytest.mark.parametrize(
+    ("query", "message"),
+    [
+        (4, "out of range"),
+        (-5, "out of range"),
+        ("6", "no token '6'"),
+        ("8", "2 times, at"),
+        (1.5, "index or a token"),
+        (True, "index or a token"),
+    ],
+)
+def test_a_query_that_cannot_be_meant_is_refused(query: object, message: str) -> None:
+    scores = mixlens.mix(loaded("bert").trace(input_ids=[7, 8, 9, 8]), "alti")
+    with pytest.raises(mixlens.MixlensError, match=message):
+        scores.readout(query)  # type: ignore[arg-type]
+
+
+def test_readout_without_special_tokens_shares_the_rest() -> None:
+    whole = Attribution(torch.tensor([0.5, 0.1, 0.3, 0.1]), ("[CLS]", "a", "b", "[SEP]"), "alti", {}, (True, False, False, True))
+    scores = Map(whole.scores.expand(1, 4, 4), whole.tokens, "alti", {}, whole.special)
+    kept = scores.readout(0, keep_special=False)
+    assert kept.tokens == ("a", "b")
+    torch.testing.assert_close(kept.scores, torch.tensor([0.25, 0.75]))
+
+
+def test_words_sum_over_keys_and_average_over_queries() -> None:
+    scores = torch.arange(16, dtype=torch.float64).view(1, 4, 4)
+    words = (("[CLS]", (0,)), ("unhappy", (1, 2)), (".", (3,)))
+    by_word = Map(scores, ("[CLS]", "un", "##happy", "."), "alti", {}, (True, False, False, False), words).by_word()
+    assert by_word.tokens == ("[CLS]", "unhappy", ".")
+    assert by_word.scores.tolist() == [[[0, 3, 3], [6, 15, 9], [12, 27, 15]]]
+    read = Attribution(scores[0, 0], (*by_word.tokens[:1], "un", "##happy", "."), "alti", {}, (True, False, False, False), words)
+    assert read.by_word().scores.tolist() == [0, 3, 3]
+    assert read.by_word().by_word().scores.tolist() == [0, 3, 3]
+
+
+def test_words_without_offsets_are_refused() -> None:
+    with pytest.raises(mixlens.MixlensError, match="words are not known"):
+        mixlens.mix(mixlens.load(hf_model("bert")).trace(input_ids=ids(3)), "alti").by_word()
+
+
+@pytest.mark.parametrize(
+    ("text", "offsets", "expected"),
+    [
+        ("unhappy end.", [(0, 2), (2, 7), (8, 11), (11, 12)], [("unhappy", (0, 1)), ("end", (2,)), (".", (3,))]),
+        ("the keys", [(0, 3), (3, 8)], [("the", (0,)), ("keys", (1,))]),  # byte-level: the space belongs to the token
+        ("it's well-known", [(0, 2), (2, 4), (5, 9), (9, 10), (10, 15)], [("it's", (0, 1)), ("well-known", (2, 3, 4))]),
+        ("a [MASK] b", [(0, 1), (2, 8), (9, 10)], [("a", (0,)), ("[MASK]", (1,)), ("b", (2,))]),
+        ("你好 ok", [(0, 1), (1, 2), (3, 5)], [("你", (0,)), ("好", (1,)), ("ok", (2,))]),
+        ("😀!", [(0, 1), (0, 1), (1, 2)], [("😀", (0, 1)), ("!", (2,))]),  # one character in two byte-level tokens
+        ("ab cd", [(0, 1), (1, 4), (4, 5)], [("ab cd", (0, 1, 2))]),  # a token over two words joins them
+    ],
+)
+def test_tokens_are_grouped_by_their_characters(text: str, offsets: list[tuple[int, int]], expected: object) -> None:
+    tokens = [str(i) for i in range(len(offsets))]
+    assert list(group_words((text, None), offsets, [0] * len(offsets), tokens)) == expected
+
+
+@given(st.text(max_size=40), st.lists(st.integers(0, 40), max_size=8))
+def test_every_token_is_in_exactly_one_word(text: str, cuts: list[int]) -> None:
+    edges = sorted({0, len(text), *(cut for cut in cuts if cut <= len(text))})
+    offsets = list(itertools.pairwise(edges))
+    words = group_words((text, None), offsets, [0] * len(offsets), ["x"] * len(offsets))
+    assert [i for _, places in words for i in places] == list(range(len(offsets)))
