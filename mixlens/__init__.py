@@ -14,10 +14,15 @@ _PUBLIC = {
     "load": "model",
     "Model": "model",
     "mix": "mixing",
+    "attribute": "attributing",
+    "attribution": "attributing",
     "methods": "mixing",
     "mixing": "mixing",
     "rollout": "aggregate",
+    "flow": "aggregate",
     "readout": "aggregate",
+    "identifiability": "identify",
+    "alternative_attention": "identify",
     "load_result": "store",
     "families": "families",
     "Family": "families",
@@ -38,7 +43,12 @@ __all__ = [
     "Record",
     "Trace",
     "__version__",
+    "alternative_attention",
+    "attribute",
+    "attribution",
     "families",
+    "flow",
+    "identifiability",
     "load",
     "load_result",
     "methods",
@@ -49,9 +59,11 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from .aggregate import readout, rollout
+    from .aggregate import flow, readout, rollout
+    from .attributing import attribute, attribution
     from .errors import MixlensError
     from .families import Family, families
+    from .identify import alternative_attention, identifiability
     from .mixing import methods, mix, mixing
     from .model import Model, load
     from .store import load_result

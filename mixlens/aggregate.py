@@ -1,8 +1,8 @@
-"""Across layers and pieces: rollout, readout (Map -> Attribution), subwords to words."""
+"""Across layers and pieces: rollout, flow, sum, readout (Map -> Attribution), subwords to words."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -30,6 +30,7 @@ CONVENTIONS = {
     "value_zeroing": Convention(False, True, "Mohebbi et al. 2023: rows sum to 1, nothing added"),
     "chefer": Convention(True, True, "Chefer et al. 2021: (M + I) / row sum"),
 }
+FROM_INPUT = "input"  # the convention of maps that are from the input to every layer already
 
 
 def rows_to_one(scores: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
@@ -46,11 +47,29 @@ def rollout(scores: Map, convention: str | None = None, *, residual: bool | None
 
     The convention is the method's own unless named (`abnar`, `globenc`, `toolkit`, `alti`, `value_zeroing`, `chefer`);
     `residual` and `normalize` override it one by one. What was used is in `.info["rollout"]`. Products that would leave
-    the range of the number type are rescaled by one scalar a layer, which changes no rank and no share.
+    the range of the number type are rescaled by one scalar a layer, which changes no rank and no share. A map that is
+    from the input to every layer already (`hta`, convention "input") is left as it is.
     """
+    if convention is residual is normalize is None and _from_input(scores):
+        return replace(scores, info={**scores.info, "rollout": {"convention": FROM_INPUT, "residual": False, "normalize": False}})
+    layers, told = as_convened(scores, convention, residual=residual, normalize=normalize)
+    products, rescaled = _products(layers)
+    return replace(scores, scores=products, info={**scores.info, "rollout": {**told, "rescaled_layers": rescaled}})
+
+
+def _from_input(scores: Map) -> bool:
+    return scores.info.get("convention") == FROM_INPUT and scores.info.get("rollout") is None
+
+
+def as_convened(
+    scores: Map, convention: str | None, *, residual: bool | None, normalize: bool | None
+) -> tuple[Tensor, dict[str, Any]]:
+    """The layers [layer query key] as a convention wants them, and what was done: its name, residual and normalize."""
     if scores.info.get("rollout") is not None:
         raise InputError("this map is rolled out already. Roll out the map that mix gave.")
     name = convention or str(scores.info.get("convention", "alti"))
+    if _from_input(scores):
+        raise InputError(f"{scores.method!r} is from the input to every layer already: its layers are not to be multiplied.")
     if name not in CONVENTIONS:
         raise InputError(f"unknown rollout convention {name!r}. {nearest(name, CONVENTIONS)}")
     used = CONVENTIONS[name]
@@ -64,9 +83,7 @@ def rollout(scores: Map, convention: str | None = None, *, residual: bool | None
         if bool((total == 0).any()):
             raise InputError("a row of this map sums to 0, so it cannot be normalised. Use rollout(normalize=False).")
         layers = layers / total
-    products, rescaled = _products(layers)
-    told = {"convention": name, "residual": residual, "normalize": normalize, "rescaled_layers": rescaled}
-    return replace(scores, scores=products, info={**scores.info, "rollout": told})
+    return layers, {"convention": name, "residual": residual, "normalize": normalize}
 
 
 def _products(layers: Tensor) -> tuple[Tensor, list[int]]:
@@ -84,6 +101,66 @@ def _products(layers: Tensor) -> tuple[Tensor, list[int]]:
             rescaled.append(index)
         products.append(product)
     return torch.stack(products), rescaled
+
+
+def flow(
+    scores: Map,
+    convention: str | None = None,
+    *,
+    query: int | str | None = None,
+    layer: int = -1,
+    residual: bool | None = None,
+    normalize: bool | None = None,
+) -> Map | Attribution:
+    """Attention flow (Abnar and Zuidema 2020): the most that can flow from position i after layer l down to each input token.
+
+    Node (layer, token); the edge from i to j of a layer carries up to the score of i and j, made ready by the same
+    conventions as for `rollout` (for attention: (A + I) / row sum). A maximum flow for each input token by itself, rows
+    divided by their sum: the first layer equals the capacities. Without `query` all layers and positions, a Map: n^2
+    flows a layer. With `query` that position after `layer` alone, an Attribution: n flows.
+    """
+    layers, told = as_convened(scores, convention, residual=residual, normalize=normalize)
+    if bool((layers < 0).any()):
+        raise InputError(f"{scores.method!r} has negative scores, and a capacity cannot be negative.")
+    info = {**scores.info, "rollout": {**told, "flow": True}}
+    depth, n, _ = layers.shape
+    if query is not None:
+        whole, position, number = torch.zeros_like(layers), find(scores.tokens, query), _layer(layer, depth)
+        whole[number, position] = next(_flows(layers, number, [position]))
+        return readout(replace(scores, scores=rows_to_one(whole)[0], info=info), position, layer=number)
+    from tqdm.auto import tqdm
+
+    rows = (row for number in range(depth) for row in _flows(layers, number, range(n)))
+    flows = list(tqdm(rows, total=depth * n, desc="flow", delay=2, leave=False, disable=None))
+    return replace(scores, scores=rows_to_one(torch.stack(flows).view_as(layers))[0], info=info)
+
+
+def _flows(layers: Tensor, layer: int, queries: Iterable[int]) -> Iterator[Tensor]:
+    """For each position after `layer`: the maximum flow to each input token, [key]. Token i after layer l is node (l + 1) n + i."""
+    n, dtype = layers.shape[-1], layers.dtype
+    edges = layers[: layer + 1].double()
+    number, query, key = edges.nonzero().unbind(-1)
+    graph = _igraph().Graph(n=(layer + 2) * n, directed=True)
+    graph.add_edges(torch.stack([(number + 1) * n + query, number * n + key], -1).tolist())
+    capacity = edges[number, query, key].tolist()
+    for i in queries:
+        yield torch.tensor([graph.maxflow_value((layer + 1) * n + i, j, capacity) for j in range(n)], dtype=dtype)
+
+
+def _igraph() -> Any:
+    try:
+        import igraph
+    except ImportError:
+        raise InputError("attention flow needs igraph: pip install 'mixlens[flow]'.") from None
+    return igraph
+
+
+def layer_sum(scores: Map) -> Map:
+    """The scores of all layers added up: a map of one layer, [1 query key]. No product, nothing normalised (AttCAT's way)."""
+    if scores.info.get("rollout") is not None:
+        raise InputError("this map is rolled out already. Sum the map that mix gave.")
+    told = {"convention": "sum", "residual": False, "normalize": False, "sum": True}
+    return replace(scores, scores=scores.scores.sum(0, keepdim=True), info={**scores.info, "rollout": told})
 
 
 def bare(token: str) -> str:
@@ -113,19 +190,23 @@ def find(tokens: Sequence[str], query: int | str) -> int:
     raise InputError(f"token {query!r} occurs {len(places)} times, at {places}. Say which one by its index.")
 
 
-def readout(scores: Map, query: int | str, *, layer: int = -1, keep_special: bool = True) -> Attribution:
-    """One row: what position `query` of this layer is made of. Without special tokens, the rest is made to sum to 1."""
-    depth = scores.scores.shape[0]
+def _layer(layer: int, depth: int) -> int:
     if not -depth <= layer < depth:
         raise InputError(f"layer {layer} is out of range: the map has {depth} layers, 0 to {depth - 1}.")
-    position = find(scores.tokens, query)
+    return layer % depth
+
+
+def readout(scores: Map, query: int | str, *, layer: int = -1, keep_special: bool = True) -> Attribution:
+    """One row: what position `query` of this layer is made of. Without special tokens, the rest is made to sum to 1."""
+    layer, position = _layer(layer, scores.scores.shape[0]), find(scores.tokens, query)
     row = scores.scores[layer, position]
-    info = {**scores.info, "query": position, "query_token": scores.tokens[position], "layer": layer % depth}
+    info = {**scores.info, "query": position, "query_token": scores.tokens[position], "layer": layer}
     whole = Attribution(row.clone(), scores.tokens, scores.method, info, scores.special, scores.words)
     return whole if keep_special else without_special(whole)
 
 
 def without_special(whole: Attribution) -> Attribution:
+    """Special tokens left out. Scores that are all shares (none negative) are made to sum to 1 again; signed ones stay."""
     kept = [i for i, special in enumerate(whole.special) if not special]
     if not kept:
         raise InputError("every token is special; nothing would be left.")
@@ -139,7 +220,7 @@ def without_special(whole: Attribution) -> Attribution:
     )
     return replace(
         whole,
-        scores=row / total if float(total) != 0 else row,
+        scores=row / total if bool((row >= 0).all()) and float(total) > 0 else row,
         tokens=tuple(whole.tokens[i] for i in kept),
         special=tuple(False for _ in kept),
         words=words,

@@ -33,10 +33,16 @@ Method = Annotated[str, typer.Option("--method", help="See `mixlens methods`.")]
 Variant = Annotated[str | None, typer.Option("--variant", help="paper or released, where they differ.")]
 Query = Annotated[
     str | None,
+    typer.Option("--query", help="The position to explain: a token or an index. By default where the model predicts."),
+]
+Target = Annotated[
+    str | None,
     typer.Option(
-        "--query", "--target", help="The position to explain: a token or an index. By default where the model predicts."
+        "--target", help="The class or word to explain; by default the predicted one. For a map: the position, as --query."
     ),
 ]
+Foil = Annotated[str | None, typer.Option("--foil", help="Explain the target against this class or word.")]
+Score = Annotated[str | None, typer.Option("--score", help="logit (default), probability or log_probability.")]
 Task = Annotated[str | None, typer.Option("--task", help="The head to load; by default the one the configuration names.")]
 Device = Annotated[str | None, typer.Option("--device", help="cpu, cuda, cuda:1, mps ...")]
 Dtype = Annotated[str | None, typer.Option("--dtype", help="float32 (default), float64, bfloat16, float16, auto.")]
@@ -83,13 +89,19 @@ def _input(text: str, pair: str | None) -> Any:
     return text if pair is None else (text, pair)
 
 
-@app.command(epilog="Example:  mixlens explain 'A dull plot but brilliant acting.' --model sentiment --method globenc")
+@app.command(epilog="Example:  mixlens explain 'The keys to the cabinet [MASK] rusty.' --method attcat --target were --foil was")
 def explain(
     text: Text,
     model: ModelName = "agreement",
     method: Method = "alti",
     variant: Variant = None,
     query: Query = None,
+    target: Target = None,
+    foil: Foil = None,
+    score: Score = None,
+    generate: Annotated[
+        int | None, typer.Option("--generate", help="Let a causal model write this many tokens; explain each.")
+    ] = None,
     pair: Pair = None,
     words: Words = False,
     no_special: NoSpecial = False,
@@ -101,26 +113,52 @@ def explain(
     no_color: NoColor = False,
     trust_remote_code: Trust = False,
 ) -> None:
-    """Which input tokens the prediction is made of: trace, mix, roll out, read out."""
-    from dataclasses import replace
-
-    from .mixing import method as known
-    from .mixing import mix
+    """Which input tokens the prediction rests on, by any method of `mixlens methods`."""
     from .show.text import show
 
-    known(method)  # a misspelt name is refused before the model is loaded
+    is_map = _known(method)  # a misspelt name is refused before the model is loaded
+    if is_map and (foil is not None or score is not None):
+        raise InputError(f"{method!r} explains a position, whatever the class or word: leave --foil and --score out.")
+    if save is not None and generate is not None:
+        raise InputError("--save keeps one result; with --generate there are several. Use --json.")
     lens = _load(model, task, device, dtype, trust_remote_code)
-    trace = lens.trace(_input(text, pair))
-    place = _place(trace, query)
-    read = mix(trace, method, variant=variant).rollout().readout(place, keep_special=not no_special)
-    read = replace(read, info={**read.info, "prediction": trace.prediction()})
-    read = read.by_word() if words else read
-    if save is not None:
-        read.save(save)
-    if json_:
-        _print_json(read)
-    else:
-        show(read, color=not no_color)
+    asked: dict[str, Any] = {"method": method, "variant": variant, "keep_special": not no_special, "generate": generate}
+    if generate is None:
+        trace = lens.trace(_input(text, pair))
+        place = query if query is not None else target if is_map else None
+        asked["query"] = None if place is None else _place(trace, place)
+    if not is_map:
+        asked |= {"target": _target(lens, target), "foil": _target(lens, foil) if foil is not None else None, "score": score}
+    found = lens.explain(_input(text, pair), **asked)
+    for read in found if isinstance(found, list) else [found]:
+        read = read.by_word() if words else read
+        if save is not None:
+            read.save(save)
+        if json_:
+            _print_json(read)
+        else:
+            show(read, color=not no_color)
+
+
+def _known(name: str) -> bool:
+    """Is it a map (True) or an attribution (False)? Anything else is refused with the nearest names."""
+    from .attributing import known as attributions
+    from .errors import nearest
+    from .mixing import known as maps
+
+    if name not in maps() and name not in attributions():
+        raise InputError(f"unknown method {name!r}. {nearest(name, [*maps(), *attributions()])}")
+    return name in maps()
+
+
+def _target(lens: Model, given: str | None) -> Any:
+    """A class, a word, an id, or `start,end` of a span."""
+    if given is None:
+        return "predicted"
+    parts = given.split(",")
+    if lens.task == "question-answering" and len(parts) == 2 and all(part.strip().isdigit() for part in parts):
+        return int(parts[0]), int(parts[1])
+    return int(given) if given.isdigit() else given
 
 
 @app.command("map", epilog="Example:  mixlens map 'The keys to the cabinet [MASK] rusty.' --layer 3 --method value_zeroing")
@@ -144,11 +182,11 @@ def map_(
     trust_remote_code: Trust = False,
 ) -> None:
     """One layer's map: what each position (row) took from each token (column)."""
-    from .mixing import method as known
+    from .mixing import method as known_map
     from .mixing import mix
     from .show.text import show
 
-    known(method)
+    known_map(method)
     lens = _load(model, task, device, dtype, trust_remote_code)
     if not (1 <= layer <= lens.n_layers or -lens.n_layers <= layer <= -1):
         raise InputError(f"layer {layer} does not exist: {model!r} has layers 1 to {lens.n_layers}, or -1 for the last.")
@@ -184,22 +222,22 @@ def compare(
     trust_remote_code: Trust = False,
 ) -> None:
     """Several methods under one sentence, from one forward pass."""
-    from dataclasses import replace
-
-    from .mixing import method as known
-    from .mixing import mix
+    from .aggregate import without_special
+    from .attributing import attribute
     from .show.text import compare_view, console
 
     names = [name.strip() for name in methods.split(",") if name.strip()]
+    if not names:
+        raise InputError("no method was asked for. Give names with commas between them.")
     for name in names:
-        known(name)
+        _known(name)
     lens = _load(model, task, device, dtype, trust_remote_code)
     trace = lens.trace(_input(text, pair))
-    place = _place(trace, query)
+    place = None if query is None else _place(trace, query)
     results = []
-    for mixed in mix(trace, names).values():
-        read = mixed.rollout().readout(place, keep_special=not no_special)
-        read = replace(read, info={**read.info, "prediction": trace.prediction()})
+    for name in names:
+        read = attribute(trace, name, query=place)
+        read = without_special(read) if no_special else read
         results.append(read.by_word() if words else read)
     if json_:
         for result in results:
@@ -210,19 +248,22 @@ def compare(
 
 @app.command()
 def methods() -> None:
-    """What `--method` takes, one line each: name, paper, variants, cost in forward passes, what it is."""
-    from rich.table import Table
-
-    from .mixing import known
+    """What `--method` takes, one line each: name, kind, paper, cost in forward passes, variants, what it is."""
+    from .attributing import known as attributions
+    from .mixing import known as maps
     from .show.text import console
 
-    table = Table(box=None, padding=(0, 2, 0, 0))
-    for column in ("method", "paper", "variants", "cost"):
-        table.add_column(column, no_wrap=True)
-    table.add_column("what it is", no_wrap=True, overflow="ellipsis")
-    for method in known().values():
-        table.add_row(method.id, method.paper.split(",")[0], ", ".join(method.variants), method.cost, method.summary)
-    console().print(table)
+    rows = [("method", "kind", "cost", "paper", "variants", "what it is")]
+    rows += [(m.id, "map", m.cost, m.paper.split(",")[0], ", ".join(m.variants), m.summary) for m in maps().values()]
+    for a in attributions().values():
+        kind = "to a target" if a.needs_target else "to a position"
+        rows.append((a.id, kind, a.cost, a.paper.split(",")[0], ", ".join(a.variants), a.summary))
+    widths = [max(len(row[i]) for row in rows) for i in range(5)]
+    out = console()
+    for row in rows:
+        line = "  ".join(f"{cell:<{width}}" for cell, width in zip(row[:5], widths, strict=True)) + "  " + row[5]
+        print(line[: out.width - 1] + "…" if out.is_terminal and len(line) > out.width else line)
+    print("\nEvery method works on every family of `mixlens families`; `to a target` methods need a model with a head.")
 
 
 @app.command()

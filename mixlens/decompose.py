@@ -57,14 +57,28 @@ def attention_weights(query: Tensor, key: Tensor, mask: Tensor | None, *, scalin
         return logits.softmax(-1)
     if mask.dtype != torch.bool:
         return (logits + mask).softmax(-1)
-    weights = logits.masked_fill(~mask, float("-inf")).softmax(-1)
-    return torch.where(mask.any(-1, keepdim=True), weights, torch.zeros_like(weights))
+    somewhere = mask.any(-1, keepdim=True)  # elsewhere the softmax of nothing: 0 / 0, and so would be its gradient
+    return logits.masked_fill(~mask & somewhere, float("-inf")).softmax(-1) * somewhere
 
 
 def repeat_heads(grouped: Tensor, heads: int) -> Tensor:
     """[... key_head pos e] -> [... head pos e]: grouped-query attention shares each key head among several heads."""
     times = heads // grouped.shape[-3]
     return grouped if times == 1 else grouped.repeat_interleave(times, dim=-3)
+
+
+def values_in(part: LayerParts, output: Tensor, value: Tensor) -> Tensor:
+    """The values [key_head pos e] inside what the `value` module put out [pos, width], by the entry's layout."""
+    heads, n, e = value.shape
+    if part.value_layout == "heads":
+        found = output.view(n, heads, 3 * e)[..., -e:] if output.shape[-1] == 3 * heads * e else None
+    elif part.value_layout == "qkv":
+        found = output[..., -heads * e :].view(n, heads, e) if output.shape[-1] > heads * e else None
+    else:
+        found = output.view(n, heads, e) if output.shape[-1] == heads * e else None
+    if found is None:
+        return torch.full_like(value, float("inf"))
+    return found.transpose(0, 1)
 
 
 def linear_weight(module: nn.Module, width: int, dtype: torch.dtype) -> Tensor:
@@ -184,6 +198,26 @@ class Block:
     def values(self) -> Tensor:
         """[... head key e]"""
         return repeat_heads(self.layer.value.to(self.dtype), self.attention.shape[-3])
+
+    @cached_property
+    def value_bias(self) -> Tensor:
+        """b_V by head, [head 1 e]: the value of the zero vector."""
+        nothing = torch.zeros(1, self.x.shape[-1], dtype=self.layer.input.dtype, device=self.x.device)
+        like = self.layer.value.flatten(0, -4)[0] if self.layer.value.dim() > 3 else self.layer.value
+        bias = values_in(self.modules, self.modules.value(nothing), like[:, :1])
+        return repeat_heads(bias.to(self.dtype), self.attention.shape[-3])
+
+    @cached_property
+    def reach(self) -> Tensor:
+        """[... query key]: where a position may look, by the model's mask (by its weights, where it hands out nothing else)."""
+        layer = self.layer
+        if layer.weights is not None:
+            return (layer.weights > 0).any(-3)
+        if layer.mask is None:
+            n = self.x.shape[-2]
+            return torch.ones(*self.x.shape[:-2], n, n, dtype=torch.bool, device=self.x.device)
+        allowed = layer.mask if layer.mask.dtype == torch.bool else layer.mask > torch.finfo(layer.mask.dtype).min / 2
+        return allowed.any(-3) if allowed.dim() == self.x.dim() + 1 else allowed
 
     @cached_property
     def projection(self) -> Tensor:

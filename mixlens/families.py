@@ -8,7 +8,7 @@ One entry describes one layer as every Transformer builds it, in this order (a p
     f = mlp(norm_before_mlp(m))                    (norm_before_mlp(x) when `parallel`)
     y = norm_after_mlp(m + norm_on_mlp(f))         the next layer's input
 
-All paths start at the layer, except `layers`, which starts at the base model; `*` stands for "each of".
+All paths start at the layer, except `layers` and `embedding_norm`, which start at the base model; `*` stands for "each of".
 An entry is not believed: every model is checked against it when it is loaded (`proof.py`).
 """
 
@@ -42,6 +42,7 @@ class Family:
     norm_after_mlp: str | None = None
     parallel: bool = False  # the feed-forward reads the layer's input, beside attention
     attention: str | None = None  # for code that never asks the attention registry: the module that returns weights
+    embedding_norm: str | None = None  # the norm between the sum of all embeddings and the first layer
     when: Mapping[str, Any] = field(default_factory=dict)  # values of config fields that select this entry
 
     @property
@@ -59,6 +60,7 @@ BERT = Family(
     mlp_act="intermediate.intermediate_act_fn",
     mlp_down="output.dense",
     norm_after_mlp="output.LayerNorm",
+    embedding_norm="embeddings.LayerNorm",
 )
 GPT2 = Family(
     model_types=("gpt2",),
@@ -125,6 +127,7 @@ FAMILIES: tuple[Family, ...] = (
         mlp_act="ffn.activation",
         mlp_down="ffn.lin2",
         norm_after_mlp="output_layer_norm",
+        embedding_norm="embeddings.LayerNorm",
     ),
     Family(  # one layer's weights, used again and again: a layer is a call, not a module
         model_types=("albert",),
@@ -136,6 +139,7 @@ FAMILIES: tuple[Family, ...] = (
         mlp_act="activation",
         mlp_down="ffn_output",
         norm_after_mlp="full_layer_layer_norm",
+        embedding_norm="embeddings.LayerNorm",
     ),
     Family(
         model_types=("modernbert",),
@@ -149,6 +153,7 @@ FAMILIES: tuple[Family, ...] = (
         mlp_gate="mlp.Wi",
         mlp_act="mlp.act",
         mlp_down="mlp.Wo",
+        embedding_norm="embeddings.norm",
     ),
     GPT2,
     replace(  # attention code of its own: its weights are taken from the module itself

@@ -20,12 +20,16 @@ from .errors import InputError, MixlensError, nearest
 from .model import is_causal
 from .types import LayerTrace, Map, Trace
 
-Scores = Tensor | tuple[Tensor, dict[str, Tensor]]
+Extras = dict[str, Tensor | str]
+Scores = Tensor | tuple[Tensor, dict[str, Tensor]] | tuple[Tensor, Extras]
 
 
 @dataclass(frozen=True)
 class Method:
-    """A registered method. `function(block, **options)` scores one layer: [... query key]."""
+    """A registered method. `function(block, **options)` scores one layer: [... query key].
+
+    What a method hands out beside its scores ends up in `.info`: [... query] unless named in `per_head`, or a word.
+    """
 
     id: str
     function: Callable[..., Scores]
@@ -34,6 +38,9 @@ class Method:
     variants: tuple[str, ...]  # the first is the default
     distribution: bool  # rows sum to 1
     cost: str  # in forward passes, roughly
+    signed: bool = False  # scores may be negative
+    whole: bool = False  # `function(trace, **options)` scores all layers of one trace: [layer query key]
+    per_head: tuple[str, ...] = ()  # names of extras that are [... head]
 
     @property
     def summary(self) -> str:
@@ -49,9 +56,20 @@ METHODS: dict[str, Method] = {}
 
 
 def mixing(
-    *, paper: str, rollout: str, variants: Sequence[str] = ("paper",), distribution: bool = True, cost: str = "< 1"
+    *,
+    paper: str,
+    rollout: str,
+    variants: Sequence[str] = ("paper",),
+    distribution: bool = True,
+    cost: str = "< 1",
+    signed: bool = False,
+    whole: bool = False,
+    per_head: Sequence[str] = (),
 ) -> Callable[[Callable[..., Scores]], Callable[..., Scores]]:
-    """Register a map method under its function's name. It gets one layer as a Block, and returns [... query key]."""
+    """Register a map method under its function's name. It gets one layer as a Block, and returns [... query key].
+
+    With `whole` it gets a Trace and returns [layer query key]: for what is not a matter of one layer alone.
+    """
 
     def register(function: Callable[..., Scores]) -> Callable[..., Scores]:
         name = getattr(function, "__name__", "")
@@ -59,7 +77,9 @@ def mixing(
             raise MixlensError(
                 f"two methods are called {name!r}: in {METHODS[name].function.__module__} and {function.__module__}."
             )
-        METHODS[name] = Method(name, function, paper, rollout, tuple(variants), distribution, cost)
+        METHODS[name] = Method(
+            name, function, paper, rollout, tuple(variants), distribution, cost, signed, whole, tuple(per_head)
+        )
         return function
 
     return register
@@ -77,8 +97,10 @@ def known() -> dict[str, Method]:
 
 
 def methods() -> list[str]:
-    """The names `mix` takes."""
-    return list(known())
+    """Every method there is: maps (for `mix`), then attributions to a prediction (for `attribute`)."""
+    from .attributing import known as attributions
+
+    return [*known(), *attributions()]
 
 
 def method(name: str) -> Method:
@@ -135,7 +157,8 @@ def _batches(traces: Sequence[Trace]) -> Iterator[list[int]]:
 def _mix_batch(traces: Sequence[Trace], chosen: Mapping[str, tuple[Method, dict[str, Any]]]) -> list[dict[str, Map]]:
     """All methods on all traces of a batch, layer by layer: one layer's decomposition serves every method."""
     scores: dict[str, list[Tensor]] = {name: [] for name in chosen}
-    extras: dict[str, list[dict[str, Tensor]]] = {name: [] for name in chosen}
+    extras: dict[str, list[Extras]] = {name: [] for name in chosen}
+    by_layer = {name: call for name, call in chosen.items() if not call[0].whole}
     gaps: dict[str, float] = {}
     alone = len(traces) == 1
     with torch.no_grad():
@@ -144,23 +167,29 @@ def _mix_batch(traces: Sequence[Trace], chosen: Mapping[str, tuple[Method, dict[
             block = Block(layer, index)
             for identity, value in block.prove().items():
                 gaps[identity] = max(gaps.get(identity, 0.0), value)
-            for name, (used, options) in chosen.items():
-                given = used.function(block, **options)
-                made, extra = given if isinstance(given, tuple) else (given, {})
-                made, extra = (made[None], {k: v[None] for k, v in extra.items()}) if alone else (made, extra)
-                scores[name].append(_checked(name, index, made, (len(traces), layer.input.shape[-2])).cpu())
-                extras[name].append({key: value.cpu() for key, value in extra.items()})
+            for name, (used, options) in by_layer.items():
+                made, extra = _given(used.function(block, **options))
+                if alone:
+                    made, extra = made[None], {k: v[None] if isinstance(v, Tensor) else v for k, v in extra.items()}
+                scores[name].append(_checked(name, index, made, (len(traces), layer.input.shape[-2])))
+                extras[name].append(extra)
     results: list[dict[str, Map]] = []
     for row, trace in enumerate(traces):
         n = len(trace)
         results.append({})
         for name, (used, options) in chosen.items():
-            extra = {
-                key: torch.stack([layer[key][row][:n] if layer[key].dim() > 1 else layer[key][row] for layer in extras[name]])
-                for key in extras[name][0]
-            }
+            if used.whole:
+                with torch.no_grad():
+                    made, extra = _given(used.function(trace, **options))
+                made = torch.stack([_checked(name, index, layer[None], (1, n))[0] for index, layer in enumerate(made)])
+            else:
+                made = torch.stack([layer[row, :n, :n] for layer in scores[name]])
+                extra = {
+                    key: _all_layers([layer[key] for layer in extras[name]], row, None if key in used.per_head else n)
+                    for key in extras[name][0]
+                }
             results[-1][name] = Map(
-                scores=torch.stack([layer[row, :n, :n] for layer in scores[name]]),
+                scores=made,
                 tokens=trace.tokens,
                 method=name,
                 info={**provenance(trace), **_told(used, options, gaps), **extra},
@@ -168,6 +197,20 @@ def _mix_batch(traces: Sequence[Trace], chosen: Mapping[str, tuple[Method, dict[
                 words=trace.words,
             )
     return results
+
+
+def _given(scores: Scores) -> tuple[Tensor, Extras]:
+    """What a method returned, on the CPU."""
+    made, extra = scores if isinstance(scores, tuple) else (scores, {})
+    return made.cpu(), {key: value.cpu() if isinstance(value, Tensor) else value for key, value in extra.items()}
+
+
+def _all_layers(layers: Sequence[Tensor | str], row: int, n: int | None) -> Any:
+    """An extra of one trace over all layers, cut to its n positions where it has them. A word that never changes is said once."""
+    if isinstance(layers[0], str):
+        return layers[0] if len(set(layers)) == 1 else list(layers)
+    rows = [layer[row] for layer in layers if isinstance(layer, Tensor)]
+    return torch.stack([one[:n] if one.dim() else one for one in rows])
 
 
 def _checked(name: str, index: int, scores: Tensor, shape: tuple[int, int]) -> Tensor:

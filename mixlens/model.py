@@ -13,7 +13,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from .decompose import attention_weights, repeat_heads
+from .decompose import attention_of, attention_weights, repeat_heads
 from .errors import InputError, ModelError, nearest
 from .families import Family, find
 from .types import Attribution, Example, LayerTrace, Map, Prediction, Texts, Trace
@@ -117,15 +117,20 @@ def layer_parts(base: nn.Module, family: Family) -> list[LayerParts]:
 class Recorder:
     """Collects one record per layer call, in the order of the calls (a shared layer is called several times)."""
 
-    def __init__(self, shape: tuple[int, int]):
+    def __init__(self, shape: tuple[int, int], *, attached: bool = False, change: Callable[[int, Tensor], Tensor] | None = None):
         self.shape = shape  # batch, positions
+        self.attached = attached  # keep the graph, for gradients
+        self.change = change  # other attention weights for a layer: (layer, weights [batch head query key]) -> weights
         self.records: list[dict[str, Any]] = []
 
+    def kept(self, tensor: Tensor) -> Tensor:
+        return tensor if self.attached else tensor.detach()
+
     def begin(self, parts: LayerParts, x: Tensor) -> None:
-        self.records.append({"parts": parts, "input": x.detach()})
+        self.records.append({"parts": parts, "input": self.kept(x)})
 
     def put(self, name: str, tensor: Tensor) -> None:
-        tensor = tensor.detach()
+        tensor = self.kept(tensor)
         if name in self.records[-1]:  # a feed-forward computed in chunks of positions
             tensor = torch.cat([self.records[-1][name], tensor.reshape(self.shape[0], -1, tensor.shape[-1])], 1)
         elif tensor.dim() == 2 and tensor.shape[0] == self.shape[0] * self.shape[1]:  # OPT flattens positions
@@ -157,10 +162,12 @@ def _attention(
     recorder = _RECORDER.get()
     softcap = options.get("softcap")
     scaling = options.get("scaling")
+    recording = recorder is not None and bool(recorder.records)
+    keep = recorder.kept if recorder is not None else Tensor.detach
     seen = {
-        "query": query.detach(),
-        "key": key.detach(),
-        "value": value.detach(),
+        "query": keep(query),
+        "key": keep(key),
+        "value": keep(value),
         "mask": attention_mask,
         "scaling": query.shape[-1] ** -0.5 if scaling is None else scaling,
         "softcap": softcap,
@@ -168,10 +175,15 @@ def _attention(
     for unknown in ("position_bias", "s_aux"):
         if options.get(unknown) is not None:
             raise ModelError(f"{type(module).__name__} adds {unknown} to its attention, which mixlens does not model yet.")
-    if recorder is not None and recorder.records:
+    if recorder is not None and recording:
         recorder.records[-1].update(seen)
-    if softcap is not None:  # the fast kernel cannot cap logits
+    written_out = recorder is not None and recording and (recorder.attached or recorder.change is not None)
+    if softcap is not None or written_out:  # the fast kernel cannot cap logits, nor show its weights
         weights = attention_weights(query, key, attention_mask, scaling=seen["scaling"], softcap=softcap)
+        if recorder is not None and recorder.change is not None:
+            weights = recorder.change(len(recorder.records) - 1, weights)
+        if recorder is not None and recorder.attached:
+            recorder.records[-1]["weights"] = weights
         output = weights.to(value.dtype) @ repeat_heads(value, query.shape[1])
         return output.transpose(1, 2).contiguous(), None
     output, _ = sdpa_attention_forward(module, query, key, value, attention_mask, **options)
@@ -217,12 +229,12 @@ def hooks(wanted: Sequence[tuple[nn.Module, str, Callable[..., Any]]]) -> Iterat
 
 
 @contextmanager
-def evaluating(model: nn.Module) -> Iterator[None]:
-    """Evaluation mode and no gradients for the length of the block, then each module's own mode again."""
+def evaluating(model: nn.Module, *, gradients: bool = False) -> Iterator[None]:
+    """Evaluation mode for the length of the block (no gradients unless asked for), then each module's own mode again."""
     modes = [(module, module.training) for module in model.modules()]
     model.eval()
     try:
-        with torch.no_grad():
+        with torch.set_grad_enabled(gradients):
             yield
     finally:
         for module, mode in modes:
@@ -235,6 +247,34 @@ def first(output: Any) -> Tensor:
 
 def hidden_argument(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:
     return args[0] if args else kwargs["hidden_states"]
+
+
+@dataclass(frozen=True)
+class Attached:
+    """One forward pass with its graph, for gradients. All tensors have a batch axis."""
+
+    output: Any  # what the stock model returned
+    word: Tensor  # word embeddings, [batch pos d]
+    summed: Tensor  # what the embedding norm reads: word, position and segment added; without one, the first layer's input
+    inputs: tuple[Tensor, ...]  # of each layer
+    outputs: tuple[Tensor, ...]
+    attention: tuple[Tensor, ...]  # [batch head query key]
+
+
+@dataclass(frozen=True)
+class LayerGraph:
+    """One layer of a forward pass, with its graph. Batch axis of one: [1 pos d] and [1 head pos e]."""
+
+    input: Tensor  # x, where the graph begins
+    read: Tensor  # what attention read: x, or the norm before attention of x
+    query: Tensor | None  # after position rotation; None where the model's own code keeps them
+    key: Tensor | None
+    value: Tensor
+    output: Tensor
+
+
+class _Done(Exception):  # noqa: N818 - not an error: a pass that need not go on
+    pass
 
 
 # --- encoded text -----------------------------------------------------------------------------------------------------
@@ -322,7 +362,7 @@ class Model:
         ids = [int(i) for i in coded["input_ids"]]
         if not ids:
             raise InputError(f"the tokenizer finds no token in {example.text!r}.")
-        special = set(self.tokenizer.all_special_ids) - {self.tokenizer.mask_token_id, self.tokenizer.unk_token_id}
+        special = self.special_ids
         words = None
         if fast:
             words = group_words((example.text, example.pair), coded["offset_mapping"], coded.sequence_ids(0), self.tokens(ids))
@@ -336,6 +376,15 @@ class Model:
             text=example.text,
             pair=example.pair,
         )
+
+    @property
+    def special_ids(self) -> set[int]:
+        """Ids that carry no content: what the tokenizer adds around a text, or what the configuration names."""
+        if self.tokenizer is not None:
+            return set(self.tokenizer.all_special_ids) - {self.tokenizer.mask_token_id, self.tokenizer.unk_token_id}
+        names = ("bos", "eos", "cls", "sep", "pad")
+        found = {getattr(self.hf_model.config, f"{name}_token_id", None) for name in names}
+        return {i for i in found if isinstance(i, int)}
 
     def tokens(self, ids: Sequence[int]) -> tuple[str, ...]:
         """The tokenizer's strings, or the ids as strings where there is no tokenizer."""
@@ -361,8 +410,7 @@ class Model:
             raise InputError(f"id {wrong[0]} is not in the vocabulary of {self.name!r} (0 to {vocabulary - 1}).")
         start, end = mask.index(1), len(mask) - mask[::-1].index(1)
         ids = ids[start:end]
-        special = set() if self.tokenizer is None else set(self.tokenizer.all_special_ids)
-        special -= set() if self.tokenizer is None else {self.tokenizer.mask_token_id, self.tokenizer.unk_token_id}
+        special = self.special_ids
         return Encoded(
             input_ids=tuple(ids),
             attention_mask=tuple(mask[start:end]),
@@ -416,8 +464,7 @@ class Model:
         """Indices, sorted by length, in batches of about 4,096 tokens (or of `batch_size` examples)."""
         if batch_size is not None and batch_size < 1:
             raise InputError(f"batch_size must be at least 1, not {batch_size}.")
-        if self.task == "classification" and self.hf_model.config.pad_token_id is None:
-            batch_size = 1  # such a head finds the last token by the padding id
+        batch_size = self.batch_limit or batch_size
         batch: list[int] = []
         for i in sorted(range(len(encoded)), key=lambda i: (len(encoded[i].input_ids), i)):
             length = len(encoded[i].input_ids)
@@ -496,7 +543,7 @@ class Model:
                     )
                 value = recorder.records[-1].pop("value_output")
                 shape = (*value.shape[:2], weights.shape[1], -1)
-                recorder.records[-1] |= {"weights": weights.detach(), "value": value.view(shape).transpose(1, 2)}
+                recorder.records[-1] |= {"weights": recorder.kept(weights), "value": value.view(shape).transpose(1, 2)}
 
             return note
 
@@ -563,38 +610,236 @@ class Model:
         return logits[row, places], tuple(places)
 
     @property
+    def batch_limit(self) -> int | None:
+        """1 where a head finds the last token by a padding id that is not there."""
+        return 1 if self.task == "classification" and self.hf_model.config.pad_token_id is None else None
+
+    @property
     def mask_id(self) -> int | None:
         return None if self.tokenizer is None else self.tokenizer.mask_token_id
 
     def rerun(self, trace: Trace, layer: int, x: Tensor) -> Tensor:
         """Layer `layer` run again on another input x [pos, d], in the setting of this trace: what it puts out."""
+        return self._again(trace, layer, "layer", x)
+
+    def run_with_attention(self, trace: Trace, layer: int, change: Callable[[Tensor], Tensor]) -> Tensor:
+        """Layer `layer` run again with `change([head query key])` in place of its attention weights: what it puts out.
+
+        The weighted sum of the values is made here and handed to the model's own W_O, so that it works for every family.
+        """
+        self._known_layer(layer)
+        seen = trace.layers[layer]
+        weights = change(attention_of(seen))
+        context = weights @ repeat_heads(seen.value.to(weights.dtype), weights.shape[-3])  # [head query e]
+        return self._again(trace, layer, "output", context.transpose(-3, -2).flatten(-2))
+
+    def _known_layer(self, layer: int) -> None:
+        if not 0 <= layer < self.n_layers:
+            raise InputError(f"layer {layer} does not exist; {self.name!r} has {self.n_layers} layers, 0 to {self.n_layers - 1}.")
+
+    def _again(self, trace: Trace, layer: int, place: str, new: Tensor) -> Tensor:
+        """The output [pos, d] of layer `layer` when its module `place` reads `new` instead of what came."""
+        self._known_layer(layer)
         calls = 0
         caught: list[Tensor] = []
 
-        class Done(Exception):  # noqa: N818 - not an error
-            pass
-
-        def swap(module: nn.Module, args: Any, kwargs: Any) -> Any:
+        def count(module: nn.Module, args: Any, kwargs: Any) -> None:
             nonlocal calls
             calls += 1
-            if calls == layer + 1:
-                new = x[None].to(device=self.device, dtype=self.dtype)
-                return ((new, *args[1:]), kwargs) if args else (args, {**kwargs, "hidden_states": new})
-            return None
+
+        def swap(module: nn.Module, args: Any, kwargs: Any) -> Any:
+            if calls != layer + 1:
+                return None
+            given = new.to(device=self.device, dtype=self.dtype).reshape(hidden_argument(args, kwargs).shape)
+            return ((given, *args[1:]), kwargs) if args else (args, {**kwargs, "hidden_states": given})
 
         def stop(module: nn.Module, args: Any, output: Any) -> None:
             if calls == layer + 1:
                 caught.append(first(output)[0])
-                raise Done
+                raise _Done
 
-        layers = list({id(parts.layer): parts.layer for parts in self.parts}.values())
-        wanted = [(m, "before", swap) for m in layers] + [(m, "after", stop) for m in layers]
-        with self._lock, evaluating(self.hf_model), self._own_attention(), hooks(wanted):
+        every = list({id(parts.layer): parts for parts in self.parts}.values())
+        wanted: list[tuple[nn.Module, str, Callable[..., Any]]] = [(parts.layer, "before", count) for parts in every]
+        wanted += [(getattr(parts, place), "before", swap) for parts in every]
+        wanted += [(parts.layer, "after", stop) for parts in every]
+        with self._lock, evaluating(self.hf_model), self._own_attention(), hooks(wanted), suppress(_Done):
+            self.hf_model(**self.inputs([trace]))
+        return caught[0]
+
+    def local_graphs(self, trace: Trace) -> list[LayerGraph]:
+        """One forward pass that keeps each layer's graph from its input to its queries, keys, values and output.
+
+        Every layer reads a copy of its input that has no past: a gradient stays inside its layer.
+        """
+        recorder = Recorder((1, len(trace)), attached=True)
+        read: list[Tensor] = []
+
+        def cut(module: nn.Module, args: Any, kwargs: Any) -> Any:
+            x = hidden_argument(args, kwargs).detach().requires_grad_()
+            recorder.begin(by_layer[id(module)], x)
+            read.append(x)
+            return ((x, *args[1:]), kwargs) if args else (args, {**kwargs, "hidden_states": x})
+
+        def normed(module: nn.Module, args: Any, output: Tensor) -> None:
+            read[-1] = output
+
+        by_layer = {id(parts.layer): parts for parts in self.parts}
+        wanted: list[tuple[nn.Module, str, Callable[..., Any]]] = [(parts.layer, "before", cut) for parts in by_layer.values()]
+        wanted += [hook for hook in self._record_hooks(recorder, watch=False) if hook[:2] not in [w[:2] for w in wanted]]
+        wanted += [(p.norm_before_attention, "after", normed) for p in self.parts if p.norm_before_attention is not None]
+        with self._lock, evaluating(self.hf_model, gradients=True), self._own_attention(), hooks(wanted):
+            token = _RECORDER.set(recorder)
             try:
                 self.hf_model(**self.inputs([trace]))
-            except Done:
-                return caught[0]
-        raise InputError(f"layer {layer} does not exist; {self.name!r} has {self.n_layers} layers.")
+            finally:
+                _RECORDER.reset(token)
+        return [
+            LayerGraph(record["input"], h, *(record.get(name) for name in ("query", "key", "value", "output")))  # type: ignore[arg-type]
+            for record, h in zip(recorder.records, read, strict=True)
+        ]
+
+    def run_from(
+        self,
+        trace: Trace,
+        change: Callable[[Tensor], Tensor],
+        each: Callable[[int, Tensor], None],
+        *,
+        after: bool,
+        copies: int = 1,
+    ) -> None:
+        """Run the model on `copies` of this input with `change(x)` in place of the embeddings x [copy pos d], and hand every
+        layer's number and output [copy pos d] to `each`, as it comes. Differentiable, in either direction.
+
+        x is what the embedding norm reads; without one, or if `after`, what the first layer reads.
+        """
+        recorder = Recorder((copies, len(trace)), attached=True)
+        entered = False
+
+        def before(module: nn.Module, args: Any, kwargs: Any) -> Any:
+            nonlocal entered
+            if entered:
+                return None
+            entered, x = True, change(hidden_argument(args, kwargs))
+            return ((x, *args[1:]), kwargs) if args else (args, {**kwargs, "hidden_states": x})
+
+        def begin(module: nn.Module, args: Any, kwargs: Any) -> None:
+            recorder.begin(by_layer[id(module)], hidden_argument(args, kwargs))
+
+        def leave(module: nn.Module, args: Any, output: Any) -> None:
+            each(len(recorder.records) - 1, first(output))
+            recorder.records[-1] = {}  # nothing is kept but what `each` keeps
+            if len(recorder.records) == self.n_layers:
+                raise _Done
+
+        norm, by_layer = self.embedding_norm, {id(parts.layer): parts for parts in self.parts}
+        layers = [parts.layer for parts in by_layer.values()]
+        wanted: list[tuple[nn.Module, str, Callable[..., Any]]]
+        wanted = [(layer, "before", before) for layer in layers] if norm is None or after else [(norm, "before", before)]
+        wanted += [(layer, "before", begin) for layer in layers] + [(layer, "after", leave) for layer in layers]
+        with self._lock, evaluating(self.hf_model, gradients=torch.is_grad_enabled()), self._own_attention(), hooks(wanted):
+            token = _RECORDER.set(recorder)
+            try:
+                self.hf_model(**self.inputs([trace] * copies))
+            except _Done:
+                pass
+            finally:
+                _RECORDER.reset(token)
+
+    def embedded(self, encoded: Encoded | Trace, *, factor: float) -> Tensor | None:
+        """What the embedding norm reads (without one: the first layer), were every embedding `factor` times as long.
+
+        None where the norm that the family names is not called before the first layer.
+        """
+        caught: list[Tensor] = []
+
+        def catch(module: nn.Module, args: Any, kwargs: Any) -> None:
+            caught.append(hidden_argument(args, kwargs))
+
+        def stop(module: nn.Module, args: Any, kwargs: Any) -> None:
+            raise _Done
+
+        base, norm = self.hf_model.base_model, self.embedding_norm
+        wanted: list[tuple[nn.Module, str, Callable[..., Any]]] = [
+            (module, "after", lambda module, args, output: output * factor)
+            for module in base.modules()
+            if isinstance(module, nn.Embedding)
+        ]
+        wanted += [(norm, "before", catch)] if norm is not None else [(parts.layer, "before", catch) for parts in self.parts[:1]]
+        wanted += [(parts.layer, "before", stop) for parts in self.parts[:1]]
+        with self._lock, evaluating(self.hf_model), self._own_attention(), hooks(wanted), suppress(_Done):
+            self.hf_model(**self.inputs([encoded]))
+        return caught[0] if caught else None
+
+    def outputs(self, encoded: Sequence[Any]) -> Any:
+        """What the stock model returns for a batch, without recording anything."""
+        with self._lock, evaluating(self.hf_model), self._own_attention():
+            return self.hf_model(**self.inputs(encoded))
+
+    def logits(self, trace: Trace) -> Tensor:
+        """[position, vocabulary] at every position: one more forward pass."""
+        return self.outputs([trace]).logits[0]
+
+    def run_attached(
+        self,
+        inputs: Mapping[str, Any],
+        *,
+        place: str | int = "word",
+        value: Tensor | None = None,
+        change: Callable[[int, Tensor], Tensor] | None = None,
+    ) -> Attached:
+        """The stock model with its graph kept. `value` replaces what stands at `place`: the word embeddings ("word"), what
+        the embedding norm reads ("sum"), or the input of layer number `place`. `change` replaces attention weights."""
+        recorder = Recorder(tuple(inputs["input_ids"].shape), attached=True, change=change)
+        seen: dict[str, Tensor] = {}
+
+        def swapped(here: str | int, tensor: Tensor) -> Tensor:
+            return value if value is not None and place == here else tensor
+
+        def enter_word(module: nn.Module, args: Any, output: Tensor) -> Tensor | None:
+            if "word" in seen:
+                return None
+            word = swapped("word", output.detach())
+            seen["word"] = word if word.requires_grad else word.requires_grad_()
+            return seen["word"]
+
+        def enter_norm(module: nn.Module, args: Any, kwargs: Any) -> Any:
+            seen["sum"] = swapped("sum", args[0])
+            return (seen["sum"], *args[1:]), kwargs
+
+        def enter_layer(module: nn.Module, args: Any, kwargs: Any) -> Any:
+            x = swapped(len(recorder.records), hidden_argument(args, kwargs))
+            recorder.begin(by_layer[id(module)], x)
+            return ((x, *args[1:]), kwargs) if args else (args, {**kwargs, "hidden_states": x})
+
+        by_layer = {id(parts.layer): parts for parts in self.parts}
+        wanted: list[tuple[nn.Module, str, Callable[..., Any]]] = [(self.hf_model.get_input_embeddings(), "after", enter_word)]
+        if self.embedding_norm is not None:
+            wanted.append((self.embedding_norm, "before", enter_norm))
+        wanted += [(parts.layer, "before", enter_layer) for parts in by_layer.values()]
+        recording = self._record_hooks(recorder, watch=False)
+        begun = {id(parts.layer) for parts in self.parts}
+        wanted += [hook for hook in recording if not (hook[1] == "before" and id(hook[0]) in begun)]
+        with self._lock, evaluating(self.hf_model, gradients=True), self._own_attention(), hooks(wanted):
+            token = _RECORDER.set(recorder)
+            try:
+                output = self.hf_model(**inputs)
+            finally:
+                _RECORDER.reset(token)
+        records = recorder.records
+        return Attached(
+            output=output,
+            word=seen["word"],
+            summed=seen.get("sum", records[0]["input"]),
+            inputs=tuple(record["input"] for record in records),
+            outputs=tuple(record["output"] for record in records),
+            attention=tuple(record["weights"] for record in records),
+        )
+
+    @property
+    def embedding_norm(self) -> nn.Module | None:
+        """The norm right behind the embeddings, where the family has one."""
+        path = getattr(self.family, "embedding_norm", None)
+        return None if path is None else at(self.hf_model.base_model, path)
 
     # - one-liners
 
@@ -604,17 +849,39 @@ class Model:
         *,
         method: str = "alti",
         query: int | str | None = None,
+        target: Any = "predicted",
+        foil: str | int | None = None,
         variant: str | None = None,
         keep_special: bool = True,
+        generate: int | None = None,
         **options: Any,
-    ) -> Attribution:
-        """Trace, mix, roll out, read out: which input tokens the position `query` is made of, after all layers."""
-        from .mixing import mix
+    ) -> Any:
+        """One line for all of it: an Attribution of the prediction to the input tokens.
 
-        trace = self.trace(text)
-        mixed: Map = mix(trace, method, variant=variant, **options)
-        read = mixed.rollout().readout(trace.query if query is None else query, keep_special=keep_special)
-        return replace(read, info={**read.info, "prediction": trace.prediction()})
+        A map method is traced, mixed, rolled out and read out at `query`. An attribution method explains `target` (see
+        `attribute`). `generate=20` lets a causal model write 20 tokens and gives a list, one Attribution for each.
+        """
+        from .attributing import explain
+
+        asked = {"query": query, "target": target, "foil": foil, "variant": variant, **options}
+        return explain(self, text, method, keep_special=keep_special, generate=generate, **asked)
+
+    def generate(self, trace: Trace, count: int) -> list[int]:
+        """The ids the model writes next, greedily."""
+        if self.task != "causal-lm":
+            raise InputError(f"{self.name!r} is a {self.task} model and writes no text. generate= needs a causal language model.")
+        if count < 1:
+            raise InputError(f"generate must be at least 1, not {count}.")
+        if self.max_tokens is not None and len(trace) + count > self.max_tokens:
+            raise InputError(f"{len(trace)} tokens and {count} more are over the {self.max_tokens} that {self.name!r} reads.")
+        inputs = {key: value for key, value in self.inputs([trace]).items() if key in ("input_ids", "attention_mask")}
+        with self._lock, evaluating(self.hf_model):
+            written = self.hf_model.generate(**inputs, max_new_tokens=count, do_sample=False, pad_token_id=self.special_pad)
+        return [int(i) for i in written[0, len(trace) :]]
+
+    @property
+    def special_pad(self) -> int:
+        return self.hf_model.config.pad_token_id or 0
 
     def check(self, **options: Any) -> Proof:
         """Run every identity on this model and return the gaps. See `proof.check`."""
@@ -656,6 +923,11 @@ def prediction(trace: Trace, *, k: int = 5) -> Prediction:
         if not len(logits):
             return []
         logits = logits[0]
+    return named(model, logits, k=k)
+
+
+def named(model: Model, logits: Tensor, *, k: int) -> Prediction:
+    """The k most probable outputs of one row of logits, by name."""
     top = logits.float().softmax(-1).topk(min(k, logits.shape[-1]))
     if model.task == "classification":
         names = [str(model.hf_model.config.id2label.get(i, i)) for i in top.indices.tolist()]

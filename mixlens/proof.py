@@ -12,9 +12,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .decompose import TOLERANCE, Block, gap, working_dtype
+from .decompose import TOLERANCE, Block, gap, values_in, working_dtype
 from .errors import ModelError
-from .model import LayerParts, Model
+from .model import Encoded, Model
 
 IDENTITIES = {
     "values": "what `value` put out is what attention used, laid out as the entry says",
@@ -27,6 +27,7 @@ IDENTITIES = {
     "norm_after_attention": "the norm after attention, frozen, gives what the norm gives",
     "norm_after_mlp": "the norm after the feed-forward, frozen, gives what the norm gives",
     "layer": "the layer rebuilt from its parts gives the next layer's input",
+    "embeddings": "what the embedding norm reads (without one: the first layer) is linear in the embeddings",
 }
 
 
@@ -57,7 +58,8 @@ def measure(model: Model, input_ids: Sequence[int] | None = None, *, tokens: int
         pad = model.hf_model.config.pad_token_id
         drawn = torch.randint(0, model.hf_model.config.vocab_size, (min(tokens, limit),), generator=seeded).tolist()
         input_ids = [i if i != pad else (i + 1) % model.hf_model.config.vocab_size for i in drawn]
-    traces, records = model._run([model.encode_ids(list(input_ids))], watch=True)
+    encoded = model.encode_ids(list(input_ids))
+    traces, records = model._run([encoded], watch=True)
     gaps: dict[str, float] = {}
     allowed: dict[str, float] = {}
     worst: dict[str, int] = {}
@@ -69,7 +71,17 @@ def measure(model: Model, input_ids: Sequence[int] | None = None, *, tokens: int
                 allowed[name] = max(block.tolerance(name), allowed.get(name, 0.0))
                 if value >= gaps.get(name, -1.0):
                     gaps[name], worst[name] = value, index
+        gaps["embeddings"], worst["embeddings"] = _embedding_gap(model, encoded), 0
+        allowed["embeddings"] = TOLERANCE[model.dtype]
     return Proof({name: gaps[name] for name in IDENTITIES if name in gaps}, allowed, worst, len(input_ids))
+
+
+def _embedding_gap(model: Model, encoded: Encoded) -> float:
+    """Embeddings of no length, as they are, and twice as long: a straight line, unless a norm came in between."""
+    none, once, twice = (model.embedded(encoded, factor=factor) for factor in (0.0, 1.0, 2.0))
+    if none is None or once is None or twice is None or bool((none == once).all()):
+        return float("inf")
+    return gap(twice - none, 2 * (once - none))
 
 
 def _more_gaps(block: Block, record: dict[str, Any], after: Tensor) -> dict[str, float]:
@@ -83,20 +95,6 @@ def _more_gaps(block: Block, record: dict[str, Any], after: Tensor) -> dict[str,
     rebuilt = block.after_attention(block.all_parts + block.bias)
     gaps["layer"] = gap(rebuilt.to(working_dtype(dtype)), after)
     return gaps
-
-
-def values_in(part: LayerParts, output: Tensor, value: Tensor) -> Tensor:
-    """The values [key_head pos e] inside what the `value` module put out [pos, width], by the entry's layout."""
-    heads, n, e = value.shape
-    if part.value_layout == "heads":
-        found = output.view(n, heads, 3 * e)[..., -e:] if output.shape[-1] == 3 * heads * e else None
-    elif part.value_layout == "qkv":
-        found = output[..., -heads * e :].view(n, heads, e) if output.shape[-1] > heads * e else None
-    else:
-        found = output.view(n, heads, e) if output.shape[-1] == heads * e else None
-    if found is None:
-        return torch.full_like(value, float("inf"))
-    return found.transpose(0, 1)
 
 
 def check(model: Model, input_ids: Sequence[int] | None = None, *, tokens: int = 9) -> Proof:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -96,8 +97,15 @@ def alti(trace: Trace) -> Tensor:
     return torch.stack(maps)
 
 
-def value_zeroing(trace: Trace) -> Tensor:
-    """The intervention itself: a hook sets value j to zero in one layer of the stock model, and the model runs again."""
+def cosine(moved: Tensor, still: Tensor) -> Tensor:
+    return 1 - torch.nn.functional.cosine_similarity(moved, still, dim=0)
+
+
+def value_zeroing(trace: Trace, distance: Callable[[Tensor, Tensor], Any] = cosine, *, standardize: bool = False) -> Tensor:
+    """The intervention itself: a hook sets value j to zero in one layer of the stock model, and the model runs again.
+
+    Standardised: of every feature the mean over the tokens is taken off, and what is left divided by the deviation.
+    """
     model = trace.model
     stock, n = model.hf_model, len(trace)
     given = torch.tensor([trace.input_ids])
@@ -135,7 +143,10 @@ def value_zeroing(trace: Trace) -> Tensor:
     scores = torch.zeros(len(still), n, n, dtype=torch.float64)
     for layer in range(len(still)):
         for j in range(n):
-            moved = run(layer, j)[layer]
+            moved, left = run(layer, j)[layer], still[layer]
+            if standardize:
+                mean, deviation = left.mean(0), left.std(0, correction=0)
+                moved, left = (moved - mean) / deviation, (left - mean) / deviation
             for i in range(n):
-                scores[layer, i, j] = 1 - torch.nn.functional.cosine_similarity(moved[i], still[layer][i], dim=0)
+                scores[layer, i, j] = distance(moved[i], left[i])
     return scores / scores.sum(-1, keepdim=True)

@@ -118,6 +118,8 @@ def test_readout_without_special_tokens_shares_the_rest() -> None:
     kept = scores.readout(0, keep_special=False)
     assert kept.tokens == ("a", "b")
     torch.testing.assert_close(kept.scores, torch.tensor([0.25, 0.75]))
+    signed = Map(torch.tensor([0.5, -0.1, 0.3, 0.1]).expand(1, 4, 4), whole.tokens, "alti", {}, whole.special)
+    torch.testing.assert_close(signed.readout(0, keep_special=False).scores, torch.tensor([-0.1, 0.3]))
 
 
 def test_words_sum_over_keys_and_average_over_queries() -> None:

@@ -64,7 +64,7 @@ def told(info: Mapping[str, Any], method: str) -> str:
     if info.get("variant") not in (None, "paper"):
         parts.append(f"variant {info['variant']}")
     if info.get("rollout"):
-        parts.append(f"rollout {info['rollout']['convention']}")
+        parts.append(f"{'flow' if info['rollout'].get('flow') else 'rollout'} {info['rollout']['convention']}")
     if "layer" in info:
         parts.append(f"after layer {info['layer'] + 1}")
     if "gap" in info:
@@ -76,6 +76,16 @@ def predicted(prediction: Prediction) -> str:
     return "predicts  " + "   ".join(f"{shown(word)} {probability:.1%}" for word, probability in prediction)
 
 
+def explained(info: Mapping[str, Any]) -> str:
+    """What the scores are about: a generated token, a class or word, or a position."""
+    place = f"{shown(info['query_token'])} (position {info['query']})"
+    if info.get("generated") is not None:
+        return f"explains  {shown(info['generated'])}, written after {place}"
+    if info.get("target") is not None:
+        return f"explains  {info['score'].replace('_', ' ')} of {info['target']} at {place}"
+    return f"explains  {place}"
+
+
 def attribution_view(result: Attribution, *, top: int | None = None) -> RenderableType:
     from rich.console import Group
     from rich.text import Text
@@ -85,7 +95,7 @@ def attribution_view(result: Attribution, *, top: int | None = None) -> Renderab
     if result.info.get("prediction"):
         lines.append(Text(predicted(result.info["prediction"])))
     if "query_token" in result.info:
-        lines.append(Text(f"explains  {shown(result.info['query_token'])} (position {result.info['query']})"))
+        lines.append(Text(explained(result.info)))
     return Group(*lines, Text(), strip(result.tokens, scores), Text(), bars(result.tokens, scores, top=top))
 
 
@@ -98,7 +108,7 @@ def map_view(result: Map, *, layer: int = -1) -> RenderableType:
     table = Table(box=None, padding=(0, 0), show_edge=False)
     table.add_column("", justify="right", no_wrap=True)
     for token in result.tokens:
-        table.add_column(Text(shown(token)[:6]), justify="center", no_wrap=True)
+        table.add_column(Text(f"{shown(token)[:5]:^6}"), justify="center", no_wrap=True)
     rows = result.scores[layer].tolist()
     for token, row in zip(result.tokens, rows, strict=True):
         cells = []
@@ -124,7 +134,7 @@ def compare_view(results: Sequence[Attribution]) -> RenderableType:
     lines: list[RenderableType] = [Text(f"model {first.info.get('model', '?')}", style="dim")]
     if first.info.get("prediction"):
         lines.append(Text(predicted(first.info["prediction"])))
-    lines.append(Text(f"explains  {shown(first.info['query_token'])} (position {first.info['query']})"))
+    lines.append(Text(explained(first.info)))
     table = Table(box=None, padding=(0, 1), show_header=False)
     for result in results:
         scores = [float(score) for score in result.scores]

@@ -1,0 +1,107 @@
+"""AttCAT (Qiang et al. 2022) and the attention baselines it is compared with."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from ..attributing import Question, attribution
+from ..mixing import mix
+from ..model import Attached
+
+PAPER = "Qiang et al. 2022, AttCAT: Explaining Transformers via Attentive Class Activation Tokens"
+ABNAR = "Abnar and Zuidema 2020, Quantifying Attention Flow in Transformers"
+BARKAN = "Barkan et al. 2021, Grad-SAM: Explaining Transformers via Gradient Self-Attention Maps"
+
+
+def class_activation(question: Question, variant: str, *, mask_special: bool) -> tuple[Attached, Tensor, Tensor]:
+    """CAT^l_j = sum_d h^l_jd d target / d h^l_jd, [layer pos], and the attention each token receives, [layer pos].
+
+    The paper takes each layer's output; the released code each layer's input, never passes segment ids and hides the
+    special tokens from attention while it explains.
+    """
+    run = question.run
+    if variant == "released":
+        inputs = {key: value for key, value in question.inputs.items() if key != "token_type_ids"}
+        if mask_special:
+            shown = torch.tensor([[not special for special in question.trace.special]], device=question.model.device)
+            inputs["attention_mask"] = inputs["attention_mask"] * shown
+        run = question.model.run_attached(inputs)
+    hidden = run.inputs if variant == "released" else run.outputs
+    value = question.target.of(run.output)[0]
+    gradients = torch.autograd.grad(value, hidden, retain_graph=True)
+    activation = torch.stack([(h * g).sum(-1)[0] for h, g in zip(hidden, gradients, strict=True)])
+    received = torch.stack([attention[0].mean(0).mean(0) for attention in run.attention])
+    return run, activation.detach(), received.detach()
+
+
+@attribution(paper=PAPER, variants=("paper", "released"), layers=True)
+def cat(question: Question, *, variant: str = "paper", mask_special: bool = True) -> tuple[Tensor, dict[str, Tensor]]:
+    """CAT (eq. 5): gradient times hidden state, summed over features and layers. Sign: towards or against the target.
+
+    `released`: layer inputs instead of outputs. `layer=l` gives the share of one layer, counted from 0.
+    """
+    _, activation, _ = class_activation(question, variant, mask_special=mask_special)
+    return _over_layers(question, activation), {"per_layer": activation}
+
+
+@attribution(paper=PAPER, variants=("paper", "released"), layers=True)
+def attcat(question: Question, *, variant: str = "paper", mask_special: bool = True) -> tuple[Tensor, dict[str, Tensor]]:
+    """AttCAT (eq. 6): CAT weighted by the attention the token receives (mean over heads, then queries), summed over layers.
+
+    `released`: layer inputs instead of outputs, special tokens hidden from attention (`mask_special=False`: not hidden).
+    """
+    _, activation, received = class_activation(question, variant, mask_special=mask_special)
+    weighted = activation * received
+    return _over_layers(question, weighted), {"per_layer": weighted}
+
+
+def _over_layers(question: Question, scores: Tensor) -> Tensor:
+    return scores.sum(0) if question.layer is None else scores[min(question.layer, len(scores) - 1)]
+
+
+def _without_first(scores: Tensor, variant: str) -> Tensor:
+    """The released notebooks set the readout token's own entry, which they take to be the first, to 0."""
+    if variant == "released":
+        scores = scores.clone()
+        scores[0] = 0
+    return scores
+
+
+@attribution(paper=PAPER, variants=("paper", "released"), cost="1", needs_target=False)
+def raw_attention(question: Question, *, variant: str = "paper") -> Tensor:
+    """RawAtt: the last layer's attention, mean over heads, row of the readout token. `released`: entry 0 set to 0."""
+    return _without_first(mix(question.trace, "attention").scores[-1, question.query], variant)
+
+
+@attribution(paper=ABNAR, variants=("paper", "released"), cost="1", needs_target=False)
+def attention_rollout(question: Question, *, variant: str = "paper") -> Tensor:
+    """Rollout: the product of (A + I) / row sum over all layers, row of the readout token. `released`: entry 0 set to 0."""
+    return _without_first(mix(question.trace, "attention").rollout("abnar").scores[-1, question.query], variant)
+
+
+@attribution(paper=PAPER)
+def attention_grad(question: Question) -> Tensor:
+    """Grads: d target / d A of the last layer, mean over heads, summed over queries. (As released it is no token score.)"""
+    (gradient,) = question.gradient(question.run.attention[-1])
+    return gradient.mean(0).sum(0)
+
+
+@attribution(paper=BARKAN, variants=("paper", "released"))
+def attention_x_grad(question: Question, *, variant: str = "paper") -> Tensor:
+    """AttGrads: A * d target / d A over all layers, mean over heads, summed over queries and layers, signed.
+
+    `released`: the last layer alone, each head weighted by its mean gradient, negative values cut, the matrix scaled to
+    0..1 (0 everywhere where it is constant; the released code gives NaN), row of the readout token, entry 0 set to 0.
+    """
+    attention = question.run.attention
+    gradients = question.gradient(*attention)
+    if variant == "released":
+        head = gradients[-1].mean((-1, -2), keepdim=True)
+        cut = (attention[-1][0] * head).mean(0).clamp(min=0)
+        spread = cut.max() - cut.min()
+        scaled = (cut - cut.min()) / spread if bool(spread > 0) else torch.zeros_like(cut)
+        return _without_first(scaled[question.query], variant)
+    return sum(
+        ((a[0] * g).mean(0).sum(0) for a, g in zip(attention, gradients, strict=True)), torch.zeros_like(attention[-1][0, 0, 0])
+    )

@@ -1,0 +1,499 @@
+"""Attributions to a prediction: the papers written out, targets, layers, completeness, and what must be refused."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import pytest
+import torch
+from conftest import CONFIGURATIONS, SHARED, hf_model, ids, needs_shared
+
+import mixlens
+from mixlens.attributing import attribute, known
+from mixlens.targets import resolve, token_id
+
+HEADS = {
+    case: "AutoModelForCausalLM"
+    if case in ("gpt_neo", "gpt_neox", "gpt_neox-sequential")
+    else "AutoModelForSequenceClassification"
+    for case in CONFIGURATIONS
+}
+SLOW = {"integrated_gradients": {"steps": 4}}
+
+
+def with_head(case: str, head: str | None = None) -> Any:
+    return mixlens.load(hf_model(case, head=head or HEADS[case]))
+
+
+def target_value(model: Any, trace: Any, **changed: Any) -> torch.Tensor:
+    """The predicted class's logit from the stock model, nothing of ours but the prediction."""
+    output = model.hf_model(torch.tensor([trace.input_ids]), **changed)
+    logits = output.logits[0] if output.logits.dim() == 2 else output.logits[0, -1]
+    return logits[int(trace.logits.reshape(-1).argmax())]
+
+
+@pytest.mark.parametrize("case", ["bert", "distilbert", "gpt2", "llama", "gemma2", "modernbert", "opt"])
+def test_gradients_at_the_word_embeddings_are_the_stock_models(case: str) -> None:
+    model = with_head(case)
+    trace = model.trace(input_ids=ids(6))
+    table = model.hf_model.get_input_embeddings()
+    with torch.enable_grad():
+        embeddings = table(torch.tensor([trace.input_ids])).detach().requires_grad_()
+        options = {"use_cache": False} if "use_cache" in model._accepts else {}
+        handle = table.register_forward_hook(lambda *_: embeddings)
+        try:
+            value = target_value(model, trace, **options)
+        finally:
+            handle.remove()
+        (gradient,) = torch.autograd.grad(value, [embeddings])
+    g, x = gradient[0], embeddings.detach()[0]
+    close = {"rtol": 1e-5, "atol": 1e-6} if case in ("llama", "gemma2", "modernbert", "opt") else {"rtol": 1e-9, "atol": 1e-12}
+    for name, expected in (
+        ("grad_l2", g.norm(dim=-1)),
+        ("grad_x_input", (g * x).sum(-1)),
+        ("grad_x_input_l2", (g * x).norm(dim=-1)),
+    ):
+        torch.testing.assert_close(attribute(trace, name, embedding="word").scores, expected, **close)
+    torch.testing.assert_close(
+        attribute(trace, "grad_x_input", embedding="word", absolute=True).scores, (g * x).sum(-1).abs(), **close
+    )
+
+
+def test_gradients_at_a_layer_are_of_that_layers_hidden_states() -> None:
+    """By finite differences: the hidden states entering layer 1 are moved, and the stock model runs on."""
+    model = with_head("bert")
+    trace = model.trace(input_ids=ids(5))
+    shares = attribute(trace, "grad_x_input", layer=1).scores
+    x = trace.layers[1].input
+    step = 1e-6
+    for j in range(5):
+
+        def moved(module: Any, args: Any, kwargs: Any, scale: float) -> Any:
+            new = x.clone()
+            new[j] *= 1 + scale
+            return (new[None], *args[1:]), kwargs
+
+        values = []
+        for scale in (step, -step):
+            handle = model.hf_model.bert.encoder.layer[1].register_forward_pre_hook(
+                lambda m, a, k, s=scale: moved(m, a, k, s), with_kwargs=True
+            )
+            with torch.no_grad():
+                values.append(float(target_value(model, trace)))
+            handle.remove()
+        assert (values[0] - values[1]) / (2 * step) == pytest.approx(float(shares[j]), rel=1e-6, abs=1e-8)
+
+
+@pytest.mark.parametrize("case", list(CONFIGURATIONS))
+def test_integrated_gradients_add_up(case: str) -> None:
+    """A head or feed-forward with kinks (ReLU) and very rough random models need more nodes."""
+    trace = with_head(case).trace(input_ids=ids(5))
+    read = attribute(trace, "integrated_gradients", steps=240)
+    allowed = {"opt": 1e-2, "opt-post-norm": 1e-2, "distilbert": 1e-2, "gemma": 5e-2, "gemma3_text": 1e-3}.get(case, 1e-5)
+    assert read.info["completeness_gap"] < allowed
+    assert abs(float(read.scores.sum()) - read.info["difference"]) == pytest.approx(read.info["completeness_gap"], abs=1e-12)
+
+
+@pytest.mark.parametrize("layer", [0, 1, 2])
+def test_integrated_gradients_at_a_layer_add_up(layer: int) -> None:
+    trace = with_head("bert").trace(input_ids=ids(5))
+    read = attribute(trace, "integrated_gradients", steps=60, layer=layer, baseline="zero")
+    assert read.info["completeness_gap"] < 1e-6
+
+
+def test_more_steps_leave_less() -> None:
+    trace = with_head("bert").trace(input_ids=ids(5))
+    gaps = [attribute(trace, "integrated_gradients", steps=steps).info["completeness_gap"] for steps in (2, 8, 32)]
+    assert gaps[0] > gaps[1] > gaps[2]
+
+
+def test_integrated_gradients_are_captums() -> None:
+    captum = pytest.importorskip("captum.attr")
+    model = with_head("bert")
+    trace = model.trace(input_ids=ids(6))
+    table = model.hf_model.get_input_embeddings()
+    given = torch.tensor([trace.input_ids])
+    cls = int(trace.logits.argmax())
+    x, b = table(given).detach(), table(torch.zeros_like(given)).detach()
+    theirs = captum.IntegratedGradients(lambda e: model.hf_model(inputs_embeds=e).logits).attribute(x, b, target=cls, n_steps=20)
+    ours = attribute(trace, "integrated_gradients", steps=20, baseline="pad")
+    assert ours.info["baseline"] == "pad"
+    torch.testing.assert_close(ours.scores, theirs.sum(-1)[0], rtol=1e-6, atol=1e-9)
+
+
+def test_cat_and_attcat_written_out() -> None:
+    model = with_head("bert")
+    trace = model.trace(input_ids=ids(6))
+    with torch.enable_grad():
+        output = model.hf_model(torch.tensor([trace.input_ids]), output_hidden_states=True)
+        value = output.logits[0, int(trace.logits.argmax())]
+        gradients = torch.autograd.grad(value, output.hidden_states)
+    hidden = [states.detach() for states in output.hidden_states]
+    expected_cat, expected_attcat, released = torch.zeros(6), torch.zeros(6), torch.zeros(6)
+    for layer, j in itertools.product(range(3), range(6)):
+        out = float((hidden[layer + 1][0, j] * gradients[layer + 1][0, j]).sum())
+        into = float((hidden[layer][0, j] * gradients[layer][0, j]).sum())
+        received = float(trace.layers[layer].attention[:, :, j].mean())
+        expected_cat[j] += out
+        expected_attcat[j] += out * received
+        released[j] += into * received
+    torch.testing.assert_close(attribute(trace, "cat").scores.float(), expected_cat, rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(attribute(trace, "attcat").scores.float(), expected_attcat, rtol=1e-5, atol=1e-5)
+    ours = attribute(trace, "attcat", variant="released", mask_special=False).scores.float()
+    torch.testing.assert_close(ours, released, rtol=1e-5, atol=1e-5)
+    parts = sum(attribute(trace, "attcat", layer=layer).scores for layer in range(3))
+    torch.testing.assert_close(parts, attribute(trace, "attcat").scores)
+
+
+def test_attention_gradients_are_the_effect_of_changing_attention() -> None:
+    """The weights of one layer are nudged in the running model: the target moves as the gradient says."""
+    model = with_head("bert")
+    trace = model.trace(input_ids=ids(5))
+    cls, step = int(trace.logits.argmax()), 1e-6
+    for layer, head, i, j in ((2, 1, 0, 3), (2, 3, 0, 4)):
+
+        def nudged(number: int, weights: torch.Tensor, amount: float) -> torch.Tensor:
+            if number == layer:
+                weights = weights.clone()
+                weights[0, head, i, j] += amount
+            return weights
+
+        values = [
+            float(
+                model.run_attached(model.inputs([trace]), change=lambda n, w, a=a: nudged(n, w, a)).output.logits[0, cls].detach()
+            )
+            for a in (step, -step)
+        ]
+        run = model.run_attached(model.inputs([trace]))
+        (gradient,) = torch.autograd.grad(run.output.logits[0, cls], [run.attention[layer]])
+        assert (values[0] - values[1]) / (2 * step) == pytest.approx(float(gradient[0, head, i, j]), rel=1e-5, abs=1e-7)
+        if layer == 2:
+            torch.testing.assert_close(attribute(trace, "attention_grad").scores, gradient[0].mean(0).sum(0))
+
+
+def test_attention_baselines_are_rows_of_their_maps() -> None:
+    trace = with_head("bert").trace(input_ids=ids(6))
+    scores = mixlens.mix(trace, "attention")
+    assert torch.equal(attribute(trace, "raw_attention").scores, scores.scores[-1, 0])
+    assert torch.equal(attribute(trace, "attention_rollout", query=3).scores, scores.rollout().scores[-1, 3])
+    assert float(attribute(trace, "raw_attention", variant="released").scores[0]) == 0
+    assert torch.equal(attribute(trace, "alti").scores, mixlens.mix(trace, "alti").rollout().readout(0).scores)
+
+
+@pytest.mark.parametrize("replacement", [3, "delete", "zero"])
+@pytest.mark.parametrize("absolute", [False, True])
+def test_blank_out_is_what_happens_to_the_stock_model(replacement: Any, absolute: bool) -> None:
+    model = with_head("roberta")
+    given = ids(6)
+    trace = model.trace(input_ids=given)
+    cls = int(trace.logits.argmax())
+    table = model.hf_model.get_input_embeddings()
+
+    def probability(tokens: list[int], zeroed: int | None = None) -> float:
+        def zero(module: Any, args: Any, output: torch.Tensor) -> torch.Tensor:
+            output = output.clone()
+            if zeroed is not None:
+                output[0, zeroed] = 0
+            return output
+
+        handle = table.register_forward_hook(zero)
+        with torch.no_grad():
+            out = model.hf_model(torch.tensor([tokens])).logits[0].softmax(-1)[cls]
+        handle.remove()
+        return float(out)
+
+    read = attribute(trace, "blank_out", replacement=replacement, absolute=absolute)
+    for j in range(6):
+        if replacement == "delete":
+            without = probability(given[:j] + given[j + 1 :])
+        elif replacement == "zero":
+            without = probability(given, zeroed=j)
+        else:
+            without = probability([*given[:j], 3, *given[j + 1 :]])
+        expected = probability(given) - without
+        assert float(read.scores[j]) == pytest.approx(abs(expected) if absolute else expected, abs=1e-10)
+
+
+@pytest.mark.parametrize("case", list(CONFIGURATIONS))
+def test_every_method_on_every_family(case: str) -> None:
+    """Finite, signed where it can be, the same in a list as alone, and the model is left as it was, to the last bit."""
+    model = with_head(case)
+    before = {name: weights.clone() for name, weights in model.hf_model.state_dict().items()}
+    hooks = [len(module._forward_hooks) + len(module._forward_pre_hooks) for module in model.hf_model.modules()]
+    traces = model.trace(input_ids=[ids(7), ids(5, 1)])
+    for name in known():
+        options = SLOW.get(name, {}) | ({"replacement": "zero"} if name == "blank_out" else {})
+        many = attribute(traces, name, **options)
+        for read, trace in zip(many, traces, strict=True):
+            assert read.scores.shape == (len(trace),)
+            assert float(read.scores.abs().max()) > 0 or read.info["variant"] == "released"
+            torch.testing.assert_close(read.scores, attribute(trace, name, **options).scores, rtol=0, atol=0)
+            alone = model.trace(input_ids=list(trace.input_ids))
+            torch.testing.assert_close(attribute(alone, name, **options).scores, read.scores, rtol=1e-8, atol=1e-10)
+    assert all(torch.equal(weights, model.hf_model.state_dict()[name]) for name, weights in before.items())
+    assert hooks == [len(module._forward_hooks) + len(module._forward_pre_hooks) for module in model.hf_model.modules()]
+    assert all(weights.grad is None for weights in model.hf_model.parameters())
+
+
+@pytest.mark.parametrize("name", [name for name, method in known().items() if method.layers])
+def test_methods_that_take_layers_give_one_answer_a_layer(name: str) -> None:
+    trace = with_head("bert").trace(input_ids=ids(5))
+    options = SLOW.get(name, {})
+    answers = [attribute(trace, name, layer=layer, **options).scores for layer in range(3)]
+    assert all(not torch.equal(a, b) for a, b in itertools.combinations(answers, 2))
+
+
+# --- targets ---
+
+
+def test_targets_of_a_classifier() -> None:
+    model = with_head("bert")
+    trace = model.trace(input_ids=ids(5))
+    model.hf_model.config.id2label = {0: "bad", 1: "good"}
+    predicted = int(trace.logits.argmax())
+    assert resolve(trace).ids == (predicted,)
+    assert resolve(trace, "GOOD").ids == (1,)
+    assert resolve(trace, "gold", label="bad").ids == (0,)
+    assert resolve(trace, ("good", "bad")).foil == 0
+    assert resolve(trace, 0, foil=1).name == "bad - good"
+
+
+@pytest.mark.parametrize("score", ["logit", "probability", "log_probability"])
+@pytest.mark.parametrize("foil", [None, 7])
+def test_scores_of_a_masked_language_model(score: str, foil: int | None) -> None:
+    model = with_head("bert", "AutoModelForMaskedLM")
+    trace = model.trace(input_ids=ids(5))
+    logits = model.logits(trace)[2]
+    target = resolve(trace, 11, foil=foil, score=score, query=2)
+    value = float(target.of(model.outputs([trace])))
+    pair = logits[[11, 7]]
+    share = (logits.softmax(-1)[11] if foil is None else pair.softmax(-1)[0]).item()
+    expected = {
+        "logit": float(logits[11] - (0 if foil is None else logits[7])),
+        "probability": share,
+        "log_probability": float(torch.tensor(share, dtype=torch.float64).log()),
+    }[score]
+    assert value == pytest.approx(expected, rel=1e-9)
+
+
+def test_a_span_is_start_plus_end() -> None:
+    model = with_head("distilbert", "AutoModelForQuestionAnswering")
+    trace = model.trace(input_ids=ids(6))
+    output = model.outputs([trace])
+    value = resolve(trace, (1, 3)).of(output)
+    torch.testing.assert_close(value[0], output.start_logits[0, 1] + output.end_logits[0, 3])
+    product = resolve(trace, (1, 3), score="probability").of(output)
+    torch.testing.assert_close(product[0], output.start_logits[0].softmax(-1)[1] * output.end_logits[0].softmax(-1)[3])
+    best = resolve(trace)
+    assert best.ids == (int(output.start_logits.argmax()), int(output.end_logits.argmax()))
+    assert attribute(trace, "grad_x_input", target=(1, 3)).scores.shape == (6,)
+
+
+def test_a_word_is_one_token() -> None:
+    model = mixlens.load("agreement")
+    assert model.tokens([token_id(model, "were")]) == ("were",)
+    trace = model.trace("The keys to the cabinet [MASK] rusty.")
+    read = attribute(trace, "attcat", target=("were", "was"))
+    assert read.info["target"] == "were - was"
+    for wrong in ("uncopyrightable", "were was"):
+        with pytest.raises(mixlens.MixlensError, match="is not one token"):
+            attribute(trace, "attcat", target="were", foil=wrong)
+
+
+@pytest.mark.parametrize(
+    ("head", "arguments", "message"),
+    [
+        ("AutoModel", {}, "without a head"),
+        ("AutoModelForSequenceClassification", {"target": 2}, "target 2 is out of range"),
+        ("AutoModelForSequenceClassification", {"target": -1}, "out of range"),
+        ("AutoModelForSequenceClassification", {"target": "LABEL_9"}, "no class 'LABEL_9'"),
+        ("AutoModelForSequenceClassification", {"target": "gold"}, "needs the gold label"),
+        ("AutoModelForSequenceClassification", {"target": 0, "foil": 0}, "are the same"),
+        ("AutoModelForSequenceClassification", {"target": (0, 1), "foil": 1}, "give the foil once"),
+        ("AutoModelForSequenceClassification", {"score": "logits"}, "Did you mean 'logit'"),
+        ("AutoModelForSequenceClassification", {"layer": 9}, "layer 9 is out of range"),
+        ("AutoModelForSequenceClassification", {"embedding": "words"}, "Did you mean 'word'"),
+        ("AutoModelForSequenceClassification", {"target": 1.5}, "not 1.5"),
+        ("AutoModelForMaskedLM", {"target": 5}, "no mask token to predict"),
+        ("AutoModelForMaskedLM", {"target": "were", "query": 0}, "has no tokenizer"),
+        ("AutoModelForQuestionAnswering", {"target": 3}, "explains a span"),
+        ("AutoModelForQuestionAnswering", {"target": (0, 9)}, "out of range"),
+        ("AutoModelForQuestionAnswering", {"target": (0, 1), "foil": 2}, "has no foil"),
+    ],
+)
+def test_targets_that_cannot_be_meant_are_refused(head: str, arguments: dict[str, Any], message: str) -> None:
+    trace = with_head("bert", head).trace(input_ids=ids(4))
+    with pytest.raises(mixlens.MixlensError, match=message):
+        attribute(trace, "grad_l2", **arguments)
+
+
+def test_options_that_cannot_be_meant_are_refused() -> None:
+    trace = with_head("bert").trace(input_ids=ids(4))
+    for name, arguments, message in (
+        ("grad_l3", {}, "Did you mean 'grad_l2'"),
+        ("attcat", {"variant": "relesed"}, "Did you mean 'released'"),
+        ("grad_l2", {"absolut": True}, "no option 'absolut'"),
+        ("blank_out", {"replacement": "mask"}, "has no mask token"),
+        ("blank_out", {"replacement": "masc"}, "Did you mean 'mask'"),
+        ("raw_attention", {"target": 1}, "explains a position"),
+        ("raw_attention", {"layer": 1}, "not defined at single layers"),
+        ("integrated_gradients", {"baseline": "mask"}, "has no mask token"),
+        ("integrated_gradients", {"baseline": "noise"}, "unknown baseline"),
+        ("integrated_gradients", {"steps": 0}, "at least 1"),
+        ("integrated_gradients", {"rule": "trapezoid"}, "unknown rule"),
+        ("integrated_gradients", {"layer": 3}, "need a layer behind them"),
+    ):
+        with pytest.raises(mixlens.MixlensError, match=message):
+            attribute(trace, name, **arguments)
+
+
+# --- golden values ---
+
+
+@needs_shared
+@pytest.mark.parametrize("name", ["bert_tiny", "roberta_tiny", "electra_tiny", "distilbert_tiny"])
+def test_golden_gradients(name: str) -> None:
+    import json
+
+    import numpy as np
+
+    golden = np.load(SHARED / "golden" / "gradients" / f"{name}_n9_f64.npz")
+    given = json.loads((SHARED / "golden" / "models" / "inputs.json").read_text())["n9"]
+    if name in ("roberta_tiny", "distilbert_tiny"):
+        given.pop("token_type_ids")
+    trace = mixlens.load(SHARED / "golden" / "models" / name, dtype="float64").trace(**given)
+
+    def same(method: str, key: str, **options: Any) -> None:
+        np.testing.assert_allclose(attribute(trace, method, **options).scores, golden[key], rtol=1e-9, atol=1e-12)
+
+    for k in range(3):
+        for short, score in (("logit", "logit"), ("prob", "probability")):
+            for theirs, ours in (("word", "word"), ("sum", "sum"), ("embout", "after")):
+                for method, key in (
+                    ("grad_l2", "grad_l2"),
+                    ("grad_x_input", "gradxinput_sum"),
+                    ("grad_x_input_l2", "gradxinput_l2"),
+                ):
+                    same(method, f"class{k}/{short}/{theirs}/{key}", target=k, score=score, embedding=ours)
+        same("cat", f"class{k}/CAT_outputs", target=k)
+        same("cat", f"class{k}/CAT_inputs", target=k, variant="released", mask_special=False)
+        same("attcat", f"class{k}/AttCAT_outputs_colmean", target=k)
+        same("attcat", f"class{k}/AttCAT_inputs_colmean_AS_CODED", target=k, variant="released", mask_special=False)
+        if trace.special[0]:  # a tokenizer or configuration that names [CLS] and [SEP], which the baseline keeps
+            ig = {"target": k, "score": "probability", "steps": 100, "baseline": 103}
+            same("integrated_gradients", f"class{k}/prob/word/ig_gausslegendre100_sum", **ig)
+            same("integrated_gradients", f"class{k}/prob/word/ig_riemann_right100_sum", rule="riemann_right", **ig)
+
+
+@needs_shared
+@pytest.mark.parametrize("case", ["n9", "n14", "pair13"])
+def test_golden_attcat(case: str) -> None:
+    import json
+
+    import numpy as np
+
+    path = SHARED / "golden" / "attcat" / f"bert_tiny_{case}_f64.npz"
+    if not path.exists():
+        pytest.skip("held back")
+    golden = np.load(path)
+    given = json.loads((SHARED / "golden" / "models" / "inputs.json").read_text())[case]
+    given.pop("token_type_ids")
+    trace = mixlens.load(SHARED / "golden" / "models" / "bert_tiny", dtype="float64").trace(**given)
+    for k in range(3):
+        for mask in ("maskones", "maskspecial"):
+            read = attribute(trace, "attcat", target=k, variant="released", mask_special=mask == "maskspecial")
+            np.testing.assert_allclose(read.scores, golden[f"{mask}/class{k}/AttCAT"], rtol=1e-9, atol=1e-12)
+            np.testing.assert_allclose(read.info["per_layer"], golden[f"{mask}/class{k}/AttCAT_per_layer"], rtol=1e-9, atol=1e-12)
+        read = attribute(trace, "attention_x_grad", target=k, variant="released")
+        np.testing.assert_allclose(read.scores, np.nan_to_num(golden[f"maskones/class{k}/AttGrads"]), rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(attribute(trace, "raw_attention", variant="released").scores, golden["maskones/RawAtt"], rtol=1e-9)
+    np.testing.assert_allclose(
+        attribute(trace, "attention_rollout", variant="released").scores, golden["maskones/Rollout"], rtol=1e-6
+    )
+
+
+@needs_shared
+@pytest.mark.parametrize("name", ["bert_tiny", "bert_tiny_eps", "roberta_tiny"])
+def test_golden_gradients_as_altis_code_takes_them(name: str) -> None:
+    """The embedding output goes through the embedding module a second time; the probability; shares."""
+    import json
+
+    import numpy as np
+
+    golden = np.load(SHARED / "golden" / "alti" / f"{name}_n9_f64.npz")
+    given = json.loads((SHARED / "golden" / "models" / "inputs.json").read_text())["n9"]
+    if name == "roberta_tiny":
+        given.pop("token_type_ids")
+    trace = mixlens.load(SHARED / "golden" / "models" / name, dtype="float64").trace(**given)
+    for method, key, options in (
+        ("grad_l2", "grad_l2_norm_sum1", {}),
+        ("grad_x_input", "gradxinput_abs", {}),
+        ("integrated_gradients", "ig100_gausslegendre_abs", {"steps": 100, "baseline": 103}),
+        ("blank_out", "blankout_mask_absdiff", {"replacement": 103}),
+    ):
+        if method != "integrated_gradients" or trace.special[0]:
+            read = attribute(trace, method, variant="released", **options)
+            np.testing.assert_allclose(read.scores, golden[key], rtol=1e-8, atol=1e-12, err_msg=method)
+
+
+@needs_shared
+def test_golden_blank_out() -> None:
+    import numpy as np
+
+    golden = np.load(SHARED / "golden" / "blankout" / "bert_tiny_mlm_n14_f64.npz")
+    model = mixlens.load(SHARED / "golden" / "models" / "bert_tiny_mlm", dtype="float64")
+    trace = model.trace(input_ids=golden["input_ids"])
+    asked = {"target": int(golden["target_id"]), "query": int(golden["mask_pos"])}
+    foil = int(golden["foil_id"])
+    for key, options in (
+        ("vz_signed_unk", {"replacement": 100, "foil": foil}),
+        ("vz_signed_mask", {"replacement": 103, "foil": foil}),
+        ("vz_signed_zero_wordemb", {"replacement": "zero", "foil": foil}),
+        ("alti_absdiff_fullsoftmax_mask", {"replacement": 103, "absolute": True}),
+    ):
+        np.testing.assert_allclose(attribute(trace, "blank_out", **asked, **options).scores, golden[key], rtol=1e-9, atol=1e-13)
+
+
+# --- explaining in one line ---
+
+
+def test_explain_takes_maps_and_attributions() -> None:
+    model = mixlens.load("agreement")
+    text = "The keys to the cabinet [MASK] rusty."
+    trace = model.trace(text)
+    read = model.explain(text, method="grad_x_input", target="were", foil="was")
+    torch.testing.assert_close(read.scores, attribute(trace, "grad_x_input", target=("were", "was")).scores)
+    rolled = mixlens.mix(trace, "globenc").rollout().readout("[MASK]")
+    torch.testing.assert_close(model.explain(text, method="globenc").scores, rolled.scores)
+    assert "[CLS]" not in model.explain(text, method="attcat", keep_special=False).tokens
+
+
+@pytest.mark.parametrize("name", ["grad_x_input", "alti"])
+def test_every_generated_token_is_explained_by_what_came_before(name: str) -> None:
+    """Each is what explaining the text up to there gives, token by token."""
+    model = with_head("llama", "AutoModelForCausalLM")
+    trace = model.trace(input_ids=ids(4))
+    written = model.generate(trace, 3)
+    with torch.no_grad():
+        expected = model.hf_model(torch.tensor([ids(4)])).logits[0, -1].argmax()
+    assert written[0] == int(expected)
+    monkey = pytest.MonkeyPatch()
+    monkey.setattr(type(model), "encode", lambda self, text: self.encode_ids(ids(4)))
+    try:
+        results = model.explain("anything", method=name, generate=3)
+    finally:
+        monkey.undo()
+    assert [read.info["generated"] for read in results] == [str(i) for i in written]
+    so_far = ids(4)
+    for read, token in zip(results, written, strict=True):
+        alone = model.trace(input_ids=so_far)
+        options = {"target": token} if name == "grad_x_input" else {}
+        torch.testing.assert_close(read.scores, attribute(alone, name, **options).scores, rtol=1e-5, atol=1e-6)
+        assert read.info["prediction"][0][0] == str(token)
+        so_far = [*so_far, token]
+
+
+def test_generate_is_refused_where_nothing_is_written() -> None:
+    with pytest.raises(mixlens.MixlensError, match="needs a causal language model"):
+        mixlens.load("agreement").explain("The keys [MASK] rusty.", generate=3)

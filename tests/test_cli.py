@@ -1,0 +1,144 @@
+"""The command line as a user types it: pictures, JSON, files, and one-line errors with exit code 2."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from typer.testing import CliRunner
+
+import mixlens
+from mixlens.cli import app, main
+
+SENTENCE = "The keys to the cabinet [MASK] rusty."
+runner = CliRunner()
+
+
+def run(*arguments: str) -> str:
+    result = runner.invoke(app, list(arguments), env={"COLUMNS": "120"})
+    assert result.exit_code == 0, (result.output, result.exception)
+    return result.output
+
+
+def refuse(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *arguments: str) -> str:
+    monkeypatch.setattr(sys, "argv", ["mixlens", *arguments])
+    with pytest.raises(SystemExit) as end:
+        main()
+    assert end.value.code == 2
+    lines = capsys.readouterr().err.strip().splitlines()
+    assert len(lines) == 1
+    return lines[0]
+
+
+def test_explain_shows_model_method_prediction_and_heat_map() -> None:
+    out = run("explain", SENTENCE, "--no-color")
+    assert "model agreement · method alti · rollout alti" in out
+    predicted = re.search(r"predicts  (\w+) ([\d.]+)%", out)
+    assert predicted is not None
+    assert predicted[1] in {"are", "were"}
+    assert "explains  [MASK]" in out
+    assert re.search(r"keys\s+0\.\d+\s+█+", out)
+
+
+def test_explain_json_is_what_the_library_gives() -> None:
+    told = json.loads(run("explain", SENTENCE, "--method", "globenc", "--json"))
+    read = mixlens.load("agreement").explain(SENTENCE, method="globenc")
+    assert told["tokens"] == list(read.tokens)
+    assert told["scores"] == pytest.approx(read.scores.tolist(), rel=1e-5)
+    assert told["info"]["query_token"] == "[MASK]"
+    assert told["info"]["rollout"]["convention"] == "globenc"
+
+
+def test_save_and_words_and_special(tmp_path: Path) -> None:
+    path = tmp_path / "x.safetensors"
+    run("explain", SENTENCE, "--save", str(path), "--no-special", "--words", "--query", "keys")
+    back = mixlens.load_result(path)
+    assert "[CLS]" not in back.tokens
+    assert back.info["query_token"] == "keys"
+    assert float(back.scores.sum()) == pytest.approx(1, abs=1e-5)
+
+
+@pytest.mark.parametrize("query", ["3", "-1", "cabinet"])
+def test_a_query_is_a_token_or_an_index(query: str) -> None:
+    told = json.loads(run("explain", SENTENCE, "--target", query, "--json"))
+    assert told["info"]["query"] in {3, len(told["tokens"]) - 1, told["tokens"].index("cabinet")}
+
+
+def test_map_shows_one_layer() -> None:
+    out = run("map", SENTENCE, "--layer", "3", "--method", "value_zeroing", "--no-color")
+    assert "after layer 3" in out
+    told = json.loads(run("map", SENTENCE, "--layer", "3", "--method", "value_zeroing", "--json"))
+    scores = torch.tensor(told["scores"])
+    assert scores.shape[0] == mixlens.load("agreement").n_layers
+    torch.testing.assert_close(scores.sum(-1), torch.ones(scores.shape[:2]), rtol=1e-4, atol=1e-4)
+
+
+def test_compare_runs_several_methods() -> None:
+    out = run("compare", SENTENCE, "--methods", "attention,alti,random", "--no-color")
+    assert [line.split()[0] for line in out.splitlines() if line.startswith((" attention", " alti", " random"))] == [
+        "attention",
+        "alti",
+        "random",
+    ]
+
+
+def test_methods_and_families_list_what_there_is() -> None:
+    out = run("methods")
+    assert all(name in out for name in mixlens.methods())
+    out = run("families")
+    assert all(name in out.replace("\n", " ") for name in ("bert", "gpt_neox", "gemma2", "olmo2"))
+
+
+def test_check_prints_every_gap() -> None:
+    out = run("check", "agreement", "--dtype", "float64")
+    assert out.count("ok ") == len(mixlens.load("agreement").proof.gaps)
+    assert "FAILS" not in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("explain", SENTENCE, "--method", "alit"), "unknown method 'alit'. Did you mean 'alti'"),
+        (("explain", "", "--model", "agreement"), "the text is empty"),
+        (("explain", "   "), "the text is empty"),
+        (("explain", SENTENCE, "--model", "no-such/model"), "cannot load 'no-such/model'"),
+        (("explain", SENTENCE, "--query", "locks"), "no token 'locks'"),
+        (("explain", "[MASK] keys [MASK] rusty."), "2 mask tokens, at [1, 3]"),
+        (("explain", SENTENCE, "--query", "99"), "out of range"),
+        (("explain", "key " * 600), "reads at most"),
+        (("explain", SENTENCE, "--dtype", "int4"), "unknown dtype 'int4'"),
+        (("explain", SENTENCE, "--variant", "pape"), "Did you mean 'paper'"),
+        (("explain", SENTENCE, "--save", "x.txt"), "saved as .safetensors"),
+        (("map", SENTENCE, "--layer", "9"), "layer 9 does not exist"),
+        (("map", SENTENCE, "--layer", "0"), "layer 0 does not exist"),
+        (("compare", SENTENCE, "--methods", "alti,nope"), "unknown method 'nope'"),
+        (("compare", SENTENCE, "--methods", ","), "no method was asked for"),
+        (("check", "/no/such/folder"), "no model folder"),
+    ],
+)
+def test_errors_are_one_line(
+    arguments: tuple[str, ...], message: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    assert message in refuse(capsys, monkeypatch, *arguments)
+
+
+def test_the_installed_command_prints_no_traceback() -> None:
+    command = [sys.executable, "-m", "mixlens", "explain", "", "--model", "agreement"]
+    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "HF_HUB_OFFLINE": "1"})
+    assert done.returncode == 2
+    assert done.stderr == "mixlens: the text is empty. Give at least one word.\n"
+    assert done.stdout == ""
+
+
+def test_every_command_has_help() -> None:
+    for command in ("explain", "map", "compare", "methods", "families", "check"):
+        assert "Usage:" in run(command, "--help")
+    for command in ("explain", "map", "compare", "check"):
+        assert "Example:" in run(command, "--help")
