@@ -136,7 +136,7 @@ def flow(
 
 
 def _flows(layers: Tensor, layer: int, queries: Iterable[int]) -> Iterator[Tensor]:
-    """For each position after `layer`: the maximum flow to each input token, [key]. Token i after layer l is node (l + 1) n + i."""
+    """For each position after `layer`: the maximum flow to each input token, [key]. Token i after layer l: node (l + 1) n + i."""
     n, dtype = layers.shape[-1], layers.dtype
     edges = layers[: layer + 1].double()
     number, query, key = edges.nonzero().unbind(-1)

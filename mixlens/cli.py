@@ -54,13 +54,13 @@ NoColor = Annotated[bool, typer.Option("--no-color", help="Numbers and bars only
 Trust = Annotated[bool, typer.Option("--trust-remote-code", help="Run code that comes with the model. Off unless you say so.")]
 
 
-def _load(model: str, task: str | None, device: str | None, dtype: str | None, trust: bool) -> Model:
+def _load(model: str, task: str | None, device: str | None, dtype: str | None, trust: bool, *, check: bool = True) -> Model:
     from transformers.utils import logging
 
     from .model import load
 
     logging.set_verbosity_error()
-    return load(model, task=task, device=device, dtype=dtype, trust_remote_code=trust)
+    return load(model, task=task, device=device, dtype=dtype, trust_remote_code=trust, check=check)
 
 
 def _place(trace: Trace, query: str | None) -> int:
@@ -301,11 +301,11 @@ def check(
     """Run every identity on a model and print the gaps. Exit code 2 if one is more than rounding."""
     from rich.table import Table
 
-    from .proof import IDENTITIES, measure
+    from .proof import IDENTITIES, measured
     from .show.text import console
 
-    lens = _load(model, task, device, dtype, trust_remote_code)
-    proof = measure(lens, tokens=tokens)
+    lens = _load(model, task, device, dtype, trust_remote_code, check=False)
+    proof = measured(lens, tokens=tokens)
     table = Table(box=None, padding=(0, 2, 0, 0))
     for column in ("", "identity", "largest relative gap", "allowed", "layer"):
         table.add_column(column)

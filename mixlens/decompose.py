@@ -178,6 +178,27 @@ class Chain:
         return self.branch_scale * self.stream_scale
 
 
+@dataclass(frozen=True)
+class FirstProduct:
+    """W g(u) + b for u = stream - z, with g a norm: (W gamma C u_i - W gamma C z) / s(u) + W beta + b, for up and gate."""
+
+    norm: FrozenNorm
+    on_stream: bool  # the norm stands on the stream itself, not before the feed-forward alone
+    matrices: tuple[Tensor, ...]  # [d m]: gamma C W
+    bases: tuple[Tensor, ...]  # [... pos m]: of the stream as it was
+    constants: tuple[Tensor, ...]  # [m]
+
+    @staticmethod
+    def of(norm: FrozenNorm, modules: list[nn.Module], stream: Tensor, *, on_stream: bool) -> FirstProduct:
+        matrices, constants = [], []
+        for module in modules:
+            weight = linear_weight(module, stream.shape[-1], stream.dtype)
+            scaled = norm.gamma[:, None] * weight
+            matrices.append(scaled - scaled.mean(0) if norm.centred else scaled)
+            constants.append(norm.beta @ weight + module(torch.zeros_like(stream.flatten(0, -2)[:1]))[0])
+        return FirstProduct(norm, on_stream, tuple(matrices), tuple(stream @ m for m in matrices), tuple(constants))
+
+
 class Block:
     """One layer of a trace, decomposed. Everything is computed once, when first asked for."""
 
@@ -311,6 +332,42 @@ class Block:
             written = part.mlp(norm("norm_before_mlp", middle))
         return norm("norm_after_mlp", middle + norm("norm_on_mlp", written))
 
+    @cached_property
+    def first_product(self) -> FirstProduct | None:
+        """The feed-forward's first product as a linear map of what attention wrote, where one norm alone is in between."""
+        part = self.wide_modules
+        places = [p for p in ("norm_after_attention", "norm_before_mlp") if getattr(part, p) is not None]
+        if part.parallel or part.norm_on_attention is not None or len(places) != 1:
+            return None
+        norm = FrozenNorm.of(getattr(part, places[0]), self.x.shape[-1], self.dtype).to_device(self.x.device)
+        modules = [part.mlp_up] if part.mlp_gate in (None, part.mlp_up) else [part.mlp_up, part.mlp_gate]
+        return FirstProduct.of(
+            norm, [m for m in modules if m is not None], self.stream, on_stream=places[0] == "norm_after_attention"
+        )
+
+    def without(self, sources: slice, tile: Tensor) -> Tensor:
+        """The layer's output [... tile pos d] had attention not taken the parts of these sources [... tile pos d].
+
+        The first product of the feed-forward is linear but for one scalar, the new standard deviation, so it is put together
+        from one product per source and head instead of one per pair.
+        """
+        product, part = self.first_product, self.wide_modules
+        if product is None:
+            return self.after_attention(self.attention_output.unsqueeze(-3) - tile)
+        u = self.stream.unsqueeze(-3) - tile
+        scale = product.norm.scale(u)
+        weights, vectors = (t[..., sources, :, :] for t in (self.by_source, self.head_vectors))
+        read = [
+            (base.unsqueeze(-3) - weights @ (vectors @ matrix)) / scale + constant
+            for matrix, base, constant in zip(product.matrices, product.bases, product.constants, strict=True)
+        ]
+        written = part.mlp_down(part.mlp_hidden(read[0], read[1] if len(read) > 1 else None))
+        if part.norm_on_mlp is not None:
+            written = part.norm_on_mlp(written)
+        middle = product.norm.numerator(u) / scale + product.norm.beta if product.on_stream else u
+        moved = middle + written
+        return moved if part.norm_after_mlp is None else part.norm_after_mlp(moved)
+
     def called(self, place: str, u: Tensor) -> Tensor:
         """The model's own norm at this place, or nothing where there is none."""
         module = getattr(self.modules, place)
@@ -387,10 +444,3 @@ def source_tiles(
     for start in range(0, n, step):
         sources = slice(start, min(start + step, n))
         yield sources, weights[..., sources, :, :] @ vectors[..., sources, :, :]
-
-
-def add_own(tile: Tensor, sources: slice, own: Tensor) -> Tensor:
-    """Add own[i] to the vector of every pair (i, i) of a tile [... key query d], in place."""
-    keys = torch.arange(sources.start, sources.stop, device=tile.device)
-    tile[..., keys - sources.start, keys, :] += own[..., keys, :]
-    return tile

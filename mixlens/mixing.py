@@ -105,6 +105,12 @@ def methods() -> list[str]:
 
 def method(name: str) -> Method:
     if name not in known():
+        from .attributing import ATTRIBUTIONS
+
+        if name in ATTRIBUTIONS:
+            raise InputError(
+                f"{name!r} explains a prediction, it makes no map: use mixlens.attribute(trace, {name!r}, target=...)."
+            )
         raise InputError(f"unknown method {name!r}. {nearest(str(name), known())}")
     return known()[name]
 

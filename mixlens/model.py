@@ -10,14 +10,16 @@ from __future__ import annotations
 import copy
 import inspect
 import os
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from contextvars import ContextVar
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 import torch
 from torch import Tensor, nn
@@ -25,7 +27,7 @@ from torch import Tensor, nn
 from .decompose import attention_of, attention_weights, repeat_heads
 from .errors import InputError, ModelError, nearest
 from .families import Family, find
-from .types import Attribution, Example, LayerTrace, Map, Prediction, Texts, Trace
+from .types import Example, LayerTrace, Prediction, Texts, Trace
 from .words import group_words
 
 if TYPE_CHECKING:
@@ -294,6 +296,11 @@ class Encoded:
     pair: str | None = None
 
 
+def has_segments(one: Any) -> bool:
+    """Segments all 0 are no segments: most models take them so anyway, and GPT-2 would add the embedding of token 0."""
+    return bool(one.token_type_ids) and any(one.token_type_ids)
+
+
 class Model:
     """A Hugging Face model, its tokenizer and its family. Made by `mixlens.load`."""
 
@@ -466,12 +473,13 @@ class Model:
             raise InputError(f"batch_size must be at least 1, not {batch_size}.")
         batch_size = self.batch_limit or batch_size
         batch: list[int] = []
-        for i in sorted(range(len(encoded)), key=lambda i: (len(encoded[i].input_ids), i)):
+        for i in sorted(range(len(encoded)), key=lambda i: (has_segments(encoded[i]), len(encoded[i].input_ids), i)):
             length = len(encoded[i].input_ids)
             full = len(batch) >= (batch_size or max(1, 4096 // length))
             # Attention code of a family's own rounds in float32, in an order that depends on the padded length: no padding.
             odd = self.family.attention is not None and batch and len(encoded[batch[0]].input_ids) != length
-            if batch and (full or odd):
+            mixed = batch and has_segments(encoded[batch[0]]) != has_segments(encoded[i])
+            if batch and (full or odd or mixed):
                 yield batch
                 batch = []
             batch.append(i)
@@ -490,7 +498,7 @@ class Model:
             "input_ids": padded([one.input_ids for one in encoded], pad),
             "attention_mask": padded([one.attention_mask for one in encoded], 0),
         }
-        if any(one.token_type_ids for one in encoded) and "token_type_ids" in self._accepts:
+        if any(has_segments(one) for one in encoded) and "token_type_ids" in self._accepts:
             inputs["token_type_ids"] = padded([one.token_type_ids or [0] * len(one.input_ids) for one in encoded], 0)
         if "use_cache" in self._accepts:
             inputs["use_cache"] = False
@@ -745,30 +753,32 @@ class Model:
             finally:
                 _RECORDER.reset(token)
 
-    def embedded(self, encoded: Encoded | Trace, *, factor: float) -> Tensor | None:
-        """What the embedding norm reads (without one: the first layer), were every embedding `factor` times as long.
+    def embedded(self, encoded: Encoded | Trace, *, factor: float, instead: Tensor | None = None) -> tuple[Tensor | None, Tensor]:
+        """What the embedding norm reads, and what the first layer reads, were every embedding `factor` times as long.
 
-        None where the norm that the family names is not called before the first layer.
+        Without a norm the first is the second; it is None where the norm is not called before the first layer. `instead`
+        takes the place of what the norm reads.
         """
         caught: list[Tensor] = []
 
-        def catch(module: nn.Module, args: Any, kwargs: Any) -> None:
+        def catch(module: nn.Module, args: Any, kwargs: Any) -> Any:
             caught.append(hidden_argument(args, kwargs))
+            return None if instead is None else ((instead, *args[1:]), kwargs)
 
         def stop(module: nn.Module, args: Any, kwargs: Any) -> None:
+            caught.append(hidden_argument(args, kwargs))
             raise _Done
 
-        base, norm = self.hf_model.base_model, self.embedding_norm
+        norm = self.embedding_norm
         wanted: list[tuple[nn.Module, str, Callable[..., Any]]] = [
             (module, "after", lambda module, args, output: output * factor)
-            for module in base.modules()
+            for module in self.hf_model.base_model.modules()
             if isinstance(module, nn.Embedding)
         ]
-        wanted += [(norm, "before", catch)] if norm is not None else [(parts.layer, "before", catch) for parts in self.parts[:1]]
-        wanted += [(parts.layer, "before", stop) for parts in self.parts[:1]]
+        wanted += ([] if norm is None else [(norm, "before", catch)]) + [(self.parts[0].layer, "before", stop)]
         with self._lock, evaluating(self.hf_model), self._own_attention(), hooks(wanted), suppress(_Done):
             self.hf_model(**self.inputs([encoded]))
-        return caught[0] if caught else None
+        return caught[0] if norm is None or len(caught) > 1 else None, caught[-1]
 
     def outputs(self, encoded: Sequence[Any]) -> Any:
         """What the stock model returns for a batch, without recording anything."""
@@ -967,8 +977,9 @@ def load(
     revision: str | None = None,
     family: Family | None = None,
     trust_remote_code: bool = False,
+    check: bool = True,
 ) -> Model:
-    """A model ready to trace, proven on a short random input.
+    """A model ready to trace, proven on a short random input (unless `check=False`; every map is still proven on its own).
 
     `model` is a hub id, a folder, the name of an embedded model ("agreement", "sentiment"), or a loaded Hugging Face
     model (then pass its tokenizer; it is left exactly as it came). float32 unless `dtype` says otherwise ("auto": as
@@ -985,9 +996,10 @@ def load(
         made = _wrap(model, tokenizer, task, device, wanted, family)
     else:
         raise ModelError(f"load takes a hub id, a folder or a Hugging Face model, not {type(model).__name__}.")
-    from .proof import check
+    if check:
+        from .proof import check as proven
 
-    made.proof = check(made)
+        made.proof = proven(made)
     return made
 
 
@@ -1039,6 +1051,8 @@ def _load_named(
     folder = Path(name) if Path(name).is_dir() else embedded if name.isidentifier() and embedded.is_dir() else None
     where = str(folder) if folder else name
     common = {"revision": revision, "trust_remote_code": trust_remote_code}
+    if folder is None and not _hub_in_reach():
+        common["local_files_only"] = True  # what is cached still loads, and the rest is refused at once
     with _quiet():
         try:
             config = transformers.AutoConfig.from_pretrained(where, **common)
@@ -1093,29 +1107,45 @@ def _why_not(name: str, folder: Path | None, error: Exception) -> str:
         return f"cannot load the model folder {name!r}: {_one_line(error)}"
     if name.startswith((".", "/", "~")) or name.count("/") > 1:
         return f"no model folder at {name!r}. Give a folder with config.json and model.safetensors, or a hub id."
-    embedded = ", ".join(sorted(p.name for p in EMBEDDED.glob("*") if p.is_dir()))
+    embedded = sorted(p.name for p in EMBEDDED.glob("*") if p.is_dir())
     return (
         f"cannot load {name!r}: no such folder, and the hub has no such model or cannot be reached "
-        f"({_one_line(error)}). Embedded models, always there: {embedded}."
+        f"({_one_line(error)}). Embedded models, always there: {nearest(name, embedded)}"
     )
+
+
+def _hub_in_reach() -> bool:
+    """Whether the hub's name can be looked up at all. Behind a proxy only the proxy knows."""
+    from huggingface_hub import constants
+
+    if any(os.environ.get(name) for name in ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy")):
+        return True
+    host = urlsplit(constants.ENDPOINT).hostname
+    try:
+        return bool(host and socket.getaddrinfo(host, 443))
+    except OSError:
+        return False
 
 
 def _one_line(error: Exception) -> str:
     text = " ".join(str(error).split()) or type(error).__name__
-    return text if len(text) <= 200 else text[:197] + "..."
+    return text if len(text) <= 160 else text[:157] + "..."
 
 
 @contextmanager
 def _quiet() -> Iterator[None]:
     """No load report, no progress bar: what matters is checked and said by us."""
+    from huggingface_hub.utils import logging as hub
     from transformers.utils import logging
 
-    verbosity, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    verbosity, bars, hub_verbosity = logging.get_verbosity(), logging.is_progress_bar_enabled(), hub.get_verbosity()
     logging.set_verbosity_error()
     logging.disable_progress_bar()
+    hub.set_verbosity_error()
     try:
         yield
     finally:
         logging.set_verbosity(verbosity)
+        hub.set_verbosity(hub_verbosity)
         if bars:
             logging.enable_progress_bar()

@@ -27,7 +27,7 @@ IDENTITIES = {
     "norm_after_attention": "the norm after attention, frozen, gives what the norm gives",
     "norm_after_mlp": "the norm after the feed-forward, frozen, gives what the norm gives",
     "layer": "the layer rebuilt from its parts gives the next layer's input",
-    "embeddings": "what the embedding norm reads (without one: the first layer) is linear in the embeddings",
+    "embeddings": "the first layer reads the embeddings through the embedding norm that the entry names, and through no other",
 }
 
 
@@ -77,11 +77,14 @@ def measure(model: Model, input_ids: Sequence[int] | None = None, *, tokens: int
 
 
 def _embedding_gap(model: Model, encoded: Encoded) -> float:
-    """Embeddings of no length, as they are, and twice as long: a straight line, unless a norm came in between."""
-    none, once, twice = (model.embedded(encoded, factor=factor) for factor in (0.0, 1.0, 2.0))
-    if none is None or once is None or twice is None or bool((none == once).all()):
+    """Embeddings of no length, as they are, and twice as long: a straight line in what the norm reads (without one: the first
+    layer), unless another norm came before. And what it reads is all that the first layer knows of them."""
+    (none, _), (once, _), (twice, expected) = (model.embedded(encoded, factor=factor) for factor in (0.0, 1.0, 2.0))
+    if none is None or once is None or twice is None:
         return float("inf")
-    return gap(twice - none, 2 * (once - none))
+    _, reached = model.embedded(encoded, factor=1.0, instead=twice)
+    straight = gap(twice - none, 2 * (once - none))
+    return straight if model.embedding_norm is None else max(straight, gap(reached, expected))
 
 
 def _more_gaps(block: Block, record: dict[str, Any], after: Tensor) -> dict[str, float]:
@@ -97,20 +100,25 @@ def _more_gaps(block: Block, record: dict[str, Any], after: Tensor) -> dict[str,
     return gaps
 
 
-def check(model: Model, input_ids: Sequence[int] | None = None, *, tokens: int = 9) -> Proof:
-    """Measure, and refuse a model that is not what its family's entry says, or whose numbers are not finite."""
+def measured(model: Model, input_ids: Sequence[int] | None = None, *, tokens: int = 9) -> Proof:
+    """Measure, and refuse a model whose numbers are not finite or whose parts do not even fit together."""
     for name, weights in model.hf_model.named_parameters():
         if weights.is_floating_point() and not bool(torch.isfinite(weights.detach().sum(dtype=_sum_dtype(weights)))):
             raise ModelError(f"{model.name!r} holds NaN or infinite weights in {name!r}. Use an intact checkpoint.")
     try:
-        proof = measure(model, input_ids, tokens=tokens)
+        return measure(model, input_ids, tokens=tokens)
     except torch.OutOfMemoryError:
         raise
-    except (RuntimeError, TypeError, AttributeError) as error:  # the entry's modules do not even fit together
+    except (RuntimeError, TypeError, AttributeError) as error:
         raise ModelError(
             f"{model.name!r} is not what the family entry {model.family.name!r} says: its parts do not fit together "
             f"({' '.join(str(error).split())[:160]}). See docs/add-a-family.md."
         ) from error
+
+
+def check(model: Model, input_ids: Sequence[int] | None = None, *, tokens: int = 9) -> Proof:
+    """Measure, and refuse a model that is not what its family's entry says."""
+    proof = measured(model, input_ids, tokens=tokens)
     if proof.failed:
         name = proof.failed[0]
         raise ModelError(
@@ -126,4 +134,4 @@ def _sum_dtype(weights: Tensor) -> torch.dtype:
     return torch.float64 if weights.dtype in (torch.float16, torch.float32, torch.float64) else torch.float32
 
 
-__all__ = ["IDENTITIES", "TOLERANCE", "Proof", "check", "measure", "values_in"]
+__all__ = ["IDENTITIES", "TOLERANCE", "Proof", "check", "measure", "measured", "values_in"]

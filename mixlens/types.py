@@ -147,7 +147,7 @@ class Map(_Result):
         return rollout(self, convention, residual=residual, normalize=normalize)
 
     def flow(self, convention: str | None = None, *, residual: bool | None = None, normalize: bool | None = None) -> Map:
-        """Input to layer l, for every l: maximum flows. For one position alone `mixlens.flow(map, query=...)` is n times quicker."""
+        """Input to layer l, for every l: maximum flows. See `aggregate.flow`, which is much quicker for one position alone."""
         from .aggregate import flow
 
         whole = flow(self, convention, residual=residual, normalize=normalize)

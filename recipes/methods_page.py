@@ -30,7 +30,8 @@ def strip(read: mixlens.Attribution) -> str:
         width = 14 + 9 * len(token)
         back = shade(share)
         boxes.append(
-            f'<g><title>{escape(token)}: {score:.4g}</title><rect x="{x}" y="4" width="{width}" height="26" rx="4" fill="rgb{back}"/>'
+            f"<g><title>{escape(token)}: {score:.4g}</title>"
+            f'<rect x="{x}" y="4" width="{width}" height="26" rx="4" fill="rgb{back}"/>'
             f'<text x="{x + width / 2}" y="22" text-anchor="middle" fill="rgb{ink(back)}">{escape(token)}</text></g>'
         )
         x += width + 4

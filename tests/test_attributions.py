@@ -69,7 +69,7 @@ def test_gradients_at_a_layer_are_of_that_layers_hidden_states() -> None:
     step = 1e-6
     for j in range(5):
 
-        def moved(module: Any, args: Any, kwargs: Any, scale: float) -> Any:
+        def moved(module: Any, args: Any, kwargs: Any, scale: float, j: int = j) -> Any:
             new = x.clone()
             new[j] *= 1 + scale
             return (new[None], *args[1:]), kwargs
@@ -151,17 +151,21 @@ def test_attention_gradients_are_the_effect_of_changing_attention() -> None:
     model = with_head("bert")
     trace = model.trace(input_ids=ids(5))
     cls, step = int(trace.logits.argmax()), 1e-6
-    for layer, head, i, j in ((2, 1, 0, 3), (2, 3, 0, 4)):
 
-        def nudged(number: int, weights: torch.Tensor, amount: float) -> torch.Tensor:
-            if number == layer:
-                weights = weights.clone()
-                weights[0, head, i, j] += amount
-            return weights
+    def nudged(number: int, weights: torch.Tensor, place: tuple[int, int, int, int], amount: float) -> torch.Tensor:
+        if number == place[0]:
+            weights = weights.clone()
+            weights[0, place[1], place[2], place[3]] += amount
+        return weights
+
+    for place in ((2, 1, 0, 3), (2, 3, 0, 4), (1, 0, 2, 3)):
+        layer, head, i, j = place
 
         values = [
             float(
-                model.run_attached(model.inputs([trace]), change=lambda n, w, a=a: nudged(n, w, a)).output.logits[0, cls].detach()
+                model.run_attached(model.inputs([trace]), change=lambda n, w, a=a, p=place: nudged(n, w, p, a))
+                .output.logits[0, cls]
+                .detach()
             )
             for a in (step, -step)
         ]

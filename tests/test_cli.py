@@ -131,10 +131,25 @@ def test_errors_are_one_line(
 
 def test_the_installed_command_prints_no_traceback() -> None:
     command = [sys.executable, "-m", "mixlens", "explain", "", "--model", "agreement"]
-    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "HF_HUB_OFFLINE": "1"})
+    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "HF_HUB_OFFLINE": "1"}, check=False)
     assert done.returncode == 2
     assert done.stderr == "mixlens: the text is empty. Give at least one word.\n"
     assert done.stdout == ""
+
+
+def test_check_shows_the_gaps_of_a_model_that_fails(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    from dataclasses import replace
+
+    from mixlens.families import BERT
+
+    monkeypatch.setattr("mixlens.model.find", lambda config: replace(BERT, norm_after_mlp=None))
+    monkeypatch.setattr(sys, "argv", ["mixlens", "check", "agreement"])
+    with pytest.raises(SystemExit) as end:
+        main()
+    told = capsys.readouterr()
+    assert end.value.code == 2
+    assert "FAILS" in told.out
+    assert re.fullmatch(r"mixlens: \d of \d+ identities do not hold on 'agreement'.\n", told.err)
 
 
 def test_every_command_has_help() -> None:

@@ -131,6 +131,7 @@ FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {  # of a batch of two matric
     "rms norm": lambda x: F.rms_norm(x, (4,), OTHER, 1e-6) * x + F.rms_norm(x, (4,)),
     "rms norm by hand": lambda x: OTHER * (x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6)) + torch.rsqrt(x * x + 1) * x,
     "in place": lambda x: (x * 1).mul_(x).add_(x).add_(1).sub_(x).relu_() + F.relu(x * 1, inplace=True) * x,
+    "in place, seen elsewhere": lambda x: (y := x * 1, z := y.view(2, 12), y.mul_(x), z.sigmoid_(), y * x)[-1],
     "casts": lambda x: x.double().to(torch.float64).type_as(x).contiguous().view(2, 12).chunk(2, -1)[0].exp(),
     "all along an axis": lambda x: torch.stack([x, x + 1, x * x], 1).prod(1),
 }
@@ -162,6 +163,12 @@ def test_far_apart_logits_give_bounded_scores() -> None:
     assert float((sent * (x - b)).abs().sum()) < 10
 
 
+def test_a_kink_between_two_near_numbers_is_seen() -> None:
+    x, b = torch.tensor([3e-7, 2e-6], dtype=torch.float64), torch.tensor([-1e-7, -6e-6], dtype=torch.float64)
+    sent, _, _ = multipliers(F.relu, x, b)
+    torch.testing.assert_close(sent, torch.tensor([0.75, 0.25], dtype=torch.float64))
+
+
 def test_a_function_without_a_rule_is_named() -> None:
     _, _, unruled = multipliers(lambda x: torch.cumprod(x, -1) + torch.maximum(x, x * 2), *torch.randn(2, 3, 4).double())
     assert unruled == {"cumprod", "maximum"}
@@ -179,6 +186,17 @@ def test_an_activation_of_several_functions_counts_as_one() -> None:
     (sent,) = torch.autograd.grad(out[0].sum(), both)
     torch.testing.assert_close(sent[0], (act(x) - act(b)) / (x - b), rtol=1e-10, atol=0)
     assert composed(nn.Sequential(nn.ReLU()), [nn.ReLU()]) == []
+
+
+def test_an_activation_with_weights_of_its_own_is_rescaled() -> None:
+    net = nn.Sequential(nn.Linear(4, 4), nn.PReLU(4), nn.Linear(4, 1)).double()
+    both = torch.randn(2, 4, dtype=torch.float64, requires_grad=True)
+    with rules(DEEPLIFT, net):
+        out = net(both)
+    (sent,) = torch.autograd.grad(out[0, 0], both)
+    change, x, b = (out[0, 0] - out[1, 0]).detach(), *both.detach()
+    assert float((sent[0] * (x - b)).sum()) == pytest.approx(float(change), abs=1e-12)
+    assert all(weights.requires_grad for weights in net.parameters())
 
 
 class Pair:
@@ -336,7 +354,7 @@ def test_the_model_computes_the_same_while_the_book_is_open(case: str) -> None:
 
 @pytest.mark.parametrize("case", ["bert", "gpt2", "llama"])
 def test_nothing_is_left_behind_not_even_by_an_error(case: str) -> None:
-    model = copy.deepcopy(hf_model(case, head=CLASSIFIER)).train()
+    model = copy.deepcopy(hf_model(case, head=CLASSIFIER)).train().requires_grad_()
     next(model.parameters()).requires_grad_(False)
     lens = mixlens.load(model)
     trace = lens.trace(input_ids=ids(5))

@@ -62,7 +62,7 @@ def test_standardised_over_the_sentences_own_tokens_in_any_batch(distance: str) 
 
 def test_what_is_not_there_is_refused() -> None:
     trace = loaded("bert").trace(input_ids=ids(3))
-    with pytest.raises(mixlens.MixlensError, match="'euclidian'.*euclidean"):
+    with pytest.raises(mixlens.MixlensError, match=r"'euclidian'.*euclidean"):
         mixlens.mix(trace, "value_zeroing", distance="euclidian")
     for options in ({"distance": "spearman"}, {"standardize": True}):
         with pytest.raises(mixlens.MixlensError, match="cosine distance alone"):

@@ -152,6 +152,7 @@ BROKEN: list[tuple[str, dict[str, object]]] = [
     ("bert", {"embedding_norm": "encoder.layer.0.output.LayerNorm"}),
     ("bert", {"embedding_norm": "embeddings.dropout"}),
     ("electra", {"embedding_norm": "embeddings_project"}),
+    ("llama", {"embedding_norm": "rotary_emb"}),
 ]
 
 

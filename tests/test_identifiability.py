@@ -12,6 +12,7 @@ import torch
 from conftest import CAUSAL, CONFIGURATIONS, hf_model, ids, loaded
 
 import mixlens
+from mixlens import identify
 from mixlens.decompose import Block
 
 CASES = list(CONFIGURATIONS)
@@ -165,9 +166,12 @@ def test_other_weights_and_the_same_output(case: str) -> None:
         assert float(found.distance[free].mean()) > (1e-4 if case in ("opt", "gpt_neo") else 0.1)  # these two are peaked
 
 
-def test_the_proof_can_fail() -> None:
+def test_the_proof_can_fail(monkeypatch: pytest.MonkeyPatch) -> None:
     """Weights that are merely others change the output: the run is a run."""
     trace = loaded("bert").trace(input_ids=ids(16))
+    with monkeypatch.context() as patch:
+        patch.setattr(identify, "_farthest", lambda own, *more: own.flip(-1))
+        assert mixlens.alternative_attention(trace, layer=1, head=2).output_difference > 1e-3
     moved = trace.model.run_with_attention(trace, 1, lambda weights: weights.flip(-1))
     assert float((moved - trace.layers[1].output).abs().max()) > 1e-2
     still = trace.model.run_with_attention(trace, 1, lambda weights: weights)

@@ -239,6 +239,7 @@ def test_unknown_methods_variants_and_options_name_the_nearest() -> None:
         (lambda: mixlens.mix(trace, "random", sead=1), r"no option 'sead'. Did you mean 'seed'"),
         (lambda: mixlens.mix(trace, "alti").rollout("abner"), r"unknown rollout convention 'abner'. Did you mean 'abnar'"),
         (lambda: mixlens.mix(trace, []), "no method"),
+        (lambda: mixlens.mix(trace, "attcat"), r"'attcat' explains a prediction, it makes no map: use mixlens.attribute"),
         (lambda: mixlens.mix("text", "alti"), "takes a Trace"),
     ):
         with pytest.raises(mixlens.MixlensError, match=message):
@@ -262,3 +263,15 @@ def test_an_input_that_breaks_the_proof_gives_no_map(monkeypatch: pytest.MonkeyP
 
 def test_all_tiny_configurations_are_small() -> None:
     assert all(sum(p.numel() for p in hf_model(case).parameters()) < 200_000 for case in CONFIGURATIONS)
+
+
+def test_segments_that_are_all_zero_are_no_segments() -> None:
+    """GPT-2 would add the embedding of token 0 to every position; and a batch must not change that."""
+    model = loaded("gpt2")
+    plain, zeros = model.trace(input_ids=ids(4)), model.trace(input_ids=ids(4), token_type_ids=[0, 0, 0, 0])
+    assert torch.equal(plain.hidden_states, zeros.hidden_states)
+    one, two = model.trace(input_ids=[ids(4), ids(4)], token_type_ids=[[0, 0, 0, 0], [0, 7, 7, 0]])
+    torch.testing.assert_close(one.hidden_states, plain.hidden_states)
+    alone = model.trace(input_ids=ids(4), token_type_ids=[0, 7, 7, 0])
+    torch.testing.assert_close(two.hidden_states, alone.hidden_states)
+    assert not torch.equal(two.hidden_states, plain.hidden_states)

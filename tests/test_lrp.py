@@ -250,6 +250,28 @@ def test_what_is_scaled_normed_or_divided_keeps_its_relevance() -> None:
         torch.testing.assert_close(sent, sent_down, rtol=1e-6, atol=1e-7)
 
 
+def test_an_activation_of_several_functions_counts_as_one() -> None:
+    """Its own sums and products would each take their guard, and share relevance of both signs out among positions."""
+    model = loaded("gpt2", head=CLASSIFIER)
+    act = model.parts[0].mlp_act
+    assert type(act).__name__ == "NewGELUActivation"
+    x, down = torch.randn(2, 3, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(4))
+    leaf = x.clone().requires_grad_()
+    with rules(RULES["chefer"], act, composed(act, [act])):
+        out = act(leaf)
+    assert torch.equal(torch.autograd.grad(out, leaf, down)[0], down)
+    trace = model.trace(input_ids=ids(5))
+    found = []
+    for activations in (composed(model.hf_model, [act]), []):
+        with rules(RULES["chefer"], model.hf_model, activations):
+            run = model.run_attached(model.inputs([trace]))
+        (sent,) = torch.autograd.grad(run.output.logits[0, 1], [run.attention[-1]])
+        found.append(sent[0].clamp(min=0).mean(0)[-1][1:])
+    ours = attribute(trace, "partial_lrp", target=1, variant="released").scores[1:]
+    torch.testing.assert_close(ours, found[0], rtol=1e-12, atol=0)
+    assert not torch.allclose(ours, found[1], rtol=1e-11, atol=0)
+
+
 def test_a_linear_model_hands_on_positive_contributions() -> None:
     torch.manual_seed(0)
     net = nn.Linear(5, 3).double()
@@ -324,7 +346,7 @@ def test_hidden_special_tokens_are_not_looked_at() -> None:
 
 @pytest.mark.parametrize("case", ["bert", "gpt_neo", "qwen3"])
 def test_nothing_is_left_behind_not_even_by_an_error(case: str) -> None:
-    model = copy.deepcopy(hf_model(case, head=CLASSIFIER)).train()
+    model = copy.deepcopy(hf_model(case, head=CLASSIFIER)).train().requires_grad_()
     next(model.parameters()).requires_grad_(False)
     lens = mixlens.load(model)
     trace = lens.trace(input_ids=ids(5))

@@ -104,7 +104,7 @@ def test_alone_in_a_batch_and_padded_give_the_same_map(case: str, name: str) -> 
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("name", list(known()))
 def test_maps_are_what_they_claim(case: str, name: str) -> None:
-    """Finite, not negative unless signed; rows sum to 1 where that is claimed; no look ahead in causal models, to the last bit."""
+    """Finite, not negative unless signed; rows sum to 1 where claimed; no look ahead in causal models, to the last bit."""
     made = mixlens.mix(loaded(case).trace(input_ids=ids(12)), name)
     assert bool(torch.isfinite(made.scores).all())
     assert known()[name].signed or bool((made.scores >= 0).all())

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from ..aggregate import rows_to_one
-from ..decompose import Block, add_own, source_tiles
+from ..decompose import Block, source_tiles
 from ..mixing import mixing
 
 PAPER = "Ferrando et al. 2022, Measuring the Mixing of Contextual Information in the Transformer"
@@ -29,11 +29,12 @@ def alti(block: Block, *, variant: str = "paper") -> tuple[Tensor, dict[str, Ten
             sigma = after.scale(block.stream, eps=False, unbiased=variant == "released_2022")
             y = after.numerator(block.stream) / sigma + after.beta
             part_scale, stream_scale = chain.branch_scale * sigma, sigma
-    vectors = chain.part(block.head_vectors)
-    own = chain.residual(block.x) / stream_scale
+    length, goal = y.abs().unsqueeze(-3), (y + shift).unsqueeze(-3)
     nearer = []
-    for sources, tile in source_tiles(block, vectors, scale=part_scale):
-        whole = y.unsqueeze(-3)
-        missing = whole - add_own(tile, sources, own) + shift
-        nearer.append((whole.abs() - missing.abs()).sum(-1))
-    return rows_to_one(torch.cat(nearer, -2).transpose(-1, -2).clamp(min=0))
+    for _, tile in source_tiles(block, chain.part(block.head_vectors), scale=part_scale):
+        missing = tile.sub_(goal).abs_()  # in place: the tile is in the cache, and nobody else's
+        nearer.append(torch.sub(length, missing, out=missing).sum(-1))
+    scores = torch.cat(nearer, -2).transpose(-1, -2)
+    itself = chain.part(block.own_part) / part_scale + chain.residual(block.x) / stream_scale
+    scores.diagonal(dim1=-2, dim2=-1).copy_((y.abs() - (y + shift - itself).abs()).sum(-1))  # the residual is there alone
+    return rows_to_one(scores.clamp(min=0))

@@ -10,8 +10,9 @@ of all that is behind attention, R_i = M_i W_O and vbar_i = sum_k a_ik v_k:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -58,7 +59,7 @@ class Attending:
         by_value = self.weights[:, place, place].t()[..., None, None] * v
         by_key = u[place - tokens.start, place][..., None] * (self.query[:, tokens].transpose(0, 1)[..., None, :] @ k)
         by_query = torch.einsum("ikha,hkb->ihab", u, self.key) @ q
-        return (by_value + by_key + by_query).flatten(1, 2)
+        return by_query.add_(by_value).add_(by_key).flatten(1, 2)
 
     def backward(self, cotangent: Tensor) -> Tensor:
         """What one backward pass would say to x, [pos d], of cotangents [head pos e] at the weighted values."""
@@ -97,8 +98,7 @@ def attending(graph: LayerGraph, block: Block, *, times_input: bool) -> Attendin
 
 def gram(left: Tensor, right: Tensor, heads: int) -> Tensor:
     """left^h_j right^gT_j for all pairs of heads of [pos head*e d], [pos head head e e]"""
-    product = left @ right.transpose(-1, -2)
-    return product.unflatten(-1, (heads, -1)).unflatten(1, (heads, -1)).transpose(2, 3)
+    return (left @ right.transpose(-1, -2)).unflatten(-1, (heads, -1)).unflatten(1, (heads, -1)).transpose(2, 3)
 
 
 def pair_squares(gamma: Tensor, vv: Tensor, vk: Tensor, kk: Tensor, a: Tensor, u: Tensor, q: Tensor) -> Tensor:
@@ -128,17 +128,17 @@ def closed_form(graph: LayerGraph, block: Block, *, times_input: bool) -> tuple[
         behind, beside = behind_attention(block, tokens)  # M, D
         beside = beside * block.x[tokens, None] if times_input else beside
         right = behind @ projection.flatten(0, 1).t()  # R
-        own[tokens] = (beside + right @ pieces.own(tokens)).pow(2).sum((-1, -2))
+        own[tokens] = torch.linalg.matrix_norm(torch.baddbmm(beside, right, pieces.own(tokens)))
         gamma[tokens] = gram(right.transpose(-1, -2), right.transpose(-1, -2), heads)
         attended[tokens], gradient[tokens] = ((direction[tokens, None] @ j)[:, 0] for j in (right, beside))
     alike = len(pieces.of_key) == len(pieces.of_value) == 1
     for sources in [slice(0, n)] if alike else slices(n, 9 * d * d):
         v, k = ((j[sources] if len(j) > 1 else j).flatten(1, 2) for j in (pieces.of_value, pieces.of_key))
-        products = gram(v, v, heads), gram(v, k, heads), gram(k, k, heads)
+        products = [gram(*pair, heads).contiguous() for pair in ((v, v), (v, k), (k, k))]
         for targets in slices(n, 4 * (sources.stop - sources.start) * heads * d):
             a, q = pieces.weights[:, targets, sources].permute(1, 2, 0), pieces.query[:, targets].transpose(0, 1)
             squares[targets, sources] = pair_squares(gamma[targets], *products, a, pieces.steps(targets, sources), q)
-    squares.diagonal().copy_(own)
+    squares.diagonal().copy_(own**2)
     gradient = gradient + pieces.backward(attended.view(n, heads, e).transpose(0, 1))
     (expected,) = torch.autograd.grad(graph.output, graph.input, direction[None].to(graph.output))
     expected = expected[0].to(gradient) * (block.x if times_input else 1)
@@ -146,7 +146,7 @@ def closed_form(graph: LayerGraph, block: Block, *, times_input: bool) -> tuple[
 
 
 def row_by_row(graph: LayerGraph, *, times_input: bool) -> Tensor:
-    """|J_ij|_F by one vector-Jacobian product for every feature of every token: for models that keep their queries to themselves."""
+    """|J_ij|_F by one vector-Jacobian product for every feature of every token: where queries and keys cannot be seen."""
     y, x = graph.output, graph.input
     _, n, d = y.shape
     squares = y.new_zeros(n, n)
@@ -168,7 +168,8 @@ def layer_norms(trace: Trace, *, times_input: bool) -> tuple[Tensor, Extras]:
             made, off = closed_form(graph, Block(layer, index), times_input=times_input)
         if not off <= max(TOLERANCE[layer.input.dtype], TOLERANCE[torch.float32]):
             raise ModelError(
-                f"layer {index}: a gradient put together from the parts is not the model's (relative gap {off:.1e}). No map is given."
+                f"layer {index}: a gradient put together from the parts is not the model's (relative gap {off:.1e}). "
+                "No map is given."
             )
         maps.append(made)
         gaps.append(off)
@@ -177,15 +178,19 @@ def layer_norms(trace: Trace, *, times_input: bool) -> tuple[Tensor, Extras]:
     return torch.stack(maps), {"form": form, "gradient_gap": torch.tensor(gaps, dtype=torch.float64)}
 
 
-@mixing(paper=PAPER, rollout="alti", distribution=False, whole=True, cost="n")
+@mixing(paper=PAPER, rollout="alti", distribution=False, whole=True, cost="d / 2")
 def hta_layer(trace: Trace) -> tuple[Tensor, Extras]:
-    """HTA of one layer (GlobEnc eq. 17): |d y_i / d x_j|_F, input to output of the layer, rows not divided by their sum."""
+    """HTA of one layer alone: |d y_i / d x_j|_F from the layer's input to its output; rows are not divided by their sum.
+
+    In closed form, or by autograd where a model's own code keeps its queries and keys: `.info["form"]` says which.
+    `.info["gradient_gap"]`: how far a gradient put together from the closed form's pieces is from the model's, per layer.
+    """
     return layer_norms(trace, times_input=False)
 
 
-@mixing(paper=GLOBENC, rollout="alti", distribution=False, whole=True, cost="n")
+@mixing(paper=GLOBENC, rollout="alti", distribution=False, whole=True, cost="d")
 def hta_layer_x_input(trace: Trace) -> tuple[Tensor, Extras]:
-    """HTA x Inputs of one layer (GlobEnc eq. 18): |d y_i / d x_j  diag(x_j)|_F, every column times that feature of x_j."""
+    """HTA x Inputs of one layer (eq. 18): |d y_i / d x_j diag(x_j)|_F, each column times that feature of x_j, as `hta_layer`."""
     return layer_norms(trace, times_input=True)
 
 
@@ -221,18 +226,21 @@ class Directions:
         with forward_ad.dual_level():
             self.trace.model.run_from(self.trace, enter, leave, after=self.after, copies=len(keys))
 
-    def batches(self, total: int) -> Iterator[slice]:
-        """0 to total, some at a time; with a bar where that takes more than two seconds and someone watches."""
-        model = self.trace.model
+    def batches(self, total: int) -> list[slice]:
+        """0 to total, as many copies at a time as fit."""
         each = self.n * 4 * self.trace.layers[0].input.shape[-1]
-        some = list(slices(total, each, room=1 << (22 if model.device.type == "cpu" else 27)))
-        return iter(tqdm(some, desc="hta", delay=2, leave=False, disable=None))
+        return list(slices(total, each, room=1 << (22 if self.trace.model.device.type == "cpu" else 27)))
+
+
+def watched(steps: Sequence[Any]) -> Iterator[Any]:
+    """With a bar, where that takes more than two seconds and someone watches."""
+    return iter(tqdm(steps, desc="hta", delay=2, leave=False, disable=None))
 
 
 def column_norms(directions: Directions, shape: tuple[int, int, int], *, summed: bool) -> Tensor:
     """|J_ij|_F, or |sum of the rows of J_ij|_2 if `summed`, from every column of every J: [layer query key]."""
     squares, (_, n, _), width = torch.zeros(shape, dtype=torch.float64), shape, directions.width
-    for some in directions.batches(n * width):
+    for some in watched(directions.batches(n * width)):
         column = torch.arange(some.start, some.stop)
 
         def add(layer: int, moved: Tensor, column: Tensor = column) -> None:
@@ -248,18 +256,17 @@ def spectral_norms(directions: Directions, shape: tuple[int, int, int]) -> Tenso
     (depth, n, _), width = shape, directions.width
     norms = torch.zeros(shape, dtype=torch.float64)
     d = directions.trace.layers[0].input.shape[-1]
-    for targets in slices(n, depth * width * d, room=1 << 27):
-        for key in range(n):
-            found: list[list[Tensor]] = [[] for _ in range(depth)]
-            for some in directions.batches(width):
+    for targets, key in watched([(t, key) for t in slices(n, depth * width * d, room=1 << 27) for key in range(n)]):
+        found: list[list[Tensor]] = [[] for _ in range(depth)]
 
-                def keep(layer: int, moved: Tensor, targets: slice = targets, found: list[list[Tensor]] = found) -> None:
-                    found[layer].append(moved[:, targets].cpu())
+        def keep(layer: int, moved: Tensor, targets: slice = targets, found: list[list[Tensor]] = found) -> None:
+            found[layer].append(moved[:, targets].cpu())
 
-                directions.push(torch.full((some.stop - some.start,), key), torch.eye(width)[some], keep)
-            for layer, columns in enumerate(found):
-                jacobians = torch.cat(columns).movedim(0, -1)  # [query d in]
-                norms[layer, targets, key] = torch.linalg.matrix_norm(jacobians, ord=2).double()
+        for some in directions.batches(width):
+            directions.push(torch.full((some.stop - some.start,), key), torch.eye(width)[some], keep)
+        for layer, columns in enumerate(found):
+            jacobians = torch.cat(columns).movedim(0, -1)  # [query d in]
+            norms[layer, targets, key] = torch.linalg.matrix_norm(jacobians, ord=2).double()
     return norms
 
 
@@ -268,7 +275,7 @@ def estimated_norms(directions: Directions, shape: tuple[int, int, int], probes:
     depth, n, _ = shape
     signs = torch.randint(0, 2, (probes * n, directions.width), generator=torch.Generator().manual_seed(seed)) * 2 - 1
     samples = torch.zeros(depth, probes * n, n, dtype=torch.float64)
-    for some in directions.batches(probes * n):
+    for some in watched(directions.batches(probes * n)):
 
         def keep(layer: int, moved: Tensor, some: slice = some) -> None:
             samples[layer, some] = moved.pow(2).sum(-1).double().cpu()
@@ -284,12 +291,12 @@ def estimated_norms(directions: Directions, shape: tuple[int, int, int], probes:
 def hta(
     trace: Trace, *, norm: str = "frobenius", input: str = "before", probes: int | None = None, seed: int = 0
 ) -> tuple[Tensor, Extras]:
-    """HTA (eq. 10): norm of d y_i / d x_j from the input embedding x_j to the output of every layer; rows sum to 1.
+    """HTA (section 5): norm of d y_i / d x_j from the input embedding x_j to the output of every layer; rows sum to 1.
 
     `norm`: "frobenius", "spectral", or "sum" (the gradient of the summed output, as one backward pass with ones gives it).
-    `input`: x "before" the embedding norm, or as it enters the first layer ("after"). Exact, unless `probes` asks for an estimate of the Frobenius norm
-    from so many random directions per token. The norms themselves are in `.info["raw"]`, the standard error of their
-    estimate (to first order) in `.info["standard_error"]`.
+    `input`: x "before" the embedding norm, or as it enters the first layer ("after"). Exact, unless `probes` asks for an
+    estimate of the Frobenius norm from so many random directions per token. The norms themselves are in `.info["raw"]`,
+    the standard error of their estimate (to first order) in `.info["standard_error"]`.
     """
     for name, given, known in (("norm", norm, NORMS), ("input", input, ("before", "after"))):
         if given not in known:

@@ -1,4 +1,4 @@
-"""Effective attention (Brunner et al. 2020, On Identifiability in Transformers): the part of attention that the output can tell."""
+"""Effective attention (Brunner et al. 2020, On Identifiability in Transformers): what of attention the output can tell."""
 
 from __future__ import annotations
 
@@ -24,14 +24,15 @@ def transformed(block: Block, *, bias: bool = True) -> Tensor:
     Only where some W_O^h has not (it is checked) are the products themselves made.
     """
     values = block.values if bias else block.values - block.value_bias
-    heads, e, d = block.projection.shape
+    _, e, d = block.projection.shape
     if bool(kept(torch.linalg.svdvals(block.projection), e, d).all()):
         return values
     return torch.einsum("...hke,hed->...hkd", values, block.projection)
 
 
 def column_space(vectors: Tensor, allowed: Tensor, width: int) -> tuple[Tensor, Tensor]:
-    """An orthonormal basis [... head key k] (zeros beyond the rank) of what the allowed keys [... key] span; the ranks [... head]."""
+    """What the columns of T span over the allowed keys [... key]: an orthonormal basis [... head key k], zeros beyond the rank;
+    and the rank [... head]."""
     basis, singular, _ = torch.linalg.svd(vectors * allowed[..., None, :, None], full_matrices=False)
     counted = kept(singular, allowed.sum(-1)[..., None], width)
     return basis * counted[..., None, :] * allowed[..., None, :, None], counted.sum(-1)

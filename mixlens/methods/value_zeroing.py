@@ -79,8 +79,8 @@ def value_zeroing(
     seen_as = standardizer(still, block.reach.any(-2)) if standardize else lambda vectors: vectors
     still = seen_as(still.unsqueeze(-3))
     distances = []
-    for _, tile in source_tiles(block, block.head_vectors, elements=1 << 19):
-        moved = block.after_attention(block.attention_output.unsqueeze(-3) - tile)
+    for sources, tile in source_tiles(block, block.head_vectors, elements=1 << 19):
+        moved = block.without(sources, tile)
         distances.append(measure(seen_as(moved), still.expand_as(moved)))
     scores = torch.cat(distances, -2).transpose(-1, -2)
     if variant == "released" and not bool(block.attention.triu(1).any()):

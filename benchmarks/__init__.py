@@ -1,0 +1,1 @@
+"""`python -m benchmarks`: each method against one plain forward pass and against the obvious code, in one run."""
