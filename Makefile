@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test check format train-embedded accuracy clean
+.PHONY: demo test check format train-embedded accuracy bench docs clean
 
 # Exact versions come from constraints.txt, so that every machine gets the same ones.
 $(READY): pyproject.toml constraints.txt
@@ -35,6 +35,12 @@ train-embedded: $(READY)  ## train the two embedded models again (CPU, under 30 
 
 accuracy: $(READY)  ## measure docs/accuracy.md again (needs the shared models beside the project)
 	$(BIN)/python -m recipes.accuracy
+
+bench: $(READY)  ## each method against a forward pass and the obvious code
+	$(BIN)/python -m benchmarks
+
+docs: $(READY)  ## docs/methods.md and its figures, from the methods themselves
+	$(BIN)/python -m recipes.methods_page
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info

@@ -11,7 +11,7 @@ from torch import Tensor
 from ..attributing import Question, attribution
 from ..errors import InputError, nearest
 
-PAPER = "Li et al. 2016, Understanding Neural Networks through Representation Erasure; as ALTI ([MASK]) and Value Zeroing ([UNK]) use it"
+PAPER = "Li et al. 2016, Understanding Neural Networks through Representation Erasure"
 WAYS = ("mask", "unk", "delete", "zero")
 
 

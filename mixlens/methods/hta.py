@@ -47,18 +47,18 @@ class Attending:
     of_value: Tensor
 
     def steps(self, targets: slice, sources: slice) -> Tensor:
-        """u, [query key head e]"""
-        apart = self.value[:, None, sources] - self.mean[:, targets, None]
-        return (self.slopes[:, targets, sources, None] * apart).permute(1, 2, 0, 3)
+        """u, [head query key e]"""
+        return self.slopes[:, targets, sources, None] * (self.value[:, None, sources] - self.mean[:, targets, None])
 
     def own(self, tokens: slice) -> Tensor:
         """What the weighted values at i owe to x_i: by its value, its key and its query, [pos head*e d]."""
         place = torch.arange(tokens.start, tokens.stop, device=self.query.device)
         q, k, v = (j[tokens] if len(j) > 1 else j for j in (self.of_query, self.of_key, self.of_value))
         u = self.steps(tokens, slice(None))
-        by_value = self.weights[:, place, place].t()[..., None, None] * v
-        by_key = u[place - tokens.start, place][..., None] * (self.query[:, tokens].transpose(0, 1)[..., None, :] @ k)
-        by_query = torch.einsum("ikha,hkb->ihab", u, self.key) @ q
+        weight, step = self.weights[:, place, place].t(), u[:, place - tokens.start, place].transpose(0, 1)
+        by_value = weight[..., None, None] * v
+        by_key = step[..., None] * (self.query[:, tokens].transpose(0, 1)[..., None, :] @ k)
+        by_query = torch.einsum("hika,hkb->ihab", u, self.key) @ q
         return by_query.add_(by_value).add_(by_key).flatten(1, 2)
 
     def backward(self, cotangent: Tensor) -> Tensor:
@@ -97,8 +97,8 @@ def attending(graph: LayerGraph, block: Block, *, times_input: bool) -> Attendin
 
 
 def gram(left: Tensor, right: Tensor, heads: int) -> Tensor:
-    """left^h_j right^gT_j for all pairs of heads of [pos head*e d], [pos head head e e]"""
-    return (left @ right.transpose(-1, -2)).unflatten(-1, (heads, -1)).unflatten(1, (heads, -1)).transpose(2, 3)
+    """left^h_j right^gT_j for all pairs of heads of [pos head*e d], [head head pos e e]"""
+    return (left @ right.transpose(-1, -2)).unflatten(-1, (heads, -1)).unflatten(1, (heads, -1)).permute(1, 3, 0, 2, 4)
 
 
 def pair_squares(gamma: Tensor, vv: Tensor, vk: Tensor, kk: Tensor, a: Tensor, u: Tensor, q: Tensor) -> Tensor:
@@ -106,12 +106,12 @@ def pair_squares(gamma: Tensor, vv: Tensor, vk: Tensor, kk: Tensor, a: Tensor, u
 
     sum_hg  a^h a^g <Gamma^hg, V^h V^gT>  +  2 a^h u^gT Gamma^gh V^h K^gT q^g  +  (u^hT Gamma^hg u^g) (q^hT K^h K^gT q^g)
     """
-    values = torch.einsum("ihgab,jhgab->ijhg", gamma, vv)
-    moved = torch.einsum("ihgab,ijgb->ijhga", gamma, u)
-    crossed = (moved * torch.einsum("jhgab,igb->ijhga", vk, q)).sum((-1, -2))
-    keys = torch.einsum("ijha,ijhga->ijhg", u, moved)
-    turned = torch.einsum("iha,ijhga->ijhg", q, torch.einsum("jhgab,igb->ijhga", kk, q))
-    return torch.einsum("ijh,ijg,ijhg->ij", a, a, values) + 2 * (a * crossed).sum(-1) + (keys * turned).sum((-1, -2))
+    values = torch.einsum("hgiab,hgjab->hgij", gamma, vv)
+    moved = torch.einsum("hgiab,gijb->hgija", gamma, u)
+    crossed = (moved * torch.einsum("hgjab,gib->hgija", vk, q)).sum((1, -1))
+    keys = (u[:, None] * moved).sum(-1)
+    turned = (q[:, None, :, None] * torch.einsum("hgjab,gib->hgija", kk, q)).sum(-1)
+    return (a[:, None] * a * values + keys * turned).sum((0, 1)) + 2 * (a * crossed).sum(0)
 
 
 def closed_form(graph: LayerGraph, block: Block, *, times_input: bool) -> tuple[Tensor, float]:
@@ -121,23 +121,23 @@ def closed_form(graph: LayerGraph, block: Block, *, times_input: bool) -> tuple[
     """
     pieces, projection, (n, d) = attending(graph, block, times_input=times_input), block.projection, block.x.shape
     heads, e = projection.shape[:2]
-    squares, gamma, own = (block.x.new_empty(shape) for shape in ((n, n), (n, heads, heads, e, e), (n,)))
+    squares, gamma, own = (block.x.new_empty(shape) for shape in ((n, n), (heads, heads, n, e, e), (n,)))
     direction = torch.randn(n, d, generator=torch.Generator().manual_seed(0), dtype=torch.float64).to(block.x)
     attended, gradient = block.x.new_empty(n, heads * e), block.x.new_empty(n, d)
-    for tokens in slices(n, 6 * d * d):
+    for tokens in slices(n, 12 * d * d):
         behind, beside = behind_attention(block, tokens)  # M, D
         beside = beside * block.x[tokens, None] if times_input else beside
         right = behind @ projection.flatten(0, 1).t()  # R
         own[tokens] = torch.linalg.matrix_norm(torch.baddbmm(beside, right, pieces.own(tokens)))
-        gamma[tokens] = gram(right.transpose(-1, -2), right.transpose(-1, -2), heads)
+        gamma[:, :, tokens] = gram(right.transpose(-1, -2), right.transpose(-1, -2), heads)
         attended[tokens], gradient[tokens] = ((direction[tokens, None] @ j)[:, 0] for j in (right, beside))
     alike = len(pieces.of_key) == len(pieces.of_value) == 1
     for sources in [slice(0, n)] if alike else slices(n, 9 * d * d):
         v, k = ((j[sources] if len(j) > 1 else j).flatten(1, 2) for j in (pieces.of_value, pieces.of_key))
-        products = [gram(*pair, heads).contiguous() for pair in ((v, v), (v, k), (k, k))]
+        vv, vk, kk = (gram(*pair, heads).contiguous() for pair in ((v, v), (v, k), (k, k)))
         for targets in slices(n, 4 * (sources.stop - sources.start) * heads * d):
-            a, q = pieces.weights[:, targets, sources].permute(1, 2, 0), pieces.query[:, targets].transpose(0, 1)
-            squares[targets, sources] = pair_squares(gamma[targets], *products, a, pieces.steps(targets, sources), q)
+            a, u, q = pieces.weights[:, targets, sources], pieces.steps(targets, sources), pieces.query[:, targets]
+            squares[targets, sources] = pair_squares(gamma[:, :, targets], vv, vk, kk, a, u, q)
     squares.diagonal().copy_(own**2)
     gradient = gradient + pieces.backward(attended.view(n, heads, e).transpose(0, 1))
     (expected,) = torch.autograd.grad(graph.output, graph.input, direction[None].to(graph.output))
