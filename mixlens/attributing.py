@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -16,6 +15,7 @@ from .errors import InputError, MixlensError, nearest
 from .mixing import known as known_maps
 from .mixing import mix, provenance
 from .model import Attached, Model, named
+from .registry import Registered, refuse_second
 from .targets import Target, Wanted, resolve
 from .types import Attribution, Trace
 
@@ -23,26 +23,12 @@ Scored = Tensor | tuple[Tensor, dict[str, Any]]
 
 
 @dataclass(frozen=True)
-class AttributionMethod:
-    """A registered method. `function(question, **options)` scores every token: [pos]."""
+class AttributionMethod(Registered):
+    """A registered attribution method. `function(question, **options)` scores every token: [pos]."""
 
-    id: str
-    function: Callable[..., Scored]
-    paper: str
-    variants: tuple[str, ...]  # the first is the default
-    cost: str  # in forward passes, roughly
     score: str  # what of the target is explained unless the user says otherwise: logit or probability
     needs_target: bool
     layers: bool  # takes layer=
-
-    @property
-    def summary(self) -> str:
-        return (inspect.getdoc(self.function) or "").split("\n")[0]
-
-    @property
-    def options(self) -> dict[str, Any]:
-        parameters = list(inspect.signature(self.function).parameters.values())[1:]
-        return {p.name: p.default for p in parameters if p.name != "variant"}
 
 
 ATTRIBUTIONS: dict[str, AttributionMethod] = {}
@@ -61,6 +47,7 @@ def attribution(
 
     def register(function: Callable[..., Scored]) -> Callable[..., Scored]:
         name = getattr(function, "__name__", "")
+        refuse_second(name, function, ATTRIBUTIONS.values())
         ATTRIBUTIONS[name] = AttributionMethod(name, function, paper, tuple(variants), cost, score, needs_target, layers)
         return function
 
@@ -145,11 +132,7 @@ def attribute(
     if name not in known():
         raise InputError(f"unknown method {name!r}. {nearest(str(name), [*known(), *known_maps()])}")
     used = known()[name]
-    if variant is not None and variant not in used.variants:
-        raise InputError(f"{name!r} has no variant {variant!r}. {nearest(variant, used.variants)}")
-    for option in options:
-        if option not in used.options:
-            raise InputError(f"{name!r} has no option {option!r}. {nearest(option, [*used.options, 'variant', 'layer'])}")
+    given = used.arguments(variant, options)
     depth = len(traces.layers)
     if layer is not None and not used.layers:
         raise InputError(f"{name!r} is not defined at single layers. Leave layer= out.")
@@ -161,9 +144,6 @@ def attribute(
     elif foil is not None or label is not None or target != "predicted":
         raise InputError(f"{name!r} explains a position, not a class or token: it takes query=, not target=, foil= or label=.")
     place = resolved.positions[0] if resolved and resolved.positions else _row(traces, query)
-    given = {**used.options, **options}
-    if "variant" in inspect.signature(used.function).parameters:
-        given["variant"] = variant or used.variants[0]
     asked_layer = None if layer is None else layer % (depth + 1)
     made = used.function(Question(traces, resolved, asked_layer, place), **given)
     scores, extra = made if isinstance(made, tuple) else (made, {})

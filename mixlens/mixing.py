@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import inspect
 import pkgutil
 import platform
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -18,6 +17,7 @@ from torch import Tensor
 from .decompose import TOLERANCE, Block
 from .errors import InputError, MixlensError, nearest
 from .model import is_causal
+from .registry import Registered, refuse_second
 from .types import LayerTrace, Map, Trace
 
 Extras = dict[str, Tensor | str]
@@ -25,31 +25,17 @@ Scores = Tensor | tuple[Tensor, dict[str, Tensor]] | tuple[Tensor, Extras]
 
 
 @dataclass(frozen=True)
-class Method:
-    """A registered method. `function(block, **options)` scores one layer: [... query key].
+class Method(Registered):
+    """A registered map method. `function(block, **options)` scores one layer: [... query key].
 
     What a method hands out beside its scores ends up in `.info`: [... query] unless named in `per_head`, or a word.
     """
 
-    id: str
-    function: Callable[..., Scores]
-    paper: str
     rollout: str  # the convention its paper rolls it out by
-    variants: tuple[str, ...]  # the first is the default
     distribution: bool  # rows sum to 1
-    cost: str  # in forward passes, roughly
     signed: bool = False  # scores may be negative
     whole: bool = False  # `function(trace, **options)` scores all layers of one trace: [layer query key]
     per_head: tuple[str, ...] = ()  # names of extras that are [... head]
-
-    @property
-    def summary(self) -> str:
-        return (inspect.getdoc(self.function) or "").split("\n")[0]
-
-    @property
-    def options(self) -> dict[str, Any]:
-        parameters = list(inspect.signature(self.function).parameters.values())[1:]
-        return {p.name: p.default for p in parameters if p.name != "variant"}
 
 
 METHODS: dict[str, Method] = {}
@@ -73,12 +59,9 @@ def mixing(
 
     def register(function: Callable[..., Scores]) -> Callable[..., Scores]:
         name = getattr(function, "__name__", "")
-        if name in METHODS and METHODS[name].function.__module__ != function.__module__:
-            raise MixlensError(
-                f"two methods are called {name!r}: in {METHODS[name].function.__module__} and {function.__module__}."
-            )
+        refuse_second(name, function, METHODS.values())
         METHODS[name] = Method(
-            name, function, paper, rollout, tuple(variants), distribution, cost, signed, whole, tuple(per_head)
+            name, function, paper, tuple(variants), cost, rollout, distribution, signed, whole, tuple(per_head)
         )
         return function
 
@@ -122,7 +105,7 @@ def mix(traces: Trace | Sequence[Trace], name: str | Sequence[str], *, variant: 
     """
     many = not isinstance(traces, Trace)
     names = [name] if isinstance(name, str) else list(name)
-    chosen = {one: _call(method(one), variant, options) for one in names}
+    chosen = {one: (method(one), method(one).arguments(variant, options)) for one in names}
     if not names:
         raise InputError("no method was asked for.")
     every: list[Trace] = list(traces) if many else [traces]  # type: ignore[list-item, arg-type]
@@ -133,19 +116,6 @@ def mix(traces: Trace | Sequence[Trace], name: str | Sequence[str], *, variant: 
         maps |= zip(batch, _mix_batch([every[i] for i in batch], chosen), strict=True)
     results = [maps[i] if not isinstance(name, str) else maps[i][name] for i in range(len(every))]
     return results if many else results[0]
-
-
-def _call(chosen: Method, variant: str | None, options: Mapping[str, Any]) -> tuple[Method, dict[str, Any]]:
-    """The method and the options it is called with, checked by name."""
-    if variant is not None and variant not in chosen.variants:
-        raise InputError(f"{chosen.id!r} has no variant {variant!r}. {nearest(variant, chosen.variants)}")
-    for option in options:
-        if option not in chosen.options:
-            raise InputError(f"{chosen.id!r} has no option {option!r}. {nearest(option, [*chosen.options, 'variant'])}")
-    given = {**chosen.options, **options}
-    if "variant" in inspect.signature(chosen.function).parameters:
-        given["variant"] = variant or chosen.variants[0]
-    return chosen, given
 
 
 def _batches(traces: Sequence[Trace]) -> Iterator[list[int]]:

@@ -1,0 +1,49 @@
+"""What every registered method has: a name, its function, its paper, and the options it is called with."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from .errors import InputError, MixlensError, nearest
+
+
+@dataclass(frozen=True)
+class Registered:
+    id: str
+    function: Callable[..., Any]
+    paper: str
+    variants: tuple[str, ...]  # the first is the default
+    cost: str  # in forward passes, roughly
+
+    @property
+    def summary(self) -> str:
+        """The first line of its docstring."""
+        return (inspect.getdoc(self.function) or "").split("\n")[0]
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """Its keyword arguments and their defaults; `variant` has a place of its own."""
+        parameters = list(inspect.signature(self.function).parameters.values())[1:]
+        return {p.name: p.default for p in parameters if p.name != "variant"}
+
+    def arguments(self, variant: str | None, options: Mapping[str, Any]) -> dict[str, Any]:
+        """All it is called with, checked by name."""
+        if variant is not None and variant not in self.variants:
+            raise InputError(f"{self.id!r} has no variant {variant!r}. {nearest(variant, self.variants)}")
+        for option in options:
+            if option not in self.options:
+                raise InputError(f"{self.id!r} has no option {option!r}. {nearest(option, [*self.options, 'variant'])}")
+        given = {**self.options, **options}
+        if "variant" in inspect.signature(self.function).parameters:
+            given["variant"] = variant or self.variants[0]
+        return given
+
+
+def refuse_second(name: str, function: Callable[..., Any], others: Iterable[Registered]) -> None:
+    """One name, one method: a package that brings another of the same name is told so."""
+    for other in others:
+        if other.id == name and other.function.__module__ != function.__module__:
+            raise MixlensError(f"two methods are called {name!r}: in {other.function.__module__} and {function.__module__}.")
