@@ -501,3 +501,32 @@ def test_every_generated_token_is_explained_by_what_came_before(name: str) -> No
 def test_generate_is_refused_where_nothing_is_written() -> None:
     with pytest.raises(mixlens.MixlensError, match="needs a causal language model"):
         mixlens.load("agreement").explain("The keys [MASK] rusty.", generate=3)
+
+
+@needs_shared
+@pytest.mark.parametrize("mask", ["maskones", "maskspecial"])
+def test_golden_attcat_of_a_question_answering_model(mask: str) -> None:
+    """The released SQuAD notebook explains the best start and the best end, and adds the two."""
+    import json
+
+    import numpy as np
+    import transformers
+    from safetensors.torch import load_file
+
+    golden_models = SHARED / "golden" / "models"
+    golden = np.load(SHARED / "golden" / "attcat_squad" / "bert_tiny_pair13_f64.npz")
+    config = transformers.AutoConfig.from_pretrained(golden_models / "bert_tiny", num_labels=2)
+    model = transformers.BertForQuestionAnswering(config)
+    encoder = {
+        key: value for key, value in load_file(golden_models / "bert_tiny" / "model.safetensors").items() if "bert." in key
+    }
+    head = {key.removeprefix("bert_tiny."): value for key, value in load_file(golden_models / "qa_heads.safetensors").items()}
+    kept = {key: value for key, value in {**encoder, **head}.items() if key in model.state_dict()}
+    assert set(kept) == set(model.state_dict()) - {"bert.embeddings.position_ids"}
+    model.load_state_dict(kept)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(golden_models / "bert_tiny")
+    given = json.loads((golden_models / "inputs.json").read_text())["pair13"]
+    given.pop("token_type_ids")
+    trace = mixlens.load(model.double().eval(), tokenizer=tokenizer).trace(**given)
+    read = attribute(trace, "attcat", variant="released", mask_special=mask == "maskspecial")
+    np.testing.assert_allclose(read.scores, golden[f"{mask}/attcat_sum"], rtol=1e-9, atol=1e-12)
