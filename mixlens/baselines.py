@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import torch
-from torch import Tensor
 
 from .attributing import Question
 from .errors import InputError, nearest
@@ -16,19 +15,21 @@ def baseline_run(question: Question, baseline: str | int | None) -> tuple[Attach
     """The model run on the baseline, and which one it was: every token that is not special replaced by the mask token
     ("mask"), by padding ("pad"), by any token (its id), or its word embedding by zeros ("zero"). None: the first of these
     the model has."""
-    ids, used = baseline_ids(question, baseline)
-    word = question.run.word.detach()
+    token, used = blank_token(question, baseline)
+    word, ids = question.run.word.detach(), question.inputs["input_ids"]
     with torch.no_grad():
-        blank = torch.zeros_like(word) if ids is None else question.model.hf_model.get_input_embeddings()(ids)
+        table = question.model.hf_model.get_input_embeddings()
+        blank = torch.zeros_like(word) if token is None else table(torch.full_like(ids, token))
+    special = torch.tensor([question.trace.special], device=ids.device)[..., None]
     # Only the embeddings change: positions, masks and the readout token stay those of the text.
-    word = torch.where(_kept(question)[..., None], word, blank)
-    return question.model.run_attached(question.inputs, place="word", value=word), used
+    value = torch.where(special, word, blank)
+    return question.model.run_attached(question.inputs, place="word", value=value), used
 
 
-def baseline_ids(question: Question, baseline: str | int | None) -> tuple[Tensor | None, str]:
-    ids = question.inputs["input_ids"]
+def blank_token(question: Question, baseline: str | int | None) -> tuple[int | None, str]:
+    """The id a token is replaced by (None: by nothing at all), and what that is called."""
     if isinstance(baseline, int):
-        return torch.where(_kept(question), ids, torch.full_like(ids, baseline)), str(baseline)
+        return baseline, str(baseline)
     if baseline is not None and baseline not in BASELINES:
         raise InputError(f"unknown baseline {baseline!r}. {nearest(str(baseline), BASELINES)}")
     tokenizer = question.model.tokenizer
@@ -39,10 +40,4 @@ def baseline_ids(question: Question, baseline: str | int | None) -> tuple[Tensor
     if baseline in available and available[baseline] is None:
         raise InputError(f"{question.model.name!r} has no {baseline} token. Use baseline='zero'.")
     used = baseline or next((name for name, token in available.items() if token is not None), "zero")
-    if used == "zero":
-        return None, used
-    return torch.where(_kept(question), ids, torch.full_like(ids, available[used])), used
-
-
-def _kept(question: Question) -> Tensor:
-    return torch.tensor([question.trace.special], device=question.model.device)
+    return available.get(used), used

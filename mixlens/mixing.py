@@ -6,7 +6,7 @@ import importlib
 import pkgutil
 import platform
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from functools import cache
 from importlib.metadata import entry_points
 from typing import Any
@@ -274,7 +274,3 @@ def stack(layers: Sequence[LayerTrace]) -> LayerTrace:
     else:
         whole["mask"] = torch.stack([mask(layer) for layer in layers])
     return LayerTrace(**whole)
-
-
-def with_info(result: Map, **more: Any) -> Map:
-    return replace(result, info={**result.info, **more})

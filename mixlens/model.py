@@ -489,13 +489,12 @@ class Model:
     def inputs(self, encoded: Sequence[Encoded | Trace]) -> dict[str, Any]:
         """What the stock model is called with: one batch, padded on the right."""
         n = max(len(one.input_ids) for one in encoded)
-        pad = self.hf_model.config.pad_token_id or 0
 
         def padded(rows: Sequence[Sequence[int]], fill: int) -> Tensor:
             return torch.tensor([[*row, *[fill] * (n - len(row))] for row in rows], device=self.device)
 
         inputs: dict[str, Any] = {
-            "input_ids": padded([one.input_ids for one in encoded], pad),
+            "input_ids": padded([one.input_ids for one in encoded], self.pad_id),
             "attention_mask": padded([one.attention_mask for one in encoded], 0),
         }
         if any(has_segments(one) for one in encoded) and "token_type_ids" in self._accepts:
@@ -886,11 +885,12 @@ class Model:
             raise InputError(f"{len(trace)} tokens and {count} more are over the {self.max_tokens} that {self.name!r} reads.")
         inputs = {key: value for key, value in self.inputs([trace]).items() if key in ("input_ids", "attention_mask")}
         with self._lock, evaluating(self.hf_model):
-            written = self.hf_model.generate(**inputs, max_new_tokens=count, do_sample=False, pad_token_id=self.special_pad)
+            written = self.hf_model.generate(**inputs, max_new_tokens=count, do_sample=False, pad_token_id=self.pad_id)
         return [int(i) for i in written[0, len(trace) :]]
 
     @property
-    def special_pad(self) -> int:
+    def pad_id(self) -> int:
+        """What padded positions are filled with; nobody looks at them."""
         return self.hf_model.config.pad_token_id or 0
 
     def check(self, **options: Any) -> Proof:

@@ -102,6 +102,18 @@ def test_integrated_gradients_at_a_layer_add_up(layer: int) -> None:
     assert read.info["completeness_gap"] < 1e-6
 
 
+@pytest.mark.parametrize("baseline", ["mask", "pad", "zero"])
+def test_a_baseline_keeps_special_tokens(baseline: str) -> None:
+    """What does not change between text and baseline gets no share at all; the rest does."""
+    trace = mixlens.load("sentiment").trace("The plot was not dull.")
+    for name in ("integrated_gradients", "deeplift"):
+        scores = attribute(trace, name, baseline=baseline, embedding="word").scores
+        special = torch.tensor(trace.special)
+        assert int(special.sum()) == 2
+        assert float(scores[special].abs().max()) == 0
+        assert bool((scores[~special] != 0).all())
+
+
 def test_more_steps_leave_less() -> None:
     trace = with_head("bert").trace(input_ids=ids(5))
     gaps = [attribute(trace, "integrated_gradients", steps=steps).info["completeness_gap"] for steps in (2, 8, 32)]
