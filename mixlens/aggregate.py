@@ -33,11 +33,14 @@ CONVENTIONS = {
 FROM_INPUT = "input"  # the convention of maps that are from the input to every layer already
 
 
-def rows_to_one(scores: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
-    """Rows divided by their sum. A row of zeros says nothing of any other token: it becomes its own token, and is counted."""
+def rows_to_one(scores: Tensor, *, offset: int = 0) -> tuple[Tensor, dict[str, Tensor]]:
+    """Rows divided by their sum. A row of zeros says nothing of any other token: it becomes its own token, and is counted.
+
+    The first row is the token at `offset`.
+    """
     total = scores.sum(-1, keepdim=True)
     empty = total <= 0
-    itself = torch.eye(scores.shape[-1], dtype=scores.dtype, device=scores.device)
+    itself = torch.eye(scores.shape[-1], dtype=scores.dtype, device=scores.device)[offset : offset + scores.shape[-2]]
     shared = torch.where(empty, itself, scores / torch.where(empty, torch.ones_like(total), total))
     return shared, {"rows_without_score": empty[..., 0].long()}
 
@@ -77,7 +80,7 @@ def as_convened(
     normalize = used.normalize if normalize is None else normalize
     layers = scores.scores
     if residual:
-        layers = layers + torch.eye(layers.shape[-1], dtype=layers.dtype)
+        layers = layers + torch.eye(layers.shape[-1], dtype=layers.dtype, device=layers.device)
     if normalize:
         total = layers.sum(-1, keepdim=True)
         if bool((total == 0).any()):
@@ -89,6 +92,14 @@ def as_convened(
 def _products(layers: Tensor) -> tuple[Tensor, list[int]]:
     """The running products, plain as long as they fit the number type with room to spare; which layers were rescaled."""
     room = torch.finfo(layers.dtype).max ** 0.5
+    plain = torch.empty_like(layers)
+    plain[0] = layers[0]
+    for index in range(1, len(layers)):
+        torch.matmul(layers[index], plain[index - 1], out=plain[index])
+    low, high = torch.aminmax(plain.flatten(1), dim=-1)
+    sizes = torch.maximum(-low, high)[1:]
+    if bool(((sizes > 1 / room) & (sizes < room)).all()):  # a GPU is waited for once
+        return plain, []
 
     def unit(matrix: Tensor) -> Tensor:
         return matrix / matrix.abs().max().clamp(min=torch.finfo(matrix.dtype).tiny)
@@ -138,7 +149,7 @@ def flow(
 def _flows(layers: Tensor, layer: int, queries: Iterable[int]) -> Iterator[Tensor]:
     """For each position after `layer`: the maximum flow to each input token, [key]. Token i after layer l: node (l + 1) n + i."""
     n, dtype = layers.shape[-1], layers.dtype
-    edges = layers[: layer + 1].double()
+    edges = layers[: layer + 1].double().cpu()
     number, query, key = edges.nonzero().unbind(-1)
     graph = _igraph().Graph(n=(layer + 2) * n, directed=True)
     graph.add_edges(torch.stack([(number + 1) * n + query, number * n + key], -1).tolist())
@@ -199,7 +210,7 @@ def _layer(layer: int, depth: int) -> int:
 def readout(scores: Map, query: int | str, *, layer: int = -1, keep_special: bool = True) -> Attribution:
     """One row: what position `query` of this layer is made of. Without special tokens, the rest is made to sum to 1."""
     layer, position = _layer(layer, scores.scores.shape[0]), find(scores.tokens, query)
-    row = scores.scores[layer, position]
+    row = scores.scores[layer, position].cpu()
     info = {**scores.info, "query": position, "query_token": scores.tokens[position], "layer": layer}
     whole = Attribution(row.clone(), scores.tokens, scores.method, info, scores.special, scores.words)
     return whole if keep_special else without_special(whole)
@@ -246,6 +257,7 @@ def _told_by_word(info: Any) -> dict[str, Any]:
 def map_by_word(scores: Map) -> Map:
     """Summed over the keys of a word, averaged over its queries."""
     belongs, words = _word_matrix(scores.words, len(scores.tokens), scores.scores.dtype)
+    belongs = belongs.to(scores.scores.device)
     mean = belongs / belongs.sum(-1, keepdim=True)
     return replace(
         scores,

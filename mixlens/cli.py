@@ -111,9 +111,13 @@ def explain(
     device: Device = None,
     dtype: Dtype = None,
     no_color: NoColor = False,
+    timing: Annotated[bool, typer.Option("--timing", help="Also say where the time went.")] = False,
     trust_remote_code: Trust = False,
 ) -> None:
     """Which input tokens the prediction rests on, by any method of `mixlens methods`."""
+    import time
+
+    from .mixing import timed
     from .show.text import show
 
     is_map = _known(method)  # a misspelt name is refused before the model is loaded
@@ -121,7 +125,9 @@ def explain(
         raise InputError(f"{method!r} explains a position, whatever the class or word: leave --foil and --score out.")
     if save is not None and generate is not None:
         raise InputError("--save keeps one result; with --generate there are several. Use --json.")
+    started = time.perf_counter()
     lens = _load(model, task, device, dtype, trust_remote_code)
+    loaded = time.perf_counter()
     asked: dict[str, Any] = {"method": method, "variant": variant, "keep_special": not no_special, "generate": generate}
     if generate is None:
         trace = lens.trace(_input(text, pair))
@@ -129,7 +135,9 @@ def explain(
         asked["query"] = None if place is None else _place(trace, place)
     if not is_map:
         asked |= {"target": _target(lens, target), "foil": _target(lens, foil) if foil is not None else None, "score": score}
-    found = lens.explain(_input(text, pair), **asked)
+    with timed():
+        found = lens.explain(_input(text, pair), **asked)
+    ended = time.perf_counter()
     for read in found if isinstance(found, list) else [found]:
         read = read.by_word() if words else read
         if save is not None:
@@ -138,6 +146,14 @@ def explain(
             _print_json(read)
         else:
             show(read, color=not no_color)
+    if timing:
+        inside = dict((found[0] if isinstance(found, list) else found).info.get("seconds", {}))
+        parts = {
+            "load and check": loaded - started,
+            **{method if k == "map" else k: v for k, v in inside.items() if k != "batch"},
+        }
+        for part, seconds in {**parts, "total": ended - started}.items():
+            print(f"{part:<16} {1000 * seconds:10.1f} ms", file=sys.stderr if json_ else sys.stdout)
 
 
 def _known(name: str) -> bool:
@@ -159,6 +175,20 @@ def _target(lens: Model, given: str | None) -> Any:
     if lens.task == "question-answering" and len(parts) == 2 and all(part.strip().isdigit() for part in parts):
         return int(parts[0]), int(parts[1])
     return int(given) if given.isdigit() else given
+
+
+@app.command()
+def data() -> None:
+    """The datasets known by name, one line each: task, what is known, labels, where from, licence, paper."""
+    from .data import listing
+    from .show.text import console
+
+    rows, out = listing(), console()
+    widths = [max(len(row[i]) for row in rows) for i in range(6)]
+    for row in rows:
+        line = "  ".join(f"{cell:<{width}}" for cell, width in zip(row[:6], widths, strict=True)) + "  " + row[6]
+        print(line[: out.width - 1] + "…" if out.is_terminal and len(line) > out.width else line)
+    print("\nFields of local files: docs/data.md. Any other file or hub dataset with texts: mixlens.data.read.")
 
 
 @app.command("map", epilog="Example:  mixlens map 'The keys to the cabinet [MASK] rusty.' --layer 3 --method value_zeroing")

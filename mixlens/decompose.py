@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
 
+from . import kernels
 from .errors import ModelError
+from .kernels.plain import tiles
 from .types import LayerTrace
 
 if TYPE_CHECKING:
@@ -33,9 +36,18 @@ def working_dtype(dtype: torch.dtype) -> torch.dtype:
 
 def gap(rebuilt: Tensor, seen: Tensor) -> float:
     """Largest difference, relative to the largest entry seen. NaN or infinity anywhere gives infinity."""
-    difference = (rebuilt.to(working_dtype(seen.dtype)) - seen).abs().max()
-    ratio = float(difference / seen.abs().max().clamp(min=torch.finfo(torch.float32).tiny))
+    ratio = float(relative_gap(rebuilt, seen))
     return float("inf") if math.isnan(ratio) else ratio
+
+
+def relative_gap(rebuilt: Tensor, seen: Tensor, *, layers: int | None = None) -> Tensor:
+    """`gap` as a tensor, so that nobody waits for it; [layer] where the first axis is layers."""
+    difference = rebuilt.to(working_dtype(seen.dtype)) - seen
+    sizes = []
+    for tensor in (difference, seen):  # the largest magnitude, without a tensor of magnitudes
+        low, high = torch.aminmax(tensor) if layers is None else torch.aminmax(tensor.flatten(1), dim=-1)
+        sizes.append(torch.maximum(-low, high))
+    return sizes[0] / sizes[1].clamp(min=torch.finfo(torch.float32).tiny)
 
 
 def attention_of(layer: LayerTrace) -> Tensor:
@@ -47,18 +59,33 @@ def attention_of(layer: LayerTrace) -> Tensor:
     return attention_weights(layer.query, layer.key, layer.mask, scaling=layer.scaling, softcap=layer.softcap)
 
 
-def attention_weights(query: Tensor, key: Tensor, mask: Tensor | None, *, scaling: float, softcap: float | None = None) -> Tensor:
-    """softmax(scaling q k^T), capped where the model caps, under its mask. A row that may look nowhere is zero."""
+def attention_weights(
+    query: Tensor,
+    key: Tensor,
+    mask: Tensor | None,
+    *,
+    scaling: float,
+    softcap: float | None = None,
+    rooms: tuple[Tensor, Tensor] | None = None,
+) -> Tensor:
+    """softmax(scaling q k^T), capped where the model caps, under its mask. A row that may look nowhere is zero.
+
+    `rooms`: memory for the logits and for the weights.
+    """
     dtype = working_dtype(query.dtype)
-    logits = query.to(dtype) @ repeat_heads(key.to(dtype), query.shape[-3]).transpose(-1, -2) * scaling
+    room, weights = rooms or (None, None)
+    query, key = query.to(dtype), repeat_heads(key.to(dtype), query.shape[-3])
+    logits = query @ key.mT * scaling if room is None else torch.matmul(query, key.mT, out=room).mul_(scaling)
     if softcap is not None:
         logits = torch.tanh(logits / softcap) * softcap
     if mask is None:
-        return logits.softmax(-1)
+        return torch.softmax(logits, -1, out=weights)
     if mask.dtype != torch.bool:
-        return (logits + mask).softmax(-1)
+        return torch.softmax(logits + mask, -1, out=weights)
     somewhere = mask.any(-1, keepdim=True)  # elsewhere the softmax of nothing: 0 / 0, and so would be its gradient
-    return logits.masked_fill(~mask & somewhere, float("-inf")).softmax(-1) * somewhere
+    if rooms is None:  # with a graph: nothing in place
+        return logits.masked_fill(~mask & somewhere, float("-inf")).softmax(-1) * somewhere
+    return torch.softmax(logits.masked_fill_(~mask & somewhere, float("-inf")), -1, out=weights).mul_(somewhere)
 
 
 def repeat_heads(grouped: Tensor, heads: int) -> Tensor:
@@ -81,13 +108,24 @@ def values_in(part: LayerParts, output: Tensor, value: Tensor) -> Tensor:
     return found.transpose(0, 1)
 
 
+def is_plain(module: nn.Module) -> bool:
+    """A linear module that nobody changed: its weights may be read."""
+    conv = type(module).__name__ == "Conv1D" and type(module).__module__ == "transformers.pytorch_utils"
+    return (type(module) is nn.Linear or conv) and not module._forward_hooks and not module._forward_pre_hooks
+
+
+def linear_bias(module: nn.Module, width: int, like: Tensor) -> Tensor:
+    """[out]: what a linear module makes of nothing."""
+    if is_plain(module) and isinstance(module.bias, Tensor):
+        return module.bias
+    return module(torch.zeros(1, width, dtype=like.dtype, device=like.device))[0]
+
+
 def linear_weight(module: nn.Module, width: int, dtype: torch.dtype) -> Tensor:
     """[in, out] of any linear module. Plain ones are read; whatever else it is (LoRA, 4-bit), it is asked."""
-    kind = type(module).__name__
-    if type(module) is nn.Linear and not module._forward_hooks:
-        return module.weight.t().to(dtype)
-    if kind == "Conv1D" and type(module).__module__ == "transformers.pytorch_utils":
-        return torch.as_tensor(module.weight).to(dtype)
+    if is_plain(module):
+        weight = torch.as_tensor(module.weight)
+        return (weight.t() if type(module) is nn.Linear else weight).to(dtype)
     like = next(module.parameters())
     probe = torch.eye(width, dtype=like.dtype if like.is_floating_point() else dtype, device=like.device)
     return (module(probe) - module(torch.zeros_like(probe))).to(dtype)
@@ -101,12 +139,13 @@ class FrozenNorm:
     are found by calling it on vectors whose answer tells them, so any norm of this form works, whatever its class.
     """
 
-    gamma: Tensor  # [d]
-    beta: Tensor  # [d]; belongs to no token
+    gamma: Tensor  # [d], or [layer d] for the norms of several layers
+    beta: Tensor  # belongs to no token
     centred: bool
-    eps: float
+    eps: float | Tensor
 
     @staticmethod
+    @torch.no_grad()
     def of(module: nn.Module, width: int, dtype: torch.dtype) -> FrozenNorm:
         like = next(module.parameters(), None)
         if like is not None and like.dtype in HALF:
@@ -134,21 +173,67 @@ class FrozenNorm:
         centred = bool(torch.allclose(shifted, first, rtol=1e-3, atol=1e-6 * float(first.abs().max())))
         return FrozenNorm(gamma.to(dtype), beta.to(dtype), centred, max(eps, 0.0))
 
-    def to_device(self, device: torch.device) -> FrozenNorm:
-        return FrozenNorm(self.gamma.to(device), self.beta.to(device), self.centred, self.eps)
+    @staticmethod
+    def known(module: nn.Module, like: Tensor) -> FrozenNorm:
+        """`of`, asked once as long as the module's numbers are the same ones (every map checks what it rests on anyway)."""
+        kept = _NORMS.setdefault(module, {})
+        key = (like.dtype, like.device, like.shape[-1], _state(module))
+        if key not in kept or None in key:
+            norm = FrozenNorm.of(module, like.shape[-1], like.dtype)
+            kept.clear()
+            kept[key] = FrozenNorm(norm.gamma.to(like.device), norm.beta.to(like.device), norm.centred, norm.eps)
+        return kept[key]
 
-    def numerator(self, z: Tensor) -> Tensor:
-        """gamma * C z"""
-        return (z - z.mean(-1, keepdim=True) if self.centred else z) * self.gamma
+    @staticmethod
+    def several(norms: Sequence[FrozenNorm]) -> FrozenNorm:
+        """The norms of several layers as one, [layer d]."""
+        gamma, beta = (torch.stack([getattr(norm, name) for norm in norms]) for name in ("gamma", "beta"))
+        return FrozenNorm(gamma, beta, norms[0].centred, torch.tensor([norm.eps for norm in norms]).to(gamma, non_blocking=True))
+
+    def numerator(self, z: Tensor, out: Tensor | None = None) -> Tensor:
+        """gamma * C z, in `out` where it is given (which may be z itself)."""
+        if self.centred:
+            centred = torch.sub(z, z.mean(-1, keepdim=True), out=out)
+            return centred.mul_(_beside(self.gamma, z)) if out is not None else centred * _beside(self.gamma, z)
+        return torch.mul(z, _beside(self.gamma, z), out=out)
 
     def scale(self, u: Tensor, *, eps: bool = True, unbiased: bool = False) -> Tensor:
         """s_i, the target's scalar, [... pos 1]. Released code of ALTI leaves eps out, or divides by d - 1."""
         centred = u - u.mean(-1, keepdim=True) if self.centred else u
-        n = u.shape[-1] - int(unbiased)
-        return (centred.pow(2).sum(-1, keepdim=True) / n + (self.eps if eps else 0.0)).sqrt()
+        squared = centred.norm(dim=-1, keepdim=True).pow(2) / (u.shape[-1] - int(unbiased))
+        if not eps:
+            return squared.sqrt()
+        return (squared + (self.eps if isinstance(self.eps, float) else _beside(self.eps[:, None], u))).sqrt()
 
     def __call__(self, u: Tensor) -> Tensor:
-        return self.numerator(u) / self.scale(u) + self.beta
+        if isinstance(self.eps, float) and self.centred:
+            return nn.functional.layer_norm(u, u.shape[-1:], self.gamma, self.beta, self.eps)
+        return self.numerator(u) / self.scale(u) + _beside(self.beta, u)
+
+
+_PROJECTIONS: WeakKeyDictionary[nn.Module, tuple[object, Tensor]] = WeakKeyDictionary()
+_NORMS: WeakKeyDictionary[nn.Module, dict[tuple[object, ...], FrozenNorm]] = WeakKeyDictionary()
+
+
+def _state(module: nn.Module) -> tuple[tuple[int, int], ...] | None:
+    """Where a module's numbers are and how often they were changed; None where torch does not count."""
+    try:
+        return tuple((t.data_ptr(), t._version) for t in (*module.parameters(), *module.buffers()))
+    except RuntimeError:  # tensors made in inference mode
+        return None
+
+
+def forget_norms() -> None:
+    """Ask every norm again when it is next needed."""
+    _NORMS.clear()
+    _PROJECTIONS.clear()
+
+
+def _beside(parameter: Tensor, z: Tensor) -> Tensor:
+    """[d], or [layer d] with axes of one put in until it lies beside z [layer ... d]."""
+    if parameter.dim() == 1:
+        return parameter
+    return parameter.view(parameter.shape[0], *[1] * (z.dim() - 2), parameter.shape[-1])
 
 
 @dataclass(frozen=True)
@@ -163,19 +248,27 @@ class Chain:
     branch_scale: Tensor | float  # [... query 1]
     stream_scale: Tensor | float
 
-    def part(self, z: Tensor) -> Tensor:
-        for norm in (*self.branch, *self.stream):
-            z = norm.numerator(z)
-        return z
+    def part(self, z: Tensor, out: Tensor | None = None) -> Tensor:
+        return _through((*self.branch, *self.stream), z, out)
 
-    def residual(self, x: Tensor) -> Tensor:
-        for norm in self.stream:
-            x = norm.numerator(x)
-        return x
+    def residual(self, x: Tensor, out: Tensor | None = None) -> Tensor:
+        return _through(self.stream, x, out)
 
     @property
     def part_scale(self) -> Tensor | float:
         return self.branch_scale * self.stream_scale
+
+    @property
+    def name(self) -> tuple[int, ...]:
+        """Chains with one name do the same to a part."""
+        return tuple(id(norm) for norm in (*self.branch, *self.stream))
+
+
+def _through(norms: Sequence[FrozenNorm], z: Tensor, out: Tensor | None) -> Tensor:
+    """The numerators of all norms, one after the other. Into `out` where it is given: then it is never z itself."""
+    for norm in norms:
+        z = norm.numerator(z, out)
+    return z if out is None or z is out else out.copy_(z)
 
 
 @dataclass(frozen=True)
@@ -187,38 +280,81 @@ class FirstProduct:
     matrices: tuple[Tensor, ...]  # [d m]: gamma C W
     bases: tuple[Tensor, ...]  # [... pos m]: of the stream as it was
     constants: tuple[Tensor, ...]  # [m]
+    sources: tuple[Tensor, ...]  # [... key head + 1 m]: W gamma C f^h_j, and the constant
 
     @staticmethod
-    def of(norm: FrozenNorm, modules: list[nn.Module], stream: Tensor, *, on_stream: bool) -> FirstProduct:
-        matrices, constants = [], []
+    def of(norm: FrozenNorm, modules: list[nn.Module], block: Block, *, on_stream: bool) -> FirstProduct:
+        stream = block.stream
+        matrices, constants, sources = [], [], []
         for module in modules:
             weight = linear_weight(module, stream.shape[-1], stream.dtype)
             scaled = norm.gamma[:, None] * weight
             matrices.append(scaled - scaled.mean(0) if norm.centred else scaled)
-            constants.append(norm.beta @ weight + module(torch.zeros_like(stream.flatten(0, -2)[:1]))[0])
-        return FirstProduct(norm, on_stream, tuple(matrices), tuple(stream @ m for m in matrices), tuple(constants))
+            constants.append(norm.beta @ weight + linear_bias(module, stream.shape[-1], stream))
+            of_heads = block.values @ (block.projection @ matrices[-1])  # [... head key m]
+            constant = constants[-1].expand(*of_heads.shape[:-3], 1, *of_heads.shape[-2:])
+            sources.append(torch.cat([of_heads, constant], -3).transpose(-3, -2).contiguous())
+        bases = tuple(stream @ matrix for matrix in matrices)
+        return FirstProduct(norm, on_stream, tuple(matrices), bases, tuple(constants), tuple(sources))
+
+
+Scratch = dict[tuple[str, torch.dtype], Tensor]
 
 
 class Block:
-    """One layer of a trace, decomposed. Everything is computed once, when first asked for."""
+    """One layer of a trace, decomposed; or several at once, then the first axis of everything is layers.
 
-    def __init__(self, layer: LayerTrace, index: int = 0):
-        self.layer, self.index = layer, index
-        self.modules = layer.parts
-        self.dtype = working_dtype(layer.input.dtype)
-        self.x = layer.input.to(self.dtype)
-        self.attention_output = layer.attention_output.to(self.dtype)
-        self.output = layer.output.to(self.dtype)
+    Everything is computed once, when first asked for.
+    """
+
+    def __init__(self, layer: LayerTrace | Sequence[LayerTrace], index: int = 0, *, scratch: Scratch | None = None):
+        self.scratch = {} if scratch is None else scratch  # memory that the blocks of one call share
+        self.layers = (layer,) if isinstance(layer, LayerTrace) else tuple(layer)
+        self.layer, self.index = self.layers[0], index
+        self.several = not isinstance(layer, LayerTrace)
+        # Layers of a batch of one example: their batch axis becomes the axis of layers, and nothing is cut out or put together.
+        self.one_of_batch = self.several and self.layer.input.dim() == 3 and self.layer.input.shape[0] == 1
+        self.modules = self.layer.parts
+        self.dtype = working_dtype(self.layer.input.dtype)
+        self.x, self.attention_output, self.output = (self.seen(name) for name in ("input", "attention_output", "output"))
+
+    def seen(self, name: str) -> Tensor:
+        """What the trace holds under this name, in the working number type."""
+        found = [getattr(layer, name) for layer in self.layers]
+        if not self.several:
+            return found[0].to(self.dtype)
+        return (torch.cat(found) if self.one_of_batch else torch.stack(found)).to(self.dtype)
+
+    def own(self, each: Sequence[Tensor], axes: int) -> Tensor:
+        """A tensor of `axes` axes for each layer, to lie beside what has leading axes."""
+        if not self.several:
+            return each[0]
+        return torch.stack(list(each)).view(len(each), *[1] * self.leading, *each[0].shape[-axes:])
+
+    @property
+    def leading(self) -> int:
+        """Axes in front of positions, layers not counted."""
+        return 0 if self.one_of_batch else self.layer.input.dim() - 2
 
     @cached_property
     def attention(self) -> Tensor:
         """[... head query key]"""
-        return attention_of(self.layer)
+        layer = self.layer
+        if layer.weights is not None:
+            return self.seen("weights")
+        if self.several and len({_setting(one) for one in self.layers}) > 1:  # windows in some layers, none in others
+            each = [attention_of(one) for one in self.layers]
+            return torch.cat(each) if self.one_of_batch else torch.stack(each)
+        query, key = self.seen("query"), self.seen("key")
+        shape = (*query.shape[:-1], key.shape[-2])
+        rooms = None if torch.is_grad_enabled() else (self.room("logits", shape), self.room("attention", shape))
+        return attention_weights(query, key, layer.mask, scaling=layer.scaling, softcap=layer.softcap, rooms=rooms)
 
     @cached_property
     def values(self) -> Tensor:
         """[... head key e]"""
-        return repeat_heads(self.layer.value.to(self.dtype), self.attention.shape[-3])
+        heads = (self.layer.query if self.layer.query is not None else self.attention).shape[-3]
+        return repeat_heads(self.seen("value"), heads)
 
     @cached_property
     def value_bias(self) -> Tensor:
@@ -244,45 +380,103 @@ class Block:
     def projection(self) -> Tensor:
         """W_O by head, [head e d]"""
         heads, e = self.values.shape[-3], self.values.shape[-1]
-        return linear_weight(self.modules.output, heads * e, self.dtype).view(heads, e, -1)
+        if not self.several:
+            return linear_weight(self.modules.output, heads * e, self.dtype).view(heads, e, -1)
+        modules = [layer.parts.output for layer in self.layers]
+        key = (self.dtype, tuple(_state(module) if is_plain(module) else None for module in modules))
+        kept = _PROJECTIONS.get(modules[0])
+        if kept is None or kept[0] != key or None in key[1]:  # of a GPU's few copies of all layers' weights, one is enough
+            each = [linear_weight(module, heads * e, self.dtype).view(heads, e, -1) for module in modules]
+            kept = _PROJECTIONS[modules[0]] = (key, torch.stack(each))
+        return kept[1].view(len(modules), *[1] * self.leading, *kept[1].shape[1:])
 
     @cached_property
     def bias(self) -> Tensor:
         """b_O, [d]: belongs to no token."""
-        heads, e, _ = self.projection.shape
-        nothing = torch.zeros(1, heads * e, dtype=self.layer.input.dtype, device=self.x.device)
-        return self.modules.output(nothing)[0].to(self.dtype)
+        heads, e = self.values.shape[-3], self.values.shape[-1]
+        each = [linear_bias(layer.parts.output, heads * e, layer.input)[None] for layer in self.layers]
+        return self.own(each, 2).to(self.dtype) if self.several else each[0][0].to(self.dtype)
+
+    def by_head(self, chain: Chain) -> Tensor:
+        """f^h_j after a chain's norms (without their scales), [... head key d]; to be used up at once, see `product`.
+
+        The norms are put into the weights: they are linear there, and a weight is smaller than all tokens' vectors.
+        """
+        return self.product(self.values, self.folded(chain))
+
+    def folded(self, chain: Chain) -> Tensor:
+        """W_O by head with a chain's norms put in, [... head e d]; to be used up at once."""
+        return chain.part(self.projection, self.room("folded", self.projection.shape)) if chain.name else self.projection
 
     @cached_property
     def head_vectors(self) -> Tensor:
         """f^h_j = W_O^h v^h_j, [... key head d]"""
-        return torch.einsum("...hke,hed->...khd", self.values, self.projection)
+        return (self.values @ self.projection).transpose(-3, -2)
+
+    def part_lengths(self, chain: Chain) -> Tensor:
+        """|P z_ij| for the chain's P, over its scales, [... query key]: from one small Gram matrix per source."""
+        if chain.name not in self._part_lengths:
+            inverse = (torch.ones_like(self.x[..., :1]) / chain.part_scale)[..., 0]
+            self._part_lengths[chain.name] = kernels.lengths(self.attention, self.gram(chain), inverse)
+        return self._part_lengths[chain.name]
+
+    def gram(self, chain: Chain) -> Tensor:
+        """<P f^h_j, P f^g_j>, [... key head head], a few sources at a time: nobody holds their vectors."""
+        folded, found = self.folded(chain), []
+        each = self.values[..., 0, 0].numel() * folded.shape[-1]
+        for sources in tiles(self.values.shape[-2], each, self.x.device, times=4):
+            found.append(kernels.gram(self.product(self.values[..., sources, :], folded)))
+        return torch.cat(found, -3) if len(found) > 1 else found[0]
+
+    def product(self, a: Tensor, b: Tensor) -> Tensor:
+        """a @ b in memory that the next product takes again: to be used up before."""
+        if self.x.device.type != "cpu":
+            return (a.bfloat16() @ b.bfloat16()).to(self.dtype) if kernels.plain.precision() == "bfloat16" else a @ b
+        shape = (*torch.broadcast_shapes(a.shape[:-2], b.shape[:-2]), a.shape[-2], b.shape[-1])
+        return torch.matmul(a, b, out=self.room("product", shape))
+
+    def room(self, name: str, shape: Sequence[int]) -> Tensor:
+        """Memory for a temporary, the same for every block of one call: on a CPU fresh memory costs more than the work in it."""
+        size, key = math.prod(shape), (name, self.dtype)
+        if self.x.device.type != "cpu":
+            return self.x.new_empty(*shape)
+        if key not in self.scratch or self.scratch[key].numel() < size:
+            self.scratch[key] = self.x.new_empty(size)
+        return self.scratch[key][:size].view(*shape)
+
+    @cached_property
+    def _part_lengths(self) -> dict[tuple[int, ...], Tensor]:
+        return {}
 
     @cached_property
     def by_source(self) -> Tensor:
         """Attention as [... key query head]: for one source, each target's weights on it, head by head."""
-        return self.attention.movedim(-3, -1).transpose(-3, -2).contiguous()
+        return kernels.plain.by_source(self.attention)
 
     @cached_property
     def own_part(self) -> Tensor:
         """z_ii, [... query d]"""
         own = self.attention.diagonal(dim1=-2, dim2=-1)  # [... head pos]
-        return torch.einsum("...hk,...khd->...kd", own, self.head_vectors)
+        return self.projected(own[..., None] * self.values)
 
     @cached_property
     def all_parts(self) -> Tensor:
         """sum_j z_ij, [... query d], rebuilt from attention and values (not read off the trace)."""
-        context = self.attention @ self.values  # [... head query e]
-        return torch.einsum("...hqe,hed->...qd", context, self.projection)
+        return self.projected(self.attention @ self.values)
 
-    def norm(self, place: str) -> FrozenNorm | None:
-        module = getattr(self.modules, place)
-        return None if module is None else FrozenNorm.of(module, self.x.shape[-1], self.dtype).to_device(self.x.device)
+    def projected(self, context: Tensor) -> Tensor:
+        """W_O on [... head pos e]: [... pos d]"""
+        return context.transpose(-3, -2).flatten(-2) @ self.projection.flatten(-3, -2)
 
     @cached_property
     def norms(self) -> dict[str, FrozenNorm]:
-        places = ("norm_on_attention", "norm_after_attention", "norm_after_mlp")
-        return {place: norm for place in places if (norm := self.norm(place)) is not None}
+        """The norms that parts pass, frozen."""
+        found = {}
+        for place in ("norm_on_attention", "norm_after_attention", "norm_after_mlp"):
+            if getattr(self.modules, place) is not None:
+                each = [FrozenNorm.known(getattr(layer.parts, place), self.x) for layer in self.layers]
+                found[place] = FrozenNorm.several(each) if self.several else each[0]
+        return found
 
     @cached_property
     def stream(self) -> Tensor:
@@ -292,12 +486,33 @@ class Block:
     @cached_property
     def middle(self) -> Tensor:
         """The attention block's true output, [... pos d]."""
-        return self.called("norm_after_attention", self.stream)
+        return self.stream if self.layer.middle is None else self.seen("middle")
 
     @cached_property
     def stream_after_mlp(self) -> Tensor:
         """What the norm after the feed-forward reads, [... pos d]."""
-        return self.middle + self.called("norm_on_mlp", self.layer.mlp_output.to(self.dtype))
+        return self.middle + self.called("norm_on_mlp", self.mlp_output)
+
+    def at(self, rows: slice) -> Block:
+        """The same layer with these targets alone; every source stays."""
+        some = Block.__new__(Block)
+        some.__dict__ |= {key: value for key, value in self.__dict__.items() if key in _OF_SOURCES}
+        for name in ("x", "attention_output", "output", "stream", "middle", "mlp_output"):
+            some.__dict__[name] = getattr(self, name)[..., rows, :]
+        for name in ("attention", "by_source"):  # the second axis from the right is targets, in both
+            if name == "attention" or name in self.__dict__:
+                some.__dict__[name] = getattr(self, name)[..., rows, :]
+        if "first_product" in self.__dict__:
+            product = self.first_product
+            some.__dict__["first_product"] = (
+                None if product is None else replace(product, bases=tuple(base[..., rows, :] for base in product.bases))
+            )
+        return some
+
+    @cached_property
+    def mlp_output(self) -> Tensor:
+        """What the feed-forward wrote, [... pos d]."""
+        return self.seen("mlp_output")
 
     @cached_property
     def wide_modules(self) -> LayerParts:
@@ -326,7 +541,7 @@ class Block:
 
         middle = norm("norm_after_attention", x + norm("norm_on_attention", a))
         if part.parallel:
-            written = self.layer.mlp_output.to(self.dtype)
+            written = self.mlp_output
             written = written.unsqueeze(-3) if tiled else written
         else:
             written = part.mlp(norm("norm_before_mlp", middle))
@@ -339,28 +554,30 @@ class Block:
         places = [p for p in ("norm_after_attention", "norm_before_mlp") if getattr(part, p) is not None]
         if part.parallel or part.norm_on_attention is not None or len(places) != 1:
             return None
-        norm = FrozenNorm.of(getattr(part, places[0]), self.x.shape[-1], self.dtype).to_device(self.x.device)
+        norm = FrozenNorm.known(getattr(part, places[0]), self.x)
         modules = [part.mlp_up] if part.mlp_gate in (None, part.mlp_up) else [part.mlp_up, part.mlp_gate]
-        return FirstProduct.of(
-            norm, [m for m in modules if m is not None], self.stream, on_stream=places[0] == "norm_after_attention"
-        )
+        return FirstProduct.of(norm, [m for m in modules if m is not None], self, on_stream=places[0] == "norm_after_attention")
 
-    def without(self, sources: slice, tile: Tensor) -> Tensor:
+    def without(self, sources: slice, tile: Tensor, *, few: bool = False) -> Tensor:
         """The layer's output [... tile pos d] had attention not taken the parts of these sources [... tile pos d].
 
         The first product of the feed-forward is linear but for one scalar, the new standard deviation, so it is put together
-        from one product per source and head instead of one per pair.
+        from one product per source and head instead of one per pair. That has to be made first: not for a `few` pairs.
         """
-        product, part = self.first_product, self.wide_modules
+        product, part = None if few else self.first_product, self.wide_modules
         if product is None:
             return self.after_attention(self.attention_output.unsqueeze(-3) - tile)
         u = self.stream.unsqueeze(-3) - tile
         scale = product.norm.scale(u)
-        weights, vectors = (t[..., sources, :, :] for t in (self.by_source, self.head_vectors))
-        read = [
-            (base.unsqueeze(-3) - weights @ (vectors @ matrix)) / scale + constant
-            for matrix, base, constant in zip(product.matrices, product.bases, product.constants, strict=True)
-        ]
+        inverse = 1 / scale
+        # (base - weights @ vectors) / scale + constant, in two passes: the constant is one more head whose weight is one
+        weights = self.by_source[..., sources, :, :] * -inverse
+        weights = torch.cat([weights, torch.ones_like(inverse)], -1)
+        read = []
+        for number, (vectors, base) in enumerate(zip(product.sources, product.bases, strict=True)):
+            shape = (*weights.shape[:-1], base.shape[-1])
+            made = torch.matmul(weights, vectors[..., sources, :, :], out=self.room(f"read{number}", shape))
+            read.append(made.addcmul_(base.unsqueeze(-3), inverse))
         written = part.mlp_down(part.mlp_hidden(read[0], read[1] if len(read) > 1 else None))
         if part.norm_on_mlp is not None:
             written = part.norm_on_mlp(written)
@@ -370,8 +587,14 @@ class Block:
 
     def called(self, place: str, u: Tensor) -> Tensor:
         """The model's own norm at this place, or nothing where there is none."""
-        module = getattr(self.modules, place)
-        return u if module is None else module(u.to(self.layer.input.dtype)).to(self.dtype)
+        if getattr(self.modules, place) is None:
+            return u
+        given = u.to(self.layer.input.dtype)
+        if not self.several:
+            return getattr(self.modules, place)(given).to(self.dtype)
+        return torch.stack([getattr(layer.parts, place)(one) for layer, one in zip(self.layers, given, strict=True)]).to(
+            self.dtype
+        )
 
     def chain(self, stage: str) -> Chain:
         """To the stage "attention" (nothing), "residual" (added to the stream), "norm" (normed), "layer" (normed again).
@@ -379,68 +602,92 @@ class Block:
         A place without a norm leaves the vectors as they are: a pre-norm model has none on the stream.
         """
         depth = ("attention", "residual", "norm", "layer").index(stage)
-        branch = [("norm_on_attention", self.attention_output)] if depth >= 1 else []
-        stream = [("norm_after_attention", self.stream)] if depth >= 2 else []
-        if depth == 3:
-            stream.append(("norm_after_mlp", self.stream_after_mlp))
-        taken = [[(self.norms[p], u) for p, u in part if p in self.norms] for part in (branch, stream)]
+        branch = ["norm_on_attention"] if depth >= 1 else []
+        stream = ["norm_after_attention", "norm_after_mlp"][: max(0, depth - 1)]
+        norms: list[tuple[FrozenNorm, ...]] = []
         scales: list[Tensor | float] = []
-        for part in taken:
+        for places in (branch, stream):
+            there = [place for place in places if place in self.norms]
+            norms.append(tuple(self.norms[place] for place in there))
             scale: Tensor | float = 1.0
-            for norm, u in part:
-                scale = scale * norm.scale(u)
+            for place in there:
+                scale = scale * self.scales[place]
             scales.append(scale)
-        (b, s) = (tuple(norm for norm, _ in part) for part in taken)
-        return Chain(b, s, *scales)
+        return Chain(norms[0], norms[1], scales[0], scales[1])
 
     @cached_property
+    def scales(self) -> dict[str, Tensor]:
+        """Each norm's scalar for each target, [... pos 1]."""
+        return {place: norm.scale(self.read(place)) for place, norm in self.norms.items()}
+
+    def read(self, place: str) -> Tensor:
+        """What the norm at this place reads."""
+        read = {"norm_on_attention": "attention_output", "norm_after_attention": "stream", "norm_after_mlp": "stream_after_mlp"}
+        return getattr(self, read[place])
+
+    @cached_property
+    def gap_tensors(self) -> dict[str, Tensor]:
+        """How far the rebuilt layer is from what the model wrote. Parts, biases, frozen norms and residuals included.
+
+        As tensors, [layer] for several layers: a GPU is not made to wait for them.
+        """
+        layers = len(self.layers) if self.several else None
+        after = self.norms.get("norm_after_mlp")
+        rebuilt = {
+            "parts": (self.all_parts + self.bias, self.attention_output),
+            "stream": (self.stream_after_mlp if after is None else after(self.stream_after_mlp), self.output),
+        }
+        if (norm := self.norms.get("norm_on_attention")) is not None:
+            rebuilt["norm_on_attention"] = (norm(self.attention_output), self.stream - self.x)
+        if (norm := self.norms.get("norm_after_attention")) is not None:
+            rebuilt["norm_after_attention"] = (norm(self.stream), self.middle)
+        return {name: relative_gap(made, seen, layers=layers) for name, (made, seen) in rebuilt.items()}
+
+    @property
     def gaps(self) -> dict[str, float]:
-        """How far the rebuilt layer is from what the model wrote. Parts, biases, norms and residuals included."""
-        gaps = {
-            "parts": gap(self.all_parts + self.bias, self.attention_output),
-            "stream": gap(self.called("norm_after_mlp", self.stream_after_mlp), self.output),
-        }
-        seen = {
-            "norm_on_attention": self.attention_output,
-            "norm_after_attention": self.stream,
-            "norm_after_mlp": self.stream_after_mlp,
-        }
-        for place, norm in self.norms.items():
-            gaps[place] = gap(norm(seen[place]), self.called(place, seen[place]))
-        return gaps
+        found = {name: float(value.max()) for name, value in self.gap_tensors.items()}
+        return {name: float("inf") if math.isnan(value) else value for name, value in found.items()}
 
     def tolerance(self, identity: str) -> float:
         """What rounding may do. A norm that computes in float32 inside a float64 model is judged as float32."""
         dtype = self.layer.input.dtype
-        if dtype == torch.float64 and identity in self.norms:
-            nudged = self.called(identity, self.x * (1 + 1e-13))  # too little for float32 to notice
-            if bool((nudged == self.called(identity, self.x)).double().mean() > 0.5):
+        place = "norm_after_mlp" if identity == "stream" else identity
+        if dtype == torch.float64 and place in self.norms:
+            nudged = self.called(place, self.x * (1 + 1e-13))  # too little for float32 to notice
+            if bool((nudged == self.called(place, self.x)).double().mean() > 0.5):
                 return TOLERANCE[torch.float32]
         return TOLERANCE[dtype]
 
     def prove(self) -> dict[str, float]:
         """The gaps of this layer; refuses where one is more than rounding."""
-        for identity, value in self.gaps.items():
+        gaps = self.gaps
+        for identity, value in gaps.items():
             if not value <= self.tolerance(identity):
                 raise ModelError(
                     f"layer {self.index}: the model's own output does not match its parts ({identity}: relative gap {value:.1e}, "
                     f"allowed {self.tolerance(identity):.0e}). No map is given. Run `mixlens check` on this model."
                 )
-        return self.gaps
+        return gaps
 
 
-def source_tiles(
-    block: Block, vectors: Tensor, *, scale: Tensor | float = 1.0, elements: int = 1 << 18
-) -> Iterator[tuple[slice, Tensor]]:
-    """sum_h a^h_ij vectors^h_j / scale_i, a few sources at a time: (sources, [... key query d]). Nothing larger is held.
+def _setting(layer: LayerTrace) -> tuple[object, ...]:
+    """Layers with one setting can have their attention computed as one."""
+    return layer.scaling, layer.softcap, None if layer.mask is None else (layer.mask.data_ptr(), layer.mask.shape)
 
-    `vectors` is [... key head d], `scale` [... query 1]. On a CPU a tile stays about the size of its cache.
+
+# What `Block.at` keeps as it is: everything that is not of targets.
+_OF_SOURCES = {
+    *("layers", "layer", "index", "several", "one_of_batch", "modules", "dtype", "scratch"),
+    *("values", "projection", "bias", "norms", "head_vectors", "wide_modules", "value_bias"),
+}
+
+
+def source_tiles(block: Block, vectors: Tensor, *, times: int = 1) -> Iterator[tuple[slice, Tensor]]:
+    """sum_h a^h_ij vectors^h_j, a few sources at a time: (sources, [... key query d]). Nothing larger is held.
+
+    `vectors` is [... key head d]. On a CPU a tile stays about the size of its cache (`times` as much).
     """
     weights = block.by_source
-    if isinstance(scale, Tensor):
-        weights = weights / scale.unsqueeze(-3)
-    n, pairs = weights.shape[-3], weights.shape[:-3].numel() * weights.shape[-2] * vectors.shape[-1]
-    step = max(1, (elements if weights.device.type == "cpu" else 1 << 26) // pairs)
-    for start in range(0, n, step):
-        sources = slice(start, min(start + step, n))
+    each = weights.shape[:-3].numel() * weights.shape[-2] * vectors.shape[-1]
+    for sources in tiles(weights.shape[-3], each, weights.device, times=times):
         yield sources, weights[..., sources, :, :] @ vectors[..., sources, :, :]

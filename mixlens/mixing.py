@@ -5,8 +5,12 @@ from __future__ import annotations
 import importlib
 import pkgutil
 import platform
+import time
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, fields, replace
 from functools import cache
 from importlib.metadata import entry_points
 from typing import Any
@@ -14,11 +18,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .decompose import TOLERANCE, Block
-from .errors import InputError, MixlensError, nearest
-from .model import is_causal
+from .aggregate import find
+from .decompose import TOLERANCE, Block, Scratch, forget_norms
+from .errors import InputError, MixlensError, ModelError, nearest
+from .kernels import used as used_form
+from .kernels.plain import PRECISIONS, chunk_of, products_in, tile_elements
+from .model import Encoded, Model, is_causal
 from .registry import Registered, refuse_second
-from .types import LayerTrace, Map, Trace
+from .types import PAIRS, POSITIONS, LayersOf, LayerTrace, Map, Trace
 
 Extras = dict[str, Tensor | str]
 Scores = Tensor | tuple[Tensor, dict[str, Tensor]] | tuple[Tensor, Extras]
@@ -36,6 +43,7 @@ class Method(Registered):
     signed: bool = False  # scores may be negative
     whole: bool = False  # `function(trace, **options)` scores all layers of one trace: [layer query key]
     per_head: tuple[str, ...] = ()  # names of extras that are [... head]
+    stacks: bool = False  # takes several layers at once, [layer ... query key]: quicker on a GPU
 
 
 METHODS: dict[str, Method] = {}
@@ -51,17 +59,19 @@ def mixing(
     signed: bool = False,
     whole: bool = False,
     per_head: Sequence[str] = (),
+    stacks: bool = False,
 ) -> Callable[[Callable[..., Scores]], Callable[..., Scores]]:
     """Register a map method under its function's name. It gets one layer as a Block, and returns [... query key].
 
-    With `whole` it gets a Trace and returns [layer query key]: for what is not a matter of one layer alone.
+    With `whole` it gets a Trace and returns [layer query key]: for what is not a matter of one layer alone. With `stacks` its
+    Block may hold several layers, [layer ... query key].
     """
 
     def register(function: Callable[..., Scores]) -> Callable[..., Scores]:
         name = getattr(function, "__name__", "")
         refuse_second(name, function, METHODS.values())
         METHODS[name] = Method(
-            name, function, paper, tuple(variants), cost, rollout, distribution, signed, whole, tuple(per_head)
+            name, function, paper, tuple(variants), cost, rollout, distribution, signed, whole, tuple(per_head), stacks
         )
         return function
 
@@ -98,104 +108,389 @@ def method(name: str) -> Method:
     return known()[name]
 
 
-def mix(traces: Trace | Sequence[Trace], name: str | Sequence[str], *, variant: str | None = None, **options: Any) -> Any:
+def mix(
+    traces: Trace | Sequence[Trace],
+    name: str | Sequence[str],
+    *,
+    variant: str | None = None,
+    chunk: int | None = None,
+    precision: str = "float32",
+    **options: Any,
+) -> Any:
     """Score every layer of a trace: a Map. A list of traces gives a list; a list of methods a dict of maps.
 
-    The layers' decomposition is proven against the model on the way; its gap is in `.info`.
+    The layers' decomposition is proven against the model on the way; its gap is in `.info`, and so is where the time went.
+    `chunk`: the most elements a temporary may have (by default what suits the device; smaller by itself when memory runs
+    out). `precision`: large products on a GPU in "tf32" or "bfloat16"; `.info["precision_error"]` is what that costs.
     """
     many = not isinstance(traces, Trace)
-    names = [name] if isinstance(name, str) else list(name)
-    chosen = {one: (method(one), method(one).arguments(variant, options)) for one in names}
-    if not names:
-        raise InputError("no method was asked for.")
+    call = Call(name, variant, chunk, precision, options)
     every: list[Trace] = list(traces) if many else [traces]  # type: ignore[list-item, arg-type]
     if any(not isinstance(trace, Trace) for trace in every):
         raise InputError("mix takes a Trace or a list of traces, as model.trace gives them.")
     maps: dict[int, dict[str, Map]] = {}
-    for batch in _batches(every):
-        maps |= zip(batch, _mix_batch([every[i] for i in batch], chosen), strict=True)
+    for batch in [[i] for i in range(len(every))] if call.query is not None else _batches(every):
+        maps |= zip(batch, _mix_batch([every[i] for i in batch], call), strict=True)
     results = [maps[i] if not isinstance(name, str) else maps[i][name] for i in range(len(every))]
     return results if many else results[0]
 
 
+def streamed(
+    model: Model,
+    encoded: Sequence[Encoded],
+    name: str | Sequence[str],
+    *,
+    variant: str | None = None,
+    chunk: int | None = None,
+    precision: str = "float32",
+    **options: Any,
+) -> list[Any]:
+    """The maps of one batch, each layer scored when it has run and then released. See `Model.mix`."""
+    call = Call(name, variant, chunk, precision, options)
+    whole = [one for one, (used, _) in call.chosen.items() if used.whole]
+    if whole:
+        raise InputError(f"{whole[0]!r} needs all layers at once: use mixlens.mix(model.trace(...), {whole[0]!r}).")
+    if call.query is not None and len(encoded) > 1:
+        return [streamed(model, [one], name, variant=variant, chunk=chunk, precision=precision, **options)[0] for one in encoded]
+    scorer = Scorer(call, len(encoded), encoded[0].tokens)
+    traces, _ = model._run(encoded, each=lambda index, layer: scorer.score([layer], index))
+    made = scorer.maps(traces)
+    return [one if not isinstance(name, str) else one[name] for one in made]
+
+
+class Call:
+    """What was asked of `mix`, checked."""
+
+    def __init__(
+        self, name: str | Sequence[str], variant: str | None, chunk: int | None, precision: str, options: Mapping[str, Any]
+    ):
+        names = [name] if isinstance(name, str) else list(name)
+        self.chosen = {one: (method(one), method(one).arguments(variant, options)) for one in names}
+        if not names:
+            raise InputError("no method was asked for.")
+        if precision not in PRECISIONS:
+            raise InputError(f"unknown precision {precision!r}. {nearest(str(precision), PRECISIONS)}")
+        if chunk is not None and (not isinstance(chunk, int) or isinstance(chunk, bool) or chunk < 1):
+            raise InputError(f"chunk is a number of elements, at least 1, not {chunk!r}.")
+        self.chunk, self.precision, self.query = chunk, precision, options.get("query")
+
+    def arguments(self, name: str, tokens: Sequence[str]) -> dict[str, Any]:
+        """A method's options; a query as the position it means."""
+        options = self.chosen[name][1]
+        return options if options.get("query") is None else {**options, "query": find(tokens, options["query"])}
+
+
 def _batches(traces: Sequence[Trace]) -> Iterator[list[int]]:
-    """Indices of traces of one model and similar length, about 2,048 tokens at a time."""
+    """Indices of traces that are scored as one: of one traced batch, or of one model and similar length. About so many tokens
+    that one layer's vectors by head stay in a CPU's cache, or keep a GPU busy."""
     batch: list[int] = []
-    for i in sorted(range(len(traces)), key=lambda i: (id(traces[i].model), len(traces[i]), i)):
-        if batch and ((len(batch) + 1) * len(traces[i]) > 2048 or traces[batch[0]].model is not traces[i].model):
-            yield batch
-            batch = []
+    for i in sorted(range(len(traces)), key=lambda i: (id(traces[i].model), id(_origin(traces[i])), len(traces[i]), i)):
+        trace = traces[i]
+        if batch:
+            other = traces[batch[0]]
+            apart = other.model is not trace.model or _origin(other) is not _origin(trace)
+            if apart or (len(batch) + 1) * len(trace) > (512 if trace.model.device.type == "cpu" else 8192):
+                yield batch
+                batch = []
         batch.append(i)
     if batch:
         yield batch
 
 
-def _mix_batch(traces: Sequence[Trace], chosen: Mapping[str, tuple[Method, dict[str, Any]]]) -> list[dict[str, Map]]:
+def _origin(trace: Trace) -> Any:
+    """The traced batch a trace was cut from; traces of their own have none."""
+    layers = trace.layers
+    return layers.batch if isinstance(layers, LayersOf) and layers.batch[0].input.shape[0] > 1 else None
+
+
+def _mix_batch(traces: Sequence[Trace], call: Call) -> list[dict[str, Map]]:
     """All methods on all traces of a batch, layer by layer: one layer's decomposition serves every method."""
-    scores: dict[str, list[Tensor]] = {name: [] for name in chosen}
-    extras: dict[str, list[Extras]] = {name: [] for name in chosen}
-    by_layer = {name: call for name, call in chosen.items() if not call[0].whole}
-    gaps: dict[str, float] = {}
-    alone = len(traces) == 1
-    with torch.no_grad():
-        for index in range(len(traces[0].layers)):
-            layer = traces[0].layers[index] if alone else stack([trace.layers[index] for trace in traces])
-            block = Block(layer, index)
-            for identity, value in block.prove().items():
-                gaps[identity] = max(gaps.get(identity, 0.0), value)
-            for name, (used, options) in by_layer.items():
-                made, extra = _given(used.function(block, **options))
-                if alone:
-                    made, extra = made[None], {k: v[None] if isinstance(v, Tensor) else v for k, v in extra.items()}
-                scores[name].append(_checked(name, index, made, (len(traces), layer.input.shape[-2])))
-                extras[name].append(extra)
-    results: list[dict[str, Map]] = []
-    for row, trace in enumerate(traces):
-        n = len(trace)
-        results.append({})
-        for name, (used, options) in chosen.items():
-            if used.whole:
-                with torch.no_grad():
-                    made, extra = _given(used.function(trace, **options))
-                made = torch.stack([_checked(name, index, layer[None], (1, n))[0] for index, layer in enumerate(made)])
+    scorer, first = Scorer(call, len(traces), traces[0].tokens), traces[0]
+    depth = len(first.layers)
+    if len(traces) == 1:
+        layers: Any = first.layers
+        if first.model.device.type != "cpu" and isinstance(layers, LayersOf) and layers.batch[0].input.shape[:2] == (1, layers.n):
+            layers = layers.batch  # nothing to cut out
+    elif _origin(first) is not None:
+        rows, n = [trace.layers.row for trace in traces], max(map(len, traces))  # type: ignore[attr-defined]
+        layers = _Lazy(depth, lambda index: of_rows(_origin(first)[index], rows, n))
+    else:
+        layers = _Lazy(depth, lambda index: stack([trace.layers[index] for trace in traces]))
+    together = together_at_once(layers[0], depth)
+    for start in range(0, depth, together):
+        scorer.score([layers[index] for index in range(start, min(start + together, depth))], start)
+    return scorer.maps(traces)
+
+
+class _Lazy(Sequence[LayerTrace]):
+    def __init__(self, length: int, made: Callable[[int], LayerTrace]):
+        self.length, self.made = length, made
+
+    def __len__(self) -> int:
+        return self.length
+
+    def __getitem__(self, index: Any) -> Any:
+        return self.made(index)
+
+
+def together_at_once(layer: LayerTrace, depth: int) -> int:
+    """How many layers to score at once. A GPU is kept waiting by the number of operations, a CPU by the size of its cache."""
+    if layer.input.device.type == "cpu":
+        return 1
+    heads = (layer.query if layer.query is not None else layer.weights).shape[-3]  # type: ignore[union-attr]
+    tokens, (n, width) = layer.input[..., 0].numel(), layer.input.shape[-2:]
+    return max(1, min(depth, tile_elements(layer.input.device, 2) // (heads * tokens * max(n, width))))
+
+
+class Scorer:
+    """Takes the layers of one batch as they come, and gives the maps at the end."""
+
+    def __init__(self, call: Call, size: int, tokens: Sequence[str]):
+        self.call, self.size = call, size
+        self.options = {name: call.arguments(name, tokens) for name in call.chosen}
+        self.by_layer = {name: used for name, (used, _) in call.chosen.items() if not used.whole}
+        self.scores: dict[str, list[Tensor]] = {name: [] for name in self.by_layer}
+        self.extras: dict[str, list[Extras]] = {name: [] for name in self.by_layer}
+        self.gaps: dict[str, list[Tensor]] = {}
+        self.tolerance = 0.0
+        self.seconds: dict[str, float] = {"proof": 0.0, **dict.fromkeys(self.by_layer, 0.0)}
+        self.errors: dict[str, float] = {}
+        self.notes: list[str] = []
+        self.scratch: Scratch = {}
+
+    @torch.no_grad()
+    def score(self, layers: Sequence[LayerTrace], start: int) -> None:
+        """Score some layers, the first of them number `start`. Out of memory: once more in smaller pieces, with a note."""
+        kept = {name: len(found) for name, found in self.scores.items()}
+        chunk = self.call.chunk
+        try:
+            self._score(layers, start, chunk)
+        except (torch.OutOfMemoryError, RuntimeError) as error:
+            if not _out_of_memory(error):
+                raise
+            device = layers[0].input.device
+            smaller = max(1, (chunk or tile_elements(device)) // 16)
+            note = f"memory ran out in layer {start}: scored again in pieces of {smaller:,} elements"
+            warnings.warn(note + ".", stacklevel=5)
+            self.notes.append(note)
+            self.scratch.clear()
+            for name, count in kept.items():
+                del self.scores[name][count:], self.extras[name][count:]
+            for found in self.gaps.values():
+                del found[start:]
+            if device.type == "cuda":
+                torch.cuda.empty_cache()
+            for index, layer in enumerate(layers):
+                self._score([layer], start + index, smaller)
+
+    def _score(self, layers: Sequence[LayerTrace], start: int, chunk: int | None) -> None:
+        if len(layers) == 1 and self.size == 1 and layers[0].input.dim() == 3:
+            layers = [of_one(layers[0])]
+        alone = self.size == 1
+        several = Block(layers, start) if len(layers) > 1 else None
+        blocks = [Block(layer, start + i, scratch=self.scratch) for i, layer in enumerate(layers)] if several is None else []
+        with chunk_of(chunk), self._timed("proof", layers):
+            if several is None:
+                blocks = [self._proven(block) for block in blocks]
             else:
-                made = torch.stack([layer[row, :n, :n] for layer in scores[name]])
-                extra = {
-                    key: _all_layers([layer[key] for layer in extras[name]], row, None if key in used.per_head else n)
-                    for key in extras[name][0]
-                }
-            results[-1][name] = Map(
-                scores=made,
-                tokens=trace.tokens,
-                method=name,
-                info={**provenance(trace), **_told(used, options, gaps), **extra},
-                special=trace.special,
-                words=trace.words,
+                self._note_gaps(several)
+        for name, used in self.by_layer.items():
+            with chunk_of(chunk), self._timed(name, layers):
+                if several is not None and used.stacks:
+                    made = [self._made(name, several)]
+                else:
+                    singles = blocks or [Block(of_one(layer) if alone else layer, start + i) for i, layer in enumerate(layers)]
+                    made = [self._made(name, block) for block in singles]
+            for scores, extra in made:
+                layered = several is not None and used.stacks
+                rows = scores if layered else scores[None]
+                for i, one in enumerate(rows):
+                    own = {k: v[i] if layered and isinstance(v, Tensor) else v for k, v in extra.items()}
+                    if alone:
+                        one, own = one[None], {k: v[None] if isinstance(v, Tensor) else v for k, v in own.items()}
+                    self._keep(name, one, own, layers[0].input.shape[-2])
+
+    def _made(self, name: str, block: Block) -> tuple[Tensor, Extras]:
+        """A method's scores, in the precision asked for; what that cost is measured on the first layer."""
+        used, options = self.by_layer[name], self.options[name]
+        if self.call.precision == "float32" or block.x.device.type == "cpu":
+            return _given(used.function(block, **options), self.scratch)
+        with products_in(self.call.precision):
+            made = _given(used.function(block, **options), self.scratch)
+        if name not in self.errors:
+            exact = _given(used.function(Block(block.layers if block.several else block.layer), **options), self.scratch)[0]
+            apart = (shares(made[0]) - shares(exact)).abs().amax((-1, -2))
+            self.errors[name] = float(apart.max())
+        return made
+
+    def _keep(self, name: str, scores: Tensor, extra: Extras, n: int) -> None:
+        if tuple(scores.shape) != (self.size, n, n):
+            raise MixlensError(
+                f"method {name!r} returned shape {tuple(scores.shape)} for a layer; it must be {(self.size, n, n)}."
             )
-    return results
+        self.scores[name].append(scores)
+        self.extras[name].append(extra)
+
+    def _proven(self, block: Block) -> Block:
+        """The block, shown to be what the model wrote. A GPU is asked at the end."""
+        if block.x.device.type == "cpu":
+            try:
+                block.prove()
+            except ModelError:  # weights changed behind torch's back: ask the norms again
+                forget_norms()
+                block = Block(block.layer, block.index, scratch=self.scratch)
+                block.prove()
+        self._note_gaps(block)
+        return block
+
+    def _note_gaps(self, block: Block) -> None:
+        self.tolerance = max(self.tolerance, TOLERANCE[block.layer.input.dtype])
+        for identity, value in block.gap_tensors.items():
+            self.gaps.setdefault(identity, []).extend(value.unbind() if value.dim() else [value])
+
+    @contextmanager
+    def _timed(self, name: str, layers: Sequence[LayerTrace]) -> Iterator[None]:
+        started = time.perf_counter()
+        yield
+        if layers[0].input.device.type == "cuda" and TIMING.get():
+            torch.cuda.synchronize()
+        self.seconds[name] += time.perf_counter() - started
+
+    @torch.no_grad()
+    def maps(self, traces: Sequence[Trace]) -> list[dict[str, Map]]:
+        gaps = self._read_gaps(traces)
+        extras = {
+            name: {key: _all_layers([layer[key] for layer in found]) for key in found[0]} for name, found in self.extras.items()
+        }
+        results: list[dict[str, Map]] = []
+        ends: dict[str, list[Tensor]] = {name: [] for name in self.call.chosen}
+        for row, trace in enumerate(traces):
+            n = len(trace)
+            results.append({})
+            known = provenance(trace)
+            for name, (used, _) in self.call.chosen.items():
+                if used.whole:
+                    started = time.perf_counter()
+                    with chunk_of(self.call.chunk):
+                        made, extra = _given(used.function(trace, **self.options[name]), {})
+                    if tuple(made.shape[1:]) != (n, n):
+                        raise MixlensError(f"method {name!r} returned shape {tuple(made.shape)}; it must be [layer, {n}, {n}].")
+                    self.seconds[name] = time.perf_counter() - started
+                else:
+                    made = torch.stack([layer[row, :n, :n] for layer in self.scores[name]])
+                    extra = {key: _of_row(value, row, None if key in used.per_head else n) for key, value in extras[name].items()}
+                ends[name].append(torch.stack(torch.aminmax(made.flatten(1), dim=-1)))
+                results[-1][name] = Map(
+                    scores=made,
+                    tokens=trace.tokens,
+                    method=name,
+                    info={**known, **_told(used, self.options[name], gaps), **self._told(name, trace), **extra},
+                    special=trace.special,
+                    words=trace.words,
+                )
+        for name, found in ends.items():  # on a GPU this is where it is waited for
+            wrong = (~torch.isfinite(torch.stack(found))).any(0).any(0).nonzero().flatten().tolist()
+            if wrong:
+                raise MixlensError(f"method {name!r} gave a score that is not finite in layer {wrong[0]}. No map is given.")
+        return results
+
+    def _told(self, name: str, trace: Trace) -> dict[str, Any]:
+        """Where the time of this batch went, in seconds, and what is to be said about the numbers."""
+        told: dict[str, Any] = {"loops": used_form(trace.model.device)}
+        if trace.model.device.type == "cpu" or TIMING.get():
+            told["seconds"] = {
+                "forward": trace.info["forward_seconds"],
+                "proof": self.seconds["proof"],
+                "map": self.seconds[name],
+                "batch": self.size,
+            }
+        if name in self.errors:
+            told |= {"precision": self.call.precision, "precision_error": self.errors[name]}
+        return told | ({"notes": list(self.notes)} if self.notes else {})
+
+    def _read_gaps(self, traces: Sequence[Trace]) -> dict[str, float]:
+        """The largest gap of each identity. On a GPU this is where it is waited for, and where a wrong layer is refused."""
+        largest = {identity: torch.stack(values).cpu() for identity, values in self.gaps.items()}
+        for values in largest.values():
+            for index in (~(values <= self.tolerance)).nonzero().flatten().tolist():
+                if traces[0].layers:
+                    for trace in traces:
+                        forget_norms()
+                        Block(trace.layers[index], index).prove()  # a norm that rounds inside is judged as it must be
+                else:
+                    raise ModelError(
+                        f"layer {index}: the model's own output does not match its parts (relative gap "
+                        f"{float(values[index]):.1e}). No map is given. Run `mixlens check` on this model."
+                    )
+        return {identity: float(values.max()) for identity, values in largest.items()} or {"parts": 0.0}
 
 
-def _given(scores: Scores) -> tuple[Tensor, Extras]:
-    """What a method returned, on the CPU."""
+TIMING: ContextVar[bool] = ContextVar("mixlens_timing", default=False)
+
+
+@contextmanager
+def timed() -> Iterator[None]:
+    """Within this block a GPU is waited for, so that `.info["seconds"]` says where the time went."""
+    before = TIMING.set(True)
+    try:
+        yield
+    finally:
+        TIMING.reset(before)
+
+
+def _out_of_memory(error: Exception) -> bool:
+    return isinstance(error, torch.OutOfMemoryError) or "can't allocate memory" in str(error) or "out of memory" in str(error)
+
+
+def shares(scores: Tensor) -> Tensor:
+    """Rows over the sum of their magnitudes."""
+    return scores / scores.abs().sum(-1, keepdim=True).clamp(min=torch.finfo(scores.dtype).tiny)
+
+
+def _given(scores: Scores, scratch: Scratch) -> tuple[Tensor, Extras]:
+    """What a method returned, in memory of its own."""
     made, extra = scores if isinstance(scores, tuple) else (scores, {})
-    return made.cpu(), {key: value.cpu() if isinstance(value, Tensor) else value for key, value in extra.items()}
+    shared = {room.untyped_storage().data_ptr() for room in scratch.values()}
+
+    def own(tensor: Tensor) -> Tensor:
+        return tensor.clone() if tensor.untyped_storage().data_ptr() in shared else tensor
+
+    return own(made), {key: own(value) if isinstance(value, Tensor) else value for key, value in extra.items()}
 
 
-def _all_layers(layers: Sequence[Tensor | str], row: int, n: int | None) -> Any:
-    """An extra of one trace over all layers, cut to its n positions where it has them. A word that never changes is said once."""
+def _all_layers(layers: Sequence[Tensor | str]) -> Any:
+    """An extra over all layers, [batch layer ...], on the CPU. A word that never changes is said once."""
     if isinstance(layers[0], str):
         return layers[0] if len(set(layers)) == 1 else list(layers)
-    rows = [layer[row] for layer in layers if isinstance(layer, Tensor)]
-    return torch.stack([one[:n] if one.dim() else one for one in rows])
+    return torch.stack([layer for layer in layers if isinstance(layer, Tensor)], 1).cpu()
 
 
-def _checked(name: str, index: int, scores: Tensor, shape: tuple[int, int]) -> Tensor:
-    batch, n = shape
-    if tuple(scores.shape) != (batch, n, n):
-        raise MixlensError(f"method {name!r} returned shape {tuple(scores.shape)} for a layer; it must be {(batch, n, n)}.")
-    if not bool(torch.isfinite(scores).all()):
-        raise MixlensError(f"method {name!r} gave a score that is not finite in layer {index}. No map is given.")
-    return scores
+def _of_row(extra: Any, row: int, n: int | None) -> Any:
+    """One trace's part of an extra, cut to its n positions where it has them."""
+    if not isinstance(extra, Tensor):
+        return extra
+    return extra[row, :, :n] if extra.dim() > 2 else extra[row]
+
+
+def of_one(layer: LayerTrace) -> LayerTrace:
+    """A batch of one example without its batch axis."""
+    if layer.input.dim() == 2:
+        return layer
+    found = {name: getattr(layer, name) for name in POSITIONS + PAIRS}
+    return replace(layer, **{name: tensor[0] for name, tensor in found.items() if tensor is not None})
+
+
+def of_rows(layer: LayerTrace, rows: list[int], n: int) -> LayerTrace:
+    """Some examples of a traced batch, to the longest of them."""
+    changes: dict[str, Any] = {}
+    first, last = rows[0], rows[-1]
+    some: Any = slice(first, last + 1) if rows == list(range(first, last + 1)) else rows
+    for name in POSITIONS + PAIRS:
+        whole = getattr(layer, name)
+        if whole is not None:
+            own = whole[some] if whole.shape[0] > 1 else whole
+            changes[name] = own[..., :n, :] if name in POSITIONS else own[..., :n, :n]
+    return replace(layer, **changes)
 
 
 def _told(used: Method, options: Mapping[str, Any], gaps: Mapping[str, float]) -> dict[str, Any]:
@@ -266,7 +561,7 @@ def stack(layers: Sequence[LayerTrace]) -> LayerTrace:
         return columns(rows(own, -2), False if own.dtype == torch.bool else torch.finfo(own.dtype).min)
 
     whole: dict[str, Any] = {f.name: getattr(layers[0], f.name) for f in fields(LayerTrace)}
-    for name in ("input", "attention_output", "mlp_output", "output", "query", "key", "value"):
+    for name in POSITIONS:
         if whole[name] is not None:
             whole[name] = torch.stack([rows(getattr(layer, name), -2) for layer in layers])
     if whole["weights"] is not None:

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, fields
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -27,7 +28,7 @@ from torch import Tensor, nn
 from .decompose import attention_of, attention_weights, repeat_heads
 from .errors import InputError, ModelError, nearest
 from .families import Family, find
-from .types import Example, LayerTrace, Prediction, Texts, Trace
+from .types import Example, LayersOf, LayerTrace, Prediction, Texts, Trace
 from .words import group_words
 
 if TYPE_CHECKING:
@@ -119,14 +120,23 @@ def layer_parts(base: nn.Module, family: Family) -> list[LayerParts]:
 class Recorder:
     """Collects one record per layer call, in the order of the calls (a shared layer is called several times)."""
 
-    def __init__(self, shape: tuple[int, int], *, attached: bool = False, change: Callable[[int, Tensor], Tensor] | None = None):
+    def __init__(
+        self,
+        shape: tuple[int, int],
+        *,
+        attached: bool = False,
+        change: Callable[[int, Tensor], Tensor] | None = None,
+        each: Callable[[int, LayerTrace], None] | None = None,
+    ):
         self.shape = shape  # batch, positions
+        self.each = each  # takes every layer when it is done; then it is forgotten
+        self.causal = shape[1] > 1
         self.attached = attached  # keep the graph, for gradients
         self.change = change  # other attention weights for a layer: (layer, weights [batch head query key]) -> weights
         self.records: list[dict[str, Any]] = []
 
     def kept(self, tensor: Tensor) -> Tensor:
-        return tensor if self.attached else tensor.detach()
+        return tensor if self.attached or not tensor.requires_grad else tensor.detach()
 
     def begin(self, parts: LayerParts, x: Tensor) -> None:
         self.records.append({"parts": parts, "input": self.kept(x)})
@@ -139,19 +149,28 @@ class Recorder:
             tensor = tensor.reshape(*self.shape, -1)
         self.records[-1][name] = tensor
 
+    def leave(self, module: nn.Module, args: Any, output: Any) -> None:
+        """A layer is done, and all that is known of it is recorded."""
+        if self.each is not None:
+            layer, seen = self.layer(len(self.records) - 1), len(self.records) - 1
+            self.causal = self.causal and not looks_ahead(layer)
+            self.records[-1] = {}
+            self.each(seen, layer)
+
     def layers(self) -> list[LayerTrace]:
-        known = {f.name for f in fields(LayerTrace)}
-        made = []
-        for index, record in enumerate(self.records):
-            if "value" not in record:
-                raise ModelError(
-                    f"layer {index} never asked the attention registry of transformers, so its queries, keys and values "
-                    "were not seen. Its family entry must name the module that returns attention weights (`attention`)."
-                )
-            made.append(LayerTrace(**{key: value for key, value in record.items() if key in known}))
-        return made
+        return [self.layer(index) for index in range(len(self.records))] if self.each is None else []
+
+    def layer(self, index: int) -> LayerTrace:
+        record = self.records[index]
+        if "value" not in record:
+            raise ModelError(
+                f"layer {index} never asked the attention registry of transformers, so its queries, keys and values "
+                "were not seen. Its family entry must name the module that returns attention weights (`attention`)."
+            )
+        return LayerTrace(**{key: value for key, value in record.items() if key in _FIELDS})
 
 
+_FIELDS = {f.name for f in fields(LayerTrace)}
 _RECORDER: ContextVar[Recorder | None] = ContextVar("mixlens_recorder", default=None)
 
 
@@ -200,18 +219,29 @@ def _mask(*args: Any, **options: Any) -> Tensor | None:
 
 
 @contextmanager
-def registered_attention(model: Any) -> Iterator[None]:
-    """Our attention function for the length of the block, then the model's own again."""
-    from transformers import AttentionInterface, AttentionMaskInterface
+def registered_attention(model: Any, configs: list[Any]) -> Iterator[None]:
+    """Our attention function for the length of the block, then the model's own again.
+
+    `configs` remembers the configurations that the public switch reaches, so that later passes need not walk all modules.
+    """
+    from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
 
     AttentionInterface.register(REGISTERED, _attention)
     AttentionMaskInterface.register(REGISTERED, _mask)
-    before = model.config._attn_implementation
-    model.set_attn_implementation(REGISTERED)
+    if not configs:
+        own = {id(m.config): m.config for m in model.modules() if isinstance(m, PreTrainedModel)}
+        configs += own.values()
+        before = [config._attn_implementation for config in configs]
+        model.set_attn_implementation(REGISTERED)
+    else:
+        before = [config._attn_implementation for config in configs]
+        for config in configs:
+            config._attn_implementation = REGISTERED
     try:
         yield
     finally:
-        model.set_attn_implementation(before)
+        for config, own_name in zip(configs, before, strict=True):
+            config._attn_implementation = own_name
 
 
 @contextmanager
@@ -230,17 +260,26 @@ def hooks(wanted: Sequence[tuple[nn.Module, str, Callable[..., Any]]]) -> Iterat
             handle.remove()
 
 
+def _modules(module: nn.Module) -> Iterator[nn.Module]:
+    """Every module, some perhaps twice; much quicker than `modules()`, which builds every name."""
+    yield module
+    for child in module._modules.values():
+        if child is not None:
+            yield from _modules(child)
+
+
 @contextmanager
 def evaluating(model: nn.Module, *, gradients: bool = False) -> Iterator[None]:
     """Evaluation mode for the length of the block (no gradients unless asked for), then each module's own mode again."""
-    modes = [(module, module.training) for module in model.modules()]
-    model.eval()
+    training = [module for module in _modules(model) if module.training]
+    for module in training:
+        module.training = False
     try:
         with torch.set_grad_enabled(gradients):
             yield
     finally:
-        for module, mode in modes:
-            module.training = mode
+        for module in training:
+            module.training = True
 
 
 def first(output: Any) -> Tensor:
@@ -319,6 +358,7 @@ class Model:
         self.parts = layer_parts(hf_model.base_model, family)
         self._lock = threading.RLock()  # one trace at a time: the attention registry is switched on the model
         self._accepts = set(inspect.signature(hf_model.forward).parameters)
+        self._configs: list[Any] = []
         self.proof: Proof | None = None
 
     def __repr__(self) -> str:
@@ -336,7 +376,7 @@ class Model:
     def n_layers(self) -> int:
         return self.hf_model.config.num_hidden_layers
 
-    @property
+    @cached_property
     def max_tokens(self) -> int | None:
         """The longest input, or None when nothing limits it."""
         for name, module in self.hf_model.base_model.named_modules():
@@ -443,6 +483,38 @@ class Model:
         Texts may be strings, (text, pair) tuples or Examples; or give `input_ids`, one list or a list of lists.
         Lists are run in batches of similar length; the numbers are those of each text alone.
         """
+        encoded, many = self._encoded(text, input_ids, token_type_ids, attention_mask)
+        traces: dict[int, Trace] = {}
+        for batch in self._batches(encoded, batch_size):
+            traces |= zip(batch, self._run([encoded[i] for i in batch])[0], strict=True)
+        return [traces[i] for i in range(len(encoded))] if many else traces[0]
+
+    def mix(
+        self,
+        text: Texts | None = None,
+        name: str | Sequence[str] = "alti",
+        *,
+        input_ids: Any = None,
+        token_type_ids: Any = None,
+        attention_mask: Any = None,
+        batch_size: int | None = None,
+        **options: Any,
+    ) -> Any:
+        """`mixlens.mix(model.trace(text), name)` in one pass that keeps nothing: every layer is scored as soon as it has run,
+        then released. For long inputs, large models and whole corpora. Methods that need all layers at once are refused.
+        """
+        from .mixing import streamed
+
+        encoded, many = self._encoded(text, input_ids, token_type_ids, attention_mask)
+        maps: dict[int, Any] = {}
+        for batch in self._batches(encoded, batch_size):
+            maps |= zip(batch, streamed(self, [encoded[i] for i in batch], name, **options), strict=True)
+        return [maps[i] for i in range(len(encoded))] if many else maps[0]
+
+    def _encoded(
+        self, text: Texts | None, input_ids: Any, token_type_ids: Any, attention_mask: Any
+    ) -> tuple[list[Encoded], bool]:
+        """What is to be run, checked; and whether it was one thing or many."""
         if (text is None) == (input_ids is None):
             raise InputError("give either a text or input_ids=, not both and not neither.")
         if input_ids is not None:
@@ -462,10 +534,7 @@ class Model:
                     f"the text has {len(one.input_ids)} tokens, {self.name!r} reads at most {self.max_tokens}. "
                     "Shorten or split it."
                 )
-        traces: dict[int, Trace] = {}
-        for batch in self._batches(encoded, batch_size):
-            traces |= zip(batch, self._run([encoded[i] for i in batch])[0], strict=True)
-        return [traces[i] for i in range(len(encoded))] if many else traces[0]
+        return encoded, many
 
     def _batches(self, encoded: Sequence[Encoded], batch_size: int | None) -> Iterator[list[int]]:
         """Indices, sorted by length, in batches of about 4,096 tokens (or of `batch_size` examples)."""
@@ -503,12 +572,17 @@ class Model:
             inputs["use_cache"] = False
         return inputs
 
-    def _run(self, encoded: Sequence[Encoded], *, watch: bool = False) -> tuple[list[Trace], list[dict[str, Any]]]:
-        """The traced pass over one batch, padded on the right. `watch` also notes what the proof compares."""
+    def _run(
+        self, encoded: Sequence[Encoded], *, watch: bool = False, each: Callable[[int, LayerTrace], None] | None = None
+    ) -> tuple[list[Trace], list[dict[str, Any]]]:
+        """The traced pass over one batch, padded on the right. `watch` also notes what the proof compares.
+
+        `each` gets every layer's number and record as soon as it is there; then it is forgotten, and the traces have no layers.
+        """
+        started = time.perf_counter()
         inputs = self.inputs(encoded)
         n = inputs["input_ids"].shape[1]
-        recorder = Recorder((len(encoded), n))
-        started = time.perf_counter()
+        recorder = Recorder((len(encoded), n), each=each)
         with self._lock, ExitStack() as stack:
             stack.enter_context(evaluating(self.hf_model))
             stack.enter_context(self._own_attention())
@@ -519,18 +593,20 @@ class Model:
             finally:
                 _RECORDER.reset(token)
         layers = recorder.layers()
-        if len(layers) != self.n_layers:
+        if len(recorder.records) != self.n_layers:
             raise ModelError(
-                f"{len(layers)} layers were seen at {self.family.layers!r}, the configuration says {self.n_layers}. "
+                f"{len(recorder.records)} layers were seen at {self.family.layers!r}, the configuration says {self.n_layers}. "
                 f"The family entry {self.family.name!r} names the wrong layers."
             )
-        info = {"forward_seconds": time.perf_counter() - started, "batch": len(encoded)}
+        info: dict[str, Any] = {"forward_seconds": time.perf_counter() - started, "batch": len(encoded), "padded_to": n}
+        if each is not None:
+            info["causal"] = recorder.causal
         made = [self._slice(one, row, layers, output, info) for row, one in enumerate(encoded)]
         return made, recorder.records
 
     def _own_attention(self) -> AbstractContextManager[None]:
         """Our entry in the registry, for families that ask the registry."""
-        return registered_attention(self.hf_model) if self.family.attention is None else nullcontext()
+        return registered_attention(self.hf_model, self._configs) if self.family.attention is None else nullcontext()
 
     def _record_hooks(self, recorder: Recorder, *, watch: bool) -> list[tuple[nn.Module, str, Callable[..., Any]]]:
         wanted: list[tuple[nn.Module, str, Callable[..., Any]]] = []
@@ -561,6 +637,8 @@ class Model:
                 (parts.mlp_down, "after", put("mlp_output")),
                 (parts.layer, "after", put("output")),
             ]
+            if parts.norm_after_attention is not None:
+                wanted.append((parts.norm_after_attention, "after", put("middle")))
             if watch:
                 wanted += [
                     (parts.value, "before", put_input("attention_input")),
@@ -569,21 +647,12 @@ class Model:
                 ]
             if parts.attention is not None:
                 wanted += [(parts.value, "after", put("value_output")), (parts.attention, "after", put_weights(parts))]
+        if recorder.each is not None:
+            wanted += [(layer, "after", recorder.leave) for layer in {id(p.layer): p.layer for p in self.parts}.values()]
         return wanted
 
     def _slice(self, one: Encoded, row: int, layers: Sequence[LayerTrace], output: Any, info: Mapping[str, Any]) -> Trace:
         """Example `row` of a traced batch, padding cut off."""
-        n = len(one.input_ids)
-
-        def cut(layer: LayerTrace) -> LayerTrace:
-            whole = {f.name: getattr(layer, f.name) for f in fields(LayerTrace)}
-            for name in ("input", "attention_output", "mlp_output", "output", "query", "key", "value"):
-                whole[name] = None if whole[name] is None else whole[name][row][..., :n, :]
-            for name in ("mask", "weights"):
-                if whole[name] is not None:
-                    whole[name] = whole[name][row if whole[name].shape[0] > 1 else 0][..., :n, :n]
-            return LayerTrace(**whole)
-
         logits, predicts = self._kept_logits(one, row, output)
         return Trace(
             model=self,
@@ -591,7 +660,7 @@ class Model:
             input_ids=one.input_ids,
             attention_mask=one.attention_mask,
             token_type_ids=one.token_type_ids,
-            layers=tuple(cut(layer) for layer in layers),
+            layers=LayersOf(layers, row, len(one.input_ids)),
             special=one.special,
             words=one.words,
             text=one.text,
@@ -913,15 +982,20 @@ def default_query(trace: Trace) -> int:
 
 def is_causal(trace: Trace) -> bool:
     """No token may look ahead in any layer, by the masks the model used."""
+    if "causal" in trace.info:
+        return len(trace) > 1 and trace.info["causal"]
+    if isinstance(trace.layers, LayersOf) and trace.layers.batch[0].weights is None:  # layers share their mask: look once
+        whole = {id(layer.mask): number for number, layer in enumerate(trace.layers.batch)}
+        return len(trace) > 1 and not any(looks_ahead(trace.layers[number]) for number in whole.values())
+    return len(trace) > 1 and not any(looks_ahead(layer) for layer in trace.layers)
 
-    def ahead(layer: LayerTrace) -> bool:
-        seen = layer.weights if layer.weights is not None else layer.mask
-        if seen is None:
-            return len(trace) > 1
-        allowed = seen if seen.dtype == torch.bool else seen > (0 if layer.weights is not None else -1e30)
-        return bool(allowed.triu(1).any())
 
-    return len(trace) > 1 and not any(ahead(layer) for layer in trace.layers)
+def looks_ahead(layer: LayerTrace) -> bool:
+    seen = layer.weights if layer.weights is not None else layer.mask
+    if seen is None:
+        return True
+    allowed = seen if seen.dtype == torch.bool else seen > (0 if layer.weights is not None else -1e30)
+    return bool(allowed.triu(1).any())
 
 
 def prediction(trace: Trace, *, k: int = 5) -> Prediction:

@@ -95,6 +95,13 @@ def _more_gaps(block: Block, record: dict[str, Any], after: Tensor) -> dict[str,
     gaps = {name: gap(block.called(name, read[name]), seen[name]) for name in read}
     gaps["values"] = gap(values_in(part, record["value_seen"][0], block.layer.value), block.layer.value)
     gaps["mlp"] = gap(part.mlp(seen["norm_before_mlp"]), block.layer.mlp_output)
+    gaps["stream"] = gap(block.called("norm_after_mlp", block.stream_after_mlp), block.output)
+    for place, norm in block.norms.items():
+        gaps[place] = gap(norm(block.read(place)), block.called(place, block.read(place)))
+    if part.norm_after_attention is not None:
+        gaps["norm_after_attention"] = max(
+            gaps["norm_after_attention"], gap(block.called("norm_after_attention", block.stream), block.middle)
+        )
     rebuilt = block.after_attention(block.all_parts + block.bias)
     gaps["layer"] = gap(rebuilt.to(working_dtype(dtype)), after)
     return gaps

@@ -30,7 +30,7 @@ def save(result: Result, path: str | os.PathLike[str]) -> None:
         raise ResultError(f"a result is saved as .safetensors, not {place.name!r}. For a table use .to_pandas().")
     if not place.parent.is_dir():
         raise ResultError(f"no folder {str(place.parent)!r} to save in.")
-    tensors = {"scores": result.scores.contiguous()}
+    tensors = {"scores": result.scores.cpu().contiguous()}
     plain: dict[str, Any] = {}
     for key, value in result.info.items():
         if isinstance(value, Tensor):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -30,6 +30,7 @@ class Example:
     foil: str | int | None = None
     cues: tuple[tuple[int, int], ...] = ()
     id: str | None = None
+    info: Mapping[str, Any] = field(default_factory=dict, repr=False, hash=False)  # what else is known; see docs/data.md
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,6 +52,7 @@ class LayerTrace:
     scaling: float = 1.0
     softcap: float | None = None
     weights: Tensor | None = None  # attention itself, where the model hands out nothing else
+    middle: Tensor | None = None  # what the norm after attention put out, where there is one
 
     @property
     def attention(self) -> Tensor:
@@ -60,6 +62,40 @@ class LayerTrace:
         return attention_of(self)
 
 
+class LayersOf(Sequence[LayerTrace]):
+    """The layers of one example of a traced batch, padding cut off: each is cut out when it is first asked for."""
+
+    def __init__(self, batch: Sequence[LayerTrace], row: int, n: int):
+        self.batch, self.row, self.n = batch, row, n  # the whole batch stays, so that many traces can be scored as one
+        self._cut: dict[int, LayerTrace] = {}
+
+    def __len__(self) -> int:
+        return len(self.batch)
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, slice):
+            return tuple(self[i] for i in range(*index.indices(len(self))))
+        number = range(len(self))[index]
+        if number not in self._cut:
+            self._cut[number] = _cut(self.batch[number], self.row, self.n)
+        return self._cut[number]
+
+
+POSITIONS = ("input", "attention_output", "mlp_output", "output", "middle", "query", "key", "value")  # [... pos .]
+PAIRS = ("mask", "weights")  # [... query key]
+
+
+def _cut(layer: LayerTrace, row: int, n: int) -> LayerTrace:
+    """One example of a batch, its first n positions."""
+    changes: dict[str, Any] = {}
+    for name in POSITIONS + PAIRS:
+        whole = getattr(layer, name)
+        if whole is not None:
+            own = whole[row if whole.shape[0] > 1 else 0]
+            changes[name] = own[..., :n, :] if name in POSITIONS else own[..., :n, :n]
+    return replace(layer, **changes)
+
+
 @dataclass(frozen=True, eq=False)
 class Trace:
     """One forward pass over one example, recorded: no batch axis, no padding."""
@@ -67,7 +103,7 @@ class Trace:
     model: Model = field(repr=False)
     tokens: tuple[str, ...]
     input_ids: tuple[int, ...]
-    layers: tuple[LayerTrace, ...] = field(repr=False)
+    layers: Sequence[LayerTrace] = field(repr=False)
     special: tuple[bool, ...] = field(repr=False)
     attention_mask: tuple[int, ...] = field(repr=False)
     token_type_ids: tuple[int, ...] | None = field(default=None, repr=False)
@@ -109,7 +145,7 @@ class _Result:
     info: Mapping[str, Any]
 
     def to_numpy(self) -> np.ndarray:
-        return self.scores.numpy().copy()
+        return self.scores.cpu().numpy().copy()
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write scores and everything known about them to one .safetensors file, whole or not at all."""
@@ -131,7 +167,7 @@ class _Result:
 
 @dataclass(frozen=True, eq=False)
 class Map(_Result):
-    """scores[layer, query, key]: how much of token *key* went into position *query*."""
+    """scores[layer, query, key]: how much of token *key* went into position *query*. They stay on the model's device."""
 
     scores: Tensor = field(repr=False)
     tokens: tuple[str, ...]

@@ -153,7 +153,18 @@ def test_check_shows_the_gaps_of_a_model_that_fails(capsys: pytest.CaptureFixtur
 
 
 def test_every_command_has_help() -> None:
-    for command in ("explain", "map", "compare", "methods", "families", "check"):
+    for command in ("explain", "map", "compare", "methods", "families", "check", "data"):
         assert "Usage:" in run(command, "--help")
     for command in ("explain", "map", "compare", "check"):
         assert "Example:" in run(command, "--help")
+
+
+def test_timing_says_where_the_time_went() -> None:
+    out = run("explain", "The keys to the cabinet [MASK] rusty.", "--timing")
+    for part in ("load and check", "forward", "proof", "alti", "total"):
+        assert part in out
+    parts = {
+        line.rsplit(maxsplit=2)[0].strip(): float(line.rsplit(maxsplit=2)[1]) for line in out.splitlines() if line.endswith(" ms")
+    }
+    assert 0 < parts["forward"] + parts["proof"] + parts["alti"] <= parts["total"]
+    assert "total" in run("explain", "The keys to the cabinet [MASK] rusty.", "--timing", "--method", "attcat")

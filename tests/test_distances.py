@@ -39,7 +39,7 @@ def test_distances_are_those_of_the_intervention(case: str, distance: str, stand
     made = mixlens.mix(trace, "value_zeroing", distance=distance, standardize=standardize)
     loose = 1e-9 if case in ("bert", "gpt2") else 1e-5  # the others round to float32 inside
     torch.testing.assert_close(made.scores, expected, rtol=0, atol=loose)
-    assert made.info["options"] == {"distance": distance, "standardize": standardize}
+    assert made.info["options"] == {"distance": distance, "standardize": standardize, "query": None}
 
 
 def test_tied_features_share_their_mean_rank() -> None:

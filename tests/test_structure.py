@@ -20,6 +20,7 @@ ORDER = (
         "types",
         "words",
         "families",
+        "kernels",
         "decompose",
         "model",
         "jacobian",
@@ -29,7 +30,7 @@ ORDER = (
         "targets",
         "attributing",
     ),
-    *("baselines", "rules", "methods", "identify", "store", "show", "cli", "__main__"),
+    *("baselines", "rules", "methods", "identify", "metrics", "data", "store", "show", "cli", "__main__"),
 )
 
 

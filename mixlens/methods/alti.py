@@ -5,14 +5,15 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from .. import kernels
 from ..aggregate import rows_to_one
-from ..decompose import Block, source_tiles
+from ..decompose import Block
 from ..mixing import mixing
 
 PAPER = "Ferrando et al. 2022, Measuring the Mixing of Contextual Information in the Transformer"
 
 
-@mixing(paper=PAPER, rollout="alti", variants=("paper", "released", "released_2022"), cost="1-2")
+@mixing(paper=PAPER, rollout="alti", variants=("paper", "released", "released_2022"), cost="1-2", stacks=True)
 def alti(block: Block, *, variant: str = "paper") -> tuple[Tensor, dict[str, Tensor]]:
     """ALTI (eq. 8-9): how much nearer, in L1, each token's transformed vector T_ij brings the block's output y_i.
 
@@ -29,12 +30,8 @@ def alti(block: Block, *, variant: str = "paper") -> tuple[Tensor, dict[str, Ten
             sigma = after.scale(block.stream, eps=False, unbiased=variant == "released_2022")
             y = after.numerator(block.stream) / sigma + after.beta
             part_scale, stream_scale = chain.branch_scale * sigma, sigma
-    length, goal = y.abs().unsqueeze(-3), (y + shift).unsqueeze(-3)
-    nearer = []
-    for _, tile in source_tiles(block, chain.part(block.head_vectors), scale=part_scale):
-        missing = tile.sub_(goal).abs_()  # in place: the tile is in the cache, and nobody else's
-        nearer.append(torch.sub(length, missing, out=missing).sum(-1))
-    scores = torch.cat(nearer, -2).transpose(-1, -2)
+    inverse = (torch.ones_like(y[..., :1]) / part_scale)[..., 0]
+    scores = kernels.nearer(block.attention, block.by_head(chain), inverse, y, shift=shift)
     itself = chain.part(block.own_part) / part_scale + chain.residual(block.x) / stream_scale
     scores.diagonal(dim1=-2, dim2=-1).copy_((y.abs() - (y + shift - itself).abs()).sum(-1))  # the residual is there alone
     return rows_to_one(scores.clamp(min=0))

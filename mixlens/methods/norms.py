@@ -20,27 +20,25 @@ GLOBENC = "Modarressi et al. 2022, GlobEnc: Quantifying Global Token Attribution
 def part_norms(block: Block, stage: str, *, residual: bool) -> tuple[Tensor, dict[str, Tensor]]:
     """|w_ij| [... query key], and the mixing ratio r_i = |sum_{j != i} w_ij| / (that + |w_ii|) [... query]."""
     chain = block.chain(stage)
-    vectors = chain.part(block.head_vectors)  # [... key head d]
-    gram = vectors @ vectors.transpose(-1, -2)
-    weights = block.by_source  # [... key query head]
-    squared = ((weights @ gram) * weights).sum(-1).transpose(-1, -2)
-    norms = squared.clamp(min=0).sqrt() / chain.part_scale
-    own = chain.part(block.own_part) / chain.part_scale  # the diagonal alone has the residual in it: n vectors, direct
+    norms = block.part_lengths(chain).clone()
+    own, rest = block.room("own", block.x.shape), block.room("rest", block.x.shape)
+    own = chain.part(block.own_part, own).div_(chain.part_scale)  # the diagonal alone has the residual in it: n vectors, direct
     if residual:
-        own = own + chain.residual(block.x) / chain.stream_scale
+        own += chain.residual(block.x, rest).div_(chain.stream_scale)
     own_norm = own.norm(dim=-1)
     norms.diagonal(dim1=-2, dim2=-1).copy_(own_norm)
-    others = (chain.part(block.all_parts - block.own_part) / chain.part_scale).norm(dim=-1)
+    rest = chain.part(block.all_parts - block.own_part, rest).div_(chain.part_scale)
+    others = rest.norm(dim=-1)
     return norms, {"mixing_ratio": others / (others + own_norm)}
 
 
-@mixing(paper=KOBAYASHI_2020, rollout="globenc", distribution=False)
+@mixing(paper=KOBAYASHI_2020, rollout="globenc", distribution=False, stacks=True)
 def norm(block: Block) -> tuple[Tensor, dict[str, Tensor]]:
     """N = |sum_h a^h_ij f^h_j|: the length of what attention took from j."""
     return part_norms(block, "attention", residual=False)
 
 
-@mixing(paper=GLOBENC, rollout="globenc")
+@mixing(paper=GLOBENC, rollout="globenc", stacks=True)
 def norm_fixed_residual(block: Block) -> Tensor:
     """N_FIXEDRES = 0.5 N, rows summing to 1, + 0.5 I."""
     lengths, _ = part_norms(block, "attention", residual=False)
@@ -48,25 +46,25 @@ def norm_fixed_residual(block: Block) -> Tensor:
     return half + 0.5 * torch.eye(half.shape[-1], dtype=half.dtype, device=half.device)
 
 
-@mixing(paper=KOBAYASHI_2021, rollout="globenc", distribution=False)
+@mixing(paper=KOBAYASHI_2021, rollout="globenc", distribution=False, stacks=True)
 def norm_residual(block: Block) -> tuple[Tensor, dict[str, Tensor]]:
     """N_RES: N with the residual x_i added to the vector of i itself."""
     return part_norms(block, "residual", residual=True)
 
 
-@mixing(paper=KOBAYASHI_2021, rollout="globenc", distribution=False)
+@mixing(paper=KOBAYASHI_2021, rollout="globenc", distribution=False, stacks=True)
 def norm_residual_ln(block: Block) -> tuple[Tensor, dict[str, Tensor]]:
     """N_RESLN: then the norm after attention, its statistics held still; its bias belongs to no token."""
     return part_norms(block, "norm", residual=True)
 
 
-@mixing(paper=GLOBENC, rollout="globenc", distribution=False)
+@mixing(paper=GLOBENC, rollout="globenc", distribution=False, stacks=True)
 def globenc(block: Block) -> tuple[Tensor, dict[str, Tensor]]:
     """N_ENC: then the norm after the feed-forward too, which enters only through that norm's statistics."""
     return part_norms(block, "layer", residual=True)
 
 
-@mixing(paper=GLOBENC, rollout="globenc", variants=("released", "paper"))
+@mixing(paper=GLOBENC, rollout="globenc", variants=("released", "paper"), stacks=True)
 def attention_residual(block: Block, *, variant: str = "released") -> tuple[Tensor, dict[str, Tensor]]:
     """W_RES (eq. 15): attention to others shared out of r_i, the rest 1 - r_i to the token itself; r of `globenc`.
 

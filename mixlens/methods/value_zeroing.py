@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
+from .. import kernels
 from ..aggregate import rows_to_one
-from ..decompose import Block, source_tiles
+from ..decompose import Block, Chain, is_plain, linear_weight
 from ..errors import InputError, nearest
+from ..kernels.plain import precision, tiles
 from ..mixing import mixing
 
 PAPER = "Mohebbi et al. 2023, Quantifying Context Mixing in Transformers"
@@ -19,7 +22,7 @@ def cosine(moved: Tensor, still: Tensor) -> Tensor:
     """1 - cos as half the squared distance of the directions: no difference of two numbers near 1."""
     smallest = torch.finfo(moved.dtype).tiny  # a representation that is all zero has no direction
     directions = [vector / vector.norm(dim=-1, keepdim=True).clamp(min=smallest) for vector in (moved, still)]
-    return (directions[0] - directions[1]).pow(2).sum(-1) / 2
+    return directions[0].sub_(directions[1]).norm(dim=-1).pow(2) / 2
 
 
 def euclidean(moved: Tensor, still: Tensor) -> Tensor:
@@ -58,32 +61,128 @@ def standardizer(still: Tensor, real: Tensor) -> Callable[[Tensor], Tensor]:
     return lambda vectors: (vectors - mean.unsqueeze(-3)) / spread.unsqueeze(-3)
 
 
-@mixing(paper=PAPER, rollout="value_zeroing", variants=("paper", "released"), cost="n / 2")
+def from_changes(block: Block, precision: str) -> Tensor | None:
+    """Cosine distances [query key] by the fused loop, where there is one for this device and this kind of layer.
+
+    Only what changes is computed. With z_ij taken away, the variance before the feed-forward becomes
+    s'^2 = s^2 + (a_ij^T G_j a_ij - 2 <C u_i, C z_ij>) / d, and what the feed-forward reads moves by
+    (s / s' - 1) (h_i - const) - W gamma C z_ij / s'. The change of its activations goes through the second product, and the
+    distance follows from the change of the output: no small difference of large numbers anywhere.
+    """
+    loop, part, product = kernels.fused("turned", block.x), block.wide_modules, block.first_product
+    if loop is None or product is None or part.norm_on_mlp is not None or not is_plain(part.mlp_down):
+        return None
+    activation = loop.activation_number(part.mlp_act)
+    if activation is None or block.x.dim() != 2 or block.several:
+        return None
+    norm = product.norm
+    u, s = block.stream, norm.scale(block.stream)  # [query d], [query 1]
+    if norm.centred:
+        u = u - u.mean(-1, keepdim=True)
+    plain_norm = replace(norm, gamma=torch.ones_like(norm.gamma))
+    lengths = block.part_lengths(Chain((plain_norm,), (), 1.0, 1.0))
+    inner = (u @ block.projection.flatten(0, 1).mT).unflatten(-1, block.projection.shape[:2]).transpose(0, 1) @ block.values.mT
+    added = (lengths.pow(2) - 2 * (block.attention * inner).sum(0)) / u.shape[-1]  # s'^2 - s^2, [query key]
+    new = (s.pow(2) + added).sqrt()
+    ratio, inverse = -added / (new * (s + new)), 1 / new
+    sources = [t[..., :-1, :].transpose(-3, -2) for t in product.sources]  # [head key m]
+    reads = [base / s + constant for base, constant in zip(product.bases, product.constants, strict=True)]
+    constants = list(product.constants)
+    if part.mlp_gate is part.mlp_up:  # one product, gate half first
+        sources, reads, constants = ([*reversed(t[0].chunk(2, -1))] for t in (sources, reads, constants))
+    after: dict[str, Tensor | None] = dict.fromkeys(("centred_after", "after_scale", "gamma", "beta"))
+    behind = block.norms.get("norm_after_mlp")
+    if behind is not None:
+        read = block.stream_after_mlp
+        after = {
+            "centred_after": read - read.mean(-1, keepdim=True) if behind.centred else read,
+            "after_scale": behind.scale(read),
+            "gamma": behind.gamma,
+            "beta": behind.beta,
+        }
+    return loop.turned(
+        attention=block.attention,
+        vectors=block.by_head(block.chain("norm")) if product.on_stream else block.head_vectors.transpose(-3, -2),
+        sources=sources,
+        reads=reads,
+        constants=constants,
+        activation=activation,
+        down=linear_weight(part.mlp_down, reads[0].shape[-1], block.dtype),
+        ratio=ratio,
+        inverse=inverse,
+        centred_middle=block.middle - norm.beta if product.on_stream else None,
+        **after,
+        centred=behind is not None and behind.centred,
+        output=block.after_attention(block.attention_output),
+        precision=precision,
+        elements=kernels.plain.tile_elements(block.x.device),
+    )
+
+
+def moved_by(
+    block: Block, measure: Callable[[Tensor, Tensor], Tensor], seen_as: Callable[[Tensor], Tensor], *, few: bool
+) -> Tensor:
+    """How far each output [... query] is from itself without each source [... key], a few sources at a time."""
+    still = seen_as(block.after_attention(block.attention_output).unsqueeze(-3))
+    distances = torch.zeros_like(block.attention[..., 0, :, :])
+    each = block.x.numel()
+    for sources in tiles(distances.shape[-1], each, block.x.device, times=2):
+        rows = who_looks(block, sources)
+        part = block if rows == slice(0, distances.shape[-2]) else block.at(rows)
+        tile = part.by_source[..., sources, :, :] @ block.head_vectors[..., sources, :, :]
+        moved = seen_as(part.without(sources, tile, few=few))
+        distances[..., rows, sources] = measure(moved, still[..., rows, :]).transpose(-1, -2)
+    return distances
+
+
+def who_looks(block: Block, sources: slice) -> slice:
+    """The targets, first to last, that take anything from these sources: a causal model's later ones."""
+    taken = (block.attention[..., sources] != 0).flatten(0, -3).any(0).any(-1).nonzero()
+    return slice(int(taken[0]), int(taken[-1]) + 1) if len(taken) else slice(0, 0)
+
+
+@mixing(paper=PAPER, rollout="value_zeroing", variants=("paper", "released"), cost="n / 4")
 def value_zeroing(
-    block: Block, *, distance: str = "cosine", standardize: bool = False, variant: str = "paper"
+    block: Block,
+    *,
+    distance: str = "cosine",
+    standardize: bool = False,
+    query: int | None = None,
+    variant: str = "paper",
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """Value Zeroing (eq. 4-5): how far layer output i turns when value j is set to zero for all heads; rows sum to 1.
 
     The value's bias goes too, i = j is included, the residual stays. Zeroing value j changes what attention wrote at i
     by exactly -z_ij, so only what comes after attention is run again. `distance`: "cosine", "euclidean" or "spearman";
     `standardize`: of representations whose features are in standard deviations over the sentence, so that a few large
-    ones do not decide. `released`: 1 - cos, which float32 cannot hold; for causal layers rounded to five decimals, as the
-    authors' later toolkit does.
+    ones do not decide. `query`: this position's row alone, n times as quick; the other rows are left at zero. `released`:
+    1 - cos, which float32 cannot hold; for causal layers rounded to five decimals, as the authors' later toolkit does.
     """
     if distance not in DISTANCES:
         raise InputError(f"value_zeroing has no distance {distance!r}. {nearest(str(distance), DISTANCES)}")
     if variant == "released" and (distance != "cosine" or standardize):
         raise InputError("the released code knows the cosine distance alone. Other distances have variant='paper'.")
     measure = DISTANCES[distance] if variant == "paper" else one_minus_cosine
-    still = block.after_attention(block.attention_output)
-    seen_as = standardizer(still, block.reach.any(-2)) if standardize else lambda vectors: vectors
-    still = seen_as(still.unsqueeze(-3))
-    distances = []
-    for sources, tile in source_tiles(block, block.head_vectors, elements=1 << 19):
-        moved = block.without(sources, tile)
-        distances.append(measure(seen_as(moved), still.expand_as(moved)))
-    scores = torch.cat(distances, -2).transpose(-1, -2)
+    n = block.attention.shape[-1]
+    if query is not None and not 0 <= query < n:
+        raise InputError(f"query {query} is out of range: there are {n} tokens, 0 to {n - 1}.")
+    rows = slice(0, n) if query is None else slice(query, query + 1)
+    some = block if query is None else block.at(rows)
+    scores = None
+    if measure is cosine and not standardize and query is None:
+        scores = from_changes(some, precision())
+    if scores is None:
+        whole = block.after_attention(block.attention_output) if standardize else block.output
+        seen_as = standardizer(whole, block.reach.any(-2)) if standardize else lambda vectors: vectors
+        scores = moved_by(some, measure, seen_as, few=query is not None)
     if variant == "released" and not bool(block.attention.triu(1).any()):
         scores = scores.round(decimals=5)
-    untouched = (block.attention == 0).all(-3)  # who took nothing is not moved, to the last bit
-    return rows_to_one(scores.masked_fill(untouched, 0))
+    untouched = (some.attention == 0).all(-3)  # who took nothing is not moved, to the last bit
+    shares, told = rows_to_one(scores.masked_fill(untouched, 0), offset=rows.start)
+    if query is None:
+        return shares, told
+    empty = told["rows_without_score"].new_zeros(*shares.shape[:-2], n)
+    empty[..., rows] = told["rows_without_score"]
+    return torch.zeros_like(block.attention[..., 0, :, :]).index_copy_(-2, torch.tensor([query], device=shares.device), shares), {
+        "rows_without_score": empty
+    }

@@ -1,0 +1,22 @@
+"""Datasets as iterators of Example: by name from the hub, from local files, or from the embedded grammar. See docs/data.md."""
+
+from .checks import check, cue_tokens, for_model, span_tokens
+from .files import RowError, rows
+from .labels import label_ids
+from .reading import load, read
+from .table import DATASETS, Dataset, listing
+
+__all__ = [
+    "DATASETS",
+    "Dataset",
+    "RowError",
+    "check",
+    "cue_tokens",
+    "for_model",
+    "label_ids",
+    "listing",
+    "load",
+    "read",
+    "rows",
+    "span_tokens",
+]

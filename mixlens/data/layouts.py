@@ -1,0 +1,305 @@
+"""How a row becomes an Example. A layout says which fields it needs; the makers below read them and check what they say."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..errors import InputError
+from ..grammar import MASK
+from ..types import Example
+from .labels import label_of
+
+Row = Mapping[str, Any]
+Span = tuple[int, int]
+Rule = Callable[[Sequence[str], int], list[int]]  # the words and the place of the gap -> the places of the cue
+
+
+@dataclass(frozen=True)
+class Layout:
+    """One way to write the rows of a dataset. `make` gives None for a row that is not part of it."""
+
+    needs: tuple[str, ...]
+    make: Callable[[Row], Example | None]
+
+
+# --- reading fields ---------------------------------------------------------------------------------------------------
+
+
+def text_of(row: Row, field: str) -> str:
+    value = row.get(field)
+    if not isinstance(value, str):
+        raise InputError(f"field {field!r} holds {_kind(value)}, not text.")
+    if not value.strip():
+        raise InputError(f"field {field!r} is empty.")
+    try:
+        value.encode("utf-8")
+    except UnicodeEncodeError:
+        raise InputError(f"field {field!r} holds half a character (a lone surrogate), which is no text.") from None
+    return value
+
+
+def _nested(row: Row, field: str) -> Any:
+    """A list or a mapping; in CSV and TSV, which have none, written as JSON."""
+    value = row.get(field)
+    if not isinstance(value, str):
+        return value
+    try:
+        return json.loads(value)
+    except ValueError:
+        raise InputError(f"field {field!r} should hold a list, in CSV written as JSON: [...].") from None
+
+
+def _list(row: Row, field: str) -> list[Any]:
+    value = _nested(row, field)
+    if not isinstance(value, list):
+        raise InputError(f"field {field!r} holds {_kind(value)}, not a list.")
+    return value
+
+
+def _words(row: Row, field: str) -> list[str]:
+    words = _list(row, field)
+    if not words or not all(isinstance(word, str) and word.strip() for word in words):
+        raise InputError(f"field {field!r} should hold words, none of them empty.")
+    return words
+
+
+def _whole(row: Row, field: str) -> int:
+    value = row.get(field)
+    if isinstance(value, str) and re.fullmatch("-?[0-9]+", value.strip()):
+        value = int(value)
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise InputError(f"field {field!r} holds {_kind(value)}, not a whole number.")
+    return value
+
+
+def _kind(value: Any) -> str:
+    return "nothing" if value is None else f"{type(value).__name__} {str(value)[:40]!r}"
+
+
+def _place(words: Sequence[str], place: int, field: str) -> int:
+    if not 0 <= place < len(words):
+        raise InputError(f"field {field!r} points at word {place} of {len(words)}.")
+    return place
+
+
+# --- words and spans --------------------------------------------------------------------------------------------------
+
+CLOSING = frozenset(".,;:?!")
+
+
+def spread(words: Iterable[str], *, tight: bool = False) -> tuple[str, list[Span]]:
+    """The words as one text, and where each of them is. `tight`: no space before a full stop and the like."""
+    text, spans = "", []
+    for word in words:
+        text += word if not text or (tight and word in CLOSING) else f" {word}"
+        spans.append((len(text) - len(word), len(text)))
+    return text, spans
+
+
+def found_in(text: str, words: Sequence[str]) -> list[Span]:
+    """Where each word is in a text that has them in this order, with nothing but spaces between them."""
+    spans, end = [], 0
+    for word in words:
+        start = text.find(word, end)
+        if start < 0 or text[end:start].strip():
+            raise InputError(f"the tokens are not those of the text: no {word!r} after character {end}.")
+        end = start + len(word)
+        spans.append((start, end))
+    return spans
+
+
+def runs(spans: Sequence[Span], marks: Sequence[Any]) -> tuple[Span, ...]:
+    """Neighbouring marked words as one span."""
+    if len(spans) != len(marks):
+        raise InputError(f"{len(marks)} marks for {len(spans)} tokens.")
+    joined: list[Span] = []
+    last = False
+    for span, mark in zip(spans, marks, strict=True):
+        if mark:
+            joined = [*joined[:-1], (joined[-1][0], span[1])] if last else [*joined, span]
+        last = bool(mark)
+    return tuple(joined)
+
+
+# --- classification ---------------------------------------------------------------------------------------------------
+
+
+def _info(row: Row, label: str, names: Sequence[str], **more: Any) -> dict[str, Any]:
+    found = label_of(row.get(label), names)
+    return ({} if found is None else {"label": found}) | more
+
+
+def labelled(text: str, pair: str | None = None, *, labels: Sequence[str], label: str = "label") -> Layout:
+    def make(row: Row) -> Example:
+        second = None if pair is None else text_of(row, pair)
+        return Example(text_of(row, text), second, info=_info(row, label, labels))
+
+    return Layout((text, *((pair,) if pair else ()), label), make)
+
+
+def marked(*, labels: Sequence[str], label: str, tokens: str = "tokens", marks: str = "rationale") -> Layout:
+    """Tokens, and 1 for those that people marked as the reason for their label."""
+
+    def make(row: Row) -> Example:
+        text, spans = spread(_words(row, tokens))
+        return Example(text, info=_info(row, label, labels, rationale=runs(spans, _list(row, marks))))
+
+    return Layout((tokens, label, marks), make)
+
+
+def marked_by_several(*, labels: Sequence[str], meaning: Mapping[str, str] | None = None) -> Layout:
+    """HateXplain as published: three people each. The label most of them gave (none: not part of the dataset); every token
+    that one of them marked (the authors' union), and none where the label is normal, as in their evaluation."""
+    published = ("hatespeech", "normal", "offensive")
+
+    def make(row: Row) -> Example | None:
+        given = _nested(row, "annotators")
+        votes = given["label"] if isinstance(given, Mapping) else [one["label"] for one in given]
+        (label, count), *_ = Counter(label_of(vote, published) for vote in votes).most_common(1)
+        if count < 2 or label is None:
+            return None
+        text, spans = spread(_words(row, "post_tokens"))
+        people = [] if label == "normal" else [list(marks) for marks in _list(row, "rationales")]
+        union = [any(each) for each in zip(*people, strict=True)] if people else [False] * len(spans)
+        name = label_of(label if meaning is None else meaning[label], labels)
+        return Example(text, info={"label": name, "rationale": runs(spans, union)})
+
+    return Layout(("post_tokens", "annotators", "rationales"), make)
+
+
+# --- questions, parts of speech ---------------------------------------------------------------------------------------
+
+
+def question() -> Layout:
+    """The question is the text, the paragraph the pair; answers are spans of the pair, () where there is none."""
+
+    def make(row: Row) -> Example:
+        asked, paragraph = text_of(row, "question"), text_of(row, "context")
+        spans = []
+        for words, start in _answers(row):
+            if paragraph[start : start + len(words)] != words or not words:
+                raise InputError(f"the answer {words!r} is not in the paragraph at character {start}.")
+            spans.append((start, start + len(words)))
+        return Example(asked, paragraph, info={"answers": tuple(dict.fromkeys(spans))})
+
+    return Layout(("question", "context", "answers"), make)
+
+
+def _answers(row: Row) -> list[tuple[str, int]]:
+    given = _nested(row, "answers")
+    if isinstance(given, Mapping):  # the hub: a list of texts and a list of starts
+        given = [{"text": words, "start": start} for words, start in zip(given["text"], given["answer_start"], strict=True)]
+    return [(one["text"], int(one["start"] if "start" in one else one["answer_start"])) for one in given]
+
+
+def tagged() -> Layout:
+    """Gold tokens with their universal part of speech. A token tagged `_` (don't) is passed over: its parts follow."""
+
+    def make(row: Row) -> Example:
+        tokens, tags = _words(row, "tokens"), _list(row, "upos")
+        if len(tokens) != len(tags):
+            raise InputError(f"{len(tags)} parts of speech for {len(tokens)} tokens.")
+        kept = [(token, tag) for token, tag in zip(tokens, tags, strict=True) if tag != "_"]
+        words = [token for token, _ in kept]
+        text, spans = (text_of(row, "text"), None) if row.get("text") else spread(words)
+        spans = found_in(text, words) if spans is None else spans
+        return Example(text, info={"pos": tuple((*span, tag) for span, (_, tag) in zip(spans, kept, strict=True))})
+
+    return Layout(("tokens", "upos"), make)
+
+
+# --- agreement: one word is left out, and another word decides it -----------------------------------------------------
+
+NUMBERS = {"sing": "singular", "plur": "plural", "VBZ": "singular", "VBP": "plural"}
+
+
+def gap(
+    words: Sequence[str], place: int, target: str, foil: str | None, cues: Sequence[int], *, tight: bool, **info: Any
+) -> Example:
+    """The sentence with [MASK] for one word. Cues are spans, one per word; `info` keeps what is not None."""
+    if words[place] != target:
+        raise InputError(f"the word left out should be {target!r}, but the sentence has {words[place]!r} there.")
+    if place in cues or target == foil:
+        raise InputError(f"{target!r} cannot be its own cue, or its own foil.")
+    text, spans = spread((MASK if i == place else word for i, word in enumerate(words)), tight=tight)
+    kept = {key: value for key, value in info.items() if value is not None}
+    return Example(text, target=target, foil=foil, cues=tuple(spans[i] for i in cues), info=kept | {"mask": spans[place]})
+
+
+def word_left_out(
+    words: str, place: str, target: str, foil: str, *, number: str, tight: bool = False, cues: str = "cue_indices"
+) -> Layout:
+    """Words, the place of the one to predict, its two forms; and where the file has them, the places of the cue."""
+
+    def make(row: Row) -> Example:
+        given = _words(row, words)
+        where = [_place(given, int(i), cues) for i in _list(row, cues)] if row.get(cues) is not None else []
+        left_out = _place(given, _whole(row, place), place)
+        told = row.get(number)
+        more = {"task": row.get("task"), "n_attractors": row.get("n_attractors"), "number": NUMBERS.get(str(told), told)}
+        return gap(given, left_out, text_of(row, target), text_of(row, foil), where, tight=tight, **more)
+
+    return Layout((words, place, target, foil), make)
+
+
+def minimal_pair(rules: Mapping[str, tuple[str, Rule]]) -> Layout:
+    """BLiMP as published: two sentences that differ in one word. The rule of the sentence's template finds the cue; rows of
+    templates without a rule are not part of the dataset."""
+
+    def make(row: Row) -> Example | None:
+        if row["UID"] not in rules:
+            return None
+        task, rule = rules[row["UID"]]
+        good, bad = (_split(expanded(text_of(row, f"sentence_{side}"))) for side in ("good", "bad"))
+        places = [i for i, (one, other) in enumerate(zip(good, bad, strict=False)) if one != other]
+        if len(good) != len(bad) or len(places) != 1:
+            raise InputError("the two sentences do not differ in one word.")
+        place = places[0]
+        cues = [_place(good, i, "the cue") for i in rule(good, place)]
+        return gap(good, place, good[place], bad[place], cues, tight=True, task=task)
+
+    return Layout(("UID", "sentence_good", "sentence_bad"), make)
+
+
+def expanded(sentence: str) -> str:
+    """Contractions written out, as Value Zeroing does: "hasn't" is one word to agree and one more."""
+    sentence = re.sub(r"\b([Ww])on't\b", r"\1ill not", sentence)
+    sentence = re.sub(r"\b([Cc])an't\b", r"\1annot", sentence)
+    return re.sub(r"n't\b", " not", sentence)
+
+
+def _split(sentence: str) -> list[str]:
+    return re.findall(r"\S*[^\s.]|\.", sentence)
+
+
+def sentence_with_gap(gap_mark: str = "***mask***") -> Layout:
+    """Goldberg's file: the number of attractors, the sentence, the sentence with ***mask***, the verb, its other form."""
+
+    def make(row: Row) -> Example:
+        words = text_of(row, "masked").split()
+        if words.count(gap_mark) != 1:
+            raise InputError(f"the sentence has {words.count(gap_mark)} times {gap_mark}, not once.")
+        place, verb = words.index(gap_mark), text_of(row, "good")
+        words[place] = verb
+        return gap(words, place, verb, text_of(row, "bad"), (), tight=False, n_attractors=_whole(row, "n_attractors"))
+
+    return Layout(("n_attractors", "masked", "good", "bad"), make)
+
+
+def parsed_sentence() -> Layout:
+    """Linzen's own file: the subject is known, so it is the cue. Places are counted from 1. It names no other verb form."""
+
+    def make(row: Row) -> Example:
+        words = text_of(row, "orig_sentence").split()
+        subject, verb = (_place(words, _whole(row, f"{part}_index") - 1, f"{part}_index") for part in ("subj", "verb"))
+        if words[subject].casefold() != text_of(row, "subj").casefold():
+            raise InputError(f"the subject should be {row['subj']!r}, but the sentence has {words[subject]!r} there.")
+        more = {"n_attractors": _whole(row, "n_diff_intervening"), "number": NUMBERS.get(str(row.get("verb_pos")))}
+        return gap(words, verb, words[verb], None, (subject,), tight=False, **more)
+
+    return Layout(("orig_sentence", "subj", "subj_index", "verb_index", "n_diff_intervening"), make)

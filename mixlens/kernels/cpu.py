@@ -1,0 +1,122 @@
+"""`cpu.c`, compiled by the machine's own compiler the first time it is needed, and kept in the user's cache."""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import os
+import platform
+import shutil
+import subprocess
+import tempfile
+from functools import cache
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+SOURCE = Path(__file__).with_name("cpu.c")
+SUFFIX = {torch.float32: "float32", torch.float64: "float64"}
+NUMBER = {torch.float32: ctypes.c_float, torch.float64: ctypes.c_double}
+
+
+def nearer(attention: Tensor, vectors: Tensor, inverse: Tensor, y: Tensor, shift: float) -> Tensor:
+    *leading, heads, queries, keys = attention.shape
+    width, suffix, threads = y.shape[-1], SUFFIX[y.dtype], torch.get_num_threads()
+    compiled = _compiled()
+    out = y.new_empty(*leading, queries, keys)
+    scratch = y.new_empty(threads * getattr(compiled, f"nearer_scratch_{suffix}")(_long(heads), _long(width)))
+    given = [t.contiguous() for t in (attention, vectors, inverse, y)]  # held until the call is over
+    sizes = (_long(out[..., 0, 0].numel()), _long(heads), _long(queries), _long(keys), _long(width))
+    number = NUMBER[y.dtype](shift)
+    getattr(compiled, f"nearer_{suffix}")(*sizes, *map(_at, given), number, _at(out), _at(scratch), ctypes.c_int(threads))
+    return out
+
+
+def lengths(attention: Tensor, gram: Tensor, inverse: Tensor) -> Tensor:
+    *leading, heads, queries, keys = attention.shape
+    out = attention.new_empty(*leading, queries, keys)
+    given = [t.contiguous() for t in (attention, gram.movedim(-3, -1), inverse)]  # gram: [... head head key]
+    sizes = (_long(out[..., 0, 0].numel()), _long(heads), _long(queries), _long(keys))
+    loop = getattr(_compiled(), f"lengths_{SUFFIX[out.dtype]}")
+    loop(*sizes, *map(_at, given), _at(out), ctypes.c_int(torch.get_num_threads()))
+    return out
+
+
+def _at(tensor: Tensor) -> ctypes.c_void_p:
+    return ctypes.c_void_p(tensor.data_ptr())
+
+
+def _long(value: int) -> ctypes.c_long:
+    return ctypes.c_long(value)
+
+
+def _compiled() -> ctypes.CDLL:
+    found = library()
+    assert found is not None
+    return found
+
+
+@cache
+def library() -> ctypes.CDLL | None:
+    """The compiled loops, or None where there is no compiler.
+
+    They share the threads torch has: a second pool beside a spinning one would halve both. Where torch's own OpenMP
+    library is not found they run on one thread, and only if torch does too.
+    """
+    compiler = shutil.which(os.environ.get("CC", "cc"))
+    if compiler is None:
+        return None
+    openmp = _openmp_of_torch()
+    if openmp is None and torch.get_num_threads() > 1:
+        return None
+    flags = ["-O3", "-fno-math-errno", "-shared", "-fPIC"]
+    flags += ["-mcpu=native"] if platform.machine() in ("arm64", "aarch64") else ["-march=native"]
+    linked = ["-lm"] if openmp is None else ["-fopenmp", openmp, "-lm"]
+    name = hashlib.sha256(repr((SOURCE.read_bytes(), compiler, flags, linked, _processor())).encode()).hexdigest()[:24]
+    folder = _cache_folder()
+    built = folder / f"loops-{name}.so"
+    if not built.exists():
+        with tempfile.TemporaryDirectory(dir=folder) as work:  # whole or not at all, also when two processes meet
+            fresh = Path(work) / built.name
+            told = subprocess.run(
+                [compiler, *flags, "-o", str(fresh), str(SOURCE), *linked],
+                check=False,
+                capture_output=True,
+                text=True,
+                timeout=120,
+            )
+            if told.returncode:
+                raise RuntimeError((told.stderr.strip() or "the compiler failed").splitlines()[0])
+            fresh.replace(built)
+    return ctypes.CDLL(str(built))
+
+
+def _openmp_of_torch() -> str | None:
+    """The OpenMP library already in this process, which is torch's."""
+    try:
+        places = {line.split()[-1] for line in Path("/proc/self/maps").read_text().splitlines() if "omp" in line.split()[-1]}
+    except OSError:
+        return None
+    return next((place for place in sorted(places) if Path(place).name.startswith(("libgomp", "libiomp", "libomp"))), None)
+
+
+def _processor() -> str:
+    """What this machine's code may use: a cache on a shared disk must not serve another processor."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.machine() + platform.processor()
+    return platform.machine() + next((line for line in lines if line.startswith(("flags", "Features"))), "")
+
+
+def _cache_folder() -> Path:
+    """A folder of the user's own, that nobody else may write to."""
+    root = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "mixlens"
+    try:
+        root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if os.access(root, os.W_OK) and root.stat().st_uid == os.getuid() and not root.stat().st_mode & 0o022:
+            return root
+    except OSError:
+        pass
+    return Path(tempfile.mkdtemp(prefix="mixlens-"))

@@ -1,0 +1,455 @@
+"""The loops as Triton kernels. Sums are in float32 (float64 for float64); nothing of pairs by features is written out,
+but the changed activations of Value Zeroing, a tile at a time, for the matrix product that follows."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import torch
+from torch import Tensor
+
+try:
+    import triton
+    import triton.language as tl
+except ImportError:  # a CPU build of torch
+    triton = None
+
+TYPES = {"gram": (torch.float32,)}  # where a loop does not know every number type
+# Tile sizes, measured on an H200.
+TUNED: dict[str, dict[str, int]] = {
+    "changed": {"BQ": 32, "BM": 64, "BK": 16, "num_warps": 4},
+    "nearer": {"BQ": 32, "BD": 128, "BK": 4, "num_warps": 4},
+    "nearer exactly": {"BQ": 16, "BD": 64, "BK": 1, "num_warps": 4},
+    "turned": {"BQ": 4, "num_warps": 4},
+}
+# How an activation is called in the kernel, and what it is; the model's own is recognised by what it gives.
+ACTIVATIONS = {
+    0: torch.nn.functional.gelu,
+    1: lambda x: torch.nn.functional.gelu(x, approximate="tanh"),
+    2: torch.nn.functional.relu,
+    3: torch.nn.functional.silu,
+}
+
+
+def available() -> bool:
+    return triton is not None and torch.cuda.is_available() and torch.cuda.get_device_capability() >= (7, 0)
+
+
+def power_of_two(n: int) -> int:
+    return 1 << max(0, n - 1).bit_length()
+
+
+if triton is not None:
+
+    @triton.jit
+    def _sums(
+        weights,
+        vectors,
+        heads: tl.constexpr,
+        HP: tl.constexpr,
+        queries,
+        keys,
+        width,
+        b,
+        k,
+        q,
+        d,
+        EXACT: tl.constexpr,
+        HOW: tl.constexpr,
+    ):
+        """sum_h weights[b k h q] vectors[b h k d], for a tile of q and d. Three tensor-core products are as exact as float32."""
+        if EXACT:
+            total = tl.zeros((q.shape[0], d.shape[0]), dtype=vectors.dtype.element_ty)
+            for h in range(heads):
+                a = tl.load(weights + ((b * keys + k) * heads + h) * queries + q, mask=q < queries, other=0.0)
+                f = tl.load(vectors + ((b * heads + h) * keys + k) * width + d, mask=d < width, other=0.0)
+                total += a[:, None] * f[None, :]
+            return total
+        else:
+            h = tl.arange(0, HP)
+            a = tl.load(
+                weights + ((b * keys + k) * heads + h[None, :]) * queries + q[:, None],
+                mask=(q < queries)[:, None] & (h < heads)[None, :],
+                other=0.0,
+            )
+            f = tl.load(
+                vectors + ((b * heads + h[:, None]) * keys + k) * width + d[None, :],
+                mask=(h < heads)[:, None] & (d < width)[None, :],
+                other=0.0,
+            )
+            return tl.dot(a, f, input_precision=HOW)
+
+    @triton.jit
+    def _nearer(
+        weights,
+        vectors,
+        y,
+        out,
+        shift,
+        heads: tl.constexpr,
+        HP: tl.constexpr,
+        queries,
+        keys,
+        width,
+        CAUSAL: tl.constexpr,
+        EXACT: tl.constexpr,
+        BQ: tl.constexpr,
+        BD: tl.constexpr,
+        BK: tl.constexpr,
+    ):
+        k0 = tl.program_id(0) * BK
+        q = tl.program_id(1) * BQ + tl.arange(0, BQ)
+        b = tl.program_id(2).to(tl.int64)
+        there = q < queries
+        moved = tl.load(shift)  # a number handed over by itself would be float32
+        columns = tl.arange(0, BK)
+        total = tl.zeros((BQ, BK), dtype=y.dtype.element_ty)
+        # A causal model's later sources were not looked at: nothing to do.
+        if not CAUSAL or k0 <= tl.program_id(1) * BQ + BQ - 1:
+            for start in range(0, width, BD):
+                d = start + tl.arange(0, BD)
+                inside = d < width
+                goal = tl.load(
+                    y + (b * queries + q[:, None]) * width + d[None, :], mask=there[:, None] & inside[None, :], other=0.0
+                )
+                length = tl.abs(goal)
+                for i in tl.static_range(BK):
+                    k = tl.minimum(k0 + i, keys - 1)
+                    part = _sums(weights, vectors, heads, HP, queries, keys, width, b, k, q, d, EXACT, "tf32x3")
+                    near = tl.where(inside[None, :], length - tl.abs(goal + moved - part), 0.0)
+                    total += tl.where(columns == i, 1.0, 0.0).to(total.dtype)[None, :] * tl.sum(near, 1)[:, None]
+        k = k0 + columns
+        tl.store(out + (b * queries + q[:, None]) * keys + k[None, :], total, mask=there[:, None] & (k < keys)[None, :])
+
+    @triton.jit
+    def _gram(vectors, out, heads: tl.constexpr, HP: tl.constexpr, keys, width, BD: tl.constexpr):
+        """<f^h_k, f^g_k>: out[b h g k]."""
+        k = tl.program_id(0)
+        b = tl.program_id(1).to(tl.int64)
+        h = tl.arange(0, HP)
+        total = tl.zeros((HP, HP), dtype=tl.float32)
+        for start in range(0, width, BD):
+            d = start + tl.arange(0, BD)
+            f = tl.load(
+                vectors + ((b * heads + h[:, None]) * keys + k) * width + d[None, :],
+                mask=(h < heads)[:, None] & (d < width)[None, :],
+                other=0.0,
+            )
+            total += tl.dot(f, tl.trans(f), input_precision="tf32x3")
+        place = out + ((b * heads + h[:, None]) * heads + h[None, :]) * keys + k
+        tl.store(place, total, mask=(h < heads)[:, None] & (h < heads)[None, :])
+
+    @triton.jit
+    def _lengths(attention, gram, inverse, out, heads: tl.constexpr, queries, keys, BQ: tl.constexpr, BK: tl.constexpr):
+        q = tl.program_id(1) * BQ + tl.arange(0, BQ)
+        k = tl.program_id(0) * BK + tl.arange(0, BK)
+        b = tl.program_id(2).to(tl.int64)
+        there = (q < queries)[:, None] & (k < keys)[None, :]
+        tile = attention + b * heads * queries * keys + q[:, None] * keys + k[None, :]
+        scale = tl.load(inverse + b * queries + q, mask=q < queries, other=0.0)
+        total = tl.zeros((BQ, BK), dtype=scale.dtype)
+        for h in range(heads):
+            mine = tl.load(tile + h * queries * keys, mask=there, other=0.0)
+            line = gram + (b * heads + h) * heads * keys + k
+            inner = tl.load(line + h * keys, mask=k < keys, other=0.0)[None, :] * mine
+            for g in range(h + 1, heads):
+                other = tl.load(tile + g * queries * keys, mask=there, other=0.0)
+                inner += 2 * tl.load(line + g * keys, mask=k < keys, other=0.0)[None, :] * other
+            total += mine * inner
+        length = tl.sqrt(tl.maximum(total, 0.0, propagate_nan=tl.PropagateNan.ALL))
+        tl.store(out + (b * queries + q[:, None]) * keys + k[None, :], length * scale[:, None], mask=there)
+
+    @triton.jit
+    def _activated(x, ACT: tl.constexpr):
+        if ACT == 0:
+            # erf by Abramowitz and Stegun 7.1.26, smooth and right to 1.5e-7; only differences of it are used
+            z = tl.abs(x) * 0.7071067811865476
+            t = 1.0 / (1.0 + 0.3275911 * z)
+            p = ((((1.061405429 * t - 1.453152027) * t + 1.421413741) * t - 0.284496736) * t + 0.254829592) * t
+            tail = 0.5 * p * tl.exp(-z * z)  # 1 - Phi(|x|)
+            return x * tl.where(x >= 0, 1.0 - tail, tail)
+        elif ACT == 1:
+            inner = 0.7978845608028654 * (x + 0.044715 * x * x * x)
+            return x * tl.sigmoid(2 * inner)
+        elif ACT == 2:
+            return tl.maximum(x, 0.0)
+        else:
+            return x * tl.sigmoid(x)
+
+    @triton.jit
+    def _changed(
+        weights,
+        sources,
+        gate_sources,
+        read,
+        gate_read,
+        constant,
+        gate_constant,
+        ratio,
+        inverse,
+        out,
+        first_key,
+        some,
+        heads: tl.constexpr,
+        HP: tl.constexpr,
+        queries,
+        keys,
+        hidden,
+        ACT: tl.constexpr,
+        GATED: tl.constexpr,
+        SPLIT: tl.constexpr,
+        HOW: tl.constexpr,
+        BQ: tl.constexpr,
+        BM: tl.constexpr,
+        BK: tl.constexpr,
+    ):
+        """act(read without source k) - act(read), for a tile of targets and hidden units, a few sources one after the other."""
+        q = tl.program_id(1) * BQ + tl.arange(0, BQ)
+        m = tl.program_id(0) * BM + tl.arange(0, BM)
+        rows, inside = q < queries, m < hidden
+        both = rows[:, None] & inside[None, :]
+        where = q[:, None] * hidden + m[None, :]
+        before = tl.load(read + where, mask=both, other=0.0)
+        own = before - tl.load(constant + m, mask=inside, other=0.0)[None, :]
+        if GATED:
+            gate_before = tl.load(gate_read + where, mask=both, other=0.0)
+            gate_own = gate_before - tl.load(gate_constant + m, mask=inside, other=0.0)[None, :]
+            was = _activated(gate_before, ACT)
+        if not GATED:
+            was = _activated(before, ACT)  # by the same formula as below, so that its own error goes with the difference
+        for i in range(BK):
+            local = tl.minimum(tl.program_id(2) * BK + i, some - 1)
+            k = first_key + local
+            turned = tl.load(ratio + k * queries + q, mask=rows, other=0.0)
+            scale = tl.load(inverse + k * queries + q, mask=rows, other=0.0)
+            taken = _sums(weights, sources, heads, HP, queries, keys, hidden, 0, k, q, m, False, HOW)
+            change = turned[:, None] * own - scale[:, None] * taken
+            if GATED:
+                gate_taken = _sums(weights, gate_sources, heads, HP, queries, keys, hidden, 0, k, q, m, False, HOW)
+                opened = _activated(gate_before + turned[:, None] * gate_own - scale[:, None] * gate_taken, ACT)
+                # act(g') u' - act(g) u = (act(g') - act(g)) u + act(g') (u' - u)
+                moved = (opened - was) * before + opened * change
+            else:
+                moved = _activated(before + change, ACT) - was
+            at = out + (local.to(tl.int64) * queries + q[:, None]) * (2 * hidden if SPLIT else hidden) + m[None, :]
+            rounded = moved.to(out.dtype.element_ty)
+            tl.store(at, rounded, mask=both)
+            if SPLIT:
+                tl.store(at + hidden, (moved - rounded.to(tl.float32)).to(out.dtype.element_ty), mask=both)
+
+    @triton.jit
+    def _turned(
+        weights,
+        vectors,
+        written,
+        more_written,
+        centred_middle,
+        ratio,
+        inverse,
+        centred_after,
+        after_scale,
+        gamma,
+        beta,
+        output,
+        scores,
+        first_key,
+        heads: tl.constexpr,
+        queries,
+        keys,
+        width,
+        ON_STREAM: tl.constexpr,
+        NORMED: tl.constexpr,
+        CENTRED: tl.constexpr,
+        SPLIT: tl.constexpr,
+        BQ: tl.constexpr,
+        BD: tl.constexpr,
+    ):
+        """1 - cos between the layer's output and its output without source k, from the change alone."""
+        k = first_key + tl.program_id(0)
+        q = tl.program_id(1) * BQ + tl.arange(0, BQ)
+        d = tl.arange(0, BD)
+        rows, inside = q < queries, d < width
+        both = rows[:, None] & inside[None, :]
+        where = q[:, None] * width + d[None, :]
+        pair = (tl.program_id(0).to(tl.int64) * queries + q[:, None]) * width + d[None, :]
+        taken = tl.zeros((BQ, BD), dtype=tl.float32)
+        looks = tl.zeros((BQ,), dtype=tl.float32)
+        for h in range(heads):
+            a = tl.load(weights + (k * heads + h) * queries + q, mask=rows, other=0.0)
+            looks += tl.abs(a)
+            taken += a[:, None] * tl.load(vectors + (h * keys + k) * width + d, mask=inside, other=0.0)[None, :]
+        change = tl.load(written + pair, mask=both, other=0.0).to(tl.float32)
+        if SPLIT:
+            change += tl.load(more_written + pair, mask=both, other=0.0)
+        if ON_STREAM:
+            scale = tl.load(inverse + k * queries + q, mask=rows, other=0.0)
+            turned = tl.load(ratio + k * queries + q, mask=rows, other=0.0)
+            change += turned[:, None] * tl.load(centred_middle + where, mask=both, other=0.0) - scale[:, None] * taken
+        else:
+            change -= taken
+        still = tl.load(output + where, mask=both, other=0.0)
+        if NORMED:
+            if CENTRED:
+                change = tl.where(inside[None, :], change - tl.sum(change, 1)[:, None] / width, 0.0)
+            stream = tl.load(centred_after + where, mask=both, other=0.0)
+            s = tl.load(after_scale + q, mask=rows, other=1.0)
+            added = tl.sum(change * (2 * stream + change), 1) / width
+            new = tl.sqrt(s * s + added)
+            g = tl.load(gamma + d, mask=inside, other=0.0)
+            offset = tl.load(beta + d, mask=inside, other=0.0)
+            shrunk = -added / (new * (s + new))  # s / new - 1
+            change = g[None, :] * change / new[:, None] + shrunk[:, None] * (still - offset[None, :])
+            change = tl.where(inside[None, :], change, 0.0)
+        long = tl.maximum(tl.sum(still * still, 1), 1.1754943508222875e-38)
+        along = tl.sum(still * change, 1)
+        aside = change - still * (along / long)[:, None]
+        square = tl.sum(aside * aside, 1)
+        reached = tl.maximum(square + (long + along) * (long + along) / long, 1.1754943508222875e-38)  # |still + change|^2
+        cosine = (long + along) / tl.sqrt(long * reached)
+        far = tl.where(cosine > 0, square / (reached * (1 + tl.abs(cosine))), 1 - cosine)
+        tl.store(scores + q * keys + k, tl.where(looks == 0, 0.0, far), mask=rows)
+
+
+def by_key(attention: Tensor) -> Tensor:
+    """[... head query key] -> [... key head query]"""
+    return attention.movedim(-1, -3).contiguous()
+
+
+def nearer(attention: Tensor, vectors: Tensor, inverse: Tensor, y: Tensor, shift: float) -> Tensor:
+    *leading, heads, queries, keys = attention.shape
+    weights = by_key(attention * inverse[..., None, :, None])
+    vectors, y = vectors.contiguous(), y.contiguous()
+    out = y.new_empty(*leading, queries, keys)
+    exact = y.dtype == torch.float64
+    tuned = TUNED["nearer exactly" if exact else "nearer"]
+    rows, some = tuned["BQ"], tuned["BK"]
+    padded = max(16, power_of_two(heads))
+    causal = shift == 0 and keys >= 512 and queries == keys and not bool(attention.triu(1).any())
+    _nearer[(triton.cdiv(keys, some), triton.cdiv(queries, rows), out[..., 0, 0].numel())](
+        *(weights, vectors, y, out, y.new_full((1,), shift), heads, padded, queries, keys, y.shape[-1]),
+        CAUSAL=causal,
+        EXACT=exact,
+        **tuned,
+    )
+    return out
+
+
+def gram(vectors: Tensor) -> Tensor:
+    """[... head key d] -> [... key head head], seen as the memory [... head head key] that `lengths` reads."""
+    *leading, heads, keys, width = vectors.shape
+    vectors = vectors.contiguous()
+    out = vectors.new_empty(*leading, heads, heads, keys)
+    _gram[(keys, out[..., 0, 0, 0].numel())](vectors, out, heads, max(16, power_of_two(heads)), keys, width, BD=64)
+    return out.movedim(-1, -3)
+
+
+def lengths(attention: Tensor, gram: Tensor, inverse: Tensor) -> Tensor:
+    *leading, heads, queries, keys = attention.shape
+    attention, gram, inverse = attention.contiguous(), gram.movedim(-3, -1).contiguous(), inverse.contiguous()
+    out = attention.new_empty(*leading, queries, keys)
+    grid = (triton.cdiv(keys, 64), triton.cdiv(queries, 16), out[..., 0, 0].numel())
+    _lengths[grid](attention, gram, inverse, out, heads, queries, keys, BQ=16, BK=64)
+    return out
+
+
+@cache
+def _known_activation(function: Any) -> int | None:
+    x = torch.linspace(-9, 9, 2001)
+    try:
+        found = function(x)
+    except Exception:
+        return None
+    close = (number for number, known in ACTIVATIONS.items() if torch.allclose(found, known(x), rtol=1e-5, atol=1e-6))
+    return next(close, None)
+
+
+def activation_number(function: Any) -> int | None:
+    """Which of the kernel's activations a model's own is, by what it gives on the CPU; None: none of them."""
+    try:
+        return _known_activation(function)
+    except TypeError:  # not hashable
+        return None
+
+
+def turned(
+    *,
+    attention: Tensor,
+    vectors: Tensor,
+    sources: list[Tensor],
+    reads: list[Tensor],
+    constants: list[Tensor],
+    activation: int,
+    down: Tensor,
+    ratio: Tensor,
+    inverse: Tensor,
+    centred_middle: Tensor | None,
+    centred_after: Tensor | None,
+    after_scale: Tensor | None,
+    gamma: Tensor | None,
+    beta: Tensor | None,
+    centred: bool,
+    output: Tensor,
+    precision: str,
+    elements: int,
+) -> Tensor:
+    """Value Zeroing's distances [query key] of one layer, all in float32. Axes: attention [head query key], vectors
+    [head key d], sources [head key m], reads [query m], down [m d]. A tile of sources at a time."""
+    heads, queries, keys = attention.shape
+    width, hidden = vectors.shape[-1], down.shape[0]
+    weights, vectors, output = by_key(attention), vectors.contiguous(), output.contiguous()
+    ratio, inverse = ratio.mT.contiguous(), inverse.mT.contiguous()  # [key query]
+    sources, reads, constants = ([t.contiguous() for t in some] for some in (sources, reads, constants))
+    gated = len(sources) > 1
+    split = precision == "float32"
+    kind = torch.float32 if precision == "tf32" else torch.bfloat16
+    high = down.to(kind).contiguous()
+    stacked = torch.cat([high, high]) if split else high
+    lower = (down - high.float()).to(kind).contiguous() if split else None
+    scores = torch.empty(queries, keys, device=attention.device, dtype=torch.float32)
+    step = max(1, min(keys, elements // (queries * hidden)))
+    blocks = power_of_two(width)
+    rows = max(1, min(TUNED["turned"]["BQ"], 4096 // blocks))
+    nothing = weights
+    after = [nothing if t is None else t.contiguous() for t in (centred_after, after_scale, gamma, beta)]
+    middle = nothing if centred_middle is None else centred_middle.contiguous()
+    room = torch.empty(step * queries, (2 if split else 1) * hidden, device=attention.device, dtype=kind)
+    for first in range(0, keys, step):
+        some = min(step, keys - first)
+        moved = room[: some * queries]
+        t = TUNED["changed"]
+        _changed[(triton.cdiv(hidden, t["BM"]), triton.cdiv(queries, t["BQ"]), triton.cdiv(some, t["BK"]))](
+            *(weights, sources[0], sources[-1], reads[0], reads[-1], constants[0], constants[-1], ratio, inverse, moved),
+            *(first, some, heads, max(16, power_of_two(heads)), queries, keys, hidden),
+            ACT=activation,
+            GATED=gated,
+            SPLIT=split,
+            HOW="tf32x3" if split else "tf32",
+            **t,
+        )
+        written = product(moved, stacked, precision)
+        more = product(moved[:, :hidden], lower, precision) if lower is not None else nothing
+        _turned[(some, triton.cdiv(queries, rows))](
+            *(weights, vectors, written, more, middle, ratio, inverse, *after, output, scores),
+            *(first, heads, queries, keys, width),
+            ON_STREAM=centred_middle is not None,
+            NORMED=gamma is not None,
+            CENTRED=centred,
+            SPLIT=split,
+            BQ=rows,
+            BD=blocks,
+            num_warps=TUNED["turned"]["num_warps"],
+        )
+    return scores
+
+
+def product(a: Tensor, b: Tensor, precision: str) -> Tensor:
+    """a @ b with float32 sums."""
+    if precision == "tf32":
+        before = torch.backends.cuda.matmul.allow_tf32
+        torch.backends.cuda.matmul.allow_tf32 = True
+        try:
+            return a @ b
+        finally:
+            torch.backends.cuda.matmul.allow_tf32 = before
+    return torch.mm(a, b, out_dtype=torch.float32)

@@ -1,0 +1,85 @@
+"""The loops in tensor operations: the reference the fused forms are held against, and what runs where there is none."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+import torch
+from torch import Tensor
+
+CHUNK: ContextVar[int | None] = ContextVar("mixlens_chunk", default=None)
+PRECISION: ContextVar[str] = ContextVar("mixlens_precision", default="float32")
+PRECISIONS = ("float32", "tf32", "bfloat16")
+# A CPU's tile stays in its cache; a GPU's is large enough to keep it busy.
+AUTOMATIC = {"cpu": 1 << 18}
+LARGE = 1 << 26
+
+
+@contextmanager
+def chunk_of(elements: int | None) -> Iterator[None]:
+    """The most elements a temporary of pairs and features may have within the block; None: by the kind of device."""
+    before = CHUNK.set(elements)
+    try:
+        yield
+    finally:
+        CHUNK.reset(before)
+
+
+def precision() -> str:
+    """How exact large products on a GPU are to be: "float32", "tf32" or "bfloat16"."""
+    return PRECISION.get()
+
+
+@contextmanager
+def products_in(wanted: str) -> Iterator[None]:
+    """Large products on a GPU within the block: "tf32" for torch's own, "bfloat16" for those that ask (`product`)."""
+    before, token = torch.backends.cuda.matmul.allow_tf32, PRECISION.set(wanted)
+    torch.backends.cuda.matmul.allow_tf32 = before or wanted != "float32"
+    try:
+        yield
+    finally:
+        torch.backends.cuda.matmul.allow_tf32 = before
+        PRECISION.reset(token)
+
+
+def tile_elements(device: torch.device, times: int = 1) -> int:
+    """How many elements a tile may have: what the user said, else `times` the device's own number."""
+    return CHUNK.get() or times * AUTOMATIC.get(device.type, LARGE)
+
+
+def by_source(attention: Tensor) -> Tensor:
+    """[... head query key] -> [... key query head]: for one source, each target's weights on it, head by head."""
+    return attention.movedim(-3, -1).transpose(-3, -2).contiguous()
+
+
+def tiles(sources: int, each: int, device: torch.device, *, times: int = 1) -> Iterator[slice]:
+    """Slices of the sources, so that `each` elements a source stay within a tile."""
+    most = max(1, tile_elements(device, times) // max(1, each))
+    count = max(1, -(-sources // most))  # of about one size each
+    for number in range(count):
+        yield slice(number * sources // count, (number + 1) * sources // count)
+
+
+def nearer(attention: Tensor, vectors: Tensor, inverse: Tensor, y: Tensor, shift: float) -> Tensor:
+    """Coordinate by coordinate, a few sources at a time: no difference of two large sums, no tensor of pairs by features."""
+    weights = by_source(attention) * inverse[..., None, :, None]  # [... key query head]
+    sources = vectors.transpose(-3, -2)  # [... key head d]
+    length, goal = y.abs().unsqueeze(-3), (y + shift).unsqueeze(-3)
+    found = []
+    for some in tiles(weights.shape[-3], y.numel(), y.device):
+        missing = (weights[..., some, :, :] @ sources[..., some, :, :]).sub_(goal).abs_()
+        found.append(torch.sub(length, missing, out=missing).sum(-1))
+    return torch.cat(found, -2).transpose(-1, -2)
+
+
+def lengths(attention: Tensor, gram: Tensor, inverse: Tensor) -> Tensor:
+    weights = by_source(attention)
+    squared = ((weights @ gram) * weights).sum(-1).transpose(-1, -2)
+    return squared.clamp(min=0).sqrt() * inverse[..., None]
+
+
+def gram(vectors: Tensor) -> Tensor:
+    by_source = vectors.transpose(-3, -2)
+    return by_source @ by_source.mT

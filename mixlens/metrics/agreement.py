@@ -1,0 +1,204 @@
+"""Agreement of attributions: with a reference, between classes, between models, between maps; ranks of single tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+
+from ..aggregate import bare
+from ..attributing import attribute
+from ..errors import InputError
+from ..types import Attribution, Map, Trace
+from .inputs import VARIANTS, Array, Scores, array, one_of, pair, scipy_stats, vector
+from .intervals import Interval, mean_with_interval
+from .registry import metric
+
+ABNAR = "Abnar and Zuidema 2020, Quantifying Attention Flow in Transformers"
+ALTI = "Ferrando et al. 2022, Measuring the Mixing of Contextual Information in the Transformer"
+ATTCAT = "Qiang et al. 2022, AttCAT: Explaining Transformers via Attentive Class Activation Tokens"
+GLOBENC = "Modarressi et al. 2022, GlobEnc: Quantifying Global Token Attribution"
+PUNCTUATION = (".", ",")
+
+
+def ranks(values: Array, *, ties: str = "average") -> Array:
+    """1 for the smallest, along the last axis. Ties share their "average" rank, or ranks have no gaps ("dense")."""
+    made: Array = scipy_stats().rankdata(values, method=ties, axis=-1)
+    return made
+
+
+def linear(a: Array, b: Array) -> Array:
+    """Pearson's r along the last axis; NaN where one side is constant or has fewer than two entries."""
+    constant = (a == a[..., :1]).all(-1) | (b == b[..., :1]).all(-1)
+    a, b = (_unit(side) for side in (a, b))
+    return np.where(constant, np.nan, np.clip((a * b).sum(-1), -1, 1))
+
+
+def _unit(side: Array) -> Array:
+    """Centred, of length 1. Its largest entry is made 1 first: squares of tiny or huge scores leave the number type."""
+    centred = side - side.mean(-1, keepdims=True)
+    for power in (np.inf, 2):
+        size = np.linalg.norm(centred, ord=power, axis=-1, keepdims=True)
+        centred = centred / np.where(size > 0, size, 1)
+    return centred
+
+
+@metric(paper=ABNAR, needs=("scores", "reference"), better="higher", variants=("paper", "released"))
+def spearman(scores: Scores, reference: Scores, *, variant: str = "paper") -> float:
+    """Spearman's rank correlation with a reference attribution, tied tokens sharing their average rank.
+
+    NaN where one side is constant or there is one token only. `released` (ALTI's code): dense ranks in the formula
+    1 - 6 sum d^2 / (n (n^2 - 1)), which holds without ties alone.
+    """
+    a, b = pair(scores, reference)
+    if one_of("variant", variant, VARIANTS) == "paper":
+        return float(linear(ranks(a), ranks(b)))
+    n = len(a)
+    gaps = ranks(a, ties="dense") - ranks(b, ties="dense")
+    return float(1 - 6 * (gaps**2).sum() / (n * (n**2 - 1))) if n > 1 else np.nan
+
+
+@metric(paper=GLOBENC, needs=("scores", "reference"), better="higher")
+def pearson(scores: Scores, reference: Scores) -> float:
+    """Pearson's correlation with a reference attribution; NaN where one side is constant or there is one token only."""
+    return float(linear(*pair(scores, reference)))
+
+
+@metric(paper="Kendall 1945, The Treatment of Ties in Ranking Problems", needs=("scores", "reference"), better="higher")
+def kendall(scores: Scores, reference: Scores) -> float:
+    """Kendall's tau-b with a reference attribution; NaN where one side is constant or there is one token only."""
+    a, b = pair(scores, reference)
+    if len(set(a.tolist())) == 1 or len(set(b.tolist())) == 1:
+        return np.nan
+    return float(scipy_stats().kendalltau(a, b).statistic)
+
+
+CORRELATIONS: dict[str, Callable[..., float]] = {"spearman": spearman, "pearson": pearson, "kendall": kendall}
+
+
+def correlation(name: str) -> Callable[..., float]:
+    return CORRELATIONS[one_of("correlation", name, CORRELATIONS)]
+
+
+@metric(paper=ATTCAT, needs=("scores", "classes", "class-specific"), better="lower", variants=("paper", "released"))
+def kendall_confidence(scores: Scores, others: Sequence[Scores], *, variant: str = "paper") -> float:
+    """Kendall's tau between a class's scores and the other classes', mean over those: a confident method tells them apart.
+
+    1 for a method that does not know of classes. `released`: of the positions in sorted order instead of the scores,
+    which compares nothing that has a meaning, and leaves ties to numpy's sort. See `class_attributions`.
+    """
+    if not len(others):
+        raise InputError("kendall_confidence compares a class with others, and none were given. The model needs two classes.")
+    if one_of("variant", variant, VARIANTS) == "paper":
+        return float(np.mean([kendall(scores, other) for other in others]))
+    orders = [[np.argsort(-side) for side in pair(scores, other)] for other in others]
+    return float(np.mean([scipy_stats().kendalltau(*order).statistic for order in orders]))
+
+
+def class_attributions(trace: Trace, name: str, **options: Any) -> tuple[Attribution, list[Attribution]]:
+    """The attribution for the predicted class, and those for each of the others: what `kendall_confidence` takes."""
+    if trace.model.task != "classification" or trace.logits is None:
+        raise InputError(f"{trace.model.name!r} does not classify texts (its task is {trace.model.task!r}): it has no classes.")
+    predicted = int(trace.logits.argmax())
+    made = [attribute(trace, name, target=label, **options) for label in range(len(trace.logits))]
+    return made[predicted], [one for label, one in enumerate(made) if label != predicted]
+
+
+@metric(paper=GLOBENC, needs=("map", "reference"), better="higher")
+def layer_agreement(
+    scores: Map, reference: Scores, *, query: int | str = 0, over: str = "row", how: str = "spearman"
+) -> tuple[float, ...]:
+    """[layer]: each layer of a map (rolled out or not) against a reference attribution.
+
+    `over="row"` takes the row of `query` (GlobEnc's CLS), `over="sum"` what each token gave to all positions (its SUM).
+    """
+    measure = correlation(how)
+    if one_of("over", over, ("row", "sum")) == "sum":
+        return tuple(measure(layer.sum(0), reference) for layer in array(scores, "scores", 3))
+    return tuple(measure(scores.readout(query, layer=layer), reference) for layer in range(len(scores.scores)))
+
+
+@metric(paper=GLOBENC, needs=("map", "reference"), better="higher")
+def row_agreement(scores: Map, reference: Map, *, how: str = "pearson") -> Array:
+    """[layer query]: every row of a map against the same row of another, such as HTA's.
+
+    The rows of causal models end at their own token: what no one may look at is no agreement. NaN where a row is constant.
+    """
+    a, b = (array(side, name, 3) for side, name in ((scores, "scores"), (reference, "reference")))
+    if a.shape != b.shape or scores.tokens != reference.tokens:
+        raise InputError(f"the maps are of shapes {a.shape} and {b.shape}; both must be of the same model and tokens.")
+    measure = correlation(how)
+    n = a.shape[-1]
+    ends = [i + 1 if scores.info.get("causal") else n for i in range(n)]
+    return np.array([[measure(x[i, :end], y[i, :end]) for i, end in enumerate(ends)] for x, y in zip(a, b, strict=True)])
+
+
+# --- between models ---------------------------------------------------------------------------------------------------
+
+
+@metric(paper=ALTI, needs=("models",), better="higher", variants=("paper", "released"))
+def model_agreement(
+    first: Sequence[Scores],
+    second: Sequence[Scores],
+    *,
+    predictions: tuple[Sequence[Any], Sequence[Any]] | None = None,
+    how: str = "spearman",
+    confidence: float = 0.95,
+    seed: int = 0,
+    variant: str = "paper",
+) -> Interval:
+    """Mean correlation of two models' attributions of the same examples, of those alone that both predict alike.
+
+    The models must share a tokenizer. `predictions` are the two models' predicted classes; without them every example
+    counts. `released`: dense ranks, as in `spearman`.
+    """
+    if len(first) != len(second) or (predictions is not None and {len(side) for side in predictions} != {len(first)}):
+        lengths = [len(first), len(second), *(len(side) for side in predictions or ())]
+        raise InputError(f"model agreement needs the same examples from both models; the lengths are {lengths}.")
+    alike = [True] * len(first) if predictions is None else [a == b for a, b in zip(*predictions, strict=True)]
+    measure = correlation(how)
+    given = {"variant": variant} if how == "spearman" else {}
+    values = [measure(a, b, **given) for a, b, same in zip(first, second, alike, strict=True) if same]
+    if not values:
+        raise InputError("the two models predict no example alike, so there is nothing to compare.")
+    return mean_with_interval(values, confidence=confidence, seed=seed)
+
+
+def seed_agreement(
+    models: Mapping[str, Sequence[Scores]], *, predictions: Mapping[str, Sequence[Any]] | None = None, **options: Any
+) -> dict[tuple[str, str], Interval]:
+    """`model_agreement` of every two of several models (seeds of one, say), by their names."""
+    return {
+        (a, b): model_agreement(
+            models[a], models[b], predictions=None if predictions is None else (predictions[a], predictions[b]), **options
+        )
+        for a, b in combinations(models, 2)
+    }
+
+
+# --- ranks of single tokens -------------------------------------------------------------------------------------------
+
+
+def normalized_ranks(scores: Scores, *, variant: str = "paper") -> Array:
+    """[pos]: rank / n, 1 for the highest score. Tied tokens share their average rank; `released`: ranks without gaps."""
+    made = vector(scores)
+    return ranks(made, ties={"paper": "average", "released": "dense"}[one_of("variant", variant, VARIANTS)]) / len(made)
+
+
+@metric(paper=ALTI, needs=("scores",), better="neither", variants=("paper", "released"))
+def special_token_ranks(
+    scores: Attribution, *, punctuation: Sequence[str] = PUNCTUATION, variant: str = "paper"
+) -> dict[str, float]:
+    """Normalised relevance rank (0 to 1, 1 for the most relevant) of each special token and punctuation mark in a text.
+
+    A token that occurs more than once has the mean of its ranks. `released`: its first place alone, ranks without gaps.
+    """
+    found = normalized_ranks(scores, variant=variant)
+    places: dict[str, list[float]] = {}
+    for i, token in enumerate(scores.tokens):
+        name = token if scores.special and scores.special[i] else bare(token)
+        if (scores.special and scores.special[i]) or name in punctuation:
+            places.setdefault(name, []).append(float(found[i]))
+    return {name: float(np.mean(at)) if variant == "paper" else at[0] for name, at in places.items()}

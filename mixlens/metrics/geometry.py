@@ -1,0 +1,121 @@
+"""Shapes of representations and weights: anisotropy (ALTI, section 5.1), outlier weights of norms (GlobEnc, section 5)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from ..decompose import Block, FrozenNorm
+from ..errors import InputError
+from ..model import Model
+from ..types import Trace
+from .agreement import ALTI, GLOBENC, linear
+from .inputs import Array, array
+from .registry import metric
+
+FIRST = ("norm_before_attention", "norm_on_attention", "norm_after_attention")
+SECOND = ("norm_before_mlp", "norm_on_mlp", "norm_after_mlp")
+
+
+@dataclass(frozen=True)
+class NormOutliers:
+    """The weights of a layer's two norms that lie more than `sigma` standard deviations from their mean."""
+
+    layer: int
+    first: tuple[int, ...]  # features that are outliers in the first norm
+    second: tuple[int, ...]
+    shared: tuple[int, ...]
+    pearson: float  # of the two norms' weights, over all features
+    pearson_at_outliers: float  # over the features that are outliers in either
+
+
+def mean_cosine(vectors: Tensor) -> Tensor:
+    """Mean cosine similarity of all pairs of different vectors, [... vector d] -> [...]; NaN for fewer than two.
+
+    (|sum_i u_i|^2 - n) / (n (n - 1)) with u_i of length 1: the same as pair by pair, without the pairs. A vector of
+    zeros has no direction: its cosine with any other is 0.
+    """
+    unit = nn.functional.normalize(vectors.double(), dim=-1, eps=torch.finfo(torch.float64).tiny)
+    n = unit.shape[-2]
+    itself = unit.pow(2).sum((-1, -2))
+    return (unit.sum(-2).pow(2).sum(-1) - itself) / (n * (n - 1)) if n > 1 else torch.full(unit.shape[:-2], torch.nan)
+
+
+@metric(paper=ALTI, needs=("trace",), better="neither")
+def anisotropy(trace: Trace) -> Array:
+    """[layer + 1]: mean cosine similarity of the representations of two tokens of a text: the input, then every layer's
+    output. The released code draws one pair of tokens for each text; this is the mean over all."""
+    return array(mean_cosine(trace.hidden_states), "anisotropy", 1) if len(trace) > 1 else np.full(len(trace.layers) + 1, np.nan)
+
+
+@metric(paper=ALTI, needs=("trace",), better="neither")
+def transformed_anisotropy(trace: Trace) -> Array:
+    """[layer]: mean cosine similarity of two transformed vectors T_ij, T_ik of one position i, over all i and j != k.
+
+    T as in `norm_residual_ln`. In a causal model a position has vectors of the tokens it may look at alone.
+    """
+    made = []
+    with torch.no_grad():
+        for index, layer in enumerate(trace.layers):
+            block = Block(layer, index)
+            rows = [mean_cosine(vectors[reach]) for vectors, reach in zip(transformed(block), block.reach, strict=True)]
+            made.append(float(torch.stack(rows).nanmean()))
+    return np.array(made)
+
+
+def transformed(block: Block) -> Any:
+    """For one position after the other: T_ij of every token j, [key d] (ALTI, eq. 6)."""
+    chain = block.chain("norm")
+    vectors, own = chain.part(block.head_vectors), chain.residual(block.x)
+    n = len(block.x)
+    part_scale, stream_scale = (_each(scale, n) for scale in (chain.part_scale, chain.stream_scale))
+    for i in range(n):
+        made = torch.einsum("hk,khd->kd", block.attention[:, i], vectors) / part_scale[i]
+        made[i] += own[i] / stream_scale[i]
+        yield made
+
+
+def _each(scale: Tensor | float, n: int) -> Tensor | list[float]:
+    return scale if isinstance(scale, Tensor) else [scale] * n
+
+
+@metric(paper=GLOBENC, needs=("norms",), better="neither")
+def norm_outliers(model: Model, *, sigma: float = 3.0) -> tuple[NormOutliers, ...]:
+    """For each layer: the outlier weights (more than `sigma` standard deviations off) of its first and second norm, and
+    how the two norms' weights correlate: negative where the second undoes what the first enlarged.
+
+    The first norm is that at attention, the second that at the feed-forward; a layer that lacks one is left out.
+    """
+    made = []
+    for index, parts in enumerate(model.parts):
+        sides = [_weights(model, [getattr(parts, place) for place in places]) for places in (FIRST, SECOND)]
+        if sides[0] is None or sides[1] is None:
+            continue
+        first, second = sides[0], sides[1]
+        found = [outliers(side, sigma=sigma) for side in (first, second)]
+        either = sorted({*found[0], *found[1]})
+        shared = tuple(sorted({*found[0]} & {*found[1]}))
+        at_either = float(linear(first[either], second[either])) if either else np.nan
+        made.append(NormOutliers(index, found[0], found[1], shared, float(linear(first, second)), at_either))
+    if not made:
+        raise InputError(f"no layer of {model.name!r} has two norms to compare, one at attention and one at the feed-forward.")
+    return tuple(made)
+
+
+def outliers(weights: Array, *, sigma: float = 3.0) -> tuple[int, ...]:
+    """The features whose weight lies more than `sigma` standard deviations from the mean of all."""
+    made = array(weights, "weights", 1)
+    return tuple(int(i) for i in np.flatnonzero(np.abs(made - made.mean()) > sigma * made.std()))
+
+
+def _weights(model: Model, modules: list[nn.Module | None]) -> Array | None:
+    """gamma of the first norm that is there, [d]: what the norm multiplies by, found by asking it."""
+    there = [module for module in modules if module is not None and not isinstance(module, nn.Identity)]
+    if not there:
+        return None
+    with torch.no_grad():
+        return array(FrozenNorm.of(there[0], model.hf_model.config.hidden_size, torch.float64).gamma, "weights", 1)

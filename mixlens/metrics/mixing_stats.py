@@ -1,0 +1,135 @@
+"""What maps say about mixing (Brunner et al. 2020, On Identifiability in Transformers, section 5): own token, distance,
+part of speech, [SEP]; and the mixing ratio (Kobayashi et al. 2021)."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..aggregate import find
+from ..errors import InputError
+from ..types import Map
+from .inputs import Array, array
+from .intervals import Interval, mean_with_interval
+from .registry import metric
+
+BRUNNER = "Brunner et al. 2020, On Identifiability in Transformers"
+KOBAYASHI = "Kobayashi et al. 2021, Incorporating Residual and Normalization Layers into Analysis of Masked LMs"
+DISTANCES = ((1, 1), (2, 2), (3, 3), (4, 5), (6, 10), (11, None))  # first and last distance of a group
+
+
+@metric(paper=KOBAYASHI, needs=("map",), better="neither")
+def mixing_ratio(scores: Map) -> Array:
+    """[layer query]: r_i = |sum_{j != i} w_ij| / (that + |w_ii|), vectors summed first: how much came from other tokens.
+
+    Norm-based methods hand it out with their map.
+    """
+    if "mixing_ratio" not in scores.info:
+        raise InputError(
+            f"a map of {scores.method!r} has no mixing ratio: it needs vectors. Use one of norm, norm_residual, "
+            "norm_residual_ln, globenc, attention_residual; own_share works with any map."
+        )
+    return array(scores.info["mixing_ratio"], "mixing ratio", 2)
+
+
+@metric(paper=BRUNNER, needs=("map",), better="neither")
+def own_share(scores: Map) -> Array:
+    """[layer query]: the share of a position's own token in its row. NaN where a row sums to 0."""
+    made = array(scores, "scores", 3)
+    total = made.sum(-1)
+    return _ratio(np.diagonal(made, axis1=-2, axis2=-1), total)
+
+
+@metric(paper=BRUNNER, needs=("map",), better="neither")
+def not_own_top(scores: Map) -> NDArray[np.float64]:
+    """[layer query]: 1 where some other token contributes more than the position's own, else 0. Its mean over positions is
+    the share of tokens that are not their own main contributor. A tie with the own token counts for it."""
+    made = array(scores, "scores", 3)
+    return (made.max(-1) > np.diagonal(made, axis1=-2, axis2=-1)).astype(np.float64)
+
+
+@metric(paper=BRUNNER, needs=("map",), better="neither")
+def share_by_distance(
+    scores: Map, *, groups: Sequence[tuple[int, int | None]] = DISTANCES, per_token: bool = False
+) -> NDArray[np.float64]:
+    """[layer query group]: what a position takes from the tokens at a distance |i - j| of 1, 2, 3, 4-5, 6-10, 11 and more,
+    as a share of what it takes from all others. `per_token`: divided by how many there are. NaN where there are none."""
+    made = array(scores, "scores", 3)
+    n = made.shape[-1]
+    distance = np.abs(np.arange(n)[:, None] - np.arange(n))
+    others = np.where(distance > 0, made, 0).sum(-1)
+    columns = []
+    for first, last in groups:
+        if first < 1 or (last is not None and last < first):
+            raise InputError(f"a group of distances is (first, last) with 1 <= first <= last, or last None; not {(first, last)}.")
+        within = (distance >= first) & (distance <= (n if last is None else last))
+        if scores.info.get("causal"):
+            within &= np.tri(n, dtype=bool)
+        count = within.sum(-1)
+        summed = _ratio(np.where(within, made, 0).sum(-1), others)
+        columns.append(np.where(count > 0, summed / np.where(per_token, np.maximum(count, 1), 1), np.nan))
+    return np.stack(columns, -1)
+
+
+@metric(paper=BRUNNER, needs=("map",), better="neither")
+def share_around(scores: Map, *, query: int | str = 0, centre: int | str | None = None, reach: int = 5) -> Array:
+    """[layer 2 reach + 1]: what `query` ([CLS]) takes from the tokens around `centre` (None: the first [SEP]), from `reach`
+    before to `reach` behind, as shares of its row. NaN where the text has ended."""
+    made = array(scores, "scores", 3)
+    row = made[:, find(scores.tokens, query)]
+    middle = _separator(scores) if centre is None else find(scores.tokens, centre)
+    places = np.arange(middle - reach, middle + reach + 1)
+    inside = (places >= 0) & (places < made.shape[-1])
+    taken = _ratio(row[:, places.clip(0, made.shape[-1] - 1)], row.sum(-1, keepdims=True))
+    return np.where(inside, taken, np.nan)
+
+
+def _separator(scores: Map) -> int:
+    """The first special token behind the first position."""
+    behind = [i for i, special in enumerate(scores.special) if special and i > 0]
+    if not behind:
+        raise InputError("the text has no special token behind its first. Say the centre: an index, or a token.")
+    return behind[0]
+
+
+def by_tag(
+    values: Sequence[Array], tags: Sequence[Sequence[Hashable | None]], *, confidence: float = 0.95, seed: int = 0
+) -> dict[Any, tuple[Interval, ...]]:
+    """For each tag, a mean and interval for every layer of some [layer query] (`own_share`, `not_own_top`, `mixing_ratio`).
+
+    `tags` has one entry for every token of every example: its part of speech (`inputs.tags_at`), "special" or not;
+    None leaves a token out. Texts are resampled, not tokens.
+    """
+    if len(values) != len(tags) or not values:
+        raise InputError(
+            f"there are values for {len(values)} examples and tags for {len(tags)}. Give both for each, at least one."
+        )
+    for number, (value, named) in enumerate(zip(values, tags, strict=True)):
+        if np.ndim(value) != 2 or np.shape(value)[1] != len(named):
+            raise InputError(
+                f"example {number}: values of shape {np.shape(value)} need one tag for each query, and have {len(named)}."
+            )
+    columns = np.concatenate([np.asarray(value, dtype=np.float64) for value in values], -1)  # [layer token]
+    named_by = [tag for named in tags for tag in named]
+    text = np.repeat(np.arange(len(values)), [len(named) for named in tags])
+    made: dict[Any, tuple[Interval, ...]] = {}
+    for tag in dict.fromkeys(tag for tag in named_by if tag is not None):
+        chosen = np.array([one == tag for one in named_by])
+        made[tag] = tuple(
+            mean_with_interval(layer[chosen], groups=text[chosen], confidence=confidence, seed=seed) for layer in columns
+        )
+    return made
+
+
+def by_layer(values: Sequence[Array], *, confidence: float = 0.95, seed: int = 0) -> tuple[Interval, ...]:
+    """[layer]: mean and interval over all positions of all texts of some [layer query]. Texts are resampled, not tokens."""
+    return by_tag(values, [[True] * np.shape(value)[-1] for value in values], confidence=confidence, seed=seed)[True]
+
+
+def _ratio(part: Array, whole: Array) -> Array:
+    """NaN where the whole is 0."""
+    nothing = whole == 0
+    return np.where(nothing, np.nan, part / np.where(nothing, 1, whole))

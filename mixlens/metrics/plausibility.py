@@ -1,0 +1,125 @@
+"""Plausibility: do scores point at what people marked? (DeYoung et al. 2020, ERASER, section 4.1; AttCAT for answers.)"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..errors import InputError
+from .agreement import ATTCAT
+from .inputs import Marks, Scores, marks, marks_at, sklearn_metrics, vector
+from .registry import metric
+
+ERASER = "DeYoung et al. 2020, ERASER: A Benchmark to Evaluate Rationalized NLP Models"
+
+
+@dataclass(frozen=True)
+class Match:
+    """How well a set of tokens matches the marked ones."""
+
+    precision: float
+    recall: float
+    value: float  # F1, or intersection over union
+
+
+@dataclass(frozen=True)
+class PrecisionAtK:
+    """Answer tokens among the K highest."""
+
+    count: int
+    answer: int  # tokens of the answer: the count that would be perfect
+    k: int
+    value: float  # share of the answer that was found
+    precision: float  # share of the top K that is answer
+
+
+def top_marks(scores: Scores, k: int) -> Marks:
+    """[pos]: the k highest scores; of tied ones, those that come first."""
+    made = vector(scores)
+    if not 0 <= k <= len(made):
+        raise InputError(f"k is a number of tokens, 0 to {len(made)} here, not {k!r}.")
+    return marks_at(np.argsort(-made, kind="stable")[:k].tolist(), len(made))
+
+
+@metric(paper=ERASER, needs=("scores", "rationale"), better="higher")
+def rationale_auprc(scores: Scores, rationale: Any) -> float:
+    """Area under the precision-recall curve, trapezoids as in ERASER's code. NaN where nothing was marked."""
+    made = vector(scores)
+    wanted = marks(rationale, len(made), "rationale")
+    if not wanted.any():
+        return np.nan
+    sklearn = sklearn_metrics()
+    precision, recall, _ = sklearn.precision_recall_curve(wanted, made)
+    return float(sklearn.auc(recall, precision))
+
+
+@metric(paper=ERASER, needs=("scores", "rationale"), better="higher")
+def rationale_f1(scores: Scores, rationale: Any, *, k: int | None = None) -> Match:
+    """Token F1 of the k highest scores (None: as many as were marked) with the rationale. NaN where nothing was marked.
+
+    ERASER takes k from the mean length of a dataset's rationales.
+    """
+    chosen, wanted = _chosen(scores, rationale, k)
+    if not wanted.any():
+        return Match(np.nan, np.nan, np.nan)
+    both = int((chosen & wanted).sum())
+    return _match(both / max(int(chosen.sum()), 1), both / int(wanted.sum()))
+
+
+@metric(paper=ERASER, needs=("scores", "rationale"), better="higher")
+def rationale_iou(scores: Scores, rationale: Any, *, k: int | None = None) -> float:
+    """Tokens in both over tokens in either, for the k highest scores (None: as many as were marked). NaN where none were."""
+    chosen, wanted = _chosen(scores, rationale, k)
+    return float((chosen & wanted).sum() / (chosen | wanted).sum()) if wanted.any() else np.nan
+
+
+@metric(paper=ERASER, needs=("scores", "rationale"), better="higher")
+def rationale_iou_f1(scores: Scores, rationale: Any, *, k: int | None = None, threshold: float = 0.5) -> Match:
+    """ERASER's IoU F1: runs of chosen tokens count as found where they overlap a marked run by `threshold` or more."""
+    chosen, wanted = _chosen(scores, rationale, k)
+    if not wanted.any():
+        return Match(np.nan, np.nan, np.nan)
+    found, marked = runs(chosen), runs(wanted)
+    hits = sum(max(_overlap(run, other) for other in marked) >= threshold for run in found)
+    return _match(hits / max(len(found), 1), hits / len(marked))
+
+
+def runs(chosen: Marks) -> list[tuple[int, int]]:
+    """Neighbouring chosen tokens as (start, end), end left out."""
+    edges = np.flatnonzero(np.diff(np.concatenate([[False], chosen, [False]]).astype(int)))
+    return [(int(a), int(b)) for a, b in zip(edges[::2], edges[1::2], strict=True)]
+
+
+@metric(paper=ATTCAT, needs=("scores", "span"), better="higher")
+def precision_at_k(scores: Scores, span: tuple[int, int], *, k: int = 20) -> PrecisionAtK:
+    """How many tokens of an answer (first and last position, both included) are among the K highest scores.
+
+    Its `.value` is the share of the answer; the paper's tables give the mean `.count`. Ties: the token that comes first.
+    """
+    made = vector(scores)
+    start, end = span
+    if not 0 <= start <= end < len(made):
+        raise InputError(f"span {tuple(span)} is no answer: first and last position, 0 to {len(made) - 1}, both included.")
+    if k < 1:
+        raise InputError(f"k is a number of tokens, at least 1, not {k!r}.")
+    taken = min(k, len(made))
+    count = int(top_marks(made, taken)[start : end + 1].sum())
+    return PrecisionAtK(count, end - start + 1, k, count / (end - start + 1), count / taken)
+
+
+def _chosen(scores: Scores, rationale: Any, k: int | None) -> tuple[Marks, Marks]:
+    made = vector(scores)
+    wanted = marks(rationale, len(made), "rationale")
+    return top_marks(made, int(wanted.sum()) if k is None else k), wanted
+
+
+def _match(precision: float, recall: float) -> Match:
+    total = precision + recall
+    return Match(precision, recall, 2 * precision * recall / total if total else 0.0)
+
+
+def _overlap(a: tuple[int, int], b: tuple[int, int]) -> float:
+    both = max(0, min(a[1], b[1]) - max(a[0], b[0]))
+    return both / (a[1] - a[0] + b[1] - b[0] - both)

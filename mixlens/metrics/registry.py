@@ -1,0 +1,106 @@
+"""The metrics there are: what each needs, which way is better, which variants it has."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import pkgutil
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import entry_points
+from typing import Any, TypeVar
+
+from ..errors import InputError
+from ..registry import Registered, refuse_second
+from .inputs import one_of
+from .intervals import Interval, mean_with_interval
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+BETTER = ("higher", "lower", "neither")
+NEEDS = {
+    "scores": "an attribution of the example",
+    "map": "a map of the example",
+    "trace": "a trace of the example",
+    "reference": "a reference attribution of the same tokens",
+    "cues": "which tokens are cues, 0 or 1 for each",
+    "rationale": "which tokens people marked, 0 or 1 for each",
+    "span": "the first and last token of the answer",
+    "labels": "a label for every example",
+    "hidden": "hidden states of several examples",
+    "class-specific": "a method whose scores differ between classes",
+    "classes": "attributions for each of the classes",
+    "models": "attributions of the same examples by two models",
+    "rerun": "the model, to run it on changed inputs",
+    "norms": "a model with two norms in every layer",
+}
+
+
+@dataclass(frozen=True)
+class Metric(Registered):
+    """A registered metric. Its keyword arguments are its options; what comes before them is what it `needs`."""
+
+    needs: tuple[str, ...]
+    better: str  # "higher", "lower", or "neither": it describes, it does not judge
+
+    @property
+    def options(self) -> dict[str, Any]:
+        parameters = inspect.signature(self.function).parameters.values()
+        return {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY and p.name != "variant"}
+
+
+METRICS: dict[str, Metric] = {}
+
+
+def metric(
+    *, paper: str, needs: Sequence[str], better: str, variants: Sequence[str] = ("paper",), cost: str = "0"
+) -> Callable[[Function], Function]:
+    """Register a metric under its function's name. `cost` is in forward passes for one example."""
+    assert better in BETTER
+    assert set(needs) <= set(NEEDS)
+
+    def register(function: Function) -> Function:
+        name = function.__name__
+        refuse_second(name, function, METRICS.values())
+        METRICS[name] = Metric(name, function, paper, tuple(variants), cost, tuple(needs), better)
+        return function
+
+    return register
+
+
+@cache
+def known() -> dict[str, Metric]:
+    """Every file in this folder, and every entry point of the group `mixlens.metrics`."""
+    folder = importlib.import_module(__package__ or "mixlens.metrics")
+    for module in pkgutil.iter_modules(folder.__path__):
+        importlib.import_module(f"{folder.__name__}.{module.name}")
+    for point in entry_points(group="mixlens.metrics"):
+        point.load()
+    return METRICS
+
+
+def summary(
+    name: str,
+    *columns: Sequence[Any],
+    variant: str | None = None,
+    confidence: float = 0.95,
+    seed: int = 0,
+    how: str = "bootstrap",
+    **options: Any,
+) -> Interval:
+    """A metric of one example over many: mean and interval. One column for each thing it takes, all of one length."""
+    used = known()[one_of("metric", name, known())]
+    given = used.arguments(variant, options)
+    if not columns or len({len(column) for column in columns}) != 1:
+        lengths = ", ".join(str(len(column)) for column in columns) or "nothing"
+        raise InputError(f"{name!r} is averaged over columns of one length, one entry for each example; given: {lengths}.")
+    values = [as_number(name, used.function(*row, **given)) for row in zip(*columns, strict=True)]
+    return mean_with_interval(values, confidence=confidence, seed=seed, how=how)
+
+
+def as_number(name: str, result: Any) -> float:
+    """A metric's result as one number: itself, or its `.value`."""
+    value = getattr(result, "value", result)
+    if not isinstance(value, int | float):
+        raise InputError(f"{name!r} gives no single number for an example; call its function and summarise what you need.")
+    return float(value)
