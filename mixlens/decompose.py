@@ -180,6 +180,8 @@ class FrozenNorm:
         key = (like.dtype, like.device, like.shape[-1], _state(module))
         if key not in kept or None in key:
             norm = FrozenNorm.of(module, like.shape[-1], like.dtype)
+            if kept:  # its numbers changed: what was made of the old ones goes too
+                _SEVERAL.clear()
             kept.clear()
             kept[key] = FrozenNorm(norm.gamma.to(like.device), norm.beta.to(like.device), norm.centred, norm.eps)
         return kept[key]
@@ -187,6 +189,13 @@ class FrozenNorm:
     @staticmethod
     def several(norms: Sequence[FrozenNorm]) -> FrozenNorm:
         """The norms of several layers as one, [layer d]."""
+        key = tuple(id(norm) for norm in norms)
+        if key not in _SEVERAL:
+            _SEVERAL[key] = (tuple(norms), FrozenNorm._stacked(norms))
+        return _SEVERAL[key][1]
+
+    @staticmethod
+    def _stacked(norms: Sequence[FrozenNorm]) -> FrozenNorm:
         gamma, beta = (torch.stack([getattr(norm, name) for norm in norms]) for name in ("gamma", "beta"))
         return FrozenNorm(gamma, beta, norms[0].centred, torch.tensor([norm.eps for norm in norms]).to(gamma, non_blocking=True))
 
@@ -205,12 +214,21 @@ class FrozenNorm:
             return squared.sqrt()
         return (squared + (self.eps if isinstance(self.eps, float) else _beside(self.eps[:, None], u))).sqrt()
 
+    def with_inverse(self, u: Tensor) -> tuple[Tensor, Tensor]:
+        """What the norm gives, and 1 / s_i [... pos 1]; in one pass where torch has one."""
+        if self.centred and isinstance(self.eps, float):
+            normed, _, inverse = torch.native_layer_norm(u, u.shape[-1:], self.gamma, self.beta, self.eps)
+            return normed, inverse
+        inverse = 1 / self.scale(u)
+        return self.numerator(u) * inverse + _beside(self.beta, u), inverse
+
     def __call__(self, u: Tensor) -> Tensor:
         if isinstance(self.eps, float) and self.centred:
             return nn.functional.layer_norm(u, u.shape[-1:], self.gamma, self.beta, self.eps)
         return self.numerator(u) / self.scale(u) + _beside(self.beta, u)
 
 
+_SEVERAL: dict[tuple[int, ...], tuple[tuple[FrozenNorm, ...], FrozenNorm]] = {}  # the norms are kept, so an id means one
 _PROJECTIONS: WeakKeyDictionary[nn.Module, tuple[object, Tensor]] = WeakKeyDictionary()
 _NORMS: WeakKeyDictionary[nn.Module, dict[tuple[object, ...], FrozenNorm]] = WeakKeyDictionary()
 
@@ -226,6 +244,7 @@ def _state(module: nn.Module) -> tuple[tuple[int, int], ...] | None:
 def forget_norms() -> None:
     """Ask every norm again when it is next needed."""
     _NORMS.clear()
+    _SEVERAL.clear()
     _PROJECTIONS.clear()
 
 
@@ -568,8 +587,7 @@ class Block:
         if product is None:
             return self.after_attention(self.attention_output.unsqueeze(-3) - tile)
         u = self.stream.unsqueeze(-3) - tile
-        scale = product.norm.scale(u)
-        inverse = 1 / scale
+        normed, inverse = product.norm.with_inverse(u)
         # (base - weights @ vectors) / scale + constant, in two passes: the constant is one more head whose weight is one
         weights = self.by_source[..., sources, :, :] * -inverse
         weights = torch.cat([weights, torch.ones_like(inverse)], -1)
@@ -581,8 +599,7 @@ class Block:
         written = part.mlp_down(part.mlp_hidden(read[0], read[1] if len(read) > 1 else None))
         if part.norm_on_mlp is not None:
             written = part.norm_on_mlp(written)
-        middle = product.norm.numerator(u) / scale + product.norm.beta if product.on_stream else u
-        moved = middle + written
+        moved = written.add_(normed if product.on_stream else u)
         return moved if part.norm_after_mlp is None else part.norm_after_mlp(moved)
 
     def called(self, place: str, u: Tensor) -> Tensor:

@@ -301,14 +301,12 @@ class Scorer:
                 else:
                     singles = blocks or [Block(of_one(layer) if alone else layer, start + i) for i, layer in enumerate(layers)]
                     made = [self._made(name, block) for block in singles]
-            for scores, extra in made:
-                layered = several is not None and used.stacks
-                rows = scores if layered else scores[None]
-                for i, one in enumerate(rows):
-                    own = {k: v[i] if layered and isinstance(v, Tensor) else v for k, v in extra.items()}
-                    if alone:
-                        one, own = one[None], {k: v[None] if isinstance(v, Tensor) else v for k, v in own.items()}
-                    self._keep(name, one, own, layers[0].input.shape[-2])
+            for scores, extra in made:  # [layer batch query key], whatever axes the method saw
+                if several is None or not used.stacks:
+                    scores, extra = scores[None], {k: v[None] if isinstance(v, Tensor) else v for k, v in extra.items()}
+                if alone:
+                    scores, extra = scores[:, None], {k: v[:, None] if isinstance(v, Tensor) else v for k, v in extra.items()}
+                self._keep(name, scores, extra, layers[0].input.shape[-2])
 
     def _made(self, name: str, block: Block) -> tuple[Tensor, Extras]:
         """A method's scores, in the precision asked for; what that cost is measured on the first layer."""
@@ -324,9 +322,9 @@ class Scorer:
         return made
 
     def _keep(self, name: str, scores: Tensor, extra: Extras, n: int) -> None:
-        if tuple(scores.shape) != (self.size, n, n):
+        if tuple(scores.shape[1:]) != (self.size, n, n):
             raise MixlensError(
-                f"method {name!r} returned shape {tuple(scores.shape)} for a layer; it must be {(self.size, n, n)}."
+                f"method {name!r} returned shape {tuple(scores.shape[1:])} for a layer; it must be {(self.size, n, n)}."
             )
         self.scores[name].append(scores)
         self.extras[name].append(extra)
@@ -377,7 +375,8 @@ class Scorer:
                         raise MixlensError(f"method {name!r} returned shape {tuple(made.shape)}; it must be [layer, {n}, {n}].")
                     self.seconds[name] = time.perf_counter() - started
                 else:
-                    made = torch.stack([layer[row, :n, :n] for layer in self.scores[name]])
+                    some = [layers[:, row, :n, :n] for layers in self.scores[name]]
+                    made = torch.cat(some) if len(some) > 1 else some[0]
                     extra = {key: _of_row(value, row, None if key in used.per_head else n) for key, value in extras[name].items()}
                 ends[name].append(torch.stack(torch.aminmax(made.flatten(1), dim=-1)))
                 results[-1][name] = Map(
@@ -462,7 +461,7 @@ def _all_layers(layers: Sequence[Tensor | str]) -> Any:
     """An extra over all layers, [batch layer ...], on the CPU. A word that never changes is said once."""
     if isinstance(layers[0], str):
         return layers[0] if len(set(layers)) == 1 else list(layers)
-    return torch.stack([layer for layer in layers if isinstance(layer, Tensor)], 1).cpu()
+    return torch.cat([layer for layer in layers if isinstance(layer, Tensor)]).transpose(0, 1).cpu()
 
 
 def _of_row(extra: Any, row: int, n: int | None) -> Any:

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .decompose import TOLERANCE, Block, gap, values_in, working_dtype
+from .decompose import TOLERANCE, Block, forget_norms, gap, values_in, working_dtype
 from .errors import ModelError
 from .model import Encoded, Model
 
@@ -52,6 +52,7 @@ class Proof:
 
 def measure(model: Model, input_ids: Sequence[int] | None = None, *, tokens: int = 9) -> Proof:
     """Every identity on one input (random ids unless given), without judging it."""
+    forget_norms()  # a proof rests on nothing that was asked before
     limit = model.max_tokens or tokens
     if input_ids is None:
         seeded = torch.Generator().manual_seed(0)

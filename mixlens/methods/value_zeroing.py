@@ -126,7 +126,7 @@ def moved_by(
     still = seen_as(block.after_attention(block.attention_output).unsqueeze(-3))
     distances = torch.zeros_like(block.attention[..., 0, :, :])
     each = block.x.numel()
-    for sources in tiles(distances.shape[-1], each, block.x.device, times=2):
+    for sources in tiles(distances.shape[-1], each, block.x.device, times=8):
         rows = who_looks(block, sources)
         part = block if rows == slice(0, distances.shape[-2]) else block.at(rows)
         tile = part.by_source[..., sources, :, :] @ block.head_vectors[..., sources, :, :]
