@@ -1,14 +1,18 @@
-"""The obvious code a researcher would write for a BERT: every pair's vector held, every intervention run again.
+"""The straightforward code a researcher would write for a BERT: every pair's vector held, every intervention run again.
 
-It is right, and it is what the ratios in docs/performance.md are against. Post-norm encoders of the BERT family only.
+It is right, and it is what the ratios in docs/performance.md are against. One layer is held at a time, so that n = 512 fits.
+Post-norm encoders of the BERT family only; the model must be loaded with `attn_implementation="eager"`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+
+NORMS = {"norm": "z", "norm_residual": "w", "norm_residual_ln": "t", "globenc": "t2"}
 
 
 def outputs(model: Any, ids: Tensor) -> Any:
@@ -16,10 +20,9 @@ def outputs(model: Any, ids: Tensor) -> Any:
     return model(ids, output_attentions=True, output_hidden_states=True)
 
 
-def transformed_vectors(model: Any, ids: Tensor) -> list[dict[str, Tensor]]:
-    """Per layer: f, z [query key d] with residual, frozen norms applied to the n x n x d tensor."""
+def transformed_vectors(model: Any, ids: Tensor) -> Iterator[dict[str, Tensor]]:
+    """Per layer: z, w (with residual), t and t2 (frozen norms applied), all [query key d], and the block's output y."""
     out = outputs(model, ids)
-    layers = []
     for index, layer in enumerate(model.encoder.layer):
         x, attention = out.hidden_states[index][0], out.attentions[index][0]
         heads, n, _ = attention.shape
@@ -35,8 +38,7 @@ def transformed_vectors(model: Any, ids: Tensor) -> list[dict[str, Tensor]]:
         t = _frozen(first, w, u)
         middle = first(u)
         after = layer.output.dense(layer.intermediate(middle)) + middle
-        layers.append({"z": z, "w": w, "t": t, "y": middle, "t2": _frozen(layer.output.LayerNorm, t, after)})
-    return layers
+        yield {"z": z, "w": w, "t": t, "y": middle, "t2": _frozen(layer.output.LayerNorm, t, after)}
 
 
 def _frozen(norm: Any, vectors: Tensor, u: Tensor) -> Tensor:
@@ -45,9 +47,11 @@ def _frozen(norm: Any, vectors: Tensor, u: Tensor) -> Tensor:
 
 
 def norm_maps(model: Any, ids: Tensor) -> dict[str, Tensor]:
-    layers = transformed_vectors(model, ids)
-    names = {"norm": "z", "norm_residual": "w", "norm_residual_ln": "t", "globenc": "t2"}
-    return {name: torch.stack([layer[key].norm(dim=-1) for layer in layers]) for name, key in names.items()}
+    found: dict[str, list[Tensor]] = {name: [] for name in NORMS}
+    for layer in transformed_vectors(model, ids):
+        for name, key in NORMS.items():
+            found[name].append(layer[key].norm(dim=-1))
+    return {name: torch.stack(maps) for name, maps in found.items()}
 
 
 def alti(model: Any, ids: Tensor) -> Tensor:
@@ -59,14 +63,35 @@ def alti(model: Any, ids: Tensor) -> Tensor:
     return torch.stack(maps)
 
 
-def value_zeroing(model: Any, ids: Tensor, layers: int | None = None) -> Tensor:
-    """A hook on the value projection, and the whole layer again for every token."""
+def attention(model: Any, ids: Tensor) -> Tensor:
+    return torch.stack([layer[0].mean(0) for layer in outputs(model, ids).attentions])
+
+
+def rollout(maps: Tensor, *, residual: bool = False, normalize: bool = True) -> Tensor:
+    """R_l = M_l ... M_1 for every l."""
+    if residual:
+        maps = maps + torch.eye(maps.shape[-1], device=maps.device)
+    if normalize:
+        maps = maps / maps.sum(-1, keepdim=True)
+    found = [maps[0]]
+    for layer in maps[1:]:
+        found.append(layer @ found[-1])
+    return torch.stack(found)
+
+
+def _run(layer: Any, hidden: Tensor) -> Tensor:
+    out = layer(hidden)
+    return out[0] if isinstance(out, tuple) else out
+
+
+def value_zeroing(model: Any, ids: Tensor) -> Tensor:
+    """A hook on the value projection, and the whole layer again for every token. Cosines in float64: float32 has a floor."""
     hidden = outputs(model, ids).hidden_states
     n = ids.shape[1]
     maps = []
-    for index, layer in enumerate(list(model.encoder.layer)[:layers]):
-        still = layer(hidden[index])[0] if isinstance(layer(hidden[index]), tuple) else layer(hidden[index])
-        scores = torch.zeros(n, n, device=ids.device, dtype=still.dtype)
+    for index, layer in enumerate(model.encoder.layer):
+        still = _run(layer, hidden[index])[0].double()
+        scores = torch.zeros(n, n, device=ids.device, dtype=torch.float64)
         for j in range(n):
 
             def zero(module: nn.Module, args: Any, output: Tensor, j: int = j) -> Tensor:
@@ -75,11 +100,10 @@ def value_zeroing(model: Any, ids: Tensor, layers: int | None = None) -> Tensor:
                 return output
 
             handle = layer.attention.self.value.register_forward_hook(zero)
-            moved = layer(hidden[index])
+            moved = _run(layer, hidden[index])[0].double()
             handle.remove()
-            moved = moved[0] if isinstance(moved, tuple) else moved
-            scores[:, j] = 1 - torch.nn.functional.cosine_similarity(moved[0], still[0], dim=-1)
-        maps.append(scores / scores.sum(-1, keepdim=True))
+            scores[:, j] = 1 - torch.nn.functional.cosine_similarity(moved, still, dim=-1)
+        maps.append((scores / scores.sum(-1, keepdim=True)).float())
     return torch.stack(maps)
 
 
@@ -100,4 +124,22 @@ def effective_attention(model: Any, ids: Tensor) -> Tensor:
             null = u[:, rank:]
             kept.append(attention[h] - attention[h] @ null @ null.T)
         maps.append(torch.stack(kept).mean(0))
+    return torch.stack(maps)
+
+
+def hta_layer(model: Any, ids: Tensor, *, together: int = 512) -> Tensor:
+    """The whole Jacobian of every layer by batched autograd, `together` rows of it at a time; then its blocks' norms."""
+    with torch.no_grad():
+        hidden = outputs(model, ids).hidden_states
+    maps = []
+    for index, layer in enumerate(model.encoder.layer):
+        x = hidden[index].detach().requires_grad_()
+        with torch.enable_grad():
+            y = _run(layer, x)
+        n, d = y.shape[1:]
+        rows = []
+        for one_hot in torch.eye(n * d, device=y.device, dtype=y.dtype).split(together):
+            (some,) = torch.autograd.grad(y, x, one_hot.view(-1, 1, n, d), retain_graph=True, is_grads_batched=True)
+            rows.append(some[:, 0].square().sum(-1))
+        maps.append(torch.cat(rows).view(n, d, n).sum(1).sqrt())
     return torch.stack(maps)

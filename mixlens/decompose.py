@@ -108,10 +108,13 @@ def values_in(part: LayerParts, output: Tensor, value: Tensor) -> Tensor:
     return found.transpose(0, 1)
 
 
+OWN_HOOKS: set[int] = set()  # hooks that only watch: ours, while a model runs
+
+
 def is_plain(module: nn.Module) -> bool:
     """A linear module that nobody changed: its weights may be read."""
     conv = type(module).__name__ == "Conv1D" and type(module).__module__ == "transformers.pytorch_utils"
-    return (type(module) is nn.Linear or conv) and not module._forward_hooks and not module._forward_pre_hooks
+    return (type(module) is nn.Linear or conv) and not {*module._forward_hooks, *module._forward_pre_hooks} - OWN_HOOKS
 
 
 def linear_bias(module: nn.Module, width: int, like: Tensor) -> Tensor:
@@ -182,6 +185,7 @@ class FrozenNorm:
             norm = FrozenNorm.of(module, like.shape[-1], like.dtype)
             if kept:  # its numbers changed: what was made of the old ones goes too
                 _SEVERAL.clear()
+                _FOLDED.clear()
             kept.clear()
             kept[key] = FrozenNorm(norm.gamma.to(like.device), norm.beta.to(like.device), norm.centred, norm.eps)
         return kept[key]
@@ -229,6 +233,7 @@ class FrozenNorm:
 
 
 _SEVERAL: dict[tuple[int, ...], tuple[tuple[FrozenNorm, ...], FrozenNorm]] = {}  # the norms are kept, so an id means one
+_FOLDED: WeakKeyDictionary[nn.Module, dict[tuple[object, ...], tuple[Chain, Tensor]]] = WeakKeyDictionary()
 _PROJECTIONS: WeakKeyDictionary[nn.Module, tuple[object, Tensor]] = WeakKeyDictionary()
 _NORMS: WeakKeyDictionary[nn.Module, dict[tuple[object, ...], FrozenNorm]] = WeakKeyDictionary()
 
@@ -245,6 +250,7 @@ def forget_norms() -> None:
     """Ask every norm again when it is next needed."""
     _NORMS.clear()
     _SEVERAL.clear()
+    _FOLDED.clear()
     _PROJECTIONS.clear()
 
 
@@ -424,8 +430,20 @@ class Block:
         return self.product(self.values, self.folded(chain))
 
     def folded(self, chain: Chain) -> Tensor:
-        """W_O by head with a chain's norms put in, [... head e d]; to be used up at once."""
-        return chain.part(self.projection, self.room("folded", self.projection.shape)) if chain.name else self.projection
+        """W_O by head with a chain's norms put in, [... head e d]: the same for every input, so it is kept."""
+        if not chain.name:
+            return self.projection
+        module = self.modules.output
+        state = None if self.several or not is_plain(module) else _state(module)
+        if state is None:
+            return chain.part(self.projection, self.room("folded", self.projection.shape))
+        kept = _FOLDED.setdefault(module, {})
+        key = (state, self.dtype, chain.name)
+        if key not in kept:
+            if any(other[0] != state for other in kept):
+                kept.clear()
+            kept[key] = (chain, chain.part(self.projection))  # the chain is kept too, so that its name stays its own
+        return kept[key][1]
 
     @cached_property
     def head_vectors(self) -> Tensor:
@@ -443,7 +461,7 @@ class Block:
         """<P f^h_j, P f^g_j>, [... key head head], a few sources at a time: nobody holds their vectors."""
         folded, found = self.folded(chain), []
         each = self.values[..., 0, 0].numel() * folded.shape[-1]
-        for sources in tiles(self.values.shape[-2], each, self.x.device, times=4):
+        for sources in tiles(self.values.shape[-2], each, self.x.device, times=8):
             found.append(kernels.gram(self.product(self.values[..., sources, :], folded)))
         return torch.cat(found, -3) if len(found) > 1 else found[0]
 
@@ -482,6 +500,12 @@ class Block:
     def all_parts(self) -> Tensor:
         """sum_j z_ij, [... query d], rebuilt from attention and values (not read off the trace)."""
         return self.projected(self.attention @ self.values)
+
+    @cached_property
+    def own_and_others(self) -> Tensor:
+        """z_ii and sum_{j != i} z_ij, [... 2 query d]"""
+        own, every = self.own_part, self.all_parts
+        return torch.stack([own, every - own], -3)
 
     def projected(self, context: Tensor) -> Tensor:
         """W_O on [... head pos e]: [... pos d]"""

@@ -25,7 +25,7 @@ from urllib.parse import urlsplit
 import torch
 from torch import Tensor, nn
 
-from .decompose import attention_of, attention_weights, repeat_heads
+from .decompose import OWN_HOOKS, attention_of, attention_weights, repeat_heads
 from .errors import InputError, ModelError, nearest
 from .families import Family, find
 from .types import Example, LayersOf, LayerTrace, Prediction, Texts, Trace
@@ -131,6 +131,7 @@ class Recorder:
         self.shape = shape  # batch, positions
         self.each = each  # takes every layer when it is done; then it is forgotten
         self.causal = shape[1] > 1
+        self.paused = False
         self.attached = attached  # keep the graph, for gradients
         self.change = change  # other attention weights for a layer: (layer, weights [batch head query key]) -> weights
         self.records: list[dict[str, Any]] = []
@@ -142,6 +143,8 @@ class Recorder:
         self.records.append({"parts": parts, "input": self.kept(x)})
 
     def put(self, name: str, tensor: Tensor) -> None:
+        if self.paused:
+            return
         tensor = self.kept(tensor)
         if name in self.records[-1]:  # a feed-forward computed in chunks of positions
             tensor = torch.cat([self.records[-1][name], tensor.reshape(self.shape[0], -1, tensor.shape[-1])], 1)
@@ -155,7 +158,11 @@ class Recorder:
             layer, seen = self.layer(len(self.records) - 1), len(self.records) - 1
             self.causal = self.causal and not looks_ahead(layer)
             self.records[-1] = {}
-            self.each(seen, layer)
+            self.paused = True  # scoring calls the layer's modules again: that is not the model's own pass
+            try:
+                self.each(seen, layer)
+            finally:
+                self.paused = False
 
     def layers(self) -> list[LayerTrace]:
         return [self.layer(index) for index in range(len(self.records))] if self.each is None else []
@@ -254,10 +261,12 @@ def hooks(wanted: Sequence[tuple[nn.Module, str, Callable[..., Any]]]) -> Iterat
                 handles.append(module.register_forward_pre_hook(hook, with_kwargs=True))
             else:
                 handles.append(module.register_forward_hook(hook))
+            OWN_HOOKS.add(handles[-1].id)
         yield
     finally:
         for handle in handles:
             handle.remove()
+            OWN_HOOKS.discard(handle.id)
 
 
 def _modules(module: nn.Module) -> Iterator[nn.Module]:

@@ -10,7 +10,7 @@ import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import cache
+from functools import cache, wraps
 from typing import Any
 
 import pytest
@@ -28,7 +28,7 @@ from mixlens import kernels
 from mixlens.kernels import cpu, plain
 from mixlens.mixing import METHODS
 
-N, D, H, M, LAYERS = 96, 256, 4, 256, 2
+N, D, H, M, LAYERS = 128, 256, 4, 256, 2
 E = D // H
 PAIRS_BY_FEATURES = N * N * D
 NORMS = ["norm", "norm_residual", "norm_residual_ln", "globenc"]
@@ -162,10 +162,12 @@ def test_the_watcher_sees_a_tensor_of_pairs_by_features() -> None:
 def test_nothing_of_pairs_by_features_is_held(kind: str, name: str, loops: str) -> None:
     asked: Any = {"NORMS": NORMS, "FIVE": FIVE}.get(name, name)
     trace = model_of(kind).trace(input_ids=IDS)
-    seen = watched(lambda: mixlens.mix(trace, asked))
-    assert seen.largest < PAIRS_BY_FEATURES / 2, "by itself"
-    # A source at a time: then nothing is larger than attention, all vectors by head or a weight.
     needed = max(H * N * N, N * H * max(D, M), D * M, 3 * D * D)
+    tile = 8 * plain.AUTOMATIC["cpu"]  # the most any loop asks for
+    assert max(needed, tile) < 0.6 * PAIRS_BY_FEATURES, "the guard could not tell"
+    seen = watched(lambda: mixlens.mix(trace, asked))
+    assert seen.largest <= max(needed, tile), "by itself"
+    # A source at a time: then nothing is larger than attention, all vectors by head or a weight.
     seen = watched(lambda: mixlens.mix(trace, asked, chunk=1))
     assert seen.largest <= needed
     maps = (len(asked) if isinstance(asked, list) else 1) * LAYERS * N * N
@@ -184,6 +186,8 @@ def test_streaming_holds_one_layer(kind: str, loops: str) -> None:
     for weights in deep_stock.parameters():
         weights.detach().mul_(0.25)
     deep = mixlens.load(deep_stock)
+    for model in (short, deep):  # what is made of the weights alone is kept; it is not counted
+        model.mix(input_ids=IDS, name="globenc", chunk=1)
     peaks = [watched(lambda m=m: m.mix(input_ids=IDS, name="globenc", chunk=1)).peak for m in (short, deep)]
     maps = 3 * LAYERS * (N * N + 3 * N)
     assert peaks[1] - peaks[0] <= 2 * maps + N * D, "the layers are kept"
@@ -219,7 +223,7 @@ BOUNDS: dict[str, Callable[[str], float]] = {  # operations of one layer, by kin
     "NORMS": lambda kind: attention_and_proof() + gram_form(3 if kind == "bert" else 1),  # a pre-norm model has one chain
     "alti": lambda kind: attention_and_proof() + 2 * N * D * D + 2 * N * N * H * D,
     "FIVE": lambda kind: attention_and_proof() + gram_form(3 if kind == "bert" else 1) + 2 * N * D * D + 2 * N * N * H * D,
-    "effective_attention": lambda kind: attention_and_proof() + 4 * N * N * D,
+    "effective_attention": lambda kind: attention_and_proof() + 4 * N * N * D + 4 * N * D * E + 2 * D * D * E,
 }
 
 
@@ -242,7 +246,7 @@ def test_a_method_costs_about_a_forward_pass(kind: str, loops: str) -> None:
     forward = flops(lambda: model.hf_model(torch.tensor([IDS])))
     assert flops(lambda: model.trace(input_ids=IDS)) == forward, "tracing computes nothing"
     trace = model.trace(input_ids=IDS)
-    for asked, most in ((NORMS, 1.1), ("alti", 1.0), (FIVE, 1.4), ("attention", 0.4)):
+    for asked, most in ((NORMS, 1.1), ("alti", 1.0), (FIVE, 1.6), ("attention", 0.5)):
         assert flops(lambda asked=asked: mixlens.mix(trace, asked)) <= most * forward, asked
     one_row = flops(lambda: mixlens.mix(trace, "value_zeroing", query=N // 2))
     assert one_row <= 2.2 * forward
@@ -261,8 +265,9 @@ def test_value_zeroing_of_a_causal_model_is_half_the_work(loops: str) -> None:
     trace = model_of("gpt2").trace(input_ids=IDS)
     most = LAYERS * (attention_and_proof() + zeroing(N * (N + 1) / 2))
     assert flops(lambda: mixlens.mix(trace, "value_zeroing", chunk=1)) <= 1.02 * most
-    whole = LAYERS * (attention_and_proof() + zeroing(N * N))
-    assert flops(lambda: mixlens.mix(trace, "value_zeroing")) <= 0.7 * whole, "tiles of several sources waste little"
+    tiles = LAYERS * (attention_and_proof() + zeroing(N * (N + 8) / 2))
+    eight = flops(lambda: mixlens.mix(trace, "value_zeroing", chunk=8 * N * D))
+    assert eight <= 1.02 * tiles, "tiles of several sources waste little"
 
 
 def test_rollouts_add_one_product_a_layer() -> None:
@@ -453,6 +458,7 @@ def failing(name: str, error: Exception, *, times: int, at: int) -> Any:
     calls = iter(range(10**6))
     used = METHODS[name]
 
+    @wraps(used.function)
     def function(block: Any, **options: Any) -> Any:
         if at <= next(calls) < at + times:
             raise error

@@ -30,7 +30,7 @@ ORDER = (
         "targets",
         "attributing",
     ),
-    *("baselines", "rules", "methods", "identify", "metrics", "data", "store", "show", "cli", "__main__"),
+    *("baselines", "rules", "methods", "identify", "metrics", "data", "store", "show", "experiments", "judge", "cli", "__main__"),
 )
 
 

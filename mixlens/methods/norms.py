@@ -21,15 +21,14 @@ def part_norms(block: Block, stage: str, *, residual: bool) -> tuple[Tensor, dic
     """|w_ij| [... query key], and the mixing ratio r_i = |sum_{j != i} w_ij| / (that + |w_ii|) [... query]."""
     chain = block.chain(stage)
     norms = block.part_lengths(chain).clone()
-    own, rest = block.room("own", block.x.shape), block.room("rest", block.x.shape)
-    own = chain.part(block.own_part, own).div_(chain.part_scale)  # the diagonal alone has the residual in it: n vectors, direct
+    whole = block.own_and_others  # the diagonal alone has the residual in it: n vectors, direct; and the sum of the others
+    scale = chain.part_scale.unsqueeze(-3) if isinstance(chain.part_scale, Tensor) else chain.part_scale
+    parts = chain.part(whole, block.room("parts", whole.shape)).div_(scale)
     if residual:
-        own += chain.residual(block.x, rest).div_(chain.stream_scale)
-    own_norm = own.norm(dim=-1)
-    norms.diagonal(dim1=-2, dim2=-1).copy_(own_norm)
-    rest = chain.part(block.all_parts - block.own_part, rest).div_(chain.part_scale)
-    others = rest.norm(dim=-1)
-    return norms, {"mixing_ratio": others / (others + own_norm)}
+        parts[..., 0, :, :] += chain.residual(block.x, block.room("residual", block.x.shape)).div_(chain.stream_scale)
+    own, others = parts.norm(dim=-1).unbind(-2)
+    norms.diagonal(dim1=-2, dim2=-1).copy_(own)
+    return norms, {"mixing_ratio": others / (others + own)}
 
 
 @mixing(paper=KOBAYASHI_2020, rollout="globenc", distribution=False, stacks=True)

@@ -1,0 +1,1 @@
+"""`python -m benchmarks.peers`: other packages on the same models, where they install."""
