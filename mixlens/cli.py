@@ -191,6 +191,51 @@ def data() -> None:
     print("\nFields of local files: docs/data.md. Any other file or hub dataset with texts: mixlens.data.read.")
 
 
+Out = Annotated[
+    Path | None, typer.Option("--out", help="A folder for records, tables and figure; the same command goes on where it stopped.")
+]
+Count = Annotated[int | None, typer.Option("--n", help="How many examples, drawn by --seed.")]
+Seed = Annotated[int, typer.Option("--seed")]
+LeaveOut = Annotated[bool, typer.Option("--leave-out", help="Leave out examples that do not fit, instead of stopping.")]
+Methods = Annotated[str | None, typer.Option("--methods", help="Names with commas between them; options as name:option=value.")]
+
+
+@app.command(epilog="Example:  mixlens experiment vz-cue-alignment --n 100 --out runs/cues")
+def experiment(
+    name: Annotated[str | None, typer.Argument(help="Without one: the experiments there are.")] = None,
+    model: Annotated[str | None, typer.Option("--model", "-m", help="A hub id, a folder or an embedded model.")] = None,
+    data: Annotated[str | None, typer.Option("--data", help="A dataset of `mixlens data`, a file, or NAME=FILE.")] = None,
+    n: Count = None,
+    out: Out = None,
+    methods: Methods = None,
+    seed: Seed = 0,
+    leave_out: LeaveOut = False,
+    option: Annotated[list[str] | None, typer.Option("--option", help="key=value, an option of the experiment.")] = None,
+) -> None:
+    """An experiment of one of the papers, on any model: records, tables, figure. Stopped at any time, it goes on."""
+    from .judge import experiment_text
+
+    given = {"model": model, "data": data, "n": n, "out": out, "methods": methods, "seed": seed, "leave_out": leave_out}
+    print(experiment_text(name, options=option or (), **given))
+
+
+@app.command(epilog="Example:  mixlens judge sentiment sentiment --n 20")
+def judge(
+    model: Annotated[str, typer.Argument(help="A hub id, a folder or an embedded model.")],
+    data: Annotated[str, typer.Argument(help="A dataset of `mixlens data`, a file, or NAME=FILE.")],
+    methods: Annotated[str, typer.Option("--methods", help="all, or names with commas between them.")] = "all",
+    metrics: Annotated[str, typer.Option("--metrics", help="faithfulness, cues, rationales, or names.")] = "faithfulness",
+    n: Count = 50,
+    out: Out = None,
+    seed: Seed = 0,
+    leave_out: LeaveOut = False,
+) -> None:
+    """Which method should I trust on my model? One ranked table, with intervals and seconds an example."""
+    from .judge import judge_text
+
+    print(judge_text(model, data, methods=methods, metrics=metrics, n=n, out=out, seed=seed, leave_out=leave_out))
+
+
 @app.command("map", epilog="Example:  mixlens map 'The keys to the cabinet [MASK] rusty.' --layer 3 --method value_zeroing")
 def map_(
     text: Text,

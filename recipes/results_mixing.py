@@ -369,8 +369,8 @@ def identifiability_claims(made: dict[str, Outcome]) -> list[Claim]:
             UNKNOWN,
             f"last layer, cosine, naive, linear, MLP: {listed(deep)}",
             deep[0] < deep[1] < deep[2],
-            "The three are close and their intervals overlap: the naive rate leaves little room, and a g has 70 short texts to learn "
-            "from (the MLP 200 epochs at most). The naive rate is over all texts, the others over the 15 put aside.",
+            "The three are close and their intervals overlap: the naive rate leaves little room, and a g has 70 short texts to "
+            "learn from (the MLP 200 epochs at most). The naive rate is over all texts, the others over the 15 put aside.",
         ),
         Claim(
             "A g trained on one layer does worse on others, the further away they are (from memory).",
@@ -392,7 +392,7 @@ def identifiability_claims(made: dict[str, Outcome]) -> list[Claim]:
             UNKNOWN,
             f"share of positions, layers 1-6: {listed(other)}",
             other[-1] > 0.1,
-            "Judged by a tenth of the positions. Six layers and short texts mix less than twelve; special tokens lose themselves first.",
+            "Often: in a tenth of the positions. Six layers and short texts mix less; special tokens lose themselves first.",
         ),
         Claim(
             "Context is gathered mostly nearby: the nearest neighbours contribute most.",

@@ -153,7 +153,7 @@ def test_check_shows_the_gaps_of_a_model_that_fails(capsys: pytest.CaptureFixtur
 
 
 def test_every_command_has_help() -> None:
-    for command in ("explain", "map", "compare", "methods", "families", "check", "data"):
+    for command in ("explain", "map", "compare", "methods", "families", "check", "data", "experiment", "judge"):
         assert "Usage:" in run(command, "--help")
     for command in ("explain", "map", "compare", "check"):
         assert "Example:" in run(command, "--help")
