@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from .attributing import known as attributions
 from .errors import InputError
 from .experiments.core import Outcome, examples_of, known, models_of, run
-from .experiments.judging import CUES, FAITHFULNESS, GROUPS, RATIONALES, metrics_of, missing_token
+from .experiments.judging import CUES, FAITHFULNESS, RATIONALES, metrics_of, missing_token
 from .experiments.tables import Table
 from .metrics import Interval
 from .mixing import known as maps
@@ -58,8 +59,9 @@ def judge(
     if set(wanted) & set(FAITHFULNESS):
         wanted += [name for name in CUES if name not in wanted and all(example.cues for example in examples)]
         wanted += [name for name in RATIONALES if name not in wanted and all(e.info.get("rationale") for e in examples)]
-    asked: dict[str, Any] = {"methods": chosen, "metrics": wanted, "seed": seed, "out": out}
-    return run("judge", model=list(models), data=examples, leave_out=leave_out, progress=progress, **asked)
+    asked: dict[str, Any] = {"methods": chosen, "metrics": wanted, "n": n, "seed": seed, "out": out}
+    source = data if isinstance(data, str | os.PathLike) else examples
+    return run("judge", model=list(models), data=source, leave_out=leave_out, progress=progress, **asked)
 
 
 def _names(given: str | Sequence[str]) -> list[str]:
@@ -129,8 +131,6 @@ def experiment_text(name: str | None, *, options: Sequence[str] = (), **given: A
 
 def _option(name: str, written: str) -> tuple[str, Any]:
     """`key=value`; the value as JSON where it is."""
-    import json
-
     key, sign, value = written.partition("=")
     if not sign:
         raise InputError(f"an option is written key=value, not {written!r}. {name!r} has: {dict(known()[name].options)}.")
@@ -138,12 +138,3 @@ def _option(name: str, written: str) -> tuple[str, Any]:
         return key, json.loads(value)
     except ValueError:
         return key, value
-
-
-def explained(table: Table, method: str) -> Mapping[str, Any]:
-    """One row of a table by its method."""
-    row = next(row for row in table.rows if row[table.columns.index("method")] == method)
-    return dict(zip(table.columns, row, strict=True))
-
-
-__all__ = ["GROUPS", "every_method", "experiment_text", "explained", "judge", "judge_text", "lines", "ranking", "seconds"]

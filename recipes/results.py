@@ -19,7 +19,7 @@ from typing import Any
 
 from mixlens.experiments import Outcome, Table, run
 from mixlens.experiments.judging import CUES
-from mixlens.judge import every_method, explained, judge, ranking
+from mixlens.judge import every_method, judge, ranking
 from mixlens.metrics import Interval, mean_with_interval
 from mixlens.metrics.agreement import spearman
 
@@ -93,13 +93,8 @@ def of(outcome: Outcome) -> str:
 
 
 def told(table: Table, method: str, column: str) -> str:
-    cell = explained(table, method)[column]
+    cell = table.row(method)[column]
     return f"{cell.mean:.2f} [{cell.low:.2f}, {cell.high:.2f}]"
-
-
-def best(table: Table, column: str, *, of: Sequence[str] | None = None, lowest: bool = False) -> str:
-    sign = -1 if lowest else 1
-    return max(of or table.column("method"), key=lambda method: sign * explained(table, method)[column].mean)
 
 
 def verdict(holds: bool) -> str:
@@ -110,11 +105,32 @@ def names(methods: Sequence[str]) -> str:
     return ", ".join(f"`{method}`" for method in methods) or "none"
 
 
-def touching(table: Table, column: str, winner: str) -> list[str]:
-    """The methods whose interval touches that of the winner."""
-    top = explained(table, winner)[column]
-    cells = {method: explained(table, method)[column] for method in table.column("method") if method != winner}
-    return [method for method, cell in cells.items() if cell.high >= top.low and cell.low <= top.high]
+def values(outcome: Outcome, method: str, metric: str, layer: str | None = None) -> dict[str, float]:
+    """By example. `layer`: "all" is what is measured over all layers, "single" the mean of the single ones."""
+    found: dict[str, list[float]] = {}
+    for r in outcome.records:
+        if (r.method, r.metric) == (method, metric) and (layer is None or (r.info["layer"] == 0) == (layer == "all")):
+            found.setdefault(r.example, []).append(r.value)
+    return {example: sum(some) / len(some) for example, some in found.items()}
+
+
+def is_best(outcome: Outcome, method: str, metric: str, *, rivals: Sequence[str], lowest: bool = False, **which: Any) -> str:
+    """Better than each rival on the same examples, not told apart, or beaten: by the 95 % interval of the difference."""
+    own, beaten, level = values(outcome, method, metric, **which), [], []
+    for rival in rivals:
+        other = values(outcome, rival, metric, **which)
+        gap = mean_with_interval([(other[e] - own[e] if lowest else own[e] - other[e]) for e in own])
+        if gap.high < 0:
+            beaten.append(rival)
+        elif gap.low <= 0:
+            level.append(rival)
+    if beaten:
+        return f"**Does not replicate here.** Better on the same examples: {names(beaten)}" + (
+            f"; not told apart: {names(level)}." if level else "."
+        )
+    if level:
+        return f"**Not told apart here** from {names(level)}, example by example; better than the others."
+    return "**Same.** Better than every other, example by example."
 
 
 # --- ALTI -------------------------------------------------------------------------------------------------------------
@@ -161,12 +177,12 @@ def alti(runs: Runs) -> str:
     for method in gradient.setup.methods:
         key, said = paper.get(method, (None, None))
         own = None if key is None else mean_with_interval([spearman(row[key], row["grad"]) for row in theirs])
-        mine = explained(table, method)
-        lines.append((method, said, own, mine["spearman"], mine["std"], explained(blanked, method)["spearman"]))
-    grad = {method: explained(table, method)["spearman"] for method in gradient.setup.methods}
+        mine = table.row(method)
+        lines.append((method, said, own, mine["spearman"], mine["std"], blanked.row(method)["spearman"]))
+    grad = {method: table.row(method)["spearman"] for method in gradient.setup.methods}
     ordered = grad["attention_rollout"].high < grad[NORM].low and grad[NORM].high < grad["alti"].low
     by_layer, less_alike = anisotropy(shape)
-    low, high = explained(ranks, "alti"), explained(ranks, "attention_rollout")
+    low, high = ranks.row("alti"), ranks.row("attention_rollout")
     lower = all(low[token].high < high[token].low for token in ranks.columns[1:])
     agree = seeds()
     columns = ("method", "paper (mean ± std)", "authors' scores, our metric", "ours, gradient", "std", "ours, blank-out")
@@ -244,15 +260,13 @@ def value_zeroing(runs: Runs) -> str:
     for row in curve.rows:
         by_layer.setdefault(str(row[0]), []).append(row[2].mean)
     mean = {method: sum(values) / len(values) for method, values in by_layer.items()}
-    maps = [method for method in aligned.setup.methods if method not in ("random", "grad_x_input")]
-    top = max(maps, key=lambda method: mean[method])
-    rolled, spearmans = best(table, "cue_dot", of=maps), faithful.tables[0]
-    precise, sure = best(table, "cue_average_precision", of=maps), best(spearmans, "spearman", of=maps)
+    rivals = [method for method in aligned.setup.methods if method not in ("value_zeroing", "grad_x_input")]
+    spearmans = faithful.tables[0]
     code, follows = probing.tables[0], dict(probing.tables[1].rows)
     gap, cue, other = ({layer: c for place, layer, c in code.rows if place == name} for name in ("gap", "cue", "other"))
     last = max(gap)
     like = [row[2].mean for row in distances.tables[0].rows]
-    lines = [(method, mean.get(method), *list(explained(table, method).values())[1:]) for method in aligned.setup.methods]
+    lines = [(method, mean.get(method), *list(table.row(method).values())[1:]) for method in aligned.setup.methods]
     return f"""# Value Zeroing: the paper's results, ours beside them
 
 Mohebbi et al. 2023, *Quantifying Context Mixing in Transformers*. The paper's models are BERT, RoBERTa and ELECTRA, pre-trained
@@ -269,12 +283,11 @@ view; the other columns are over all layers at once (maps rolled out).
 
 {rows(("method", "mean of layers", *table.columns[1:]), lines)}
 
-- *In single layers Value Zeroing aligns with the cue best of all maps.* {verdict(top == "value_zeroing")} Highest is `{top}`
-  ({mean[top]:.3f}); Value Zeroing has {mean["value_zeroing"]:.3f}, attention {mean["attention"]:.3f}.
-- *It also does when rolled out.* {verdict(rolled == "value_zeroing")} Highest dot product: `{rolled}`
-  ({told(table, rolled, "cue_dot")}, Value Zeroing {told(table, "value_zeroing", "cue_dot")}); highest average precision:
-  `{precise}` ({told(table, precise, "cue_average_precision")}, Value Zeroing
-  {told(table, "value_zeroing", "cue_average_precision")}).
+- *In single layers Value Zeroing aligns with the cue best of all maps.* (Dot product, mean of layers.)
+  {is_best(aligned, "value_zeroing", "cue_dot", rivals=rivals, layer="single")}
+- *It also does when rolled out.* (Dot product.) {is_best(aligned, "value_zeroing", "cue_dot", rivals=rivals, layer="all")}
+- The same by average precision, rolled out:
+  {is_best(aligned, "value_zeroing", "cue_average_precision", rivals=rivals, layer="all")}
 
 {command("vz-alignment")}
 
@@ -303,9 +316,9 @@ maps are not, so that none can be near 1.
 
 {rows(spearmans.columns, spearmans.rows)}
 
-- *Value Zeroing is the most faithful of the maps.* {verdict(sure == "value_zeroing")} Highest is `{sure}`
-  ({told(spearmans, sure, "spearman")}; Value Zeroing {told(spearmans, "value_zeroing", "spearman")}). Not told apart from the
-  highest: {names([m for m in touching(spearmans, "spearman", sure) if m in maps])}.
+- *Value Zeroing is the most faithful of the maps.* (Rolled out.)
+  {is_best(faithful, "value_zeroing", "spearman", rivals=rivals, layer="all")}
+- In single layers (mean of layers): {is_best(faithful, "value_zeroing", "spearman", rivals=rivals, layer="single")}
 
 {command("vz-faithfulness")}
 
@@ -330,12 +343,11 @@ Value Zeroing by other distances, {of(distances)}. `like_the_first`: rank correl
 def attcat(runs: Runs) -> str:
     paper, released, confident = (runs[f"attcat-{name}"] for name in ("faithfulness", "released", "confidence"))
     table, other, classes = paper.tables[0], released.tables[0], confident.tables[0]
-    top, low = best(table, "aopc"), best(table, "lodds", lowest=True)
-    top_released, low_released = best(other, "aopc"), best(other, "lodds", lowest=True)
-    sure = best(classes, "kendall", lowest=True)
+    rivals = [method for method in paper.setup.methods if method != "attcat"]
+    classed = [method for method in confident.setup.methods if method != "attcat"]
     lines = []
     for method in paper.setup.methods:
-        mine, theirs = explained(table, method), explained(other, method)
+        mine, theirs = table.row(method), other.row(method)
         lines.append((method, mine["aopc"], mine["lodds"], theirs["aopc"], theirs["lodds"]))
     return f"""# AttCAT: the paper's results, ours beside them
 
@@ -351,11 +363,11 @@ them ({of(released)}: nine steps, gold label, absolute differences, no sentence 
 
 {rows(("method", "AOPC", "LOdds", "AOPC, released", "LOdds, released"), lines)}
 
-- *AttCAT has the highest AOPC.* {verdict(top == "attcat")} Highest is `{top}` ({told(table, top, "aopc")}; AttCAT
-  {told(table, "attcat", "aopc")}). Not told apart from the highest: {names(touching(table, "aopc", top))}.
-- *AttCAT has the lowest LOdds.* {verdict(low == "attcat")} Lowest is `{low}` ({told(table, low, "lodds")}; AttCAT
-  {told(table, "attcat", "lodds")}). Not told apart from the lowest: {names(touching(table, "lodds", low))}.
-- Computed as released, the highest AOPC is that of `{top_released}`, the lowest LOdds that of `{low_released}`.
+- *AttCAT has the highest AOPC.* {is_best(paper, "attcat", "aopc", rivals=rivals)}
+- *AttCAT has the lowest LOdds.* {is_best(paper, "attcat", "lodds", rivals=rivals, lowest=True)}
+- Computed as released, AOPC: {is_best(released, "attcat", "aopc", rivals=rivals)}
+- Computed as released, LOdds: {is_best(released, "attcat", "lodds", rivals=rivals, lowest=True)}
+- `cat`, AttCAT without attention, is as good: the weights by attention add nothing that can be seen here.
 
 {command("attcat-faithfulness")}
 
@@ -370,9 +382,9 @@ classes have 1 by definition, and are refused.
 
 {rows(classes.columns, classes.rows)}
 
-- *AttCAT is the most confident.* {verdict(sure == "attcat")} Lowest is `{sure}` ({told(classes, sure, "kendall")}; AttCAT
-  {told(classes, "attcat", "kendall")}). With two classes this says more of the sign than of the method: the two logits are nearly
-  mirror images, so that signed gradients are too. `released` correlates sorted positions, which compares nothing.
+- *AttCAT is the most confident.* {is_best(confident, "attcat", "kendall", rivals=classed, lowest=True)} With two classes
+  this says more of the sign than of the method: the two logits are nearly mirror images, so that signed gradients are too.
+  `released` correlates sorted positions, which compares nothing.
 
 {command("attcat-confidence")}
 
@@ -397,9 +409,9 @@ def agreement(runs: Runs) -> str:
     faith = [name for name in metrics if name not in CUES]
 
     def part(*columns: str) -> str:
-        return rows(columns, [tuple(explained(table, method)[name] for name in columns) for method in table.column("method")])
+        return rows(columns, [tuple(table.row(method)[name] for name in columns) for method in table.column("method")])
 
-    by_cue = sorted(methods, key=lambda method: -explained(table, method)["cue_average_precision"].mean)
+    by_cue = sorted(methods, key=lambda method: -table.row(method)["cue_average_precision"].mean)
     n = len(made.setup.examples)
     return f"""# Which methods find the cue, where the cue is certain?
 

@@ -474,6 +474,11 @@ def test_data_by_name_file_or_name_and_file(tmp_path: Path) -> None:
     assert drawn != core.examples_of(f"sst2={path}", n=5, seed=2)
     assert [e.text for e in core.examples_of(path, n=None, seed=0)] == [f"film {i}" for i in range(20)]
     assert len(core.examples_of("agreement", n=3, seed=0)) == 3
+    odd = tmp_path / "a=b.jsonl"
+    odd.write_text(path.read_text())
+    assert core.examples_of(odd, n=2, seed=0) == core.examples_of(path, n=2, seed=0)
+    with pytest.raises(InputError, match="is no file, no dataset"):
+        core.examples_of("sst3=some", n=2, seed=0)
 
 
 def test_fingerprints_tell_data_and_models_apart(model: Any) -> None:

@@ -249,12 +249,12 @@ def examples_of(data: str | os.PathLike[str] | Iterable[Example], *, n: int | No
     if not isinstance(data, str | os.PathLike):
         found = list(data)
         return found if n is None else found[:n]
-    name, sign, path = os.fspath(data).partition("=")
+    name, _, path = os.fspath(data).partition("=")
+    if name not in DATASETS:
+        name, path = os.fspath(data), ""
     if name in DATASETS and DATASETS[name].stream is not None and n is None:
         raise InputError(f"{name!r} has no end: say how many examples, n=.")
-    if not sign:
-        return list(load(name, n=n, seed=None if n is None else seed))
-    return list(load(name, path=path, n=n, seed=None if n is None else seed))
+    return list(load(name, path=path or None, n=n, seed=None if n is None else seed))
 
 
 def models_of(model: Any, **options: Any) -> tuple[Model, ...]:

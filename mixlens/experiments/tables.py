@@ -29,6 +29,10 @@ class Table:
     def column(self, name: str) -> list[Any]:
         return [row[self.columns.index(name)] for row in self.rows]
 
+    def row(self, method: str) -> dict[str, Any]:
+        """The row of a method, by column."""
+        return dict(zip(self.columns, self.rows[self.column("method").index(method)], strict=True))
+
     @property
     def csv(self) -> str:
         """Every interval is six columns: mean, low, high, std, n, undefined."""
