@@ -40,8 +40,8 @@ def rows_to_one(scores: Tensor, *, offset: int = 0) -> tuple[Tensor, dict[str, T
     """
     total = scores.sum(-1, keepdim=True)
     empty = total <= 0
-    itself = torch.eye(scores.shape[-1], dtype=scores.dtype, device=scores.device)[offset : offset + scores.shape[-2]]
-    shared = torch.where(empty, itself, scores / torch.where(empty, torch.ones_like(total), total))
+    shared = (scores / total.masked_fill(empty, 1)).masked_fill_(empty, 0)
+    shared.diagonal(offset, -2, -1).masked_fill_(empty[..., 0], 1)
     return shared, {"rows_without_score": empty[..., 0].long()}
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -25,6 +25,7 @@ from .types import LayerTrace
 if TYPE_CHECKING:
     from .model import LayerParts
 
+METRIC_WIDTH = 2048  # beyond this a layer's metric is slow to make and large to keep
 HALF = (torch.float16, torch.bfloat16)
 # Largest relative gap between a layer and its rebuilt self that is still rounding.
 TOLERANCE = {torch.float64: 1e-10, torch.float32: 1e-4, torch.float16: 2e-2, torch.bfloat16: 1e-1}
@@ -40,14 +41,16 @@ def gap(rebuilt: Tensor, seen: Tensor) -> float:
     return float("inf") if math.isnan(ratio) else ratio
 
 
-def relative_gap(rebuilt: Tensor, seen: Tensor, *, layers: int | None = None) -> Tensor:
-    """`gap` as a tensor, so that nobody waits for it; [layer] where the first axis is layers."""
-    difference = rebuilt.to(working_dtype(seen.dtype)) - seen
-    sizes = []
-    for tensor in (difference, seen):  # the largest magnitude, without a tensor of magnitudes
-        low, high = torch.aminmax(tensor) if layers is None else torch.aminmax(tensor.flatten(1), dim=-1)
-        sizes.append(torch.maximum(-low, high))
-    return sizes[0] / sizes[1].clamp(min=torch.finfo(torch.float32).tiny)
+def relative_gap(rebuilt: Tensor, seen: Tensor, *, added: Tensor | None = None, layers: int | None = None) -> Tensor:
+    """`gap` of rebuilt + added as a tensor, so that nobody waits for it; [layer] where the first axis is layers."""
+    dtype = working_dtype(seen.dtype)
+    if layers is None:
+        apart, size = kernels.largest(rebuilt.to(dtype), added, seen.to(dtype)).unbind()
+    else:
+        rebuilt = rebuilt if added is None else rebuilt + added
+        ends = [torch.aminmax(tensor.flatten(1), dim=-1) for tensor in (rebuilt.to(dtype) - seen, seen)]
+        apart, size = (torch.maximum(-low, high) for low, high in ends)
+    return apart / size.clamp(min=torch.finfo(torch.float32).tiny)
 
 
 def attention_of(layer: LayerTrace) -> Tensor:
@@ -92,6 +95,14 @@ def repeat_heads(grouped: Tensor, heads: int) -> Tensor:
     """[... key_head pos e] -> [... head pos e]: grouped-query attention shares each key head among several heads."""
     times = heads // grouped.shape[-3]
     return grouped if times == 1 else grouped.repeat_interleave(times, dim=-3)
+
+
+def by_heads(values: Tensor, weights: Tensor, room: Tensor | None = None) -> Tensor:
+    """values [batch head key e] @ weights [head e d], one product a head: `matmul` would copy the weights for each example."""
+    batch, heads, keys, e = values.shape
+    flat = values.transpose(0, 1).reshape(heads, batch * keys, e)
+    made = torch.matmul(flat, weights, out=None if room is None else room.view(heads, batch * keys, -1))
+    return made.view(heads, batch, keys, -1).transpose(0, 1)
 
 
 def values_in(part: LayerParts, output: Tensor, value: Tensor) -> Tensor:
@@ -241,7 +252,10 @@ _NORMS: WeakKeyDictionary[nn.Module, dict[tuple[object, ...], FrozenNorm]] = Wea
 def _state(module: nn.Module) -> tuple[tuple[int, int], ...] | None:
     """Where a module's numbers are and how often they were changed; None where torch does not count."""
     try:
-        return tuple((t.data_ptr(), t._version) for t in (*module.parameters(), *module.buffers()))
+        if module._modules:
+            return tuple((t.data_ptr(), t._version) for t in (*module.parameters(), *module.buffers()))
+        own = (*module._parameters.values(), *module._buffers.values())  # the same, without a walk over modules
+        return tuple((t.data_ptr(), t._version) for t in own if t is not None)
     except RuntimeError:  # tensors made in inference mode
         return None
 
@@ -261,7 +275,7 @@ def _beside(parameter: Tensor, z: Tensor) -> Tensor:
     return parameter.view(parameter.shape[0], *[1] * (z.dim() - 2), parameter.shape[-1])
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Chain:
     """The frozen norms that attention's parts pass on the way to a stage of the layer.
 
@@ -278,6 +292,10 @@ class Chain:
 
     def residual(self, x: Tensor, out: Tensor | None = None) -> Tensor:
         return _through(self.stream, x, out)
+
+    def beside(self, z: Tensor) -> list[tuple[Tensor, bool]]:
+        """All norms, the branch's first, as the loops take them: gamma to lie beside z, and whether the mean is taken away."""
+        return [(_beside(norm.gamma, z), norm.centred) for norm in (*self.branch, *self.stream)]
 
     @property
     def part_scale(self) -> Tensor | float:
@@ -422,54 +440,125 @@ class Block:
         each = [linear_bias(layer.parts.output, heads * e, layer.input)[None] for layer in self.layers]
         return self.own(each, 2).to(self.dtype) if self.several else each[0][0].to(self.dtype)
 
-    def by_head(self, chain: Chain) -> Tensor:
+    def by_head(self, chain: Chain, examples: slice | None = None) -> Tensor:
         """f^h_j after a chain's norms (without their scales), [... head key d]; to be used up at once, see `product`.
 
         The norms are put into the weights: they are linear there, and a weight is smaller than all tokens' vectors.
         """
-        return self.product(self.values, self.folded(chain))
+        return self.product(self.values if examples is None else self.values[examples], self.folded(chain))
+
+    def nearer(self, chain: Chain, inverse: Tensor, y: Tensor, shift: float) -> Tensor:
+        """`kernels.nearer` of all parts at the end of a chain, [... query key]; on a CPU a few examples of a batch at a time."""
+        if y.device.type != "cpu" or y.dim() < 3 or torch.is_grad_enabled():
+            return kernels.nearer(self.attention, self.by_head(chain), inverse, y, shift=shift)
+        heads, keys = self.values.shape[-3:-1]
+        found = []
+        for some in tiles(len(y), heads * keys * y.shape[-1], y.device, times=8):
+            vectors = self.by_head(chain, some)
+            found.append(kernels.nearer(self.attention[some], vectors, inverse[some], y[some], shift=shift))
+        return torch.cat(found) if len(found) > 1 else found[0]
 
     def folded(self, chain: Chain) -> Tensor:
         """W_O by head with a chain's norms put in, [... head e d]: the same for every input, so it is kept."""
         if not chain.name:
             return self.projection
-        module = self.modules.output
-        state = None if self.several or not is_plain(module) else _state(module)
-        if state is None:
+        if self._weights is None:
             return chain.part(self.projection, self.room("folded", self.projection.shape))
-        kept = _FOLDED.setdefault(module, {})
-        key = (state, self.dtype, chain.name)
+        return self._kept("folded", chain, lambda: chain.part(self.projection))
+
+    def metric(self, chain: Chain) -> Tensor | None:
+        """W_h W_g^T of the folded weights, [head head e e]; kept. None where making it costs more than it saves."""
+        heads, e = self.values.shape[-3], self.values.shape[-1]
+        if self.several or self._weights is None or heads * e > METRIC_WIDTH:
+            return None
+
+        def made() -> Tensor:
+            weights = chain.part(self.projection).flatten(0, 1)
+            return (weights @ weights.mT).view(heads, e, heads, e).transpose(1, 2).contiguous()
+
+        return self._kept("metric", chain, made)
+
+    @cached_property
+    def _weights(self) -> object | None:
+        """Which weights the output projection has now; None where that can't be told."""
+        module = self.modules.output
+        if self.several or not is_plain(module) or (state := _state(module)) is None:
+            return None
+        if self.x.device.type != "cpu":
+            return state
+        weight = torch.as_tensor(module.weight).detach()  # torch does not count changes through `.data`: some numbers do
+        return state, float(weight.view(-1)[::997].double().sum()) if weight.is_contiguous() else 0.0
+
+    def _kept(self, what: str, chain: Chain, made: Callable[[], Tensor]) -> Tensor:
+        """What is made of the output projection's weights and a chain, made once as long as they stay what they are."""
+        kept = _FOLDED.setdefault(self.modules.output, {})
+        key = (self._weights, what, self.dtype, chain.name)
         if key not in kept:
-            if any(other[0] != state for other in kept):
+            if any(other[0] != self._weights for other in kept):
                 kept.clear()
-            kept[key] = (chain, chain.part(self.projection))  # the chain is kept too, so that its name stays its own
+            kept[key] = (chain, made())  # the chain is kept too, so that its name stays its own
         return kept[key][1]
 
     @cached_property
     def head_vectors(self) -> Tensor:
         """f^h_j = W_O^h v^h_j, [... key head d]"""
-        return (self.values @ self.projection).transpose(-3, -2)
+        each = (
+            by_heads(self.values, self.projection)
+            if self.values.dim() == 4 and not self.several
+            else self.values @ self.projection
+        )
+        return each.transpose(-3, -2)
 
     def part_lengths(self, chain: Chain) -> Tensor:
         """|P z_ij| for the chain's P, over its scales, [... query key]: from one small Gram matrix per source."""
         if chain.name not in self._part_lengths:
-            inverse = (torch.ones_like(self.x[..., :1]) / chain.part_scale)[..., 0]
-            self._part_lengths[chain.name] = kernels.lengths(self.attention, self.gram(chain), inverse)
+            self._part_lengths[chain.name] = kernels.lengths(self.attention, self.gram(chain), self.inverses(chain)[0])
         return self._part_lengths[chain.name]
 
+    def ends(self, chain: Chain, *, residual: bool) -> tuple[Tensor, Tensor]:
+        """At the end of a chain: |z_ii| (with the residual in it where it is wanted) and |sum_{j != i} z_ij|, [... pos]."""
+        part, stream = self.inverses(chain)
+        x = self.x if residual else None
+        return kernels.ends(self.own_part, self.all_parts, x, chain.beside(self.x), len(chain.branch), part, stream)
+
+    def inverses(self, chain: Chain) -> tuple[Tensor, Tensor]:
+        """1 / part_scale and 1 / stream_scale of a chain, [... pos]."""
+        if chain not in self._inverses:
+            scales = (chain.part_scale, chain.stream_scale)
+            part, stream = (1 / s[..., 0] if isinstance(s, Tensor) else self._ones / s for s in scales)
+            self._inverses[chain] = part, stream
+        return self._inverses[chain]
+
+    @cached_property
+    def _ones(self) -> Tensor:
+        return torch.ones_like(self.x[..., 0])
+
+    @cached_property
+    def _inverses(self) -> dict[Chain, tuple[Tensor, Tensor]]:
+        return {}
+
     def gram(self, chain: Chain) -> Tensor:
-        """<P f^h_j, P f^g_j>, [... key head head], a few sources at a time: nobody holds their vectors."""
+        """<P f^h_j, P f^g_j>, [... key head head], from the values alone or a few sources at a time: nobody holds all vectors."""
+        if kernels.fused("inner", self.values) is not None and (metric := self.metric(chain)) is not None:
+            return kernels.inner(self._values_by_source.transpose(-3, -2), metric)
         folded, found = self.folded(chain), []
         each = self.values[..., 0, 0].numel() * folded.shape[-1]
         for sources in tiles(self.values.shape[-2], each, self.x.device, times=8):
             found.append(kernels.gram(self.product(self.values[..., sources, :], folded)))
         return torch.cat(found, -3) if len(found) > 1 else found[0]
 
+    @cached_property
+    def _values_by_source(self) -> Tensor:
+        """[... key head e], as the loops read them."""
+        return self.values.transpose(-3, -2).contiguous()
+
     def product(self, a: Tensor, b: Tensor) -> Tensor:
         """a @ b in memory that the next product takes again: to be used up before."""
         if self.x.device.type != "cpu":
             return (a.bfloat16() @ b.bfloat16()).to(self.dtype) if kernels.plain.precision() == "bfloat16" else a @ b
         shape = (*torch.broadcast_shapes(a.shape[:-2], b.shape[:-2]), a.shape[-2], b.shape[-1])
+        if a.dim() == 4 and b.dim() == 3:
+            return by_heads(a, b, self.room("product", shape))
         return torch.matmul(a, b, out=self.room("product", shape))
 
     def room(self, name: str, shape: Sequence[int]) -> Tensor:
@@ -500,12 +589,6 @@ class Block:
     def all_parts(self) -> Tensor:
         """sum_j z_ij, [... query d], rebuilt from attention and values (not read off the trace)."""
         return self.projected(self.attention @ self.values)
-
-    @cached_property
-    def own_and_others(self) -> Tensor:
-        """z_ii and sum_{j != i} z_ij, [... 2 query d]"""
-        own, every = self.own_part, self.all_parts
-        return torch.stack([own, every - own], -3)
 
     def projected(self, context: Tensor) -> Tensor:
         """W_O on [... head pos e]: [... pos d]"""
@@ -642,6 +725,8 @@ class Block:
 
         A place without a norm leaves the vectors as they are: a pre-norm model has none on the stream.
         """
+        if stage in self._chains:
+            return self._chains[stage]
         depth = ("attention", "residual", "norm", "layer").index(stage)
         branch = ["norm_on_attention"] if depth >= 1 else []
         stream = ["norm_after_attention", "norm_after_mlp"][: max(0, depth - 1)]
@@ -654,12 +739,22 @@ class Block:
             for place in there:
                 scale = scale * self.scales[place]
             scales.append(scale)
-        return Chain(norms[0], norms[1], scales[0], scales[1])
+        self._chains[stage] = Chain(norms[0], norms[1], scales[0], scales[1])
+        return self._chains[stage]
+
+    @cached_property
+    def _chains(self) -> dict[str, Chain]:
+        return {}
 
     @cached_property
     def scales(self) -> dict[str, Tensor]:
         """Each norm's scalar for each target, [... pos 1]."""
-        return {place: norm.scale(self.read(place)) for place, norm in self.norms.items()}
+        return {place: 1 / inverse for place, (_, inverse) in self.normed.items()}
+
+    @cached_property
+    def normed(self) -> dict[str, tuple[Tensor, Tensor]]:
+        """What each frozen norm makes of what it reads, [... pos d], and its scalar turned over, [... pos 1]."""
+        return {place: norm.with_inverse(self.read(place)) for place, norm in self.norms.items()}
 
     def read(self, place: str) -> Tensor:
         """What the norm at this place reads."""
@@ -673,16 +768,14 @@ class Block:
         As tensors, [layer] for several layers: a GPU is not made to wait for them.
         """
         layers = len(self.layers) if self.several else None
-        after = self.norms.get("norm_after_mlp")
-        rebuilt = {
-            "parts": (self.all_parts + self.bias, self.attention_output),
-            "stream": (self.stream_after_mlp if after is None else after(self.stream_after_mlp), self.output),
-        }
-        if (norm := self.norms.get("norm_on_attention")) is not None:
-            rebuilt["norm_on_attention"] = (norm(self.attention_output), self.stream - self.x)
-        if (norm := self.norms.get("norm_after_attention")) is not None:
-            rebuilt["norm_after_attention"] = (norm(self.stream), self.middle)
-        return {name: relative_gap(made, seen, layers=layers) for name, (made, seen) in rebuilt.items()}
+        after = "norm_after_mlp" in self.norms
+        rebuilt = {"stream": (self.normed["norm_after_mlp"][0] if after else self.stream_after_mlp, self.output)}
+        if "norm_on_attention" in self.norms:
+            rebuilt["norm_on_attention"] = (self.normed["norm_on_attention"][0], self.stream - self.x)
+        if "norm_after_attention" in self.norms:
+            rebuilt["norm_after_attention"] = (self.normed["norm_after_attention"][0], self.middle)
+        parts = relative_gap(self.all_parts, self.attention_output, added=self.bias, layers=layers)
+        return {"parts": parts} | {name: relative_gap(made, seen, layers=layers) for name, (made, seen) in rebuilt.items()}
 
     @property
     def gaps(self) -> dict[str, float]:

@@ -27,6 +27,7 @@ from .model import Encoded, Model, is_causal
 from .registry import Registered, refuse_second
 from .types import PAIRS, POSITIONS, LayersOf, LayerTrace, Map, Trace
 
+TOGETHER = 8192  # tokens, with padding, that are scored as one batch
 Extras = dict[str, Tensor | str]
 Scores = Tensor | tuple[Tensor, dict[str, Tensor]] | tuple[Tensor, Extras]
 
@@ -181,15 +182,14 @@ class Call:
 
 
 def _batches(traces: Sequence[Trace]) -> Iterator[list[int]]:
-    """Indices of traces that are scored as one: of one traced batch, or of one model and similar length. About so many tokens
-    that one layer's vectors by head stay in a CPU's cache, or keep a GPU busy."""
+    """Indices of traces that are scored as one: of one traced batch, or of one model and similar length."""
     batch: list[int] = []
     for i in sorted(range(len(traces)), key=lambda i: (id(traces[i].model), id(_origin(traces[i])), len(traces[i]), i)):
         trace = traces[i]
         if batch:
             other = traces[batch[0]]
             apart = other.model is not trace.model or _origin(other) is not _origin(trace)
-            if apart or (len(batch) + 1) * len(trace) > (512 if trace.model.device.type == "cpu" else 8192):
+            if apart or (len(batch) + 1) * len(trace) > TOGETHER:
                 yield batch
                 batch = []
         batch.append(i)
@@ -361,11 +361,14 @@ class Scorer:
             name: {key: _all_layers([layer[key] for layer in found]) for key in found[0]} for name, found in self.extras.items()
         }
         results: list[dict[str, Map]] = []
-        ends: dict[str, list[Tensor]] = {name: [] for name in self.call.chosen}
+        every = {
+            name: torch.cat(found) if len(found) > 1 else found[0] for name, found in self.scores.items()
+        }  # [layer batch ..]
+        device = traces[0].model.device
         for row, trace in enumerate(traces):
             n = len(trace)
             results.append({})
-            known = provenance(trace)
+            known = provenance(trace, results[0][next(iter(results[0]))].info if row else None)
             for name, (used, _) in self.call.chosen.items():
                 if used.whole:
                     started = time.perf_counter()
@@ -375,28 +378,30 @@ class Scorer:
                         raise MixlensError(f"method {name!r} returned shape {tuple(made.shape)}; it must be [layer, {n}, {n}].")
                     self.seconds[name] = time.perf_counter() - started
                 else:
-                    some = [layers[:, row, :n, :n] for layers in self.scores[name]]
-                    made = torch.cat(some) if len(some) > 1 else some[0]
+                    made = every[name][:, row, :n, :n].contiguous()
                     extra = {key: _of_row(value, row, None if key in used.per_head else n) for key, value in extras[name].items()}
-                ends[name].append(torch.stack(torch.aminmax(made.flatten(1), dim=-1)))
                 results[-1][name] = Map(
                     scores=made,
                     tokens=trace.tokens,
                     method=name,
-                    info={**known, **_told(used, self.options[name], gaps), **self._told(name, trace), **extra},
+                    info={**known, **_told(used, self.options[name], gaps), **self._told(name, trace, device), **extra},
                     special=trace.special,
                     words=trace.words,
                 )
-        for name, found in ends.items():  # on a GPU this is where it is waited for
-            wrong = (~torch.isfinite(torch.stack(found))).any(0).any(0).nonzero().flatten().tolist()
-            if wrong:
-                raise MixlensError(f"method {name!r} gave a score that is not finite in layer {wrong[0]}. No map is given.")
+        for name, (used, _) in self.call.chosen.items():
+            if not used.whole and bool(torch.isfinite(every[name].sum())):  # on a GPU this is where it is waited for
+                continue
+            for result in results:
+                finite = torch.isfinite(result[name].scores).flatten(1).all(-1)
+                if not bool(finite.all()):
+                    wrong = int((~finite).nonzero()[0])
+                    raise MixlensError(f"method {name!r} gave a score that is not finite in layer {wrong}. No map is given.")
         return results
 
-    def _told(self, name: str, trace: Trace) -> dict[str, Any]:
+    def _told(self, name: str, trace: Trace, device: torch.device) -> dict[str, Any]:
         """Where the time of this batch went, in seconds, and what is to be said about the numbers."""
-        told: dict[str, Any] = {"loops": used_form(trace.model.device)}
-        if trace.model.device.type == "cpu" or TIMING.get():
+        told: dict[str, Any] = {"loops": used_form(device)}
+        if device.type == "cpu" or TIMING.get():
             told["seconds"] = {
                 "forward": trace.info["forward_seconds"],
                 "proof": self.seconds["proof"],
@@ -521,21 +526,22 @@ def versions() -> dict[str, str]:
     }
 
 
-def provenance(trace: Trace) -> dict[str, Any]:
+def provenance(trace: Trace, other: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """What a result rests on. `other`: that of a trace of the same batch, whose model need not be asked again."""
     model = trace.model
     return {
         "model": model.name,
         "revision": model.revision,
         "family": model.family.name,
         "task": model.task,
-        "dtype": str(model.dtype).removeprefix("torch."),
+        "dtype": str(model.dtype).removeprefix("torch.") if other is None else other["dtype"],
         "versions": dict(versions()),
         "text": trace.text,
         "pair": trace.pair,
         "input_ids": list(trace.input_ids),
         "causal": is_causal(trace),
         "check": None if model.proof is None else model.proof.gap,
-        "tolerance": TOLERANCE[model.dtype],
+        "tolerance": TOLERANCE[model.dtype] if other is None else other["tolerance"],
     }
 
 

@@ -24,7 +24,7 @@ def group_words(
 
     `sequences[i]` says which text token i comes from; None for tokens the tokenizer added, which stand alone.
     """
-    spans = [[match.span() for match in WORD.finditer(text or "")] for text in texts]
+    starts = [[match.start() for match in WORD.finditer(text or "")] for text in texts]
     groups: list[tuple[str, list[int]]] = []
     last: tuple[int, int] | None = None  # text and number of the last word the previous token touched
     begin = end = 0
@@ -36,8 +36,7 @@ def group_words(
             groups.append((tokens[position], [position]))
             last = None
             continue
-        starts = [a for a, _ in spans[sequence]]
-        head, tail = (max(0, bisect_right(starts, place) - 1) for place in (start, stop - 1))
+        head, tail = (max(0, bisect_right(starts[sequence], place) - 1) for place in (start, stop - 1))
         if last is not None and last[0] == sequence and last[1] >= head:
             end = max(end, stop)
             groups[-1] = (text[begin:end], [*groups[-1][1], position])

@@ -7,6 +7,7 @@ import sys
 
 import pytest
 import torch
+import transformers
 from conftest import CONFIGURATIONS, hf_model, ids, loaded
 
 import mixlens
@@ -126,3 +127,38 @@ def test_targets_that_take_nothing_are_not_run_again(monkeypatch: pytest.MonkeyP
     made = mixlens.mix(trace, "value_zeroing", chunk=1)
     assert sum(rows) == len(lens.parts) * n * (n + 1) // 2
     torch.testing.assert_close(made.scores, expected, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("how", ["in place", "a new tensor", "the norm", "the norm's data", "the data"])
+def test_what_is_kept_of_the_weights_follows_them(how: str) -> None:
+    """Products of weights are kept between calls; a model that is trained on, or loaded anew, gets its own."""
+    torch.manual_seed(3)
+    stock = transformers.BertModel(
+        transformers.BertConfig(
+            vocab_size=97,
+            hidden_size=32,
+            num_hidden_layers=2,
+            num_attention_heads=4,
+            intermediate_size=48,
+            max_position_embeddings=20,
+        )
+    ).eval()
+    lens, names = mixlens.load(stock), ["norm", "norm_residual_ln", "globenc", "alti"]
+    before = mixlens.mix(lens.trace(input_ids=ids(9)), names)
+    dense = stock.encoder.layer[1].attention.output
+    with torch.no_grad():
+        if how == "in place":
+            dense.dense.weight.mul_(torch.rand(32, 1) + 0.5)
+        elif how == "a new tensor":
+            dense.dense.weight = torch.nn.Parameter(dense.dense.weight * (torch.rand(32, 1) + 0.5))
+        elif how == "the norm":
+            dense.LayerNorm.weight.mul_(torch.rand(32) + 0.5)
+        elif how == "the data":  # nothing that torch counts
+            dense.dense.weight.data.mul_(torch.rand(32, 1) + 0.5)
+        else:
+            dense.LayerNorm.weight.data.mul_(torch.rand(32) + 0.5)
+    after = mixlens.mix(lens.trace(input_ids=ids(9)), names)
+    fresh = mixlens.mix(mixlens.load(copy.deepcopy(stock)).trace(input_ids=ids(9)), names)
+    for name in names[how.startswith("the norm") :]:
+        assert (after[name].scores[1] - before[name].scores[1]).abs().max() > 1e-4
+        torch.testing.assert_close(after[name].scores, fresh[name].scores, rtol=1e-5, atol=1e-6)

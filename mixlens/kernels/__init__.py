@@ -41,6 +41,45 @@ def gram(vectors: Tensor) -> Tensor:
     return _form("gram", vectors)(vectors)
 
 
+def inner(values: Tensor, metric: Tensor) -> Tensor:
+    """<v_kh, metric_hg v_kg>, [... key head head]: `gram` of vectors that are linear in v, without the vectors.
+
+    values [... head key e], metric [head head e e], symmetric: metric_hg is the transpose of metric_gh.
+    """
+    return _form("inner", values)(values, metric)
+
+
+def ends(
+    own: Tensor, every: Tensor, x: Tensor | None, norms: plain.Norms, of_branch: int, part: Tensor, stream: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Lengths [... pos] of part P own + stream R x, and of part P (every - own), for frozen norms P and R.
+
+    own, every, x [... pos d] (x None: no residual); P is all `norms`, R those behind the first `of_branch`; part, stream
+    [... pos]: what the norms divide by, turned over.
+    """
+    return _form("ends", own)(own, every, x, norms, of_branch, part, stream)
+
+
+def own_nearer(
+    own: Tensor,
+    x: Tensor | None,
+    norms: plain.Norms,
+    of_branch: int,
+    part: Tensor,
+    stream: Tensor,
+    y: Tensor,
+    *,
+    shift: float = 0.0,
+) -> Tensor:
+    """sum_d |y| - |y + shift - T| for T = part P own + stream R x, [... pos]: `nearer` of a target itself. See `ends`."""
+    return _form("own_nearer", own)(own, x, norms, of_branch, part, stream, y, shift)
+
+
+def largest(rebuilt: Tensor, added: Tensor | None, seen: Tensor) -> Tensor:
+    """The largest |rebuilt + added - seen| and the largest |seen|, as one tensor of two; a NaN is the largest there is."""
+    return _form("largest", rebuilt)(rebuilt, added, seen)
+
+
 def fused(name: str, like: Tensor) -> Any:
     """The module with a fused form of a loop that has no plain one of its own, or None."""
     module = _module(like.device.type)
@@ -102,12 +141,34 @@ def disagreements(fused: Any, device_type: str) -> list[str]:
         attention, vectors = draw(batch, heads, n, n).relu(), draw(batch, heads, n, d)
         inverse, y = draw(batch, n) + 1, draw(batch, n, d)
         gram = vectors.transpose(-3, -2) @ vectors.transpose(-3, -2).mT
-        given = {"nearer": (attention, vectors, inverse, y, -1e-2), "lengths": (attention, gram, inverse), "gram": (vectors,)}
-        for name, arguments in given.items():
+        weights = draw(heads * d, heads * d)
+        metric = (weights @ weights.mT).view(heads, d, heads, d).transpose(1, 2)
+        given = {
+            "nearer": (attention, vectors, inverse, y, -1e-2),
+            "lengths": (attention, gram, inverse),
+            "gram": (vectors,),
+            "inner": (vectors, metric),
+            "largest": (y, draw(d), draw(batch, n, d)),
+        }
+        norms = [(draw(d) + 1, True), (draw(d) + 1, False), (draw(d) + 1, True)]
+        for residual in (draw(batch, n, d), None):
+            kind = "with" if residual is not None else "without"
+            ends = (residual, norms, 1, draw(batch, n) + 1, inverse)
+            given[f"ends {kind}"] = (y, draw(batch, n, d), *ends)
+            given[f"own_nearer {kind}"] = (y, *ends, draw(batch, n, d), -1e-2)
+        for case, arguments in given.items():
+            name = case.split()[0]
             if getattr(fused, name, None) is None or dtype not in getattr(fused, "TYPES", {}).get(name, (dtype,)):
                 continue
-            exact = getattr(plain, name)(*(a.double() if isinstance(a, Tensor) else a for a in arguments))
-            apart = (getattr(fused, name)(*arguments) - exact).abs().max() / exact.abs().max()
-            if not float(apart) <= close:
-                found.append(f"{name}, {str(dtype).removeprefix('torch.')}: {float(apart):.0e} apart")
+            made, exact = getattr(fused, name)(*arguments), getattr(plain, name)(*map(_double, arguments))
+            pairs = zip(made, exact, strict=True) if isinstance(made, tuple) else [(made, exact)]
+            apart = max(float((one - other).abs().max() / other.abs().max()) for one, other in pairs)
+            if not apart <= close:
+                found.append(f"{case}, {str(dtype).removeprefix('torch.')}: {apart:.0e} apart")
     return found
+
+
+def _double(given: Any) -> Any:
+    if isinstance(given, list):
+        return [(gamma.double(), centred) for gamma, centred in given]
+    return given.double() if isinstance(given, Tensor) else given

@@ -1,4 +1,4 @@
-/* The two inner loops that plain tensor operations cannot fuse. `cpu.py` compiles this file with the machine's own
+/* The inner loops that plain tensor operations cannot fuse. `cpu.py` compiles this file with the machine's own
  * compiler when it is first needed; without one, `plain.py` gives the same numbers more slowly.
  *
  * Everything is contiguous, the last axis fastest. Included once for each number type.
@@ -39,15 +39,23 @@ typedef INT NAME(bits) __attribute__((vector_size(64), aligned(sizeof(REAL)), ma
 static inline VEC NAME(magnitude)(VEC x) { return (VEC)((BITS)x & MAGNITUDE); }
 
 static inline REAL NAME(total)(VEC x) {
+#ifdef __clang__
     REAL sum = 0;
     for (int lane = 0; lane < LANES; lane++) sum += x[lane];
     return sum;
+#else
+    BITS lanes;
+    for (int lane = 0; lane < LANES; lane++) lanes[lane] = lane;
+    for (int half = LANES / 2; half; half /= 2) x += __builtin_shuffle(x, lanes ^ half);
+    return x[0];
+#endif
 }
 
 /* out[b q k] = sum_d |y[b q d]| - |y[b q d] + shift - T_qk|,  T_qk = inverse[b q] sum_h attention[b h q k] vectors[b h k d]
  *
  * Block by block of targets and sources. Weights and vectors are packed in the order they are read; ROWS targets share the
  * loads of a source's vectors. A source that none of them looks at costs nothing. `scratch`: `nearer_scratch` numbers a thread.
+ * From one example's vectors to the next it is `example` numbers, from one head's to the next `stride`.
  */
 enum { NAME(ROWS) = 8, NAME(QUERIES) = 64, NAME(KEYS) = 32 };
 #define ROWS NAME(ROWS)
@@ -57,9 +65,10 @@ enum { NAME(ROWS) = 8, NAME(QUERIES) = 64, NAME(KEYS) = 32 };
 long NAME(nearer_scratch)(long heads, long width) { return heads * (width + QUERIES * KEYS); }
 
 void NAME(nearer)(long batch, long heads, long queries, long keys, long width, const REAL *attention, const REAL *vectors,
-                  const REAL *inverse, const REAL *y, REAL shift, REAL *out, REAL *scratch, int threads) {
+                  long example, long stride, const REAL *inverse, const REAL *y, REAL shift, REAL *out, REAL *scratch,
+                  int threads) {
     long query_blocks = (queries + QUERIES - 1) / QUERIES, key_blocks = (keys + KEYS - 1) / KEYS;
-    long whole = width / (2 * LANES) * (2 * LANES), stride = keys * width;
+    long whole = width / (2 * LANES) * (2 * LANES);
 #pragma omp parallel for collapse(3) schedule(dynamic) num_threads(threads)
     for (long b = 0; b < batch; b++)
         for (long qb = 0; qb < query_blocks; qb++)
@@ -75,7 +84,7 @@ void NAME(nearer)(long batch, long heads, long queries, long keys, long width, c
                         for (long k = 0; k < columns; k++) to[k * heads * QUERIES] = from[k] * inverse[row];
                     }
                 for (long k = 0; k < columns; k++) {
-                    const REAL *source = vectors + (b * heads * keys + k0 + k) * width;
+                    const REAL *source = vectors + b * example + (k0 + k) * width;
                     int is_packed = 0;
                     for (long q = 0; q < rows; q += ROWS) {
                         const REAL *w = weights + (k * QUERIES + q) * heads, *goal[ROWS];
@@ -180,6 +189,152 @@ void NAME(lengths)(long batch, long heads, long queries, long keys, const REAL *
                         }
                 }
             }
+}
+
+/* out[b h g k] = values[b k h] . metric[h g] values[b k g], for a symmetric metric: inner products of the heads' vectors of
+ * each source without those vectors. values [b k head e], metric [head head e e]; SOURCES of them share the loads of it.
+ */
+enum { NAME(SOURCES) = 8, NAME(TOGETHER) = 64 };
+#define SOURCES NAME(SOURCES)
+#define TOGETHER NAME(TOGETHER)
+
+void NAME(inner)(long batch, long heads, long keys, long e, const REAL *values, const REAL *metric, REAL *out, int threads) {
+    long all = batch * keys, width = heads * e, groups = (all + TOGETHER - 1) / TOGETHER;
+    long pairs = e / (2 * LANES) * (2 * LANES), singles = pairs + (e - pairs) / LANES * LANES;
+#pragma omp parallel for schedule(dynamic) num_threads(threads)
+    for (long group = 0; group < groups; group++)
+        for (long h = 0; h < heads; h++)
+            for (long g = h; g < heads; g++) {
+                const REAL *between = metric + (h * heads + g) * e * e;
+                long last = (group + 1) * TOGETHER < all ? (group + 1) * TOGETHER : all;
+                for (long s = group * TOGETHER; s < last; s += SOURCES) {
+                    const REAL *left[SOURCES], *right[SOURCES];
+                    REAL score[SOURCES] = {0};
+                    VEC sum[SOURCES] = {{0}};
+                    for (long r = 0; r < SOURCES; r++) {
+                        long source = s + r < last ? s + r : s;
+                        left[r] = values + source * width + h * e;
+                        right[r] = values + source * width + g * e;
+                    }
+                    for (long i = 0; i < pairs; i += 2 * LANES) {
+                        VEC low[SOURCES] = {{0}}, high[SOURCES] = {{0}};
+                        for (long k = 0; k < e; k++) {
+                            VEC m0 = *(const VEC *)(between + k * e + i), m1 = *(const VEC *)(between + k * e + i + LANES);
+                            for (int r = 0; r < SOURCES; r++) {
+                                low[r] += left[r][k] * m0;
+                                high[r] += left[r][k] * m1;
+                            }
+                        }
+                        for (int r = 0; r < SOURCES; r++)
+                            sum[r] += low[r] * *(const VEC *)(right[r] + i) + high[r] * *(const VEC *)(right[r] + i + LANES);
+                    }
+                    for (long i = pairs; i < singles; i += LANES) {
+                        VEC low[SOURCES] = {{0}};
+                        for (long k = 0; k < e; k++) {
+                            VEC m0 = *(const VEC *)(between + k * e + i);
+                            for (int r = 0; r < SOURCES; r++) low[r] += left[r][k] * m0;
+                        }
+                        for (int r = 0; r < SOURCES; r++) sum[r] += low[r] * *(const VEC *)(right[r] + i);
+                    }
+                    for (long i = singles; i < e; i++)
+                        for (int r = 0; r < SOURCES; r++) {
+                            REAL part = 0;
+                            for (long k = 0; k < e; k++) part += left[r][k] * between[k * e + i];
+                            score[r] += part * right[r][i];
+                        }
+                    for (long r = 0; r < SOURCES && s + r < last; r++) {
+                        long b = (s + r) / keys, key = (s + r) % keys;
+                        REAL product = score[r] + NAME(total)(sum[r]);
+                        out[((b * heads + h) * heads + g) * keys + key] = product;
+                        out[((b * heads + g) * heads + h) * keys + key] = product;
+                    }
+                }
+            }
+}
+#undef SOURCES
+#undef TOGETHER
+
+/* One frozen norm on a row, without its scale: gamma (z - mean z), or gamma z. */
+static void NAME(normed)(REAL *z, const REAL *gamma, int centred, long width) {
+    REAL mean = 0;
+    if (centred) {
+#pragma omp simd reduction(+ : mean)
+        for (long i = 0; i < width; i++) mean += z[i];
+        mean /= width;
+    }
+#pragma omp simd
+    for (long i = 0; i < width; i++) z[i] = gamma[i] * (z[i] - mean);
+}
+
+/* Row by row: a = P own inverse_part + R x inverse_stream and o = P (every - own) inverse_part, for P all norms and R those of
+ * the stream, the last of them. own_length = |a|, others_length = |o|; nearer = sum |y| - |y + shift - a|. What is not wanted
+ * is NULL: every, x, y. gamma is one row, or one for each `of_layer` rows. `scratch`: 3 width numbers a thread.
+ */
+void NAME(ends)(long rows, long of_layer, long width, long norms, long of_branch, const REAL *own, const REAL *every, const REAL *x,
+                const REAL *const *gammas, const long *centred, const REAL *inverse_part, const REAL *inverse_stream,
+                const REAL *y, REAL shift, REAL *own_length, REAL *others_length, REAL *nearer, REAL *scratch, int threads) {
+#pragma omp parallel for schedule(static) num_threads(threads)
+    for (long row = 0; row < rows; row++) {
+        REAL *a = scratch + thread_number() * 3 * width, *o = a + width, *r = o + width;
+        const REAL *mine = own + row * width;
+        REAL part = inverse_part[row], squares = 0;
+        long at = row / of_layer * width;
+        for (long i = 0; i < width; i++) a[i] = mine[i];
+        for (long norm = 0; norm < norms; norm++) NAME(normed)(a, gammas[norm] + at, (int)centred[norm], width);
+        if (x) {
+            REAL stream = inverse_stream[row];
+            for (long i = 0; i < width; i++) r[i] = x[row * width + i];
+            for (long norm = of_branch; norm < norms; norm++) NAME(normed)(r, gammas[norm] + at, (int)centred[norm], width);
+            for (long i = 0; i < width; i++) a[i] = a[i] * part + r[i] * stream;
+        } else
+            for (long i = 0; i < width; i++) a[i] *= part;
+        if (y) {
+            const REAL *goal = y + row * width;
+            REAL near = 0;
+#pragma omp simd reduction(+ : near)
+            for (long i = 0; i < width; i++) {
+                REAL length = goal[i] < 0 ? -goal[i] : goal[i], missing = goal[i] + shift - a[i];
+                near += length - (missing < 0 ? -missing : missing);
+            }
+            nearer[row] = near;
+            continue;
+        }
+#pragma omp simd reduction(+ : squares)
+        for (long i = 0; i < width; i++) squares += a[i] * a[i];
+        own_length[row] = sizeof(REAL) == sizeof(float) ? sqrtf(squares) : sqrt(squares);
+        if (every) {
+            for (long i = 0; i < width; i++) o[i] = every[row * width + i] - mine[i];
+            for (long norm = 0; norm < norms; norm++) NAME(normed)(o, gammas[norm] + at, (int)centred[norm], width);
+            squares = 0;
+#pragma omp simd reduction(+ : squares)
+            for (long i = 0; i < width; i++) squares += o[i] * o[i];
+            others_length[row] = part * (sizeof(REAL) == sizeof(float) ? sqrtf(squares) : sqrt(squares));
+        }
+    }
+}
+
+/* The largest |rebuilt + added - seen| and the largest |seen|, added [width] (or NULL) on every row. Neither hides a NaN. */
+void NAME(largest)(long rows, long width, const REAL *rebuilt, const REAL *added, const REAL *seen, REAL *out, int threads) {
+    REAL apart = 0, size = 0, nothing = 0; /* nothing: 0, or NaN where something is not finite */
+#pragma omp parallel for schedule(static) num_threads(threads) reduction(max : apart, size) reduction(+ : nothing)
+    for (long row = 0; row < rows; row++) {
+        const REAL *made = rebuilt + row * width, *there = seen + row * width;
+        REAL far = 0, big = 0, odd = 0;
+#pragma omp simd reduction(max : far, big) reduction(+ : odd)
+        for (long i = 0; i < width; i++) {
+            REAL difference = made[i] + (added ? added[i] : 0) - there[i], here = there[i];
+            odd += (difference - difference) + (here - here);
+            difference = difference < 0 ? -difference : difference;
+            here = here < 0 ? -here : here;
+            far = difference > far ? difference : far;
+            big = here > big ? here : big;
+        }
+        apart = far > apart ? far : apart;
+        size = big > size ? big : size;
+        nothing += odd;
+    }
+    out[0] = apart + nothing;
+    out[1] = size;
 }
 #undef VEC
 #undef BITS

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
+import math
 import os
 import platform
 import shutil
@@ -14,6 +15,8 @@ from pathlib import Path
 
 import torch
 from torch import Tensor
+
+from .plain import Norms
 
 SOURCE = Path(__file__).with_name("cpu.c")
 SUFFIX = {torch.float32: "float32", torch.float64: "float64"}
@@ -26,10 +29,21 @@ def nearer(attention: Tensor, vectors: Tensor, inverse: Tensor, y: Tensor, shift
     compiled = _compiled()
     out = y.new_empty(*leading, queries, keys)
     scratch = y.new_empty(threads * getattr(compiled, f"nearer_scratch_{suffix}")(_long(heads), _long(width)))
-    given = [t.contiguous() for t in (attention, vectors, inverse, y)]  # held until the call is over
-    sizes = (_long(out[..., 0, 0].numel()), _long(heads), _long(queries), _long(keys), _long(width))
-    number = NUMBER[y.dtype](shift)
-    getattr(compiled, f"nearer_{suffix}")(*sizes, *map(_at, given), number, _at(out), _at(scratch), ctypes.c_int(threads))
+    if vectors.dim() > 4 or vectors.stride()[-2:] != (width, 1):  # examples and heads may lie in any order
+        vectors = vectors.contiguous()
+    example, head = vectors.stride()[-4] if vectors.dim() == 4 else 0, vectors.stride()[-3]
+    if vectors.dim() > 4:
+        example = heads * keys * width
+    attention, inverse, y = (t.contiguous() for t in (attention, inverse, y))  # held until the call is over
+    getattr(compiled, f"nearer_{suffix}")(
+        *map(_long, (out[..., 0, 0].numel(), heads, queries, keys, width)),
+        *map(_at, (attention, vectors)),
+        *map(_long, (example, head)),
+        *map(_at, (inverse, y)),
+        NUMBER[y.dtype](shift),
+        *map(_at, (out, scratch)),
+        ctypes.c_int(threads),
+    )
     return out
 
 
@@ -43,8 +57,72 @@ def lengths(attention: Tensor, gram: Tensor, inverse: Tensor) -> Tensor:
     return out
 
 
-def _at(tensor: Tensor) -> ctypes.c_void_p:
-    return ctypes.c_void_p(tensor.data_ptr())
+def inner(values: Tensor, metric: Tensor) -> Tensor:
+    *leading, heads, keys, e = values.shape
+    out = values.new_empty(*leading, heads, heads, keys)
+    given = (values.transpose(-3, -2).contiguous(), metric.contiguous())
+    loop = getattr(_compiled(), f"inner_{SUFFIX[out.dtype]}")
+    sizes = map(_long, (math.prod(leading), heads, keys, e))
+    loop(*sizes, *map(_at, given), _at(out), ctypes.c_int(torch.get_num_threads()))
+    return out.movedim(-1, -3)
+
+
+def ends(
+    own: Tensor, every: Tensor, x: Tensor | None, norms: Norms, of_branch: int, part: Tensor, stream: Tensor
+) -> tuple[Tensor, Tensor]:
+    lengths, others = own.new_empty(own.shape[:-1]), own.new_empty(own.shape[:-1])
+    _ends(own, every, x, norms, of_branch, part, stream, None, 0.0, lengths, others, None)
+    return lengths, others
+
+
+def own_nearer(
+    own: Tensor, x: Tensor | None, norms: Norms, of_branch: int, part: Tensor, stream: Tensor, y: Tensor, shift: float
+) -> Tensor:
+    near = own.new_empty(own.shape[:-1])
+    _ends(own, None, x, norms, of_branch, part, stream, y, shift, None, None, near)
+    return near
+
+
+def _ends(
+    own: Tensor,
+    every: Tensor | None,
+    x: Tensor | None,
+    norms: Norms,
+    of_branch: int,
+    part: Tensor,
+    stream: Tensor,
+    y: Tensor | None,
+    shift: float,
+    *outs: Tensor | None,
+) -> None:
+    width, threads, kind = own.shape[-1], torch.get_num_threads(), NUMBER[own.dtype]
+    rows, layers = own[..., 0].numel(), max((gamma.numel() // width for gamma, _ in norms), default=1)
+    scratch = own.new_empty(threads * 3 * width)
+    given = [None if t is None else t.contiguous() for t in (own, every, x, part, stream, y, *(gamma for gamma, _ in norms))]
+    gammas = (ctypes.c_void_p * max(1, len(norms)))(*(t.data_ptr() for t in given[6:] if t is not None))
+    centred = (ctypes.c_long * max(1, len(norms)))(*(int(flag) for _, flag in norms))
+    getattr(_compiled(), f"ends_{SUFFIX[own.dtype]}")(
+        *map(_long, (rows, max(1, rows // layers), width, len(norms), of_branch)),
+        *map(_at, given[:3]),
+        gammas,
+        centred,
+        *map(_at, given[3:6]),
+        kind(shift),
+        *map(_at, (*outs, scratch)),
+        ctypes.c_int(threads),
+    )
+
+
+def largest(rebuilt: Tensor, added: Tensor | None, seen: Tensor) -> Tensor:
+    out, width = rebuilt.new_empty(2), rebuilt.shape[-1]
+    given = [None if t is None else t.contiguous() for t in (rebuilt, added, seen)]
+    loop = getattr(_compiled(), f"largest_{SUFFIX[out.dtype]}")
+    loop(*map(_long, (rebuilt.numel() // width, width)), *map(_at, (*given, out)), ctypes.c_int(torch.get_num_threads()))
+    return out
+
+
+def _at(tensor: Tensor | None) -> ctypes.c_void_p:
+    return ctypes.c_void_p(None if tensor is None else tensor.data_ptr())
 
 
 def _long(value: int) -> ctypes.c_long:
@@ -70,7 +148,7 @@ def library() -> ctypes.CDLL | None:
     openmp = _openmp_of_torch()
     if openmp is None and torch.get_num_threads() > 1:
         return None
-    flags = ["-O3", "-fno-math-errno", "-shared", "-fPIC"]
+    flags = ["-O3", "-fno-math-errno", "-fopenmp-simd", "-shared", "-fPIC"]
     flags += ["-mcpu=native"] if platform.machine() in ("arm64", "aarch64") else ["-march=native"]
     linked = ["-lm"] if openmp is None else ["-fopenmp", openmp, "-lm"]
     name = hashlib.sha256(repr((SOURCE.read_bytes(), compiler, flags, linked, _processor())).encode()).hexdigest()[:24]

@@ -9,6 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from .plain import Norms
+
 try:
     import triton
     import triton.language as tl
@@ -159,6 +161,68 @@ if triton is not None:
             total += mine * inner
         length = tl.sqrt(tl.maximum(total, 0.0, propagate_nan=tl.PropagateNan.ALL))
         tl.store(out + (b * queries + q[:, None]) * keys + k[None, :], length * scale[:, None], mask=there)
+
+    @triton.jit
+    def _through(z, inside, width, at, g0, g1, g2, C0: tl.constexpr, C1: tl.constexpr, C2: tl.constexpr):
+        """Up to three frozen norms on a row, without their scales. C: 0 no norm, 1 gamma alone, 2 the mean taken away too."""
+        if C0 > 0:
+            if C0 == 2:
+                z = tl.where(inside, z - tl.sum(z, 0) / width, 0.0)
+            z = z * tl.load(g0 + at, mask=inside, other=0.0)
+        if C1 > 0:
+            if C1 == 2:
+                z = tl.where(inside, z - tl.sum(z, 0) / width, 0.0)
+            z = z * tl.load(g1 + at, mask=inside, other=0.0)
+        if C2 > 0:
+            if C2 == 2:
+                z = tl.where(inside, z - tl.sum(z, 0) / width, 0.0)
+            z = z * tl.load(g2 + at, mask=inside, other=0.0)
+        return z
+
+    @triton.jit
+    def _ends(
+        own,
+        every,
+        x,
+        g0,
+        g1,
+        g2,
+        part,
+        stream,
+        y,
+        shift,
+        out,
+        others,
+        width,
+        rows_of_layer,
+        C0: tl.constexpr,
+        C1: tl.constexpr,
+        C2: tl.constexpr,
+        BRANCH: tl.constexpr,
+        RESIDUAL: tl.constexpr,
+        NEARER: tl.constexpr,
+        BD: tl.constexpr,
+    ):
+        row = tl.program_id(0).to(tl.int64)
+        d = tl.arange(0, BD)
+        inside = d < width
+        at = row // rows_of_layer * width + d
+        scale = tl.load(part + row)
+        mine = tl.load(own + row * width + d, mask=inside, other=0.0)
+        whole = _through(mine, inside, width, at, g0, g1, g2, C0, C1, C2) * scale
+        if RESIDUAL:
+            r = tl.load(x + row * width + d, mask=inside, other=0.0)
+            r = _through(r, inside, width, at, g0, g1, g2, 0 if BRANCH > 0 else C0, 0 if BRANCH > 1 else C1, C2)
+            whole += r * tl.load(stream + row)
+        if NEARER:
+            goal = tl.load(y + row * width + d, mask=inside, other=0.0)
+            near = tl.where(inside, tl.abs(goal) - tl.abs(goal + tl.load(shift) - whole), 0.0)
+            tl.store(out + row, tl.sum(near, 0))
+        else:
+            tl.store(out + row, tl.sqrt(tl.sum(whole * whole, 0)))
+            rest = tl.load(every + row * width + d, mask=inside, other=0.0) - mine
+            rest = _through(rest, inside, width, at, g0, g1, g2, C0, C1, C2)
+            tl.store(others + row, tl.sqrt(tl.sum(rest * rest, 0)) * scale)
 
     @triton.jit
     def _activated(x, ACT: tl.constexpr):
@@ -350,6 +414,51 @@ def lengths(attention: Tensor, gram: Tensor, inverse: Tensor) -> Tensor:
     out = attention.new_empty(*leading, queries, keys)
     grid = (triton.cdiv(keys, 64), triton.cdiv(queries, 16), out[..., 0, 0].numel())
     _lengths[grid](attention, gram, inverse, out, heads, queries, keys, BQ=16, BK=64)
+    return out
+
+
+def ends(
+    own: Tensor, every: Tensor, x: Tensor | None, norms: Norms, of_branch: int, part: Tensor, stream: Tensor
+) -> tuple[Tensor, Tensor]:
+    others = own.new_empty(own.shape[:-1])
+    return _each_end(own, every, x, norms, of_branch, part, stream, None, 0.0, others), others
+
+
+def own_nearer(
+    own: Tensor, x: Tensor | None, norms: Norms, of_branch: int, part: Tensor, stream: Tensor, y: Tensor, shift: float
+) -> Tensor:
+    return _each_end(own, None, x, norms, of_branch, part, stream, y, shift, None)
+
+
+def _each_end(
+    own: Tensor,
+    every: Tensor | None,
+    x: Tensor | None,
+    norms: Norms,
+    of_branch: int,
+    part: Tensor,
+    stream: Tensor,
+    y: Tensor | None,
+    shift: float,
+    others: Tensor | None,
+) -> Tensor:
+    out, width = own.new_empty(own.shape[:-1]), own.shape[-1]
+    rows = out.numel()
+    own, part, stream = own.contiguous(), part.contiguous(), stream.contiguous()
+    every, x, y = (own if t is None else t.contiguous() for t in (every, x, y))
+    moved = own.new_full((1,), shift) if shift else own.new_zeros(1)
+    gammas = [gamma.contiguous() for gamma, _ in norms] + [own] * (3 - len(norms))
+    kinds = [2 if centred else 1 for _, centred in norms] + [0] * (3 - len(norms))
+    layers = max((gamma.numel() // width for gamma, _ in norms), default=1)
+    _ends[(rows,)](
+        *(own, every, x, *gammas, part, stream, y, moved, out, out if others is None else others, width, rows // layers),
+        *kinds,
+        BRANCH=of_branch,
+        RESIDUAL=x is not own,
+        NEARER=y is not own,
+        BD=power_of_two(width),
+        num_warps=4 if width <= 2048 else 8,
+    )
     return out
 
 

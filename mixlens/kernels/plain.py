@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 
@@ -15,6 +15,7 @@ PRECISIONS = ("float32", "tf32", "bfloat16")
 # A CPU's tile stays in its cache; a GPU's is large enough to keep it busy.
 AUTOMATIC = {"cpu": 1 << 18}
 LARGE = 1 << 26
+Norms = Sequence[tuple[Tensor, bool]]  # gamma, [d] or to lie beside [layer ... d], and whether the mean is taken away
 
 
 @contextmanager
@@ -83,3 +84,43 @@ def lengths(attention: Tensor, gram: Tensor, inverse: Tensor) -> Tensor:
 def gram(vectors: Tensor) -> Tensor:
     by_source = vectors.transpose(-3, -2)
     return by_source @ by_source.mT
+
+
+def inner(values: Tensor, metric: Tensor) -> Tensor:
+    by_source = values.transpose(-3, -2)  # [... key head e]
+    through = torch.einsum("...khe,hgef->...khgf", by_source, metric)
+    return (through * by_source.unsqueeze(-3)).sum(-1)
+
+
+def ends(
+    own: Tensor, every: Tensor, x: Tensor | None, norms: Norms, of_branch: int, part: Tensor, stream: Tensor
+) -> tuple[Tensor, Tensor]:
+    others = through(every - own, norms) * part[..., None]
+    return with_residual(own, x, norms, of_branch, part, stream).norm(dim=-1), others.norm(dim=-1)
+
+
+def own_nearer(
+    own: Tensor, x: Tensor | None, norms: Norms, of_branch: int, part: Tensor, stream: Tensor, y: Tensor, shift: float
+) -> Tensor:
+    return (y.abs() - (y + shift - with_residual(own, x, norms, of_branch, part, stream)).abs()).sum(-1)
+
+
+def with_residual(own: Tensor, x: Tensor | None, norms: Norms, of_branch: int, part: Tensor, stream: Tensor) -> Tensor:
+    whole = through(own, norms) * part[..., None]
+    return whole if x is None else whole + through(x, norms[of_branch:]) * stream[..., None]
+
+
+def through(z: Tensor, norms: Norms) -> Tensor:
+    """Frozen norms one after the other, without their scales."""
+    for gamma, centred in norms:
+        z = (z - z.mean(-1, keepdim=True) if centred else z) * gamma
+    return z
+
+
+def largest(rebuilt: Tensor, added: Tensor | None, seen: Tensor) -> Tensor:
+    difference = (rebuilt if added is None else rebuilt + added) - seen
+    sizes = []
+    for tensor in (difference, seen):  # the largest magnitude, without a tensor of magnitudes
+        low, high = torch.aminmax(tensor)
+        sizes.append(torch.maximum(-low, high))
+    return torch.stack(sizes)

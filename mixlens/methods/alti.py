@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import torch
+from dataclasses import replace
+
 from torch import Tensor
 
 from .. import kernels
@@ -22,16 +23,15 @@ def alti(block: Block, *, variant: str = "paper") -> tuple[Tensor, dict[str, Ten
     every coordinate; `released_2022`: also d - 1 in sigma, as for the published tables. A row of zeros is its own token.
     """
     chain = block.chain("norm")
-    y, part_scale, stream_scale = block.middle, chain.part_scale, chain.stream_scale
-    shift = 0.0
+    y, shift, (part, stream) = block.middle, 0.0, block.inverses(chain)
     if variant != "paper":
         shift = -1e-6
         if (after := block.norms.get("norm_after_attention")) is not None:
             sigma = after.scale(block.stream, eps=False, unbiased=variant == "released_2022")
             y = after.numerator(block.stream) / sigma + after.beta
-            part_scale, stream_scale = chain.branch_scale * sigma, sigma
-    inverse = (torch.ones_like(y[..., :1]) / part_scale)[..., 0]
-    scores = kernels.nearer(block.attention, block.by_head(chain), inverse, y, shift=shift)
-    itself = chain.part(block.own_part) / part_scale + chain.residual(block.x) / stream_scale
-    scores.diagonal(dim1=-2, dim2=-1).copy_((y.abs() - (y + shift - itself).abs()).sum(-1))  # the residual is there alone
+            part, stream = block.inverses(replace(chain, stream_scale=sigma))
+    scores = block.nearer(chain, part, y, shift)
+    norms = chain.beside(y)
+    itself = kernels.own_nearer(block.own_part, block.x, norms, len(chain.branch), part, stream, y, shift=shift)
+    scores.diagonal(dim1=-2, dim2=-1).copy_(itself)  # the residual is there alone
     return rows_to_one(scores.clamp(min=0))

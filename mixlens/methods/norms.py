@@ -21,12 +21,7 @@ def part_norms(block: Block, stage: str, *, residual: bool) -> tuple[Tensor, dic
     """|w_ij| [... query key], and the mixing ratio r_i = |sum_{j != i} w_ij| / (that + |w_ii|) [... query]."""
     chain = block.chain(stage)
     norms = block.part_lengths(chain).clone()
-    whole = block.own_and_others  # the diagonal alone has the residual in it: n vectors, direct; and the sum of the others
-    scale = chain.part_scale.unsqueeze(-3) if isinstance(chain.part_scale, Tensor) else chain.part_scale
-    parts = chain.part(whole, block.room("parts", whole.shape)).div_(scale)
-    if residual:
-        parts[..., 0, :, :] += chain.residual(block.x, block.room("residual", block.x.shape)).div_(chain.stream_scale)
-    own, others = parts.norm(dim=-1).unbind(-2)
+    own, others = block.ends(chain, residual=residual)  # the diagonal alone has the residual in it
     norms.diagonal(dim1=-2, dim2=-1).copy_(own)
     return norms, {"mixing_ratio": others / (others + own)}
 
