@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from .errors import InputError, nearest
+from .kernels import running
 from .types import Attribution, Map, Words
 
 
@@ -89,16 +90,12 @@ def as_convened(
     return layers, {"convention": name, "residual": residual, "normalize": normalize}
 
 
+@torch.no_grad()
 def _products(layers: Tensor) -> tuple[Tensor, list[int]]:
     """The running products, plain as long as they fit the number type with room to spare; which layers were rescaled."""
     room = torch.finfo(layers.dtype).max ** 0.5
-    plain = torch.empty_like(layers)
-    plain[0] = layers[0]
-    for index in range(1, len(layers)):
-        torch.matmul(layers[index], plain[index - 1], out=plain[index])
-    low, high = torch.aminmax(plain.flatten(1), dim=-1)
-    sizes = torch.maximum(-low, high)[1:]
-    if bool(((sizes > 1 / room) & (sizes < room)).all()):  # a GPU is waited for once
+    plain, sizes = running(layers)
+    if all(1 / room < size < room for size in sizes.tolist()[1:]):  # a GPU is waited for once
         return plain, []
 
     def unit(matrix: Tensor) -> Tensor:

@@ -80,6 +80,11 @@ def largest(rebuilt: Tensor, added: Tensor | None, seen: Tensor) -> Tensor:
     return _form("largest", rebuilt)(rebuilt, added, seen)
 
 
+def running(layers: Tensor) -> tuple[Tensor, Tensor]:
+    """M_1, M_2 M_1, M_3 M_2 M_1, ... of layers [layer n n], and the largest magnitude in each, [layer]."""
+    return _form("running", layers)(layers)
+
+
 def fused(name: str, like: Tensor) -> Any:
     """The module with a fused form of a loop that has no plain one of its own, or None."""
     module = _module(like.device.type)
@@ -143,12 +148,13 @@ def disagreements(fused: Any, device_type: str) -> list[str]:
         gram = vectors.transpose(-3, -2) @ vectors.transpose(-3, -2).mT
         weights = draw(heads * d, heads * d)
         metric = (weights @ weights.mT).view(heads, d, heads, d).transpose(1, 2)
-        given = {
+        given: dict[str, tuple[Any, ...]] = {
             "nearer": (attention, vectors, inverse, y, -1e-2),
             "lengths": (attention, gram, inverse),
             "gram": (vectors,),
             "inner": (vectors, metric),
             "largest": (y, draw(d), draw(batch, n, d)),
+            "running": (draw(4, n, n) / n,),
         }
         norms = [(draw(d) + 1, True), (draw(d) + 1, False), (draw(d) + 1, True)]
         for residual in (draw(batch, n, d), None):

@@ -313,7 +313,7 @@ void NAME(ends)(long rows, long of_layer, long width, long norms, long of_branch
     }
 }
 
-/* The largest |rebuilt + added - seen| and the largest |seen|, added [width] (or NULL) on every row. Neither hides a NaN. */
+/* The largest |rebuilt + added - seen| and the largest |seen|, added [width] on every row. Neither hides a NaN. */
 void NAME(largest)(long rows, long width, const REAL *rebuilt, const REAL *added, const REAL *seen, REAL *out, int threads) {
     REAL apart = 0, size = 0, nothing = 0; /* nothing: 0, or NaN where something is not finite */
 #pragma omp parallel for schedule(static) num_threads(threads) reduction(max : apart, size) reduction(+ : nothing)
@@ -322,7 +322,7 @@ void NAME(largest)(long rows, long width, const REAL *rebuilt, const REAL *added
         REAL far = 0, big = 0, odd = 0;
 #pragma omp simd reduction(max : far, big) reduction(+ : odd)
         for (long i = 0; i < width; i++) {
-            REAL difference = made[i] + (added ? added[i] : 0) - there[i], here = there[i];
+            REAL difference = made[i] + added[i] - there[i], here = there[i];
             odd += (difference - difference) + (here - here);
             difference = difference < 0 ? -difference : difference;
             here = here < 0 ? -here : here;
@@ -335,6 +335,33 @@ void NAME(largest)(long rows, long width, const REAL *rebuilt, const REAL *added
     }
     out[0] = apart + nothing;
     out[1] = size;
+}
+
+/* out[0] = layers[0], out[l] = layers[l] out[l - 1], all [n n]; sizes[l]: the largest magnitude in out[l], NaN if there is one. */
+void NAME(running)(long depth, long n, const REAL *layers, REAL *out, REAL *sizes) {
+    for (long l = 0; l < depth; l++) {
+        REAL size = 0, odd = 0;
+        for (long i = 0; i < n; i++) {
+            const REAL *row = layers + (l * n + i) * n;
+            REAL *made = out + (l * n + i) * n;
+            if (l) {
+                for (long j = 0; j < n; j++) made[j] = 0;
+                for (long k = 0; k < n; k++) {
+                    const REAL weight = row[k], *before = out + ((l - 1) * n + k) * n;
+#pragma omp simd
+                    for (long j = 0; j < n; j++) made[j] += weight * before[j];
+                }
+            } else
+                for (long j = 0; j < n; j++) made[j] = row[j];
+#pragma omp simd reduction(max : size) reduction(+ : odd)
+            for (long j = 0; j < n; j++) {
+                REAL length = made[j] < 0 ? -made[j] : made[j];
+                odd += length - length;
+                size = length > size ? length : size;
+            }
+        }
+        sizes[l] = size + odd;
+    }
 }
 #undef VEC
 #undef BITS

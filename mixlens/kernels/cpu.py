@@ -16,8 +16,10 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from . import plain
 from .plain import Norms
 
+SMALL = 64  # matrices of so many rows are multiplied before torch has found its product
 SOURCE = Path(__file__).with_name("cpu.c")
 SUFFIX = {torch.float32: "float32", torch.float64: "float64"}
 NUMBER = {torch.float32: ctypes.c_float, torch.float64: ctypes.c_double}
@@ -115,10 +117,20 @@ def _ends(
 
 def largest(rebuilt: Tensor, added: Tensor | None, seen: Tensor) -> Tensor:
     out, width = rebuilt.new_empty(2), rebuilt.shape[-1]
-    given = [None if t is None else t.contiguous() for t in (rebuilt, added, seen)]
+    given = [t.contiguous() for t in (rebuilt, rebuilt.new_zeros(width) if added is None else added, seen)]
     loop = getattr(_compiled(), f"largest_{SUFFIX[out.dtype]}")
     loop(*map(_long, (rebuilt.numel() // width, width)), *map(_at, (*given, out)), ctypes.c_int(torch.get_num_threads()))
     return out
+
+
+def running(layers: Tensor) -> tuple[Tensor, Tensor]:
+    depth, n, _ = layers.shape
+    if n > SMALL:
+        return plain.running(layers)
+    layers = layers.contiguous()
+    out, sizes = torch.empty_like(layers), layers.new_empty(depth)
+    getattr(_compiled(), f"running_{SUFFIX[out.dtype]}")(_long(depth), _long(n), _at(layers), _at(out), _at(sizes))
+    return out, sizes
 
 
 def _at(tensor: Tensor | None) -> ctypes.c_void_p:

@@ -124,3 +124,12 @@ def largest(rebuilt: Tensor, added: Tensor | None, seen: Tensor) -> Tensor:
         low, high = torch.aminmax(tensor)
         sizes.append(torch.maximum(-low, high))
     return torch.stack(sizes)
+
+
+def running(layers: Tensor) -> tuple[Tensor, Tensor]:
+    out = torch.empty_like(layers)
+    out[0] = layers[0]
+    for index in range(1, len(layers)):
+        torch.matmul(layers[index], out[index - 1], out=out[index])
+    low, high = torch.aminmax(out.flatten(1), dim=-1)
+    return out, torch.maximum(-low, high)
