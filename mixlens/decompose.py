@@ -10,7 +10,7 @@ import copy
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
-from functools import cached_property
+from functools import cached_property, reduce
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
@@ -37,20 +37,14 @@ def working_dtype(dtype: torch.dtype) -> torch.dtype:
 
 def gap(rebuilt: Tensor, seen: Tensor) -> float:
     """Largest difference, relative to the largest entry seen. NaN or infinity anywhere gives infinity."""
-    ratio = float(relative_gap(rebuilt, seen))
-    return float("inf") if math.isnan(ratio) else ratio
-
-
-def relative_gap(rebuilt: Tensor, seen: Tensor, *, added: Tensor | None = None, layers: int | None = None) -> Tensor:
-    """`gap` of rebuilt + added as a tensor, so that nobody waits for it; [layer] where the first axis is layers."""
     dtype = working_dtype(seen.dtype)
-    if layers is None:
-        apart, size = kernels.largest(rebuilt.to(dtype), added, seen.to(dtype)).unbind()
-    else:
-        rebuilt = rebuilt if added is None else rebuilt + added
-        ends = [torch.aminmax(tensor.flatten(1), dim=-1) for tensor in (rebuilt.to(dtype) - seen, seen)]
-        apart, size = (torch.maximum(-low, high) for low, high in ends)
-    return apart / size.clamp(min=torch.finfo(torch.float32).tiny)
+    return ratio(kernels.largest(rebuilt.to(dtype), None, seen.to(dtype)).tolist())
+
+
+def ratio(largest: Sequence[float]) -> float:
+    """A gap, from the largest difference and the largest entry."""
+    found = largest[0] / max(largest[1], torch.finfo(torch.float32).tiny)
+    return float("inf") if math.isnan(found) else found
 
 
 def attention_of(layer: LayerTrace) -> Tensor:
@@ -214,6 +208,10 @@ class FrozenNorm:
         gamma, beta = (torch.stack([getattr(norm, name) for norm in norms]) for name in ("gamma", "beta"))
         return FrozenNorm(gamma, beta, norms[0].centred, torch.tensor([norm.eps for norm in norms]).to(gamma, non_blocking=True))
 
+    @cached_property
+    def without_gamma(self) -> FrozenNorm:
+        return replace(self, gamma=torch.ones_like(self.gamma))
+
     def numerator(self, z: Tensor, out: Tensor | None = None) -> Tensor:
         """gamma * C z, in `out` where it is given (which may be z itself)."""
         if self.centred:
@@ -231,7 +229,9 @@ class FrozenNorm:
 
     def with_inverse(self, u: Tensor) -> tuple[Tensor, Tensor]:
         """What the norm gives, and 1 / s_i [... pos 1]; in one pass where torch has one."""
-        if self.centred and isinstance(self.eps, float):
+        if isinstance(self.eps, Tensor):
+            return kernels.normed(u, self.gamma, self.beta, self.eps, self.centred)
+        if self.centred:
             normed, _, inverse = torch.native_layer_norm(u, u.shape[-1:], self.gamma, self.beta, self.eps)
             return normed, inverse
         inverse = 1 / self.scale(u)
@@ -284,8 +284,8 @@ class Chain:
 
     branch: tuple[FrozenNorm, ...]
     stream: tuple[FrozenNorm, ...]
-    branch_scale: Tensor | float  # [... query 1]
-    stream_scale: Tensor | float
+    branch_inverse: Tensor | None  # what the norms divide by, turned over, [... query]; None: nothing
+    stream_inverse: Tensor | None
 
     def part(self, z: Tensor, out: Tensor | None = None) -> Tensor:
         return _through((*self.branch, *self.stream), z, out)
@@ -298,8 +298,10 @@ class Chain:
         return [(_beside(norm.gamma, z), norm.centred) for norm in (*self.branch, *self.stream)]
 
     @property
-    def part_scale(self) -> Tensor | float:
-        return self.branch_scale * self.stream_scale
+    def part_inverse(self) -> Tensor | None:
+        if self.branch_inverse is None or self.stream_inverse is None:
+            return self.stream_inverse if self.branch_inverse is None else self.branch_inverse
+        return self.branch_inverse * self.stream_inverse
 
     @property
     def name(self) -> tuple[int, ...]:
@@ -426,9 +428,9 @@ class Block:
         if not self.several:
             return linear_weight(self.modules.output, heads * e, self.dtype).view(heads, e, -1)
         modules = [layer.parts.output for layer in self.layers]
-        key = (self.dtype, tuple(_state(module) if is_plain(module) else None for module in modules))
+        key = (self.dtype, self._weights)
         kept = _PROJECTIONS.get(modules[0])
-        if kept is None or kept[0] != key or None in key[1]:  # of a GPU's few copies of all layers' weights, one is enough
+        if kept is None or kept[0] != key or key[1] is None:  # of a GPU's few copies of all layers' weights, one is enough
             each = [linear_weight(module, heads * e, self.dtype).view(heads, e, -1) for module in modules]
             kept = _PROJECTIONS[modules[0]] = (key, torch.stack(each))
         return kept[1].view(len(modules), *[1] * self.leading, *kept[1].shape[1:])
@@ -469,22 +471,24 @@ class Block:
     def metric(self, chain: Chain) -> Tensor | None:
         """W_h W_g^T of the folded weights, [head head e e]; kept. None where making it costs more than it saves."""
         heads, e = self.values.shape[-3], self.values.shape[-1]
-        if self.several or self._weights is None or heads * e > METRIC_WIDTH:
+        if self._weights is None or heads * e > METRIC_WIDTH:
             return None
 
         def made() -> Tensor:
-            weights = chain.part(self.projection).flatten(0, 1)
-            return (weights @ weights.mT).view(heads, e, heads, e).transpose(1, 2).contiguous()
+            weights = chain.part(self.projection).flatten(-3, -2)  # [... head e, d]
+            return (weights @ weights.mT).unflatten(-1, (heads, e)).unflatten(-3, (heads, e)).transpose(-3, -2).contiguous()
 
         return self._kept("metric", chain, made)
 
     @cached_property
     def _weights(self) -> object | None:
-        """Which weights the output projection has now; None where that can't be told."""
-        module = self.modules.output
-        if self.several or not is_plain(module) or (state := _state(module)) is None:
+        """Which weights the output projections have now; None where that can't be told."""
+        modules = [layer.parts.output for layer in self.layers]
+        state = tuple(_state(module) if is_plain(module) else None for module in modules)
+        if None in state:
             return None
-        if self.x.device.type != "cpu":
+        module = self.modules.output
+        if self.several or self.x.device.type != "cpu":
             return state
         weight = torch.as_tensor(module.weight).detach()  # torch does not count changes through `.data`: some numbers do
         return state, float(weight.view(-1)[::997].double().sum()) if weight.is_contiguous() else 0.0
@@ -522,10 +526,9 @@ class Block:
         return kernels.ends(self.own_part, self.all_parts, x, chain.beside(self.x), len(chain.branch), part, stream)
 
     def inverses(self, chain: Chain) -> tuple[Tensor, Tensor]:
-        """1 / part_scale and 1 / stream_scale of a chain, [... pos]."""
+        """What a chain multiplies a part by, and the residual, [... pos]."""
         if chain not in self._inverses:
-            scales = (chain.part_scale, chain.stream_scale)
-            part, stream = (1 / s[..., 0] if isinstance(s, Tensor) else self._ones / s for s in scales)
+            part, stream = (self._ones if one is None else one for one in (chain.part_inverse, chain.stream_inverse))
             self._inverses[chain] = part, stream
         return self._inverses[chain]
 
@@ -731,25 +734,18 @@ class Block:
         branch = ["norm_on_attention"] if depth >= 1 else []
         stream = ["norm_after_attention", "norm_after_mlp"][: max(0, depth - 1)]
         norms: list[tuple[FrozenNorm, ...]] = []
-        scales: list[Tensor | float] = []
+        inverses: list[Tensor | None] = []
         for places in (branch, stream):
             there = [place for place in places if place in self.norms]
             norms.append(tuple(self.norms[place] for place in there))
-            scale: Tensor | float = 1.0
-            for place in there:
-                scale = scale * self.scales[place]
-            scales.append(scale)
-        self._chains[stage] = Chain(norms[0], norms[1], scales[0], scales[1])
+            each = [self.normed[place][1][..., 0] for place in there]
+            inverses.append(reduce(torch.mul, each) if each else None)
+        self._chains[stage] = Chain(norms[0], norms[1], inverses[0], inverses[1])
         return self._chains[stage]
 
     @cached_property
     def _chains(self) -> dict[str, Chain]:
         return {}
-
-    @cached_property
-    def scales(self) -> dict[str, Tensor]:
-        """Each norm's scalar for each target, [... pos 1]."""
-        return {place: 1 / inverse for place, (_, inverse) in self.normed.items()}
 
     @cached_property
     def normed(self) -> dict[str, tuple[Tensor, Tensor]]:
@@ -765,7 +761,8 @@ class Block:
     def gap_tensors(self) -> dict[str, Tensor]:
         """How far the rebuilt layer is from what the model wrote. Parts, biases, frozen norms and residuals included.
 
-        As tensors, [layer] for several layers: a GPU is not made to wait for them.
+        For each identity the largest difference and the largest entry, [2], [layer 2] for several layers, to be made a `ratio`:
+        a GPU is not made to wait for them.
         """
         layers = len(self.layers) if self.several else None
         after = "norm_after_mlp" in self.norms
@@ -774,13 +771,12 @@ class Block:
             rebuilt["norm_on_attention"] = (self.normed["norm_on_attention"][0], self.stream - self.x)
         if "norm_after_attention" in self.norms:
             rebuilt["norm_after_attention"] = (self.normed["norm_after_attention"][0], self.middle)
-        parts = relative_gap(self.all_parts, self.attention_output, added=self.bias, layers=layers)
-        return {"parts": parts} | {name: relative_gap(made, seen, layers=layers) for name, (made, seen) in rebuilt.items()}
+        parts = kernels.largest(self.all_parts, self.bias, self.attention_output, layers)
+        return {"parts": parts} | {name: kernels.largest(made, None, seen, layers) for name, (made, seen) in rebuilt.items()}
 
     @property
     def gaps(self) -> dict[str, float]:
-        found = {name: float(value.max()) for name, value in self.gap_tensors.items()}
-        return {name: float("inf") if math.isnan(value) else value for name, value in found.items()}
+        return {name: max(map(ratio, pairs.view(-1, 2).tolist())) for name, pairs in self.gap_tensors.items()}
 
     def tolerance(self, identity: str) -> float:
         """What rounding may do. A norm that computes in float32 inside a float64 model is judged as float32."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import math
 import pkgutil
 import platform
 import time
@@ -19,7 +20,7 @@ import torch
 from torch import Tensor
 
 from .aggregate import find
-from .decompose import TOLERANCE, Block, Scratch, forget_norms
+from .decompose import TOLERANCE, Block, Scratch, forget_norms, ratio
 from .errors import InputError, MixlensError, ModelError, nearest
 from .kernels import used as used_form
 from .kernels.plain import PRECISIONS, chunk_of, products_in, tile_elements
@@ -262,6 +263,7 @@ class Scorer:
     def score(self, layers: Sequence[LayerTrace], start: int) -> None:
         """Score some layers, the first of them number `start`. Out of memory: once more in smaller pieces, with a note."""
         kept = {name: len(found) for name, found in self.scores.items()}
+        calls = max(map(len, self.gaps.values()), default=0)
         chunk = self.call.chunk
         try:
             self._score(layers, start, chunk)
@@ -276,8 +278,8 @@ class Scorer:
             self.scratch.clear()
             for name, count in kept.items():
                 del self.scores[name][count:], self.extras[name][count:]
-            for found in self.gaps.values():
-                del found[start:]
+            for found in self.gaps.values():  # one tensor for each call so far; all of them were whole
+                del found[calls:]
             if device.type == "cuda":
                 torch.cuda.empty_cache()
             for index, layer in enumerate(layers):
@@ -344,7 +346,7 @@ class Scorer:
     def _note_gaps(self, block: Block) -> None:
         self.tolerance = max(self.tolerance, TOLERANCE[block.layer.input.dtype])
         for identity, value in block.gap_tensors.items():
-            self.gaps.setdefault(identity, []).extend(value.unbind() if value.dim() else [value])
+            self.gaps.setdefault(identity, []).append(value.view(-1, 2))
 
     @contextmanager
     def _timed(self, name: str, layers: Sequence[LayerTrace]) -> Iterator[None]:
@@ -357,9 +359,9 @@ class Scorer:
     @torch.no_grad()
     def maps(self, traces: Sequence[Trace]) -> list[dict[str, Map]]:
         gaps = self._read_gaps(traces)
-        extras = {
-            name: {key: _all_layers([layer[key] for layer in found]) for key in found[0]} for name, found in self.extras.items()
-        }
+        extras = _on_cpu(
+            {name: {key: _all_layers([layer[key] for layer in found]) for key in found[0]} for name, found in self.extras.items()}
+        )
         results: list[dict[str, Map]] = []
         every = {
             name: torch.cat(found) if len(found) > 1 else found[0] for name, found in self.scores.items()
@@ -388,9 +390,9 @@ class Scorer:
                     special=trace.special,
                     words=trace.words,
                 )
-        for name, (used, _) in self.call.chosen.items():
-            if not used.whole and bool(torch.isfinite(every[name].sum())):  # on a GPU this is where it is waited for
-                continue
+        sums = torch.stack([scores.sum() for scores in every.values()]).tolist() if every else []  # a GPU is waited for here
+        fine = {name for name, total in zip(every, sums, strict=True) if math.isfinite(total)}
+        for name in [name for name in self.call.chosen if name not in fine]:
             for result in results:
                 finite = torch.isfinite(result[name].scores).flatten(1).all(-1)
                 if not bool(finite.all()):
@@ -414,19 +416,21 @@ class Scorer:
 
     def _read_gaps(self, traces: Sequence[Trace]) -> dict[str, float]:
         """The largest gap of each identity. On a GPU this is where it is waited for, and where a wrong layer is refused."""
-        largest = {identity: torch.stack(values).cpu() for identity, values in self.gaps.items()}
-        for values in largest.values():
-            for index in (~(values <= self.tolerance)).nonzero().flatten().tolist():
-                if traces[0].layers:
-                    for trace in traces:
-                        forget_norms()
-                        Block(trace.layers[index], index).prove()  # a norm that rounds inside is judged as it must be
-                else:
-                    raise ModelError(
-                        f"layer {index}: the model's own output does not match its parts (relative gap "
-                        f"{float(values[index]):.1e}). No map is given. Run `mixlens check` on this model."
-                    )
-        return {identity: float(values.max()) for identity, values in largest.items()} or {"parts": 0.0}
+        if not self.gaps:
+            return {"parts": 0.0}
+        pairs = torch.stack([torch.cat(found) for found in self.gaps.values()]).tolist()  # [identity layer 2]
+        found = {identity: [ratio(pair) for pair in each] for identity, each in zip(self.gaps, pairs, strict=True)}
+        wrong = {index: value for each in found.values() for index, value in enumerate(each) if not value <= self.tolerance}
+        for index, value in wrong.items():
+            if not traces[0].layers:
+                raise ModelError(
+                    f"layer {index}: the model's own output does not match its parts (relative gap {value:.1e}). "
+                    f"No map is given. Run `mixlens check` on this model."
+                )
+            for trace in traces:
+                forget_norms()
+                Block(trace.layers[index], index).prove()  # a norm that rounds inside is judged as it must be
+        return {identity: max(each) for identity, each in found.items()}
 
 
 TIMING: ContextVar[bool] = ContextVar("mixlens_timing", default=False)
@@ -463,10 +467,24 @@ def _given(scores: Scores, scratch: Scratch) -> tuple[Tensor, Extras]:
 
 
 def _all_layers(layers: Sequence[Tensor | str]) -> Any:
-    """An extra over all layers, [batch layer ...], on the CPU. A word that never changes is said once."""
+    """An extra over all layers, [batch layer ...]. A word that never changes is said once."""
     if isinstance(layers[0], str):
         return layers[0] if len(set(layers)) == 1 else list(layers)
-    return torch.cat([layer for layer in layers if isinstance(layer, Tensor)]).transpose(0, 1).cpu()
+    found = [layer for layer in layers if isinstance(layer, Tensor)]
+    return (torch.cat(found) if len(found) > 1 else found[0]).transpose(0, 1)
+
+
+def _on_cpu(extras: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Extras of all methods on the CPU: those of one shape come as one, so that a GPU is waited for once."""
+    alike: dict[Any, list[tuple[str, str]]] = {}
+    for name, told in extras.items():
+        for key, value in told.items():
+            if isinstance(value, Tensor) and value.device.type != "cpu":
+                alike.setdefault((value.shape, value.dtype), []).append((name, key))
+    for places in alike.values():
+        for (name, key), value in zip(places, torch.stack([extras[name][key] for name, key in places]).cpu(), strict=True):
+            extras[name][key] = value
+    return extras
 
 
 def _of_row(extra: Any, row: int, n: int | None) -> Any:

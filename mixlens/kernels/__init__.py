@@ -44,7 +44,7 @@ def gram(vectors: Tensor) -> Tensor:
 def inner(values: Tensor, metric: Tensor) -> Tensor:
     """<v_kh, metric_hg v_kg>, [... key head head]: `gram` of vectors that are linear in v, without the vectors.
 
-    values [... head key e], metric [head head e e], symmetric: metric_hg is the transpose of metric_gh.
+    values [... head key e], metric [head head e e] (or [layer ... head head e e]), symmetric: metric_hg is metric_gh^T.
     """
     return _form("inner", values)(values, metric)
 
@@ -75,9 +75,17 @@ def own_nearer(
     return _form("own_nearer", own)(own, x, norms, of_branch, part, stream, y, shift)
 
 
-def largest(rebuilt: Tensor, added: Tensor | None, seen: Tensor) -> Tensor:
-    """The largest |rebuilt + added - seen| and the largest |seen|, as one tensor of two; a NaN is the largest there is."""
-    return _form("largest", rebuilt)(rebuilt, added, seen)
+def largest(rebuilt: Tensor, added: Tensor | None, seen: Tensor, layers: int | None = None) -> Tensor:
+    """The largest |rebuilt + added - seen| and the largest |seen|, [2], or [layer 2]; a NaN is the largest there is.
+
+    added [d] or [layer ... d]; the first axis is `layers` where they are named.
+    """
+    return _form("largest", rebuilt)(rebuilt, added, seen, layers)
+
+
+def normed(u: Tensor, gamma: Tensor, beta: Tensor, eps: Tensor, centred: bool) -> tuple[Tensor, Tensor]:
+    """A norm on u [layer ... d] and what it multiplies by, [layer ... 1]; gamma, beta [layer d], eps [layer]."""
+    return _form("normed", u)(u, gamma, beta, eps, centred)
 
 
 def running(layers: Tensor) -> tuple[Tensor, Tensor]:
@@ -153,7 +161,12 @@ def disagreements(fused: Any, device_type: str) -> list[str]:
             "lengths": (attention, gram, inverse),
             "gram": (vectors,),
             "inner": (vectors, metric),
+            "inner of layers": (vectors, torch.stack([metric, 2 * metric])),
             "largest": (y, draw(d), draw(batch, n, d)),
+            "largest of layers": (y, draw(batch, 1, d), draw(batch, n, d), batch),
+            "largest of plain": (y, None, draw(batch, n, d), batch),
+            "normed": (y, draw(batch, d), draw(batch, d), inverse[:, 0], True),
+            "normed, not centred": (y, draw(batch, d), draw(batch, d), inverse[:, 0], False),
             "running": (draw(4, n, n) / n,),
         }
         norms = [(draw(d) + 1, True), (draw(d) + 1, False), (draw(d) + 1, True)]
@@ -163,7 +176,7 @@ def disagreements(fused: Any, device_type: str) -> list[str]:
             given[f"ends {kind}"] = (y, draw(batch, n, d), *ends)
             given[f"own_nearer {kind}"] = (y, *ends, draw(batch, n, d), -1e-2)
         for case, arguments in given.items():
-            name = case.split()[0]
+            name = case.split()[0].rstrip(",")
             if getattr(fused, name, None) is None or dtype not in getattr(fused, "TYPES", {}).get(name, (dtype,)):
                 continue
             made, exact = getattr(fused, name)(*arguments), getattr(plain, name)(*map(_double, arguments))

@@ -60,6 +60,8 @@ def lengths(attention: Tensor, gram: Tensor, inverse: Tensor) -> Tensor:
 
 
 def inner(values: Tensor, metric: Tensor) -> Tensor:
+    if metric.dim() > 4:
+        return torch.stack([inner(some, one.view(one.shape[-4:])) for some, one in zip(values, metric, strict=True)])
     *leading, heads, keys, e = values.shape
     out = values.new_empty(*leading, heads, heads, keys)
     given = (values.transpose(-3, -2).contiguous(), metric.contiguous())
@@ -115,7 +117,9 @@ def _ends(
     )
 
 
-def largest(rebuilt: Tensor, added: Tensor | None, seen: Tensor) -> Tensor:
+def largest(rebuilt: Tensor, added: Tensor | None, seen: Tensor, layers: int | None = None) -> Tensor:
+    if layers is not None:
+        return plain.largest(rebuilt, added, seen, layers)
     out, width = rebuilt.new_empty(2), rebuilt.shape[-1]
     given = [t.contiguous() for t in (rebuilt, rebuilt.new_zeros(width) if added is None else added, seen)]
     loop = getattr(_compiled(), f"largest_{SUFFIX[out.dtype]}")

@@ -9,7 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .plain import Norms
+from . import plain
+from .plain import Norms, precision
 
 try:
     import triton
@@ -17,13 +18,14 @@ try:
 except ImportError:  # a CPU build of torch
     triton = None
 
-TYPES = {"gram": (torch.float32,)}  # where a loop does not know every number type
+TYPES = dict.fromkeys(("gram", "inner", "largest"), (torch.float32,))  # where a loop does not know every number type
 # Tile sizes, measured on an H200.
 TUNED: dict[str, dict[str, int]] = {
     "changed": {"BQ": 32, "BM": 64, "BK": 16, "num_warps": 4},
     "nearer": {"BQ": 32, "BD": 128, "BK": 4, "num_warps": 4},
     "nearer exactly": {"BQ": 16, "BD": 64, "BK": 1, "num_warps": 4},
     "turned": {"BQ": 4, "num_warps": 4},
+    "inner": {"BK": 64, "num_warps": 4},
 }
 # How an activation is called in the kernel, and what it is; the model's own is recognised by what it gives.
 ACTIVATIONS = {
@@ -161,6 +163,77 @@ if triton is not None:
             total += mine * inner
         length = tl.sqrt(tl.maximum(total, 0.0, propagate_nan=tl.PropagateNan.ALL))
         tl.store(out + (b * queries + q[:, None]) * keys + k[None, :], length * scale[:, None], mask=there)
+
+    @triton.jit
+    def _inner(
+        values,
+        metric,
+        out,
+        heads: tl.constexpr,
+        keys,
+        e,
+        of_layer,
+        HOW: tl.constexpr,
+        BK: tl.constexpr,
+        BE: tl.constexpr,
+    ):
+        """values[b h k] . metric[layer h g] values[b g k]: out[b h g k] and out[b g h k], for one h and every g from it on."""
+        k = tl.program_id(0) * BK + tl.arange(0, BK)
+        h = tl.program_id(1)
+        b = tl.program_id(2).to(tl.int64)
+        rows = k < keys
+        for g in range(h, heads):
+            between = metric + ((b // of_layer * heads + h) * heads + g) * e * e
+            total = tl.zeros((BK,), dtype=tl.float32)
+            for to in range(0, e, BE):
+                f = to + tl.arange(0, BE)
+                through = tl.zeros((BK, BE), dtype=tl.float32)
+                for start in range(0, e, BE):
+                    c = start + tl.arange(0, BE)
+                    left = tl.load(
+                        values + ((b * heads + h) * keys + k[:, None]) * e + c[None, :],
+                        mask=rows[:, None] & (c < e)[None, :],
+                        other=0.0,
+                    )
+                    tile = tl.load(between + c[:, None] * e + f[None, :], mask=(c < e)[:, None] & (f < e)[None, :], other=0.0)
+                    through += tl.dot(left, tile, input_precision=HOW)
+                right = tl.load(
+                    values + ((b * heads + g) * keys + k[:, None]) * e + f[None, :],
+                    mask=rows[:, None] & (f < e)[None, :],
+                    other=0.0,
+                )
+                total += tl.sum(through * right, 1)
+            tl.store(out + ((b * heads + h) * heads + g) * keys + k, total, mask=rows)
+            tl.store(out + ((b * heads + g) * heads + h) * keys + k, total, mask=rows)
+
+    @triton.jit
+    def _normed(u, gamma, beta, eps, out, inverse, width, of_layer, CENTRED: tl.constexpr, BD: tl.constexpr):
+        row = tl.program_id(0).to(tl.int64)
+        d = tl.arange(0, BD)
+        inside = d < width
+        layer = row // of_layer
+        z = tl.load(u + row * width + d, mask=inside, other=0.0)
+        if CENTRED:
+            z = tl.where(inside, z - tl.sum(z, 0) / width, 0.0)
+        scale = 1 / tl.sqrt(tl.sum(z * z, 0) / width + tl.load(eps + layer))
+        z = z * scale * tl.load(gamma + layer * width + d, mask=inside, other=0.0)
+        tl.store(out + row * width + d, z + tl.load(beta + layer * width + d, mask=inside, other=0.0), mask=inside)
+        tl.store(inverse + row, scale)
+
+    @triton.jit
+    def _largest(rebuilt, added, seen, out, width, numbers, ADDED: tl.constexpr, BD: tl.constexpr):
+        """As whole numbers: the bits of magnitudes are in the same order, and a NaN is above them all."""
+        layer = tl.program_id(1).to(tl.int64)
+        i = tl.program_id(0).to(tl.int64) * BD + tl.arange(0, BD)
+        inside = i < numbers
+        made = tl.load(rebuilt + layer * numbers + i, mask=inside, other=0.0)
+        if ADDED:
+            made += tl.load(added + layer * width + i % width, mask=inside, other=0.0)
+        there = tl.load(seen + layer * numbers + i, mask=inside, other=0.0)
+        apart = tl.abs(made - there).to(tl.int32, bitcast=True)
+        size = tl.abs(there).to(tl.int32, bitcast=True)
+        tl.atomic_max(out + 2 * layer, tl.max(apart, 0))
+        tl.atomic_max(out + 2 * layer + 1, tl.max(size, 0))
 
     @triton.jit
     def _through(z, inside, width, at, g0, g1, g2, C0: tl.constexpr, C1: tl.constexpr, C2: tl.constexpr):
@@ -415,6 +488,56 @@ def lengths(attention: Tensor, gram: Tensor, inverse: Tensor) -> Tensor:
     grid = (triton.cdiv(keys, 64), triton.cdiv(queries, 16), out[..., 0, 0].numel())
     _lengths[grid](attention, gram, inverse, out, heads, queries, keys, BQ=16, BK=64)
     return out
+
+
+def inner(values: Tensor, metric: Tensor) -> Tensor:
+    """See `gram` for how the memory lies. metric [head head e e], or [layer ... head head e e]."""
+    *leading, heads, keys, e = values.shape
+    out = values.new_empty(*leading, heads, heads, keys)
+    count, layers = out[..., 0, 0, 0].numel(), metric[..., 0, 0, 0, 0].numel()
+    _inner[(triton.cdiv(keys, TUNED["inner"]["BK"]), heads, count)](
+        *(values.contiguous(), metric.contiguous(), out, heads, keys, e, count // layers),
+        HOW="tf32x3" if precision() == "float32" else "tf32",
+        BE=max(16, min(64, power_of_two(e))),
+        **TUNED["inner"],
+    )
+    return out.movedim(-1, -3)
+
+
+def normed(u: Tensor, gamma: Tensor, beta: Tensor, eps: Tensor, centred: bool) -> tuple[Tensor, Tensor]:
+    u, width, layers = u.contiguous(), u.shape[-1], eps.numel()
+    out, inverse = torch.empty_like(u), u.new_empty(*u.shape[:-1], 1)
+    of_layer = inverse.numel() // layers
+    _normed[(inverse.numel(),)](
+        *(u, gamma.contiguous(), beta.contiguous(), eps, out, inverse, width, of_layer),
+        CENTRED=centred,
+        BD=power_of_two(width),
+        num_warps=4 if width <= 2048 else 8,
+    )
+    return out, inverse
+
+
+def largest(rebuilt: Tensor, added: Tensor | None, seen: Tensor, layers: int | None = None) -> Tensor:
+    out = torch.zeros(layers or 1, 2, dtype=torch.int32, device=seen.device)
+    rebuilt, seen = rebuilt.contiguous(), seen.contiguous()
+    numbers, given = seen.numel() // len(out), seen if added is None else added.contiguous()
+    _largest[(triton.cdiv(numbers, 4096), len(out))](
+        *(rebuilt, given, seen, out, seen.shape[-1], numbers), ADDED=added is not None, BD=4096, num_warps=8
+    )
+    found = out.view(torch.float32)
+    return found if layers else found[0]
+
+
+def running(layers: Tensor) -> tuple[Tensor, Tensor]:
+    """In as many products as the number of layers has bits, each of many pairs at once: a GPU waits for Python otherwise."""
+    if layers.shape[-1] > 1024:
+        return plain.running(layers)
+    made, step = layers.clone(), 1
+    while step < len(made):
+        made[step:] = made[step:] @ made[:-step]
+        step *= 2
+    low, high = torch.aminmax(made.flatten(1), dim=-1)
+    return made, torch.maximum(-low, high)
 
 
 def ends(

@@ -88,7 +88,7 @@ def gram(vectors: Tensor) -> Tensor:
 
 def inner(values: Tensor, metric: Tensor) -> Tensor:
     by_source = values.transpose(-3, -2)  # [... key head e]
-    through = torch.einsum("...khe,hgef->...khgf", by_source, metric)
+    through = (by_source.unsqueeze(-2).unsqueeze(-2) @ metric.unsqueeze(-5)).squeeze(-2)  # [... key head head e]
     return (through * by_source.unsqueeze(-3)).sum(-1)
 
 
@@ -117,13 +117,21 @@ def through(z: Tensor, norms: Norms) -> Tensor:
     return z
 
 
-def largest(rebuilt: Tensor, added: Tensor | None, seen: Tensor) -> Tensor:
+def largest(rebuilt: Tensor, added: Tensor | None, seen: Tensor, layers: int | None = None) -> Tensor:
     difference = (rebuilt if added is None else rebuilt + added) - seen
     sizes = []
     for tensor in (difference, seen):  # the largest magnitude, without a tensor of magnitudes
-        low, high = torch.aminmax(tensor)
+        low, high = torch.aminmax(tensor) if layers is None else torch.aminmax(tensor.reshape(layers, -1), dim=-1)
         sizes.append(torch.maximum(-low, high))
-    return torch.stack(sizes)
+    return torch.stack(sizes, -1)
+
+
+def normed(u: Tensor, gamma: Tensor, beta: Tensor, eps: Tensor, centred: bool) -> tuple[Tensor, Tensor]:
+    z = u - u.mean(-1, keepdim=True) if centred else u
+    aside = (len(eps), *[1] * (u.dim() - 1))
+    inverse = 1 / (z.square().mean(-1, keepdim=True) + eps.view(aside)).sqrt()
+    across = (len(eps), *[1] * (u.dim() - 2), u.shape[-1])
+    return z * inverse * gamma.view(across) + beta.view(across), inverse
 
 
 def running(layers: Tensor) -> tuple[Tensor, Tensor]:

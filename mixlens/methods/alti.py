@@ -29,7 +29,7 @@ def alti(block: Block, *, variant: str = "paper") -> tuple[Tensor, dict[str, Ten
         if (after := block.norms.get("norm_after_attention")) is not None:
             sigma = after.scale(block.stream, eps=False, unbiased=variant == "released_2022")
             y = after.numerator(block.stream) / sigma + after.beta
-            part, stream = block.inverses(replace(chain, stream_scale=sigma))
+            part, stream = block.inverses(replace(chain, stream_inverse=1 / sigma[..., 0]))
     scores = block.nearer(chain, part, y, shift)
     norms = chain.beside(y)
     itself = kernels.own_nearer(block.own_part, block.x, norms, len(chain.branch), part, stream, y, shift=shift)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -79,8 +78,7 @@ def from_changes(block: Block, precision: str) -> Tensor | None:
     u, s = block.stream, norm.scale(block.stream)  # [query d], [query 1]
     if norm.centred:
         u = u - u.mean(-1, keepdim=True)
-    plain_norm = replace(norm, gamma=torch.ones_like(norm.gamma))
-    lengths = block.part_lengths(Chain((plain_norm,), (), 1.0, 1.0))
+    lengths = block.part_lengths(Chain((norm.without_gamma,), (), None, None))
     inner = (u @ block.projection.flatten(0, 1).mT).unflatten(-1, block.projection.shape[:2]).transpose(0, 1) @ block.values.mT
     added = (lengths.pow(2) - 2 * (block.attention * inner).sum(0)) / u.shape[-1]  # s'^2 - s^2, [query key]
     new = (s.pow(2) + added).sqrt()

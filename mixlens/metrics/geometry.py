@@ -71,16 +71,11 @@ def transformed(block: Block) -> Any:
     """For one position after the other: T_ij of every token j, [key d] (ALTI, eq. 6)."""
     chain = block.chain("norm")
     vectors, own = chain.part(block.head_vectors), chain.residual(block.x)
-    n = len(block.x)
-    part_scale, stream_scale = (_each(scale, n) for scale in (chain.part_scale, chain.stream_scale))
-    for i in range(n):
-        made = torch.einsum("hk,khd->kd", block.attention[:, i], vectors) / part_scale[i]
-        made[i] += own[i] / stream_scale[i]
+    part, stream = block.inverses(chain)
+    for i in range(len(block.x)):
+        made = torch.einsum("hk,khd->kd", block.attention[:, i], vectors) * part[i]
+        made[i] += own[i] * stream[i]
         yield made
-
-
-def _each(scale: Tensor | float, n: int) -> Tensor | list[float]:
-    return scale if isinstance(scale, Tensor) else [scale] * n
 
 
 @metric(paper=GLOBENC, needs=("norms",), better="neither")
