@@ -48,8 +48,6 @@ TARGETS: dict[tuple[str, str, str, int | None], Target] = {  # device, part, row
     ("cuda", "rows", "norm_maps", 512): Target("ratio", 1.5),
     ("cuda", "rows", "alti", 512): Target("ratio", 3.0),
     ("cuda", "rows", "value_zeroing", 512): Target("ms_per_layer", 8.0),
-    ("cuda", "memory", "norm_maps", 512): Target("extra_mb", 300.0),
-    ("cuda", "memory", "alti", 512): Target("extra_mb", 300.0),
 }
 
 

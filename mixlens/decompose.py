@@ -447,15 +447,19 @@ class Block:
 
         The norms are put into the weights: they are linear there, and a weight is smaller than all tokens' vectors.
         """
-        return self.product(self.values if examples is None else self.values[examples], self.folded(chain))
+        values, weights = self.values, self.folded(chain)
+        if examples is not None:
+            values, weights = values[examples], weights[examples] if self.several else weights
+        return self.product(values, weights)
 
     def nearer(self, chain: Chain, inverse: Tensor, y: Tensor, shift: float) -> Tensor:
-        """`kernels.nearer` of all parts at the end of a chain, [... query key]; on a CPU a few examples of a batch at a time."""
-        if y.device.type != "cpu" or y.dim() < 3 or torch.is_grad_enabled():
+        """`kernels.nearer` of all parts at the end of a chain, [... query key]; a few examples (or layers) at a time."""
+        if y.dim() < 3 or torch.is_grad_enabled():
             return kernels.nearer(self.attention, self.by_head(chain), inverse, y, shift=shift)
-        heads, keys = self.values.shape[-3:-1]
+        on_cpu = y.device.type == "cpu"
+        each = self.values[0, ..., 0].numel() * y.shape[-1] * (1 if on_cpu else 4)  # a GPU is busy with a quarter of its tile
         found = []
-        for some in tiles(len(y), heads * keys * y.shape[-1], y.device, times=8):
+        for some in tiles(len(y), each, y.device, times=8 if on_cpu else 1):
             vectors = self.by_head(chain, some)
             found.append(kernels.nearer(self.attention[some], vectors, inverse[some], y[some], shift=shift))
         return torch.cat(found) if len(found) > 1 else found[0]
@@ -496,12 +500,16 @@ class Block:
     def _kept(self, what: str, chain: Chain, made: Callable[[], Tensor]) -> Tensor:
         """What is made of the output projection's weights and a chain, made once as long as they stay what they are."""
         kept = _FOLDED.setdefault(self.modules.output, {})
-        key = (self._weights, what, self.dtype, chain.name)
+        key = (self.several, self._weights, what, self.dtype, chain.name)
         if key not in kept:
-            if any(other[0] != self._weights for other in kept):
-                kept.clear()
+            for old in [other for other in kept if other[0] == self.several and other[1] != self._weights]:
+                del kept[old]
             kept[key] = (chain, made())  # the chain is kept too, so that its name stays its own
-        return kept[key][1]
+        found = kept[key][1]
+        if not self.several:
+            return found
+        axes = {"folded": 3, "metric": 4}[what]  # it may have been made for blocks with other leading axes
+        return found.view(len(self.layers), *[1] * self.leading, *found.shape[-axes:])
 
     @cached_property
     def head_vectors(self) -> Tensor:

@@ -94,9 +94,10 @@ def running(layers: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def fused(name: str, like: Tensor) -> Any:
-    """The module with a fused form of a loop that has no plain one of its own, or None."""
+    """The module with a fused form of a loop, for what is done in another way without it; or None."""
     module = _module(like.device.type)
-    return module if like.dtype == torch.float32 and not torch.is_grad_enabled() and hasattr(module, name) else None
+    usable = module is not plain and like.dtype == torch.float32 and not torch.is_grad_enabled()
+    return module if usable and hasattr(module, name) else None
 
 
 def used(device: torch.device) -> str:

@@ -88,6 +88,7 @@ if triton is not None:
     def _nearer(
         weights,
         vectors,
+        inverse,
         y,
         out,
         shift,
@@ -106,6 +107,7 @@ if triton is not None:
         q = tl.program_id(1) * BQ + tl.arange(0, BQ)
         b = tl.program_id(2).to(tl.int64)
         there = q < queries
+        scale = tl.load(inverse + b * queries + q, mask=there, other=0.0)
         moved = tl.load(shift)  # a number handed over by itself would be float32
         columns = tl.arange(0, BK)
         total = tl.zeros((BQ, BK), dtype=y.dtype.element_ty)
@@ -121,7 +123,7 @@ if triton is not None:
                 for i in tl.static_range(BK):
                     k = tl.minimum(k0 + i, keys - 1)
                     part = _sums(weights, vectors, heads, HP, queries, keys, width, b, k, q, d, EXACT, "tf32x3")
-                    near = tl.where(inside[None, :], length - tl.abs(goal + moved - part), 0.0)
+                    near = tl.where(inside[None, :], length - tl.abs(goal + moved - part * scale[:, None]), 0.0)
                     total += tl.where(columns == i, 1.0, 0.0).to(total.dtype)[None, :] * tl.sum(near, 1)[:, None]
         k = k0 + columns
         tl.store(out + (b * queries + q[:, None]) * keys + k[None, :], total, mask=there[:, None] & (k < keys)[None, :])
@@ -455,8 +457,7 @@ def by_key(attention: Tensor) -> Tensor:
 
 def nearer(attention: Tensor, vectors: Tensor, inverse: Tensor, y: Tensor, shift: float) -> Tensor:
     *leading, heads, queries, keys = attention.shape
-    weights = by_key(attention * inverse[..., None, :, None])
-    vectors, y = vectors.contiguous(), y.contiguous()
+    weights, vectors, inverse, y = by_key(attention), vectors.contiguous(), inverse.contiguous(), y.contiguous()
     out = y.new_empty(*leading, queries, keys)
     exact = y.dtype == torch.float64
     tuned = TUNED["nearer exactly" if exact else "nearer"]
@@ -464,7 +465,7 @@ def nearer(attention: Tensor, vectors: Tensor, inverse: Tensor, y: Tensor, shift
     padded = max(16, power_of_two(heads))
     causal = shift == 0 and keys >= 512 and queries == keys and not bool(attention.triu(1).any())
     _nearer[(triton.cdiv(keys, some), triton.cdiv(queries, rows), out[..., 0, 0].numel())](
-        *(weights, vectors, y, out, y.new_full((1,), shift), heads, padded, queries, keys, y.shape[-1]),
+        *(weights, vectors, inverse, y, out, y.new_full((1,), shift), heads, padded, queries, keys, y.shape[-1]),
         CAUSAL=causal,
         EXACT=exact,
         **tuned,
@@ -509,7 +510,7 @@ def normed(u: Tensor, gamma: Tensor, beta: Tensor, eps: Tensor, centred: bool) -
     out, inverse = torch.empty_like(u), u.new_empty(*u.shape[:-1], 1)
     of_layer = inverse.numel() // layers
     _normed[(inverse.numel(),)](
-        *(u, gamma.contiguous(), beta.contiguous(), eps, out, inverse, width, of_layer),
+        *(u, gamma.contiguous(), beta.contiguous(), eps.contiguous(), out, inverse, width, of_layer),
         CENTRED=centred,
         BD=power_of_two(width),
         num_warps=4 if width <= 2048 else 8,
