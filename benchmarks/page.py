@@ -61,7 +61,7 @@ def missed(device: str, held: Held) -> Iterator[str]:
                 value = row[asked.key]
                 shown = f"{100 * value:.0f} %" if asked.key == "share" else f"{number(value)}"
                 size = f", n = {row['n']}" if "n" in row else ""
-                yield f"- {row['title']}{size}: {shown}, asked {asked.words}."
+                yield f"- {row['title']}{size}: {shown}, asked {asked.words}." + (f" {asked.why}" if asked.why else "")
 
 
 # --- the parts ----------------------------------------------------------------------------------------------------------

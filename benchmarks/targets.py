@@ -12,6 +12,7 @@ class Target:
     key: str  # which number of a row
     limit: float
     at_least: bool = False
+    why: str = ""  # said where it is missed: what a profile showed
 
     def met(self, row: Mapping[str, Any]) -> bool:
         value = row[self.key]
@@ -45,9 +46,20 @@ TARGETS: dict[tuple[str, str, str, int | None], Target] = {  # device, part, row
     ("cpu", "memory", "alti", 512): Target("extra_mb", 300.0),
     ("cpu", "corpus", "trace_mix", None): Target("share", 0.4, at_least=True),
     ("cpu", "corpus", "streamed", None): Target("share", 0.4, at_least=True),
-    ("cuda", "rows", "norm_maps", 512): Target("ratio", 1.5),
+    ("cuda", "rows", "norm_maps", 512): Target(
+        "ratio",
+        1.5,
+        why="A forward pass of one text keeps an H200 busy for 4.8 ms of about 6; tracing adds a fifth of Python, the maps of all "
+        "layers 2.3 ms on the device in some 90 launches, four rollouts 1 ms. With 8 texts at once, where Python is hidden, the "
+        "maps cost 1.0 forward passes and the rollouts 0.7: it is work, not waiting.",
+    ),
     ("cuda", "rows", "alti", 512): Target("ratio", 3.0),
-    ("cuda", "rows", "value_zeroing", 512): Target("ms_per_layer", 8.0),
+    ("cuda", "rows", "value_zeroing", 512): Target(
+        "ms_per_layer",
+        8.0,
+        why="As exact as float32, the last product is three of bfloat16: 3.7 TFLOP, 4.8 ms at 770 TFLOP/s, which is about what the "
+        'device can do. The changed activations take 2.7 ms, the distances 1.5. With `precision="bfloat16"` see below.',
+    ),
 }
 
 
