@@ -49,8 +49,8 @@ TARGETS: dict[tuple[str, str, str, int | None], Target] = {  # device, part, row
     ("cuda", "rows", "norm_maps", 512): Target(
         "ratio",
         1.5,
-        why="A forward pass of one text keeps an H200 busy for 4.8 ms of about 6; tracing adds a fifth of Python, the maps of all "
-        "layers 2.3 ms on the device in some 90 launches, four rollouts 1 ms. With 8 texts at once, where Python is hidden, the "
+        why="A forward pass of one text keeps an H200 busy for 4.8 ms of about 6; tracing adds a fifth of Python, the maps of "
+        "all layers 2.3 ms on the device in some 90 launches, four rollouts 1 ms. With 8 texts at once, where Python is hidden, the "
         "maps cost 1.0 forward passes and the rollouts 0.7: it is work, not waiting.",
     ),
     ("cuda", "rows", "alti", 512): Target("ratio", 3.0),
