@@ -426,7 +426,7 @@ def test_a_flood_is_refused_clearly_and_the_server_stays_up() -> None:
             first = client.post({"text": SENTENCE, "methods": ["alti"]})[1]["id"]
             assert client.done(first)["state"] == "done"
             before = resident(process.pid)
-            wanted = {"text": "keys " * 300 + "[MASK]", "methods": ["alti", "value_zeroing"]}
+            wanted = {"text": "keys " * 50 + "[MASK]", "methods": ["alti", "hta", "value_zeroing", "integrated_gradients"]}
 
             def one(_: int) -> tuple[int, Any]:
                 try:
@@ -438,7 +438,7 @@ def test_a_flood_is_refused_clearly_and_the_server_stays_up() -> None:
                 answers = list(pool.map(one, range(200)))
             counts = Counter(status for status, _ in answers)
             assert set(counts) <= {202, 429, 503}, counts
-            assert 1 <= counts[202] <= 12
+            assert 1 <= counts[202] <= 40  # the worker goes on taking texts from the queue while they come
             assert all("error" in told for status, told in answers if status != 202)
             assert resident(process.pid) < before + 400
             for status, told in answers:

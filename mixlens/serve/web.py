@@ -306,10 +306,6 @@ def said(errors: Sequence[Mapping[str, Any]]) -> str:
 # --- what guards it ---------------------------------------------------------------------------------------------------
 
 
-class TooLargeError(Exception):
-    pass
-
-
 class Guard:
     """Around everything: who may ask, how much, how many at once; and what every answer says about itself.
 
@@ -353,8 +349,6 @@ class Guard:
             refusal = self.refusal(scope)
             if refusal is None:
                 await self.app(scope, self.limited(receive), sending)
-        except TooLargeError:
-            refusal = Refusal(413, f"the request is over {self.limits.body} bytes. Send less.")
         except Exception as failure:  # no traceback leaves the server, and no request ends it
             logging.getLogger("mixlens.serve").warning("a request failed: %s: %s", type(failure).__name__, failure)
             refusal = Refusal(500, f"this went wrong inside ({type(failure).__name__}).")
@@ -397,7 +391,7 @@ class Guard:
             message = await receive()
             seen += len(message.get("body", b""))
             if seen > self.limits.body:
-                raise TooLargeError
+                raise HTTPException(413, f"the request is over {self.limits.body} bytes. Send less.")
             return message
 
         return receiving
