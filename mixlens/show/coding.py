@@ -120,8 +120,9 @@ def _candidates(sheets: Sequence[np.ndarray], room: int) -> Iterator[Precision]:
     for kind, least in (("float32", 2.0), ("bits16", 0.3), ("bits8", 0.02)):  # characters a number, at the very least
         if small or (numbers * least <= room and size(Precision(kind)) <= 1.05 * room):
             yield Precision(kind)
-    some = max(1, columns // 8)
-    keep = min(columns // 2, int(some * room / max(1.0, size(Precision("top", some)))))
+    keep = max(1, columns // 8)
+    for _ in range(3):  # towards what fills the room
+        keep = max(1, min(columns // 2, int(keep * room / max(1.0, size(Precision("top", keep))))))
     while keep > 1:
         yield Precision("top", keep)
         keep = min(keep - 1, keep * 19 // 20)

@@ -185,10 +185,8 @@ def explains(info: Mapping[str, Any]) -> str:
 
 
 def words_of(result: Result) -> list[Any] | None:
-    """Words that are not just the tokens again."""
-    if result.words is None or all(len(places) == 1 for _, places in result.words):
-        return None
-    return [[shown(word), list(places)] for word, places in result.words]
+    """Each word and its positions, where they are known."""
+    return None if result.words is None else [[shown(word), list(places)] for word, places in result.words]
 
 
 def query_of(results: Sequence[Result]) -> int:

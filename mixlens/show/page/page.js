@@ -114,7 +114,8 @@ function startPage(data, root) {
     other.fill([[-1, "nothing"], ...methods.filter(([i]) => i !== state.method)]);
     other.select.value = state.other;
     other.element.hidden = methods.length < 2;
-    unit.element.hidden = !here.words;
+    unit.element.disabled = !here.words;
+    unit.element.title = here.words ? String() : "The words are not known: the input was ids, or no character offsets were.";
     unit.inputs[state.byWord ? "words" : "tokens"].checked = true;
     summary.replaceChildren(...summaryOf(here));
     foot.replaceChildren(...footOf(here));
@@ -154,8 +155,8 @@ function startPage(data, root) {
   function footOf(here) {
     return [
       make("h2", {}, "Where these numbers come from"),
-      pairs(here.about),
-      make("p", {}, `This page holds ${here.holds}.`),
+      pairs([["Text", here.text], ...(here.pair ? [["Second text", here.pair]] : []), ...here.about, ["Held here", here.holds]]),
+      ...shownMethods().flatMap((one) => [make("h3", {}, one.label), pairs(one.about)]),
     ];
   }
 
@@ -179,16 +180,17 @@ function startPage(data, root) {
     const all = make("details", { ontoggle: () => listAll() }, make("summary", {}, "Every number of this row"));
     const allBody = make("div", { class: "scroll", tabindex: 0, role: "group", "aria-label": "Every number of this row" });
     all.append(allBody);
-    const parts = [title, line, heading, strip.element, readout, largest, all];
+    const row = make("div", {}, heading, strip.element, readout, largest, all);
+    const parts = [title, line, row];
     const current = { scores: new Float64Array(units.size), rest: 0 };
     let map = null;
     const flowBox = make("div", {});
     if (isMap) {
-      map = mapView(units.labels, { choose: (i) => choose(units.groups[i][0]), room: state.other >= 0 ? 480 : 620 });
-      parts.push(make("h3", {}, "The whole layer"), make("p", { class: "hint" }, "Rows took, columns gave. "
-        + "Colours: the share of the row's largest number."), map.element, flowBox);
+      map = mapView(units.labels, { choose: (i) => choose(units.groups[i][0]), room: 560 });
+      const hint = make("p", { class: "hint" }, "Rows took, columns gave. Colours: the share of the row's largest number.");
+      const whole = make("div", {}, make("h3", {}, "The whole layer"), hint, map.element);
+      parts.splice(2, 1, make("div", { class: "halves" }, row, whole), flowBox);
     }
-    parts.push(make("details", {}, make("summary", {}, `About ${one.label}`), pairs(one.about)));
     const element = make("section", { class: "card panel", "aria-label": one.label }, ...parts);
 
     function listAll() {

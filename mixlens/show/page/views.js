@@ -96,7 +96,7 @@ const LABELLED = 48; // more tokens than this are not named beside their row and
 function mapView(labels, { choose, room = 620 }) {
   const n = labels.length;
   const named = n <= LABELLED;
-  const cell = named ? Math.max(11, Math.min(24, Math.floor((room - 90) / n))) : Math.max(2, Math.floor(room / n));
+  const cell = named ? Math.max(11, Math.min(24, Math.floor((room - 90) / n))) : Math.max(1, Math.floor(room / n));
   const size = `${cell * n}px`;
   const canvas = make("canvas", { width: n, height: n, role: "img" });
   const rowMark = make("div", { class: "mark" });
@@ -216,7 +216,7 @@ function flowView(flow, units, unit, queryName) {
   weight[unit] = Infinity;
   const shown = largestOf(weight, FLOW.tokens).sort((a, b) => a - b);
   const place = new Map(shown.map((i, column) => [i, column]));
-  const largest = Math.max(...flow.edges.map((edge) => Math.abs(edge.flow)), 0);
+  const largest = flow.edges.reduce((most, edge) => Math.max(most, Math.abs(edge.flow)), 0);
   const lines = flow.edges
     .filter((edge) => place.has(edge.query) && place.has(edge.key) && Math.abs(edge.flow) >= FLOW.least * largest)
     .sort((a, b) => Math.abs(b.flow) - Math.abs(a.flow))
@@ -243,7 +243,7 @@ function flowView(flow, units, unit, queryName) {
   }
   for (let level = flow.depth; level >= 0; level--) {
     picture.append(draw("text", { x: 4, y: y(level) + 4, class: "level" }, level ? `layer ${level}` : "input"));
-    const most = Math.max(...flow.masses[level].map(Math.abs), 1e-30);
+    const most = flow.masses[level].reduce((so, mass) => Math.max(so, Math.abs(mass)), 1e-30);
     for (const i of shown) {
       const mass = flow.masses[level][i];
       const radius = Math.max(1.5, 9 * Math.sqrt(Math.abs(mass) / most));
