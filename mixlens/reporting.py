@@ -81,7 +81,7 @@ def gather(
                 told["convention"] = one.rollout
             results.append(replace(made, info={**made.info, **told}))
         else:
-            asked_of = {"target": target, "foil": foil} if one.class_specific else {}
+            asked_of: dict[str, Any] = {"target": target, "foil": foil} if one.class_specific else {}
             read: Attribution = attribute(
                 trace, one.name, query=None if query is None else place, variant=one.variant, **asked_of, **one.options
             )

@@ -232,7 +232,7 @@ def test_hostile_text_stays_text() -> None:
     assert text.count("</script>") == 2
     assert "&lt;u&gt;t&lt;/u&gt; &amp; {data}" in text
     entry = held(text)["entries"][0]
-    assert entry["text"] == HOSTILE
+    assert entry["text"] == HOSTILE.replace("\u200b", "\\u200b").replace("\u202e", "\\u202e")
     assert entry["tokens"][0] == "<script>alert(1)</script>"
     assert entry["tokens"][3] == "\\u200b"
 
@@ -412,6 +412,12 @@ def test_a_notebook_output_stands_alone(kind: str) -> None:
     whole, bound, _ = unpacked(data["block"])
     assert (np.abs(whole - result.to_numpy().reshape(whole.shape)) <= bound[:, None]).all()
     assert "t5" in re.sub(r"<script.*?</script>", "", text, flags=re.S)  # readable without scripts, too
+
+
+def test_a_map_that_cannot_be_shown_says_why() -> None:
+    made = some_map(1, 3)
+    made.scores[0, 0, 0] = torch.inf
+    assert "not finite" in made._repr_html_()
 
 
 def test_a_long_map_does_not_swell_a_notebook() -> None:

@@ -32,7 +32,7 @@ LOOPBACK = ("127.0.0.1", "localhost", "::1")
 EXAMPLES = {
     "masked-lm": "The keys to the cabinet {mask} rusty.",
     "causal-lm": "Once upon a time there was a",
-    "classification": "The film was slow but the end was wonderful.",
+    "classification": "The plot was dull but the acting was brilliant.",
 }
 DOCS_STYLE = (
     "body{font:15px/1.5 system-ui,sans-serif;max-width:60em;margin:2em auto;padding:0 1em;color-scheme:light dark}"

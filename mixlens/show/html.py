@@ -9,6 +9,7 @@ from functools import cache
 from html import escape
 from typing import Any
 
+from ..errors import InputError
 from ..types import Attribution, Map, Result
 from .coding import EXACT, fit
 from .colors import ink, shade, shares
@@ -82,8 +83,10 @@ def _script() -> tuple[str, str]:
 def html(result: Result) -> str:
     """One output of a notebook. It has no ids and no globals: any number of them stand side by side."""
     is_map = isinstance(result, Map)
-    scores = _numpy(result).reshape(-1, len(result.tokens))
-    precision, blocks = fit([scores], ROOM)
+    try:
+        precision, blocks = fit([_numpy(result).reshape(-1, max(1, len(result.tokens)))], ROOM)
+    except InputError as error:  # a cell that ends in this result must not fail: it says what is wrong with it
+        return FRAME.format(_note(told(result.info, result.method)) + _note(str(error)))
     data: dict[str, Any] = {
         "isMap": is_map,
         "depth": result.scores.shape[0] if is_map else 1,

@@ -56,6 +56,11 @@ def safe_json(value: Any) -> str:
     return text.encode("utf-8", "replace").decode()  # a lone surrogate is no character
 
 
+def visible(text: str) -> str:
+    """A text with what cannot be seen, or turns the direction of writing, spelled out. Line breaks and joiners stay."""
+    return "".join(c if c.isprintable() or c in "\n\t\u200c\u200d\u3000\u00a0" else f"\\u{ord(c):04x}" for c in text)
+
+
 # --- one text ---------------------------------------------------------------------------------------------------------
 
 
@@ -89,14 +94,14 @@ def entry(results: Sequence[Result], *, room: int) -> Entry:
     for result, method in zip(results, methods, strict=True):
         if isinstance(result, Attribution):
             method["scores"] = encode(_numpy(result)[None], EXACT)
-    text = first.info.get("text") or " ".join(shown(token) for token in first.tokens)
+    text = visible(first.info.get("text") or " ".join(shown(token) for token in first.tokens))
     prediction: Prediction = next((one.info["prediction"] for one in results if one.info.get("prediction")), [])
     signed = any(block["signed"] for block in blocks)
     return {
         "label": text if len(text) <= 80 else text[:79] + "…",
         "model": str(first.info.get("model", "?")),
         "text": text,
-        "pair": first.info.get("pair"),
+        "pair": None if first.info.get("pair") is None else visible(first.info["pair"]),
         "tokens": [shown(token) for token in first.tokens],
         "special": [bool(one) for one in first.special] or [False] * len(first.tokens),
         "words": words_of(first),
@@ -191,9 +196,11 @@ def words_of(result: Result) -> list[Any] | None:
 
 def query_of(results: Sequence[Result]) -> int:
     """The token the page begins with."""
+    tokens, info = results[0].tokens, results[0].info
     found = [one.info["query"] for one in results if isinstance(one.info.get("query"), int)]
-    position = found[0] if found else 0
-    return position if 0 <= position < len(results[0].tokens) else 0
+    masks = [i for i, token in enumerate(tokens) if token in ("[MASK]", "<mask>")]
+    position = (found or masks or [len(tokens) - 1 if info.get("causal") else 0])[0]
+    return position if 0 <= position < len(tokens) else 0
 
 
 def predicts(results: Sequence[Result], prediction: Prediction) -> str:

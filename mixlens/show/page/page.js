@@ -128,9 +128,10 @@ function startPage(data, root) {
   }
 
   function summaryOf(here) {
-    const full = make("p", { class: "text" }, word(here.text));
-    const parts = [make("div", { class: "card" }, make("h2", {}, "Text"), full)];
-    if (here.pair) full.after(make("p", { class: "text" }, word(here.pair)));
+    const full = [here.text, here.pair].filter(Boolean).map((text, i) => make(
+      "p", { class: "text", tabindex: 0, role: "group", "aria-label": i ? "Second text" : "Text" }, word(text),
+    ));
+    const parts = [make("div", { class: "card" }, make("h2", {}, "Text"), ...full)];
     const card = make("div", { class: "card prediction" }, make("h2", {}, "Prediction"));
     if (here.prediction.length) {
       const rows = here.prediction.map(([name, probability]) => {
@@ -249,7 +250,7 @@ function startPage(data, root) {
       const found = await sheetOf(one.sheets.layer);
       if (mine !== turn) return;
       const flow = flowOf(found, one.convention, units, chosen, number);
-      const { picture, paths, outside } = flowView(flow, units, chosen, name);
+      const { picture, paths, outside } = flowView(flow, units, chosen, name, flowBox.clientWidth || 900);
       const scroll = make("div", { class: "scroll", tabindex: 0, role: "group", "aria-label": "Flow through the layers" }, picture);
       const left = outside > 0.005 ? ` Tokens not drawn hold ${(outside * 100).toFixed(0)}% of what is at the input.` : String();
       flowBox.replaceChildren(

@@ -74,6 +74,7 @@ function stripView(labels, { name, choose, point }) {
     update(scores, unit, look, special) {
       const shares = sharesOf(scores);
       chosen = unit;
+      reveal(list, tokens[unit]);
       tokens.forEach((token, i) => {
         paint(token, shares[i], look);
         token.title = numberText(scores[i]);
@@ -85,6 +86,12 @@ function stripView(labels, { name, choose, point }) {
       });
     },
   };
+}
+
+/** Scroll a long strip, and nothing else, to where one of its tokens can be seen. */
+function reveal(list, token) {
+  const [frame, box] = [list.getBoundingClientRect(), token.getBoundingClientRect()];
+  if (box.top < frame.top || box.bottom > frame.bottom) list.scrollTop += box.top - frame.top - frame.height / 2;
 }
 
 const LABELLED = 48; // more tokens than this are not named beside their row and column
@@ -208,23 +215,24 @@ function barsView(caption, labels, scores, { count = 8, rest = 0, places = null 
   );
 }
 
-const FLOW = { tokens: 12, edges: 48, least: 0.004, column: 76, row: 46 };
+const FLOW = { tokens: 14, edges: 48, least: 0.004, row: 46, left: 64 };
 
-/** Where a token's information came from, layer by layer: the strongest of it, as lines between tokens. */
-function flowView(flow, units, unit, queryName) {
+/** Where a token's information came from, layer by layer: the strongest of it, as lines between tokens, `room` pixels wide. */
+function flowView(flow, units, unit, queryName, room) {
+  const column = room < 500 ? 58 : 76;
+  const count = Math.max(5, Math.min(FLOW.tokens, Math.floor((room - FLOW.left) / column)));
   const weight = Float64Array.from({ length: units.size }, (_, i) => Math.max(...flow.masses.map((mass) => Math.abs(mass[i]))));
   weight[unit] = Infinity;
-  const shown = largestOf(weight, FLOW.tokens).sort((a, b) => a - b);
+  const shown = largestOf(weight, count).sort((a, b) => a - b);
   const place = new Map(shown.map((i, column) => [i, column]));
   const largest = flow.edges.reduce((most, edge) => Math.max(most, Math.abs(edge.flow)), 0);
   const lines = flow.edges
     .filter((edge) => place.has(edge.query) && place.has(edge.key) && Math.abs(edge.flow) >= FLOW.least * largest)
     .sort((a, b) => Math.abs(b.flow) - Math.abs(a.flow))
     .slice(0, FLOW.edges * Math.min(4, flow.depth));
-  const left = 64;
-  const x = (i) => left + (place.get(i) + 0.5) * FLOW.column;
+  const x = (i) => FLOW.left + (place.get(i) + 0.5) * column;
   const y = (level) => 24 + (flow.depth - level) * FLOW.row;
-  const width = left + shown.length * FLOW.column;
+  const width = FLOW.left + shown.length * column;
   const height = y(0) + 52;
   const name = `Flow into ${queryName} through ${flow.depth} layers; the strongest paths are listed below`;
   const picture = draw("svg", { viewBox: `0 0 ${width} ${height}`, width, height, role: "img", "aria-label": name, class: "flow" });
