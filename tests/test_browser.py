@@ -200,7 +200,7 @@ def test_every_number_can_be_read_in_a_table(opened: Callable[..., Any], report:
 
 def test_words_are_summed_over_keys_and_averaged_over_queries(opened: Callable[..., Any], report: str) -> None:
     page = opened(report)
-    page.get_by_label("Text", exact=True).select_option(index=1)
+    page.get_by_role("combobox", name="Text", exact=True).select_option(index=1)
     page.get_by_label("words").check()
     settled(page)
     trace = agreement().trace("The unhappyish keys [MASK] old.")
@@ -237,6 +237,17 @@ def test_the_flow_adds_up_to_the_rollout(opened: Callable[..., Any], report: str
         assert float(path.split()[0]) == pytest.approx(float(best.max()), rel=1e-3)
         assert path.split()[1] == trace.tokens[int(best.argmax())]
         assert path.endswith(trace.tokens[3])
+
+
+def test_a_map_that_grows_from_layer_to_layer_is_drawn_in_every_layer(opened: Callable[..., Any], tmp_path: Path) -> None:
+    scores = mixlens.mix(agreement().trace(SENTENCE), "alti").scores * 30  # rows that sum to 30, as they are
+    tokens = agreement().trace(SENTENCE).tokens
+    made = Map(scores, tokens, "globenc", {"model": "m", "text": "x", "convention": "globenc", "query": 6})
+    page = opened(mixlens.report(made, tmp_path / "r.html").as_uri())
+    told = " ".join(page.locator(".flow .edge title").all_text_contents())
+    assert all(f"layer {layer}:" in told for layer in (1, 2, 3, 4))
+    shares = [float(share) for share in page.locator(".flow text.share").all_text_contents()]
+    assert shares == pytest.approx(made.rollout().scores[-1, 6].tolist(), rel=1e-3)
 
 
 def test_two_methods_side_by_side(opened: Callable[..., Any], report: str) -> None:
@@ -508,7 +519,7 @@ def test_a_typed_text_is_shown(served: Callable[..., Any]) -> None:
     form_says(page, "Sent.")
     form_says(page, "Done.")
     settled(page)
-    assert page.get_by_label("Text", exact=True).nth(1).locator("option").count() == 2
+    assert page.get_by_role("combobox", name="Text", exact=True).locator("option").count() == 2
     assert "positive" in page.locator(".prediction").inner_text()
 
 

@@ -387,6 +387,25 @@ def test_errors_are_one_line(
     assert list(tmp_path.iterdir()) == []
 
 
+def test_the_commands_have_help_with_an_example() -> None:
+    for command in ("report", "serve"):
+        told = CliRunner().invoke(app, [command, "--help"], env={"COLUMNS": "120"}).output
+        assert "Usage:" in told
+        assert "Example:" in told
+
+
+def test_without_the_extra_the_server_says_how_to_get_it(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "uvicorn", None)  # as if it were not installed
+    for name in [name for name in sys.modules if name.startswith("mixlens.serve")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setattr(sys, "argv", ["mixlens", "serve"])
+    with pytest.raises(SystemExit):
+        main()
+    assert "pip install 'mixlens[serve]'" in capsys.readouterr().err
+
+
 def test_a_wheel_holds_the_page(tmp_path: Path) -> None:
     """What setuptools is told to pack is what the page is made of."""
     tomllib = pytest.importorskip("tomllib")  # Python 3.11

@@ -79,8 +79,13 @@ def entries(results: Sequence[Result], *, room: int) -> list[Entry]:
     made = [entry(group, room=room) for group in groups.values()]
     if len({one["model"] for one in made}) > 1:
         for one in made:
-            one["label"] = f"{one['model']}: {one['label']}"
+            one["label"] = f"{folder_name(one['model'])}: {one['label']}"
     return made
+
+
+def folder_name(model: str) -> str:
+    """The last part of a local folder; a hub id as it is."""
+    return model.rstrip("/").rpartition("/")[2] if model.startswith((".", "/", "~")) else model
 
 
 def entry(results: Sequence[Result], *, room: int) -> Entry:
@@ -266,7 +271,7 @@ def about_method(info: Mapping[str, Any]) -> list[list[str]]:
 def page(results: Sequence[Result], *, title: str | None = None, room: int = 2_000_000) -> str:
     """The whole page as one string, at most `room` characters for each text."""
     made = entries(results, room=room - PAGE_ROOM)
-    models = list(dict.fromkeys(one["model"] for one in made))
+    models = list(dict.fromkeys(folder_name(one["model"]) for one in made))
     names = list(dict.fromkeys(method["name"] for one in made for method in one["methods"]))
     subtitle = f"{', '.join(models)} · {', '.join(names)} · made {datetime.date.today().isoformat()} with mixlens"
     return filled_page(made, title=title or "How a text was mixed", subtitle=subtitle)

@@ -226,7 +226,8 @@ function startPage(data, root) {
       map.update(matrix, chosen, look, `${one.label}: what each position took from each token, ${where}`);
       finish(chosen, took ? "Most taken from" : "Most given to");
       await drawFlow(mine, chosen, number);
-      const best = largestOf(current.scores, 3).map((i) => `${units.labels[i]} ${numberText(current.scores[i])}`).join(", ");
+      const best = largestOf(current.scores, 3)
+        .map((i) => `${shortened(units.labels[i], 30)} ${numberText(current.scores[i])}`).join(", ");
       return `${one.label}, ${where}: ${name} ${took ? "took most from" : "went mostly to"} ${best}`;
     }
 
@@ -255,7 +256,7 @@ function startPage(data, root) {
       const left = outside > 0.005 ? ` Tokens not drawn hold ${(outside * 100).toFixed(0)}% of what is at the input.` : String();
       flowBox.replaceChildren(
         head,
-        make("p", { class: "hint" }, `From the input below up to layer ${number + 1}; a line is as wide as what it carries.${left}`),
+        make("p", { class: "hint" }, `From the input below up to layer ${number + 1}; a line is as wide as its share of what its layer carries.${left}`),
         scroll,
         make("h4", {}, "Strongest single paths, input first"),
         paths,

@@ -34,6 +34,11 @@ function word(text) {
   return make("bdi", {}, text);
 }
 
+function shortened(text, most) {
+  const letters = Array.from(text);
+  return letters.length > most ? `${letters.slice(0, most - 1).join(String())}…` : text;
+}
+
 function paint(element, share, look) {
   const back = shadeOf(share, look.palette, look.theme());
   element.style.backgroundColor = `rgb(${back.join(", ")})`;
@@ -221,14 +226,19 @@ const FLOW = { tokens: 14, edges: 48, least: 0.004, row: 46, left: 64 };
 function flowView(flow, units, unit, queryName, room) {
   const column = room < 500 ? 58 : 76;
   const count = Math.max(5, Math.min(FLOW.tokens, Math.floor((room - FLOW.left) / column)));
-  const weight = Float64Array.from({ length: units.size }, (_, i) => Math.max(...flow.masses.map((mass) => Math.abs(mass[i]))));
+  const carried = flow.masses.map((mass) => mass.reduce((sum, one) => sum + Math.abs(one), 1e-300));
+  const weight = Float64Array.from({ length: units.size }, (_, i) => (
+    Math.max(...flow.masses.map((mass, level) => Math.abs(mass[i]) / carried[level]))
+  ));
   weight[unit] = Infinity;
   const shown = largestOf(weight, count).sort((a, b) => a - b);
   const place = new Map(shown.map((i, column) => [i, column]));
-  const largest = flow.edges.reduce((most, edge) => Math.max(most, Math.abs(edge.flow)), 0);
+  // Maps whose rows do not sum to 1 carry more and more: a line is drawn by its share of what its layer carries.
+  const shareOf = (edge) => Math.abs(edge.flow) / carried[edge.level - 1];
+  const largest = flow.edges.reduce((most, edge) => Math.max(most, shareOf(edge)), 1e-300);
   const lines = flow.edges
-    .filter((edge) => place.has(edge.query) && place.has(edge.key) && Math.abs(edge.flow) >= FLOW.least * largest)
-    .sort((a, b) => Math.abs(b.flow) - Math.abs(a.flow))
+    .filter((edge) => place.has(edge.query) && place.has(edge.key) && shareOf(edge) >= FLOW.least * largest)
+    .sort((a, b) => shareOf(b) - shareOf(a))
     .slice(0, FLOW.edges * Math.min(4, flow.depth));
   const x = (i) => FLOW.left + (place.get(i) + 0.5) * column;
   const y = (level) => 24 + (flow.depth - level) * FLOW.row;
@@ -240,7 +250,7 @@ function flowView(flow, units, unit, queryName, room) {
     const middle = (y(edge.level) + y(edge.level - 1)) / 2;
     const from = `${x(edge.key)} ${y(edge.level - 1)}`;
     const to = `${x(edge.query)} ${y(edge.level)}`;
-    const share = largest > 0 ? Math.abs(edge.flow) / largest : 0;
+    const share = shareOf(edge) / largest;
     const told = `layer ${edge.level}: ${numberText(edge.flow)} from ${units.labels[edge.key]} to ${units.labels[edge.query]}`;
     picture.append(draw("path", {
       d: `M ${from} C ${x(edge.key)} ${middle} ${x(edge.query)} ${middle} ${to}`,
@@ -261,9 +271,8 @@ function flowView(flow, units, unit, queryName, room) {
     }
   }
   for (const i of shown) {
-    const label = Array.from(units.labels[i]);
-    const short = label.length > 9 ? `${label.slice(0, 8).join(String())}…` : units.labels[i];
-    picture.append(draw("text", { x: x(i), y: y(0) + 26, class: i === unit ? "name chosen" : "name" }, short));
+    const label = shortened(units.labels[i], Math.floor(column / 8));
+    picture.append(draw("text", { x: x(i), y: y(0) + 26, class: i === unit ? "name chosen" : "name" }, label));
     picture.append(draw("text", { x: x(i), y: y(0) + 42, class: "share" }, numberText(flow.masses[0][i])));
   }
   const outside = 1 - shown.reduce((sum, i) => sum + Math.abs(flow.masses[0][i]), 0)
@@ -273,7 +282,7 @@ function flowView(flow, units, unit, queryName, room) {
     const item = make("li", {}, `${numberText(path.weight)}  `);
     path.way.forEach((position, level) => {
       if (level) item.append(" → ");
-      item.append(word(units.labels[units.of[position]]));
+      item.append(word(shortened(units.labels[units.of[position]], 20)));
     });
     paths.append(item);
   }
