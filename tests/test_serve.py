@@ -380,6 +380,24 @@ def test_a_stop_comes_between_operations_and_leaves_gradients_as_they_were() -> 
     torch.testing.assert_close(again.scores, mixlens.attribute(model.trace(SENTENCE), "value_zeroing").scores)
 
 
+def test_what_tidies_up_after_a_stop_runs() -> None:
+    tidied = []
+
+    def work() -> None:
+        try:
+            torch.zeros(1).add(1)
+        finally:
+            tidied.append(torch.ones(1).mul(2))
+
+    with pytest.raises(StoppedError), Stoppable(lambda: "enough"):
+        work()
+    assert float(tidied[0]) == 2
+    stop = []
+    with Stoppable(lambda: "enough" if stop else None), torch.no_grad():
+        stop.append(True)  # the very next thing is the switch back, and that is not stopped
+    assert torch.is_grad_enabled()
+
+
 def test_only_the_last_results_are_kept(client: Client, desk: Desk) -> None:
     numbers = []
     for _ in range(LIMITS.kept + 4):
