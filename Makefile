@@ -3,8 +3,9 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+AXE := 4.14.0
 
-.PHONY: demo test check format train-embedded accuracy bench docs clean
+.PHONY: demo test browser check format train-embedded accuracy bench docs clean
 
 # Exact versions come from constraints.txt, so that every machine gets the same ones.
 $(READY): pyproject.toml constraints.txt
@@ -19,6 +20,15 @@ demo: $(READY)  ## explain a sentence with the embedded model
 
 test: $(READY)  ## the whole suite
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
+
+browser: $(READY)  ## what the browser tests need (playwright, a Chromium, axe-core), then those tests
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,browser]'
+	command -v chromium || command -v chromium-browser || command -v google-chrome || \
+		{ test "$$(id -u)" = 0 && command -v apt-get && apt-get update -qq && apt-get install -y -qq chromium; } || \
+		echo "no Chromium, and it cannot be installed from here: the browser tests will be skipped"
+	test -f .browser/node_modules/axe-core/axe.min.js || npm install --silent --no-save --prefix .browser axe-core@$(AXE) || \
+		echo "no axe-core (needs npm): the accessibility tests will be skipped"
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/test_browser.py -rs
 
 check: $(READY)  ## format, lint, types, tests
 	$(BIN)/ruff format --check .
@@ -43,4 +53,4 @@ docs: $(READY)  ## docs/methods.md and its figures, from the methods themselves
 	$(BIN)/python -m recipes.methods_page
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info
+	rm -rf $(VENV) .browser build dist *.egg-info

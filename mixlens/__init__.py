@@ -24,6 +24,7 @@ _PUBLIC = {
     "identifiability": "identify",
     "alternative_attention": "identify",
     "load_result": "store",
+    "report": "reporting",
     "families": "families",
     "Family": "families",
     "Example": "types",
@@ -55,6 +56,7 @@ __all__ = [
     "mix",
     "mixing",
     "readout",
+    "report",
     "rollout",
 ]
 
@@ -66,6 +68,7 @@ if TYPE_CHECKING:
     from .identify import alternative_attention, identifiability
     from .mixing import methods, mix, mixing
     from .model import Model, load
+    from .reporting import report
     from .store import load_result
     from .types import Attribution, Example, Map, Record, Trace
 

@@ -321,6 +321,89 @@ def compare(
         console(color=not no_color).print(compare_view(results))
 
 
+@app.command(
+    epilog="Example:  mixlens report 'The keys to the cabinet [MASK] rusty.' --methods alti,globenc,attcat -o report.html"
+)
+def report(
+    texts: Annotated[list[str] | None, typer.Argument(help="One text or several, each in quotes.")] = None,
+    output: Annotated[Path, typer.Option("--output", "-o", help="The file to write.")] = Path("report.html"),
+    methods: Annotated[
+        str | None,
+        typer.Option("--methods", help="Names with commas between them; options as name:option=value. Default: three maps."),
+    ] = None,
+    from_: Annotated[
+        list[Path] | None, typer.Option("--from", help="A saved result to show instead (.safetensors); may be given again.")
+    ] = None,
+    model: ModelName = "agreement",
+    query: Query = None,
+    target: Annotated[
+        str | None, typer.Option("--target", help="The class or word that attributions explain; by default the predicted one.")
+    ] = None,
+    foil: Foil = None,
+    pair: Pair = None,
+    title: Annotated[str | None, typer.Option("--title", help="The heading of the page.")] = None,
+    megabytes: Annotated[float, typer.Option("--megabytes", help="The most that one text may take in the file.")] = 2.0,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite a file that is not a report, too.")] = False,
+    task: Task = None,
+    device: Device = None,
+    dtype: Dtype = None,
+    trust_remote_code: Trust = False,
+) -> None:
+    """One HTML file with the maps of texts, or of saved results: opens from disk, needs no network."""
+    from .reporting import METHODS, checked, may_write
+    from .reporting import report as write_report
+    from .store import load_result
+
+    may_write(output, force=force)
+    page: dict[str, Any] = {"title": title, "megabytes": megabytes, "force": force}
+    if from_:
+        if texts or methods or target or foil or query or pair:
+            raise InputError("--from shows saved results as they are: leave texts, --methods, --target, --query and --pair out.")
+        write_report([load_result(place) for place in from_], output, **page)
+    else:
+        if not texts:
+            raise InputError("give at least one text, or --from with a saved result.")
+        if pair is not None and len(texts) > 1:
+            raise InputError(f"--pair goes with one text, not with {len(texts)}.")
+        names = checked(METHODS if methods is None else methods.split(","))  # before the model is loaded
+        lens = _load(model, task, device, dtype, trust_remote_code)
+        given = {"target": _target(lens, target), "foil": _target(lens, foil) if foil is not None else None, "query": query}
+        inputs = [_input(text, pair) for text in texts]
+        write_report(lens, output, texts=inputs, methods=names, **given, **page)
+    print(f"{output} ({output.stat().st_size / 1e6:.2f} MB)")
+
+
+@app.command(epilog="Example:  mixlens serve --model agreement --model sentiment")
+def serve(
+    model: Annotated[
+        list[str] | None, typer.Option("--model", "-m", help="A hub id, a folder or an embedded model; may be given again.")
+    ] = None,
+    host: Annotated[str, typer.Option("--host", help="The address to listen on. Others than 127.0.0.1 open it to others.")] = (
+        "127.0.0.1"
+    ),
+    port: Annotated[int, typer.Option("--port", help="0 takes any free one.", min=0, max=65535)] = 8765,
+    allow_host: Annotated[
+        list[str] | None, typer.Option("--allow-host", help="A name by which browsers may reach it; may be given again.")
+    ] = None,
+    max_tokens: Annotated[int, typer.Option("--max-tokens", help="The longest text, in tokens.", min=1)] = 512,
+    queue: Annotated[int, typer.Option("--queue", help="How many texts may wait.", min=1)] = 8,
+    time_limit: Annotated[float, typer.Option("--time-limit", help="Seconds that one text may take.", min=0.1)] = 120.0,
+    task: Task = None,
+    device: Device = None,
+    dtype: Dtype = None,
+    trust_remote_code: Trust = False,
+) -> None:
+    """The page of a report in the browser, for texts typed there. Listens on this machine alone."""
+    try:
+        from .serve.web import Limits, run
+    except ImportError as error:
+        raise MixlensError(f"the local page needs {error.name}: pip install 'mixlens[serve]'.") from None
+    names = list(dict.fromkeys(model or ["agreement", "sentiment"]))
+    limits = Limits(tokens=max_tokens, queue=queue, seconds=time_limit)
+    lenses = [_load(name, task, device, dtype, trust_remote_code) for name in names]
+    run(lenses, host=host, port=port, allowed=tuple(allow_host or ()), limits=limits)
+
+
 @app.command()
 def methods() -> None:
     """What `--method` takes, one line each: name, kind, paper, cost in forward passes, variants, what it is."""

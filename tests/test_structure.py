@@ -30,7 +30,8 @@ ORDER = (
         "targets",
         "attributing",
     ),
-    *("baselines", "rules", "methods", "identify", "metrics", "data", "store", "show", "experiments", "judge", "cli", "__main__"),
+    *("baselines", "rules", "methods", "identify", "metrics", "data", "store", "show", "experiments", "judge"),
+    *("reporting", "serve", "cli", "__main__"),
 )
 
 

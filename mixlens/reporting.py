@@ -1,0 +1,192 @@
+"""`report`: results, or a model and texts, to one HTML file. `gather`: several methods on one text, and the prediction."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from .aggregate import find
+from .attributing import attribute
+from .errors import InputError, ResultError
+from .experiments.core import asked
+from .mixing import mix
+from .model import Model, named
+from .show.report import MARK, page
+from .targets import Wanted, logits_at
+from .types import Attribution, Example, LayersOf, Map, Prediction, Result, Texts, Trace
+
+METHODS = ("alti", "globenc", "value_zeroing")
+MEGABYTES = 2.0
+Note = Callable[[str, float], None]  # what is being done, and how far it is from 0 to 1
+
+
+class _Watched(LayersOf):
+    """Layers that tell when they are asked for: a map asks for one after the other."""
+
+    def __init__(self, whole: LayersOf, seen: Callable[[int], None]):
+        super().__init__(whole.batch, whole.row, whole.n)
+        self.seen = seen
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, int):
+            self.seen(index)
+        return super().__getitem__(index)
+
+
+def gather(
+    model: Model,
+    text: str | Example | tuple[str, str],
+    methods: str | Sequence[str] = METHODS,
+    *,
+    target: Wanted = "predicted",
+    foil: str | int | None = None,
+    query: int | str | None = None,
+    note: Note | None = None,
+) -> list[Result]:
+    """A Map for every map method and an Attribution for every other, of one text; each knows what the model predicts.
+
+    A method is a name of `mixlens.methods()`, with options as in `alti:variant=released`. `target` and `foil` are what
+    attributions explain; `query` is the position that is read, by default where the model predicts.
+    """
+    wanted = [asked(one) for one in checked(methods)]
+    if (target != "predicted" or foil is not None) and not any(one.class_specific for one in wanted):
+        raise InputError(
+            "a target goes with a method that explains a prediction, such as attcat; maps explain a position: give query=."
+        )
+    say: Note = note or (lambda doing, share: None)
+    say("running the model", 0.0)
+    trace: Trace = model.trace(text)
+    place = _read_at(trace, query)
+    prediction = _prediction(trace, None if query is None else place)
+    results: list[Result] = []
+    for number, one in enumerate(wanted):
+        begun = number / len(wanted)
+        say(one.name, begun)
+        if one.is_map:
+            watched = trace
+            if isinstance(trace.layers, LayersOf):
+                depth = len(trace.layers)
+
+                def seen(index: int, name: str = one.name, begun: float = begun, depth: int = depth) -> None:
+                    say(f"{name}, layer {index % depth + 1} of {depth}", begun + index % depth / depth / len(wanted))
+
+                watched = replace(trace, layers=_Watched(trace.layers, seen))
+            made: Map = mix(watched, one.name, variant=one.variant, **one.options)
+            told = {"prediction": prediction, "query": place, "query_token": trace.tokens[place]}
+            if one.rollout is not None:
+                told["convention"] = one.rollout
+            results.append(replace(made, info={**made.info, **told}))
+        else:
+            asked_of: dict[str, Any] = {"target": target, "foil": foil} if one.class_specific else {}
+            read: Attribution = attribute(
+                trace, one.name, query=None if query is None else place, variant=one.variant, **asked_of, **one.options
+            )
+            results.append(replace(read, info={**read.info, "prediction": prediction}))
+    say("done", 1.0)
+    return results
+
+
+def checked(methods: str | Sequence[str]) -> list[str]:
+    """Method names, one at least, each once, all of them known."""
+    names = [name.strip() for name in ([methods] if isinstance(methods, str) else methods)]
+    names = [name for name in dict.fromkeys(names) if name]
+    if not names:
+        raise InputError("no method was asked for. See mixlens.methods().")
+    for name in names:
+        asked(name)
+    return names
+
+
+def _read_at(trace: Trace, query: int | str | None) -> int:
+    """The position the page begins with: with several masks and no query the first, as the prediction is."""
+    if query is not None:
+        try:
+            return find(trace.tokens, query)
+        except InputError:
+            if isinstance(query, str) and query.lstrip("-").isdigit():
+                return find(trace.tokens, int(query))
+            raise
+    return trace.predicts[0] if trace.model.task == "masked-lm" and trace.predicts else trace.query
+
+
+def _prediction(trace: Trace, place: int | None) -> Prediction:
+    if place is None or trace.logits is None or trace.model.task not in ("masked-lm", "causal-lm"):
+        return trace.prediction()
+    return named(trace.model, logits_at(trace, (place,)), k=5)
+
+
+def report(
+    what: Model | Result | Sequence[Result],
+    path: str | os.PathLike[str],
+    *,
+    texts: Texts | None = None,
+    methods: str | Sequence[str] | None = None,
+    target: Wanted = "predicted",
+    foil: str | int | None = None,
+    query: int | str | None = None,
+    title: str | None = None,
+    megabytes: float = MEGABYTES,
+    force: bool = False,
+) -> Path:
+    """Write one HTML file that shows results: a Map, an Attribution, a list of them, or a model with `texts` and `methods`.
+
+    The file opens from disk and needs no network. It takes at most `megabytes` for each text: where not every number fits,
+    the maps are held less finely, and the page says how. A file that is no report is not overwritten, unless `force`.
+    """
+    place = Path(path)
+    may_write(place, force=force)
+    if not 0.2 <= megabytes <= 1000:
+        raise InputError(f"megabytes is the most a text may take, 0.2 to 1000, not {megabytes}.")
+    if isinstance(what, Model):
+        if texts is None:
+            raise InputError("a report of a model needs texts=: one text, or a list of them.")
+        every: Any = [texts] if isinstance(texts, str | Example | tuple) else list(texts)
+        given = {"target": target, "foil": foil, "query": query}
+        chosen = METHODS if methods is None else methods
+        results = [result for text in every for result in gather(what, text, chosen, **given)]  # type: ignore[arg-type]
+    else:
+        if texts is not None or methods is not None or foil is not None or query is not None or target != "predicted":
+            raise InputError("texts=, methods=, target=, foil= and query= go with a model. Results are shown as they are.")
+        results = [what] if isinstance(what, Map | Attribution) else _results(what)
+    write(page(results, title=title, room=int(megabytes * 1_000_000)), place)
+    return place
+
+
+def _results(what: Any) -> list[Result]:
+    if isinstance(what, dict):
+        what = list(what.values())  # as `mix` gives several methods
+    if not isinstance(what, list | tuple):
+        raise InputError(f"a report shows a Map, an Attribution, a list of them, or a model; not {type(what).__name__}.")
+    return list(what)
+
+
+def may_write(place: Path, *, force: bool) -> None:
+    """Refuse before anything is computed."""
+    if place.suffix.lower() not in (".html", ".htm"):
+        raise ResultError(f"a report is an .html file, not {place.name!r}.")
+    if not place.parent.is_dir():
+        raise ResultError(f"no folder {str(place.parent)!r} to write the report in.")
+    if place.is_dir():
+        raise ResultError(f"{str(place)!r} is a folder. Give the name of a file.")
+    if place.exists() and not force:
+        with place.open("rb") as file:
+            begin = file.read(2000)
+        if begin and MARK.encode() not in begin:
+            raise ResultError(f"{str(place)!r} exists and is not a mixlens report. Choose another name, or force it.")
+
+
+def write(text: str, place: Path) -> None:
+    """Whole or not at all: written beside its place, then moved there."""
+    temporary = place.with_name(f".{place.name[:100]}.{secrets.token_hex(6)}")
+    try:
+        with temporary.open("x", encoding="utf-8", newline="\n") as file:
+            file.write(text)
+        os.replace(temporary, place)
+    except OSError as error:
+        raise ResultError(f"the report could not be written to {str(place)!r}: {error.strerror}.") from error
+    finally:
+        temporary.unlink(missing_ok=True)

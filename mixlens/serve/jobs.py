@@ -1,0 +1,218 @@
+"""One worker, a short queue, a few kept results: what is asked for is computed one after the other, or refused."""
+
+from __future__ import annotations
+
+import copy
+import logging
+import secrets
+import threading
+import time
+from collections import OrderedDict, deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch.overrides import TorchFunctionMode
+
+from ..errors import InputError, MixlensError
+from ..model import Model
+from ..reporting import gather
+from ..show.report import PAGE_ROOM, Entry, entry
+
+log = logging.getLogger("mixlens.serve")
+PAGE = 2_000_000  # characters of one result
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What one server does for whoever asks."""
+
+    tokens: int = 512
+    characters: int = 20_000
+    methods: int = 8
+    queue: int = 8
+    seconds: float = 120.0
+    kept: int = 16
+    body: int = 100_000  # bytes of a request
+    at_once: int = 64  # requests that are being answered
+
+
+class FullError(MixlensError):
+    """The queue is full."""
+
+
+class StoppedError(MixlensError):
+    """A job was cancelled, or took too long."""
+
+
+@dataclass
+class Job:
+    """One text and what is asked about it. Only the worker and its own lock change it."""
+
+    id: str
+    model: Model
+    given: Mapping[str, Any]
+    state: str = "waiting"  # then running; at last done, failed or cancelled
+    error: str | None = None
+    doing: str = "waiting"
+    share: float = 0.0
+    made: float = field(default_factory=time.monotonic)
+    started: float | None = None
+    ended: float | None = None
+    entry: Entry | None = None
+    stop: str | None = None  # why it is to be stopped
+
+    @property
+    def seconds(self) -> float:
+        begun = self.made if self.started is None else self.started
+        return (time.monotonic() if self.ended is None else self.ended) - begun
+
+
+SWITCHES = {"_set_grad_enabled", "set_grad_enabled"}  # must run whatever happens, so that gradients are as they were
+
+
+class Stoppable(TorchFunctionMode):
+    """Asks before every operation of torch in this thread whether to go on. Says no once: what tidies up must run."""
+
+    def __init__(self, reason: Callable[[], str | None]):
+        super().__init__()
+        self.reason, self.said = reason, False
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if not self.said and getattr(func, "__name__", "") not in SWITCHES:
+            why = self.reason()
+            if why is not None:
+                self.said = True
+                raise StoppedError(why)
+        return func(*args, **(kwargs or {}))
+
+
+class Desk:
+    """Takes jobs, has them done one by one by a thread of its own, and keeps the last results."""
+
+    def __init__(self, models: Sequence[Model], limits: Limits):
+        self.limits = limits
+        self.models: dict[str, Model] = {}
+        for model in models:
+            if model.tokenizer is None:
+                raise InputError(f"{model.name!r} has no tokenizer, so it cannot read what is typed.")
+            if model.name in self.models:
+                raise InputError(f"two models are called {model.name!r}. Serve one of them.")
+            self.models[model.name] = model
+        if not self.models:
+            raise InputError("no model to serve.")
+        self._readers = {name: _reader(model) for name, model in self.models.items()}
+        self._reading = threading.Lock()  # a tokenizer is not for two threads at once
+        self._changed = threading.Condition()
+        self._waiting: deque[Job] = deque()
+        self._jobs: OrderedDict[str, Job] = OrderedDict()
+        self._closed = False
+        self._thread = threading.Thread(target=self._work, name="mixlens-worker", daemon=True)
+        self._thread.start()
+
+    def tokens_at_most(self, model: Model) -> int:
+        return min(self.limits.tokens, model.max_tokens or self.limits.tokens)
+
+    def read(self, name: str, text: Any) -> int:
+        """How many tokens a text has. It is refused here, before it waits, if it is empty or too long."""
+        with self._reading:
+            count = len(self._readers[name].encode(text).input_ids)
+        most = self.tokens_at_most(self.models[name])
+        if count > most:
+            raise InputError(f"the text has {count} tokens; {most} are allowed here. Shorten or split it.")
+        return count
+
+    def full(self) -> bool:
+        with self._changed:
+            return len(self._waiting) >= self.limits.queue
+
+    def submit(self, name: str, given: Mapping[str, Any]) -> Job:
+        job = Job(secrets.token_urlsafe(9), self.models[name], given)
+        with self._changed:
+            if len(self._waiting) >= self.limits.queue:
+                raise FullError(f"the queue is full: {len(self._waiting)} texts are waiting. Try again in a few seconds.")
+            self._waiting.append(job)
+            self._jobs[job.id] = job
+            ended = [one.id for one in self._jobs.values() if one.ended is not None]
+            for old in ended[: max(0, len(ended) - self.limits.kept)]:
+                del self._jobs[old]
+            self._changed.notify_all()
+        return job
+
+    def job(self, number: str) -> Job | None:
+        with self._changed:
+            return self._jobs.get(number)
+
+    def ahead(self, job: Job) -> int:
+        """How many are before it, the running one included."""
+        with self._changed:
+            running = any(one.state == "running" for one in self._jobs.values())
+            return int(running) + (self._waiting.index(job) if job in self._waiting else 0)
+
+    def cancel(self, job: Job) -> None:
+        """A waiting job is gone at once; a running one stops at its next operation."""
+        with self._changed:
+            job.stop = job.stop or "cancelled."
+            if job in self._waiting:
+                self._waiting.remove(job)
+                self._end(job, "cancelled", "cancelled before it began.")
+
+    def close(self) -> None:
+        with self._changed:
+            self._closed = True
+            for job in self._jobs.values():
+                job.stop = job.stop or "the server is closing."
+            self._changed.notify_all()
+        self._thread.join(timeout=10)
+
+    def _end(self, job: Job, state: str, error: str | None) -> None:
+        job.state, job.error, job.ended = state, error, time.monotonic()
+
+    def _work(self) -> None:
+        torch.set_grad_enabled(True)
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._waiting or self._closed)
+                if self._closed:
+                    return
+                job = self._waiting.popleft()
+                job.state, job.started = "running", time.monotonic()
+            self._do(job)
+
+    def _do(self, job: Job) -> None:
+        def reason() -> str | None:
+            if job.stop is None and job.seconds > self.limits.seconds:
+                job.stop = (
+                    f"stopped after {self.limits.seconds:g} seconds, the most one text may take. Shorten it, or ask for less."
+                )
+            return job.stop
+
+        def note(doing: str, share: float) -> None:
+            job.doing, job.share = doing, share
+            why = reason()
+            if why is not None and share < 1:
+                raise StoppedError(why)
+
+        state, error = "done", None
+        try:
+            with Stoppable(reason):
+                results = gather(job.model, note=note, **job.given)
+            job.entry = entry(results, room=PAGE - PAGE_ROOM)
+        except StoppedError as stop:
+            state, error = "cancelled" if str(stop) == "cancelled." else "failed", str(stop)
+        except MixlensError as refusal:
+            state, error = "failed", str(refusal)
+        except Exception as failure:  # one text that goes wrong must not end the server for the next one
+            log.warning("a job failed: %s: %s", type(failure).__name__, failure)
+            state, error = "failed", f"this went wrong inside ({type(failure).__name__}). The server goes on; try another text."
+        torch.set_grad_enabled(True)
+        with self._changed:
+            self._end(job, state, error)
+
+
+def _reader(model: Model) -> Model:
+    """The model's way to read a text, with a tokenizer of its own: the worker's is in use."""
+    reader = copy.copy(model)
+    reader.tokenizer = copy.deepcopy(model.tokenizer)
+    return reader

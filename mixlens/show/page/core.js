@@ -1,0 +1,218 @@
+"use strict";
+// Numbers out of a page, and the few things that are computed from them. No element is touched here.
+
+const LEVELS = { bits16: [65535, 32767], bits8: [255, 127] }; // [unsigned, signed]
+
+/** The bytes behind deflated base64. */
+async function inflate(text) {
+  const packed = Uint8Array.from(atob(text), (char) => char.charCodeAt(0));
+  const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("deflate"));
+  return new Uint8Array(await new Response(stream).arrayBuffer());
+}
+
+/** Reads arrays one after the other; the bytes of one significance stand together. */
+class Reader {
+  constructor(bytes) {
+    this.bytes = bytes;
+    this.place = 0;
+  }
+
+  take(Kind, count) {
+    const size = Kind.BYTES_PER_ELEMENT;
+    const mixed = new Uint8Array(count * size);
+    for (let plane = 0; plane < size; plane++) {
+      const from = this.place + plane * count;
+      for (let i = 0; i < count; i++) mixed[i * size + plane] = this.bytes[from + i];
+    }
+    this.place += count * size;
+    return new Kind(mixed.buffer);
+  }
+}
+
+/** The rows of one block. A row comes whole; what the page does not hold of it is 0, and summed up in `rest`. */
+class Sheet {
+  constructor(block, bytes) {
+    const { rows, columns, coding, signed } = block;
+    const reader = new Reader(bytes);
+    this.columns = columns;
+    this.coding = coding;
+    this.keep = block.keep || columns;
+    if (coding === "float32") {
+      this.values = reader.take(Float32Array, rows * columns);
+      return;
+    }
+    const kind = coding === "top" ? "bits8" : coding;
+    const Kind = kind === "bits16" ? (signed ? Int16Array : Uint16Array) : signed ? Int8Array : Uint8Array;
+    this.levels = LEVELS[kind][signed ? 1 : 0];
+    this.scales = reader.take(Float32Array, rows);
+    if (coding === "top") {
+      this.rests = reader.take(Float32Array, rows);
+      this.steps = reader.take(Uint16Array, rows * this.keep);
+    }
+    this.values = reader.take(Kind, rows * this.keep);
+  }
+
+  static async of(block) {
+    return new Sheet(block, await inflate(block.data));
+  }
+
+  row(number) {
+    const whole = new Float64Array(this.columns);
+    const from = number * this.keep;
+    const step = this.scales ? this.scales[number] / this.levels : 1;
+    let key = 0;
+    for (let i = 0; i < this.keep; i++) {
+      key = this.steps ? key + this.steps[from + i] : i;
+      whole[key] = this.values[from + i] * step;
+    }
+    return whole;
+  }
+
+  rest(number) {
+    return this.rests ? this.rests[number] : 0;
+  }
+}
+
+/** What is shown as one: tokens, or words. `groups` are the positions of each; `of` says which one a position is in. */
+function unitsOf(entry, byWord) {
+  const groups = byWord ? entry.words.map((word) => word[1]) : entry.tokens.map((_, i) => [i]);
+  const labels = byWord ? entry.words.map((word) => word[0]) : entry.tokens;
+  const of = new Int32Array(entry.tokens.length).fill(-1);
+  groups.forEach((places, unit) => places.forEach((place) => { of[place] = unit; }));
+  return { groups, labels, of, size: groups.length, byWord };
+}
+
+/** One layer, [query key]: subwords summed over keys and averaged over queries. `rest` is what each row does not hold. */
+function matrixOf(sheet, layer, units) {
+  const { groups, of, size } = units;
+  const values = new Float64Array(size * size);
+  const rest = new Float64Array(size);
+  groups.forEach((places, unit) => {
+    for (const place of places) {
+      const number = layer * sheet.columns + place;
+      const row = sheet.row(number);
+      for (let key = 0; key < row.length; key++) {
+        if (of[key] >= 0) values[unit * size + of[key]] += row[key] / places.length;
+      }
+      rest[unit] += sheet.rest(number) / places.length;
+    }
+  });
+  return { size, values, rest };
+}
+
+function rowOf(matrix, query) {
+  return matrix.values.slice(query * matrix.size, (query + 1) * matrix.size);
+}
+
+function columnOf(matrix, key) {
+  return Float64Array.from({ length: matrix.size }, (_, query) => matrix.values[query * matrix.size + key]);
+}
+
+/** Scores of positions as scores of units: summed. */
+function summed(scores, units) {
+  return Float64Array.from(units.groups, (places) => places.reduce((sum, place) => sum + scores[place], 0));
+}
+
+/** Scores scaled so that the largest magnitude is 1. */
+function sharesOf(scores) {
+  let largest = 0;
+  for (const score of scores) largest = Math.max(largest, Math.abs(score));
+  return Array.from(scores, (score) => (largest > 0 ? score / largest : 0));
+}
+
+/** Indices of the largest magnitudes, largest first. */
+function largestOf(scores, count) {
+  const order = Array.from(scores, (_, i) => i).sort((a, b) => Math.abs(scores[b]) - Math.abs(scores[a]) || a - b);
+  return order.slice(0, count).filter((i) => scores[i] !== 0);
+}
+
+/** A row as its rollout convention wants it: the token itself added, then made to sum to 1. */
+function convened(row, rest, query, convention) {
+  if (convention.residual) row[query] += 1;
+  if (!convention.normalize) return row;
+  let total = rest;
+  for (const score of row) total += score;
+  return total === 0 ? row : row.map((score) => score / total);
+}
+
+/**
+ * Where what stands at `unit` after `layer` came from. Level l is after layer l, level 0 the input.
+ * mass[level][unit]: how much of it was there; edges: how much went from one unit to the next; paths: the strongest
+ * single way from each input token.
+ */
+function flowOf(sheet, convention, units, unit, layer) {
+  const n = sheet.columns;
+  const depth = layer + 1;
+  let mass = new Float64Array(n);
+  for (const place of units.groups[unit]) mass[place] = 1 / units.groups[unit].length;
+  let best = Float64Array.from(mass);
+  const masses = [];
+  const edges = [];
+  const back = [];
+  masses[depth] = summed(mass, units);
+  for (let level = depth; level > 0; level--) {
+    const below = new Float64Array(n);
+    const bestBelow = new Float64Array(n);
+    const from = new Int32Array(n).fill(-1);
+    const flows = new Map();
+    for (let query = 0; query < n; query++) {
+      if (mass[query] === 0 && best[query] === 0) continue;
+      const number = (level - 1) * n + query;
+      const row = convened(sheet.row(number), sheet.rest(number), query, convention);
+      for (let key = 0; key < n; key++) {
+        if (row[key] === 0) continue;
+        const flow = mass[query] * row[key];
+        below[key] += flow;
+        if (units.of[query] >= 0 && units.of[key] >= 0) {
+          const edge = units.of[query] * units.size + units.of[key];
+          flows.set(edge, (flows.get(edge) || 0) + flow);
+        }
+        const way = best[query] * row[key];
+        if (Math.abs(way) > Math.abs(bestBelow[key])) {
+          bestBelow[key] = way;
+          from[key] = query;
+        }
+      }
+    }
+    for (const [edge, flow] of flows) {
+      edges.push({ level, query: Math.floor(edge / units.size), key: edge % units.size, flow });
+    }
+    mass = below;
+    best = bestBelow;
+    back[level] = from;
+    masses[level - 1] = summed(mass, units);
+  }
+  const paths = largestOf(best, 5).map((place) => {
+    const way = [place];
+    for (let level = 1; level <= depth; level++) way.push(back[level][way[level - 1]]);
+    return { weight: best[place], way };
+  });
+  return { depth, masses, edges, paths };
+}
+
+const INK = { light: [[255, 255, 255], 0], dark: [[24, 26, 31], 0.35] }; // paper, and how much lighter the hues are on it
+
+/** Paper for 0, the full hue for 1 or -1. */
+function shadeOf(share, palette, theme) {
+  const [paper, lighter] = INK[theme];
+  const hue = (share >= 0 ? palette.towards : palette.against).map((channel) => channel + (255 - channel) * lighter);
+  const strength = Math.min(1, Math.abs(share));
+  return paper.map((channel, i) => Math.round(channel + (hue[i] - channel) * strength));
+}
+
+/** Black or white, whichever reads better on this background (WCAG relative luminance). */
+function inkOn(background) {
+  const [red, green, blue] = background.map((channel) => {
+    const value = channel / 255;
+    return value <= 0.04045 ? value / 12.92 : ((value + 0.055) / 1.055) ** 2.4;
+  });
+  const luminance = 0.2126 * red + 0.7152 * green + 0.0722 * blue;
+  return (luminance + 0.05) / 0.05 >= 1.05 / (luminance + 0.05) ? "rgb(0, 0, 0)" : "rgb(255, 255, 255)";
+}
+
+/** Four digits, as a reader wants them. */
+function numberText(value) {
+  if (value === 0) return "0";
+  const size = Math.abs(value);
+  return size >= 1e-4 && size < 1e6 ? String(Number(value.toPrecision(4))) : value.toExponential(2);
+}
