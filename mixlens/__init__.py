@@ -24,6 +24,7 @@ _PUBLIC = {
     "identifiability": "identify",
     "alternative_attention": "identify",
     "load_result": "store",
+    "plot": "show.figure",
     "families": "families",
     "Family": "families",
     "Example": "types",
@@ -54,6 +55,7 @@ __all__ = [
     "methods",
     "mix",
     "mixing",
+    "plot",
     "readout",
     "rollout",
 ]
@@ -66,6 +68,7 @@ if TYPE_CHECKING:
     from .identify import alternative_attention, identifiability
     from .mixing import methods, mix, mixing
     from .model import Model, load
+    from .show.figure import plot
     from .store import load_result
     from .types import Attribution, Example, Map, Record, Trace
 
@@ -82,6 +85,8 @@ sys.modules[__name__].__class__ = _Face
 
 
 def __getattr__(name: str) -> Any:
+    if name in ("data", "metrics"):
+        return importlib.import_module(f".{name}", __name__)
     if name not in _PUBLIC:
         raise AttributeError(f"module 'mixlens' has no attribute {name!r}")
     found = getattr(importlib.import_module(f".{_PUBLIC[name]}", __name__), name)
