@@ -305,11 +305,14 @@ def test_hostile_tokens_are_written_as_they_are() -> None:
     ):
         page = svg(made)
         assert expected <= set(texts(page)), set(texts(page))
+        if made.axes[0].get_ylabel() == "position (query)":  # as rows and as columns
+            assert all(texts(page).count(token) >= 2 for token in expected), texts(page)
         assert "<b>" not in page
         assert "\x1b" not in page
         for kind in (".png", ".pdf"):
             figure.content(made, kind)
     assert "$a$_{b}" in " ".join(texts(svg(reads[0].plot())))
+    assert "$a$_{b}" in texts(svg(mixlens.plot(reads, width=9)))
 
 
 def test_letters_that_no_font_has_stay_text_in_svg_and_are_told_of_elsewhere() -> None:

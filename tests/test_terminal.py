@@ -93,6 +93,11 @@ def test_the_largest_alone() -> None:
         attribution_view(read, top=0)
 
 
+def test_a_word_and_its_probability_stay_together() -> None:
+    read = attribution([1.0], ("a",), prediction=[("are", 0.327), ("were", 0.281), ("was", 0.1)])
+    assert rendered(attribution_view(read), width=30).splitlines()[1:3] == ["predicts  are 32.7%", "were 28.1%   was 10.0%"]
+
+
 def several() -> list[Attribution]:
     tokens = ("the", "un", "##happy", "keys")
     made = (("alti", [0.1, 0.2, 0.3, 0.4]), ("attcat", [-0.5, 2.0, 0.0, -1.0]))

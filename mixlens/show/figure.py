@@ -263,6 +263,9 @@ def curves(
         if title:
             axes.set_title(title, loc="left", fontsize=SIZE, parse_math=False)
         lines(axes, {_literal(name): line for name, line in points.items()}, x=_literal(x), y=_literal(y))
+        if ax is None:
+            page.draw_without_rendering()  # laid out once, so that saving it twice gives the same bytes
+            page.set_layout_engine("none")
     return _done(axes.figure, ax, save)
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import io
 import re
 import sys
-import textwrap
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -121,6 +120,20 @@ def _chopped(text: str, width: int) -> list[str]:
     return parts
 
 
+def _kept_together(items: Sequence[str], gap: str, width: int, *, first: str = "", style: str = "") -> Iterator[Text]:
+    """Items in lines, broken between them only; the line begins with `first`."""
+    line, between = first, ""
+    for item in items:
+        longer = line + between + item
+        if between and _cells(longer) > width:
+            yield _line((line, style))
+            longer = item
+        *full, line = _chopped(longer, max(1, width))
+        yield from (_line((part, style)) for part in full)
+        between = gap
+    yield _line((line, style))
+
+
 def _strip(tokens: Sequence[str], scores: Sequence[float], width: int) -> list[Text]:
     """Tokens on a background as strong as their score, wrapped between words."""
     words: list[list[tuple[str, str]]] = []
@@ -222,9 +235,9 @@ def _numbers(names: Sequence[str], tokens: Sequence[str], scores: Sequence[Seque
             fitted = " ".join(_fit(cells[i], wide[i], right=True) for i in range(start, stop))
             yield _line((" " + _fit(name, label) + "  ", ""), (fitted, ""))
     largest = [f"{name} = {max(map(abs, row), default=0.0):.3g}" for name, row in zip(names, scores, strict=True)]
-    told = "percent of each row's largest score: " + ", ".join(item.replace(" ", "\0") for item in largest)  # kept together
     yield _line()
-    yield from (_line((line.replace("\0", " "), "dim")) for line in textwrap.wrap(told, max(1, width)))
+    caption = ["percent of", "each", "row's", "largest", "score:", *(f"{item}," for item in largest[:-1]), *largest[-1:]]
+    yield from _kept_together(caption, " ", width, style="dim")
 
 
 def _blocks(wide: Sequence[int], room: int, *, gap: int) -> Iterator[tuple[int, int]]:
@@ -257,7 +270,11 @@ def told(info: Mapping[str, Any], method: str) -> str:
 
 
 def predicted(prediction: Prediction) -> str:
-    return "predicts  " + "   ".join(f"{shown(word)} {probability:.1%}" for word, probability in prediction)
+    return "predicts  " + "   ".join(_words(prediction))
+
+
+def _words(prediction: Prediction) -> list[str]:
+    return [f"{shown(word)} {probability:.1%}" for word, probability in prediction]
 
 
 def explained(info: Mapping[str, Any]) -> str:
@@ -275,7 +292,7 @@ def _head(info: Mapping[str, Any], first: str) -> list[RenderableType]:
 
     lines: list[RenderableType] = [Text(first, style="dim")]
     if info.get("prediction"):
-        lines.append(Text(predicted(info["prediction"])))
+        lines.append(View(lambda width, coloured: _kept_together(_words(info["prediction"]), "   ", width, first="predicts  ")))
     if "query_token" in info:
         lines.append(Text(explained(info)))
     return [*lines, Text()]
