@@ -49,8 +49,10 @@ accuracy: $(READY)  ## measure docs/accuracy.md again (needs the shared models b
 bench: $(READY)  ## each method against a forward pass and the obvious code
 	$(BIN)/python -m benchmarks
 
-docs: $(READY)  ## docs/methods.md and its figures, from the methods themselves
+docs: $(READY)  ## docs/methods.md, docs/gallery.md, their figures and the notebooks, by running what they show
 	$(BIN)/python -m recipes.methods_page
+	$(BIN)/python -m recipes.gallery
+	$(BIN)/python -m recipes.notebooks
 
 clean:
 	rm -rf $(VENV) .browser build dist *.egg-info

@@ -25,6 +25,7 @@ _PUBLIC = {
     "alternative_attention": "identify",
     "load_result": "store",
     "report": "reporting",
+    "plot": "show.figure",
     "families": "families",
     "Family": "families",
     "Example": "types",
@@ -55,6 +56,7 @@ __all__ = [
     "methods",
     "mix",
     "mixing",
+    "plot",
     "readout",
     "report",
     "rollout",
@@ -69,6 +71,7 @@ if TYPE_CHECKING:
     from .mixing import methods, mix, mixing
     from .model import Model, load
     from .reporting import report
+    from .show.figure import plot
     from .store import load_result
     from .types import Attribution, Example, Map, Record, Trace
 
@@ -85,6 +88,8 @@ sys.modules[__name__].__class__ = _Face
 
 
 def __getattr__(name: str) -> Any:
+    if name in ("data", "metrics"):
+        return importlib.import_module(f".{name}", __name__)
     if name not in _PUBLIC:
         raise AttributeError(f"module 'mixlens' has no attribute {name!r}")
     found = getattr(importlib.import_module(f".{_PUBLIC[name]}", __name__), name)

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .errors import InputError, MixlensError
+from .errors import InputError, MixlensError, nearest, printable
 
 if TYPE_CHECKING:
     from .model import Model
-    from .types import Result, Trace
+    from .types import Attribution, Result, Trace
 
 app = typer.Typer(
     help="Which tokens flow into which in a Transformer, layer by layer, proven against the model itself.",
@@ -51,6 +53,7 @@ Save = Annotated[Path | None, typer.Option("--save", help="Also save the result 
 Words = Annotated[bool, typer.Option("--words", help="Join subwords to words.")]
 NoSpecial = Annotated[bool, typer.Option("--no-special", help="Leave special tokens out and share the rest.")]
 NoColor = Annotated[bool, typer.Option("--no-color", help="Numbers and bars only.")]
+Latex = Annotated[bool, typer.Option("--latex", help="Print LaTeX (colour boxes of the xcolor package) instead of a picture.")]
 Trust = Annotated[bool, typer.Option("--trust-remote-code", help="Run code that comes with the model. Off unless you say so.")]
 
 
@@ -82,7 +85,8 @@ def _print_json(result: Result) -> None:
 
     info = {key: value.tolist() if isinstance(value, Tensor) else value for key, value in result.info.items()}
     told = {"method": result.method, "tokens": list(result.tokens), "scores": result.scores.tolist(), "info": info}
-    print(json.dumps(told, ensure_ascii=False))
+    # JSON leaves some characters as they are that a terminal obeys or does not show.
+    print("".join(char if char.isprintable() else json.dumps(char)[1:-1] for char in json.dumps(told, ensure_ascii=False)))
 
 
 def _input(text: str, pair: str | None) -> Any:
@@ -111,20 +115,31 @@ def explain(
     device: Device = None,
     dtype: Dtype = None,
     no_color: NoColor = False,
+    top: Annotated[int | None, typer.Option("--top", help="Bars of the largest scores only.", min=1)] = None,
+    layers: Annotated[bool, typer.Option("--layers", help="One strip for every layer.")] = False,
+    map_: Annotated[
+        int | None, typer.Option("--map", help="Also this layer's map; counted from 1, -1 is the last.", metavar="LAYER")
+    ] = None,
+    latex: Latex = False,
     timing: Annotated[bool, typer.Option("--timing", help="Also say where the time went.")] = False,
     trust_remote_code: Trust = False,
 ) -> None:
     """Which input tokens the prediction rests on, by any method of `mixlens methods`."""
     import time
 
-    from .mixing import timed
-    from .show.text import show
+    from .mixing import mix, timed
 
     is_map = _known(method)  # a misspelt name is refused before the model is loaded
     if is_map and (foil is not None or score is not None):
         raise InputError(f"{method!r} explains a position, whatever the class or word: leave --foil and --score out.")
     if save is not None and generate is not None:
         raise InputError("--save keeps one result; with --generate there are several. Use --json.")
+    if latex and json_:
+        raise InputError("--latex and --json are two ways to print the result. Leave one out.")
+    if (layers or map_ is not None) and (generate is not None or json_ or latex):
+        raise InputError("--layers and --map are pictures in the terminal: leave --generate, --json and --latex out.")
+    if map_ is not None and not is_map:
+        raise InputError(f"{method!r} gives scores of tokens, no map. Leave --map out, or see `mixlens methods` for maps.")
     started = time.perf_counter()
     lens = _load(model, task, device, dtype, trust_remote_code)
     loaded = time.perf_counter()
@@ -144,8 +159,16 @@ def explain(
             read.save(save)
         if json_:
             _print_json(read)
+        elif latex:
+            print(read.to_latex(), end="")
+        elif layers:
+            _show_layers(trace, asked, words=words, color=not no_color)
         else:
-            show(read, color=not no_color)
+            read.show(color=not no_color, top=top)
+    if map_ is not None:
+        print()
+        whole = mix(trace, method, variant=variant)
+        (whole.by_word() if words else whole).show(layer=_layer(lens, map_), color=not no_color)
     if timing:
         inside = dict((found[0] if isinstance(found, list) else found).info.get("seconds", {}))
         parts = {
@@ -156,10 +179,49 @@ def explain(
             print(f"{part:<16} {1000 * seconds:10.1f} ms", file=sys.stderr if json_ else sys.stdout)
 
 
+def _show_layers(trace: Trace, asked: Mapping[str, Any], *, words: bool, color: bool) -> None:
+    """What the prediction rests on, as seen after every layer (a map) or at the input of every layer (gradients)."""
+    from .show.text import compare_view, console
+
+    named = _by_layer(trace, asked)
+    results = [read.by_word() if words else read for read in named.values()]
+    console(color=color).print(compare_view(results, names=list(named)))
+
+
+def _by_layer(trace: Trace, asked: Mapping[str, Any]) -> dict[str, Attribution]:
+    from .aggregate import without_special
+    from .attributing import attribute
+    from .attributing import known as attributions
+    from .mixing import known as maps
+    from .mixing import mix
+
+    name, variant = asked["method"], asked["variant"]
+    depth = len(trace.layers)
+    if name in maps():
+        rolled = mix(trace, name, variant=variant).rollout()
+        place = trace.query if asked["query"] is None else asked["query"]
+        made = {f"layer {number + 1}": rolled.readout(place, layer=number) for number in range(depth)}
+        first = made["layer 1"]
+        made["layer 1"] = replace(first, info={**first.info, "prediction": trace.prediction()})
+    elif not attributions()[name].layers:
+        raise InputError(f"{name!r} is not defined at single layers. Leave --layers out.")
+    else:
+        given = {key: asked[key] for key in ("target", "foil", "score", "query", "variant")}
+        names = ["input", *(f"after {number + 1}" for number in range(depth))]
+        made = {told: attribute(trace, name, layer=number, **given) for number, told in enumerate(names)}
+    return made if asked["keep_special"] else {told: without_special(read) for told, read in made.items()}
+
+
+def _layer(lens: Model, layer: int) -> int:
+    """A layer counted from 1, or from the end, as the library counts it."""
+    if not (1 <= layer <= lens.n_layers or -lens.n_layers <= layer <= -1):
+        raise InputError(f"layer {layer} does not exist: {lens.name!r} has layers 1 to {lens.n_layers}, or -1 for the last.")
+    return layer - 1 if layer > 0 else layer
+
+
 def _known(name: str) -> bool:
     """Is it a map (True) or an attribution (False)? Anything else is refused with the nearest names."""
     from .attributing import known as attributions
-    from .errors import nearest
     from .mixing import known as maps
 
     if name not in maps() and name not in attributions():
@@ -259,12 +321,10 @@ def map_(
     """One layer's map: what each position (row) took from each token (column)."""
     from .mixing import method as known_map
     from .mixing import mix
-    from .show.text import show
 
     known_map(method)
     lens = _load(model, task, device, dtype, trust_remote_code)
-    if not (1 <= layer <= lens.n_layers or -lens.n_layers <= layer <= -1):
-        raise InputError(f"layer {layer} does not exist: {model!r} has layers 1 to {lens.n_layers}, or -1 for the last.")
+    layer = _layer(lens, layer)
     scores = mix(lens.trace(_input(text, pair)), method, variant=variant)
     scores = scores.rollout() if rollout else scores
     scores = scores.by_word() if words else scores
@@ -273,7 +333,7 @@ def map_(
     if json_:
         _print_json(scores)
     else:
-        show(scores, layer=layer - 1 if layer > 0 else layer, color=not no_color)
+        scores.show(layer=layer, color=not no_color)
 
 
 @app.command(
@@ -294,18 +354,18 @@ def compare(
     device: Device = None,
     dtype: Dtype = None,
     no_color: NoColor = False,
+    latex: Latex = False,
     trust_remote_code: Trust = False,
 ) -> None:
     """Several methods under one sentence, from one forward pass."""
     from .aggregate import without_special
     from .attributing import attribute
+    from .show.latex import latex as to_latex
     from .show.text import compare_view, console
 
-    names = [name.strip() for name in methods.split(",") if name.strip()]
-    if not names:
-        raise InputError("no method was asked for. Give names with commas between them.")
-    for name in names:
-        _known(name)
+    names = _listed(methods)
+    if latex and json_:
+        raise InputError("--latex and --json are two ways to print the result. Leave one out.")
     lens = _load(model, task, device, dtype, trust_remote_code)
     trace = lens.trace(_input(text, pair))
     place = None if query is None else _place(trace, query)
@@ -317,8 +377,137 @@ def compare(
     if json_:
         for result in results:
             _print_json(result)
+    elif latex:
+        print(to_latex(results), end="")
     else:
         console(color=not no_color).print(compare_view(results))
+
+
+def _listed(methods: str) -> list[str]:
+    """Names with commas between them, each of them known."""
+    names = [name.strip() for name in methods.split(",") if name.strip()]
+    if not names:
+        raise InputError("no method was asked for. Give names with commas between them.")
+    for name in names:
+        _known(name)
+    return names
+
+
+PLOT_EXAMPLES = """Examples:
+
+mixlens plot 'The keys to the cabinet [MASK] rusty.' -o strip.svg
+
+mixlens plot 'The keys to the cabinet [MASK] rusty.' --method attcat --target were --foil was --kind bars -o bars.pdf
+
+mixlens plot 'The keys to the cabinet [MASK] rusty.' --kind matrix --layer 3 -o map.svg
+
+mixlens plot 'The keys to the cabinet [MASK] rusty.' --kind layers --rollout --width double -o layers.svg
+
+mixlens plot 'The keys to the cabinet [MASK] rusty.' --method attention,globenc,alti -o methods.png"""
+
+
+@app.command(epilog=PLOT_EXAMPLES)
+def plot(
+    text: Text,
+    output: Annotated[Path, typer.Option("--output", "-o", help="The figure's file: .svg, .pdf or .png.")],
+    method: Annotated[
+        str, typer.Option("--method", help="See `mixlens methods`. Several, with commas between them, become rows.")
+    ] = "alti",
+    kind: Annotated[
+        str | None,
+        typer.Option(
+            "--kind",
+            help="strip or bars (tokens); matrix (one layer), layers (layers by tokens) or grid (all layers) of a map; "
+            "rows or strip of several methods.",
+        ),
+    ] = None,
+    model: ModelName = "agreement",
+    variant: Variant = None,
+    query: Query = None,
+    target: Target = None,
+    foil: Foil = None,
+    score: Score = None,
+    layer: Annotated[int | None, typer.Option("--layer", "-l", help="For matrix; counted from 1, -1 is the last.")] = None,
+    rollout: Annotated[
+        bool, typer.Option("--rollout", help="Maps from the input to each layer, instead of each layer alone.")
+    ] = False,
+    top: Annotated[int | None, typer.Option("--top", help="For bars: the largest scores only.", min=1)] = None,
+    numbers: Annotated[bool, typer.Option("--numbers", help="Write the scores into the cells of a map.")] = False,
+    width: Annotated[str | None, typer.Option("--width", help="single (3.3 inches), double (6.8), or inches.")] = None,
+    title: Annotated[str | None, typer.Option("--title", help="Instead of method and layer; '' for none.")] = None,
+    font: Annotated[str | None, typer.Option("--font", help="An installed font, for letters that the usual one lacks.")] = None,
+    pair: Pair = None,
+    words: Words = False,
+    no_special: NoSpecial = False,
+    force: Annotated[bool, typer.Option("--force", help="Write over a file that is there.")] = False,
+    task: Task = None,
+    device: Device = None,
+    dtype: Dtype = None,
+    trust_remote_code: Trust = False,
+) -> None:
+    """A paper figure: real text, colours that most eyes tell apart, the width of a column."""
+    from .aggregate import without_special
+    from .attributing import attribute
+    from .mixing import mix
+    from .show import figure
+
+    names = _listed(method)
+    figure.check_path(output)
+    if output.exists() and not force:
+        raise InputError(f"{str(output)!r} is there already. Give another name, or --force to write over it.")
+    of_map = kind in figure.KINDS["Map"]
+    kinds = sorted({*figure.KINDS["Map"], *figure.KINDS["Attribution"], *figure.KINDS_OF_SEVERAL["Attribution"]})
+    if kind is not None and kind not in kinds:
+        raise InputError(f"unknown kind {kind!r}. {nearest(kind, kinds)}")
+    maps = [name for name in names if _known(name)]
+    if of_map and len(maps) < len(names):
+        raise InputError(f"kind {kind!r} is drawn of a map, and {names[0]!r} gives scores of tokens: use strip, bars or rows.")
+    if not of_map and (rollout or layer is not None):
+        raise InputError("--rollout and --layer are for maps: --kind matrix, layers or grid. Tokens are always rolled out.")
+    if len(maps) == len(names) and (foil is not None or score is not None):
+        raise InputError(f"{method!r} explains a position, whatever the class or word: leave --foil and --score out.")
+    if of_map and no_special:
+        raise InputError("--no-special leaves tokens out of a row, not of a map. Use --kind strip, bars or rows.")
+    inches = _inches(width)
+    lens = _load(model, task, device, dtype, trust_remote_code)
+    trace = lens.trace(_input(text, pair))
+    query = target if query is None and len(maps) == len(names) else query
+    place = None if query is None else _place(trace, query)
+    results: dict[str, Any] = {}
+    for name in names:
+        if of_map:
+            scores = mix(trace, name, variant=variant)
+            scores = scores.rollout() if rollout else scores
+            results[name] = scores.by_word() if words else scores
+            row = trace.query if place is None else place
+            at = next(i for i, (_, own) in enumerate(scores.words or ()) if row in own) if words else row
+            continue
+        asked: dict[str, Any] = {"query": place, "variant": variant}
+        if name not in maps:
+            asked |= {"target": _target(lens, target), "foil": _target(lens, foil) if foil is not None else None, "score": score}
+        read = attribute(trace, name, **asked)
+        read = without_special(read) if no_special else read
+        results[name] = read.by_word() if words else read
+    figure.plot(
+        results if len(names) > 1 else results[names[0]],
+        kind=kind,
+        layer=None if layer is None else _layer(lens, layer),
+        query=at if kind == "layers" else None,
+        top=top,
+        numbers=numbers or None,
+        width=inches,
+        title=title,
+        font=font,
+        save=output,
+    )
+    print(f"wrote {printable(str(output))}")
+
+
+def _inches(width: str | None) -> str | float | None:
+    try:
+        return None if width is None else float(width)
+    except ValueError:
+        return width
 
 
 @app.command(
@@ -471,7 +660,8 @@ def check(
         passed = "ok" if name not in proof.failed else "FAILS"
         table.add_row(passed, IDENTITIES[name], f"{gap:.1e}", f"{proof.allowed[name]:.0e}", str(proof.worst_layer[name] + 1))
     out = console()
-    out.print(f"{lens.name}: {lens.n_layers} layers, family {lens.family.name}, {lens.task}, {proof.tokens} random tokens")
+    told = f"{lens.name}: {lens.n_layers} layers, family {lens.family.name}, {lens.task}, {proof.tokens} random tokens"
+    out.print(printable(told), markup=False)
     out.print(table)
     if proof.failed:
         raise MixlensError(f"{len(proof.failed)} of {len(proof.gaps)} identities do not hold on {model!r}.")
@@ -482,7 +672,7 @@ def main() -> None:
     try:
         app()
     except MixlensError as error:
-        print(f"mixlens: {error}", file=sys.stderr)
+        print(f"mixlens: {' '.join(map(printable, str(error).splitlines()))}", file=sys.stderr)
         sys.exit(2)
     except BrokenPipeError:
         sys.exit(1)

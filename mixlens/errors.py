@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable
+
+# Characters that count as printable and yet are not seen: joiners, fillers, variation selectors.
+UNSEEN = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]")
 
 
 class MixlensError(ValueError):
@@ -28,3 +32,14 @@ def nearest(name: str, known: Iterable[str]) -> str:
     close = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
     meant = f"Did you mean {' or '.join(repr(c) for c in close)}? " if close else ""
     return f"{meant}Known: {', '.join(known)}."
+
+
+def printable(text: str) -> str:
+    """The text on one line with nothing hidden in it: control, zero-width and direction characters are written out."""
+    if text.isprintable() and not UNSEEN.search(text):
+        return text
+    return "".join(char if char.isprintable() and not UNSEEN.match(char) else _written(char) for char in text)
+
+
+def _written(char: str) -> str:
+    return f"\\u{ord(char):04x}" if ord(char) < 0x10000 else f"\\U{ord(char):08x}"

@@ -159,6 +159,12 @@ class _Result:
 
         show(self, **options)  # type: ignore[arg-type]
 
+    def plot(self, **options: Any) -> Any:
+        """A paper figure (matplotlib): `.plot().save("x.svg")`. The kinds and options are those of `mixlens.plot`."""
+        from .show.figure import plot
+
+        return plot(self, **options)  # type: ignore[arg-type]
+
     def _repr_html_(self) -> str:
         from .show.html import html
 
@@ -236,6 +242,12 @@ class Attribution(_Result):
         """The k tokens with the largest absolute score."""
         order = self.scores.abs().argsort(descending=True)[:k].tolist()
         return [(self.tokens[i], float(self.scores[i])) for i in order]
+
+    def to_latex(self, *, standalone: bool = False) -> str:
+        """A heat strip for a paper, by xcolor's \\colorbox alone; `standalone`: a whole document. See `show.latex`."""
+        from .show.latex import latex
+
+        return latex(self, standalone=standalone)
 
     def to_pandas(self) -> pandas.DataFrame:
         """One row per token."""

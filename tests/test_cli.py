@@ -120,13 +120,36 @@ def test_check_prints_every_gap() -> None:
         (("compare", SENTENCE, "--methods", "alti,nope"), "unknown method 'nope'"),
         (("compare", SENTENCE, "--methods", ","), "no method was asked for"),
         (("check", "/no/such/folder"), "no model folder"),
+        (("explain", SENTENCE, "--map", "9"), "layer 9 does not exist"),
+        (("explain", SENTENCE, "--method", "attcat", "--map", "1"), "gives scores of tokens, no map"),
+        (("explain", SENTENCE, "--method", "blank_out", "--layers"), "not defined at single layers"),
+        (("explain", SENTENCE, "--layers", "--json"), "leave --generate, --json and --latex out"),
+        (("explain", SENTENCE, "--latex", "--json"), "Leave one out"),
+        (("compare", SENTENCE, "--latex", "--json"), "Leave one out"),
+        (("plot", SENTENCE, "-o", "x.gif"), "saved as .svg, .pdf, .png, not 'x.gif'"),
+        (("plot", SENTENCE, "-o", "no/such/x.svg"), "no folder 'no/such'"),
+        (("plot", SENTENCE, "-o", "x.svg", "--kind", "matrx"), "unknown kind 'matrx'. Did you mean 'matrix'"),
+        (("plot", SENTENCE, "-o", "x.svg", "--kind", "matrix", "--method", "attcat"), "is drawn of a map"),
+        (("plot", SENTENCE, "-o", "x.svg", "--kind", "rows"), "an Attribution cannot be drawn as 'rows'"),
+        (("plot", SENTENCE, "-o", "x.svg", "--layer", "2"), "are for maps"),
+        (("plot", SENTENCE, "-o", "x.svg", "--kind", "matrix", "--layer", "7"), "layer 7 does not exist"),
+        (("plot", SENTENCE, "-o", "x.svg", "--width", "broad"), "unknown width 'broad'"),
+        (("plot", SENTENCE, "-o", "x.svg", "--kind", "grid", "--no-special"), "leaves tokens out of a row"),
+        (("plot", SENTENCE, "-o", "x.svg", "--foil", "was"), "leave --foil and --score out"),
+        (("plot", SENTENCE, "-o", "x.svg", "--method", "nope"), "unknown method 'nope'"),
     ],
 )
 def test_errors_are_one_line(
-    arguments: tuple[str, ...], message: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    arguments: tuple[str, ...],
+    message: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
 ) -> None:
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.chdir(tmp_path)
     assert message in refuse(capsys, monkeypatch, *arguments)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_the_installed_command_prints_no_traceback() -> None:
@@ -153,10 +176,85 @@ def test_check_shows_the_gaps_of_a_model_that_fails(capsys: pytest.CaptureFixtur
 
 
 def test_every_command_has_help() -> None:
-    for command in ("explain", "map", "compare", "methods", "families", "check", "data", "experiment", "judge"):
+    for command in ("explain", "map", "compare", "plot", "methods", "families", "check", "data", "experiment", "judge"):
         assert "Usage:" in run(command, "--help")
     for command in ("explain", "map", "compare", "check"):
         assert "Example:" in run(command, "--help")
+
+
+def test_explain_by_layer_and_with_a_map() -> None:
+    out = run("explain", SENTENCE, "--layers", "--no-color")
+    rolled = mixlens.mix(mixlens.load("agreement").trace(SENTENCE), "alti").rollout()
+    for number in range(4):
+        row = rolled.scores[number, 6]
+        shares = [f"{100 * share:.0f}" for share in (row / row.max()).tolist()]
+        line = next(line for line in out.splitlines() if line.startswith(f" layer {number + 1} "))
+        assert line.split()[2:] == shares
+    assert "predicts  are" in out
+    by_gradient = run("explain", SENTENCE, "--layers", "--method", "grad_x_input", "--target", "were", "--no-special")
+    assert [line.split("  ")[0] for line in by_gradient.splitlines() if line.startswith((" input", " after"))] == [
+        " input",
+        *(f" after {number}" for number in range(1, 5)),
+    ]
+    with_map = run("explain", SENTENCE, "--map", "2", "--no-color")
+    assert with_map.endswith("\n" + run("map", SENTENCE, "--layer", "2", "--no-color"))
+    assert run("explain", SENTENCE, "--top", "2").splitlines()[-2].split()[1] == "rusty"
+
+
+def test_latex_is_what_the_library_gives() -> None:
+    read = mixlens.load("agreement").explain(SENTENCE, method="attcat", target="were", foil="was")
+    assert run("explain", SENTENCE, "--method", "attcat", "--target", "were", "--foil", "was", "--latex") == read.to_latex()
+    assert run("compare", SENTENCE, "--latex").count("tabularnewline") == 4
+
+
+@pytest.mark.parametrize(
+    ("arguments", "images"),
+    [
+        ((), 1),
+        (("--method", "attcat", "--target", "were", "--foil", "was", "--kind", "bars", "--top", "3"), 0),
+        (("--kind", "matrix", "--layer", "2", "--numbers", "--width", "6"), 2),
+        (("--kind", "layers", "--rollout", "--query", "keys"), 2),
+        (("--kind", "layers", "--words", "--target", "keys"), 2),
+        (("--kind", "grid", "--words"), 5),
+        (("--method", "attention,alti,attcat", "--no-special", "--words"), 2),
+        (("--method", "attention,alti", "--kind", "strip"), 2),
+        (("--method", "attention,alti", "--kind", "matrix"), 3),
+    ],
+)
+def test_plot_writes_a_figure(arguments: tuple[str, ...], images: int, tmp_path: Path) -> None:
+    place = tmp_path / "x.svg"
+    assert run("plot", SENTENCE, "-o", str(place), *arguments) == f"wrote {place}\n"
+    page = place.read_text()
+    assert page.count("<image") == images  # the heat maps and the colour bar
+    assert "keys" in page
+    assert [path.name for path in tmp_path.iterdir()] == ["x.svg"]
+
+
+def test_plot_is_what_the_library_draws(tmp_path: Path) -> None:
+    run("plot", SENTENCE, "-o", str(tmp_path / "a.svg"), "--kind", "layers", "--rollout", "--method", "globenc")
+    rolled = mixlens.mix(mixlens.load("agreement").trace(SENTENCE), "globenc").rollout()
+    rolled.plot(kind="layers", query="[MASK]", save=tmp_path / "b.svg")
+    assert (tmp_path / "a.svg").read_bytes() == (tmp_path / "b.svg").read_bytes()
+
+
+def test_plot_keeps_a_file_that_is_there(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    place = tmp_path / "x.png"
+    place.write_text("mine")
+    assert "is there already" in refuse(capsys, monkeypatch, "plot", SENTENCE, "-o", str(place))
+    assert place.read_text() == "mine"
+    run("plot", SENTENCE, "-o", str(place), "--force")
+    assert place.read_bytes().startswith(b"\x89PNG")
+
+
+def test_nothing_hidden_is_printed(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither an error nor JSON hands a terminal something to obey."""
+    told = refuse(capsys, monkeypatch, "explain", SENTENCE, "--method", "\x1b[31malti\x9b")
+    assert told.isprintable()
+    out = run("explain", "The keys \x9b31m to \u202e [MASK] rusty.", "--json")
+    assert out.rstrip("\n").isprintable()
+    assert "\x9b" in json.loads(out)["info"]["text"]
 
 
 def test_timing_says_where_the_time_went() -> None:

@@ -6,6 +6,10 @@ from collections.abc import Sequence
 
 TOWARDS = (0, 114, 178)  # Okabe and Ito's blue
 AGAINST = (213, 94, 0)  # and vermillion
+# Lines beside each other: the same palette without its yellow, which is lost on white. Marks tell them apart in grey, too.
+LINES = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#767676")
+MARKS = ("o", "s", "^", "D", "v", "P", "X", "d")
+DASHES = ("-", "--", ":", "-.")
 
 
 def shares(scores: Sequence[float]) -> list[float]:
@@ -31,3 +35,7 @@ def ink(background: tuple[int, int, int]) -> tuple[int, int, int]:
     red, green, blue = (linear(channel) for channel in background)
     luminance = 0.2126 * red + 0.7152 * green + 0.0722 * blue
     return (0, 0, 0) if (luminance + 0.05) / 0.05 >= 1.05 / (luminance + 0.05) else (255, 255, 255)
+
+
+def hex_of(color: tuple[int, int, int]) -> str:
+    return "#{:02x}{:02x}{:02x}".format(*color)

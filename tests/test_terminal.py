@@ -1,0 +1,271 @@
+"""Terminal pictures letter by letter: widths, colours, wide and hostile characters."""
+
+from __future__ import annotations
+
+import io
+import re
+from typing import Any
+
+import pytest
+import torch
+from rich.cells import cell_len
+from rich.console import Console
+
+from mixlens.errors import InputError, printable
+from mixlens.show.text import attribution_view, compare_view, glued, map_view, rendered, shown, strip
+from mixlens.types import Attribution, Map
+
+HOSTILE = (
+    "\x1b[31mred\x1b[0m",
+    "[bold red]x[/]",
+    "\x9b31m",
+    "\u202eevil",
+    "a\u200bb",
+    "\u0301",
+    "日本語",
+    "👩\u200d👧",
+    "שלום",
+    "\r\n\t",
+    "\U000e0041",
+)
+
+
+def attribution(scores: list[float], tokens: tuple[str, ...], **info: Any) -> Attribution:
+    return Attribution(torch.tensor(scores), tokens, "alti", {"model": "m", **info})
+
+
+def codes(text: str) -> str:
+    return re.sub(r"\x1b\[[0-9;]*m", "", text)
+
+
+def test_a_strip_wraps_between_words_and_keeps_pieces_together() -> None:
+    read = strip(("the", "un", "##happy", "keys", "to"), [0.0, 1.0, 0.5, 0.25, 0.0])
+    assert rendered(read, width=12).splitlines() == ["the unhappy", "keys to"]
+    assert rendered(read, width=9).splitlines() == ["the", "unhappy", "keys to"]
+    assert rendered(read, width=5).splitlines() == ["the", "un", "happy", "keys", "to"]
+    assert rendered(read, width=3).splitlines() == ["the", "un", "hap", "py", "key", "s", "to"]
+
+
+def test_a_strip_in_colour_letter_by_letter() -> None:
+    read = strip(("a", "b", "c"), [1.0, -0.5, 0.0])
+    assert rendered(read, color=True) == (
+        "\x1b[38;2;255;255;255;48;2;0;114;178ma\x1b[0m \x1b[38;2;0;0;0;48;2;234;174;128mb\x1b[0m "
+        "\x1b[38;2;0;0;0;48;2;255;255;255mc\x1b[0m\n"
+    )
+
+
+def test_byte_level_tokens_are_joined_by_their_missing_marks() -> None:
+    assert glued(("<s>", "un", "happy", "Ġkeys", "</s>")) == [False, False, True, False, False]
+    assert glued(("[CLS]", "un", "##happy", "[SEP]")) == [False, False, True, False]
+    assert glued(()) == []
+    read = strip(("ĠThe", "Ġun", "happy", "ĊĊ", "Ġx"), [0.0] * 5)
+    assert rendered(read).splitlines() == ["The unhappy ⏎⏎ x"]
+
+
+def test_forty_columns() -> None:
+    read = attribution([0.125, 0.5, -0.25], ("The", "incomprehensibilities", "[MASK]"))
+    assert rendered(attribution_view(read), width=40).splitlines() == [
+        "model m · method alti",
+        "",
+        "The incomprehensibilities [MASK]",
+        "",
+        " 0  The                    0.125  ██",
+        " 1  incomprehensibilities  0.5    ██████",
+        " 2  [MASK]                 -0.25  ▒▒▒",
+    ]
+    assert all(cell_len(line) <= 24 for line in rendered(attribution_view(read), width=24).splitlines())
+
+
+def test_a_token_wider_than_the_terminal_is_cut_with_an_ellipsis() -> None:
+    read = attribution([0.5, 1.0], ("日本語" * 10, "x"))
+    lines = rendered(attribution_view(read), width=30).splitlines()
+    assert all(cell_len(line) <= 30 for line in lines)
+    assert lines[-2].startswith(" 0  日本語日本語…")
+
+
+def test_the_largest_alone() -> None:
+    read = attribution([0.1, -0.9, 0.5], ("a", "b", "c"))
+    assert rendered(attribution_view(read, top=2)).splitlines()[-2:] == [
+        " 1  b  -0.9  ▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒",
+        " 2  c  0.5   █████████████",
+    ]
+    with pytest.raises(InputError, match="top must be at least 1"):
+        attribution_view(read, top=0)
+
+
+def test_a_word_and_its_probability_stay_together() -> None:
+    read = attribution([1.0], ("a",), prediction=[("are", 0.327), ("were", 0.281), ("was", 0.1)])
+    assert rendered(attribution_view(read), width=30).splitlines()[1:3] == ["predicts  are 32.7%", "were 28.1%   was 10.0%"]
+
+
+def several() -> list[Attribution]:
+    tokens = ("the", "un", "##happy", "keys")
+    made = (("alti", [0.1, 0.2, 0.3, 0.4]), ("attcat", [-0.5, 2.0, 0.0, -1.0]))
+    return [Attribution(torch.tensor(scores), tokens, name, {"model": "m"}) for name, scores in made]
+
+
+def test_several_methods_without_colour_are_one_table_of_numbers() -> None:
+    assert rendered(compare_view(several())).splitlines() == [
+        "model m",
+        "",
+        "         the  un happy keys",
+        " alti     25  50    75  100",
+        " attcat  -25 100     0  -50",
+        "",
+        "percent of each row's largest score: alti = 0.4, attcat = 2",
+    ]
+
+
+def test_columns_that_do_not_fit_go_below() -> None:
+    assert rendered(compare_view(several()), width=20).splitlines() == [
+        "model m",
+        "",
+        "         the  un",
+        " alti     25  50",
+        " attcat  -25 100",
+        "",
+        "         happy keys",
+        " alti       75  100",
+        " attcat      0  -50",
+        "",
+        "percent of each",
+        "row's largest score:",
+        "alti = 0.4,",
+        "attcat = 2",
+    ]
+
+
+def test_several_methods_in_colour_are_strips() -> None:
+    lines = rendered(compare_view(several()), color=True, width=60).splitlines()
+    assert [codes(line) for line in lines[2:]] == [
+        " alti    the unhappy keys  keys 0.4, ##happy 0.3",
+        " attcat  the unhappy keys  un 2, keys -1",
+    ]
+    assert "48;2;0;114;178mkeys" in lines[2]
+    assert "48;2;0;114;178mun" in lines[3]
+    narrow = rendered(compare_view(several()), color=True, width=20).splitlines()
+    assert [codes(line) for line in narrow[2:]] == [
+        " alti    the unhappy",
+        "         keys",
+        "         keys 0.4, …",
+        " attcat  the unhappy",
+        "         keys",
+        "         un 2, keys…",
+    ]
+
+
+def test_a_map_breaks_into_blocks() -> None:
+    made = Map(torch.eye(4)[None], ("a", "bb", "日本語", "[MASK]"), "alti", {"model": "m"})
+    assert rendered(map_view(made), width=100).splitlines()[2:] == [
+        "        a     bb  日本… [MAS…",
+        "     a 1.00  0.00  0.00  0.00",
+        "    bb 0.00  1.00  0.00  0.00",
+        "日本語 0.00  0.00  1.00  0.00",
+        "[MASK] 0.00  0.00  0.00  1.00",
+    ]
+    lines = rendered(map_view(made), width=20).splitlines()
+    assert all(cell_len(line) <= 20 for line in lines)
+    assert lines[-11:] == [
+        "        a     bb",
+        "     a 1.00  0.00",
+        "    bb 0.00  1.00",
+        "日本語 0.00  0.00",
+        "[MASK] 0.00  0.00",
+        "",
+        "      日本… [MAS…",
+        "     a 0.00  0.00",
+        "    bb 0.00  0.00",
+        "日本語 1.00  0.00",
+        "[MASK] 0.00  1.00",
+    ]
+    signed = Map(torch.tensor([[[-0.5]]]), ("a",), "alti", {"model": "m"})
+    assert rendered(map_view(signed)).splitlines()[-1] == "a -0.50"
+
+
+def test_a_map_of_a_long_text_is_its_largest_scores() -> None:
+    scores = torch.zeros(1, 70, 70)
+    scores[0, 3, 5] = 0.75
+    made = Map(scores, tuple(f"w{i}" for i in range(70)), "alti", {"model": "m"})
+    lines = rendered(map_view(made), width=60).splitlines()
+    assert "70 tokens, too many for a map in a terminal" in " ".join(lines)
+    assert re.search(r" 0\.75 +3 w3 +← +5 w5", "\n".join(lines))
+
+
+@pytest.mark.parametrize("layer", [1, -2])
+def test_a_layer_that_is_not_there_is_refused(layer: int) -> None:
+    with pytest.raises(InputError, match="out of range"):
+        map_view(Map(torch.ones(1, 1, 1), ("a",), "alti", {}), layer=layer)
+
+
+def test_nothing_to_compare_and_other_tokens_are_refused() -> None:
+    with pytest.raises(InputError, match="nothing to compare"):
+        compare_view([])
+    with pytest.raises(InputError, match="same tokens"):
+        compare_view([attribution([1.0], ("a",)), attribution([1.0], ("b",))])
+
+
+def test_hostile_tokens_are_written_out() -> None:
+    assert [shown(token) for token in HOSTILE] == [
+        "\\u001b[31mred\\u001b[0m",
+        "[bold red]x[/]",
+        "\\u009b31m",
+        "\\u202eevil",
+        "a\\u200bb",
+        "◌\u0301",
+        "日本語",
+        "👩\\u200d👧",
+        "שלום",
+        "\\u000d\\u000a\\u0009",
+        "\\U000e0041",
+    ]
+    assert printable("\ufe0f\u3164") == "\\ufe0f\\u3164"
+
+
+@pytest.mark.parametrize("width", [20, 40, 100])
+@pytest.mark.parametrize("color", [True, False])
+def test_nothing_in_a_token_reaches_the_terminal(width: int, color: bool) -> None:
+    """Tokens, method, model and target: what is left after our own colours is printable, and no line is too long."""
+    info = {"model": "\x1b]0;own\x07", "query": 0, "query_token": "\x1b[2J", "target": "\x9b1m", "score": "logit"}
+    info["prediction"] = [("\x1b[31m", 0.5)]
+    reads = [Attribution(torch.arange(11.0), HOSTILE, name, info) for name in ("\x1b[5m", "[red]m[/]")]
+    views = [attribution_view(reads[0]), compare_view(reads), map_view(Map(torch.rand(2, 11, 11), HOSTILE, "\x1b[5m", info))]
+    for view in views:
+        for line in rendered(view, width=width, color=color).splitlines():
+            plain = codes(line) if color else line
+            assert plain.replace("\u200e", "").isprintable(), plain
+            assert cell_len(plain) <= width
+    assert "[red]m[/]" in rendered(compare_view(reads), width=100).replace("\n", "")
+
+
+def test_columns_stay_aligned_whatever_is_in_them() -> None:
+    tokens = ("日本語", "👩", "שלום", "e\u0301", "a")
+    lines = rendered(attribution_view(attribution([1.0] * 5, tokens))).splitlines()[-5:]
+    assert {cell_len(line[: line.index("1", 3)]) for line in lines} == {cell_len(" 0  日本語  ")}
+    assert "שלום\u200e" in lines[2]  # or a terminal that turns text around would move the number, too
+
+
+def test_no_colour_is_obeyed(monkeypatch: pytest.MonkeyPatch) -> None:
+    from mixlens.show.text import console
+
+    view = compare_view(several())
+    for force, env, color, coloured in (
+        (True, {}, True, True),
+        (True, {"NO_COLOR": "1"}, True, False),
+        (True, {}, False, False),
+        (False, {}, True, False),
+    ):
+        for name in ("NO_COLOR", "FORCE_COLOR"):
+            monkeypatch.delenv(name, raising=False)
+        for name, value in env.items():
+            monkeypatch.setenv(name, value)
+        made = console(color=color)
+        out = io.StringIO()
+        made = Console(
+            file=out, force_terminal=force, no_color=made.no_color, width=80, color_system="truecolor" if force else "auto"
+        )
+        made.print(view)
+        assert ("48;2;" in out.getvalue()) == coloured, (force, env, color)
+        assert ("percent of each row" in out.getvalue()) == (not coloured)
+    out = io.StringIO()  # sixteen colours have no shades
+    Console(file=out, force_terminal=True, color_system="standard", no_color=False, width=80).print(view)
+    assert "percent of each row" in out.getvalue()
