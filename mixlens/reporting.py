@@ -176,7 +176,9 @@ def may_write(place: Path, *, force: bool) -> None:
         with place.open("rb") as file:
             begin = file.read(2000)
         if begin and MARK.encode() not in begin:
-            raise ResultError(f"{str(place)!r} exists and is not a mixlens report. Choose another name, or force it.")
+            raise ResultError(
+                f"{str(place)!r} exists and is not a mixlens report. Choose another name, or say --force (force=True)."
+            )
 
 
 def write(text: str, place: Path) -> None:

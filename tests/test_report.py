@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from conftest import SHARED, needs_shared
 from typer.testing import CliRunner
 
 import mixlens
@@ -166,6 +167,12 @@ def test_512_tokens_and_12_layers_fit_into_two_megabytes(tmp_path: Path, sharp: 
     np.testing.assert_allclose(np.nansum(whole, 1) + rest, 1, atol=0.02)
 
 
+def test_a_long_text_is_counted_too(tmp_path: Path) -> None:
+    tokens = tuple(f"{'שלום' * 12}{i}" for i in range(1500))
+    result = Map(noise(1, 1500), tokens, "alti", {"model": "m", "text": "שלום " * 20_000, "convention": "alti"})
+    assert mixlens.report(result, tmp_path / "r.html", megabytes=1).stat().st_size <= 1_000_000
+
+
 def test_more_room_holds_more(tmp_path: Path) -> None:
     result = some_map(6, 200)
     small, large = (mixlens.report(result, tmp_path / f"{mb}.html", megabytes=mb) for mb in (0.25, 4))
@@ -207,6 +214,19 @@ def test_one_method_twice_is_told_apart() -> None:
     labels = [one["label"] for one in entry["methods"]]
     assert len(set(labels)) == 2
     assert "released" in labels[1]
+
+
+@needs_shared
+def test_a_next_token_is_read_after_the_last_token() -> None:
+    model = mixlens.load(SHARED / "models/stories260K")
+    results = gather(model, "Once upon a time there was a", ["alti", "grad_x_input"])
+    entry = held(page(results))["entries"][0]
+    last = len(entry["tokens"]) - 1
+    assert entry["query"] == last
+    assert entry["predicts"] == f"Most probable after {entry['tokens'][last]} (position {last})"
+    logits = model.logits(model.trace("Once upon a time there was a"))[-1]
+    assert entry["prediction"][0][1] == pytest.approx(float(logits.softmax(-1).max()), rel=1e-4)
+    assert "looks back only" in dict(entry["about"])["Tokens"]
 
 
 def test_a_map_from_the_input_has_no_layers_to_follow() -> None:

@@ -180,8 +180,9 @@ def application(models: Sequence[Model], *, limits: Limits | None = None, allowe
             names = checked([clipped(one) for one in wanted.methods])
             text_in = wanted.text if wanted.pair is None else (wanted.text, wanted.pair)
             desk.read(name, text_in)
-            given: dict[str, Any] = {"text": text_in, "methods": names, "foil": wanted.foil, "query": wanted.query}
-            given["target"] = "predicted" if wanted.target is None else target_of(desk.models[name], wanted.target)
+            target, foil = (None if one is None else target_of(desk.models[name], one) for one in (wanted.target, wanted.foil))
+            given: dict[str, Any] = {"text": text_in, "methods": names, "foil": foil, "query": wanted.query}
+            given["target"] = "predicted" if target is None else target
             job = desk.submit(name, given)
         except FullError as full:
             raise Refusal(429, str(full)) from None

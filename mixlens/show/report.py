@@ -22,7 +22,8 @@ from .colors import AGAINST, TOWARDS
 from .text import shown, told
 
 ASSETS = Path(__file__).parent / "page"
-PAGE_ROOM = 90_000  # characters left for the page itself and what is written out in words
+PAGE_ROOM = 60_000  # characters for the page itself: its style and its script
+BLOCK_ROOM = 200  # and for what is said about each block of numbers
 MARK = '<meta name="generator" content="mixlens report">'
 Entry = dict[str, Any]
 
@@ -91,18 +92,13 @@ def folder_name(model: str) -> str:
 def entry(results: Sequence[Result], *, room: int) -> Entry:
     """What the page knows of one text. The maps share the room, in one precision."""
     first = results[0]
-    sheets = [(number, name, sheet) for number, one in enumerate(results) for name, sheet in sheets_of(one).items()]
-    precision, blocks = fit([sheet for _, _, sheet in sheets], room)
     methods = [method_of(result, label) for result, label in zip(results, labels(results), strict=True)]
-    for (number, name, _), block in zip(sheets, blocks, strict=True):
-        methods[number]["sheets"][name] = block
     for result, method in zip(results, methods, strict=True):
         if isinstance(result, Attribution):
             method["scores"] = encode(_numpy(result)[None], EXACT)
     text = visible(first.info.get("text") or " ".join(shown(token) for token in first.tokens))
     prediction: Prediction = next((one.info["prediction"] for one in results if one.info.get("prediction")), [])
-    signed = any(block["signed"] for block in blocks)
-    return {
+    made: Entry = {
         "label": text if len(text) <= 80 else text[:79] + "…",
         "model": str(first.info.get("model", "?")),
         "text": text,
@@ -114,10 +110,16 @@ def entry(results: Sequence[Result], *, room: int) -> Entry:
         "prediction": [[shown(word), float(probability)] for word, probability in prediction],
         "predicts": predicts(results, prediction),
         "about": about_entry(first.info, len(first.tokens)),
-        "holds": precision.told(signed=signed) if blocks else EXACT.told(),
-        "precision": {"kind": precision.kind, "keep": precision.keep},
         "methods": methods,
     }
+    sheets = [(number, name, sheet) for number, one in enumerate(results) for name, sheet in sheets_of(one).items()]
+    written = len(safe_json(plain(made)).encode()) + BLOCK_ROOM * (len(sheets) + 2)
+    precision, blocks = fit([sheet for _, _, sheet in sheets], max(0, room - written))
+    for (number, name, _), block in zip(sheets, blocks, strict=True):
+        methods[number]["sheets"][name] = block
+    signed = any(block["signed"] for block in blocks)
+    holds = precision.told(signed=signed) if blocks else EXACT.told()
+    return {**made, "holds": holds, "precision": {"kind": precision.kind, "keep": precision.keep}}
 
 
 def sheets_of(result: Result) -> dict[str, np.ndarray]:
@@ -212,7 +214,7 @@ def predicts(results: Sequence[Result], prediction: Prediction) -> str:
     """A line about the prediction: where it is read, or why there is none."""
     info = results[0].info
     if not prediction:
-        return "No prediction is kept in this result." if "prediction" not in info else "This model predicts nothing here."
+        return "No prediction is kept in this result." if "prediction" not in info else "No class or word is predicted here."
     places = [one.info for one in results if one.info.get("query_token") is not None]
     if info.get("task") == "classification" or not places:
         return "Most probable outputs"
