@@ -97,7 +97,7 @@ def test_a_word_and_its_probability_stay_together() -> None:
     read = attribution([1.0], ("a",), prediction=[("are", 0.327), ("were", 0.281), ("was", 0.1)])
     assert rendered(attribution_view(read), width=30).splitlines()[1:3] == ["predicts  are 32.7%", "were 28.1%   was 10.0%"]
     long = attribution([1.0], ("a",), prediction=[("w" * 50, 0.5)])
-    assert all(cell_len(line) <= 20 for line in rendered(attribution_view(long), width=20).splitlines())
+    assert rendered(attribution_view(long), width=20).count("w") == 50  # broken, not cut off
 
 
 def several() -> list[Attribution]:
