@@ -96,6 +96,8 @@ def test_the_largest_alone() -> None:
 def test_a_word_and_its_probability_stay_together() -> None:
     read = attribution([1.0], ("a",), prediction=[("are", 0.327), ("were", 0.281), ("was", 0.1)])
     assert rendered(attribution_view(read), width=30).splitlines()[1:3] == ["predicts  are 32.7%", "were 28.1%   was 10.0%"]
+    long = attribution([1.0], ("a",), prediction=[("w" * 50, 0.5)])
+    assert rendered(attribution_view(long), width=20).count("w") == 50  # broken, not cut off
 
 
 def several() -> list[Attribution]:
