@@ -542,3 +542,16 @@ def test_golden_attcat_of_a_question_answering_model(mask: str) -> None:
     trace = mixlens.load(model.double().eval(), tokenizer=tokenizer).trace(**given)
     read = attribute(trace, "attcat", variant="released", mask_special=mask == "maskspecial")
     np.testing.assert_allclose(read.scores, golden[f"{mask}/attcat_sum"], rtol=1e-9, atol=1e-12)
+
+
+def test_gradient_times_input_is_not_taken_before_a_norm() -> None:
+    """A norm does not see how long its input is, so that before it the product is zero; it is taken behind it by default."""
+    normed = with_head("bert").trace(input_ids=ids(7))
+    before, behind = (attribute(normed, "grad_x_input", target=1, embedding=place).scores for place in ("sum", "after"))
+    lengths = attribute(normed, "grad_x_input_l2", target=1, embedding="sum").scores
+    assert before.abs().max() < 1e-6 * lengths.max()
+    torch.testing.assert_close(attribute(normed, "grad_x_input", target=1).scores, behind)
+    plain = with_head("gpt2").trace(input_ids=ids(7))
+    torch.testing.assert_close(
+        attribute(plain, "grad_x_input", target=1).scores, attribute(plain, "grad_x_input", target=1, embedding="sum").scores
+    )

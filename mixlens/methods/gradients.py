@@ -60,12 +60,15 @@ def grad_l2(question: Question, *, variant: str = "paper", embedding: str = "sum
 
 
 @attribution(paper=DENIL, variants=("paper", "released"), layers=True)
-def grad_x_input(question: Question, *, variant: str = "paper", embedding: str = "sum", absolute: bool = False) -> Tensor:
+def grad_x_input(question: Question, *, variant: str = "paper", embedding: str | None = None, absolute: bool = False) -> Tensor:
     """d target / d x_j . x_j: the target's first-order share of token j, signed unless `absolute`.
 
+    By default x is the sum of embeddings ("sum"); where a norm follows it, as in BERT, what that norm puts out ("after"):
+    before a norm, which does not see how long x is, the product is zero but for rounding.
     `released` (ALTI's code): of the probability, embedded twice, absolute, divided by the sum.
     """
-    gradient, x = gradient_and_input(question, embedding, variant)
+    by_default = "sum" if question.model.embedding_norm is None else "after"
+    gradient, x = gradient_and_input(question, embedding or by_default, variant)
     share = (gradient * x).sum(-1)
     return shared(share.abs()) if variant == "released" else share.abs() if absolute else share
 
