@@ -16,6 +16,7 @@ ROOT = Path(mixlens.__file__).parent
 ORDER = (
     *(
         "errors",
+        "disk",
         "registry",
         "types",
         "words",
@@ -30,7 +31,7 @@ ORDER = (
         "targets",
         "attributing",
     ),
-    *("baselines", "rules", "methods", "identify", "metrics", "data", "store", "show", "experiments", "judge", "cli", "__main__"),
+    *("baselines", "rules", "methods", "identify", "metrics", "data", "store", "show", "experiments", "judge", "corpus", "cli", "__main__"),
 )
 
 
