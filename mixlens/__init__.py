@@ -24,6 +24,7 @@ _PUBLIC = {
     "identifiability": "identify",
     "alternative_attention": "identify",
     "load_result": "store",
+    "run": "corpus",
     "families": "families",
     "Family": "families",
     "Example": "types",
@@ -56,11 +57,13 @@ __all__ = [
     "mixing",
     "readout",
     "rollout",
+    "run",
 ]
 
 if TYPE_CHECKING:
     from .aggregate import flow, readout, rollout
     from .attributing import attribute, attribution
+    from .corpus import run
     from .errors import MixlensError
     from .families import Family, families
     from .identify import alternative_attention, identifiability

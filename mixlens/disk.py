@@ -6,7 +6,7 @@ import contextlib
 import importlib
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, cast
 
@@ -24,12 +24,14 @@ def optional(module: str, package: str, extra: str, *, what: str = "experiments"
         raise InputError(f"{what} need {package}: pip install 'mixlens[{extra}]'.") from None
 
 
-def write(place: Path, content: bytes) -> None:
+def write(place: Path, content: bytes | Iterable[bytes]) -> None:
     """Written beside its place, flushed to the disk, then moved there whole. What failed leaves nothing that takes room."""
     beside = place.with_name(f"{TEMPORARY}{place.name}")
     try:
         with beside.open("wb") as file:
-            file.write(content)
+            for piece in [content] if isinstance(content, bytes) else content:
+                file.write(piece)
+            file.flush()
             sync(file.fileno())
         move(beside, place)
     except OSError:

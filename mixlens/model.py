@@ -342,6 +342,8 @@ class Encoded:
     words: Any
     text: str | None = None
     pair: str | None = None
+    offsets: tuple[tuple[int, int], ...] | None = None  # the characters of each token, in the text it comes from
+    sequences: tuple[int | None, ...] | None = None  # that text: 0, 1 (the pair), or None for a token that was added
 
 
 def has_segments(one: Any) -> bool:
@@ -419,18 +421,21 @@ class Model:
         if not ids:
             raise InputError(f"the tokenizer finds no token in {example.text!r}.")
         special = self.special_ids
-        words = None
+        tokens, words, offsets, sequences = self.tokens(ids), None, None, None
         if fast:
-            words = group_words((example.text, example.pair), coded["offset_mapping"], coded.sequence_ids(0), self.tokens(ids))
+            offsets, sequences = tuple(map(tuple, coded["offset_mapping"])), tuple(coded.sequence_ids(0))
+            words = group_words((example.text, example.pair), offsets, sequences, tokens)
         return Encoded(
             input_ids=tuple(ids),
             attention_mask=(1,) * len(ids),
             token_type_ids=tuple(coded["token_type_ids"]) if "token_type_ids" in coded else None,
-            tokens=self.tokens(ids),
+            tokens=tokens,
             special=tuple(i in special for i in ids),
             words=words,
             text=example.text,
             pair=example.pair,
+            offsets=offsets,
+            sequences=sequences,
         )
 
     @property
@@ -545,12 +550,12 @@ class Model:
                 )
         return encoded, many
 
-    def _batches(self, encoded: Sequence[Encoded], batch_size: int | None) -> Iterator[list[int]]:
+    def _batches(self, encoded: Sequence[Encoded], batch_size: int | None, tokens: int | None = None) -> Iterator[list[int]]:
         """Indices, sorted by length, in batches of about 2,048 tokens, on a GPU 8,192 (or of `batch_size` examples)."""
         if batch_size is not None and batch_size < 1:
             raise InputError(f"batch_size must be at least 1, not {batch_size}.")
         batch_size = self.batch_limit or batch_size
-        tokens = 2048 if self.device.type == "cpu" else 8192
+        tokens = tokens or (2048 if self.device.type == "cpu" else 8192)
         batch: list[int] = []
         for i in sorted(range(len(encoded)), key=lambda i: (has_segments(encoded[i]), len(encoded[i].input_ids), i)):
             length = len(encoded[i].input_ids)

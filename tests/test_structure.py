@@ -31,7 +31,21 @@ ORDER = (
         "targets",
         "attributing",
     ),
-    *("baselines", "rules", "methods", "identify", "metrics", "data", "store", "show", "experiments", "judge", "corpus", "cli", "__main__"),
+    *(
+        "baselines",
+        "rules",
+        "methods",
+        "identify",
+        "metrics",
+        "data",
+        "store",
+        "show",
+        "experiments",
+        "judge",
+        "corpus",
+        "cli",
+        "__main__",
+    ),
 )
 
 
