@@ -3,15 +3,8 @@
 from __future__ import annotations
 
 import csv
-import errno
 import hashlib
 import json
-import os
-import random
-import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +14,10 @@ from conftest import hf_model, ids
 from typer.testing import CliRunner
 
 import mixlens
-from mixlens import data, disk
+from mixlens import data
 from mixlens.cli import app
-from mixlens.corpus import maps, running, shards, work
-from mixlens.errors import InputError, MixlensError, ResultError
+from mixlens.corpus import maps, shards, work
+from mixlens.errors import InputError, MixlensError
 from mixlens.types import Example
 
 pa = pytest.importorskip("pyarrow")
@@ -238,7 +231,7 @@ def test_bad_rows_are_named_and_the_rest_goes_on(model: Any, tmp_path: Path) -> 
         assert reason in found[row]
     assert table(tmp_path / "run")[1]["id"] == "../../etc/x"  # a value like any other: no file is named after it
     assert not list(tmp_path.parent.rglob("etc"))
-    with pytest.raises(InputError, match="row 2: .*empty"):
+    with pytest.raises(InputError, match=r"row 2: .*empty"):
         go(tmp_path / "x.jsonl", tmp_path / "strict", model=model, strict=True)
     assert not shards.shard_files(tmp_path / "strict")
 

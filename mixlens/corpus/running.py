@@ -102,7 +102,8 @@ def run(
         if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EACCES):
             raise
         raise ResultError(
-            f"cannot write to {str(folder.place)!r}: {error.strerror}. What is done is safe: make room, then give the same command."
+            f"cannot write to {str(folder.place)!r}: {error.strerror}. What is done is safe: make room, "
+            "then give the same command."
         ) from error
 
 

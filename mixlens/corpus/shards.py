@@ -87,8 +87,13 @@ class CorpusFolder(RunFolder):
                 found[shard.number] = shard
                 needed |= {shard.maps} if shard.maps else set()
         for path in sorted(self.maps.iterdir()):
-            if not path.name.startswith(".") and path.name not in needed:
-                _aside(path, aside)  # of a shard that was never written, or is done again
+            named = NAME.fullmatch(path.name)
+            if path.name in needed or path.name.startswith("."):
+                continue
+            if named is not None and path.is_file() and file_name(int(named[1]), path.read_bytes()) == path.name:
+                path.unlink()  # whole, but its shard was never written, or is done again: so are they
+            else:
+                _aside(path, aside)
         return found, aside
 
     def _whole(self, path: Path, run: str, sha256: str | None) -> Shard | None:
