@@ -29,7 +29,7 @@ from .decompose import OWN_HOOKS, attention_of, attention_weights, repeat_heads
 from .errors import InputError, ModelError, nearest
 from .families import Family, find
 from .types import Example, LayersOf, LayerTrace, Prediction, Texts, Trace
-from .words import group_words
+from .words import group_words, is_text
 
 if TYPE_CHECKING:
     from .proof import Proof
@@ -399,9 +399,14 @@ class Model:
     # - text in
 
     def encode(self, text: str | Example | tuple[str, str]) -> Encoded:
+        if isinstance(text, tuple) and len(text) != 2:
+            raise InputError(f"a tuple is a text and its pair, not {len(text)} things.")
         example = text if isinstance(text, Example) else Example(*text) if isinstance(text, tuple) else Example(text)
         if not isinstance(example.text, str) or not isinstance(example.pair, str | None):
             raise InputError(f"a text must be a string, not {type(example.text).__name__}. Got {example.text!r}.")
+        for given in (example.text, example.pair or ""):
+            if not is_text(given):
+                raise InputError("the text holds half a character (a lone surrogate), which is no text.")
         if not example.text.strip():
             raise InputError("the text is empty. Give at least one word.")
         if self.tokenizer is None:
@@ -462,10 +467,15 @@ class Model:
         for name, other in (("token_type_ids", types), ("attention_mask", mask)):
             if other is not None and len(other) != len(ids):
                 raise InputError(f"{name} has {len(other)} entries, input_ids has {len(ids)}. They must be of one length.")
+        vocabulary = self.hf_model.config.vocab_size
+        kinds = getattr(self.hf_model.config, "type_vocab_size", None) or vocabulary  # GPT-2 looks segments up among tokens
+        if types is not None and any(not 0 <= i < kinds for i in types):
+            raise InputError(f"token_type_ids of {self.name!r} are 0 to {kinds - 1}.")
+        if mask is not None and any(i not in (0, 1) for i in mask):
+            raise InputError("attention_mask is 1 for a token that is read and 0 for one that is not.")
         mask = mask if mask is not None else [1] * len(ids)
         if not any(mask):
             raise InputError("input_ids is empty, or attention_mask hides every token. Give at least one token.")
-        vocabulary = self.hf_model.config.vocab_size
         wrong = [i for i in ids if not 0 <= i < vocabulary]
         if wrong:
             raise InputError(f"id {wrong[0]} is not in the vocabulary of {self.name!r} (0 to {vocabulary - 1}).")

@@ -17,10 +17,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..disk import optional, write
-from ..errors import InputError, MixlensError, ResultError
+from ..errors import InputError, MixlensError, ResultError, nearest
 from ..experiments.core import model_fingerprint
 from ..mixing import versions
 from ..model import Model, load
+from ..targets import SCORES
+from ..words import is_text
 from .inputs import Corpus, Fields, Given, RowError, corpus, fingerprint, windows
 from .shards import SCHEMA, CorpusFolder, Shard
 from .work import DTYPES, OWN, RATIO, Made, Plan, Worker
@@ -84,6 +86,9 @@ def run(
     plan = _plan(methods, target, foil, score, query, maps, batch_tokens, columns)
     if not isinstance(shard_rows, int) or isinstance(shard_rows, bool) or shard_rows < 1:
         raise InputError(f"shard_rows must be at least 1, not {shard_rows!r}.")
+    for name, value in {"text_field": text_field, "pair_field": pair_field, "ids_field": ids_field, "split": split}.items():
+        if value is not None and not (isinstance(value, str) and is_text(value)):
+            raise InputError(f"{name} is a name, not {value!r:.80}.")
     folder = CorpusFolder(Path(out))
     if resume and not (folder.place / "manifest.json").is_file():
         raise InputError(f"{str(folder.place)!r} holds no run to resume. Leave resume out to begin one.")
@@ -110,6 +115,8 @@ def run(
 def _plan(
     methods: Any, target: Any, foil: Any, score: Any, query: Any, maps: Any, batch_tokens: Any, columns: Sequence[str]
 ) -> Plan:
+    if not isinstance(methods, str | Sequence) or not isinstance(columns, str | Sequence):
+        raise InputError("methods and columns are lists of names.")
     named = [one.strip() for one in methods.split(",")] if isinstance(methods, str) else list(methods)
     named = [one for one in named if one]
     if not named or not all(isinstance(one, str) for one in named):
@@ -121,11 +128,22 @@ def _plan(
         raise InputError(f"maps are kept as {' or '.join(DTYPES)}, not {maps!r}.")
     if batch_tokens is not None and (not isinstance(batch_tokens, int) or isinstance(batch_tokens, bool) or batch_tokens < 1):
         raise InputError(f"batch_tokens must be at least 1, not {batch_tokens!r}.")
+    options = {"score": score, "foil": foil, "query": query, "target": target}
+    for name, value in options.items():
+        pair = value if name == "target" and isinstance(value, tuple) and len(value) == 2 else (value,)
+        kinds = str | None if name == "score" else str | int | None
+        if not all(isinstance(one, kinds) and not isinstance(one, bool) for one in pair):
+            raise InputError(f"{name} is a word{'' if name == 'score' else ' or a number'}, not {value!r:.80}.")
+    if score is not None and score not in SCORES:
+        raise InputError(f"unknown score {score!r}. {nearest(score, SCORES)}")
+    for text in (*named, *(one for value in options.values() for one in (value if isinstance(value, tuple) else (value,)))):
+        if isinstance(text, str) and not is_text(text):
+            raise InputError(f"{text!r} holds half a character (a lone surrogate), which is no text.")
     carried = tuple([columns] if isinstance(columns, str) else columns)
     for one in carried:
         if not isinstance(one, str) or one in OWN or one in named or one.startswith(RATIO) or carried.count(one) > 1:
             raise InputError(f"the column {one!r} is named twice, or is one that every run writes ({', '.join(OWN)}).")
-        if not one.isprintable():
+        if not one.isprintable() or not is_text(one):
             raise InputError(f"{one!r} is no name of a column.")
     return Plan(tuple(named), target, foil, score, query, kept, batch_tokens, carried)
 
