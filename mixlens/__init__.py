@@ -25,6 +25,7 @@ _PUBLIC = {
     "alternative_attention": "identify",
     "load_result": "store",
     "run": "corpus",
+    "summarize": "corpus",
     "families": "families",
     "Family": "families",
     "Example": "types",
@@ -58,12 +59,13 @@ __all__ = [
     "readout",
     "rollout",
     "run",
+    "summarize",
 ]
 
 if TYPE_CHECKING:
     from .aggregate import flow, readout, rollout
     from .attributing import attribute, attribution
-    from .corpus import run
+    from .corpus import run, summarize
     from .errors import MixlensError
     from .families import Family, families
     from .identify import alternative_attention, identifiability

@@ -321,6 +321,20 @@ def run(
         print(f"{made.errors} rows could not be explained: {made.out / 'errors.jsonl'} says why")
 
 
+@app.command(epilog="Example:  mixlens summarize runs/corpus")
+def summarize(
+    folder: Annotated[Path, typer.Argument(help="The folder of a `mixlens run`, finished or not.")],
+    top: Annotated[int, typer.Option("--top", help="Tokens for each class.", min=1)] = 8,
+    classes: Annotated[int, typer.Option("--classes", help="The most frequent classes.", min=1)] = 8,
+    json_: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """What a run found: top tokens per class, agreement between methods, mixing ratio, gaps, slow rows, reasons of errors."""
+    from .corpus import summarize as summarized
+
+    found = summarized(folder, top=top, classes=classes)
+    print(found.json() if json_ else found.text())
+
+
 @app.command("map", epilog="Example:  mixlens map 'The keys to the cabinet [MASK] rusty.' --layer 3 --method value_zeroing")
 def map_(
     text: Text,

@@ -150,7 +150,22 @@ def test_any_rows(model: Any, tmp_path_factory: pytest.TempPathFactory, rows: li
 @QUICK
 @given(
     name=st.sampled_from(
-        "methods limit columns target foil score query maps batch_tokens shard_rows split text_field pair_field ids_field".split()
+        [
+            "methods",
+            "limit",
+            "columns",
+            "target",
+            "foil",
+            "score",
+            "query",
+            "maps",
+            "batch_tokens",
+            "shard_rows",
+            "split",
+            "text_field",
+            "pair_field",
+            "ids_field",
+        ]
     ),
     value=anything | st.sampled_from(["alti", ["alti:x=1"], ["random:seed=a"], "alti:rollout=\ud800", "value_zeroing:query=0"]),
 )

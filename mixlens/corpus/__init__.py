@@ -2,5 +2,6 @@
 
 from .running import Run, run
 from .shards import maps
+from .summary import Summary, summarize
 
-__all__ = ["Run", "maps", "run"]
+__all__ = ["Run", "Summary", "maps", "run", "summarize"]
