@@ -268,6 +268,10 @@ def run(
     ] = 512,
     strict: Annotated[bool, typer.Option("--strict", help="Stop at the first row that cannot be explained.")] = False,
     resume: Annotated[bool, typer.Option("--resume", help="Go on; refuse to begin anew.")] = False,
+    ray: Annotated[str | None, typer.Option("--ray", help="auto, or the address of a Ray cluster that does the work.")] = None,
+    workers: Annotated[
+        int | None, typer.Option("--workers", help="Of the Ray cluster; by default one for each GPU or CPU.")
+    ] = None,
     json_: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     task: Task = None,
     device: Device = None,
@@ -304,6 +308,8 @@ def run(
             shard_rows=shard_rows,
             strict=strict,
             resume=resume,
+            ray=ray,
+            workers=workers,
             task=task,
             device=device,
             dtype=dtype,

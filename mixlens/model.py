@@ -544,7 +544,7 @@ class Model:
         if input_ids is not None:
             many = _is_nested(input_ids)
             rows = [input_ids, token_type_ids, attention_mask]
-            if many and any(row is not None and len(row) != len(input_ids) for row in rows):
+            if many and any(row is not None and (not hasattr(row, "__len__") or len(row) != len(input_ids)) for row in rows):
                 raise InputError("input_ids, token_type_ids and attention_mask must hold the same number of examples.")
             columns = [[None] * len(input_ids) if row is None else row for row in rows] if many else [[row] for row in rows]
             encoded = [self.encode_ids(*row) for row in zip(*columns, strict=True)]

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 import mixlens
@@ -76,6 +76,7 @@ def test_any_text(model: Any, text: Any) -> None:
     types=st.none() | st.lists(numbers, max_size=6) | anything,
     mask=st.none() | st.lists(st.integers(0, 1) | numbers, max_size=6) | anything,
 )
+@example(ids=[[3]], types=False, mask=None)
 def test_any_ids(model: Any, ids: Any, types: Any, mask: Any) -> None:
     asked(lambda: model.trace(input_ids=ids))
     asked(lambda: model.trace(input_ids=ids, token_type_ids=types, attention_mask=mask))

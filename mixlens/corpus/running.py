@@ -23,6 +23,7 @@ from ..mixing import versions
 from ..model import Model, load
 from ..targets import SCORES
 from ..words import is_text
+from .cluster import Pool
 from .inputs import Corpus, Fields, Given, RowError, corpus, fingerprint, windows
 from .shards import SCHEMA, CorpusFolder, Shard
 from .work import DTYPES, OWN, RATIO, Made, Plan, Worker
@@ -72,6 +73,8 @@ def run(
     strict: bool = False,
     resume: bool = False,
     progress: bool | None = None,
+    ray: str | None = None,
+    workers: int | None = None,
     **load_options: Any,
 ) -> Run:
     """Explain every row of a corpus; or go on: the same call with the same `out` continues where it was stopped.
@@ -80,7 +83,8 @@ def run(
     (text, pair) tuples, Examples or mappings. A field with ids (`ids_field`, by default `input_ids`) is read as it is.
     `target`: as for `attribute`; "gold" takes each row's own target (and foil) or label. `maps`: keep the maps too, as
     "float32" (True) or "float16". `strict`: stop at the first row that cannot be explained, instead of noting it in
-    errors.jsonl. `resume`: refuse to begin anew. Memory does not grow with the corpus.
+    errors.jsonl. `resume`: refuse to begin anew. Memory does not grow with the corpus. `ray`: "auto" or the address of a
+    Ray cluster, whose `workers` (by default one for each GPU, else CPU) do the work; `model` is then a name.
     """
     optional("pyarrow.parquet", "pyarrow", "data", what="corpus runs")
     plan = _plan(methods, target, foil, score, query, maps, batch_tokens, columns)
@@ -93,16 +97,25 @@ def run(
     if resume and not (folder.place / "manifest.json").is_file():
         raise InputError(f"{str(folder.place)!r} holds no run to resume. Leave resume out to begin one.")
     found = corpus(data, fields=Fields(text_field, pair_field, ids_field, plan.columns), split=split, limit=limit)
-    lens = model if isinstance(model, Model) else load(model, **load_options)
+    if ray is not None and isinstance(model, Model):
+        raise InputError("every Ray worker loads the model itself: give its name or its folder, not a loaded one.")
+    here = load_options if ray is None else {**load_options, "device": "cpu"}  # GPUs are for the workers
+    lens = model if isinstance(model, Model) else load(model, **here)
     worker = Worker(lens, plan)
     worker.refuse()
     asked_for = {"limit": limit, "split": split, "text_field": text_field, "pair_field": pair_field, "ids_field": ids_field}
     own = _identity(worker, found, {**asked_for, "shard_rows": shard_rows})
-    key = hashlib.sha256(json.dumps(own, sort_keys=True).encode()).hexdigest()[:16]
-    folder.check(own)
+    pool = None
     try:
+        if ray is not None:
+            pool = Pool(ray, model, load_options, plan, workers)
+            facts = pool.facts()
+            if facts["model"] != own["model"]:
+                raise InputError(f"the Ray workers load another model by the name {str(model)!r} than this machine does.")
+            own["device"] = facts["device"]
+        folder.check(own)
         with folder.held():
-            return _run(folder, worker, found, own, key, shard_rows, strict, progress)
+            return _run(folder, worker, found, own, shard_rows, strict, progress, pool)
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EACCES):
             raise
@@ -110,6 +123,9 @@ def run(
             f"cannot write to {str(folder.place)!r}: {error.strerror}. What is done is safe: make room, "
             "then give the same command."
         ) from error
+    finally:
+        if pool is not None:
+            pool.close()
 
 
 def _plan(
@@ -178,11 +194,19 @@ def _provenance(worker: Worker, found: Corpus) -> dict[str, Any]:
 
 
 def _run(
-    folder: CorpusFolder, worker: Worker, found: Corpus, own: Any, key: str, size: int, strict: bool, progress: bool | None
+    folder: CorpusFolder,
+    worker: Worker,
+    found: Corpus,
+    own: Any,
+    size: int,
+    strict: bool,
+    progress: bool | None,
+    pool: Pool | None,
 ) -> Run:
     from tqdm import tqdm
 
     started = time.perf_counter()
+    key = hashlib.sha256(json.dumps(own, sort_keys=True).encode()).hexdigest()[:16]
     told = {"schema": SCHEMA, "identity": own, "run": key, **_provenance(worker, found)}
     before = folder.manifest.get("shards", []) if (folder.place / "manifest.json").is_file() else []
     folder.begin(_json({**told, "finished": False, "shards": before}))
@@ -195,7 +219,9 @@ def _run(
     there = sum(shard.rows + shard.errors for shard in done.values())
     shown = None if progress is None else not progress
     with tqdm(total=found.total, initial=there, unit="row", desc="run", disable=shown, smoothing=0.1) as bar:
-        for made in _made(worker, _missing(found.rows(), size, done), key, bar.update):
+        missing = _missing(found.rows(), size, dict(done))
+        making = _made(worker, missing, key, bar.update) if pool is None else pool.made(missing, key, bar.update)
+        for made in making:
             _refuse(made, strict, first=not done)
             done[made.number] = folder.add(made)
             folder.add_errors(made.bad)
