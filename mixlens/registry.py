@@ -10,7 +10,7 @@ from typing import Any
 from .errors import InputError, MixlensError, nearest
 
 KINDS: dict[str, tuple[type, ...]] = {"int": (int,), "float": (float, int), "str": (str,), "bool": (bool,)}
-LARGEST = 2**31 - 1
+SMALLEST, LARGEST = -(2**31), 2**32 - 1  # whole numbers; a seed may be a checksum of 32 bits
 
 
 @dataclass(frozen=True)
@@ -51,8 +51,8 @@ class Registered:
         kind = str(inspect.signature(self.function).parameters[name].annotation)
         if kind in KINDS and not (isinstance(value, KINDS[kind]) and (kind == "bool") == isinstance(value, bool)):
             raise InputError(f"{name!r} of {self.id!r} is of type {kind}, not {type(value).__name__}.")
-        if isinstance(value, int) and not -LARGEST <= value <= LARGEST:
-            raise InputError(f"{name!r} of {self.id!r} is at most {LARGEST} in size, not {value}.")
+        if isinstance(value, int) and not SMALLEST <= value <= LARGEST:
+            raise InputError(f"{name!r} of {self.id!r} is from {SMALLEST} to {LARGEST}, not {value}.")
 
 
 def refuse_second(name: str, function: Callable[..., Any], others: Iterable[Registered]) -> None:

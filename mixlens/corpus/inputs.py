@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -247,6 +247,6 @@ def fingerprint(rows: Sequence[Given | RowError]) -> str:
     """Of everything these rows hold."""
     told = hashlib.sha256()
     for one in rows:
-        row = (one.number, one.reason) if isinstance(one, RowError) else astuple(one)
+        row = [one.number, one.reason] if isinstance(one, RowError) else list(vars(one).values())
         told.update(json.dumps(row, default=str).encode())
     return told.hexdigest()[:16]

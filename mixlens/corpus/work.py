@@ -17,7 +17,7 @@ from ..attributing import attribute
 from ..data import RowError
 from ..disk import optional
 from ..errors import InputError, MixlensError
-from ..experiments.core import Asked, asked, map_of, rolled
+from ..experiments.core import Asked, asked, map_of
 from ..mixing import Call, Scorer, _out_of_memory, mix
 from ..model import Encoded, Model
 from ..targets import _id
@@ -239,7 +239,7 @@ class Worker:
             row["segments"] = [-1 if sequence is None else sequence for sequence in code.sequences]
         for written_as, used in self.asked.items():
             if used.is_map:
-                scores = rolled(maps[written_as], written_as, place).scores
+                scores = maps[written_as].rollout(used.rollout).readout(place).scores
                 if written_as in self.ratios:
                     row[RATIO + written_as] = maps[written_as].info["mixing_ratio"].float().mean(-1).tolist()
             else:
