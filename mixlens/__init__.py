@@ -26,6 +26,8 @@ _PUBLIC = {
     "load_result": "store",
     "report": "reporting",
     "plot": "show.figure",
+    "run": "corpus",
+    "summarize": "corpus",
     "families": "families",
     "Family": "families",
     "Example": "types",
@@ -60,11 +62,14 @@ __all__ = [
     "readout",
     "report",
     "rollout",
+    "run",
+    "summarize",
 ]
 
 if TYPE_CHECKING:
     from .aggregate import flow, readout, rollout
     from .attributing import attribute, attribution
+    from .corpus import run, summarize
     from .errors import MixlensError
     from .families import Family, families
     from .identify import alternative_attention, identifiability

@@ -54,6 +54,8 @@ def rollout(scores: Map, convention: str | None = None, *, residual: bool | None
     the range of the number type are rescaled by one scalar a layer, which changes no rank and no share. A map that is
     from the input to every layer already (`hta`, convention "input") is left as it is.
     """
+    if convention is not None and not isinstance(convention, str):
+        raise InputError(f"a rollout convention is a name, not {convention!r:.80}.")
     if convention is residual is normalize is None and _from_input(scores):
         return replace(scores, info={**scores.info, "rollout": {"convention": FROM_INPUT, "residual": False, "normalize": False}})
     layers, told = as_convened(scores, convention, residual=residual, normalize=normalize)
@@ -199,6 +201,8 @@ def find(tokens: Sequence[str], query: int | str) -> int:
 
 
 def _layer(layer: int, depth: int) -> int:
+    if not isinstance(layer, int) or isinstance(layer, bool):
+        raise InputError(f"a layer is a number, not {layer!r:.80}.")
     if not -depth <= layer < depth:
         raise InputError(f"layer {layer} is out of range: the map has {depth} layers, 0 to {depth - 1}.")
     return layer % depth

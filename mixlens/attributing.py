@@ -127,6 +127,10 @@ def attribute(
     if not isinstance(traces, Trace):
         asked: dict[str, Any] = {"target": target, "foil": foil, "score": score, "label": label, "query": query, "layer": layer}
         return [attribute(trace, name, variant=variant, **asked, **options) for trace in traces]
+    if not isinstance(name, str):
+        raise InputError(f"a method is a name, not {name!r:.80}.")
+    if layer is not None and (not isinstance(layer, int) or isinstance(layer, bool)):
+        raise InputError(f"a layer is a number, not {layer!r:.80}.")
     if name in known_maps():
         return _from_map(traces, name, query=query, layer=layer, variant=variant, **options)
     if name not in known():

@@ -28,9 +28,9 @@ def baseline_run(question: Question, baseline: str | int | None) -> tuple[Attach
 
 def blank_token(question: Question, baseline: str | int | None) -> tuple[int | None, str]:
     """The id a token is replaced by (None: by nothing at all), and what that is called."""
-    if isinstance(baseline, int):
-        return baseline, str(baseline)
-    if baseline is not None and baseline not in BASELINES:
+    if isinstance(baseline, int) and not isinstance(baseline, bool):
+        return known_id(question, baseline), str(baseline)
+    if baseline is not None and not (isinstance(baseline, str) and baseline in BASELINES):
         raise InputError(f"unknown baseline {baseline!r}. {nearest(str(baseline), BASELINES)}")
     tokenizer = question.model.tokenizer
     available = {
@@ -41,3 +41,11 @@ def blank_token(question: Question, baseline: str | int | None) -> tuple[int | N
         raise InputError(f"{question.model.name!r} has no {baseline} token. Use baseline='zero'.")
     used = baseline or next((name for name, token in available.items() if token is not None), "zero")
     return available.get(used), used
+
+
+def known_id(question: Question, token: int) -> int:
+    """An id of the vocabulary, or refused."""
+    size = question.model.hf_model.config.vocab_size
+    if not 0 <= token < size:
+        raise InputError(f"id {token} is not in the vocabulary of {question.model.name!r} (0 to {size - 1}).")
+    return token

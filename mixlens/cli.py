@@ -298,6 +298,111 @@ def judge(
     print(judge_text(model, data, methods=methods, metrics=metrics, n=n, out=out, seed=seed, leave_out=leave_out))
 
 
+@app.command(epilog="Example:  mixlens run corpus.jsonl --model sentiment --methods alti,attcat --out runs/corpus")
+def run(
+    data: Annotated[
+        str, typer.Argument(help="JSONL, CSV, TSV, Parquet, text (a line each), a dataset of `mixlens data`, a hub id.")
+    ],
+    out: Annotated[Path, typer.Option("--out", help="The folder. The same command goes on where it was stopped.")],
+    model: ModelName = "agreement",
+    methods: Annotated[
+        str, typer.Option("--methods", help="Names with commas between them; options as name:option=value.")
+    ] = "alti",
+    limit: Annotated[int | None, typer.Option("--limit", help="The first so many rows.")] = None,
+    columns: Annotated[str | None, typer.Option("--columns", help="Fields to carry along, with commas between them.")] = None,
+    text_field: Annotated[str | None, typer.Option("--text-field", help="By default text or sentence.")] = None,
+    pair_field: Annotated[str | None, typer.Option("--pair-field", help="The second text.")] = None,
+    ids_field: Annotated[
+        str | None, typer.Option("--ids-field", help="A field with ids: input that is tokenised already.")
+    ] = None,
+    split: Annotated[str | None, typer.Option("--split", help="Of a dataset.")] = None,
+    target: Annotated[
+        str | None, typer.Option("--target", help="The class or word to explain; gold: each row's own target or label.")
+    ] = None,
+    foil: Foil = None,
+    score: Score = None,
+    query: Query = None,
+    maps: Annotated[bool, typer.Option("--maps", help="Keep the maps too.")] = False,
+    maps_dtype: Annotated[str, typer.Option("--maps-dtype", help="float32 or float16.")] = "float32",
+    batch_tokens: Annotated[int | None, typer.Option("--batch-tokens", help="Tokens to a batch; by default what suits.")] = None,
+    shard_rows: Annotated[
+        int, typer.Option("--shard-rows", help="Rows to a shard: so much work is lost, at most, when a run is killed.")
+    ] = 512,
+    strict: Annotated[bool, typer.Option("--strict", help="Stop at the first row that cannot be explained.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on; refuse to begin anew.")] = False,
+    ray: Annotated[str | None, typer.Option("--ray", help="auto, or the address of a Ray cluster that does the work.")] = None,
+    workers: Annotated[
+        int | None, typer.Option("--workers", help="Of the Ray cluster; by default one for each GPU or CPU.")
+    ] = None,
+    json_: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    task: Task = None,
+    device: Device = None,
+    dtype: Dtype = None,
+    trust_remote_code: Trust = False,
+) -> None:
+    """Every method on every row of a corpus: a folder of Parquet shards. Stopped at any time, it goes on."""
+    import warnings
+
+    from .corpus import run as run_corpus
+
+    for name in methods.split(","):
+        _known(name.strip().partition(":")[0])  # a misspelt name is refused before the model is loaded
+    warnings.showwarning = lambda message, *_, **__: print(f"mixlens: {message}", file=sys.stderr)
+    whole = query is not None and query.lstrip("-").isdigit()
+    try:
+        made = run_corpus(
+            data,
+            model=model,
+            methods=methods,
+            out=out,
+            limit=limit,
+            columns=[name.strip() for name in columns.split(",")] if columns else (),
+            text_field=text_field,
+            pair_field=pair_field,
+            ids_field=ids_field,
+            split=split,
+            target="predicted" if target is None else int(target) if target.isdigit() else target,
+            foil=int(foil) if foil is not None and foil.isdigit() else foil,
+            score=score,
+            query=int(str(query)) if whole else query,
+            maps=maps_dtype if maps else False,
+            batch_tokens=batch_tokens,
+            shard_rows=shard_rows,
+            strict=strict,
+            resume=resume,
+            ray=ray,
+            workers=workers,
+            task=task,
+            device=device,
+            dtype=dtype,
+            trust_remote_code=trust_remote_code,
+        )
+    except KeyboardInterrupt:
+        print(f"mixlens: stopped. What is in {out} is safe: the same command goes on.", file=sys.stderr)
+        raise typer.Exit(130) from None
+    if json_:
+        print(json.dumps({**vars(made), "out": str(made.out)}))
+        return
+    rate = f", {made.done / made.seconds:.0f} a second" if made.done else ""
+    print(f"{made.rows} rows in {made.out / 'shards'} ({made.done} done now{rate})")
+    if made.errors:
+        print(f"{made.errors} rows could not be explained: {made.out / 'errors.jsonl'} says why")
+
+
+@app.command(epilog="Example:  mixlens summarize runs/corpus")
+def summarize(
+    folder: Annotated[Path, typer.Argument(help="The folder of a `mixlens run`, finished or not.")],
+    top: Annotated[int, typer.Option("--top", help="Tokens for each class.", min=1)] = 8,
+    classes: Annotated[int, typer.Option("--classes", help="The most frequent classes.", min=1)] = 8,
+    json_: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """What a run found: top tokens per class, agreement between methods, mixing ratio, gaps, slow rows, reasons of errors."""
+    from .corpus import summarize as summarized
+
+    found = summarized(folder, top=top, classes=classes)
+    print(found.json() if json_ else found.text())
+
+
 @app.command("map", epilog="Example:  mixlens map 'The keys to the cabinet [MASK] rusty.' --layer 3 --method value_zeroing")
 def map_(
     text: Text,

@@ -26,10 +26,10 @@ class ResultError(MixlensError):
     """A result that cannot be saved, or a file that is not a mixlens result."""
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
+def nearest(name: object, known: Iterable[str]) -> str:
     """`Known: a, b, c.` with the likely meant names first, for an error about an unknown name."""
     known = sorted(known)
-    close = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
+    close = difflib.get_close_matches(str(name), known, n=3, cutoff=0.5)
     meant = f"Did you mean {' or '.join(repr(c) for c in close)}? " if close else ""
     return f"{meant}Known: {', '.join(known)}."
 

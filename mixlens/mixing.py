@@ -99,6 +99,8 @@ def methods() -> list[str]:
 
 
 def method(name: str) -> Method:
+    if not isinstance(name, str):
+        raise InputError(f"a method is a name, not {name!r:.80}.")
     if name not in known():
         from .attributing import ATTRIBUTIONS
 
@@ -127,6 +129,8 @@ def mix(
     """
     many = not isinstance(traces, Trace)
     call = Call(name, variant, chunk, precision, options)
+    if many and not isinstance(traces, Sequence):
+        raise InputError(f"mix takes a Trace or a list of traces, not {type(traces).__name__}.")
     every: list[Trace] = list(traces) if many else [traces]  # type: ignore[list-item, arg-type]
     if any(not isinstance(trace, Trace) for trace in every):
         raise InputError("mix takes a Trace or a list of traces, as model.trace gives them.")
@@ -166,11 +170,14 @@ class Call:
     def __init__(
         self, name: str | Sequence[str], variant: str | None, chunk: int | None, precision: str, options: Mapping[str, Any]
     ):
+        if not isinstance(name, str | Sequence) or isinstance(name, bytes):
+            raise InputError(f"a method is a name, or a list of names, not {name!r:.80}.")
         names = [name] if isinstance(name, str) else list(name)
+        names = [method(one).id for one in names]
         self.chosen = {one: (method(one), method(one).arguments(variant, options)) for one in names}
         if not names:
             raise InputError("no method was asked for.")
-        if precision not in PRECISIONS:
+        if not isinstance(precision, str) or precision not in PRECISIONS:
             raise InputError(f"unknown precision {precision!r}. {nearest(str(precision), PRECISIONS)}")
         if chunk is not None and (not isinstance(chunk, int) or isinstance(chunk, bool) or chunk < 1):
             raise InputError(f"chunk is a number of elements, at least 1, not {chunk!r}.")

@@ -29,7 +29,7 @@ from .decompose import OWN_HOOKS, attention_of, attention_weights, repeat_heads
 from .errors import InputError, ModelError, nearest
 from .families import Family, find
 from .types import Example, LayersOf, LayerTrace, Prediction, Texts, Trace
-from .words import group_words
+from .words import group_words, is_text
 
 if TYPE_CHECKING:
     from .proof import Proof
@@ -342,6 +342,8 @@ class Encoded:
     words: Any
     text: str | None = None
     pair: str | None = None
+    offsets: tuple[tuple[int, int], ...] | None = None  # the characters of each token, in the text it comes from
+    sequences: tuple[int | None, ...] | None = None  # that text: 0, 1 (the pair), or None for a token that was added
 
 
 def has_segments(one: Any) -> bool:
@@ -397,9 +399,14 @@ class Model:
     # - text in
 
     def encode(self, text: str | Example | tuple[str, str]) -> Encoded:
+        if isinstance(text, tuple) and len(text) != 2:
+            raise InputError(f"a tuple is a text and its pair, not {len(text)} things.")
         example = text if isinstance(text, Example) else Example(*text) if isinstance(text, tuple) else Example(text)
         if not isinstance(example.text, str) or not isinstance(example.pair, str | None):
             raise InputError(f"a text must be a string, not {type(example.text).__name__}. Got {example.text!r}.")
+        for given in (example.text, example.pair or ""):
+            if not is_text(given):
+                raise InputError("the text holds half a character (a lone surrogate), which is no text.")
         if not example.text.strip():
             raise InputError("the text is empty. Give at least one word.")
         if self.tokenizer is None:
@@ -419,18 +426,21 @@ class Model:
         if not ids:
             raise InputError(f"the tokenizer finds no token in {example.text!r}.")
         special = self.special_ids
-        words = None
+        tokens, words, offsets, sequences = self.tokens(ids), None, None, None
         if fast:
-            words = group_words((example.text, example.pair), coded["offset_mapping"], coded.sequence_ids(0), self.tokens(ids))
+            offsets, sequences = tuple(map(tuple, coded["offset_mapping"])), tuple(coded.sequence_ids(0))
+            words = group_words((example.text, example.pair), offsets, sequences, tokens)
         return Encoded(
             input_ids=tuple(ids),
             attention_mask=(1,) * len(ids),
             token_type_ids=tuple(coded["token_type_ids"]) if "token_type_ids" in coded else None,
-            tokens=self.tokens(ids),
+            tokens=tokens,
             special=tuple(i in special for i in ids),
             words=words,
             text=example.text,
             pair=example.pair,
+            offsets=offsets,
+            sequences=sequences,
         )
 
     @property
@@ -457,10 +467,15 @@ class Model:
         for name, other in (("token_type_ids", types), ("attention_mask", mask)):
             if other is not None and len(other) != len(ids):
                 raise InputError(f"{name} has {len(other)} entries, input_ids has {len(ids)}. They must be of one length.")
+        vocabulary = self.hf_model.config.vocab_size
+        kinds = getattr(self.hf_model.config, "type_vocab_size", None) or vocabulary  # GPT-2 looks segments up among tokens
+        if types is not None and any(not 0 <= i < kinds for i in types):
+            raise InputError(f"token_type_ids of {self.name!r} are 0 to {kinds - 1}.")
+        if mask is not None and any(i not in (0, 1) for i in mask):
+            raise InputError("attention_mask is 1 for a token that is read and 0 for one that is not.")
         mask = mask if mask is not None else [1] * len(ids)
         if not any(mask):
             raise InputError("input_ids is empty, or attention_mask hides every token. Give at least one token.")
-        vocabulary = self.hf_model.config.vocab_size
         wrong = [i for i in ids if not 0 <= i < vocabulary]
         if wrong:
             raise InputError(f"id {wrong[0]} is not in the vocabulary of {self.name!r} (0 to {vocabulary - 1}).")
@@ -529,7 +544,7 @@ class Model:
         if input_ids is not None:
             many = _is_nested(input_ids)
             rows = [input_ids, token_type_ids, attention_mask]
-            if many and any(row is not None and len(row) != len(input_ids) for row in rows):
+            if many and any(row is not None and (not hasattr(row, "__len__") or len(row) != len(input_ids)) for row in rows):
                 raise InputError("input_ids, token_type_ids and attention_mask must hold the same number of examples.")
             columns = [[None] * len(input_ids) if row is None else row for row in rows] if many else [[row] for row in rows]
             encoded = [self.encode_ids(*row) for row in zip(*columns, strict=True)]
@@ -545,12 +560,12 @@ class Model:
                 )
         return encoded, many
 
-    def _batches(self, encoded: Sequence[Encoded], batch_size: int | None) -> Iterator[list[int]]:
+    def _batches(self, encoded: Sequence[Encoded], batch_size: int | None, tokens: int | None = None) -> Iterator[list[int]]:
         """Indices, sorted by length, in batches of about 2,048 tokens, on a GPU 8,192 (or of `batch_size` examples)."""
         if batch_size is not None and batch_size < 1:
             raise InputError(f"batch_size must be at least 1, not {batch_size}.")
         batch_size = self.batch_limit or batch_size
-        tokens = 2048 if self.device.type == "cpu" else 8192
+        tokens = tokens or (2048 if self.device.type == "cpu" else 8192)
         batch: list[int] = []
         for i in sorted(range(len(encoded)), key=lambda i: (has_segments(encoded[i]), len(encoded[i].input_ids), i)):
             length = len(encoded[i].input_ids)

@@ -9,6 +9,9 @@ from typing import Any
 
 from .errors import InputError, MixlensError, nearest
 
+KINDS: dict[str, tuple[type, ...]] = {"int": (int,), "float": (float, int), "str": (str,), "bool": (bool,)}
+SMALLEST, LARGEST = -(2**31), 2**32 - 1  # whole numbers; a seed may be a checksum of 32 bits
+
 
 @dataclass(frozen=True)
 class Registered:
@@ -31,15 +34,25 @@ class Registered:
 
     def arguments(self, variant: str | None, options: Mapping[str, Any]) -> dict[str, Any]:
         """All it is called with, checked by name."""
-        if variant is not None and variant not in self.variants:
+        if variant is not None and not (isinstance(variant, str) and variant in self.variants):
             raise InputError(f"{self.id!r} has no variant {variant!r}. {nearest(variant, self.variants)}")
         for option in options:
             if option not in self.options:
                 raise InputError(f"{self.id!r} has no option {option!r}. {nearest(option, [*self.options, 'variant'])}")
         given = {**self.options, **options}
+        for name, value in options.items():
+            self._fits(name, value)
         if "variant" in inspect.signature(self.function).parameters:
             given["variant"] = variant or self.variants[0]
         return given
+
+    def _fits(self, name: str, value: Any) -> None:
+        """An option whose annotation is one plain type takes that type alone."""
+        kind = str(inspect.signature(self.function).parameters[name].annotation)
+        if kind in KINDS and not (isinstance(value, KINDS[kind]) and (kind == "bool") == isinstance(value, bool)):
+            raise InputError(f"{name!r} of {self.id!r} is of type {kind}, not {type(value).__name__}.")
+        if isinstance(value, int) and not SMALLEST <= value <= LARGEST:
+            raise InputError(f"{name!r} of {self.id!r} is from {SMALLEST} to {LARGEST}, not {value}.")
 
 
 def refuse_second(name: str, function: Callable[..., Any], others: Iterable[Registered]) -> None:

@@ -11,6 +11,7 @@ from torch import Tensor
 from .errors import InputError, nearest
 from .model import Model
 from .types import Trace
+from .words import is_text
 
 SCORES = ("logit", "probability", "log_probability")
 Wanted = str | int | tuple[Any, Any] | None
@@ -59,7 +60,7 @@ def resolve(
     """The Target a user means. `target` is "predicted", "gold" (then give `label`), a class id or name, a token, a
     (target, foil) pair, or a (start, end) span of a question-answering model."""
     model = trace.model
-    if score not in SCORES:
+    if not isinstance(score, str) or score not in SCORES:
         raise InputError(f"unknown score {score!r}. {nearest(str(score), SCORES)}")
     if model.task == "base":
         raise InputError(
@@ -73,6 +74,8 @@ def resolve(
     if model.task == "question-answering":
         return _span(trace, target, foil, score)
     if isinstance(target, tuple):
+        if len(target) != 2:
+            raise InputError(f"a target and its foil are two, not {len(target)}.")
         if foil is not None:
             raise InputError("give the foil once: target=(target, foil), or target= and foil=.")
         target, foil = target
@@ -114,6 +117,8 @@ def _id(trace: Trace, wanted: Any, count: int, role: str) -> int:
     model = trace.model
     if isinstance(wanted, bool) or not isinstance(wanted, int | str):
         raise InputError(f"a {role} is a class, a token or an id, not {wanted!r}.")
+    if isinstance(wanted, str) and not is_text(wanted):
+        raise InputError(f"the {role} holds half a character (a lone surrogate), which is no text.")
     if isinstance(wanted, int):
         if not 0 <= wanted < count:
             raise InputError(f"{role} {wanted} is out of range: {model.name!r} has {count} outputs, 0 to {count - 1}.")

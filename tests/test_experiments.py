@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 
 import mixlens
-from mixlens import data
+from mixlens import data, disk
 from mixlens.errors import InputError, MixlensError
 from mixlens.experiments import Experiment, Setup, Table, core, folder, known, run
 from mixlens.metrics import Interval, mean_with_interval
@@ -167,7 +167,7 @@ def test_stopped_at_any_file_a_run_goes_on_to_the_same_bytes(
         for after in (False, True):
             out = tmp_path / f"{stop}-{after}"
             with monkeypatch.context() as m:
-                m.setattr(folder, "_move", _ending_move(stop, after))
+                m.setattr(disk, "move", _ending_move(stop, after))
                 m.setattr(core.Folder, "add", _dying_add(core.Folder.add))
                 with pytest.raises(Killed):
                     run(name, out=out, **asked)
@@ -182,7 +182,7 @@ def test_stopped_at_any_file_a_run_goes_on_to_the_same_bytes(
 
 def _ending_move(stop: int, after: bool) -> Any:
     """The process ends before, or after, this file is moved."""
-    move, moves = folder._move, iter(range(100))
+    move, moves = disk.move, iter(range(100))
 
     def ended(beside: Path, place: Path) -> None:
         number = next(moves)

@@ -16,6 +16,7 @@ ROOT = Path(mixlens.__file__).parent
 ORDER = (
     *(
         "errors",
+        "disk",
         "registry",
         "types",
         "words",
@@ -31,7 +32,7 @@ ORDER = (
         "attributing",
     ),
     *("baselines", "rules", "methods", "identify", "metrics", "data", "store", "show", "experiments", "judge"),
-    *("reporting", "serve", "cli", "__main__"),
+    *("corpus", "reporting", "serve", "cli", "__main__"),
 )
 
 

@@ -125,24 +125,26 @@ def _of_dataset(dataset: Dataset, path: Source | None, split: str | None) -> Ite
     return _begun(_examples(found, dataset.example, source, unit), none)
 
 
-def _of_texts(
-    name: str, *, text_field: str | None, pair_field: str | None, label_field: str | None, split: str | None
-) -> Iterator[Example | RowError]:
+def rows_of(name: str, *, split: str | None) -> tuple[str, str, Iterator[Any]]:
+    """The rows of a file or a hub dataset, as `rows` gives them (bad ones too); its name, and what a row is called there."""
     place = Path(name)
-    found: Iterator[Any]
     if place.is_file() or place.suffix.lower() in READERS:
         if split is not None:
             raise InputError(f"{place.name!r} is one file and is read whole: leave split= out.")
-        source, unit, found = place.name, _unit(place), rows(place, keep_bad=True)
-    elif place.exists() or name.count("/") != 1 or name.startswith((".", "/", "~")):
+        return place.name, _unit(place), rows(place, keep_bad=True)
+    if place.exists() or name.count("/") != 1 or name.startswith((".", "/", "~")):
         raise InputError(
             f"{name!r} is no file, no dataset of `mixlens data` and no hub id (owner/name). {nearest(name, DATASETS)}"
         )
-    else:
-        id_, _, config = name.partition(":")
-        source, unit = name, "row"
-        instead = f"A local file would do: {', '.join(READERS)}."
-        found = hub_rows(Hub(id_, "train", (config or None,)), split=split, instead=instead)
+    id_, _, config = name.partition(":")
+    instead = f"A local file would do: {', '.join(READERS)}."
+    return name, "row", hub_rows(Hub(id_, "train", (config or None,)), split=split, instead=instead)
+
+
+def _of_texts(
+    name: str, *, text_field: str | None, pair_field: str | None, label_field: str | None, split: str | None
+) -> Iterator[Example | RowError]:
+    source, unit, found = rows_of(name, split=split)
     fields, found = _fields(_begun(found, f"{source} holds no row."))
     asked = [text_field or next((one for one in TEXT_FIELDS if one in fields), TEXT_FIELDS[0]), pair_field, label_field]
     missing = [one for one in asked if one is not None and fields and one not in fields]

@@ -28,6 +28,7 @@ from ..aggregate import CONVENTIONS
 from ..attributing import attribute
 from ..attributing import known as attributions
 from ..data import DATASETS, check, for_model, load
+from ..disk import optional, write
 from ..errors import InputError, MixlensError, nearest
 from ..mixing import known as maps
 from ..mixing import mix, versions
@@ -35,7 +36,7 @@ from ..model import Model
 from ..model import load as load_model
 from ..targets import token_id
 from ..types import Attribution, Example, Map, Record, Trace
-from .folder import SCHEMA, Folder, Units, optional, through, write
+from .folder import SCHEMA, Folder, Units, through
 from .tables import Table
 
 FLUSH_SECONDS = 5.0  # so much work is lost, at most, when a run is killed

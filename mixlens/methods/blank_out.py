@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from ..attributing import Question, attribution
+from ..baselines import known_id
 from ..errors import InputError, nearest
 
 PAPER = "Li et al. 2016, Understanding Neural Networks through Representation Erasure"
@@ -25,7 +26,11 @@ def blank_out(
     Explains the probability by default; with a foil, the probability among the two. `released` (ALTI's code): absolute,
     and the blanked text's logit goes through a sigmoid where the whole text's went through the softmax.
     """
-    if isinstance(replacement, str) and replacement not in WAYS:
+    if (
+        isinstance(replacement, bool)
+        or not isinstance(replacement, int | str)
+        or (replacement not in WAYS and not isinstance(replacement, int))
+    ):
         raise InputError(f"unknown replacement {replacement!r}. {nearest(str(replacement), WAYS)}")
     whole = question.target.of(question.model.outputs([question.trace]))[0]
     if variant == "released":
@@ -78,7 +83,7 @@ def _zeroed(question: Question, word: Tensor, j: int) -> Tensor:
 
 def _token(question: Question, replacement: str | int) -> int:
     if isinstance(replacement, int):
-        return replacement
+        return known_id(question, replacement)
     tokenizer = question.model.tokenizer
     token = None if tokenizer is None else {"mask": tokenizer.mask_token_id, "unk": tokenizer.unk_token_id}[replacement]
     if token is None:

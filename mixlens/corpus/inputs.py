@@ -1,0 +1,252 @@
+"""The rows of a corpus, one at a time, whatever it is: a file, a dataset, or anything that yields texts."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from ..data import DATASETS, RowError, read
+from ..data.layouts import text_of
+from ..data.reading import TEXT_FIELDS, _begun, _fields, rows_of
+from ..disk import optional
+from ..errors import InputError, nearest
+from ..types import Example
+
+IDS_FIELD = "input_ids"
+LONGEST = 1_000_000  # characters; a longer text is no sentence, and to cut it up would take memory without end
+
+
+@dataclass(frozen=True)
+class Given:
+    """One row. `columns` are the carried ones, as text."""
+
+    row: int  # the line it begins on, or its place, counted from 1
+    id: str
+    text: str | None
+    pair: str | None
+    input_ids: Any
+    token_type_ids: Any
+    attention_mask: Any
+    target: str | int | None
+    foil: str | int | None
+    columns: tuple[str | None, ...]
+
+
+@dataclass(frozen=True)
+class Fields:
+    """Which fields of a row are what. None: the usual ones."""
+
+    text: str | None = None
+    pair: str | None = None
+    ids: str | None = None
+    columns: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """Where rows come from. `rows` begins anew with every call."""
+
+    name: str
+    fingerprint: str | None  # of a file, whole; other sources are known by what each shard read
+    total: int | None  # rows, as far as is known beforehand
+    rows: Callable[[], Iterator[Given | RowError]]
+
+
+def corpus(data: Any, *, fields: Fields, split: str | None, limit: int | None) -> Corpus:
+    """What is meant by `data`; refused here where the whole of it cannot be used."""
+    if limit is not None and (not isinstance(limit, int) or isinstance(limit, bool) or limit < 1):
+        raise InputError(f"limit must be at least 1, not {limit!r}.")
+    if isinstance(data, str | os.PathLike):
+        made = _named(os.fspath(data), fields, split, limit)
+    elif isinstance(data, Iterable) and not isinstance(data, bytes | Mapping):
+        if split is not None:
+            raise InputError("rows that are given in Python have no split: leave split= out.")
+        total = len(data) if isinstance(data, Sequence) else None
+        made = Corpus("rows given in Python", None, total, partial(_of_values, data, fields))
+    else:
+        raise InputError(f"data is a file, a dataset or a list of texts, not {type(data).__name__}.")
+    if limit is None:
+        return made
+    total = limit if made.total is None else min(limit, made.total)
+    return Corpus(made.name, made.fingerprint, total, lambda: islice(made.rows(), limit))
+
+
+def _named(name: str, fields: Fields, split: str | None, limit: int | None) -> Corpus:
+    if name in DATASETS and not Path(name).is_file():
+        if fields.text or fields.pair or fields.ids:
+            raise InputError(f"{name!r} knows its own fields: leave text_field, pair_field and ids_field out.")
+        if DATASETS[name].stream is not None and limit is None:
+            raise InputError(f"{name!r} has no end: say how many examples, limit=.")
+        return Corpus(name, None, None, partial(_of_dataset, name, split, fields.columns))
+    place = Path(name)
+    if place.is_dir():
+        raise InputError(f"{name!r} is a folder; give one file of it.")
+    next(_of_rows(name, split, fields))  # a file that cannot be used is refused now
+    if not place.is_file():
+        return Corpus(name, None, None, partial(_of_rows, name, split, fields))
+    fingerprint, lines = _file_facts(place)
+    total = lines
+    if place.suffix.lower() == ".parquet":
+        total = optional("pyarrow.parquet", "pyarrow", "data", what="corpus runs").ParquetFile(place).metadata.num_rows
+    return Corpus(name, fingerprint, total, partial(_of_rows, name, split, fields))
+
+
+def _file_facts(place: Path) -> tuple[str, int]:
+    """Its sha256, and how many lines it has."""
+    told, lines = hashlib.sha256(), 0
+    with place.open("rb") as file:
+        while piece := file.read(1 << 20):
+            told.update(piece)
+            lines += piece.count(b"\n")
+    return told.hexdigest(), lines
+
+
+# --- rows of each kind ------------------------------------------------------------------------------------------------
+
+
+def _of_rows(name: str, split: str | None, fields: Fields) -> Iterator[Given | RowError]:
+    source, unit, found = rows_of(name, split=split)
+    there, found = _fields(_begun(found, f"{source} holds no row."))
+    used = _usual(fields, there, source) if there else fields
+    for number, row in found:
+        yield row if isinstance(row, RowError) else _given(number, row, used, source, unit)
+
+
+def _usual(fields: Fields, there: Sequence[str], source: str) -> Fields:
+    """The fields that are meant, all of them there."""
+    text, ids = fields.text, fields.ids
+    if text is not None and ids is not None:
+        raise InputError("a row is read as text or as ids: give text_field= or ids_field=, not both.")
+    if text is None and ids is None:
+        text = next((one for one in TEXT_FIELDS if one in there), None)
+        ids = IDS_FIELD if text is None and IDS_FIELD in there else None
+        text = TEXT_FIELDS[0] if text is None and ids is None else text
+    if ids is not None and fields.pair is not None:
+        raise InputError("ids hold both texts already: leave pair_field out.")
+    for one in (text, ids, fields.pair, *fields.columns):
+        if one is not None and one not in there:
+            raise InputError(f"{source} has no field {one!r}. {nearest(one, there)}")
+    return Fields(text, fields.pair, ids, fields.columns)
+
+
+def _given(number: int, row: Mapping[str, Any], fields: Fields, source: str, unit: str) -> Given | RowError:
+    try:
+        text = None if fields.ids is not None else _short(text_of(dict(row), fields.text or TEXT_FIELDS[0]))
+        pair = None if fields.pair is None else _short(text_of(dict(row), fields.pair))
+        ids, types, mask = (
+            (None, None, None)
+            if fields.ids is None
+            else (_numbers(row.get(name), name) for name in (fields.ids, "token_type_ids", "attention_mask"))
+        )
+        if fields.ids is not None and ids is None:
+            raise InputError(f"field {fields.ids!r} holds no ids.")
+    except InputError as error:
+        return RowError(source, number, str(error), unit)
+    own = row.get("id")
+    named = str(number) if not isinstance(own, str | int) or isinstance(own, bool) or own == "" else str(written(own))
+    target, foil = (row.get(name) for name in ("target", "foil"))
+    gold = target if isinstance(target, str | int) else row.get("label")
+    return Given(
+        number,
+        named,
+        text,
+        pair,
+        ids,
+        types,
+        mask,
+        gold if isinstance(gold, str | int) else None,
+        foil if isinstance(foil, str | int) else None,
+        tuple(written(row.get(name)) for name in fields.columns),
+    )
+
+
+def _short(text: str) -> str:
+    if len(text) > LONGEST:
+        raise InputError(f"the text has {len(text):,} characters; at most {LONGEST:,} are read.")
+    return text
+
+
+def _numbers(value: Any, name: str) -> list[int] | None:
+    """A list of integers; in CSV, which has none, written as JSON."""
+    if value is None:
+        return None
+    try:
+        value = json.loads(value) if isinstance(value, str) else value
+    except (ValueError, RecursionError):
+        value = None
+    if not isinstance(value, list) or not all(isinstance(i, int) and not isinstance(i, bool) for i in value):
+        raise InputError(f"field {name!r} does not hold a list of integers.")
+    return value
+
+
+def written(value: Any) -> str | None:
+    """A carried value as text: a string as it is, anything else as JSON. Half a character is written out, as in Python."""
+    if value is None:
+        return None
+    try:
+        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+    except (ValueError, RecursionError):  # a list that holds itself
+        text = str(type(value).__name__)
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+def _of_dataset(name: str, split: str | None, columns: Sequence[str]) -> Iterator[Given | RowError]:
+    for number, example in enumerate(read(name, split=split, keep_bad=True), 1):
+        yield example if isinstance(example, RowError) else _of_example(number, example, columns)
+
+
+def _of_example(number: int, example: Example, columns: Sequence[str]) -> Given:
+    known = {"target": example.target, "foil": example.foil, "cues": list(example.cues), **example.info}
+    if number == 1 and (missing := [one for one in columns if one not in known]):
+        raise InputError(f"the examples have no field {missing[0]!r}. {nearest(missing[0], known)}")
+    gold = example.target if example.target is not None else known.get("label")
+    carried = tuple(written(known.get(name)) for name in columns)
+    named = str(number) if example.id is None else str(written(str(example.id)))
+    return Given(number, named, example.text, example.pair, None, None, None, gold, example.foil, carried)
+
+
+def _of_values(data: Iterable[Any], fields: Fields) -> Iterator[Given | RowError]:
+    """Strings, (text, pair) tuples, Examples, or mappings with fields."""
+    source, used = "rows", None
+    for number, value in enumerate(data, 1):
+        if isinstance(value, Example):
+            made: Given | RowError = _of_example(number, value, fields.columns)
+            if isinstance(made, Given) and not (isinstance(made.text, str) and isinstance(made.pair, str | None)):
+                made = RowError(source, number, f"the text is {type(value.text).__name__}, not a string", "row")
+            yield made
+        elif isinstance(value, Mapping):
+            used = used or _usual(fields, [str(key) for key in value], source)
+            yield _given(number, value, used, source, "row")
+        elif isinstance(value, str | tuple):
+            text, pair, *more = (*value, None) if isinstance(value, tuple) else (value, None)
+            row = {"text": text} if pair is None and not more else {"text": text, "pair": pair}
+            yield _given(number, row, Fields("text", "pair" if len(row) > 1 else None), source, "row")
+        else:
+            yield RowError(source, number, f"{type(value).__name__}, not a text, a (text, pair), an Example or a mapping", "row")
+
+
+# --- shards of them ---------------------------------------------------------------------------------------------------
+
+
+def windows(rows: Iterator[Given | RowError], size: int) -> Iterator[tuple[int, list[Given | RowError]]]:
+    """(number, rows): what goes into one shard. Never more than one is held here."""
+    number = 0
+    while some := list(islice(rows, size)):
+        yield number, some
+        number += 1
+
+
+def fingerprint(rows: Sequence[Given | RowError]) -> str:
+    """Of everything these rows hold."""
+    told = hashlib.sha256()
+    for one in rows:
+        row = [one.number, one.reason] if isinstance(one, RowError) else list(vars(one).values())
+        told.update(json.dumps(row, default=str).encode())
+    return told.hexdigest()[:16]

@@ -1,0 +1,237 @@
+"""The folder of a corpus run. A shard's name holds its number and its checksum: once it is there, it is done and can be checked.
+
+manifest.json                     whose folder it is; when finished: every shard, its rows and its sha256
+shards/part-0000000-CHECKSUM.parquet      one row per example, in the order of the data
+maps/part-0000000-CHECKSUM.parquet        one row per map, where maps are kept; named by their shard
+errors.jsonl                      rows that could not be explained, and why; made from the shards
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from ..disk import TEMPORARY, RunFolder, optional, write
+from ..errors import InputError, ResultError
+from ..types import Map
+
+if TYPE_CHECKING:
+    from .work import Made
+
+SCHEMA = 1
+NAME = re.compile(r"part-(\d{7,})-([0-9a-f]{16})\.parquet")
+ASIDE = ".aside-"  # what is no shard of this run is moved out of every reader's sight, not deleted
+
+
+def file_name(number: int, content: bytes) -> str:
+    return f"part-{number:07d}-{hashlib.sha256(content).hexdigest()[:16]}.parquet"
+
+
+@dataclass(frozen=True)
+class Shard:
+    """A finished shard."""
+
+    number: int
+    file: str
+    rows: int
+    errors: int
+    sha256: str
+    input: str  # fingerprint of the rows it was made from
+    maps: str | None
+
+
+class CorpusFolder(RunFolder):
+    """See the top of this file."""
+
+    schema = SCHEMA
+
+    def __init__(self, place: Path):
+        super().__init__(place)
+        self.shards, self.maps, self.errors = place / "shards", place / "maps", place / "errors.jsonl"
+
+    def begin(self, manifest: bytes) -> None:
+        """The folder is this run's from here on. Half-written files of a run that was killed are cleared away."""
+        write(self.place / "manifest.json", manifest)
+        self.shards.mkdir(exist_ok=True)
+        self.maps.mkdir(exist_ok=True)
+        self.clear(self.shards, self.maps)
+
+    def add(self, made: Made) -> Shard:
+        """One more shard. Its maps come first: the shard itself, once there, says that all is done."""
+        if made.maps is not None and made.maps_name is not None:
+            write(self.maps / made.maps_name, made.maps)
+        write(self.shards / made.name, made.content)
+        return read_shard(self.shards / made.name, made.content)
+
+    def done(self, run: str) -> tuple[dict[int, Shard], list[str]]:
+        """Every shard that is whole and of this run, by number; and the names of files that were not, moved aside."""
+        found: dict[int, Shard] = {}
+        aside: list[str] = []
+        needed: set[str] = set()
+        listed = {one["file"]: one["sha256"] for one in self.manifest.get("shards", [])}
+        for path in sorted(self.shards.iterdir()):
+            if path.name.startswith("."):
+                continue
+            shard = self._whole(path, run, listed.get(path.name))
+            if shard is None or shard.number in found:
+                _aside(path, aside)
+            else:
+                found[shard.number] = shard
+                needed |= {shard.maps} if shard.maps else set()
+        for path in sorted(self.maps.iterdir()):
+            named = NAME.fullmatch(path.name)
+            if path.name in needed or path.name.startswith("."):
+                continue
+            if named is not None and path.is_file() and file_name(int(named[1]), path.read_bytes()) == path.name:
+                path.unlink()  # whole, but its shard was never written, or is done again: so are they
+            else:
+                _aside(path, aside)
+        return found, aside
+
+    def _whole(self, path: Path, run: str, sha256: str | None) -> Shard | None:
+        named = NAME.fullmatch(path.name)
+        if named is None or not path.is_file():
+            return None
+        content = path.read_bytes()
+        told = hashlib.sha256(content).hexdigest()
+        if not told.startswith(named[2]) or (sha256 is not None and told != sha256):
+            return None
+        try:
+            shard = read_shard(path, content, run)
+        except ResultError:
+            return None
+        if shard.number != int(named[1]):
+            return None
+        if shard.maps is not None:
+            maps = self.maps / shard.maps
+            if not NAME.fullmatch(shard.maps) or not maps.is_file() or file_name(shard.number, maps.read_bytes()) != shard.maps:
+                return None
+        return shard
+
+    def bad_rows(self, found: Mapping[int, Shard]) -> Iterator[dict[str, Any]]:
+        """What the shards say could not be explained, in the order of the data."""
+        for number in sorted(found):
+            if found[number].errors:
+                yield from told_by(self.shards / found[number].file)["errors"]
+
+    def write_errors(self, found: Mapping[int, Shard]) -> None:
+        """errors.jsonl anew, whole. It says nothing that the shards do not say."""
+        write(self.errors, (error_line(one).encode() for one in self.bad_rows(found)))
+
+    def add_errors(self, bad: Iterable[Any]) -> None:
+        """For who looks on while it runs; a line cut off by a crash is made good when the run goes on."""
+        lines = "".join(error_line(vars(one)) for one in bad)
+        if lines:
+            with self.errors.open("ab") as file:
+                file.write(lines.encode())
+
+
+def error_line(one: Mapping[str, Any]) -> str:
+    return json.dumps(dict(one), ensure_ascii=False) + "\n"
+
+
+def _aside(path: Path, aside: list[str]) -> None:
+    os.replace(path, path.with_name(f"{ASIDE}{path.name}"))
+    aside.append(path.name)
+
+
+def read_shard(path: Path, content: bytes | None = None, run: str | None = None) -> Shard:
+    """What a shard says of itself; refused where it is none of ours (or, with `run`, of another run)."""
+    content = path.read_bytes() if content is None else content
+    told = told_by(path, content)
+    try:
+        if run is not None and told["run"] != run:
+            raise ResultError(f"{path.name!r} is a shard of another run.")
+        return Shard(
+            int(told["number"]),
+            path.name,
+            int(told["rows"]),
+            len(told["errors"]),
+            hashlib.sha256(content).hexdigest(),
+            str(told["input"]),
+            None if told["maps"] is None else str(told["maps"]),
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        if isinstance(error, ResultError):
+            raise
+        raise ResultError(f"{path.name!r} is no shard of a corpus run.") from None
+
+
+def told_by(path: Path, content: bytes | None = None) -> dict[str, Any]:
+    """The facts in a shard's head, and how many rows it has."""
+    pa, parquet = (optional(name, "pyarrow", "data", what="corpus runs") for name in ("pyarrow", "pyarrow.parquet"))
+    try:
+        file = parquet.ParquetFile(path if content is None else pa.BufferReader(content))
+        told = json.loads(file.schema_arrow.metadata[b"mixlens"])
+        if told["schema"] != SCHEMA:
+            raise ResultError(f"{path.name!r} has schema {told['schema']!r}; this mixlens reads {SCHEMA}.")
+        return {**told, "rows": file.metadata.num_rows}
+    except (pa.ArrowException, KeyError, TypeError, ValueError, OSError, RecursionError) as error:
+        if isinstance(error, ResultError):
+            raise
+        raise ResultError(f"{path.name!r} is not a shard of mixlens, or is damaged ({type(error).__name__}).") from None
+
+
+# --- reading a run ----------------------------------------------------------------------------------------------------
+
+
+def shard_files(out: str | os.PathLike[str], kind: str = "shards") -> list[Path]:
+    """The files of a run, in the order of the data."""
+    place = Path(out)
+    if not (place / "manifest.json").is_file():
+        raise InputError(f"{str(place)!r} holds no run: there is no manifest.json.")
+    RunFolder(place).manifest  # noqa: B018 - refused where it is not one of ours
+    folder = place / kind
+    return sorted(path for path in folder.glob("part-*.parquet") if NAME.fullmatch(path.name)) if folder.is_dir() else []
+
+
+def batches(path: Path, columns: list[str] | None = None) -> Iterator[list[dict[str, Any]]]:
+    """The rows of one file, some at a time."""
+    pa, parquet = (optional(name, "pyarrow", "data", what="corpus runs") for name in ("pyarrow", "pyarrow.parquet"))
+    try:
+        with parquet.ParquetFile(path) as file:
+            there = None if columns is None else [name for name in columns if name in file.schema_arrow.names]
+            for batch in file.iter_batches(batch_size=256, columns=there):
+                yield batch.to_pylist()
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise ResultError(f"{path.name!r} cannot be read ({type(error).__name__}). Give the run's command again.") from None
+
+
+def maps(out: str | os.PathLike[str]) -> Iterator[tuple[int, Map]]:
+    """(row, Map) for every map a run kept (`maps=`), in the order of the data. One shard's are read at a time."""
+    for path in shard_files(out):
+        named = told_by(path).get("maps")
+        if named is None:
+            continue
+        if not NAME.fullmatch(str(named)) or not (path.parent.parent / "maps" / named).is_file():
+            raise ResultError(f"the maps of {path.name!r} are not there. Give the run's command again.")
+        tokens = {row["row"]: row["tokens"] for some in batches(path, ["row", "tokens"]) for row in some}
+        for some in batches(path.parent.parent / "maps" / named):
+            for row in some:
+                shape = (row["layers"], row["tokens"], row["tokens"])
+                try:
+                    scores, words = torch.tensor(row["scores"], dtype=torch.float32).reshape(shape), tokens[row["row"]]
+                except (KeyError, TypeError, ValueError, RuntimeError):
+                    raise ResultError(f"the maps {named!r} are damaged. Give the run's command again.") from None
+                yield row["row"], Map(scores, tuple(words), row["method"], _told(row["method"]))
+
+
+def _told(written: str) -> dict[str, Any]:
+    from ..experiments.core import asked
+    from ..mixing import method
+
+    used = asked(written)
+    return {"method": used.name, "convention": method(used.name).rollout, "rollout": None}
+
+
+def half_written(place: Path) -> list[Path]:
+    """Temporary files, for whoever wants to see that there are none."""
+    return sorted(place.rglob(f"{TEMPORARY}*"))

@@ -1,0 +1,71 @@
+"""The summary of a run says what can be counted by hand from its rows."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from test_run import go, table
+from typer.testing import CliRunner
+
+import mixlens
+from mixlens import data
+from mixlens.cli import app
+from mixlens.errors import MixlensError
+from mixlens.metrics.agreement import spearman
+
+pytest.importorskip("pyarrow")
+
+
+@pytest.fixture(scope="module")
+def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("summary") / "run"
+    rows: list[Any] = [example.text for example in data.load("sentiment", n=40)]
+    go([*rows, "", 7], place, model="sentiment", methods=["alti", "globenc", "grad_x_input"], shard_rows=16)
+    return place
+
+
+def test_the_numbers_are_those_of_the_rows(out: Path) -> None:
+    found, rows = mixlens.summarize(out, least=1), table(out)
+    assert (found.rows, found.errors, found.finished) == (40, 2, True)
+    assert found.classes == dict(Counter(row["prediction"] for row in rows).most_common())
+    for a, b in (("alti", "globenc"), ("alti", "grad_x_input"), ("globenc", "grad_x_input")):
+        assert found.agreement[f"{a}, {b}"] == pytest.approx(np.mean([spearman(row[a], row[b]) for row in rows]))
+    ratio = np.mean([row["mixing_ratio:globenc"] for row in rows], 0)
+    assert found.mixing_ratio["globenc"] == pytest.approx(ratio)
+    assert found.gap["largest"] == max(row["gap"] for row in rows)
+    name = next(iter(found.classes))
+    shares: dict[str, list[float]] = {}
+    for row in rows:
+        if row["prediction"] == name:
+            kept = [i for i, segment in enumerate(row["segments"]) if segment >= 0]
+            whole = sum(abs(row["grad_x_input"][i]) for i in kept)
+            for i in kept:
+                shares.setdefault(row["tokens"][i].removeprefix("##"), []).append(abs(row["grad_x_input"][i]) / whole)
+    best = max(shares, key=lambda token: (np.mean(shares[token]), token))
+    token, share, times = found.top[name]["grad_x_input"][0]
+    assert (token, times) == (best, len(shares[best]))
+    assert share == pytest.approx(np.mean(shares[best]))
+    assert len(found.slow) == 5
+    assert sum(count for _, count in found.reasons) == 2
+
+
+def test_the_command(out: Path) -> None:
+    told = CliRunner().invoke(app, ["summarize", str(out)])
+    assert told.exit_code == 0
+    for word in ("40 rows explained, 2 could not be", "predicted 'positive'", "Spearman", "mixing ratio", "slowest"):
+        assert word in told.stdout
+    made = json.loads(CliRunner().invoke(app, ["summarize", str(out), "--json"]).stdout)
+    assert made["rows"] == 40
+
+
+def test_what_is_no_run_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(MixlensError, match="holds no run"):
+        mixlens.summarize(tmp_path)
+    (tmp_path / "manifest.json").write_text('{"identity": {"kind": "other"}}')
+    with pytest.raises(MixlensError, match="not the folder of a corpus run"):
+        mixlens.summarize(tmp_path)
