@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import hashlib
 import json
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -306,6 +307,15 @@ def test_refused_before_the_long_work(model: Any, tmp_path: Path, options: dict[
     with pytest.raises(InputError, match=says):
         go(tmp_path / "x.jsonl", tmp_path / "run", model=model, **options)
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(("module", "extra", "options"), [("pyarrow.parquet", "data", {}), ("ray", "ray", {"ray": "auto"})])
+def test_a_package_that_is_missing_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: str, extra: str, options: dict[str, Any]
+) -> None:
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(InputError, match=rf"pip install 'mixlens\[{extra}\]'"):
+        go(TEXTS, tmp_path / "run", model="agreement", **options)
 
 
 def test_the_command(tmp_path: Path) -> None:
