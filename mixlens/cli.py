@@ -347,36 +347,37 @@ def run(
 
     for name in methods.split(","):
         _known(name.strip().partition(":")[0])  # a misspelt name is refused before the model is loaded
-    warnings.showwarning = lambda message, *_, **__: print(f"mixlens: {message}", file=sys.stderr)
     whole = query is not None and query.lstrip("-").isdigit()
     try:
-        made = run_corpus(
-            data,
-            model=model,
-            methods=methods,
-            out=out,
-            limit=limit,
-            columns=[name.strip() for name in columns.split(",")] if columns else (),
-            text_field=text_field,
-            pair_field=pair_field,
-            ids_field=ids_field,
-            split=split,
-            target="predicted" if target is None else int(target) if target.isdigit() else target,
-            foil=int(foil) if foil is not None and foil.isdigit() else foil,
-            score=score,
-            query=int(str(query)) if whole else query,
-            maps=maps_dtype if maps else False,
-            batch_tokens=batch_tokens,
-            shard_rows=shard_rows,
-            strict=strict,
-            resume=resume,
-            ray=ray,
-            workers=workers,
-            task=task,
-            device=device,
-            dtype=dtype,
-            trust_remote_code=trust_remote_code,
-        )
+        with warnings.catch_warnings():
+            warnings.showwarning = lambda message, *_, **__: print(f"mixlens: {message}", file=sys.stderr)
+            made = run_corpus(
+                data,
+                model=model,
+                methods=methods,
+                out=out,
+                limit=limit,
+                columns=[name.strip() for name in columns.split(",")] if columns else (),
+                text_field=text_field,
+                pair_field=pair_field,
+                ids_field=ids_field,
+                split=split,
+                target="predicted" if target is None else int(target) if target.isdigit() else target,
+                foil=int(foil) if foil is not None and foil.isdigit() else foil,
+                score=score,
+                query=int(str(query)) if whole else query,
+                maps=maps_dtype if maps else False,
+                batch_tokens=batch_tokens,
+                shard_rows=shard_rows,
+                strict=strict,
+                resume=resume,
+                ray=ray,
+                workers=workers,
+                task=task,
+                device=device,
+                dtype=dtype,
+                trust_remote_code=trust_remote_code,
+            )
     except KeyboardInterrupt:
         print(f"mixlens: stopped. What is in {out} is safe: the same command goes on.", file=sys.stderr)
         raise typer.Exit(130) from None

@@ -48,8 +48,13 @@ def sync(file: int) -> None:
 def move(beside: Path, place: Path) -> None:
     """To its place; the folder remembers it also when the power fails."""
     os.replace(beside, place)
+    sync_folder(place.parent)
+
+
+def sync_folder(place: Path) -> None:
+    """What the folder holds (names, not contents) is on the disk."""
     if os.name == "posix":
-        folder = os.open(place.parent, os.O_RDONLY)
+        folder = os.open(place, os.O_RDONLY)
         try:
             os.fsync(folder)
         finally:
@@ -101,6 +106,7 @@ class RunFolder:
     def held(self) -> Iterator[None]:
         """One run at a time writes here. A killed run lets go by itself."""
         self.place.mkdir(parents=True, exist_ok=True)
+        sync_folder(self.place.parent)
         with (self.place / LOCK).open("w") as file:
             try:
                 import fcntl

@@ -137,6 +137,7 @@ def test_any_target(model: Any, sentiment: Any, name: Any, target: Any, foil: An
 @given(
     rows=st.lists(texts | anything | st.fixed_dictionaries({"text": texts | anything, "id": anything}), min_size=1, max_size=5)
 )
+@example(rows=[(), ("a",), ("a", "b", "c"), ("a [MASK]", "b"), mixlens.Example(7)])  # type: ignore[arg-type]
 def test_any_rows(model: Any, tmp_path_factory: pytest.TempPathFactory, rows: list[Any]) -> None:
     out = tmp_path_factory.mktemp("fuzz") / "run"
     made = asked(lambda: mixlens.run(rows, model=model, out=out, progress=False, shard_rows=2))

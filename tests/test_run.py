@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import hashlib
 import json
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -206,6 +208,27 @@ def test_polars_and_duckdb(model: Any, tmp_path: Path) -> None:
     assert duckdb.sql(f"select count(*) from '{out}/shards/*.parquet'").fetchall() == [(len(TEXTS),)]
 
 
+def test_the_data_is_read_as_it_is_needed(model: Any, tmp_path: Path) -> None:
+    """Memory does not grow with the corpus: no row is read before the shard before it is on the disk."""
+    out, ahead = tmp_path / "run", []
+
+    def rows() -> Iterator[str]:
+        for number in range(23):
+            written = len(list(out.glob("shards/part-*.parquet")))
+            ahead.append(number - 4 * written)
+            yield TEXTS[number % len(TEXTS)]
+
+    assert go(rows(), out, model=model, shard_rows=4).rows == 23
+    assert max(ahead) < 4
+
+
+def test_progress_says_rate_and_time_left(model: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    mixlens.run(TEXTS, model=model, out=tmp_path / "run", progress=True)
+    said = capsys.readouterr().err
+    assert "7/7" in said
+    assert "row/s" in said
+
+
 # --- rows that cannot be explained ------------------------------------------------------------------------------------
 
 
@@ -284,6 +307,15 @@ def test_refused_before_the_long_work(model: Any, tmp_path: Path, options: dict[
     with pytest.raises(InputError, match=says):
         go(tmp_path / "x.jsonl", tmp_path / "run", model=model, **options)
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(("module", "extra", "options"), [("pyarrow.parquet", "data", {}), ("ray", "ray", {"ray": "auto"})])
+def test_a_package_that_is_missing_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: str, extra: str, options: dict[str, Any]
+) -> None:
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(InputError, match=rf"pip install 'mixlens\[{extra}\]'"):
+        go(TEXTS, tmp_path / "run", model="agreement", **options)
 
 
 def test_the_command(tmp_path: Path) -> None:

@@ -316,6 +316,7 @@ def test_ctrl_c_leaves_a_folder_that_goes_on(tmp_path: Path, monkeypatch: pytest
     assert "(2 done now" in again.stdout
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # Python 3.12 warns of forks beside threads; these are killed
 def test_killed_at_random_moments_and_continued(model: Any, whole: Path, tmp_path: Path) -> None:
     """Real processes, each ended by SIGKILL some milliseconds after it began to write."""
     draw, kills = random.Random(7), 0

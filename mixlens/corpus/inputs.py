@@ -224,10 +224,10 @@ def _of_values(data: Iterable[Any], fields: Fields) -> Iterator[Given | RowError
         elif isinstance(value, Mapping):
             used = used or _usual(fields, [str(key) for key in value], source)
             yield _given(number, value, used, source, "row")
-        elif isinstance(value, str | tuple):
-            text, pair, *more = (*value, None) if isinstance(value, tuple) else (value, None)
-            row = {"text": text} if pair is None and not more else {"text": text, "pair": pair}
-            yield _given(number, row, Fields("text", "pair" if len(row) > 1 else None), source, "row")
+        elif isinstance(value, str):
+            yield _given(number, {"text": value}, Fields("text"), source, "row")
+        elif isinstance(value, tuple) and len(value) == 2:
+            yield _given(number, {"text": value[0], "pair": value[1]}, Fields("text", "pair"), source, "row")
         else:
             yield RowError(source, number, f"{type(value).__name__}, not a text, a (text, pair), an Example or a mapping", "row")
 

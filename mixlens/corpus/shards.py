@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ..disk import TEMPORARY, RunFolder, optional, write
+from ..disk import TEMPORARY, RunFolder, optional, sync_folder, write
 from ..errors import InputError, ResultError
 from ..types import Map
 
@@ -62,6 +62,7 @@ class CorpusFolder(RunFolder):
         write(self.place / "manifest.json", manifest)
         self.shards.mkdir(exist_ok=True)
         self.maps.mkdir(exist_ok=True)
+        sync_folder(self.place)
         self.clear(self.shards, self.maps)
 
     def add(self, made: Made) -> Shard:

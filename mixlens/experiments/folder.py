@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from io import BytesIO
 from pathlib import Path
 
-from ..disk import RunFolder, optional, write
+from ..disk import RunFolder, optional, sync_folder, write
 from ..errors import ResultError
 from ..types import Record
 
@@ -29,6 +29,7 @@ class Folder(RunFolder):
         """The folder is this run's from here on. Half-written files of a run that was killed are cleared away."""
         write(self.place / "manifest.json", manifest)
         self.records.mkdir(exist_ok=True)
+        sync_folder(self.place)
         self.clear(self.records)
 
     def read(self) -> Units:
