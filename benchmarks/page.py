@@ -224,12 +224,13 @@ without a clock: it counts operations, forward passes and the largest tensor.
 """
 
 LOOPS = """\
-Two inner loops cannot be put together from tensor operations without writing out something of pairs by features or
-reading attention once for each pair of heads: ALTI's distances (`nearer`) and the lengths of the norm maps (`lengths`).
+What tensor operations cannot fuse, without writing out something of pairs by features or going over memory many times:
+ALTI's distances (`nearer`), the lengths of the norm maps (`lengths`) and their Gram matrices from values alone (`inner`), a
+target's own part at the end of its norms (`ends`, `own_nearer`), the gaps of the proof (`largest`), rollouts (`running`).
 
 - On a CPU they are C (`mixlens/kernels/cpu.c`), compiled by the machine's own compiler when first needed and kept in the
   user's cache. They share torch's threads.
-- On an NVIDIA GPU they are Triton kernels (`mixlens/kernels/gpu.py`), and so are the Gram matrices and Value Zeroing.
+- On an NVIDIA GPU they are Triton kernels (`mixlens/kernels/gpu.py`), and so are norms of all layers at once and Value Zeroing.
 - Without a compiler, without Triton, or inside a gradient, plain PyTorch gives the same numbers more slowly.
 
 A fused loop is used only after it has been seen to agree with the plain one in float64 on this machine; one that is
