@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -31,6 +32,7 @@ CONVENTIONS = {
     "value_zeroing": Convention(False, True, "Mohebbi et al. 2023: rows sum to 1, nothing added"),
     "chefer": Convention(True, True, "Chefer et al. 2021: (M + I) / row sum"),
 }
+TOGETHER = 1 << 26  # elements of a map that is rolled out together with others
 FROM_INPUT = "input"  # the convention of maps that are from the input to every layer already
 
 
@@ -46,21 +48,87 @@ def rows_to_one(scores: Tensor, *, offset: int = 0) -> tuple[Tensor, dict[str, T
     return shared, {"rows_without_score": empty[..., 0].long()}
 
 
-def rollout(scores: Map, convention: str | None = None, *, residual: bool | None = None, normalize: bool | None = None) -> Map:
-    """R_l = M_l ... M_1, last layer on the left: input to layer l, for every l.
+def rollout(
+    scores: Map | Sequence[Map] | Mapping[str, Map],
+    convention: str | None = None,
+    *,
+    residual: bool | None = None,
+    normalize: bool | None = None,
+) -> Any:
+    """R_l = M_l ... M_1, last layer on the left: input to layer l, for every l. A list of maps gives a list, a dict a dict.
 
     The convention is the method's own unless named (`abnar`, `globenc`, `toolkit`, `alti`, `value_zeroing`, `chefer`);
     `residual` and `normalize` override it one by one. What was used is in `.info["rollout"]`. Products that would leave
     the range of the number type are rescaled by one scalar a layer, which changes no rank and no share. A map that is
-    from the input to every layer already (`hta`, convention "input") is left as it is.
+    from the input to every layer already (`hta`, convention "input") is left as it is. Several maps at once are quicker
+    on a GPU; `rolled_row` is much quicker where one row alone is wanted.
     """
+    if isinstance(scores, Mapping):
+        made = rollout(list(scores.values()), convention, residual=residual, normalize=normalize)
+        return dict(zip(scores, made, strict=True))
+    if isinstance(scores, Map):
+        return rollout([scores], convention, residual=residual, normalize=normalize)[0]
+    if not isinstance(scores, Sequence) or not all(isinstance(one, Map) for one in scores):
+        raise InputError("rollout takes a Map, a list of maps or a dict of maps, as mix gives them.")
     if convention is not None and not isinstance(convention, str):
         raise InputError(f"a rollout convention is a name, not {convention!r:.80}.")
+    rolled: dict[int, Map] = {}
+    alike: dict[Any, list[tuple[int, Tensor, dict[str, Any]]]] = {}  # maps of one shape on one GPU are multiplied as one
+    for number, one in enumerate(scores):
+        if convention is residual is normalize is None and _from_input(one):
+            told = {"convention": FROM_INPUT, "residual": False, "normalize": False}
+            rolled[number] = replace(one, info={**one.info, "rollout": told})
+            continue
+        layers, told = as_convened(one, convention, residual=residual, normalize=normalize)
+        apart = layers.device.type == "cpu" or layers.numel() > TOGETHER
+        kind = (layers.shape, layers.dtype, layers.device, told["normalize"])
+        alike.setdefault(number if apart else kind, []).append((number, layers, told))
+    for group in alike.values():
+        products, rescaled = _products([layers for _, layers, _ in group], shares=group[0][2]["normalize"])
+        for (number, _, told), product, which in zip(group, products, rescaled, strict=True):
+            info = {**scores[number].info, "rollout": {**told, "rescaled_layers": which}}
+            rolled[number] = replace(scores[number], scores=product, info=info)
+    return [rolled[number] for number in range(len(scores))]
+
+
+def rolled_row(
+    scores: Map,
+    query: int | str,
+    *,
+    layer: int = -1,
+    convention: str | None = None,
+    residual: bool | None = None,
+    normalize: bool | None = None,
+) -> Attribution:
+    """`scores.rollout(...).readout(query, layer=layer)`, as products of one row with matrices: n times as quick.
+
+    The row is held near 1 by powers of two, which round nothing, and brought back at the end; where that would leave the
+    number type's range (as `rollout` rescales) its largest entry stays near 1.
+    """
     if convention is residual is normalize is None and _from_input(scores):
-        return replace(scores, info={**scores.info, "rollout": {"convention": FROM_INPUT, "residual": False, "normalize": False}})
+        return readout(rollout(scores), query, layer=layer)
     layers, told = as_convened(scores, convention, residual=residual, normalize=normalize)
-    products, rescaled = _products(layers)
-    return replace(scores, scores=products, info={**scores.info, "rollout": {**told, "rescaled_layers": rescaled}})
+    number, position = _layer(layer, len(layers)), find(scores.tokens, query)
+    row, power = _near_one(layers[number, position])
+    for matrix in reversed(layers[:number].unbind()):
+        row, moved = _near_one(row @ matrix)
+        power = power + moved
+    held, back = row.cpu(), float(power)
+    fits = abs(back) < math.log2(torch.finfo(held.dtype).max) / 2
+    if fits:
+        held = torch.ldexp(held, torch.tensor(int(back)))
+    info = {
+        **scores.info,
+        "rollout": {**told, "rescaled_layers": [] if fits else [number]},
+        **{"query": position, "query_token": scores.tokens[position], "layer": number},
+    }
+    return Attribution(held.clone(), scores.tokens, scores.method, info, scores.special, scores.words)
+
+
+def _near_one(row: Tensor) -> tuple[Tensor, Tensor]:
+    """A row with its largest magnitude between 1/2 and 1, and the power of two it was divided by."""
+    _, power = torch.frexp(row.abs().amax())
+    return torch.ldexp(row, -power), power
 
 
 def _from_input(scores: Map) -> bool:
@@ -93,24 +161,39 @@ def as_convened(
 
 
 @torch.no_grad()
-def _products(layers: Tensor) -> tuple[Tensor, list[int]]:
-    """The running products, plain as long as they fit the number type with room to spare; which layers were rescaled."""
-    room = torch.finfo(layers.dtype).max ** 0.5
-    plain, sizes = running(layers)
-    if all(1 / room < size < room for size in sizes.tolist()[1:]):  # a GPU is waited for once
-        return plain, []
+def _products(maps: Sequence[Tensor], *, shares: bool) -> tuple[list[Tensor], list[list[int]]]:
+    """The running products of maps [layer n n], plain as long as they fit the number type with room to spare; and of each
+    map the layers that were rescaled. `shares`: rows sum to 1, so that everything fits."""
+    room = torch.finfo(maps[0].dtype).max ** 0.5
+    together = maps[0][:, None] if len(maps) == 1 else torch.stack(list(maps), 1)  # [layer map n n]
+    if shares or together.device.type == "cpu":
+        plain, sizes = running(together)
+        reached = sizes.tolist()
+        if all(1 / room < size < room for of_layer in reached[1:] for size in of_layer):
+            return list(plain.unbind(1)), [[] for _ in maps]
+    products, wrong = _rescaled(together, room)  # on a GPU at once: to try first would cost more
+    return list(products.unbind(1)), wrong
 
-    def unit(matrix: Tensor) -> Tensor:
-        return matrix / matrix.abs().max().clamp(min=torch.finfo(matrix.dtype).tiny)
 
-    products, rescaled = [layers[0]], []
-    for index, layer in enumerate(layers[1:], start=1):
-        product = layer @ products[-1]
-        if not 1 / room < float(product.abs().max()) < room:
-            product = unit(unit(layer) @ unit(products[-1]))
-            rescaled.append(index)
-        products.append(product)
-    return torch.stack(products), rescaled
+def _rescaled(layers: Tensor, room: float) -> tuple[Tensor, list[list[int]]]:
+    """Rows of [layer map n n] made to sum to about 1 by a power of two for each layer and map, so that no product leaves the
+    range; brought back where it fits."""
+    _, powers = torch.frexp(torch.linalg.vector_norm(layers, ord=1, dim=-1).amax(-1))  # [layer map]
+    scaled = layers * torch.exp2(-powers.to(layers.dtype))[..., None, None]
+    products, sizes = running(scaled)
+    told = torch.stack([powers.cumsum(0).double(), sizes.double()]).tolist()  # a GPU is waited for once
+    wrong: list[list[int]] = [[] for _ in range(layers.shape[1])]
+    factors: list[list[tuple[float, float]]] = []  # two, as one alone may leave the range
+    for index, (backs, reached) in enumerate(zip(*told, strict=True)):
+        factors.append([])
+        for number, (back, size) in enumerate(zip(backs, reached, strict=True)):
+            if index == 0 or (size > 0 and abs(math.log2(size) + back) < math.log2(room)):
+                factors[-1].append((2.0 ** (back // 2), 2.0 ** (back - back // 2)))
+            else:
+                factors[-1].append((1 / max(size, torch.finfo(sizes.dtype).tiny), 1.0))
+                wrong[number].append(index)
+    back = torch.tensor(factors, dtype=layers.dtype).to(layers.device, non_blocking=True)[:, :, None, None]
+    return products.mul_(back[..., 0]).mul_(back[..., 1]), wrong
 
 
 def flow(

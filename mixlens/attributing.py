@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .aggregate import without_special
+from .aggregate import rolled_row, without_special
 from .errors import InputError, MixlensError, nearest
 from .mixing import known as known_maps
 from .mixing import mix, provenance
@@ -220,6 +220,6 @@ def _row(trace: Trace, query: int | str | None) -> int:
 
 
 def _from_map(trace: Trace, name: str, *, query: Any, layer: int | None, variant: str | None, **options: Any) -> Attribution:
-    rolled = mix(trace, name, variant=variant, **options).rollout()
-    read: Attribution = rolled.readout(_row(trace, query), layer=-1 if layer is None else layer)
+    made = mix(trace, name, variant=variant, **options)
+    read = rolled_row(made, _row(trace, query), layer=-1 if layer is None else layer)
     return Attribution(read.scores, read.tokens, name, {**read.info, "prediction": trace.prediction()}, read.special, read.words)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property, reduce
 from typing import TYPE_CHECKING
@@ -72,7 +72,7 @@ def attention_weights(
     dtype = working_dtype(query.dtype)
     room, weights = rooms or (None, None)
     query, key = query.to(dtype), repeat_heads(key.to(dtype), query.shape[-3])
-    logits = query @ key.mT * scaling if room is None else torch.matmul(query, key.mT, out=room).mul_(scaling)
+    logits = torch.matmul(query * scaling, key.mT, out=room)
     if softcap is not None:
         logits = torch.tanh(logits / softcap) * softcap
     if mask is None:
@@ -185,7 +185,7 @@ class FrozenNorm:
     def known(module: nn.Module, like: Tensor) -> FrozenNorm:
         """`of`, asked once as long as the module's numbers are the same ones (every map checks what it rests on anyway)."""
         kept = _NORMS.setdefault(module, {})
-        key = (like.dtype, like.device, like.shape[-1], _state(module))
+        key = (like.dtype, like.device, like.shape[-1], module_state(module))
         if key not in kept or None in key:
             norm = FrozenNorm.of(module, like.shape[-1], like.dtype)
             if kept:  # its numbers changed: what was made of the old ones goes too
@@ -249,7 +249,7 @@ _PROJECTIONS: WeakKeyDictionary[nn.Module, tuple[object, Tensor]] = WeakKeyDicti
 _NORMS: WeakKeyDictionary[nn.Module, dict[tuple[object, ...], FrozenNorm]] = WeakKeyDictionary()
 
 
-def _state(module: nn.Module) -> tuple[tuple[int, int], ...] | None:
+def module_state(module: nn.Module) -> tuple[tuple[int, int], ...] | None:
     """Where a module's numbers are and how often they were changed; None where torch does not count."""
     try:
         if module._modules:
@@ -258,6 +258,14 @@ def _state(module: nn.Module) -> tuple[tuple[int, int], ...] | None:
         return tuple((t.data_ptr(), t._version) for t in own if t is not None)
     except RuntimeError:  # tensors made in inference mode
         return None
+
+
+def kept_of(modules: Iterable[nn.Module]) -> list[object]:
+    """What is kept of these modules' weights now: who holds it can go on reading it when it is forgotten here."""
+    found: list[object] = [list(_SEVERAL.values())]
+    for module in modules:
+        found += [dict(_FOLDED.get(module, {})), _PROJECTIONS.get(module), dict(_NORMS.get(module, {}))]
+    return found
 
 
 def forget_norms() -> None:
@@ -488,7 +496,7 @@ class Block:
     def _weights(self) -> object | None:
         """Which weights the output projections have now; None where that can't be told."""
         modules = [layer.parts.output for layer in self.layers]
-        state = tuple(_state(module) if is_plain(module) else None for module in modules)
+        state = tuple(module_state(module) if is_plain(module) else None for module in modules)
         if None in state:
             return None
         module = self.modules.output

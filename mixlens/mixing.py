@@ -14,7 +14,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, fields, replace
 from functools import cache
 from importlib.metadata import entry_points
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -22,14 +22,17 @@ from torch import Tensor
 from .aggregate import find
 from .decompose import TOLERANCE, Block, Scratch, forget_norms, ratio
 from .errors import InputError, MixlensError, ModelError, nearest
+from .graphs import TOKENS
 from .kernels import used as used_form
-from .kernels.plain import PRECISIONS, chunk_of, products_in, tile_elements
+from .kernels.plain import PRECISIONS, WIDE, chunk_of, products_in, tile_elements
 from .model import Encoded, Model, is_causal
 from .registry import Registered, refuse_second
 from .types import PAIRS, POSITIONS, LayersOf, LayerTrace, Map, Trace
 
+WHOLE = 1 << 28  # bytes of a trace that is not worth releasing layer by layer
 TOGETHER = 8192  # tokens, with padding, that are scored as one batch
 Extras = dict[str, Tensor | str]
+_T = TypeVar("_T")
 Scores = Tensor | tuple[Tensor, dict[str, Tensor]] | tuple[Tensor, Extras]
 
 
@@ -158,10 +161,50 @@ def streamed(
         raise InputError(f"{whole[0]!r} needs all layers at once: use mixlens.mix(model.trace(...), {whole[0]!r}).")
     if call.query is not None and len(encoded) > 1:
         return [streamed(model, [one], name, variant=variant, chunk=chunk, precision=precision, **options)[0] for one in encoded]
-    scorer = Scorer(call, len(encoded), encoded[0].tokens)
-    traces, _ = model._run(encoded, each=lambda index, layer: scorer.score([layer], index))
-    made = scorer.maps(traces)
+
+    def scored() -> list[dict[str, Map]]:
+        if model.device.type == "cuda" and fits_whole(model, encoded):  # a GPU waits for Python: all layers at once, replayed
+            return _scored(model._run(encoded)[0], call)
+        scorer = Scorer(call, len(encoded), encoded[0].tokens, model)
+        traces, _ = model._run(encoded, each=lambda index, layer: scorer.score([layer], index))
+        return scorer.maps(traces)
+
+    made = fresh(scored, model)
     return [one if not isinstance(name, str) else one[name] for one in made]
+
+
+def fits_whole(model: Model, encoded: Sequence[Encoded]) -> bool:
+    """Whether a traced batch is so small that it may be kept whole."""
+    tokens = len(encoded) * max(len(one.input_ids) for one in encoded)
+    held = 8 * model.n_layers * tokens * model.hf_model.config.hidden_size * model.dtype.itemsize  # eight tensors a layer
+    return tokens <= TOKENS and held <= WHOLE
+
+
+class Stale(ModelError):  # noqa: N818 - most often no error: what was kept of weights is not what they are now
+    pass
+
+
+class NotFinite(MixlensError):  # noqa: N818
+    pass
+
+
+def fresh(scored: Callable[[], _T], model: Model) -> _T:
+    """What `scored` gives; once more with everything asked anew, where weights were changed behind torch's back, or with the
+    range of float32, where half precision's was not enough."""
+    try:
+        return scored()
+    except Stale:
+        forget_norms()
+        model.graphs.clear()
+        return scored()
+    except NotFinite:
+        if model.device.type == "cpu":
+            raise
+    token = WIDE.set(True)
+    try:
+        return scored()
+    finally:
+        WIDE.reset(token)
 
 
 class Call:
@@ -212,8 +255,12 @@ def _origin(trace: Trace) -> Any:
 
 
 def _mix_batch(traces: Sequence[Trace], call: Call) -> list[dict[str, Map]]:
+    return fresh(lambda: _scored(traces, call), traces[0].model)
+
+
+def _scored(traces: Sequence[Trace], call: Call) -> list[dict[str, Map]]:
     """All methods on all traces of a batch, layer by layer: one layer's decomposition serves every method."""
-    scorer, first = Scorer(call, len(traces), traces[0].tokens), traces[0]
+    scorer, first = Scorer(call, len(traces), traces[0].tokens, traces[0].model), traces[0]
     depth = len(first.layers)
     if len(traces) == 1:
         layers: Any = first.layers
@@ -253,8 +300,11 @@ def together_at_once(layer: LayerTrace, depth: int) -> int:
 class Scorer:
     """Takes the layers of one batch as they come, and gives the maps at the end."""
 
-    def __init__(self, call: Call, size: int, tokens: Sequence[str]):
+    def __init__(self, call: Call, size: int, tokens: Sequence[str], model: Model):
         self.call, self.size = call, size
+        # Methods that score several layers at once do not wait for a GPU in between: they can be replayed.
+        replayable = call.precision == "float32" and all(used.stacks for used, _ in call.chosen.values())
+        self.graphs = model.graphs if replayable else None
         self.options = {name: call.arguments(name, tokens) for name in call.chosen}
         self.by_layer = {name: used for name, (used, _) in call.chosen.items() if not used.whole}
         self.scores: dict[str, list[Tensor]] = {name: [] for name in self.by_layer}
@@ -295,14 +345,28 @@ class Scorer:
     def _score(self, layers: Sequence[LayerTrace], start: int, chunk: int | None) -> None:
         if len(layers) == 1 and self.size == 1 and layers[0].input.dim() == 3:
             layers = [of_one(layers[0])]
-        alone = self.size == 1
+        self.tolerance = max(self.tolerance, TOLERANCE[layers[0].input.dtype])
+        made = None
+        if self.graphs is not None and layers[0].input.is_cuda and not TIMING.get():
+            what = (start, chunk, self.size, tuple((name, repr(given)) for name, given in self.options.items()))
+            made = self.graphs.scored(what, layers, lambda own: self._computed(own, start, chunk))
+        gaps, found = made or self._computed(layers, start, chunk)
+        for identity, value in gaps.items():
+            self.gaps.setdefault(identity, []).append(value)
+        for name, scores, extra in found:
+            self._keep(name, scores, extra, layers[0].input.shape[-2])
+
+    def _computed(
+        self, layers: Sequence[LayerTrace], start: int, chunk: int | None
+    ) -> tuple[dict[str, Tensor], list[tuple[str, Tensor, Extras]]]:
+        """The gaps of some layers, and every method's scores [layer batch query key] with what it hands out beside them."""
+        alone, found = self.size == 1, []
         several = Block(layers, start) if len(layers) > 1 else None
         blocks = [Block(layer, start + i, scratch=self.scratch) for i, layer in enumerate(layers)] if several is None else []
         with chunk_of(chunk), self._timed("proof", layers):
             if several is None:
                 blocks = [self._proven(block) for block in blocks]
-            else:
-                self._note_gaps(several)
+            gaps = (several or blocks[0]).gap_tensors
         for name, used in self.by_layer.items():
             with chunk_of(chunk), self._timed(name, layers):
                 if several is not None and used.stacks:
@@ -310,12 +374,13 @@ class Scorer:
                 else:
                     singles = blocks or [Block(of_one(layer) if alone else layer, start + i) for i, layer in enumerate(layers)]
                     made = [self._made(name, block) for block in singles]
-            for scores, extra in made:  # [layer batch query key], whatever axes the method saw
+            for scores, extra in made:  # whatever axes the method saw
                 if several is None or not used.stacks:
                     scores, extra = scores[None], {k: v[None] if isinstance(v, Tensor) else v for k, v in extra.items()}
                 if alone:
                     scores, extra = scores[:, None], {k: v[:, None] if isinstance(v, Tensor) else v for k, v in extra.items()}
-                self._keep(name, scores, extra, layers[0].input.shape[-2])
+                found.append((name, scores, extra))
+        return {identity: value.view(-1, 2) for identity, value in gaps.items()}, found
 
     def _made(self, name: str, block: Block) -> tuple[Tensor, Extras]:
         """A method's scores, in the precision asked for; what that cost is measured on the first layer."""
@@ -347,13 +412,7 @@ class Scorer:
                 forget_norms()
                 block = Block(block.layer, block.index, scratch=self.scratch)
                 block.prove()
-        self._note_gaps(block)
         return block
-
-    def _note_gaps(self, block: Block) -> None:
-        self.tolerance = max(self.tolerance, TOLERANCE[block.layer.input.dtype])
-        for identity, value in block.gap_tensors.items():
-            self.gaps.setdefault(identity, []).append(value.view(-1, 2))
 
     @contextmanager
     def _timed(self, name: str, layers: Sequence[LayerTrace]) -> Iterator[None]:
@@ -365,19 +424,25 @@ class Scorer:
 
     @torch.no_grad()
     def maps(self, traces: Sequence[Trace]) -> list[dict[str, Map]]:
-        gaps = self._read_gaps(traces)
-        extras = _on_cpu(
-            {name: {key: _all_layers([layer[key] for layer in found]) for key in found[0]} for name, found in self.extras.items()}
-        )
-        results: list[dict[str, Map]] = []
+        # All that a GPU can do is asked of it, and all that is known without it is gathered, before it is waited for.
         every = {
             name: torch.cat(found) if len(found) > 1 else found[0] for name, found in self.scores.items()
         }  # [layer batch ..]
+        totals = torch.stack([scores.sum() for scores in every.values()]) if every else torch.empty(0)
+        extras, together = _alike(
+            {name: {key: _all_layers([layer[key] for layer in found]) for key in found[0]} for name, found in self.extras.items()}
+        )
+        about = [provenance(traces[0])]
+        about += [provenance(trace, about[0]) for trace in traces[1:]]
+        gaps, sums = self._read_gaps(traces, totals)
+        for places, stacked in together:
+            for (name, key), value in zip(places, stacked.cpu(), strict=True):
+                extras[name][key] = value
+        results: list[dict[str, Map]] = []
         device = traces[0].model.device
-        for row, trace in enumerate(traces):
+        for row, (trace, known) in enumerate(zip(traces, about, strict=True)):
             n = len(trace)
             results.append({})
-            known = provenance(trace, results[0][next(iter(results[0]))].info if row else None)
             for name, (used, _) in self.call.chosen.items():
                 if used.whole:
                     started = time.perf_counter()
@@ -397,14 +462,13 @@ class Scorer:
                     special=trace.special,
                     words=trace.words,
                 )
-        sums = torch.stack([scores.sum() for scores in every.values()]).tolist() if every else []  # a GPU is waited for here
         fine = {name for name, total in zip(every, sums, strict=True) if math.isfinite(total)}
         for name in [name for name in self.call.chosen if name not in fine]:
             for result in results:
                 finite = torch.isfinite(result[name].scores).flatten(1).all(-1)
                 if not bool(finite.all()):
                     wrong = int((~finite).nonzero()[0])
-                    raise MixlensError(f"method {name!r} gave a score that is not finite in layer {wrong}. No map is given.")
+                    raise NotFinite(f"method {name!r} gave a score that is not finite in layer {wrong}. No map is given.")
         return results
 
     def _told(self, name: str, trace: Trace, device: torch.device) -> dict[str, Any]:
@@ -421,23 +485,26 @@ class Scorer:
             told |= {"precision": self.call.precision, "precision_error": self.errors[name]}
         return told | ({"notes": list(self.notes)} if self.notes else {})
 
-    def _read_gaps(self, traces: Sequence[Trace]) -> dict[str, float]:
-        """The largest gap of each identity. On a GPU this is where it is waited for, and where a wrong layer is refused."""
+    def _read_gaps(self, traces: Sequence[Trace], totals: Tensor) -> tuple[dict[str, float], list[float]]:
+        """The largest gap of each identity, and each method's sum of scores: a GPU is waited for, a wrong layer is refused."""
         if not self.gaps:
-            return {"parts": 0.0}
-        pairs = torch.stack([torch.cat(found) for found in self.gaps.values()]).tolist()  # [identity layer 2]
+            return {"parts": 0.0}, totals.tolist()
+        gaps = torch.stack([torch.cat(found) for found in self.gaps.values()])  # [identity layer 2]
+        numbers = torch.cat([gaps.flatten(), totals.to(gaps)]).tolist()
+        each = gaps[0].numel()
+        pairs = [[numbers[i : i + 2] for i in range(start, start + each, 2)] for start in range(0, gaps.numel(), each)]
         found = {identity: [ratio(pair) for pair in each] for identity, each in zip(self.gaps, pairs, strict=True)}
         wrong = {index: value for each in found.values() for index, value in enumerate(each) if not value <= self.tolerance}
         for index, value in wrong.items():
+            told = f"layer {index}: the model's own output does not match its parts (relative gap {value:.1e}). "
             if not traces[0].layers:
-                raise ModelError(
-                    f"layer {index}: the model's own output does not match its parts (relative gap {value:.1e}). "
-                    f"No map is given. Run `mixlens check` on this model."
-                )
-            for trace in traces:
-                forget_norms()
-                Block(trace.layers[index], index).prove()  # a norm that rounds inside is judged as it must be
-        return {identity: max(each) for identity, each in found.items()}
+                raise Stale(told + "No map is given. Run `mixlens check` on this model.")
+            forget_norms()
+            # A norm that rounds inside is judged as it must be.
+            now = [max(Block(trace.layers[index], index).prove().values()) for trace in traces]
+            if max(now) < value / 10:
+                raise Stale(told + "Its weights were changed while it was read.")
+        return {identity: max(each) for identity, each in found.items()}, numbers[gaps.numel() :]
 
 
 TIMING: ContextVar[bool] = ContextVar("mixlens_timing", default=False)
@@ -481,17 +548,17 @@ def _all_layers(layers: Sequence[Tensor | str]) -> Any:
     return (torch.cat(found) if len(found) > 1 else found[0]).transpose(0, 1)
 
 
-def _on_cpu(extras: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    """Extras of all methods on the CPU: those of one shape come as one, so that a GPU is waited for once."""
+Extra = dict[str, dict[str, Any]]
+
+
+def _alike(extras: Extra) -> tuple[Extra, list[tuple[list[tuple[str, str]], Tensor]]]:
+    """The extras of all methods; those of one shape on a GPU also as one, with their places, so that they come over as one."""
     alike: dict[Any, list[tuple[str, str]]] = {}
     for name, told in extras.items():
         for key, value in told.items():
             if isinstance(value, Tensor) and value.device.type != "cpu":
                 alike.setdefault((value.shape, value.dtype), []).append((name, key))
-    for places in alike.values():
-        for (name, key), value in zip(places, torch.stack([extras[name][key] for name, key in places]).cpu(), strict=True):
-            extras[name][key] = value
-    return extras
+    return extras, [(places, torch.stack([extras[name][key] for name, key in places])) for places in alike.values()]
 
 
 def _of_row(extra: Any, row: int, n: int | None) -> Any:

@@ -28,6 +28,7 @@ from torch import Tensor, nn
 from .decompose import OWN_HOOKS, attention_of, attention_weights, repeat_heads
 from .errors import InputError, ModelError, nearest
 from .families import Family, find
+from .graphs import Graphs
 from .types import Example, LayersOf, LayerTrace, Prediction, Texts, Trace
 from .words import group_words, is_text
 
@@ -131,6 +132,7 @@ class Recorder:
         self.shape = shape  # batch, positions
         self.each = each  # takes every layer when it is done; then it is forgotten
         self.causal = shape[1] > 1
+        self.looked: dict[int, Any] = {}  # masks that do not look ahead; kept, so that an id means one
         self.paused = False
         self.attached = attached  # keep the graph, for gradients
         self.change = change  # other attention weights for a layer: (layer, weights [batch head query key]) -> weights
@@ -156,7 +158,9 @@ class Recorder:
         """A layer is done, and all that is known of it is recorded."""
         if self.each is not None:
             layer, seen = self.layer(len(self.records) - 1), len(self.records) - 1
-            self.causal = self.causal and not looks_ahead(layer)
+            if self.causal and (layer.weights is not None or id(layer.mask) not in self.looked):  # layers share their masks
+                self.causal = not looks_ahead(layer)
+                self.looked[id(layer.mask)] = layer.mask
             self.records[-1] = {}
             self.paused = True  # scoring calls the layer's modules again: that is not the model's own pass
             try:
@@ -177,6 +181,7 @@ class Recorder:
         return LayerTrace(**{key: value for key, value in record.items() if key in _FIELDS})
 
 
+LOGITS = ("logits", "start_logits", "end_logits")
 _FIELDS = {f.name for f in fields(LayerTrace)}
 _RECORDER: ContextVar[Recorder | None] = ContextVar("mixlens_recorder", default=None)
 
@@ -222,6 +227,8 @@ def _mask(*args: Any, **options: Any) -> Tensor | None:
     """The mask written out, also where the kernel could do without: a trace must know who may look where."""
     from transformers.masking_utils import sdpa_mask
 
+    if options.get("allow_is_bidirectional_skip") and options.get("attention_mask") is None and options.get("local_size") is None:
+        return None  # as sdpa_mask does, but also while a pass is captured
     return sdpa_mask(*args, **{**options, "allow_is_causal_skip": False})
 
 
@@ -269,12 +276,13 @@ def hooks(wanted: Sequence[tuple[nn.Module, str, Callable[..., Any]]]) -> Iterat
             OWN_HOOKS.discard(handle.id)
 
 
-def _modules(module: nn.Module) -> Iterator[nn.Module]:
+def _modules(module: nn.Module) -> list[nn.Module]:
     """Every module, some perhaps twice; much quicker than `modules()`, which builds every name."""
-    yield module
-    for child in module._modules.values():
-        if child is not None:
-            yield from _modules(child)
+    found = [module]
+    for one in found:  # it grows as it is gone through
+        if one._modules:
+            found += [child for child in one._modules.values() if child is not None]
+    return found
 
 
 @contextmanager
@@ -370,6 +378,7 @@ class Model:
         self._lock = threading.RLock()  # one trace at a time: the attention registry is switched on the model
         self._accepts = set(inspect.signature(hf_model.forward).parameters)
         self._configs: list[Any] = []
+        self.graphs = Graphs()
         self.proof: Proof | None = None
 
     def __repr__(self) -> str:
@@ -455,8 +464,8 @@ class Model:
     def tokens(self, ids: Sequence[int]) -> tuple[str, ...]:
         """The tokenizer's strings, or the ids as strings where there is no tokenizer."""
         if self.tokenizer is None:
-            return tuple(str(i) for i in ids)
-        return tuple(str(token) for token in self.tokenizer.convert_ids_to_tokens(list(ids)))
+            return tuple(map(str, ids))
+        return tuple(map(str, self.tokenizer.convert_ids_to_tokens(list(ids))))
 
     def encode_ids(self, ids: Any, types: Any = None, mask: Any = None) -> Encoded:
         """Ids as given. Padding at the ends (mask 0) is cut off: a padded input is the same input."""
@@ -476,9 +485,9 @@ class Model:
         mask = mask if mask is not None else [1] * len(ids)
         if not any(mask):
             raise InputError("input_ids is empty, or attention_mask hides every token. Give at least one token.")
-        wrong = [i for i in ids if not 0 <= i < vocabulary]
-        if wrong:
-            raise InputError(f"id {wrong[0]} is not in the vocabulary of {self.name!r} (0 to {vocabulary - 1}).")
+        if ids and not (min(ids) >= 0 and max(ids) < vocabulary):
+            wrong = next(i for i in ids if not 0 <= i < vocabulary)
+            raise InputError(f"id {wrong} is not in the vocabulary of {self.name!r} (0 to {vocabulary - 1}).")
         start, end = mask.index(1), len(mask) - mask[::-1].index(1)
         ids = ids[start:end]
         special = self.special_ids
@@ -487,7 +496,7 @@ class Model:
             attention_mask=tuple(mask[start:end]),
             token_type_ids=None if types is None else tuple(types[start:end]),
             tokens=self.tokens(ids),
-            special=tuple(i in special for i in ids),
+            special=tuple(map(special.__contains__, ids)),
             words=None,
         )
 
@@ -582,10 +591,13 @@ class Model:
 
     def inputs(self, encoded: Sequence[Encoded | Trace]) -> dict[str, Any]:
         """What the stock model is called with: one batch, padded on the right."""
-        n = max(len(one.input_ids) for one in encoded)
+        n, device = max(len(one.input_ids) for one in encoded), self.device
+        whole = (1,) * n
 
         def padded(rows: Sequence[Sequence[int]], fill: int) -> Tensor:
-            return torch.tensor([[*row, *[fill] * (n - len(row))] for row in rows], device=self.device)
+            if all(row == whole for row in rows):  # nothing to send to a GPU
+                return torch.ones(len(rows), n, dtype=torch.long, device=device)
+            return torch.tensor([[*row, *[fill] * (n - len(row))] for row in rows]).to(device, non_blocking=True)
 
         inputs: dict[str, Any] = {
             "input_ids": padded([one.input_ids for one in encoded], self.pad_id),
@@ -607,16 +619,27 @@ class Model:
         started = time.perf_counter()
         inputs = self.inputs(encoded)
         n = inputs["input_ids"].shape[1]
+        if all(len(one.input_ids) == n and all(one.attention_mask) for one in encoded):
+            del inputs["attention_mask"]  # nothing is hidden, and the model need not find that out (which makes a GPU wait)
         recorder = Recorder((len(encoded), n), each=each)
-        with self._lock, ExitStack() as stack:
-            stack.enter_context(evaluating(self.hf_model))
-            stack.enter_context(self._own_attention())
-            stack.enter_context(hooks(self._record_hooks(recorder, watch=watch)))
-            token = _RECORDER.set(recorder)
-            try:
-                output = self.hf_model(**inputs)
-            finally:
-                _RECORDER.reset(token)
+
+        def run(given: dict[str, Any]) -> tuple[Any, list[dict[str, Any]]]:
+            recorder.records.clear()
+            with ExitStack() as stack:
+                stack.enter_context(evaluating(self.hf_model))
+                stack.enter_context(self._own_attention())
+                stack.enter_context(hooks(self._record_hooks(recorder, watch=watch)))
+                token = _RECORDER.set(recorder)
+                try:
+                    output = self.hf_model(**given)
+                finally:
+                    _RECORDER.reset(token)
+            return {name: getattr(output, name, None) for name in LOGITS}, recorder.records[:]
+
+        with self._lock, torch.no_grad():
+            plain = each is None and not watch and inputs["input_ids"].is_cuda
+            replayed = self.graphs.passed(self.hf_model, inputs, run) if plain else None
+            output, recorder.records = replayed or run(inputs)
         layers = recorder.layers()
         if len(recorder.records) != self.n_layers:
             raise ModelError(
@@ -676,7 +699,9 @@ class Model:
             wanted += [(layer, "after", recorder.leave) for layer in {id(p.layer): p.layer for p in self.parts}.values()]
         return wanted
 
-    def _slice(self, one: Encoded, row: int, layers: Sequence[LayerTrace], output: Any, info: Mapping[str, Any]) -> Trace:
+    def _slice(
+        self, one: Encoded, row: int, layers: Sequence[LayerTrace], output: Mapping[str, Any], info: Mapping[str, Any]
+    ) -> Trace:
         """Example `row` of a traced batch, padding cut off."""
         logits, predicts = self._kept_logits(one, row, output)
         return Trace(
@@ -695,12 +720,12 @@ class Model:
             info=info,
         )
 
-    def _kept_logits(self, one: Encoded, row: int, output: Any) -> tuple[Tensor | None, tuple[int, ...]]:
+    def _kept_logits(self, one: Encoded, row: int, output: Mapping[str, Any]) -> tuple[Tensor | None, tuple[int, ...]]:
         """The logits a prediction needs, not a vocabulary for every token."""
         n = len(one.input_ids)
         if self.task == "question-answering":
-            return torch.stack([output.start_logits[row, :n], output.end_logits[row, :n]], -1), tuple(range(n))
-        logits = getattr(output, "logits", None)
+            return torch.stack([output["start_logits"][row, :n], output["end_logits"][row, :n]], -1), tuple(range(n))
+        logits = output["logits"]
         if logits is None:
             return None, ()
         if self.task == "classification":
@@ -1052,7 +1077,7 @@ def _integers(name: str, values: Any) -> list[int] | None:
         return None
     if hasattr(values, "tolist"):
         values = values.tolist()
-    if not isinstance(values, Sequence) or not all(isinstance(v, int) and not isinstance(v, bool) for v in values):
+    if not isinstance(values, Sequence) or not set(map(type, values)) <= {int}:
         raise InputError(f"{name} must be a list of integers, not {values!r:.80}.")
     return list(values)
 

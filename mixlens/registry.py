@@ -5,12 +5,18 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from .errors import InputError, MixlensError, nearest
 
 KINDS: dict[str, tuple[type, ...]] = {"int": (int,), "float": (float, int), "str": (str,), "bool": (bool,)}
 SMALLEST, LARGEST = -(2**31), 2**32 - 1  # whole numbers; a seed may be a checksum of 32 bits
+
+
+@cache
+def parameters_of(function: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
+    return inspect.signature(function).parameters
 
 
 @dataclass(frozen=True)
@@ -29,7 +35,7 @@ class Registered:
     @property
     def options(self) -> dict[str, Any]:
         """Its keyword arguments and their defaults; `variant` has a place of its own."""
-        parameters = list(inspect.signature(self.function).parameters.values())[1:]
+        parameters = list(parameters_of(self.function).values())[1:]
         return {p.name: p.default for p in parameters if p.name != "variant"}
 
     def arguments(self, variant: str | None, options: Mapping[str, Any]) -> dict[str, Any]:
@@ -42,13 +48,13 @@ class Registered:
         given = {**self.options, **options}
         for name, value in options.items():
             self._fits(name, value)
-        if "variant" in inspect.signature(self.function).parameters:
+        if "variant" in parameters_of(self.function):
             given["variant"] = variant or self.variants[0]
         return given
 
     def _fits(self, name: str, value: Any) -> None:
         """An option whose annotation is one plain type takes that type alone."""
-        kind = str(inspect.signature(self.function).parameters[name].annotation)
+        kind = str(parameters_of(self.function)[name].annotation)
         if kind in KINDS and not (isinstance(value, KINDS[kind]) and (kind == "bool") == isinstance(value, bool)):
             raise InputError(f"{name!r} of {self.id!r} is of type {kind}, not {type(value).__name__}.")
         if isinstance(value, int) and not SMALLEST <= value <= LARGEST:

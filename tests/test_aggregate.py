@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import mixlens
-from mixlens.aggregate import CONVENTIONS
+from mixlens.aggregate import CONVENTIONS, rolled_row
 from mixlens.types import Attribution, Map
 from mixlens.words import group_words
 
@@ -77,6 +77,45 @@ def test_a_deep_model_does_not_overflow_and_keeps_its_shares(size: float) -> Non
     for layer in (1, 20, 39):
         share, expected = rolled.scores[layer].double(), exact[layer]
         torch.testing.assert_close(share / share.sum(), expected / expected.sum(), rtol=1e-4, atol=1e-7)
+
+
+@given(st.integers(1, 6), st.integers(1, 6), st.sampled_from(list(CONVENTIONS)), st.integers(0, 1000), st.data())
+def test_a_rolled_row_is_the_row_of_the_rollout(n: int, depth: int, name: str, seed: int, data: st.DataObject) -> None:
+    layers = 9 * torch.rand(depth, n, n, dtype=torch.float64, generator=torch.Generator().manual_seed(seed)) + 1e-3
+    layer, query = data.draw(st.integers(-depth, depth - 1)), data.draw(st.integers(-n, n - 1))
+    made = rolled_row(a_map(layers), query, layer=layer, convention=name)
+    whole = a_map(layers).rollout(name).readout(query, layer=layer)
+    torch.testing.assert_close(made.scores, whole.scores, rtol=1e-13, atol=0)
+    assert made.info == whole.info
+    assert (made.tokens, made.method, made.special, made.words) == (whole.tokens, whole.method, whole.special, whole.words)
+
+
+@pytest.mark.parametrize("size", [1e30, 1e-30])
+def test_a_rolled_row_of_a_deep_model_keeps_its_shares(size: float) -> None:
+    layers = torch.rand(40, 6, 6, dtype=torch.float32, generator=torch.Generator().manual_seed(0))
+    row = rolled_row(a_map(layers * size), 2, convention="globenc")
+    exact = a_map(layers.double() / 3).rollout("globenc").scores[-1, 2]
+    torch.testing.assert_close(row.scores.double() / row.scores.double().sum(), exact / exact.sum(), rtol=1e-4, atol=1e-7)
+    assert row.info["rollout"]["rescaled_layers"]
+    assert 0.5 <= float(row.scores.max()) <= 1
+
+
+def test_several_maps_are_rolled_out_as_each_alone() -> None:
+    """Also where some of them have to be rescaled, and where they differ in shape."""
+    seeded = torch.Generator().manual_seed(0)
+    maps = [a_map(torch.rand(9, n, n, generator=seeded) * size) for n, size in ((5, 1.0), (5, 1e20), (3, 1.0), (5, 1e-20))]
+    rolled = mixlens.rollout(maps, "globenc")
+    assert len(rolled) == 4
+    for one, together in zip(maps, rolled, strict=True):
+        alone = one.rollout("globenc")
+        torch.testing.assert_close(together.scores, alone.scores)
+        assert together.info == alone.info
+    assert [bool(one.info["rollout"]["rescaled_layers"]) for one in rolled] == [False, True, False, True]
+    named = mixlens.rollout(dict(zip("abcd", maps, strict=True)), "globenc")
+    assert list(named) == list("abcd")
+    assert torch.equal(named["c"].scores, rolled[2].scores)
+    with pytest.raises(mixlens.MixlensError, match="rollout takes a Map"):
+        mixlens.rollout("alti")
 
 
 def test_a_map_is_rolled_out_once() -> None:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import copy
+import dataclasses
 import sys
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -83,3 +87,161 @@ def test_out_of_memory_leads_to_smaller_pieces(monkeypatch: pytest.MonkeyPatch) 
     for name, one in made.items():
         assert "memory ran out" in one.info["notes"][0]
         torch.testing.assert_close(one.scores, expected[name].scores, rtol=1e-4, atol=1e-7)
+
+
+STACKED = [name for name, method in known().items() if method.stacks]
+
+
+def replayed(lens: mixlens.Model) -> int:
+    return sum(one is not None for one in lens.graphs.kept.values())
+
+
+@pytest.mark.parametrize("case", list(CONFIGURATIONS))
+def test_replayed_graphs_give_the_same_bits(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All layers at once and layer by layer, for other texts of the same length, alone and in a padded batch."""
+    lens = mixlens.load(hf_model(case), device="cuda", dtype="float32")
+    first = {"one": ids(21), "many": [ids(21), ids(13, seed=1)]}
+    other = {"one": ids(21, seed=5), "many": [ids(21, seed=5), ids(13, seed=6)]}
+
+    def maps(given: dict[str, object]) -> list[torch.Tensor]:
+        made = [mixlens.mix(lens.trace(input_ids=given["one"]), STACKED), lens.mix(input_ids=given["one"], name=STACKED)]
+        made += lens.mix(input_ids=given["many"], name=STACKED)
+        return [one[name].scores for one in made for name in STACKED] + [
+            one[name].info["mixing_ratio"] for one in made for name in STACKED if "mixing_ratio" in one[name].info
+        ]
+
+    monkeypatch.setenv("MIXLENS_GRAPHS", "off")
+    expected = maps(other)
+    monkeypatch.delenv("MIXLENS_GRAPHS")
+    assert not lens.graphs.seen
+    for _ in range(4):
+        maps(first)
+    assert replayed(lens) > 0
+    for a, b in zip(maps(other), expected, strict=True):
+        assert torch.equal(a, b)
+
+
+CHANGES: dict[str, Callable[[Any], Any]] = {
+    "a hook": lambda net: net.encoder.layer[1].output.register_forward_hook(lambda module, args, output: 1.5 * output),
+    "a hook before": lambda net: net.encoder.layer[1].register_forward_pre_hook(lambda module, args: (1.5 * args[0],)),
+    "a number": lambda net: setattr(net.encoder.layer[1].output.LayerNorm, "eps", 0.5),
+    "a new module": lambda net: setattr(net.encoder.layer[1].intermediate, "intermediate_act_fn", torch.nn.ReLU()),
+    "a method": lambda net: setattr(
+        net.encoder.layer[1].intermediate, "forward", lambda x: 2 * net.encoder.layer[0].intermediate(x)
+    ),
+    "a weight in place": lambda net: net.encoder.layer[1].intermediate.dense.weight.mul_(1.5),
+    "a weight's data": lambda net: setattr(
+        net.encoder.layer[1].intermediate.dense.weight, "data", 1.5 * net.encoder.layer[1].intermediate.dense.weight.data
+    ),
+    "a new weight": lambda net: setattr(
+        net.encoder.layer[1].intermediate.dense,
+        "weight",
+        torch.nn.Parameter(1.5 * net.encoder.layer[1].intermediate.dense.weight.data),
+    ),
+}
+
+
+@pytest.mark.parametrize("change", list(CHANGES))
+@torch.no_grad()
+def test_a_replayed_pass_follows_every_change_of_the_model(change: str) -> None:
+    stock = copy.deepcopy(hf_model("bert")).float().to("cuda")
+    lens = mixlens.load(stock)
+    for _ in range(4):
+        before = lens.trace(input_ids=ids(21))
+    assert replayed(lens) == 1
+    CHANGES[change](stock.base_model)
+    after = lens.trace(input_ids=ids(21))
+    expected = stock(input_ids=torch.tensor([ids(21)], device="cuda"), output_hidden_states=True).hidden_states
+    assert not torch.equal(after.layers[-1].output, before.layers[-1].output)
+    torch.testing.assert_close(after.hidden_states, torch.cat(expected), rtol=1e-4, atol=1e-5)
+
+
+def test_a_replayed_trace_keeps_its_numbers() -> None:
+    """What an earlier trace holds is not written over by the next one; and the output is the model's own."""
+    stock = copy.deepcopy(hf_model("bert")).float().to("cuda")
+    lens = mixlens.load(stock)
+    traces = [lens.trace(input_ids=ids(21, seed=seed)) for seed in range(6)]
+    assert replayed(lens) == 1
+    for seed, trace in enumerate(traces):
+        given = torch.tensor([ids(21, seed=seed)], device="cuda")
+        with torch.no_grad():
+            expected = torch.cat(stock(input_ids=given, output_hidden_states=True).hidden_states)
+        torch.testing.assert_close(trace.hidden_states, expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("how", ["in place", "new tensor", "data"])
+@pytest.mark.parametrize("streams", [False, True])
+def test_graphs_follow_the_weights(how: str, streams: bool) -> None:
+    stock = copy.deepcopy(hf_model("bert")).float().to("cuda")
+    lens = mixlens.load(stock)
+    given = ids(21)
+
+    def maps() -> list[torch.Tensor]:
+        made = lens.mix(input_ids=given, name=STACKED) if streams else mixlens.mix(lens.trace(input_ids=given), STACKED)
+        return [one.scores for one in made.values()]
+
+    for _ in range(4):
+        before = maps()
+    assert replayed(lens) > 0
+    with torch.no_grad():
+        for parts in lens.parts:
+            for weight in (parts.output.weight, parts.norm_after_attention.weight):
+                changed = 1.5 * weight + 0.01
+                if how == "in place":
+                    weight.copy_(changed)
+                elif how == "data":
+                    weight.data.copy_(changed)
+                else:
+                    weight.data = changed
+    after = maps()
+    assert not any(torch.equal(a, b) for a, b in zip(after, before, strict=True))
+    for a, b in zip(
+        after, [one.scores for one in mixlens.mix(mixlens.load(stock).trace(input_ids=given), STACKED).values()], strict=True
+    ):
+        torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-7)
+
+
+def test_what_cannot_be_replayed_is_computed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A method that waits for the GPU: no graph, the same map, and the GPU goes on working."""
+    lens = mixlens.load(hf_model("bert"), device="cuda", dtype="float32")
+    used = known()["globenc"]
+
+    def waits(block: object) -> object:
+        torch.cuda.synchronize()
+        return used.function(block)
+
+    expected = mixlens.mix(lens.trace(input_ids=ids(21)), "globenc").scores
+    monkeypatch.setitem(known(), "globenc", dataclasses.replace(used, function=waits))
+    for _ in range(5):
+        assert torch.equal(mixlens.mix(lens.trace(input_ids=ids(21)), "globenc").scores, expected)
+    assert None in lens.graphs.kept.values()
+    assert replayed(lens) == 1  # the pass itself
+
+
+def test_long_changes_beyond_half_precision_are_split(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Value Zeroing of feed-forwards whose activations do not fit float16: the same distances as in float64."""
+    from mixlens.methods import value_zeroing
+
+    monkeypatch.setattr(value_zeroing, "WHOLE_FROM", 1)
+    stock = copy.deepcopy(hf_model("bert"))
+    with torch.no_grad():
+        for layer in stock.base_model.encoder.layer:
+            layer.intermediate.dense.weight.mul_(3e5)
+            layer.output.dense.weight.div_(3e5)
+    exact = mixlens.mix(mixlens.load(stock, device="cpu").trace(input_ids=ids(21)), "value_zeroing").scores
+    made = mixlens.mix(mixlens.load(stock, device="cuda", dtype="float32").trace(input_ids=ids(21)), "value_zeroing").scores
+    assert float((made.cpu().double() - exact).abs().max()) <= 1e-5
+
+
+def test_one_product_of_changes_is_near_float64(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As for long texts, where it is used: relative to each score."""
+    from mixlens.methods import value_zeroing
+
+    monkeypatch.setattr(value_zeroing, "WHOLE_FROM", 1)
+    for case in ("bert", "llama"):
+        exact = mixlens.mix(mixlens.load(hf_model(case), device="cpu").trace(input_ids=ids(21)), "value_zeroing").scores
+        lens = mixlens.load(hf_model(case), device="cuda", dtype="float32")
+        made = mixlens.mix(lens.trace(input_ids=ids(21)), "value_zeroing").scores.cpu().double()
+        there = exact > 0
+        assert float(((made - exact)[there] / exact[there]).abs().max()) <= 2e-3
+        assert float((made - exact).abs().max()) <= 2e-4

@@ -23,6 +23,7 @@ ORDER = (
         "families",
         "kernels",
         "decompose",
+        "graphs",
         "model",
         "jacobian",
         "proof",

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from ..aggregate import find
+from ..aggregate import find, rolled_row
 from ..attributing import attribute
 from ..data import RowError
 from ..disk import optional
@@ -183,7 +183,7 @@ class Worker:
 
     def _streamed(self, encoded: Sequence[Encoded]) -> tuple[list[Trace], list[dict[str, Map]]]:
         """Every layer scored by every method when it has run, then released."""
-        scorers = [Scorer(self._call(group), len(encoded), encoded[0].tokens) for group in self.groups]
+        scorers = [Scorer(self._call(group), len(encoded), encoded[0].tokens, self.model) for group in self.groups]
 
         def each(index: int, layer: Any) -> None:
             for scorer in scorers:
@@ -239,7 +239,7 @@ class Worker:
             row["segments"] = [-1 if sequence is None else sequence for sequence in code.sequences]
         for written_as, used in self.asked.items():
             if used.is_map:
-                scores = maps[written_as].rollout(used.rollout).readout(place).scores
+                scores = rolled_row(maps[written_as], place, convention=used.rollout).scores
                 if written_as in self.ratios:
                     row[RATIO + written_as] = maps[written_as].info["mixing_ratio"].float().mean(-1).tolist()
             else:

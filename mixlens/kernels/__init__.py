@@ -89,7 +89,10 @@ def normed(u: Tensor, gamma: Tensor, beta: Tensor, eps: Tensor, centred: bool) -
 
 
 def running(layers: Tensor) -> tuple[Tensor, Tensor]:
-    """M_1, M_2 M_1, M_3 M_2 M_1, ... of layers [layer n n], and the largest magnitude in each, [layer]."""
+    """M_1, M_2 M_1, M_3 M_2 M_1, ... of layers [layer ... n n], and the largest magnitude in each, [layer ...]."""
+    if layers.dim() == 4 and layers.shape[1] == 1:
+        made, sizes = running(layers[:, 0])
+        return made[:, None], sizes[:, None]
     return _form("running", layers)(layers)
 
 
@@ -169,6 +172,7 @@ def disagreements(fused: Any, device_type: str) -> list[str]:
             "normed": (y, draw(batch, d), draw(batch, d), inverse[:, 0], True),
             "normed, not centred": (y, draw(batch, d), draw(batch, d), inverse[:, 0], False),
             "running": (draw(4, n, n) / n,),
+            "running of several": (draw(4, 2, n, n) / n,),
         }
         norms = [(draw(d) + 1, True), (draw(d) + 1, False), (draw(d) + 1, True)]
         for residual in (draw(batch, n, d), None):

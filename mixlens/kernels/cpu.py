@@ -128,8 +128,8 @@ def largest(rebuilt: Tensor, added: Tensor | None, seen: Tensor, layers: int | N
 
 
 def running(layers: Tensor) -> tuple[Tensor, Tensor]:
-    depth, n, _ = layers.shape
-    if n > SMALL:
+    depth, n = len(layers), layers.shape[-1]
+    if n > SMALL or layers.dim() > 3:
         return plain.running(layers)
     layers = layers.contiguous()
     out, sizes = torch.empty_like(layers), layers.new_empty(depth)

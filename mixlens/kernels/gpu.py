@@ -25,7 +25,8 @@ TUNED: dict[str, dict[str, int]] = {
     "nearer": {"BQ": 32, "BD": 128, "BK": 4, "num_warps": 4},
     "nearer exactly": {"BQ": 16, "BD": 64, "BK": 1, "num_warps": 4},
     "turned": {"BQ": 4, "num_warps": 4},
-    "inner": {"BK": 64, "num_warps": 4},
+    "inner": {"BK": 128, "num_warps": 8},
+    "lengths": {"BQ": 8, "BK": 32, "num_warps": 4},
 }
 # How an activation is called in the kernel, and what it is; the model's own is recognised by what it gives.
 ACTIVATIONS = {
@@ -97,7 +98,7 @@ if triton is not None:
         queries,
         keys,
         width,
-        CAUSAL: tl.constexpr,
+        SKIP: tl.constexpr,
         EXACT: tl.constexpr,
         BQ: tl.constexpr,
         BD: tl.constexpr,
@@ -111,8 +112,13 @@ if triton is not None:
         moved = tl.load(shift)  # a number handed over by itself would be float32
         columns = tl.arange(0, BK)
         total = tl.zeros((BQ, BK), dtype=y.dtype.element_ty)
-        # A causal model's later sources were not looked at: nothing to do.
-        if not CAUSAL or k0 <= tl.program_id(1) * BQ + BQ - 1:
+        looks = tl.zeros((BQ,), dtype=y.dtype.element_ty)
+        if SKIP:  # sources that nobody here looked at (a causal model's later ones) bring nothing nearer
+            for i in tl.static_range(BK):
+                for h in range(heads):
+                    k = tl.minimum(k0 + i, keys - 1)
+                    looks += tl.abs(tl.load(weights + ((b * keys + k) * heads + h) * queries + q, mask=there, other=0.0))
+        if not SKIP or tl.max(looks, 0) > 0:
             for start in range(0, width, BD):
                 d = start + tl.arange(0, BD)
                 inside = d < width
@@ -148,21 +154,33 @@ if triton is not None:
 
     @triton.jit
     def _lengths(attention, gram, inverse, out, heads: tl.constexpr, queries, keys, BQ: tl.constexpr, BK: tl.constexpr):
+        """Four heads against four at a time: what is loaded once is used four times."""
         q = tl.program_id(1) * BQ + tl.arange(0, BQ)
         k = tl.program_id(0) * BK + tl.arange(0, BK)
         b = tl.program_id(2).to(tl.int64)
         there = (q < queries)[:, None] & (k < keys)[None, :]
         tile = attention + b * heads * queries * keys + q[:, None] * keys + k[None, :]
+        line = gram + b * heads * heads * keys + k
+        seen = k < keys
         scale = tl.load(inverse + b * queries + q, mask=q < queries, other=0.0)
         total = tl.zeros((BQ, BK), dtype=scale.dtype)
-        for h in range(heads):
-            mine = tl.load(tile + h * queries * keys, mask=there, other=0.0)
-            line = gram + (b * heads + h) * heads * keys + k
-            inner = tl.load(line + h * keys, mask=k < keys, other=0.0)[None, :] * mine
-            for g in range(h + 1, heads):
-                other = tl.load(tile + g * queries * keys, mask=there, other=0.0)
-                inner += 2 * tl.load(line + g * keys, mask=k < keys, other=0.0)[None, :] * other
-            total += mine * inner
+        step = queries * keys
+        for h in range(0, heads, 4):
+            a0 = tl.load(tile + h * step, mask=there, other=0.0)
+            a1 = tl.load(tile + (h + 1) * step, mask=there & (h + 1 < heads), other=0.0)
+            a2 = tl.load(tile + (h + 2) * step, mask=there & (h + 2 < heads), other=0.0)
+            a3 = tl.load(tile + (h + 3) * step, mask=there & (h + 3 < heads), other=0.0)
+            for g in range(h, heads, 4):
+                twice = tl.where(g > h, 2.0, 1.0).to(scale.dtype)
+                for i in tl.static_range(4):
+                    on = seen & (g + i < heads)
+                    other = tl.load(tile + (g + i) * step, mask=there & (g + i < heads), other=0.0) * twice
+                    row = line + (h * heads + g + i) * keys
+                    mixed = tl.load(row, mask=on, other=0.0)[None, :] * a0
+                    mixed += tl.load(row + heads * keys, mask=on & (h + 1 < heads), other=0.0)[None, :] * a1
+                    mixed += tl.load(row + 2 * heads * keys, mask=on & (h + 2 < heads), other=0.0)[None, :] * a2
+                    mixed += tl.load(row + 3 * heads * keys, mask=on & (h + 3 < heads), other=0.0)[None, :] * a3
+                    total += mixed * other
         length = tl.sqrt(tl.maximum(total, 0.0, propagate_nan=tl.PropagateNan.ALL))
         tl.store(out + (b * queries + q[:, None]) * keys + k[None, :], length * scale[:, None], mask=there)
 
@@ -327,6 +345,7 @@ if triton is not None:
         gate_constant,
         ratio,
         inverse,
+        size,
         out,
         first_key,
         some,
@@ -371,6 +390,7 @@ if triton is not None:
                 moved = (opened - was) * before + opened * change
             else:
                 moved = _activated(before + change, ACT) - was
+            moved = moved / tl.load(size + k * queries + q, mask=rows, other=1.0)[:, None]
             at = out + (local.to(tl.int64) * queries + q[:, None]) * (2 * hidden if SPLIT else hidden) + m[None, :]
             rounded = moved.to(out.dtype.element_ty)
             tl.store(at, rounded, mask=both)
@@ -386,6 +406,7 @@ if triton is not None:
         centred_middle,
         ratio,
         inverse,
+        size,
         centred_after,
         after_scale,
         gamma,
@@ -421,6 +442,7 @@ if triton is not None:
         change = tl.load(written + pair, mask=both, other=0.0).to(tl.float32)
         if SPLIT:
             change += tl.load(more_written + pair, mask=both, other=0.0)
+        change = change * tl.load(size + k * queries + q, mask=rows, other=1.0)[:, None]
         if ON_STREAM:
             scale = tl.load(inverse + k * queries + q, mask=rows, other=0.0)
             turned = tl.load(ratio + k * queries + q, mask=rows, other=0.0)
@@ -463,10 +485,9 @@ def nearer(attention: Tensor, vectors: Tensor, inverse: Tensor, y: Tensor, shift
     tuned = TUNED["nearer exactly" if exact else "nearer"]
     rows, some = tuned["BQ"], tuned["BK"]
     padded = max(16, power_of_two(heads))
-    causal = shift == 0 and keys >= 512 and queries == keys and not bool(attention.triu(1).any())
     _nearer[(triton.cdiv(keys, some), triton.cdiv(queries, rows), out[..., 0, 0].numel())](
         *(weights, vectors, inverse, y, out, y.new_full((1,), shift), heads, padded, queries, keys, y.shape[-1]),
-        CAUSAL=causal,
+        SKIP=shift == 0,
         EXACT=exact,
         **tuned,
     )
@@ -486,8 +507,9 @@ def lengths(attention: Tensor, gram: Tensor, inverse: Tensor) -> Tensor:
     *leading, heads, queries, keys = attention.shape
     attention, gram, inverse = attention.contiguous(), gram.movedim(-3, -1).contiguous(), inverse.contiguous()
     out = attention.new_empty(*leading, queries, keys)
-    grid = (triton.cdiv(keys, 64), triton.cdiv(queries, 16), out[..., 0, 0].numel())
-    _lengths[grid](attention, gram, inverse, out, heads, queries, keys, BQ=16, BK=64)
+    tuned = TUNED["lengths"]
+    grid = (triton.cdiv(keys, tuned["BK"]), triton.cdiv(queries, tuned["BQ"]), out[..., 0, 0].numel())
+    _lengths[grid](attention, gram, inverse, out, heads, queries, keys, **tuned)
     return out
 
 
@@ -530,8 +552,9 @@ def largest(rebuilt: Tensor, added: Tensor | None, seen: Tensor, layers: int | N
 
 
 def running(layers: Tensor) -> tuple[Tensor, Tensor]:
-    """In as many products as the number of layers has bits, each of many pairs at once: a GPU waits for Python otherwise."""
-    if layers.shape[-1] > 1024:
+    """One map: in as many products as the number of layers has bits, each of many pairs at once, or a GPU would wait for
+    Python and stand half empty. Several: layer by layer."""
+    if layers.dim() > 3 or layers.shape[-1] > 1024:
         return plain.running(layers)
     made, step = layers.clone(), 1
     while step < len(made):
@@ -616,6 +639,7 @@ def turned(
     down: Tensor,
     ratio: Tensor,
     inverse: Tensor,
+    size: Tensor,
     centred_middle: Tensor | None,
     centred_after: Tensor | None,
     after_scale: Tensor | None,
@@ -624,18 +648,21 @@ def turned(
     centred: bool,
     output: Tensor,
     precision: str,
+    split: bool,
     elements: int,
 ) -> Tensor:
     """Value Zeroing's distances [query key] of one layer, all in float32. Axes: attention [head query key], vectors
-    [head key d], sources [head key m], reads [query m], down [m d]. A tile of sources at a time."""
+    [head key d], sources [head key m], reads [query m], down [m d]. A tile of sources at a time.
+
+    The large product takes changes in units of `size` [query key], about as large as they are, in half precision with float32
+    sums; `split`: as three such products, as exact as one of float32."""
     heads, queries, keys = attention.shape
     width, hidden = vectors.shape[-1], down.shape[0]
     weights, vectors, output = by_key(attention), vectors.contiguous(), output.contiguous()
-    ratio, inverse = ratio.mT.contiguous(), inverse.mT.contiguous()  # [key query]
+    ratio, inverse, size = ratio.mT.contiguous(), inverse.mT.contiguous(), size.mT.contiguous()  # [key query]
     sources, reads, constants = ([t.contiguous() for t in some] for some in (sources, reads, constants))
     gated = len(sources) > 1
-    split = precision == "float32"
-    kind = torch.float32 if precision == "tf32" else torch.bfloat16
+    kind = torch.bfloat16 if split or precision == "bfloat16" else torch.float16
     high = down.to(kind).contiguous()
     stacked = torch.cat([high, high]) if split else high
     lower = (down - high.float()).to(kind).contiguous() if split else None
@@ -652,18 +679,18 @@ def turned(
         moved = room[: some * queries]
         t = TUNED["changed"]
         _changed[(triton.cdiv(hidden, t["BM"]), triton.cdiv(queries, t["BQ"]), triton.cdiv(some, t["BK"]))](
-            *(weights, sources[0], sources[-1], reads[0], reads[-1], constants[0], constants[-1], ratio, inverse, moved),
+            *(weights, sources[0], sources[-1], reads[0], reads[-1], constants[0], constants[-1], ratio, inverse, size, moved),
             *(first, some, heads, max(16, power_of_two(heads)), queries, keys, hidden),
             ACT=activation,
             GATED=gated,
             SPLIT=split,
-            HOW="tf32x3" if split else "tf32",
+            HOW="tf32x3" if precision == "float32" else "tf32",
             **t,
         )
-        written = product(moved, stacked, precision)
-        more = product(moved[:, :hidden], lower, precision) if lower is not None else nothing
+        written = torch.mm(moved, stacked, out_dtype=torch.float32)
+        more = torch.mm(moved[:, :hidden], lower, out_dtype=torch.float32) if lower is not None else nothing
         _turned[(some, triton.cdiv(queries, rows))](
-            *(weights, vectors, written, more, middle, ratio, inverse, *after, output, scores),
+            *(weights, vectors, written, more, middle, ratio, inverse, size, *after, output, scores),
             *(first, heads, queries, keys, width),
             ON_STREAM=centred_middle is not None,
             NORMED=gamma is not None,
@@ -674,15 +701,3 @@ def turned(
             num_warps=TUNED["turned"]["num_warps"],
         )
     return scores
-
-
-def product(a: Tensor, b: Tensor, precision: str) -> Tensor:
-    """a @ b with float32 sums."""
-    if precision == "tf32":
-        before = torch.backends.cuda.matmul.allow_tf32
-        torch.backends.cuda.matmul.allow_tf32 = True
-        try:
-            return a @ b
-        finally:
-            torch.backends.cuda.matmul.allow_tf32 = before
-    return torch.mm(a, b, out_dtype=torch.float32)

@@ -11,6 +11,7 @@ from torch import Tensor
 
 CHUNK: ContextVar[int | None] = ContextVar("mixlens_chunk", default=None)
 PRECISION: ContextVar[str] = ContextVar("mixlens_precision", default="float32")
+WIDE: ContextVar[bool] = ContextVar("mixlens_wide", default=False)  # half precision's range was not enough
 PRECISIONS = ("float32", "tf32", "bfloat16")
 # A CPU's tile stays in its cache; a GPU's is large enough to keep it busy.
 AUTOMATIC = {"cpu": 1 << 18}
@@ -139,5 +140,5 @@ def running(layers: Tensor) -> tuple[Tensor, Tensor]:
     out[0] = layers[0]
     for index in range(1, len(layers)):
         torch.matmul(layers[index], out[index - 1], out=out[index])
-    low, high = torch.aminmax(out.flatten(1), dim=-1)
+    low, high = torch.aminmax(out.flatten(-2), dim=-1)
     return out, torch.maximum(-low, high)

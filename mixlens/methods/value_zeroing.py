@@ -11,9 +11,12 @@ from .. import kernels
 from ..aggregate import rows_to_one
 from ..decompose import Block, Chain, is_plain, linear_weight
 from ..errors import InputError, nearest
-from ..kernels.plain import precision, tiles
+from ..kernels.plain import WIDE, precision, tiles
 from ..mixing import mixing
 
+# From so many tokens on scores are so small that one half-precision product of the changes is nearer to float64 than float32
+# of whole vectors is; with fewer, three products are as exact as float32 and cost little.
+WHOLE_FROM = 256
 PAPER = "Mohebbi et al. 2023, Quantifying Context Mixing in Transformers"
 
 
@@ -83,6 +86,7 @@ def from_changes(block: Block, precision: str) -> Tensor | None:
     added = (lengths.pow(2) - 2 * (block.attention * inner).sum(0)) / u.shape[-1]  # s'^2 - s^2, [query key]
     new = (s.pow(2) + added).sqrt()
     ratio, inverse = -added / (new * (s + new)), 1 / new
+    size = torch.exp2(torch.log2((lengths * inverse).clamp(2.0**-40, 2.0**40)).round())  # of the change: a power of two
     sources = [t[..., :-1, :].transpose(-3, -2) for t in product.sources]  # [head key m]
     reads = [base / s + constant for base, constant in zip(product.bases, product.constants, strict=True)]
     constants = list(product.constants)
@@ -108,11 +112,13 @@ def from_changes(block: Block, precision: str) -> Tensor | None:
         down=linear_weight(part.mlp_down, reads[0].shape[-1], block.dtype),
         ratio=ratio,
         inverse=inverse,
+        size=size,
         centred_middle=block.middle - norm.beta if product.on_stream else None,
         **after,
         centred=behind is not None and behind.centred,
         output=block.after_attention(block.attention_output),
         precision=precision,
+        split=WIDE.get() or (precision == "float32" and len(u) < WHOLE_FROM),
         elements=kernels.plain.tile_elements(block.x.device),
     )
 
