@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import copy
+from contextlib import nullcontext
 from functools import partial
 from typing import Any
 
 import torch
 
 import mixlens
+from mixlens.mixing import shares
 
 from .measure import Results, apart, median_seconds, plain_loops, rounded
 from .models import bert
@@ -46,22 +49,27 @@ def measure(results: Results, *, device: str, command: str) -> None:
 
 @torch.no_grad()
 def precision(results: Results, *, command: str, n: int = 512) -> None:
-    """What precision= gains and costs: the error that `.info` says, and the one against float64."""
-    pair = bert("cuda")
+    """What precision= gains and costs: the error that `.info` says, and those against float64, of one layer."""
+    pair, layer = bert("cuda"), bert("cuda", num_hidden_layers=1)
     ids, _ = pair.input(n)
-    trace = pair.model.trace(input_ids=ids)
+    trace, one = pair.model.trace(input_ids=ids), layer.model.trace(input_ids=ids)
+    exactly = mixlens.load(copy.deepcopy(layer.stock).double()).trace(input_ids=ids)
     names = {"norm_maps": NORMS, "alti": ["alti"], "value_zeroing": ["value_zeroing"]}
     results.begin("precision", command=command, device="cuda", n=n, layers=len(pair.model.parts))
     for key, asked in names.items():
-        exact = mixlens.mix(trace, asked)
-        for wanted in ("float32", "tf32", "bfloat16"):
-            made = mixlens.mix(trace, asked, precision=wanted)
-            took = median_seconds(partial(mixlens.mix, trace, asked, precision=wanted), device="cuda", budget=2)
+        exact = mixlens.mix(exactly, asked)
+        for wanted in ("plain", "float32", "tf32", "bfloat16"):
+            with plain_loops() if wanted == "plain" else nullcontext():
+                mixed = partial(mixlens.mix, precision="float32" if wanted == "plain" else wanted)
+                made = mixed(one, asked)
+                took = median_seconds(lambda mixed=mixed, asked=asked: mixed(trace, asked), device="cuda", budget=2)
+            pairs = [(shares(made[m].scores.double()), shares(exact[m].scores)) for m in asked]
             row = {
                 "id": key,
                 "precision": wanted,
                 "map_ms_per_layer": rounded(1000 * took / len(pair.model.parts)),
-                "apart_from_float32": rounded(max(apart(made[m].scores, exact[m].scores) for m in asked), 2),
+                "apart_from_float64": rounded(max(float((a - b).abs().max()) for a, b in pairs), 2),
+                "relative": rounded(max(float(((a - b).abs() / b)[b > 1e-9].max()) for a, b in pairs), 2),
                 "said": rounded(max(made[m].info.get("precision_error", 0.0) for m in asked), 2),
             }
             results.put("precision", row)

@@ -47,9 +47,8 @@ def scores(name: str, **options: Any) -> Callable[..., Maps]:
 
 def rolled(model: mixlens.Model, ids: list[int], names: list[str]) -> Maps:
     made = mixlens.mix(model.trace(input_ids=ids), names)
-    return {name: one.scores for name, one in made.items()} | {
-        f"{name} rollout": one.rollout().scores for name, one in made.items()
-    }
+    over = mixlens.rollout(made)
+    return {name: one.scores for name, one in made.items()} | {f"{name} rollout": one.scores for name, one in over.items()}
 
 
 def separately(model: mixlens.Model, ids: list[int]) -> Maps:

@@ -193,7 +193,8 @@ def _rescaled(layers: Tensor, room: float) -> tuple[Tensor, list[list[int]]]:
                 factors[-1].append((1 / max(size, torch.finfo(sizes.dtype).tiny), 1.0))
                 wrong[number].append(index)
     back = torch.tensor(factors, dtype=layers.dtype).to(layers.device, non_blocking=True)[:, :, None, None]
-    return products.mul_(back[..., 0]).mul_(back[..., 1]), wrong
+    whole = all(1e-30 < one * other < 1e30 for of_layer in factors for one, other in of_layer)
+    return products.mul_(back.prod(-1)) if whole else products.mul_(back[..., 0]).mul_(back[..., 1]), wrong
 
 
 def flow(

@@ -559,7 +559,7 @@ class Block:
     def gram(self, chain: Chain) -> Tensor:
         """<P f^h_j, P f^g_j>, [... key head head], from the values alone or a few sources at a time: nobody holds all vectors."""
         if kernels.fused("inner", self.values) is not None and (metric := self.metric(chain)) is not None:
-            return kernels.inner(self._values_by_source.transpose(-3, -2), metric)
+            return kernels.inner(self._values_as_read, metric)
         folded, found = self.folded(chain), []
         each = self.values[..., 0, 0].numel() * folded.shape[-1]
         for sources in tiles(self.values.shape[-2], each, self.x.device, times=8):
@@ -567,9 +567,11 @@ class Block:
         return torch.cat(found, -3) if len(found) > 1 else found[0]
 
     @cached_property
-    def _values_by_source(self) -> Tensor:
-        """[... key head e], as the loops read them."""
-        return self.values.transpose(-3, -2).contiguous()
+    def _values_as_read(self) -> Tensor:
+        """[... head key e], as the fused loops read them: on a CPU source by source."""
+        if self.x.device.type != "cpu":
+            return self.values.contiguous()
+        return self.values.transpose(-3, -2).contiguous().transpose(-3, -2)
 
     def product(self, a: Tensor, b: Tensor) -> Tensor:
         """a @ b in memory that the next product takes again: to be used up before."""

@@ -194,6 +194,7 @@ if triton is not None:
         e,
         of_layer,
         HOW: tl.constexpr,
+        ONE: tl.constexpr,
         BK: tl.constexpr,
         BE: tl.constexpr,
     ):
@@ -202,27 +203,30 @@ if triton is not None:
         h = tl.program_id(1)
         b = tl.program_id(2).to(tl.int64)
         rows = k < keys
+        first = tl.arange(0, BE)
+        mine = values + ((b * heads + h) * keys + k[:, None]) * e
+        left = tl.load(mine + first[None, :], mask=rows[:, None] & (first < e)[None, :], other=0.0)
         for g in range(h, heads):
             between = metric + ((b // of_layer * heads + h) * heads + g) * e * e
+            others = values + ((b * heads + g) * keys + k[:, None]) * e
             total = tl.zeros((BK,), dtype=tl.float32)
-            for to in range(0, e, BE):
-                f = to + tl.arange(0, BE)
-                through = tl.zeros((BK, BE), dtype=tl.float32)
-                for start in range(0, e, BE):
-                    c = start + tl.arange(0, BE)
-                    left = tl.load(
-                        values + ((b * heads + h) * keys + k[:, None]) * e + c[None, :],
-                        mask=rows[:, None] & (c < e)[None, :],
-                        other=0.0,
-                    )
-                    tile = tl.load(between + c[:, None] * e + f[None, :], mask=(c < e)[:, None] & (f < e)[None, :], other=0.0)
-                    through += tl.dot(left, tile, input_precision=HOW)
-                right = tl.load(
-                    values + ((b * heads + g) * keys + k[:, None]) * e + f[None, :],
-                    mask=rows[:, None] & (f < e)[None, :],
-                    other=0.0,
+            if ONE:
+                tile = tl.load(
+                    between + first[:, None] * e + first[None, :], mask=(first < e)[:, None] & (first < e)[None, :], other=0.0
                 )
-                total += tl.sum(through * right, 1)
+                right = tl.load(others + first[None, :], mask=rows[:, None] & (first < e)[None, :], other=0.0)
+                total = tl.sum(tl.dot(left, tile, input_precision=HOW) * right, 1)
+            else:
+                for to in range(0, e, BE):
+                    f = to + tl.arange(0, BE)
+                    through = tl.zeros((BK, BE), dtype=tl.float32)
+                    for start in range(0, e, BE):
+                        c = start + tl.arange(0, BE)
+                        some = tl.load(mine + c[None, :], mask=rows[:, None] & (c < e)[None, :], other=0.0)
+                        tile = tl.load(between + c[:, None] * e + f[None, :], mask=(c < e)[:, None] & (f < e)[None, :], other=0.0)
+                        through += tl.dot(some, tile, input_precision=HOW)
+                    right = tl.load(others + f[None, :], mask=rows[:, None] & (f < e)[None, :], other=0.0)
+                    total += tl.sum(through * right, 1)
             tl.store(out + ((b * heads + h) * heads + g) * keys + k, total, mask=rows)
             tl.store(out + ((b * heads + g) * heads + h) * keys + k, total, mask=rows)
 
@@ -521,6 +525,7 @@ def inner(values: Tensor, metric: Tensor) -> Tensor:
     _inner[(triton.cdiv(keys, TUNED["inner"]["BK"]), heads, count)](
         *(values.contiguous(), metric.contiguous(), out, heads, keys, e, count // layers),
         HOW="tf32x3" if precision() == "float32" else "tf32",
+        ONE=e <= 64,
         BE=max(16, min(64, power_of_two(e))),
         **TUNED["inner"],
     )
