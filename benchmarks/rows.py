@@ -46,7 +46,9 @@ def scores(name: str, **options: Any) -> Callable[..., Maps]:
 
 
 def rolled(model: mixlens.Model, ids: list[int], names: list[str]) -> Maps:
-    made = mixlens.mix(model.trace(input_ids=ids), names)
+    """On a GPU in one go, on a CPU from a trace that could serve more."""
+    on_gpu = model.device.type == "cuda"
+    made = model.mix(input_ids=ids, name=names) if on_gpu else mixlens.mix(model.trace(input_ids=ids), names)
     over = mixlens.rollout(made)
     return {name: one.scores for name, one in made.items()} | {f"{name} rollout": one.scores for name, one in over.items()}
 

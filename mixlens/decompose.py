@@ -333,22 +333,35 @@ class FirstProduct:
     matrices: tuple[Tensor, ...]  # [d m]: gamma C W
     bases: tuple[Tensor, ...]  # [... pos m]: of the stream as it was
     constants: tuple[Tensor, ...]  # [m]
-    sources: tuple[Tensor, ...]  # [... key head + 1 m]: W gamma C f^h_j, and the constant
+    of_heads: tuple[Tensor, ...]  # [... head key m]: W gamma C f^h_j
+
+    @cached_property
+    def sources(self) -> tuple[Tensor, ...]:
+        """[... key head + 1 m]: those of each source, and the constant as one more head."""
+        found = []
+        for heads, constant in zip(self.of_heads, self.constants, strict=True):
+            one = constant.expand(*heads.shape[:-3], 1, *heads.shape[-2:])
+            found.append(torch.cat([heads, one], -3).transpose(-3, -2).contiguous())
+        return tuple(found)
+
+    def at(self, rows: slice) -> FirstProduct:
+        """The same for these targets alone."""
+        some = replace(self, bases=tuple(base[..., rows, :] for base in self.bases))
+        some.__dict__["sources"] = self.sources
+        return some
 
     @staticmethod
     def of(norm: FrozenNorm, modules: list[nn.Module], block: Block, *, on_stream: bool) -> FirstProduct:
         stream = block.stream
-        matrices, constants, sources = [], [], []
+        matrices, constants, of_heads = [], [], []
         for module in modules:
             weight = linear_weight(module, stream.shape[-1], stream.dtype)
             scaled = norm.gamma[:, None] * weight
             matrices.append(scaled - scaled.mean(0) if norm.centred else scaled)
             constants.append(norm.beta @ weight + linear_bias(module, stream.shape[-1], stream))
-            of_heads = block.values @ (block.projection @ matrices[-1])  # [... head key m]
-            constant = constants[-1].expand(*of_heads.shape[:-3], 1, *of_heads.shape[-2:])
-            sources.append(torch.cat([of_heads, constant], -3).transpose(-3, -2).contiguous())
+            of_heads.append(block.values @ (block.projection @ matrices[-1]))
         bases = tuple(stream @ matrix for matrix in matrices)
-        return FirstProduct(norm, on_stream, tuple(matrices), bases, tuple(constants), tuple(sources))
+        return FirstProduct(norm, on_stream, tuple(matrices), bases, tuple(constants), tuple(of_heads))
 
 
 Scratch = dict[tuple[str, torch.dtype], Tensor]
@@ -651,9 +664,7 @@ class Block:
                 some.__dict__[name] = getattr(self, name)[..., rows, :]
         if "first_product" in self.__dict__:
             product = self.first_product
-            some.__dict__["first_product"] = (
-                None if product is None else replace(product, bases=tuple(base[..., rows, :] for base in product.bases))
-            )
+            some.__dict__["first_product"] = None if product is None else product.at(rows)
         return some
 
     @cached_property

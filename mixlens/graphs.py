@@ -14,13 +14,16 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from operator import is_
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 
 from .decompose import is_plain, kept_of, module_state
 from .types import PAIRS, POSITIONS, LayerTrace
+
+if TYPE_CHECKING:
+    from .model import LayerParts
 
 FIRST = 2  # so often it is computed as ever before it is captured: capturing takes as long as computing it some ten times
 AGAIN = 3  # so often it is captured anew because something changed; then no more
@@ -75,14 +78,25 @@ class Graphs:
             return compute([replace(layer, **own) for layer, own in zip(layers, changes, strict=True)])
 
         def state() -> object | None:
-            states = tuple(_weights(layer) for layer in layers)
+            states = tuple(_weights(layer.parts) for layer in layers)
             return None if None in states else states
 
-        modules = (module for layer in layers for module in _read(layer))
+        modules = (module for layer in layers for module in _read(layer.parts))
         return self._replayed((what, slots, settings), tensors, of_tensors, state, lambda: kept_of(modules))
 
-    def passed(self, model: nn.Module, inputs: dict[str, Any], run: Callable[[dict[str, Any]], Any]) -> Any:
-        """`run(inputs)`, a forward pass of the model, replayed; None where it is to be computed as ever."""
+    def passed(
+        self,
+        model: nn.Module,
+        inputs: dict[str, Any],
+        run: Callable[[dict[str, Any]], Any],
+        *,
+        what: object = None,
+        parts: Sequence[LayerParts] = (),
+    ) -> Any:
+        """`run(inputs)`, a forward pass of the model, replayed; None where it is to be computed as ever.
+
+        `what`: all else that it depends on. `parts`: of layers that are scored in it.
+        """
         names = [name for name, value in inputs.items() if isinstance(value, Tensor)]
         if inputs[names[0]].numel() > TOKENS or hasattr(model, "hf_device_map") or torch.is_grad_enabled():
             return None
@@ -92,11 +106,13 @@ class Graphs:
             return run({**dict(zip(names, given, strict=True)), **others})
 
         def state() -> Standing | None:
-            found = Standing(model)
-            return None if found.hooked else found
+            counts = [_weights(part) for part in parts]
+            found = Standing(model, counts)
+            return None if found.hooked or None in counts else found
 
-        what = ("pass", tuple(names), tuple(others.items()))
-        return self._replayed(what, [inputs[name] for name in names], of_tensors, state, lambda: None)
+        key = ("pass", what, tuple(names), tuple(others.items()))
+        modules = (module for part in parts for module in _read(part))
+        return self._replayed(key, [inputs[name] for name in names], of_tensors, state, lambda: kept_of(modules))
 
     def _replayed(
         self,
@@ -179,7 +195,8 @@ class Standing:
     anything.
     """
 
-    def __init__(self, model: nn.Module):
+    def __init__(self, model: nn.Module, counts: Sequence[object] = ()):
+        self.counts = counts  # of the weights that something was made of: there the numbers must be the same ones, too
         modules = [model]
         for module in modules:  # it grows as it is gone through
             modules += filter(None, module._modules.values())
@@ -212,6 +229,7 @@ class Standing:
             return False
         return (
             all(map(is_, self.held, other.held))
+            and self.counts == other.counts
             and self.places == other.places
             and all(now == before for now, before in self._lists or ())
         )
@@ -244,17 +262,16 @@ def _tensors(layers: Sequence[LayerTrace]) -> tuple[list[Tensor], tuple[tuple[tu
     return tensors, tuple(slots)
 
 
-def _read(layer: LayerTrace) -> list[nn.Module]:
+def _read(parts: LayerParts) -> list[nn.Module]:
     """Modules whose weights scoring reads."""
-    parts = layer.parts
     found = (parts.output, parts.norm_on_attention, parts.norm_after_attention, parts.norm_after_mlp)
     return [module for module in found if module is not None]
 
 
-def _weights(layer: LayerTrace) -> object | None:
+def _weights(parts: LayerParts) -> object | None:
     """Where those weights are, and how often they were changed; None where nobody can tell."""
-    states = tuple(module_state(module) for module in _read(layer))
-    return None if None in states or not is_plain(layer.parts.output) else states
+    states = tuple(module_state(module) for module in _read(parts))
+    return None if None in states or not is_plain(parts.output) else states
 
 
 def _flat(made: Any, found: dict[int, Tensor]) -> dict[int, Tensor]:

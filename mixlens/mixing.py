@@ -32,6 +32,7 @@ from .types import PAIRS, POSITIONS, LayersOf, LayerTrace, Map, Trace
 WHOLE = 1 << 28  # bytes of a trace that is not worth releasing layer by layer
 TOGETHER = 8192  # tokens, with padding, that are scored as one batch
 Extras = dict[str, Tensor | str]
+Extra = dict[str, dict[str, Any]]  # of all layers, by method and name
 _T = TypeVar("_T")
 Scores = Tensor | tuple[Tensor, dict[str, Tensor]] | tuple[Tensor, Extras]
 
@@ -164,7 +165,13 @@ def streamed(
 
     def scored() -> list[dict[str, Map]]:
         if model.device.type == "cuda" and fits_whole(model, encoded):  # a GPU waits for Python: all layers at once, replayed
-            return _scored(model._run(encoded)[0], call)
+            scorer = Scorer(call, len(encoded), encoded[0].tokens, model)
+            whole = model._run_whole(encoded, scorer.what, scorer.all_layers) if scorer.replayable else None
+            if whole is None:
+                return _scored(model._run(encoded)[0], call)
+            for some in whole[1]:
+                scorer.take(*some)
+            return scorer.maps(whole[0])
         scorer = Scorer(call, len(encoded), encoded[0].tokens, model)
         traces, _ = model._run(encoded, each=lambda index, layer: scorer.score([layer], index))
         return scorer.maps(traces)
@@ -303,8 +310,9 @@ class Scorer:
     def __init__(self, call: Call, size: int, tokens: Sequence[str], model: Model):
         self.call, self.size = call, size
         # Methods that score several layers at once do not wait for a GPU in between: they can be replayed.
-        replayable = call.precision == "float32" and all(used.stacks for used, _ in call.chosen.values())
-        self.graphs = model.graphs if replayable else None
+        stacks = call.precision == "float32" and all(used.stacks for used, _ in call.chosen.values())
+        self.replayable = stacks and model.device.type == "cuda" and not TIMING.get()
+        self.graphs = model.graphs
         self.options = {name: call.arguments(name, tokens) for name in call.chosen}
         self.by_layer = {name: used for name, (used, _) in call.chosen.items() if not used.whole}
         self.scores: dict[str, list[Tensor]] = {name: [] for name in self.by_layer}
@@ -342,25 +350,40 @@ class Scorer:
             for index, layer in enumerate(layers):
                 self._score([layer], start + index, smaller)
 
+    @property
+    def what(self) -> object:
+        """All that scores depend on besides layers."""
+        return self.call.chunk, self.size, WIDE.get(), tuple((name, repr(given)) for name, given in self.options.items())
+
     def _score(self, layers: Sequence[LayerTrace], start: int, chunk: int | None) -> None:
-        if len(layers) == 1 and self.size == 1 and layers[0].input.dim() == 3:
-            layers = [of_one(layers[0])]
-        self.tolerance = max(self.tolerance, TOLERANCE[layers[0].input.dtype])
-        made = None
-        if self.graphs is not None and layers[0].input.is_cuda and not TIMING.get():
-            what = (start, chunk, self.size, tuple((name, repr(given)) for name, given in self.options.items()))
-            made = self.graphs.scored(what, layers, lambda own: self._computed(own, start, chunk))
-        gaps, found = made or self._computed(layers, start, chunk)
+        layers, made = self._ready(layers), None
+        if self.replayable:
+            made = self.graphs.scored((self.what, start, chunk), layers, lambda own: self._computed(own, start, chunk))
+        self.take(*(made or self._computed(layers, start, chunk)))
+
+    def _ready(self, layers: Sequence[LayerTrace]) -> Sequence[LayerTrace]:
+        return [of_one(layers[0])] if len(layers) == 1 and self.size == 1 else layers
+
+    def all_layers(self, layers: Sequence[LayerTrace]) -> list[Any]:
+        """All layers of a pass, as many at once as suits the device; to be `take`n."""
+        few = together_at_once(layers[0], len(layers))
+        groups = [(start, layers[start : start + few]) for start in range(0, len(layers), few)]
+        return [self._computed(self._ready(some), start, self.call.chunk) for start, some in groups]
+
+    def take(self, gaps: dict[str, Tensor], found: Sequence[tuple[str, Tensor, Extras]], tolerance: float) -> None:
+        self.tolerance = max(self.tolerance, tolerance)
         for identity, value in gaps.items():
             self.gaps.setdefault(identity, []).append(value)
         for name, scores, extra in found:
-            self._keep(name, scores, extra, layers[0].input.shape[-2])
+            self.scores[name].append(scores)
+            self.extras[name].append(extra)
 
     def _computed(
         self, layers: Sequence[LayerTrace], start: int, chunk: int | None
-    ) -> tuple[dict[str, Tensor], list[tuple[str, Tensor, Extras]]]:
-        """The gaps of some layers, and every method's scores [layer batch query key] with what it hands out beside them."""
-        alone, found = self.size == 1, []
+    ) -> tuple[dict[str, Tensor], list[tuple[str, Tensor, Extras]], float]:
+        """The gaps of some layers, every method's scores [layer batch query key] with what it hands out beside them, and how
+        large a gap may be."""
+        alone, found, n = self.size == 1, [], layers[0].input.shape[-2]
         several = Block(layers, start) if len(layers) > 1 else None
         blocks = [Block(layer, start + i, scratch=self.scratch) for i, layer in enumerate(layers)] if several is None else []
         with chunk_of(chunk), self._timed("proof", layers):
@@ -379,8 +402,13 @@ class Scorer:
                     scores, extra = scores[None], {k: v[None] if isinstance(v, Tensor) else v for k, v in extra.items()}
                 if alone:
                     scores, extra = scores[:, None], {k: v[:, None] if isinstance(v, Tensor) else v for k, v in extra.items()}
+                if tuple(scores.shape[1:]) != (self.size, n, n):
+                    raise MixlensError(
+                        f"method {name!r} returned shape {tuple(scores.shape[1:])} for a layer; it must be {(self.size, n, n)}."
+                    )
                 found.append((name, scores, extra))
-        return {identity: value.view(-1, 2) for identity, value in gaps.items()}, found
+        tolerance = TOLERANCE[layers[0].input.dtype]
+        return {identity: value.view(-1, 2) for identity, value in gaps.items()}, found, tolerance
 
     def _made(self, name: str, block: Block) -> tuple[Tensor, Extras]:
         """A method's scores, in the precision asked for; what that cost is measured on the first layer."""
@@ -394,14 +422,6 @@ class Scorer:
             apart = (shares(made[0]) - shares(exact)).abs().amax((-1, -2))
             self.errors[name] = float(apart.max())
         return made
-
-    def _keep(self, name: str, scores: Tensor, extra: Extras, n: int) -> None:
-        if tuple(scores.shape[1:]) != (self.size, n, n):
-            raise MixlensError(
-                f"method {name!r} returned shape {tuple(scores.shape[1:])} for a layer; it must be {(self.size, n, n)}."
-            )
-        self.scores[name].append(scores)
-        self.extras[name].append(extra)
 
     def _proven(self, block: Block) -> Block:
         """The block, shown to be what the model wrote. A GPU is asked at the end."""
@@ -429,15 +449,12 @@ class Scorer:
             name: torch.cat(found) if len(found) > 1 else found[0] for name, found in self.scores.items()
         }  # [layer batch ..]
         totals = torch.stack([scores.sum() for scores in every.values()]) if every else torch.empty(0)
-        extras, together = _alike(
-            {name: {key: _all_layers([layer[key] for layer in found]) for key in found[0]} for name, found in self.extras.items()}
-        )
+        extras = {
+            name: {key: _all_layers([layer[key] for layer in found]) for key in found[0]} for name, found in self.extras.items()
+        }
         about = [provenance(traces[0])]
         about += [provenance(trace, about[0]) for trace in traces[1:]]
-        gaps, sums = self._read_gaps(traces, totals)
-        for places, stacked in together:
-            for (name, key), value in zip(places, stacked.cpu(), strict=True):
-                extras[name][key] = value
+        gaps, sums = self._read_gaps(traces, totals, extras)
         results: list[dict[str, Map]] = []
         device = traces[0].model.device
         for row, (trace, known) in enumerate(zip(traces, about, strict=True)):
@@ -485,25 +502,36 @@ class Scorer:
             told |= {"precision": self.call.precision, "precision_error": self.errors[name]}
         return told | ({"notes": list(self.notes)} if self.notes else {})
 
-    def _read_gaps(self, traces: Sequence[Trace], totals: Tensor) -> tuple[dict[str, float], list[float]]:
-        """The largest gap of each identity, and each method's sum of scores: a GPU is waited for, a wrong layer is refused."""
+    def _read_gaps(self, traces: Sequence[Trace], totals: Tensor, extras: Extra) -> tuple[dict[str, float], list[float]]:
+        """The largest gap of each identity, and each method's sum of scores; extras are brought to the CPU. A GPU is waited
+        for here, once, and a wrong layer is refused."""
+        gaps = torch.stack([torch.cat(found) for found in self.gaps.values()]) if self.gaps else totals.new_zeros(1, 0, 2)
+        places = [(told, key) for told in extras.values() for key, value in told.items() if isinstance(value, Tensor)]
+        places = [(told, key) for told, key in places if told[key].device.type != "cpu" and told[key].dtype == gaps.dtype]
+        flat = torch.cat([gaps.flatten(), totals.to(gaps), *(told[key].flatten() for told, key in places)]).cpu()
+        at = gaps.numel() + len(totals)
+        for told, key in places:
+            shape = told[key].shape
+            told[key] = flat[at : at + shape.numel()].view(shape).clone()
+            at += shape.numel()
+        for told in extras.values():
+            told |= {key: value.cpu() for key, value in told.items() if isinstance(value, Tensor)}
+        numbers = flat[: gaps.numel() + len(totals)].tolist()
         if not self.gaps:
-            return {"parts": 0.0}, totals.tolist()
-        gaps = torch.stack([torch.cat(found) for found in self.gaps.values()])  # [identity layer 2]
-        numbers = torch.cat([gaps.flatten(), totals.to(gaps)]).tolist()
+            return {"parts": 0.0}, numbers
         each = gaps[0].numel()
         pairs = [[numbers[i : i + 2] for i in range(start, start + each, 2)] for start in range(0, gaps.numel(), each)]
         found = {identity: [ratio(pair) for pair in each] for identity, each in zip(self.gaps, pairs, strict=True)}
         wrong = {index: value for each in found.values() for index, value in enumerate(each) if not value <= self.tolerance}
         for index, value in wrong.items():
-            told = f"layer {index}: the model's own output does not match its parts (relative gap {value:.1e}). "
+            said = f"layer {index}: the model's own output does not match its parts (relative gap {value:.1e}). "
             if not traces[0].layers:
-                raise Stale(told + "No map is given. Run `mixlens check` on this model.")
+                raise Stale(said + "No map is given. Run `mixlens check` on this model.")
             forget_norms()
             # A norm that rounds inside is judged as it must be.
             now = [max(Block(trace.layers[index], index).prove().values()) for trace in traces]
             if max(now) < value / 10:
-                raise Stale(told + "Its weights were changed while it was read.")
+                raise Stale(said + "Its weights were changed while it was read.")
         return {identity: max(each) for identity, each in found.items()}, numbers[gaps.numel() :]
 
 
@@ -546,19 +574,6 @@ def _all_layers(layers: Sequence[Tensor | str]) -> Any:
         return layers[0] if len(set(layers)) == 1 else list(layers)
     found = [layer for layer in layers if isinstance(layer, Tensor)]
     return (torch.cat(found) if len(found) > 1 else found[0]).transpose(0, 1)
-
-
-Extra = dict[str, dict[str, Any]]
-
-
-def _alike(extras: Extra) -> tuple[Extra, list[tuple[list[tuple[str, str]], Tensor]]]:
-    """The extras of all methods; those of one shape on a GPU also as one, with their places, so that they come over as one."""
-    alike: dict[Any, list[tuple[str, str]]] = {}
-    for name, told in extras.items():
-        for key, value in told.items():
-            if isinstance(value, Tensor) and value.device.type != "cpu":
-                alike.setdefault((value.shape, value.dtype), []).append((name, key))
-    return extras, [(places, torch.stack([extras[name][key] for name, key in places])) for places in alike.values()]
 
 
 def _of_row(extra: Any, row: int, n: int | None) -> Any:

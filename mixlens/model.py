@@ -211,7 +211,8 @@ def _attention(
     if recorder is not None and recording:
         recorder.records[-1].update(seen)
     written_out = recorder is not None and recording and (recorder.attached or recorder.change is not None)
-    if softcap is not None or written_out:  # the fast kernel cannot cap logits, nor show its weights
+    # The fast kernel cannot cap logits, nor show its weights; for float32 on a GPU it is none.
+    if softcap is not None or written_out or (recording and _quicker_written_out(query)):
         weights = attention_weights(query, key, attention_mask, scaling=seen["scaling"], softcap=softcap)
         if recorder is not None and recorder.change is not None:
             weights = recorder.change(len(recorder.records) - 1, weights)
@@ -221,6 +222,12 @@ def _attention(
         return output.transpose(1, 2).contiguous(), None
     output, _ = sdpa_attention_forward(module, query, key, value, attention_mask, **options)
     return output, None
+
+
+def _quicker_written_out(query: Tensor) -> bool:
+    """Float32 on a GPU: two products and a softmax take two thirds of the time, as long as the weights are not large."""
+    batch, heads, n, _ = query.shape
+    return query.is_cuda and query.dtype == torch.float32 and batch * heads * n * n <= 1 << 25 and not torch.is_grad_enabled()
 
 
 def _mask(*args: Any, **options: Any) -> Tensor | None:
@@ -617,29 +624,14 @@ class Model:
         `each` gets every layer's number and record as soon as it is there; then it is forgotten, and the traces have no layers.
         """
         started = time.perf_counter()
-        inputs = self.inputs(encoded)
+        inputs = self._asked(encoded)
         n = inputs["input_ids"].shape[1]
-        if all(len(one.input_ids) == n and all(one.attention_mask) for one in encoded):
-            del inputs["attention_mask"]  # nothing is hidden, and the model need not find that out (which makes a GPU wait)
         recorder = Recorder((len(encoded), n), each=each)
-
-        def run(given: dict[str, Any]) -> tuple[Any, list[dict[str, Any]]]:
-            recorder.records.clear()
-            with ExitStack() as stack:
-                stack.enter_context(evaluating(self.hf_model))
-                stack.enter_context(self._own_attention())
-                stack.enter_context(hooks(self._record_hooks(recorder, watch=watch)))
-                token = _RECORDER.set(recorder)
-                try:
-                    output = self.hf_model(**given)
-                finally:
-                    _RECORDER.reset(token)
-            return {name: getattr(output, name, None) for name in LOGITS}, recorder.records[:]
-
         with self._lock, torch.no_grad():
-            plain = each is None and not watch and inputs["input_ids"].is_cuda
-            replayed = self.graphs.passed(self.hf_model, inputs, run) if plain else None
-            output, recorder.records = replayed or run(inputs)
+            replayed = None
+            if each is None and not watch and inputs["input_ids"].is_cuda:
+                replayed = self.graphs.passed(self.hf_model, inputs, lambda given: self._passed(given, recorder))
+            output, recorder.records = replayed or self._passed(inputs, recorder, watch=watch)
         layers = recorder.layers()
         if len(recorder.records) != self.n_layers:
             raise ModelError(
@@ -651,6 +643,59 @@ class Model:
             info["causal"] = recorder.causal
         made = [self._slice(one, row, layers, output, info) for row, one in enumerate(encoded)]
         return made, recorder.records
+
+    def _run_whole(
+        self, encoded: Sequence[Encoded], what: object, compute: Callable[[Sequence[LayerTrace]], Any]
+    ) -> tuple[list[Trace], Any] | None:
+        """A pass and `compute(its layers)`, on a GPU, replayed as one: the traces without layers, and what was computed.
+
+        None where it is to be done in the ordinary way: the first times, and where it cannot be captured. `what`: all that
+        `compute` depends on besides the model and the layers.
+        """
+        started = time.perf_counter()
+        inputs = self._asked(encoded)
+        n, causal = inputs["input_ids"].shape[1], False
+
+        def run(given: dict[str, Any]) -> tuple[Any, Any, bool]:
+            nonlocal causal
+            recorder = Recorder((len(encoded), n))
+            output, _ = self._passed(given, recorder)
+            layers = recorder.layers()
+            if not torch.cuda.is_current_stream_capturing():  # it is always run once before it is captured
+                causal = n > 1 and not any(map(looks_ahead, {id(layer.mask): layer for layer in layers}.values()))
+            return output, compute(layers), causal
+
+        with self._lock, torch.no_grad():
+            replayed = self.graphs.passed(self.hf_model, inputs, run, what=what, parts=self.parts)
+        if replayed is None:
+            return None
+        output, made, causal = replayed
+        info = {"forward_seconds": time.perf_counter() - started, "batch": len(encoded), "padded_to": n, "causal": causal}
+        return [self._slice(one, row, [], output, info) for row, one in enumerate(encoded)], made
+
+    def _asked(self, encoded: Sequence[Encoded]) -> dict[str, Any]:
+        """`inputs` without a mask where nothing is hidden: the model need not find that out, which makes a GPU wait."""
+        inputs = self.inputs(encoded)
+        n = inputs["input_ids"].shape[1]
+        if all(len(one.input_ids) == n and all(one.attention_mask) for one in encoded):
+            del inputs["attention_mask"]
+        return inputs
+
+    def _passed(
+        self, inputs: Mapping[str, Any], recorder: Recorder, *, watch: bool = False
+    ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+        """The stock model called once while `recorder` looks on: its logits, and what was seen."""
+        recorder.records.clear()
+        with ExitStack() as stack:
+            stack.enter_context(evaluating(self.hf_model))
+            stack.enter_context(self._own_attention())
+            stack.enter_context(hooks(self._record_hooks(recorder, watch=watch)))
+            token = _RECORDER.set(recorder)
+            try:
+                output = self.hf_model(**inputs)
+            finally:
+                _RECORDER.reset(token)
+        return {name: getattr(output, name, None) for name in LOGITS}, recorder.records[:]
 
     def _own_attention(self) -> AbstractContextManager[None]:
         """Our entry in the registry, for families that ask the registry."""

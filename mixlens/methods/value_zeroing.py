@@ -87,7 +87,7 @@ def from_changes(block: Block, precision: str) -> Tensor | None:
     new = (s.pow(2) + added).sqrt()
     ratio, inverse = -added / (new * (s + new)), 1 / new
     size = torch.exp2(torch.log2((lengths * inverse).clamp(2.0**-40, 2.0**40)).round())  # of the change: a power of two
-    sources = [t[..., :-1, :].transpose(-3, -2) for t in product.sources]  # [head key m]
+    sources = list(product.of_heads)  # [head key m]
     reads = [base / s + constant for base, constant in zip(product.bases, product.constants, strict=True)]
     constants = list(product.constants)
     if part.mlp_gate is part.mlp_up:  # one product, gate half first
