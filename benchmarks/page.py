@@ -241,7 +241,8 @@ wrong is refused with a warning. `.info["loops"]` says which was used ("c", "tri
 
 GRAPHS = """\
 A pass over one text of 512 tokens keeps an H200 busy for less time than Python takes to ask for it. So what comes again is
-captured as a CUDA graph and replayed (the tables above are of replayed ones): the third time a shape is seen (up to 2,048 tokens a batch), the pass itself and the
+captured as a CUDA graph and replayed (the tables above are of replayed ones): the third time a shape is seen, up to 2,048
+tokens a batch, the pass itself and the
 maps that are made of all its layers. The same operations give the same bits. A graph of the pass is used as long as the
 model is what it was: its modules, all they hold, hooks, configurations, and where its weights lie are compared every time
 (while the GPU works); weights may change in place. A change leads to another capture, what cannot be captured is run as
