@@ -25,6 +25,7 @@ from .errors import InputError, MixlensError, ModelError, nearest
 from .kernels import used as used_form
 from .kernels.plain import PRECISIONS, chunk_of, products_in, tile_elements
 from .model import Encoded, Model, is_causal
+from .places import is_away, is_packed
 from .registry import Registered, refuse_second
 from .types import PAIRS, POSITIONS, LayersOf, LayerTrace, Map, Trace
 
@@ -224,10 +225,24 @@ def _mix_batch(traces: Sequence[Trace], call: Call) -> list[dict[str, Map]]:
         layers = _Lazy(depth, lambda index: of_rows(_origin(first)[index], rows, n))
     else:
         layers = _Lazy(depth, lambda index: stack([trace.layers[index] for trace in traces]))
-    together = together_at_once(layers[0], depth)
-    for start in range(0, depth, together):
-        scorer.score([layers[index] for index in range(start, min(start + together, depth))], start)
+    seen = first.layers.batch if isinstance(first.layers, LayersOf) else first.layers
+    for some in _neighbours(seen, together_at_once(layers[0], depth)):
+        scorer.score([layers[index] for index in some], some.start)
     return scorer.maps(traces)
+
+
+def _neighbours(layers: Sequence[LayerTrace], most: int) -> Iterator[range]:
+    """Layers to score at once, `most` at a time: of one device, and their weights on it as they are. Others one by one."""
+
+    def fixed(layer: LayerTrace) -> bool:
+        return not is_away(layer.parts.output) and not is_packed(layer.parts.output)
+
+    start = 0
+    for end in range(1, len(layers) + 1):
+        full = end - start == most or end == len(layers)
+        if full or layers[end].output.device != layers[start].output.device or not (fixed(layers[start]) and fixed(layers[end])):
+            yield range(start, end)
+            start = end
 
 
 class _Lazy(Sequence[LayerTrace]):
@@ -370,10 +385,8 @@ class Scorer:
             {name: {key: _all_layers([layer[key] for layer in found]) for key in found[0]} for name, found in self.extras.items()}
         )
         results: list[dict[str, Map]] = []
-        every = {
-            name: torch.cat(found) if len(found) > 1 else found[0] for name, found in self.scores.items()
-        }  # [layer batch ..]
         device = traces[0].model.device
+        every = {name: gathered(found, device) for name, found in self.scores.items()}  # [layer batch ..]
         for row, trace in enumerate(traces):
             n = len(trace)
             results.append({})
@@ -425,7 +438,8 @@ class Scorer:
         """The largest gap of each identity. On a GPU this is where it is waited for, and where a wrong layer is refused."""
         if not self.gaps:
             return {"parts": 0.0}
-        pairs = torch.stack([torch.cat(found) for found in self.gaps.values()]).tolist()  # [identity layer 2]
+        device = traces[0].model.device
+        pairs = torch.stack([gathered(found, device) for found in self.gaps.values()]).tolist()  # [identity layer 2]
         found = {identity: [ratio(pair) for pair in each] for identity, each in zip(self.gaps, pairs, strict=True)}
         wrong = {index: value for each in found.values() for index, value in enumerate(each) if not value <= self.tolerance}
         for index, value in wrong.items():
@@ -473,12 +487,17 @@ def _given(scores: Scores, scratch: Scratch) -> tuple[Tensor, Extras]:
     return own(made), {key: own(value) if isinstance(value, Tensor) else value for key, value in extra.items()}
 
 
+def gathered(found: Sequence[Tensor], device: torch.device) -> Tensor:
+    """Tensors of several layers as one, on one device: layers stay where they ran, their scores meet."""
+    return torch.cat([one.to(device) for one in found]) if len(found) > 1 else found[0].to(device)
+
+
 def _all_layers(layers: Sequence[Tensor | str]) -> Any:
     """An extra over all layers, [batch layer ...]. A word that never changes is said once."""
     if isinstance(layers[0], str):
         return layers[0] if len(set(layers)) == 1 else list(layers)
     found = [layer for layer in layers if isinstance(layer, Tensor)]
-    return (torch.cat(found) if len(found) > 1 else found[0]).transpose(0, 1)
+    return gathered(found, found[0].device).transpose(0, 1)
 
 
 def _on_cpu(extras: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
@@ -560,6 +579,7 @@ def provenance(trace: Trace, other: Mapping[str, Any] | None = None) -> dict[str
         "family": model.family.name,
         "task": model.task,
         "dtype": str(model.dtype).removeprefix("torch.") if other is None else other["dtype"],
+        "quantization": model.quantization if other is None else other["quantization"],
         "versions": dict(versions()),
         "text": trace.text,
         "pair": trace.pair,

@@ -34,6 +34,7 @@ from ..mixing import known as maps
 from ..mixing import mix, versions
 from ..model import Model
 from ..model import load as load_model
+from ..places import weights_of
 from ..targets import token_id
 from ..types import Attribution, Example, Map, Record, Trace
 from .folder import SCHEMA, Folder, Units, through
@@ -388,14 +389,19 @@ def fingerprint(examples: Sequence[Example]) -> str:
     return told.hexdigest()[:16]
 
 
+def _samples(model: Model) -> Iterator[tuple[str, str, bytes]]:
+    for name, weights in weights_of(model.hf_model):
+        flat = weights.reshape(-1)
+        some = flat[:: max(1, flat.numel() // 64)].to("cpu", torch.float64)
+        yield name, f"{tuple(weights.shape)}{weights.dtype}", some.numpy().tobytes()
+
+
 def model_fingerprint(model: Model) -> str:
     """Of every parameter's name, shape and some 64 of its numbers: quick, and another training gives another."""
     told = hashlib.sha256()
-    for name, weights in sorted(model.hf_model.named_parameters()):
-        flat = weights.detach().reshape(-1)
-        some = flat[:: max(1, flat.numel() // 64)].to("cpu", torch.float64)
-        told.update(f"{name}{tuple(weights.shape)}{weights.dtype}".encode())
-        told.update(some.numpy().tobytes())
+    for name, kind, some in sorted(_samples(model)):
+        told.update(f"{name}{kind}".encode())
+        told.update(some)
     return told.hexdigest()[:16]
 
 

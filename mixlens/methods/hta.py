@@ -172,7 +172,7 @@ def layer_norms(trace: Trace, *, times_input: bool) -> tuple[Tensor, Extras]:
                 f"layer {index}: a gradient put together from the parts is not the model's (relative gap {off:.1e}). "
                 "No map is given."
             )
-        maps.append(made)
+        maps.append(made.to(trace.model.device))
         gaps.append(off)
         forms.append("autograd" if layer.query is None else "closed form")
     form = forms[0] if len(set(forms)) == 1 else ", ".join(forms)

@@ -278,7 +278,7 @@ def transatt(
     gradients = torch.autograd.grad(target, run.attention)
     rolled = torch.eye(len(question.trace), dtype=attention[0].dtype, device=attention[0].device)
     for gradient, r in zip(gradients, attention, strict=True):
-        mixed = (gradient[0] * r).clamp(min=0).mean(0)
+        mixed = (gradient[0] * r).clamp(min=0).mean(0).to(rolled.device)
         mixed = mixed + torch.eye(len(mixed), dtype=mixed.dtype, device=mixed.device)
         rolled = (mixed / mixed.sum(-1, keepdim=True) if normalize else mixed) @ rolled
     scores = rolled[question.query]
