@@ -832,6 +832,7 @@ def check(
     """Run every identity on a model and print the gaps. Exit code 2 if one is more than rounding."""
     from rich.table import Table
 
+    from .places import linearity_hint
     from .proof import IDENTITIES, measured
     from .show.text import console
 
@@ -846,10 +847,13 @@ def check(
         table.add_row(passed, IDENTITIES[name], f"{gap:.1e}", f"{proof.allowed[name]:.0e}", str(proof.worst_layer[name] + 1))
     out = console()
     told = f"{lens.name}: {lens.n_layers} layers, family {lens.family.name}, {lens.task}, {proof.tokens} random tokens"
+    told += f", on {lens.placement}" if lens.dispatched else ""
+    told += f", {lens.quantization}" if lens.quantization is not None else ""
     out.print(printable(told), markup=False)
     out.print(table)
     if proof.failed:
-        raise MixlensError(f"{len(proof.failed)} of {len(proof.gaps)} identities do not hold on {model!r}.")
+        hint = linearity_hint([lens.hf_model])
+        raise MixlensError(f"{len(proof.failed)} of {len(proof.gaps)} identities do not hold on {model!r}.{hint}")
 
 
 def main() -> None:

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from . import kernels
 from .errors import ModelError
 from .kernels.plain import tiles
-from .places import at_hand, is_away, is_packed, own_copy, place_of
+from .places import at_hand, is_away, is_packed, linearity_hint, own_copy, place_of
 from .types import LayerTrace
 
 if TYPE_CHECKING:
@@ -853,6 +853,7 @@ class Block:
                 raise ModelError(
                     f"layer {self.index}: the model's own output does not match its parts ({identity}: relative gap {value:.1e}, "
                     f"allowed {self.tolerance(identity):.0e}). No map is given. Run `mixlens check` on this model."
+                    + linearity_hint([layer.parts.layer for layer in self.layers])
                 )
         return gaps
 

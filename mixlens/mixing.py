@@ -394,7 +394,7 @@ class Scorer:
             for name, (used, _) in self.call.chosen.items():
                 if used.whole:
                     started = time.perf_counter()
-                    with chunk_of(self.call.chunk):
+                    with chunk_of(self.call.chunk), through_quantized(trace.model, name):
                         made, extra = _given(used.function(trace, **self.options[name]), {})
                     if tuple(made.shape[1:]) != (n, n):
                         raise MixlensError(f"method {name!r} returned shape {tuple(made.shape)}; it must be [layer, {n}, {n}].")
@@ -465,6 +465,21 @@ def timed() -> Iterator[None]:
         yield
     finally:
         TIMING.reset(before)
+
+
+@contextmanager
+def through_quantized(model: Model, name: str) -> Iterator[None]:
+    """Quantised modules have gradients of their own, or none: what torch cannot send through them is refused by name."""
+    try:
+        yield
+    except (RuntimeError, NotImplementedError) as error:
+        if model.quantization is None or _out_of_memory(error):
+            raise
+        reason = " ".join(str(error).split())[:160]
+        raise ModelError(
+            f"{name!r} cannot be had of {model.name!r}, whose weights are quantised ({model.quantization}): {reason}. "
+            "Load it without quantization, or use a map."
+        ) from error
 
 
 def _out_of_memory(error: Exception) -> bool:

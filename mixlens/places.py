@@ -8,13 +8,15 @@ a module always works. Who must read weights says so: `with at_hand(module): ...
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from itertools import chain
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+
+from .errors import ModelError
 
 HOOK = "_hf_hook"  # where accelerate keeps its hook
 PACKED = (torch.int8, torch.uint8, *(getattr(torch, name) for name in dir(torch) if name.startswith("float8_")))
@@ -112,9 +114,27 @@ def packed_kinds(model: nn.Module) -> list[str]:
     return sorted({_kind(part) for part in model.modules() if not part._modules and is_packed(part)})
 
 
+def refuse_packed(model: nn.Module, method: str, why: str, instead: str) -> None:
+    """For methods that quantised modules cannot serve."""
+    if kinds := packed_kinds(model):
+        raise ModelError(f"{method} {why}, and {', '.join(kinds)} (quantised) cannot be asked so. {instead}")
+
+
 def _kind(module: nn.Module) -> str:
     own = [type(t).__name__ for t in module._parameters.values() if t is not None and type(t) is not nn.Parameter]
     return type(module).__name__ if type(module) is not nn.Linear or not own else f"Linear of {own[0]}"
+
+
+def linearity_hint(modules: Iterable[nn.Module]) -> str:
+    """What to say where quantised modules do not do what their weights say; nothing where none is quantised."""
+    kinds = sorted({kind for module in modules for kind in packed_kinds(module)})
+    if not kinds:
+        return ""
+    return (
+        f" Its weights are quantised ({', '.join(kinds)}): modules that round what they read, too (LLM.int8(), fp8), or that "
+        "compute in a lower precision than the model's, are not linear to this precision. Use quantization='4bit', or a dtype "
+        "that rounds as much."
+    )
 
 
 def settle(model: nn.Module) -> None:

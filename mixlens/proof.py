@@ -15,7 +15,7 @@ from torch import Tensor
 from .decompose import TOLERANCE, Block, forget_norms, gap, values_in, working_dtype
 from .errors import ModelError
 from .model import Encoded, Model
-from .places import weights_of
+from .places import linearity_hint, weights_of
 
 IDENTITIES = {
     "values": "what `value` put out is what attention used, laid out as the entry says",
@@ -135,6 +135,7 @@ def check(model: Model, input_ids: Sequence[int] | None = None, *, tokens: int =
             f"is {proof.gaps[name]:.1e} in layer {proof.worst_layer[name]} (allowed {proof.allowed[name]:.0e} for "
             f"{str(model.dtype).removeprefix('torch.')}). {len(proof.failed)} of {len(proof.gaps)} identities fail. "
             "No map would be true, so the model is refused. See docs/add-a-family.md."
+            + linearity_hint([model.parts[min(proof.worst_layer[name], len(model.parts) - 1)].layer])
         )
     return proof
 
