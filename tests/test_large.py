@@ -218,3 +218,24 @@ def test_a_copy_of_an_offloaded_module_stands_alone(tmp_path: Path) -> None:
     assert {weights.device.type for weights in module.parameters()} == {"meta"}
     torch.testing.assert_close(made(x), module(x), rtol=0, atol=0)
     assert made.weight is not module.weight
+
+
+def test_a_corpus_run_knows_where_the_model_was(tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")
+    from test_run import go, table
+
+    rows = ["The keys to the cabinet [MASK] rusty.", "The dog near the trees [MASK] here."]
+    go(rows, tmp_path / "whole", model="agreement", methods=["alti", "attcat"])
+    spread = {"model": "agreement", "methods": ["alti", "attcat"], "device_map": {"": "disk"}}
+    go(rows, tmp_path / "spread", **spread)
+    told = [json.loads((tmp_path / name / "manifest.json").read_text()) for name in ("whole", "spread")]
+    assert told[0]["identity"]["model"] == told[1]["identity"]["model"]
+    assert "device_map" not in told[0]["identity"]
+    assert told[1]["identity"]["device_map"] == "dispatched"
+    assert (told[0]["device"], told[1]["device"]) == ("cpu", "cpu; 4 of 4 layers offloaded")
+    for one, other in zip(*(table(tmp_path / name) for name in ("whole", "spread")), strict=True):
+        assert one["alti"] == pytest.approx(other["alti"], abs=1e-6)
+        assert one["attcat"] == pytest.approx(other["attcat"], abs=1e-5)
+    assert go(rows, tmp_path / "spread", **spread).done == 0
+    with pytest.raises(mixlens.MixlensError, match="device_map"):
+        go(rows, tmp_path / "spread", model="agreement", methods=["alti", "attcat"])

@@ -6,6 +6,7 @@ The stand-ins below need no package; the tests with bitsandbytes are skipped wit
 from __future__ import annotations
 
 import copy
+import json
 from pathlib import Path
 from typing import Any
 
@@ -281,3 +282,18 @@ def test_a_configuration_of_transformers_is_taken(tmp_path: Path) -> None:
     assert "fp4" in str(lens.quantization)
     with pytest.raises(mixlens.MixlensError, match="lower precision than the model's"):
         mixlens.load(folder, quantization=asked, dtype="float32")
+
+
+def test_a_corpus_run_in_four_bits_is_another_run(tmp_path: Path) -> None:
+    pytest.importorskip("bitsandbytes")
+    pytest.importorskip("pyarrow")
+    from test_run import go
+
+    rows, asked = ["The keys to the cabinet [MASK] rusty."], {"model": "agreement", "methods": ["alti"]}
+    go(rows, tmp_path / "run", quantization="4bit", **asked)
+    told = json.loads((tmp_path / "run" / "manifest.json").read_text())
+    assert told["identity"]["quantization"] == told["quantization"]
+    assert told["quantization"].startswith("bitsandbytes 4bit")
+    assert go(rows, tmp_path / "run", quantization="4bit", **asked).done == 0
+    with pytest.raises(mixlens.MixlensError, match="quantization"):
+        go(rows, tmp_path / "run", **asked)

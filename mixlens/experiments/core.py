@@ -405,6 +405,14 @@ def model_fingerprint(model: Model) -> str:
     return told.hexdigest()[:16]
 
 
+def whereabouts(model: Model) -> dict[str, str]:
+    """What of a model's places and packing changes numbers: kinds of devices, whether it is spread out, quantisation."""
+    told = {"device": "+".join(sorted({device.split(":")[0] for device in model.devices}))}
+    if model.dispatched:
+        told["device_map"] = "dispatched"
+    return told | ({} if model.quantization is None else {"quantization": model.quantization})
+
+
 def identity(setup: Setup, labels: Mapping[str, int] | None) -> dict[str, Any]:
     """What makes a run this run: a folder with another identity is not written to."""
     return {
@@ -416,7 +424,7 @@ def identity(setup: Setup, labels: Mapping[str, int] | None) -> dict[str, Any]:
         "options": dict(setup.options),
         "labels": None if labels is None else dict(labels),
         "seed": setup.seed,
-        "device": setup.model.device.type,
+        **whereabouts(setup.model),
         "versions": {key: value for key, value in versions().items() if key != "python"} | {"numpy": np.__version__},
     }
 
@@ -430,7 +438,8 @@ def provenance(setup: Setup, data: Any) -> dict[str, Any]:
         "data": str(data) if isinstance(data, str | os.PathLike) else "examples given in Python",
         "left_out": setup.left_out,
         "dtype": str(model.dtype).removeprefix("torch."),
-        "device": str(model.device),
+        "device": model.placement,
+        "quantization": model.quantization,
         "threads": torch.get_num_threads(),
         "versions": versions(),
         "machine": platform.machine(),
