@@ -6,6 +6,7 @@ import json
 import sys
 from collections.abc import Mapping
 from dataclasses import replace
+from logging import ERROR, getLogger
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -102,6 +103,7 @@ def _load(
     from .model import load
 
     logging.set_verbosity_error()
+    getLogger("bitsandbytes").setLevel(ERROR)  # one line for each product it casts for
     return load(model, task=task, device=device, dtype=dtype, trust_remote_code=trust, **large, **options)
 
 

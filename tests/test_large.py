@@ -172,6 +172,18 @@ def test_a_loaded_model_that_is_spread_out_is_taken_as_it_is(tmp_path: Path) -> 
         mixlens.load(hf_model("bert"), device_map="auto")
 
 
+@pytest.mark.parametrize("way", ["cpu_offload", "disk_offload"])
+def test_a_model_that_is_offloaded_whole_says_where_it_runs(way: str, tmp_path: Path) -> None:
+    for case in HEADS:
+        where = {"offload_dir": str(tmp_path / case)} if way == "disk_offload" else {}
+        model = getattr(accelerate, way)(copy.deepcopy(hf_model(case)), execution_device=torch.device("cpu"), **where)
+        assert {weights.device.type for weights in model.parameters()} == {"meta"}
+        one, other = mixlens.load(hf_model(case)), mixlens.load(model)
+        assert (other.device, other.dispatched) == (torch.device("cpu"), True)
+        expected, made = (mixlens.mix(lens.trace(input_ids=ids(8)), "value_zeroing").scores for lens in (one, other))
+        torch.testing.assert_close(made, expected, rtol=1e-10, atol=1e-10)
+
+
 def test_a_layer_on_two_devices_is_refused(tmp_path: Path) -> None:
     model = dispatched(hf_model("bert"), tmp_path)
     model.encoder.layer[1].output.dense._hf_hook.execution_device = torch.device("cuda:1")
@@ -239,3 +251,17 @@ def test_a_corpus_run_knows_where_the_model_was(tmp_path: Path) -> None:
     assert go(rows, tmp_path / "spread", **spread).done == 0
     with pytest.raises(mixlens.MixlensError, match="device_map"):
         go(rows, tmp_path / "spread", model="agreement", methods=["alti", "attcat"])
+
+
+def test_the_script_for_machines_with_a_gpu(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[1]))
+    from benchmarks import large_models
+
+    assert large_models.main(["--size", "tiny", "--device", "cpu", "--tokens", "9"]) == 0
+    lines = capsys.readouterr().out.strip().splitlines()
+    ways = [json.loads(line) for line in lines[:3]]
+    assert [way.get("ok") for way in ways] == [None, True, True]
+    assert lines[-1] == "ok"
+    monkeypatch.setitem(large_models.ALLOWED, torch.float32, 0.0)  # nothing is so exact
+    monkeypatch.setattr(large_models, "find_spec", lambda name: None)
+    assert large_models.main(["--size", "tiny", "--device", "cpu", "--tokens", "9"]) == 1
