@@ -234,13 +234,15 @@ def _mix_batch(traces: Sequence[Trace], call: Call) -> list[dict[str, Map]]:
 def _neighbours(layers: Sequence[LayerTrace], most: int) -> Iterator[range]:
     """Layers to score at once, `most` at a time: of one device, and their weights on it as they are. Others one by one."""
 
-    def fixed(layer: LayerTrace) -> bool:
-        return not is_away(layer.parts.output) and not is_packed(layer.parts.output)
-
+    if most == 1:
+        yield from (range(number, number + 1) for number in range(len(layers)))
+        return
+    modules = [layer.parts.output for layer in layers]
+    places = [None if is_away(one) or is_packed(one) else layer.output.device for one, layer in zip(modules, layers, strict=True)]
     start = 0
     for end in range(1, len(layers) + 1):
-        full = end - start == most or end == len(layers)
-        if full or layers[end].output.device != layers[start].output.device or not (fixed(layers[start]) and fixed(layers[end])):
+        alone = places[start] is None or places[start].type == "cpu"  # type: ignore[union-attr]
+        if end == len(layers) or end - start == most or alone or places[end] != places[start]:
             yield range(start, end)
             start = end
 

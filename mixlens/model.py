@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 import inspect
+import json
 import os
 import socket
 import threading
@@ -23,6 +24,7 @@ from logging import ERROR, getLogger
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
+from zlib import crc32
 
 import torch
 from torch import Tensor, nn
@@ -1224,9 +1226,18 @@ def _quantization(config: Any) -> str:
     elif four:
         names = ["bnb_4bit_quant_type", "bnb_4bit_compute_dtype", "bnb_4bit_use_double_quant"]
     kind = "4bit " if four else "8bit " if told.get("load_in_8bit") else ""
-    values = [f"{name.removeprefix('bnb_4bit_')}={told[name]}" for name in names if told.get(name) is not None]
+    values = [f"{name.removeprefix('bnb_4bit_')}={_in_short(told[name])}" for name in names if told.get(name) is not None]
     method = told.get("quant_method", "unknown")
     return f"{getattr(method, 'value', method)} {kind}({', '.join(values)})"
+
+
+def _in_short(value: Any) -> str:
+    """A setting that is a tree of settings (torchao) by its name, and a number that tells it from others."""
+    if not isinstance(value, Mapping):
+        return str(value)
+    inner = value.get("default", value)
+    named = inner.get("_type", "settings") if isinstance(inner, Mapping) else inner
+    return f"{named} {crc32(json.dumps(value, sort_keys=True, default=str).encode()):08x}"
 
 
 def _best_device() -> str:

@@ -72,7 +72,16 @@ def weights_of(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
         if own:
             with _own_at_hand(module):
                 for name, short in own.items():
-                    yield name, getattr(module, short).detach()
+                    yield from _numbers(name, getattr(module, short).detach())
+
+
+def _numbers(name: str, weights: Tensor) -> Iterator[tuple[str, Tensor]]:
+    """Weights as ordinary tensors; those of a kind of their own as what they are made of."""
+    if type(weights) is not Tensor and hasattr(weights, "__tensor_flatten__"):
+        for inner in weights.__tensor_flatten__()[0]:
+            yield from _numbers(f"{name}.{inner}", getattr(weights, inner).detach())
+    else:
+        yield name, weights.as_subclass(Tensor)
 
 
 @contextmanager
@@ -105,7 +114,8 @@ def own_copy(module: nn.Module) -> nn.Module:
 
 def is_packed(module: nn.Module) -> bool:
     """Does it hold quantised weights: numbers of eight bits or fewer, or tensors of a kind of their own (torchao)?"""
-    tensors = (*module.parameters(), *module.buffers())
+    own = chain(module._parameters.values(), module._buffers.values())  # without a walk over modules
+    tensors = chain(module.parameters(), module.buffers()) if module._modules else (t for t in own if t is not None)
     return any(t.dtype in PACKED or type(t) not in (nn.Parameter, Tensor) for t in tensors)
 
 

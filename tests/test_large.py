@@ -6,6 +6,7 @@ import copy
 import json
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ import mixlens
 from mixlens.attributing import known as attributions
 from mixlens.experiments.core import model_fingerprint
 from mixlens.families import find
+from mixlens.mixing import _neighbours
 from mixlens.mixing import known as maps
 from mixlens.places import own_copy
 
@@ -265,3 +267,21 @@ def test_the_script_for_machines_with_a_gpu(capsys: pytest.CaptureFixture[str], 
     monkeypatch.setitem(large_models.ALLOWED, torch.float32, 0.0)  # nothing is so exact
     monkeypatch.setattr(large_models, "find_spec", lambda name: None)
     assert large_models.main(["--size", "tiny", "--device", "cpu", "--tokens", "9"]) == 1
+
+
+def test_layers_are_scored_together_only_where_they_are_alike() -> None:
+    """As on machines with GPUs: neighbours on one of them, whose weights are there; a CPU's one by one."""
+
+    def layer(device: str, *, packed: bool = False) -> Any:
+        module = nn.Linear(2, 2)
+        if packed:
+            module.register_buffer("codes", torch.zeros(2, dtype=torch.int8))
+        output = SimpleNamespace(device=torch.device(device))
+        return SimpleNamespace(output=output, parts=SimpleNamespace(output=module))
+
+    layers = [layer("cuda:0"), layer("cuda:0"), layer("cuda:0"), layer("cuda:1"), layer("cuda:1"), layer("cpu"), layer("cpu")]
+    layers += [layer("cuda:1"), layer("cuda:1", packed=True), layer("cuda:1")]
+    found = [list(some) for some in _neighbours(layers, 2)]
+    assert found == [[0, 1], [2], [3, 4], [5], [6], [7], [8], [9]]
+    assert [list(some) for some in _neighbours(layers[:3], 9)] == [[0, 1, 2]]
+    assert [list(some) for some in _neighbours(layers[:3], 1)] == [[0], [1], [2]]

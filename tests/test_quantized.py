@@ -18,6 +18,7 @@ from torch import Tensor, nn
 import mixlens
 from mixlens.attributing import known as attributions
 from mixlens.decompose import asked_weight, linear_weight, widened
+from mixlens.experiments.core import model_fingerprint
 from mixlens.mixing import known as maps
 from mixlens.mixing import shares
 
@@ -282,6 +283,31 @@ def test_a_configuration_of_transformers_is_taken(tmp_path: Path) -> None:
     assert "fp4" in str(lens.quantization)
     with pytest.raises(mixlens.MixlensError, match="lower precision than the model's"):
         mixlens.load(folder, quantization=asked, dtype="float32")
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("case", list(HEADS))
+def test_other_packages_are_proven_or_refused_as_they_come(case: str, tmp_path: Path) -> None:
+    """torchao keeps tensors of its own in nn.Linear, quanto has modules of its own."""
+    from transformers import QuantoConfig, TorchAoConfig
+
+    torchao = pytest.importorskip("torchao.quantization")
+    pytest.importorskip("optimum.quanto")
+    folder = saved(tmp_path / "model", case)
+    for weight_only in (
+        TorchAoConfig(torchao.Int8WeightOnlyConfig()),
+        QuantoConfig(weights="int8"),
+        QuantoConfig(weights="int4"),
+    ):
+        lens = mixlens.load(folder, quantization=weight_only, dtype="float32")
+        assert lens.proof is not None
+        assert lens.proof.gap < 1e-5
+        trace = lens.trace(input_ids=ids(7))
+        assert mixlens.mix(trace, ["alti", "value_zeroing"])["alti"].info["quantization"] == lens.quantization
+        assert len(str(lens.quantization)) < 60
+        assert len(model_fingerprint(lens)) == 16
+    with pytest.raises(mixlens.MixlensError, match=r"quantised \(Linear of Int8Tensor\)"):
+        mixlens.load(folder, quantization=TorchAoConfig(torchao.Int8DynamicActivationInt8WeightConfig()), dtype="float32")
 
 
 def test_a_corpus_run_in_four_bits_is_another_run(tmp_path: Path) -> None:
