@@ -54,7 +54,8 @@ TINY: tuple[tuple[str, str, dict[str, Any]], ...] = (
     ("gpt2", "AutoModelForCausalLM", {"n_embd": 32, "n_layer": 4, "n_head": 4, "vocab_size": 97, "n_positions": 40}),
     ("llama", "AutoModelForCausalLM", {**WIDTHS, "num_key_value_heads": 2}),
 )
-ALLOWED = {torch.float32: 1e-4, torch.bfloat16: 5e-2}  # of the largest score, or of a row's sum
+ALLOWED = {torch.float64: 1e-7, torch.float32: 1e-4, torch.bfloat16: 5e-2}  # of the largest score, or of a row's sum
+DIVIDING = ("transatt", "partial_lrp")  # by numbers near zero: rounding grows by much
 TEXTS = (
     "It is not exactly bad, but the jokes were written by someone who has never laughed.",
     "Once upon a time, there was a little girl who liked to play outside in the park with her dog.",
@@ -129,8 +130,14 @@ def families(tokens: int = 9) -> list[dict[str, Any]]:
         torch.testing.assert_close(traces[1].hidden_states, traces[0].hidden_states, rtol=1e-9, atol=1e-9)
         worst = max(gaps, key=lambda name: gaps[name])
         told = {"way": f"tiny {kind}, half run on the GPU, half on the CPU", "placement": spread.placement, "methods": len(gaps)}
-        results.append(told | {"worst": worst, "apart": gaps[worst], "ok": gaps[worst] <= 1e-7 and len(spread.devices) == 2})
+        results.append(
+            told | {"worst": worst, "apart": gaps[worst], "ok": fine(gaps, torch.float64) and len(spread.devices) == 2}
+        )
     return results
+
+
+def fine(gaps: dict[str, float], dtype: torch.dtype) -> bool:
+    return all(gap <= ALLOWED[dtype] * (100 if name in DIVIDING else 1) for name, gap in gaps.items())
 
 
 def methods() -> list[str]:
@@ -190,9 +197,7 @@ def places(size: str, device: str, tokens: int) -> list[dict[str, Any]]:
                     "proof": lens.proof.gap if lens.proof is not None else None,
                     "worst": worst,
                     "apart": gaps[worst],
-                    "ok": all(
-                        gap <= (1e-2 if name in ("transatt", "partial_lrp") else ALLOWED[dtype]) for name, gap in gaps.items()
-                    ),
+                    "ok": fine(gaps, dtype),
                 }
             )
             del lens, spread, made
@@ -213,7 +218,7 @@ def named(model: Any, ids: list[int], expected: dict[str, Any], device: str, fol
     gaps = {name: apart(made[name], expected[name], name) for name in MAPS}
     worst = max(gaps, key=lambda name: gaps[name])
     told = {"way": 'device_map="auto" with half the room', "placement": lens.placement, "worst": worst, "apart": gaps[worst]}
-    return told | {"ok": gaps[worst] <= ALLOWED[torch.float32] and lens.dispatched}
+    return told | {"ok": fine(gaps, torch.float32) and lens.dispatched}
 
 
 def weights_megabytes(model: Any) -> float:

@@ -95,16 +95,14 @@ def _large(
     return {name: value for name, value in asked.items() if value is not None}
 
 
-def _load(
-    model: str, task: str | None, device: str | None, dtype: str | None, trust: bool, large: Mapping[str, Any], **options: Any
-) -> Model:
+def _load(model: str, task: str | None, device: str | None, dtype: str | None, trust: bool, **options: Any) -> Model:
     from transformers.utils import logging
 
     from .model import load
 
     logging.set_verbosity_error()
     getLogger("bitsandbytes").setLevel(ERROR)  # one line for each product it casts for
-    return load(model, task=task, device=device, dtype=dtype, trust_remote_code=trust, **large, **options)
+    return load(model, task=task, device=device, dtype=dtype, trust_remote_code=trust, **options)
 
 
 def _place(trace: Trace, query: str | None) -> int:
@@ -187,7 +185,7 @@ def explain(
         raise InputError(f"{method!r} gives scores of tokens, no map. Leave --map out, or see `mixlens methods` for maps.")
     started = time.perf_counter()
     large = _large(device_map, max_memory, offload_folder, quantization)
-    lens = _load(model, task, device, dtype, trust_remote_code, large)
+    lens = _load(model, task, device, dtype, trust_remote_code, **large)
     loaded = time.perf_counter()
     asked: dict[str, Any] = {"method": method, "variant": variant, "keep_special": not no_special, "generate": generate}
     if generate is None:
@@ -485,7 +483,7 @@ def map_(
 
     known_map(method)
     large = _large(device_map, max_memory, offload_folder, quantization)
-    lens = _load(model, task, device, dtype, trust_remote_code, large)
+    lens = _load(model, task, device, dtype, trust_remote_code, **large)
     layer = _layer(lens, layer)
     scores = mix(lens.trace(_input(text, pair)), method, variant=variant)
     scores = scores.rollout() if rollout else scores
@@ -533,7 +531,7 @@ def compare(
     if latex and json_:
         raise InputError("--latex and --json are two ways to print the result. Leave one out.")
     large = _large(device_map, max_memory, offload_folder, quantization)
-    lens = _load(model, task, device, dtype, trust_remote_code, large)
+    lens = _load(model, task, device, dtype, trust_remote_code, **large)
     trace = lens.trace(_input(text, pair))
     place = None if query is None else _place(trace, query)
     results = []
@@ -641,7 +639,7 @@ def plot(
         raise InputError("--no-special leaves tokens out of a row, not of a map. Use --kind strip, bars or rows.")
     inches = _inches(width)
     large = _large(device_map, max_memory, offload_folder, quantization)
-    lens = _load(model, task, device, dtype, trust_remote_code, large)
+    lens = _load(model, task, device, dtype, trust_remote_code, **large)
     trace = lens.trace(_input(text, pair))
     query = target if query is None and len(maps) == len(names) else query
     place = None if query is None else _place(trace, query)
@@ -732,7 +730,7 @@ def report(
             raise InputError(f"--pair goes with one text, not with {len(texts)}.")
         names = checked(METHODS if methods is None else methods.split(","))  # before the model is loaded
         large = _large(device_map, max_memory, offload_folder, quantization)
-        lens = _load(model, task, device, dtype, trust_remote_code, large)
+        lens = _load(model, task, device, dtype, trust_remote_code, **large)
         given = {"target": _target(lens, target), "foil": _target(lens, foil) if foil is not None else None, "query": query}
         inputs = [_input(text, pair) for text in texts]
         write_report(lens, output, texts=inputs, methods=names, **given, **page)
@@ -771,7 +769,7 @@ def serve(
     names = list(dict.fromkeys(model or ["agreement", "sentiment"]))
     limits = Limits(tokens=max_tokens, queue=queue, seconds=time_limit)
     large = _large(device_map, max_memory, offload_folder, quantization)
-    lenses = [_load(name, task, device, dtype, trust_remote_code, large) for name in names]
+    lenses = [_load(name, task, device, dtype, trust_remote_code, **large) for name in names]
     run(lenses, host=host, port=port, allowed=tuple(allow_host or ()), limits=limits)
 
 
@@ -839,7 +837,7 @@ def check(
     from .show.text import console
 
     large = _large(device_map, max_memory, offload_folder, quantization)
-    lens = _load(model, task, device, dtype, trust_remote_code, large, check=False)
+    lens = _load(model, task, device, dtype, trust_remote_code, check=False, **large)
     proof = measured(lens, tokens=tokens)
     table = Table(box=None, padding=(0, 2, 0, 0))
     for column in ("", "identity", "largest relative gap", "allowed", "layer"):

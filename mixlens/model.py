@@ -1209,6 +1209,8 @@ def _configured(asked: Any, config: Any, dtype: torch.dtype | str | None) -> tup
     if isinstance(asked, str):
         import transformers
 
+        if dtype == torch.float64:
+            raise ModelError(f"quantization={asked!r} computes in float32, bfloat16 or float16, not in float64.")
         if asked == "8bit":  # LLM.int8() computes in float16, whatever the model does
             return transformers.BitsAndBytesConfig(load_in_8bit=True), dtype or torch.float16
         dtype = dtype or torch.float32

@@ -272,6 +272,12 @@ def test_a_quantised_checkpoint_loads_as_it_is(tmp_path: Path) -> None:
         mixlens.load(tmp_path / "packed", quantization="4bit")
 
 
+def test_double_precision_is_not_to_be_had_in_four_bits() -> None:
+    pytest.importorskip("bitsandbytes")
+    with pytest.raises(mixlens.MixlensError, match="not in float64"):
+        mixlens.load("agreement", quantization="4bit", dtype="float64")
+
+
 def test_a_configuration_of_transformers_is_taken(tmp_path: Path) -> None:
     pytest.importorskip("bitsandbytes")
     from transformers import BitsAndBytesConfig
