@@ -13,7 +13,7 @@ from torch import Tensor
 from .aggregate import rolled_row, without_special
 from .errors import InputError, MixlensError, nearest
 from .mixing import known as known_maps
-from .mixing import mix, provenance
+from .mixing import mix, provenance, through_quantized
 from .model import Attached, Model, named
 from .registry import Registered, refuse_second
 from .targets import Target, Wanted, resolve
@@ -149,7 +149,8 @@ def attribute(
         raise InputError(f"{name!r} explains a position, not a class or token: it takes query=, not target=, foil= or label=.")
     place = resolved.positions[0] if resolved and resolved.positions else _row(traces, query)
     asked_layer = None if layer is None else layer % (depth + 1)
-    made = used.function(Question(traces, resolved, asked_layer, place), **given)
+    with through_quantized(traces.model, name):
+        made = used.function(Question(traces, resolved, asked_layer, place), **given)
     scores, extra = made if isinstance(made, tuple) else (made, {})
     scores = scores.detach().cpu()
     scores = scores.float() if scores.dtype in (torch.float16, torch.bfloat16) else scores

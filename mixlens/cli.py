@@ -6,6 +6,7 @@ import json
 import sys
 from collections.abc import Mapping
 from dataclasses import replace
+from logging import ERROR, getLogger
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -48,6 +49,21 @@ Score = Annotated[str | None, typer.Option("--score", help="logit (default), pro
 Task = Annotated[str | None, typer.Option("--task", help="The head to load; by default the one the configuration names.")]
 Device = Annotated[str | None, typer.Option("--device", help="cpu, cuda, cuda:1, mps ...")]
 Dtype = Annotated[str | None, typer.Option("--dtype", help="float32 (default), float64, bfloat16, float16, auto.")]
+DeviceMap = Annotated[
+    str | None,
+    typer.Option(
+        "--device-map",
+        help="Spread a large model: auto, balanced, sequential, or JSON of module and device. Instead of --device.",
+    ),
+]
+MaxMemory = Annotated[
+    str | None, typer.Option("--max-memory", help="With --device-map, of each device: 0=20GiB,cpu=60GiB. The rest stays on disk.")
+]
+OffloadFolder = Annotated[
+    Path | None,
+    typer.Option("--offload-folder", help="With --device-map: for weights on disk that are not stored as safetensors."),
+]
+Quantization = Annotated[str | None, typer.Option("--quantization", help="4bit or 8bit (bitsandbytes), packed while loading.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a picture.")]
 Save = Annotated[Path | None, typer.Option("--save", help="Also save the result to this .safetensors file.")]
 Words = Annotated[bool, typer.Option("--words", help="Join subwords to words.")]
@@ -57,13 +73,36 @@ Latex = Annotated[bool, typer.Option("--latex", help="Print LaTeX (colour boxes 
 Trust = Annotated[bool, typer.Option("--trust-remote-code", help="Run code that comes with the model. Off unless you say so.")]
 
 
-def _load(model: str, task: str | None, device: str | None, dtype: str | None, trust: bool, *, check: bool = True) -> Model:
+def _large(
+    device_map: str | None, max_memory: str | None, offload_folder: Path | None, quantization: str | None
+) -> dict[str, Any]:
+    """What is asked for a large model, as `load` takes it."""
+    spread: Any = device_map
+    if device_map is not None and device_map.lstrip().startswith("{"):
+        try:
+            spread = json.loads(device_map)
+        except ValueError:
+            raise InputError(f'--device-map is a word or JSON as {{"module": device}}, not {device_map!r:.80}.') from None
+    memory: dict[int | str, str] | None = None
+    if max_memory is not None:
+        pairs = [one.partition("=") for one in max_memory.split(",")]
+        if not all(device.strip() and size.strip() for device, _, size in pairs):
+            raise InputError(
+                f"--max-memory is device=size with commas between them, as 0=20GiB,cpu=60GiB, not {max_memory!r:.80}."
+            )
+        memory = {int(device) if device.strip().isdigit() else device.strip(): size.strip() for device, _, size in pairs}
+    asked = {"device_map": spread, "max_memory": memory, "offload_folder": offload_folder, "quantization": quantization}
+    return {name: value for name, value in asked.items() if value is not None}
+
+
+def _load(model: str, task: str | None, device: str | None, dtype: str | None, trust: bool, **options: Any) -> Model:
     from transformers.utils import logging
 
     from .model import load
 
     logging.set_verbosity_error()
-    return load(model, task=task, device=device, dtype=dtype, trust_remote_code=trust, check=check)
+    getLogger("bitsandbytes").setLevel(ERROR)  # one line for each product it casts for
+    return load(model, task=task, device=device, dtype=dtype, trust_remote_code=trust, **options)
 
 
 def _place(trace: Trace, query: str | None) -> int:
@@ -114,6 +153,10 @@ def explain(
     task: Task = None,
     device: Device = None,
     dtype: Dtype = None,
+    device_map: DeviceMap = None,
+    max_memory: MaxMemory = None,
+    offload_folder: OffloadFolder = None,
+    quantization: Quantization = None,
     no_color: NoColor = False,
     top: Annotated[int | None, typer.Option("--top", help="Bars of the largest scores only.", min=1)] = None,
     layers: Annotated[bool, typer.Option("--layers", help="One strip for every layer.")] = False,
@@ -141,7 +184,8 @@ def explain(
     if map_ is not None and not is_map:
         raise InputError(f"{method!r} gives scores of tokens, no map. Leave --map out, or see `mixlens methods` for maps.")
     started = time.perf_counter()
-    lens = _load(model, task, device, dtype, trust_remote_code)
+    large = _large(device_map, max_memory, offload_folder, quantization)
+    lens = _load(model, task, device, dtype, trust_remote_code, **large)
     loaded = time.perf_counter()
     asked: dict[str, Any] = {"method": method, "variant": variant, "keep_special": not no_special, "generate": generate}
     if generate is None:
@@ -338,6 +382,10 @@ def run(
     task: Task = None,
     device: Device = None,
     dtype: Dtype = None,
+    device_map: DeviceMap = None,
+    max_memory: MaxMemory = None,
+    offload_folder: OffloadFolder = None,
+    quantization: Quantization = None,
     trust_remote_code: Trust = False,
 ) -> None:
     """Every method on every row of a corpus: a folder of Parquet shards. Stopped at any time, it goes on."""
@@ -377,6 +425,7 @@ def run(
                 device=device,
                 dtype=dtype,
                 trust_remote_code=trust_remote_code,
+                **_large(device_map, max_memory, offload_folder, quantization),
             )
     except KeyboardInterrupt:
         print(f"mixlens: stopped. What is in {out} is safe: the same command goes on.", file=sys.stderr)
@@ -421,6 +470,10 @@ def map_(
     task: Task = None,
     device: Device = None,
     dtype: Dtype = None,
+    device_map: DeviceMap = None,
+    max_memory: MaxMemory = None,
+    offload_folder: OffloadFolder = None,
+    quantization: Quantization = None,
     no_color: NoColor = False,
     trust_remote_code: Trust = False,
 ) -> None:
@@ -429,7 +482,8 @@ def map_(
     from .mixing import mix
 
     known_map(method)
-    lens = _load(model, task, device, dtype, trust_remote_code)
+    large = _large(device_map, max_memory, offload_folder, quantization)
+    lens = _load(model, task, device, dtype, trust_remote_code, **large)
     layer = _layer(lens, layer)
     scores = mix(lens.trace(_input(text, pair)), method, variant=variant)
     scores = scores.rollout() if rollout else scores
@@ -459,6 +513,10 @@ def compare(
     task: Task = None,
     device: Device = None,
     dtype: Dtype = None,
+    device_map: DeviceMap = None,
+    max_memory: MaxMemory = None,
+    offload_folder: OffloadFolder = None,
+    quantization: Quantization = None,
     no_color: NoColor = False,
     latex: Latex = False,
     trust_remote_code: Trust = False,
@@ -472,7 +530,8 @@ def compare(
     names = _listed(methods)
     if latex and json_:
         raise InputError("--latex and --json are two ways to print the result. Leave one out.")
-    lens = _load(model, task, device, dtype, trust_remote_code)
+    large = _large(device_map, max_memory, offload_folder, quantization)
+    lens = _load(model, task, device, dtype, trust_remote_code, **large)
     trace = lens.trace(_input(text, pair))
     place = None if query is None else _place(trace, query)
     results = []
@@ -549,6 +608,10 @@ def plot(
     task: Task = None,
     device: Device = None,
     dtype: Dtype = None,
+    device_map: DeviceMap = None,
+    max_memory: MaxMemory = None,
+    offload_folder: OffloadFolder = None,
+    quantization: Quantization = None,
     trust_remote_code: Trust = False,
 ) -> None:
     """A paper figure: real text, colours that most eyes tell apart, the width of a column."""
@@ -575,7 +638,8 @@ def plot(
     if of_map and no_special:
         raise InputError("--no-special leaves tokens out of a row, not of a map. Use --kind strip, bars or rows.")
     inches = _inches(width)
-    lens = _load(model, task, device, dtype, trust_remote_code)
+    large = _large(device_map, max_memory, offload_folder, quantization)
+    lens = _load(model, task, device, dtype, trust_remote_code, **large)
     trace = lens.trace(_input(text, pair))
     query = target if query is None and len(maps) == len(names) else query
     place = None if query is None else _place(trace, query)
@@ -642,6 +706,10 @@ def report(
     task: Task = None,
     device: Device = None,
     dtype: Dtype = None,
+    device_map: DeviceMap = None,
+    max_memory: MaxMemory = None,
+    offload_folder: OffloadFolder = None,
+    quantization: Quantization = None,
     trust_remote_code: Trust = False,
 ) -> None:
     """One HTML file with the maps of texts, or of saved results: opens from disk, needs no network."""
@@ -661,7 +729,8 @@ def report(
         if pair is not None and len(texts) > 1:
             raise InputError(f"--pair goes with one text, not with {len(texts)}.")
         names = checked(METHODS if methods is None else methods.split(","))  # before the model is loaded
-        lens = _load(model, task, device, dtype, trust_remote_code)
+        large = _large(device_map, max_memory, offload_folder, quantization)
+        lens = _load(model, task, device, dtype, trust_remote_code, **large)
         given = {"target": _target(lens, target), "foil": _target(lens, foil) if foil is not None else None, "query": query}
         inputs = [_input(text, pair) for text in texts]
         write_report(lens, output, texts=inputs, methods=names, **given, **page)
@@ -686,6 +755,10 @@ def serve(
     task: Task = None,
     device: Device = None,
     dtype: Dtype = None,
+    device_map: DeviceMap = None,
+    max_memory: MaxMemory = None,
+    offload_folder: OffloadFolder = None,
+    quantization: Quantization = None,
     trust_remote_code: Trust = False,
 ) -> None:
     """The page of a report in the browser, for texts typed there. Listens on this machine alone."""
@@ -695,7 +768,8 @@ def serve(
         raise MixlensError(f"the local page needs {error.name}: pip install 'mixlens[serve]'.") from None
     names = list(dict.fromkeys(model or ["agreement", "sentiment"]))
     limits = Limits(tokens=max_tokens, queue=queue, seconds=time_limit)
-    lenses = [_load(name, task, device, dtype, trust_remote_code) for name in names]
+    large = _large(device_map, max_memory, offload_folder, quantization)
+    lenses = [_load(name, task, device, dtype, trust_remote_code, **large) for name in names]
     run(lenses, host=host, port=port, allowed=tuple(allow_host or ()), limits=limits)
 
 
@@ -748,16 +822,22 @@ def check(
     task: Task = None,
     device: Device = None,
     dtype: Dtype = None,
+    device_map: DeviceMap = None,
+    max_memory: MaxMemory = None,
+    offload_folder: OffloadFolder = None,
+    quantization: Quantization = None,
     tokens: Annotated[int, typer.Option("--tokens", help="Length of the random input.", min=1)] = 32,
     trust_remote_code: Trust = False,
 ) -> None:
     """Run every identity on a model and print the gaps. Exit code 2 if one is more than rounding."""
     from rich.table import Table
 
+    from .places import linearity_hint
     from .proof import IDENTITIES, measured
     from .show.text import console
 
-    lens = _load(model, task, device, dtype, trust_remote_code, check=False)
+    large = _large(device_map, max_memory, offload_folder, quantization)
+    lens = _load(model, task, device, dtype, trust_remote_code, check=False, **large)
     proof = measured(lens, tokens=tokens)
     table = Table(box=None, padding=(0, 2, 0, 0))
     for column in ("", "identity", "largest relative gap", "allowed", "layer"):
@@ -767,10 +847,13 @@ def check(
         table.add_row(passed, IDENTITIES[name], f"{gap:.1e}", f"{proof.allowed[name]:.0e}", str(proof.worst_layer[name] + 1))
     out = console()
     told = f"{lens.name}: {lens.n_layers} layers, family {lens.family.name}, {lens.task}, {proof.tokens} random tokens"
+    told += f", on {lens.placement}" if lens.dispatched else ""
+    told += f", {lens.quantization}" if lens.quantization is not None else ""
     out.print(printable(told), markup=False)
     out.print(table)
     if proof.failed:
-        raise MixlensError(f"{len(proof.failed)} of {len(proof.gaps)} identities do not hold on {model!r}.")
+        hint = linearity_hint([lens.hf_model])
+        raise MixlensError(f"{len(proof.failed)} of {len(proof.gaps)} identities do not hold on {model!r}.{hint}")
 
 
 def main() -> None:

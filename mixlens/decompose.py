@@ -6,7 +6,6 @@ z_ij = sum_h a^h_ij f^h_j. No tensor of size n x n x d is ever held.
 
 from __future__ import annotations
 
-import copy
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
@@ -20,11 +19,14 @@ from torch import Tensor, nn
 from . import kernels
 from .errors import ModelError
 from .kernels.plain import tiles
+from .places import at_hand, is_away, is_packed, linearity_hint, own_copy, place_of
 from .types import LayerTrace
 
 if TYPE_CHECKING:
     from .model import LayerParts
 
+ASKED_ROWS = 1 << 26  # numbers in one question to a module that is asked for its weights
+ASKED_KEPT = 1 << 28  # numbers of the answers that are kept: a gigabyte
 METRIC_WIDTH = 2048  # beyond this a layer's metric is slow to make and large to keep
 HALF = (torch.float16, torch.bfloat16)
 # Largest relative gap between a layer and its rebuilt self that is still rounding.
@@ -117,26 +119,69 @@ OWN_HOOKS: set[int] = set()  # hooks that only watch: ours, while a model runs
 
 
 def is_plain(module: nn.Module) -> bool:
-    """A linear module that nobody changed: its weights may be read."""
+    """A linear module that nobody changed: its weights may be read, once they are `at_hand`."""
     conv = type(module).__name__ == "Conv1D" and type(module).__module__ == "transformers.pytorch_utils"
-    return (type(module) is nn.Linear or conv) and not {*module._forward_hooks, *module._forward_pre_hooks} - OWN_HOOKS
+    if not (type(module) is nn.Linear or conv) or {*module._forward_hooks, *module._forward_pre_hooks} - OWN_HOOKS:
+        return False
+    weight = module._parameters.get("weight")  # of a class of its own it would be quantised
+    return type(weight) is nn.Parameter and weight.is_floating_point()
 
 
 def linear_bias(module: nn.Module, width: int, like: Tensor) -> Tensor:
     """[out]: what a linear module makes of nothing."""
-    if is_plain(module) and isinstance(module.bias, Tensor):
+    if is_plain(module) and isinstance(module.bias, Tensor) and module.bias.device.type != "meta":
         return module.bias
     return module(torch.zeros(1, width, dtype=like.dtype, device=like.device))[0]
 
 
-def linear_weight(module: nn.Module, width: int, dtype: torch.dtype) -> Tensor:
-    """[in, out] of any linear module. Plain ones are read; whatever else it is (LoRA, 4-bit), it is asked."""
-    if is_plain(module):
+def linear_weight(module: nn.Module, width: int, dtype: torch.dtype, like: Tensor | None = None) -> Tensor:
+    """[in, out] of any linear module. Plain ones are read; whatever else it is (LoRA, 4-bit), it is asked.
+
+    `like`: a tensor of the kind it is used to.
+    """
+    if not is_plain(module):
+        return asked_weight(module, width, like).to(dtype)
+    with at_hand(module):
         weight = torch.as_tensor(module.weight)
         return (weight.t() if type(module) is nn.Linear else weight).to(dtype)
-    like = next(module.parameters())
-    probe = torch.eye(width, dtype=like.dtype if like.is_floating_point() else dtype, device=like.device)
-    return (module(probe) - module(torch.zeros_like(probe))).to(dtype)
+
+
+@torch.no_grad()
+def asked_weight(module: nn.Module, width: int, like: Tensor | None = None) -> Tensor:
+    """[in, out], in at least float32: what a linear module makes of each unit vector, less what it makes of nothing.
+
+    Its numbers may be packed in a way of their own, so they are not looked at. Answers are kept as long as they are the same.
+    """
+    given = like.dtype if like is not None else next((t.dtype for t in module.parameters() if t.is_floating_point()), None)
+    key = (given, width, module_state(module))
+    kept = _ASKED.get(module)
+    if kept is not None and kept[0] == key and key[2] is not None:
+        return kept[1]
+    length = 64.0  # beside it a bias is small, which half precision rounds with the rest
+    device = place_of(module)
+    found = []
+    for rows in torch.arange(width, device=device).split(max(1, ASKED_ROWS // width)):
+        probe = torch.zeros(len(rows) + 1, width, dtype=given or torch.float32, device=device)
+        probe[torch.arange(len(rows), device=device), rows] = length
+        answer = module(probe)
+        answer = answer.to(working_dtype(answer.dtype))
+        found.append((answer[:-1] - answer[-1]) / length)
+    made = torch.cat(found) if len(found) > 1 else found[0]
+    _ASKED.pop(module, None)
+    if key[2] is not None and not is_away(module) and sum(t.numel() for _, t in _ASKED.values()) + made.numel() <= ASKED_KEPT:
+        _ASKED[module] = (key, made)
+    return made
+
+
+def widened(module: nn.Module, like: Tensor) -> nn.Module:
+    """The same module in float32: a copy, or of a quantised one the linear map that it stands for."""
+    if not is_packed(module) or not hasattr(module, "in_features"):
+        return own_copy(module).float()
+    weight = asked_weight(module, int(module.in_features), like).float()  # type: ignore[arg-type]
+    made = nn.Linear(weight.shape[0], weight.shape[1], device="meta")
+    made.weight = nn.Parameter(weight.t(), requires_grad=False)
+    made.bias = nn.Parameter(linear_bias(module, len(weight), like).float(), requires_grad=False)
+    return made
 
 
 @dataclass(frozen=True)
@@ -157,10 +202,10 @@ class FrozenNorm:
     def of(module: nn.Module, width: int, dtype: torch.dtype) -> FrozenNorm:
         like = next(module.parameters(), None)
         if like is not None and like.dtype in HALF:
-            module = copy.deepcopy(module).float()  # the same norm, asked in a precision that can answer
+            module = own_copy(module).float()  # the same norm, asked in a precision that can answer
             like = next(module.parameters())
         given = like.dtype if like is not None else dtype
-        device = like.device if like is not None else torch.device("cpu")
+        device = place_of(module)
         signs = torch.ones(2, width, dtype=given, device=device)
         signs[:, 1::2] = -1
         if width % 2:  # mean zero needs an even number of entries: leave the last out, then the first
@@ -247,6 +292,7 @@ _SEVERAL: dict[tuple[int, ...], tuple[tuple[FrozenNorm, ...], FrozenNorm]] = {} 
 _FOLDED: WeakKeyDictionary[nn.Module, dict[tuple[object, ...], tuple[Chain, Tensor]]] = WeakKeyDictionary()
 _PROJECTIONS: WeakKeyDictionary[nn.Module, tuple[object, Tensor]] = WeakKeyDictionary()
 _NORMS: WeakKeyDictionary[nn.Module, dict[tuple[object, ...], FrozenNorm]] = WeakKeyDictionary()
+_ASKED: WeakKeyDictionary[nn.Module, tuple[object, Tensor]] = WeakKeyDictionary()
 
 
 def module_state(module: nn.Module) -> tuple[tuple[int, int], ...] | None:
@@ -274,6 +320,7 @@ def forget_norms() -> None:
     _SEVERAL.clear()
     _FOLDED.clear()
     _PROJECTIONS.clear()
+    _ASKED.clear()
 
 
 def _beside(parameter: Tensor, z: Tensor) -> Tensor:
@@ -355,7 +402,7 @@ class FirstProduct:
         stream = block.stream
         matrices, constants, of_heads = [], [], []
         for module in modules:
-            weight = linear_weight(module, stream.shape[-1], stream.dtype)
+            weight = linear_weight(module, stream.shape[-1], stream.dtype, stream)
             scaled = norm.gamma[:, None] * weight
             matrices.append(scaled - scaled.mean(0) if norm.centred else scaled)
             constants.append(norm.beta @ weight + linear_bias(module, stream.shape[-1], stream))
@@ -447,13 +494,15 @@ class Block:
         """W_O by head, [head e d]"""
         heads, e = self.values.shape[-3], self.values.shape[-1]
         if not self.several:
-            return linear_weight(self.modules.output, heads * e, self.dtype).view(heads, e, -1)
+            return linear_weight(self.modules.output, heads * e, self.dtype, self.layer.input).view(heads, e, -1)
         modules = [layer.parts.output for layer in self.layers]
         key = (self.dtype, self._weights)
         kept = _PROJECTIONS.get(modules[0])
         if kept is None or kept[0] != key or key[1] is None:  # of a GPU's few copies of all layers' weights, one is enough
-            each = [linear_weight(module, heads * e, self.dtype).view(heads, e, -1) for module in modules]
-            kept = _PROJECTIONS[modules[0]] = (key, torch.stack(each))
+            each = [linear_weight(module, heads * e, self.dtype, self.layer.input).view(heads, e, -1) for module in modules]
+            kept = (key, torch.stack(each))
+            if key[1] is not None:
+                _PROJECTIONS[modules[0]] = kept
         return kept[1].view(len(modules), *[1] * self.leading, *kept[1].shape[1:])
 
     @cached_property
@@ -509,7 +558,7 @@ class Block:
     def _weights(self) -> object | None:
         """Which weights the output projections have now; None where that can't be told."""
         modules = [layer.parts.output for layer in self.layers]
-        state = tuple(module_state(module) if is_plain(module) else None for module in modules)
+        state = tuple(module_state(module) if is_plain(module) and not is_away(module) else None for module in modules)
         if None in state:
             return None
         module = self.modules.output
@@ -681,7 +730,7 @@ class Block:
         seen: dict[int, nn.Module] = {}
         for name, module in copies.items():
             if isinstance(module, nn.Module) and name != "layer":
-                copies[name] = seen.setdefault(id(module), copy.deepcopy(module).float())
+                copies[name] = seen.setdefault(id(module), widened(module, self.layer.input))
         return replace(self.modules, **copies)
 
     def after_attention(self, a: Tensor) -> Tensor:
@@ -825,6 +874,7 @@ class Block:
                 raise ModelError(
                     f"layer {self.index}: the model's own output does not match its parts ({identity}: relative gap {value:.1e}, "
                     f"allowed {self.tolerance(identity):.0e}). No map is given. Run `mixlens check` on this model."
+                    + linearity_hint([layer.parts.layer for layer in self.layers])
                 )
         return gaps
 

@@ -98,7 +98,7 @@ class Graphs:
         `what`: all else that it depends on. `parts`: of layers that are scored in it.
         """
         names = [name for name, value in inputs.items() if isinstance(value, Tensor)]
-        if inputs[names[0]].numel() > TOKENS or hasattr(model, "hf_device_map") or torch.is_grad_enabled():
+        if inputs[names[0]].numel() > TOKENS or is_spread(model) or torch.is_grad_enabled():
             return None
         others = {name: value for name, value in inputs.items() if name not in names}
 
@@ -174,6 +174,11 @@ class Graphs:
         self.bytes += size
         now = state()
         return Captured(graph, given, made, now.remember() if isinstance(now, Standing) else now, keeps(), size, times)
+
+
+def is_spread(model: nn.Module) -> bool:
+    """accelerate moves weights and inputs of this model about: nothing to be captured."""
+    return hasattr(model, "hf_device_map")
 
 
 def surroundings() -> object | None:

@@ -77,9 +77,9 @@ def feed_forward(part: LayerParts, h: Tensor) -> Tensor:
         made = [features.detach().requires_grad_() for features in made]
         hidden = part.mlp_hidden(*made, *[None] * (2 - len(made)))
         slopes = torch.autograd.grad(hidden.sum(), made)
-    down = linear_weight(part.mlp_down, hidden.shape[-1], h.dtype)  # [m d]
+    down = linear_weight(part.mlp_down, hidden.shape[-1], h.dtype, h)  # [m d]
     modules = [part.mlp_up] if len(made) == 1 else [part.mlp_up, part.mlp_gate]
-    ups = [linear_weight(module, h.shape[-1], h.dtype).contiguous() for module in modules if module is not None]  # [d m]
+    ups = [linear_weight(module, h.shape[-1], h.dtype, h).contiguous() for module in modules if module is not None]  # [d m]
     if part.mlp_gate is part.mlp_up:
         slopes, ups = slopes[0].chunk(2, -1), [half.contiguous() for half in ups[0].chunk(2, -1)]
     inner = slopes[0][:, None] * ups[0]  # [pos in m]

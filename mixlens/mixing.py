@@ -22,10 +22,11 @@ from torch import Tensor
 from .aggregate import find
 from .decompose import TOLERANCE, Block, Scratch, forget_norms, ratio
 from .errors import InputError, MixlensError, ModelError, nearest
-from .graphs import TOKENS
+from .graphs import TOKENS, is_spread
 from .kernels import used as used_form
 from .kernels.plain import PRECISIONS, WIDE, chunk_of, products_in, tile_elements
 from .model import Encoded, Model, is_causal
+from .places import is_away, is_packed
 from .registry import Registered, refuse_second
 from .types import PAIRS, POSITIONS, LayersOf, LayerTrace, Map, Trace
 
@@ -278,10 +279,26 @@ def _scored(traces: Sequence[Trace], call: Call) -> list[dict[str, Map]]:
         layers = _Lazy(depth, lambda index: of_rows(_origin(first)[index], rows, n))
     else:
         layers = _Lazy(depth, lambda index: stack([trace.layers[index] for trace in traces]))
-    together = together_at_once(layers[0], depth)
-    for start in range(0, depth, together):
-        scorer.score([layers[index] for index in range(start, min(start + together, depth))], start)
+    seen = first.layers.batch if isinstance(first.layers, LayersOf) else first.layers
+    for some in _neighbours(seen, together_at_once(layers[0], depth)):
+        scorer.score([layers[index] for index in some], some.start)
     return scorer.maps(traces)
+
+
+def _neighbours(layers: Sequence[LayerTrace], most: int) -> Iterator[range]:
+    """Layers to score at once, `most` at a time: of one device, and their weights on it as they are. Others one by one."""
+
+    if most == 1:
+        yield from (range(number, number + 1) for number in range(len(layers)))
+        return
+    modules = [layer.parts.output for layer in layers]
+    places = [None if is_away(one) or is_packed(one) else layer.output.device for one, layer in zip(modules, layers, strict=True)]
+    start = 0
+    for end in range(1, len(layers) + 1):
+        alone = places[start] is None or places[start].type == "cpu"  # type: ignore[union-attr]
+        if end == len(layers) or end - start == most or alone or places[end] != places[start]:
+            yield range(start, end)
+            start = end
 
 
 class _Lazy(Sequence[LayerTrace]):
@@ -311,7 +328,7 @@ class Scorer:
         self.call, self.size = call, size
         # Methods that score several layers at once do not wait for a GPU in between: they can be replayed.
         stacks = call.precision == "float32" and all(used.stacks for used, _ in call.chosen.values())
-        self.replayable = stacks and model.device.type == "cuda" and not TIMING.get()
+        self.replayable = stacks and model.device.type == "cuda" and not TIMING.get() and not is_spread(model.hf_model)
         self.graphs = model.graphs
         self.options = {name: call.arguments(name, tokens) for name in call.chosen}
         self.by_layer = {name: used for name, (used, _) in call.chosen.items() if not used.whole}
@@ -445,9 +462,8 @@ class Scorer:
     @torch.no_grad()
     def maps(self, traces: Sequence[Trace]) -> list[dict[str, Map]]:
         # All that a GPU can do is asked of it, and all that is known without it is gathered, before it is waited for.
-        every = {
-            name: torch.cat(found) if len(found) > 1 else found[0] for name, found in self.scores.items()
-        }  # [layer batch ..]
+        device = traces[0].model.device
+        every = {name: gathered(found, device) for name, found in self.scores.items()}  # [layer batch ..]
         totals = torch.stack([scores.sum() for scores in every.values()]) if every else torch.empty(0)
         extras = {
             name: {key: _all_layers([layer[key] for layer in found]) for key in found[0]} for name, found in self.extras.items()
@@ -456,14 +472,13 @@ class Scorer:
         about += [provenance(trace, about[0]) for trace in traces[1:]]
         gaps, sums = self._read_gaps(traces, totals, extras)
         results: list[dict[str, Map]] = []
-        device = traces[0].model.device
         for row, (trace, known) in enumerate(zip(traces, about, strict=True)):
             n = len(trace)
             results.append({})
             for name, (used, _) in self.call.chosen.items():
                 if used.whole:
                     started = time.perf_counter()
-                    with chunk_of(self.call.chunk):
+                    with chunk_of(self.call.chunk), through_quantized(trace.model, name):
                         made, extra = _given(used.function(trace, **self.options[name]), {})
                     if tuple(made.shape[1:]) != (n, n):
                         raise MixlensError(f"method {name!r} returned shape {tuple(made.shape)}; it must be [layer, {n}, {n}].")
@@ -505,7 +520,8 @@ class Scorer:
     def _read_gaps(self, traces: Sequence[Trace], totals: Tensor, extras: Extra) -> tuple[dict[str, float], list[float]]:
         """The largest gap of each identity, and each method's sum of scores; extras are brought to the CPU. A GPU is waited
         for here, once, and a wrong layer is refused."""
-        gaps = torch.stack([torch.cat(found) for found in self.gaps.values()]) if self.gaps else totals.new_zeros(1, 0, 2)
+        rebuilt = [gathered(found, totals.device) for found in self.gaps.values()]
+        gaps = torch.stack(rebuilt) if rebuilt else totals.new_zeros(1, 0, 2)
         places = [(told, key) for told in extras.values() for key, value in told.items() if isinstance(value, Tensor)]
         places = [(told, key) for told, key in places if told[key].device.type != "cpu" and told[key].dtype == gaps.dtype]
         flat = torch.cat([gaps.flatten(), totals.to(gaps), *(told[key].flatten() for told, key in places)]).cpu()
@@ -548,6 +564,21 @@ def timed() -> Iterator[None]:
         TIMING.reset(before)
 
 
+@contextmanager
+def through_quantized(model: Model, name: str) -> Iterator[None]:
+    """Quantised modules have gradients of their own, or none: what torch cannot send through them is refused by name."""
+    try:
+        yield
+    except (RuntimeError, NotImplementedError) as error:
+        if model.quantization is None or _out_of_memory(error):
+            raise
+        reason = " ".join(str(error).split())[:160]
+        raise ModelError(
+            f"{name!r} cannot be had of {model.name!r}, whose weights are quantised ({model.quantization}): {reason}. "
+            "Load it without quantization, or use a map."
+        ) from error
+
+
 def _out_of_memory(error: Exception) -> bool:
     return isinstance(error, torch.OutOfMemoryError) or "can't allocate memory" in str(error) or "out of memory" in str(error)
 
@@ -568,12 +599,17 @@ def _given(scores: Scores, scratch: Scratch) -> tuple[Tensor, Extras]:
     return own(made), {key: own(value) if isinstance(value, Tensor) else value for key, value in extra.items()}
 
 
+def gathered(found: Sequence[Tensor], device: torch.device) -> Tensor:
+    """Tensors of several layers as one, on one device: layers stay where they ran, their scores meet."""
+    return torch.cat([one.to(device) for one in found]) if len(found) > 1 else found[0].to(device)
+
+
 def _all_layers(layers: Sequence[Tensor | str]) -> Any:
     """An extra over all layers, [batch layer ...]. A word that never changes is said once."""
     if isinstance(layers[0], str):
         return layers[0] if len(set(layers)) == 1 else list(layers)
     found = [layer for layer in layers if isinstance(layer, Tensor)]
-    return (torch.cat(found) if len(found) > 1 else found[0]).transpose(0, 1)
+    return gathered(found, found[0].device).transpose(0, 1)
 
 
 def _of_row(extra: Any, row: int, n: int | None) -> Any:
@@ -642,6 +678,7 @@ def provenance(trace: Trace, other: Mapping[str, Any] | None = None) -> dict[str
         "family": model.family.name,
         "task": model.task,
         "dtype": str(model.dtype).removeprefix("torch.") if other is None else other["dtype"],
+        "quantization": model.quantization if other is None else other["quantization"],
         "versions": dict(versions()),
         "text": trace.text,
         "pair": trace.pair,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 import inspect
+import json
 import os
 import socket
 import threading
@@ -18,9 +19,12 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, nullco
 from contextvars import ContextVar
 from dataclasses import dataclass, fields
 from functools import cached_property
+from importlib.util import find_spec
+from logging import ERROR, getLogger
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
+from zlib import crc32
 
 import torch
 from torch import Tensor, nn
@@ -29,6 +33,7 @@ from .decompose import OWN_HOOKS, attention_of, attention_weights, repeat_heads
 from .errors import InputError, ModelError, nearest
 from .families import Family, find
 from .graphs import Graphs
+from .places import HOOK, is_away, is_dispatched, packed_kinds, place_of, settle, weights_of
 from .types import Example, LayersOf, LayerTrace, Prediction, Texts, Trace
 from .words import group_words, is_text
 
@@ -178,6 +183,8 @@ class Recorder:
                 f"layer {index} never asked the attention registry of transformers, so its queries, keys and values "
                 "were not seen. Its family entry must name the module that returns attention weights (`attention`)."
             )
+        # accelerate moves a layer's input only when the layer has begun, which is after we saw it.
+        record["input"] = record["input"].to(record["output"].device)
         return LayerTrace(**{key: value for key, value in record.items() if key in _FIELDS})
 
 
@@ -304,6 +311,8 @@ def evaluating(model: nn.Module, *, gradients: bool = False) -> Iterator[None]:
     finally:
         for module in training:
             module.training = True
+        if HOOK in model.__dict__:
+            settle(model)
 
 
 def first(output: Any) -> Tensor:
@@ -382,6 +391,7 @@ class Model:
         self.hf_model, self.tokenizer = hf_model, tokenizer
         self.name, self.task, self.family, self.revision = name, task, family, revision
         self.parts = layer_parts(hf_model.base_model, family)
+        _refuse_split(name, self.parts)
         self._lock = threading.RLock()  # one trace at a time: the attention registry is switched on the model
         self._accepts = set(inspect.signature(hf_model.forward).parameters)
         self._configs: list[Any] = []
@@ -393,7 +403,30 @@ class Model:
 
     @property
     def device(self) -> torch.device:
-        return self.hf_model.device
+        """Where inputs enter and scores meet. Layers of a model that accelerate spread out may run elsewhere (`placement`)."""
+        return place_of(self.hf_model) if HOOK in self.hf_model.__dict__ else self.hf_model.device
+
+    @property
+    def devices(self) -> list[str]:
+        """The devices that its layers run on, in their order."""
+        return list(dict.fromkeys(str(place_of(parts.output)) for parts in self.parts))
+
+    @property
+    def dispatched(self) -> bool:
+        """Was it spread over devices, or offloaded, by accelerate?"""
+        return HOOK in self.hf_model.__dict__ and is_dispatched(self.hf_model)
+
+    @property
+    def placement(self) -> str:
+        """Where the layers run, and how many of them are brought in for each call."""
+        away = sum(is_away(parts.output) for parts in self.parts)
+        return ", ".join(self.devices) + (f"; {away} of {len(self.parts)} layers offloaded" if away else "")
+
+    @cached_property
+    def quantization(self) -> str | None:
+        """How its weights are packed, or None for ordinary numbers."""
+        given = getattr(self.hf_model.config, "quantization_config", None)
+        return _quantization(given) if given is not None else ", ".join(packed_kinds(self.hf_model)) or None
 
     @property
     def dtype(self) -> torch.dtype:
@@ -846,7 +879,7 @@ class Model:
         read: list[Tensor] = []
 
         def cut(module: nn.Module, args: Any, kwargs: Any) -> Any:
-            x = hidden_argument(args, kwargs).detach().requires_grad_()
+            x = hidden_argument(args, kwargs).detach().to(place_of(by_layer[id(module)].output)).requires_grad_()
             recorder.begin(by_layer[id(module)], x)
             read.append(x)
             return ((x, *args[1:]), kwargs) if args else (args, {**kwargs, "hidden_states": x})
@@ -1147,21 +1180,34 @@ def load(
     family: Family | None = None,
     trust_remote_code: bool = False,
     check: bool = True,
+    device_map: str | Mapping[str, Any] | None = None,
+    max_memory: Mapping[int | str, int | str] | None = None,
+    offload_folder: str | os.PathLike[str] | None = None,
+    quantization: Any = None,
 ) -> Model:
     """A model ready to trace, proven on a short random input (unless `check=False`; every map is still proven on its own).
 
     `model` is a hub id, a folder, the name of an embedded model ("agreement", "sentiment"), or a loaded Hugging Face
     model (then pass its tokenizer; it is left exactly as it came). float32 unless `dtype` says otherwise ("auto": as
     stored). `task` picks the head; by default the one the configuration names.
+
+    Large models (docs/large-models.md): `device_map` spreads the layers ("auto", "balanced", "sequential", or module: device),
+    within `max_memory` of each device, the rest in main memory and, in `offload_folder`, on disk. `quantization`: "4bit",
+    "8bit" or a configuration of transformers.
     """
     if task is not None and task not in TASKS:
         raise ModelError(f"unknown task {task!r}. {nearest(task, TASKS)}")
     wanted = None if dtype is None else _dtype(dtype)
+    placing = Placing(device, device_map, max_memory, offload_folder, quantization)
+    placing.refuse()
     if isinstance(model, str | os.PathLike):
-        made = _load_named(
-            os.fspath(model), tokenizer, task, device, wanted or torch.float32, revision, family, trust_remote_code
-        )
+        made = _load_named(os.fspath(model), tokenizer, task, placing, wanted, revision, family, trust_remote_code)
     elif isinstance(model, nn.Module) and hasattr(model, "config"):
+        if placing != Placing(device):
+            raise ModelError(
+                "device_map, max_memory, offload_folder and quantization are for models that are loaded by name. A loaded model "
+                "is taken as it is: give these to its from_pretrained."
+            )
         made = _wrap(model, tokenizer, task, device, wanted, family)
     else:
         raise ModelError(f"load takes a hub id, a folder or a Hugging Face model, not {type(model).__name__}.")
@@ -1170,6 +1216,115 @@ def load(
 
         made.proof = proven(made)
     return made
+
+
+@dataclass(frozen=True)
+class Placing:
+    """Where weights are to be, and how packed."""
+
+    device: Any = None
+    device_map: Any = None
+    max_memory: Any = None
+    offload_folder: Any = None
+    quantization: Any = None
+
+    def refuse(self) -> None:
+        """What cannot be meant, and what needs a package that is not there."""
+        if self.device_map is None and (self.max_memory is not None or self.offload_folder is not None):
+            raise ModelError("max_memory and offload_folder go with a device_map, for example device_map='auto'.")
+        if self.device is not None and self.device_map is not None:
+            raise ModelError(
+                f"device={str(self.device)!r} is one device, device_map={self.device_map!r:.80} spreads the model. Leave one out."
+            )
+        if isinstance(self.device_map, str) and self.device_map not in DEVICE_MAPS:
+            raise ModelError(f"unknown device_map {self.device_map!r}. {nearest(self.device_map, DEVICE_MAPS)}")
+        if self.device_map is not None and not isinstance(self.device_map, str | Mapping):
+            raise ModelError(f"device_map is a word or a mapping of module to device, not {type(self.device_map).__name__}.")
+        if isinstance(self.quantization, str) and self.quantization not in QUANTIZATIONS:
+            raise ModelError(
+                f"unknown quantization {self.quantization!r}. {nearest(self.quantization, QUANTIZATIONS)} Or give a "
+                "configuration of transformers, for example BitsAndBytesConfig(...)."
+            )
+        if self.device_map is not None and find_spec("accelerate") is None:
+            raise ModelError("device_map needs accelerate: pip install 'mixlens[large]'.")
+        if isinstance(self.quantization, str) and (find_spec("accelerate") is None or find_spec("bitsandbytes") is None):
+            raise ModelError(f"quantization={self.quantization!r} needs bitsandbytes: pip install 'mixlens[quantized]'.")
+
+    def options(self, config: Any, dtype: torch.dtype | str | None) -> dict[str, Any]:
+        """What `from_pretrained` is told: number type, places, packing."""
+        packed = self.quantization is not None or getattr(config, "quantization_config", None) is not None
+        told: dict[str, Any] = {}
+        if self.quantization is not None:
+            told["quantization_config"], dtype = _configured(self.quantization, config, dtype)
+        told["dtype"] = dtype or ("auto" if packed else torch.float32)
+        if self.device_map is not None:
+            named = {"max_memory": self.max_memory, "offload_folder": self.offload_folder}
+            mapped = self.device_map if isinstance(self.device_map, str) else dict(self.device_map)
+            told |= {"device_map": mapped} | {key: value for key, value in named.items() if value is not None}
+        elif packed:  # such a model is packed where it is to be: it cannot be moved after
+            told["device_map"] = {"": self.device or _best_device()}
+        return told
+
+
+DEVICE_MAPS = ("auto", "balanced", "balanced_low_0", "sequential")
+QUANTIZATIONS = ("4bit", "8bit")
+
+
+def _configured(asked: Any, config: Any, dtype: torch.dtype | str | None) -> tuple[Any, torch.dtype | str | None]:
+    """The configuration of a quantisation, and the number type it computes in unless one was asked for."""
+    if getattr(config, "quantization_config", None) is not None:
+        raise ModelError("this checkpoint is quantised already, and is loaded as it is. Leave quantization= out.")
+    if dtype == "auto":
+        dtype = getattr(config, "dtype", None) or torch.float32
+    if isinstance(asked, str):
+        import transformers
+
+        if dtype == torch.float64:
+            raise ModelError(f"quantization={asked!r} computes in float32, bfloat16 or float16, not in float64.")
+        if asked == "8bit":  # LLM.int8() computes in float16, whatever the model does
+            return transformers.BitsAndBytesConfig(load_in_8bit=True), dtype or torch.float16
+        dtype = dtype or torch.float32
+        asked = transformers.BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_compute_dtype=dtype)
+    return asked, dtype or getattr(asked, "bnb_4bit_compute_dtype", None) or "auto"
+
+
+def _quantization(config: Any) -> str:
+    """A quantisation in a few words: what changes numbers."""
+    told = dict(config) if isinstance(config, Mapping) else config.to_dict()
+    four = bool(told.get("load_in_4bit"))
+    names = ["bits", "group_size", "weights", "activations", "quant_type", "format"]
+    if told.get("load_in_8bit"):
+        names = ["llm_int8_threshold"]
+    elif four:
+        names = ["bnb_4bit_quant_type", "bnb_4bit_compute_dtype", "bnb_4bit_use_double_quant"]
+    kind = "4bit " if four else "8bit " if told.get("load_in_8bit") else ""
+    values = [f"{name.removeprefix('bnb_4bit_')}={_in_short(told[name])}" for name in names if told.get(name) is not None]
+    method = told.get("quant_method", "unknown")
+    return f"{getattr(method, 'value', method)} {kind}({', '.join(values)})"
+
+
+def _in_short(value: Any) -> str:
+    """A setting that is a tree of settings (torchao) by its name, and a number that tells it from others."""
+    if not isinstance(value, Mapping):
+        return str(value)
+    inner = value.get("default", value)
+    named = inner.get("_type", "settings") if isinstance(inner, Mapping) else inner
+    return f"{named} {crc32(json.dumps(value, sort_keys=True, default=str).encode()):08x}"
+
+
+def _best_device() -> str:
+    return "cuda" if torch.cuda.is_available() else "cpu"
+
+
+def _refuse_split(name: str, parts: Sequence[LayerParts]) -> None:
+    """A layer is scored on one device."""
+    for number, layer in enumerate(parts):
+        places = {str(place_of(part)) for part in (layer.value, layer.output, layer.mlp_up, layer.mlp_down)}
+        if len(places) > 1:
+            raise ModelError(
+                f"layer {number} of {name!r} is spread over {' and '.join(sorted(places))}. Each layer must be on one device: "
+                "name whole layers in the device_map."
+            )
 
 
 def _dtype(dtype: str | torch.dtype) -> torch.dtype | str:
@@ -1185,6 +1340,9 @@ def _wrap(
     model: Any, tokenizer: Any, task: str | None, device: Any, dtype: torch.dtype | str | None, family: Family | None
 ) -> Model:
     """A model the user already has. It is only ever read; a change of dtype or device is made on a copy."""
+    fixed = "quantised" if packed_kinds(model) else "spread out by accelerate" if is_dispatched(model) else None
+    if fixed is not None and (device is not None or isinstance(dtype, torch.dtype)):
+        raise ModelError(f"this model is {fixed}, so it is taken as it is: leave device= and dtype= out.")
     changes: dict[str, Any] = {}
     if isinstance(dtype, torch.dtype) and dtype != model.dtype:
         changes["dtype"] = dtype
@@ -1208,8 +1366,8 @@ def _load_named(
     name: str,
     tokenizer: Any,
     task: str | None,
-    device: Any,
-    dtype: torch.dtype | str,
+    placing: Placing,
+    dtype: torch.dtype | str | None,
     revision: str | None,
     family: Family | None,
     trust_remote_code: bool,
@@ -1230,10 +1388,13 @@ def _load_named(
         found = family or find(config)
         task = task or _task_of((getattr(config, "architectures", None) or ["Model"])[0])
         auto = getattr(transformers, TASKS[task][0])
+        options = placing.options(config, dtype)
         try:
-            loaded, report = auto.from_pretrained(where, config=config, dtype=dtype, output_loading_info=True, **common)
+            loaded, report = auto.from_pretrained(where, config=config, output_loading_info=True, **options, **common)
         except Exception as error:
-            raise ModelError(_why_not(name, folder, error)) from error
+            asked = ", ".join(key for key in ("device_map", "quantization") if getattr(placing, key) is not None)
+            told = f"cannot load {name!r} with this {asked}: {_one_line(error)}" if asked else _why_not(name, folder, error)
+            raise ModelError(told) from error
         _refuse_missing(name, task, loaded, report)
         if tokenizer is None and (folder is None or any((folder / file).exists() for file in TOKENIZER_FILES)):
             try:
@@ -1241,11 +1402,12 @@ def _load_named(
             except Exception as error:
                 if folder is not None:
                     raise ModelError(f"cannot read the tokenizer of {name!r}: {_one_line(error)}") from error
-    device = device or ("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        loaded = loaded.to(device)
-    except (RuntimeError, AssertionError) as error:
-        raise ModelError(f"cannot use device {str(device)!r}: {_one_line(error)}") from error
+    if "device_map" not in options:
+        device = placing.device or _best_device()
+        try:
+            loaded = loaded.to(device)
+        except (RuntimeError, AssertionError) as error:
+            raise ModelError(f"cannot use device {str(device)!r}: {_one_line(error)}") from error
     commit = getattr(config, "_commit_hash", None)
     return Model(loaded.eval(), tokenizer, name=name, task=task, family=found, revision=commit or revision)
 
@@ -1255,14 +1417,15 @@ def _refuse_missing(name: str, task: str, model: nn.Module, report: Mapping[str,
 
     Two are harmless: a bias that is not stored is zero, and the pooler of a model without a classification head is not used.
     """
-    filled = dict(model.named_parameters())
+    missing = report["missing_keys"]
+    biases = {key for key in missing if key.endswith(".bias")}
+    zero = {key for key, weights in weights_of(model) if key in biases and not bool(weights.any())} if biases else set()
 
     def harmless(key: str) -> bool:
-        is_zero_bias = key.endswith(".bias") and key in filled and not bool(filled[key].any())
-        return is_zero_bias or ("pooler" in key and task != "classification")
+        return key in zero or ("pooler" in key and task != "classification")
 
     mismatched = [str(entry[0]) if isinstance(entry, tuple) else str(entry) for entry in report.get("mismatched_keys", [])]
-    bad = [key for key in sorted(report["missing_keys"]) if not harmless(key)] + mismatched
+    bad = [key for key in sorted(missing) if not harmless(key)] + mismatched
     if bad:
         listed = ", ".join(bad[:3])
         raise ModelError(
@@ -1311,9 +1474,13 @@ def _quiet() -> Iterator[None]:
     logging.set_verbosity_error()
     logging.disable_progress_bar()
     hub.set_verbosity_error()
+    spreading = getLogger("accelerate.big_modeling")  # says what was offloaded, which `placement` does
+    level = spreading.level
+    spreading.setLevel(ERROR)
     try:
         yield
     finally:
+        spreading.setLevel(level)
         logging.set_verbosity(verbosity)
         hub.set_verbosity(hub_verbosity)
         if bars:

@@ -15,6 +15,7 @@ from torch import Tensor
 from .decompose import TOLERANCE, Block, forget_norms, gap, values_in, working_dtype
 from .errors import ModelError
 from .model import Encoded, Model
+from .places import linearity_hint, weights_of
 
 IDENTITIES = {
     "values": "what `value` put out is what attention used, laid out as the entry says",
@@ -67,7 +68,7 @@ def measure(model: Model, input_ids: Sequence[int] | None = None, *, tokens: int
     with torch.no_grad():
         for index, record in enumerate(records):
             block = Block(traces[0].layers[index], index)
-            after = records[index + 1]["input"][0] if index + 1 < len(records) else block.output
+            after = records[index + 1]["input"][0].to(block.output.device) if index + 1 < len(records) else block.output
             for name, value in {**block.gaps, **_more_gaps(block, record, after)}.items():
                 allowed[name] = max(block.tolerance(name), allowed.get(name, 0.0))
                 if value >= gaps.get(name, -1.0):
@@ -110,8 +111,8 @@ def _more_gaps(block: Block, record: dict[str, Any], after: Tensor) -> dict[str,
 
 def measured(model: Model, input_ids: Sequence[int] | None = None, *, tokens: int = 9) -> Proof:
     """Measure, and refuse a model whose numbers are not finite or whose parts do not even fit together."""
-    for name, weights in model.hf_model.named_parameters():
-        if weights.is_floating_point() and not bool(torch.isfinite(weights.detach().sum(dtype=_sum_dtype(weights)))):
+    for name, weights in weights_of(model.hf_model):
+        if weights.is_floating_point() and not bool(torch.isfinite(weights.sum(dtype=_sum_dtype(weights)))):
             raise ModelError(f"{model.name!r} holds NaN or infinite weights in {name!r}. Use an intact checkpoint.")
     try:
         return measure(model, input_ids, tokens=tokens)
@@ -134,6 +135,7 @@ def check(model: Model, input_ids: Sequence[int] | None = None, *, tokens: int =
             f"is {proof.gaps[name]:.1e} in layer {proof.worst_layer[name]} (allowed {proof.allowed[name]:.0e} for "
             f"{str(model.dtype).removeprefix('torch.')}). {len(proof.failed)} of {len(proof.gaps)} identities fail. "
             "No map would be true, so the model is refused. See docs/add-a-family.md."
+            + linearity_hint([model.parts[min(proof.worst_layer[name], len(model.parts) - 1)].layer])
         )
     return proof
 

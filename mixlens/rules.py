@@ -191,16 +191,22 @@ def rules(book: Book, module: nn.Module, activations: Iterable[nn.Module] = ()) 
 
     Modes, hooks and the parameters' own wish for gradients are as before when the block ends, whatever happens.
     """
-    wished = [(weights, weights.requires_grad) for weights in module.parameters()]
+    # By name: where weights are offloaded, every call puts other parameters in their place.
+    wished = [
+        (part, name, weights.requires_grad)
+        for part in module.modules()
+        for name, weights in part._parameters.items()
+        if weights is not None
+    ]
     mode = Rewiring(book)
     try:
-        for weights, _ in wished:
-            weights.requires_grad_(False)
+        for part, name, _ in wished:
+            getattr(part, name).requires_grad_(False)
         with hooks([(activation, "after", mode.as_one) for activation in activations]), mode:
             yield mode
     finally:
-        for weights, wish in wished:
-            weights.requires_grad_(wish)
+        for part, name, wish in wished:
+            getattr(part, name).requires_grad_(wish)
         mode.memory.clear()  # what it holds holds the graph, which would hold it in turn
 
 

@@ -120,7 +120,8 @@ class Trace:
     @property
     def hidden_states(self) -> Tensor:
         """[layer + 1, pos, d]: what entered the first layer, then what each layer put out (before any final norm)."""
-        return torch.stack([self.layers[0].input, *(layer.output for layer in self.layers)])
+        states = [self.layers[0].input, *(layer.output for layer in self.layers)]
+        return torch.stack([state.to(self.model.device) for state in states])  # each may be where its layer ran
 
     @property
     def query(self) -> int:

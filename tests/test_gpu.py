@@ -245,3 +245,37 @@ def test_one_product_of_changes_is_near_float64(monkeypatch: pytest.MonkeyPatch)
         there = exact > 0
         assert float(((made - exact)[there] / exact[there]).abs().max()) <= 2e-3
         assert float((made - exact).abs().max()) <= 2e-4
+
+
+@pytest.mark.parametrize("case", list(CONFIGURATIONS))
+def test_layers_on_two_devices_give_the_numbers_of_one(case: str) -> None:
+    """The first layers run on the CPU, the others on the GPU; all in float64."""
+    accelerate = pytest.importorskip("accelerate")
+    stock, model = hf_model(case), copy.deepcopy(hf_model(case))
+    names = {id(module): name for name, module in model.named_modules()}
+    layers = list(dict.fromkeys(names[id(parts.layer)] for parts in mixlens.load(model, check=False).parts))
+    inside = tuple(layer + "." for layer in layers)
+    places = {name: "cpu" for name, m in model.named_modules() if name and m._parameters and not name.startswith(inside)}
+    places |= {layer: "cpu" if number == 0 else 0 for number, layer in enumerate(layers)}
+    spread = mixlens.load(accelerate.dispatch_model(model, places, main_device="cpu"))
+    assert spread.devices == (["cpu", "cuda:0"] if len(layers) > 1 else ["cpu"])
+    inputs = [ids(11), ids(7, seed=1)]
+    traces = [lens.trace(input_ids=inputs) for lens in (mixlens.load(stock, device="cpu"), spread)]
+    torch.testing.assert_close(traces[1][0].hidden_states, traces[0][0].hidden_states, rtol=1e-9, atol=1e-9)
+    for a, b in zip(*(mixlens.mix(each, [*MAPS, "hta_layer"]) for each in traces), strict=True):
+        for name, made in b.items():
+            assert made.scores.device.type == "cpu"
+            torch.testing.assert_close(made.scores, a[name].scores, rtol=1e-7, atol=1e-7)
+
+
+def test_layers_brought_in_to_a_gpu_give_the_numbers_of_a_gpu() -> None:
+    accelerate = pytest.importorskip("accelerate")
+    for case in ("bert", "llama"):
+        stock = hf_model(case, dtype=torch.float32)
+        model = accelerate.cpu_offload(copy.deepcopy(stock), execution_device=torch.device("cuda:0"))
+        quick, spread = mixlens.load(stock, device="cuda"), mixlens.load(model)
+        assert spread.device == torch.device("cuda:0")
+        expected, made = (mixlens.mix(lens.trace(input_ids=ids(12)), MAPS) for lens in (quick, spread))
+        for name in MAPS:
+            assert made[name].scores.device.type == "cuda"
+            torch.testing.assert_close(made[name].scores, expected[name].scores, rtol=1e-3, atol=1e-5)

@@ -275,3 +275,31 @@ def test_segments_that_are_all_zero_are_no_segments() -> None:
     alone = model.trace(input_ids=ids(4), token_type_ids=[0, 7, 7, 0])
     torch.testing.assert_close(two.hidden_states, alone.hidden_states)
     assert not torch.equal(two.hidden_states, plain.hidden_states)
+
+
+@pytest.mark.parametrize(
+    ("asked", "missing", "extra"),
+    [
+        ({"device_map": "auto"}, "accelerate", "large"),
+        ({"quantization": "4bit"}, "bitsandbytes", "quantized"),
+    ],
+)
+def test_what_large_models_need_is_said(monkeypatch: pytest.MonkeyPatch, asked: dict[str, Any], missing: str, extra: str) -> None:
+    monkeypatch.setattr("mixlens.model.find_spec", lambda name: None if name == missing else name)
+    with pytest.raises(mixlens.MixlensError, match=rf"{missing}: pip install 'mixlens\[{extra}\]'"):
+        mixlens.load("agreement", **asked)
+
+
+@pytest.mark.parametrize(
+    ("asked", "reason"),
+    [
+        ({"device_map": "auto", "device": "cpu"}, "device='cpu' is one device"),
+        ({"device_map": "outo"}, "unknown device_map 'outo'"),
+        ({"device_map": 3}, "not int"),
+        ({"max_memory": {"cpu": "1GB"}}, "go with a device_map"),
+        ({"quantization": "2bit"}, "unknown quantization '2bit'"),
+    ],
+)
+def test_places_that_cannot_be_meant_are_refused(asked: dict[str, Any], reason: str) -> None:
+    with pytest.raises(mixlens.MixlensError, match=reason):
+        mixlens.load("agreement", **asked)

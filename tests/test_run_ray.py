@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 from collections.abc import Iterator
@@ -63,3 +64,17 @@ def test_what_ray_cannot_do_is_refused(tmp_path: Path) -> None:
         go(ROWS, tmp_path / "x", **{**ASKED, "model": mixlens.load("agreement")}, ray="auto")
     with pytest.raises(InputError, match="workers must be at least 1"):
         go(ROWS, tmp_path / "x", ray="auto", workers=0, **ASKED)
+
+
+@pytest.mark.parametrize(
+    ("asked", "told"), [({"device_map": {"": "disk"}}, "device_map"), ({"quantization": "4bit"}, "quantization")]
+)
+def test_workers_get_the_options_of_large_models(tmp_path: Path, asked: dict[str, Any], told: str) -> None:
+    pytest.importorskip("accelerate")
+    pytest.importorskip("bitsandbytes")
+    go(ROWS[:9], tmp_path / "alone", **ASKED, **asked)
+    go(ROWS[:9], tmp_path / "ray", ray="auto", workers=1, **ASKED, **asked)
+    assert table(tmp_path / "ray") == table(tmp_path / "alone")
+    alone, other = (json.loads((tmp_path / name / "manifest.json").read_text())["identity"] for name in ("alone", "ray"))
+    assert alone == other
+    assert alone[told]

@@ -21,6 +21,7 @@ ORDER = (
         "types",
         "words",
         "families",
+        "places",
         "kernels",
         "decompose",
         "graphs",

@@ -9,7 +9,7 @@ from typing import Any
 
 from ..disk import optional
 from ..errors import InputError, MixlensError
-from ..experiments.core import model_fingerprint
+from ..experiments.core import model_fingerprint, whereabouts
 from ..model import Model, load
 from .inputs import Given, RowError
 from .work import Made, Plan, Worker
@@ -26,7 +26,10 @@ class Remote:
 
     def facts(self) -> dict[str, Any]:
         made = self.worker.model
-        return {"model": model_fingerprint(made), "device": made.device.type, "process": os.getpid()}
+        return {"model": model_fingerprint(made), **whereabouts(made)}
+
+    def process(self) -> int:
+        return os.getpid()
 
     def window(self, number: int, rows: list[Given | RowError], run: str) -> Made:
         return self.worker.window(number, rows, run)
@@ -67,7 +70,7 @@ class Pool:
         return dict(self._result(self.actors[0].facts.remote()))
 
     def processes(self) -> list[int]:
-        return [self._result(actor.facts.remote())["process"] for actor in self.actors]
+        return [self._result(actor.process.remote()) for actor in self.actors]
 
     def made(self, wanted: Iterable[Window], run: str, tick: Callable[[int], Any]) -> Iterator[Made]:
         """Shards as they are done, in any order. Few windows are held at a time."""

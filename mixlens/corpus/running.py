@@ -18,7 +18,7 @@ import torch
 
 from ..disk import optional, write
 from ..errors import InputError, MixlensError, ResultError, nearest
-from ..experiments.core import model_fingerprint
+from ..experiments.core import model_fingerprint, whereabouts
 from ..mixing import versions
 from ..model import Model, load
 from ..targets import SCORES
@@ -99,7 +99,7 @@ def run(
     found = corpus(data, fields=Fields(text_field, pair_field, ids_field, plan.columns), split=split, limit=limit)
     if ray is not None and isinstance(model, Model):
         raise InputError("every Ray worker loads the model itself: give its name or its folder, not a loaded one.")
-    here = load_options if ray is None else {**load_options, "device": "cpu"}  # GPUs are for the workers
+    here = load_options if ray is None else _without_gpu(load_options)
     lens = model if isinstance(model, Model) else load(model, **here)
     worker = Worker(lens, plan)
     worker.refuse()
@@ -110,9 +110,9 @@ def run(
         if ray is not None:
             pool = Pool(ray, model, load_options, plan, workers)
             facts = pool.facts()
-            if facts["model"] != own["model"]:
+            if facts["model"] != own["model"] and lens.quantization is None:  # a GPU may pack them in another way
                 raise InputError(f"the Ray workers load another model by the name {str(model)!r} than this machine does.")
-            own["device"] = facts["device"]
+            own = {key: value for key, value in own.items() if key != "device_map"} | facts
         folder.check(own)
         with folder.held():
             return _run(folder, worker, found, own, shard_rows, strict, progress, pool)
@@ -126,6 +126,14 @@ def run(
     finally:
         if pool is not None:
             pool.close()
+
+
+def _without_gpu(options: dict[str, Any]) -> dict[str, Any]:
+    """Load options for the process that only writes: GPUs are for the workers, and a model that is spread stays on disk."""
+    others = {key: value for key, value in options.items() if key not in ("device", "device_map", "max_memory", "offload_folder")}
+    if options.get("device_map") is None or options.get("quantization") is not None:
+        return {**others, "device": "cpu"}
+    return {**others, "device_map": {"": "disk"}, "offload_folder": options.get("offload_folder")}
 
 
 def _plan(
@@ -174,7 +182,7 @@ def _identity(worker: Worker, found: Corpus, asked_for: dict[str, Any]) -> dict[
         "methods": list(worker.plan.methods),
         "options": {**plan, **asked_for},
         "dtype": str(worker.model.dtype).removeprefix("torch."),
-        "device": worker.model.device.type,
+        **whereabouts(worker.model),
         "versions": {key: value for key, value in versions().items() if key != "python"},
     }
 
@@ -186,7 +194,8 @@ def _provenance(worker: Worker, found: Corpus) -> dict[str, Any]:
         "check": None if model.proof is None else model.proof.gap,
         "data": found.name,
         "versions": versions(),
-        "device": str(model.device),
+        "device": model.placement,
+        "quantization": model.quantization,
         "threads": torch.get_num_threads(),
         "machine": platform.machine(),
         "columns": {field.name: str(field.type) for field in worker.schema()},

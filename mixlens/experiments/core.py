@@ -34,6 +34,7 @@ from ..mixing import known as maps
 from ..mixing import mix, versions
 from ..model import Model
 from ..model import load as load_model
+from ..places import weights_of
 from ..targets import token_id
 from ..types import Attribution, Example, Map, Record, Trace
 from .folder import SCHEMA, Folder, Units, through
@@ -388,15 +389,28 @@ def fingerprint(examples: Sequence[Example]) -> str:
     return told.hexdigest()[:16]
 
 
+def _samples(model: Model) -> Iterator[tuple[str, str, bytes]]:
+    for name, weights in weights_of(model.hf_model):
+        flat = weights.reshape(-1)
+        some = flat[:: max(1, flat.numel() // 64)].to("cpu", torch.float64)
+        yield name, f"{tuple(weights.shape)}{weights.dtype}", some.numpy().tobytes()
+
+
 def model_fingerprint(model: Model) -> str:
     """Of every parameter's name, shape and some 64 of its numbers: quick, and another training gives another."""
     told = hashlib.sha256()
-    for name, weights in sorted(model.hf_model.named_parameters()):
-        flat = weights.detach().reshape(-1)
-        some = flat[:: max(1, flat.numel() // 64)].to("cpu", torch.float64)
-        told.update(f"{name}{tuple(weights.shape)}{weights.dtype}".encode())
-        told.update(some.numpy().tobytes())
+    for name, kind, some in sorted(_samples(model)):
+        told.update(f"{name}{kind}".encode())
+        told.update(some)
     return told.hexdigest()[:16]
+
+
+def whereabouts(model: Model) -> dict[str, str]:
+    """What of a model's places and packing changes numbers: kinds of devices, whether it is spread out, quantisation."""
+    told = {"device": "+".join(sorted({device.split(":")[0] for device in model.devices}))}
+    if model.dispatched:
+        told["device_map"] = "dispatched"
+    return told | ({} if model.quantization is None else {"quantization": model.quantization})
 
 
 def identity(setup: Setup, labels: Mapping[str, int] | None) -> dict[str, Any]:
@@ -410,7 +424,7 @@ def identity(setup: Setup, labels: Mapping[str, int] | None) -> dict[str, Any]:
         "options": dict(setup.options),
         "labels": None if labels is None else dict(labels),
         "seed": setup.seed,
-        "device": setup.model.device.type,
+        **whereabouts(setup.model),
         "versions": {key: value for key, value in versions().items() if key != "python"} | {"numpy": np.__version__},
     }
 
@@ -424,7 +438,8 @@ def provenance(setup: Setup, data: Any) -> dict[str, Any]:
         "data": str(data) if isinstance(data, str | os.PathLike) else "examples given in Python",
         "left_out": setup.left_out,
         "dtype": str(model.dtype).removeprefix("torch."),
-        "device": str(model.device),
+        "device": model.placement,
+        "quantization": model.quantization,
         "threads": torch.get_num_threads(),
         "versions": versions(),
         "machine": platform.machine(),

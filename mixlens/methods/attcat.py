@@ -30,8 +30,9 @@ def class_activation(question: Question, variant: str, *, mask_special: bool) ->
     hidden = run.inputs if variant == "released" else run.outputs
     value = question.target.of(run.output)[0]
     gradients = torch.autograd.grad(value, hidden, retain_graph=True)
-    activation = torch.stack([(h * g).sum(-1)[0] for h, g in zip(hidden, gradients, strict=True)])
-    received = torch.stack([attention[0].mean(0).mean(0) for attention in run.attention])
+    device = question.model.device  # layers may have run on several
+    activation = torch.stack([(h * g).sum(-1)[0].to(device) for h, g in zip(hidden, gradients, strict=True)])
+    received = torch.stack([attention[0].mean(0).mean(0).to(device) for attention in run.attention])
     return run, activation.detach(), received.detach()
 
 
@@ -102,6 +103,5 @@ def attention_x_grad(question: Question, *, variant: str = "paper") -> Tensor:
         spread = cut.max() - cut.min()
         scaled = (cut - cut.min()) / spread if bool(spread > 0) else torch.zeros_like(cut)
         return _without_first(scaled[question.query], variant)
-    return sum(
-        ((a[0] * g).mean(0).sum(0) for a, g in zip(attention, gradients, strict=True)), torch.zeros_like(attention[-1][0, 0, 0])
-    )
+    shares = [(a[0] * g).mean(0).sum(0).to(question.model.device) for a, g in zip(attention, gradients, strict=True)]
+    return sum(shares, torch.zeros_like(shares[-1]))

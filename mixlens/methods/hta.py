@@ -25,6 +25,7 @@ from ..errors import InputError, ModelError, nearest
 from ..jacobian import behind_attention, pull, slices, token_jacobian
 from ..mixing import Extras, mixing
 from ..model import LayerGraph
+from ..places import refuse_packed
 from ..types import Trace
 
 PAPER = "Brunner et al. 2020, On Identifiability in Transformers"
@@ -172,7 +173,7 @@ def layer_norms(trace: Trace, *, times_input: bool) -> tuple[Tensor, Extras]:
                 f"layer {index}: a gradient put together from the parts is not the model's (relative gap {off:.1e}). "
                 "No map is given."
             )
-        maps.append(made)
+        maps.append(made.to(trace.model.device))
         gaps.append(off)
         forms.append("autograd" if layer.query is None else "closed form")
     form = forms[0] if len(set(forms)) == 1 else ", ".join(forms)
@@ -304,6 +305,12 @@ def hta(
             raise InputError(f"hta has no {name} {given!r}. {nearest(str(given), known)}")
     if probes is not None and (isinstance(probes, bool) or probes < 2 or norm != "frobenius"):
         raise InputError(f"probes must be 2 or more, and estimate the Frobenius norm; got probes={probes}, norm={norm!r}.")
+    refuse_packed(
+        trace.model.hf_model,
+        "hta",
+        "pushes directions forward through the whole model",
+        "Load the model without quantization, or use hta_layer, whose gradients are checked.",
+    )
     directions, n = Directions(trace, after=input == "after"), len(trace)
     shape, told = (len(trace.layers), n, n), {}
     if probes is not None:

@@ -25,6 +25,7 @@ from torch import Tensor
 
 from ..attributing import Question, attribution
 from ..decompose import working_dtype
+from ..places import refuse_packed
 from ..rules import Book, Call, Handler, composed, named, rules, send_back
 
 VOITA = "Voita et al. 2019, Analyzing Multi-Head Self-Attention"
@@ -211,6 +212,12 @@ def relevance(question: Question, book_name: str, inputs: dict[str, Any]) -> tup
     together they would add up to nothing, and a rescaled sum hands on nothing of it.
     """
     model, target = question.model, question.target
+    refuse_packed(
+        model.hf_model,
+        "layer-wise relevance",
+        "parts the weights of every linear map by their sign",
+        "Load the model without quantization, or use another method: deeplift and the gradients work.",
+    )
     activations = composed(model.hf_model, (parts.mlp_act for parts in model.parts))
     with model._lock, rules(RULES[book_name], model.hf_model, activations) as block:
         run = model.run_attached(inputs)
@@ -278,7 +285,7 @@ def transatt(
     gradients = torch.autograd.grad(target, run.attention)
     rolled = torch.eye(len(question.trace), dtype=attention[0].dtype, device=attention[0].device)
     for gradient, r in zip(gradients, attention, strict=True):
-        mixed = (gradient[0] * r).clamp(min=0).mean(0)
+        mixed = (gradient[0] * r).clamp(min=0).mean(0).to(rolled.device)
         mixed = mixed + torch.eye(len(mixed), dtype=mixed.dtype, device=mixed.device)
         rolled = (mixed / mixed.sum(-1, keepdim=True) if normalize else mixed) @ rolled
     scores = rolled[question.query]

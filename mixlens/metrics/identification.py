@@ -60,7 +60,7 @@ class Identified:
 def input_vectors(trace: Trace, *, embedding: str = "sum") -> Tensor:
     """[pos d]: the input tokens' "word" embeddings, the "sum" with positions and segments, or what enters layer 0 ("after")."""
     if embedding == "after":
-        return trace.layers[0].input
+        return trace.layers[0].input.to(trace.model.device)
     question = Question(trace, None, None, 0)
     return question.place(question.run, embedding)[0].detach()
 
