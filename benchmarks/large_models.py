@@ -127,12 +127,14 @@ def families(tokens: int = 9) -> list[dict[str, Any]]:
             score = mixlens.mix if name in known() else mixlens.attribute
             expected, made = (score(trace, name, **({} if name in known() else options)) for trace in traces)
             gaps[name] = apart(made, expected, name)
-        torch.testing.assert_close(traces[1].hidden_states, traces[0].hidden_states, rtol=1e-9, atol=1e-9)
+        # A Llama rotates and norms in float32 whatever its own dtype, and devices round differently.
+        dtype = torch.float32 if kind == "llama" else torch.float64
+        torch.testing.assert_close(
+            traces[1].hidden_states, traces[0].hidden_states, rtol=ALLOWED[dtype] / 10, atol=ALLOWED[dtype] / 100
+        )
         worst = max(gaps, key=lambda name: gaps[name])
         told = {"way": f"tiny {kind}, half run on the GPU, half on the CPU", "placement": spread.placement, "methods": len(gaps)}
-        results.append(
-            told | {"worst": worst, "apart": gaps[worst], "ok": fine(gaps, torch.float64) and len(spread.devices) == 2}
-        )
+        results.append(told | {"worst": worst, "apart": gaps[worst], "ok": fine(gaps, dtype) and len(spread.devices) == 2})
     return results
 
 
