@@ -50,6 +50,12 @@ class Run:
         """All rows in one table."""
         return optional("pandas", "pandas", "pandas", what="tables").read_parquet(self.out / "shards")
 
+    def report(self, path: str | os.PathLike[str], **options: Any) -> Path:
+        """One HTML file that shows the whole run; as `mixlens.report(run, path)`."""
+        from ..reporting import report
+
+        return report(self, path, **options)
+
 
 def run(
     data: Any,
@@ -182,7 +188,13 @@ def _identity(worker: Worker, found: Corpus, asked_for: dict[str, Any]) -> dict[
 def _provenance(worker: Worker, found: Corpus) -> dict[str, Any]:
     model = worker.model
     return {
-        "model": {"name": model.name, "revision": model.revision, "task": model.task, "family": model.family.name},
+        "model": {
+            "name": model.name,
+            "revision": model.revision,
+            "task": model.task,
+            "family": model.family.name,
+            "classes": _classes(model),
+        },
         "check": None if model.proof is None else model.proof.gap,
         "data": found.name,
         "versions": versions(),
@@ -191,6 +203,12 @@ def _provenance(worker: Worker, found: Corpus) -> dict[str, Any]:
         "machine": platform.machine(),
         "columns": {field.name: str(field.type) for field in worker.schema()},
     }
+
+
+def _classes(model: Model) -> list[str] | None:
+    """What a classifier's outputs are called, in its own order; what labels are compared with."""
+    config = model.hf_model.config
+    return [str(config.id2label.get(i, i)) for i in range(config.num_labels)] if model.task == "classification" else None
 
 
 def _run(

@@ -24,7 +24,7 @@ from ..mixing import versions
 from ..model import Model
 from ..reporting import METHODS, checked
 from ..show.coding import decode
-from ..show.report import filled_page, policy
+from ..show.report import SERVED, filled_page, policy
 from .jobs import Desk, FullError, Job, Limits
 
 __all__ = ["Limits", "application", "run"]
@@ -126,8 +126,8 @@ def application(models: Sequence[Model], *, limits: Limits | None = None, allowe
     @app.get("/", response_class=HTMLResponse, include_in_schema=False)
     def front() -> HTMLResponse:
         title, subtitle = "mixlens", "Which tokens flow into which, layer by layer. Computed on this machine."
-        page = filled_page([], title=title, subtitle=subtitle, served=True)
-        return HTMLResponse(page, headers={"Content-Security-Policy": policy(served=True) + "; frame-ancestors 'none'"})
+        page = filled_page({"entries": []}, SERVED, title=title, subtitle=subtitle)
+        return HTMLResponse(page, headers={"Content-Security-Policy": policy(SERVED) + "; frame-ancestors 'none'"})
 
     @app.get("/docs", response_class=HTMLResponse, include_in_schema=False)
     def docs() -> HTMLResponse:
