@@ -15,6 +15,7 @@ from .attributing import attribute
 from .corpus import Run, maps, overview
 from .errors import InputError, ResultError
 from .experiments.core import asked
+from .limits import methods_within
 from .mixing import mix
 from .model import Model, named
 from .show import overview as run_page
@@ -97,8 +98,7 @@ def checked(methods: str | Sequence[str]) -> list[str]:
     """Method names, one at least, each once, all of them known."""
     names = [name.strip() for name in ([methods] if isinstance(methods, str) else methods)]
     names = [name for name in dict.fromkeys(names) if name]
-    if not names:
-        raise InputError("no method was asked for. See mixlens.methods().")
+    methods_within(names)
     for name in names:
         asked(name)
     return names

@@ -387,7 +387,8 @@ class Labels:
 
     def _label(self, value: Any) -> str | None:
         if self.classes:
-            return label_of(value, self.classes)
+            whole = int(value) if isinstance(value, float) and value.is_integer() else value
+            return label_of(whole, self.classes)
         return None if value is None or not str(value).strip() else str(value).strip()
 
     def judged(self) -> Judged:

@@ -59,11 +59,12 @@ class CorpusFolder(RunFolder):
         super().__init__(place)
         self.shards, self.maps, self.errors = place / "shards", place / "maps", place / "errors.jsonl"
 
-    def begin(self, manifest: bytes) -> None:
+    def begin(self, manifest: bytes, *, maps: bool) -> None:
         """The folder is this run's from here on. Half-written files of a run that was killed are cleared away."""
         write(self.place / "manifest.json", manifest)
         self.shards.mkdir(exist_ok=True)
-        self.maps.mkdir(exist_ok=True)
+        if maps:
+            self.maps.mkdir(exist_ok=True)
         sync_folder(self.place)
         self.clear(self.shards, self.maps)
 
@@ -89,7 +90,7 @@ class CorpusFolder(RunFolder):
             else:
                 found[shard.number] = shard
                 needed |= {shard.maps} if shard.maps else set()
-        for path in sorted(self.maps.iterdir()):
+        for path in sorted(self.maps.iterdir()) if self.maps.is_dir() else []:
             named = NAME.fullmatch(path.name)
             if path.name in needed or path.name.startswith("."):
                 continue

@@ -308,8 +308,9 @@ function startRun(data, root) {
     if (!run.gap.rows) return null;
     const edge = (value) => value.toExponential(0);
     const zero = run.gap.zero ? ` ${counted(run.gap.zero)} rows have none at all.` : String();
+    const what = "The layers rebuilt from their parts, against what the model wrote: the largest in a row's batch.";
     return card(
-      "Reconstruction gaps", hint(`The layers rebuilt from their parts, against what the model wrote.${zero}`),
+      "Reconstruction gaps", hint(what + zero),
       run.gap.counts.some(Boolean) ? histogram("Reconstruction gaps", run.gap, { edge }) : null,
       tableOf("The largest", ["row", "gap"], run.gap.worst.map((one) => [String(one.row), one.gap])),
       folded("Every number", () => binsTable("Gaps", run.gap, edge)),
