@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from . import disk
 from .aggregate import find
 from .attributing import attribute
 from .corpus import Run, maps, overview
@@ -212,13 +212,7 @@ def may_write(place: Path, *, force: bool) -> None:
 
 
 def write(text: str, place: Path) -> None:
-    """Whole or not at all: written beside its place, then moved there."""
-    temporary = place.with_name(f".{place.name[:100]}.{secrets.token_hex(6)}")
     try:
-        with temporary.open("x", encoding="utf-8", newline="\n") as file:
-            file.write(text)
-        os.replace(temporary, place)
+        disk.write(place, text.encode("utf-8"))
     except OSError as error:
         raise ResultError(f"the report could not be written to {str(place)!r}: {error.strerror}.") from error
-    finally:
-        temporary.unlink(missing_ok=True)
