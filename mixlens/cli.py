@@ -390,7 +390,7 @@ def run(
         print(f"{made.errors} rows could not be explained: {made.out / 'errors.jsonl'} says why")
 
 
-@app.command(epilog="Example:  mixlens summarize runs/corpus")
+@app.command(epilog="Example:  mixlens summarize runs/corpus    (as a page: mixlens report runs/corpus)")
 def summarize(
     folder: Annotated[Path, typer.Argument(help="The folder of a `mixlens run`, finished or not.")],
     top: Annotated[int, typer.Option("--top", help="Tokens for each class.", min=1)] = 8,

@@ -48,6 +48,8 @@ class Registered:
 
     def _fits(self, name: str, value: Any) -> None:
         """An option whose annotation names plain types, such as `int | None`, takes those alone. True is no number."""
+        if name == "query":  # an index or a token: looked up in each text, and refused there
+            return
         kind = str(inspect.signature(self.function).parameters[name].annotation)
         named = kind.split(" | ")
         allowed = tuple(one for part in named for one in KINDS.get(part, ()))
