@@ -216,13 +216,13 @@ function startRun(data, root) {
     if (!run.probability.counts.some(Boolean)) return null;
     const each = run.classes.slice(0, 6).filter((one) => one.counts.some(Boolean)).map((one) => make(
       "div", {}, make("h3", {}, word(one.name)),
-      histogram(`Probability of rows predicted ${one.name}`, one, { edge, wide: 260, high: 90 }),
+      histogram(`Probability of rows predicted ${one.name}`, one, { edge, wide: 170, high: 84 }),
       one.counted < one.rows ? hint(`of the last ${counted(one.counted)} rows`) : null,
     ));
     return card(
       "How certain", hint("The probability of what was predicted, in all rows, then by class."),
       histogram("Probability of the prediction, all rows", run.probability, { edge }),
-      make("div", { class: "multiples" }, ...each),
+      make("div", { class: "multiples small" }, ...each),
       folded("Every number", () => binsTable("Probability, all rows", run.probability, edge)),
     );
   }
@@ -285,11 +285,13 @@ function startRun(data, root) {
       return colour(make("td", { "data-value": value }, value.toFixed(2), more), value, painted);
     }));
     const of = alike ? `${counted([...counts][0])} rows` : "rows";
-    return card(
+    const made = card(
       "Agreement of methods",
       hint(`Spearman's rank correlation of two methods' scores over the tokens of a row; the mean of ${of}.`),
       heatOf("Agreement of methods", run.methods, lines, null),
     );
+    made.classList.toggle("wide", run.methods.length > 4);
+    return made;
   }
 
   function ratios() {
