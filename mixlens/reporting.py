@@ -13,6 +13,7 @@ from . import disk
 from .aggregate import find
 from .attributing import attribute
 from .corpus import Run, maps, overview
+from .corpus.shards import shard_files
 from .errors import InputError, ResultError
 from .experiments.core import asked
 from .limits import methods_within
@@ -157,7 +158,7 @@ def report(
         raise InputError("label= and examples= go with a run.")
     if folder is not None:
         found = overview(folder, label=label, **({} if examples is None else {"examples": examples}))
-        kept = (folder / "maps").is_dir() and any((folder / "maps").iterdir())
+        kept = bool(shard_files(folder, "maps"))
         made = run_page.page(found, maps=partial(maps, folder) if kept else None, title=title, room=room)
     elif isinstance(what, Model):
         if texts is None:

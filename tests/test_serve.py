@@ -194,7 +194,6 @@ def test_bad_requests_are_told_what_is_wrong(client: Client, wanted: Any, status
     ("text", "says"),
     [
         ("x" * 2001, "2,001 characters; 2,000 are allowed"),
-        ("a " * 900, "'agreement' reads at most"),
         ("", "is empty"),
         (" \n", "is empty"),
         ("a\ud800", "half a character"),
@@ -209,6 +208,18 @@ def test_a_run_refuses_the_same_text_in_the_same_words(
     reason = json.loads((tmp_path / "run/errors.jsonl").read_text())["reason"]
     assert says in reason
     assert client.post({"text": text})[1]["error"] == reason
+
+
+def test_a_run_refuses_too_many_tokens_in_the_same_words(tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")
+    mixlens.run(["a " * 900], out=tmp_path / "run", progress=False)
+    desk = Desk([mixlens.load("agreement")], Limits(tokens=10_000))
+    try:
+        with pytest.raises(InputError, match="'agreement' reads at most") as refused:
+            desk.read("agreement", "a " * 900)
+    finally:
+        desk.close()
+    assert json.loads((tmp_path / "run/errors.jsonl").read_text())["reason"] == str(refused.value)
 
 
 @pytest.mark.parametrize(

@@ -119,8 +119,8 @@ class Desk:
         """How many tokens a text has. It is refused here, before it waits, if it is empty or too long."""
         with self._reading:
             count = len(self._readers[name].encode(text).input_ids)
-        limits.tokens_within(count, self.models[name].max_tokens, repr(name))
-        limits.tokens_within(count, self.limits.tokens, "this page")
+        most = self.tokens_at_most(self.models[name])  # the narrower of the two is told
+        limits.tokens_within(count, most, repr(name) if most == self.models[name].max_tokens else "this page")
         return count
 
     def full(self) -> bool:
