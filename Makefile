@@ -28,7 +28,7 @@ browser: $(READY)  ## what the browser tests need (playwright, a Chromium, axe-c
 		echo "no Chromium, and it cannot be installed from here: the browser tests will be skipped"
 	test -f .browser/node_modules/axe-core/axe.min.js || npm install --silent --no-save --prefix .browser axe-core@$(AXE) || \
 		echo "no axe-core (needs npm): the accessibility tests will be skipped"
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/test_browser.py -rs
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/test_browser.py tests/test_browser_run.py -rs
 
 check: $(READY)  ## format, lint, types, tests
 	$(BIN)/ruff format --check .

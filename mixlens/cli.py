@@ -439,7 +439,7 @@ def run(
         print(f"{made.errors} rows could not be explained: {made.out / 'errors.jsonl'} says why")
 
 
-@app.command(epilog="Example:  mixlens summarize runs/corpus")
+@app.command(epilog="Example:  mixlens summarize runs/corpus    (as a page: mixlens report runs/corpus)")
 def summarize(
     folder: Annotated[Path, typer.Argument(help="The folder of a `mixlens run`, finished or not.")],
     top: Annotated[int, typer.Option("--top", help="Tokens for each class.", min=1)] = 8,
@@ -680,11 +680,18 @@ def _inches(width: str | None) -> str | float | None:
         return width
 
 
-@app.command(
-    epilog="Example:  mixlens report 'The keys to the cabinet [MASK] rusty.' --methods alti,globenc,attcat -o report.html"
-)
+REPORT_EXAMPLES = """Example:  mixlens report 'The keys to the cabinet [MASK] rusty.' --methods alti,globenc,attcat -o report.html
+
+A whole run:  mixlens report runs/corpus -o corpus.html
+
+A saved result:  mixlens report --from map.safetensors -o map.html"""
+
+
+@app.command(epilog=REPORT_EXAMPLES)
 def report(
-    texts: Annotated[list[str] | None, typer.Argument(help="One text or several, each in quotes.")] = None,
+    texts: Annotated[
+        list[str] | None, typer.Argument(help="One text or several, each in quotes; or the folder of a `mixlens run`.")
+    ] = None,
     output: Annotated[Path, typer.Option("--output", "-o", help="The file to write.")] = Path("report.html"),
     methods: Annotated[
         str | None,
@@ -701,7 +708,13 @@ def report(
     foil: Foil = None,
     pair: Pair = None,
     title: Annotated[str | None, typer.Option("--title", help="The heading of the page.")] = None,
-    megabytes: Annotated[float, typer.Option("--megabytes", help="The most that one text may take in the file.")] = 2.0,
+    label: Annotated[
+        str | None, typer.Option("--label", help="Of a run: the carried column that says what is right. Default: label.")
+    ] = None,
+    examples: Annotated[int | None, typer.Option("--examples", help="Of a run: about how many rows to show (60).", min=0)] = None,
+    megabytes: Annotated[
+        float, typer.Option("--megabytes", help="The most that one text, or a run, may take in the file.")
+    ] = 2.0,
     force: Annotated[bool, typer.Option("--force", help="Overwrite a file that is not a report, too.")] = False,
     task: Task = None,
     device: Device = None,
@@ -712,20 +725,27 @@ def report(
     quantization: Quantization = None,
     trust_remote_code: Trust = False,
 ) -> None:
-    """One HTML file with the maps of texts, or of saved results: opens from disk, needs no network."""
+    """One HTML file with the maps of texts, of saved results, or with all of a run: opens from disk, needs no network."""
     from .reporting import METHODS, checked, may_write
     from .reporting import report as write_report
     from .store import load_result
 
     may_write(output, force=force)
     page: dict[str, Any] = {"title": title, "megabytes": megabytes, "force": force}
-    if from_:
+    folder = _run_folder(texts or [])
+    if folder is None and (label is not None or examples is not None):
+        raise InputError("--label and --examples are for the folder of a run.")
+    if folder is not None:
+        if from_ or methods or target or foil or query or pair:
+            raise InputError("a run is shown as it is: leave --from, --methods, --target, --foil, --query and --pair out.")
+        write_report(folder, output, label=label, examples=examples, **page)
+    elif from_:
         if texts or methods or target or foil or query or pair:
             raise InputError("--from shows saved results as they are: leave texts, --methods, --target, --query and --pair out.")
         write_report([load_result(place) for place in from_], output, **page)
     else:
         if not texts:
-            raise InputError("give at least one text, or --from with a saved result.")
+            raise InputError("give at least one text, the folder of a run, or --from with a saved result.")
         if pair is not None and len(texts) > 1:
             raise InputError(f"--pair goes with one text, not with {len(texts)}.")
         names = checked(METHODS if methods is None else methods.split(","))  # before the model is loaded
@@ -735,6 +755,16 @@ def report(
         inputs = [_input(text, pair) for text in texts]
         write_report(lens, output, texts=inputs, methods=names, **given, **page)
     print(f"{output} ({output.stat().st_size / 1e6:.2f} MB)")
+
+
+def _run_folder(given: list[str]) -> Path | None:
+    """The folder that is meant, if one is. What looks like a path and is none would make a strange text."""
+    for one in given:
+        if Path(one).is_dir() and len(given) > 1:
+            raise InputError(f"{one!r} is a folder, and a report shows one run: give it alone.")
+        if "/" in one and not any(char.isspace() for char in one) and not Path(one).is_dir():
+            raise InputError(f"there is no folder {one!r}. Give the folder of a run, or texts with spaces in them.")
+    return Path(given[0]) if given and Path(given[0]).is_dir() else None
 
 
 @app.command(epilog="Example:  mixlens serve --model agreement --model sentiment")

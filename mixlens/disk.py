@@ -1,12 +1,14 @@
-"""A folder that a long run writes to: a file is there whole or not at all, and nothing of another run is overwritten."""
+"""A file is there whole or not at all; and a folder that a long run writes to, where nothing of another run is overwritten."""
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import importlib
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping
+import secrets
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, cast
 
@@ -24,17 +26,22 @@ def optional(module: str, package: str, extra: str, *, what: str = "experiments"
         raise InputError(f"{what} need {package}: pip install 'mixlens[{extra}]'.") from None
 
 
-def write(place: Path, content: bytes | Iterable[bytes]) -> None:
-    """Written beside its place, flushed to the disk, then moved there whole. What failed leaves nothing that takes room."""
-    beside = place.with_name(f"{TEMPORARY}{place.name}")
+def write(place: Path, content: bytes | Iterable[bytes] | Callable[[Path], object]) -> None:
+    """Every file of mixlens: written beside its place, flushed to the disk, then moved there whole. What failed leaves nothing
+    that takes room. `content` may also be what writes to the path it is given, for libraries that open files themselves."""
+    # A name of its own, so that two who write to one place do not meet; short, since a name beside it may be as long as allowed.
+    beside = place.with_name(f"{TEMPORARY}{secrets.token_hex(6)}-{place.name[:40]}")
     try:
-        with beside.open("wb") as file:
-            for piece in [content] if isinstance(content, bytes) else content:
-                file.write(piece)
-            file.flush()
+        with beside.open("xb") as file:
+            file.writelines([content] if isinstance(content, bytes) else () if callable(content) else content)
+        if callable(content):
+            usual = beside.stat().st_mode  # safetensors makes a file that its owner alone can read
+            content(beside)
+            beside.chmod(usual)
+        with beside.open("rb+") as file:
             sync(file.fileno())
         move(beside, place)
-    except OSError:
+    except (Exception, KeyboardInterrupt):
         with contextlib.suppress(OSError):
             beside.unlink(missing_ok=True)
         raise
@@ -52,11 +59,17 @@ def move(beside: Path, place: Path) -> None:
 
 
 def sync_folder(place: Path) -> None:
-    """What the folder holds (names, not contents) is on the disk."""
+    """What the folder holds (names, not contents) is on the disk. There are disks and folders where nobody may ask for that."""
     if os.name == "posix":
-        folder = os.open(place, os.O_RDONLY)
+        try:
+            folder = os.open(place, os.O_RDONLY)
+        except PermissionError:
+            return
         try:
             os.fsync(folder)
+        except OSError as error:
+            if error.errno not in (errno.EINVAL, errno.ENOTSUP):
+                raise
         finally:
             os.close(folder)
 

@@ -33,6 +33,7 @@ from .decompose import OWN_HOOKS, attention_of, attention_weights, repeat_heads
 from .errors import InputError, ModelError, nearest
 from .families import Family, find
 from .graphs import Graphs
+from .limits import tokens_within
 from .places import HOOK, is_away, is_dispatched, packed_kinds, place_of, settle, weights_of
 from .types import Example, LayersOf, LayerTrace, Prediction, Texts, Trace
 from .words import group_words, is_text
@@ -602,11 +603,7 @@ class Model:
             texts: Any = text if many else [text]
             encoded = [self.encode(one) for one in texts]
         for one in encoded:
-            if self.max_tokens is not None and len(one.input_ids) > self.max_tokens:
-                raise InputError(
-                    f"the text has {len(one.input_ids)} tokens, {self.name!r} reads at most {self.max_tokens}. "
-                    "Shorten or split it."
-                )
+            tokens_within(len(one.input_ids), self.max_tokens, repr(self.name))
         return encoded, many
 
     def _batches(self, encoded: Sequence[Encoded], batch_size: int | None, tokens: int | None = None) -> Iterator[list[int]]:

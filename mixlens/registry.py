@@ -10,7 +10,7 @@ from typing import Any
 
 from .errors import InputError, MixlensError, nearest
 
-KINDS: dict[str, tuple[type, ...]] = {"int": (int,), "float": (float, int), "str": (str,), "bool": (bool,)}
+KINDS: dict[str, tuple[type, ...]] = {"int": (int,), "float": (float, int), "str": (str,), "bool": (bool,), "None": (type(None),)}
 SMALLEST, LARGEST = -(2**31), 2**32 - 1  # whole numbers; a seed may be a checksum of 32 bits
 
 
@@ -53,9 +53,14 @@ class Registered:
         return given
 
     def _fits(self, name: str, value: Any) -> None:
-        """An option whose annotation is one plain type takes that type alone."""
+        """An option whose annotation names plain types, such as `int | None`, takes those alone. True is no number."""
+        if name == "query":  # an index or a token: looked up in each text, and refused there
+            return
         kind = str(parameters_of(self.function)[name].annotation)
-        if kind in KINDS and not (isinstance(value, KINDS[kind]) and (kind == "bool") == isinstance(value, bool)):
+        named = kind.split(" | ")
+        allowed = tuple(one for part in named for one in KINDS.get(part, ()))
+        known = all(one in KINDS for one in named)
+        if known and not (isinstance(value, allowed) and ("bool" in named or not isinstance(value, bool))):
             raise InputError(f"{name!r} of {self.id!r} is of type {kind}, not {type(value).__name__}.")
         if isinstance(value, int) and not SMALLEST <= value <= LARGEST:
             raise InputError(f"{name!r} of {self.id!r} is from {SMALLEST} to {LARGEST}, not {value}.")

@@ -1,20 +1,25 @@
-"""`report`: results, or a model and texts, to one HTML file. `gather`: several methods on one text, and the prediction."""
+"""`report`: results, a model and texts, or a run to one HTML file. `gather`: several methods on one text, and the prediction."""
 
 from __future__ import annotations
 
 import os
-import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from . import disk
 from .aggregate import find
 from .attributing import attribute
+from .corpus import Run, maps, overview
+from .corpus.shards import shard_files
 from .errors import InputError, ResultError
 from .experiments.core import asked
+from .limits import methods_within
 from .mixing import mix
 from .model import Model, named
+from .show import overview as run_page
 from .show.report import MARK, page
 from .targets import Wanted, logits_at
 from .types import Attribution, Example, LayersOf, Map, Prediction, Result, Texts, Trace
@@ -94,8 +99,7 @@ def checked(methods: str | Sequence[str]) -> list[str]:
     """Method names, one at least, each once, all of them known."""
     names = [name.strip() for name in ([methods] if isinstance(methods, str) else methods)]
     names = [name for name in dict.fromkeys(names) if name]
-    if not names:
-        raise InputError("no method was asked for. See mixlens.methods().")
+    methods_within(names)
     for name in names:
         asked(name)
     return names
@@ -120,7 +124,7 @@ def _prediction(trace: Trace, place: int | None) -> Prediction:
 
 
 def report(
-    what: Model | Result | Sequence[Result],
+    what: Model | Run | str | os.PathLike[str] | Result | Sequence[Result],
     path: str | os.PathLike[str],
     *,
     texts: Texts | None = None,
@@ -128,39 +132,66 @@ def report(
     target: Wanted = "predicted",
     foil: str | int | None = None,
     query: int | str | None = None,
+    label: str | None = None,
+    examples: int | None = None,
     title: str | None = None,
     megabytes: float = MEGABYTES,
     force: bool = False,
 ) -> Path:
-    """Write one HTML file that shows results: a Map, an Attribution, a list of them, or a model with `texts` and `methods`.
+    """Write one HTML file that shows results: a Map, an Attribution, a list of them, a model with `texts` and `methods`, or a
+    whole run (a `Run`, or its folder), finished or not.
 
-    The file opens from disk and needs no network. It takes at most `megabytes` for each text: where not every number fits,
-    the maps are held less finely, and the page says how. A file that is no report is not overwritten, unless `force`.
+    The file opens from disk and needs no network. It takes at most `megabytes` for each text, or for a run: where not every
+    number fits, maps are held less finely or left out, and the page says how. A file that is no report is not overwritten,
+    unless `force`. Of a run, `label` is the carried column to compare predictions with, `examples` about how many rows it shows.
     """
     place = Path(path)
     may_write(place, force=force)
     if not 0.2 <= megabytes <= 1000:
-        raise InputError(f"megabytes is the most a text may take, 0.2 to 1000, not {megabytes}.")
-    if isinstance(what, Model):
+        raise InputError(f"megabytes is the most a text (or a run) may take, 0.2 to 1000, not {megabytes}.")
+    room = int(megabytes * 1_000_000)
+    asked_of_a_model = texts is not None or methods is not None or foil is not None or query is not None or target != "predicted"
+    if not isinstance(what, Model) and asked_of_a_model:
+        raise InputError("texts=, methods=, target=, foil= and query= go with a model. Results are shown as they are.")
+    folder = _folder(what)
+    if folder is None and (label is not None or examples is not None):
+        raise InputError("label= and examples= go with a run.")
+    if folder is not None:
+        found = overview(folder, label=label, **({} if examples is None else {"examples": examples}))
+        kept = bool(shard_files(folder, "maps"))
+        made = run_page.page(found, maps=partial(maps, folder) if kept else None, title=title, room=room)
+    elif isinstance(what, Model):
         if texts is None:
             raise InputError("a report of a model needs texts=: one text, or a list of them.")
         every: Any = [texts] if isinstance(texts, str | Example | tuple) else list(texts)
         given = {"target": target, "foil": foil, "query": query}
         chosen = METHODS if methods is None else methods
         results = [result for text in every for result in gather(what, text, chosen, **given)]  # type: ignore[arg-type]
+        made = page(results, title=title, room=room)
     else:
-        if texts is not None or methods is not None or foil is not None or query is not None or target != "predicted":
-            raise InputError("texts=, methods=, target=, foil= and query= go with a model. Results are shown as they are.")
         results = [what] if isinstance(what, Map | Attribution) else _results(what)
-    write(page(results, title=title, room=int(megabytes * 1_000_000)), place)
+        made = page(results, title=title, room=room)
+    write(made, place)
     return place
+
+
+def _folder(what: Any) -> Path | None:
+    """The folder of a run, if one is meant."""
+    if isinstance(what, Run):
+        return what.out
+    if isinstance(what, os.PathLike):
+        return Path(what)
+    return Path(what) if isinstance(what, str) and os.path.isdir(what) else None
 
 
 def _results(what: Any) -> list[Result]:
     if isinstance(what, dict):
         what = list(what.values())  # as `mix` gives several methods
     if not isinstance(what, list | tuple):
-        raise InputError(f"a report shows a Map, an Attribution, a list of them, or a model; not {type(what).__name__}.")
+        raise InputError(
+            "a report shows a Map, an Attribution, a list of them, a model, or the folder of a run; "
+            f"not {type(what).__name__}{f' ({what!r:.60} is no folder)' if isinstance(what, str) else ''}."
+        )
     return list(what)
 
 
@@ -182,13 +213,7 @@ def may_write(place: Path, *, force: bool) -> None:
 
 
 def write(text: str, place: Path) -> None:
-    """Whole or not at all: written beside its place, then moved there."""
-    temporary = place.with_name(f".{place.name[:100]}.{secrets.token_hex(6)}")
     try:
-        with temporary.open("x", encoding="utf-8", newline="\n") as file:
-            file.write(text)
-        os.replace(temporary, place)
+        disk.write(place, text.encode("utf-8"))
     except OSError as error:
         raise ResultError(f"the report could not be written to {str(place)!r}: {error.strerror}.") from error
-    finally:
-        temporary.unlink(missing_ok=True)

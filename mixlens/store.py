@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +12,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
+from .disk import write
 from .errors import MixlensError, ResultError
 from .types import Attribution, Map, Result
 
@@ -24,7 +24,7 @@ SCHEMA = 1
 
 
 def save(result: Result, path: str | os.PathLike[str]) -> None:
-    """One file with the scores and all that is known about them. Written beside its place, then moved there whole."""
+    """One file with the scores and all that is known about them, whole or not there."""
     place = Path(path)
     if place.suffix != ".safetensors":
         raise ResultError(f"a result is saved as .safetensors, not {place.name!r}. For a table use .to_pandas().")
@@ -46,14 +46,12 @@ def save(result: Result, path: str | os.PathLike[str]) -> None:
         "special": list(result.special),
         "words": result.words,
     }
-    handle, temporary = tempfile.mkstemp(dir=place.parent, prefix=f".{place.name}.")
-    os.close(handle)
+    head = {"mixlens": json.dumps(told, ensure_ascii=False)}
     try:
-        save_file(tensors, temporary, metadata={"mixlens": json.dumps(told, ensure_ascii=False)})
-        os.replace(temporary, place)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
+        write(place, lambda beside: save_file(tensors, beside, metadata=head))
+    except (OSError, SafetensorError) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise ResultError(f"the result could not be written to {str(place)!r}: {reason}.") from error
 
 
 def load_result(path: str | os.PathLike[str]) -> Result:

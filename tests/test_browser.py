@@ -528,7 +528,7 @@ def test_refusals_are_told(served: Callable[..., Any]) -> None:
     box = page.get_by_role("textbox", name="Text", exact=True)
     box.fill("keys " * 150)
     page.get_by_role("button", name="Show").click()
-    form_says(page, "100 are allowed here")
+    form_says(page, "this page reads at most 100")
     assert page.get_by_role("button", name="Show").is_enabled()
 
 

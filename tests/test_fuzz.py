@@ -18,8 +18,10 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 import mixlens
+from mixlens.attributing import known as attributions_known
 from mixlens.corpus import maps, shards
 from mixlens.errors import MixlensError
+from mixlens.mixing import known as maps_known
 from mixlens.types import Attribution, Map
 
 parquet = pytest.importorskip("pyarrow.parquet")
@@ -35,6 +37,18 @@ anything = st.recursive(
 )
 texts = st.text(st.characters(), max_size=30) | st.sampled_from(
     ["[MASK]", "The keys [MASK] rusty.", "\ud800", "\x00", "\u202e", "\u200d" * 9, "a" * 3000, "[SEP][CLS][PAD]", "𝔘", " \n\t"]
+)
+sized = st.recursive(  # anything, but no number that asks for a billion steps
+    st.none()
+    | st.booleans()
+    | st.integers(-5, 40)
+    | st.floats(-50, 50)
+    | st.sampled_from([float("nan"), float("inf"), -float("inf")])
+    | st.text(max_size=8)
+    | st.binary(max_size=4)
+    | st.sampled_from(["paper", "mask", "word", "sum", "frobenius", "before", "pad"]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3) | st.tuples(inner, inner),
+    max_leaves=4,
 )
 numbers = st.integers(-3, 700) | st.integers() | st.booleans() | st.none() | st.floats()
 
@@ -130,6 +144,31 @@ def test_any_target(model: Any, sentiment: Any, name: Any, target: Any, foil: An
         asked(lambda trace=trace: mixlens.attribute(trace, name, **{option: value}))
 
 
+METHOD_OPTIONS = [(name, option) for name, used in {**maps_known(), **attributions_known()}.items() for option in used.options]
+
+
+def test_the_options_that_cost_are_among_those_that_are_tried() -> None:
+    assert {("integrated_gradients", "steps"), ("integrated_gradients", "chunk"), ("hta", "probes")} <= set(METHOD_OPTIONS)
+
+
+@pytest.mark.parametrize(("name", "option"), METHOD_OPTIONS)
+@settings(QUICK, max_examples=25)
+@given(value=sized)
+@example(value=0)
+@example(value=-1)
+@example(value=1)
+@example(value=2.5)
+@example(value=True)
+@example(value="7")
+@example(value=float("nan"))
+@example(value=[3])
+def test_any_value_of_a_methods_own_option(model: Any, sentiment: Any, name: str, option: str, value: Any) -> None:
+    """Sizes are bounded here: what is large takes its time, and is no error."""
+    for trace in (model.trace("The keys [MASK] rusty."), sentiment.trace("a good film")):
+        made = asked(lambda trace=trace: mixlens.attribute(trace, name, **{option: value}))
+        assert made is None or torch.isfinite(made.scores).all()
+
+
 # --- runs -------------------------------------------------------------------------------------------------------------
 
 
@@ -169,7 +208,13 @@ def test_any_rows(model: Any, tmp_path_factory: pytest.TempPathFactory, rows: li
             "ids_field",
         ]
     ),
-    value=anything | st.sampled_from(["alti", ["alti:x=1"], ["random:seed=a"], "alti:rollout=\ud800", "value_zeroing:query=0"]),
+    value=anything
+    | st.sampled_from(["alti", ["alti:x=1"], ["random:seed=a"], "alti:rollout=\ud800", "value_zeroing:query=0"])
+    | st.builds(
+        lambda pair, value: [f"{pair[0]}:{pair[1]}={value if isinstance(value, str) else json.dumps(value, default=str)}"],
+        st.sampled_from(METHOD_OPTIONS),
+        sized,
+    ),
 )
 def test_any_option_of_a_run(model: Any, tmp_path_factory: pytest.TempPathFactory, name: str, value: Any) -> None:
     out = tmp_path_factory.mktemp("fuzz") / "run"

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import mixlens
+from mixlens.experiments.core import asked
 from mixlens.mixing import known
 
 CASES = list(CONFIGURATIONS)
@@ -170,3 +171,14 @@ def test_value_zeroing_of_a_bfloat16_model_is_that_of_its_weights() -> None:
     scores = mixlens.mix(half.trace(input_ids=ids(6)), "value_zeroing").scores
     exact = mixlens.mix(loaded("bert").trace(input_ids=ids(6)), "value_zeroing").scores
     assert float((scores - exact).abs().max()) < 0.1
+
+
+def test_a_query_is_an_index_or_a_token() -> None:
+    trace = mixlens.load("agreement").trace("The keys [MASK] rusty.")
+    place = trace.tokens.index("[MASK]")
+    by_token, by_index = (mixlens.mix(trace, "value_zeroing", query=query) for query in ("[MASK]", place))
+    assert torch.equal(by_token.scores, by_index.scores)
+    assert (by_token.scores[:, place].sum(-1) > 0.99).all()
+    assert asked("value_zeroing:query=[MASK]").options == {"query": "[MASK]"}
+    with pytest.raises(mixlens.MixlensError, match="index or a token"):
+        mixlens.mix(trace, "value_zeroing", query=2.5)

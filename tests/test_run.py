@@ -145,7 +145,8 @@ def test_every_kind_of_file_gives_the_same_rows(sentiment: Any, tmp_path: Path) 
         carried = [] if kind == "txt" else ["label", "note"]
         go(tmp_path / f"x.{kind}", tmp_path / kind, model=sentiment, columns=carried, methods="alti,grad_x_input")
         found[kind] = table(tmp_path / kind)
-    assert [row["label"] for row in found["jsonl"]] == ["0", "1", "0", "1"]
+    assert [row["label"] for row in found["jsonl"]] == [row["label"] for row in found["csv"]] == ["0", "1", "0", "1"]
+    assert [row["label"] for row in found["parquet"]] == [0, 1, 0, 1]
     assert [row["note"] for row in found["csv"]] == ["n0", "n1", "n2", "n3"]
     for kind, made in found.items():
         for one, other in zip(made, found["jsonl"], strict=True):
@@ -316,6 +317,69 @@ def test_a_package_that_is_missing_is_named(
     monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(InputError, match=rf"pip install 'mixlens\[{extra}\]'"):
         go(TEXTS, tmp_path / "run", model="agreement", **options)
+
+
+# --- small things -----------------------------------------------------------------------------------------------------
+
+
+def test_no_folder_for_maps_that_nobody_keeps(model: Any, tmp_path: Path) -> None:
+    go(TEXTS[:2], tmp_path / "run", model=model)
+    assert sorted(one.name for one in (tmp_path / "run").iterdir() if not one.name.startswith(".")) == [
+        "errors.jsonl",
+        "manifest.json",
+        "shards",
+    ]
+    assert list(maps(tmp_path / "run")) == []
+    go(TEXTS[:2], tmp_path / "run", model=model)  # goes on without one, too
+    go(TEXTS[:2], tmp_path / "kept", model=model, maps=True)
+    assert (tmp_path / "kept/maps").is_dir()
+
+
+@pytest.fixture
+def typed(tmp_path: Path) -> Path:
+    columns = {
+        "text": pa.array([f"a {word} film" for word in ("good", "bad", "great", "awful", "fine")]),
+        "label": pa.array([1, 0, None, 0, 1], pa.int8()),
+        "price": pa.array([0.5, None, 2.0, float("nan"), 1e300]),
+        "small": pa.array([0.1, 0.2, 0.3, 0.4, 0.5], pa.float32()),
+        "seen": pa.array([True, False, None, True, True]),
+        "name": pa.array(["x", None, "z", "1", ""]),
+        "kind": pa.array(["a", "b", "a", None, "b"]).dictionary_encode(),
+        "huge": pa.array([2**64 - 1, 0, 1, 2, 3], pa.uint64()),
+        "list": pa.array([[1, 2], [], None, [3], [4]]),
+        "when": pa.array([0, 1, 2, 3, 4], pa.timestamp("s")),
+    }
+    parquet.write_table(pa.table(columns), tmp_path / "x.parquet")
+    return tmp_path / "x.parquet"
+
+
+def test_columns_of_parquet_keep_their_types(sentiment: Any, typed: Path, tmp_path: Path) -> None:
+    carried = ["label", "price", "small", "seen", "name", "kind", "huge", "list", "when"]
+    go(typed, tmp_path / "run", model=sentiment, columns=carried, shard_rows=2)
+    wanted = {"label": pa.int64(), "price": pa.float64(), "small": pa.float64(), "seen": pa.bool_()}
+    tables = [parquet.read_table(path) for path in shards.shard_files(tmp_path / "run")]
+    for made in tables:  # the same in every shard
+        for name in carried:
+            assert made.schema.field(name).type == wanted.get(name, pa.string()), name
+    made, given = pa.concat_tables(tables), parquet.read_table(typed)
+    for name in ("label", "seen", "small", "name", "kind"):
+        assert made[name].to_pylist() == given[name].to_pylist()
+    assert repr(made["price"].to_pylist()) == repr(given["price"].to_pylist())
+    assert made["huge"].to_pylist()[0] == str(2**64 - 1)  # what fits no 64-bit integer, lists and dates: as text
+    assert made["list"].to_pylist() == ["[1, 2]", "[]", None, "[3]", "[4]"]
+    assert json.loads(made["when"].to_pylist()[1]).startswith("1970-01-01")
+
+
+def test_a_run_with_typed_columns_goes_on(sentiment: Any, typed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: dict[str, Any] = {"model": sentiment, "columns": ["label", "price", "seen"], "shard_rows": 2}
+    go(typed, tmp_path / "whole", **asked)
+    go(typed, tmp_path / "run", **asked)
+    shards.shard_files(tmp_path / "run")[1].unlink()
+    assert go(typed, tmp_path / "run", **asked).done == 2
+    assert repr(table(tmp_path / "run")) == repr(table(tmp_path / "whole"))
+    monkeypatch.setattr("mixlens.corpus.inputs._simple", lambda *_: ())  # shards of two kinds are not mixed
+    with pytest.raises(InputError, match="another run"):
+        go(typed, tmp_path / "run", **asked)
 
 
 def test_the_command(tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ ROWS: list[Any] = [*(example.text for example in data.load("agreement", n=60, se
 def machine() -> Iterator[None]:
     """A cluster of one machine."""
     os.environ["RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO"] = "0"
-    ray.init(num_cpus=2, num_gpus=0, include_dashboard=False, object_store_memory=80_000_000, log_to_driver=False)
+    ray.init("local", num_cpus=2, num_gpus=0, include_dashboard=False, object_store_memory=80_000_000, log_to_driver=False)
     yield
     ray.shutdown()
 

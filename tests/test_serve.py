@@ -14,6 +14,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ pytest.importorskip("fastapi", reason="needs the extra `serve`")
 uvicorn = pytest.importorskip("uvicorn", reason="needs the extra `serve`")
 
 import mixlens  # noqa: E402
+from mixlens import limits  # noqa: E402
 from mixlens.errors import InputError  # noqa: E402
 from mixlens.serve.jobs import Desk, Limits, Stoppable, StoppedError  # noqa: E402
 from mixlens.serve.web import application, run  # noqa: E402
@@ -164,8 +166,8 @@ def test_the_page_may_run_only_its_own_script_and_talk_to_its_own_server(client:
 @pytest.mark.parametrize(
     ("wanted", "status", "message"),
     [
-        ({"text": ""}, 422, "the text is empty"),
-        ({"text": "  \n "}, 422, "the text is empty"),
+        ({"text": ""}, 422, "field 'text' is empty"),
+        ({"text": "  \n "}, 422, "field 'text' is empty"),
         ({"text": 3}, 422, "text: Input should be a valid string. Got 3."),
         ({"text": None}, 422, "text"),
         ({}, 422, "text: Field required"),
@@ -177,15 +179,65 @@ def test_the_page_may_run_only_its_own_script_and_talk_to_its_own_server(client:
         ({"text": "x", "methods": ["alti:head=3"]}, 422, "no option 'head'"),
         ({"text": "x", "methods": ["alti", "norm", "globenc", "random", "attention"]}, 422, "4 are allowed at once"),
         ({"text": "x", "model": "bert"}, 404, "no model 'bert' is served. Known: agreement, sentiment."),
-        ({"text": "keys " * 80}, 422, "64 are allowed here"),
-        ({"text": "x" * 2001}, 413, "text has 2001 characters; 2000 are allowed"),
-        ({"text": "x", "pair": "x" * 2001}, 413, "pair has 2001 characters"),
+        ({"text": "keys " * 80}, 422, "this page reads at most 64"),
+        ({"text": "x" * 2001}, 413, "field 'text' has 2,001 characters; 2,000 are allowed"),
+        ({"text": "x", "pair": "x" * 2001}, 413, "field 'pair' has 2,001 characters"),
         ({"text": "\ud800"}, 422, "half a character"),
     ],
 )
 def test_bad_requests_are_told_what_is_wrong(client: Client, wanted: Any, status: int, message: str) -> None:
     got, told = client.post(wanted)
     assert (got, message in told["error"]) == (status, True), told
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("x" * 2001, "2,001 characters; 2,000 are allowed"),
+        ("", "is empty"),
+        (" \n", "is empty"),
+        ("a\ud800", "half a character"),
+    ],
+)
+def test_a_run_refuses_the_same_text_in_the_same_words(
+    client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, says: str
+) -> None:
+    pytest.importorskip("pyarrow")
+    monkeypatch.setattr("mixlens.corpus.inputs.LIMITS", limits.Limits(LIMITS.characters, LIMITS.methods))
+    mixlens.run([{"text": text}], out=tmp_path / "run", progress=False)
+    reason = json.loads((tmp_path / "run/errors.jsonl").read_text())["reason"]
+    assert says in reason
+    assert client.post({"text": text})[1]["error"] == reason
+
+
+def test_a_run_refuses_too_many_tokens_in_the_same_words(tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")
+    mixlens.run(["a " * 900], out=tmp_path / "run", progress=False)
+    desk = Desk([mixlens.load("agreement")], Limits(tokens=10_000))
+    try:
+        with pytest.raises(InputError, match="'agreement' reads at most") as refused:
+            desk.read("agreement", "a " * 900)
+    finally:
+        desk.close()
+    assert json.loads((tmp_path / "run/errors.jsonl").read_text())["reason"] == str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("methods", "says"),
+    [
+        (["alti", "norm", "globenc", "random", "attention"], "4 are allowed at once"),
+        (["alit"], "Did you mean 'alti'"),
+        ([], "no method"),
+    ],
+)
+def test_a_run_refuses_the_same_methods_in_the_same_words(
+    client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, methods: list[str], says: str
+) -> None:
+    pytest.importorskip("pyarrow")
+    monkeypatch.setattr("mixlens.corpus.running.LIMITS", limits.Limits(LIMITS.characters, LIMITS.methods))
+    with pytest.raises(InputError, match=says) as refused:
+        mixlens.run(["a [MASK]"], methods=methods, out=tmp_path / "run", progress=False)
+    assert client.post({"text": "a [MASK]", "methods": methods})[1]["error"] == str(refused.value)
 
 
 def test_what_only_the_model_can_refuse_fails_with_a_reason(client: Client) -> None:

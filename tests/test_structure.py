@@ -16,6 +16,7 @@ ROOT = Path(mixlens.__file__).parent
 ORDER = (
     *(
         "errors",
+        "limits",
         "disk",
         "registry",
         "types",

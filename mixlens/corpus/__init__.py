@@ -1,7 +1,8 @@
 """Whole corpora: every method on every row of a dataset, into a folder that can be killed and continued. See docs/run.md."""
 
+from .overview import Overview, overview
 from .running import Run, run
 from .shards import maps
 from .summary import Summary, summarize
 
-__all__ = ["Run", "Summary", "maps", "run", "summarize"]
+__all__ = ["Overview", "Run", "Summary", "maps", "overview", "run", "summarize"]

@@ -6,26 +6,26 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from ..data import DATASETS, RowError, read
-from ..data.layouts import text_of
 from ..data.reading import TEXT_FIELDS, _begun, _fields, rows_of
 from ..disk import optional
 from ..errors import InputError, nearest
+from ..limits import Limits, readable
 from ..types import Example
 
 IDS_FIELD = "input_ids"
-LONGEST = 1_000_000  # characters; a longer text is no sentence, and to cut it up would take memory without end
+LIMITS = Limits()
 
 
 @dataclass(frozen=True)
 class Given:
-    """One row. `columns` are the carried ones, as text."""
+    """One row. `columns` are the carried ones: as text, or of the type that the file's own schema says."""
 
     row: int  # the line it begins on, or its place, counted from 1
     id: str
@@ -36,7 +36,7 @@ class Given:
     attention_mask: Any
     target: str | int | None
     foil: str | int | None
-    columns: tuple[str | None, ...]
+    columns: tuple[str | int | float | bool | None, ...]
 
 
 @dataclass(frozen=True)
@@ -47,6 +47,7 @@ class Fields:
     pair: str | None = None
     ids: str | None = None
     columns: tuple[str, ...] = ()
+    kinds: tuple[tuple[str, str], ...] = ()  # (column, type) of those that are carried as they are, not as text
 
 
 @dataclass(frozen=True)
@@ -57,6 +58,7 @@ class Corpus:
     fingerprint: str | None  # of a file, whole; other sources are known by what each shard read
     total: int | None  # rows, as far as is known beforehand
     rows: Callable[[], Iterator[Given | RowError]]
+    kinds: tuple[tuple[str, str], ...] = ()  # as in Fields
 
 
 def corpus(data: Any, *, fields: Fields, split: str | None, limit: int | None) -> Corpus:
@@ -75,7 +77,7 @@ def corpus(data: Any, *, fields: Fields, split: str | None, limit: int | None) -
     if limit is None:
         return made
     total = limit if made.total is None else min(limit, made.total)
-    return Corpus(made.name, made.fingerprint, total, lambda: islice(made.rows(), limit))
+    return replace(made, total=total, rows=lambda: islice(made.rows(), limit))
 
 
 def _named(name: str, fields: Fields, split: str | None, limit: int | None) -> Corpus:
@@ -92,10 +94,26 @@ def _named(name: str, fields: Fields, split: str | None, limit: int | None) -> C
     if not place.is_file():
         return Corpus(name, None, None, partial(_of_rows, name, split, fields))
     fingerprint, lines = _file_facts(place)
-    total = lines
-    if place.suffix.lower() == ".parquet":
-        total = optional("pyarrow.parquet", "pyarrow", "data", what="corpus runs").ParquetFile(place).metadata.num_rows
-    return Corpus(name, fingerprint, total, partial(_of_rows, name, split, fields))
+    if place.suffix.lower() != ".parquet":
+        return Corpus(name, fingerprint, lines, partial(_of_rows, name, split, fields))
+    with optional("pyarrow.parquet", "pyarrow", "data", what="corpus runs").ParquetFile(place) as file:
+        total, schema = file.metadata.num_rows, file.schema_arrow
+    fields = replace(fields, kinds=_simple(schema, fields.columns))
+    return Corpus(name, fingerprint, total, partial(_of_rows, name, split, fields), fields.kinds)
+
+
+def _simple(schema: Any, columns: Sequence[str]) -> tuple[tuple[str, str], ...]:
+    """Columns of a Parquet file that are carried as they are: whole numbers that fit 64 bits, decimals, yes or no."""
+    types = optional("pyarrow.types", "pyarrow", "data", what="corpus runs")
+
+    def kind(name: str) -> str | None:
+        found = schema.field(name).type
+        if types.is_signed_integer(found) or (types.is_unsigned_integer(found) and found.bit_width < 64):
+            return "int64"
+        return "float64" if types.is_float32(found) or types.is_float64(found) else "bool" if types.is_boolean(found) else None
+
+    there = {name: kind(name) for name in columns if schema.names.count(name) == 1}
+    return tuple((name, found) for name, found in there.items() if found is not None)
 
 
 def _file_facts(place: Path) -> tuple[str, int]:
@@ -133,13 +151,13 @@ def _usual(fields: Fields, there: Sequence[str], source: str) -> Fields:
     for one in (text, ids, fields.pair, *fields.columns):
         if one is not None and one not in there:
             raise InputError(f"{source} has no field {one!r}. {nearest(one, there)}")
-    return Fields(text, fields.pair, ids, fields.columns)
+    return replace(fields, text=text, ids=ids)
 
 
 def _given(number: int, row: Mapping[str, Any], fields: Fields, source: str, unit: str) -> Given | RowError:
     try:
-        text = None if fields.ids is not None else _short(text_of(dict(row), fields.text or TEXT_FIELDS[0]))
-        pair = None if fields.pair is None else _short(text_of(dict(row), fields.pair))
+        text = None if fields.ids is not None else _text(row, fields.text or TEXT_FIELDS[0])
+        pair = None if fields.pair is None else _text(row, fields.pair)
         ids, types, mask = (
             (None, None, None)
             if fields.ids is None
@@ -149,6 +167,7 @@ def _given(number: int, row: Mapping[str, Any], fields: Fields, source: str, uni
             raise InputError(f"field {fields.ids!r} holds no ids.")
     except InputError as error:
         return RowError(source, number, str(error), unit)
+    kinds = dict(fields.kinds)
     own = row.get("id")
     named = str(number) if not isinstance(own, str | int) or isinstance(own, bool) or own == "" else str(written(own))
     target, foil = (row.get(name) for name in ("target", "foil"))
@@ -163,14 +182,12 @@ def _given(number: int, row: Mapping[str, Any], fields: Fields, source: str, uni
         mask,
         gold if isinstance(gold, str | int) else None,
         foil if isinstance(foil, str | int) else None,
-        tuple(written(row.get(name)) for name in fields.columns),
+        tuple(row.get(name) if name in kinds else written(row.get(name)) for name in fields.columns),
     )
 
 
-def _short(text: str) -> str:
-    if len(text) > LONGEST:
-        raise InputError(f"the text has {len(text):,} characters; at most {LONGEST:,} are read.")
-    return text
+def _text(row: Mapping[str, Any], field: str) -> str:
+    return readable(row.get(field), field, most=LIMITS.characters)
 
 
 def _numbers(value: Any, name: str) -> list[int] | None:

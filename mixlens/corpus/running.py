@@ -10,7 +10,7 @@ import platform
 import time
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,12 +19,13 @@ import torch
 from ..disk import optional, write
 from ..errors import InputError, MixlensError, ResultError, nearest
 from ..experiments.core import model_fingerprint, whereabouts
+from ..limits import methods_within
 from ..mixing import versions
 from ..model import Model, load
 from ..targets import SCORES
 from ..words import is_text
 from .cluster import Pool
-from .inputs import Corpus, Fields, Given, RowError, corpus, fingerprint, windows
+from .inputs import LIMITS, Corpus, Fields, Given, RowError, corpus, fingerprint, windows
 from .shards import SCHEMA, CorpusFolder, Shard
 from .work import DTYPES, OWN, RATIO, Made, Plan, Worker
 
@@ -49,6 +50,12 @@ class Run:
     def to_pandas(self) -> pandas.DataFrame:
         """All rows in one table."""
         return optional("pandas", "pandas", "pandas", what="tables").read_parquet(self.out / "shards")
+
+    def report(self, path: str | os.PathLike[str], **options: Any) -> Path:
+        """One HTML file that shows the whole run; as `mixlens.report(run, path)`."""
+        from ..reporting import report
+
+        return report(self, path, **options)
 
 
 def run(
@@ -97,6 +104,7 @@ def run(
     if resume and not (folder.place / "manifest.json").is_file():
         raise InputError(f"{str(folder.place)!r} holds no run to resume. Leave resume out to begin one.")
     found = corpus(data, fields=Fields(text_field, pair_field, ids_field, plan.columns), split=split, limit=limit)
+    plan = replace(plan, kinds=found.kinds)
     if ray is not None and isinstance(model, Model):
         raise InputError("every Ray worker loads the model itself: give its name or its folder, not a loaded one.")
     here = load_options if ray is None else _without_gpu(load_options)
@@ -143,8 +151,9 @@ def _plan(
         raise InputError("methods and columns are lists of names.")
     named = [one.strip() for one in methods.split(",")] if isinstance(methods, str) else list(methods)
     named = [one for one in named if one]
-    if not named or not all(isinstance(one, str) for one in named):
-        raise InputError("no method was asked for. Give names, as `mixlens methods` lists them.")
+    methods_within(named, LIMITS.methods)
+    if not all(isinstance(one, str) for one in named):
+        raise InputError("methods are names, as `mixlens methods` lists them.")
     if len(set(named)) != len(named):
         raise InputError(f"a method is named twice: {', '.join(sorted({m for m in named if named.count(m) > 1}))}.")
     kept = "float32" if maps is True else maps or None
@@ -174,7 +183,8 @@ def _plan(
 
 def _identity(worker: Worker, found: Corpus, asked_for: dict[str, Any]) -> dict[str, Any]:
     """What makes a run this run: a folder with another identity is not written to."""
-    plan = {key: value for key, value in asdict(worker.plan).items() if key != "methods"}
+    plan = {key: value for key, value in asdict(worker.plan).items() if key not in ("methods", "kinds")}
+    plan |= {"kinds": dict(worker.plan.kinds)} if worker.plan.kinds else {}
     return {
         "kind": "corpus",
         "model": model_fingerprint(worker.model),
@@ -190,7 +200,13 @@ def _identity(worker: Worker, found: Corpus, asked_for: dict[str, Any]) -> dict[
 def _provenance(worker: Worker, found: Corpus) -> dict[str, Any]:
     model = worker.model
     return {
-        "model": {"name": model.name, "revision": model.revision, "task": model.task, "family": model.family.name},
+        "model": {
+            "name": model.name,
+            "revision": model.revision,
+            "task": model.task,
+            "family": model.family.name,
+            "classes": _classes(model),
+        },
         "check": None if model.proof is None else model.proof.gap,
         "data": found.name,
         "versions": versions(),
@@ -200,6 +216,12 @@ def _provenance(worker: Worker, found: Corpus) -> dict[str, Any]:
         "machine": platform.machine(),
         "columns": {field.name: str(field.type) for field in worker.schema()},
     }
+
+
+def _classes(model: Model) -> list[str] | None:
+    """What a classifier's outputs are called, in its own order; what labels are compared with."""
+    config = model.hf_model.config
+    return [str(config.id2label.get(i, i)) for i in range(config.num_labels)] if model.task == "classification" else None
 
 
 def _run(
@@ -218,7 +240,7 @@ def _run(
     key = hashlib.sha256(json.dumps(own, sort_keys=True).encode()).hexdigest()[:16]
     told = {"schema": SCHEMA, "identity": own, "run": key, **_provenance(worker, found)}
     before = folder.manifest.get("shards", []) if (folder.place / "manifest.json").is_file() else []
-    folder.begin(_json({**told, "finished": False, "shards": before}))
+    folder.begin(_json({**told, "finished": False, "shards": before}), maps=worker.plan.maps is not None)
     done, aside = folder.done(key)
     if aside:
         names = ", ".join(aside[:5]) + (" ..." if len(aside) > 5 else "")

@@ -8,11 +8,12 @@ errors.jsonl                      rows that could not be explained, and why; mad
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 SCHEMA = 1
 NAME = re.compile(r"part-(\d{7,})-([0-9a-f]{16})\.parquet")
+MAPS = 4  # maps read at a time
 ASIDE = ".aside-"  # what is no shard of this run is moved out of every reader's sight, not deleted
 
 
@@ -57,11 +59,12 @@ class CorpusFolder(RunFolder):
         super().__init__(place)
         self.shards, self.maps, self.errors = place / "shards", place / "maps", place / "errors.jsonl"
 
-    def begin(self, manifest: bytes) -> None:
+    def begin(self, manifest: bytes, *, maps: bool) -> None:
         """The folder is this run's from here on. Half-written files of a run that was killed are cleared away."""
         write(self.place / "manifest.json", manifest)
         self.shards.mkdir(exist_ok=True)
-        self.maps.mkdir(exist_ok=True)
+        if maps:
+            self.maps.mkdir(exist_ok=True)
         sync_folder(self.place)
         self.clear(self.shards, self.maps)
 
@@ -87,7 +90,7 @@ class CorpusFolder(RunFolder):
             else:
                 found[shard.number] = shard
                 needed |= {shard.maps} if shard.maps else set()
-        for path in sorted(self.maps.iterdir()):
+        for path in sorted(self.maps.iterdir()) if self.maps.is_dir() else []:
             named = NAME.fullmatch(path.name)
             if path.name in needed or path.name.startswith("."):
                 continue
@@ -194,35 +197,59 @@ def shard_files(out: str | os.PathLike[str], kind: str = "shards") -> list[Path]
     return sorted(path for path in folder.glob("part-*.parquet") if NAME.fullmatch(path.name)) if folder.is_dir() else []
 
 
-def batches(path: Path, columns: list[str] | None = None) -> Iterator[list[dict[str, Any]]]:
-    """The rows of one file, some at a time."""
+@contextlib.contextmanager
+def opened(path: Path) -> Iterator[Any]:
+    """A Parquet file; what cannot be read of it is said in one line."""
     pa, parquet = (optional(name, "pyarrow", "data", what="corpus runs") for name in ("pyarrow", "pyarrow.parquet"))
     try:
         with parquet.ParquetFile(path) as file:
-            there = None if columns is None else [name for name in columns if name in file.schema_arrow.names]
-            for batch in file.iter_batches(batch_size=256, columns=there):
-                yield batch.to_pylist()
-    except (pa.ArrowException, OSError, ValueError) as error:
+            yield file
+    except (pa.ArrowException, OSError) as error:
         raise ResultError(f"{path.name!r} cannot be read ({type(error).__name__}). Give the run's command again.") from None
 
 
-def maps(out: str | os.PathLike[str]) -> Iterator[tuple[int, Map]]:
-    """(row, Map) for every map a run kept (`maps=`), in the order of the data. One shard's are read at a time."""
+def batches(path: Path, columns: list[str] | None = None) -> Iterator[list[dict[str, Any]]]:
+    """The rows of one file, some at a time."""
+    with opened(path) as file:
+        there = None if columns is None else [name for name in columns if name in file.schema_arrow.names]
+        for batch in file.iter_batches(batch_size=256, columns=there):
+            yield batch.to_pylist()
+
+
+def maps(out: str | os.PathLike[str], rows: Collection[int] | None = None) -> Iterator[tuple[int, Map]]:
+    """(row, Map) for every map a run kept (`maps=`), or for those of some rows, in the order of the data. Few are held at a
+    time: maps are large."""
+    missing = None if rows is None else set(rows)
     for path in shard_files(out):
-        named = told_by(path).get("maps")
+        named = told_by(path).get("maps") if missing is None or missing else None
         if named is None:
             continue
+        if missing is not None:
+            here = missing & {row["row"] for some in batches(path, ["row"]) for row in some}
+            if not here:
+                continue
+            missing -= here
+        tokens = {row["row"]: row["tokens"] for some in batches(path, ["row", "tokens"]) for row in some}
         if not NAME.fullmatch(str(named)) or not (path.parent.parent / "maps" / named).is_file():
             raise ResultError(f"the maps of {path.name!r} are not there. Give the run's command again.")
-        tokens = {row["row"]: row["tokens"] for some in batches(path, ["row", "tokens"]) for row in some}
-        for some in batches(path.parent.parent / "maps" / named):
-            for row in some:
-                shape = (row["layers"], row["tokens"], row["tokens"])
-                try:
-                    scores, words = torch.tensor(row["scores"], dtype=torch.float32).reshape(shape), tokens[row["row"]]
-                except (KeyError, TypeError, ValueError, RuntimeError):
-                    raise ResultError(f"the maps {named!r} are damaged. Give the run's command again.") from None
-                yield row["row"], Map(scores, tuple(words), row["method"], _told(row["method"]))
+        with opened(path.parent.parent / "maps" / named) as file:
+            for batch in file.iter_batches(batch_size=MAPS):
+                for i, number in enumerate(batch.column("row").to_pylist()):
+                    if rows is None or number in rows:
+                        yield number, _map(batch, i, tokens.get(number), named)
+
+
+def _map(batch: Any, i: int, tokens: list[str] | None, named: str) -> Map:
+    layers, n, method = (batch.column(name)[i].as_py() for name in ("layers", "tokens", "method"))
+    try:
+        scores = torch.tensor(batch.column("scores")[i].values.to_numpy(zero_copy_only=False), dtype=torch.float32)
+        if tokens is None or len(tokens) != n:
+            raise ValueError(n)
+        return Map(scores.reshape(layers, n, n), tuple(tokens), method, _told(method))
+    except (AttributeError, TypeError, ValueError, RuntimeError) as error:
+        if isinstance(error, InputError):
+            raise
+        raise ResultError(f"the maps {named!r} are damaged. Give the run's command again.") from None
 
 
 def _told(written: str) -> dict[str, Any]:

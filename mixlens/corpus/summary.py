@@ -6,8 +6,9 @@ import heapq
 import json
 import math
 import os
-from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import combinations
 from pathlib import Path
@@ -17,15 +18,19 @@ import numpy as np
 
 from ..aggregate import bare
 from ..disk import RunFolder
-from ..errors import ResultError
+from ..errors import MixlensError, ResultError
 from ..metrics.agreement import linear, ranks
 from .shards import batches, shard_files, told_by
 from .work import RATIO
 
-TOKENS = 50_000  # tokens counted for each class and method; the rarest are let go beyond that
+# What is counted is bounded, so that memory does not grow with the rows. Beyond twice as many the rarest are let go.
+TOKENS = 150_000  # (class, method, token)
+CLASSES = 100  # classes whose tokens are counted
+NAMES = 100_000  # predictions: classes are few, words of a vocabulary or answers in a text are many
+NONE = "(none)"  # the class of rows without a prediction
 
 
-@dataclass
+@dataclass(slots=True)
 class Mean:
     """A running mean, and the largest."""
 
@@ -71,33 +76,21 @@ class Summary:
 def summarize(out: str | os.PathLike[str], *, top: int = 8, classes: int = 8, least: int = 3) -> Summary:
     """Top tokens for each predicted class (by their mean share of the absolute scores, of tokens seen `least` times),
     agreement between methods, mixing ratio per layer, reconstruction gaps, slow examples, reasons of errors."""
-    files = shard_files(out)
-    manifest = RunFolder(Path(out)).manifest
-    if manifest.get("identity", {}).get("kind") != "corpus" or not isinstance(manifest["identity"].get("methods"), list):
-        raise ResultError(f"{str(out)!r} is not the folder of a corpus run.")
-    methods = list(manifest["identity"]["methods"])
-    tally = _Tally(methods)
-    reasons: Counter[str] = Counter()
-    errors = 0
-    for path in files:
-        told = told_by(path)["errors"]
-        errors += len(told)
-        reasons.update(_kind(one["reason"]) for one in told)
-        for some in batches(path):
-            for row in some:
-                tally.add(row)
+    manifest = manifest_of(out)
+    tally = Tally(methods_of(manifest))
+    failed = gone_over(out, manifest, lambda row, _: tally.add(row))
     found = [name for name, _ in tally.predicted.most_common(classes)]
     return Summary(
         out=str(out),
-        model=str(manifest.get("model", {}).get("name")),
+        model=str(mapping(manifest.get("model")).get("name")),
         finished=bool(manifest.get("finished")),
         rows=tally.rows,
-        errors=errors,
-        reasons=reasons.most_common(5),
+        errors=failed.total(),
+        reasons=failed.most_common(5),
         tokens_a_row=tally.tokens.value,
         seconds_a_row=tally.seconds.value,
         classes=dict(tally.predicted.most_common(classes)),
-        top={name: {method: tally.top(name, method, top, least) for method in methods} for name in found},
+        top={name: {method: tally.top(name, method, top, least) for method in tally.methods} for name in found},
         agreement={f"{a}, {b}": mean.value for (a, b), mean in tally.agreement.items()},
         mixing_ratio={name: [mean.value or 0.0 for mean in layers] for name, layers in tally.ratios.items()},
         gap={"mean": tally.gap.value, "largest": tally.gap.largest if tally.gap.count else None},
@@ -105,68 +98,186 @@ def summarize(out: str | os.PathLike[str], *, top: int = 8, classes: int = 8, le
     )
 
 
+# --- one pass over the shards -----------------------------------------------------------------------------------------
+
+
+def mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def names(value: Any) -> list[str]:
+    return [str(one) for one in value] if isinstance(value, list) else []
+
+
+def manifest_of(out: str | os.PathLike[str]) -> dict[str, Any]:
+    """The manifest of a corpus run; refused where the folder is none."""
+    shard_files(out)
+    manifest = RunFolder(Path(out)).manifest
+    own = mapping(manifest.get("identity"))
+    if own.get("kind") != "corpus" or not isinstance(own.get("methods"), list):
+        raise ResultError(f"{str(out)!r} is not the folder of a corpus run.")
+    return manifest
+
+
+def methods_of(manifest: Mapping[str, Any]) -> list[str]:
+    return [str(name) for name in manifest["identity"]["methods"]]
+
+
+def gone_over(
+    out: str | os.PathLike[str], manifest: Mapping[str, Any], each: Callable[[Mapping[str, Any], str], Any]
+) -> Counter[str]:
+    """`each(row, file)` for every row there is, finished or not. Gives the reasons of rows that could not be explained."""
+    failed: Counter[str] = Counter()
+    for path in shard_files(out):
+        told = told_by(path)
+        if "run" in manifest and told.get("run") != manifest["run"]:
+            raise ResultError(f"{path.name!r} is a shard of another run. Give the run's command again: it is moved aside.")
+        try:
+            failed.update(_kind(str(one["reason"])) for one in told["errors"])
+            for some in batches(path):
+                for row in some:
+                    each(row, path.name)
+        except (KeyError, TypeError, ValueError, IndexError) as error:
+            if isinstance(error, MixlensError):
+                raise
+            raise ResultError(f"{path.name!r} does not hold what a run writes ({type(error).__name__}: {error!s:.80}).") from None
+        _bounded(failed, NAMES)
+    return failed
+
+
 def _kind(reason: str) -> str:
     """A reason without its numbers, so that rows that are alike count as one."""
-    return "".join("N" if c.isdigit() else c for c in reason).replace("NN", "N")[:80]
+    return re.sub(r"\d+(,\d+)*", "N", reason)[:80]
 
 
-class _Tally:
-    def __init__(self, methods: list[str]):
-        self.methods = methods
+def _bounded(counted: Counter[str], most: int) -> int:
+    """Let the rarest go; how many rows they stood for."""
+    if len(counted) <= 2 * most:
+        return 0
+    gone = counted.most_common()[most:]
+    for name, _ in gone:
+        del counted[name]
+    return sum(count for _, count in gone)
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What was computed of one row on the way."""
+
+    predicted: str
+    scores: dict[str, np.ndarray]
+    agreement: dict[tuple[str, str], float]  # Spearman; NaN where one side is constant
+
+
+@dataclass(slots=True)
+class OfClass:
+    """What is counted of the rows with one prediction. `rows` may be fewer than there were: a rare class is let go."""
+
+    rows: int = 0
+    shares: dict[str, dict[str, Mean]] = field(default_factory=dict)  # method -> token -> its share of a row
+
+
+class Tally:
+    """Counts over rows. Its size has a bound that no number of rows moves."""
+
+    def __init__(self, methods: Sequence[str]):
+        self.methods = list(methods)
         self.rows = 0
         self.predicted: Counter[str] = Counter()
+        self.unnamed = 0  # rows whose prediction was too rare to be kept
         self.tokens, self.seconds, self.gap = Mean(), Mean(), Mean()
-        self.agreement = {pair: Mean() for pair in combinations(methods, 2)}
+        self.agreement = {pair: Mean() for pair in combinations(self.methods, 2)}
         self.ratios: dict[str, list[Mean]] = {}
-        self.shares: dict[tuple[str, str], dict[str, Mean]] = defaultdict(dict)
-        self.slow: list[tuple[float, int, dict[str, Any]]] = []
+        self.classes: dict[str, OfClass] = {}
+        self.entries = 0  # in all of their shares
+        self.let_go = False  # were rare tokens let go?
+        self.slow: list[tuple[float, int, int, dict[str, Any]]] = []
 
-    def add(self, row: Mapping[str, Any]) -> None:
+    def add(self, row: Mapping[str, Any]) -> Seen:
         self.rows += 1
-        predicted = row.get("prediction") or "(none)"
+        predicted = row.get("prediction") or NONE
         self.predicted[predicted] += 1
         tokens = row["tokens"]
         self.tokens.add(len(tokens))
         self.seconds.add(row["seconds"])
         if row.get("gap") is not None:
             self.gap.add(row["gap"])
-        own = [segment >= 0 for segment in row["segments"]] if row.get("segments") else [True] * len(tokens)
         scores = {name: np.array(row[name], dtype=np.float64) for name in self.methods if row.get(name) is not None}
-        for name, found in scores.items():
-            self._count(self.shares[predicted, name], tokens, own, np.abs(found))
-        ranked = {name: ranks(found) for name, found in scores.items()} if len(scores) > 1 and len(tokens) > 1 else {}
-        for a, b in self.agreement:
-            if a in ranked and b in ranked:
-                self.agreement[a, b].add(float(linear(ranked[a], ranked[b])))
+        self._count(predicted, tokens, own_of(row), scores)
+        agreement = _agreement(scores, list(self.agreement)) if len(tokens) > 1 else {}
+        for pair, value in agreement.items():
+            self.agreement[pair].add(value)
         for name, values in row.items():
             if name.startswith(RATIO) and values is not None:
                 layers = self.ratios.setdefault(name.removeprefix(RATIO), [Mean() for _ in values])
                 for mean, value in zip(layers, values, strict=False):
                     mean.add(value)
         told = {"row": row["row"], "id": row["id"], "tokens": len(tokens), "seconds": row["seconds"]}
-        heapq.heappush(self.slow, (row["seconds"], row["row"], told))
+        heapq.heappush(self.slow, (row["seconds"], -row["row"], self.rows, told))
         if len(self.slow) > 32:
             heapq.heappop(self.slow)
+        self._bound()
+        return Seen(predicted, scores, agreement)
 
-    def _count(self, counted: dict[str, Mean], tokens: list[str], own: list[bool], sizes: Any) -> None:
-        total = sizes[own].sum() if len(own) == len(sizes) else 0.0
-        if not total > 0:
-            return
-        for token, mine, size in zip(tokens, own, sizes, strict=True):
-            if mine:
-                counted.setdefault(bare(token), Mean()).add(float(size / total))
-        if len(counted) > 2 * TOKENS:
-            for token, _ in sorted(counted.items(), key=lambda pair: pair[1].count)[:TOKENS]:
-                del counted[token]
+    def _count(self, predicted: str, tokens: list[str], own: list[bool], scores: Mapping[str, np.ndarray]) -> None:
+        of_class = self.classes.setdefault(predicted, OfClass())
+        of_class.rows += 1
+        names = [bare(token) for token in tokens]
+        for method, found in scores.items():
+            sizes = np.abs(found)
+            total = sizes[own].sum() if len(own) == len(sizes) else 0.0
+            if not total > 0:
+                continue
+            counted = of_class.shares.setdefault(method, {})
+            before = len(counted)
+            for name, mine, share in zip(names, own, (sizes / total).tolist(), strict=True):
+                if mine:
+                    counted.setdefault(name, Mean()).add(share)
+            self.entries += len(counted) - before
+
+    def _bound(self) -> None:
+        self.unnamed += _bounded(self.predicted, NAMES)
+        if len(self.classes) > 2 * CLASSES:
+            rare = sorted(self.classes, key=lambda name: (self.predicted[name], name))[: len(self.classes) - CLASSES]
+            for name in rare:
+                self.entries -= sum(map(len, self.classes.pop(name).shares.values()))
+        if self.entries > 2 * TOKENS:
+            self._let_rare_go([counted for of_class in self.classes.values() for counted in of_class.shares.values()])
+
+    def _let_rare_go(self, everyone: list[dict[str, Mean]]) -> None:
+        times = np.array([mean.count for counted in everyone for mean in counted.values()])
+        least = np.partition(times, len(times) - TOKENS)[len(times) - TOKENS]
+        equal = len(times) - TOKENS - int((times < least).sum())  # of those seen `least` times, so many go too
+        for counted in everyone:
+            for token, mean in list(counted.items()):
+                equal -= mean.count == least
+                if mean.count < least or (mean.count == least and equal >= 0):
+                    del counted[token]
+        self.entries, self.let_go = sum(map(len, everyone)), True
 
     def top(self, predicted: str, method: str, count: int, least: int) -> list[tuple[str, float, int]]:
-        counted = self.shares.get((predicted, method), {})
+        counted = self.classes.get(predicted, OfClass()).shares.get(method, {})
         known = {token: mean for token, mean in counted.items() if mean.count >= least} or counted
         best = heapq.nlargest(count, known.items(), key=lambda pair: (pair[1].value or 0.0, pair[0]))
         return [(token, mean.value or 0.0, mean.count) for token, mean in best]
 
     def slowest(self, count: int) -> list[dict[str, Any]]:
-        return [told for _, _, told in heapq.nlargest(count, self.slow, key=lambda one: one[:2])]
+        return [told for *_, told in heapq.nlargest(count, self.slow, key=lambda one: one[:3])]
+
+
+def _agreement(scores: Mapping[str, np.ndarray], pairs: Sequence[tuple[str, str]]) -> dict[tuple[str, str], float]:
+    """Spearman's correlation for each pair of methods that scored this row; all of them at once."""
+    there = [(a, b) for a, b in pairs if a in scores and b in scores]
+    if not there:
+        return {}
+    ranked, place = ranks(np.stack(list(scores.values()))), {name: i for i, name in enumerate(scores)}
+    firsts, seconds = (ranked[[place[pair[side]] for pair in there]] for side in (0, 1))
+    return dict(zip(there, linear(firsts, seconds).tolist(), strict=True))
+
+
+def own_of(row: Mapping[str, Any]) -> list[bool]:
+    """Which tokens are of the text, not added by the tokenizer."""
+    return [segment >= 0 for segment in row["segments"]] if row.get("segments") else [True] * len(row["tokens"])
 
 
 def _lines(found: Summary) -> Iterator[str]:

@@ -46,6 +46,7 @@ class Plan:
     maps: str | None = None  # the number type maps are kept in
     batch_tokens: int | None = None
     columns: tuple[str, ...] = ()
+    kinds: tuple[tuple[str, str], ...] = ()  # (column, type) of carried columns that are no text
 
 
 @dataclass(frozen=True)
@@ -289,6 +290,7 @@ class Worker:
         }
         kinds |= {"input_ids": pa.list_(pa.int32()), "tokens": pa.list_(pa.string()), "segments": pa.list_(pa.int8())}
         kinds |= {"starts": pa.list_(pa.int32()), "ends": pa.list_(pa.int32())}
+        kinds |= {name: pa.type_for_alias(kind) for name, kind in self.plan.kinds}
         fields = [(name, kinds.get(name, pa.string())) for name in (*OWN[:-1], *self.plan.columns)]
         fields += [(one, pa.list_(number)) for one in self.asked]
         fields += [(RATIO + one, pa.list_(pa.float32())) for one in self.ratios]

@@ -11,6 +11,7 @@ from typing import Any
 
 from ..errors import InputError
 from ..grammar import MASK
+from ..limits import kind_of, readable
 from ..types import Example
 from .labels import label_of
 
@@ -31,16 +32,7 @@ class Layout:
 
 
 def text_of(row: Row, field: str) -> str:
-    value = row.get(field)
-    if not isinstance(value, str):
-        raise InputError(f"field {field!r} holds {_kind(value)}, not text.")
-    if not value.strip():
-        raise InputError(f"field {field!r} is empty.")
-    try:
-        value.encode("utf-8")
-    except UnicodeEncodeError:
-        raise InputError(f"field {field!r} holds half a character (a lone surrogate), which is no text.") from None
-    return value
+    return readable(row.get(field), field)
 
 
 def _nested(row: Row, field: str) -> Any:
@@ -57,7 +49,7 @@ def _nested(row: Row, field: str) -> Any:
 def _list(row: Row, field: str) -> list[Any]:
     value = _nested(row, field)
     if not isinstance(value, list):
-        raise InputError(f"field {field!r} holds {_kind(value)}, not a list.")
+        raise InputError(f"field {field!r} holds {kind_of(value)}, not a list.")
     return value
 
 
@@ -73,12 +65,8 @@ def _whole(row: Row, field: str) -> int:
     if isinstance(value, str) and re.fullmatch("-?[0-9]+", value.strip()):
         value = int(value)
     if not isinstance(value, int) or isinstance(value, bool):
-        raise InputError(f"field {field!r} holds {_kind(value)}, not a whole number.")
+        raise InputError(f"field {field!r} holds {kind_of(value)}, not a whole number.")
     return value
-
-
-def _kind(value: Any) -> str:
-    return "nothing" if value is None else f"{type(value).__name__} {str(value)[:40]!r}"
 
 
 def _place(words: Sequence[str], place: int, field: str) -> int:

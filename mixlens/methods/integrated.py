@@ -46,8 +46,9 @@ def integrated_gradients(
     if variant == "released":
         question = Question(question.trace, replace(question.target, score="probability"), question.layer, question.query)
         embedding = "word"
-    if steps < 1:
-        raise InputError(f"steps must be at least 1, not {steps}.")
+    for name, count in (("steps", steps), ("chunk", chunk)):
+        if count < 1:
+            raise InputError(f"{name} must be at least 1, not {count}.")
     question.place(question.run, embedding)  # refuses an unknown name
     place: str | int = embedding if question.layer is None else question.layer
     place = 0 if place == "after" or (place == "sum" and question.model.embedding_norm is None) else place

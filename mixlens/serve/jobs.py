@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
+from .. import limits
 from ..errors import InputError, MixlensError
 from ..model import Model
 from ..reporting import gather
@@ -25,12 +26,12 @@ PAGE = 2_000_000  # characters of one result
 
 
 @dataclass(frozen=True)
-class Limits:
+class Limits(limits.Limits):
     """What one server does for whoever asks."""
 
-    tokens: int = 512
     characters: int = 20_000
     methods: int = 8
+    tokens: int = 512
     queue: int = 8
     seconds: float = 120.0
     kept: int = 16
@@ -118,9 +119,8 @@ class Desk:
         """How many tokens a text has. It is refused here, before it waits, if it is empty or too long."""
         with self._reading:
             count = len(self._readers[name].encode(text).input_ids)
-        most = self.tokens_at_most(self.models[name])
-        if count > most:
-            raise InputError(f"the text has {count} tokens; {most} are allowed here. Shorten or split it.")
+        most = self.tokens_at_most(self.models[name])  # the narrower of the two is told
+        limits.tokens_within(count, most, repr(name) if most == self.models[name].max_tokens else "this page")
         return count
 
     def full(self) -> bool:

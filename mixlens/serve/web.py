@@ -19,12 +19,13 @@ from starlette.exceptions import HTTPException
 
 from ..attributing import known as attributions
 from ..errors import InputError, MixlensError, nearest
+from ..limits import LongError, methods_within, readable
 from ..mixing import known as maps
 from ..mixing import versions
 from ..model import Model
 from ..reporting import METHODS, checked
 from ..show.coding import decode
-from ..show.report import filled_page, policy
+from ..show.report import SERVED, filled_page, policy
 from .jobs import Desk, FullError, Job, Limits
 
 __all__ = ["Limits", "application", "run"]
@@ -126,8 +127,8 @@ def application(models: Sequence[Model], *, limits: Limits | None = None, allowe
     @app.get("/", response_class=HTMLResponse, include_in_schema=False)
     def front() -> HTMLResponse:
         title, subtitle = "mixlens", "Which tokens flow into which, layer by layer. Computed on this machine."
-        page = filled_page([], title=title, subtitle=subtitle, served=True)
-        return HTMLResponse(page, headers={"Content-Security-Policy": policy(served=True) + "; frame-ancestors 'none'"})
+        page = filled_page({"entries": []}, SERVED, title=title, subtitle=subtitle)
+        return HTMLResponse(page, headers={"Content-Security-Policy": policy(SERVED) + "; frame-ancestors 'none'"})
 
     @app.get("/docs", response_class=HTMLResponse, include_in_schema=False)
     def docs() -> HTMLResponse:
@@ -168,15 +169,11 @@ def application(models: Sequence[Model], *, limits: Limits | None = None, allowe
             raise Refusal(
                 404, f"no model {clipped(name)!r} is served. {nearest(name[:80], desk.models)}", allowed=list(desk.models)
             )
-        for field, text in (("text", wanted.text), ("pair", wanted.pair)):
-            if text is not None and len(text) > limits.characters:
-                message = f"{field} has {len(text)} characters; {limits.characters} are allowed. Shorten or split it."
-                raise Refusal(413, message, allowed=limits.characters)
-            if text is not None and any("\ud800" <= char <= "\udfff" for char in text):
-                raise Refusal(422, f"{field} holds half a character (a lone surrogate). Send whole characters.")
-        if len(wanted.methods) > limits.methods:
-            raise Refusal(422, f"{len(wanted.methods)} methods were asked for; {limits.methods} are allowed at once.")
         try:
+            for field, text in (("text", wanted.text), ("pair", wanted.pair)):
+                if field == "text" or text is not None:
+                    readable(text, field, most=limits.characters)
+            methods_within(wanted.methods, limits.methods)
             names = checked([clipped(one) for one in wanted.methods])
             text_in = wanted.text if wanted.pair is None else (wanted.text, wanted.pair)
             desk.read(name, text_in)
@@ -186,6 +183,8 @@ def application(models: Sequence[Model], *, limits: Limits | None = None, allowe
             job = desk.submit(name, given)
         except FullError as full:
             raise Refusal(429, str(full)) from None
+        except LongError as long:
+            raise Refusal(413, str(long), allowed=limits.characters) from None
         except MixlensError as refusal:
             raise Refusal(422, str(refusal)) from None
         return Made(id=job.id, ahead=desk.ahead(job))

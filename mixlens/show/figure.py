@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..disk import write
 from ..errors import InputError, nearest, printable
 from ..types import Attribution, Map, Result
 from .colors import AGAINST, TOWARDS, hex_of, ink, shade
@@ -141,17 +142,12 @@ def content(figure: Figure, kind: str, *, dpi: int = 300) -> bytes:
 
 
 def save(figure: Figure, path: str | os.PathLike[str]) -> None:
-    """Written beside its place, then moved there whole."""
+    """Whole or not at all."""
     place = check_path(path)
-    made = content(figure, place.suffix.lower())
-    beside = place.with_name(f".{place.name}.{os.getpid()}.{threading.get_ident()}.tmp")
     try:
-        beside.write_bytes(made)
-        os.replace(beside, place)
+        write(place, content(figure, place.suffix.lower()))
     except OSError as error:
         raise InputError(f"cannot write {str(place)!r}: {error.strerror}.") from None
-    finally:
-        beside.unlink(missing_ok=True)
 
 
 # --- the public verbs -------------------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ import datetime
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from html import escape
 from pathlib import Path
@@ -270,25 +271,45 @@ def about_method(info: Mapping[str, Any]) -> list[list[str]]:
 # --- the page ---------------------------------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True)
+class Kind:
+    """A kind of page: its files, and what starts it."""
+
+    styles: tuple[str, ...]
+    scripts: tuple[str, ...]
+    start: str
+    rules: str = ""  # more of its Content-Security-Policy
+
+
+READ = 'JSON.parse(document.getElementById("data").textContent)'
+SHOWN = ("core.js", "views.js", "controls.js", "page.js")
+START = f'const page = startPage({READ}, document.getElementById("main"));'
+FORM = 'startForm(document.getElementById("main"), page).catch((error) => document.body.append(error.message));'
+REPORT = Kind(("views.css", "page.css"), SHOWN, START)
+SERVED = Kind(("views.css", "page.css"), (*SHOWN, "serve.js"), f"{START}\n{FORM}", "; connect-src 'self'")
+
+
 def page(results: Sequence[Result], *, title: str | None = None, room: int = 2_000_000) -> str:
     """The whole page as one string, at most `room` characters for each text."""
     made = entries(results, room=room - PAGE_ROOM)
     models = list(dict.fromkeys(folder_name(one["model"]) for one in made))
     names = list(dict.fromkeys(method["name"] for one in made for method in one["methods"]))
-    subtitle = f"{', '.join(models)} · {', '.join(names)} · made {datetime.date.today().isoformat()} with mixlens"
-    return filled_page(made, title=title or "How a text was mixed", subtitle=subtitle)
+    return filled_page({"entries": made}, REPORT, title=title or "How a text was mixed", subtitle=subtitle_of(models, names))
 
 
-def filled_page(made: list[Entry], *, title: str, subtitle: str, served: bool = False) -> str:
+def subtitle_of(models: Sequence[str], methods: Sequence[str]) -> str:
+    return f"{', '.join(models)} · {', '.join(methods)} · made {datetime.date.today().isoformat()} with mixlens"
+
+
+def filled_page(data: Mapping[str, Any], kind: Kind, *, title: str, subtitle: str) -> str:
     """The template with everything inside. Only our own style and script may run in it, by their hashes."""
-    style, script = style_and_script(served=served)
-    data = {"format": 1, "palette": palette(), "entries": made}
+    style, script = style_and_script(kind)
     fields = {
-        "policy": policy(served=served),
+        "policy": policy(kind),
         "title": escape(shown_line(title)),
         "subtitle": escape(shown_line(subtitle)),
         "style": style,
-        "data": safe_json(plain(data)),
+        "data": safe_json(plain({"format": 1, "palette": palette(), **data})),
         "script": script,
     }
     template = asset("page.html")
@@ -305,23 +326,16 @@ def shown_line(text: str) -> str:
 
 
 @cache
-def style_and_script(*, served: bool) -> tuple[str, str]:
-    read = 'JSON.parse(document.getElementById("data").textContent)'
-    start = f'const page = startPage({read}, document.getElementById("main"));'
-    if not served:
-        return asset("views.css", "page.css"), script_of("core.js", "views.js", "page.js", start=start)
-    form = 'startForm(document.getElementById("main"), page).catch((error) => document.body.append(error.message));'
-    script = script_of("core.js", "views.js", "page.js", "serve.js", start=f"{start}\n{form}")
-    return asset("views.css", "page.css"), script
+def style_and_script(kind: Kind) -> tuple[str, str]:
+    return asset(*kind.styles), script_of(*kind.scripts, start=kind.start)
 
 
-def policy(*, served: bool) -> str:
+def policy(kind: Kind) -> str:
     """The Content-Security-Policy: nothing from anywhere, but this style and this script."""
 
     def hashed(text: str) -> str:
         return "'sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() + "'"
 
-    style, script = style_and_script(served=served)
-    rules = [f"default-src 'none'; style-src {hashed(style)}; script-src {hashed(script)}; img-src data:"]
-    rules += ["base-uri 'none'; form-action 'none'"] + (["connect-src 'self'"] if served else [])
-    return "; ".join(rules)
+    style, script = style_and_script(kind)
+    rules = f"default-src 'none'; style-src {hashed(style)}; script-src {hashed(script)}; img-src data:"
+    return f"{rules}; base-uri 'none'; form-action 'none'{kind.rules}"

@@ -1,41 +1,6 @@
 "use strict";
 // The page: choose a text, methods, a layer and a token; everything shown follows from these choices.
 
-/** Light or dark: what the reader chose, else what the system says; paper is light. */
-function themeOf() {
-  if (matchMedia("print").matches) return "light";
-  const chosen = document.documentElement.dataset.theme;
-  if (chosen) return chosen;
-  return matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
-}
-
-/** A labelled <select>; options are [value, text]. */
-function selectField(name, options, onchange) {
-  const id = freshId("field");
-  const select = make("select", { id, onchange: () => onchange(select.value) });
-  const fill = (next) => select.replaceChildren(...next.map(([value, text]) => make("option", { value }, text)));
-  fill(options);
-  return { element: make("div", { class: "field" }, make("label", { for: id }, name), select), select, fill };
-}
-
-/** Choices of which one holds, side by side. */
-function radioField(name, options, onchange) {
-  const group = freshId("choice");
-  const inputs = {};
-  const labels = options.map(([value, text]) => {
-    inputs[value] = make("input", { type: "radio", name: group, value, onchange: () => onchange(value) });
-    return make("label", {}, inputs[value], make("span", {}, text));
-  });
-  const element = make("fieldset", { class: "field choice" }, make("legend", {}, name), ...labels);
-  return { element, inputs };
-}
-
-function pairs(rows) {
-  const list = make("dl", { class: "about" });
-  for (const [name, value] of rows) list.append(make("div", {}, make("dt", {}, name), make("dd", {}, String(value))));
-  return list;
-}
-
 function startPage(data, root) {
   const look = { palette: data.palette, theme: themeOf };
   const state = { entry: 0, method: 0, other: -1, layer: -1, byWord: false, sheet: "rollout", side: "took", chosen: 0 };
@@ -296,24 +261,8 @@ function startPage(data, root) {
 
   // - light and dark
 
-  const theme = document.getElementById("theme");
-  const say = () => { theme.textContent = themeOf() === "dark" ? "Light" : "Dark"; };
-  theme.addEventListener("click", () => {
-    document.documentElement.dataset.theme = themeOf() === "dark" ? "light" : "dark";
-    say();
-    if (data.entries.length) refresh();
-  });
-  for (const query of ["(prefers-color-scheme: dark)", "print"]) {
-    matchMedia(query).addEventListener("change", () => {
-      say();
-      if (data.entries.length) refresh();
-    });
-  }
-  say();
-  if (!("DecompressionStream" in globalThis)) {
-    root.replaceChildren(make("p", { role: "alert" }, "This page needs a browser of 2023 or later."));
-    return null;
-  }
+  themeButton(() => { if (data.entries.length) refresh(); });
+  if (!canUnpack(root)) return null;
   if (data.entries.length) chooseEntry(0);
   return {
     /** Show one more text, first in the list. */
