@@ -74,7 +74,7 @@ def run(
     resume: bool = False,
     progress: bool | None = None,
     ray: str | None = None,
-    workers: int | None = None,
+    workers: int | tuple[int, int] | None = None,
     **load_options: Any,
 ) -> Run:
     """Explain every row of a corpus; or go on: the same call with the same `out` continues where it was stopped.
@@ -109,10 +109,7 @@ def run(
     try:
         if ray is not None:
             pool = Pool(ray, model, load_options, plan, workers)
-            facts = pool.facts()
-            if facts["model"] != own["model"]:
-                raise InputError(f"the Ray workers load another model by the name {str(model)!r} than this machine does.")
-            own["device"] = facts["device"]
+            own["device"] = pool.device
         folder.check(own)
         with folder.held():
             return _run(folder, worker, found, own, shard_rows, strict, progress, pool)
@@ -220,7 +217,10 @@ def _run(
     shown = None if progress is None else not progress
     with tqdm(total=found.total, initial=there, unit="row", desc="run", disable=shown, smoothing=0.1) as bar:
         missing = _missing(found.rows(), size, dict(done))
-        making = _made(worker, missing, key, bar.update) if pool is None else pool.made(missing, key, bar.update)
+        if pool is None:
+            making = _made(worker, missing, key, bar.update)
+        else:
+            making = pool.made(missing, key, {"model": own["model"], "device": own["device"]}, bar.update)
         for made in making:
             _refuse(made, strict, first=not done)
             done[made.number] = folder.add(made)
