@@ -216,6 +216,10 @@ def test_what_ray_cannot_do_is_refused(tmp_path: Path) -> None:
     for workers in (0, (2, 1), (1, 2, 3), True, "many"):
         with pytest.raises(InputError, match="workers must be at least 1"):
             go(ROWS, tmp_path / "x", ray="auto", workers=workers, **ASKED)
+    with pytest.raises(InputError, match="ray:// is for processes outside of the cluster"):
+        go(ROWS, tmp_path / "x", ray="ray://127.0.0.1:10001", **ASKED)
+    with pytest.raises(InputError, match=r"cannot reach a Ray cluster at '127\.0\.0\.1:1'"):
+        go(ROWS, tmp_path / "x", ray="127.0.0.1:1", **ASKED)
     ran = CliRunner().invoke(app, ["run", "x.txt", "--out", str(tmp_path / "x"), "--ray", "auto", "--workers", "two"])
     assert isinstance(ran.exception, InputError)
     assert "2-8" in str(ran.exception)

@@ -14,6 +14,7 @@ import logging
 import os
 import platform
 import queue
+import socket
 import sys
 import threading
 import time
@@ -32,6 +33,7 @@ from .work import Bad, Made, Plan, Worker, arrow
 AHEAD = 2  # windows that wait for each actor, so that none of them does
 PATIENCE = 30.0  # seconds without any window done (or four times what one took) before what is out is given out again
 FILES = ("content", "maps")  # of a Made
+NO_PLACE = 60.0  # seconds without a worker before that is said
 CRASHES = 3  # workers in a row that may die while they load the model
 Window = tuple[int, list[Given | RowError]]
 Workers = int | tuple[int, int] | None
@@ -189,18 +191,24 @@ class Pool:
         self.size = self.asked or (gpus or max(1, cpus),) * 2
         self.feed: Any = None
         self.pump: threading.Thread | None = None
-        warnings.filterwarnings("ignore", "The minimum number of concurrent actors")  # fewer shards than workers is no fault
-        self.quiet = [handler for handler in logging.getLogger("ray.data").handlers if handler.get_name() == "console"]
-        for handler in self.quiet:
-            handler.addFilter(_grave)
+        self.settings = contextlib.ExitStack()
 
     def _connect(self, address: str) -> None:
         # "auto": the cluster that RAY_ADDRESS or this machine knows of, else one on this machine
         where = {} if address == "auto" else {"address": address}
+        named = address if where else os.environ.get("RAY_ADDRESS", "")
+        if named.startswith("ray://"):
+            raise InputError(
+                "ray:// is for processes outside of the cluster, and this one has to be a part of it: run the command on a "
+                "machine of the cluster (or as a Ray job), with --ray auto or HOST:PORT."
+            )
+        host, sign, port = named.rpartition(":")
         try:
+            if sign and port.isdecimal():  # Ray would go on asking for many minutes
+                socket.create_connection((host.strip("[]"), int(port)), timeout=10).close()
             with _quiet_backend():
                 self.ray.init(**where, log_to_driver=False, logging_level="error")
-        except (ConnectionError, OSError, ValueError, RuntimeError) as error:
+        except (OSError, ValueError, OverflowError, RuntimeError) as error:
             reason = " ".join(str(error).split())[:160]
             raise InputError(f"cannot reach a Ray cluster at {address!r}: {reason}") from None
 
@@ -212,17 +220,17 @@ class Pool:
         self.feed = ray.remote(_feed()).options(**kept, scheduling_strategy=here).remote()
         asked = (self.feed, self.model, self.options, self.plan, dict(expected), run)
         least, most = self.size
-        with _settings(ray):
-            tickets = ray.data.from_items([0]).map_batches(_tickets(self.feed), batch_size=1, num_cpus=0)
-            done = tickets.map_batches(
-                Remote,
-                batch_size=1,
-                batch_format="pyarrow",
-                fn_constructor_args=asked,
-                compute=ray.data.ActorPoolStrategy(min_size=least, max_size=most, max_tasks_in_flight_per_actor=AHEAD),
-                num_cpus=1,
-                num_gpus=self.gpus or None,
-            )
+        self.settings.enter_context(_settings(ray))
+        tickets = ray.data.from_items([0]).map_batches(_tickets(self.feed), batch_size=1, num_cpus=0)
+        done = tickets.map_batches(
+            Remote,
+            batch_size=1,
+            batch_format="pyarrow",
+            fn_constructor_args=asked,
+            compute=ray.data.ActorPoolStrategy(min_size=least, max_size=most, max_tasks_in_flight_per_actor=AHEAD),
+            num_cpus=1,
+            num_gpus=self.gpus or None,
+        )
         found: queue.Queue[Any] = queue.Queue()
         self.pump = threading.Thread(target=_pump, args=(done, found), daemon=True)
         self.pump.start()
@@ -234,7 +242,8 @@ class Pool:
 
     def made(self, wanted: Iterable[Window], run: str, expected: Mapping[str, str], tick: Callable[[int], Any]) -> Iterator[Made]:
         """Shards as they are done, in any order. Few windows are held at a time."""
-        found, out = self._begin(expected, run), _Out(self.ray, self.feed)
+        found = self._begin(expected, run)
+        out, began, warned = _Out(self.ray, self.feed), time.monotonic(), False
         windows, limit = iter(wanted), AHEAD * self.size[1] + 1
         last, longest, patience = time.monotonic(), 0.0, 1.0
         while not out.ended or out.held:
@@ -245,7 +254,10 @@ class Pool:
             try:
                 row = found.get(timeout=1.0)
             except queue.Empty:
-                self._look_after(out)
+                if not self._look_after(out) and not warned and time.monotonic() - began > NO_PLACE:
+                    warned = True
+                    needs = f"each worker needs a CPU{' and a GPU' if self.gpus else ''}"
+                    warnings.warn(f"no Ray worker has found a place yet: {needs}, and others may hold them.", stacklevel=2)
                 if time.monotonic() - last > patience * max(PATIENCE, 4 * longest):
                     # On a machine that is gone, perhaps, whose worker finds no place elsewhere. To do them twice does no harm.
                     out.again()
@@ -263,7 +275,8 @@ class Pool:
             tick(made.rows + len(made.bad))
             yield made
 
-    def _look_after(self, out: _Out) -> None:
+    def _look_after(self, out: _Out) -> bool:
+        """Whether a worker has begun."""
         given, began, workers = self.ray.get(self.feed.state.remote())
         if given < out.given:  # it died, and was made again empty
             out.tell(out.held)
@@ -273,6 +286,7 @@ class Pool:
                 f"the Ray workers die while they load {self.model!r} ({where}): {began} began and none came through. "
                 "Too little memory for it, most often: give fewer workers, or machines with more."
             )
+        return bool(workers)
 
     def _said(self, error: BaseException | None) -> MixlensError:
         cause = getattr(error, "cause", None) or error
@@ -296,9 +310,8 @@ class Pool:
                     for one in ray.get(self.feed.state.remote(), timeout=5)[2]:
                         ray.kill(one["actor"])
                     self.pump.join(10)
-            ray.kill(self.feed)
-        for handler in self.quiet:
-            handler.removeFilter(_grave)
+                ray.kill(self.feed)
+        self.settings.close()
         if self.own:
             ray.shutdown()
 
@@ -371,23 +384,30 @@ def _quiet_backend() -> Iterator[None]:
         os.close(nowhere)
 
 
-def _grave(record: logging.LogRecord) -> bool:
-    return record.levelno > logging.ERROR
-
-
 @contextlib.contextmanager
 def _settings(ray: Any) -> Iterator[None]:
-    """Of Ray Data, for a pipeline that is made here: every ticket goes on at once, and nothing is said on the terminal."""
+    """Of Ray Data, while a run lasts: every ticket goes on at once, a window takes its time, the terminal is ours."""
     context = ray.data.DataContext.get_current()
     wanted = {"target_max_block_size": 1, "enable_progress_bars": False, "execution_no_progress_timeout_s": -1}
     before = {name: getattr(context, name) for name in wanted if hasattr(context, name)}
+    terminal = [handler for handler in logging.getLogger("ray.data").handlers if handler.get_name() == "console"]
+    warnings.filterwarnings("ignore", "The minimum number of concurrent actors")  # fewer shards than workers is no fault
     try:
         for name in before:
             setattr(context, name, wanted[name])
+        for handler in terminal:
+            handler.addFilter(_silent)
         yield
     finally:
         for name, value in before.items():
             setattr(context, name, value)
+        for handler in terminal:
+            handler.removeFilter(_silent)
+
+
+def _silent(record: logging.LogRecord) -> bool:
+    """What goes wrong is raised, and Ray's own log file has it too."""
+    return False
 
 
 def _pump(done: Any, found: queue.Queue[Any]) -> None:
