@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -40,12 +43,15 @@ def nodes() -> Iterator[Any]:
     from ray.cluster_utils import Cluster
 
     os.environ["RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO"] = "0"
+    place = os.environ["RAY_TMPDIR"] = tempfile.mkdtemp(prefix="r-")  # whoever says auto on this machine is not to find it
     node = {"num_cpus": 1, "num_gpus": 0, "object_store_memory": 80_000_000}
     made = Cluster(initialize_head=True, head_node_args={**node, "include_dashboard": False})
     made.add_node(**node)
     yield made
     ray.shutdown()
     made.shutdown()
+    del os.environ["RAY_TMPDIR"]
+    shutil.rmtree(place, ignore_errors=True)
 
 
 @pytest.fixture
@@ -103,7 +109,7 @@ def kill(*wanted: int) -> list[int]:
 
 def all_free() -> bool:
     """Nothing of a run is left on the cluster, or soon will not be."""
-    until = time.monotonic() + 20
+    until = time.monotonic() + 60
     while time.monotonic() < until:
         if ray.available_resources().get("CPU") == ray.cluster_resources()["CPU"]:
             return True
@@ -208,6 +214,25 @@ def test_workers_that_die_while_they_load_are_not_made_for_ever(
     with pytest.raises(MixlensError, match=r"die while they load 'agreement' \(small\): 3 began"):
         go(ROWS, tmp_path / "run", ray=connected, workers=1, **ASKED)
     assert all_free()
+
+
+def test_a_window_that_was_given_out_twice_counts_once() -> None:
+    told: list[Any] = []
+    feed = SimpleNamespace(put=SimpleNamespace(remote=lambda *said: told.append(said)))
+    out = cluster._Out(SimpleNamespace(put=lambda window: ("reference", window)), feed)
+    out.give((0, ["a"]))
+    out.give((1, ["b"]))
+    out.again()  # tickets 2 and 3
+    assert [told[i][0] for i in (2, 3)] == [{2: out.held[0]}, {3: out.held[1]}]
+    assert out.take(2)
+    assert told[-1][1] == [0, 2]  # whoever comes with the other ticket is told that it is done
+    assert not out.take(0)
+    assert not out.take(2)
+    out.again(0)  # done: not given out again
+    out.again(3)  # forgotten by a Feed that died: given out again
+    assert (out.given, sorted(out.held)) == (5, [1, 3, 4])
+    assert out.take(4)
+    assert not out.held
 
 
 def test_what_ray_cannot_do_is_refused(tmp_path: Path) -> None:

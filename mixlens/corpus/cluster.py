@@ -59,10 +59,7 @@ class Remote:
             found = {"model": model_fingerprint(made), "device": made.device.type}
             if found != dict(expected):
                 what = next(key for key in expected if found[key] != expected[key])
-                raise InputError(
-                    f"the Ray worker on {self.here['machine']} has another {what} than the run: "
-                    f"{found[what]}, not {expected[what]}."
-                )
+                raise InputError(f"another {what} than the run's: {found[what]}, not {expected[what]}")
             self.worker = Worker(made, plan)
         except MixlensError as error:  # told when asked: an actor that cannot be made would be made again and again
             self.worker = type(error)(f"{error} (on the Ray worker {self.here['machine']})")
