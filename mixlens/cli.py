@@ -376,7 +376,7 @@ def run(
     resume: Annotated[bool, typer.Option("--resume", help="Go on; refuse to begin anew.")] = False,
     ray: Annotated[str | None, typer.Option("--ray", help="auto, or the address of a Ray cluster that does the work.")] = None,
     workers: Annotated[
-        int | None, typer.Option("--workers", help="Of the Ray cluster; by default one for each GPU or CPU.")
+        str | None, typer.Option("--workers", help="Of the Ray cluster: 8, or 2-8; by default one for each GPU or CPU.")
     ] = None,
     json_: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     task: Task = None,
@@ -420,7 +420,7 @@ def run(
                 strict=strict,
                 resume=resume,
                 ray=ray,
-                workers=workers,
+                workers=_workers(workers),
                 task=task,
                 device=device,
                 dtype=dtype,
@@ -437,6 +437,14 @@ def run(
     print(f"{made.rows} rows in {made.out / 'shards'} ({made.done} done now{rate})")
     if made.errors:
         print(f"{made.errors} rows could not be explained: {made.out / 'errors.jsonl'} says why")
+
+
+def _workers(written: str | None) -> Any:
+    """8, or 2-8: at least 2, at most 8."""
+    numbers = [] if written is None else written.split("-")
+    if not all(one.isdecimal() for one in numbers) or len(numbers) > 2:
+        raise InputError(f"--workers is a number, or the least and the most (2-8), not {written!r}.")
+    return None if written is None else int(numbers[0]) if len(numbers) == 1 else (int(numbers[0]), int(numbers[1]))
 
 
 @app.command(epilog="Example:  mixlens summarize runs/corpus    (as a page: mixlens report runs/corpus)")

@@ -606,7 +606,9 @@ class Model:
             tokens_within(len(one.input_ids), self.max_tokens, repr(self.name))
         return encoded, many
 
-    def _batches(self, encoded: Sequence[Encoded], batch_size: int | None, tokens: int | None = None) -> Iterator[list[int]]:
+    def _batches(
+        self, encoded: Sequence[Encoded | Trace], batch_size: int | None, tokens: int | None = None
+    ) -> Iterator[list[int]]:
         """Indices, sorted by length, in batches of about 2,048 tokens, on a GPU 8,192 (or of `batch_size` examples)."""
         if batch_size is not None and batch_size < 1:
             raise InputError(f"batch_size must be at least 1, not {batch_size}.")

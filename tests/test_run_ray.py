@@ -1,80 +1,265 @@
-"""A run on a Ray cluster gives the rows of a run without one; a worker killed in mid-run is replaced, nothing lost or doubled."""
+"""A run on Ray Data gives the rows of a run without it, whoever is killed in mid-run: nothing lost, nothing doubled."""
 
 from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
-from collections.abc import Iterator
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from test_run import bad, go, table
+from test_run import go
+from test_run_faults import same
+from typer.testing import CliRunner
 
+import mixlens
 from mixlens import data
-from mixlens.corpus import cluster, running, shards
-from mixlens.errors import InputError
+from mixlens.cli import app
+from mixlens.corpus import cluster, shards
+from mixlens.errors import InputError, MixlensError, ModelError
 
 pytest.importorskip("pyarrow")
 ray = pytest.importorskip("ray")
-pytestmark = pytest.mark.filterwarnings("ignore")
+pytest.importorskip("ray.data")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore"),
+    pytest.mark.skipif(not Path("/proc").is_dir(), reason="finds processes there"),
+]
 ASKED: dict[str, Any] = {"model": "agreement", "methods": ["alti", "attcat"], "shard_rows": 8}
-ROWS: list[Any] = [*(example.text for example in data.load("agreement", n=60, seed=3)), "", "no gap here"]
+ROWS: list[Any] = [*(example.text for example in data.load("agreement", n=190, seed=3)), "", "no gap here"]
 
 
-@pytest.fixture(scope="module", autouse=True)
-def machine() -> Iterator[None]:
-    """A cluster of one machine."""
+@pytest.fixture(scope="module")
+def nodes() -> Iterator[Any]:
+    """A cluster of two nodes with a place for one worker each."""
+    from ray.cluster_utils import Cluster
+
     os.environ["RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO"] = "0"
-    ray.init("local", num_cpus=2, num_gpus=0, include_dashboard=False, object_store_memory=80_000_000, log_to_driver=False)
-    yield
+    place = os.environ["RAY_TMPDIR"] = tempfile.mkdtemp(prefix="r-")  # whoever says auto on this machine is not to find it
+    node = {"num_cpus": 1, "num_gpus": 0, "object_store_memory": 80_000_000}
+    made = Cluster(initialize_head=True, head_node_args={**node, "include_dashboard": False})
+    made.add_node(**node)
+    yield made
+    ray.shutdown()
+    made.shutdown()
+    del os.environ["RAY_TMPDIR"]
+    shutil.rmtree(place, ignore_errors=True)
+
+
+@pytest.fixture
+def connected(nodes: Any) -> Iterator[str]:
+    """As somebody who works with Ray anyway: what a run leaves behind would stay."""
+    ray.init(nodes.address, log_to_driver=False)
+    yield nodes.address
     ray.shutdown()
 
 
-def test_a_killed_worker_is_replaced_and_the_rows_are_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    go(ROWS, tmp_path / "alone", **ASKED)
-    killed: list[int] = []
-    own = cluster.Pool.made
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The run without Ray, and beside it the file."""
+    place = tmp_path_factory.mktemp("alone")
+    (place / "x.jsonl").write_text("".join(json.dumps({"text": row}) + "\n" for row in ROWS))
+    assert go(place / "x.jsonl", place / "run", **ASKED).errors == 2
+    return place / "run"
 
-    def made(self: Any, *rest: Any) -> Any:
-        for number, one in enumerate(own(self, *rest)):
-            if number == 1:  # others are under way
-                killed.extend(self.processes()[:1])
-                os.kill(killed[0], signal.SIGKILL)
+
+def processes(title: str) -> list[int]:
+    """Those of this test's cluster whose title holds this."""
+    found = []
+    for place in Path("/proc").glob("[0-9]*"):
+        try:
+            named, parent = (place / "cmdline").read_bytes().decode(errors="replace"), int(place.name)
+            while parent not in (0, os.getpid()):
+                parent = int((Path("/proc") / str(parent) / "stat").read_text().rpartition(")")[2].split()[1])
+        except OSError:  # it ended while we looked
+            continue
+        found += [int(place.name)] if title in named and parent else []
+    return found
+
+
+def during(monkeypatch: pytest.MonkeyPatch, what: dict[int, Callable[[Any], Any]]) -> list[Any]:
+    """what[n](pool) when n shards have come back and others are under way; and what each said."""
+    own, said = cluster.Pool.made, []
+
+    def made(self: Any, *rest: Any) -> Iterator[Any]:
+        for number, one in enumerate(own(self, *rest), 1):
+            if number in what:
+                said.append(what[number](self))
             yield one
-        assert self.processes()[0] != killed[0]
 
     monkeypatch.setattr(cluster.Pool, "made", made)
-    ran = go(ROWS, tmp_path / "ray", ray="auto", workers=1, **ASKED)
-    assert killed
+    return said
+
+
+def kill(*wanted: int) -> list[int]:
+    """Those of them that live."""
+    killed = [process for process in wanted if Path(f"/proc/{process}").exists()]
+    for process in killed:
+        os.kill(process, signal.SIGKILL)
+    return killed
+
+
+def all_free() -> bool:
+    """Nothing of a run is left on the cluster, or soon will not be."""
+    until = time.monotonic() + 60
+    while time.monotonic() < until:
+        if ray.available_resources().get("CPU") == ray.cluster_resources()["CPU"]:
+            return True
+        time.sleep(0.2)
+    return False
+
+
+def test_whoever_is_killed_the_rows_are_the_same(
+    nodes: Any, alone: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One worker of two, the Feed, the task that puts out tickets, both workers at once, and a whole node for good."""
+
+    def end_a_node(pool: Any) -> list[int]:
+        own = ray.get_runtime_context().get_node_id()
+        nodes.remove_node(next(node for node in nodes.list_all_nodes() if node.node_id != own), allow_graceful=False)
+        return [0]
+
+    said = during(
+        monkeypatch,
+        {
+            2: lambda pool: kill(pool.processes()[0]),
+            5: lambda pool: kill(*processes("Feed")),
+            8: lambda pool: kill(*processes("MapBatches(tickets)")),
+            12: lambda pool: kill(*pool.processes()),
+            16: end_a_node,
+        },
+    )
+    monkeypatch.setattr(cluster, "PATIENCE", 2.0)
+    ahead = []
+
+    def rows() -> Iterator[Any]:
+        for number, row in enumerate(ROWS):
+            ahead.append(number - 8 * len(list(tmp_path.glob("ray/shards/part-*.parquet"))))
+            yield row
+
+    ran = go(rows(), tmp_path / "ray", ray=nodes.address, workers=2, **ASKED)
+    assert len(said) == 5
+    assert all(said)
+    assert len({process for some in said for process in some}) == sum(map(len, said))  # replaced, and killed in turn
     assert ran.rows + ran.errors == ran.done == len(ROWS)
-    assert table(tmp_path / "ray") == table(tmp_path / "alone")
-    assert bad(tmp_path / "ray") == bad(tmp_path / "alone")
-    monkeypatch.setattr(running, "Pool", None)  # the folder is one of any run: without Ray it goes on just so
-    shards.shard_files(tmp_path / "ray")[3].unlink()
-    assert go(ROWS, tmp_path / "ray", **ASKED).done == ASKED["shard_rows"]
-    assert table(tmp_path / "ray") == table(tmp_path / "alone")
+    same(tmp_path / "ray", alone)
+    assert max(ahead) <= 8 * (cluster.AHEAD * 2 + 2)  # the input is read as it is needed, by this process
+
+
+def test_the_process_that_was_started_is_killed_and_the_run_goes_on(connected: str, alone: Path, tmp_path: Path) -> None:
+    out, file = tmp_path / "run", str(alone.parent / "x.jsonl")
+    command = [sys.executable, "-m", "mixlens", "run", file, "--out", str(out), "--shard-rows", "8"]
+    command += ["--methods", "alti,attcat", "--ray", connected, "--workers", "1-2"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    while len(list(out.glob("shards/part-*.parquet"))) < 4:
+        assert process.poll() is None, process.communicate()[0]
+        time.sleep(0.01)
+    process.kill()
+    said = process.communicate()[0]
+    assert "Traceback" not in said
+    assert all_free()
+    done = {path.name for path in shards.shard_files(out)}
+    assert 4 <= len(done) < 24
+    ran = go(file, out, **ASKED)  # without Ray
+    assert ran.done == len(ROWS) - 8 * len(done)
+    same(out, alone)
+    for path in shards.shard_files(out)[3:6]:
+        path.unlink()
+    ran = go(file, out, ray="auto", workers=1, **ASKED)  # and with it
+    assert ran.done == 3 * 8
+    same(out, alone)
+    assert all_free()
+
+
+def test_a_worker_that_cannot_load_the_model_says_so(connected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    own = cluster.Pool.made
+
+    def elsewhere(self: Any, *rest: Any) -> Iterator[Any]:
+        self.model = str(tmp_path / "nowhere")
+        return own(self, *rest)
+
+    monkeypatch.setattr(cluster.Pool, "made", elsewhere)
+    with pytest.raises(ModelError, match=r"nowhere.*on the Ray worker"):
+        go(ROWS, tmp_path / "run", ray=connected, workers=1, **ASKED)
+    assert all_free()
+
+
+def test_workers_that_die_while_they_load_are_not_made_for_ever(
+    connected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def dying() -> type:
+        class Remote:
+            def __init__(self, feed: Any, *rest: Any):
+                import ray
+
+                here = {"machine": "small", "process": 1, "actor": ray.get_runtime_context().current_actor}
+                ray.get(feed.begun.remote(here))
+                os._exit(1)
+
+            def __call__(self, tickets: Any) -> Any:
+                return tickets
+
+        return Remote
+
+    monkeypatch.setattr(cluster, "Remote", dying())
+    monkeypatch.setattr(cluster, "CRASHES", 1)
+    with pytest.raises(MixlensError, match=r"die while they load 'agreement' \(small\): 3 began"):
+        go(ROWS, tmp_path / "run", ray=connected, workers=1, **ASKED)
+    assert all_free()
+
+
+def test_a_window_that_was_given_out_twice_counts_once() -> None:
+    told: list[Any] = []
+    feed = SimpleNamespace(put=SimpleNamespace(remote=lambda *said: told.append(said)))
+    out = cluster._Out(SimpleNamespace(put=lambda window: ("reference", window)), feed)
+    out.give((0, ["a"]))
+    out.give((1, ["b"]))
+    out.again()  # tickets 2 and 3
+    assert [told[i][0] for i in (2, 3)] == [{2: out.held[0]}, {3: out.held[1]}]
+    assert out.take(2)
+    assert told[-1][1] == [0, 2]  # whoever comes with the other ticket is told that it is done
+    assert not out.take(0)
+    assert not out.take(2)
+    out.again(0)  # done: not given out again
+    out.again(3)  # forgotten by a Feed that died: given out again
+    assert (out.given, sorted(out.held)) == (5, [1, 3, 4])
+    assert out.take(4)
+    assert not out.held
 
 
 def test_what_ray_cannot_do_is_refused(tmp_path: Path) -> None:
-    import mixlens
-
     with pytest.raises(InputError, match="every Ray worker loads the model itself"):
         go(ROWS, tmp_path / "x", **{**ASKED, "model": mixlens.load("agreement")}, ray="auto")
-    with pytest.raises(InputError, match="workers must be at least 1"):
-        go(ROWS, tmp_path / "x", ray="auto", workers=0, **ASKED)
+    for workers in (0, (2, 1), (1, 2, 3), True, "many"):
+        with pytest.raises(InputError, match="workers must be at least 1"):
+            go(ROWS, tmp_path / "x", ray="auto", workers=workers, **ASKED)
+    with pytest.raises(InputError, match="ray:// is for processes outside of the cluster"):
+        go(ROWS, tmp_path / "x", ray="ray://127.0.0.1:10001", **ASKED)
+    with pytest.raises(InputError, match=r"cannot reach a Ray cluster at '127\.0\.0\.1:1'"):
+        go(ROWS, tmp_path / "x", ray="127.0.0.1:1", **ASKED)
+    ran = CliRunner().invoke(app, ["run", "x.txt", "--out", str(tmp_path / "x"), "--ray", "auto", "--workers", "two"])
+    assert isinstance(ran.exception, InputError)
+    assert "2-8" in str(ran.exception)
 
 
 @pytest.mark.parametrize(
     ("asked", "told"), [({"device_map": {"": "disk"}}, "device_map"), ({"quantization": "4bit"}, "quantization")]
 )
-def test_workers_get_the_options_of_large_models(tmp_path: Path, asked: dict[str, Any], told: str) -> None:
+def test_workers_get_the_options_of_large_models(connected: str, tmp_path: Path, asked: dict[str, Any], told: str) -> None:
     pytest.importorskip("accelerate")
     pytest.importorskip("bitsandbytes")
-    go(ROWS[:9], tmp_path / "alone", **ASKED, **asked)
-    go(ROWS[:9], tmp_path / "ray", ray="auto", workers=1, **ASKED, **asked)
-    assert table(tmp_path / "ray") == table(tmp_path / "alone")
+    asked = {**ASKED, "methods": ["alti"], **asked}
+    go(ROWS[:9], tmp_path / "alone", **asked)
+    go(ROWS[:9], tmp_path / "ray", ray=connected, workers=1, **asked)
+    same(tmp_path / "ray", tmp_path / "alone")
     alone, other = (json.loads((tmp_path / name / "manifest.json").read_text())["identity"] for name in ("alone", "ray"))
     assert alone == other
     assert alone[told]

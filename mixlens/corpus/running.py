@@ -81,7 +81,7 @@ def run(
     resume: bool = False,
     progress: bool | None = None,
     ray: str | None = None,
-    workers: int | None = None,
+    workers: int | tuple[int, int] | None = None,
     **load_options: Any,
 ) -> Run:
     """Explain every row of a corpus; or go on: the same call with the same `out` continues where it was stopped.
@@ -117,10 +117,7 @@ def run(
     try:
         if ray is not None:
             pool = Pool(ray, model, load_options, plan, workers)
-            facts = pool.facts()
-            if facts["model"] != own["model"] and lens.quantization is None:  # a GPU may pack them in another way
-                raise InputError(f"the Ray workers load another model by the name {str(model)!r} than this machine does.")
-            own = {key: value for key, value in own.items() if key != "device_map"} | facts
+            own["device"] = pool.device
         folder.check(own)
         with folder.held():
             return _run(folder, worker, found, own, shard_rows, strict, progress, pool)
@@ -251,7 +248,12 @@ def _run(
     shown = None if progress is None else not progress
     with tqdm(total=found.total, initial=there, unit="row", desc="run", disable=shown, smoothing=0.1) as bar:
         missing = _missing(found.rows(), size, dict(done))
-        making = _made(worker, missing, key, bar.update) if pool is None else pool.made(missing, key, bar.update)
+        if pool is None:
+            making = _made(worker, missing, key, bar.update)
+        else:
+            # Quantised weights may be packed in another way on a GPU: there the places are compared alone.
+            same = ["device", "device_map", "quantization", *([] if "quantization" in own else ["model"])]
+            making = pool.made(missing, key, {name: own[name] for name in same if name in own}, bar.update)
         for made in making:
             _refuse(made, strict, first=not done)
             done[made.number] = folder.add(made)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from io import BytesIO
@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from ..aggregate import find, rolled_row
-from ..attributing import attribute
+from ..attributing import attribute_each
 from ..data import RowError
 from ..disk import optional
 from ..errors import InputError, MixlensError
@@ -21,7 +21,7 @@ from ..experiments.core import Asked, asked, map_of
 from ..mixing import Call, Scorer, _out_of_memory, mix
 from ..model import Encoded, Model
 from ..targets import _id
-from ..types import Map, Trace
+from ..types import Attribution, Map, Trace
 from .inputs import Given, fingerprint, written
 from .shards import SCHEMA, file_name
 
@@ -163,6 +163,7 @@ class Worker:
         try:
             started = time.perf_counter()
             traces, maps = self._streamed(encoded) if self.streams else self._kept(encoded)
+            reads = self._attributed(given, traces)
             shared = (time.perf_counter() - started) / len(encoded)
         except (MixlensError, torch.OutOfMemoryError, RuntimeError) as error:
             if not isinstance(error, MixlensError) and not _out_of_memory(error):
@@ -175,9 +176,9 @@ class Worker:
             half = len(encoded) // 2
             return self._batch(given[:half], encoded[:half]) + self._batch(given[half:], encoded[half:])
         rows: list[Row | MixlensError] = []
-        for one, code, trace, own in zip(given, encoded, traces, maps, strict=True):
+        for one, code, trace, own, read in zip(given, encoded, traces, maps, reads, strict=True):
             try:
-                rows.append(self._row(one, code, trace, own, shared))
+                rows.append(self._row(one, code, trace, own, read, shared))
             except MixlensError as error:
                 rows.append(error)
         return rows
@@ -214,9 +215,32 @@ class Worker:
                 own |= {one: found[self.asked[one].name] for one in group}
         return maps
 
+    def _attributed(self, given: Sequence[Given], traces: Sequence[Trace]) -> list[dict[str, Attribution | MixlensError]]:
+        """What every attribution method says of every row, or why it says nothing. Rows share their gradients."""
+        reads: list[dict[str, Attribution | MixlensError]] = [{} for _ in given]
+        for written_as, used in self.asked.items():
+            if used.is_map:
+                continue
+            asked_of = [self._asked_of(used, one) for one in given]
+            there = [i for i, asked in enumerate(asked_of) if not isinstance(asked, MixlensError)]
+            some, wanted = [traces[i] for i in there], [asked_of[i] for i in there]
+            found = attribute_each(some, used.name, wanted, variant=used.variant, tokens=self.plan.batch_tokens, **used.options)
+            answers = dict(zip(there, found, strict=True))
+            for i, own in enumerate(reads):
+                own[written_as] = answers[i] if i in answers else asked_of[i]
+        return reads
+
     # - one row
 
-    def _row(self, one: Given, code: Encoded, trace: Trace, maps: dict[str, Map], shared: float) -> Row:
+    def _row(
+        self,
+        one: Given,
+        code: Encoded,
+        trace: Trace,
+        maps: dict[str, Map],
+        reads: Mapping[str, Attribution | MixlensError],
+        shared: float,
+    ) -> Row:
         started = time.perf_counter()
         plan = self.plan
         place = trace.query if plan.query is None else find(trace.tokens, plan.query)
@@ -244,7 +268,9 @@ class Worker:
                 if written_as in self.ratios:
                     row[RATIO + written_as] = maps[written_as].info["mixing_ratio"].float().mean(-1).tolist()
             else:
-                read = attribute(trace, used.name, variant=used.variant, **self._asked_of(used, one), **used.options)
+                read = reads[written_as]
+                if isinstance(read, MixlensError):
+                    raise read
                 scores, row["target"] = read.scores, read.info["target"] or row["target"]
             row[written_as] = scores.numpy()
         if plan.maps is not None:
@@ -254,13 +280,14 @@ class Worker:
         row["seconds"] = shared + time.perf_counter() - started
         return row
 
-    def _asked_of(self, used: Asked, one: Given) -> dict[str, Any]:
+    def _asked_of(self, used: Asked, one: Given) -> Any:
+        """What `attribute` is asked of one row, or why it cannot be."""
         plan, given = self.plan, {"query": self.plan.query}
         if not used.class_specific:
             return given
         if plan.target == "gold":
             if one.target is None:
-                raise InputError("the row has no target and no label, so there is no gold target to explain.")
+                return InputError("the row has no target and no label, so there is no gold target to explain.")
             foil = one.foil if plan.foil is None else plan.foil
             return {**given, "target": one.target, "foil": foil, "score": plan.score}
         return {**given, "target": plan.target, "foil": plan.foil, "score": plan.score}

@@ -20,18 +20,19 @@ def class_activation(question: Question, variant: str, *, mask_special: bool) ->
     The paper takes each layer's output; the released code each layer's input, never passes segment ids and hides the
     special tokens from attention while it explains.
     """
-    run = question.run
     if variant == "released":
         inputs = {key: value for key, value in question.inputs.items() if key != "token_type_ids"}
         if mask_special:
             shown = torch.tensor([[not special for special in question.trace.special]], device=question.model.device)
             inputs["attention_mask"] = inputs["attention_mask"] * shown
         run = question.model.run_attached(inputs)
-    hidden = run.inputs if variant == "released" else run.outputs
-    value = question.target.of(run.output)[0]
-    gradients = torch.autograd.grad(value, hidden, retain_graph=True)
+        hidden = run.inputs
+        gradients = [g[0] for g in torch.autograd.grad(question.target.of(run.output)[0], hidden)]
+    else:
+        run, hidden = question.run, question.run.outputs
+        gradients = [*question.gradient(*hidden)]
     device = question.model.device  # layers may have run on several
-    activation = torch.stack([(h * g).sum(-1)[0].to(device) for h, g in zip(hidden, gradients, strict=True)])
+    activation = torch.stack([(h[0] * g).sum(-1).to(device) for h, g in zip(hidden, gradients, strict=True)])
     received = torch.stack([attention[0].mean(0).mean(0).to(device) for attention in run.attention])
     return run, activation.detach(), received.detach()
 
