@@ -113,21 +113,65 @@ def rolled_row(
     for matrix in reversed(layers[:number].unbind()):
         row, moved = _near_one(row @ matrix)
         power = power + moved
-    held, back = row.cpu(), float(power)
-    fits = abs(back) < math.log2(torch.finfo(held.dtype).max) / 2
+    return _row_of(scores, row.cpu(), float(power), told, position, number)
+
+
+def _row_of(scores: Map, row: Tensor, power: float, told: Mapping[str, Any], position: int, layer: int) -> Attribution:
+    """A row that was divided by 2^power, brought back where it fits."""
+    fits = abs(power) < math.log2(torch.finfo(row.dtype).max) / 2
     if fits:
-        held = torch.ldexp(held, torch.tensor(int(back)))
+        row = torch.ldexp(row, torch.tensor(int(power)))
     info = {
         **scores.info,
-        "rollout": {**told, "rescaled_layers": [] if fits else [number]},
-        **{"query": position, "query_token": scores.tokens[position], "layer": number},
+        "rollout": {**told, "rescaled_layers": [] if fits else [layer]},
+        **{"query": position, "query_token": scores.tokens[position], "layer": layer},
     }
-    return Attribution(held.clone(), scores.tokens, scores.method, info, scores.special, scores.words)
+    return Attribution(row.clone(), scores.tokens, scores.method, info, scores.special, scores.words)
+
+
+@torch.no_grad()
+def rolled_rows(maps: Sequence[Map], queries: Sequence[int | str], *, convention: str | None = None) -> list[Attribution]:
+    """`rolled_row` of each map at its query. On a GPU all at once: one row each, multiplied through the layers together."""
+    if len(maps) == 1 or _on_cpu(maps) or any(map(_from_input, maps)) or len({len(one.scores) for one in maps}) > 1:
+        return [rolled_row(one, query, convention=convention) for one, query in zip(maps, queries, strict=True)]
+    places = [find(one.tokens, query) for one, query in zip(maps, queries, strict=True)]
+    name, residual, normalize = _convention(maps[0], convention, None, None)
+    depth, lengths, like = len(maps[0].scores), [len(one.tokens) for one in maps], maps[0].scores
+    whole = like.new_zeros(depth, len(maps), max(lengths), max(lengths))  # nobody looks at what is padded
+    for number, (one, n) in enumerate(zip(maps, lengths, strict=True)):
+        if _convention(one, convention, None, None)[0] != name:
+            raise InputError("maps of several conventions cannot be rolled out as one.")
+        whole[:, number, :n, :n] = one.scores
+    if residual:
+        whole.diagonal(dim1=-2, dim2=-1).add_(1)
+    totals = whole.sum(-1, keepdim=True) if normalize else None
+    rows = torch.arange(len(maps), device=like.device)
+    row, power = _near_one(_shared(whole[-1], totals, -1)[rows, torch.tensor(places, device=like.device)])
+    for index in range(depth - 2, -1, -1):
+        row, moved = _near_one((row[:, None] @ _shared(whole[index], totals, index))[:, 0])
+        power = power + moved
+    inside = torch.arange(max(lengths), device=like.device) < torch.tensor(lengths, device=like.device)[:, None]
+    empty = torch.zeros((), device=like.device) if totals is None else ((totals[..., 0] == 0) & inside).sum()
+    held, powers, wrong = row.cpu(), power[:, 0].tolist(), int(empty)
+    if wrong:
+        raise InputError("a row of this map sums to 0, so it cannot be normalised. Use rollout(normalize=False).")
+    told = {"convention": name, "residual": residual, "normalize": normalize}
+    made = zip(maps, places, lengths, held, powers, strict=True)
+    return [_row_of(one, scores[:n], back, told, place, depth - 1) for one, place, n, scores, back in made]
+
+
+def _on_cpu(maps: Sequence[Map]) -> bool:
+    return any(one.scores.device.type == "cpu" for one in maps)
+
+
+def _shared(layer: Tensor, totals: Tensor | None, index: int) -> Tensor:
+    """A layer's rows over their sums, where that is wanted; rows that are padded stay zero."""
+    return layer if totals is None else layer / totals[index].masked_fill(totals[index] == 0, 1)
 
 
 def _near_one(row: Tensor) -> tuple[Tensor, Tensor]:
-    """A row with its largest magnitude between 1/2 and 1, and the power of two it was divided by."""
-    _, power = torch.frexp(row.abs().amax())
+    """Rows [... pos] with their largest magnitude between 1/2 and 1, and the power of two each was divided by, [... 1]."""
+    _, power = torch.frexp(row.abs().amax(-1, keepdim=True))
     return torch.ldexp(row, -power), power
 
 
@@ -139,16 +183,7 @@ def as_convened(
     scores: Map, convention: str | None, *, residual: bool | None, normalize: bool | None
 ) -> tuple[Tensor, dict[str, Any]]:
     """The layers [layer query key] as a convention wants them, and what was done: its name, residual and normalize."""
-    if scores.info.get("rollout") is not None:
-        raise InputError("this map is rolled out already. Roll out the map that mix gave.")
-    name = convention or str(scores.info.get("convention", "alti"))
-    if _from_input(scores):
-        raise InputError(f"{scores.method!r} is from the input to every layer already: its layers are not to be multiplied.")
-    if name not in CONVENTIONS:
-        raise InputError(f"unknown rollout convention {name!r}. {nearest(name, CONVENTIONS)}")
-    used = CONVENTIONS[name]
-    residual = used.residual if residual is None else residual
-    normalize = used.normalize if normalize is None else normalize
+    name, residual, normalize = _convention(scores, convention, residual, normalize)
     layers = scores.scores
     if residual:
         layers = layers + torch.eye(layers.shape[-1], dtype=layers.dtype, device=layers.device)
@@ -158,6 +193,19 @@ def as_convened(
             raise InputError("a row of this map sums to 0, so it cannot be normalised. Use rollout(normalize=False).")
         layers = layers / total
     return layers, {"convention": name, "residual": residual, "normalize": normalize}
+
+
+def _convention(scores: Map, convention: str | None, residual: bool | None, normalize: bool | None) -> tuple[str, bool, bool]:
+    """A convention's name, and whether the identity is added and rows are made to sum to 1."""
+    if scores.info.get("rollout") is not None:
+        raise InputError("this map is rolled out already. Roll out the map that mix gave.")
+    name = convention or str(scores.info.get("convention", "alti"))
+    if _from_input(scores):
+        raise InputError(f"{scores.method!r} is from the input to every layer already: its layers are not to be multiplied.")
+    if name not in CONVENTIONS:
+        raise InputError(f"unknown rollout convention {name!r}. {nearest(name, CONVENTIONS)}")
+    used = CONVENTIONS[name]
+    return name, used.residual if residual is None else residual, used.normalize if normalize is None else normalize
 
 
 @torch.no_grad()

@@ -1137,16 +1137,35 @@ def prediction(trace: Trace, *, k: int = 5) -> Prediction:
     return named(model, logits, k=k)
 
 
+def predictions(traces: Sequence[Trace], *, k: int = 5) -> list[Prediction]:
+    """`prediction` of each; on a GPU the most probable of all are found at once, so that it is waited for once."""
+    first = traces[0].logits
+    whole = traces[0].model.task in ("classification", "masked-lm", "causal-lm")
+    if first is None or first.device.type == "cpu" or not whole:
+        return [prediction(trace, k=k) for trace in traces]
+    rows = [trace.logits if trace.model.task == "classification" else trace.logits[:1] for trace in traces]  # type: ignore[index]
+    there = [number for number, row in enumerate(rows) if row is not None and row.numel()]
+    made: list[Prediction] = [[] for _ in traces]
+    if there:
+        every = torch.stack([rows[number].reshape(-1) for number in there])  # type: ignore[union-attr]
+        top = every.float().softmax(-1).topk(min(k, every.shape[-1]))
+        for number, ids, values in zip(there, top.indices.tolist(), top.values.tolist(), strict=True):
+            made[number] = list(zip(_names(traces[0].model, ids), values, strict=True))
+    return made
+
+
 def named(model: Model, logits: Tensor, *, k: int) -> Prediction:
     """The k most probable outputs of one row of logits, by name."""
     top = logits.float().softmax(-1).topk(min(k, logits.shape[-1]))
+    return list(zip(_names(model, top.indices.tolist()), top.values.tolist(), strict=True))
+
+
+def _names(model: Model, ids: Sequence[int]) -> list[str]:
     if model.task == "classification":
-        names = [str(model.hf_model.config.id2label.get(i, i)) for i in top.indices.tolist()]
-    elif model.tokenizer is None:
-        names = [str(i) for i in top.indices.tolist()]
-    else:
-        names = [model.tokenizer.decode([i]).strip() or model.tokens([i])[0] for i in top.indices.tolist()]
-    return list(zip(names, top.values.tolist(), strict=True))
+        return [str(model.hf_model.config.id2label.get(i, i)) for i in ids]
+    if model.tokenizer is None:
+        return [str(i) for i in ids]
+    return [model.tokenizer.decode([i]).strip() or model.tokens([i])[0] for i in ids]
 
 
 def _integers(name: str, values: Any) -> list[int] | None:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import mixlens
-from mixlens.aggregate import CONVENTIONS, rolled_row
+from mixlens.aggregate import CONVENTIONS, rolled_row, rolled_rows
 from mixlens.types import Attribution, Map
 from mixlens.words import group_words
 
@@ -98,6 +98,21 @@ def test_a_rolled_row_of_a_deep_model_keeps_its_shares(size: float) -> None:
     torch.testing.assert_close(row.scores.double() / row.scores.double().sum(), exact / exact.sum(), rtol=1e-4, atol=1e-7)
     assert row.info["rollout"]["rescaled_layers"]
     assert 0.5 <= float(row.scores.max()) <= 1
+
+
+@pytest.mark.parametrize("name", list(CONVENTIONS))
+def test_rows_of_several_maps_at_once_are_those_of_each_alone(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mixlens.aggregate._on_cpu", lambda maps: False)  # as on a GPU
+    seeded = torch.Generator().manual_seed(0)
+    sizes = ((5, 1.0), (9, 1e20), (3, 1.0), (7, 1e-20), (9, 1.0))
+    maps = [a_map((torch.rand(9, n, n, generator=seeded, dtype=torch.float64) + 0.01) * size) for n, size in sizes]
+    queries = [1, -1, 0, 3, "t8"]
+    for made, one, query in zip(rolled_rows(maps, queries, convention=name), maps, queries, strict=True):
+        alone = rolled_row(one, query, convention=name)
+        torch.testing.assert_close(made.scores, alone.scores, rtol=1e-12, atol=0)
+        assert (made.info, made.tokens) == (alone.info, alone.tokens)
+    with pytest.raises(mixlens.MixlensError, match="sums to 0"):
+        rolled_rows([maps[0], a_map(torch.zeros(9, 4, 4, dtype=torch.float64))], [0, 0], convention="alti")
 
 
 def test_several_maps_are_rolled_out_as_each_alone() -> None:

@@ -12,16 +12,16 @@ from typing import Any
 
 import torch
 
-from ..aggregate import find, rolled_row
+from ..aggregate import find, rolled_row, rolled_rows
 from ..attributing import attribute_each
 from ..data import RowError
 from ..disk import optional
 from ..errors import InputError, MixlensError
 from ..experiments.core import Asked, asked, map_of
 from ..mixing import Call, Scorer, _out_of_memory, mix
-from ..model import Encoded, Model
+from ..model import Encoded, Model, predictions
 from ..targets import _id
-from ..types import Attribution, Map, Trace
+from ..types import Attribution, Map, Prediction, Trace
 from .inputs import Given, fingerprint, written
 from .shards import SCHEMA, file_name
 
@@ -164,6 +164,8 @@ class Worker:
             started = time.perf_counter()
             traces, maps = self._streamed(encoded) if self.streams else self._kept(encoded)
             reads = self._attributed(given, traces)
+            predicted = predictions(traces, k=1)
+            rolled = self._rolled(traces, maps)
             shared = (time.perf_counter() - started) / len(encoded)
         except (MixlensError, torch.OutOfMemoryError, RuntimeError) as error:
             if not isinstance(error, MixlensError) and not _out_of_memory(error):
@@ -176,12 +178,33 @@ class Worker:
             half = len(encoded) // 2
             return self._batch(given[:half], encoded[:half]) + self._batch(given[half:], encoded[half:])
         rows: list[Row | MixlensError] = []
-        for one, code, trace, own, read in zip(given, encoded, traces, maps, reads, strict=True):
+        for one, code, trace, own, read, said, over in zip(given, encoded, traces, maps, reads, predicted, rolled, strict=True):
             try:
-                rows.append(self._row(one, code, trace, own, read, shared))
+                rows.append(self._row(one, code, trace, own, {**over, **read}, said, shared))
             except MixlensError as error:
                 rows.append(error)
         return rows
+
+    def _rolled(self, traces: Sequence[Trace], maps: Sequence[dict[str, Map]]) -> list[dict[str, Attribution | MixlensError]]:
+        """The row of every rolled-out map at every trace's place, or why there is none."""
+        places: list[int | MixlensError] = []
+        for trace in traces:
+            try:
+                places.append(trace.query if self.plan.query is None else find(trace.tokens, self.plan.query))
+            except MixlensError as error:
+                places.append(error)
+        reads: list[dict[str, Attribution | MixlensError]] = [{} for _ in traces]
+        for written_as, used in self.chosen.items():
+            there = [i for i, place in enumerate(places) if not isinstance(place, MixlensError)]
+            some, wanted = [maps[i][written_as] for i in there], [places[i] for i in there]
+            try:
+                found: list[Any] = rolled_rows(some, wanted, convention=used.rollout) if there else []  # type: ignore[arg-type]
+            except MixlensError:  # of one of them: each by itself
+                found = [_tried(one, place, used.rollout) for one, place in zip(some, wanted, strict=True)]
+            answers = dict(zip(there, found, strict=True))
+            for i, own in enumerate(reads):
+                own[written_as] = answers[i] if i in answers else places[i]  # type: ignore[assignment]
+        return reads
 
     def _streamed(self, encoded: Sequence[Encoded]) -> tuple[list[Trace], list[dict[str, Map]]]:
         """Every layer scored by every method when it has run, then released."""
@@ -239,12 +262,12 @@ class Worker:
         trace: Trace,
         maps: dict[str, Map],
         reads: Mapping[str, Attribution | MixlensError],
+        predicted: Prediction,
         shared: float,
     ) -> Row:
         started = time.perf_counter()
         plan = self.plan
         place = trace.query if plan.query is None else find(trace.tokens, plan.query)
-        predicted = trace.prediction(k=1)
         row: Row = {
             "row": one.row,
             "id": one.id,
@@ -263,16 +286,14 @@ class Worker:
             row["starts"], row["ends"] = ([span[side] for span in code.offsets] for side in (0, 1))
             row["segments"] = [-1 if sequence is None else sequence for sequence in code.sequences]
         for written_as, used in self.asked.items():
-            if used.is_map:
-                scores = rolled_row(maps[written_as], place, convention=used.rollout).scores
-                if written_as in self.ratios:
-                    row[RATIO + written_as] = maps[written_as].info["mixing_ratio"].float().mean(-1).tolist()
-            else:
-                read = reads[written_as]
-                if isinstance(read, MixlensError):
-                    raise read
-                scores, row["target"] = read.scores, read.info["target"] or row["target"]
-            row[written_as] = scores.numpy()
+            read = reads[written_as]
+            if isinstance(read, MixlensError):
+                raise read
+            if written_as in self.ratios:
+                row[RATIO + written_as] = maps[written_as].info["mixing_ratio"].float().mean(-1).tolist()
+            if not used.is_map:
+                row["target"] = read.info["target"] or row["target"]
+            row[written_as] = read.scores.numpy()
         if plan.maps is not None:
             row["maps"] = {
                 written_as: made.scores.to("cpu", getattr(torch, plan.maps)).numpy() for written_as, made in maps.items()
@@ -337,6 +358,13 @@ class Worker:
         ]
         table = _table(found, schema, {"schema": SCHEMA, "number": number})
         return _parquet(table, use_byte_stream_split=["scores.list.element"], use_dictionary=["method"])
+
+
+def _tried(one: Map, place: Any, convention: str | None) -> Attribution | MixlensError:
+    try:
+        return rolled_row(one, place, convention=convention)
+    except MixlensError as error:
+        return error
 
 
 @dataclass(frozen=True)
