@@ -235,7 +235,7 @@ def test_a_window_that_was_given_out_twice_counts_once() -> None:
     assert not out.held
 
 
-def test_what_ray_cannot_do_is_refused(tmp_path: Path) -> None:
+def test_what_ray_cannot_do_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(InputError, match="every Ray worker loads the model itself"):
         go(ROWS, tmp_path / "x", **{**ASKED, "model": mixlens.load("agreement")}, ray="auto")
     for workers in (0, (2, 1), (1, 2, 3), True, "many"):
@@ -245,6 +245,15 @@ def test_what_ray_cannot_do_is_refused(tmp_path: Path) -> None:
         go(ROWS, tmp_path / "x", ray="ray://127.0.0.1:10001", **ASKED)
     with pytest.raises(InputError, match=r"cannot reach a Ray cluster at '127\.0\.0\.1:1'"):
         go(ROWS, tmp_path / "x", ray="127.0.0.1:1", **ASKED)
+    (tmp_path / "ray").mkdir()
+    (tmp_path / "ray/ray_current_cluster").write_text("127.0.0.1:1")  # as a cluster leaves it that was killed
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    monkeypatch.setenv("RAY_TMPDIR", str(tmp_path))
+    begun: list[Any] = []
+    monkeypatch.setattr(ray, "init", lambda **asked: begun.append(asked))
+    monkeypatch.setattr(ray, "cluster_resources", dict)
+    cluster.Pool("auto", "agreement", {}, cluster.Plan(("alti",)), None)
+    assert begun[0]["address"] == "local"
     ran = CliRunner().invoke(app, ["run", "x.txt", "--out", str(tmp_path / "x"), "--ray", "auto", "--workers", "two"])
     assert isinstance(ran.exception, InputError)
     assert "2-8" in str(ran.exception)

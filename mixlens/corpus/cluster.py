@@ -20,6 +20,7 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 from .. import errors
@@ -192,20 +193,21 @@ class Pool:
 
     def _connect(self, address: str) -> None:
         # "auto": the cluster that RAY_ADDRESS or this machine knows of, else one on this machine
+        named = os.environ.get("RAY_ADDRESS", "") if address == "auto" else address
         where = {} if address == "auto" else {"address": address}
-        named = address if where else os.environ.get("RAY_ADDRESS", "")
         if named.startswith("ray://"):
             raise InputError(
                 "ray:// is for processes outside of the cluster, and this one has to be a part of it: run the command on a "
                 "machine of the cluster (or as a Ray job), with --ray auto or HOST:PORT."
             )
-        host, sign, port = named.rpartition(":")
         try:
-            if sign and port.isdecimal():  # Ray would go on asking for many minutes
-                socket.create_connection((host.strip("[]"), int(port)), timeout=10).close()
+            if not named and not _listens(_noted()):  # a cluster that was killed left its note behind
+                where = {"address": "local"}
+            elif not _listens(named):
+                raise ConnectionError("nobody answers there")
             with _quiet_backend():
                 self.ray.init(**where, log_to_driver=False, logging_level="error")
-        except (OSError, ValueError, OverflowError, RuntimeError) as error:
+        except (OSError, ValueError, RuntimeError) as error:
             reason = " ".join(str(error).split())[:160]
             raise InputError(f"cannot reach a Ray cluster at {address!r}: {reason}") from None
 
@@ -359,6 +361,26 @@ def _sizes(workers: Any) -> tuple[int, int] | None:
     if not whole or not 1 <= pair[0] <= pair[1]:
         raise InputError(f"workers must be at least 1, or (least, most), not {workers!r}.")
     return pair
+
+
+def _noted() -> str:
+    """The address that `ray start` noted on this machine, if it did."""
+    try:
+        return (Path(os.environ.get("RAY_TMPDIR") or "/tmp") / "ray" / "ray_current_cluster").read_text().strip()
+    except OSError:
+        return ""
+
+
+def _listens(address: str) -> bool:
+    """Whether somebody does at HOST:PORT (anything else is Ray's to judge). Ray itself would go on asking for many minutes."""
+    host, _, port = address.rpartition(":")
+    if not port.isdecimal():
+        return True
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=10).close()
+    except (OSError, OverflowError):
+        return False
+    return True
 
 
 @contextlib.contextmanager
