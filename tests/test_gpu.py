@@ -284,3 +284,23 @@ def test_layers_brought_in_to_a_gpu_give_the_numbers_of_a_gpu() -> None:
         for name in MAPS:
             assert made[name].scores.device.type == "cuda"
             torch.testing.assert_close(made[name].scores, expected[name].scores, rtol=1e-3, atol=1e-5)
+
+
+def test_rows_of_a_corpus_are_the_cpu_s() -> None:
+    """Batches, rows of rollouts and predictions at once: the same rows as on a CPU, text by text."""
+    from mixlens.corpus.inputs import Given
+    from mixlens.corpus.work import Plan, Worker
+
+    texts = ["The keys to the cabinet [MASK] rusty.", "The dog [MASK] here.", "The dogs near the old house [MASK] tired today."]
+    given = [Given(i, str(i), text, None, None, None, None, None, None, ()) for i, text in enumerate(texts, 1)]
+    methods = ("alti", "globenc", "attention:rollout=abnar", "norm", "value_zeroing", "attcat", "grad_x_input")
+    rows = {}
+    for device in ("cpu", "cuda"):
+        worker = Worker(mixlens.load("agreement", device=device), Plan(methods=methods))
+        rows[device] = worker._batch(given, [worker._encode(one) for one in given])
+    for a, b in zip(rows["cpu"], rows["cuda"], strict=True):
+        assert (a["prediction"], a["query"], a["target"]) == (b["prediction"], b["query"], b["target"])
+        assert a["probability"] == pytest.approx(b["probability"], abs=1e-5)
+        for name in methods:
+            x, y = (torch.as_tensor(one[name]).double() for one in (a, b))
+            assert float((x - y).abs().max()) <= 2e-4 * float(x.abs().max()), name
