@@ -131,8 +131,8 @@ def _row_of(scores: Map, row: Tensor, power: float, told: Mapping[str, Any], pos
 
 @torch.no_grad()
 def rolled_rows(maps: Sequence[Map], queries: Sequence[int | str], *, convention: str | None = None) -> list[Attribution]:
-    """`rolled_row` of each map at its query. On a GPU all at once: one row each, multiplied through the layers together."""
-    if len(maps) == 1 or _on_cpu(maps) or any(map(_from_input, maps)) or len({len(one.scores) for one in maps}) > 1:
+    """`rolled_row` of each map at its query. Short ones, and on a GPU all, at once: multiplied through the layers together."""
+    if len(maps) == 1 or _by_itself(maps) or any(map(_from_input, maps)) or len({len(one.scores) for one in maps}) > 1:
         return [rolled_row(one, query, convention=convention) for one, query in zip(maps, queries, strict=True)]
     places = [find(one.tokens, query) for one, query in zip(maps, queries, strict=True)]
     name, residual, normalize = _convention(maps[0], convention, None, None)
@@ -160,8 +160,9 @@ def rolled_rows(maps: Sequence[Map], queries: Sequence[int | str], *, convention
     return [_row_of(one, scores[:n], back, told, place, depth - 1) for one, place, n, scores, back in made]
 
 
-def _on_cpu(maps: Sequence[Map]) -> bool:
-    return any(one.scores.device.type == "cpu" for one in maps)
+def _by_itself(maps: Sequence[Map]) -> bool:
+    """Long ones on a CPU: putting them together costs more than it saves."""
+    return any(one.scores.device.type == "cpu" and one.scores.shape[-1] > 64 for one in maps)
 
 
 def _shared(layer: Tensor, totals: Tensor | None, index: int) -> Tensor:

@@ -74,7 +74,8 @@ def attention_weights(
     dtype = working_dtype(query.dtype)
     room, weights = rooms or (None, None)
     query, key = query.to(dtype), repeat_heads(key.to(dtype), query.shape[-3])
-    logits = torch.matmul(query * scaling, key.mT, out=room)
+    # With a graph in the order of the papers' code, whose rules of relevance depend on it; else over the smaller tensor.
+    logits = torch.matmul(query * scaling, key.mT, out=room) if room is not None or scaling == 1 else query @ key.mT * scaling
     if softcap is not None:
         logits = torch.tanh(logits / softcap) * softcap
     if mask is None:

@@ -220,8 +220,10 @@ def _attention(
         recorder.records[-1].update(seen)
     written_out = recorder is not None and recording and (recorder.attached or recorder.change is not None)
     # The fast kernel cannot cap logits, nor show its weights; for float32 on a GPU it is none.
-    if softcap is not None or written_out or (recording and _quicker_written_out(query)):
-        weights = attention_weights(query, key, attention_mask, scaling=seen["scaling"], softcap=softcap)
+    quicker = recording and softcap is None and not written_out and _quicker_written_out(query)
+    if softcap is not None or written_out or quicker:
+        read, scale = (query * seen["scaling"], 1.0) if quicker else (query, seen["scaling"])
+        weights = attention_weights(read, key, attention_mask, scaling=scale, softcap=softcap)
         if recorder is not None and recorder.change is not None:
             weights = recorder.change(len(recorder.records) - 1, weights)
         if recorder is not None and recorder.attached:
@@ -809,7 +811,8 @@ class Model:
             return logits[row], ()
         if self.task == "token-classification":
             return logits[row, :n], tuple(range(n))
-        places = [n - 1] if self.task == "causal-lm" else [i for i, t in enumerate(one.input_ids) if t == self.mask_id]
+        mask = self.mask_id
+        places = [n - 1] if self.task == "causal-lm" else [i for i, t in enumerate(one.input_ids) if t == mask]
         return logits[row, places], tuple(places)
 
     @property

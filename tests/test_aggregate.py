@@ -101,8 +101,7 @@ def test_a_rolled_row_of_a_deep_model_keeps_its_shares(size: float) -> None:
 
 
 @pytest.mark.parametrize("name", list(CONVENTIONS))
-def test_rows_of_several_maps_at_once_are_those_of_each_alone(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mixlens.aggregate._on_cpu", lambda maps: False)  # as on a GPU
+def test_rows_of_several_maps_at_once_are_those_of_each_alone(name: str) -> None:
     seeded = torch.Generator().manual_seed(0)
     sizes = ((5, 1.0), (9, 1e20), (3, 1.0), (7, 1e-20), (9, 1.0))
     maps = [a_map((torch.rand(9, n, n, generator=seeded, dtype=torch.float64) + 0.01) * size) for n, size in sizes]

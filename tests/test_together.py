@@ -21,6 +21,16 @@ STACKING = [name for name, method in known().items() if method.stacks]
 
 
 @pytest.mark.parametrize("case", CASES)
+def test_attention_written_out_is_the_kernel_s(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As for float32 on a GPU: the same hidden states, alone and in a padded batch."""
+    lens, inputs = loaded(case), [ids(7), ids(4, seed=1)]
+    expected = [trace.hidden_states for trace in lens.trace(input_ids=inputs)]
+    monkeypatch.setattr(sys.modules["mixlens.model"], "_quicker_written_out", lambda query: True)
+    for trace, hidden in zip(lens.trace(input_ids=inputs), expected, strict=True):
+        torch.testing.assert_close(trace.hidden_states, hidden, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("case", CASES)
 def test_layers_scored_at_once_are_the_layers_one_by_one(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
     lens = loaded(case)
     one, many = lens.trace(input_ids=ids(7)), lens.trace(input_ids=[ids(7), ids(4)])
