@@ -80,6 +80,7 @@ def rows(device: str, part: dict[str, Any]) -> list[str]:
         slow = f"{number(row['slow_ratio'])} x" if "slow_ratio" in row else ""
         title = row["title"] + (" *" if row["layers"] == 1 and row["id"] != "hta_layer" else "")
         per_layer = number(row["ms_per_layer"]) if "ms_per_layer" in row else ""
+        per_layer += f"; the map {number(row['map_ms_per_layer'])}" if "map_ms_per_layer" in row else ""
         apart = f"{row['disagreement']:.0e}" if "disagreement" in row else ""
         if row["id"] == "hta_layer":
             slow += f", {number(row['times_faster'])} times ours"
