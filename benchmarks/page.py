@@ -262,7 +262,10 @@ If memory runs out all the same, the layer is scored again in pieces a sixteenth
 
 `model.mix(text, names)` scores every layer when it has run, then forgets it: for long inputs, large models and whole
 corpora. `mixlens.mix(model.trace(text), names)` keeps queries, keys, values and the stream of every layer, so that more
-methods can be asked later. Both give the same maps.
+methods can be asked later. Both give the same maps. On a GPU a short input (up to 2,048 tokens a batch and 256 MB of it) is
+kept whole until it is scored, by `model.mix` too, and what goes in and out of graphs (below) stays, at most 1 GiB for each
+model; none is captured where less than a quarter of the GPU's memory is free. The GPU's rows of this table are from before
+that, and do not have it in them.
 """
 
 TIMING = """\

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 FIRST = 2  # so often it is computed as ever before it is captured: capturing takes as long as computing it some ten times
 AGAIN = 3  # so often it is captured anew because something changed; then no more
 TOKENS = 2048  # in a batch; with more, a GPU is busy anyway
+SHAPES = 1000  # that are counted: a corpus has many, and few of them come again
 BYTES = 1 << 30  # of what goes in and comes out of all graphs of a model; beyond that nothing new is captured
 
 Compute = Callable[[list[Tensor]], Any]
@@ -128,6 +129,8 @@ class Graphs:
         with self.lock:
             found = self.kept.get(key)
             if found is None and (key in self.kept or self.seen[key] < FIRST or self.bytes > BYTES):
+                if len(self.seen) > SHAPES:
+                    self.seen.clear()
                 self.seen[key] += 1
                 return None
             if found is not None and found.readable(state):
@@ -153,7 +156,8 @@ class Graphs:
         keeps: Callable[[], object],
         times: int,
     ) -> Captured | None:
-        if state() is None:
+        free, whole = torch.cuda.mem_get_info()
+        if state() is None or free < whole / 4:  # where room is short it is left to others
             return None
         given = [torch.empty_like(t).copy_(t) for t in tensors]
         current = torch.cuda.current_stream()

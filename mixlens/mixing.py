@@ -363,6 +363,7 @@ class Scorer:
             for found in self.gaps.values():  # one tensor for each call so far; all of them were whole
                 del found[calls:]
             if device.type == "cuda":
+                self.graphs.clear()
                 torch.cuda.empty_cache()
             for index, layer in enumerate(layers):
                 self._score([layer], start + index, smaller)
