@@ -75,7 +75,7 @@ def attention_weights(
     room, weights = rooms or (None, None)
     query, key = query.to(dtype), repeat_heads(key.to(dtype), query.shape[-3])
     # With a graph in the order of the papers' code, whose rules of relevance depend on it; else over the smaller tensor.
-    logits = torch.matmul(query * scaling, key.mT, out=room) if room is not None or scaling == 1 else query @ key.mT * scaling
+    logits = query @ key.mT * scaling if query.requires_grad else torch.matmul(query * scaling, key.mT, out=room)
     if softcap is not None:
         logits = torch.tanh(logits / softcap) * softcap
     if mask is None:

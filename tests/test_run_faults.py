@@ -305,9 +305,11 @@ def test_ctrl_c_leaves_a_folder_that_goes_on(tmp_path: Path, monkeypatch: pytest
             os.kill(os.getpid(), signal.SIGINT)
         return own(self, number, *rest)
 
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # whatever other tests left there
     with monkeypatch.context() as patch:
         patch.setattr(work.Worker, "window", stopped)
         ran = CliRunner().invoke(app, asked)
+    signal.signal(signal.SIGINT, before)
     assert ran.exit_code == 130
     assert "the same command goes on" in ran.stderr
     again = CliRunner().invoke(app, asked)

@@ -14,6 +14,7 @@ import logging
 import os
 import platform
 import queue
+import signal
 import socket
 import sys
 import threading
@@ -299,20 +300,21 @@ class Pool:
         return made
 
     def close(self) -> None:
-        """Whatever happened: nothing of it stays on the cluster."""
+        """Whatever happened: nothing of it stays on the cluster. Who is stopped twice over still closes first."""
         ray = self.ray
-        if self.feed is not None and self.pump is not None:
-            with contextlib.suppress(ray.exceptions.RayError):
-                ray.get(self.feed.put.remote({}, [], 0, True), timeout=5)
-                self.pump.join(0 if self.own else 5)
-                if self.pump.is_alive():  # a worker is at something still
-                    for one in ray.get(self.feed.state.remote(), timeout=5)[2]:
-                        ray.kill(one["actor"])
-                    self.pump.join(10)
-                ray.kill(self.feed)
-        self.settings.close()
-        if self.own:
-            ray.shutdown()
+        with _uninterrupted():
+            if self.feed is not None and self.pump is not None:
+                with contextlib.suppress(ray.exceptions.RayError):
+                    ray.get(self.feed.put.remote({}, [], 0, True), timeout=5)
+                    self.pump.join(0 if self.own else 5)
+                    if self.pump.is_alive():  # a worker is at something still
+                        for one in ray.get(self.feed.state.remote(), timeout=5)[2]:
+                            ray.kill(one["actor"])
+                        self.pump.join(20)  # what it asked of Ray after its end would start another
+                    ray.kill(self.feed)
+            if self.own:
+                ray.shutdown()
+            self.settings.close()
 
 
 class _Out:
@@ -401,6 +403,19 @@ def _quiet_backend() -> Iterator[None]:
         os.dup2(kept, 2)
         os.close(kept)
         os.close(nowhere)
+
+
+@contextlib.contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """Ctrl-C waits, where this is the thread that gets it."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 @contextlib.contextmanager
