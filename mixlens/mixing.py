@@ -156,25 +156,25 @@ def streamed(
     precision: str = "float32",
     **options: Any,
 ) -> list[Any]:
-    """The maps of one batch, each layer scored when it has run and then released. See `Model.mix`."""
+    """The maps of one batch, each layer scored when it has run and then released (short ones on a GPU: see `fits_whole`)."""
     call = Call(name, variant, chunk, precision, options)
-    whole = [one for one, (used, _) in call.chosen.items() if used.whole]
-    if whole:
-        raise InputError(f"{whole[0]!r} needs all layers at once: use mixlens.mix(model.trace(...), {whole[0]!r}).")
+    needy = [one for one, (used, _) in call.chosen.items() if used.whole]
+    if needy:
+        raise InputError(f"{needy[0]!r} needs all layers at once: use mixlens.mix(model.trace(...), {needy[0]!r}).")
     if call.query is not None and len(encoded) > 1:
         return [streamed(model, [one], name, variant=variant, chunk=chunk, precision=precision, **options)[0] for one in encoded]
 
     def scored() -> list[dict[str, Map]]:
-        if model.device.type == "cuda" and fits_whole(model, encoded):  # a GPU waits for Python: all layers at once, replayed
-            scorer = Scorer(call, len(encoded), encoded[0].tokens, model)
-            whole = model._run_whole(encoded, scorer.what, scorer.all_layers) if scorer.replayable else None
-            if whole is None:
-                return _scored(model._run(encoded)[0], call)
-            for some in whole[1]:
-                scorer.take(*some)
-            return scorer.maps(whole[0])
         scorer = Scorer(call, len(encoded), encoded[0].tokens, model)
-        traces, _ = model._run(encoded, each=lambda index, layer: scorer.score([layer], index))
+        if not fits_whole(model, encoded):
+            traces, _ = model._run(encoded, each=lambda index, layer: scorer.score([layer], index))
+            return scorer.maps(traces)
+        replayed = model._run_whole(encoded, scorer.what, scorer.all_layers) if scorer.replayable else None
+        if replayed is None:
+            return _scored(model._run(encoded)[0], call)
+        traces, made = replayed
+        for some in made:
+            scorer.take(*some)
         return scorer.maps(traces)
 
     made = fresh(scored, model)
@@ -182,7 +182,9 @@ def streamed(
 
 
 def fits_whole(model: Model, encoded: Sequence[Encoded]) -> bool:
-    """Whether a traced batch is so small that it may be kept whole."""
+    """Whether a traced batch is on a GPU, which waits for Python at every layer, and so small that it may be kept whole."""
+    if model.device.type != "cuda":
+        return False
     tokens = len(encoded) * max(len(one.input_ids) for one in encoded)
     held = 8 * model.n_layers * tokens * model.hf_model.config.hidden_size * model.dtype.itemsize  # eight tensors a layer
     return tokens <= TOKENS and held <= WHOLE
@@ -192,7 +194,7 @@ class Stale(ModelError):  # noqa: N818 - most often no error: what was kept of w
     pass
 
 
-class NotFinite(MixlensError):  # noqa: N818
+class NotFinite(MixlensError):  # noqa: N818 - on a GPU first a reason to compute in a wider range
     pass
 
 

@@ -577,7 +577,8 @@ class Model:
         **options: Any,
     ) -> Any:
         """`mixlens.mix(model.trace(text), name)` in one pass that keeps nothing: every layer is scored as soon as it has run,
-        then released. For long inputs, large models and whole corpora. Methods that need all layers at once are refused.
+        then released (short inputs on a GPU are scored whole, which is quicker). For long inputs, large models and corpora.
+        Methods that need all layers at once are refused.
         """
         from .mixing import streamed
 

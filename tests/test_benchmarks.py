@@ -335,4 +335,4 @@ def test_the_results_hold_no_names_of_machines_and_no_paths() -> None:
     for file in page.RESULTS.glob("*.json"):
         text = file.read_text()
         assert platform.node() not in text or len(platform.node()) < 4
-        assert not re.search(r'"[^"]*(/home/|/root/|/tmp/|/work/)', text), file.name
+        assert not re.search(r"(?<![\w.:/<])/\w+/", text), file.name  # nothing that begins at the root of a disk

@@ -391,3 +391,21 @@ def test_the_command(tmp_path: Path) -> None:
     assert table(tmp_path / "run")[0]["target"] == "are - is"
     again = CliRunner().invoke(app, [*asked, "--foil", "is", "--limit", "5", "--maps", "--maps-dtype", "float16", "--resume"])
     assert "(0 done now)" in again.output
+
+
+def test_a_batch_that_found_its_weights_changed_is_scored_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As `mix` does: what was kept of weights is made anew, and no row goes to the errors."""
+    mixing = sys.modules["mixlens.mixing"]
+    own, forget, refused, anew = mixing.Scorer.maps, mixing.forget_norms, [], []
+
+    def maps(self: Any, traces: Any) -> Any:
+        if not anew:
+            refused.append(1)
+            raise mixing.Stale("changed")
+        return own(self, traces)
+
+    lens = mixlens.load("agreement")
+    monkeypatch.setattr(mixing.Scorer, "maps", maps)
+    monkeypatch.setattr(mixing, "forget_norms", lambda: (anew.append(1), forget()))
+    made = go(["The keys [MASK] rusty.", "The dog [MASK] here."], tmp_path / "run", model=lens, methods=["alti"])
+    assert (made.rows, made.errors, len(refused)) == (2, 0, 1)

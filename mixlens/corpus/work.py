@@ -18,7 +18,7 @@ from ..data import RowError
 from ..disk import optional
 from ..errors import InputError, MixlensError
 from ..experiments.core import Asked, asked, map_of
-from ..mixing import Call, Scorer, _out_of_memory, mix
+from ..mixing import Call, Scorer, _out_of_memory, fresh, mix
 from ..model import Encoded, Model, predictions
 from ..targets import _id
 from ..types import Attribution, Map, Prediction, Trace
@@ -208,14 +208,18 @@ class Worker:
 
     def _streamed(self, encoded: Sequence[Encoded]) -> tuple[list[Trace], list[dict[str, Map]]]:
         """Every layer scored by every method when it has run, then released."""
-        scorers = [Scorer(self._call(group), len(encoded), encoded[0].tokens, self.model) for group in self.groups]
 
-        def each(index: int, layer: Any) -> None:
-            for scorer in scorers:
-                scorer.score([layer], index)
+        def scored() -> tuple[list[Trace], list[dict[str, Map]]]:
+            scorers = [Scorer(self._call(group), len(encoded), encoded[0].tokens, self.model) for group in self.groups]
 
-        traces, _ = self.model._run(encoded, each=each)
-        return traces, self._by_method([scorer.maps(traces) for scorer in scorers], len(traces))
+            def each(index: int, layer: Any) -> None:
+                for scorer in scorers:
+                    scorer.score([layer], index)
+
+            traces, _ = self.model._run(encoded, each=each)
+            return traces, self._by_method([scorer.maps(traces) for scorer in scorers], len(traces))
+
+        return fresh(scored, self.model)
 
     def _kept(self, encoded: Sequence[Encoded]) -> tuple[list[Trace], list[dict[str, Map]]]:
         """The traced pass, kept until every method has had it."""
