@@ -7,17 +7,17 @@ z_ij = sum_h a^h_ij f^h_j. No tensor of size n x n x d is ever held.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property, reduce
-from typing import TYPE_CHECKING
-from weakref import WeakKeyDictionary
+from typing import TYPE_CHECKING, TypeVar
 
 import torch
 from torch import Tensor, nn
 
 from . import kernels
 from .errors import ModelError
+from .kept import Used, answer_of, module_state, numbers_kept, recall
 from .kernels.plain import tiles
 from .places import at_hand, is_away, is_packed, linearity_hint, own_copy, place_of
 from .types import LayerTrace
@@ -29,8 +29,13 @@ ASKED_ROWS = 1 << 26  # numbers in one question to a module that is asked for it
 ASKED_KEPT = 1 << 28  # numbers of the answers that are kept: a gigabyte
 METRIC_WIDTH = 2048  # beyond this a layer's metric is slow to make and large to keep
 HALF = (torch.float16, torch.bfloat16)
-# Largest relative gap between a layer and its rebuilt self that is still rounding.
-TOLERANCE = {torch.float64: 1e-10, torch.float32: 1e-4, torch.float16: 2e-2, torch.bfloat16: 1e-1}
+EPS = {dtype: torch.finfo(dtype).eps for dtype in (torch.float64, torch.float32, *HALF)}
+# Largest gap of a token (see `kernels.apart`) that is still rounding. In half precision every stored number is rounded: an
+# identity of one step is off by 0.3 to 0.7 eps, a whole layer run again by up to 2 eps.
+TOLERANCE = {torch.float64: 1e-10, torch.float32: 1e-4, **{dtype: 4 * EPS[dtype] for dtype in HALF}}
+LAYER_TOLERANCE = {**TOLERANCE, **{dtype: 8 * EPS[dtype] for dtype in HALF}}
+# A module that did not change gives the same answer to its probe, but for the order of sums.
+SAME_ANSWER = {torch.float64: 1e-14, torch.float32: 2e-6, **{dtype: EPS[dtype] / 4 for dtype in HALF}}
 
 
 def working_dtype(dtype: torch.dtype) -> torch.dtype:
@@ -38,15 +43,19 @@ def working_dtype(dtype: torch.dtype) -> torch.dtype:
 
 
 def gap(rebuilt: Tensor, seen: Tensor) -> float:
-    """Largest difference, relative to the largest entry seen. NaN or infinity anywhere gives infinity."""
+    """How far `rebuilt` is from `seen` [... pos d], relative to each token. NaN or infinity anywhere gives infinity."""
     dtype = working_dtype(seen.dtype)
-    return ratio(kernels.largest(rebuilt.to(dtype), None, seen.to(dtype)).tolist())
+    return finite(float(kernels.apart(rebuilt.to(dtype), None, seen.to(dtype))))
 
 
-def ratio(largest: Sequence[float]) -> float:
-    """A gap, from the largest difference and the largest entry."""
-    found = largest[0] / max(largest[1], torch.finfo(torch.float32).tiny)
-    return float("inf") if math.isnan(found) else found
+def largest_gap(rebuilt: Tensor, seen: Tensor) -> float:
+    """The largest difference, relative to the largest entry of all."""
+    return finite(float((rebuilt - seen).abs().max() / seen.abs().max().clamp(min=torch.finfo(seen.dtype).tiny)))
+
+
+def finite(gap: float) -> float:
+    """A gap that is no number is infinite."""
+    return float("inf") if math.isnan(gap) else gap
 
 
 def attention_of(layer: LayerTrace) -> Tensor:
@@ -135,43 +144,44 @@ def linear_bias(module: nn.Module, width: int, like: Tensor) -> Tensor:
     return module(torch.zeros(1, width, dtype=like.dtype, device=like.device))[0]
 
 
-def linear_weight(module: nn.Module, width: int, dtype: torch.dtype, like: Tensor | None = None) -> Tensor:
+def linear_weight(
+    module: nn.Module, width: int, dtype: torch.dtype, like: Tensor | None = None, used: Used | None = None
+) -> Tensor:
     """[in, out] of any linear module. Plain ones are read; whatever else it is (LoRA, 4-bit), it is asked.
 
-    `like`: a tensor of the kind it is used to.
+    `like`: a tensor of the kind it is used to. `used` gets the module if an answer of an earlier call is used.
     """
     if not is_plain(module):
-        return asked_weight(module, width, like).to(dtype)
+        return asked_weight(module, width, like, used).to(dtype)
     with at_hand(module):
         weight = torch.as_tensor(module.weight)
         return (weight.t() if type(module) is nn.Linear else weight).to(dtype)
 
 
 @torch.no_grad()
-def asked_weight(module: nn.Module, width: int, like: Tensor | None = None) -> Tensor:
+def asked_weight(module: nn.Module, width: int, like: Tensor | None = None, used: Used | None = None) -> Tensor:
     """[in, out], in at least float32: what a linear module makes of each unit vector, less what it makes of nothing.
 
-    Its numbers may be packed in a way of their own, so they are not looked at. Answers are kept as long as they are the same.
+    Its numbers may be packed in a way of their own, so they are not looked at. Answers are kept where they are few enough.
     """
     given = like.dtype if like is not None else next((t.dtype for t in module.parameters() if t.is_floating_point()), None)
-    key = (given, width, module_state(module))
-    kept = _ASKED.get(module)
-    if kept is not None and kept[0] == key and key[2] is not None:
-        return kept[1]
-    length = 64.0  # beside it a bias is small, which half precision rounds with the rest
-    device = place_of(module)
-    found = []
-    for rows in torch.arange(width, device=device).split(max(1, ASKED_ROWS // width)):
-        probe = torch.zeros(len(rows) + 1, width, dtype=given or torch.float32, device=device)
-        probe[torch.arange(len(rows), device=device), rows] = length
-        answer = module(probe)
-        answer = answer.to(working_dtype(answer.dtype))
-        found.append((answer[:-1] - answer[-1]) / length)
-    made = torch.cat(found) if len(found) > 1 else found[0]
-    _ASKED.pop(module, None)
-    if key[2] is not None and not is_away(module) and sum(t.numel() for _, t in _ASKED.values()) + made.numel() <= ASKED_KEPT:
-        _ASKED[module] = (key, made)
-    return made
+    given = given or torch.float32
+
+    def made() -> Tensor:
+        length = 64.0  # beside it a bias is small, which half precision rounds with the rest
+        device = place_of(module)
+        found = []
+        for rows in torch.arange(width, device=device).split(max(1, ASKED_ROWS // width)):
+            probe = torch.zeros(len(rows) + 1, width, dtype=given, device=device)
+            probe[torch.arange(len(rows), device=device), rows] = length
+            answer = module(probe)
+            answer = answer.to(working_dtype(answer.dtype))
+            found.append((answer[:-1] - answer[-1]) / length)
+        return torch.cat(found) if len(found) > 1 else found[0]
+
+    if used is None or is_away(module) or numbers_kept("asked") + width * width > ASKED_KEPT:
+        return made()
+    return recall([module], ("asked", given, width), made, width=width, dtype=given, used=used)
 
 
 def widened(module: nn.Module, like: Tensor) -> nn.Module:
@@ -202,10 +212,17 @@ class FrozenNorm:
     @torch.no_grad()
     def of(module: nn.Module, width: int, dtype: torch.dtype) -> FrozenNorm:
         like = next(module.parameters(), None)
-        if like is not None and like.dtype in HALF:
-            module = own_copy(module).float()  # the same norm, asked in a precision that can answer
-            like = next(module.parameters())
         given = like.dtype if like is not None else dtype
+        if like is not None and like.dtype != torch.float64:
+            try:  # asked in float64, where a large beta does not cost gamma its digits
+                return FrozenNorm._asked(own_copy(module).double(), width, dtype, torch.float64)
+            except RuntimeError:  # its code insists on a number type
+                if like.dtype in HALF:
+                    return FrozenNorm._asked(own_copy(module).float(), width, dtype, torch.float32)
+        return FrozenNorm._asked(module, width, dtype, given)
+
+    @staticmethod
+    def _asked(module: nn.Module, width: int, dtype: torch.dtype, given: torch.dtype) -> FrozenNorm:
         device = place_of(module)
         signs = torch.ones(2, width, dtype=given, device=device)
         signs[:, 1::2] = -1
@@ -228,26 +245,24 @@ class FrozenNorm:
         return FrozenNorm(gamma.to(dtype), beta.to(dtype), centred, max(eps, 0.0))
 
     @staticmethod
-    def known(module: nn.Module, like: Tensor) -> FrozenNorm:
-        """`of`, asked once as long as the module's numbers are the same ones (every map checks what it rests on anyway)."""
-        kept = _NORMS.setdefault(module, {})
-        key = (like.dtype, like.device, like.shape[-1], module_state(module))
-        if key not in kept or None in key:
+    def known(module: nn.Module, like: Tensor, given: torch.dtype, used: Used) -> FrozenNorm:
+        """`of`, asked once as long as the module is the same. `given`: the number type that the module reads."""
+
+        def made() -> FrozenNorm:
             norm = FrozenNorm.of(module, like.shape[-1], like.dtype)
-            if kept:  # its numbers changed: what was made of the old ones goes too
-                _SEVERAL.clear()
-                _FOLDED.clear()
-            kept.clear()
-            kept[key] = FrozenNorm(norm.gamma.to(like.device), norm.beta.to(like.device), norm.centred, norm.eps)
-        return kept[key]
+            return FrozenNorm(norm.gamma.to(like.device), norm.beta.to(like.device), norm.centred, norm.eps)
+
+        return recall([module], ("norm", like.dtype, like.device), made, width=like.shape[-1], dtype=given, used=used)
 
     @staticmethod
-    def several(norms: Sequence[FrozenNorm]) -> FrozenNorm:
+    def several(modules: Sequence[nn.Module], norms: Sequence[FrozenNorm], given: torch.dtype, used: Used) -> FrozenNorm:
         """The norms of several layers as one, [layer d]."""
-        key = tuple(id(norm) for norm in norms)
-        if key not in _SEVERAL:
-            _SEVERAL[key] = (tuple(norms), FrozenNorm._stacked(norms))
-        return _SEVERAL[key][1]
+
+        def made() -> tuple[Sequence[FrozenNorm], FrozenNorm]:  # the norms are kept too, so that an id means one norm
+            return norms, FrozenNorm._stacked(norms)
+
+        key = ("norms", tuple(id(norm) for norm in norms))
+        return recall(modules, key, made, width=norms[0].gamma.shape[-1], dtype=given, used=used)[1]
 
     @staticmethod
     def _stacked(norms: Sequence[FrozenNorm]) -> FrozenNorm:
@@ -287,41 +302,6 @@ class FrozenNorm:
         if isinstance(self.eps, float) and self.centred:
             return nn.functional.layer_norm(u, u.shape[-1:], self.gamma, self.beta, self.eps)
         return self.numerator(u) / self.scale(u) + _beside(self.beta, u)
-
-
-_SEVERAL: dict[tuple[int, ...], tuple[tuple[FrozenNorm, ...], FrozenNorm]] = {}  # the norms are kept, so an id means one
-_FOLDED: WeakKeyDictionary[nn.Module, dict[tuple[object, ...], tuple[Chain, Tensor]]] = WeakKeyDictionary()
-_PROJECTIONS: WeakKeyDictionary[nn.Module, tuple[object, Tensor]] = WeakKeyDictionary()
-_NORMS: WeakKeyDictionary[nn.Module, dict[tuple[object, ...], FrozenNorm]] = WeakKeyDictionary()
-_ASKED: WeakKeyDictionary[nn.Module, tuple[object, Tensor]] = WeakKeyDictionary()
-
-
-def module_state(module: nn.Module) -> tuple[tuple[int, int], ...] | None:
-    """Where a module's numbers are and how often they were changed; None where torch does not count."""
-    try:
-        if module._modules:
-            return tuple((t.data_ptr(), t._version) for t in (*module.parameters(), *module.buffers()))
-        own = (*module._parameters.values(), *module._buffers.values())  # the same, without a walk over modules
-        return tuple((t.data_ptr(), t._version) for t in own if t is not None)
-    except RuntimeError:  # tensors made in inference mode
-        return None
-
-
-def kept_of(modules: Iterable[nn.Module]) -> list[object]:
-    """What is kept of these modules' weights now: who holds it can go on reading it when it is forgotten here."""
-    found: list[object] = [list(_SEVERAL.values())]
-    for module in modules:
-        found += [dict(_FOLDED.get(module, {})), _PROJECTIONS.get(module), dict(_NORMS.get(module, {}))]
-    return found
-
-
-def forget_norms() -> None:
-    """Ask every norm again when it is next needed."""
-    _NORMS.clear()
-    _SEVERAL.clear()
-    _FOLDED.clear()
-    _PROJECTIONS.clear()
-    _ASKED.clear()
 
 
 def _beside(parameter: Tensor, z: Tensor) -> Tensor:
@@ -403,7 +383,7 @@ class FirstProduct:
         stream = block.stream
         matrices, constants, of_heads = [], [], []
         for module in modules:
-            weight = linear_weight(module, stream.shape[-1], stream.dtype, stream)
+            weight = linear_weight(module, stream.shape[-1], stream.dtype, stream, block.used)
             scaled = norm.gamma[:, None] * weight
             matrices.append(scaled - scaled.mean(0) if norm.centred else scaled)
             constants.append(norm.beta @ weight + linear_bias(module, stream.shape[-1], stream))
@@ -413,6 +393,7 @@ class FirstProduct:
 
 
 Scratch = dict[tuple[str, torch.dtype], Tensor]
+_T = TypeVar("_T")
 
 
 class Block:
@@ -423,6 +404,8 @@ class Block:
 
     def __init__(self, layer: LayerTrace | Sequence[LayerTrace], index: int = 0, *, scratch: Scratch | None = None):
         self.scratch = {} if scratch is None else scratch  # memory that the blocks of one call share
+        self.used: Used = {}  # modules of which something kept is used: their probes are compared
+        self.compared: dict[str, tuple[Tensor, float]] = {}  # what a method compared by itself: gap, allowed
         self.layers = (layer,) if isinstance(layer, LayerTrace) else tuple(layer)
         self.layer, self.index = self.layers[0], index
         self.several = not isinstance(layer, LayerTrace)
@@ -494,17 +477,16 @@ class Block:
     def projection(self) -> Tensor:
         """W_O by head, [head e d]"""
         heads, e = self.values.shape[-3], self.values.shape[-1]
+        modules, given = [layer.parts.output for layer in self.layers], self.layer.input
+
+        def made() -> Tensor:
+            each = [linear_weight(module, heads * e, self.dtype, given, self.used).view(heads, e, -1) for module in modules]
+            return torch.stack(each) if self.several else each[0]
+
         if not self.several:
-            return linear_weight(self.modules.output, heads * e, self.dtype, self.layer.input).view(heads, e, -1)
-        modules = [layer.parts.output for layer in self.layers]
-        key = (self.dtype, self._weights)
-        kept = _PROJECTIONS.get(modules[0])
-        if kept is None or kept[0] != key or key[1] is None:  # of a GPU's few copies of all layers' weights, one is enough
-            each = [linear_weight(module, heads * e, self.dtype, self.layer.input).view(heads, e, -1) for module in modules]
-            kept = (key, torch.stack(each))
-            if key[1] is not None:
-                _PROJECTIONS[modules[0]] = kept
-        return kept[1].view(len(modules), *[1] * self.leading, *kept[1].shape[1:])
+            return made()
+        found = self._kept("projections", (), made) if self._countable else made()
+        return found.view(len(modules), *[1] * self.leading, *found.shape[-3:])
 
     @cached_property
     def bias(self) -> Tensor:
@@ -539,48 +521,36 @@ class Block:
         """W_O by head with a chain's norms put in, [... head e d]: the same for every input, so it is kept."""
         if not chain.name:
             return self.projection
-        if self._weights is None:
+        if not self._countable:
             return chain.part(self.projection, self.room("folded", self.projection.shape))
-        return self._kept("folded", chain, lambda: chain.part(self.projection))
+        found = self._kept("folded", chain.name, lambda: (chain, chain.part(self.projection)))[1]
+        return found.view(len(self.layers), *[1] * self.leading, *found.shape[-3:]) if self.several else found
 
     def metric(self, chain: Chain) -> Tensor | None:
         """W_h W_g^T of the folded weights, [head head e e]; kept. None where making it costs more than it saves."""
         heads, e = self.values.shape[-3], self.values.shape[-1]
-        if self._weights is None or heads * e > METRIC_WIDTH:
+        if not self._countable or heads * e > METRIC_WIDTH:
             return None
 
-        def made() -> Tensor:
+        def made() -> tuple[Chain, Tensor]:  # the chain is kept too, so that its name stays its own
             weights = chain.part(self.projection).flatten(-3, -2)  # [... head e, d]
-            return (weights @ weights.mT).unflatten(-1, (heads, e)).unflatten(-3, (heads, e)).transpose(-3, -2).contiguous()
+            square = (weights @ weights.mT).unflatten(-1, (heads, e)).unflatten(-3, (heads, e))
+            return chain, square.transpose(-3, -2).contiguous()
 
-        return self._kept("metric", chain, made)
+        found = self._kept("metric", chain.name, made)[1]
+        return found.view(len(self.layers), *[1] * self.leading, *found.shape[-4:]) if self.several else found
 
     @cached_property
-    def _weights(self) -> object | None:
-        """Which weights the output projections have now; None where that can't be told."""
+    def _countable(self) -> bool:
+        """Are the output projections plain modules, here, whose changes torch counts? Only of such ones is anything kept."""
         modules = [layer.parts.output for layer in self.layers]
-        state = tuple(module_state(module) if is_plain(module) and not is_away(module) else None for module in modules)
-        if None in state:
-            return None
-        module = self.modules.output
-        if self.several or self.x.device.type != "cpu":
-            return state
-        weight = torch.as_tensor(module.weight).detach()  # torch does not count changes through `.data`: some numbers do
-        return state, float(weight.view(-1)[::997].double().sum()) if weight.is_contiguous() else 0.0
+        return all(is_plain(module) and not is_away(module) and module_state(module) is not None for module in modules)
 
-    def _kept(self, what: str, chain: Chain, made: Callable[[], Tensor]) -> Tensor:
-        """What is made of the output projection's weights and a chain, made once as long as they stay what they are."""
-        kept = _FOLDED.setdefault(self.modules.output, {})
-        key = (self.several, self._weights, what, self.dtype, chain.name)
-        if key not in kept:
-            for old in [other for other in kept if other[0] == self.several and other[1] != self._weights]:
-                del kept[old]
-            kept[key] = (chain, made())  # the chain is kept too, so that its name stays its own
-        found = kept[key][1]
-        if not self.several:
-            return found
-        axes = {"folded": 3, "metric": 4}[what]  # it may have been made for blocks with other leading axes
-        return found.view(len(self.layers), *[1] * self.leading, *found.shape[-axes:])
+    def _kept(self, kind: str, name: tuple[int, ...], made: Callable[[], _T]) -> _T:
+        """What is made of the output projections and a chain with this name, made once as long as they stay what they are."""
+        modules, width = [layer.parts.output for layer in self.layers], self.values.shape[-3] * self.values.shape[-1]
+        key = (kind, self.several, self.dtype, name)
+        return recall(modules, key, made, width=width, dtype=self.layer.input.dtype, used=self.used)
 
     @cached_property
     def head_vectors(self) -> Tensor:
@@ -684,8 +654,9 @@ class Block:
         found = {}
         for place in ("norm_on_attention", "norm_after_attention", "norm_after_mlp"):
             if getattr(self.modules, place) is not None:
-                each = [FrozenNorm.known(getattr(layer.parts, place), self.x) for layer in self.layers]
-                found[place] = FrozenNorm.several(each) if self.several else each[0]
+                modules, given = [getattr(layer.parts, place) for layer in self.layers], self.layer.input.dtype
+                each = [FrozenNorm.known(module, self.x, given, self.used) for module in modules]
+                found[place] = FrozenNorm.several(modules, each, given, self.used) if self.several else each[0]
         return found
 
     @cached_property
@@ -762,9 +733,32 @@ class Block:
         places = [p for p in ("norm_after_attention", "norm_before_mlp") if getattr(part, p) is not None]
         if part.parallel or part.norm_on_attention is not None or len(places) != 1:
             return None
-        norm = FrozenNorm.known(getattr(part, places[0]), self.x)
+        module = getattr(part, places[0])
+        norm = FrozenNorm.known(module, self.x, self.dtype if part is not self.modules else self.layer.input.dtype, self.used)
+        if not self._is_norm(module, norm):
+            return None
         modules = [part.mlp_up] if part.mlp_gate in (None, part.mlp_up) else [part.mlp_up, part.mlp_gate]
         return FirstProduct.of(norm, [m for m in modules if m is not None], self, on_stream=places[0] == "norm_after_attention")
+
+    def _is_norm(self, module: nn.Module, norm: FrozenNorm) -> bool:
+        """Does the module act as this norm on the stream, and on the stream with its features in another order?
+
+        A tanh, a clamp, an L1 norm or a norm in groups does not. The layer is then run again as it is (`after_attention`).
+        """
+        stream = torch.cat([self.stream, self.stream.roll(1, -1)], -2)
+        rounding = self._rounds_inside(module, stream)
+        return gap(norm(stream), module(stream)) <= (TOLERANCE[torch.float32] if rounding else TOLERANCE[self.dtype])
+
+    def _rounds_inside(self, module: nn.Module, u: Tensor) -> bool:
+        """Does a module of a float64 model compute in float32? Then it does not notice a change of 1e-10 in every other feature.
+
+        (A norm does not notice a change of all features by one factor, whatever it computes in.)
+        """
+        if self.layer.input.dtype != torch.float64:
+            return False
+        nudge = torch.ones(u.shape[-1], dtype=u.dtype, device=u.device)
+        nudge[::2] += 1e-10
+        return bool((module(u * nudge) == module(u)).double().mean() > 0.5)
 
     def without(self, sources: slice, tile: Tensor, *, few: bool = False) -> Tensor:
         """The layer's output [... tile pos d] had attention not taken the parts of these sources [... tile pos d].
@@ -828,7 +822,7 @@ class Block:
 
     @cached_property
     def normed(self) -> dict[str, tuple[Tensor, Tensor]]:
-        """What each frozen norm makes of what it reads, [... pos d], and its scalar turned over, [... pos 1]."""
+        """What each frozen norm makes of what it reads, [... pos d], and the reciprocal of its scale, [... pos 1]."""
         return {place: norm.with_inverse(self.read(place)) for place, norm in self.norms.items()}
 
     def read(self, place: str) -> Tensor:
@@ -837,47 +831,105 @@ class Block:
         return getattr(self, read[place])
 
     @cached_property
-    def gap_tensors(self) -> dict[str, Tensor]:
-        """How far the rebuilt layer is from what the model wrote. Parts, biases, frozen norms and residuals included.
-
-        For each identity the largest difference and the largest entry, [2], [layer 2] for several layers, to be made a `ratio`:
-        a GPU is not made to wait for them.
-        """
-        layers = len(self.layers) if self.several else None
+    def rebuilt(self) -> dict[str, tuple[Tensor, Tensor | None, Tensor]]:
+        """What the model's parts make, what is added to it, and what the model wrote, for each identity."""
         after = "norm_after_mlp" in self.norms
-        rebuilt = {"stream": (self.normed["norm_after_mlp"][0] if after else self.stream_after_mlp, self.output)}
+        stream = self.normed["norm_after_mlp"][0] if after else self.stream_after_mlp
+        found: dict[str, tuple[Tensor, Tensor | None, Tensor]] = {
+            "parts": (self.all_parts, self.bias, self.attention_output),
+            "stream": (stream, None, self.output),
+        }
         if "norm_on_attention" in self.norms:
-            rebuilt["norm_on_attention"] = (self.normed["norm_on_attention"][0], self.stream - self.x)
+            found["norm_on_attention"] = (self.normed["norm_on_attention"][0], None, self.stream - self.x)
         if "norm_after_attention" in self.norms:
-            rebuilt["norm_after_attention"] = (self.normed["norm_after_attention"][0], self.middle)
-        parts = kernels.largest(self.all_parts, self.bias, self.attention_output, layers)
-        return {"parts": parts} | {name: kernels.largest(made, None, seen, layers) for name, (made, seen) in rebuilt.items()}
+            found["norm_after_attention"] = (self.normed["norm_after_attention"][0], None, self.middle)
+        return found
+
+    @property
+    def identities(self) -> dict[str, tuple[Tensor, float]]:
+        """How far the rebuilt layer is from what the model wrote (biases, frozen norms and residuals included), and how far it
+        may be. So too for what is kept of weights and for what a method compared by itself, so ask when all methods are done.
+
+        A gap is a number, or [layer] for several layers; it stays on its device, so that a GPU is not made to wait.
+        """
+        layers, rebuilt = len(self.layers) if self.several else None, self.rebuilt
+        if self.layer.input.dtype in HALF:
+            whole, seen = self.all_parts + self.bias, self.attention_output
+            rebuilt = {**rebuilt, "parts": (seen + (whole - seen) / self.rounding[..., None], None, seen)}
+        found = {name: (kernels.apart(*tensors, layers), self.tolerance(name)) for name, tensors in rebuilt.items()}
+        if "weights" not in self.compared and self.used:
+            self.compare_kept()
+        return found | self.compared
+
+    @cached_property
+    def rounding(self) -> Tensor:
+        """What half precision's rounding of each term a^h_ij v^h_j does to their sum over j, in eps, [... pos]; at least 1.
+
+        sqrt(sum_hj (a^h_ij |v^h_j|)^2) over the length of the sum: large where the terms of a token cancel.
+        """
+        each = (self.attention.square() @ self.values.square().sum(-1, keepdim=True))[..., 0].sum(-2).sqrt()
+        whole = (self.attention @ self.values).square().sum((-3, -1)).sqrt()
+        return (each / whole.clamp(min=torch.finfo(each.dtype).tiny)).clamp(min=1)
+
+    def compare(self, identity: str, made: Tensor, seen: Tensor, *, allowed: float | None = None) -> None:
+        """Note how far `made` is from `seen` [... pos d]: no map is given if it is more than allowed."""
+        dtype = working_dtype(seen.dtype)
+        value = kernels.apart(made.to(dtype), None, seen.to(dtype))
+        self.compared[identity] = (value, self.tolerance(identity) if allowed is None else allowed)
+
+    def compare_kept(self) -> None:
+        """Send its probe through every module that something kept was made of, and compare the answers with those of then."""
+        worst = []
+        for module, memory in self.used.items():
+            now, dtype = answer_of(module, memory.probe), memory.answer.dtype
+            allowed = SAME_ANSWER[dtype]
+            worst.append(kernels.apart(now.to(working_dtype(dtype)), None, memory.answer.to(working_dtype(dtype))) / allowed)
+        value = torch.stack([one.to(worst[0]) for one in worst]).amax()
+        self.compared["weights"] = (value.expand(len(self.layers)) if self.several else value, 1.0)
 
     @property
     def gaps(self) -> dict[str, float]:
-        return {name: max(map(ratio, pairs.view(-1, 2).tolist())) for name, pairs in self.gap_tensors.items()}
+        return {name: finite(float(value.max())) for name, (value, _) in self.identities.items()}
 
     def tolerance(self, identity: str) -> float:
         """What rounding may do. A norm that computes in float32 inside a float64 model is judged as float32."""
-        dtype = self.layer.input.dtype
-        place = "norm_after_mlp" if identity == "stream" else identity
-        if dtype == torch.float64 and place in self.norms:
-            nudged = self.called(place, self.x * (1 + 1e-13))  # too little for float32 to notice
-            if bool((nudged == self.called(place, self.x)).double().mean() > 0.5):
-                return TOLERANCE[torch.float32]
-        return TOLERANCE[dtype]
+        of_layer = ("norm_on_attention", "norm_after_attention", "norm_before_mlp", "norm_on_mlp", "norm_after_mlp")
+        places = {"layer": of_layer, "stream": ("norm_on_mlp", "norm_after_mlp")}.get(identity, (identity,))
+        dtype, modules = self.layer.input.dtype, [getattr(self.modules, place, None) for place in places]
+        if any(module is not None and self._rounds_inside(module, self.x) for module in modules):
+            dtype = torch.float32
+        return (LAYER_TOLERANCE if identity == "layer" else TOLERANCE)[dtype]
+
+    @property
+    def eps(self) -> float:
+        """The rounding error of what is behind attention, run again: that of float32 where a norm of a float64 model is so."""
+        return EPS[torch.float32] if self.tolerance("layer") != LAYER_TOLERANCE[torch.float64] else EPS[torch.float64]
 
     def prove(self) -> dict[str, float]:
         """The gaps of this layer; refuses where one is more than rounding."""
-        gaps = self.gaps
-        for identity, value in gaps.items():
-            if not value <= self.tolerance(identity):
-                raise ModelError(
-                    f"layer {self.index}: the model's own output does not match its parts ({identity}: relative gap {value:.1e}, "
-                    f"allowed {self.tolerance(identity):.0e}). No map is given. Run `mixlens check` on this model."
-                    + linearity_hint([layer.parts.layer for layer in self.layers])
-                )
-        return gaps
+        found = {name: (finite(float(value.max())), allowed) for name, (value, allowed) in self.identities.items()}
+        for identity, (value, allowed) in found.items():
+            if not value <= allowed:
+                raise ModelError(self.refusal(identity, value, allowed, self.index))
+        return {name: value for name, (value, _) in found.items()}
+
+    def refusal(self, identity: str, value: float, allowed: float, index: int) -> str:
+        """The line that says why there is no map."""
+        return refusal(identity, value, allowed, index) + linearity_hint([layer.parts.layer for layer in self.layers])
+
+
+def refusal(identity: str, value: float, allowed: float, layer: int) -> str:
+    """The line that says which identity failed in which layer."""
+    if identity == "weights":
+        return (
+            f"layer {layer}: its modules give other answers than a moment ago (weights: {value:.1e} times what rounding does). "
+            "No map is given. Something changes the model's weights while it is read: another thread, or a random module."
+        )
+    return (
+        f"layer {layer}: the model's own output does not match its parts ({identity}: relative gap {value:.1e}, "
+        f"allowed {allowed:.0e}). No map is given. If the model was changed after the trace was made, trace the text again; "
+        "else run `mixlens check` on this model."
+    )
 
 
 def _setting(layer: LayerTrace) -> tuple[object, ...]:
@@ -888,7 +940,7 @@ def _setting(layer: LayerTrace) -> tuple[object, ...]:
 # What `Block.at` keeps as it is: everything that is not of targets.
 _OF_SOURCES = {
     *("layers", "layer", "index", "several", "one_of_batch", "modules", "dtype", "scratch"),
-    *("values", "projection", "bias", "norms", "head_vectors", "wide_modules", "value_bias"),
+    *("values", "projection", "bias", "norms", "head_vectors", "wide_modules", "value_bias", "used", "compared"),
 }
 
 

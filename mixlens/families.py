@@ -42,6 +42,7 @@ class Family:
     norm_after_mlp: str | None = None
     parallel: bool = False  # the feed-forward reads the layer's input, beside attention
     attention: str | None = None  # for code that never asks the attention registry: the module that returns weights
+    inner_layers: str | None = None  # the config field that says how many layers run for each of num_hidden_layers
     embedding_norm: str | None = None  # the norm between the sum of all embeddings and the first layer
     when: Mapping[str, Any] = field(default_factory=dict)  # values of config fields that select this entry
 
@@ -139,6 +140,7 @@ FAMILIES: tuple[Family, ...] = (
         mlp_act="activation",
         mlp_down="ffn_output",
         norm_after_mlp="full_layer_layer_norm",
+        inner_layers="inner_group_num",
         embedding_norm="embeddings.LayerNorm",
     ),
     Family(

@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from .decompose import is_plain, kept_of, module_state
+from .decompose import is_plain
+from .kept import memories_of, module_state
 from .types import PAIRS, POSITIONS, LayerTrace
 
 if TYPE_CHECKING:
@@ -83,7 +84,7 @@ class Graphs:
             return None if None in states else states
 
         modules = (module for layer in layers for module in _read(layer.parts))
-        return self._replayed((what, slots, settings), tensors, of_tensors, state, lambda: kept_of(modules))
+        return self._replayed((what, slots, settings), tensors, of_tensors, state, lambda: memories_of(modules))
 
     def passed(
         self,
@@ -113,7 +114,7 @@ class Graphs:
 
         key = ("pass", what, tuple(names), tuple(others.items()))
         modules = (module for part in parts for module in _read(part))
-        return self._replayed(key, [inputs[name] for name in names], of_tensors, state, lambda: kept_of(modules))
+        return self._replayed(key, [inputs[name] for name in names], of_tensors, state, lambda: memories_of(modules))
 
     def _replayed(
         self,

@@ -20,17 +20,19 @@ import torch
 from torch import Tensor
 
 from .aggregate import find
-from .decompose import TOLERANCE, Block, Scratch, forget_norms, ratio
+from .decompose import TOLERANCE, Block, Scratch, finite, refusal
 from .errors import InputError, MixlensError, ModelError, nearest
 from .graphs import TOKENS, is_spread
+from .kept import forget
 from .kernels import used as used_form
 from .kernels.plain import PRECISIONS, WIDE, chunk_of, products_in, tile_elements
 from .model import Encoded, Model, is_causal
-from .places import is_away, is_packed
+from .places import is_away, is_packed, linearity_hint
 from .registry import Registered, refuse_second
 from .types import PAIRS, POSITIONS, LayersOf, LayerTrace, Map, Trace
 
 WHOLE = 1 << 28  # bytes of a trace that is not worth releasing layer by layer
+NOTED_ERROR = 1e-2  # of a row: rounding that is worth a note
 TOGETHER = 8192  # tokens, with padding, that are scored as one batch
 Extras = dict[str, Tensor | str]
 Extra = dict[str, dict[str, Any]]  # of all layers, by method and name
@@ -190,8 +192,8 @@ def fits_whole(model: Model, encoded: Sequence[Encoded]) -> bool:
     return tokens <= TOKENS and held <= WHOLE
 
 
-class Stale(ModelError):  # noqa: N818 - most often no error: what was kept of weights is not what they are now
-    pass
+class Unproven(MixlensError):  # noqa: N818 - most often no error: what was kept of weights is not what they are now
+    """An identity does not hold. It is a reason to make everything anew, and the second time to refuse."""
 
 
 class NotFinite(MixlensError):  # noqa: N818 - on a GPU first a reason to compute in a wider range
@@ -199,22 +201,26 @@ class NotFinite(MixlensError):  # noqa: N818 - on a GPU first a reason to comput
 
 
 def fresh(scored: Callable[[], _T], model: Model) -> _T:
-    """What `scored` gives; once more with everything asked anew, where weights were changed behind torch's back, or with the
-    range of float32, where half precision's was not enough."""
-    try:
-        return scored()
-    except Stale:
-        forget_norms()
-        model.graphs.clear()
-        return scored()
-    except NotFinite:
-        if model.device.type == "cpu":
-            raise
-    token = WIDE.set(True)
-    try:
-        return scored()
-    finally:
-        WIDE.reset(token)
+    """What `scored` gives; once more with everything made anew, where weights were changed behind torch's back, or with the
+    range of float32, where half precision's was not enough. What fails twice is refused."""
+    with model.computing():
+        try:
+            return scored()
+        except Unproven:
+            forget(model.hf_model)
+            model.graphs.clear()
+            try:
+                return scored()
+            except Unproven as error:
+                raise ModelError(str(error)) from None
+        except NotFinite:
+            if model.device.type == "cpu":
+                raise
+        token = WIDE.set(True)
+        try:
+            return scored()
+        finally:
+            WIDE.reset(token)
 
 
 class Call:
@@ -336,8 +342,7 @@ class Scorer:
         self.by_layer = {name: used for name, (used, _) in call.chosen.items() if not used.whole}
         self.scores: dict[str, list[Tensor]] = {name: [] for name in self.by_layer}
         self.extras: dict[str, list[Extras]] = {name: [] for name in self.by_layer}
-        self.gaps: dict[str, list[Tensor]] = {}
-        self.tolerance = 0.0
+        self.gaps: dict[str, list[tuple[int, Tensor, float]]] = {}  # of each identity: first layer, [layer], allowed
         self.seconds: dict[str, float] = {"proof": 0.0, **dict.fromkeys(self.by_layer, 0.0)}
         self.errors: dict[str, float] = {}
         self.notes: list[str] = []
@@ -347,11 +352,11 @@ class Scorer:
     def score(self, layers: Sequence[LayerTrace], start: int) -> None:
         """Score some layers, the first of them number `start`. Out of memory: once more in smaller pieces, with a note."""
         kept = {name: len(found) for name, found in self.scores.items()}
-        calls = max(map(len, self.gaps.values()), default=0)
+        proven = {identity: len(found) for identity, found in self.gaps.items()}
         chunk = self.call.chunk
         try:
             self._score(layers, start, chunk)
-        except (torch.OutOfMemoryError, RuntimeError) as error:
+        except (torch.OutOfMemoryError, RuntimeError, MemoryError) as error:
             if not _out_of_memory(error):
                 raise
             device = layers[0].input.device
@@ -362,8 +367,8 @@ class Scorer:
             self.scratch.clear()
             for name, count in kept.items():
                 del self.scores[name][count:], self.extras[name][count:]
-            for found in self.gaps.values():  # one tensor for each call so far; all of them were whole
-                del found[calls:]
+            for identity, found in self.gaps.items():
+                del found[proven.get(identity, 0) :]
             if device.type == "cuda":
                 self.graphs.clear()
                 torch.cuda.empty_cache()
@@ -390,33 +395,28 @@ class Scorer:
         groups = [(start, layers[start : start + few]) for start in range(0, len(layers), few)]
         return [self._computed(self._ready(some), start, self.call.chunk) for start, some in groups]
 
-    def take(self, gaps: dict[str, Tensor], found: Sequence[tuple[str, Tensor, Extras]], tolerance: float) -> None:
-        self.tolerance = max(self.tolerance, tolerance)
-        for identity, value in gaps.items():
-            self.gaps.setdefault(identity, []).append(value)
+    def take(self, start: int, gaps: dict[str, tuple[Tensor, float]], found: Sequence[tuple[str, Tensor, Extras]]) -> None:
+        for identity, (value, allowed) in gaps.items():
+            self.gaps.setdefault(identity, []).append((start, value, allowed))
         for name, scores, extra in found:
             self.scores[name].append(scores)
             self.extras[name].append(extra)
 
     def _computed(
         self, layers: Sequence[LayerTrace], start: int, chunk: int | None
-    ) -> tuple[dict[str, Tensor], list[tuple[str, Tensor, Extras]], float]:
-        """The gaps of some layers, every method's scores [layer batch query key] with what it hands out beside them, and how
-        large a gap may be."""
+    ) -> tuple[int, dict[str, tuple[Tensor, float]], list[tuple[str, Tensor, Extras]]]:
+        """Every method's scores [layer batch query key] of some layers, with what it hands out beside them, and the identities
+        that show what they rest on: each gap [layer], and how large it may be."""
         alone, found, n = self.size == 1, [], layers[0].input.shape[-2]
         several = Block(layers, start) if len(layers) > 1 else None
         blocks = [Block(layer, start + i, scratch=self.scratch) for i, layer in enumerate(layers)] if several is None else []
-        with chunk_of(chunk), self._timed("proof", layers):
-            if several is None:
-                blocks = [self._proven(block) for block in blocks]
-            gaps = (several or blocks[0]).gap_tensors
         for name, used in self.by_layer.items():
             with chunk_of(chunk), self._timed(name, layers):
                 if several is not None and used.stacks:
                     made = [self._made(name, several)]
                 else:
-                    singles = blocks or [Block(of_one(layer) if alone else layer, start + i) for i, layer in enumerate(layers)]
-                    made = [self._made(name, block) for block in singles]
+                    blocks = blocks or [Block(of_one(layer) if alone else layer, start + i) for i, layer in enumerate(layers)]
+                    made = [self._made(name, block) for block in blocks]
             for scores, extra in made:  # whatever axes the method saw
                 if several is None or not used.stacks:
                     scores, extra = scores[None], {k: v[None] if isinstance(v, Tensor) else v for k, v in extra.items()}
@@ -427,8 +427,25 @@ class Scorer:
                         f"method {name!r} returned shape {tuple(scores.shape[1:])} for a layer; it must be {(self.size, n, n)}."
                     )
                 found.append((name, scores, extra))
-        tolerance = TOLERANCE[layers[0].input.dtype]
-        return {identity: value.view(-1, 2) for identity, value in gaps.items()}, found, tolerance
+        with chunk_of(chunk), self._timed("proof", layers):
+            gaps = self._identities(several, blocks)
+        return start, gaps, found
+
+    def _identities(self, several: Block | None, blocks: Sequence[Block]) -> dict[str, tuple[Tensor, float]]:
+        """The identities of the layers that were scored; of a layer on a CPU they are judged at once."""
+        if several is None and len(blocks) == 1:
+            found = {name: (value[None], allowed) for name, (value, allowed) in blocks[0].identities.items()}
+            if blocks[0].x.device.type == "cpu":
+                for name, (value, allowed) in found.items():
+                    if not float(value) <= allowed:
+                        raise Unproven(blocks[0].refusal(name, finite(float(value)), allowed, blocks[0].index))
+            return found
+        each = [block.identities for block in blocks]
+        found = {} if several is None else several.identities
+        for name in dict.fromkeys(name for one in each for name in one):
+            values = torch.stack([one[name][0] for one in each])
+            found[name] = (torch.maximum(values, found[name][0]) if name in found else values, each[0][name][1])
+        return found
 
     def _made(self, name: str, block: Block) -> tuple[Tensor, Extras]:
         """A method's scores, in the precision asked for; what that cost is measured on the first layer."""
@@ -442,17 +459,6 @@ class Scorer:
             apart = (shares(made[0]) - shares(exact)).abs().amax((-1, -2))
             self.errors[name] = float(apart.max())
         return made
-
-    def _proven(self, block: Block) -> Block:
-        """The block, shown to be what the model wrote. A GPU is asked at the end."""
-        if block.x.device.type == "cpu":
-            try:
-                block.prove()
-            except ModelError:  # weights changed behind torch's back: ask the norms again
-                forget_norms()
-                block = Block(block.layer, block.index, scratch=self.scratch)
-                block.prove()
-        return block
 
     @contextmanager
     def _timed(self, name: str, layers: Sequence[LayerTrace]) -> Iterator[None]:
@@ -493,7 +499,13 @@ class Scorer:
                     scores=made,
                     tokens=trace.tokens,
                     method=name,
-                    info={**known, **_told(used, self.options[name], gaps), **self._told(name, trace, device), **extra},
+                    info={
+                        **known,
+                        **_told(used, self.options[name], gaps),
+                        **self._told(name, trace, device),
+                        **self._notes(extra),
+                        **extra,
+                    },
                     special=trace.special,
                     words=trace.words,
                 )
@@ -518,40 +530,46 @@ class Scorer:
             }
         if name in self.errors:
             told |= {"precision": self.call.precision, "precision_error": self.errors[name]}
-        return told | ({"notes": list(self.notes)} if self.notes else {})
+        return told
+
+    def _notes(self, extra: Mapping[str, Any]) -> dict[str, list[str]]:
+        """What is to be said about the numbers: memory that ran out, scores that the number type cannot hold."""
+        notes, error = list(self.notes), extra.get("rounding_error")
+        if error is not None and float(error.max()) > NOTED_ERROR:
+            notes.append(
+                f"rounding may move a score by {float(error.max()):.0e} of its row: float32 does not hold these distances. "
+                "Load the model with dtype='float64'."
+            )
+        return {"notes": notes} if notes else {}
 
     def _read_gaps(self, traces: Sequence[Trace], totals: Tensor, extras: Extra) -> tuple[dict[str, float], list[float]]:
         """The largest gap of each identity, and each method's sum of scores; extras are brought to the CPU. A GPU is waited
         for here, once, and a wrong layer is refused."""
-        rebuilt = [gathered(found, totals.device) for found in self.gaps.values()]
-        gaps = torch.stack(rebuilt) if rebuilt else totals.new_zeros(1, 0, 2)
+        every = [value.to(totals) for found in self.gaps.values() for _, value, _ in found]
+        gaps = torch.cat(every) if every else totals.new_zeros(0)
         places = [(told, key) for told in extras.values() for key, value in told.items() if isinstance(value, Tensor)]
         places = [(told, key) for told, key in places if told[key].device.type != "cpu" and told[key].dtype == gaps.dtype]
-        flat = torch.cat([gaps.flatten(), totals.to(gaps), *(told[key].flatten() for told, key in places)]).cpu()
-        at = gaps.numel() + len(totals)
+        flat = torch.cat([gaps, totals, *(told[key].flatten() for told, key in places)]).cpu()
+        at = len(gaps) + len(totals)
         for told, key in places:
             shape = told[key].shape
             told[key] = flat[at : at + shape.numel()].view(shape).clone()
             at += shape.numel()
         for told in extras.values():
             told |= {key: value.cpu() for key, value in told.items() if isinstance(value, Tensor)}
-        numbers = flat[: gaps.numel() + len(totals)].tolist()
-        if not self.gaps:
-            return {"parts": 0.0}, numbers
-        each = gaps[0].numel()
-        pairs = [[numbers[i : i + 2] for i in range(start, start + each, 2)] for start in range(0, gaps.numel(), each)]
-        found = {identity: [ratio(pair) for pair in each] for identity, each in zip(self.gaps, pairs, strict=True)}
-        wrong = {index: value for each in found.values() for index, value in enumerate(each) if not value <= self.tolerance}
-        for index, value in wrong.items():
-            said = f"layer {index}: the model's own output does not match its parts (relative gap {value:.1e}). "
-            if not traces[0].layers:
-                raise Stale(said + "No map is given. Run `mixlens check` on this model.")
-            forget_norms()
-            # A norm that rounds inside is judged as it must be.
-            now = [max(Block(trace.layers[index], index).prove().values()) for trace in traces]
-            if max(now) < value / 10:
-                raise Stale(said + "Its weights were changed while it was read.")
-        return {identity: max(each) for identity, each in found.items()}, numbers[gaps.numel() :]
+        numbers = flat[: len(gaps) + len(totals)].tolist()
+        each = iter(numbers)
+        worst: dict[str, float] = {}
+        for identity, found in self.gaps.items():
+            for start, value, allowed in found:
+                for layer in range(start, start + len(value)):
+                    here = finite(next(each))
+                    worst[identity] = max(here, worst.get(identity, 0.0))
+                    if not here <= allowed:
+                        hint = linearity_hint([traces[0].model.parts[min(layer, len(traces[0].model.parts) - 1)].layer])
+                        raise Unproven(refusal(identity, here, allowed, layer) + hint)
+        worst.pop("weights", None)  # not a gap of the model: whether kept values are those of its weights
+        return worst or {"parts": 0.0}, numbers[len(gaps) :]
 
 
 TIMING: ContextVar[bool] = ContextVar("mixlens_timing", default=False)
@@ -583,7 +601,8 @@ def through_quantized(model: Model, name: str) -> Iterator[None]:
 
 
 def _out_of_memory(error: Exception) -> bool:
-    return isinstance(error, torch.OutOfMemoryError) or "can't allocate memory" in str(error) or "out of memory" in str(error)
+    said = str(error)
+    return isinstance(error, torch.OutOfMemoryError | MemoryError) or "can't allocate memory" in said or "out of memory" in said
 
 
 def shares(scores: Tensor) -> Tensor:
@@ -644,7 +663,7 @@ def of_rows(layer: LayerTrace, rows: list[int], n: int) -> LayerTrace:
 
 
 def _told(used: Method, options: Mapping[str, Any], gaps: Mapping[str, float]) -> dict[str, Any]:
-    rebuilt = {key: value for key, value in gaps.items() if key in ("parts", "stream")}
+    rebuilt = {key: value for key, value in gaps.items() if key in ("parts", "stream", "layer")}
     return {
         "method": used.id,
         "paper": used.paper,

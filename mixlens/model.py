@@ -12,7 +12,7 @@ import inspect
 import json
 import os
 import socket
-import threading
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
@@ -29,14 +29,16 @@ from zlib import crc32
 import torch
 from torch import Tensor, nn
 
-from .decompose import OWN_HOOKS, attention_of, attention_weights, repeat_heads
-from .errors import InputError, ModelError, nearest
+from .decompose import LAYER_TOLERANCE, TOLERANCE, attention_of, attention_weights, gap, repeat_heads
+from .errors import InputError, MixlensError, ModelError, nearest
 from .families import Family, find
 from .graphs import Graphs
 from .limits import tokens_within
-from .places import HOOK, is_away, is_dispatched, packed_kinds, place_of, settle, weights_of
+from .passes import Locks, Wanted, apart_from_others, evaluating, hooks, modules_of, plain_numbers, unwatched
+from .places import HOOK, is_away, is_dispatched, packed_kinds, place_of, weights_of
 from .types import Example, LayersOf, LayerTrace, Prediction, Texts, Trace
 from .words import group_words, is_text
+from .wrappers import refuse_meta, refuse_meta_default, unwrapped
 
 if TYPE_CHECKING:
     from .proof import Proof
@@ -113,6 +115,11 @@ def layer_parts(base: nn.Module, family: Family) -> list[LayerParts]:
                 f"It has: {', '.join(child for child, _ in root.named_children())}."
             ) from None
 
+    if family.attention is not None and family.value_layout != "v":
+        raise ModelError(
+            f"family {family.name!r} names an attention module and value_layout={family.value_layout!r}. A family whose "
+            "attention weights are taken from a module needs value_layout='v': a module that makes the values alone."
+        )
     plain = {"value_layout": family.value_layout, "parallel": family.parallel}
     named = [f.name for f in fields(LayerParts) if f.name not in (*plain, "layer")]
     return [
@@ -250,25 +257,16 @@ def _mask(*args: Any, **options: Any) -> Tensor | None:
 
 
 @contextmanager
-def registered_attention(model: Any, configs: list[Any]) -> Iterator[None]:
-    """Our attention function for the length of the block, then the model's own again.
-
-    `configs` remembers the configurations that the public switch reaches, so that later passes need not walk all modules.
-    """
-    from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
+def registered_attention(configs: Sequence[Any]) -> Iterator[None]:
+    """Our attention function for the length of the block, then the model's own again."""
+    from transformers import AttentionInterface, AttentionMaskInterface
 
     AttentionInterface.register(REGISTERED, _attention)
     AttentionMaskInterface.register(REGISTERED, _mask)
-    if not configs:
-        own = {id(m.config): m.config for m in model.modules() if isinstance(m, PreTrainedModel)}
-        configs += own.values()
-        before = [config._attn_implementation for config in configs]
-        model.set_attn_implementation(REGISTERED)
-    else:
-        before = [config._attn_implementation for config in configs]
+    before = [config._attn_implementation for config in configs]
+    try:
         for config in configs:
             config._attn_implementation = REGISTERED
-    try:
         yield
     finally:
         for config, own_name in zip(configs, before, strict=True):
@@ -276,46 +274,20 @@ def registered_attention(model: Any, configs: list[Any]) -> Iterator[None]:
 
 
 @contextmanager
-def hooks(wanted: Sequence[tuple[nn.Module, str, Callable[..., Any]]]) -> Iterator[None]:
-    """Register hooks ("before" or "after" the module), and take them off whatever happens."""
-    handles = []
+def recorded(recorder: Recorder | None) -> Iterator[None]:
+    """What attention is given within the block goes to this recorder, or to none."""
+    token = _RECORDER.set(recorder)
     try:
-        for module, when, hook in wanted:
-            if when == "before":
-                handles.append(module.register_forward_pre_hook(hook, with_kwargs=True))
-            else:
-                handles.append(module.register_forward_hook(hook))
-            OWN_HOOKS.add(handles[-1].id)
         yield
     finally:
-        for handle in handles:
-            handle.remove()
-            OWN_HOOKS.discard(handle.id)
+        _RECORDER.reset(token)
 
 
-def _modules(module: nn.Module) -> list[nn.Module]:
-    """Every module, some perhaps twice; much quicker than `modules()`, which builds every name."""
-    found = [module]
-    for one in found:  # it grows as it is gone through
-        if one._modules:
-            found += [child for child in one._modules.values() if child is not None]
-    return found
+def configurations(model: nn.Module) -> list[Any]:
+    """The configurations that the public switch of the attention implementation reaches."""
+    from transformers import PreTrainedModel
 
-
-@contextmanager
-def evaluating(model: nn.Module, *, gradients: bool = False) -> Iterator[None]:
-    """Evaluation mode for the length of the block (no gradients unless asked for), then each module's own mode again."""
-    training = [module for module in _modules(model) if module.training]
-    for module in training:
-        module.training = False
-    try:
-        with torch.set_grad_enabled(gradients):
-            yield
-    finally:
-        for module in training:
-            module.training = True
-        if HOOK in model.__dict__:
-            settle(model)
+    return list({id(m.config): m.config for m in model.modules() if isinstance(m, PreTrainedModel)}.values())
 
 
 def first(output: Any) -> Tensor:
@@ -395,9 +367,10 @@ class Model:
         self.name, self.task, self.family, self.revision = name, task, family, revision
         self.parts = layer_parts(hf_model.base_model, family)
         _refuse_split(name, self.parts)
-        self._lock = threading.RLock()  # one trace at a time: the attention registry is switched on the model
+        self._configs = configurations(hf_model)
+        self._lock = Locks(self._configs)  # one pass at a time: the attention registry is switched on the configuration
+        self._attention_proven: list[object] = []
         self._accepts = set(inspect.signature(hf_model.forward).parameters)
-        self._configs: list[Any] = []
         self.graphs = Graphs()
         self.proof: Proof | None = None
 
@@ -437,7 +410,9 @@ class Model:
 
     @property
     def n_layers(self) -> int:
-        return self.hf_model.config.num_hidden_layers
+        """How many layers one pass calls."""
+        inner = 1 if self.family.inner_layers is None else getattr(self.hf_model.config, self.family.inner_layers)
+        return self.hf_model.config.num_hidden_layers * inner
 
     @cached_property
     def max_tokens(self) -> int | None:
@@ -639,7 +614,8 @@ class Model:
         def padded(rows: Sequence[Sequence[int]], fill: int) -> Tensor:
             if all(row == whole for row in rows):  # nothing to send to a GPU
                 return torch.ones(len(rows), n, dtype=torch.long, device=device)
-            return torch.tensor([[*row, *[fill] * (n - len(row))] for row in rows]).to(device, non_blocking=True)
+            made = torch.tensor([[*row, *[fill] * (n - len(row))] for row in rows], device="cpu")
+            return made.to(device, non_blocking=True)
 
         inputs: dict[str, Any] = {
             "input_ids": padded([one.input_ids for one in encoded], self.pad_id),
@@ -662,7 +638,7 @@ class Model:
         inputs = self._asked(encoded)
         n = inputs["input_ids"].shape[1]
         recorder = Recorder((len(encoded), n), each=each)
-        with self._lock, torch.no_grad():
+        with self._lock, plain_numbers(), torch.no_grad():
             replayed = None
             if each is None and not watch and inputs["input_ids"].is_cuda:
                 replayed = self.graphs.passed(self.hf_model, inputs, lambda given: self._passed(given, recorder))
@@ -700,7 +676,7 @@ class Model:
                 causal = n > 1 and not any(map(looks_ahead, {id(layer.mask): layer for layer in layers}.values()))
             return output, compute(layers), causal
 
-        with self._lock, torch.no_grad():
+        with self._lock, plain_numbers(), torch.no_grad():
             replayed = self.graphs.passed(self.hf_model, inputs, run, what=what, parts=self.parts)
         if replayed is None:
             return None
@@ -721,23 +697,106 @@ class Model:
     ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
         """The stock model called once while `recorder` looks on: its logits, and what was seen."""
         recorder.records.clear()
-        with ExitStack() as stack:
-            stack.enter_context(evaluating(self.hf_model))
-            stack.enter_context(self._own_attention())
-            stack.enter_context(hooks(self._record_hooks(recorder, watch=watch)))
-            token = _RECORDER.set(recorder)
-            try:
-                output = self.hf_model(**inputs)
-            finally:
-                _RECORDER.reset(token)
+        with self._pass(lambda: self._record_hooks(recorder, watch=watch), recorder=recorder):
+            output = self._called(inputs)
         return {name: getattr(output, name, None) for name in LOGITS}, recorder.records[:]
 
-    def _own_attention(self) -> AbstractContextManager[None]:
-        """Our entry in the registry, for families that ask the registry."""
-        return registered_attention(self.hf_model, self._configs) if self.family.attention is None else nullcontext()
+    @contextmanager
+    def _pass(
+        self, wanted: Callable[[], Sequence[Wanted]] = tuple, *, recorder: Recorder | None = None, gradients: bool = False
+    ) -> Iterator[None]:
+        """All that surrounds a call of the stock model. `wanted` gives the hooks, once the layers' modules are known."""
+        with ExitStack() as stack:
+            for entered in (self._lock, apart_from_others(), evaluating(self.hf_model, gradients=gradients)):
+                stack.enter_context(entered)
+            self._find_parts()
+            stack.enter_context(self._own_attention())
+            stack.enter_context(hooks(wanted()))
+            stack.enter_context(recorded(recorder))
+            yield
 
-    def _record_hooks(self, recorder: Recorder, *, watch: bool) -> list[tuple[nn.Module, str, Callable[..., Any]]]:
-        wanted: list[tuple[nn.Module, str, Callable[..., Any]]] = []
+    @contextmanager
+    def computing(self) -> Iterator[None]:
+        """For calls of single modules: in evaluation mode, as they were traced (a LoRA module in training mode may drop some of
+        its input), and in their own numbers."""
+        if any(module.training for module in modules_of(self.hf_model)):
+            with self._lock, unwatched(), evaluating(self.hf_model):
+                yield
+        else:
+            with unwatched(), plain_numbers():
+                yield
+
+    def _called(self, inputs: Mapping[str, Any]) -> Any:
+        """The stock model's answer. What its own code refuses is said in one line."""
+        try:
+            return self.hf_model(**inputs)
+        except MixlensError:
+            raise
+        except ValueError as error:
+            raise InputError(f"{self.name!r} itself refuses this input: {_one_line(error)}") from error
+
+    def _find_parts(self) -> None:
+        """A module may have been replaced since the model was loaded: the modules that it has now are read."""
+        found = layer_parts(self.hf_model.base_model, self.family)
+        if found != self.parts:
+            self.parts = found
+            self.graphs.clear()
+
+    def _own_attention(self) -> AbstractContextManager[None]:
+        """Our entry in the registry, for families that ask the registry; first it is shown to do what the model's own does."""
+        if self.family.attention is not None:
+            return nullcontext()
+        if all(config._attn_implementation != REGISTERED for config in self._configs):  # else this is a pass inside a pass
+            own = self._implementation()
+            if own not in self._attention_proven:
+                self._prove_attention()
+                self._attention_proven.append(own)
+        return registered_attention(self._configs)
+
+    def _implementation(self) -> object:
+        """The functions that compute attention in the stock model now: those registered, and those in its own code."""
+        from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+
+        names = dict.fromkeys(config._attn_implementation for config in self._configs)
+        registered = tuple((name, ALL_ATTENTION_FUNCTIONS.get(name)) for name in names)
+        files = dict.fromkeys(type(part).__module__ for part in self.parts[0].layer.modules())
+        return registered, tuple(getattr(sys.modules[file], "eager_attention_forward", None) for file in files)
+
+    def _prove_attention(self) -> None:
+        """The stock model run with its own attention and with ours, on a few random tokens: refused where they differ, since a
+        trace would then be of another model."""
+        seeded = torch.Generator(device="cpu").manual_seed(0)
+        vocabulary, longest = self.hf_model.config.vocab_size, min(9, self.max_tokens or 9)
+        drawn = torch.randint(0, vocabulary, (longest,), generator=seeded, device="cpu").tolist()
+        inputs = self.inputs([self.encode_ids([i if i != self.pad_id else (i + 1) % vocabulary for i in drawn])])
+        name = ", ".join(dict.fromkeys(str(config._attn_implementation) for config in self._configs))
+        seen: list[list[Tensor]] = [[], []]
+        modules = {id(parts.output): parts.output for parts in self.parts}.values()
+        each: list[AbstractContextManager[None]] = [nullcontext(), registered_attention(self._configs)]
+        for number, attention in enumerate(each):
+            note = [(module, "after", lambda _, args, output, to=seen[number]: to.append(first(output))) for module in modules]
+            with attention, hooks(note), recorded(None):
+                try:
+                    self._called(inputs)
+                except (RuntimeError, ImportError, TypeError) as error:
+                    if number:
+                        raise
+                    raise ModelError(
+                        f"{self.name!r} cannot run with its own attention ({name}) here: {_one_line(error)}. "
+                        "Load it with attn_implementation='sdpa' or 'eager'."
+                    ) from error
+        most = max(LAYER_TOLERANCE[self.dtype], TOLERANCE[torch.float32])  # eager attention has a softmax in float32
+        for layer, (own, ours) in enumerate(zip(*seen, strict=True)):
+            apart = gap(ours, own)
+            if not apart <= most * (1 + layer) ** 0.5:  # rounding of one layer enters the next
+                raise ModelError(
+                    f"{self.name!r} computes attention by a function of its own ({name}), and a trace would be of another model: "
+                    f"what attention writes in layer {layer} would differ by {apart:.1e} (relative, allowed {most:.0e}). Load it "
+                    "with attn_implementation='sdpa' or 'eager', unpatched."
+                )
+
+    def _record_hooks(self, recorder: Recorder, *, watch: bool) -> list[Wanted]:
+        wanted: list[Wanted] = []
 
         def put(name: str) -> Callable[..., None]:
             return lambda module, args, output: recorder.put(name, first(output))
@@ -749,8 +808,14 @@ class Model:
             def note(module: nn.Module, args: Any, output: Any) -> None:
                 weights = output[1] if isinstance(output, tuple) and len(output) > 1 else None
                 if not isinstance(weights, Tensor):
+                    eager = all(config._attn_implementation == "eager" for config in self._configs)
                     raise ModelError(
-                        f"{type(module).__name__} returned no attention weights. Load it with attn_implementation='eager'."
+                        f"{type(module).__name__} returned no attention weights, "
+                        + (
+                            "although it runs with attn_implementation='eager': its code keeps them, so mixlens cannot read it."
+                            if eager
+                            else "because it runs with another attention. Load it with attn_implementation='eager'."
+                        )
                     )
                 value = recorder.records[-1].pop("value_output")
                 shape = (*value.shape[:2], weights.shape[1], -1)
@@ -819,7 +884,7 @@ class Model:
     @property
     def batch_limit(self) -> int | None:
         """1 where a head finds the last token by a padding id that is not there."""
-        return 1 if self.task == "classification" and self.hf_model.config.pad_token_id is None else None
+        return 1 if self.task == "classification" and self._pad_token is None else None
 
     @property
     def mask_id(self) -> int | None:
@@ -865,12 +930,14 @@ class Model:
                 caught.append(first(output)[0])
                 raise _Done
 
-        every = list({id(parts.layer): parts for parts in self.parts}.values())
-        wanted: list[tuple[nn.Module, str, Callable[..., Any]]] = [(parts.layer, "before", count) for parts in every]
-        wanted += [(getattr(parts, place), "before", swap) for parts in every]
-        wanted += [(parts.layer, "after", stop) for parts in every]
-        with self._lock, evaluating(self.hf_model), self._own_attention(), hooks(wanted), suppress(_Done):
-            self.hf_model(**self.inputs([trace]))
+        def wanted() -> list[Wanted]:
+            every = list({id(parts.layer): parts for parts in self.parts}.values())
+            found: list[Wanted] = [(parts.layer, "before", count) for parts in every]
+            found += [(getattr(parts, place), "before", swap) for parts in every]
+            return found + [(parts.layer, "after", stop) for parts in every]
+
+        with suppress(_Done), self._pass(wanted):
+            self._called(self.inputs([trace]))
         return caught[0]
 
     def local_graphs(self, trace: Trace) -> list[LayerGraph]:
@@ -890,16 +957,16 @@ class Model:
         def normed(module: nn.Module, args: Any, output: Tensor) -> None:
             read[-1] = output
 
-        by_layer = {id(parts.layer): parts for parts in self.parts}
-        wanted: list[tuple[nn.Module, str, Callable[..., Any]]] = [(parts.layer, "before", cut) for parts in by_layer.values()]
-        wanted += [hook for hook in self._record_hooks(recorder, watch=False) if hook[:2] not in [w[:2] for w in wanted]]
-        wanted += [(p.norm_before_attention, "after", normed) for p in self.parts if p.norm_before_attention is not None]
-        with self._lock, evaluating(self.hf_model, gradients=True), self._own_attention(), hooks(wanted):
-            token = _RECORDER.set(recorder)
-            try:
-                self.hf_model(**self.inputs([trace]))
-            finally:
-                _RECORDER.reset(token)
+        by_layer: dict[int, LayerParts] = {}
+
+        def wanted() -> list[Wanted]:
+            by_layer.update({id(parts.layer): parts for parts in self.parts})
+            found: list[Wanted] = [(parts.layer, "before", cut) for parts in by_layer.values()]
+            found += [hook for hook in self._record_hooks(recorder, watch=False) if hook[:2] not in [w[:2] for w in found]]
+            return found + [(p.norm_before_attention, "after", normed) for p in self.parts if p.norm_before_attention is not None]
+
+        with self._pass(wanted, recorder=recorder, gradients=True):
+            self._called(self.inputs([trace]))
         return [
             LayerGraph(record["input"], h, *(record.get(name) for name in ("query", "key", "value", "output")))  # type: ignore[arg-type]
             for record, h in zip(recorder.records, read, strict=True)
@@ -938,19 +1005,17 @@ class Model:
             if len(recorder.records) == self.n_layers:
                 raise _Done
 
-        norm, by_layer = self.embedding_norm, {id(parts.layer): parts for parts in self.parts}
-        layers = [parts.layer for parts in by_layer.values()]
-        wanted: list[tuple[nn.Module, str, Callable[..., Any]]]
-        wanted = [(layer, "before", before) for layer in layers] if norm is None or after else [(norm, "before", before)]
-        wanted += [(layer, "before", begin) for layer in layers] + [(layer, "after", leave) for layer in layers]
-        with self._lock, evaluating(self.hf_model, gradients=torch.is_grad_enabled()), self._own_attention(), hooks(wanted):
-            token = _RECORDER.set(recorder)
-            try:
-                self.hf_model(**self.inputs([trace] * copies))
-            except _Done:
-                pass
-            finally:
-                _RECORDER.reset(token)
+        by_layer: dict[int, LayerParts] = {}
+
+        def wanted() -> list[Wanted]:
+            by_layer.update({id(parts.layer): parts for parts in self.parts})
+            norm, layers = self.embedding_norm, [parts.layer for parts in by_layer.values()]
+            found: list[Wanted]
+            found = [(layer, "before", before) for layer in layers] if norm is None or after else [(norm, "before", before)]
+            return found + [(layer, "before", begin) for layer in layers] + [(layer, "after", leave) for layer in layers]
+
+        with suppress(_Done), self._pass(wanted, recorder=recorder, gradients=torch.is_grad_enabled()):
+            self._called(self.inputs([trace] * copies))
 
     def embedded(self, encoded: Encoded | Trace, *, factor: float, instead: Tensor | None = None) -> tuple[Tensor | None, Tensor]:
         """What the embedding norm reads, and what the first layer reads, were every embedding `factor` times as long.
@@ -969,20 +1034,41 @@ class Model:
             raise _Done
 
         norm = self.embedding_norm
-        wanted: list[tuple[nn.Module, str, Callable[..., Any]]] = [
-            (module, "after", lambda module, args, output: output * factor)
-            for module in self.hf_model.base_model.modules()
-            if isinstance(module, nn.Embedding)
-        ]
-        wanted += ([] if norm is None else [(norm, "before", catch)]) + [(self.parts[0].layer, "before", stop)]
-        with self._lock, evaluating(self.hf_model), self._own_attention(), hooks(wanted), suppress(_Done):
-            self.hf_model(**self.inputs([encoded]))
+
+        def wanted() -> list[Wanted]:
+            found: list[Wanted] = [
+                (module, "after", lambda module, args, output: output * factor)
+                for module in self.hf_model.base_model.modules()
+                if isinstance(module, nn.Embedding)
+            ]
+            return found + ([] if norm is None else [(norm, "before", catch)]) + [(self.parts[0].layer, "before", stop)]
+
+        with suppress(_Done), self._pass(wanted):
+            self._called(self.inputs([encoded]))
         return caught[0] if norm is None or len(caught) > 1 else None, caught[-1]
 
     def outputs(self, encoded: Sequence[Any]) -> Any:
         """What the stock model returns for a batch, without recording anything."""
-        with self._lock, evaluating(self.hf_model), self._own_attention():
-            return self.hf_model(**self.inputs(encoded))
+        with self._pass():
+            return self._called(self.inputs(encoded))
+
+    def changed_logits(self, encoded: Encoded, places: Sequence[int]) -> Tensor:
+        """The head's logits for one input whose last layer puts out other vectors (twice as long, plus 1) at these places."""
+
+        calls = 0
+
+        def change(module: nn.Module, args: Any, output: Any) -> Any:
+            nonlocal calls
+            calls += 1
+            if calls < self.n_layers:
+                return None
+            made = first(output).clone()
+            made[:, list(places)] = made[:, list(places)].roll(1, -1) * 2 + 1
+            return (made, *output[1:]) if isinstance(output, tuple) else made
+
+        layers = {id(parts.layer): parts.layer for parts in self.parts}.values()
+        with self._pass(lambda: [(layer, "after", change) for layer in layers]):
+            return self._called(self.inputs([encoded])).logits
 
     def logits(self, trace: Trace) -> Tensor:
         """[position, vocabulary] at every position: one more forward pass."""
@@ -1020,20 +1106,19 @@ class Model:
             recorder.begin(by_layer[id(module)], x)
             return ((x, *args[1:]), kwargs) if args else (args, {**kwargs, "hidden_states": x})
 
-        by_layer = {id(parts.layer): parts for parts in self.parts}
-        wanted: list[tuple[nn.Module, str, Callable[..., Any]]] = [(self.hf_model.get_input_embeddings(), "after", enter_word)]
-        if self.embedding_norm is not None:
-            wanted.append((self.embedding_norm, "before", enter_norm))
-        wanted += [(parts.layer, "before", enter_layer) for parts in by_layer.values()]
-        recording = self._record_hooks(recorder, watch=False)
-        begun = {id(parts.layer) for parts in self.parts}
-        wanted += [hook for hook in recording if not (hook[1] == "before" and id(hook[0]) in begun)]
-        with self._lock, evaluating(self.hf_model, gradients=True), self._own_attention(), hooks(wanted):
-            token = _RECORDER.set(recorder)
-            try:
-                output = self.hf_model(**inputs)
-            finally:
-                _RECORDER.reset(token)
+        by_layer: dict[int, LayerParts] = {}
+
+        def wanted() -> list[Wanted]:
+            by_layer.update({id(parts.layer): parts for parts in self.parts})
+            found: list[Wanted] = [(self.hf_model.get_input_embeddings(), "after", enter_word)]
+            if self.embedding_norm is not None:
+                found.append((self.embedding_norm, "before", enter_norm))
+            found += [(parts.layer, "before", enter_layer) for parts in by_layer.values()]
+            recording = self._record_hooks(recorder, watch=False)
+            return found + [hook for hook in recording if not (hook[1] == "before" and id(hook[0]) in by_layer)]
+
+        with self._pass(wanted, recorder=recorder, gradients=True):
+            output = self._called(inputs)
         records = recorder.records
         return Attached(
             output=output,
@@ -1084,14 +1169,18 @@ class Model:
         if self.max_tokens is not None and len(trace) + count > self.max_tokens:
             raise InputError(f"{len(trace)} tokens and {count} more are over the {self.max_tokens} that {self.name!r} reads.")
         inputs = {key: value for key, value in self.inputs([trace]).items() if key in ("input_ids", "attention_mask")}
-        with self._lock, evaluating(self.hf_model):
+        with self._lock, apart_from_others(), evaluating(self.hf_model), recorded(None):
             written = self.hf_model.generate(**inputs, max_new_tokens=count, do_sample=False, pad_token_id=self.pad_id)
         return [int(i) for i in written[0, len(trace) :]]
 
     @property
     def pad_id(self) -> int:
         """What padded positions are filled with; nobody looks at them."""
-        return self.hf_model.config.pad_token_id or 0
+        return self._pad_token or 0
+
+    @property
+    def _pad_token(self) -> int | None:
+        return getattr(self.hf_model.config, "pad_token_id", None)
 
     def check(self, **options: Any) -> Proof:
         """Run every identity on this model and return the gaps. See `proof.check`."""
@@ -1108,7 +1197,19 @@ def default_query(trace: Trace) -> int:
             )
         if trace.predicts:
             return trace.predicts[0]
-    return len(trace) - 1 if is_causal(trace) else 0
+    if not is_causal(trace):
+        return 0
+    return head_position(trace.model, trace.input_ids) if trace.model.task == "classification" else len(trace) - 1
+
+
+def head_position(model: Model, ids: Sequence[int]) -> int:
+    """The position that a decoder's classifier reads: the last token that is not the padding token, as transformers finds it.
+
+    A text may end in that token: many models pad with their end-of-text token.
+    """
+    if model._pad_token is None:
+        return len(ids) - 1
+    return max((place for place, token in enumerate(ids) if token != model._pad_token), default=0)
 
 
 def is_causal(trace: Trace) -> bool:
@@ -1222,9 +1323,11 @@ def load(
     wanted = None if dtype is None else _dtype(dtype)
     placing = Placing(device, device_map, max_memory, offload_folder, quantization)
     placing.refuse()
+    refuse_meta_default()
     if isinstance(model, str | os.PathLike):
         made = _load_named(os.fspath(model), tokenizer, task, placing, wanted, revision, family, trust_remote_code)
-    elif isinstance(model, nn.Module) and hasattr(model, "config"):
+    elif isinstance(model, nn.Module) and hasattr(model := unwrapped(model), "config"):
+        refuse_meta(model)
         if placing != Placing(device):
             raise ModelError(
                 "device_map, max_memory, offload_folder and quantization are for models that are loaded by name. A loaded model "

@@ -12,9 +12,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .decompose import TOLERANCE, Block, forget_norms, gap, values_in, working_dtype
+from .decompose import TOLERANCE, Block, gap, values_in, working_dtype
 from .errors import ModelError
-from .model import Encoded, Model
+from .kept import forget
+from .model import Encoded, Model, head_position, is_causal
 from .places import linearity_hint, weights_of
 
 IDENTITIES = {
@@ -28,6 +29,7 @@ IDENTITIES = {
     "norm_after_attention": "the norm after attention, frozen, gives what the norm gives",
     "norm_after_mlp": "the norm after the feed-forward, frozen, gives what the norm gives",
     "layer": "the layer rebuilt from its parts gives the next layer's input",
+    "head": "the classifier reads the last token that is not padding",
     "embeddings": "the first layer reads the embeddings through the embedding norm that the entry names, and through no other",
 }
 
@@ -53,19 +55,19 @@ class Proof:
 
 def measure(model: Model, input_ids: Sequence[int] | None = None, *, tokens: int = 9) -> Proof:
     """Every identity on one input (random ids unless given), without judging it."""
-    forget_norms()  # a proof rests on nothing that was asked before
+    forget(model.hf_model)  # a proof rests on nothing that was asked before
     limit = model.max_tokens or tokens
     if input_ids is None:
-        seeded = torch.Generator().manual_seed(0)
-        pad = model.hf_model.config.pad_token_id
-        drawn = torch.randint(0, model.hf_model.config.vocab_size, (min(tokens, limit),), generator=seeded).tolist()
+        seeded = torch.Generator(device="cpu").manual_seed(0)
+        pad, shape = getattr(model.hf_model.config, "pad_token_id", None), (min(tokens, limit),)
+        drawn = torch.randint(0, model.hf_model.config.vocab_size, shape, generator=seeded, device="cpu").tolist()
         input_ids = [i if i != pad else (i + 1) % model.hf_model.config.vocab_size for i in drawn]
     encoded = model.encode_ids(list(input_ids))
     traces, records = model._run([encoded], watch=True)
     gaps: dict[str, float] = {}
     allowed: dict[str, float] = {}
     worst: dict[str, int] = {}
-    with torch.no_grad():
+    with model.computing(), torch.no_grad():
         for index, record in enumerate(records):
             block = Block(traces[0].layers[index], index)
             after = records[index + 1]["input"][0].to(block.output.device) if index + 1 < len(records) else block.output
@@ -75,6 +77,9 @@ def measure(model: Model, input_ids: Sequence[int] | None = None, *, tokens: int
                     gaps[name], worst[name] = value, index
         gaps["embeddings"], worst["embeddings"] = _embedding_gap(model, encoded), 0
         allowed["embeddings"] = TOLERANCE[model.dtype]
+        if model.task == "classification" and is_causal(traces[0]):
+            gaps["head"], worst["head"] = _head_gap(model, list(input_ids)), len(records) - 1
+            allowed["head"] = TOLERANCE[model.dtype]
     return Proof({name: gaps[name] for name in IDENTITIES if name in gaps}, allowed, worst, len(input_ids))
 
 
@@ -87,6 +92,22 @@ def _embedding_gap(model: Model, encoded: Encoded) -> float:
     _, reached = model.embedded(encoded, factor=1.0, instead=twice)
     straight = gap(twice - none, 2 * (once - none))
     return straight if model.embedding_norm is None else max(straight, gap(reached, expected))
+
+
+def _head_gap(model: Model, ids: list[int]) -> float:
+    """Of a decoder's classifier: nothing but the token at `head_position` reaches its logits. Another last hidden state there
+    changes them; other ones elsewhere do not."""
+    pad = getattr(model.hf_model.config, "pad_token_id", None)
+    ids = ids if pad is None or len(ids) < 2 else [*ids[:-1], pad]  # a text may end in the padding token
+    encoded = model.encode_ids(ids)
+    place = head_position(model, encoded.input_ids)
+
+    def logits(changed: Sequence[int]) -> Tensor:
+        return model.changed_logits(encoded, changed)
+
+    own, others = logits([]), [i for i in range(len(encoded.input_ids)) if i != place]
+    moved = gap(logits(others), own) if others else 0.0
+    return moved if gap(logits([place]), own) > 100 * TOLERANCE[model.dtype] else float("inf")
 
 
 def _more_gaps(block: Block, record: dict[str, Any], after: Tensor) -> dict[str, float]:

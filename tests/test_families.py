@@ -153,6 +153,7 @@ BROKEN: list[tuple[str, dict[str, object]]] = [
     ("bert", {"embedding_norm": "embeddings.dropout"}),
     ("electra", {"embedding_norm": "embeddings_project"}),
     ("llama", {"embedding_norm": "rotary_emb"}),
+    ("albert", {"inner_layers": "num_hidden_layers"}),
 ]
 
 

@@ -396,16 +396,16 @@ def test_the_command(tmp_path: Path) -> None:
 def test_a_batch_that_found_its_weights_changed_is_scored_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As `mix` does: what was kept of weights is made anew, and no row goes to the errors."""
     mixing = sys.modules["mixlens.mixing"]
-    own, forget, refused, anew = mixing.Scorer.maps, mixing.forget_norms, [], []
+    own, forget, refused, anew = mixing.Scorer.maps, mixing.forget, [], []
 
     def maps(self: Any, traces: Any) -> Any:
         if not anew:
             refused.append(1)
-            raise mixing.Stale("changed")
+            raise mixing.Unproven("changed")
         return own(self, traces)
 
     lens = mixlens.load("agreement")
     monkeypatch.setattr(mixing.Scorer, "maps", maps)
-    monkeypatch.setattr(mixing, "forget_norms", lambda: (anew.append(1), forget()))
+    monkeypatch.setattr(mixing, "forget", lambda model: (anew.append(1), forget(model)))
     made = go(["The keys [MASK] rusty.", "The dog [MASK] here."], tmp_path / "run", model=lens, methods=["alti"])
     assert (made.rows, made.errors, len(refused)) == (2, 0, 1)

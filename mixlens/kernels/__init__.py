@@ -75,12 +75,14 @@ def own_nearer(
     return _form("own_nearer", own)(own, x, norms, of_branch, part, stream, y, shift)
 
 
-def largest(rebuilt: Tensor, added: Tensor | None, seen: Tensor, layers: int | None = None) -> Tensor:
-    """The largest |rebuilt + added - seen| and the largest |seen|, [2], or [layer 2]; a NaN is the largest there is.
+def apart(rebuilt: Tensor, added: Tensor | None, seen: Tensor, layers: int | None = None) -> Tensor:
+    """How far rebuilt + added is from seen [... pos d], relative to each token: a number, or [layer]. NaN where one is NaN.
 
-    added [d] or [layer ... d]; the first axis is `layers` where they are named.
+    For each token the root mean square, over features k, of |difference_k| / max(|seen_k|, size), where the token's size is
+    (mean_k sqrt|seen_k|)^2. The largest of all tokens counts. So neither a token nor a feature with huge entries hides an
+    error elsewhere. added [d] or [layer ... d]; the first axis is `layers` where they are named.
     """
-    return _form("largest", rebuilt)(rebuilt, added, seen, layers)
+    return _form("apart", rebuilt)(rebuilt, added, seen, layers)
 
 
 def normed(u: Tensor, gamma: Tensor, beta: Tensor, eps: Tensor, centred: bool) -> tuple[Tensor, Tensor]:
@@ -166,9 +168,9 @@ def disagreements(fused: Any, device_type: str) -> list[str]:
             "gram": (vectors,),
             "inner": (vectors, metric),
             "inner of layers": (vectors, torch.stack([metric, 2 * metric])),
-            "largest": (y, draw(d), draw(batch, n, d)),
-            "largest of layers": (y, draw(batch, 1, d), draw(batch, n, d), batch),
-            "largest of plain": (y, None, draw(batch, n, d), batch),
+            "apart": (y, draw(d), draw(batch, n, d)),
+            "apart of layers": (y, draw(batch, 1, d), draw(batch, n, d), batch),
+            "apart of plain": (y, None, draw(batch, n, d), batch),
             "normed": (y, draw(batch, d), draw(batch, d), inverse[:, 0], True),
             "normed, not centred": (y, draw(batch, d), draw(batch, d), inverse[:, 0], False),
             "running": (draw(4, n, n) / n,),

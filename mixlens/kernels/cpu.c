@@ -4,6 +4,7 @@
  * Everything is contiguous, the last axis fastest. Included once for each number type.
  */
 #ifndef REAL
+#include <float.h>
 #include <math.h>
 
 #ifdef _OPENMP
@@ -14,15 +15,21 @@ static inline long thread_number(void) { return 0; }
 #endif
 
 #define REAL float
+#define ROOT sqrtf
+#define TINIEST FLT_MIN
 #define INT int
 #define MAGNITUDE 0x7fffffff
 #define NAME(name) name##_float32
 #include "cpu.c"
 #undef REAL
+#undef ROOT
+#undef TINIEST
 #undef INT
 #undef MAGNITUDE
 #undef NAME
 #define REAL double
+#define ROOT sqrt
+#define TINIEST DBL_MIN
 #define INT long long
 #define MAGNITUDE 0x7fffffffffffffffLL
 #define NAME(name) name##_float64
@@ -313,28 +320,29 @@ void NAME(ends)(long rows, long of_layer, long width, long norms, long of_branch
     }
 }
 
-/* The largest |rebuilt + added - seen| and the largest |seen|, added [width] on every row. Neither hides a NaN. */
-void NAME(largest)(long rows, long width, const REAL *rebuilt, const REAL *added, const REAL *seen, REAL *out, int threads) {
-    REAL apart = 0, size = 0, nothing = 0; /* nothing: 0, or NaN where something is not finite */
-#pragma omp parallel for schedule(static) num_threads(threads) reduction(max : apart, size) reduction(+ : nothing)
+/* The largest, over rows, of the root mean square of (rebuilt + added - seen) / max(|seen|, size of the row), added [width] on
+   every row. The size of a row is (mean sqrt|seen|)^2. A NaN anywhere gives NaN. */
+void NAME(apart)(long rows, long width, const REAL *rebuilt, const REAL *added, const REAL *seen, REAL *out, int threads) {
+    REAL worst = 0, nothing = 0; /* nothing: 0, or NaN where something is not finite */
+#pragma omp parallel for schedule(static) num_threads(threads) reduction(max : worst) reduction(+ : nothing)
     for (long row = 0; row < rows; row++) {
         const REAL *made = rebuilt + row * width, *there = seen + row * width;
-        REAL far = 0, big = 0, odd = 0;
-#pragma omp simd reduction(max : far, big) reduction(+ : odd)
+        REAL size = 0, sum = 0;
+#pragma omp simd reduction(+ : size)
+        for (long i = 0; i < width; i++) size += ROOT(there[i] < 0 ? -there[i] : there[i]);
+        size *= size / width / width;
+        size = size > TINIEST ? size : TINIEST;
+#pragma omp simd reduction(+ : sum)
         for (long i = 0; i < width; i++) {
-            REAL difference = made[i] + added[i] - there[i], here = there[i];
-            odd += (difference - difference) + (here - here);
-            difference = difference < 0 ? -difference : difference;
-            here = here < 0 ? -here : here;
-            far = difference > far ? difference : far;
-            big = here > big ? here : big;
+            REAL difference = made[i] + added[i] - there[i], here = there[i] < 0 ? -there[i] : there[i];
+            difference /= here > size ? here : size;
+            sum += difference * difference;
         }
-        apart = far > apart ? far : apart;
-        size = big > size ? big : size;
-        nothing += odd;
+        sum = ROOT(sum / width);
+        nothing += sum - sum;
+        worst = sum > worst ? sum : worst;
     }
-    out[0] = apart + nothing;
-    out[1] = size;
+    out[0] = worst + nothing;
 }
 
 /* out[0] = layers[0], out[l] = layers[l] out[l - 1], all [n n]; sizes[l]: the largest magnitude in out[l], NaN if there is one. */

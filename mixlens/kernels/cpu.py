@@ -117,14 +117,14 @@ def _ends(
     )
 
 
-def largest(rebuilt: Tensor, added: Tensor | None, seen: Tensor, layers: int | None = None) -> Tensor:
+def apart(rebuilt: Tensor, added: Tensor | None, seen: Tensor, layers: int | None = None) -> Tensor:
     if layers is not None:
-        return plain.largest(rebuilt, added, seen, layers)
-    out, width = rebuilt.new_empty(2), rebuilt.shape[-1]
+        return plain.apart(rebuilt, added, seen, layers)
+    out, width = rebuilt.new_empty(1), rebuilt.shape[-1]
     given = [t.contiguous() for t in (rebuilt, rebuilt.new_zeros(width) if added is None else added, seen)]
-    loop = getattr(_compiled(), f"largest_{SUFFIX[out.dtype]}")
+    loop = getattr(_compiled(), f"apart_{SUFFIX[out.dtype]}")
     loop(*map(_long, (rebuilt.numel() // width, width)), *map(_at, (*given, out)), ctypes.c_int(torch.get_num_threads()))
-    return out
+    return out[0]
 
 
 def running(layers: Tensor) -> tuple[Tensor, Tensor]:

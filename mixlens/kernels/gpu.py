@@ -18,7 +18,7 @@ try:
 except ImportError:  # a CPU build of torch
     triton = None
 
-TYPES = dict.fromkeys(("gram", "inner", "largest"), (torch.float32,))  # where a loop does not know every number type
+TYPES = dict.fromkeys(("gram", "inner", "apart"), (torch.float32,))  # where a loop does not know every number type
 # Tile sizes, measured on an H200.
 TUNED: dict[str, dict[str, int]] = {
     "changed": {"BQ": 16, "BM": 64, "BK": 16, "num_warps": 4, "num_stages": 2},
@@ -245,19 +245,21 @@ if triton is not None:
         tl.store(inverse + row, scale)
 
     @triton.jit
-    def _largest(rebuilt, added, seen, out, width, numbers, ADDED: tl.constexpr, BD: tl.constexpr):
+    def _apart(rebuilt, added, seen, out, width, of_layer, ADDED: tl.constexpr, BD: tl.constexpr):
         """As whole numbers: the bits of magnitudes are in the same order, and a NaN is above them all."""
-        layer = tl.program_id(1).to(tl.int64)
-        i = tl.program_id(0).to(tl.int64) * BD + tl.arange(0, BD)
-        inside = i < numbers
-        made = tl.load(rebuilt + layer * numbers + i, mask=inside, other=0.0)
+        row = tl.program_id(0).to(tl.int64)
+        d = tl.arange(0, BD)
+        inside = d < width
+        layer = row // of_layer
+        made = tl.load(rebuilt + row * width + d, mask=inside, other=0.0)
         if ADDED:
-            made += tl.load(added + layer * width + i % width, mask=inside, other=0.0)
-        there = tl.load(seen + layer * numbers + i, mask=inside, other=0.0)
-        apart = tl.abs(made - there).to(tl.int32, bitcast=True)
-        size = tl.abs(there).to(tl.int32, bitcast=True)
-        tl.atomic_max(out + 2 * layer, tl.max(apart, 0))
-        tl.atomic_max(out + 2 * layer + 1, tl.max(size, 0))
+            made += tl.load(added + layer * width + d, mask=inside, other=0.0)
+        there = tl.load(seen + row * width + d, mask=inside, other=0.0)
+        size = tl.sum(tl.sqrt(tl.abs(there)), 0) / width
+        size = tl.maximum(size * size, 1.17549435e-38)
+        apart = (made - there) / tl.maximum(tl.abs(there), size)
+        worst = tl.sqrt(tl.sum(tl.where(inside, apart * apart, 0.0), 0) / width)
+        tl.atomic_max(out + layer, tl.abs(worst).to(tl.int32, bitcast=True))
 
     @triton.jit
     def _through(z, inside, width, at, g0, g1, g2, C0: tl.constexpr, C1: tl.constexpr, C2: tl.constexpr):
@@ -545,12 +547,16 @@ def normed(u: Tensor, gamma: Tensor, beta: Tensor, eps: Tensor, centred: bool) -
     return out, inverse
 
 
-def largest(rebuilt: Tensor, added: Tensor | None, seen: Tensor, layers: int | None = None) -> Tensor:
-    out = torch.zeros(layers or 1, 2, dtype=torch.int32, device=seen.device)
+def apart(rebuilt: Tensor, added: Tensor | None, seen: Tensor, layers: int | None = None) -> Tensor:
+    out = torch.zeros(layers or 1, dtype=torch.int32, device=seen.device)
     rebuilt, seen = rebuilt.contiguous(), seen.contiguous()
-    numbers, given = seen.numel() // len(out), seen if added is None else added.contiguous()
-    _largest[(triton.cdiv(numbers, 4096), len(out))](
-        *(rebuilt, given, seen, out, seen.shape[-1], numbers), ADDED=added is not None, BD=4096, num_warps=8
+    width, given = seen.shape[-1], seen if added is None else added.contiguous()
+    rows = seen.numel() // width
+    _apart[(rows,)](
+        *(rebuilt, given, seen, out, width, rows // len(out)),
+        ADDED=added is not None,
+        BD=power_of_two(width),
+        num_warps=4 if width <= 2048 else 8,
     )
     found = out.view(torch.float32)
     return found if layers else found[0]

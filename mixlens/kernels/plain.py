@@ -118,13 +118,13 @@ def through(z: Tensor, norms: Norms) -> Tensor:
     return z
 
 
-def largest(rebuilt: Tensor, added: Tensor | None, seen: Tensor, layers: int | None = None) -> Tensor:
+def apart(rebuilt: Tensor, added: Tensor | None, seen: Tensor, layers: int | None = None) -> Tensor:
+    size = seen.abs()
+    typical = size.sqrt().mean(-1, keepdim=True).square()  # a few huge entries hardly move it
+    scale = torch.maximum(size, typical.clamp(min=torch.finfo(seen.dtype).tiny))
     difference = (rebuilt if added is None else rebuilt + added) - seen
-    sizes = []
-    for tensor in (difference, seen):  # the largest magnitude, without a tensor of magnitudes
-        low, high = torch.aminmax(tensor) if layers is None else torch.aminmax(tensor.reshape(layers, -1), dim=-1)
-        sizes.append(torch.maximum(-low, high))
-    return torch.stack(sizes, -1)
+    rows = difference.div_(scale).square_().mean(-1).sqrt()
+    return rows.reshape(layers, -1).amax(-1) if layers else rows.amax()
 
 
 def normed(u: Tensor, gamma: Tensor, beta: Tensor, eps: Tensor, centred: bool) -> tuple[Tensor, Tensor]:

@@ -20,7 +20,7 @@ from torch.autograd import forward_ad
 from tqdm.auto import tqdm
 
 from ..aggregate import rows_to_one
-from ..decompose import TOLERANCE, Block, gap, repeat_heads, working_dtype
+from ..decompose import TOLERANCE, Block, largest_gap, repeat_heads, working_dtype
 from ..errors import InputError, ModelError, nearest
 from ..jacobian import behind_attention, pull, slices, token_jacobian
 from ..mixing import Extras, mixing
@@ -144,7 +144,7 @@ def closed_form(graph: LayerGraph, block: Block, *, times_input: bool) -> tuple[
     gradient = gradient + pieces.backward(attended.view(n, heads, e).transpose(0, 1))
     (expected,) = torch.autograd.grad(graph.output, graph.input, direction[None].to(graph.output))
     expected = expected[0].to(gradient) * (block.x if times_input else 1)
-    return squares.clamp(min=0).sqrt(), gap(gradient, expected)
+    return squares.clamp(min=0).sqrt(), largest_gap(gradient, expected)
 
 
 def row_by_row(graph: LayerGraph, *, times_input: bool) -> Tensor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -17,6 +18,9 @@ from ..mixing import mixing
 # From so many tokens on scores are so small that one half-precision product of the changes is nearer to float64 than float32
 # of whole vectors is; with fewer, three products are as exact as float32 and cost little.
 WHOLE_FROM = 256
+ALLOWED = {"float32": 1e-2, "tf32": 1e-1, "bfloat16": 0.5}  # of a distance, against the modules themselves: by precision
+Measure = Callable[[Tensor, Tensor], Tensor]
+View = Callable[[Tensor], Tensor]
 PAPER = "Mohebbi et al. 2023, Quantifying Context Mixing in Transformers"
 
 
@@ -51,7 +55,7 @@ def one_minus_cosine(moved: Tensor, still: Tensor) -> Tensor:
 DISTANCES = {"cosine": cosine, "euclidean": euclidean, "spearman": spearman}
 
 
-def standardizer(still: Tensor, real: Tensor) -> Callable[[Tensor], Tensor]:
+def standardizer(still: Tensor, real: Tensor) -> View:
     """Each feature of [... tile pos d] in standard deviations from its mean over the sentence; a constant one is only centred.
 
     Mean and deviation are those of the representations left alone, [... pos d], over the tokens that count (`real` [... pos]).
@@ -123,11 +127,43 @@ def from_changes(block: Block, precision: str) -> Tensor | None:
     )
 
 
-def moved_by(
-    block: Block, measure: Callable[[Tensor, Tensor], Tensor], seen_as: Callable[[Tensor], Tensor], *, few: bool
-) -> Tensor:
+@dataclass(frozen=True)
+class Still:
+    """The layer's output with nothing taken away, as the distance sees it, and what rounding does to it."""
+
+    seen: Tensor  # [... 1 pos d]
+    noise: Tensor  # [... pos]: the distance of an output with other rounding errors from this one
+
+    def error(self, distances: Tensor, distance: str) -> Tensor:
+        """What rounding may do to distances [... query key].
+
+        A euclidean distance moves by as much as its vectors do. The others are half the square of a length l; if its vectors
+        move by e, and e^2 / 2 is the noise, then the distance moves by l e + e^2 / 2.
+        """
+        noise = self.noise[..., None]
+        return noise.expand_as(distances) if distance == "euclidean" else 2 * (distances * noise).sqrt() + noise
+
+
+def left_alone(block: Block, measure: Measure, seen_as: View) -> Still:
+    """Runs what is behind attention again, shows that this is what the model did, and then with other rounding errors."""
+    eps, made, stream = block.eps, block.after_attention(block.attention_output), block.stream
+    block.compare("layer", made, block.output)
+    signs = torch.ones(stream.shape[-1], dtype=stream.dtype, device=stream.device)
+    signs[::2] = -1
+    # Sums and products behind attention are rounded several times, the stream and the output once each.
+    other = block.after_attention(block.attention_output + 2 * eps * stream * signs) * (1 + eps / 2 * signs.roll(1))
+    still = seen_as(made.unsqueeze(-3))
+    noise = measure(seen_as(other.unsqueeze(-3)), still)[..., 0, :]
+    return Still(still, noise.clamp(min=finest(measure, made.shape[-1], torch.finfo(noise.dtype).eps)))
+
+
+def finest(measure: Measure, width: int, eps: float) -> float:
+    """The smallest step of a distance: two features that change ranks, or the last digits of a cosine near 1."""
+    return {spearman: 12 / (width * (width**2 - 1)), one_minus_cosine: 4 * eps}.get(measure, 0.0)
+
+
+def moved_by(block: Block, measure: Measure, seen_as: View, still: Still, *, few: bool) -> Tensor:
     """How far each output [... query] is from itself without each source [... key], a few sources at a time."""
-    still = seen_as(block.after_attention(block.attention_output).unsqueeze(-3))
     distances = torch.zeros_like(block.attention[..., 0, :, :])
     each = block.x.numel()
     for sources in tiles(distances.shape[-1], each, block.x.device, times=8):
@@ -135,8 +171,28 @@ def moved_by(
         part = block if rows == slice(0, distances.shape[-2]) else block.at(rows)
         tile = part.by_source[..., sources, :, :] @ block.head_vectors[..., sources, :, :]
         moved = seen_as(part.without(sources, tile, few=few))
-        distances[..., rows, sources] = measure(moved, still[..., rows, :]).transpose(-1, -2)
+        distances[..., rows, sources] = measure(moved, still.seen[..., rows, :]).transpose(-1, -2)
     return distances
+
+
+def compare_one_source(
+    block: Block, distances: Tensor, measure: Measure, seen_as: View, still: Still, *, distance: str, allowed: float
+) -> None:
+    """Takes one source away by running the model's own modules, and compares with the distances [... query key].
+
+    It is the source that moves most. The quick forms put the feed-forward together from kept products; this shows that they
+    give what the modules give now. Differences that rounding explains do not count.
+    """
+    source = distances.sum(-2).argmax(-1)[..., None, None]  # [... 1 1]
+    weights = block.attention.take_along_dim(source[..., None, :, :], -1).squeeze(-1).transpose(-1, -2)  # [... query head]
+    vectors = block.head_vectors.transpose(-3, -2).take_along_dim(source[..., None, :, :], -2).squeeze(-2)  # [... head d]
+    moved = block.after_attention(block.attention_output - weights @ vectors)
+    exact = measure(seen_as(moved.unsqueeze(-3)), still.seen)[..., 0, :, None]  # [... query 1]
+    quick = distances.take_along_dim(source, -1)
+    scale = exact + 8 * still.error(exact, distance) / allowed
+    differences = ((quick - exact).abs() / scale.clamp(min=torch.finfo(scale.dtype).tiny))[..., 0]
+    value = differences.masked_fill((weights == 0).all(-1), 0).amax()  # who took nothing from it is not moved
+    block.compared["value_zeroing"] = (value, allowed)
 
 
 def who_looks(block: Block, sources: slice) -> slice:
@@ -161,6 +217,7 @@ def value_zeroing(
     `standardize`: of representations whose features are in standard deviations over the sentence, so that a few large
     ones do not decide. `query`: this position's row alone, n times as quick; the other rows are left at zero. `released`:
     1 - cos, which float32 cannot hold; for causal layers rounded to five decimals, as the authors' later toolkit does.
+    `.info["rounding_error"]`: an estimate, for each layer and query, of what rounding does to the row's scores.
     """
     if distance not in DISTANCES:
         raise InputError(f"value_zeroing has no distance {distance!r}. {nearest(str(distance), DISTANCES)}")
@@ -172,21 +229,24 @@ def value_zeroing(
         raise InputError(f"query {query} is out of range: there are {n} tokens, 0 to {n - 1}.")
     rows = slice(0, n) if query is None else slice(query, query + 1)
     some = block if query is None else block.at(rows)
-    scores = None
-    if measure is cosine and not standardize and query is None:
-        scores = from_changes(some, precision())
-    if scores is None:
-        whole = block.after_attention(block.attention_output) if standardize else block.output
-        seen_as = standardizer(whole, block.reach.any(-2)) if standardize else lambda vectors: vectors
-        scores = moved_by(some, measure, seen_as, few=query is not None)
+    whole = block.after_attention(block.attention_output) if standardize else block.output
+    seen_as = standardizer(whole, block.reach.any(-2)) if standardize else lambda vectors: vectors
+    still = left_alone(some, measure, seen_as)
+    quick = from_changes(some, precision()) if measure is cosine and not standardize and query is None else None
+    scores = moved_by(some, measure, seen_as, still, few=query is not None) if quick is None else quick
+    if query is None:  # of one row, every source was run through the modules themselves
+        allowed = ALLOWED["float32" if quick is None else precision()]
+        compare_one_source(block, scores, measure, seen_as, still, distance=distance, allowed=allowed)
+    error = still.error(scores, distance)
     if variant == "released" and not bool(block.attention.triu(1).any()):
         scores = scores.round(decimals=5)
     untouched = (some.attention == 0).all(-3)  # who took nothing is not moved, to the last bit
-    shares, told = rows_to_one(scores.masked_fill(untouched, 0), offset=rows.start)
+    scores = scores.masked_fill(untouched, 0)
+    told = {"rounding_error": (error.masked_fill(untouched, 0).amax(-1) / scores.sum(-1)).nan_to_num(0, 1).clamp(max=1)}
+    shares, empty = rows_to_one(scores, offset=rows.start)
+    told |= empty
     if query is None:
         return shares, told
-    empty = told["rows_without_score"].new_zeros(*shares.shape[:-2], n)
-    empty[..., rows] = told["rows_without_score"]
-    return torch.zeros_like(block.attention[..., 0, :, :]).index_copy_(-2, torch.tensor([query], device=shares.device), shares), {
-        "rows_without_score": empty
-    }
+    place = torch.tensor([query], device=shares.device)
+    told = {key: torch.zeros_like(block.x[..., 0], dtype=row.dtype).index_copy_(-1, place, row) for key, row in told.items()}
+    return torch.zeros_like(block.attention[..., 0, :, :]).index_copy_(-2, place, shares), told
