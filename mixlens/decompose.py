@@ -19,7 +19,7 @@ from . import kernels
 from .errors import ModelError
 from .kept import Used, answer_of, module_state, numbers_kept, recall
 from .kernels.plain import tiles
-from .places import at_hand, is_away, is_packed, linearity_hint, own_copy, place_of
+from .places import at_hand, holds_eight_bits, is_away, is_packed, linearity_hint, own_copy, place_of
 from .types import LayerTrace
 
 if TYPE_CHECKING:
@@ -32,8 +32,10 @@ HALF = (torch.float16, torch.bfloat16)
 EPS = {dtype: torch.finfo(dtype).eps for dtype in (torch.float64, torch.float32, *HALF)}
 # Largest gap of a token (see `kernels.apart`) that is still rounding. In half precision every stored number is rounded: an
 # identity of one step is off by 0.3 to 0.7 eps, a whole layer run again by up to 2 eps.
-TOLERANCE = {torch.float64: 1e-10, torch.float32: 1e-4, **{dtype: 4 * EPS[dtype] for dtype in HALF}}
-LAYER_TOLERANCE = {**TOLERANCE, **{dtype: 8 * EPS[dtype] for dtype in HALF}}
+ROUNDINGS, LAYER_ROUNDINGS = 4, 8  # how many eps are allowed in half precision
+TOLERANCE = {torch.float64: 1e-10, torch.float32: 1e-4, **{dtype: ROUNDINGS * EPS[dtype] for dtype in HALF}}
+LAYER_TOLERANCE = {**TOLERANCE, **{dtype: LAYER_ROUNDINGS * EPS[dtype] for dtype in HALF}}
+EIGHT_BITS = 7e-3  # the eps of modules that round what they read to 8 bits, by the largest of a few hundred normal numbers
 # A module that did not change gives the same answer to its probe, but for the order of sums.
 SAME_ANSWER = {torch.float64: 1e-14, torch.float32: 2e-6, **{dtype: EPS[dtype] / 4 for dtype in HALF}}
 
@@ -898,7 +900,10 @@ class Block:
         dtype, modules = self.layer.input.dtype, [getattr(self.modules, place, None) for place in places]
         if any(module is not None and self._rounds_inside(module, self.x) for module in modules):
             dtype = torch.float32
-        return (LAYER_TOLERANCE if identity == "layer" else TOLERANCE)[dtype]
+        allowed = (LAYER_TOLERANCE if identity == "layer" else TOLERANCE)[dtype]
+        if dtype in HALF and holds_eight_bits(self.modules.output):
+            allowed = max(allowed, EIGHT_BITS * (LAYER_ROUNDINGS if identity == "layer" else ROUNDINGS))
+        return allowed
 
     @property
     def eps(self) -> float:

@@ -119,6 +119,11 @@ def is_packed(module: nn.Module) -> bool:
     return any(t.dtype in PACKED or type(t) not in (nn.Parameter, Tensor) for t in tensors)
 
 
+def holds_eight_bits(module: nn.Module) -> bool:
+    """Does it hold weights of eight bits? Such modules may round what they read to eight bits, too (LLM.int8())."""
+    return any(t.dtype == torch.int8 for t in chain(module.parameters(), module.buffers()))
+
+
 def packed_kinds(model: nn.Module) -> list[str]:
     """The classes of the modules that hold quantised weights, by name."""
     return sorted({_kind(part) for part in model.modules() if not part._modules and is_packed(part)})

@@ -60,10 +60,12 @@ def right_or_refused(model: Any, lens: mixlens.Model, **options: Any) -> bool:
     """True where the answer was right, False where it was refused in one line."""
     try:
         assert_right(model, lens, **options)
-    except mixlens.MixlensError as refusal:
-        assert "\n" not in str(refusal)
-        return False
-    return True
+    except mixlens.MixlensError as error:
+        refusal = str(error)
+    else:
+        return True
+    assert "\n" not in refusal
+    return False
 
 
 # --- weights that change behind torch's back ---------------------------------------------------------------------------
@@ -333,7 +335,7 @@ def test_one_massive_activation_hides_nothing(dtype: torch.dtype, size: float) -
     """One feature of one token is 2,500, all others are below 1; a vector is added behind attention without the model's parts."""
     model = stock("llama").float()
     with torch.no_grad():
-        for name, weights in model.named_parameters():
+        for weights in model.parameters():
             if weights.dim() > 1:
                 weights.mul_(0.3)
         model.embed_tokens.weight[ids(9)[0], 3] = 2500

@@ -160,7 +160,7 @@ def row_by_row(graph: LayerGraph, *, times_input: bool) -> Tensor:
     return squares.sqrt()
 
 
-def layer_norms(trace: Trace, *, times_input: bool) -> tuple[Tensor, Extras]:
+def layer_norms(trace: Trace, name: str, *, times_input: bool) -> tuple[Tensor, Extras]:
     """|d y_i / d x_j|_F within each layer, [layer query key]."""
     maps, gaps, forms = [], [], []
     for index, (layer, graph) in enumerate(zip(trace.layers, trace.model.local_graphs(trace), strict=True)):
@@ -169,9 +169,10 @@ def layer_norms(trace: Trace, *, times_input: bool) -> tuple[Tensor, Extras]:
         else:
             made, off = closed_form(graph, Block(layer, index), times_input=times_input)
         if not off <= max(TOLERANCE[layer.input.dtype], TOLERANCE[torch.float32]):
+            wider = "" if layer.input.dtype == torch.float64 else " If the weights are very large, load with dtype='float64'."
             raise ModelError(
-                f"layer {index}: a gradient put together from the parts is not the model's (relative gap {off:.1e}). "
-                "No map is given."
+                f"layer {index}: a gradient put together from the parts is not the model's (relative gap {off:.1e}), so {name!r} "
+                f"gives no map. Other methods do not rest on it: ask for them without {name!r}.{wider}"
             )
         maps.append(made.to(trace.model.device))
         gaps.append(off)
@@ -187,13 +188,13 @@ def hta_layer(trace: Trace) -> tuple[Tensor, Extras]:
     In closed form, or by autograd where a model's own code keeps its queries and keys: `.info["form"]` says which.
     `.info["gradient_gap"]`: how far a gradient put together from the closed form's pieces is from the model's, per layer.
     """
-    return layer_norms(trace, times_input=False)
+    return layer_norms(trace, "hta_layer", times_input=False)
 
 
 @mixing(paper=GLOBENC, rollout="alti", distribution=False, whole=True, cost="d")
 def hta_layer_x_input(trace: Trace) -> tuple[Tensor, Extras]:
     """HTA x Inputs of one layer (eq. 18): |d y_i / d x_j diag(x_j)|_F, each column times that feature of x_j, as `hta_layer`."""
-    return layer_norms(trace, times_input=True)
+    return layer_norms(trace, "hta_layer_x_input", times_input=True)
 
 
 class Directions:

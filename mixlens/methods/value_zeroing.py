@@ -159,7 +159,9 @@ def left_alone(block: Block, measure: Measure, seen_as: View) -> Still:
 
 def finest(measure: Measure, width: int, eps: float) -> float:
     """The smallest step of a distance: two features that change ranks, or the last digits of a cosine near 1."""
-    return {spearman: 12 / (width * (width**2 - 1)), one_minus_cosine: 4 * eps}.get(measure, 0.0)
+    if measure is spearman:
+        return 12 / (width * (width**2 - 1))
+    return 4 * eps if measure is one_minus_cosine else 0.0
 
 
 def moved_by(block: Block, measure: Measure, seen_as: View, still: Still, *, few: bool) -> Tensor:
