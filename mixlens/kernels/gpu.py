@@ -256,7 +256,7 @@ if triton is not None:
             made += tl.load(added + layer * width + d, mask=inside, other=0.0)
         there = tl.load(seen + row * width + d, mask=inside, other=0.0)
         size = tl.sum(tl.sqrt(tl.abs(there)), 0) / width
-        size = tl.maximum(size * size, 1.17549435e-38)
+        size = tl.maximum(size * size, 1e-37)
         apart = (made - there) / tl.maximum(tl.abs(there), size)
         worst = tl.sqrt(tl.sum(tl.where(inside, apart * apart, 0.0), 0) / width)
         tl.atomic_max(out + layer, tl.abs(worst).to(tl.int32, bitcast=True))
