@@ -410,6 +410,8 @@ class Scorer:
         alone, found, n = self.size == 1, [], layers[0].input.shape[-2]
         several = Block(layers, start) if len(layers) > 1 else None
         blocks = [Block(layer, start + i, scratch=self.scratch) for i, layer in enumerate(layers)] if several is None else []
+        with self._timed("proof", layers):
+            _ = (several or blocks[0]).rebuilt  # in full precision, before a method asks for less
         for name, used in self.by_layer.items():
             with chunk_of(chunk), self._timed(name, layers):
                 if several is not None and used.stacks:
@@ -565,6 +567,8 @@ class Scorer:
                 for layer in range(start, start + len(value)):
                     here = finite(next(each))
                     worst[identity] = max(here, worst.get(identity, 0.0))
+                    if not here <= allowed and math.isinf(here) and not all(map(math.isfinite, numbers[len(gaps) :])):
+                        raise NotFinite(f"a score of layer {layer} is not finite ({identity}). No map is given.")
                     if not here <= allowed:
                         hint = linearity_hint([traces[0].model.parts[min(layer, len(traces[0].model.parts) - 1)].layer])
                         raise Unproven(refusal(identity, here, allowed, layer) + hint)

@@ -199,6 +199,7 @@ class Recorder:
 LOGITS = ("logits", "start_logits", "end_logits")
 _FIELDS = {f.name for f in fields(LayerTrace)}
 _RECORDER: ContextVar[Recorder | None] = ContextVar("mixlens_recorder", default=None)
+_CAPPED: ContextVar[bool] = ContextVar("mixlens_capped", default=True)  # does the model's own attention cap its logits?
 
 
 def _attention(
@@ -208,6 +209,8 @@ def _attention(
     from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
     recorder = _RECORDER.get()
+    if not _CAPPED.get():
+        options.pop("softcap", None)
     softcap = options.get("softcap")
     scaling = options.get("scaling")
     recording = recorder is not None and bool(recorder.records)
@@ -257,18 +260,23 @@ def _mask(*args: Any, **options: Any) -> Tensor | None:
 
 
 @contextmanager
-def registered_attention(configs: Sequence[Any]) -> Iterator[None]:
-    """Our attention function for the length of the block, then the model's own again."""
+def registered_attention(configs: Sequence[Any], *, capped: bool = True) -> Iterator[None]:
+    """Our attention function for the length of the block, then the model's own again.
+
+    `capped`: whether it caps logits where a layer asks for that. Some functions of transformers ignore the cap, and a trace is
+    of what the model does.
+    """
     from transformers import AttentionInterface, AttentionMaskInterface
 
     AttentionInterface.register(REGISTERED, _attention)
     AttentionMaskInterface.register(REGISTERED, _mask)
-    before = [config._attn_implementation for config in configs]
+    before, token = [config._attn_implementation for config in configs], _CAPPED.set(capped)
     try:
         for config in configs:
             config._attn_implementation = REGISTERED
         yield
     finally:
+        _CAPPED.reset(token)
         for config, own_name in zip(configs, before, strict=True):
             config._attn_implementation = own_name
 
@@ -369,7 +377,7 @@ class Model:
         _refuse_split(name, self.parts)
         self._configs = configurations(hf_model)
         self._lock = Locks(self._configs)  # one pass at a time: the attention registry is switched on the configuration
-        self._attention_proven: list[object] = []
+        self._attention_proven: list[tuple[object, bool]] = []  # functions of the stock model; whether they cap logits
         self._accepts = set(inspect.signature(hf_model.forward).parameters)
         self.graphs = Graphs()
         self.proof: Proof | None = None
@@ -746,12 +754,14 @@ class Model:
         """Our entry in the registry, for families that ask the registry; first it is shown to do what the model's own does."""
         if self.family.attention is not None:
             return nullcontext()
-        if all(config._attn_implementation != REGISTERED for config in self._configs):  # else this is a pass inside a pass
-            own = self._implementation()
-            if own not in self._attention_proven:
-                self._prove_attention()
-                self._attention_proven.append(own)
-        return registered_attention(self._configs)
+        if any(config._attn_implementation == REGISTERED for config in self._configs):  # a pass inside a pass
+            return registered_attention(self._configs, capped=_CAPPED.get())
+        own = self._implementation()
+        known = next((capped for function, capped in self._attention_proven if function == own), None)
+        if known is None:
+            known = self._prove_attention()
+            self._attention_proven.append((own, known))
+        return registered_attention(self._configs, capped=known)
 
     def _implementation(self) -> object:
         """The functions that compute attention in the stock model now: those registered, and those in its own code."""
@@ -762,38 +772,43 @@ class Model:
         files = dict.fromkeys(type(part).__module__ for part in self.parts[0].layer.modules())
         return registered, tuple(getattr(sys.modules[file], "eager_attention_forward", None) for file in files)
 
-    def _prove_attention(self) -> None:
+    def _prove_attention(self) -> bool:
         """The stock model run with its own attention and with ours, on a few random tokens: refused where they differ, since a
-        trace would then be of another model."""
+        trace would then be of another model. Says whether the model's own attention caps its logits."""
         seeded = torch.Generator(device="cpu").manual_seed(0)
         vocabulary, longest = self.hf_model.config.vocab_size, min(9, self.max_tokens or 9)
         drawn = torch.randint(0, vocabulary, (longest,), generator=seeded, device="cpu").tolist()
         inputs = self.inputs([self.encode_ids([i if i != self.pad_id else (i + 1) % vocabulary for i in drawn])])
         name = ", ".join(dict.fromkeys(str(config._attn_implementation) for config in self._configs))
-        seen: list[list[Tensor]] = [[], []]
-        modules = {id(parts.output): parts.output for parts in self.parts}.values()
-        each: list[AbstractContextManager[None]] = [nullcontext(), registered_attention(self._configs)]
-        for number, attention in enumerate(each):
-            note = [(module, "after", lambda _, args, output, to=seen[number]: to.append(first(output))) for module in modules]
-            with attention, hooks(note), recorded(None):
-                try:
-                    self._called(inputs)
-                except (RuntimeError, ImportError, TypeError) as error:
-                    if number:
-                        raise
-                    raise ModelError(
-                        f"{self.name!r} cannot run with its own attention ({name}) here: {_one_line(error)}. "
-                        "Load it with attn_implementation='sdpa' or 'eager'."
-                    ) from error
+        try:
+            own = self._written(inputs, nullcontext())
+        except (RuntimeError, ImportError, TypeError) as error:
+            raise ModelError(
+                f"{self.name!r} cannot run with its own attention ({name}) here: {_one_line(error)}. "
+                "Load it with attn_implementation='sdpa' or 'eager'."
+            ) from error
         most = max(LAYER_TOLERANCE[self.dtype], TOLERANCE[torch.float32])  # eager attention has a softmax in float32
-        for layer, (own, ours) in enumerate(zip(*seen, strict=True)):
-            apart = gap(ours, own)
-            if not apart <= most * (1 + layer) ** 0.5:  # rounding of one layer enters the next
-                raise ModelError(
-                    f"{self.name!r} computes attention by a function of its own ({name}), and a trace would be of another model: "
-                    f"what attention writes in layer {layer} would differ by {apart:.1e} (relative, allowed {most:.0e}). Load it "
-                    "with attn_implementation='sdpa' or 'eager', unpatched."
-                )
+        apart: list[float] = []
+        for capped in (True, False):
+            ours = self._written(inputs, registered_attention(self._configs, capped=capped))
+            # Rounding of one layer enters the next.
+            apart.append(max(gap(a, b) / (1 + layer) ** 0.5 for layer, (a, b) in enumerate(zip(ours, own, strict=True))))
+            if apart[-1] <= most:
+                return capped
+        raise ModelError(
+            f"{self.name!r} computes attention by a function of its own ({name}), and a trace would be of another model: what "
+            f"attention writes would differ by {min(apart):.1e} (relative, allowed {most:.0e}). Load it with "
+            "attn_implementation='sdpa' or 'eager', unpatched."
+        )
+
+    def _written(self, inputs: Mapping[str, Any], attention: AbstractContextManager[None]) -> list[Tensor]:
+        """What attention writes in each layer."""
+        seen: list[Tensor] = []
+        modules = {id(parts.output): parts.output for parts in self.parts}.values()
+        note: list[Wanted] = [(module, "after", lambda _, args, output: seen.append(first(output))) for module in modules]
+        with attention, hooks(note), recorded(None):
+            self._called(inputs)
+        return seen
 
     def _record_hooks(self, recorder: Recorder, *, watch: bool) -> list[Wanted]:
         wanted: list[Wanted] = []

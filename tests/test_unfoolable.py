@@ -444,9 +444,13 @@ def test_a_patched_eager_attention_is_seen(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 @pytest.mark.parametrize("case", list(CONFIGURATIONS))
-@pytest.mark.parametrize("attention", ["eager", None])
+@pytest.mark.parametrize("attention", ["eager", "sdpa", None])
 def test_the_traced_pass_gives_the_models_own_answer(case: str, attention: str | None) -> None:
-    model = copy.deepcopy(hf_model(case, attention=attention))
+    """Also where that is not what the configuration says: sdpa does not cap logits, so nor does a trace of it."""
+    try:
+        model = copy.deepcopy(hf_model(case, attention=attention))
+    except ValueError as error:
+        pytest.skip(f"this transformers has no such attention for {case}: {str(error)[:60]}")
     lens = mixlens.load(model)
     with torch.no_grad():
         own = model(input_ids=torch.tensor([ids(20)]), output_hidden_states=True).hidden_states[-2][0]
