@@ -736,8 +736,10 @@ class Block:
         if part.parallel or part.norm_on_attention is not None or len(places) != 1:
             return None
         module = getattr(part, places[0])
-        norm = FrozenNorm.known(module, self.x, self.dtype if part is not self.modules else self.layer.input.dtype, self.used)
-        if not self._is_norm(module, norm):
+        given = self.dtype if part is not self.modules else self.layer.input.dtype
+        norm = FrozenNorm.known(module, self.x, given, self.used)
+        width = self.x.shape[-1]
+        if not recall([module], ("is norm",), lambda: self._is_norm(module, norm), width=width, dtype=given, used=self.used):
             return None
         modules = [part.mlp_up] if part.mlp_gate in (None, part.mlp_up) else [part.mlp_up, part.mlp_gate]
         return FirstProduct.of(norm, [m for m in modules if m is not None], self, on_stream=places[0] == "norm_after_attention")
@@ -745,7 +747,8 @@ class Block:
     def _is_norm(self, module: nn.Module, norm: FrozenNorm) -> bool:
         """Does the module act as this norm on the stream, and on the stream with its features in another order?
 
-        A tanh, a clamp, an L1 norm or a norm in groups does not. The layer is then run again as it is (`after_attention`).
+        A tanh, a clamp, an L1 norm or a norm in groups does not. The layer is then run again as it is (`after_attention`). The
+        answer is kept with the norm, so that a GPU waits for it once; `compare_one_source` proves each use.
         """
         stream = torch.cat([self.stream, self.stream.roll(1, -1)], -2)
         rounding = self._rounds_inside(module, stream)
@@ -900,6 +903,8 @@ class Block:
         dtype, modules = self.layer.input.dtype, [getattr(self.modules, place, None) for place in places]
         if any(module is not None and self._rounds_inside(module, self.x) for module in modules):
             dtype = torch.float32
+        if dtype == torch.float32 and self.x.is_cuda and torch.backends.cuda.matmul.allow_tf32:
+            dtype = torch.float16  # TF32 has float16's digits
         allowed = (LAYER_TOLERANCE if identity == "layer" else TOLERANCE)[dtype]
         if dtype in HALF and holds_eight_bits(self.modules.output):
             allowed = max(allowed, EIGHT_BITS * (LAYER_ROUNDINGS if identity == "layer" else ROUNDINGS))

@@ -505,6 +505,7 @@ class Scorer:
                         **known,
                         **_told(used, self.options[name], gaps),
                         **self._told(name, trace, device),
+                        **self._allowed,
                         **self._notes(extra),
                         **extra,
                     },
@@ -533,6 +534,12 @@ class Scorer:
         if name in self.errors:
             told |= {"precision": self.call.precision, "precision_error": self.errors[name]}
         return told
+
+    @property
+    def _allowed(self) -> dict[str, float]:
+        """How large the gap may be in these layers: more than the number type's own rounding where modules round to 8 bits."""
+        found = [allowed for name in ("parts", "stream") for _, _, allowed in self.gaps.get(name, [])]
+        return {"tolerance": max(found)} if found else {}
 
     def _notes(self, extra: Mapping[str, Any]) -> dict[str, list[str]]:
         """What is to be said about the numbers: memory that ran out, scores that the number type cannot hold."""

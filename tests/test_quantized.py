@@ -152,13 +152,14 @@ def test_a_matrix_is_asked_for_once_and_again_when_it_changes() -> None:
     calls = []
     module = Packed(torch.randn(5, 7), torch.randn(5))
     module.register_forward_hook(lambda *_: calls.append(1))
-    first = asked_weight(module, 7)
+    used: dict[Any, Any] = {}  # who asks says what it used, and compares it at the end
+    first = asked_weight(module, 7, None, used)
     torch.testing.assert_close(first, module.unpacked().t(), rtol=1e-5, atol=1e-6)
-    asked_weight(module, 7)
-    assert len(calls) == 1
+    asked_weight(module, 7, None, used)
+    assert len(calls) == 2  # a probe, and all unit vectors
     module.scale.mul_(2)
-    torch.testing.assert_close(asked_weight(module, 7), 2 * first)
-    assert len(calls) == 2
+    torch.testing.assert_close(asked_weight(module, 7, None, used), 2 * first)
+    assert len(calls) == 4
 
 
 def test_a_large_matrix_is_asked_for_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -199,8 +199,8 @@ def test_streaming_holds_one_layer(kind: str, loops: str) -> None:
 
 
 def attention_and_proof() -> int:
-    """Attention computed again, its parts summed and projected, each token's own part."""
-    return 2 * N * N * D + 2 * N * N * D + 2 * 2 * N * D * D
+    """Attention computed again, its parts summed and projected, each token's own part; a probe of two rows through W_O."""
+    return 2 * N * N * D + 2 * N * N * D + 2 * 2 * N * D * D + 2 * 2 * D * D
 
 
 def gram_form(chains: int) -> int:
@@ -209,8 +209,9 @@ def gram_form(chains: int) -> int:
 
 
 def zeroing(pairs: float) -> float:
-    """The second product of the feed-forward for each pair; the first and the parts by heads; what is done once a layer."""
-    once = 2 * D * D * M + 2 * N * D * M * 2 + 2 * N * D * D + 2 * 2 * N * D * M
+    """The second product of the feed-forward for each pair; the first and the parts by heads; what is done once a layer: among
+    it the layer run again as it is, with other rounding errors, and without one source."""
+    once = 2 * D * D * M + 2 * N * D * M * 2 + 2 * N * D * D + 2 * N * H * D + 3 * 2 * 2 * N * D * M
     return pairs * (2 * M * D + 2 * H * (D + M)) + once
 
 
@@ -248,7 +249,7 @@ def test_a_method_costs_about_a_forward_pass(kind: str, loops: str) -> None:
     assert flops(lambda: model.trace(input_ids=IDS)) == forward, "tracing computes nothing"
     trace = model.trace(input_ids=IDS)
     mixlens.mix(trace, FIVE)  # what is made of the weights alone is kept; it is not counted
-    for asked, most in ((NORMS, 1.1), ("alti", 1.0), (FIVE, 1.6), ("attention", 0.5)):
+    for asked, most in ((NORMS, 1.1), ("alti", 1.01), (FIVE, 1.6), ("attention", 0.5)):
         assert flops(lambda asked=asked: mixlens.mix(trace, asked)) <= most * forward, asked
     one_row = flops(lambda: mixlens.mix(trace, "value_zeroing", query=N // 2))
     assert one_row <= 2.2 * forward

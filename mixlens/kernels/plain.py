@@ -46,6 +46,17 @@ def products_in(wanted: str) -> Iterator[None]:
         PRECISION.reset(token)
 
 
+@contextmanager
+def exact_products() -> Iterator[None]:
+    """Products on a GPU within the block in float32 as it is: what others are compared with."""
+    before = torch.backends.cuda.matmul.allow_tf32
+    torch.backends.cuda.matmul.allow_tf32 = False
+    try:
+        yield
+    finally:
+        torch.backends.cuda.matmul.allow_tf32 = before
+
+
 def tile_elements(device: torch.device, times: int = 1) -> int:
     """How many elements a tile may have: what the user said, else `times` the device's own number."""
     return CHUNK.get() or times * AUTOMATIC.get(device.type, LARGE)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 import torch
@@ -12,7 +13,7 @@ from .. import kernels
 from ..aggregate import rows_to_one
 from ..decompose import Block, Chain, is_plain, linear_weight
 from ..errors import InputError, nearest
-from ..kernels.plain import WIDE, precision, tiles
+from ..kernels.plain import WIDE, exact_products, precision, tiles
 from ..mixing import mixing
 
 # From so many tokens on scores are so small that one half-precision product of the changes is nearer to float64 than float32
@@ -146,8 +147,10 @@ class Still:
 
 def left_alone(block: Block, measure: Measure, seen_as: View) -> Still:
     """Runs what is behind attention again, shows that this is what the model did, and then with other rounding errors."""
-    eps, made, stream = block.eps, block.after_attention(block.attention_output), block.stream
-    block.compare("layer", made, block.output)
+    eps, stream = block.eps, block.stream
+    with exact_products() if precision() != "float32" else nullcontext():
+        made = block.after_attention(block.attention_output)
+        block.compare("layer", made, block.output)
     signs = torch.ones(stream.shape[-1], dtype=stream.dtype, device=stream.device)
     signs[::2] = -1
     # Sums and products behind attention are rounded several times, the stream and the output once each.
@@ -188,7 +191,8 @@ def compare_one_source(
     source = distances.sum(-2).argmax(-1)[..., None, None]  # [... 1 1]
     weights = block.attention.take_along_dim(source[..., None, :, :], -1).squeeze(-1).transpose(-1, -2)  # [... query head]
     vectors = block.head_vectors.transpose(-3, -2).take_along_dim(source[..., None, :, :], -2).squeeze(-2)  # [... head d]
-    moved = block.after_attention(block.attention_output - weights @ vectors)
+    with exact_products() if precision() != "float32" else nullcontext():
+        moved = block.after_attention(block.attention_output - weights @ vectors)
     exact = measure(seen_as(moved.unsqueeze(-3)), still.seen)[..., 0, :, None]  # [... query 1]
     quick = distances.take_along_dim(source, -1)
     scale = exact + 8 * still.error(exact, distance) / allowed
@@ -237,7 +241,7 @@ def value_zeroing(
     quick = from_changes(some, precision()) if measure is cosine and not standardize and query is None else None
     scores = moved_by(some, measure, seen_as, still, few=query is not None) if quick is None else quick
     if query is None:  # of one row, every source was run through the modules themselves
-        allowed = ALLOWED["float32" if quick is None else precision()]
+        allowed = ALLOWED[precision() if block.x.device.type != "cpu" else "float32"]
         compare_one_source(block, scores, measure, seen_as, still, distance=distance, allowed=allowed)
     error = still.error(scores, distance)
     if variant == "released" and not bool(block.attention.triu(1).any()):
