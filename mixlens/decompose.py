@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from . import kernels
 from .errors import ModelError
-from .kept import Used, answer_of, module_state, numbers_kept, recall
+from .kept import Used, answer_of, forget, module_state, numbers_kept, recall
 from .kernels.plain import tiles
 from .places import at_hand, holds_eight_bits, is_away, is_packed, linearity_hint, own_copy, place_of
 from .types import LayerTrace
@@ -926,6 +926,18 @@ class Block:
     def refusal(self, identity: str, value: float, allowed: float, index: int) -> str:
         """The line that says why there is no map."""
         return refusal(identity, value, allowed, index) + linearity_hint([layer.parts.layer for layer in self.layers])
+
+
+def proven_block(layer: LayerTrace, index: int) -> Block:
+    """One layer, decomposed and shown to be what the model wrote; refused where it is not."""
+    try:
+        block = Block(layer, index)
+        block.prove()
+    except ModelError:  # perhaps only what was kept of its weights is of another time
+        forget(layer.parts.layer)
+        block = Block(layer, index)
+        block.prove()
+    return block
 
 
 def refusal(identity: str, value: float, allowed: float, layer: int) -> str:

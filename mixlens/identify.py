@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .decompose import Block
+from .decompose import Block, proven_block
 from .errors import InputError, MixlensError
 from .methods.identifiability import column_space, effective, transformed
 from .types import Trace
@@ -49,8 +49,7 @@ def identifiability(trace: Trace, *, head: int | None = None) -> list[Identifiab
     found = []
     with torch.no_grad():
         for index, layer in enumerate(trace.layers):
-            block = Block(layer, index)
-            block.prove()
+            block = proven_block(layer, index)
             _, told = effective(block, bias=True)
             alone = _identifiable(block)
             for h in _heads(block, head):
@@ -98,7 +97,7 @@ def alternative_attention(trace: Trace, *, layer: int, head: int, seed: int = 0)
     """
     trace.model._known_layer(layer)
     with torch.no_grad():
-        block = Block(trace.layers[layer], layer)
+        block = proven_block(trace.layers[layer], layer)
         _heads(block, head)
         constraints = _with_ones(block)[head].double().cpu()
         own = block.attention[head].double().cpu()

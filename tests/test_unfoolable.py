@@ -143,6 +143,23 @@ def test_a_batch_with_a_trace_of_the_old_weights_is_refused() -> None:
     mixlens.mix(new, "alti")
 
 
+def test_metrics_of_layers_follow_the_weights_too() -> None:
+    from mixlens.metrics.geometry import transformed_anisotropy
+
+    model = stock("bert")
+    lens = mixlens.load(model)
+    before = transformed_anisotropy(lens.trace(input_ids=ids(9)))
+    with_norms_alone(model)
+    fresh = transformed_anisotropy(mixlens.load(copy.deepcopy(model)).trace(input_ids=ids(9)))
+    made = transformed_anisotropy(lens.trace(input_ids=ids(9)))
+    assert made == pytest.approx(fresh, rel=1e-4)
+    assert abs(made - before).max() > 1e-3
+    old = lens.trace(input_ids=ids(9))
+    with_data_copy(model)
+    with pytest.raises(mixlens.MixlensError, match="trace the text again"):
+        transformed_anisotropy(old)
+
+
 # --- LoRA --------------------------------------------------------------------------------------------------------------
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from ..aggregate import bare
-from ..decompose import Block
+from ..decompose import proven_block
 from ..errors import InputError
 from ..methods.identifiability import effective
 from ..types import Map, Trace
@@ -48,7 +48,7 @@ def raw_against_effective(trace: Trace, *, variant: str = "released") -> RawEffe
     raw, kept = [], []
     with torch.no_grad():
         for index, layer in enumerate(trace.layers):
-            block = Block(layer, index)
+            block = proven_block(layer, index)
             projected, _ = effective(block, bias=variant == "released")
             sides = [array(side[:, block.reach], "attention", 2) for side in (block.attention, projected)]
             rows.append(linear(*sides).tolist())

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from ..decompose import Block, FrozenNorm
+from ..decompose import Block, FrozenNorm, proven_block
 from ..errors import InputError
 from ..model import Model
 from ..types import Trace
@@ -61,7 +61,7 @@ def transformed_anisotropy(trace: Trace) -> Array:
     made = []
     with torch.no_grad():
         for index, layer in enumerate(trace.layers):
-            block = Block(layer, index)
+            block = proven_block(layer, index)
             rows = [mean_cosine(vectors[reach]) for vectors, reach in zip(transformed(block), block.reach, strict=True)]
             made.append(float(torch.stack(rows).nanmean()))
     return np.array(made)
