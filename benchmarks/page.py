@@ -228,7 +228,7 @@ without a clock: it counts operations, forward passes and the largest tensor.
 LOOPS = """\
 What tensor operations cannot fuse, without writing out something of pairs by features or going over memory many times:
 ALTI's distances (`nearer`), the lengths of the norm maps (`lengths`) and their Gram matrices from values alone (`inner`), a
-target's own part at the end of its norms (`ends`, `own_nearer`), the gaps of the proof (`largest`), rollouts (`running`).
+target's own part at the end of its norms (`ends`, `own_nearer`), the gaps of the proof (`apart`), rollouts (`running`).
 
 - On a CPU they are C (`mixlens/kernels/cpu.c`), compiled by the machine's own compiler when first needed and kept in the
   user's cache. They share torch's threads.
