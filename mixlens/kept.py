@@ -81,7 +81,7 @@ def _memory(module: nn.Module, state: object, width: int, dtype: torch.dtype) ->
     if known is not None and known.state == state and known.probe.dtype == dtype:
         return known
     probe = probe_of(width, dtype, place_of(module))
-    fresh = Memory(state, probe, answer_of(module, probe))
+    fresh = Memory(state, probe, answer_of(module, probe).clone())
     with _LOCK:
         if known is not None and any(key[0] == "norm" for key in known.values):
             _forget_kinds(OF_NORMS)
@@ -99,10 +99,10 @@ def probe_of(width: int, dtype: torch.dtype, device: torch.device) -> Tensor:
 _GENERATOR = torch.Generator(device="cpu").manual_seed(0x6D69786C)
 
 
-@torch.no_grad()
 def answer_of(module: nn.Module, probe: Tensor) -> Tensor:
-    made = module(probe)
-    return (made[0] if isinstance(made, tuple) else made).clone()
+    with torch.no_grad():
+        made = module(probe)
+    return made[0] if isinstance(made, tuple) else made
 
 
 def numbers_kept(kind: str) -> int:
