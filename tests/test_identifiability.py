@@ -10,39 +10,13 @@ import numpy as np
 import pytest
 import torch
 from conftest import CAUSAL, CONFIGURATIONS, hf_model, ids, loaded
+from slow import t_of, without_null_space
 
 import mixlens
 from mixlens import identify
 from mixlens.decompose import Block
 
 CASES = list(CONFIGURATIONS)
-
-
-def t_of(layer: Any, head: int, *, bias: bool) -> np.ndarray:
-    """T, [key, d]: one value at a time through its head of W_O, asking the modules. Without bias: the zero vector's taken off."""
-    values, parts = layer.value, layer.parts
-    groups, n, e = values.shape
-    heads = layer.attention.shape[0]
-    nothing = parts.output(torch.zeros(1, heads * e, dtype=torch.float64))[0]
-    zero = torch.zeros(e, dtype=torch.float64)
-    if not bias:
-        out, group = parts.value(torch.zeros(1, layer.input.shape[-1], dtype=torch.float64))[0], head // (heads // groups)
-        start = {"v": 0, "qkv": len(out) - groups * e}.get(parts.value_layout)
-        zero = out.view(groups, 3 * e)[group, -e:] if start is None else out[start + group * e : start + (group + 1) * e]
-    rows = []
-    for j in range(n):
-        one_head = torch.zeros(1, heads * e, dtype=torch.float64)
-        one_head[0, head * e : (head + 1) * e] = values[head // (heads // groups), j] - zero
-        rows.append(parts.output(one_head)[0] - nothing)
-    return torch.stack(rows).detach().numpy()
-
-
-def without_null_space(a: np.ndarray, t: np.ndarray) -> np.ndarray:
-    """a minus its projection on the left null space of t, from a basis of that space."""
-    u, s, _ = np.linalg.svd(t, full_matrices=True)
-    rank = int((s > np.finfo(float).eps * max(t.shape) * s[0]).sum())
-    null = u[:, rank:]
-    return a - null @ (null.T @ a)
 
 
 @pytest.mark.parametrize("case", CASES)
