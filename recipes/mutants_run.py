@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import importlib.util
 import json
 import os
 import shutil
@@ -120,6 +121,8 @@ class Place:
 
 class Running:
     """Tests in a forked process, with a limit on its time."""
+
+    result: Outcome  # once it has ended
 
     def __init__(self, place: Place, asked: Sequence[str], spared: Sequence[str], *, only_read: bool = False):
         self.told = place.folder / "failed"

@@ -6,22 +6,17 @@ name has an "a" or a "b" in it; with a leading "!" those that have neither.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from fnmatch import fnmatch
 from pathlib import Path
 
 AREAS: dict[str, tuple[str, ...]] = {
     "methods": ("mixlens/methods/*.py",),
-    "core": tuple(
-        f"mixlens/{name}.py"
-        for name in (
-            *("aggregate", "attributing", "baselines", "decompose*", "identify", "jacobian", "mix*", "proof"),
-            *("registry", "rules", "scor*", "stack*", "targets", "trac*", "types", "words"),
-        )
-    ),
     "kernels": ("mixlens/kernels/__init__.py", "mixlens/kernels/cpu.py", "mixlens/kernels/plain.py"),
     "metrics": ("mixlens/metrics/*.py", "mixlens/judge.py"),
     "corpus": ("mixlens/corpus/*.py", "mixlens/disk.py", "mixlens/store.py", "mixlens/limits.py"),
     "show": ("mixlens/show/*.py", "mixlens/serve/*.py", "mixlens/cli*.py", "mixlens/reporting.py"),
+    "core": ("mixlens/*.py",),  # the rest: decompositions, scoring, aggregation, attributions, targets
 }
 LEFT_OUT: dict[str, str] = {
     "mixlens/kernels/gpu.py": "runs on a GPU alone",
@@ -36,7 +31,6 @@ LEFT_OUT: dict[str, str] = {
     "mixlens/__init__.py": "names alone",
     "mixlens/__main__.py": "calls the command line",
 }
-LEFT_OUT_OTHERWISE = "has no area yet: add it to AREAS or to LEFT_OUT in recipes/mutants_tests.py"
 
 # Every layer-wise method, each against the paper written out, in float64 and in float32.
 MAPS = (
@@ -145,18 +139,19 @@ CORE = (
 )
 
 
-def files_of(root: Path, areas: tuple[str, ...] | list[str], known: dict[str, tuple[str, ...]] | None = None) -> dict[str, str]:
-    """The files of some areas and the area of each, by path from the root, sorted."""
+def files_of(root: Path, areas: Sequence[str]) -> dict[str, str]:
+    """The files of some areas and the area of each, by path from the root, sorted. The first area that names a file has it."""
     found: dict[str, str] = {}
-    for area in areas:
-        for pattern in (known or AREAS)[area]:
-            for path in sorted(root.glob(pattern)):
-                found.setdefault(path.relative_to(root).as_posix(), area)
-    return dict(sorted(found.items()))
+    for area, patterns in AREAS.items():
+        for path in sorted(path for pattern in patterns for path in root.glob(pattern)):
+            file = path.relative_to(root).as_posix()
+            if not any(fnmatch(file, pattern) for pattern in LEFT_OUT):
+                found.setdefault(file, area)
+    return {file: area for file, area in sorted(found.items()) if area in areas}
 
 
 def tests_of(file: str, area: str) -> tuple[str, ...]:
     """The tests for a fault in a file, each named once."""
     named = [tests for pattern, tests in FIRST.items() if fnmatch(file, pattern)]
-    first = named[0] if named else CORE if area == "core" else ()
+    first = named[0] if named else {"core": CORE, "methods": MAPS}.get(area, ())
     return tuple(dict.fromkeys((*first, *REST[area])))
