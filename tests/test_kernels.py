@@ -6,6 +6,11 @@ The compiled `nearer`, `lengths` and `inner` are held against the plain ones for
 from __future__ import annotations
 
 import inspect
+import platform
+import re
+import subprocess
+import tempfile
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -257,3 +262,77 @@ def test_a_loop_that_is_wrong_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
             found = kernels.disagreements(cpu, "cpu")
         assert {one.split(",")[0].split()[0] for one in found} == {name}
         assert {dtype for dtype in ("float32", "float64") if any(dtype in one for one in found)} == {"float32", "float64"}
+
+
+@pytest.mark.parametrize("found", [True, False], ids=["torch's OpenMP", "no OpenMP"])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_several_threads_need_the_openmp_library_of_torch(found: bool, threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A second pool of threads is never made: without torch's own library the loops run on one thread, or not at all."""
+    if kernels._module("cpu") is plain:
+        pytest.skip("needs a C compiler, and MIXLENS_KERNELS not set to plain")
+    monkeypatch.setattr(cpu, "_openmp_of_torch", cpu._openmp_of_torch if found else lambda: None)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
+    cpu.library.cache_clear()
+    try:
+        assert (cpu.library() is not None) == (threads == 1 or (found and cpu._openmp_of_torch() is not None))
+    finally:
+        cpu.library.cache_clear()
+
+
+def test_the_loops_are_built_once_and_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the user's own cache, whole or not at all; what is there is taken, and another source gets another file."""
+    if kernels._module("cpu") is plain:
+        pytest.skip("needs a C compiler, and MIXLENS_KERNELS not set to plain")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    folder, built = tmp_path / "mixlens", []
+    run = subprocess.run
+    monkeypatch.setattr(subprocess, "run", lambda *given, **more: built.append(1) or run(*given, **more))
+    try:
+        for _ in range(2):
+            cpu.library.cache_clear()
+            assert cpu.library() is not None
+        assert len(built) == 1
+        (kept,) = folder.iterdir()
+        assert re.fullmatch(r"loops-[0-9a-f]{24}\.so", kept.name)
+        assert folder.stat().st_mode & 0o777 == 0o700
+        other = tmp_path / "cpu.c"
+        other.write_text(cpu.SOURCE.read_text() + "/* another */\n")
+        monkeypatch.setattr(cpu, "SOURCE", other)
+        cpu.library.cache_clear()
+        assert cpu.library() is not None
+        assert len(built) == len(list(folder.iterdir())) == 2
+    finally:
+        cpu.library.cache_clear()
+
+
+def test_a_cache_that_others_may_write_to_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert cpu._cache_folder() == tmp_path / "mixlens"
+    for mode in (0o720, 0o702):
+        (tmp_path / "mixlens").chmod(mode)
+        assert cpu._cache_folder() != tmp_path / "mixlens"
+    (tmp_path / "mixlens").chmod(0o700)
+    assert cpu._cache_folder() == tmp_path / "mixlens"
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "a file"))
+    (tmp_path / "a file").write_text("")
+    assert cpu._cache_folder().name.startswith("mixlens-")
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert cpu._cache_folder() == tmp_path / ".cache" / "mixlens"
+
+
+def test_a_build_is_for_one_processor(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the processor can do is part of a build's name: a cache on a shared disk serves several machines."""
+    told = {"x86": "vendor_id: a\nflags\t: sse avx\nbugs: b\n", "arm": "BogoMIPS: 2\nFeatures\t: fp asimd\n", "none": "a: b\n"}
+    line = {"x86": "flags\t: sse avx", "arm": "Features\t: fp asimd", "none": ""}
+    for kind, text in told.items():
+        monkeypatch.setattr(Path, "read_text", lambda self, text=text: text)
+        assert cpu._processor() == platform.machine() + line[kind]
+
+    def missing(self: Path) -> str:
+        raise FileNotFoundError
+
+    monkeypatch.setattr(Path, "read_text", missing)
+    assert cpu._processor() == platform.machine() + platform.processor()
+    assert cpu._openmp_of_torch() is None
