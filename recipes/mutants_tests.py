@@ -53,13 +53,18 @@ REST: dict[str, tuple[str, ...]] = {  # of an area, after those of the file
     "corpus": RUN,
     "show": ("tests/test_cli.py", "tests/test_fuzz.py"),
 }
-ATTRIBUTIONS = ("tests/test_attributions.py", "tests/test_attributions_batched.py", "tests/test_float32.py:attributions")
+ATTRIBUTIONS = (
+    "tests/test_released.py",
+    "tests/test_attributions.py",
+    "tests/test_attributions_batched.py",
+    "tests/test_float32.py:attributions",
+)
 FIRST: dict[str, tuple[str, ...]] = {
     "mixlens/methods/alti.py": ("tests/test_golden.py", *MAPS, f"{ALONE}[alti"),
-    "mixlens/methods/attcat.py": ("tests/test_paths.py:segments", *ATTRIBUTIONS, "tests/test_lrp.py"),
+    "mixlens/methods/attcat.py": ("tests/test_attcat.py", "tests/test_paths.py:segments", *ATTRIBUTIONS, "tests/test_lrp.py"),
     "mixlens/methods/attention.py": ("tests/test_golden.py", *MAPS),
     "mixlens/methods/blank_out.py": (*ATTRIBUTIONS, "tests/test_metrics_faithfulness.py"),
-    "mixlens/methods/deeplift.py": ("tests/test_deeplift.py", *ATTRIBUTIONS),
+    "mixlens/methods/deeplift.py": ("tests/test_deeplift.py", "tests/test_deeplift_norms.py", *ATTRIBUTIONS),
     "mixlens/methods/gradients.py": ATTRIBUTIONS,
     "mixlens/methods/hta.py": ("tests/test_hta.py", "tests/test_golden_maps.py", "tests/test_float32.py:hidden"),
     "mixlens/methods/identifiability.py": (
