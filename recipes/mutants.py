@@ -26,7 +26,7 @@ from pathlib import Path
 from . import mutants_run
 from .mutants_faults import OPERATORS, Fault, faults, readable
 from .mutants_run import Told
-from .mutants_tests import AREAS, files_of, tests_of
+from .mutants_tests import AREAS, LEFT_OUT_FUNCTIONS, files_of, tests_of
 
 ROOT = Path(__file__).resolve().parents[1]
 EQUIVALENT = Path(__file__).with_name("mutants_equivalent.json")
@@ -35,7 +35,9 @@ Key = tuple[str, str, str, str]
 
 
 def all_faults(root: Path, files: Sequence[str]) -> dict[str, list[Fault]]:
-    return {file: faults((root / file).read_text(), file) for file in files}
+    """By file; without those of functions that no test on a CPU can reach."""
+    found = {file: faults((root / file).read_text(), file) for file in files}
+    return {file: [one for one in some if (file, one.function) not in LEFT_OUT_FUNCTIONS] for file, some in found.items()}
 
 
 def sample(root: Path, found: Mapping[str, Sequence[Fault]], size: int, seed: int) -> list[Fault]:

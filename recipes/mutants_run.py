@@ -15,7 +15,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -48,14 +48,15 @@ class Told:
 class Outcome:
     code: int  # pytest's; minus the signal that ended the process
     failed: str = ""  # the first test that failed, or the file that could not be collected
+    order: list[str] = field(default_factory=list)  # the tests, as they ran
     late: bool = False
 
 
 class Selection:
-    """A pytest plugin: takes the tests that are asked for, and writes down the first that fails."""
+    """A pytest plugin: takes the tests that are asked for, up to `until`, and writes down which and the first that fails."""
 
-    def __init__(self, asked: Sequence[str], spared: Sequence[str], told: Path):
-        self.asked, self.spared, self.told = asked, spared, told
+    def __init__(self, asked: Sequence[str], spared: Sequence[str], until: str, told: Path):
+        self.asked, self.spared, self.until, self.told = asked, spared, until, told
 
     def files(self) -> list[str]:
         return list(dict.fromkeys(one.split(":", 1)[0] for one in self.asked))
@@ -66,7 +67,11 @@ class Selection:
             for item in items:
                 if item.nodeid not in self.spared and wanted(one, item.nodeid):
                     ordered.setdefault(item.nodeid, item)
-        items[:] = list(ordered.values())
+        names = list(ordered)
+        if self.until in ordered:
+            names = names[: names.index(self.until) + 1]
+        items[:] = [ordered[name] for name in names]
+        self.told.with_name("order").write_text("\n".join(names))
 
     def pytest_collectreport(self, report: Any) -> None:
         self._note(report)
@@ -124,15 +129,17 @@ class Running:
 
     result: Outcome  # once it has ended
 
-    def __init__(self, place: Place, asked: Sequence[str], spared: Sequence[str], *, only_read: bool = False):
+    def __init__(self, place: Place, asked: Sequence[str], spared: Sequence[str], *, until: str = "", only_read: bool = False):
+        """`until`: the last test to run. `only_read`: the tests are collected, none is run."""
         self.told = place.folder / "failed"
-        self.told.unlink(missing_ok=True)
+        for name in ("failed", "order"):
+            (place.folder / name).unlink(missing_ok=True)
         self.limit, self.started = place.limit, time.monotonic()
         assert "mixlens" not in sys.modules, "each process imports the copy that it tests"
         sys.stdout.flush()
         self.pid = os.fork()
         if not self.pid:
-            _test(place, asked, spared, self.told, only_read)
+            _test(place, Selection(asked, spared, until, self.told), only_read)
 
     def ended(self) -> Outcome | None:
         """How it ended, or None while it runs. Past its limit it is ended, with all that it has started."""
@@ -151,10 +158,12 @@ class Running:
             os.waitpid(self.pid, 0)
 
     def _outcome(self, code: int) -> Outcome:
-        return Outcome(code, self.told.read_text() if self.told.exists() else "")
+        order = self.told.with_name("order")
+        failed = self.told.read_text() if self.told.exists() else ""
+        return Outcome(code, failed, order.read_text().split("\n") if order.exists() else [])
 
 
-def _test(place: Place, asked: Sequence[str], spared: Sequence[str], told: Path, only_read: bool) -> None:
+def _test(place: Place, selection: Selection, only_read: bool) -> None:
     """In the forked process: pytest on the copy; never returns."""
     code = 3
     try:
@@ -172,7 +181,6 @@ def _test(place: Place, asked: Sequence[str], spared: Sequence[str], told: Path,
             del sys.modules[name]
         import pytest
 
-        selection = Selection(asked, spared, told)
         given = ["-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-W", "ignore::pytest.PytestAssertRewriteWarning"]
         if importlib.util.find_spec("hypothesis"):
             given.append("--hypothesis-seed=0")
@@ -199,16 +207,16 @@ def run(
     told: Callable[[Told], None] = lambda one: None,
     said: Callable[[str], None] = lambda line: None,
 ) -> list[Told]:
-    """Each fault with the tests for it. A test that kills is run without the fault too: one that fails by itself says nothing,
-    is named, and left out from then on."""
+    """Each fault with the tests for it. A test that kills is run without the fault too, after the same tests as before: one
+    that fails all the same says nothing of the fault, is named, and left out from then on."""
     waiting, found = list(faults), dict[str, Told]()
     spared: list[str] = []
-    sound: set[str] = set()
+    sound: dict[tuple[str, ...], set[str]] = {}  # tests known to pass without a fault, by those that they were run with
     places = [Place(root, folder / f"copy{number}", limit) for number in range(max(1, min(jobs, len(waiting))))]
     busy: list[tuple[Place, Any]] = []
 
     def work(place: Place, fault: Fault, tests: Sequence[str]) -> Iterator[Running]:
-        started = time.monotonic()
+        started, fine = time.monotonic(), sound.setdefault(tuple(tests), set())
         while True:
             with place.with_fault(fault):
                 running = Running(place, tests, spared)
@@ -218,14 +226,19 @@ def run(
                 raise RuntimeError(f"no test is selected by {' '.join(tests)} for {fault.file}.")
             if outcome.code > 0 and not outcome.failed:  # neither a test nor a file of tests failed, but pytest itself
                 raise RuntimeError(f"pytest could not run for {fault.file}:\n{(place.folder / 'output').read_text()[-3000:]}")
-            if outcome.code == 0 or outcome.late or not outcome.failed or outcome.failed in sound:
+            if outcome.code == 0:
+                fine |= set(outcome.order)
+            if outcome.code == 0 or outcome.late or not outcome.failed or outcome.failed in fine:
                 break
-            # Without the fault; a file that could not even be read is read alone.
-            again = Running(place, [outcome.failed], (), only_read="::" not in outcome.failed)
+            if "::" in outcome.failed:
+                again = Running(place, tests, spared, until=outcome.failed)
+            else:  # a file that could not be read
+                again = Running(place, [outcome.failed], (), only_read=True)
             yield again
             if again.result.code == 0:
-                sound.add(outcome.failed)
+                fine |= {outcome.failed, *again.result.order}
                 break
+            outcome.failed = again.result.failed or outcome.failed
             said(f"{outcome.failed} fails without a fault too: it is left out.")
             spared.append(outcome.failed)
         status = "survived" if outcome.code == 0 else "killed by the clock" if outcome.late else "killed"

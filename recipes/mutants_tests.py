@@ -32,6 +32,10 @@ LEFT_OUT: dict[str, str] = {
     "mixlens/__main__.py": "calls the command line",
 }
 
+LEFT_OUT_FUNCTIONS: dict[tuple[str, str], str] = {
+    ("mixlens/methods/value_zeroing.py", "from_changes"): "runs on a GPU alone, where tests/test_gpu.py sees it",
+}
+
 # Every layer-wise method, each against the paper written out, in float64 and in float32.
 MAPS = (
     "tests/test_paths.py",

@@ -12,6 +12,12 @@ from torch import Tensor, nn
 from mixlens.types import LayerTrace, Trace
 
 
+def same_weights(wide: nn.Module, narrow: nn.Module) -> None:
+    """Models are shared by all tests: float32 is compared with float64 only as long as no test has changed one of them."""
+    for (name, one), other in zip(wide.named_parameters(), narrow.parameters(), strict=True):
+        assert torch.equal(one.to(other.dtype), other), f"a test has changed {name} of a shared model"
+
+
 def part_vectors(layer: LayerTrace) -> Tensor:
     """z[i, j] = sum_h a^h_ij W_O^h v^h_j, [query, key, d], asking W_O for one head of one source at a time."""
     attention, value, output = layer.attention, layer.value, layer.parts.output

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 from conftest import hf_model, ids, loaded
+from slow import same_weights
 from test_hta import input_jacobians, layer_hta, pair_norm, wide
 
 import mixlens
@@ -34,6 +35,8 @@ def near(made: torch.Tensor, exact: torch.Tensor, *, small: float = 1e-5) -> Non
 def test_hidden_token_attribution_is_the_norm_of_each_pairs_jacobian(case: str) -> None:
     """Alone and in a batch, against one backward pass for every feature of every token."""
     texts = [ids(3), ids(4, 1)]
+    same_weights(hf_model(case), hf_model(case, dtype=torch.float32))
+    same_weights(hf_model(case), hf_model(case, attention="eager"))
     narrow = loaded(case, dtype=torch.float32)
     assert WHOLE == ["hta_layer", "hta_layer_x_input", "hta"]
     for i, text in enumerate(texts):
@@ -59,6 +62,7 @@ def test_attributions_in_float32_alone_and_in_a_batch(case: str, name: str, vari
     head = "AutoModelForSequenceClassification"
     exact = mixlens.load(hf_model(case, head=head))
     narrow = mixlens.load(hf_model(case, head=head, dtype=torch.float32))
+    same_weights(exact.hf_model, narrow.hf_model)
     texts = [ids(5), ids(8, 1)]
     options: dict[str, Any] = {"integrated_gradients": {"steps": 8}, "blank_out": {"replacement": 3}}.get(name, {})
     if attributions()[name].needs_target:

@@ -151,6 +151,7 @@ def test_in_float32_every_path_gives_the_paper(case: str) -> None:
     layer's to five decimals: a row of such distances may sum to 1e-2, so that one unit is 1e-3 of a score.
     """
     texts = [ids(4), ids(9, 1)]  # a head is eight wide: the second text has a null space, the first has none
+    slow.same_weights(hf_model(case), hf_model(case, dtype=torch.float32))
     exact = [loaded(case).trace(input_ids=text) for text in texts]
     for name, variant in LAYERED:
         with torch.no_grad():
