@@ -85,6 +85,7 @@ FIRST: dict[str, tuple[str, ...]] = {
     ),
     "mixlens/aggregate.py": (
         "tests/test_aggregate.py",
+        "tests/test_hta.py:input",
         "tests/test_flow.py",
         "tests/test_golden.py",
         "tests/test_golden_maps.py",

@@ -52,6 +52,22 @@ def test_rows_without_score_have_one_shape(case: str) -> None:
         assert made.info["rows_without_score"].shape == (3, n)
 
 
+def test_rows_without_score_are_told_of_the_row_that_was_asked_for() -> None:
+    """The released code rounds the distances of a causal layer to five decimals: where attention writes next to nothing all of
+    them are 0. Such a row is its own token, and is counted."""
+    model, n = mixlens.load(copy.deepcopy(hf_model("gpt2"))), 5
+    with torch.no_grad():
+        model.parts[1].output.weight.mul_(1e-6)
+    whole = mixlens.mix(model.trace(input_ids=ids(n)), "value_zeroing", variant="released")
+    assert whole.info["rows_without_score"].tolist() == [[0] * n, [1] * n, [0] * n]
+    for made in (
+        mixlens.mix(model.trace(input_ids=ids(n)), "value_zeroing", variant="released", query=2),
+        model.mix(input_ids=ids(n), name="value_zeroing", variant="released", query=2),
+    ):
+        assert made.info["rows_without_score"].tolist() == [[0] * n, [0, 0, 1, 0, 0], [0] * n]
+        assert made.scores[1, 2].tolist() == [0, 0, 1, 0, 0]
+
+
 def test_a_batch_with_one_stale_trace_is_refused() -> None:
     """A trace holds what the model computed with the weights of then. With other weights now no map of it is given, alone or
     beside a trace that is right; the right one alone gets the map that a model with these weights gives."""
