@@ -49,6 +49,8 @@ TRANSPOSED = frozenset(("T", "mT", "mH"))
 TRANSPOSING = frozenset(("transpose", "t", "movedim", "permute"))
 # `strict=` and `stacklevel=` guard and describe: leaving them out changes nothing that a right program shows.
 SPARED_KEYWORDS = frozenset(("strict", "stacklevel"))
+# Calls whose first two arguments may be swapped, or that say at once what is wrong if they are.
+SYMMETRIC = frozenset(("max", "min", "maximum", "minimum", "isinstance", "getattr", "hasattr", "setattr"))
 OPERATORS = (
     *("arithmetic", "comparison", "boolean", "constant", "axis", "negated condition", "dropped filter"),
     *("removed statement", "swapped arguments", "slice", "dropped call", "dropped keyword", "aggregate", "sign"),
@@ -289,7 +291,7 @@ class _Finder(ast.NodeVisitor):
     def visit_Call(self, node: ast.Call) -> None:
         self._arguments(node)
         name, plain = _called(node), not any(isinstance(one, ast.Starred) for one in node.args[:2])
-        if len(node.args) >= 2 and plain and name not in ("isinstance", "getattr", "hasattr", "setattr"):
+        if len(node.args) >= 2 and plain and name not in SYMMETRIC:
             self._changed("swapped arguments", node, lambda one: one.args.__setitem__(slice(0, 2), one.args[1::-1]))
         for place, keyword in enumerate(node.keywords):
             if keyword.arg is not None and keyword.arg not in SPARED_KEYWORDS:

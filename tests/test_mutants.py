@@ -61,7 +61,7 @@ EXPECTED = [  # operator, before, after
     ("removed statement", "key.clear()", "pass"),
     ("removed statement", "total = max(total, 0)", "pass"),
     ("removed statement", "a += b", "pass"),
-    ("swapped arguments", "max(total, 0)", "max(0, total)"),
+    ("swapped arguments", "print(rows, table.clamp(min=0), flush=True)", "print(table.clamp(min=0), rows, flush=True)"),
     ("slice", "1", "1 + 1"),
     ("slice", "a", "a + 1"),
     ("dropped call", "abs(total)", "total"),
