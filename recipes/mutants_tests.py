@@ -93,7 +93,7 @@ FIRST: dict[str, tuple[str, ...]] = {
     "mixlens/attributing.py": (*ATTRIBUTIONS, "tests/test_judge.py", "tests/test_deeplift.py", "tests/test_run.py"),
     "mixlens/targets.py": (*ATTRIBUTIONS, "tests/test_cli.py", "tests/test_fuzz.py"),
     "mixlens/baselines.py": (*ATTRIBUTIONS, "tests/test_deeplift.py"),
-    "mixlens/rules.py": ("tests/test_lrp.py", "tests/test_deeplift.py"),
+    "mixlens/rules.py": ("tests/test_rules.py", "tests/test_lrp.py", "tests/test_deeplift.py"),
     "mixlens/jacobian.py": ("tests/test_hta.py", "tests/test_golden_maps.py"),
     "mixlens/identify.py": ("tests/test_identifiability.py", "tests/test_golden_maps.py"),
     "mixlens/words.py": ("tests/test_aggregate.py", "tests/test_load.py", "tests/test_run.py", "tests/test_cli.py"),
