@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 
 import pytest
 import torch
@@ -10,6 +11,7 @@ from conftest import hf_model, ids, loaded
 
 import mixlens
 from mixlens.mixing import shares
+from mixlens.types import LayersOf
 
 
 @pytest.mark.parametrize("case", ["bert", "gpt2", "llama"])
@@ -66,6 +68,17 @@ def test_rows_without_score_are_told_of_the_row_that_was_asked_for() -> None:
     ):
         assert made.info["rows_without_score"].tolist() == [[0] * n, [0, 0, 1, 0, 0], [0] * n]
         assert made.scores[1, 2].tolist() == [0, 0, 1, 0, 0]
+
+
+def test_a_row_of_a_batch_is_cut_out_also_where_all_rows_share_a_mask() -> None:
+    """A mask of one row is that of every row; what has a row for each example gives its own, without padding."""
+    whole = loaded("bert").trace(input_ids=[ids(5), ids(5, 1)])[1].layers.batch[0]
+    mask = torch.rand(1, 1, 5, 5, generator=torch.Generator().manual_seed(0)) > 0.5
+    cut = LayersOf([replace(whole, mask=mask)], row=1, n=4)[0]
+    assert torch.equal(cut.mask, mask[0, :, :4, :4])
+    assert torch.equal(cut.input, whole.input[1, :4])
+    own = torch.cat([mask, ~mask])
+    assert torch.equal(LayersOf([replace(whole, mask=own)], row=1, n=4)[0].mask, ~mask[0, :, :4, :4])
 
 
 def test_a_batch_with_one_stale_trace_is_refused() -> None:
