@@ -92,6 +92,8 @@ def score(results: Sequence[Told], same: Sequence[Fault], area_of: Mapping[str, 
         own = [one for one in results if area in ("all", area_of[one.fault.file])]
         killed, clock = sum(one.status != "survived" for one in own), sum(one.status == "killed by the clock" for one in own)
         left = sum(area in ("all", area_of[fault.file]) for fault in same)
+        if area != "all" and not own and not left:
+            continue
         share = killed / len(own) if own else 1.0
         told = f"{killed}/{len(own)} = {100 * share:.0f} %" if own else "-"
         lines.append(f"| {area} | {len(own) + left} | {killed} | {clock} | {len(own) - killed} | {left} | {told} |")
