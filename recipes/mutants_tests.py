@@ -58,6 +58,7 @@ REST: dict[str, tuple[str, ...]] = {  # of an area, after those of the file
     "show": ("tests/test_cli.py", "tests/test_fuzz.py"),
 }
 ATTRIBUTIONS = (
+    "tests/test_results.py",
     "tests/test_released.py",
     "tests/test_attributions.py",
     "tests/test_attributions_batched.py",

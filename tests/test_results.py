@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import torch
+from conftest import hf_model, ids
 
 import mixlens
 
@@ -24,3 +25,14 @@ def test_a_row_is_of_the_last_layer_unless_said_otherwise() -> None:
     made = mixlens.Map(scores, ("a", "b", "c"), "by hand")
     assert torch.equal(made.readout(1).scores, scores[1, 1])
     assert torch.equal(made.readout("c", layer=0).scores, scores[0, 2])
+
+
+def test_a_result_tells_its_variant_and_the_other_options_apart() -> None:
+    """`info["variant"]` is the variant, `info["options"]` what else was chosen or is the default."""
+    trace = mixlens.load(hf_model("bert", head="AutoModelForSequenceClassification")).trace(input_ids=ids(4))
+    read = mixlens.attribute(trace, "attcat", target=1, variant="released", mask_special=False)
+    assert (read.info["variant"], read.info["options"]) == ("released", {"mask_special": False})
+    read = mixlens.attribute(trace, "attcat", target=1)
+    assert (read.info["variant"], read.info["options"]) == ("paper", {"mask_special": True})
+    made = mixlens.mix(trace, "effective_attention", variant="paper", head=2)
+    assert (made.info["variant"], made.info["options"]) == ("paper", {"head": 2})
