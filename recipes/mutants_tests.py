@@ -65,7 +65,7 @@ ATTRIBUTIONS = (
     "tests/test_float32.py:attributions",
 )
 FIRST: dict[str, tuple[str, ...]] = {
-    "mixlens/methods/alti.py": ("tests/test_golden.py", *MAPS, f"{ALONE}[alti"),
+    "mixlens/methods/alti.py": ("tests/test_golden.py", *MAPS),
     "mixlens/methods/attcat.py": ("tests/test_attcat.py", "tests/test_paths.py:segments", *ATTRIBUTIONS, "tests/test_lrp.py"),
     "mixlens/methods/attention.py": ("tests/test_golden.py", *MAPS),
     "mixlens/methods/blank_out.py": (*ATTRIBUTIONS, "tests/test_metrics_faithfulness.py"),
