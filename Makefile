@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 AXE := 4.14.0
 
-.PHONY: demo test browser check format train-embedded accuracy bench docs clean
+.PHONY: demo test mutants browser check format train-embedded accuracy bench docs clean
 
 # Exact versions come from constraints.txt, so that every machine gets the same ones.
 $(READY): pyproject.toml constraints.txt
@@ -20,6 +20,9 @@ demo: $(READY)  ## explain a sentence with the embedded model
 
 test: $(READY)  ## the whole suite
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
+
+mutants: $(READY)  ## how many of a fixed sample of faults the tests see (an hour or more)
+	OMP_NUM_THREADS=1 $(BIN)/python -m recipes.mutants
 
 browser: $(READY)  ## what the browser tests need (playwright, a Chromium, axe-core), then those tests
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,browser]'

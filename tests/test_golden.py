@@ -28,6 +28,9 @@ GLOBENC = {
 }
 
 
+FOLDERS = ("globenc", "kobayashi", "alti", "value_zeroing", "context_mixing_toolkit")
+
+
 def files(folder: str) -> list[Path]:
     return sorted((GOLDEN / folder).glob("*_f64*.npz")) if GOLDEN.is_dir() else []
 
@@ -48,6 +51,12 @@ def same(made: Any, expected: np.ndarray, *, rtol: float = 1e-9, atol: float = 1
     np.testing.assert_allclose(
         np.asarray(made), expected[..., :n, :n] if expected.ndim > 2 else expected[..., :n], rtol=rtol, atol=atol
     )
+
+
+def test_every_folder_of_golden_values_holds_some() -> None:
+    """The tests below are one for each file: without files there would be none, and nobody would see it."""
+    for folder in (*FOLDERS, "effective_attention", "hta", "attention_flow"):
+        assert files(folder), folder
 
 
 @pytest.mark.parametrize("path", files("globenc"), ids=lambda p: p.stem)

@@ -299,6 +299,20 @@ def test_a_probe_is_one_random_sign_per_feature() -> None:
                 torch.testing.assert_close(made.info["standard_error"][layer, i, k], error, rtol=1e-8, atol=1e-14)
 
 
+def test_a_row_from_the_input_is_the_row_of_the_map() -> None:
+    """No layers are multiplied; a convention that would multiply them is refused."""
+    from mixlens.aggregate import rolled_row, rolled_rows
+
+    made = mixlens.mix(loaded("bert").trace(input_ids=ids(4)), "hta")
+    for row in (rolled_row(made, 1), rolled_rows([made, made], [1, 2])[0]):
+        assert torch.equal(row.scores, made.scores[-1, 1])
+        assert row.info["rollout"]["convention"] == "input"
+    assert torch.equal(rolled_row(made, 1, layer=0).scores, made.scores[0, 1])
+    for options in ({"convention": "alti"}, {"residual": True}, {"normalize": False}):
+        with pytest.raises(mixlens.MixlensError, match="from the input to every layer already"):
+            rolled_row(made, 1, **options)
+
+
 def test_from_the_input_already() -> None:
     """Rolled out it stays as it is; multiplied or poured through a graph it would mean nothing."""
     made = mixlens.mix(loaded("bert").trace(input_ids=ids(4)), "hta")

@@ -4,45 +4,19 @@ from __future__ import annotations
 
 import copy
 import sys
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from conftest import CAUSAL, CONFIGURATIONS, hf_model, ids, loaded
+from slow import t_of, without_null_space
 
 import mixlens
 from mixlens import identify
 from mixlens.decompose import Block
+from mixlens.methods import identifiability
 
 CASES = list(CONFIGURATIONS)
-
-
-def t_of(layer: Any, head: int, *, bias: bool) -> np.ndarray:
-    """T, [key, d]: one value at a time through its head of W_O, asking the modules. Without bias: the zero vector's taken off."""
-    values, parts = layer.value, layer.parts
-    groups, n, e = values.shape
-    heads = layer.attention.shape[0]
-    nothing = parts.output(torch.zeros(1, heads * e, dtype=torch.float64))[0]
-    zero = torch.zeros(e, dtype=torch.float64)
-    if not bias:
-        out, group = parts.value(torch.zeros(1, layer.input.shape[-1], dtype=torch.float64))[0], head // (heads // groups)
-        start = {"v": 0, "qkv": len(out) - groups * e}.get(parts.value_layout)
-        zero = out.view(groups, 3 * e)[group, -e:] if start is None else out[start + group * e : start + (group + 1) * e]
-    rows = []
-    for j in range(n):
-        one_head = torch.zeros(1, heads * e, dtype=torch.float64)
-        one_head[0, head * e : (head + 1) * e] = values[head // (heads // groups), j] - zero
-        rows.append(parts.output(one_head)[0] - nothing)
-    return torch.stack(rows).detach().numpy()
-
-
-def without_null_space(a: np.ndarray, t: np.ndarray) -> np.ndarray:
-    """a minus its projection on the left null space of t, from a basis of that space."""
-    u, s, _ = np.linalg.svd(t, full_matrices=True)
-    rank = int((s > np.finfo(float).eps * max(t.shape) * s[0]).sum())
-    null = u[:, rank:]
-    return a - null @ (null.T @ a)
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -219,3 +193,27 @@ def test_float32_and_missing_scipy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "scipy", None)
     with pytest.raises(mixlens.MixlensError, match=r"pip install 'mixlens\[analysis\]'"):
         mixlens.alternative_attention(trace, layer=2, head=1)
+
+
+@pytest.mark.parametrize(("width", "rank"), [(12, 5), (1000, 4)])
+def test_the_quick_rule_of_full_rank_is_no_laxer_than_that_of_singular_values(width: int, rank: int) -> None:
+    """A singular value counts above eps * max(n, d) of the largest: 1e-5 does for twelve rows, and not for a width of 1000."""
+    q, _ = torch.linalg.qr(torch.randn(12, 5, generator=torch.Generator().manual_seed(0), dtype=torch.float64))
+    turned, _ = torch.linalg.qr(torch.randn(5, 5, generator=torch.Generator().manual_seed(1), dtype=torch.float64))
+    vectors = (q * torch.tensor([1.0, 0.8, 0.6, 0.5, 1e-5]) @ turned).float()[None]
+    basis, found = identifiability.column_space(vectors, torch.ones(12, dtype=torch.bool), width)
+    assert found.tolist() == [rank]
+    assert int(basis[0].norm(dim=0).gt(0.5).sum()) == rank
+
+
+@pytest.mark.parametrize(("width", "row"), [(5, [0.9, 0.1]), (1000, [0.5, 0.5])])
+def test_two_sources_that_are_nearly_one_share_what_they_get(width: int, row: list[float]) -> None:
+    """Their vectors are 1e-5 apart: told apart by the rule for a small width, and one direction by that for a large one."""
+    vectors = torch.randn(1, 6, 5, generator=torch.Generator().manual_seed(2))
+    vectors[0, 1] = vectors[0, 0] * (1 + 1e-6)
+    vectors[0, 1, 0] += 1e-5 * float(vectors[0, 0].norm())
+    attention = torch.full((1, 6, 6), 1.0).tril() / torch.arange(1, 7)[:, None]
+    attention[0, 1, :2] = torch.tensor([0.9, 0.1])
+    made = identifiability.within_past(vectors, attention, width)
+    torch.testing.assert_close(made[0, 1, :2], torch.tensor(row), rtol=0, atol=1e-3)
+    assert not made[0, 1, 2:].any()

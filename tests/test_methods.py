@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import slow
 import torch
@@ -14,7 +16,14 @@ from mixlens.experiments.core import asked
 from mixlens.mixing import known
 
 CASES = list(CONFIGURATIONS)
-STAGES = {"norm": "attention", "norm_residual": "residual", "norm_residual_ln": "norm", "globenc": "layer"}
+STAGES = slow.STAGES
+LAYERED = [(name, variant) for name, one in known().items() if not one.whole for variant in one.variants]
+RANDOM = [  # seed, layer, target: the row of four tokens
+    (0, 0, 0, [0.05519276793651516, 0.3880590440881698, 0.21815887977475965, 0.33858930820055544]),
+    (0, 0, 3, [0.35554263314316364, 0.30143125686414995, 0.06769588594015415, 0.27533022405253227]),
+    (0, 2, 1, [0.09818992919253822, 0.29912598540952995, 0.10382450920417964, 0.4988595761937522]),
+    (7, 1, 2, [0.3682340660201013, 0.10759176840021917, 0.1929442795908555, 0.33122988598882414]),
+]
 # RMS norms of transformers round to float32 inside, so the model's own output differs from the equation by that much.
 LOOSE = {"gemma2": 1e-6, "gemma3_text": 1e-6, "olmo2": 1e-6}
 
@@ -117,6 +126,66 @@ def test_maps_are_what_they_claim(case: str, name: str) -> None:
     assert made.info["gap"] < 1e-10
     assert made.info["check"] < 1e-10
     assert made.info["convention"] == known()[name].rollout
+
+
+def maps_in_float32(case: str, texts: list[list[int]], name: str, variant: str) -> dict[str, list[Any]]:
+    """The maps of some texts as a user gets them: in float32, traced and streamed, each text alone and all in a batch."""
+    model = loaded(case, dtype=torch.float32)
+    options = {"variant": variant}
+    return {
+        "traced alone": [mixlens.mix(model.trace(input_ids=text), name, **options) for text in texts],
+        "traced in a batch": mixlens.mix(model.trace(input_ids=texts), name, **options),
+        "traces put together": mixlens.mix([model.trace(input_ids=text) for text in texts], name, **options),
+        "streamed alone": [model.mix(input_ids=text, name=name, **options) for text in texts],
+        "streamed in a batch": model.mix(input_ids=texts, name=name, **options),
+    }
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_in_float32_every_path_gives_the_paper(case: str) -> None:
+    """float32 is the default, and the loops of `mixlens.kernels` that are compiled for it compute in another order.
+
+    The reference is computed in float64 from the same weights. A score is a sum of products of float32 numbers behind three
+    layers: 1e-4 of the score itself, and of a small one, which is the difference of two large ones, 1e-5 of the largest in
+    its row (measured: 6e-6). Released Value Zeroing takes 1 - cos in float32, with a floor near 1e-7, and rounds a causal
+    layer's to five decimals: a row of such distances may sum to 1e-2, so that one unit is 1e-3 of a score.
+    """
+    texts = [ids(4), ids(9, 1)]  # a head is eight wide: the second text has a null space, the first has none
+    slow.same_weights(hf_model(case), hf_model(case, dtype=torch.float32))
+    exact = [loaded(case).trace(input_ids=text) for text in texts]
+    for name, variant in LAYERED:
+        with torch.no_grad():
+            expected = [slow.scores_of(trace, name, variant) for trace in exact]
+            ratios = [slow.mixing_ratio(trace, STAGES[name]) if name in STAGES else None for trace in exact]
+        small = 3e-3 if (name, variant) == ("value_zeroing", "released") else 1e-5
+        for way, made in maps_in_float32(case, texts, name, variant).items():
+            for one, right, ratio in zip(made, expected, ratios, strict=True):
+                assert one.scores.dtype == torch.float32
+                # What is left of attention, often nothing, is a difference of shares of a row.
+                size = 1.0 if name == "null_attention" else right.abs().amax(-1, keepdim=True)
+                apart = (one.scores.double() - right).abs() - 1e-4 * right.abs() - small * size
+                assert float(apart.max()) <= 0, f"{name} ({variant}), {way}: {float(apart.max()):.1e} too far"
+                if ratio is not None:
+                    torch.testing.assert_close(one.info["mixing_ratio"].double(), ratio, rtol=1e-4, atol=1e-6)
+
+
+def test_float32_uses_the_compiled_loops() -> None:
+    """What the test above says of the compiled loops it says only where they are used."""
+    from mixlens import kernels
+
+    if kernels.used(torch.device("cpu")) == "plain":
+        pytest.skip("needs a C compiler, and MIXLENS_KERNELS not set to plain")
+    made = maps_in_float32("bert", [ids(7), ids(12, 1)], "globenc", "paper")
+    assert {one.info["loops"] for maps in made.values() for one in maps} == {"c"}
+
+
+def test_random_gives_these_numbers() -> None:
+    """Seed, layer, target and source each count; the numbers stay the same from version to version."""
+    trace = loaded("bert").trace(input_ids=ids(4))
+    for seed, layer, i, expected in RANDOM:
+        made = mixlens.mix(trace, "random", seed=seed).scores[layer, i]
+        torch.testing.assert_close(made, torch.tensor(expected, dtype=torch.float64), rtol=1e-12, atol=0)
+        torch.testing.assert_close(made, slow.random(trace, seed)[layer, i], rtol=1e-12, atol=0)
 
 
 def test_random_is_uniform_and_a_function_of_the_seed() -> None:

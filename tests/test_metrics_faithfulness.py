@@ -184,6 +184,15 @@ def test_blank_out_agrees_with_itself() -> None:
                 assert blank_out_faithfulness(trace, -own.scores, how="kendall", **options) == pytest.approx(-1)
 
 
+def test_special_tokens_alone_leave_nothing_to_compare() -> None:
+    model = mixlens.load("sentiment", dtype="float64")
+    trace = model.trace(input_ids=[model.tokenizer.cls_token_id, model.tokenizer.sep_token_id])
+    assert all(trace.special)
+    with pytest.raises(InputError, match="every token is special"):
+        blank_out_faithfulness(trace, scores_of(trace), keep_special=False)
+    assert isinstance(blank_out_faithfulness(trace, scores_of(trace)), float)
+
+
 def test_blank_out_by_hand_for_target_against_foil() -> None:
     trace = mixlens.load("agreement", dtype="float64").trace("The keys to the cabinet [MASK] rusty.")
     scores, mask, unk = scores_of(trace), trace.query, trace.model.tokenizer.unk_token_id

@@ -357,6 +357,14 @@ def test_fused_loops_are_the_plain_ones(fused: Any, layer: dict[str, Any]) -> No
     expected = plain.lengths(exact["attention"], wide_gram, exact["inverse"])
     # A length near zero is the root of a difference: compare squares, on the scale of the largest Gram entry.
     close(made**2, expected**2, 10 * (wide_gram.abs().max() * exact["inverse"].max() ** 2 + 1e-300))
+    # The Gram matrices without the vectors: any metric W_h W_g^T, which is not that of g and h.
+    heads, width = layer["vectors"].shape[-3], min(12, layer["vectors"].shape[-1])
+    weights = torch.randn(heads, width, 9, generator=torch.Generator().manual_seed(heads), dtype=torch.float64)
+    metric = torch.einsum("hed,gfd->hgef", weights, weights)
+    values = layer["vectors"][..., :width]
+    expected = plain.inner(values.double(), metric)
+    scale = metric.abs().max() * values.double().abs().max() ** 2 * width**2
+    close(fused.inner(values, metric.to(values.dtype)), expected, scale)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])

@@ -74,7 +74,7 @@ def test_a_query_may_be_a_token() -> None:
 @pytest.mark.parametrize("lost", [0, 3])
 def test_effective_attention_by_small_factorisations_is_that_by_singular_values(case: str, lost: int) -> None:
     """In float32 (quick) against float64 (singular values), also where a head's values do not span all its width."""
-    stock = hf_model(case, dtype=torch.float32)
+    stock = copy.deepcopy(hf_model(case, dtype=torch.float32))  # its weights are changed below
     exact = mixlens.load(stock, dtype="float64")
     for lens in (exact, quick := mixlens.load(stock, dtype="float32")):
         with torch.no_grad():
@@ -106,7 +106,7 @@ def test_the_quick_basis_is_orthonormal_and_spans_the_columns() -> None:
 
 
 def test_norms_changed_behind_torch_s_back_are_noticed() -> None:
-    stock = hf_model("bert")
+    stock = copy.deepcopy(hf_model("bert"))  # its weights are changed below
     lens, other = mixlens.load(stock), copy.deepcopy(stock)
     trace = lens.trace(input_ids=ids(5))
     before = mixlens.mix(trace, "globenc").scores

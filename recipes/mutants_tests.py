@@ -1,0 +1,175 @@
+"""Which files `recipes.mutants` puts faults into, and which tests are run for a fault in each.
+
+Tests are given in the order in which they run: the quick ones that see most first. `FILE:a,b` takes the tests of a file whose
+name has an "a" or a "b" in it; with a leading "!" those that have neither.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fnmatch import fnmatch
+from pathlib import Path
+
+AREAS: dict[str, tuple[str, ...]] = {
+    "methods": ("mixlens/methods/*.py",),
+    "kernels": ("mixlens/kernels/__init__.py", "mixlens/kernels/cpu.py", "mixlens/kernels/plain.py"),
+    "metrics": ("mixlens/metrics/*.py", "mixlens/judge.py"),
+    "corpus": ("mixlens/corpus/*.py", "mixlens/disk.py", "mixlens/store.py", "mixlens/limits.py"),
+    "show": ("mixlens/show/*.py", "mixlens/serve/*.py", "mixlens/cli*.py", "mixlens/reporting.py"),
+    "core": ("mixlens/*.py",),  # the rest: decompositions, scoring, aggregation, attributions, targets
+}
+LEFT_OUT: dict[str, str] = {
+    "mixlens/kernels/gpu.py": "runs on a GPU alone",
+    "mixlens/graphs.py": "runs on a GPU alone",
+    "mixlens/model*.py": "reads models; a fault in it is refused by the proof of each model, so that it says little",
+    "mixlens/families.py": "data: what each family is, proven when a model is loaded",
+    "mixlens/places.py": "models spread over several devices",
+    "mixlens/grammar.py": "writes the sentences that the embedded models were trained on",
+    "mixlens/data/*.py": "reads the papers' datasets",
+    "mixlens/experiments/*.py": "repeats the papers' tables",
+    "mixlens/errors.py": "messages",
+    "mixlens/__init__.py": "names alone",
+    "mixlens/__main__.py": "calls the command line",
+}
+
+LEFT_OUT_FUNCTIONS: dict[tuple[str, str], str] = {
+    ("mixlens/methods/value_zeroing.py", "from_changes"): "runs on a GPU alone, where tests/test_gpu.py sees it",
+}
+
+# Every layer-wise method, each against the paper written out, in float64 and in float32.
+MAPS = (
+    "tests/test_paths.py",
+    "tests/test_methods.py:_as_defined,row_without,random,_query,several,float32_every_path_gives_the_paper[bert,one_token",
+    "tests/test_methods.py:norm_family,alti_is,value_zeroing_is,float32,hole",
+)
+ALONE = "tests/test_methods.py:alone_in_a_batch,maps_are_what_they_claim,any_input"
+METRICS = (
+    *("tests/test_metrics_maps.py", "tests/test_metrics_agreement.py", "tests/test_metrics_intervals.py"),
+    *("tests/test_metrics_faithfulness.py", "tests/test_metrics_golden.py", "tests/test_judge.py"),
+    "tests/test_metrics_probing.py",
+)
+RUN = ("tests/test_run.py", "tests/test_summarize.py", "tests/test_report_run.py", "tests/test_run_faults.py:!killed")
+REST: dict[str, tuple[str, ...]] = {  # of an area, after those of the file
+    "methods": (),
+    "core": (),
+    "kernels": ("tests/test_kernels.py", "tests/test_speed_guard.py:fused,loops,compiler,environment", *MAPS),
+    "metrics": METRICS,
+    "corpus": RUN,
+    "show": ("tests/test_cli.py", "tests/test_fuzz.py"),
+}
+ATTRIBUTIONS = (
+    "tests/test_results.py",
+    "tests/test_released.py",
+    "tests/test_attributions.py",
+    "tests/test_attributions_batched.py",
+    "tests/test_float32.py:attributions",
+)
+FIRST: dict[str, tuple[str, ...]] = {
+    "mixlens/methods/alti.py": ("tests/test_golden.py", *MAPS),
+    "mixlens/methods/attcat.py": ("tests/test_attcat.py", "tests/test_paths.py:segments", *ATTRIBUTIONS, "tests/test_lrp.py"),
+    "mixlens/methods/attention.py": ("tests/test_golden.py", *MAPS),
+    "mixlens/methods/blank_out.py": (*ATTRIBUTIONS, "tests/test_metrics_faithfulness.py"),
+    "mixlens/methods/deeplift.py": ("tests/test_deeplift.py", "tests/test_deeplift_norms.py", *ATTRIBUTIONS),
+    "mixlens/methods/gradients.py": ATTRIBUTIONS,
+    "mixlens/methods/hta.py": ("tests/test_hta.py", "tests/test_golden_maps.py", "tests/test_float32.py:hidden"),
+    "mixlens/methods/identifiability.py": (
+        *("tests/test_golden_maps.py", "tests/test_identifiability.py", "tests/test_together.py:effective,basis"),
+        *MAPS,
+    ),
+    "mixlens/methods/integrated.py": ATTRIBUTIONS,
+    "mixlens/methods/lrp.py": ("tests/test_lrp.py", *ATTRIBUTIONS),
+    "mixlens/methods/norms.py": ("tests/test_golden.py", *MAPS),
+    "mixlens/methods/random.py": MAPS,
+    "mixlens/methods/value_zeroing.py": (
+        *("tests/test_distances.py", "tests/test_paths.py", "tests/test_together.py:query,targets"),
+        *("tests/test_golden.py", *MAPS, "tests/test_speed_guard.py:value_zeroing"),
+    ),
+    "mixlens/aggregate.py": (
+        "tests/test_aggregate.py",
+        "tests/test_hta.py:input",
+        "tests/test_flow.py",
+        "tests/test_golden.py",
+        "tests/test_golden_maps.py",
+    ),
+    "mixlens/attributing.py": (*ATTRIBUTIONS, "tests/test_judge.py", "tests/test_deeplift.py", "tests/test_run.py"),
+    "mixlens/targets.py": (*ATTRIBUTIONS, "tests/test_cli.py", "tests/test_fuzz.py"),
+    "mixlens/baselines.py": (*ATTRIBUTIONS, "tests/test_deeplift.py"),
+    "mixlens/rules.py": ("tests/test_rules.py", "tests/test_lrp.py", "tests/test_deeplift.py"),
+    "mixlens/jacobian.py": ("tests/test_hta.py", "tests/test_golden_maps.py"),
+    "mixlens/identify.py": ("tests/test_identifiability.py", "tests/test_golden_maps.py"),
+    "mixlens/words.py": ("tests/test_aggregate.py", "tests/test_load.py", "tests/test_run.py", "tests/test_cli.py"),
+    "mixlens/registry.py": ("tests/test_attributions.py", "tests/test_structure.py", "tests/test_metrics_intervals.py"),
+    "mixlens/proof.py": ("tests/test_families.py", "tests/test_load.py"),
+    "mixlens/types.py": (
+        "tests/test_results.py",
+        "tests/test_aggregate.py",
+        "tests/test_store.py",
+        "tests/test_load.py",
+        "tests/test_show.py",
+        *MAPS,
+    ),
+    "mixlens/metrics/agreement.py": ("tests/test_metrics_agreement.py",),
+    "mixlens/metrics/alignment.py": ("tests/test_metrics_agreement.py",),
+    "mixlens/metrics/effective.py": ("tests/test_metrics_maps.py",),
+    "mixlens/metrics/faithfulness.py": ("tests/test_metrics_faithfulness.py",),
+    "mixlens/metrics/geometry.py": ("tests/test_metrics_maps.py",),
+    "mixlens/metrics/identification.py": ("tests/test_metrics_probing.py",),
+    "mixlens/metrics/intervals.py": ("tests/test_metrics_intervals.py",),
+    "mixlens/metrics/mixing_stats.py": ("tests/test_metrics_maps.py",),
+    "mixlens/metrics/plausibility.py": ("tests/test_metrics_agreement.py",),
+    "mixlens/metrics/probing.py": ("tests/test_metrics_probing.py",),
+    "mixlens/judge.py": ("tests/test_judge.py",),
+    "mixlens/corpus/cluster.py": ("tests/test_run_ray.py:!whoever,process_that,workers_that_die",),
+    "mixlens/corpus/overview.py": ("tests/test_report_run.py", "tests/test_summarize.py"),
+    "mixlens/corpus/summary.py": ("tests/test_summarize.py",),
+    "mixlens/disk.py": ("tests/test_disk.py", "tests/test_store.py"),
+    "mixlens/store.py": ("tests/test_store.py",),
+    "mixlens/show/coding.py": ("tests/test_report.py",),
+    "mixlens/show/figure.py": ("tests/test_figures.py",),
+    "mixlens/show/curves.py": ("tests/test_figures.py",),
+    "mixlens/show/html.py": ("tests/test_show.py", "tests/test_report.py"),
+    "mixlens/show/latex.py": ("tests/test_latex.py",),
+    "mixlens/show/overview.py": ("tests/test_report_run.py",),
+    "mixlens/show/report.py": ("tests/test_report.py",),
+    "mixlens/show/*.py": ("tests/test_terminal.py", "tests/test_show.py", "tests/test_figures.py", "tests/test_report.py"),
+    "mixlens/serve/*.py": ("tests/test_serve.py:!flood", "tests/test_report.py"),
+    "mixlens/reporting.py": ("tests/test_report.py", "tests/test_report_run.py"),
+    "mixlens/cli*.py": ("tests/test_cli.py", "tests/test_terminal.py", "tests/test_run.py", "tests/test_fuzz.py"),
+    "mixlens/kernels/cpu.py": ("tests/test_kernels.py", "tests/test_speed_guard.py:compiler,refused"),
+}
+# For the files of the core that have no tests named above: decompositions, the scoring of layers, traces.
+CORE = (
+    *(
+        "tests/test_distances.py",
+        "tests/test_without.py",
+        "tests/test_golden.py",
+        "tests/test_paths.py",
+        "tests/test_together.py",
+    ),
+    *(*MAPS, "tests/test_float32.py", "tests/test_aggregate.py", "tests/test_identifiability.py", "tests/test_untouched.py"),
+    *(
+        "tests/test_speed_guard.py:[bert,memory,error",
+        "tests/test_load.py",
+        "tests/test_families.py",
+        "tests/test_large.py",
+        ALONE,
+    ),
+)
+
+
+def files_of(root: Path, areas: Sequence[str]) -> dict[str, str]:
+    """The files of some areas and the area of each, by path from the root, sorted. The first area that names a file has it."""
+    found: dict[str, str] = {}
+    for area, patterns in AREAS.items():
+        for path in sorted(path for pattern in patterns for path in root.glob(pattern)):
+            file = path.relative_to(root).as_posix()
+            if not any(fnmatch(file, pattern) for pattern in LEFT_OUT):
+                found.setdefault(file, area)
+    return {file: area for file, area in sorted(found.items()) if area in areas}
+
+
+def tests_of(file: str, area: str) -> tuple[str, ...]:
+    """The tests for a fault in a file, each named once."""
+    named = [tests for pattern, tests in FIRST.items() if fnmatch(file, pattern)]
+    first = named[0] if named else {"core": CORE, "methods": MAPS}.get(area, ())
+    return tuple(dict.fromkeys((*first, *REST[area])))
