@@ -20,8 +20,8 @@ from torch import Tensor
 from mixlens import kernels
 from mixlens.kernels import cpu, plain
 
-LOOPS = ["nearer", "lengths", "gram", "inner", "ends", "own_nearer", "largest", "normed", "running"]
-COMPILED = ["nearer", "lengths", "inner", "ends", "own_nearer", "largest", "running"]
+LOOPS = ["nearer", "lengths", "gram", "inner", "ends", "own_nearer", "apart", "normed", "running"]
+COMPILED = ["nearer", "lengths", "inner", "ends", "own_nearer", "apart", "running"]
 HEADS, N, D = 3, 5, 7
 AXES = {"no axis": (), "a batch": (2,), "layers of a batch": (2, 3)}
 # In float32 a sum of some twenty numbers near 1 is right to 1e-6; in float64 to 1e-14.
@@ -151,18 +151,31 @@ def test_ends_and_own_nearer(axes: tuple[int, ...], of_branch: int, residual: bo
     same(form.own_nearer(own, x, norms, of_branch, part, stream, y, shift), near, dtype)
 
 
+def rows_apart(rebuilt: Tensor, seen: Tensor) -> Tensor:
+    """Token by token: the root mean square of differences, each over its feature's size or the token's typical size."""
+    found = []
+    for made, there in zip(rebuilt.flatten(0, -2), seen.flatten(0, -2), strict=True):
+        typical = sum(float(x) ** 0.5 for x in there.abs()) / len(there)
+        parts = [(float(a - b) / max(abs(float(b)), typical**2)) ** 2 for a, b in zip(made, there, strict=True)]
+        found.append((sum(parts) / len(parts)) ** 0.5)
+    return torch.tensor(found, dtype=torch.float64)
+
+
 @pytest.mark.parametrize("added", [True, False])
-def test_largest(added: bool, form: Any, dtype: torch.dtype) -> None:
+def test_apart(added: bool, form: Any, dtype: torch.dtype) -> None:
     draw = Draw(dtype)
     rebuilt, seen, bias = draw(2, N, D), draw(2, N, D), draw(D) if added else None
-    for low in (1, -1):  # the largest magnitude may be that of a negative number
-        seen[1, 2, 3], rebuilt[0, 4, 6] = 9.0 * low, 30.0 * low
-        apart = rebuilt.double() + (0 if bias is None else bias.double()) - seen.double()
-        same(form.largest(rebuilt, bias, seen), torch.stack([apart.abs().max(), seen.double().abs().max()]), dtype)
-        by_layer = torch.stack([apart.flatten(1).abs().amax(1), seen.double().flatten(1).abs().amax(1)], -1)
-        same(form.largest(rebuilt, None if bias is None else bias.expand(2, 1, D), seen, 2), by_layer, dtype)
+    for low in (1, -1):
+        seen[1, 2, 3], rebuilt[0, 4, 6] = 900.0 * low, 30.0 * low  # a massive entry, and a large difference
+        whole = rebuilt.double() + (0 if bias is None else bias.double())
+        rows = rows_apart(whole, seen.double()).view(2, N)
+        same(form.apart(rebuilt, bias, seen), rows.max(), dtype)
+        same(form.apart(rebuilt, None if bias is None else bias.expand(2, 1, D), seen, 2), rows.amax(1), dtype)
+    assert float(form.apart(seen, None, seen)) == 0
+    nothing = torch.zeros(2, D, dtype=dtype)
+    assert float(form.apart(nothing, None, nothing)) == 0, "a row of zeros that is rebuilt as zeros"
     rebuilt[1, 0, 0] = float("nan")
-    assert form.largest(rebuilt, bias, seen).isnan().tolist() == [True, False]
+    assert bool(form.apart(rebuilt, bias, seen).isnan())
 
 
 @pytest.mark.parametrize("centred", [True, False])
