@@ -27,6 +27,7 @@ ORDER = (
         "decompose",
         "graphs",
         "model",
+        "identity",
         "jacobian",
         "proof",
         "aggregate",

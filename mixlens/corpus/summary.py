@@ -133,7 +133,7 @@ def gone_over(
         if "run" in manifest and told.get("run") != manifest["run"]:
             raise ResultError(f"{path.name!r} is a shard of another run. Give the run's command again: it is moved aside.")
         try:
-            failed.update(_kind(str(one["reason"])) for one in told["errors"])
+            failed.update(kind(str(one["reason"])) for one in told["errors"])
             for some in batches(path):
                 for row in some:
                     each(row, path.name)
@@ -145,9 +145,10 @@ def gone_over(
     return failed
 
 
-def _kind(reason: str) -> str:
-    """A reason without its numbers, so that rows that are alike count as one."""
-    return re.sub(r"\d+(,\d+)*", "N", reason)[:80]
+def kind(reason: str) -> str:
+    """A reason without its numbers and values, so that rows that are alike count as one."""
+    without = re.sub(r"""(holds \w+) (?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")""", r"\1", reason)
+    return re.sub(r"0x[0-9a-f]+|\d+(,\d+)*", "N", without)[:80]
 
 
 def _bounded(counted: Counter[str], most: int) -> int:
