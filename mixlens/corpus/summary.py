@@ -18,7 +18,7 @@ import numpy as np
 
 from ..aggregate import bare
 from ..disk import RunFolder
-from ..errors import MixlensError, ResultError
+from ..errors import MixlensError, ResultError, printable, printable_json
 from ..metrics.agreement import linear, ranks
 from .shards import batches, shard_files, told_by
 from .work import RATIO
@@ -67,10 +67,11 @@ class Summary:
     slow: list[dict[str, Any]] = field(default_factory=list)
 
     def json(self) -> str:
-        return json.dumps(asdict(self), ensure_ascii=False)
+        return printable_json(json.dumps(asdict(self), ensure_ascii=False))
 
     def text(self) -> str:
-        return "\n".join(_lines(self))
+        """For a terminal: what it would obey, or not show, is written out."""
+        return "\n".join(map(printable, _lines(self)))
 
 
 def summarize(out: str | os.PathLike[str], *, top: int = 8, classes: int = 8, least: int = 3) -> Summary:

@@ -31,6 +31,7 @@ from ..data import DATASETS, check, for_model, load
 from ..disk import IDENTITY, in_folder, optional, write
 from ..errors import InputError, MixlensError, nearest
 from ..identity import model_fingerprint, public_name, whereabouts
+from ..metrics.inputs import refuse_missing
 from ..mixing import known as maps
 from ..mixing import mix, versions
 from ..model import Model
@@ -70,6 +71,9 @@ class Experiment:
     options: Mapping[str, Any] = field(default_factory=dict)  # what can be changed, and the defaults
     n_models: int = 1  # at least so many
     prepare: Callable[[Setup], None] | None = None  # more to refuse before the long work
+    packages: (
+        tuple[str, ...] | Callable[[Mapping[str, Any]], Iterable[str]]
+    ) = ()  # beyond the core's; or, given the options, which
 
     @property
     def summary(self) -> str:
@@ -292,6 +296,8 @@ def prepared(
         _takes(used, written)
     if model is None and " " in used.model:  # a note, no name
         raise InputError(f"{name!r} needs {used.model}: say which, model=.")
+    given = {**used.options, **options}
+    refuse_missing(used.packages(given) if callable(used.packages) else used.packages)
     models = models_of(used.model if model is None else model)
     if len(models) < used.n_models:
         raise InputError(f"{name!r} compares models: give {used.n_models} or more, not {len(models)}.")
@@ -304,7 +310,6 @@ def prepared(
     if leave_out:
         found = [one for one in found if _fits(one, used, models, labels)]
     found = _fitting(found, used, models, labels)
-    given = {**used.options, **options}
     setup = Setup(used, models, tuple(found), chosen, given, seed, drawn_from - len(found))
     if used.prepare is not None:
         used.prepare(setup)
