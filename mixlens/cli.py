@@ -432,6 +432,9 @@ def run(
         raise typer.Exit(130) from None
     if json_:
         print(printable_json(json.dumps({**vars(made), "out": str(made.out)})))
+    if made.errors and not made.rows:
+        raise MixlensError(f"no row could be explained: {str(made.out / 'errors.jsonl')!r} says why.")
+    if json_:
         return
     rate = f", {made.done / made.seconds:.0f} a second" if made.done else ""
     print(printable(f"{made.rows} rows in {made.out / 'shards'} ({made.done} done now{rate})"))

@@ -346,6 +346,19 @@ def test_rows_of_many_reasons_are_an_error_when_none_was_explained(model: Any, t
     assert go(["", 7, "A film."], tmp_path / "other", model=model).rows == 1
 
 
+def test_the_command_for_one_row_that_cannot_be_explained_is_an_error(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "x.jsonl").write_text('{"text": ""}\n')
+    monkeypatch.setattr(sys, "argv", ["mixlens", "run", str(tmp_path / "x.jsonl"), "--out", str(tmp_path / "run"), "--json"])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 2
+    said = capsys.readouterr()
+    assert json.loads(said.out)["errors"] == 1
+    assert "no row could be explained" in said.err.splitlines()[-1]
+
+
 def test_memory_that_runs_out_costs_the_row_alone(model: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Python's and numpy's own error is not torch's."""
     own = model._run

@@ -271,7 +271,7 @@ def _run(
     rows, errors = (sum(shard[what] for shard in ordered) for what in ("rows", "errors"))
     seconds = time.perf_counter() - started
     write(folder.place / "manifest.json", _json({**told, "finished": True, "rows": rows, "errors": errors, "shards": ordered}))
-    if errors and not rows:
+    if errors > 1 and not rows:
         _say_none(folder, done, errors)
     return Run(folder.place, rows, errors, worked, seconds, tuple(aside))
 
