@@ -258,6 +258,22 @@ def test_a_large_weight_is_hashed_piece_by_piece_and_whole(monkeypatch: pytest.M
     assert model_fingerprint(model) == before
 
 
+@pytest.mark.parametrize("bits", ["4bit", "8bit"])
+def test_the_scales_of_packed_weights_are_numbers_too(bits: str) -> None:
+    pytest.importorskip("bitsandbytes")
+    model = mixlens.load("agreement", quantization=bits, check=False)
+    before = model_fingerprint(model)
+    for weights in model.hf_model.parameters():
+        scales = (
+            getattr(weights, "SCB", None) if bits == "8bit" else getattr(getattr(weights, "quant_state", None), "absmax", None)
+        )
+        if scales is not None:
+            scales.view(-1)[-1] *= 2
+            assert model_fingerprint(model) != before
+            scales.view(-1)[-1] /= 2
+    assert model_fingerprint(model) == before
+
+
 def test_a_folder_that_another_version_began_is_refused_in_one_line_and_can_be_read(sentiment: Any, tmp_path: Path) -> None:
     out = tmp_path / "run"
     go(["The plot was dull."] * 3, out, model=sentiment)
