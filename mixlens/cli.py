@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .errors import InputError, MixlensError, nearest, printable
+from .errors import InputError, MixlensError, nearest, printable, printable_json
 
 if TYPE_CHECKING:
     from .model import Model
@@ -398,7 +398,7 @@ def run(
     whole = query is not None and query.lstrip("-").isdigit()
     try:
         with warnings.catch_warnings():
-            warnings.showwarning = lambda message, *_, **__: print(f"mixlens: {message}", file=sys.stderr)
+            warnings.showwarning = lambda message, *_, **__: print(f"mixlens: {printable(str(message))}", file=sys.stderr)
             made = run_corpus(
                 data,
                 model=model,
@@ -428,15 +428,18 @@ def run(
                 **_large(device_map, max_memory, offload_folder, quantization),
             )
     except KeyboardInterrupt:
-        print(f"mixlens: stopped. What is in {out} is safe: the same command goes on.", file=sys.stderr)
+        print(f"mixlens: stopped. What is in {printable(str(out))} is safe: the same command goes on.", file=sys.stderr)
         raise typer.Exit(130) from None
     if json_:
-        print(json.dumps({**vars(made), "out": str(made.out)}))
+        print(printable_json(json.dumps({**vars(made), "out": str(made.out)})))
+    if made.errors and not made.rows:
+        raise MixlensError(f"no row could be explained: {str(made.out / 'errors.jsonl')!r} says why.")
+    if json_:
         return
     rate = f", {made.done / made.seconds:.0f} a second" if made.done else ""
-    print(f"{made.rows} rows in {made.out / 'shards'} ({made.done} done now{rate})")
+    print(printable(f"{made.rows} rows in {made.out / 'shards'} ({made.done} done now{rate})"))
     if made.errors:
-        print(f"{made.errors} rows could not be explained: {made.out / 'errors.jsonl'} says why")
+        print(printable(f"{made.errors} rows could not be explained: {made.out / 'errors.jsonl'} says why"))
 
 
 def _workers(written: str | None) -> Any:
@@ -762,7 +765,7 @@ def report(
         given = {"target": _target(lens, target), "foil": _target(lens, foil) if foil is not None else None, "query": query}
         inputs = [_input(text, pair) for text in texts]
         write_report(lens, output, texts=inputs, methods=names, **given, **page)
-    print(f"{output} ({output.stat().st_size / 1e6:.2f} MB)")
+    print(printable(f"{output} ({output.stat().st_size / 1e6:.2f} MB)"))
 
 
 def _run_folder(given: list[str]) -> Path | None:
@@ -772,6 +775,9 @@ def _run_folder(given: list[str]) -> Path | None:
             raise InputError(f"{one!r} is a folder, and a report shows one run: give it alone.")
         if "/" in one and not any(char.isspace() for char in one) and not Path(one).is_dir():
             raise InputError(f"there is no folder {one!r}. Give the folder of a run, or texts with spaces in them.")
+    if len(given) == 1 and len(given[0].split()) == 1 and not Path(given[0]).is_dir():
+        said = f"{given[0]!r} is no folder, so it is shown as a text of one word. For a run give its folder."
+        print(f"mixlens: {printable(said)}", file=sys.stderr)
     return Path(given[0]) if given and Path(given[0]).is_dir() else None
 
 
@@ -895,14 +901,17 @@ def check(
 
 
 def main() -> None:
-    """Errors are one line and exit code 2, never a traceback."""
-    try:
-        app()
-    except MixlensError as error:
-        print(f"mixlens: {' '.join(map(printable, str(error).splitlines()))}", file=sys.stderr)
-        sys.exit(2)
-    except BrokenPipeError:
-        sys.exit(1)
+    """Errors are one line and exit code 2, never a traceback; Ctrl-C is one line and exit code 130, whenever it comes."""
+    from .__main__ import interruptible
+
+    with interruptible():
+        try:
+            app()
+        except MixlensError as error:
+            print(f"mixlens: {' '.join(map(printable, str(error).splitlines()))}", file=sys.stderr)
+            sys.exit(2)
+        except BrokenPipeError:
+            sys.exit(1)
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import json
 import re
 from collections.abc import Iterable
 
@@ -39,6 +40,13 @@ def printable(text: str) -> str:
     if text.isprintable() and not UNSEEN.search(text):
         return text
     return "".join(char if char.isprintable() and not UNSEEN.match(char) else _written(char) for char in text)
+
+
+def printable_json(text: str) -> str:
+    """JSON that means the same and holds no character that a terminal obeys or does not show."""
+    if text.isprintable() and not UNSEEN.search(text):
+        return text
+    return "".join(char if char.isprintable() and not UNSEEN.match(char) else json.dumps(char)[1:-1] for char in text)
 
 
 def _written(char: str) -> str:

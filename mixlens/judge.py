@@ -12,9 +12,10 @@ from typing import Any
 from .attributing import known as attributions
 from .errors import InputError
 from .experiments.core import Outcome, examples_of, known, models_of, run
-from .experiments.judging import CUES, FAITHFULNESS, RATIONALES, metrics_of, missing_token
+from .experiments.judging import CUES, FAITHFULNESS, RATIONALES, metrics_of, missing_token, packages_of
 from .experiments.tables import Table
 from .metrics import Interval
+from .metrics.inputs import refuse_missing
 from .mixing import known as maps
 from .types import Example
 
@@ -52,13 +53,14 @@ def judge(
     """
     wanted = metrics_of(_names(metrics))
     chosen = every_method()[0] if methods == "all" else _names(methods)
-    models = models_of(model)
     examples = examples_of(data, n=n, seed=seed)
-    if "faithfulness" in _names(metrics):  # of the group, what this model can be asked
-        wanted = [name for name in wanted if missing_token(models[0], name) is None]
     if set(wanted) & set(FAITHFULNESS):
         wanted += [name for name in CUES if name not in wanted and all(example.cues for example in examples)]
         wanted += [name for name in RATIONALES if name not in wanted and all(e.info.get("rationale") for e in examples)]
+    refuse_missing(packages_of(wanted))  # before the model is loaded
+    models = models_of(model)
+    if "faithfulness" in _names(metrics):  # of the group, what this model can be asked
+        wanted = [name for name in wanted if missing_token(models[0], name) is None]
     asked: dict[str, Any] = {"methods": chosen, "metrics": wanted, "n": n, "seed": seed, "out": out}
     source = data if isinstance(data, str | os.PathLike) else examples
     return run("judge", model=list(models), data=source, leave_out=leave_out, progress=progress, **asked)

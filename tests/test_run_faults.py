@@ -105,7 +105,7 @@ class Faults:
         def faulty_write(place: Path, content: Any) -> None:
             if self.dead:
                 raise Killed  # a killed process writes nothing more
-            self.maybe(lambda: place.with_name(f"{disk.TEMPORARY}{place.name}").write_bytes(b"PAR1 half"))
+            self.maybe(lambda: place.with_name(f"{disk.TEMPORARY}{0:012x}-{place.name}").write_bytes(b"PAR1 half"))
             write(place, content)
 
         monkeypatch.setattr(disk, "sync", faulty_sync)

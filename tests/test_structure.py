@@ -30,6 +30,7 @@ ORDER = (
         "passes",
         "wrappers",
         "model",
+        "identity",
         "jacobian",
         "proof",
         "aggregate",

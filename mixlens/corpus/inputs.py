@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import sys
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -14,6 +16,7 @@ from typing import Any
 
 from ..data import DATASETS, RowError, read
 from ..data.reading import TEXT_FIELDS, _begun, _fields, rows_of
+from ..data.source import Source
 from ..disk import optional
 from ..errors import InputError, nearest
 from ..limits import Limits, readable
@@ -59,12 +62,24 @@ class Corpus:
     total: int | None  # rows, as far as is known beforehand
     rows: Callable[[], Iterator[Given | RowError]]
     kinds: tuple[tuple[str, str], ...] = ()  # as in Fields
+    source: Source | None = None  # the file, where it is one: its bytes are compared whenever they are read
+
+    def unchanged(self) -> None:
+        """Refuse where the file is not what it was when the run began. Of other sources every shard knows its rows."""
+        if self.source is not None:
+            self.source.unchanged()
+
+    def close(self) -> None:
+        if self.source is not None:
+            self.source.close()
 
 
 def corpus(data: Any, *, fields: Fields, split: str | None, limit: int | None) -> Corpus:
     """What is meant by `data`; refused here where the whole of it cannot be used."""
     if limit is not None and (not isinstance(limit, int) or isinstance(limit, bool) or limit < 1):
         raise InputError(f"limit must be at least 1, not {limit!r}.")
+    if limit is not None and limit > sys.maxsize:
+        raise InputError(f"limit must be at most {sys.maxsize:,}, not {limit}.")
     if isinstance(data, str | os.PathLike):
         made = _named(os.fspath(data), fields, split, limit)
     elif isinstance(data, Iterable) and not isinstance(data, bytes | Mapping):
@@ -90,16 +105,25 @@ def _named(name: str, fields: Fields, split: str | None, limit: int | None) -> C
     place = Path(name)
     if place.is_dir():
         raise InputError(f"{name!r} is a folder; give one file of it.")
-    next(_of_rows(name, split, fields))  # a file that cannot be used is refused now
     if not place.is_file():
+        next(_of_rows(name, split, fields))  # what cannot be used is refused now
         return Corpus(name, None, None, partial(_of_rows, name, split, fields))
-    fingerprint, lines = _file_facts(place)
-    if place.suffix.lower() != ".parquet":
-        return Corpus(name, fingerprint, lines, partial(_of_rows, name, split, fields))
-    with optional("pyarrow.parquet", "pyarrow", "data", what="corpus runs").ParquetFile(place) as file:
-        total, schema = file.metadata.num_rows, file.schema_arrow
-    fields = replace(fields, kinds=_simple(schema, fields.columns))
-    return Corpus(name, fingerprint, total, partial(_of_rows, name, split, fields), fields.kinds)
+    rows_of(name, split=split)  # a kind of file that is not known, or may not be read, is refused before it is read
+    source = Source(place)
+    try:
+        next(_of_rows(name, split, fields, source))  # a file that cannot be used is refused now
+        total: int = source.lines
+        if place.suffix.lower() == ".parquet":
+            with (
+                source.reader() as content,
+                optional("pyarrow.parquet", "pyarrow", "data", what="corpus runs").ParquetFile(content) as file,
+            ):
+                total, schema = file.metadata.num_rows, file.schema_arrow
+            fields = replace(fields, kinds=_simple(schema, fields.columns))
+    except BaseException:
+        source.close()
+        raise
+    return Corpus(name, source.sha256, total, partial(_of_rows, name, split, fields, source, warn=True), fields.kinds, source)
 
 
 def _simple(schema: Any, columns: Sequence[str]) -> tuple[tuple[str, str], ...]:
@@ -116,24 +140,18 @@ def _simple(schema: Any, columns: Sequence[str]) -> tuple[tuple[str, str], ...]:
     return tuple((name, found) for name, found in there.items() if found is not None)
 
 
-def _file_facts(place: Path) -> tuple[str, int]:
-    """Its sha256, and how many lines it has."""
-    told, lines = hashlib.sha256(), 0
-    with place.open("rb") as file:
-        while piece := file.read(1 << 20):
-            told.update(piece)
-            lines += piece.count(b"\n")
-    return told.hexdigest(), lines
-
-
 # --- rows of each kind ------------------------------------------------------------------------------------------------
 
 
-def _of_rows(name: str, split: str | None, fields: Fields) -> Iterator[Given | RowError]:
-    source, unit, found = rows_of(name, split=split)
+def _of_rows(
+    name: str, split: str | None, fields: Fields, content: Source | None = None, *, warn: bool = False
+) -> Iterator[Given | RowError]:
+    source, unit, found = rows_of(name, split=split, content=content)
     there, found = _fields(_begun(found, f"{source} holds no row."))
     used = _usual(fields, there, source) if there else fields
     for number, row in found:
+        if warn and isinstance(row, RowError) and row.lines > 1:
+            warnings.warn(f"{row}. Close the quote, and begin anew in another folder.", stacklevel=2)
         yield row if isinstance(row, RowError) else _given(number, row, used, source, unit)
 
 

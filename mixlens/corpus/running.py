@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import json
 import os
 import platform
 import time
 import warnings
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ..disk import optional, write
-from ..errors import InputError, MixlensError, ResultError, nearest
-from ..experiments.core import model_fingerprint, whereabouts
+from ..disk import IDENTITY, in_folder, optional, write
+from ..errors import InputError, MixlensError, nearest
+from ..identity import model_fingerprint, public_name, whereabouts
+from ..kernels import used
 from ..limits import methods_within
 from ..mixing import versions
 from ..model import Model, load
@@ -27,12 +28,14 @@ from ..words import is_text
 from .cluster import Pool
 from .inputs import LIMITS, Corpus, Fields, Given, RowError, corpus, fingerprint, windows
 from .shards import SCHEMA, CorpusFolder, Shard
+from .summary import kind
 from .work import DTYPES, OWN, RATIO, Made, Plan, Worker
 
 if TYPE_CHECKING:
     import pandas
 
 SHARD_ROWS = 512  # rows to a shard: as much work as is lost, at most, when a run is killed
+MOST_ROWS = 1_000_000  # rows to a shard: they are held in memory together
 Window = tuple[int, list[Given | RowError]]
 
 
@@ -97,6 +100,8 @@ def run(
     plan = _plan(methods, target, foil, score, query, maps, batch_tokens, columns)
     if not isinstance(shard_rows, int) or isinstance(shard_rows, bool) or shard_rows < 1:
         raise InputError(f"shard_rows must be at least 1, not {shard_rows!r}.")
+    if shard_rows > MOST_ROWS:
+        raise InputError(f"shard_rows must be at most {MOST_ROWS:,}, not {shard_rows}: a shard is held in memory.")
     for name, value in {"text_field": text_field, "pair_field": pair_field, "ids_field": ids_field, "split": split}.items():
         if value is not None and not (isinstance(value, str) and is_text(value)):
             raise InputError(f"{name} is a name, not {value!r:.80}.")
@@ -104,31 +109,27 @@ def run(
     if resume and not (folder.place / "manifest.json").is_file():
         raise InputError(f"{str(folder.place)!r} holds no run to resume. Leave resume out to begin one.")
     found = corpus(data, fields=Fields(text_field, pair_field, ids_field, plan.columns), split=split, limit=limit)
-    plan = replace(plan, kinds=found.kinds)
-    if ray is not None and isinstance(model, Model):
-        raise InputError("every Ray worker loads the model itself: give its name or its folder, not a loaded one.")
-    here = load_options if ray is None else _without_gpu(load_options)
-    lens = model if isinstance(model, Model) else load(model, **here)
-    worker = Worker(lens, plan)
-    worker.refuse()
-    asked_for = {"limit": limit, "split": split, "text_field": text_field, "pair_field": pair_field, "ids_field": ids_field}
-    own = _identity(worker, found, {**asked_for, "shard_rows": shard_rows})
     pool = None
     try:
+        plan = replace(plan, kinds=found.kinds)
+        if ray is not None and isinstance(model, Model):
+            raise InputError("every Ray worker loads the model itself: give its name or its folder, not a loaded one.")
+        here = load_options if ray is None else _without_gpu(load_options)
+        lens = model if isinstance(model, Model) else load(model, **here)
+        worker = Worker(lens, plan)
+        worker.refuse()
+        asked_for = {"limit": limit, "split": split, "text_field": text_field, "pair_field": pair_field, "ids_field": ids_field}
+        own = _identity(worker, found, {**asked_for, "shard_rows": shard_rows})
         if ray is not None:
             pool = Pool(ray, model, load_options, plan, workers)
             own["device"] = pool.device
-        folder.check(own)
-        with folder.held():
-            return _run(folder, worker, found, own, shard_rows, strict, progress, pool)
-    except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EACCES):
-            raise
-        raise ResultError(
-            f"cannot write to {str(folder.place)!r}: {error.strerror}. What is done is safe: make room, "
-            "then give the same command."
-        ) from error
+            own["kernels"] = "triton" if pool.device == "cuda" else used(torch.device("cpu"))
+        with in_folder(folder.place):
+            folder.check(own)
+            with folder.held(own):
+                return _run(folder, worker, found, own, shard_rows, strict, progress, pool)
     finally:
+        found.close()
         if pool is not None:
             pool.close()
 
@@ -198,14 +199,14 @@ def _provenance(worker: Worker, found: Corpus) -> dict[str, Any]:
     model = worker.model
     return {
         "model": {
-            "name": model.name,
+            "name": public_name(model.name),
             "revision": model.revision,
             "task": model.task,
             "family": model.family.name,
             "classes": _classes(model),
         },
         "check": None if model.proof is None else model.proof.gap,
-        "data": found.name,
+        "data": public_name(found.name),
         "versions": versions(),
         "device": model.placement,
         "quantization": model.quantization,
@@ -235,50 +236,105 @@ def _run(
 
     started = time.perf_counter()
     key = hashlib.sha256(json.dumps(own, sort_keys=True).encode()).hexdigest()[:16]
-    told = {"schema": SCHEMA, "identity": own, "run": key, **_provenance(worker, found)}
-    before = folder.manifest.get("shards", []) if (folder.place / "manifest.json").is_file() else []
+    told = {"schema": SCHEMA, "identity_schema": IDENTITY, "identity": own, "run": key, **_provenance(worker, found)}
+    listed, damaged = folder.listed()
+    if damaged:
+        warnings.warn("the list of shards in manifest.json is damaged: each shard is judged by its own checksum.", stacklevel=3)
+    before = [] if damaged or not listed else folder.manifest["shards"]
     folder.begin(_json({**told, "finished": False, "shards": before}), maps=worker.plan.maps is not None)
-    done, aside = folder.done(key)
-    if aside:
-        names = ", ".join(aside[:5]) + (" ..." if len(aside) > 5 else "")
-        warnings.warn(f"damaged, or not of this run: {names}. Moved aside; what is missing is done again.", stacklevel=3)
+    done, aside = folder.done(key, listed)
+    kept = [one for one in before if one["number"] in done]
+    if len(kept) < len(before):  # what is done again is another file: the list must not hold it to the old one
+        write(folder.place / "manifest.json", _json({**told, "finished": False, "shards": kept}))
+    _say_aside(aside)
     folder.write_errors(done)
     worked = 0
     there = sum(shard.rows + shard.errors for shard in done.values())
     shown = None if progress is None else not progress
     with tqdm(total=found.total, initial=there, unit="row", desc="run", disable=shown, smoothing=0.1) as bar:
-        missing = _missing(found.rows(), size, dict(done))
+        missing = _missing(_read(found.rows()), size, done, folder, aside if found.source is not None else None)
         if pool is None:
             making = _made(worker, missing, key, bar.update)
         else:
             # Quantised weights may be packed in another way on a GPU: there the places are compared alone.
-            same = ["device", "device_map", "quantization", *([] if "quantization" in own else ["model"])]
+            same = ["device", "device_map", "kernels", "quantization", *([] if "quantization" in own else ["model"])]
             making = pool.made(missing, key, {name: own[name] for name in same if name in own}, bar.update)
         for made in making:
             _refuse(made, strict, first=not done)
             done[made.number] = folder.add(made)
             folder.add_errors(made.bad)
             worked += made.rows + len(made.bad)
+    found.unchanged()
+    folder.still_held()
     folder.write_errors(done)
     ordered = [asdict(done[number]) for number in sorted(done)]
     rows, errors = (sum(shard[what] for shard in ordered) for what in ("rows", "errors"))
     seconds = time.perf_counter() - started
     write(folder.place / "manifest.json", _json({**told, "finished": True, "rows": rows, "errors": errors, "shards": ordered}))
+    if errors > 1 and not rows:
+        _say_none(folder, done, errors)
     return Run(folder.place, rows, errors, worked, seconds, tuple(aside))
 
 
-def _missing(rows: Iterator[Given | RowError], size: int, done: dict[int, Shard]) -> Iterator[Window]:
-    """The windows that no shard was made of yet. Those that were must hold the same rows as then."""
-    number = -1
+def _say_aside(aside: Sequence[str]) -> None:
+    if aside:
+        names = ", ".join(aside[:5]) + (" ..." if len(aside) > 5 else "")
+        warnings.warn(f"damaged, or not of this run: {names}. Moved aside; what is missing is done again.", stacklevel=4)
+
+
+def _say_none(folder: CorpusFolder, done: dict[int, Shard], errors: int) -> None:
+    """A run of which nothing came is an error, whatever the reasons were."""
+    kinds = Counter(kind(str(one["reason"])) for one in folder.bad_rows(done))
+    (most, count), *_ = kinds.most_common(1)
+    first = next(one for one in folder.bad_rows(done) if kind(str(one["reason"])) == most)
+    raise MixlensError(
+        f"none of the {errors:,} rows could be explained; {count:,} of them because: {first['reason']} "
+        f"Each row's reason is in {str(folder.errors)!r}."
+    )
+
+
+def _read(rows: Iterator[Given | RowError]) -> Iterator[Given | RowError]:
+    """The rows; what the system refuses while they are read is said of the data, not of the folder that is written to."""
+    while True:
+        try:
+            one = next(rows, None)
+        except OSError as error:
+            if isinstance(error, MixlensError):
+                raise
+            raise InputError(f"the data cannot be read: {error.strerror or error}. The same command goes on.") from error
+        if one is None:
+            return
+        yield one
+
+
+def _missing(
+    rows: Iterator[Given | RowError], size: int, done: dict[int, Shard], folder: CorpusFolder, aside: list[str] | None
+) -> Iterator[Window]:
+    """The windows that no shard was made of yet. Those that were must hold the same rows as then. Where the data is a file that
+    is known to be the same (`aside` is given), a shard of other rows is at fault: it goes aside, and is done again."""
+    number, before = -1, set(done)
     for number, some in windows(rows, size):
-        if number not in done:
+        if number not in before:
             yield number, some
         elif done[number].input != fingerprint(some):
-            first = some[0].number if isinstance(some[0], RowError) else some[0].row
-            raise InputError(f"the data is not what it was: rows from {first} on differ from those that were explained before.")
-    beyond = [shard.file for at, shard in sorted(done.items()) if at > number]
-    if beyond:
-        raise InputError(f"the data is not what it was: {beyond[0]} was made of rows that are not there any more.")
+            if aside is None:
+                first = some[0].number if isinstance(some[0], RowError) else some[0].row
+                raise InputError(
+                    f"the data is not what it was: rows from {first} on differ from those that were explained before."
+                )
+            _drop(folder, done, number, aside)
+            yield number, some
+    for at in sorted(at for at in before if at > number):
+        if aside is None:
+            raise InputError(f"the data is not what it was: {done[at].file} was made of rows that are not there any more.")
+        _drop(folder, done, at, aside)
+
+
+def _drop(folder: CorpusFolder, done: dict[int, Shard], number: int, aside: list[str]) -> None:
+    gone: list[str] = []
+    folder.drop(done.pop(number), gone)
+    aside += gone
+    _say_aside(gone)
 
 
 def _made(worker: Worker, wanted: Iterable[Window], key: str, tick: Any) -> Iterator[Made]:
@@ -287,10 +343,10 @@ def _made(worker: Worker, wanted: Iterable[Window], key: str, tick: Any) -> Iter
 
 
 def _refuse(made: Made, strict: bool, *, first: bool) -> None:
-    """With `strict` any bad row; else a first shard without one good row, all of them bad for one reason."""
+    """With `strict` any bad row; else a first shard without one good row, all of them bad for one kind of reason."""
     if made.bad and strict:
         raise InputError(f"row {made.bad[0].row}: {made.bad[0].reason} (strict: nothing is left out)")
-    if first and not made.rows and len(made.bad) > 1 and len({one.reason for one in made.bad}) == 1:
+    if first and not made.rows and len(made.bad) > 1 and len({kind(one.reason) for one in made.bad}) == 1:
         raise MixlensError(f"none of the first {len(made.bad)} rows can be explained: {made.bad[0].reason}")
 
 

@@ -13,6 +13,7 @@ import hashlib
 import json
 import os
 import re
+import secrets
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -61,6 +62,7 @@ class CorpusFolder(RunFolder):
 
     def begin(self, manifest: bytes, *, maps: bool) -> None:
         """The folder is this run's from here on. Half-written files of a run that was killed are cleared away."""
+        self.refuse_links(self.shards, self.maps)
         write(self.place / "manifest.json", manifest)
         self.shards.mkdir(exist_ok=True)
         if maps:
@@ -68,25 +70,38 @@ class CorpusFolder(RunFolder):
         sync_folder(self.place)
         self.clear(self.shards, self.maps)
 
+    def listed(self) -> tuple[dict[int, tuple[str, str]], bool]:
+        """What the manifest of a finished run says of its shards: number -> (file, sha256). And whether its list is damaged:
+        then each shard is judged by its own checksum alone, as in a run that is not finished."""
+        if not (self.place / "manifest.json").is_file():
+            return {}, False
+        given = self.manifest.get("shards", [])
+        kinds = {"number": int, "file": str, "sha256": str}
+        whole = isinstance(given, list) and all(
+            isinstance(one, dict) and all(isinstance(one.get(name), kind) for name, kind in kinds.items()) for one in given
+        )
+        return ({one["number"]: (one["file"], one["sha256"]) for one in given}, False) if whole else ({}, True)
+
     def add(self, made: Made) -> Shard:
         """One more shard. Its maps come first: the shard itself, once there, says that all is done."""
+        self.still_held()
         if made.maps is not None and made.maps_name is not None:
             write(self.maps / made.maps_name, made.maps)
         write(self.shards / made.name, made.content)
         return read_shard(self.shards / made.name, made.content)
 
-    def done(self, run: str) -> tuple[dict[int, Shard], list[str]]:
-        """Every shard that is whole and of this run, by number; and the names of files that were not, moved aside."""
+    def done(self, run: str, listed: Mapping[int, tuple[str, str]]) -> tuple[dict[int, Shard], list[str]]:
+        """Every shard that is whole and of this run, by number; and the names of files that were not, moved aside. A shard of
+        a number that is `listed` must be the very file that is listed."""
         found: dict[int, Shard] = {}
         aside: list[str] = []
         needed: set[str] = set()
-        listed = {one["file"]: one["sha256"] for one in self.manifest.get("shards", [])}
         for path in sorted(self.shards.iterdir()):
             if path.name.startswith("."):
                 continue
-            shard = self._whole(path, run, listed.get(path.name))
+            shard = self._whole(path, run, listed)
             if shard is None or shard.number in found:
-                _aside(path, aside)
+                self.put_aside(path, aside)
             else:
                 found[shard.number] = shard
                 needed |= {shard.maps} if shard.maps else set()
@@ -97,16 +112,33 @@ class CorpusFolder(RunFolder):
             if named is not None and path.is_file() and file_name(int(named[1]), path.read_bytes()) == path.name:
                 path.unlink()  # whole, but its shard was never written, or is done again: so are they
             else:
-                _aside(path, aside)
+                self.put_aside(path, aside)
         return found, aside
 
-    def _whole(self, path: Path, run: str, sha256: str | None) -> Shard | None:
+    def put_aside(self, path: Path, aside: list[str]) -> None:
+        """Out of every reader's sight, and not over anything that was put aside before."""
+        short = path.name
+        while len(os.fsencode(short)) > 200:  # a file's name has 255 bytes
+            short = short[:-1]
+        place = path.with_name(f"{ASIDE}{short}")
+        while os.path.lexists(place):
+            place = path.with_name(f"{ASIDE}{secrets.token_hex(6)}-{short}")
+        os.replace(path, place)
+        aside.append(path.name)
+
+    def drop(self, shard: Shard, aside: list[str]) -> None:
+        """A shard that turned out not to be made of this run's data goes aside, and its maps with it."""
+        self.put_aside(self.shards / shard.file, aside)
+        if shard.maps is not None:
+            self.put_aside(self.maps / shard.maps, aside)
+
+    def _whole(self, path: Path, run: str, listed: Mapping[int, tuple[str, str]]) -> Shard | None:
         named = NAME.fullmatch(path.name)
         if named is None or not path.is_file():
             return None
         content = path.read_bytes()
         told = hashlib.sha256(content).hexdigest()
-        if not told.startswith(named[2]) or (sha256 is not None and told != sha256):
+        if not told.startswith(named[2]) or listed.get(int(named[1]), (path.name, told)) != (path.name, told):
             return None
         try:
             shard = read_shard(path, content, run)
@@ -140,11 +172,6 @@ class CorpusFolder(RunFolder):
 
 def error_line(one: Mapping[str, Any]) -> str:
     return json.dumps(dict(one), ensure_ascii=False) + "\n"
-
-
-def _aside(path: Path, aside: list[str]) -> None:
-    os.replace(path, path.with_name(f"{ASIDE}{path.name}"))
-    aside.append(path.name)
 
 
 def read_shard(path: Path, content: bytes | None = None, run: str | None = None) -> Shard:

@@ -18,7 +18,7 @@ import numpy as np
 
 from ..aggregate import bare
 from ..disk import RunFolder
-from ..errors import MixlensError, ResultError
+from ..errors import MixlensError, ResultError, printable, printable_json
 from ..metrics.agreement import linear, ranks
 from .shards import batches, shard_files, told_by
 from .work import RATIO
@@ -67,10 +67,11 @@ class Summary:
     slow: list[dict[str, Any]] = field(default_factory=list)
 
     def json(self) -> str:
-        return json.dumps(asdict(self), ensure_ascii=False)
+        return printable_json(json.dumps(asdict(self), ensure_ascii=False))
 
     def text(self) -> str:
-        return "\n".join(_lines(self))
+        """For a terminal: what it would obey, or not show, is written out."""
+        return "\n".join(map(printable, _lines(self)))
 
 
 def summarize(out: str | os.PathLike[str], *, top: int = 8, classes: int = 8, least: int = 3) -> Summary:
@@ -133,7 +134,7 @@ def gone_over(
         if "run" in manifest and told.get("run") != manifest["run"]:
             raise ResultError(f"{path.name!r} is a shard of another run. Give the run's command again: it is moved aside.")
         try:
-            failed.update(_kind(str(one["reason"])) for one in told["errors"])
+            failed.update(kind(str(one["reason"])) for one in told["errors"])
             for some in batches(path):
                 for row in some:
                     each(row, path.name)
@@ -145,9 +146,10 @@ def gone_over(
     return failed
 
 
-def _kind(reason: str) -> str:
-    """A reason without its numbers, so that rows that are alike count as one."""
-    return re.sub(r"\d+(,\d+)*", "N", reason)[:80]
+def kind(reason: str) -> str:
+    """A reason without its numbers and values, so that rows that are alike count as one."""
+    without = re.sub(r"""(holds \w+) (?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")""", r"\1", reason)
+    return re.sub(r"0x[0-9a-f]+|\d+(,\d+)*", "N", without)[:80]
 
 
 def _bounded(counted: Counter[str], most: int) -> int:

@@ -125,6 +125,8 @@ class Worker:
                 given.append(one)
             except MixlensError as error:
                 bad.append(_bad(one, error))
+            except MemoryError:
+                bad.append(_bad(one, InputError("memory runs out while the text is cut into tokens.")))
         if tick is not None:
             tick(len(bad))
         found: dict[int, Row] = {}
@@ -167,8 +169,8 @@ class Worker:
             predicted = predictions(traces, k=1)
             rolled = self._rolled(traces, maps)
             shared = (time.perf_counter() - started) / len(encoded)
-        except (MixlensError, torch.OutOfMemoryError, RuntimeError) as error:
-            if not isinstance(error, MixlensError) and not _out_of_memory(error):
+        except (MixlensError, MemoryError, torch.OutOfMemoryError, RuntimeError) as error:
+            if not isinstance(error, MixlensError | MemoryError) and not _out_of_memory(error):
                 raise
             if len(encoded) == 1:
                 short = f"memory runs out with {len(encoded[0].input_ids)} tokens"
@@ -183,6 +185,8 @@ class Worker:
                 rows.append(self._row(one, code, trace, own, {**over, **read}, said, shared))
             except MixlensError as error:
                 rows.append(error)
+            except MemoryError:
+                rows.append(InputError(f"memory runs out with {len(code.input_ids)} tokens"))
         return rows
 
     def _rolled(self, traces: Sequence[Trace], maps: Sequence[dict[str, Map]]) -> list[dict[str, Attribution | MixlensError]]:

@@ -9,9 +9,10 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, overload
+from typing import Any, BinaryIO, Literal, overload
 
-from ..errors import InputError, nearest
+from ..errors import InputError, MixlensError, nearest
+from .source import Source
 
 Row = dict[str, Any]
 BOM = b"\xef\xbb\xbf"
@@ -21,9 +22,10 @@ LONGEST_CELL = 1 << 24  # characters; what an unclosed quote may swallow before 
 class RowError(InputError):
     """One row that cannot be used. Where and why are kept apart, for whoever goes on with the next row."""
 
-    def __init__(self, source: str, number: int, reason: str, unit: str = "line") -> None:
-        super().__init__(source, number, reason, unit)
+    def __init__(self, source: str, number: int, reason: str, unit: str = "line", lines: int = 1) -> None:
+        super().__init__(source, number, reason, unit, lines)
         self.source, self.number, self.reason, self.unit = source, number, reason, unit
+        self.lines = lines  # of the file that are lost with this row
 
     def __str__(self) -> str:
         return f"{self.source}, {self.unit} {self.number}: {self.reason}"
@@ -34,23 +36,39 @@ Numbered = Iterator[tuple[int, Row | RowError]]
 
 @overload
 def rows(
-    path: str | os.PathLike[str], *, keep_bad: Literal[False] = False, columns: Sequence[str] | None = None
+    path: str | os.PathLike[str],
+    *,
+    keep_bad: Literal[False] = False,
+    columns: Sequence[str] | None = None,
+    content: Source | None = None,
 ) -> Iterator[tuple[int, Row]]: ...
 @overload
-def rows(path: str | os.PathLike[str], *, keep_bad: bool, columns: Sequence[str] | None = None) -> Numbered: ...
-def rows(path: str | os.PathLike[str], *, keep_bad: bool = False, columns: Sequence[str] | None = None) -> Any:
+def rows(
+    path: str | os.PathLike[str], *, keep_bad: bool, columns: Sequence[str] | None = None, content: Source | None = None
+) -> Numbered: ...
+def rows(
+    path: str | os.PathLike[str],
+    *,
+    keep_bad: bool = False,
+    columns: Sequence[str] | None = None,
+    content: Source | None = None,
+) -> Any:
     """(number, row) for every row: the line it begins on, or its place in a Parquet file, counted from 1.
 
     A row that cannot be read raises a RowError; with `keep_bad` the RowError takes the row's place and reading goes on.
-    `columns` names the columns of a CSV or TSV file that has no header. Lines without any text are passed over.
+    `columns` names the columns of a CSV or TSV file that has no header. Lines without any text are passed over. `content` is
+    the file as it was opened before: it is then read only as long as it is the same.
     """
     place = Path(path)
     reader = reader_of(place)
-    if not place.is_file():
-        raise InputError(f"no file {str(place)!r}.")
-    if not os.access(place, os.R_OK):
-        raise InputError(f"{str(place)!r} may not be read.")
-    found = reader(place, columns)
+    if content is None:
+        if place.exists() and not place.is_file() and not place.is_dir():
+            raise InputError(f"{str(place)!r} is a pipe or a device, and data is read more than once: write it to a file first.")
+        if not place.is_file():
+            raise InputError(f"no file {str(place)!r}.")
+        if not os.access(place, os.R_OK):
+            raise InputError(f"{str(place)!r} may not be read.")
+    found = reader(place, columns, place.open if content is None else lambda _: content.reader())
     return found if keep_bad else _or_raise(found)
 
 
@@ -61,7 +79,10 @@ def _or_raise(found: Numbered) -> Iterator[tuple[int, Row]]:
         yield number, row
 
 
-def reader_of(place: Path) -> Callable[[Path, Sequence[str] | None], Numbered]:
+Opened = Callable[[Any], Any]  # how a reader opens the file: as Path.open does, given "rb"
+
+
+def reader_of(place: Path) -> Callable[[Path, Sequence[str] | None, Opened], Numbered]:
     if place.suffix.lower() not in READERS:
         raise InputError(f"{place.name!r} is of no known kind. {nearest(place.suffix.lower(), READERS)}")
     return READERS[place.suffix.lower()]
@@ -79,9 +100,9 @@ def needed(module: str, what: str) -> Any:
 # --- one function per kind --------------------------------------------------------------------------------------------
 
 
-def _lines(place: Path) -> Iterator[tuple[int, str | RowError]]:
+def _lines(place: Path, opened: Opened) -> Iterator[tuple[int, str | RowError]]:
     """Lines with text in them. Only a line feed ends a line: a text may hold any other separator of Unicode."""
-    with place.open("rb") as file:
+    with opened("rb") as file:
         for number, raw in enumerate(file, 1):
             raw = raw.removeprefix(BOM) if number == 1 else raw
             try:
@@ -97,13 +118,13 @@ def _not_utf8(byte: int) -> str:
     return f"not UTF-8 (byte 0x{byte:02x}). Save the file as UTF-8."
 
 
-def _text(place: Path, columns: Sequence[str] | None) -> Numbered:
-    for number, line in _lines(place):
+def _text(place: Path, columns: Sequence[str] | None, opened: Opened) -> Numbered:
+    for number, line in _lines(place, opened):
         yield number, line if isinstance(line, RowError) else {"text": line}
 
 
-def _json(place: Path, columns: Sequence[str] | None) -> Numbered:
-    for number, line in _lines(place):
+def _json(place: Path, columns: Sequence[str] | None, opened: Opened) -> Numbered:
+    for number, line in _lines(place, opened):
         if isinstance(line, RowError):
             yield number, line
             continue
@@ -118,8 +139,8 @@ def _json(place: Path, columns: Sequence[str] | None) -> Numbered:
             yield number, RowError(place.name, number, f"a JSON {type(row).__name__}, not an object. One object per line.")
 
 
-def _csv(place: Path, columns: Sequence[str] | None, *, delimiter: str, quoting: Any) -> Numbered:
-    with place.open("rb") as file:
+def _csv(place: Path, columns: Sequence[str] | None, opened: Opened, *, delimiter: str, quoting: Any) -> Numbered:
+    with opened("rb") as file:
         # A byte that is not UTF-8 becomes a lone surrogate, so that the row around it can still be found and named.
         first = file.readline().removeprefix(BOM)
         lines = (raw.decode("utf-8", "surrogateescape") for raw in _with(first, file))
@@ -133,7 +154,7 @@ def _csv(place: Path, columns: Sequence[str] | None, *, delimiter: str, quoting:
             except StopIteration:
                 return
             except csv.Error as error:
-                yield number, RowError(place.name, number, f"not CSV ({error})")
+                yield number, _not_csv(place.name, number, reader.line_num, str(error))
                 continue
             finally:
                 csv.field_size_limit(before)
@@ -148,6 +169,14 @@ def _csv(place: Path, columns: Sequence[str] | None, *, delimiter: str, quoting:
                 yield number, RowError(place.name, number, f"{len(cells)} cells where there should be {len(header)}")
             else:
                 yield number, dict(zip(header, cells, strict=True))
+
+
+def _not_csv(source: str, number: int, last: int, error: str) -> RowError:
+    """A row that is no CSV. One that goes on over many lines has, most often, a quote that nobody closed."""
+    lines, reason = max(1, last - number + 1), f"not CSV ({error})"
+    if lines > 1:
+        reason += f"; a quote that opens here took the {lines - 1:,} lines behind it, to line {last:,}, with it"
+    return RowError(source, number, reason, lines=lines)
 
 
 def _with(first: bytes, rest: Iterator[bytes]) -> Iterator[bytes]:
@@ -165,11 +194,18 @@ def _header(place: Path, cells: list[str], wrong: int | None) -> list[str]:
     return names
 
 
-def _parquet(place: Path, columns: Sequence[str] | None) -> Numbered:
+def _parquet(place: Path, columns: Sequence[str] | None, opened: Opened) -> Numbered:
     parquet = needed("pyarrow.parquet", "reading Parquet")
+    with opened("rb") as content:
+        yield from _parquet_rows(place, parquet, content)
+
+
+def _parquet_rows(place: Path, parquet: Any, content: BinaryIO) -> Numbered:
     try:
-        file = parquet.ParquetFile(place)
+        file = parquet.ParquetFile(content)
     except (ValueError, OSError) as error:  # what pyarrow raises derives from these two
+        if isinstance(error, MixlensError):
+            raise
         raise InputError(f"{place.name!r} is not a Parquet file ({str(error).splitlines()[0]})") from None
     number = 0
     with file:
@@ -180,6 +216,8 @@ def _parquet(place: Path, columns: Sequence[str] | None) -> Numbered:
             except StopIteration:
                 return
             except (ValueError, OSError) as error:
+                if isinstance(error, MixlensError):
+                    raise
                 reason = f"the file cannot be read from here on ({str(error).splitlines()[0]})"
                 yield number + 1, RowError(place.name, number + 1, reason, "row")
                 return
@@ -198,7 +236,7 @@ def _batch_rows(batch: Any) -> list[Row | str]:
         return [row for i in range(batch.num_rows) for row in _batch_rows(batch.slice(i, 1))]
 
 
-READERS: dict[str, Callable[[Path, Sequence[str] | None], Numbered]] = {
+READERS: dict[str, Callable[[Path, Sequence[str] | None, Opened], Numbered]] = {
     ".jsonl": _json,
     ".ndjson": _json,
     ".csv": partial(_csv, delimiter=",", quoting=csv.QUOTE_MINIMAL),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import chain, islice
@@ -16,9 +17,10 @@ from .files import READERS, Numbered, RowError, reader_of, rows
 from .hub import Hub, hub_rows
 from .labels import label_of
 from .layouts import text_of
+from .source import Source
 from .table import DATASETS, Dataset
 
-Source = str | os.PathLike[str]
+Named = str | os.PathLike[str]
 TABLES = ", ".join(kind for kind in READERS if kind != ".txt")  # the kinds that have fields
 HOPELESS = 1000  # rows without one that can be read: another kind of file than its name says
 TEXT_FIELDS = ("text", "sentence")  # taken, in this order, where nobody says which field is the text
@@ -26,7 +28,7 @@ _T = TypeVar("_T")
 
 
 def load(
-    name: Source, *, path: Source | None = None, split: str | None = None, n: int | None = None, seed: int | None = None
+    name: Named, *, path: Named | None = None, split: str | None = None, n: int | None = None, seed: int | None = None
 ) -> Iterator[Example]:
     """Examples of a dataset of `mixlens data`: from the hub, or from `path`, a file or a folder that holds `{split}.jsonl`
     (or .csv, .tsv, .parquet) with the documented fields. A file alone, or a hub id, is read as `read` does.
@@ -52,7 +54,7 @@ def load(
 
 @overload
 def read(
-    source: Source,
+    source: Named,
     *,
     text_field: str | None = None,
     pair_field: str | None = None,
@@ -63,7 +65,7 @@ def read(
 ) -> Iterator[Example]: ...
 @overload
 def read(
-    source: Source,
+    source: Named,
     *,
     text_field: str | None = None,
     pair_field: str | None = None,
@@ -73,7 +75,7 @@ def read(
     keep_bad: bool,
 ) -> Iterator[Example | RowError]: ...
 def read(
-    source: Source,
+    source: Named,
     *,
     text_field: str | None = None,
     pair_field: str | None = None,
@@ -106,7 +108,7 @@ def read(
 # --- rows to examples -------------------------------------------------------------------------------------------------
 
 
-def _of_dataset(dataset: Dataset, path: Source | None, split: str | None) -> Iterator[Example | RowError]:
+def _of_dataset(dataset: Dataset, path: Named | None, split: str | None) -> Iterator[Example | RowError]:
     if path is not None:
         place = _file(dataset, Path(path), split)
         source, unit, found = place.name, _unit(place), rows(place, keep_bad=True, columns=dataset.columns)
@@ -125,13 +127,13 @@ def _of_dataset(dataset: Dataset, path: Source | None, split: str | None) -> Ite
     return _begun(_examples(found, dataset.example, source, unit), none)
 
 
-def rows_of(name: str, *, split: str | None) -> tuple[str, str, Iterator[Any]]:
+def rows_of(name: str, *, split: str | None, content: Source | None = None) -> tuple[str, str, Iterator[Any]]:
     """The rows of a file or a hub dataset, as `rows` gives them (bad ones too); its name, and what a row is called there."""
     place = Path(name)
-    if place.is_file() or place.suffix.lower() in READERS:
+    if content is not None or place.is_file() or place.suffix.lower() in READERS:
         if split is not None:
             raise InputError(f"{place.name!r} is one file and is read whole: leave split= out.")
-        return place.name, _unit(place), rows(place, keep_bad=True)
+        return place.name, _unit(place), rows(place, keep_bad=True, content=content)
     if place.exists() or name.count("/") != 1 or name.startswith((".", "/", "~")):
         raise InputError(
             f"{name!r} is no file, no dataset of `mixlens data` and no hub id (owner/name). {nearest(name, DATASETS)}"
@@ -262,6 +264,8 @@ def _at_least_one(**given: int | None) -> None:
     for name, value in given.items():
         if value is not None and value < 1:
             raise InputError(f"{name} must be at least 1, not {value}.")
+        if value is not None and value > sys.maxsize:
+            raise InputError(f"{name} must be at most {sys.maxsize:,}, not {value}.")
 
 
 def _sample(found: Iterator[Example], n: int | None, seed: int | None) -> Iterator[Example]:

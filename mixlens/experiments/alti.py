@@ -36,6 +36,7 @@ def _prepare_table2(setup: Setup) -> None:
 
 @experiment(
     name="alti-table2",
+    packages=("scipy",),
     paper=PAPER,
     shows="Table 2, correlation with gradients",
     data="sentiment",
@@ -123,6 +124,7 @@ def _draw_ranks(setup: Setup, tables: list[Table], figure: Any) -> None:
 
 @experiment(
     name="alti-special-tokens",
+    packages=("scipy",),
     paper=PAPER,
     shows="the relevance of special tokens and punctuation",
     data="sentiment",
@@ -184,6 +186,7 @@ def _prepare_consistency(setup: Setup) -> None:
 
 @experiment(
     name="alti-consistency",
+    packages=("scipy",),
     paper=PAPER,
     shows="the agreement of models that differ in their seed",
     data="sentiment",

@@ -121,6 +121,7 @@ def _finish_confidence(setup: Setup, records: list[Record]) -> list[Table]:
 
 @experiment(
     name="attcat-confidence",
+    packages=("scipy",),
     paper=PAPER,
     shows="the table of confidence (Kendall)",
     data="sentiment",

@@ -28,13 +28,14 @@ from ..aggregate import CONVENTIONS
 from ..attributing import attribute
 from ..attributing import known as attributions
 from ..data import DATASETS, check, for_model, load
-from ..disk import optional, write
+from ..disk import IDENTITY, in_folder, optional, write
 from ..errors import InputError, MixlensError, nearest
+from ..identity import model_fingerprint, public_name, whereabouts
+from ..metrics.inputs import refuse_missing
 from ..mixing import known as maps
 from ..mixing import mix, versions
 from ..model import Model
 from ..model import load as load_model
-from ..places import weights_of
 from ..targets import token_id
 from ..types import Attribution, Example, Map, Record, Trace
 from .folder import SCHEMA, Folder, Units, through
@@ -70,6 +71,9 @@ class Experiment:
     options: Mapping[str, Any] = field(default_factory=dict)  # what can be changed, and the defaults
     n_models: int = 1  # at least so many
     prepare: Callable[[Setup], None] | None = None  # more to refuse before the long work
+    packages: (
+        tuple[str, ...] | Callable[[Mapping[str, Any]], Iterable[str]]
+    ) = ()  # beyond the core's; or, given the options, which
 
     @property
     def summary(self) -> str:
@@ -292,6 +296,8 @@ def prepared(
         _takes(used, written)
     if model is None and " " in used.model:  # a note, no name
         raise InputError(f"{name!r} needs {used.model}: say which, model=.")
+    given = {**used.options, **options}
+    refuse_missing(used.packages(given) if callable(used.packages) else used.packages)
     models = models_of(used.model if model is None else model)
     if len(models) < used.n_models:
         raise InputError(f"{name!r} compares models: give {used.n_models} or more, not {len(models)}.")
@@ -304,7 +310,6 @@ def prepared(
     if leave_out:
         found = [one for one in found if _fits(one, used, models, labels)]
     found = _fitting(found, used, models, labels)
-    given = {**used.options, **options}
     setup = Setup(used, models, tuple(found), chosen, given, seed, drawn_from - len(found))
     if used.prepare is not None:
         used.prepare(setup)
@@ -389,30 +394,6 @@ def fingerprint(examples: Sequence[Example]) -> str:
     return told.hexdigest()[:16]
 
 
-def _samples(model: Model) -> Iterator[tuple[str, str, bytes]]:
-    for name, weights in weights_of(model.hf_model):
-        flat = weights.reshape(-1)
-        some = flat[:: max(1, flat.numel() // 64)].to("cpu", torch.float64)
-        yield name, f"{tuple(weights.shape)}{weights.dtype}", some.numpy().tobytes()
-
-
-def model_fingerprint(model: Model) -> str:
-    """Of every parameter's name, shape and some 64 of its numbers: quick, and another training gives another."""
-    told = hashlib.sha256()
-    for name, kind, some in sorted(_samples(model)):
-        told.update(f"{name}{kind}".encode())
-        told.update(some)
-    return told.hexdigest()[:16]
-
-
-def whereabouts(model: Model) -> dict[str, str]:
-    """What of a model's places and packing changes numbers: kinds of devices, whether it is spread out, quantisation."""
-    told = {"device": "+".join(sorted({device.split(":")[0] for device in model.devices}))}
-    if model.dispatched:
-        told["device_map"] = "dispatched"
-    return told | ({} if model.quantization is None else {"quantization": model.quantization})
-
-
 def identity(setup: Setup, labels: Mapping[str, int] | None) -> dict[str, Any]:
     """What makes a run this run: a folder with another identity is not written to."""
     return {
@@ -434,8 +415,8 @@ def provenance(setup: Setup, data: Any) -> dict[str, Any]:
     return {
         "paper": setup.experiment.paper,
         "shows": setup.experiment.shows,
-        "models": [{"name": one.name, "revision": one.revision, "task": one.task} for one in setup.models],
-        "data": str(data) if isinstance(data, str | os.PathLike) else "examples given in Python",
+        "models": [{"name": public_name(one.name), "revision": one.revision, "task": one.task} for one in setup.models],
+        "data": public_name(data) if isinstance(data, str | os.PathLike) else "examples given in Python",
         "left_out": setup.left_out,
         "dtype": str(model.dtype).removeprefix("torch."),
         "device": model.placement,
@@ -481,16 +462,19 @@ def run(
         return _outcome(setup, units, None)
     folder = Folder(Path(out))
     own = identity(setup, labels)
-    folder.check(own)
-    with folder.held():
-        told = {"schema": SCHEMA, "identity": own, **provenance(setup, setup.experiment.data if data is None else data)}
-        folder.begin(_json({**told, "finished": False}))
-        done = folder.read()
-        _record(setup, folder, done, progress)
-        outcome = _outcome(setup, folder.read(), folder.place)
-        for place, content in _reports(outcome).items():
-            write(folder.place / place, content)
-        write(folder.place / "manifest.json", _json({**told, "finished": True, "seconds": outcome.seconds}))
+    with in_folder(folder.place):
+        folder.check(own)
+        with folder.held(own):
+            source = setup.experiment.data if data is None else data
+            told = {"schema": SCHEMA, "identity_schema": IDENTITY, "identity": own, **provenance(setup, source)}
+            folder.begin(_json({**told, "finished": False}))
+            done = folder.read()
+            _record(setup, folder, done, progress)
+            outcome = _outcome(setup, folder.read(), folder.place)
+            for place, content in _reports(outcome).items():
+                folder.still_held()
+                write(folder.place / place, content)
+            write(folder.place / "manifest.json", _json({**told, "finished": True, "seconds": outcome.seconds}))
     return outcome
 
 

@@ -27,6 +27,7 @@ class Folder(RunFolder):
 
     def begin(self, manifest: bytes) -> None:
         """The folder is this run's from here on. Half-written files of a run that was killed are cleared away."""
+        self.refuse_links(self.records)
         write(self.place / "manifest.json", manifest)
         self.records.mkdir(exist_ok=True)
         sync_folder(self.place)
@@ -42,6 +43,7 @@ class Folder(RunFolder):
 
     def add(self, units: Units) -> None:
         """One more shard."""
+        self.still_held()
         pa, parquet = optional("pyarrow", "pyarrow", "data"), optional("pyarrow.parquet", "pyarrow", "data")
         numbers = [int(path.stem.removeprefix("part-")) for path in self.records.glob("part-*.parquet")]
         place = self.records / f"part-{max(numbers, default=-1) + 1:05d}.parquet"
@@ -68,7 +70,7 @@ def _shard(path: Path) -> Units:
         for row in table.to_pylist():
             units[row["unit"]][1].append(record_of(*(row[name] for name in COLUMNS)))
         return units
-    except (pa.ArrowException, KeyError, TypeError, ValueError, OSError) as error:
+    except (pa.ArrowException, KeyError, TypeError, ValueError, AttributeError, OSError, RecursionError) as error:
         raise ResultError(
             f"{str(path)!r} cannot be read ({type(error).__name__}). Move it away and run again: what it held is measured again."
         ) from None

@@ -94,6 +94,7 @@ def figure_table1(setup: Setup, tables: list[Table], figure: Any) -> None:
 
 @experiment(
     name="globenc-table1",
+    packages=("scipy",),
     paper=GLOBENC,
     shows="Table 1",
     data="sentiment",
@@ -176,6 +177,7 @@ def known_over(setup: Setup) -> None:
 
 @experiment(
     name="globenc-layers",
+    packages=("scipy",),
     paper=GLOBENC,
     shows="Figures of correlation by layer",
     data="sentiment",
@@ -224,6 +226,7 @@ def figure_hta(setup: Setup, tables: list[Table], figure: Any) -> None:
 
 @experiment(
     name="globenc-hta",
+    packages=("scipy",),
     paper=GLOBENC,
     shows="Figure of the correlation with HTA by layer",
     data="sentiment",

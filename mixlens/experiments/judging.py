@@ -25,6 +25,10 @@ CUES = ("cue_dot", "cue_average_precision", "probes_needed")
 RATIONALES = ("rationale_auprc", "rationale_f1")
 GROUPS: dict[str, tuple[str, ...]] = {"faithfulness": FAITHFULNESS, "cues": CUES, "rationales": RATIONALES}
 GIVEN = {"trace", "scores", "rerun", "cues", "rationale", "classes", "class-specific"}
+PACKAGES = {
+    **dict.fromkeys(("blank_out_faithfulness", "kendall_confidence"), "scipy"),
+    **dict.fromkeys(("cue_average_precision", "rationale_auprc"), "scikit-learn"),
+}
 RANDOM = "random"
 BLANKED = "blank_out_faithfulness"
 
@@ -46,6 +50,11 @@ def metrics_of(written: Iterable[str]) -> list[str]:
     if not made:
         raise InputError(f"no metric was asked for. {nearest('', [*GROUPS, *possible()])}")
     return made
+
+
+def packages_of(metrics: Iterable[str]) -> list[str]:
+    """What the metrics of these names need to be installed."""
+    return sorted({PACKAGES[name] for name in metrics_of(metrics) if name in PACKAGES})
 
 
 def missing_token(model: Model, metric: str) -> str | None:
@@ -132,6 +141,7 @@ def _beats(setup: Setup, values: Mapping[tuple[Any, ...], Sequence[float]], meth
     methods=(RANDOM, "attention", "globenc", "alti", "value_zeroing", "grad_x_input", "attcat"),
     task=("classification", "masked-lm", "causal-lm", "question-answering"),
     options={"metrics": ["faithfulness"]},
+    packages=lambda options: packages_of(options["metrics"]),
     prepare=_prepare,
     finish=_finish,
     figure=lambda setup, tables, figure: bars(figure.subplots(), tables[0], metrics_of(setup.options["metrics"])[0]),

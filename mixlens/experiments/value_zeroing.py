@@ -97,6 +97,7 @@ def _finish_alignment(setup: Setup, records: list[Record]) -> list[Table]:
 
 @experiment(
     name="vz-cue-alignment",
+    packages=("scikit-learn",),
     paper=PAPER,
     shows="cue alignment by layer",
     data=DATA,
@@ -129,6 +130,7 @@ def _finish_faithfulness(setup: Setup, records: list[Record]) -> list[Table]:
 
 @experiment(
     name="vz-faithfulness",
+    packages=("scipy",),
     paper=PAPER,
     shows="faithfulness: correlation with blank-out",
     data=DATA,
@@ -169,6 +171,7 @@ def _prepare_distances(setup: Setup) -> None:
 
 @experiment(
     name="vz-distances",
+    packages=("scipy",),
     paper=PAPER,
     shows="the appendix on other distances",
     data=DATA,
@@ -235,6 +238,7 @@ def _prepare_probing(setup: Setup) -> None:
 
 @experiment(
     name="vz-probing",
+    packages=("scipy",),
     paper=PAPER,
     shows="probing for number by layer",
     data=DATA,

@@ -7,9 +7,9 @@ import hashlib
 import math
 import os
 import platform
+import shlex
 import shutil
 import subprocess
-import tempfile
 from functools import cache
 from pathlib import Path
 
@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from . import plain
+from .compiled import built
 from .plain import Norms
 
 SMALL = 64  # matrices of so many rows are multiplied before torch has found its product
@@ -158,7 +159,7 @@ def library() -> ctypes.CDLL | None:
     They share the threads torch has: a second pool beside a spinning one would halve both. Where torch's own OpenMP
     library is not found they run on one thread, and only if torch does too.
     """
-    compiler = shutil.which(os.environ.get("CC", "cc"))
+    compiler = _compiler()
     if compiler is None:
         return None
     openmp = _openmp_of_torch()
@@ -167,23 +168,23 @@ def library() -> ctypes.CDLL | None:
     flags = ["-O3", "-fno-math-errno", "-fopenmp-simd", "-shared", "-fPIC"]
     flags += ["-mcpu=native"] if platform.machine() in ("arm64", "aarch64") else ["-march=native"]
     linked = ["-lm"] if openmp is None else ["-fopenmp", openmp, "-lm"]
-    name = hashlib.sha256(repr((SOURCE.read_bytes(), compiler, flags, linked, _processor())).encode()).hexdigest()[:24]
-    folder = _cache_folder()
-    built = folder / f"loops-{name}.so"
-    if not built.exists():
-        with tempfile.TemporaryDirectory(dir=folder) as work:  # whole or not at all, also when two processes meet
-            fresh = Path(work) / built.name
-            told = subprocess.run(
-                [compiler, *flags, "-o", str(fresh), str(SOURCE), *linked],
-                check=False,
-                capture_output=True,
-                text=True,
-                timeout=120,
-            )
-            if told.returncode:
-                raise RuntimeError((told.stderr.strip() or "the compiler failed").splitlines()[0])
-            fresh.replace(built)
-    return ctypes.CDLL(str(built))
+    key = hashlib.sha256(repr((SOURCE.read_bytes(), compiler, flags, linked, _processor())).encode()).hexdigest()[:24]
+
+    def build(fresh: Path) -> None:
+        command = [*compiler, *flags, "-o", str(fresh), str(SOURCE), *linked]
+        told = subprocess.run(command, check=False, capture_output=True, text=True, timeout=120)
+        if told.returncode:
+            raise RuntimeError((told.stderr.strip() or "the compiler failed").splitlines()[0])
+
+    with built(f"loops-{key}", build) as place:
+        return ctypes.CDLL(str(place))
+
+
+def _compiler() -> list[str] | None:
+    """The compiler and its first arguments: what CC says (`gcc`, or `gcc -m64`), else `cc`. None where it is not there."""
+    words = shlex.split(os.environ.get("CC", "")) or ["cc"]
+    found = shutil.which(words[0])
+    return None if found is None else [found, *words[1:]]
 
 
 def _openmp_of_torch() -> str | None:
@@ -202,15 +203,3 @@ def _processor() -> str:
     except OSError:
         return platform.machine() + platform.processor()
     return platform.machine() + next((line for line in lines if line.startswith(("flags", "Features"))), "")
-
-
-def _cache_folder() -> Path:
-    """A folder of the user's own, that nobody else may write to."""
-    root = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "mixlens"
-    try:
-        root.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if os.access(root, os.W_OK) and root.stat().st_uid == os.getuid() and not root.stat().st_mode & 0o022:
-            return root
-    except OSError:
-        pass
-    return Path(tempfile.mkdtemp(prefix="mixlens-"))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -97,6 +97,15 @@ def scipy_stats() -> Any:
 
 def sklearn_metrics() -> Any:
     return _optional("sklearn.metrics", "scikit-learn")
+
+
+PACKAGES = {"scipy": scipy_stats, "scikit-learn": sklearn_metrics}
+
+
+def refuse_missing(packages: Iterable[str]) -> None:
+    """Say what is not installed before anything is computed that would need it."""
+    for package in packages:
+        PACKAGES[package]()
 
 
 def _optional(module: str, package: str) -> Any:

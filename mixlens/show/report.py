@@ -7,7 +7,7 @@ import datetime
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from html import escape
 from pathlib import Path
@@ -90,8 +90,15 @@ def folder_name(model: str) -> str:
     return model.rstrip("/").rpartition("/")[2] if model.startswith((".", "/", "~")) else model
 
 
+def _of_folder(result: Result) -> Result:
+    name = result.info.get("model")
+    return replace(result, info={**result.info, "model": folder_name(name)}) if isinstance(name, str) else result
+
+
 def entry(results: Sequence[Result], *, room: int) -> Entry:
-    """What the page knows of one text. The maps share the room, in one precision."""
+    """What the page knows of one text. The maps share the room, in one precision. A page is made to be passed on: a model that
+    lies in a folder is named by that folder alone."""
+    results = [_of_folder(one) for one in results]
     first = results[0]
     methods = [method_of(result, label) for result, label in zip(results, labels(results), strict=True)]
     for result, method in zip(results, methods, strict=True):
