@@ -342,7 +342,7 @@ def _layer(layer: int, depth: int) -> int:
 
 
 def readout(scores: Map, query: int | str, *, layer: int = -1, keep_special: bool = True) -> Attribution:
-    """One row: what position `query` of this layer is made of. Without special tokens, the rest is made to sum to 1."""
+    """One row: what position `query` of this layer is made of. Without special tokens: see `without_special`."""
     layer, position = _layer(layer, scores.scores.shape[0]), find(scores.tokens, query)
     row = scores.scores[layer, position].cpu()
     info = {**scores.info, "query": position, "query_token": scores.tokens[position], "layer": layer}
@@ -350,8 +350,18 @@ def readout(scores: Map, query: int | str, *, layer: int = -1, keep_special: boo
     return whole if keep_special else without_special(whole)
 
 
+def shares_of_one(info: Mapping[str, Any]) -> bool:
+    """Do the rows behind this result sum to 1? Said by the method and its rollout, never by the numbers."""
+    rolled = info.get("rollout")
+    rows = bool(info.get("distribution", False))
+    if not rolled:
+        return rows
+    return bool(rolled.get("flow") or rolled["normalize"] or (rows and not rolled["residual"] and not rolled.get("sum")))
+
+
 def without_special(whole: Attribution) -> Attribution:
-    """Special tokens left out. Scores that are all shares (none negative) are made to sum to 1 again; signed ones stay."""
+    """Special tokens left out. Shares (rows that sum to 1, see `shares_of_one`) are made to sum to 1 again; any other score
+    stays as it is. `.info["special_removed"]` says how many tokens went and the sum of their scores."""
     kept = [i for i, special in enumerate(whole.special) if not special]
     if not kept:
         raise InputError("every token is special; nothing would be left.")
@@ -363,13 +373,16 @@ def without_special(whole: Attribution) -> Attribution:
         if whole.words is None
         else tuple((word, tuple(number[i] for i in places)) for word, places in whole.words if all(i in number for i in places))
     )
+    shares = shares_of_one(whole.info) and float(total) > 0
+    gone = [i for i, special in enumerate(whole.special) if special]
+    removed = {"tokens": len(gone), "sum": float(whole.scores[gone].sum()), "rest_made_to_sum_to_1": shares}
     return replace(
         whole,
-        scores=row / total if bool((row >= 0).all()) and float(total) > 0 else row,
+        scores=row / total if shares else row,
         tokens=tuple(whole.tokens[i] for i in kept),
         special=tuple(False for _ in kept),
         words=words,
-        info={**whole.info, "special_tokens": "removed"},
+        info={**whole.info, "special_tokens": "removed", "special_removed": removed},
     )
 
 
