@@ -274,9 +274,16 @@ def _known(name: str) -> bool:
 
 
 def _target(lens: Model, given: str | None) -> Any:
-    """A class, a word, an id, or `start,end` of a span."""
+    """A class, a word, an id, or `start,end` of a span. Digits that are a token of a language model are that token."""
+    from .targets import token_id
+
     if given is None:
         return "predicted"
+    if given.isdigit() and lens.task in ("masked-lm", "causal-lm") and lens.tokenizer is not None:
+        try:
+            return token_id(lens, given)
+        except InputError:  # no token is called so: an id
+            return int(given)
     parts = given.split(",")
     if lens.task == "question-answering" and len(parts) == 2 and all(part.strip().isdigit() for part in parts):
         return int(parts[0]), int(parts[1])
