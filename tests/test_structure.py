@@ -32,6 +32,7 @@ ORDER = (
         "aggregate",
         "mixing",
         "targets",
+        "notices",
         "attributing",
     ),
     *("baselines", "rules", "methods", "identify", "metrics", "data", "store", "show", "experiments", "judge"),
