@@ -33,6 +33,10 @@ CONVENTIONS = {
     "chefer": Convention(True, True, "Chefer et al. 2021: (M + I) / row sum"),
 }
 TOGETHER = 1 << 26  # elements of a map that is rolled out together with others
+ROW_OF_ZEROS = (
+    "a row of this map sums to 0, so it cannot be normalised. Roll it out by a convention that does not: "
+    "rollout(normalize=False), or name:rollout=globenc where a method is written with its options."
+)
 FROM_INPUT = "input"  # the convention of maps that are from the input to every layer already
 
 
@@ -154,7 +158,7 @@ def rolled_rows(maps: Sequence[Map], queries: Sequence[int | str], *, convention
     empty = torch.zeros((), device=like.device) if totals is None else ((totals[..., 0] == 0) & inside).sum()
     held, powers, wrong = row.cpu(), power[:, 0].tolist(), int(empty)
     if wrong:
-        raise InputError("a row of this map sums to 0, so it cannot be normalised. Use rollout(normalize=False).")
+        raise InputError(ROW_OF_ZEROS)
     told = {"convention": name, "residual": residual, "normalize": normalize}
     made = zip(maps, places, lengths, held, powers, strict=True)
     return [_row_of(one, scores[:n], back, told, place, depth - 1) for one, place, n, scores, back in made]
@@ -191,7 +195,7 @@ def as_convened(
     if normalize:
         total = layers.sum(-1, keepdim=True)
         if bool((total == 0).any()):
-            raise InputError("a row of this map sums to 0, so it cannot be normalised. Use rollout(normalize=False).")
+            raise InputError(ROW_OF_ZEROS)
         layers = layers / total
     return layers, {"convention": name, "residual": residual, "normalize": normalize}
 
@@ -361,7 +365,8 @@ def shares_of_one(info: Mapping[str, Any]) -> bool:
 
 def without_special(whole: Attribution) -> Attribution:
     """Special tokens left out. Shares (rows that sum to 1, see `shares_of_one`) are made to sum to 1 again; any other score
-    stays as it is. `.info["special_removed"]` says how many tokens went and the sum of their scores."""
+    stays as it is. `.info["special_removed"]` says how many tokens went, the sum of their scores and, of a map's row, their
+    share of it."""
     kept = [i for i, special in enumerate(whole.special) if not special]
     if not kept:
         raise InputError("every token is special; nothing would be left.")
@@ -375,7 +380,10 @@ def without_special(whole: Attribution) -> Attribution:
     )
     shares = shares_of_one(whole.info) and float(total) > 0
     gone = [i for i, special in enumerate(whole.special) if special]
-    removed = {"tokens": len(gone), "sum": float(whole.scores[gone].sum()), "rest_made_to_sum_to_1": shares}
+    removed: dict[str, Any] = {"tokens": len(gone), "sum": float(whole.scores[gone].sum()), "rest_made_to_sum_to_1": shares}
+    size = float(whole.scores.abs().sum())
+    if "distribution" in whole.info and size > 0:
+        removed["share"] = float(whole.scores[gone].abs().sum()) / size
     return replace(
         whole,
         scores=row / total if shares else row,

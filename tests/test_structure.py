@@ -36,7 +36,7 @@ ORDER = (
         "attributing",
     ),
     *("baselines", "rules", "methods", "identify", "metrics", "data", "store", "show", "experiments", "judge"),
-    *("corpus", "reporting", "serve", "cli", "__main__"),
+    *("corpus", "reporting", "serve", "asking", "cli", "__main__"),
 )
 
 

@@ -369,7 +369,9 @@ def test_rows_of_a_comparison_say_what_they_explain_and_in_which_unit() -> None:
 def test_the_header_says_what_was_left_out_and_how_well_it_adds_up() -> None:
     gone = {"tokens": 2, "sum": 0.475, "rest_made_to_sum_to_1": True}
     share = rendered(attribution_view(attribution([1.0], ("a",), special_removed=gone)))
-    assert "special tokens left out (47.5 %; the rest sums to 1)" in share
+    assert "special tokens left out (47.5 % of the row; the rest sums to 1)" in share
+    norm = rendered(attribution_view(attribution([1.0], ("a",), special_removed={"sum": 3e6, "share": 0.25}, distribution=False)))
+    assert "special tokens left out (25.0 % of the row)" in norm
     gone = {**gone, "rest_made_to_sum_to_1": False}
     logit = attribution([1.0], ("a",), special_removed=gone)
     assert "special tokens left out (their sum: 0.475)" in rendered(attribution_view(logit))

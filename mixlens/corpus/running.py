@@ -10,6 +10,7 @@ import platform
 import time
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,6 +23,7 @@ from ..experiments.core import model_fingerprint, whereabouts
 from ..limits import methods_within
 from ..mixing import versions
 from ..model import Model, load
+from ..notices import notices_of_corpus
 from ..targets import SCORES
 from ..words import is_text
 from .cluster import Pool
@@ -32,6 +34,7 @@ from .work import DTYPES, OWN, RATIO, Made, Plan, Worker
 if TYPE_CHECKING:
     import pandas
 
+NOTICED = 64  # rows that are looked at before the work: does the model know such texts?
 SHARD_ROWS = 512  # rows to a shard: as much work as is lost, at most, when a run is killed
 Window = tuple[int, list[Given | RowError]]
 
@@ -247,7 +250,7 @@ def _run(
     there = sum(shard.rows + shard.errors for shard in done.values())
     shown = None if progress is None else not progress
     with tqdm(total=found.total, initial=there, unit="row", desc="run", disable=shown, smoothing=0.1) as bar:
-        missing = _missing(found.rows(), size, dict(done))
+        missing = _noticed(worker, _missing(found.rows(), size, dict(done)))
         if pool is None:
             making = _made(worker, missing, key, bar.update)
         else:
@@ -279,6 +282,25 @@ def _missing(rows: Iterator[Given | RowError], size: int, done: dict[int, Shard]
     beyond = [shard.file for at, shard in sorted(done.items()) if at > number]
     if beyond:
         raise InputError(f"the data is not what it was: {beyond[0]} was made of rows that are not there any more.")
+
+
+def _noticed(worker: Worker, windows: Iterator[Window]) -> Iterator[Window]:
+    """The same windows; what the first rows say little about is told before the work."""
+    for place, (number, some) in enumerate(windows):
+        if place == 0:
+            for told in notices_of_rows(worker, [one for one in some if not isinstance(one, RowError)][:NOTICED]):
+                warnings.warn(told, stacklevel=4)
+        yield number, some
+
+
+def notices_of_rows(worker: Worker, rows: Sequence[Given]) -> list[str]:
+    """What a reader must know of these rows' numbers; rows that cannot be read are told of by their errors."""
+    texts = []
+    for one in rows:
+        with suppress(MixlensError):
+            texts.append(worker._encode(one))
+    targets = any(used.class_specific for used in worker.asked.values())
+    return notices_of_corpus(worker.model, texts, query=worker.plan.query, targets=targets)
 
 
 def _made(worker: Worker, wanted: Iterable[Window], key: str, tick: Any) -> Iterator[Made]:

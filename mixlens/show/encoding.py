@@ -28,9 +28,9 @@ def _written(char: str) -> str:
 codecs.register_error(ERRORS, _plain)
 
 
-def can_show(out: Any, text: str = DRAWN) -> bool:
-    """Can this stream write these characters, or does it know what to write instead?"""
-    if getattr(out, "errors", None) == ERRORS:
+def can_show(out: Any, text: str = DRAWN, *, replaced: bool = True) -> bool:
+    """Can this stream write these characters, or, unless `replaced` is False, does it know what to write instead?"""
+    if replaced and getattr(out, "errors", None) == ERRORS:
         return True
     try:
         text.encode(getattr(out, "encoding", None) or "utf-8")

@@ -38,12 +38,27 @@ def percent(share: float) -> str:
 
 def removed(info: Mapping[str, Any]) -> str | None:
     """What the special tokens that were left out held."""
+    held = removed_size(info)
+    if held is None:
+        return None
+    rest = "; the rest sums to 1" if info["special_removed"].get("rest_made_to_sum_to_1") else ""
+    return f"special tokens left out ({held}{rest})"
+
+
+def removed_size(info: Mapping[str, Any]) -> str | None:
+    """Their share of a map's row, else the sum of their scores."""
     one = info.get("special_removed")
     if not isinstance(one, Mapping):
         return None
-    if one.get("rest_made_to_sum_to_1"):
-        return f"special tokens left out ({percent(float(one['sum']))}; the rest sums to 1)"
-    return f"special tokens left out (their sum: {float(one['sum']):.4g})"
+    share = one["share"] if "share" in one else one["sum"] if one.get("rest_made_to_sum_to_1") else None
+    return f"their sum: {float(one['sum']):.4g}" if share is None else f"{percent(float(share))} of the row"
+
+
+def removed_by_each(results: Sequence[Attribution], names: Sequence[str]) -> list[str]:
+    """The same, row by row."""
+    sizes = {name: removed_size(result.info) for result, name in zip(results, names, strict=True)}
+    held = [f"{printable(name)} {size.removeprefix('their sum: ')}" for name, size in sizes.items() if size is not None]
+    return [f"special tokens left out: {', '.join(held)}"] if held else []
 
 
 def notes(info: Mapping[str, Any]) -> list[str]:

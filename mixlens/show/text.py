@@ -22,8 +22,8 @@ from .heading import (
     notes,
     notes_of_each,
     number_of,
-    percent,
     predicted,
+    removed_by_each,
     told,
     unit_of,
     words_of,
@@ -232,11 +232,16 @@ def _numbers(
 def _head(info: Mapping[str, Any], first: str, noted: Sequence[str], about: Sequence[str]) -> list[RenderableType]:
     from rich.text import Text
 
-    lines: list[RenderableType] = [Text(first, style="dim"), *(Text(one, style="bold") for one in noted)]
+    lines: list[RenderableType] = [_wrapped(first, "dim"), *(_wrapped(one, "bold") for one in noted)]
     if info.get("prediction"):
         words = words_of(info["prediction"])
         lines.append(View(lambda width, colours: kept_together(words, "   ", width, first="predicts  ")))
-    return [*lines, *map(Text, about), Text()]
+    return [*lines, *map(_wrapped, about), Text()]
+
+
+def _wrapped(text: str, style: str = "") -> RenderableType:
+    """A line, broken between words where the terminal is narrow."""
+    return View(lambda width, colours: kept_together(text.split(" "), " ", width, style=style))
 
 
 # --- the pictures -----------------------------------------------------------------------------------------------------
@@ -263,14 +268,15 @@ def map_view(result: Map, *, layer: int = -1) -> RenderableType:
     if not -depth <= layer < depth:
         raise InputError(f"layer {layer} is out of range: the map has {depth} layers, 0 to {depth - 1}.")
     about = told({**result.info, "layer": layer % depth}, result.method)
+    noted = [_wrapped(one, "bold") for one in notes(result.info)]
     scores = result.scores[layer].tolist()
     if n > MOST:
         head = Text(
             f"{about} · {n} tokens, too many for a map in a terminal; the largest scores between two of them", style="dim"
         )
-        return Group(head, Text(), View(lambda width, colours: _largest(result.tokens, scores, width)))
+        return Group(head, *noted, Text(), View(lambda width, colours: _largest(result.tokens, scores, width)))
     head = Text(f"{about} · rows: position, columns: what it took", style="dim")
-    return Group(head, Text(), View(lambda width, colours: _matrix(result.tokens, scores, width, colours)))
+    return Group(head, *noted, Text(), View(lambda width, colours: _matrix(result.tokens, scores, width, colours)))
 
 
 def _matrix(tokens: Sequence[str], scores: Sequence[Sequence[float]], width: int, colours: int) -> Iterator[Text]:
@@ -302,8 +308,14 @@ def _largest(tokens: Sequence[str], scores: Sequence[Sequence[float]], width: in
         )
 
 
-def compare_view(results: Sequence[Attribution], *, names: Sequence[str] | None = None, top: int | None = None) -> RenderableType:
-    """Several methods (or layers) under one sentence."""
+def compare_view(
+    results: Sequence[Attribution],
+    *,
+    names: Sequence[str] | None = None,
+    layers: bool = False,
+    top: int | None = None,
+) -> RenderableType:
+    """Several methods under one sentence, or with `layers` one method layer by layer."""
     from rich.console import Group
 
     if not results:
@@ -312,24 +324,12 @@ def compare_view(results: Sequence[Attribution], *, names: Sequence[str] | None 
     if any(result.tokens != first.tokens for result in results):
         raise InputError("these attributions are not of the same tokens, so they cannot stand under one sentence.")
     labels = [result.method for result in results] if names is None else list(names)
-    same = len({result.method for result in results}) == 1
     about = {key: value for key, value in first.info.items() if key != "layer"}
-    line = told(about, first.method) if same and names is not None else printable(f"model {first.info.get('model', '?')}")
-    gone = [] if same and names is not None else _removed_by_each(results, labels)
+    line = told(about, first.method) if layers else printable(f"model {first.info.get('model', '?')}")
+    gone = [] if layers else removed_by_each(results, labels)
     head = _head(first.info, line, notes_of_each(results, labels), [*explained_by_each(results, labels), *gone])
     scores = [result.scores.tolist() for result in results]
     return Group(*head, rows(labels, first.tokens, scores, infos=[result.info for result in results], top=top))
-
-
-def _removed_by_each(results: Sequence[Attribution], names: Sequence[str]) -> list[str]:
-    """What the special tokens that were left out held, row by row."""
-    held = []
-    for result, name in zip(results, names, strict=True):
-        one = result.info.get("special_removed")
-        if one is not None:
-            size = number_of({}, [], 3)(float(one["sum"]))
-            held.append(f"{printable(name)} {percent(float(one['sum'])) if one['rest_made_to_sum_to_1'] else size}")
-    return [f"special tokens left out: {', '.join(held)}"] if held else []
 
 
 def view(result: Result, **options: Any) -> RenderableType:
