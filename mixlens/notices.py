@@ -10,6 +10,7 @@ from .types import Words
 SHORT = 1.5  # characters a piece, on average: a word that is cut into pieces this short is spelled, not read
 LETTERS = 3  # words with fewer letters say nothing about a vocabulary
 MANY = 0.3  # the share of such words from which on it is said
+ENOUGH = 20  # words of a corpus by which its model can be judged
 GAP = 0.01  # the share of what is explained that scores may miss before it is said
 
 
@@ -79,7 +80,7 @@ def notices_of_corpus(model: Any, texts: Sequence[Read], *, query: Any, targets:
     unknown = getattr(model.tokenizer, "unk_token", None)
     counts = [spelled(read, unknown) for read in texts]
     found, total = (sum(count[side] for count in counts) for side in (0, 1))
-    if total and found / total >= MANY:
+    if total >= ENOUGH and found / total >= MANY:
         told.append(_spelled(model.name, found, total, f"words of the first {len(texts)} rows"))
     return told
 

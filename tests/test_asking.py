@@ -292,7 +292,7 @@ def test_a_vocabulary_that_knows_the_words_is_not_blamed() -> None:
 def test_a_run_tells_of_rows_that_say_little(tmp_path: Path) -> None:
     pytest.importorskip("pyarrow")
     with pytest.warns(UserWarning, match="of the first 2 rows") as found:
-        mixlens.run([REVIEW, "Another gruesome zombie picture."], model="agreement", out=tmp_path / "a", progress=False)
+        mixlens.run([REVIEW * 2, REVIEW], model="agreement", out=tmp_path / "a", progress=False)
     told = " ".join(str(one.message) for one in found)
     assert "2 of the first 2 rows have no [MASK]" in told
     assert "of the first 2 rows: they are cut into letters" in told
