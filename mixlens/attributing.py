@@ -13,11 +13,12 @@ import torch
 from torch import Tensor
 
 from .aggregate import rolled_row, without_special
+from .continuing import continued
 from .errors import InputError, MixlensError, nearest
 from .mixing import _out_of_memory, mix, provenance, through_quantized
 from .mixing import known as known_maps
 from .model import Attached, Model, named
-from .notices import notices_of
+from .notices import notices_in
 from .registry import Registered, refuse_second
 from .targets import Target, Wanted, resolve
 from .types import Attribution, Trace
@@ -79,10 +80,6 @@ class Question:
     @cached_property
     def inputs(self) -> dict[str, Any]:
         return self.model.inputs([self.trace])
-
-    @property
-    def notices(self) -> dict[str, Any]:
-        return _noticed(self.trace, self.asked)
 
     @cached_property
     def run(self) -> Attached:
@@ -327,7 +324,7 @@ def _answer(name: str, question: Question, given: Mapping[str, Any]) -> Attribut
         "query_token": trace.tokens[question.query],
         "at_layer": question.layer,
         "prediction": trace.prediction(),
-        **question.notices,
+        **notices_in(trace, question.asked),
         **extra,
     }
     return Attribution(scores, trace.tokens, name, info, trace.special, trace.words)
@@ -343,6 +340,7 @@ def explain(model: Model, text: Any, name: str, *, keep_special: bool, generate:
         raise InputError("generate= explains each token the model writes; leave target= and query= out.")
     results = []
     logits = model.logits(whole)
+    text, words = continued(model, text, whole)
     for place in range(len(trace), len(whole)):
         given = {**asked, "query": place - 1, "target": whole.input_ids[place]}
         read = _asked(whole, name, **given)
@@ -353,8 +351,14 @@ def explain(model: Model, text: Any, name: str, *, keep_special: bool, generate:
                 scores=read.scores[:place],
                 tokens=read.tokens[:place],
                 special=read.special[:place],
-                words=None,
-                info={**read.info, "generated": whole.tokens[place], "prediction": named(model, logits[place - 1], k=5)},
+                words=None if words is None else words(place),
+                info={
+                    **read.info,
+                    "generated": whole.tokens[place],
+                    "prediction": named(model, logits[place - 1], k=5),
+                    "text": text(place),
+                    "pair": trace.pair,
+                },
             )
         )
     return [_cut(read, keep_special) for read in results]
@@ -390,11 +394,5 @@ def _from_map(
 ) -> Attribution:
     made = mix(trace, name, variant=variant, **options)
     read = rolled_row(made, _row(trace, query), layer=-1 if layer is None else layer, convention=rollout)
-    info = {**read.info, "prediction": trace.prediction(), **_noticed(trace, query)}
+    info = {**read.info, "prediction": trace.prediction(), **notices_in(trace, query)}
     return Attribution(read.scores, read.tokens, name, info, read.special, read.words)
-
-
-def _noticed(trace: Trace, query: int | str | None) -> dict[str, Any]:
-    """`.info["notices"]`, where there is something to say before the numbers."""
-    told = notices_of(trace.model, trace, query=query)
-    return {"notices": told} if told else {}

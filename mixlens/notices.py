@@ -107,3 +107,9 @@ def off_sum(info: Mapping[str, Any]) -> list[str]:
         f"the scores add up to {one['sum']:.4g} and what they explain is {one['expected']:.4g}: {gap:.1%} apart. "
         "Trust them less than usual; where the method has steps, more steps bring them closer."
     ]
+
+
+def notices_in(trace: Any, query: int | str | None) -> dict[str, Any]:
+    """`.info["notices"]` of a result, where there is something to say before its numbers."""
+    told = notices_of(trace.model, trace, query=query)
+    return {"notices": told} if told else {}

@@ -11,6 +11,7 @@ import transformers
 from conftest import CONFIGURATIONS, SHARED, VOCABULARY, hf_model, ids, loaded, needs_shared
 
 import mixlens
+import mixlens.show.report
 from mixlens.attributing import attribute, known
 from mixlens.targets import resolve, token_id, token_name
 
@@ -330,7 +331,14 @@ def tokenizer_of(kind: str) -> Any:
         made.pre_tokenizer, made.decoder = pre_tokenizers.Whitespace(), decoders.WordPiece()
     else:
         known = ["[UNK]", *letters, *"ĠĊ▁", *(kind + one for one in letters), "pl", "ay", "play", kind + "play", "in", "ing"]
-        merges = [(kind, one) for one in letters] + [("p", "l"), ("a", "y"), ("pl", "ay"), (kind, "play"), ("i", "n"), ("in", "g")]
+        merges = [(kind, one) for one in letters] + [
+            ("p", "l"),
+            ("a", "y"),
+            ("pl", "ay"),
+            (kind, "play"),
+            ("i", "n"),
+            ("in", "g"),
+        ]
         merges = [*merges[len(letters) :], *merges[: len(letters)]]
         made = Tokenizer(models.BPE({one: i for i, one in enumerate(known)}, merges, unk_token="[UNK]"))
         sentence_piece = pre_tokenizers.Metaspace("▁", prepend_scheme="always"), decoders.Metaspace("▁")
@@ -561,6 +569,33 @@ def test_every_generated_token_is_explained_by_what_came_before(name: str) -> No
         torch.testing.assert_close(read.scores, attribute(alone, name, **options).scores, rtol=1e-5, atol=1e-6)
         assert read.info["prediction"][0][0] == str(token)
         so_far = [*so_far, token]
+
+
+@pytest.mark.parametrize("kind", ["▁", "Ġ"])
+def test_words_of_a_text_that_was_gone_on_with(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A written piece goes on with the word before it, a written word is one of its own, and every step knows its text."""
+    model = mixlens.load(hf_model("gpt2", head="AutoModelForCausalLM"), tokenizer=tokenizer_of(kind))
+    piece, word = (model.tokenizer.convert_tokens_to_ids(name) for name in ("ing", f"{kind}play"))
+    monkeypatch.setattr(type(model), "generate", lambda self, trace, count: [piece, word, piece][:count])
+    text = "a cat play"
+    steps = model.explain(text, method="grad_x_input", generate=3)
+    assert [read.info["text"] for read in steps] == ["a cat play", "a cat playing", "a cat playing play"]
+    assert [[word for word, _ in read.words] for read in steps] == [
+        ["a", "cat", "play"],
+        ["a", "cat", "playing"],
+        ["a", "cat", "playing", "play"],
+    ]
+    for read in steps:
+        assert [i for _, places in read.words for i in places] == list(range(len(read.tokens)))
+        whole = read.by_word()
+        assert float(whole.scores.sum()) == pytest.approx(float(read.scores.sum()), abs=1e-9)  # float64
+        assert whole.tokens == tuple(read.info["text"].split())
+    assert not [read for read in model.explain(text, method="alti", generate=2, keep_special=False) if read.words is None]
+    page = mixlens.show.report.entries(steps, room=1_000_000)
+    assert [one["text"] for one in page] == [read.info["text"] for read in steps]
+    assert len({one["label"] for one in page}) == 3
+    assert all(one["words"] for one in page)
+    assert page[1]["label"].startswith("writes play after a cat playing")
 
 
 def test_generate_is_refused_where_nothing_is_written() -> None:

@@ -33,6 +33,7 @@ ORDER = (
         "mixing",
         "targets",
         "notices",
+        "continuing",
         "attributing",
     ),
     *("baselines", "rules", "methods", "identify", "metrics", "data", "store", "show", "experiments", "judge"),

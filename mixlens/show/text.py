@@ -60,15 +60,15 @@ class View:
         yield from self.lay(options.max_width, colours)
 
 
-def _strip(tokens: Sequence[str], scores: Sequence[float], width: int, colours: int) -> list[Text]:
+def _strip(tokens: Sequence[str], scores: Sequence[float], width: int, colours: int, words: bool) -> list[Text]:
     """Tokens on a background as strong as their score, wrapped between words."""
-    words: list[list[tuple[str, str]]] = []
-    for (text, goes_on), share in zip(pieces(tokens), shares(scores), strict=True):
-        words += [] if goes_on and words else [[]]
-        words[-1] += [(part, style_of(share, colours)) for part in chopped(text, max(1, width))]
+    whole: list[list[tuple[str, str]]] = []
+    for (text, goes_on), share in zip(pieces(tokens, words=words), shares(scores), strict=True):
+        whole += [] if goes_on and whole else [[]]
+        whole[-1] += [(part, style_of(share, colours)) for part in chopped(text, max(1, width))]
     lines: list[list[tuple[str, str]]] = [[]]
     used = 0
-    for word in words:
+    for word in whole:
         size = sum(columns_of(text) for text, _ in word)
         if used and used + 1 + size > width:
             lines.append([])
@@ -85,9 +85,9 @@ def _strip(tokens: Sequence[str], scores: Sequence[float], width: int, colours: 
     return [laid(*line) for line in lines]
 
 
-def strip(tokens: Sequence[str], scores: Sequence[float]) -> RenderableType:
-    """Tokens on a background as strong as their score. Pieces that continue a word stay attached to it."""
-    return View(lambda width, colours: _strip(tokens, scores, width, colours))
+def strip(tokens: Sequence[str], scores: Sequence[float], *, words: bool = False) -> RenderableType:
+    """Tokens (or whole `words`) on a background as strong as their score. Pieces that continue a word stay attached to it."""
+    return View(lambda width, colours: _strip(tokens, scores, width, colours, words))
 
 
 def bars(
@@ -137,7 +137,7 @@ def _bars(
     scaled = shares(scores)
     for i in places:
         blocks = ("█" if scores[i] >= 0 else "▒") * round(abs(scaled[i]) * bar)
-        number = f"{numbers[i]:<{wide}}  " if bar else numbers[i]
+        number = f"{numbers[i]:<{wide}}  " if blocks else numbers[i]
         yield laid(
             (f" {i:>{index}}  ", "dim"),
             (fitting(shown(tokens[i]), label) + "  ", ""),
@@ -186,7 +186,7 @@ def _strips(
     label = min(max(map(columns_of, names), default=0), max(1, width // 3))
     room = max(1, width - label - 3)
     for name, row, info in zip(names, scores, infos, strict=True):
-        lines = _strip(tokens, row, room, 256)
+        lines = _strip(tokens, row, room, 256, info.get("unit") == "word")
         written = number_of(info, row, 3)
         first = sorted(range(len(row)), key=lambda i: -abs(row[i]))[:best]
         told = clipped(", ".join(f"{turned(shown(tokens[i]))} {written(row[i])}" for i in first), room)
@@ -206,7 +206,8 @@ def _numbers(
 ) -> Iterator[Text]:
     """Percent of the row's largest score, a column for each token; columns that do not fit go below."""
     label = min(max(map(columns_of, names), default=0), max(1, width // 3))
-    texts = [clipped(text, max(4, width - label - 3)) for text, _ in pieces(tokens)]
+    whole = any(info.get("unit") == "word" for info in infos)
+    texts = [clipped(text, max(4, width - label - 3)) for text, _ in pieces(tokens, words=whole)]
     scaled = [shares(row) for row in scores]
     places = sorted(range(len(tokens)), key=lambda i: -max(abs(row[i]) for row in scaled))[:top]
     places.sort()
@@ -256,7 +257,8 @@ def attribution_view(result: Attribution, *, top: int | None = None) -> Renderab
     unit = unit_of(result.info, scores)
     number = number_of(result.info, scores, 4)
     head = _head(result.info, told(result.info, result.method), notes(result.info), [*about, *([unit] if unit else [])])
-    return Group(*head, strip(result.tokens, scores), Text(), bars(result.tokens, scores, top=top, number=number))
+    sentence = strip(result.tokens, scores, words=result.info.get("unit") == "word")
+    return Group(*head, sentence, Text(), bars(result.tokens, scores, top=top, number=number))
 
 
 def map_view(result: Map, *, layer: int = -1) -> RenderableType:

@@ -33,8 +33,10 @@ def glued(tokens: Sequence[str]) -> list[bool]:
     return found[: len(tokens)]
 
 
-def pieces(tokens: Sequence[str]) -> list[tuple[str, bool]]:
-    """Each token as it stands in a sentence, and whether it is glued to the one before."""
+def pieces(tokens: Sequence[str], *, words: bool = False) -> list[tuple[str, bool]]:
+    """Each token as it stands in a sentence, and whether it is glued to the one before. Whole words never are."""
+    if words:
+        return [(shown(token), False) for token in tokens]
     return [
         (shown(token.removeprefix(CONTINUES)) if goes_on and token != CONTINUES else shown(token), goes_on)
         for token, goes_on in zip(tokens, glued(tokens), strict=True)
