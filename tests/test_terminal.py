@@ -320,17 +320,20 @@ def codes_of(view: Any, system: str) -> str:
 
 @pytest.mark.parametrize("system", ["standard", "256", "truecolor"])
 def test_the_sign_is_seen_in_every_terminal_with_colours(system: str) -> None:
-    """Strips, maps and bars: towards, against and nothing are three different looks."""
-    tokens = ("for", "against", "nothing", "little")
-    scores = [1.0, -1.0, 0.0, -0.3]
+    """Strips, maps and bars: towards, against and nothing are three different looks, for large scores and for small ones."""
+    scores = [1.0, -1.0, 0.5, -0.5, 0.3, -0.3, 0.0]
+    tokens = tuple(f"t{i}" for i in range(len(scores)))
     read = attribution(scores, tokens)
-    made = Map(torch.tensor([scores] * 4)[None], tokens, "alti", {"model": "m"})
-    looks = re.findall(r"((?:\x1b\[[0-9;]*m)*)(for|against|nothing|little)\b", codes_of(strip(tokens, scores), system))
-    assert len({look for look, _ in looks}) == 4, looks
+    made = Map(torch.tensor([scores] * 7)[None], tokens, "alti", {"model": "m"})
+    looks = {token: look for look, token in re.findall(r"((?:\x1b\[[0-9;]*m)*)(t\d)\b", codes_of(strip(tokens, scores), system))}
+    cells = {
+        number: look for look, number in re.findall(r"((?:\x1b\[[0-9;]*m)*) ?(-?\d\.\d\d)", codes_of(map_view(made), system))
+    }
+    for towards, against in ((0, 1), (2, 3), (4, 5)):
+        assert len({looks[f"t{towards}"], looks[f"t{against}"], looks["t6"]}) == 3, (looks, towards)
+        assert len({cells[f"{scores[towards]:.2f}"], cells[f"{scores[against]:.2f}"], cells["0.00"]}) == 3, (cells, towards)
     bars = set(re.findall(r"(\x1b\[[0-9;]*m)([█▒])", codes_of(attribution_view(read), system)))
     assert len({look for look, _ in bars}) == len({block for _, block in bars}) == 2, bars
-    cells = re.findall(r"((?:\x1b\[[0-9;]*m)*) ?(-?\d\.\d\d)", codes_of(map_view(made), system))
-    assert len({look for look, number in cells if number in ("1.00", "-1.00", "0.00")}) == 3, cells
 
 
 def test_a_map_of_a_long_text_leaves_out_what_a_token_keeps() -> None:
