@@ -110,17 +110,10 @@ def _large(
     return {name: value for name, value in asked.items() if value is not None}
 
 
-def _load(
-    model: str,
-    task: str | None,
-    device: str | None,
-    dtype: str | None,
-    trust: bool,
-    *,
-    seconds: dict[str, float] | None = None,
-    **options: Any,
-) -> Model:
-    """The model. `seconds` is filled with where the time went: reading the weights, and proving that they add up."""
+SPENT: dict[str, float] = {}  # seconds that the last model took: reading its weights, and proving that it adds up
+
+
+def _load(model: str, task: str | None, device: str | None, dtype: str | None, trust: bool, **options: Any) -> Model:
     import time
 
     from transformers.utils import logging
@@ -136,8 +129,7 @@ def _load(
     read = time.perf_counter()
     if proven:
         lens.proof = check(lens)
-    if seconds is not None:
-        seconds |= {"weights": read - started, "model check": time.perf_counter() - read}
+    SPENT.update({"weights": read - started, "model check": time.perf_counter() - read})
     asking.loaded()
     return lens
 
@@ -213,8 +205,8 @@ def explain(
     given = _input(asking.text_of(text, file), pair)
     spent = {"import": time.perf_counter() - started}
     large = _large(device_map, max_memory, offload_folder, quantization)
-    lens = _load(model, task, device, dtype, trust_remote_code, seconds=spent, **large)
-    spent = {"load and check": time.perf_counter() - started, **spent}
+    lens = _load(model, task, device, dtype, trust_remote_code, **large)
+    spent = {"load and check": time.perf_counter() - started, **spent, **SPENT}
     asked: dict[str, Any] = {"method": used.name, **_told(used), "keep_special": not no_special, "generate": generate}
     if generate is None:
         trace = lens.trace(given)

@@ -494,7 +494,7 @@ def test_a_page_says_how_well_an_attribution_adds_up(gap: float, warned: bool) -
     sums = {"sum": 29.03, "expected": 14.68, "relative_gap": gap}
     (entry,) = held(page([replace(read, info={**read.info, "completeness": sums})]))["entries"]
     about = dict(entry["methods"][0]["about"])
-    assert about["Completeness"].startswith(f"adds up to within {100 * gap:.1f} %: the scores add up to 29.03")
+    assert about["Completeness"].startswith(f"adds up to within {100 * gap:.1f}%: the scores add up to 29.03")
     assert "Reconstruction gap" not in about
     assert "adds up to within" in entry["methods"][0]["line"]
     assert [one.startswith("attcat: the scores add up to 29.03") for one in entry["notices"]] == [True] * warned
@@ -506,7 +506,7 @@ def test_a_page_says_that_special_tokens_were_left_out() -> None:
     read = agreement().explain(SENTENCE, method="alti", keep_special=False)
     (entry,) = held(page([read]))["entries"]
     share = 100 * read.info["special_removed"]["sum"]
-    assert dict(entry["about"])["Special tokens"] == f"special tokens left out ({share:.1f} % of the row; the rest sums to 1)"
+    assert dict(entry["about"])["Special tokens"] == f"special tokens left out ({share:.1f}% of the row; the rest sums to 1)"
     old = replace(read, info={key: value for key, value in read.info.items() if key != "special_removed"})
     (entry,) = held(page([old]))["entries"]
     assert dict(entry["about"])["Special tokens"] == "removed"

@@ -372,16 +372,16 @@ def test_rows_of_a_comparison_say_what_they_explain_and_in_which_unit() -> None:
 def test_the_header_says_what_was_left_out_and_how_well_it_adds_up() -> None:
     gone = {"tokens": 2, "sum": 0.475, "rest_made_to_sum_to_1": True}
     share = rendered(attribution_view(attribution([1.0], ("a",), special_removed=gone)))
-    assert "special tokens left out (47.5 % of the row; the rest sums to 1)" in share
+    assert "special tokens left out (47.5% of the row; the rest sums to 1)" in share
     norm = rendered(attribution_view(attribution([1.0], ("a",), special_removed={"sum": 3e6, "share": 0.25}, distribution=False)))
-    assert "special tokens left out (25.0 % of the row)" in norm
+    assert "special tokens left out (25.0% of the row)" in norm
     gone = {**gone, "rest_made_to_sum_to_1": False}
     logit = attribution([1.0], ("a",), special_removed=gone)
     assert "special tokens left out (their sum: 0.475)" in rendered(attribution_view(logit))
     assert "special tokens left out: alti 0.475\n" in rendered(compare_view([logit]))
 
 
-@pytest.mark.parametrize(("gap", "told", "warned"), [(0.004, "0.4 %", False), (2e-7, "2e-05 %", False), (0.98, "98.0 %", True)])
+@pytest.mark.parametrize(("gap", "told", "warned"), [(0.004, "0.4%", False), (2e-7, "2e-05%", False), (0.98, "98.0%", True)])
 def test_what_scores_miss_of_their_sum_is_in_the_header(gap: float, told: str, warned: bool) -> None:
     sums = {"sum": 29.03, "expected": 14.68, "relative_gap": gap}
     read = attribution([1.0], ("a",), completeness=sums)

@@ -31,9 +31,9 @@ def told(info: Mapping[str, Any], method: str) -> str:
 
 
 def percent(share: float) -> str:
-    """0.4 %: two digits, and no more zeros than a reader needs."""
+    """0.4%, and 2e-05% where one digit after the point would be 0."""
     size = 100 * share
-    return f"{size:.1f} %" if abs(size) >= 0.05 or not size else f"{size:.0e} %"
+    return f"{size:.1f}%" if abs(size) >= 0.05 or not size else f"{size:.0e}%"
 
 
 def removed(info: Mapping[str, Any]) -> str | None:
@@ -57,7 +57,10 @@ def removed_size(info: Mapping[str, Any]) -> str | None:
 def removed_by_each(results: Sequence[Attribution], names: Sequence[str]) -> list[str]:
     """The same, row by row."""
     sizes = {name: removed_size(result.info) for result, name in zip(results, names, strict=True)}
-    held = [f"{printable(name)} {size.removeprefix('their sum: ')}" for name, size in sizes.items() if size is not None]
+    plain = {
+        name: size.removeprefix("their sum: ").removesuffix(" of the row") for name, size in sizes.items() if size is not None
+    }
+    held = [f"{printable(name)} {size}" for name, size in plain.items()]
     return [f"special tokens left out: {', '.join(held)}"] if held else []
 
 

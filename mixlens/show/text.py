@@ -326,9 +326,9 @@ def compare_view(
     if any(result.tokens != first.tokens for result in results):
         raise InputError("these attributions are not of the same tokens, so they cannot stand under one sentence.")
     labels = [result.method for result in results] if names is None else list(names)
-    about = {key: value for key, value in first.info.items() if key != "layer"}
+    about = {key: value for key, value in first.info.items() if key not in ("layer", "special_removed")}
     line = told(about, first.method) if layers else printable(f"model {first.info.get('model', '?')}")
-    gone = [] if layers else removed_by_each(results, labels)
+    gone = removed_by_each(results, labels)
     head = _head(first.info, line, notes_of_each(results, labels), [*explained_by_each(results, labels), *gone])
     scores = [result.scores.tolist() for result in results]
     return Group(*head, rows(labels, first.tokens, scores, infos=[result.info for result in results], top=top))
