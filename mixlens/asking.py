@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer.core
 
-from .errors import InputError, MixlensError
+from .errors import InputError, MixlensError, ModelError, ResultError
 from .show.encoding import make_readable
 
 if TYPE_CHECKING:
@@ -205,7 +205,8 @@ def _in_its_words(command: Any, invoke: Any) -> Any:
             message = as_written(str(error), options, methods)
             if message == str(error):
                 raise
-            raise type(error)(message) from error
+            kind = type(error) if type(error) in (InputError, ModelError, ResultError) else MixlensError
+            raise kind(message) from error
 
     return told
 

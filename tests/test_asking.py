@@ -157,6 +157,20 @@ def test_an_error_is_left_alone_where_the_command_has_no_such_option() -> None:
     assert asking.as_written("use text_field=.", ["text_field"]) == "use --text-field."
 
 
+def test_an_error_that_is_made_of_parts_is_told_too() -> None:
+    """The errors of a row are made of file, row and reason: their text can be told in other words, they cannot."""
+    from types import SimpleNamespace
+
+    from mixlens.data import RowError
+
+    def failing(ctx: Any) -> None:
+        raise RowError("corpus.csv", 3, "no text: give text_field=.", "line")
+
+    command = SimpleNamespace(name="judge", params=[SimpleNamespace(name="text_field", opts=["--text-field"])])
+    with pytest.raises(mixlens.MixlensError, match=r"corpus\.csv.*give --text-field\."):
+        asking._in_its_words(command, failing)(SimpleNamespace(params={}))
+
+
 def test_judge_names_fields(tmp_path: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     place = tmp_path / "reviews.csv"
     place.write_text("review,verdict\na good film,1\na bad film,0\n")
