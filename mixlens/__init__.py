@@ -26,6 +26,7 @@ _PUBLIC = {
     "load_result": "store",
     "report": "reporting",
     "plot": "show.figure",
+    "judge": "judge",
     "run": "corpus",
     "summarize": "corpus",
     "families": "families",
@@ -53,6 +54,7 @@ __all__ = [
     "families",
     "flow",
     "identifiability",
+    "judge",
     "load",
     "load_result",
     "methods",
@@ -73,6 +75,7 @@ if TYPE_CHECKING:
     from .errors import MixlensError
     from .families import Family, families
     from .identify import alternative_attention, identifiability
+    from .judge import judge
     from .mixing import methods, mix, mixing
     from .model import Model, load
     from .reporting import report
@@ -82,7 +85,7 @@ if TYPE_CHECKING:
 
 
 class _Face(ModuleType):
-    """The import system puts every submodule on its package; `families`, `methods` and `mixing` are functions to a user."""
+    """The import system puts every submodule on its package; `families`, `judge`, `methods`, `mixing` are functions to a user."""
 
     def __setattr__(self, name: str, value: Any) -> None:
         if not (name in _PUBLIC and isinstance(value, ModuleType)):

@@ -33,6 +33,10 @@ CONVENTIONS = {
     "chefer": Convention(True, True, "Chefer et al. 2021: (M + I) / row sum"),
 }
 TOGETHER = 1 << 26  # elements of a map that is rolled out together with others
+ROW_OF_ZEROS = (
+    "a row of this map sums to 0, so it cannot be normalised. Roll it out by a convention that does not: "
+    "rollout(normalize=False), or name:rollout=globenc where a method is written with its options."
+)
 FROM_INPUT = "input"  # the convention of maps that are from the input to every layer already
 
 
@@ -154,7 +158,7 @@ def rolled_rows(maps: Sequence[Map], queries: Sequence[int | str], *, convention
     empty = torch.zeros((), device=like.device) if totals is None else ((totals[..., 0] == 0) & inside).sum()
     held, powers, wrong = row.cpu(), power[:, 0].tolist(), int(empty)
     if wrong:
-        raise InputError("a row of this map sums to 0, so it cannot be normalised. Use rollout(normalize=False).")
+        raise InputError(ROW_OF_ZEROS)
     told = {"convention": name, "residual": residual, "normalize": normalize}
     made = zip(maps, places, lengths, held, powers, strict=True)
     return [_row_of(one, scores[:n], back, told, place, depth - 1) for one, place, n, scores, back in made]
@@ -191,7 +195,7 @@ def as_convened(
     if normalize:
         total = layers.sum(-1, keepdim=True)
         if bool((total == 0).any()):
-            raise InputError("a row of this map sums to 0, so it cannot be normalised. Use rollout(normalize=False).")
+            raise InputError(ROW_OF_ZEROS)
         layers = layers / total
     return layers, {"convention": name, "residual": residual, "normalize": normalize}
 
@@ -342,7 +346,7 @@ def _layer(layer: int, depth: int) -> int:
 
 
 def readout(scores: Map, query: int | str, *, layer: int = -1, keep_special: bool = True) -> Attribution:
-    """One row: what position `query` of this layer is made of. Without special tokens, the rest is made to sum to 1."""
+    """One row: what position `query` of this layer is made of. Without special tokens: see `without_special`."""
     layer, position = _layer(layer, scores.scores.shape[0]), find(scores.tokens, query)
     row = scores.scores[layer, position].cpu()
     info = {**scores.info, "query": position, "query_token": scores.tokens[position], "layer": layer}
@@ -350,8 +354,19 @@ def readout(scores: Map, query: int | str, *, layer: int = -1, keep_special: boo
     return whole if keep_special else without_special(whole)
 
 
+def shares_of_one(info: Mapping[str, Any]) -> bool:
+    """Do the rows behind this result sum to 1? Said by the method and its rollout, never by the numbers."""
+    rolled = info.get("rollout")
+    rows = bool(info.get("distribution", False))
+    if not rolled:
+        return rows
+    return bool(rolled.get("flow") or rolled["normalize"] or (rows and not rolled["residual"] and not rolled.get("sum")))
+
+
 def without_special(whole: Attribution) -> Attribution:
-    """Special tokens left out. Scores that are all shares (none negative) are made to sum to 1 again; signed ones stay."""
+    """Special tokens left out. Shares (rows that sum to 1, see `shares_of_one`) are made to sum to 1 again; any other score
+    stays as it is. `.info["special_removed"]` says how many tokens went, the sum of their scores and, of a map's row, their
+    share of it."""
     kept = [i for i, special in enumerate(whole.special) if not special]
     if not kept:
         raise InputError("every token is special; nothing would be left.")
@@ -363,13 +378,19 @@ def without_special(whole: Attribution) -> Attribution:
         if whole.words is None
         else tuple((word, tuple(number[i] for i in places)) for word, places in whole.words if all(i in number for i in places))
     )
+    shares = shares_of_one(whole.info) and float(total) > 0
+    gone = [i for i, special in enumerate(whole.special) if special]
+    removed: dict[str, Any] = {"tokens": len(gone), "sum": float(whole.scores[gone].sum()), "rest_made_to_sum_to_1": shares}
+    size = float(whole.scores.abs().sum())
+    if "distribution" in whole.info and size > 0:
+        removed["share"] = float(whole.scores[gone].abs().sum()) / size
     return replace(
         whole,
-        scores=row / total if bool((row >= 0).all()) and float(total) > 0 else row,
+        scores=row / total if shares else row,
         tokens=tuple(whole.tokens[i] for i in kept),
         special=tuple(False for _ in kept),
         words=words,
-        info={**whole.info, "special_tokens": "removed"},
+        info={**whole.info, "special_tokens": "removed", "special_removed": removed},
     )
 
 

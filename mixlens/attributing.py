@@ -13,10 +13,12 @@ import torch
 from torch import Tensor
 
 from .aggregate import rolled_row, without_special
+from .continuing import continued
 from .errors import InputError, MixlensError, nearest
 from .mixing import _out_of_memory, mix, provenance, through_quantized
 from .mixing import known as known_maps
 from .model import Attached, Model, named
+from .notices import notices_in
 from .registry import Registered, refuse_second
 from .targets import Target, Wanted, resolve
 from .types import Attribution, Trace
@@ -64,8 +66,9 @@ def known() -> dict[str, AttributionMethod]:
 class Question:
     """One trace and the number to be explained about it, with the gradients a method asks for."""
 
-    def __init__(self, trace: Trace, target: Target | None, layer: int | None, query: int):
+    def __init__(self, trace: Trace, target: Target | None, layer: int | None, query: int, *, asked: int | str | None = None):
         self.trace, self.model, self.layer, self.query = trace, trace.model, layer, query
+        self.asked = asked  # the position that was named, if one was
         self._target = target
         self.batch = Batch([self])  # until it is asked together with others
 
@@ -295,7 +298,7 @@ def _question(
     elif foil is not None or label is not None or target != "predicted":
         raise InputError(f"{name!r} explains a position, not a class or token: it takes query=, not target=, foil= or label=.")
     place = resolved.positions[0] if resolved and resolved.positions else _row(trace, query)
-    return Question(trace, resolved, None if layer is None else layer % (depth + 1), place)
+    return Question(trace, resolved, None if layer is None else layer % (depth + 1), place, asked=query)
 
 
 def _answer(name: str, question: Question, given: Mapping[str, Any]) -> Attribution:
@@ -321,6 +324,7 @@ def _answer(name: str, question: Question, given: Mapping[str, Any]) -> Attribut
         "query_token": trace.tokens[question.query],
         "at_layer": question.layer,
         "prediction": trace.prediction(),
+        **notices_in(trace, question.asked),
         **extra,
     }
     return Attribution(scores, trace.tokens, name, info, trace.special, trace.words)
@@ -336,6 +340,7 @@ def explain(model: Model, text: Any, name: str, *, keep_special: bool, generate:
         raise InputError("generate= explains each token the model writes; leave target= and query= out.")
     results = []
     logits = model.logits(whole)
+    text, words = continued(model, text, whole)
     for place in range(len(trace), len(whole)):
         given = {**asked, "query": place - 1, "target": whole.input_ids[place]}
         read = _asked(whole, name, **given)
@@ -346,8 +351,14 @@ def explain(model: Model, text: Any, name: str, *, keep_special: bool, generate:
                 scores=read.scores[:place],
                 tokens=read.tokens[:place],
                 special=read.special[:place],
-                words=None,
-                info={**read.info, "generated": whole.tokens[place], "prediction": named(model, logits[place - 1], k=5)},
+                words=None if words is None else words(place),
+                info={
+                    **read.info,
+                    "generated": whole.tokens[place],
+                    "prediction": named(model, logits[place - 1], k=5),
+                    "text": text(place),
+                    "pair": trace.pair,
+                },
             )
         )
     return [_cut(read, keep_special) for read in results]
@@ -378,7 +389,10 @@ def _of_a_map(asked: Mapping[str, Any]) -> dict[str, Any]:
     return {"query": asked.get("query"), "layer": layer}
 
 
-def _from_map(trace: Trace, name: str, *, query: Any, layer: int | None, variant: str | None, **options: Any) -> Attribution:
+def _from_map(
+    trace: Trace, name: str, *, query: Any, layer: int | None, variant: str | None, rollout: str | None = None, **options: Any
+) -> Attribution:
     made = mix(trace, name, variant=variant, **options)
-    read = rolled_row(made, _row(trace, query), layer=-1 if layer is None else layer)
-    return Attribution(read.scores, read.tokens, name, {**read.info, "prediction": trace.prediction()}, read.special, read.words)
+    read = rolled_row(made, _row(trace, query), layer=-1 if layer is None else layer, convention=rollout)
+    info = {**read.info, "prediction": trace.prediction(), **notices_in(trace, query)}
+    return Attribution(read.scores, read.tokens, name, info, read.special, read.words)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Mapping
 from dataclasses import replace
@@ -12,13 +13,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from . import asking
 from .errors import InputError, MixlensError, nearest, printable, printable_json
 
 if TYPE_CHECKING:
+    from .experiments.core import Asked
     from .model import Model
     from .types import Attribution, Result, Trace
 
 app = typer.Typer(
+    cls=asking.Commands,
     help="Which tokens flow into which in a Transformer, layer by layer, proven against the model itself.",
     epilog="Start with:  mixlens explain 'The keys to the cabinet [MASK] rusty.'",
     no_args_is_help=True,
@@ -28,11 +32,16 @@ app = typer.Typer(
 )
 
 Text = Annotated[
-    str, typer.Argument(help="The text to explain. Write the model's own mask token where a word is to be predicted.")
+    str | None,
+    typer.Argument(
+        help="The text to explain; - reads it from standard input. Write the model's own mask token where a word is to be "
+        "predicted."
+    ),
 ]
+File = Annotated[Path | None, typer.Option("--file", help="Read the text from this file instead.")]
 Pair = Annotated[str | None, typer.Option("--pair", help="A second text, for models that read two.")]
 ModelName = Annotated[str, typer.Option("--model", "-m", help="A hub id, a folder, or an embedded model: agreement, sentiment.")]
-Method = Annotated[str, typer.Option("--method", help="See `mixlens methods`.")]
+Method = Annotated[str, typer.Option("--method", help="See `mixlens methods`; options as name:option=value.")]
 Variant = Annotated[str | None, typer.Option("--variant", help="paper or released, where they differ.")]
 Query = Annotated[
     str | None,
@@ -67,8 +76,14 @@ Quantization = Annotated[str | None, typer.Option("--quantization", help="4bit o
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a picture.")]
 Save = Annotated[Path | None, typer.Option("--save", help="Also save the result to this .safetensors file.")]
 Words = Annotated[bool, typer.Option("--words", help="Join subwords to words.")]
-NoSpecial = Annotated[bool, typer.Option("--no-special", help="Leave special tokens out and share the rest.")]
+NoSpecial = Annotated[
+    bool, typer.Option("--no-special", help="Leave special tokens out. Shares are made to sum to 1 again; other scores stay.")
+]
 NoColor = Annotated[bool, typer.Option("--no-color", help="Numbers and bars only.")]
+Top = Annotated[
+    int | None,
+    typer.Option("--top", help="The largest scores only; 0 for all. By default all, or the largest 15 of a long text.", min=0),
+]
 Latex = Annotated[bool, typer.Option("--latex", help="Print LaTeX (colour boxes of the xcolor package) instead of a picture.")]
 Trust = Annotated[bool, typer.Option("--trust-remote-code", help="Run code that comes with the model. Off unless you say so.")]
 
@@ -95,37 +110,40 @@ def _large(
     return {name: value for name, value in asked.items() if value is not None}
 
 
+SPENT: dict[str, float] = {}  # seconds that the last model took: reading its weights, and proving that it adds up
+
+
 def _load(model: str, task: str | None, device: str | None, dtype: str | None, trust: bool, **options: Any) -> Model:
+    import time
+
     from transformers.utils import logging
 
     from .model import load
+    from .proof import check
 
     logging.set_verbosity_error()
     getLogger("bitsandbytes").setLevel(ERROR)  # one line for each product it casts for
-    return load(model, task=task, device=device, dtype=dtype, trust_remote_code=trust, **options)
-
-
-def _place(trace: Trace, query: str | None) -> int:
-    """A token of the text, or an index."""
-    from .aggregate import find
-
-    if query is None:
-        return trace.query
-    try:
-        return find(trace.tokens, query)
-    except InputError:
-        if query.lstrip("-").isdigit():
-            return find(trace.tokens, int(query))
-        raise
+    started = time.perf_counter()
+    proven = options.pop("check", True)
+    lens = load(model, task=task, device=device, dtype=dtype, trust_remote_code=trust, check=False, **options)
+    read = time.perf_counter()
+    if proven:
+        lens.proof = check(lens)
+    SPENT.update({"weights": read - started, "model check": time.perf_counter() - read})
+    asking.loaded()
+    return lens
 
 
 def _print_json(result: Result) -> None:
     from torch import Tensor
 
+    from .show.encoding import can_show
+
     info = {key: value.tolist() if isinstance(value, Tensor) else value for key, value in result.info.items()}
     told = {"method": result.method, "tokens": list(result.tokens), "scores": result.scores.tolist(), "info": info}
+    written = json.dumps(told, ensure_ascii=not can_show(sys.stdout, json.dumps(told, ensure_ascii=False), replaced=False))
     # JSON leaves some characters as they are that a terminal obeys or does not show.
-    print("".join(char if char.isprintable() else json.dumps(char)[1:-1] for char in json.dumps(told, ensure_ascii=False)))
+    print("".join(char if char.isprintable() else json.dumps(char)[1:-1] for char in written))
 
 
 def _input(text: str, pair: str | None) -> Any:
@@ -134,7 +152,7 @@ def _input(text: str, pair: str | None) -> Any:
 
 @app.command(epilog="Example:  mixlens explain 'The keys to the cabinet [MASK] rusty.' --method attcat --target were --foil was")
 def explain(
-    text: Text,
+    text: Text = None,
     model: ModelName = "agreement",
     method: Method = "alti",
     variant: Variant = None,
@@ -146,6 +164,7 @@ def explain(
         int | None, typer.Option("--generate", help="Let a causal model write this many tokens; explain each.")
     ] = None,
     pair: Pair = None,
+    file: File = None,
     words: Words = False,
     no_special: NoSpecial = False,
     json_: Json = False,
@@ -158,7 +177,7 @@ def explain(
     offload_folder: OffloadFolder = None,
     quantization: Quantization = None,
     no_color: NoColor = False,
-    top: Annotated[int | None, typer.Option("--top", help="Bars of the largest scores only.", min=1)] = None,
+    top: Top = None,
     layers: Annotated[bool, typer.Option("--layers", help="One strip for every layer.")] = False,
     map_: Annotated[
         int | None, typer.Option("--map", help="Also this layer's map; counted from 1, -1 is the last.", metavar="LAYER")
@@ -170,32 +189,35 @@ def explain(
     """Which input tokens the prediction rests on, by any method of `mixlens methods`."""
     import time
 
+    started = time.perf_counter()
     from .mixing import mix, timed
 
-    is_map = _known(method)  # a misspelt name is refused before the model is loaded
-    if is_map and (foil is not None or score is not None):
-        raise InputError(f"{method!r} explains a position, whatever the class or word: leave --foil and --score out.")
+    used = asking.method_of(method, variant)  # a misspelt name is refused before the model is loaded
+    asking.refuse_target({method: used}, {"foil": foil, "score": score})
     if save is not None and generate is not None:
         raise InputError("--save keeps one result; with --generate there are several. Use --json.")
     if latex and json_:
         raise InputError("--latex and --json are two ways to print the result. Leave one out.")
     if (layers or map_ is not None) and (generate is not None or json_ or latex):
         raise InputError("--layers and --map are pictures in the terminal: leave --generate, --json and --latex out.")
-    if map_ is not None and not is_map:
+    if map_ is not None and not used.is_map:
         raise InputError(f"{method!r} gives scores of tokens, no map. Leave --map out, or see `mixlens methods` for maps.")
-    started = time.perf_counter()
+    given = _input(asking.text_of(text, file), pair)
+    spent = {"import": time.perf_counter() - started}
     large = _large(device_map, max_memory, offload_folder, quantization)
     lens = _load(model, task, device, dtype, trust_remote_code, **large)
-    loaded = time.perf_counter()
-    asked: dict[str, Any] = {"method": method, "variant": variant, "keep_special": not no_special, "generate": generate}
+    spent = {"load and check": time.perf_counter() - started, **spent, **SPENT}
+    asked: dict[str, Any] = {"method": used.name, **_told(used), "keep_special": not no_special, "generate": generate}
     if generate is None:
-        trace = lens.trace(_input(text, pair))
-        place = query if query is not None else target if is_map else None
-        asked["query"] = None if place is None else _place(trace, place)
-    if not is_map:
-        asked |= {"target": _target(lens, target), "foil": _target(lens, foil) if foil is not None else None, "score": score}
+        trace = lens.trace(given)
+        place = asking.place_meant(trace, query, target, method) if used.is_map else asking.place_of(trace, query)
+        asked["query"] = place
+    if used.class_specific:
+        asked |= asking.targets_of(lens, target, foil, score)
+    elif not used.is_map and target is not None:
+        asked["query"] = asking.place_meant(trace, query, target, method) if generate is None else None
     with timed():
-        found = lens.explain(_input(text, pair), **asked)
+        found = lens.explain(given, **asked)
     ended = time.perf_counter()
     for read in found if isinstance(found, list) else [found]:
         read = read.by_word() if words else read
@@ -206,43 +228,46 @@ def explain(
         elif latex:
             print(read.to_latex(), end="")
         elif layers:
-            _show_layers(trace, asked, words=words, color=not no_color)
+            _show_layers(trace, used, asked, words=words, color=not no_color, top=top)
         else:
             read.show(color=not no_color, top=top)
     if map_ is not None:
         print()
-        whole = mix(trace, method, variant=variant)
+        whole = mix(trace, used.name, variant=used.variant, **used.options)
         (whole.by_word() if words else whole).show(layer=_layer(lens, map_), color=not no_color)
     if timing:
         inside = dict((found[0] if isinstance(found, list) else found).info.get("seconds", {}))
-        parts = {
-            "load and check": loaded - started,
-            **{method if k == "map" else k: v for k, v in inside.items() if k != "batch"},
-        }
-        for part, seconds in {**parts, "total": ended - started}.items():
-            print(f"{part:<16} {1000 * seconds:10.1f} ms", file=sys.stderr if json_ else sys.stdout)
+        spent |= {used.name if k == "map" else k: v for k, v in inside.items() if k != "batch"}
+        indented = ("import", "weights", "model check")
+        for part, seconds in {**spent, "total": ended - started}.items():
+            name = f"  {part}" if part in indented else part
+            print(f"{name:<16} {1000 * seconds:10.1f} ms", file=sys.stderr if json_ else sys.stdout)
 
 
-def _show_layers(trace: Trace, asked: Mapping[str, Any], *, words: bool, color: bool) -> None:
+def _told(used: Asked) -> dict[str, Any]:
+    """What `attribute` is told of a method that was asked for with options."""
+    return {"variant": used.variant, **({} if used.rollout is None else {"rollout": used.rollout}), **used.options}
+
+
+def _show_layers(trace: Trace, used: Asked, asked: Mapping[str, Any], *, words: bool, color: bool, top: int | None) -> None:
     """What the prediction rests on, as seen after every layer (a map) or at the input of every layer (gradients)."""
     from .show.text import compare_view, console
 
-    named = _by_layer(trace, asked)
+    named = _by_layer(trace, used, asked)
     results = [read.by_word() if words else read for read in named.values()]
-    console(color=color).print(compare_view(results, names=list(named)))
+    console(color=color).print(compare_view(results, names=list(named), layers=True, top=top))
 
 
-def _by_layer(trace: Trace, asked: Mapping[str, Any]) -> dict[str, Attribution]:
+def _by_layer(trace: Trace, used: Asked, asked: Mapping[str, Any]) -> dict[str, Attribution]:
     from .aggregate import without_special
     from .attributing import attribute
     from .attributing import known as attributions
-    from .mixing import known as maps
     from .mixing import mix
 
-    name, variant = asked["method"], asked["variant"]
+    name = used.name
     depth = len(trace.layers)
-    if name in maps():
-        rolled = mix(trace, name, variant=variant).rollout()
+    if used.is_map:
+        rolled = mix(trace, name, variant=used.variant, **used.options).rollout(used.rollout)
         place = trace.query if asked["query"] is None else asked["query"]
         made = {f"layer {number + 1}": rolled.readout(place, layer=number) for number in range(depth)}
         first = made["layer 1"]
@@ -250,7 +275,7 @@ def _by_layer(trace: Trace, asked: Mapping[str, Any]) -> dict[str, Attribution]:
     elif not attributions()[name].layers:
         raise InputError(f"{name!r} is not defined at single layers. Leave --layers out.")
     else:
-        given = {key: asked[key] for key in ("target", "foil", "score", "query", "variant")}
+        given = {key: asked[key] for key in ("target", "foil", "score", "query", "variant", *used.options) if key in asked}
         names = ["input", *(f"after {number + 1}" for number in range(depth))]
         made = {told: attribute(trace, name, layer=number, **given) for number, told in enumerate(names)}
     return made if asked["keep_special"] else {told: without_special(read) for told, read in made.items()}
@@ -271,16 +296,6 @@ def _known(name: str) -> bool:
     if name not in maps() and name not in attributions():
         raise InputError(f"unknown method {name!r}. {nearest(name, [*maps(), *attributions()])}")
     return name in maps()
-
-
-def _target(lens: Model, given: str | None) -> Any:
-    """A class, a word, an id, or `start,end` of a span."""
-    if given is None:
-        return "predicted"
-    parts = given.split(",")
-    if lens.task == "question-answering" and len(parts) == 2 and all(part.strip().isdigit() for part in parts):
-        return int(parts[0]), int(parts[1])
-    return int(given) if given.isdigit() else given
 
 
 @app.command()
@@ -329,17 +344,25 @@ def experiment(
 def judge(
     model: Annotated[str, typer.Argument(help="A hub id, a folder or an embedded model.")],
     data: Annotated[str, typer.Argument(help="A dataset of `mixlens data`, a file, or NAME=FILE.")],
-    methods: Annotated[str, typer.Option("--methods", help="all, or names with commas between them.")] = "all",
+    methods: Annotated[
+        str, typer.Option("--methods", help="all, or names with commas between them; options as name:option=value.")
+    ] = "all",
     metrics: Annotated[str, typer.Option("--metrics", help="faithfulness, cues, rationales, or names.")] = "faithfulness",
     n: Count = 50,
     out: Out = None,
     seed: Seed = 0,
     leave_out: LeaveOut = False,
+    text_field: Annotated[str | None, typer.Option("--text-field", help="Of a file: by default text or sentence.")] = None,
+    pair_field: Annotated[str | None, typer.Option("--pair-field", help="Of a file: the second text.")] = None,
+    label_field: Annotated[str | None, typer.Option("--label-field", help="Of a file: the label of a row.")] = None,
 ) -> None:
     """Which method should I trust on my model? One ranked table, with intervals and seconds an example."""
     from .judge import judge_text
+    from .show.text import console
 
-    print(judge_text(model, data, methods=methods, metrics=metrics, n=n, out=out, seed=seed, leave_out=leave_out))
+    fields: dict[str, Any] = {"text_field": text_field, "pair_field": pair_field, "label_field": label_field}
+    asked: dict[str, Any] = {"methods": methods, "metrics": metrics, "n": n, "out": out, "seed": seed, "leave_out": leave_out}
+    print(judge_text(model, data, width=console().width, **asked, **fields))
 
 
 @app.command(epilog="Example:  mixlens run corpus.jsonl --model sentiment --methods alti,attcat --out runs/corpus")
@@ -436,10 +459,16 @@ def run(
         raise MixlensError(f"no row could be explained: {str(made.out / 'errors.jsonl')!r} says why.")
     if json_:
         return
-    rate = f", {made.done / made.seconds:.0f} a second" if made.done else ""
+    rate = f", {_rate(made.done, made.seconds)}" if made.done else ""
     print(printable(f"{made.rows} rows in {made.out / 'shards'} ({made.done} done now{rate})"))
     if made.errors:
         print(printable(f"{made.errors} rows could not be explained: {made.out / 'errors.jsonl'} says why"))
+
+
+def _rate(done: int, seconds: float) -> str:
+    """Rows a second where there are some, else the seconds of one."""
+    each = seconds / done
+    return f"{1 / each:.0f} a second" if each <= 0.1 else f"{1 / each:.1f} a second" if each <= 1 else f"{each:.1f} s each"
 
 
 def _workers(written: str | None) -> Any:
@@ -466,7 +495,7 @@ def summarize(
 
 @app.command("map", epilog="Example:  mixlens map 'The keys to the cabinet [MASK] rusty.' --layer 3 --method value_zeroing")
 def map_(
-    text: Text,
+    text: Text = None,
     layer: Annotated[int, typer.Option("--layer", "-l", help="Counted from 1; -1 is the last.")] = -1,
     rollout: Annotated[
         bool, typer.Option("--rollout", help="From the input to this layer, instead of this layer alone.")
@@ -474,7 +503,11 @@ def map_(
     model: ModelName = "agreement",
     method: Method = "alti",
     variant: Variant = None,
+    query: Annotated[
+        str | None, typer.Option("--query", "--target", help="Show this position's row alone: a token or an index.")
+    ] = None,
     pair: Pair = None,
+    file: File = None,
     words: Words = False,
     json_: Json = False,
     save: Save = None,
@@ -491,33 +524,52 @@ def map_(
     """One layer's map: what each position (row) took from each token (column)."""
     from .mixing import method as known_map
     from .mixing import mix
+    from .notices import notices_of
 
-    known_map(method)
+    known_map(method.partition(":")[0])
+    used = asking.method_of(method, variant)
+    if used.rollout is not None and not rollout:
+        raise InputError(f"{method!r} names a rollout convention: give --rollout, or leave it out.")
+    given = _input(asking.text_of(text, file), pair)
     large = _large(device_map, max_memory, offload_folder, quantization)
     lens = _load(model, task, device, dtype, trust_remote_code, **large)
     layer = _layer(lens, layer)
-    scores = mix(lens.trace(_input(text, pair)), method, variant=variant)
-    scores = scores.rollout() if rollout else scores
-    scores = scores.by_word() if words else scores
+    trace = lens.trace(given)
+    place = asking.place_meant(trace, None, query, method)
+    scores = mix(trace, used.name, variant=used.variant, **used.options)
+    noticed = notices_of(lens, trace, query=0)  # a map shows every position, so a missing mask is no surprise
+    scores = replace(scores, info={**scores.info, "notices": noticed}) if noticed else scores
+    scores = scores.rollout(used.rollout) if rollout else scores
+    whole = scores.by_word() if words else scores
     if save is not None:
-        scores.save(save)
+        whole.save(save)
     if json_:
-        _print_json(scores)
+        _print_json(whole)
+    elif place is not None:
+        row = scores.readout(place, layer=layer)
+        (row.by_word() if words else row).show(color=not no_color)
     else:
-        scores.show(layer=layer, color=not no_color)
+        whole.show(layer=layer, color=not no_color)
 
 
 @app.command(
     epilog="Example:  mixlens compare 'The keys to the cabinet [MASK] rusty.' --methods attention,globenc,alti,value_zeroing"
 )
 def compare(
-    text: Text,
+    text: Text = None,
     methods: Annotated[
-        str, typer.Option("--methods", help="Names with commas between them.")
+        str, typer.Option("--methods", "--method", help="Names with commas between them; options as name:option=value.")
     ] = "attention,globenc,alti,value_zeroing",
     model: ModelName = "agreement",
     query: Query = None,
+    target: Annotated[
+        str | None,
+        typer.Option("--target", help="The class or word that attributions explain; by default the predicted one."),
+    ] = None,
+    foil: Foil = None,
+    score: Score = None,
     pair: Pair = None,
+    file: File = None,
     words: Words = False,
     no_special: NoSpecial = False,
     json_: Json = False,
@@ -529,6 +581,7 @@ def compare(
     offload_folder: OffloadFolder = None,
     quantization: Quantization = None,
     no_color: NoColor = False,
+    top: Top = None,
     latex: Latex = False,
     trust_remote_code: Trust = False,
 ) -> None:
@@ -538,16 +591,19 @@ def compare(
     from .show.latex import latex as to_latex
     from .show.text import compare_view, console
 
-    names = _listed(methods)
+    used = asking.methods_of(methods)
+    asking.refuse_target(used, {"target": target, "foil": foil, "score": score})
     if latex and json_:
         raise InputError("--latex and --json are two ways to print the result. Leave one out.")
+    given = _input(asking.text_of(text, file), pair)
     large = _large(device_map, max_memory, offload_folder, quantization)
     lens = _load(model, task, device, dtype, trust_remote_code, **large)
-    trace = lens.trace(_input(text, pair))
-    place = None if query is None else _place(trace, query)
+    trace = lens.trace(given)
+    place = asking.place_of(trace, query)
+    wanted = asking.targets_of(lens, target, foil, score)
     results = []
-    for name in names:
-        read = attribute(trace, name, query=place)
+    for one in used.values():
+        read = attribute(trace, one.name, query=place, **_told(one), **(wanted if one.class_specific else {}))
         read = without_special(read) if no_special else read
         results.append(read.by_word() if words else read)
     if json_:
@@ -556,17 +612,7 @@ def compare(
     elif latex:
         print(to_latex(results), end="")
     else:
-        console(color=not no_color).print(compare_view(results))
-
-
-def _listed(methods: str) -> list[str]:
-    """Names with commas between them, each of them known."""
-    names = [name.strip() for name in methods.split(",") if name.strip()]
-    if not names:
-        raise InputError("no method was asked for. Give names with commas between them.")
-    for name in names:
-        _known(name)
-    return names
+        console(color=not no_color).print(compare_view(results, names=list(used), top=top))
 
 
 PLOT_EXAMPLES = """Examples:
@@ -584,10 +630,14 @@ mixlens plot 'The keys to the cabinet [MASK] rusty.' --method attention,globenc,
 
 @app.command(epilog=PLOT_EXAMPLES)
 def plot(
-    text: Text,
     output: Annotated[Path, typer.Option("--output", "-o", help="The figure's file: .svg, .pdf or .png.")],
+    text: Text = None,
     method: Annotated[
-        str, typer.Option("--method", help="See `mixlens methods`. Several, with commas between them, become rows.")
+        str,
+        typer.Option(
+            "--method",
+            help="See `mixlens methods`; options as name:option=value. Several, with commas between them, become rows.",
+        ),
     ] = "alti",
     kind: Annotated[
         str | None,
@@ -613,6 +663,7 @@ def plot(
     title: Annotated[str | None, typer.Option("--title", help="Instead of method and layer; '' for none.")] = None,
     font: Annotated[str | None, typer.Option("--font", help="An installed font, for letters that the usual one lacks.")] = None,
     pair: Pair = None,
+    file: File = None,
     words: Words = False,
     no_special: NoSpecial = False,
     force: Annotated[bool, typer.Option("--force", help="Write over a file that is there.")] = False,
@@ -631,7 +682,8 @@ def plot(
     from .mixing import mix
     from .show import figure
 
-    names = _listed(method)
+    used = asking.methods_of(method, variant)
+    names = list(used)
     figure.check_path(output)
     if output.exists() and not force:
         raise InputError(f"{str(output)!r} is there already. Give another name, or --force to write over it.")
@@ -639,34 +691,31 @@ def plot(
     kinds = sorted({*figure.KINDS["Map"], *figure.KINDS["Attribution"], *figure.KINDS_OF_SEVERAL["Attribution"]})
     if kind is not None and kind not in kinds:
         raise InputError(f"unknown kind {kind!r}. {nearest(kind, kinds)}")
-    maps = [name for name in names if _known(name)]
+    maps = [name for name, one in used.items() if one.is_map]
     if of_map and len(maps) < len(names):
         raise InputError(f"kind {kind!r} is drawn of a map, and {names[0]!r} gives scores of tokens: use strip, bars or rows.")
     if not of_map and (rollout or layer is not None):
         raise InputError("--rollout and --layer are for maps: --kind matrix, layers or grid. Tokens are always rolled out.")
-    if len(maps) == len(names) and (foil is not None or score is not None):
-        raise InputError(f"{method!r} explains a position, whatever the class or word: leave --foil and --score out.")
+    asking.refuse_target(used, {"foil": foil, "score": score})
     if of_map and no_special:
         raise InputError("--no-special leaves tokens out of a row, not of a map. Use --kind strip, bars or rows.")
     inches = _inches(width)
+    given = _input(asking.text_of(text, file), pair)
     large = _large(device_map, max_memory, offload_folder, quantization)
     lens = _load(model, task, device, dtype, trust_remote_code, **large)
-    trace = lens.trace(_input(text, pair))
-    query = target if query is None and len(maps) == len(names) else query
-    place = None if query is None else _place(trace, query)
+    trace = lens.trace(given)
+    place = asking.place_meant(trace, query, target if len(maps) == len(names) else None, method)
     results: dict[str, Any] = {}
     for name in names:
         if of_map:
-            scores = mix(trace, name, variant=variant)
-            scores = scores.rollout() if rollout else scores
+            scores = mix(trace, used[name].name, variant=used[name].variant, **used[name].options)
+            scores = scores.rollout(used[name].rollout) if rollout else scores
             results[name] = scores.by_word() if words else scores
             row = trace.query if place is None else place
             at = next(i for i, (_, own) in enumerate(scores.words or ()) if row in own) if words else row
             continue
-        asked: dict[str, Any] = {"query": place, "variant": variant}
-        if name not in maps:
-            asked |= {"target": _target(lens, target), "foil": _target(lens, foil) if foil is not None else None, "score": score}
-        read = attribute(trace, name, **asked)
+        wanted = asking.targets_of(lens, target, foil, score) if used[name].class_specific else {}
+        read = attribute(trace, used[name].name, query=place, **_told(used[name]), **wanted)
         read = without_special(read) if no_special else read
         results[name] = read.by_word() if words else read
     figure.plot(
@@ -762,7 +811,8 @@ def report(
         names = checked(METHODS if methods is None else methods.split(","))  # before the model is loaded
         large = _large(device_map, max_memory, offload_folder, quantization)
         lens = _load(model, task, device, dtype, trust_remote_code, **large)
-        given = {"target": _target(lens, target), "foil": _target(lens, foil) if foil is not None else None, "query": query}
+        given: dict[str, Any] = {**asking.targets_of(lens, target, foil, None), "query": query}
+        del given["score"]
         inputs = [_input(text, pair) for text in texts]
         write_report(lens, output, texts=inputs, methods=names, **given, **page)
     print(printable(f"{output} ({output.stat().st_size / 1e6:.2f} MB)"))
@@ -771,14 +821,15 @@ def report(
 def _run_folder(given: list[str]) -> Path | None:
     """The folder that is meant, if one is. What looks like a path and is none would make a strange text."""
     for one in given:
-        if Path(one).is_dir() and len(given) > 1:
+        folder = os.path.isdir(one)  # False also of a text that is too long for a name
+        if folder and len(given) > 1:
             raise InputError(f"{one!r} is a folder, and a report shows one run: give it alone.")
-        if "/" in one and not any(char.isspace() for char in one) and not Path(one).is_dir():
-            raise InputError(f"there is no folder {one!r}. Give the folder of a run, or texts with spaces in them.")
-    if len(given) == 1 and len(given[0].split()) == 1 and not Path(given[0]).is_dir():
-        said = f"{given[0]!r} is no folder, so it is shown as a text of one word. For a run give its folder."
+        if "/" in one and not any(char.isspace() for char in one) and not folder:
+            raise InputError(f"there is no folder {one!r:.200}. Give the folder of a run, or texts with spaces in them.")
+    if len(given) == 1 and len(given[0].split()) == 1 and not os.path.isdir(given[0]):
+        said = f"{given[0]!r:.200} is no folder, so it is shown as a text of one word. For a run give its folder."
         print(f"mixlens: {printable(said)}", file=sys.stderr)
-    return Path(given[0]) if given and Path(given[0]).is_dir() else None
+    return Path(given[0]) if given and os.path.isdir(given[0]) else None
 
 
 @app.command(epilog="Example:  mixlens serve --model agreement --model sentiment")
@@ -822,6 +873,7 @@ def methods() -> None:
     """What `--method` takes, one line each: name, kind, paper, cost in forward passes, variants, what it is."""
     from .attributing import known as attributions
     from .mixing import known as maps
+    from .show.layout import listed
     from .show.text import console
 
     rows = [("method", "kind", "cost", "paper", "variants", "what it is")]
@@ -829,25 +881,19 @@ def methods() -> None:
     for a in attributions().values():
         kind = "to a target" if a.needs_target else "to a position"
         rows.append((a.id, kind, a.cost, a.paper.split(",")[0], ", ".join(a.variants), a.summary))
-    widths = [max(len(row[i]) for row in rows) for i in range(5)]
-    out = console()
-    for row in rows:
-        line = "  ".join(f"{cell:<{width}}" for cell, width in zip(row[:5], widths, strict=True)) + "  " + row[5]
-        print(line[: out.width - 1] + "…" if out.is_terminal and len(line) > out.width else line)
-    print("\nEvery method works on every family of `mixlens families`; `to a target` methods need a model with a head.")
+    last = "Every method works on every family of `mixlens families`; `to a target` methods need a model with a head."
+    width = console().width
+    print("\n".join([*listed(rows, width), "", *listed([(last,)], width)]))
 
 
 @app.command()
 def families() -> None:
     """The kinds of model that are known, and where their norms sit."""
-    from rich.table import Table
-
     from .families import known
+    from .show.layout import listed
     from .show.text import console
 
-    table = Table(box=None, padding=(0, 2, 0, 0))
-    for column in ("model types", "when", "norms", "feed-forward"):
-        table.add_column(column)
+    rows = [("model types", "when", "feed-forward", "norms")]
     for family in known():
         norms = [
             name.removeprefix("norm_").replace("_", " ")
@@ -856,8 +902,8 @@ def families() -> None:
         ]
         kind = ("gated" if family.mlp_gate else "plain") + (", beside attention" if family.parallel else "")
         when = ", ".join(f"{key}={value}" for key, value in family.when.items())
-        table.add_row(", ".join(family.model_types), when, ", ".join(norms), kind)
-    console().print(table)
+        rows.append((", ".join(family.model_types), when, kind, ", ".join(norms)))
+    print("\n".join(listed(rows, console().width)))
 
 
 @app.command(epilog="Example:  mixlens check bert-base-uncased --dtype float64")

@@ -35,10 +35,27 @@ def nearest(name: object, known: Iterable[str]) -> str:
     return f"{meant}Known: {', '.join(known)}."
 
 
+# Inside an emoji they are seen: a symbol, how it is drawn, and what it is joined with.
+_SYMBOL = "[\u00a9\u00ae\u203c\u2049\u2122\u2139\u2190-\u27bf\u2934-\u2b55\u3030\u303d\u3297\u3299\U0001f000-\U0001faff]"
+_DRAWN = "[\ufe0f\U0001f3fb-\U0001f3ff]?"
+EMOJI = re.compile(f"{_SYMBOL}{_DRAWN}(?:\u200d{_SYMBOL}{_DRAWN})*")
+
+
 def printable(text: str) -> str:
-    """The text on one line with nothing hidden in it: control, zero-width and direction characters are written out."""
+    """The text on one line with nothing hidden in it: control, zero-width and direction characters are written out.
+
+    What joins the parts of an emoji is a part of it, and stays.
+    """
     if text.isprintable() and not UNSEEN.search(text):
         return text
+    parts, end = [], 0
+    for emoji in EMOJI.finditer(text):
+        parts += [_plainly(text[end : emoji.start()]), emoji[0]]
+        end = emoji.end()
+    return "".join([*parts, _plainly(text[end:])])
+
+
+def _plainly(text: str) -> str:
     return "".join(char if char.isprintable() and not UNSEEN.match(char) else _written(char) for char in text)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import textwrap
 import time
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -36,7 +37,7 @@ def every_method() -> tuple[list[str], list[str]]:
 
 def judge(
     model: Any,
-    data: str | os.PathLike[str] | Iterable[Example],
+    data: str | os.PathLike[str] | Iterable[Example | str | tuple[str, str]],
     *,
     methods: str | Sequence[str] = "all",
     metrics: str | Sequence[str] = "faithfulness",
@@ -45,15 +46,21 @@ def judge(
     seed: int = 0,
     leave_out: bool = False,
     progress: bool = True,
+    text_field: str | None = None,
+    pair_field: str | None = None,
+    label_field: str | None = None,
 ) -> Outcome:
     """Which method should I trust on my model? Every method on n texts, by every metric; one ranked table.
 
+    `data`: a dataset of `mixlens data`, a file (its fields: `text_field`, by default text or sentence, `pair_field`,
+    `label_field`), Examples, texts, or (text, pair) tuples.
     `methods`: "all", or names (with options: `value_zeroing:distance=euclidean`). `metrics`: names, or the groups
     "faithfulness", "cues", "rationales". Where every text has cues or rationales these are judged too. See `run` for the rest.
     """
     wanted = metrics_of(_names(metrics))
     chosen = every_method()[0] if methods == "all" else _names(methods)
-    examples = examples_of(data, n=n, seed=seed)
+    fields = {"text_field": text_field, "pair_field": pair_field, "label_field": label_field}
+    examples = examples_of(data, n=n, seed=seed, **fields)
     if set(wanted) & set(FAITHFULNESS):
         wanted += [name for name in CUES if name not in wanted and all(example.cues for example in examples)]
         wanted += [name for name in RATIONALES if name not in wanted and all(e.info.get("rationale") for e in examples)]
@@ -62,7 +69,8 @@ def judge(
     if "faithfulness" in _names(metrics):  # of the group, what this model can be asked
         wanted = [name for name in wanted if missing_token(models[0], name) is None]
     asked: dict[str, Any] = {"methods": chosen, "metrics": wanted, "n": n, "seed": seed, "out": out}
-    source = data if isinstance(data, str | os.PathLike) else examples
+    named = isinstance(data, str | os.PathLike) and not any(fields.values())
+    source: Any = data if named else examples
     return run("judge", model=list(models), data=source, leave_out=leave_out, progress=progress, **asked)
 
 
@@ -86,11 +94,23 @@ def ranking(outcome: Outcome) -> Table:
     return Table(table.name, table.title, (*table.columns, "seconds"), rows, table.note)
 
 
-def lines(table: Table) -> list[str]:
-    """A table for the terminal."""
+def lines(table: Table, *, width: int | None = None, beside: int = 1) -> list[str]:
+    """A table for the terminal. Where it is wider than `width`, the first `beside` columns are said again beside the rest."""
     rows = [list(table.columns), *([_cell(cell) for cell in row] for row in table.rows)]
     widths = [max(len(row[i]) for row in rows) for i in range(len(table.columns))]
-    return ["  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    parts: list[list[int]] = [[]]
+    left = sum(widths[:beside]) + 2 * beside
+    room = None if width is None else width - left
+    for i in range(beside, len(widths)):
+        if room is not None and parts[-1] and sum(widths[j] + 2 for j in parts[-1]) + widths[i] > room:
+            parts.append([])
+        parts[-1].append(i)
+    made: list[str] = []
+    for part in parts:
+        made += [""] if made else []
+        wanted = [*range(min(beside, len(widths))), *part]
+        made += ["  ".join(f"{row[i]:<{widths[i]}}" for i in wanted).rstrip() for row in rows]
+    return made
 
 
 def _cell(cell: Any) -> str:
@@ -99,17 +119,22 @@ def _cell(cell: Any) -> str:
     return f"{cell:.3f}" if isinstance(cell, float) else "" if cell is None else str(cell)
 
 
-def judge_text(model: str, data: str, *, methods: str, metrics: str, **options: Any) -> str:
-    """What `mixlens judge` prints."""
+def judge_text(model: str, data: str, *, methods: str, metrics: str, width: int | None = None, **options: Any) -> str:
+    """What `mixlens judge` prints, in lines of at most `width` columns."""
     started = time.perf_counter()
     outcome = judge(model, data, methods=methods, metrics=metrics, **options)
     table, left = ranking(outcome), every_method()[1] if methods == "all" else []
-    told = [f"{outcome.setup.model.name}: {len(outcome.setup.examples)} examples", "", *lines(table), "", table.note]
-    if left:
-        told.append(f"Left out, minutes for one text: {', '.join(left)}. Name them to have them: --methods ...")
+    told = [f"{outcome.setup.model.name}: {len(outcome.setup.examples)} examples"]
+    said = [f"Left out, minutes for one text: {', '.join(left)}. Name them to have them: --methods ..."] if left else []
+    told += ["", *lines(table, width=width, beside=2), "", *_wrapped(table.note, width)]
+    told += [line for one in said for line in _wrapped(one, width)]
     if outcome.out is not None:
         told.append(f"Records, tables and figure: {outcome.out}")
     return "\n".join([*told, f"{time.perf_counter() - started:.1f} s"])
+
+
+def _wrapped(text: str, width: int | None) -> list[str]:
+    return [text] if width is None else textwrap.wrap(text, width, break_long_words=False, break_on_hyphens=False)
 
 
 def experiment_text(name: str | None, *, options: Sequence[str] = (), **given: Any) -> str:

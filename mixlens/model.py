@@ -1283,9 +1283,9 @@ def named(model: Model, logits: Tensor, *, k: int) -> Prediction:
 def _names(model: Model, ids: Sequence[int]) -> list[str]:
     if model.task == "classification":
         return [str(model.hf_model.config.id2label.get(i, i)) for i in ids]
-    if model.tokenizer is None:
-        return [str(i) for i in ids]
-    return [model.tokenizer.decode([i]).strip() or model.tokens([i])[0] for i in ids]
+    from .targets import token_name
+
+    return [token_name(model, i, plain=True) for i in ids]
 
 
 def _integers(name: str, values: Any) -> list[int] | None:

@@ -19,6 +19,7 @@ from .experiments.core import asked
 from .limits import methods_within
 from .mixing import mix
 from .model import Model, named
+from .notices import notices_of
 from .show import overview as run_page
 from .show.report import MARK, page
 from .targets import Wanted, logits_at
@@ -67,6 +68,7 @@ def gather(
     trace: Trace = model.trace(text)
     place = _read_at(trace, query)
     prediction = _prediction(trace, None if query is None else place)
+    noticed = notices_of(model, trace, query=query)
     results: list[Result] = []
     for number, one in enumerate(wanted):
         begun = number / len(wanted)
@@ -82,6 +84,7 @@ def gather(
                 watched = replace(trace, layers=_Watched(trace.layers, seen))
             made: Map = mix(watched, one.name, variant=one.variant, **one.options)
             told = {"prediction": prediction, "query": place, "query_token": trace.tokens[place]}
+            told |= {"notices": noticed} if noticed else {}
             if one.rollout is not None:
                 told["convention"] = one.rollout
             results.append(replace(made, info={**made.info, **told}))

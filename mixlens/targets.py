@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor
@@ -13,6 +14,7 @@ from .model import Model
 from .types import Trace
 from .words import is_text
 
+_NAMES: WeakKeyDictionary[Model, dict[tuple[int, bool], str]] = WeakKeyDictionary()  # names of tokens, found once
 SCORES = ("logit", "probability", "log_probability")
 Wanted = str | int | tuple[Any, Any] | None
 
@@ -132,25 +134,71 @@ def _id(trace: Trace, wanted: Any, count: int, role: str) -> int:
     return token_id(model, wanted, role)
 
 
+CONTINUES = "##"  # a piece that goes on with a word; mixlens writes and reads it so for every tokenizer
+MARKS = (CONTINUES, "Ġ", "▁", "Ċ")
+
+
 def token_id(model: Model, word: str, role: str = "target") -> int:
-    """The one token a word is. Byte-level tokenizers write a word inside a text with the space before it."""
+    """The one token a word is: `play`, or the name that mixlens prints (`▁play`, `Ġthe`, `##ing`).
+
+    Byte-level tokenizers write a word inside a text with the space before it, so a plain word means that token; the piece
+    without the space is `##` and the piece.
+    """
     tokenizer = model.tokenizer
     if tokenizer is None:
         raise InputError(f"{model.name!r} has no tokenizer: give the {role} as an id.")
+    if word.startswith(MARKS) or word.endswith("</w>"):
+        found = _in_vocabulary(tokenizer, word)
+        if found is None and word.startswith(CONTINUES):
+            found = _in_vocabulary(tokenizer, word.removeprefix(CONTINUES))
+        if found is not None:
+            return found
     pieces = {text: tokenizer.encode(text, add_special_tokens=False) for text in (f" {word}", word)}
     single = [ids[0] for ids in pieces.values() if len(ids) == 1 and ids[0] != tokenizer.unk_token_id]
     if single:
         return int(single[0])
+    found = _in_vocabulary(tokenizer, word)
+    if found is not None:
+        return found
     split = tokenizer.convert_ids_to_tokens(pieces[word])
     raise InputError(
         f"{role} {word!r} is not one token of {model.name!r} but {len(split)} ({' '.join(split)}). Choose a word that is."
     )
 
 
+def _in_vocabulary(tokenizer: Any, token: str) -> int | None:
+    """The id of this very token, if there is one."""
+    found = tokenizer.convert_tokens_to_ids(token)
+    return found if isinstance(found, int) and tokenizer.convert_ids_to_tokens(found) == token else None
+
+
 def _name(model: Model, number: int) -> str:
     if model.task.endswith("classification"):
         return str(model.hf_model.config.id2label.get(number, number))
-    return str(number) if model.tokenizer is None else model.tokens([number])[0]
+    return token_name(model, number)
+
+
+def token_name(model: Model, number: int, *, plain: bool = False) -> str:
+    """A name of a token by which `token_id` finds it again; its number where there is none.
+
+    The tokenizer's own name, or with `plain` first the word without marks.
+    """
+    if model.tokenizer is None:
+        return str(number)
+    known = _NAMES.setdefault(model, {})
+    if (number, plain) not in known:
+        own = model.tokens([number])[0]
+        words = [model.tokenizer.decode([number]).strip()] if plain else []
+        found = (name for name in (*words, own, CONTINUES + own) if name and _means(model, name) == number)
+        known[number, plain] = next(found, str(number))
+    return known[number, plain]
+
+
+def _means(model: Model, name: str) -> int | None:
+    try:
+        return token_id(model, name)
+    except InputError:
+        return None
 
 
 def _span(trace: Trace, target: Any, foil: Any, score: str) -> Target:

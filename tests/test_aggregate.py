@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import mixlens
-from mixlens.aggregate import CONVENTIONS, rolled_row, rolled_rows
+from mixlens.aggregate import CONVENTIONS, rolled_row, rolled_rows, shares_of_one, without_special
 from mixlens.types import Attribution, Map
 from mixlens.words import group_words
 
@@ -166,13 +166,56 @@ def test_a_query_that_cannot_be_meant_is_refused(query: object, message: str) ->
 
 
 def test_readout_without_special_tokens_shares_the_rest() -> None:
-    whole = Attribution(torch.tensor([0.5, 0.1, 0.3, 0.1]), ("[CLS]", "a", "b", "[SEP]"), "alti", {}, (True, False, False, True))
-    scores = Map(whole.scores.expand(1, 4, 4), whole.tokens, "alti", {}, whole.special)
-    kept = scores.readout(0, keep_special=False)
-    assert kept.tokens == ("a", "b")
+    special = (True, False, False, True)
+    tokens = ("[CLS]", "a", "b", "[SEP]")
+
+    def row(scores: list[float], **info: object) -> Map:
+        return Map(torch.tensor(scores).expand(1, 4, 4), tokens, "any", info, special)
+
+    kept = row([0.5, 0.1, 0.3, 0.1], distribution=True).readout(0, keep_special=False)
     torch.testing.assert_close(kept.scores, torch.tensor([0.25, 0.75]))
-    signed = Map(torch.tensor([0.5, -0.1, 0.3, 0.1]).expand(1, 4, 4), whole.tokens, "alti", {}, whole.special)
-    torch.testing.assert_close(signed.readout(0, keep_special=False).scores, torch.tensor([-0.1, 0.3]))
+    assert kept.info["special_removed"]["tokens"] == 2
+    assert kept.info["special_removed"]["sum"] == pytest.approx(0.6, abs=1e-6)  # float32
+    assert kept.info["special_removed"]["rest_made_to_sum_to_1"]
+
+
+@pytest.mark.parametrize("scores", [[0.5, 0.1, 0.3, 0.1], [0.5, -0.1, 0.3, 0.1]])
+@pytest.mark.parametrize("info", [{}, {"distribution": False}])
+def test_leaving_special_tokens_out_never_changes_the_unit_of_other_scores(scores: list[float], info: dict[str, object]) -> None:
+    """Whether scores are shares is the method's to say: logits that happen to be positive stay logits."""
+    read = Attribution(torch.tensor(scores), ("[CLS]", "a", "b", "[SEP]"), "deeplift", info, (True, False, False, True))
+    kept = without_special(read)
+    assert kept.scores.tolist() == read.scores[1:3].tolist()
+    told = dict(kept.info["special_removed"])
+    share = told.pop("share", None)
+    assert told == {"tokens": 2, "sum": pytest.approx(0.6, abs=1e-6), "rest_made_to_sum_to_1": False}
+    assert share == (pytest.approx(0.6, abs=1e-6) if info else None)  # of the absolute scores of a map's row
+
+
+def test_a_rollout_says_whether_its_rows_are_shares() -> None:
+    layers = torch.rand(2, 4, 4, generator=torch.Generator().manual_seed(1)) + 0.1
+    for distribution, convention, shares in (
+        (False, "globenc", False),
+        (False, "toolkit", True),
+        (True, "globenc", True),
+        (True, "abnar", True),
+    ):
+        made = a_map(layers / layers.sum(-1, keepdim=True) if distribution else layers, distribution=distribution)
+        rolled = made.rollout(convention)
+        assert shares_of_one(rolled.info) == shares, (distribution, convention)
+        sums = rolled.scores[-1].sum(-1)
+        assert bool((sums - 1).abs().max() < 1e-5) == shares  # float32; the other rows sum to 2 and more
+    assert not shares_of_one(a_map(layers, distribution=True).sum().info)  # two layers added: rows sum to 2
+
+
+def test_no_tensor_by_token_is_left_beside_scores_by_word() -> None:
+    words = (("t0t1", (0, 1)), ("t2", (2,)))
+    info = {"mixing_ratio": torch.zeros(1, 3), "gap": 1e-7}
+    made = Map(torch.rand(1, 3, 3), ("t0", "t1", "t2"), "alti", info, (False,) * 3, words)
+    for read in (made.by_word(), made.readout(0).by_word()):
+        assert not [key for key, value in read.info.items() if isinstance(value, torch.Tensor)]
+        assert read.info["gap"] == 1e-7
+        assert read.info["unit"] == "word"
 
 
 def test_words_sum_over_keys_and_average_over_queries() -> None:

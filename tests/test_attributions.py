@@ -7,11 +7,13 @@ from typing import Any
 
 import pytest
 import torch
-from conftest import CONFIGURATIONS, SHARED, hf_model, ids, needs_shared
+import transformers
+from conftest import CONFIGURATIONS, SHARED, VOCABULARY, hf_model, ids, loaded, needs_shared
 
 import mixlens
+import mixlens.show.report
 from mixlens.attributing import attribute, known
-from mixlens.targets import resolve, token_id
+from mixlens.targets import resolve, token_id, token_name
 
 HEADS = {
     case: "AutoModelForCausalLM"
@@ -318,6 +320,64 @@ def test_a_word_is_one_token() -> None:
             attribute(trace, "attcat", target="were", foil=wrong)
 
 
+def tokenizer_of(kind: str) -> Any:
+    """A small tokenizer that marks new words with "▁" (as SentencePiece), "Ġ" (byte level), or the rest of one with "##"."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+
+    letters = sorted(set("abcdefghijklmnopqrstuvwxyz#"))
+    if kind == "##":
+        known = ["[UNK]", *letters, *(f"##{one}" for one in letters), "the", "play", "##ing"]
+        made = Tokenizer(models.WordPiece({one: i for i, one in enumerate(known)}, unk_token="[UNK]"))
+        made.pre_tokenizer, made.decoder = pre_tokenizers.Whitespace(), decoders.WordPiece()
+    else:
+        known = ["[UNK]", *letters, *"ĠĊ▁", *(kind + one for one in letters), "pl", "ay", "play", kind + "play", "in", "ing"]
+        merges = [(kind, one) for one in letters] + [
+            ("p", "l"),
+            ("a", "y"),
+            ("pl", "ay"),
+            (kind, "play"),
+            ("i", "n"),
+            ("in", "g"),
+        ]
+        merges = [*merges[len(letters) :], *merges[: len(letters)]]
+        made = Tokenizer(models.BPE({one: i for i, one in enumerate(known)}, merges, unk_token="[UNK]"))
+        sentence_piece = pre_tokenizers.Metaspace("▁", prepend_scheme="always"), decoders.Metaspace("▁")
+        byte_level = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
+        made.pre_tokenizer, made.decoder = sentence_piece if kind == "▁" else byte_level
+    return transformers.PreTrainedTokenizerFast(tokenizer_object=made, unk_token="[UNK]")
+
+
+@pytest.mark.parametrize("kind", ["##", "▁", "Ġ"])
+def test_every_name_that_is_printed_can_be_given_back(kind: str) -> None:
+    tokenizer = tokenizer_of(kind)
+    model = mixlens.load(hf_model("gpt2", head="AutoModelForCausalLM"), tokenizer=tokenizer)
+    assert len(tokenizer) <= VOCABULARY
+    assert model.tokens([token_id(model, "play")])[0] == {"##": "play", "▁": "▁play", "Ġ": "Ġplay"}[kind]
+    for number in range(1, len(tokenizer)):
+        own = token_name(model, number)
+        shown = token_name(model, number, plain=True)
+        assert token_id(model, own) == number, (own, number)
+        assert token_id(model, shown) == number, (shown, number)
+        if kind == "##" or own.startswith(kind):
+            assert own == model.tokens([number])[0]  # the tokenizer's own name
+    trace = model.trace("the play")
+    for target in ("predicted", *range(1, len(tokenizer), 7)):
+        name = attribute(trace, "grad_x_input", target=target).info["target"]
+        again = attribute(trace, "grad_x_input", target=name)
+        assert torch.equal(again.scores, attribute(trace, "grad_x_input", target=target).scores)
+    for name, probability in trace.prediction():
+        if not name.isdigit():  # of the 97 outputs some have no token
+            logits = trace.logits[0].softmax(-1)
+            assert float(logits[token_id(model, name)]) == pytest.approx(probability, rel=1e-6)  # shown in float32
+
+
+@pytest.mark.parametrize("target", [(3, "x"), ("x", 3), (3,), (3, 4, 5), "3", 3])
+def test_a_span_is_two_positions(target: Any) -> None:
+    trace = loaded("bert", head="AutoModelForQuestionAnswering").trace(input_ids=ids(6))
+    with pytest.raises(mixlens.MixlensError, match="explains a span"):
+        attribute(trace, "grad_x_input", target=target)
+
+
 @pytest.mark.parametrize(
     ("head", "arguments", "message"),
     [
@@ -509,6 +569,33 @@ def test_every_generated_token_is_explained_by_what_came_before(name: str) -> No
         torch.testing.assert_close(read.scores, attribute(alone, name, **options).scores, rtol=1e-5, atol=1e-6)
         assert read.info["prediction"][0][0] == str(token)
         so_far = [*so_far, token]
+
+
+@pytest.mark.parametrize("kind", ["▁", "Ġ"])
+def test_words_of_a_text_that_was_gone_on_with(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A written piece goes on with the word before it, a written word is one of its own, and every step knows its text."""
+    model = mixlens.load(hf_model("gpt2", head="AutoModelForCausalLM"), tokenizer=tokenizer_of(kind))
+    piece, word = (model.tokenizer.convert_tokens_to_ids(name) for name in ("ing", f"{kind}play"))
+    monkeypatch.setattr(type(model), "generate", lambda self, trace, count: [piece, word, piece][:count])
+    text = "a cat play"
+    steps = model.explain(text, method="grad_x_input", generate=3)
+    assert [read.info["text"] for read in steps] == ["a cat play", "a cat playing", "a cat playing play"]
+    assert [[word for word, _ in read.words] for read in steps] == [
+        ["a", "cat", "play"],
+        ["a", "cat", "playing"],
+        ["a", "cat", "playing", "play"],
+    ]
+    for read in steps:
+        assert [i for _, places in read.words for i in places] == list(range(len(read.tokens)))
+        whole = read.by_word()
+        assert float(whole.scores.sum()) == pytest.approx(float(read.scores.sum()), abs=1e-9)  # float64
+        assert whole.tokens == tuple(read.info["text"].split())
+    assert not [read for read in model.explain(text, method="alti", generate=2, keep_special=False) if read.words is None]
+    page = mixlens.show.report.entries(steps, room=1_000_000)
+    assert [one["text"] for one in page] == [read.info["text"] for read in steps]
+    assert len({one["label"] for one in page}) == 3
+    assert all(one["words"] for one in page)
+    assert page[1]["label"].startswith("writes play after a cat playing")
 
 
 def test_generate_is_refused_where_nothing_is_written() -> None:

@@ -536,3 +536,17 @@ def test_results_told_apart() -> None:
 def test_one_token_of_no_score() -> None:
     for made in (read((0.0,), ("a",)).plot(), Map(torch.zeros(1, 1, 1), ("a",), "alti", {}).plot()):
         assert "a" in texts(svg(made))
+
+
+def test_a_label_is_cut_no_earlier_than_it_must_be() -> None:
+    """The longest beginning that fits with its ellipsis: one more letter would not."""
+    from mixlens.show.figure import _cut, _inches
+
+    text = "incomprehensibilities of lilliputians"
+    whole = _inches(text, 8)
+    for room in (whole * share for share in (0.2, 0.35, 0.5, 0.77, 0.99)):
+        made = _cut(text, 8, room)
+        kept = len(made) - 1
+        assert made == text[:kept] + "…"
+        assert _inches(made, 8) <= room < _inches(text[: kept + 1] + "…", 8)
+    assert _cut(text, 8, whole) == text

@@ -48,8 +48,9 @@ def test_the_numbers_are_those_of_the_metrics(gap_model: Any) -> None:
     table = ranking(made)
     assert table.columns[-1] == "seconds"
     assert all(row[-1] > 0 for row in table.rows)
-    assert table.column("rank") == [1, 2, 3]
-    assert table.column("mean place") == sorted(table.column("mean place"))
+    places = table.column("mean place")
+    assert places == sorted(places)
+    assert table.column("rank") == [1 + sum(other < own for other in places) for own in places]
     assert "seconds" not in made.tables[0].csv
 
 
@@ -57,6 +58,78 @@ def test_places_share_ties_and_know_which_way_is_better() -> None:
     assert _places({"a": 1.0, "b": 3.0, "c": 3.0, "d": 2.0}, "aopc") == {"a": 4, "b": 1.5, "c": 1.5, "d": 3}
     assert _places({"a": 1.0, "b": 3.0}, "lodds") == {"a": 1, "b": 2}
     assert _places({"a": float("nan"), "b": -3.0}, "aopc") == {"a": 2, "b": 1}
+
+
+def ranked(gap_model: Any, means: dict[str, float], examples: int = 3) -> Any:
+    """The table of made-up methods, each with its aopc."""
+    used = known()["judge"]
+    some = tuple(Example("a text", id=str(i)) for i in range(examples))
+    setup = core.Setup(used, (gap_model,), some, tuple(means), {"metrics": ["aopc", "lodds"]})
+    values = {"aopc": lambda mean: mean, "lodds": lambda mean: -10 * mean}
+    records = [
+        Record(example.id or "", method, metric, made(mean), {"seconds": 0.1})
+        for example in some
+        for method, mean in means.items()
+        for metric, made in values.items()
+    ]
+    (table,) = used.finish(setup, records)
+    return setup, table
+
+
+def test_equal_methods_share_a_rank(gap_model: Any) -> None:
+    _, table = ranked(gap_model, {"a": 1.0, "b": 3.0, "c": 1.0, "d": 1.0, "e": 0.5})
+    assert dict(zip(table.column("method"), table.column("rank"), strict=True)) == {"b": 1, "a": 2, "c": 2, "d": 2, "e": 5}
+
+
+@pytest.mark.parametrize(("examples", "few"), [(3, True), (29, True), (30, False)])
+def test_a_ranking_of_few_texts_comes_with_a_caution(gap_model: Any, examples: int, few: bool) -> None:
+    _, table = ranked(gap_model, {"a": 1.0, "b": 3.0}, examples)
+    assert (f"Caution: {examples} texts are few." in table.note) == few
+
+
+def test_bars_stand_in_the_order_of_what_they_show(gap_model: Any) -> None:
+    """The best on top, also where the mean place over all metrics says otherwise, and for a metric where lower is better."""
+    figure = pytest.importorskip("matplotlib.figure")
+    setup, table = ranked(gap_model, {"a": 1.0, "b": 3.0, "c": 2.0, "d": float("nan")})
+    table = core.Table(table.name, table.title, table.columns, tuple(reversed(table.rows)), table.note)
+    for metrics, order in ((["aopc", "lodds"], ["b", "c", "a", "d"]), (["lodds", "aopc"], ["b", "c", "a", "d"])):
+        drawn = figure.Figure()
+        known()["judge"].figure(core.replace(setup, options={"metrics": metrics}), [table], drawn)  # type: ignore[misc]
+        (axes,) = drawn.axes
+        assert [label.get_text() for label in axes.get_yticklabels()] == order
+        assert ("lower is better" in axes.get_xlabel()) == (metrics[0] == "lodds")
+
+
+def test_plain_texts_are_judged(model: Any) -> None:
+    made = mixlens.judge(
+        model, ["a good film", ("a bad film", "of the year")], methods="random,attcat", metrics="aopc", progress=False
+    )
+    assert [(e.text, e.pair) for e in made.setup.examples] == [("a good film", None), ("a bad film", "of the year")]
+    with pytest.raises(InputError, match=r"a list of Examples, texts or \(text, pair\) tuples, not of 3"):
+        mixlens.judge(model, [3], progress=False)  # type: ignore[list-item]
+
+
+def test_the_function_is_public_and_its_file_too() -> None:
+    import subprocess
+    import sys
+
+    code = "import mixlens.judge, mixlens; from mixlens.judge import judge, ranking; print(mixlens.judge is judge)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.stdout == "True\n", done.stderr
+
+
+def test_fields_of_a_file_can_be_named(model: Any, tmp_path: Path) -> None:
+    place = tmp_path / "reviews.csv"
+    place.write_text("review,verdict\na good film,1\na bad film,0\n")
+    with pytest.raises(InputError, match=r"no field 'text'.*Name them: text_field="):
+        mixlens.judge(model, place, methods="alti", progress=False)
+    asked: dict[str, Any] = {"methods": "alti", "metrics": "aopc", "progress": False}
+    made = mixlens.judge(model, place, text_field="review", label_field="verdict", **asked)
+    assert [(e.text, e.info["label"]) for e in made.setup.examples] == [("a good film", "1"), ("a bad film", "0")]
+    with pytest.raises(InputError, match="knows its own fields: leave text_field= out"):
+        mixlens.judge(model, "sentiment", text_field="review", **asked)
+    with pytest.raises(InputError, match="name the fields of a file"):
+        mixlens.judge(model, ["a"], text_field="review", **asked)
 
 
 def test_better_than_random_is_judged_example_by_example(gap_model: Any) -> None:
@@ -156,6 +229,20 @@ def test_the_list_and_the_text_of_experiments() -> None:
         experiment_text("alti-table2", n=2, options=["reference"])
     with pytest.raises(InputError, match="Did you mean 'alti-table2'"):
         experiment_text("alti-tabl2")
+
+
+@pytest.mark.parametrize("width", [40, 80, 190])
+def test_a_wide_table_goes_below_with_its_names_said_again(width: int) -> None:
+    from mixlens.experiments import Table
+
+    cell = Interval(0.5, 0.25, 0.75, 3, 0.1)
+    names = tuple(f"metric_{i}" for i in range(7))
+    table = Table("t", "", ("rank", "method", *names), tuple((i, f"method_{i}", *[cell] * 7) for i in range(3)))
+    told = lines(table, width=width, beside=2)
+    assert max(map(len, told)) <= width
+    assert all(sum(line.count(name) for line in told) == 1 for name in names)
+    assert sum(line.startswith("2     method_2  0.500 [0.250, 0.750]") for line in told) == told.count("") + 1
+    assert sum(line.count("0.500 [0.250, 0.750]") for line in told) == 21
 
 
 def test_lines_are_aligned() -> None:

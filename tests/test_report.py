@@ -10,6 +10,7 @@ import re
 import subprocess
 import sys
 import zlib
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -468,3 +469,56 @@ def test_scripts_are_well_formed() -> None:
     for place in ASSETS.glob("*.js"):
         done = subprocess.run(["node", "--check", str(place)], capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
+
+
+# --- what must be known before the numbers -----------------------------------------------------------------------------
+
+
+def test_a_page_says_that_nothing_is_predicted() -> None:
+    text = "A dull, lifeless film that wastes a wonderful cast."
+    results = gather(agreement(), text, ["alti", "raw_attention"])
+    (entry,) = held(page(results))["entries"]
+    assert len(entry["notices"]) == 2  # once for the text, not once for each method
+    assert "the text has no [MASK]" in entry["notices"][0]
+    assert "does not know 5 of the 7 words" in entry["notices"][1]
+    (entry,) = held(page(gather(agreement(), text, "alti", query=1)))["entries"]
+    assert len(entry["notices"]) == 1
+    (entry,) = held(page(gather(agreement(), SENTENCE, "alti")))["entries"]
+    assert entry["notices"] == []
+    assert "here.notices" in (ASSETS / "page.js").read_text()
+
+
+@pytest.mark.parametrize(("gap", "warned"), [(0.004, False), (0.98, True)])
+def test_a_page_says_how_well_an_attribution_adds_up(gap: float, warned: bool) -> None:
+    read = agreement().explain(SENTENCE, method="attcat")
+    sums = {"sum": 29.03, "expected": 14.68, "relative_gap": gap}
+    (entry,) = held(page([replace(read, info={**read.info, "completeness": sums})]))["entries"]
+    about = dict(entry["methods"][0]["about"])
+    assert about["Completeness"].startswith(f"adds up to within {100 * gap:.1f}%: the scores add up to 29.03")
+    assert "Reconstruction gap" not in about
+    assert "adds up to within" in entry["methods"][0]["line"]
+    assert [one.startswith("attcat: the scores add up to 29.03") for one in entry["notices"]] == [True] * warned
+    (entry,) = held(page([read]))["entries"]
+    assert "Completeness" not in dict(entry["methods"][0]["about"])
+
+
+def test_a_page_says_that_special_tokens_were_left_out() -> None:
+    read = agreement().explain(SENTENCE, method="alti", keep_special=False)
+    (entry,) = held(page([read]))["entries"]
+    share = 100 * read.info["special_removed"]["sum"]
+    assert dict(entry["about"])["Special tokens"] == f"special tokens left out ({share:.1f}% of the row; the rest sums to 1)"
+    old = replace(read, info={key: value for key, value in read.info.items() if key != "special_removed"})
+    (entry,) = held(page([old]))["entries"]
+    assert dict(entry["about"])["Special tokens"] == "removed"
+    (entry,) = held(page([agreement().explain(SENTENCE, method="alti")]))["entries"]
+    assert "Special tokens" not in dict(entry["about"])
+
+
+def test_texts_that_begin_alike_are_told_apart_in_the_list() -> None:
+    begin = "The same long beginning of a text that goes on and on until nobody can tell it from another one, "
+    texts = [begin + "one.", begin + "two.", begin + "x" * 50 + begin, begin + "y" * 50 + begin]
+    made = [replace(some_map(1, 3), info={"model": "m", "text": text}) for text in texts]
+    labels = [one["label"] for one in held(page(made))["entries"]]
+    assert len(set(labels)) == 4
+    assert [label.endswith(end) for label, end in zip(labels, ("one.", "two."), strict=False)] == [True, True]
+    assert max(map(len, labels)) <= 90

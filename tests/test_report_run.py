@@ -103,19 +103,45 @@ def test_accuracy_and_confusion(run: dict[str, Any], frame: Any) -> None:
         assert told["table"][i] == [int(table.loc[label, predicted]) for predicted in told["names"]]
 
 
-def test_top_tokens(run: dict[str, Any], frame: Any) -> None:
+def words_by_hand(row: Any, method: str) -> list[tuple[str, float]]:
+    """Pieces joined where they touch and the second goes on ("##"), and the sum of their scores."""
+    made: list[tuple[str, float]] = []
+    for i in np.flatnonzero(row["segments"] >= 0):
+        token, score = row["tokens"][i], float(row[method][i])
+        if token.startswith("##"):
+            made[-1] = (made[-1][0] + token.removeprefix("##"), made[-1][1] + score)
+        else:
+            made.append((token, score))
+    return made
+
+
+def test_top_words(run: dict[str, Any], frame: Any) -> None:
+    pieces = frame["tokens"].map(lambda tokens: any(token.startswith("##") for token in tokens))
+    assert pieces.any()  # or words would be tokens
+    below = {method for method in METHODS if frame[method].map(lambda scores: (scores < 0).any()).any()}
+    assert below == {"grad_x_input"}
     for one in run["classes"]:
         for number, method in enumerate(METHODS):
             shares: dict[str, list[float]] = {}
             for _, row in frame[frame["prediction"] == one["name"]].iterrows():
-                own = row["segments"] >= 0
-                size = np.abs(row[method].astype(float))
-                for token, share in zip(row["tokens"][own], (size / size[own].sum())[own], strict=True):
-                    shares.setdefault(token.removeprefix("##"), []).append(share)
-            often = {token: found for token, found in shares.items() if len(found) >= 3}
-            best = sorted(often, key=lambda token, often=often: (np.mean(often[token]), token), reverse=True)[:12]
-            assert [(token, times) for token, _, times in one["top"][number]] == [(token, len(often[token])) for token in best]
-            assert [share for _, share, _ in one["top"][number]] == pytest.approx([np.mean(often[token]) for token in best])
+                words = words_by_hand(row, method)
+                whole = sum(abs(score) for _, score in words)
+                for word, score in words:
+                    shares.setdefault(word, []).append(score / whole)
+            often = {word: np.array(found) for word, found in shares.items() if len(found) >= 3}
+            sizes = {word: np.abs(found).mean() for word, found in often.items()}
+            best = sorted(often, key=lambda word, sizes=sizes: (sizes[word], word), reverse=True)[:12]
+            assert [(word, times) for word, _, times in one["top"][number]] == [(word, len(often[word])) for word in best]
+            assert [share for _, share, _ in one["top"][number]] == pytest.approx([sizes[word] for word in best])
+            if method not in below:
+                assert one["signed"][number] is None
+                continue
+            for way, sign in (("towards", 1), ("against", -1)):
+                means = {word: sign * found.mean() for word, found in often.items() if sign * found.mean() > 0}
+                best = sorted(means, key=lambda word, means=means: (means[word], word), reverse=True)[:12]
+                listed = one["signed"][number][way]
+                assert [(word, times) for word, _, times in listed] == [(word, len(often[word])) for word in best]
+                assert [share for _, share, _ in listed] == pytest.approx([sign * means[word] for word in best])
 
 
 def test_agreement_and_mixing_ratio(run: dict[str, Any], frame: Any) -> None:

@@ -36,10 +36,12 @@ ORDER = (
         "aggregate",
         "mixing",
         "targets",
+        "notices",
+        "continuing",
         "attributing",
     ),
     *("baselines", "rules", "methods", "identify", "metrics", "data", "store", "show", "experiments", "judge"),
-    *("corpus", "reporting", "serve", "cli", "__main__"),
+    *("corpus", "reporting", "serve", "asking", "cli", "__main__"),
 )
 
 

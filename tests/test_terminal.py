@@ -89,8 +89,28 @@ def test_the_largest_alone() -> None:
         " 1  b  -0.9  ▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒",
         " 2  c  0.5   █████████████",
     ]
-    with pytest.raises(InputError, match="top must be at least 1"):
-        attribution_view(read, top=0)
+    with pytest.raises(InputError, match="top is how many are shown, or 0 for all, not -1"):
+        attribution_view(read, top=-1)
+
+
+def test_of_a_long_text_the_largest_are_shown_and_how_to_see_the_rest() -> None:
+    scores = [float(i % 7) for i in range(357)]
+    read = attribution(scores, tuple(f"w{i}" for i in range(357)))
+
+    def bars_of(**options: Any) -> list[str]:
+        return [line for line in rendered(attribution_view(read, **options)).splitlines() if re.match(r" +\d+  w", line)]
+
+    assert len(bars_of()) == 15
+    assert "342 more: --top 0 shows all" in rendered(attribution_view(read))
+    assert len(bars_of(top=0)) == 357
+    assert "more:" not in rendered(attribution_view(read, top=0))
+    assert len(bars_of(top=40)) == 40
+    short = attribution(scores[:30], read.tokens[:30])
+    assert "more:" not in rendered(attribution_view(short))
+    table = rendered(compare_view([read, read]), width=80)
+    assert table.count("\n alti ") == 2  # one block of fifteen columns
+    assert "342 more: --top 0 shows all" in table
+    assert len(rendered(compare_view([read, read], top=0), width=80).splitlines()) > 60
 
 
 def test_a_word_and_its_probability_stay_together() -> None:
@@ -215,12 +235,31 @@ def test_hostile_tokens_are_written_out() -> None:
         "a\\u200bb",
         "◌\u0301",
         "日本語",
-        "👩\\u200d👧",
+        "👩\u200d👧",
         "שלום",
         "\\u000d\\u000a\\u0009",
         "\\U000e0041",
     ]
     assert printable("\ufe0f\u3164") == "\\ufe0f\\u3164"
+
+
+def test_an_emoji_is_whole_and_a_joiner_elsewhere_is_written_out() -> None:
+    for emoji in ("👩\u200d👩\u200d👧", "❤\ufe0f", "👩🏽\u200d🚀", "🏳\ufe0f\u200d🌈", "❤\ufe0f\u200d🔥"):
+        assert printable(emoji) == emoji
+        assert printable(f"a{emoji}\u200db") == f"a{emoji}\\u200db"
+    for hidden in (
+        "\u200d",
+        "a\u200db",
+        "👩\u200d",
+        "\u200d👩",
+        "👩\u200d\u200d👧",
+        "\u2066",
+        "\u2800\ufe0f",
+        "\u3164\ufe0f",
+        "👩\u202e",
+    ):
+        assert printable(hidden).isprintable(), hidden
+        assert "\\u" in printable(hidden)
 
 
 @pytest.mark.parametrize("width", [20, 40, 100])
@@ -234,7 +273,7 @@ def test_nothing_in_a_token_reaches_the_terminal(width: int, color: bool) -> Non
     for view in views:
         for line in rendered(view, width=width, color=color).splitlines():
             plain = codes(line) if color else line
-            assert plain.replace("\u200e", "").isprintable(), plain
+            assert plain.replace("\u200e", "").replace("👩\u200d👧", "").isprintable(), plain
             assert cell_len(plain) <= width
     assert "[red]m[/]" in rendered(compare_view(reads), width=100).replace("\n", "")
 
@@ -271,3 +310,134 @@ def test_no_colour_is_obeyed(monkeypatch: pytest.MonkeyPatch) -> None:
     out = io.StringIO()  # sixteen colours have no shades
     Console(file=out, force_terminal=True, color_system="standard", no_color=False, width=80).print(view)
     assert "percent of each row" in out.getvalue()
+
+
+def forget_styles() -> None:
+    """rich keeps the codes of a style for the first system that it wrote them for; a process has one, these tests have three."""
+    from rich.style import Style
+
+    for kept in vars(Style).values():
+        kept = getattr(kept, "__func__", kept)
+        if hasattr(kept, "cache_clear"):
+            kept.cache_clear()
+
+
+def codes_of(view: Any, system: str) -> str:
+    out = io.StringIO()
+    forget_styles()
+    Console(file=out, force_terminal=True, color_system=system, no_color=False, width=80, highlight=False).print(view)  # type: ignore[arg-type]
+    forget_styles()
+    return out.getvalue()
+
+
+@pytest.mark.parametrize("system", ["standard", "256", "truecolor"])
+def test_the_sign_is_seen_in_every_terminal_with_colours(system: str) -> None:
+    """Strips, maps and bars: towards, against and nothing are three different looks, for large scores and for small ones."""
+    scores = [1.0, -1.0, 0.5, -0.5, 0.3, -0.3, 0.0]
+    tokens = tuple(f"t{i}" for i in range(len(scores)))
+    read = attribution(scores, tokens)
+    made = Map(torch.tensor([scores] * 7)[None], tokens, "alti", {"model": "m"})
+    looks = {token: look for look, token in re.findall(r"((?:\x1b\[[0-9;]*m)*)(t\d)\b", codes_of(strip(tokens, scores), system))}
+    cells = {
+        number: look for look, number in re.findall(r"((?:\x1b\[[0-9;]*m)*) ?(-?\d\.\d\d)", codes_of(map_view(made), system))
+    }
+    for towards, against in ((0, 1), (2, 3), (4, 5)):
+        assert len({looks[f"t{towards}"], looks[f"t{against}"], looks["t6"]}) == 3, (looks, towards)
+        assert len({cells[f"{scores[towards]:.2f}"], cells[f"{scores[against]:.2f}"], cells["0.00"]}) == 3, (cells, towards)
+    bars = set(re.findall(r"(\x1b\[[0-9;]*m)([█▒])", codes_of(attribution_view(read), system)))
+    assert len({look for look, _ in bars}) == len({block for _, block in bars}) == 2, bars
+
+
+def test_a_map_of_a_long_text_leaves_out_what_a_token_keeps() -> None:
+    scores = torch.eye(70)[None] * 0.9
+    scores[0, 3, 5] = 0.01
+    made = Map(scores, tuple(f"w{i}" for i in range(70)), "alti", {"model": "m"})
+    lines = [line for line in rendered(map_view(made), width=60).splitlines() if "←" in line]
+    assert re.fullmatch(r" 0\.01 +3 w3 +← +5 w5", lines[0])
+    assert not [line for line in lines if re.search(r"(\bw\d+\b).*← .*\1\b", line)]
+
+
+def test_rows_of_a_comparison_say_what_they_explain_and_in_which_unit() -> None:
+    tokens = ("[CLS]", "dull", "film")
+    place = {"model": "m", "query": 0, "query_token": "[CLS]"}
+    share = {**place, "distribution": True, "rollout": None}
+    norm = {**place, "distribution": False, "rollout": {"convention": "globenc", "normalize": False, "residual": False}}
+    target = {**place, "target": "negative", "score": "logit"}
+    reads = [
+        Attribution(torch.tensor([0.2, 0.5, 0.3]), tokens, "alti", share),
+        Attribution(torch.tensor([1e6, 2e6, 1e6]), tokens, "globenc", norm),
+        Attribution(torch.tensor([0.0, 4.0, -2.0]), tokens, "deeplift", target),
+    ]
+    told = rendered(compare_view(reads))
+    assert "explains  [CLS] (position 0): alti, globenc\n" in told
+    assert "explains  logit of negative at [CLS] (position 0): deeplift\n" in told
+    assert "alti = 0.5, globenc = 50.0% of the row, deeplift = 4 (of the logit)" in told.replace("\n", " ")
+    alone = rendered(compare_view(reads[:2]))
+    assert "explains  [CLS] (position 0)\n" in alone
+    assert "dull 50.0%, " in codes(rendered(compare_view(reads), color=True))
+    norms = rendered(attribution_view(reads[1]))
+    assert re.search(r"dull +50\.0%", norms)
+    assert "in percent of the row; its sum is 4e+06" in norms
+    assert re.search(r"dull +0\.5 ", rendered(attribution_view(reads[0])))
+
+
+def test_the_header_says_what_was_left_out_and_how_well_it_adds_up() -> None:
+    gone = {"tokens": 2, "sum": 0.475, "rest_made_to_sum_to_1": True}
+    share = rendered(attribution_view(attribution([1.0], ("a",), special_removed=gone)))
+    assert "special tokens left out (47.5% of the row; the rest sums to 1)" in share
+    norm = rendered(attribution_view(attribution([1.0], ("a",), special_removed={"sum": 3e6, "share": 0.25}, distribution=False)))
+    assert "special tokens left out (25.0% of the row)" in norm
+    gone = {**gone, "rest_made_to_sum_to_1": False}
+    logit = attribution([1.0], ("a",), special_removed=gone)
+    assert "special tokens left out (their sum: 0.475)" in rendered(attribution_view(logit))
+    assert "special tokens left out: alti 0.475\n" in rendered(compare_view([logit]))
+
+
+@pytest.mark.parametrize(("gap", "told", "warned"), [(0.004, "0.4%", False), (2e-7, "2e-05%", False), (0.98, "98.0%", True)])
+def test_what_scores_miss_of_their_sum_is_in_the_header(gap: float, told: str, warned: bool) -> None:
+    sums = {"sum": 29.03, "expected": 14.68, "relative_gap": gap}
+    read = attribution([1.0], ("a",), completeness=sums)
+    lines = rendered(attribution_view(read), width=200).splitlines()
+    assert lines[0] == f"model m · method alti · adds up to within {told}"
+    warning = "note: the scores add up to 29.03 and what they explain is 14.68: 98.0% apart."
+    assert lines[1].startswith(warning) == warned
+    assert (f"note: alti: {warning[6:]}" in rendered(compare_view([read]), width=200)) == warned
+    assert "adds up" not in rendered(attribution_view(attribution([1.0], ("a",), completeness=None)))
+
+
+class Narrow(io.TextIOWrapper):
+    def __init__(self, encoding: str):
+        super().__init__(io.BytesIO(), encoding=encoding)
+
+    def written(self) -> str:
+        self.flush()
+        return self.buffer.getvalue().decode(self.encoding)  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "cp1252", "utf-8"])
+def test_pictures_are_readable_in_every_encoding(encoding: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    tokens = ("Ġthe", "café", "日本", "שלום", "👩\u200d👧", "Ċ")
+    read = attribution([0.5, 1.0, -0.5, 0.25, 0.1, 0.2], tokens, query=0, query_token="Ġthe")
+    out = Narrow(encoding)
+    monkeypatch.setattr("sys.stdout", out)
+    read.show()
+    Map(torch.eye(70)[None], tuple("x" * 70), "alti", {"model": "…"}).show()
+    told = out.written()
+    assert out.errors == "strict"  # a program's own stream is left as it is
+    if encoding == "utf-8":
+        assert "model m · method alti" in told
+        assert re.search(r"日本 .*▒+", told)
+        return
+    assert "model m · method alti" in told if encoding != "ascii" else "model m | method alti" in told
+    assert re.search(r"the  .*0\.5   +#+\n", told)
+    assert re.search(r"-0\.5  -+\n", told)
+    assert "\\u65e5\\u672c" in told
+    assert ("café" in told) == (encoding != "ascii")
+
+
+def test_notices_come_before_the_numbers() -> None:
+    read = attribution([1.0], ("a",), notices=["the text has no [MASK]."])
+    for view in (attribution_view(read), compare_view([read, read])):
+        lines = rendered(view).splitlines()
+        assert lines[1] == "note: the text has no [MASK]."
+        assert lines.count(lines[1]) == 1

@@ -91,7 +91,8 @@ class OneClass:
     counted: int  # rows behind `probability` and `top`: all of them, unless the class was rare for long
     probability: Bins
     mean: float | None
-    top: dict[str, list[tuple[str, float, int]]]  # method -> (token, mean share, times)
+    top: dict[str, list[tuple[str, float, int]]]  # method -> (word, mean share of the absolute scores, times)
+    signed: dict[str, dict[str, list[tuple[str, float, int]]]] = field(default_factory=dict)  # method -> towards, against
 
 
 @dataclass(frozen=True)
@@ -279,7 +280,7 @@ class _Wide:
         bins, mean = self.certain.get(name, (Bins(PROBABILITY), Mean()))
         tokens = {method: self.tally.top(name, method, top, least) for method in self.tally.methods}
         counted = self.tally.classes[name].rows if name in self.tally.classes else 0
-        return OneClass(name, rows, counted, bins, mean.value, tokens)
+        return OneClass(name, rows, counted, bins, mean.value, tokens, self.tally.signed_top(name, top, least))
 
     def examples(self) -> list[Sampled]:
         """Each row once, with all that it was chosen for. The kinds take turns: a cut at any place leaves some of each."""

@@ -10,6 +10,7 @@ import time
 import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,6 +24,7 @@ from ..kernels import used
 from ..limits import methods_within
 from ..mixing import versions
 from ..model import Model, load
+from ..notices import notices_of_corpus
 from ..targets import SCORES
 from ..words import is_text
 from .cluster import Pool
@@ -34,6 +36,7 @@ from .work import DTYPES, OWN, RATIO, Made, Plan, Worker
 if TYPE_CHECKING:
     import pandas
 
+NOTICED = 64  # rows that are looked at before the work: does the model know such texts?
 SHARD_ROWS = 512  # rows to a shard: as much work as is lost, at most, when a run is killed
 MOST_ROWS = 1_000_000  # rows to a shard: they are held in memory together
 Window = tuple[int, list[Given | RowError]]
@@ -252,7 +255,8 @@ def _run(
     there = sum(shard.rows + shard.errors for shard in done.values())
     shown = None if progress is None else not progress
     with tqdm(total=found.total, initial=there, unit="row", desc="run", disable=shown, smoothing=0.1) as bar:
-        missing = _missing(_read(found.rows()), size, done, folder, aside if found.source is not None else None)
+        every = _missing(_read(found.rows()), size, done, folder, aside if found.source is not None else None)
+        missing = _noticed(worker, every)
         if pool is None:
             making = _made(worker, missing, key, bar.update)
         else:
@@ -335,6 +339,25 @@ def _drop(folder: CorpusFolder, done: dict[int, Shard], number: int, aside: list
     folder.drop(done.pop(number), gone)
     aside += gone
     _say_aside(gone)
+
+
+def _noticed(worker: Worker, windows: Iterator[Window]) -> Iterator[Window]:
+    """The same windows; what the first rows say little about is told before the work."""
+    for place, (number, some) in enumerate(windows):
+        if place == 0:
+            for told in notices_of_rows(worker, [one for one in some if not isinstance(one, RowError)][:NOTICED]):
+                warnings.warn(told, stacklevel=4)
+        yield number, some
+
+
+def notices_of_rows(worker: Worker, rows: Sequence[Given]) -> list[str]:
+    """What a reader must know of these rows' numbers; rows that cannot be read are told of by their errors."""
+    texts = []
+    for one in rows:
+        with suppress(MixlensError):
+            texts.append(worker._encode(one))
+    targets = any(used.class_specific for used in worker.asked.values())
+    return notices_of_corpus(worker.model, texts, query=worker.plan.query, targets=targets)
 
 
 def _made(worker: Worker, wanted: Iterable[Window], key: str, tick: Any) -> Iterator[Made]:

@@ -20,6 +20,7 @@ from ..aggregate import bare
 from ..disk import RunFolder
 from ..errors import MixlensError, ResultError, printable, printable_json
 from ..metrics.agreement import linear, ranks
+from ..words import group_words
 from .shards import batches, shard_files, told_by
 from .work import RATIO
 
@@ -47,6 +48,25 @@ class Mean:
         return self.total / self.count if self.count else None
 
 
+@dataclass(slots=True)
+class Share(Mean):
+    """A word's mean share of a row's absolute scores, and the same with its sign."""
+
+    signed: float = 0.0
+
+    def count_in(self, share: float) -> None:
+        self.add(abs(share))
+        self.signed += share if math.isfinite(share) else 0.0
+
+    @property
+    def direction(self) -> float:
+        """Above 0: towards what was explained, on the whole; below 0: against it."""
+        return self.signed / self.count if self.count else 0.0
+
+
+Listed = list[tuple[str, float, int]]  # word, mean share, times
+
+
 @dataclass(frozen=True)
 class Summary:
     """What `mixlens summarize` prints."""
@@ -60,11 +80,13 @@ class Summary:
     tokens_a_row: float | None
     seconds_a_row: float | None
     classes: dict[str, int]  # predictions, the most frequent first
-    top: dict[str, dict[str, list[tuple[str, float, int]]]]  # class -> method -> (token, mean share, times)
+    top: dict[str, dict[str, Listed]]  # class -> method -> (word, mean share of the absolute scores, times)
     agreement: dict[str, float | None]  # "a, b" -> mean Spearman correlation
     mixing_ratio: dict[str, list[float]]  # method -> mean for each layer
     gap: dict[str, float | None]  # mean and largest
     slow: list[dict[str, Any]] = field(default_factory=list)
+    # class -> method with scores below 0 -> "towards" and "against" -> (word, mean share with its sign, times)
+    signed: dict[str, dict[str, dict[str, Listed]]] = field(default_factory=dict)
 
     def json(self) -> str:
         return printable_json(json.dumps(asdict(self), ensure_ascii=False))
@@ -75,8 +97,9 @@ class Summary:
 
 
 def summarize(out: str | os.PathLike[str], *, top: int = 8, classes: int = 8, least: int = 3) -> Summary:
-    """Top tokens for each predicted class (by their mean share of the absolute scores, of tokens seen `least` times),
-    agreement between methods, mixing ratio per layer, reconstruction gaps, slow examples, reasons of errors."""
+    """Top words for each predicted class (by their mean share of the absolute scores, of words seen `least` times; tokens
+    where words are not known; of signed scores towards and against apart), agreement between methods, mixing ratio per
+    layer, reconstruction gaps, slow examples, reasons of errors."""
     manifest = manifest_of(out)
     tally = Tally(methods_of(manifest))
     failed = gone_over(out, manifest, lambda row, _: tally.add(row))
@@ -96,6 +119,7 @@ def summarize(out: str | os.PathLike[str], *, top: int = 8, classes: int = 8, le
         mixing_ratio={name: [mean.value or 0.0 for mean in layers] for name, layers in tally.ratios.items()},
         gap={"mean": tally.gap.value, "largest": tally.gap.largest if tally.gap.count else None},
         slow=tally.slowest(5),
+        signed={name: tally.signed_top(name, top, least) for name in found},
     )
 
 
@@ -176,7 +200,7 @@ class OfClass:
     """What is counted of the rows with one prediction. `rows` may be fewer than there were: a rare class is let go."""
 
     rows: int = 0
-    shares: dict[str, dict[str, Mean]] = field(default_factory=dict)  # method -> token -> its share of a row
+    shares: dict[str, dict[str, Share]] = field(default_factory=dict)  # method -> word -> its share of a row
 
 
 class Tally:
@@ -193,6 +217,7 @@ class Tally:
         self.classes: dict[str, OfClass] = {}
         self.entries = 0  # in all of their shares
         self.let_go = False  # were rare tokens let go?
+        self.signed: set[str] = set()  # methods that gave a score below 0
         self.slow: list[tuple[float, int, int, dict[str, Any]]] = []
 
     def add(self, row: Mapping[str, Any]) -> Seen:
@@ -205,7 +230,7 @@ class Tally:
         if row.get("gap") is not None:
             self.gap.add(row["gap"])
         scores = {name: np.array(row[name], dtype=np.float64) for name in self.methods if row.get(name) is not None}
-        self._count(predicted, tokens, own_of(row), scores)
+        self._count(predicted, row, scores)
         agreement = _agreement(scores, list(self.agreement)) if len(tokens) > 1 else {}
         for pair, value in agreement.items():
             self.agreement[pair].add(value)
@@ -221,20 +246,23 @@ class Tally:
         self._bound()
         return Seen(predicted, scores, agreement)
 
-    def _count(self, predicted: str, tokens: list[str], own: list[bool], scores: Mapping[str, np.ndarray]) -> None:
+    def _count(self, predicted: str, row: Mapping[str, Any], scores: Mapping[str, np.ndarray]) -> None:
         of_class = self.classes.setdefault(predicted, OfClass())
         of_class.rows += 1
-        names = [bare(token) for token in tokens]
+        names, places = words_in(row)
         for method, found in scores.items():
-            sizes = np.abs(found)
-            total = sizes[own].sum() if len(own) == len(sizes) else 0.0
+            if (found < 0).any():
+                self.signed.add(method)
+            if len(found) != len(row["tokens"]) or not names:
+                continue
+            sums = np.bincount(places[places >= 0], found[places >= 0], len(names))
+            total = np.abs(sums).sum()
             if not total > 0:
                 continue
             counted = of_class.shares.setdefault(method, {})
             before = len(counted)
-            for name, mine, share in zip(names, own, (sizes / total).tolist(), strict=True):
-                if mine:
-                    counted.setdefault(name, Mean()).add(share)
+            for name, share in zip(names, (sums / total).tolist(), strict=True):
+                counted.setdefault(name, Share()).count_in(share)
             self.entries += len(counted) - before
 
     def _bound(self) -> None:
@@ -246,7 +274,7 @@ class Tally:
         if self.entries > 2 * TOKENS:
             self._let_rare_go([counted for of_class in self.classes.values() for counted in of_class.shares.values()])
 
-    def _let_rare_go(self, everyone: list[dict[str, Mean]]) -> None:
+    def _let_rare_go(self, everyone: list[dict[str, Share]]) -> None:
         times = np.array([mean.count for counted in everyone for mean in counted.values()])
         least = np.partition(times, len(times) - TOKENS)[len(times) - TOKENS]
         equal = len(times) - TOKENS - int((times < least).sum())  # of those seen `least` times, so many go too
@@ -257,11 +285,26 @@ class Tally:
                     del counted[token]
         self.entries, self.let_go = sum(map(len, everyone)), True
 
-    def top(self, predicted: str, method: str, count: int, least: int) -> list[tuple[str, float, int]]:
-        counted = self.classes.get(predicted, OfClass()).shares.get(method, {})
-        known = {token: mean for token, mean in counted.items() if mean.count >= least} or counted
+    def top(self, predicted: str, method: str, count: int, least: int) -> Listed:
+        known = self._known(predicted, method, least)
         best = heapq.nlargest(count, known.items(), key=lambda pair: (pair[1].value or 0.0, pair[0]))
         return [(token, mean.value or 0.0, mean.count) for token, mean in best]
+
+    def signed_top(self, predicted: str, count: int, least: int) -> dict[str, dict[str, Listed]]:
+        """Of each method with scores below 0: the words that count most towards what is explained, and most against it."""
+        made: dict[str, dict[str, Listed]] = {}
+        for method in (name for name in self.methods if name in self.signed):
+            known = self._known(predicted, method, least)
+            ways = {"towards": 1, "against": -1}
+            made[method] = {}
+            for way, sign in ways.items():
+                there = [(sign * mean.direction, token, mean.count) for token, mean in known.items() if sign * mean.direction > 0]
+                made[method][way] = [(token, sign * size, times) for size, token, times in heapq.nlargest(count, there)]
+        return made
+
+    def _known(self, predicted: str, method: str, least: int) -> dict[str, Share]:
+        counted = self.classes.get(predicted, OfClass()).shares.get(method, {})
+        return {token: mean for token, mean in counted.items() if mean.count >= least} or counted
 
     def slowest(self, count: int) -> list[dict[str, Any]]:
         return [told for *_, told in heapq.nlargest(count, self.slow, key=lambda one: one[:3])]
@@ -275,6 +318,27 @@ def _agreement(scores: Mapping[str, np.ndarray], pairs: Sequence[tuple[str, str]
     ranked, place = ranks(np.stack(list(scores.values()))), {name: i for i, name in enumerate(scores)}
     firsts, seconds = (ranked[[place[pair[side]] for pair in there]] for side in (0, 1))
     return dict(zip(there, linear(firsts, seconds).tolist(), strict=True))
+
+
+def words_in(row: Mapping[str, Any]) -> tuple[list[str], np.ndarray]:
+    """The words of a row's text, and of each token the number of its word (-1: the tokenizer added it). Where characters are
+    not known, tokens without their marks. A word is written as its tokens are: small, where the tokenizer makes it so."""
+    tokens, own = row["tokens"], own_of(row)
+    text, starts = row.get("text"), row.get("starts")
+    if text is None or starts is None or not row.get("segments"):
+        places = np.full(len(tokens), -1)
+        places[np.array(own, dtype=bool)] = np.arange(sum(own))
+        return [bare(token) for token, mine in zip(tokens, own, strict=True) if mine], places
+    sequences = [segment if segment >= 0 else None for segment in row["segments"]]
+    offsets = list(zip(starts, row["ends"], strict=True))
+    names: list[str] = []
+    places = np.full(len(tokens), -1)
+    for word, at in group_words((text, row.get("pair")), offsets, sequences, tokens):
+        if own[at[0]]:
+            places[list(at)] = len(names)
+            joined = "".join(bare(tokens[i]) for i in at)
+            names.append(joined if joined == word.lower() else word)
+    return names, places
 
 
 def own_of(row: Mapping[str, Any]) -> list[bool]:
@@ -297,7 +361,13 @@ def _lines(found: Summary) -> Iterator[str]:
         yield f"predicted {name!r}: {found.classes[name]} rows"
         width = max(map(len, methods))
         for method, tokens in methods.items():
-            yield f"  {method:<{width}}  " + "  ".join(f"{token} {share:.3f}" for token, share, _ in tokens)
+            ways = found.signed.get(name, {}).get(method)
+            if ways is None:
+                yield f"  {method:<{width}}  " + "  ".join(f"{token} {share:.3f}" for token, share, _ in tokens)
+                continue
+            for place, (way, some) in enumerate(ways.items()):
+                listed = "  ".join(f"{token} {share:+.3f}" for token, share, _ in some) or "-"
+                yield f"  {'' if place else method:<{width}}  {way}: {listed}"
     if found.agreement:
         yield ""
         yield "agreement between methods (mean Spearman correlation over the tokens of a row)"

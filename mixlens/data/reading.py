@@ -28,10 +28,19 @@ _T = TypeVar("_T")
 
 
 def load(
-    name: Named, *, path: Named | None = None, split: str | None = None, n: int | None = None, seed: int | None = None
+    name: Named,
+    *,
+    path: Named | None = None,
+    split: str | None = None,
+    n: int | None = None,
+    seed: int | None = None,
+    text_field: str | None = None,
+    pair_field: str | None = None,
+    label_field: str | None = None,
 ) -> Iterator[Example]:
     """Examples of a dataset of `mixlens data`: from the hub, or from `path`, a file or a folder that holds `{split}.jsonl`
-    (or .csv, .tsv, .parquet) with the documented fields. A file alone, or a hub id, is read as `read` does.
+    (or .csv, .tsv, .parquet) with the documented fields. A file alone, or a hub id, is read as `read` does, and takes its
+    `text_field`, `pair_field` and `label_field`.
 
     `n` takes the first n; with `seed`, n drawn at random, the same for the same seed, in the order of the file. The two
     grammars have no end: `n` takes the first n sentences of stream `seed` (0). Their splits are train and heldout
@@ -40,10 +49,13 @@ def load(
     What is wrong with the whole is refused here, before the first example; a row that is wrong raises when it comes.
     """
     _at_least_one(n=n)
+    fields: dict[str, Any] = {"text_field": text_field, "pair_field": pair_field, "label_field": label_field}
     if str(name) not in DATASETS:
         if path is not None:
             raise InputError(f"unknown dataset {str(name)!r}. {nearest(str(name), DATASETS)}")
-        return _sample(read(name, split=split), n, seed)
+        return _sample(read(name, split=split, **fields), n, seed)
+    if given := [key for key, value in fields.items() if value is not None]:
+        raise InputError(f"{str(name)!r} knows its own fields: leave {', '.join(f'{key}=' for key in given)} out.")
     dataset = DATASETS[str(name)]
     if dataset.stream is not None:
         if path is not None:

@@ -250,17 +250,36 @@ def layers_of(
 # --- before the long work ---------------------------------------------------------------------------------------------
 
 
-def examples_of(data: str | os.PathLike[str] | Iterable[Example], *, n: int | None, seed: int) -> list[Example]:
-    """`NAME`, `FILE` or `NAME=FILE` (a local copy of a known dataset); or Examples. With `n`: so many, drawn by `seed`."""
+def examples_of(
+    data: str | os.PathLike[str] | Iterable[Example | str | tuple[str, str]],
+    *,
+    n: int | None,
+    seed: int,
+    **fields: str | None,
+) -> list[Example]:
+    """`NAME`, `FILE` or `NAME=FILE` (a local copy of a known dataset); or Examples, texts or (text, pair) tuples. With `n`: so
+    many, drawn by `seed`. `fields` (text_field, pair_field, label_field) name what is what in a file."""
     if not isinstance(data, str | os.PathLike):
-        found = list(data)
+        if any(fields.values()):
+            raise InputError("text_field=, pair_field= and label_field= name the fields of a file; leave them out here.")
+        found = [_example(one) for one in data]
         return found if n is None else found[:n]
     name, _, path = os.fspath(data).partition("=")
     if name not in DATASETS:
         name, path = os.fspath(data), ""
     if name in DATASETS and DATASETS[name].stream is not None and n is None:
         raise InputError(f"{name!r} has no end: say how many examples, n=.")
-    return list(load(name, path=path or None, n=n, seed=None if n is None else seed))
+    return list(load(name, path=path or None, n=n, seed=None if n is None else seed, **fields))
+
+
+def _example(given: Any) -> Example:
+    if isinstance(given, str):
+        return Example(given)
+    if isinstance(given, tuple) and len(given) == 2 and all(isinstance(one, str) for one in given):
+        return Example(*given)
+    if not isinstance(given, Example):
+        raise InputError(f"data is a name, a file, or a list of Examples, texts or (text, pair) tuples, not of {given!r:.80}.")
+    return given
 
 
 def models_of(model: Any, **options: Any) -> tuple[Model, ...]:

@@ -30,6 +30,7 @@ PACKAGES = {
     **dict.fromkeys(("cue_average_precision", "rationale_auprc"), "scikit-learn"),
 }
 RANDOM = "random"
+SURE = 30  # texts from which on a ranking is more than a hint
 BLANKED = "blank_out_faithfulness"
 
 
@@ -98,7 +99,7 @@ def _finish(setup: Setup, records: list[Record]) -> list[Table]:
             *(cells[method, name] for name in names),
             *([_beats(setup, values, method, names)] if beaten else []),
         )
-        for rank, method in enumerate(order, 1)
+        for rank, method in zip(_ranks([mean_place[method] for method in order]), order, strict=True)
     ]
     columns = ("rank", "method", "mean place", *names, *(["better than random on"] if beaten else []))
     ways = {way: ", ".join(name for name in names if possible()[name].better == way) for way in ("higher", "lower")}
@@ -106,7 +107,33 @@ def _finish(setup: Setup, records: list[Record]) -> list[Table]:
     note = f"{told[0].upper()}{told[1:]}. Ranked by the mean place over these."
     if beaten:
         note += " Better than random: the 95 % interval of the difference, example by example, is on the right side of 0."
+    if len(setup.examples) < SURE:
+        note += (
+            f" Caution: {len(setup.examples)} texts are few. On other texts the ranks may be others: look at the intervals, and "
+            f"judge {SURE} texts or more."
+        )
     return [Table("ranking", "Which method to trust here", columns, tuple(rows), note)]
+
+
+def _ranks(places: Sequence[float]) -> list[int]:
+    """1 for the first; equal mean places share the rank of the first of them: 1, 2, 2, 4."""
+    return [1 + sum(other < own and not math.isclose(other, own, rel_tol=1e-9) for other in places) for own in places]
+
+
+def _figure(setup: Setup, tables: list[Table], figure: Any) -> None:
+    """The first metric as bars, the best on top: in the order of what is drawn, not of the mean place over all metrics."""
+    name = metrics_of(setup.options["metrics"])[0]
+    table = tables[0]
+    place = table.columns.index(name)
+
+    def key(row: tuple[Cell, ...]) -> float:
+        cell = row[place]
+        mean = cell.mean if isinstance(cell, Interval) else math.nan
+        return math.inf if math.isnan(mean) else -_sign(name) * mean
+
+    way = "higher" if possible()[name].better == "higher" else "lower"
+    ordered = Table(table.name, table.title, table.columns, tuple(sorted(table.rows, key=key)), table.note)
+    bars(figure.subplots(), ordered, name, title=f"{name}, mean and 95 % interval ({way} is better)")
 
 
 def _sign(name: str) -> int:
@@ -144,7 +171,7 @@ def _beats(setup: Setup, values: Mapping[tuple[Any, ...], Sequence[float]], meth
     packages=lambda options: packages_of(options["metrics"]),
     prepare=_prepare,
     finish=_finish,
-    figure=lambda setup, tables, figure: bars(figure.subplots(), tables[0], metrics_of(setup.options["metrics"])[0]),
+    figure=_figure,
 )
 def judged(setup: Setup, example: Example) -> list[Record]:
     """Which method finds the tokens that the model's predictions rest on?"""

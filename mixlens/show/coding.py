@@ -19,7 +19,10 @@ Block = dict[str, Any]
 
 @dataclass(frozen=True)
 class Precision:
-    """How the rows of a map are held: `float32`, `bits16`, `bits8`, or `top`, the `keep` largest of a row in 8 bits."""
+    """How the rows of a map are held: `float32`, `bits16`, `bits8`, or `top`, the `keep` largest of a row in 8 bits.
+
+    Unless they are exact, each row comes with the sum of what it does not hold: numbers that are left out or round to 0, and
+    what rounding took from the others."""
 
     kind: str
     keep: int = 0
@@ -47,7 +50,7 @@ def encode(scores: np.ndarray, precision: Precision) -> Block:
     if not fits:
         raise InputError("a score is not finite (or too large for 32 bits), so it cannot be shown.")
     if precision.kind == "float32":
-        parts = [scores.astype("<f4", copy=False)]
+        parts: list[np.ndarray] = [scores.astype("<f4", copy=False)]
     elif precision.kind == "top":
         keys, kept, rest = _largest(scores, precision.keep)
         scale, values = _quantised(kept, "bits8", signed)
@@ -55,7 +58,9 @@ def encode(scores: np.ndarray, precision: Precision) -> Block:
         parts = [scale, rest.astype("<f4"), steps, values]
         block["keep"] = keys.shape[1]
     else:
-        parts = list(_quantised(scores, precision.kind, signed))
+        scale, values = _quantised(scores, precision.kind, signed)
+        held = values.sum(1, dtype=np.float64) * (scale / np.float64(LEVELS[precision.kind, signed]))
+        parts = [scale, values, (scores.sum(1, dtype=np.float64) - held).astype("<f4")]  # what rounding took from each row
     packed = b"".join(_planes(part) for part in parts)
     return {**block, "data": base64.b64encode(zlib.compress(packed, 9 if len(packed) < 4_000_000 else 6)).decode()}
 
@@ -78,7 +83,7 @@ def decode(block: Mapping[str, Any]) -> np.ndarray:
     kind = "bits8" if block["coding"] == "top" else block["coding"]
     step = take("<f4", rows, 1) / np.float64(LEVELS[kind, block["signed"]])
     if block["coding"] != "top":
-        return take(TYPES[kind, block["signed"]], rows, columns) * step
+        return take(TYPES[kind, block["signed"]], rows, columns) * step  # after it come the sums of what rounding took
     whole = np.zeros((rows, columns))
     take("<f4", rows, 1)  # the sums of the rest
     keys = np.cumsum(take("<u2", rows, block["keep"]), axis=1, dtype=np.int64)

@@ -39,3 +39,18 @@ def ink(background: tuple[int, int, int]) -> tuple[int, int, int]:
 
 def hex_of(color: tuple[int, int, int]) -> str:
     return "#{:02x}{:02x}{:02x}".format(*color)
+
+
+STRONG, WEAK = 0.5, 0.1  # of sixteen colours: shares that fill the background, and those that colour the letters
+SIXTEEN = {True: ("black on bright_cyan", "cyan"), False: ("black on yellow", "yellow")}  # towards, against
+
+
+def style_of(share: float, colours: int, *, ink_only: bool = False) -> str:
+    """A style for rich. Sixteen colours have no shades: three steps, and two hues that no terminal makes the same."""
+    if colours == 0:
+        return ""
+    if colours <= 16:
+        full, letters = SIXTEEN[share >= 0]
+        return letters if ink_only or WEAK <= abs(share) < STRONG else full if abs(share) >= STRONG else ""
+    back = shade(share)
+    return hex_of(back) if ink_only else f"{hex_of(ink(back))} on {hex_of(back)}"

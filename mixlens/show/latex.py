@@ -67,7 +67,9 @@ def _strange(texts: Sequence[str]) -> list[str]:
 def _strip(result: Attribution) -> str:
     boxes: list[str] = []
     scores = result.scores.tolist()
-    for (text, goes_on), share in zip(pieces(result.tokens), shares(scores), strict=True):
+    for (text, goes_on), share in zip(
+        pieces(result.tokens, words=result.info.get("unit") == "word"), shares(scores), strict=True
+    ):
         back = shade(share)
         front = "{},{},{}".format(*ink(back))
         box = rf"\colorbox[RGB]{{{back[0]},{back[1]},{back[2]}}}{{\color[RGB]{{{front}}}\strut {escaped(text)}}}"

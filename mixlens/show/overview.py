@@ -109,7 +109,13 @@ def _bins(bins: Bins) -> dict[str, Any]:
 
 
 def _class(one: OneClass, methods: Sequence[str]) -> dict[str, Any]:
-    top = [[[short(token), share, times] for token, share, times in one.top.get(method, [])] for method in methods]
+    def listed(some: Sequence[tuple[str, float, int]]) -> list[list[Any]]:
+        return [[short(token), share, times] for token, share, times in some]
+
+    top = [listed(one.top.get(method, [])) for method in methods]
+    ways = [
+        {way: listed(some) for way, some in one.signed[method].items()} if method in one.signed else None for method in methods
+    ]
     return {
         "name": short(one.name),
         "rows": one.rows,
@@ -117,6 +123,7 @@ def _class(one: OneClass, methods: Sequence[str]) -> dict[str, Any]:
         "mean": one.mean,
         **_bins(one.probability),
         "top": top,
+        "signed": ways,  # of methods with scores below 0: towards and against apart
     }
 
 

@@ -16,11 +16,13 @@ from typing import Any
 import numpy as np
 
 from ..aggregate import CONVENTIONS, FROM_INPUT
-from ..errors import InputError
+from ..errors import InputError, printable
+from ..notices import completeness, noticed, off_sum
 from ..types import Attribution, Map, Prediction, Result
 from .coding import EXACT, encode, fit
 from .colors import AGAINST, TOWARDS
-from .text import shown, told
+from .heading import percent, removed, told
+from .tokens import shown
 
 ASSETS = Path(__file__).parent / "page"
 PAGE_ROOM = 60_000  # characters for the page itself: its style and its script
@@ -79,10 +81,27 @@ def entries(results: Sequence[Result], *, room: int) -> list[Entry]:
     if not groups:
         raise InputError("there is no result to report. Give a Map, an Attribution or a list of them.")
     made = [entry(group, room=room) for group in groups.values()]
+    _told_apart(made)
     if len({one["model"] for one in made}) > 1:
         for one in made:
             one["label"] = f"{folder_name(one['model'])}: {one['label']}"
     return made
+
+
+def _told_apart(made: Sequence[Entry]) -> None:
+    """Texts that begin alike are listed with their ends; where these are alike too, with a number."""
+    for ends in (True, False):
+        names = [one["label"] for one in made]
+        for number, one in enumerate(made):
+            if names.count(names[number]) > 1 and ends:
+                one["label"] = _shortened(one["text"], 40, end=39)
+            elif names.count(names[number]) > 1:
+                one["label"] = f"{names[number]} #{names[:number].count(names[number]) + 1}"
+
+
+def _shortened(text: str, begin: int, *, end: int = 0) -> str:
+    """A text of at most begin + end characters: its beginning, and its end."""
+    return text if len(text) <= begin + end + 1 else f"{text[:begin]}…{text[len(text) - end :] if end else ''}"
 
 
 def folder_name(model: str) -> str:
@@ -107,15 +126,17 @@ def entry(results: Sequence[Result], *, room: int) -> Entry:
     text = visible(first.info.get("text") or " ".join(shown(token) for token in first.tokens))
     prediction: Prediction = next((one.info["prediction"] for one in results if one.info.get("prediction")), [])
     made: Entry = {
-        "label": text if len(text) <= 80 else text[:79] + "…",
+        "label": _label(first.info, text),
         "model": str(first.info.get("model", "?")),
         "text": text,
         "pair": None if first.info.get("pair") is None else visible(first.info["pair"]),
         "tokens": [shown(token) for token in first.tokens],
         "special": [bool(one) for one in first.special] or [False] * len(first.tokens),
         "words": words_of(first),
+        "causal": bool(first.info.get("causal")),
         "query": query_of(results),
-        "prediction": [[shown(word), float(probability)] for word, probability in prediction],
+        "notices": notices_of(results),
+        "prediction": [[printable(word), float(probability)] for word, probability in prediction],
         "predicts": predicts(results, prediction),
         "about": about_entry(first.info, len(first.tokens)),
         "methods": methods,
@@ -128,6 +149,13 @@ def entry(results: Sequence[Result], *, room: int) -> Entry:
     signed = any(block["signed"] for block in blocks)
     holds = precision.told(signed=signed) if blocks else EXACT.told()
     return {**made, "holds": holds, "precision": {"kind": precision.kind, "keep": precision.keep}}
+
+
+def _label(info: Mapping[str, Any], text: str) -> str:
+    """How a list calls this text: its beginning; of a text that a model went on with, what it wrote and the end."""
+    if info.get("generated") is None:
+        return _shortened(text, 79)
+    return f"writes {shown(info['generated'])} after {_shortened(text, 20, end=40)}"
 
 
 def sheets_of(result: Result) -> dict[str, np.ndarray]:
@@ -204,6 +232,15 @@ def explains(info: Mapping[str, Any]) -> str:
     return f"What {place} is made of"
 
 
+def notices_of(results: Sequence[Result]) -> list[str]:
+    """What must be known before the numbers; of one method alone with its name."""
+    about_text = dict.fromkeys(visible(one) for result in results for one in noticed(result.info))
+    own = [
+        visible(f"{name}: {one}") for result, name in zip(results, labels(results), strict=True) for one in off_sum(result.info)
+    ]
+    return [*about_text, *own]
+
+
 def words_of(result: Result) -> list[Any] | None:
     """Each word and its positions, where they are known."""
     return None if result.words is None else [[shown(word), list(places)] for word, places in result.words]
@@ -246,7 +283,7 @@ def about_entry(info: Mapping[str, Any], n: int) -> list[list[str]]:
     if info.get("unit"):
         rows.append(["Unit", str(info["unit"])])
     if info.get("special_tokens"):
-        rows.append(["Special tokens", str(info["special_tokens"])])
+        rows.append(["Special tokens", removed(info) or str(info["special_tokens"])])
     return rows
 
 
@@ -259,6 +296,10 @@ def about_method(info: Mapping[str, Any]) -> list[list[str]]:
     if info.get("gap") is not None:
         allowed = f" (allowed: {info['tolerance']:.0e})" if info.get("tolerance") is not None else ""
         rows.append(["Reconstruction gap", f"{info['gap']:.1e}{allowed}: the layers rebuilt from their parts, against the model"])
+    elif (off := completeness(info)) is not None:
+        one = info["completeness"]
+        sums = f"the scores add up to {one['sum']:.6g}, what they explain is {one['expected']:.6g}"
+        rows.append(["Completeness", f"adds up to within {percent(off)}: {sums}"])
     elif info.get("tolerance") is not None:
         rows.append(["Reconstruction gap", f"not measured by this method (a map's may be at most {info['tolerance']:.0e})"])
     if info.get("rollout"):

@@ -29,7 +29,7 @@ class Reader {
   }
 }
 
-/** The rows of one block. A row comes whole; what the page does not hold of it is 0, and summed up in `rest`. */
+/** The rows of one block. A row comes whole; what the page does not hold of it (left out, or rounded off) is summed up in `rest`. */
 class Sheet {
   constructor(block, bytes) {
     const { rows, columns, coding, signed } = block;
@@ -44,12 +44,14 @@ class Sheet {
     const kind = coding === "top" ? "bits8" : coding;
     const Kind = kind === "bits16" ? (signed ? Int16Array : Uint16Array) : signed ? Int8Array : Uint8Array;
     this.levels = LEVELS[kind][signed ? 1 : 0];
+    this.signed = signed;
     this.scales = reader.take(Float32Array, rows);
     if (coding === "top") {
       this.rests = reader.take(Float32Array, rows);
       this.steps = reader.take(Uint16Array, rows * this.keep);
     }
     this.values = reader.take(Kind, rows * this.keep);
+    if (coding !== "top") this.rests = reader.take(Float32Array, rows); // what rounding took from each row
   }
 
   static async of(block) {
@@ -126,21 +128,41 @@ function largestOf(scores, count) {
   return order.slice(0, count).filter((i) => scores[i] !== 0);
 }
 
-/** A row as its rollout convention wants it: the token itself added, then made to sum to 1. */
-function convened(row, rest, query, convention) {
-  if (convention.residual) row[query] += 1;
-  if (!convention.normalize) return row;
-  let total = rest;
-  for (const score of row) total += score;
-  return total === 0 ? row : row.map((score) => score / total);
+/**
+ * A row as its rollout convention wants it: the token itself added, then made to sum to 1. `spread` is what each number that
+ * the row does not hold gets of the row's rest; `held` is what the row holds.
+ */
+function convened(sheet, number, query, convention, last) {
+  const row = sheet.row(number);
+  const rest = sheet.rest(number);
+  let held = 0;
+  let missing = 0;
+  for (let key = 0; key <= last; key++) {
+    held += row[key];
+    if (row[key] === 0) missing += 1;
+  }
+  const lost = missing > 0 && (sheet.signed || rest > 0); // else it is rounding alone: the row is made to sum to 1 as it is
+  let spread = lost ? rest / missing : 0;
+  if (convention.residual) {
+    if (row[query] === 0) row[query] = spread; // it is held from now on
+    row[query] += 1;
+  }
+  const total = (lost ? held + rest : held) + (convention.residual ? 1 : 0);
+  if (convention.normalize && total !== 0) {
+    for (let key = 0; key <= last; key++) row[key] /= total;
+    spread /= total;
+  }
+  return { row, spread };
 }
 
 /**
  * Where what stands at `unit` after `layer` came from. Level l is after layer l, level 0 the input.
  * mass[level][unit]: how much of it was there; edges: how much went from one unit to the next; paths: the strongest
- * single way from each input token.
+ * single way from each input token. What a row does not hold is spread evenly over the tokens it does not hold (in a model
+ * that looks back only: over those before). `rolled`, where the page holds it, is the rolled-out sheet: what is at the input,
+ * and what flows from there, is scaled to its row, so that both pictures show the same numbers.
  */
-function flowOf(sheet, convention, units, unit, layer) {
+function flowOf(sheet, convention, units, unit, layer, { rolled = null, causal = false } = {}) {
   const n = sheet.columns;
   const depth = layer + 1;
   let mass = new Float64Array(n);
@@ -154,19 +176,19 @@ function flowOf(sheet, convention, units, unit, layer) {
     const below = new Float64Array(n);
     const bestBelow = new Float64Array(n);
     const from = new Int32Array(n).fill(-1);
-    const flows = new Map();
+    const found = []; // [query, key, flow] between positions
+    const evenly = new Float64Array(n + 1); // what is spread over all keys up to a last one, by that one
     for (let query = 0; query < n; query++) {
       if (mass[query] === 0 && best[query] === 0) continue;
-      const number = (level - 1) * n + query;
-      const row = convened(sheet.row(number), sheet.rest(number), query, convention);
-      for (let key = 0; key < n; key++) {
+      const last = causal ? query : n - 1;
+      const { row, spread } = convened(sheet, (level - 1) * n + query, query, convention, last);
+      const little = mass[query] * spread;
+      evenly[last] += little;
+      for (let key = 0; key <= last; key++) {
         if (row[key] === 0) continue;
         const flow = mass[query] * row[key];
-        below[key] += flow;
-        if (units.of[query] >= 0 && units.of[key] >= 0) {
-          const edge = units.of[query] * units.size + units.of[key];
-          flows.set(edge, (flows.get(edge) || 0) + flow);
-        }
+        below[key] += flow - little;
+        found.push([query, key, flow]);
         const way = best[query] * row[key];
         if (Math.abs(way) > Math.abs(bestBelow[key])) {
           bestBelow[key] = way;
@@ -174,10 +196,22 @@ function flowOf(sheet, convention, units, unit, layer) {
         }
       }
     }
+    let over = 0;
+    for (let key = n - 1; key >= 0; key--) {
+      over += evenly[key];
+      below[key] += over;
+    }
+    const scale = level === 1 && rolled && sheet.coding !== "float32" ? scaledTo(rolled, layer, units.groups[unit], below) : null;
+    const flows = new Map();
+    for (const [query, key, flow] of found) {
+      if (units.of[query] < 0 || units.of[key] < 0) continue;
+      const edge = units.of[query] * units.size + units.of[key];
+      flows.set(edge, (flows.get(edge) || 0) + flow * (scale ? scale.by[key] : 1));
+    }
     for (const [edge, flow] of flows) {
       edges.push({ level, query: Math.floor(edge / units.size), key: edge % units.size, flow });
     }
-    mass = below;
+    mass = scale ? scale.row : below;
     best = bestBelow;
     back[level] = from;
     masses[level - 1] = summed(mass, units);
@@ -188,6 +222,13 @@ function flowOf(sheet, convention, units, unit, layer) {
     return { weight: best[place], way };
   });
   return { depth, masses, edges, paths };
+}
+
+/** The rolled-out row of some positions (their mean), and by how much the masses at the input differ from it. */
+function scaledTo(rolled, layer, places, below) {
+  const row = new Float64Array(below.length);
+  for (const place of places) rolled.row(layer * below.length + place).forEach((score, key) => { row[key] += score / places.length; });
+  return { row, by: Float64Array.from(row, (score, key) => (below[key] === 0 ? 0 : score / below[key])) };
 }
 
 const INK = { light: [[255, 255, 255], 0], dark: [[24, 26, 31], 0.35] }; // paper, and how much lighter the hues are on it

@@ -96,7 +96,9 @@ function startPage(data, root) {
     const full = [here.text, here.pair].filter(Boolean).map((text, i) => make(
       "p", { class: "text", tabindex: 0, role: "group", "aria-label": i ? "Second text" : "Text" }, word(text),
     ));
-    const parts = [make("div", { class: "card" }, make("h2", {}, "Text"), ...full)];
+    const notes = (here.notices || []).map((note) => make("p", { class: "note" }, note));
+    const told = notes.length ? [make("div", { class: "card notice", role: "note" }, ...notes)] : [];
+    const parts = [...told, make("div", { class: "card" }, make("h2", {}, "Text"), ...full)];
     const card = make("div", { class: "card prediction" }, make("h2", {}, "Prediction"));
     if (here.prediction.length) {
       const rows = here.prediction.map(([name, probability]) => {
@@ -215,13 +217,17 @@ function startPage(data, root) {
       }
       const found = await sheetOf(one.sheets.layer);
       if (mine !== turn) return;
-      const flow = flowOf(found, one.convention, units, chosen, number);
+      const rolled = one.sheets.rollout ? await sheetOf(one.sheets.rollout) : null;
+      if (mine !== turn) return;
+      const flow = flowOf(found, one.convention, units, chosen, number, { rolled, causal: Boolean(here.causal) });
       const { picture, paths, outside } = flowView(flow, units, chosen, name, flowBox.clientWidth || 900);
       const scroll = make("div", { class: "scroll", tabindex: 0, role: "group", "aria-label": "Flow through the layers" }, picture);
+      const about = found.coding === "float32" ? String()
+        : " This page does not hold every number: between layers, what a row does not hold is spread evenly over the other tokens; at the input the numbers are those of the rollout.";
       const left = outside > 0.005 ? ` Tokens not drawn hold ${(outside * 100).toFixed(0)}% of what is at the input.` : String();
       flowBox.replaceChildren(
         head,
-        make("p", { class: "hint" }, `From the input below up to layer ${number + 1}; a line is as wide as its share of what its layer carries.${left}`),
+        make("p", { class: "hint" }, `From the input below up to layer ${number + 1}; a line is as wide as its share of what its layer carries.${left}${about}`),
         scroll,
         make("h4", {}, "Strongest single paths, input first"),
         paths,

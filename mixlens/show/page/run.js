@@ -254,21 +254,26 @@ function startRun(data, root) {
   function topTokens() {
     const some = run.classes.filter((one) => one.top.some((tokens) => tokens.length));
     if (!some.length) return null;
+    const listOf = (tokens, caption) => {
+      const most = Math.max(...tokens.map(([, share]) => Math.abs(share)), 1e-30);
+      const lines = tokens.map(([token, share, times]) => [word(token), percent(share), counted(times), barOf(share / most, share < 0)]);
+      return tableOf(caption, ["word", "mean share", "times", null], lines);
+    };
     const ofMethod = (one, method, number) => {
-      const tokens = one.top[number];
-      const most = Math.max(...tokens.map(([, share]) => share), 1e-30);
-      const lines = tokens.map(([token, share, times]) => [word(token), percent(share), counted(times), barOf(share / most)]);
-      const table = tokens.length ? tableOf(null, ["token", "mean share", "times", null], lines) : hint("No token has a score.");
-      return make("div", { class: "top" }, make("h3", {}, method), table);
+      const ways = one.signed[number];
+      const some = ways ? Object.entries(ways).filter(([, tokens]) => tokens.length) : [[null, one.top[number]]];
+      const tables = some.filter(([, tokens]) => tokens.length).map(([way, tokens]) => listOf(tokens, way));
+      return make("div", { class: "top" }, make("h3", {}, method), ...(tables.length ? tables : [hint("No word has a score.")]));
     };
     const sections = some.map((one, place) => folded(`predicted ${one.name}: ${counted(one.rows)} rows`, () => make(
       "div", {},
       one.counted < one.rows ? hint(`Counted in the last ${counted(one.counted)} of its rows: the class was rare before.`) : null,
       make("div", { class: "multiples" }, ...run.methods.map((method, number) => ofMethod(one, method, number))),
     ), { open: place < 2 }));
-    const about = "By their mean share of a row's absolute scores, without what the tokenizer adds; of tokens seen three times "
-      + "at least, where there are such.";
-    const made = card("Top tokens", hint(about), ...sections);
+    const about = "By their mean share of a row's absolute scores, without what the tokenizer adds; of words seen three times "
+      + "at least, where there are such (tokens, where words are not known). A method with scores below 0 has two lists, by the mean "
+      + "of the share with its sign: towards what was explained (blue), and against it (orange).";
+    const made = card("Top words", hint(about), ...sections);
     made.classList.add("wide");
     return made;
   }

@@ -206,7 +206,8 @@ function barsView(caption, labels, scores, { count = 8, rest = 0, places = null 
       make("td", { class: "bars" }, bar),
     );
   });
-  if (rest) {
+  const whole = scores.reduce((sum, score) => sum + Math.abs(score), Math.abs(rest));
+  if (Math.abs(rest) > 0.001 * whole) {
     const cells = [make("td", {}), make("th", { scope: "row" }, "numbers not held, summed"),
       make("td", { class: "number" }, numberText(rest)), make("td", {})];
     rows.push(make("tr", { class: "rest" }, ...cells));

@@ -1,0 +1,65 @@
+"""Terminals that cannot show every character (Latin-1, ASCII): pictures get plain letters instead of ending in an error."""
+
+from __future__ import annotations
+
+import codecs
+from typing import Any, TextIO
+
+ERRORS = "mixlens"  # the name of the error handler
+DRAWN = "█▒·…←"  # what pictures are made of
+PLAIN = {
+    **{"█": "#", "▒": "-", "·": "|", "…": "~", "←": "<", "→": ">", "␣": "_", "⏎": "/", "◌": "o", "−": "-", "–": "-", "—": "-"},
+    **{"‘": "'", "’": "'", "“": '"', "”": '"', "\u200e": "", "\u200d": "", "▁": "_", "≤": "<", "≥": ">", "×": "x"},
+}
+
+
+def _plain(error: UnicodeError) -> tuple[str | bytes, int]:
+    """A letter of the same width for what pictures are made of; anything else is written out as \\u0000."""
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    text = "".join(PLAIN.get(char) if char in PLAIN else _written(char) for char in error.object[error.start : error.end])  # type: ignore[misc]
+    return text, error.end
+
+
+def _written(char: str) -> str:
+    return f"\\u{ord(char):04x}" if ord(char) < 0x10000 else f"\\U{ord(char):08x}"
+
+
+codecs.register_error(ERRORS, _plain)
+
+
+def can_show(out: Any, text: str = DRAWN, *, replaced: bool = True) -> bool:
+    """Can this stream write these characters, or, unless `replaced` is False, does it know what to write instead?"""
+    if replaced and getattr(out, "errors", None) == ERRORS:
+        return True
+    try:
+        text.encode(getattr(out, "encoding", None) or "utf-8")
+    except (UnicodeEncodeError, LookupError):
+        return False
+    return True
+
+
+class Plain:
+    """A text stream that writes plain letters where its encoding has no others."""
+
+    def __init__(self, out: TextIO):
+        self._out = out
+
+    def write(self, text: str) -> int:
+        encoding = self._out.encoding or "ascii"
+        self._out.write(text.encode(encoding, ERRORS).decode(encoding))
+        return len(text)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._out, name)
+
+
+def readable(out: Any) -> Any:
+    """The stream itself, or one that writes to it without an error."""
+    return out if can_show(out) else Plain(out)
+
+
+def make_readable(out: Any) -> None:
+    """From now on everything that is written to this stream can be. For a program's own output."""
+    if not can_show(out) and hasattr(out, "reconfigure"):
+        out.reconfigure(errors=ERRORS)

@@ -1,0 +1,102 @@
+"""Text in columns and lines that fit a terminal: by the columns a character takes, not by their number."""
+
+from __future__ import annotations
+
+import textwrap
+import unicodedata
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
+LEFT_TO_RIGHT = "\u200e"  # after a right-to-left token, so that a terminal does not move the numbers that follow
+
+
+def laid(*parts: tuple[str, str]) -> Text:
+    """Text that is laid out already: never wrapped, never read as markup."""
+    from rich.text import Text
+
+    return Text.assemble(*parts, no_wrap=True, overflow="ignore")
+
+
+def columns_of(text: str) -> int:
+    from rich.cells import cell_len
+
+    return cell_len(text)
+
+
+def clipped(text: str, width: int) -> str:
+    """At most this many columns; what is cut off is an ellipsis."""
+    if columns_of(text) <= width:
+        return text
+    kept = ""
+    for char in text:
+        if columns_of(kept + char) > width - 1:
+            break
+        kept += char
+    return kept + "…"[: max(0, width)]
+
+
+def fitting(text: str, width: int, *, right: bool = False, middle: bool = False) -> str:
+    """Exactly this many columns."""
+    text = clipped(text, width)
+    room = width - columns_of(text)
+    left = room if right else room // 2 if middle else 0
+    return " " * left + turned(text) + " " * (room - left)
+
+
+def turned(text: str) -> str:
+    return text + LEFT_TO_RIGHT if any(unicodedata.bidirectional(char) in ("R", "AL", "AN") for char in text) else text
+
+
+def chopped(text: str, width: int) -> list[str]:
+    """A text that is wider than the terminal, in parts that are not."""
+    parts = [""]
+    for char in text:
+        if parts[-1] and columns_of(parts[-1] + char) > width:
+            parts.append("")
+        parts[-1] += char
+    return parts
+
+
+def kept_together(items: Sequence[str], gap: str, width: int, *, first: str = "", style: str = "") -> Iterator[Text]:
+    """Items in lines, broken between them only; the line begins with `first`."""
+    line, between = first, ""
+    for item in items:
+        longer = line + between + item
+        if between and columns_of(longer) > width:
+            yield laid((line, style))
+            longer = item
+        *full, line = chopped(longer, max(1, width))
+        yield from (laid((part, style)) for part in full)
+        between = gap
+    yield laid((line, style))
+
+
+def in_blocks(wide: Sequence[int], room: int, *, gap: int) -> Iterator[tuple[int, int]]:
+    """Columns in groups that fit beside each other, at least one a group."""
+    start, used = 0, 0
+    for number, size in enumerate(wide):
+        if number > start and used + gap + size > room:
+            yield start, number
+            start, used = number, 0
+        used += size + (gap if number > start else 0)
+    if start < len(wide):
+        yield start, len(wide)
+
+
+def listed(rows: Sequence[Sequence[str]], width: int) -> list[str]:
+    """Rows of cells in columns. Where they are wider than the terminal, each row becomes its first cell and, below and to
+    the right, all others, wrapped between words: nothing is cut off. The first row names the columns."""
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    if sum(widths) + 2 * (len(widths) - 1) <= width:
+        return ["  ".join(f"{cell:<{size}}" for cell, size in zip(row, widths, strict=True)).rstrip() for row in rows]
+    made: list[str] = []
+    for row in rows:
+        first, *others = (cell for cell in row if cell)
+        made += textwrap.wrap(first, width, break_on_hyphens=False)
+        indent = "    " if width > 20 else ""
+        more = textwrap.wrap("  ".join(others), width, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False)
+        made += more
+    return made
