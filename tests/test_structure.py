@@ -23,6 +23,7 @@ ORDER = (
         "words",
         "families",
         "places",
+        "quantized",
         "kernels",
         "decompose",
         "graphs",
