@@ -35,6 +35,7 @@ from .families import Family, find
 from .graphs import Graphs
 from .limits import tokens_within
 from .places import HOOK, is_away, is_dispatched, packed_kinds, place_of, settle, weights_of
+from .quantized import refuse_unrunnable
 from .types import Example, LayersOf, LayerTrace, Prediction, Texts, Trace
 from .words import group_words, is_text
 
@@ -1233,6 +1234,7 @@ def load(
         made = _wrap(model, tokenizer, task, device, wanted, family)
     else:
         raise ModelError(f"load takes a hub id, a folder or a Hugging Face model, not {type(model).__name__}.")
+    refuse_unrunnable(made.hf_model, made.name, made.dtype, ours=isinstance(model, str | os.PathLike))
     if check:
         from .proof import check as proven
 
