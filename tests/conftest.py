@@ -11,12 +11,15 @@ from typing import Any
 import pytest
 import torch
 import transformers
+from hypothesis import settings
 from transformers.utils import logging
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 logging.set_verbosity_error()
 logging.disable_progress_bar()
 torch.set_num_threads(1)
+settings.register_profile("mixlens", deadline=None)  # how long an example takes is the machine's affair
+settings.load_profile("mixlens")
 
 VOCABULARY = 97
 SMALL: dict[str, Any] = {
