@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import time
 
 import pytest
 import torch
@@ -69,7 +68,9 @@ def test_the_methods_own_convention_is_the_default() -> None:
     trace = loaded("bert").trace(input_ids=ids(5))
     attention = mixlens.mix(trace, "attention")
     assert torch.equal(attention.flow().scores, attention.flow("abnar").scores)
-    assert torch.equal(attention.flow("abnar", residual=False).scores[0], attention.flow("alti").scores[0])
+    torch.testing.assert_close(
+        attention.flow("abnar", residual=False).scores[0], attention.flow("alti").scores[0], rtol=1e-12, atol=1e-15
+    )
     assert "flow abnar" in told(attention.flow().info, "attention")
 
 
@@ -80,7 +81,7 @@ def test_one_position_is_its_row() -> None:
         one = mixlens.flow(scores, "abnar", query=query, layer=layer)
         assert isinstance(one, mixlens.Attribution)
         place = one.info["query"]
-        assert torch.equal(one.scores, whole.scores[layer, place])
+        torch.testing.assert_close(one.scores, whole.scores[layer, place], rtol=1e-12, atol=0)  # float64, the same flows
         assert (one.info["layer"], one.info["query_token"]) == (layer % 3, f"t{place}")
 
 
@@ -90,10 +91,14 @@ def test_causal_maps_stay_causal_and_rows_sum_to_one() -> None:
     torch.testing.assert_close(made.scores.sum(-1), torch.ones(3, 6, dtype=torch.float64))
 
 
-def test_one_target_of_a_deep_graph_takes_seconds() -> None:
-    started = time.perf_counter()
-    one = mixlens.flow(a_map(some_layers(12, 32)), "abnar", query=0)
-    assert time.perf_counter() - started < 10
+def test_one_target_of_a_deep_graph_takes_one_flow_for_each_token(monkeypatch: pytest.MonkeyPatch) -> None:
+    import igraph
+
+    flows = []
+    own = igraph.Graph.maxflow_value
+    monkeypatch.setattr(igraph.Graph, "maxflow_value", lambda graph, *ends: flows.append(ends[:2]) or own(graph, *ends))
+    one = mixlens.flow(a_map(some_layers(12, 32)), "abnar", query=3)
+    assert flows == [(12 * 32 + 3, key) for key in range(32)]
     assert float(one.scores.sum()) == pytest.approx(1)
 
 
