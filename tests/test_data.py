@@ -6,9 +6,10 @@ import csv
 import json
 import os
 import sys
+import tempfile
 import tracemalloc
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -508,12 +509,23 @@ def test_refused_before_the_first_example(call: Callable[[Path], Any], message: 
     assert "\n" not in str(error.value)
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
-def test_a_file_that_may_not_be_read(tmp_path: Path) -> None:
-    path = as_jsonl(tmp_path / "a.jsonl", [{"text": "a"}])
-    path.chmod(0)
-    with pytest.raises(InputError, match="may not be read"):
-        read(path)
+@pytest.fixture
+def nobody() -> Iterator[None]:
+    """Root may read everything: as root the test is another user for a while."""
+    if os.geteuid() == 0:
+        os.setresuid(65534, 65534, 0)
+        yield
+        os.setresuid(0, 0, 0)
+    else:
+        yield
+
+
+def test_a_file_that_may_not_be_read(nobody: None) -> None:
+    with tempfile.TemporaryDirectory() as folder:  # one that this user owns
+        path = as_jsonl(Path(folder) / "a.jsonl", [{"text": "a"}])
+        path.chmod(0)
+        with pytest.raises(InputError, match="may not be read"):
+            read(path)
 
 
 @pytest.mark.parametrize("header", [b"text,text\n", b"text,\n", b"te\xffxt\n"])

