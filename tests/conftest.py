@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -117,4 +117,24 @@ def model_for() -> Callable[..., Any]:
     return loaded
 
 
-needs_shared = pytest.mark.skipif(not SHARED.is_dir(), reason="needs the shared models and golden values beside the project")
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, Any, Any]:
+    return _with_remedy((yield))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report() -> Generator[None, Any, Any]:
+    return _with_remedy((yield))
+
+
+def _with_remedy(report: Any) -> Any:
+    """A test that is skipped for want of a package says how to get it."""
+    told = report.longrepr
+    if report.outcome == "skipped" and isinstance(told, tuple) and "could not import '" in told[2]:
+        report.longrepr = (*told[:2], f"{told[2]} (`make test` installs it, with the extra `dev`)")
+    return report
+
+
+needs_shared = pytest.mark.skipif(
+    not SHARED.is_dir(), reason="needs the folder `shared` (models, golden values) beside the project"
+)

@@ -40,7 +40,7 @@ from mixlens.types import Example
 
 DATA = SHARED / "data"
 DOCS = Path(__file__).resolve().parents[1] / "docs" / "data.md"
-needs_data = pytest.mark.skipif(not DATA.is_dir(), reason="needs the shared datasets beside the project")
+needs_data = pytest.mark.skipif(not DATA.is_dir(), reason="needs the folder `shared` (datasets) beside the project")
 
 
 # --- writing files ----------------------------------------------------------------------------------------------------

@@ -483,7 +483,7 @@ def resident(process: int) -> float:
         return next(int(line.split()[1]) / 1000 for line in file if line.startswith("VmRSS"))
 
 
-@pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="reads memory from /proc")
+@pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="needs Linux: memory is read from /proc")
 def test_a_flood_is_refused_clearly_and_the_server_stays_up() -> None:
     command = [sys.executable, "-m", "mixlens", "serve", "-m", "agreement", "--port", "0", "--queue", "4", "--time-limit", "30"]
     environment = {**os.environ, "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}

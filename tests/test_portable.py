@@ -1,0 +1,68 @@
+"""The suite itself is the same on every machine: no clock decides, and whoever reads a skip knows what would run the test."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+
+TESTS = Path(__file__).parent
+FILES = sorted(TESTS.glob("*.py"))
+
+
+def calls(path: Path, *names: str) -> list[ast.Call]:
+    """Calls of `pytest.name(...)` and `pytest.mark.name(...)` in a file."""
+    found = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call)]
+    return [node for node in found if isinstance(node.func, ast.Attribute) and node.func.attr in names]
+
+
+def test_no_example_of_hypothesis_has_a_deadline() -> None:
+    assert settings().deadline is None
+    for path in FILES:
+        for call in calls(path, "settings") + [
+            node
+            for node in ast.walk(ast.parse(path.read_text()))
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "settings"
+        ]:
+            for keyword in call.keywords:
+                assert keyword.arg != "deadline" or ast.literal_eval(keyword.value) is None, f"{path.name}:{call.lineno}"
+
+
+def test_every_skip_says_what_would_run_the_test() -> None:
+    reasons = []
+    for path in FILES:
+        for call in calls(path, "skip", "skipif", "importorskip"):
+            told = next((word.value for word in call.keywords if word.arg == "reason"), None)
+            if call.func.attr == "skip" and call.args:  # type: ignore[attr-defined]
+                told = call.args[0]
+            if told is None:
+                assert call.func.attr == "importorskip", f"{path.name}:{call.lineno}: no reason"  # type: ignore[attr-defined]
+                continue
+            assert isinstance(told, ast.Constant), f"{path.name}:{call.lineno}: write the reason out"
+            reasons.append((f"{path.name}:{call.lineno}", str(told.value)))
+    assert len(reasons) > 10
+    assert [(place, reason) for place, reason in reasons if not reason.startswith("needs ")] == []
+
+
+def test_a_package_that_is_missing_is_named_with_the_way_to_get_it(tmp_path: Path) -> None:
+    (tmp_path / "conftest.py").write_text((TESTS / "conftest.py").read_text())
+    (tmp_path / "test_one.py").write_text("import pytest\ndef test_one():\n    pytest.importorskip('no_such_package')\n")
+    (tmp_path / "test_two.py").write_text("import pytest\npytest.importorskip('no_such_module')\n")
+    asked = [sys.executable, "-m", "pytest", "-q", "-rs", "-p", "no:cacheprovider", "--rootdir", str(tmp_path), str(tmp_path)]
+    told = subprocess.run(asked, capture_output=True, text=True, check=False).stdout
+    for name in ("no_such_package", "no_such_module"):
+        (line,) = [line for line in told.splitlines() if line.startswith("SKIPPED") and name in line]
+        assert "`make test` installs it" in line
+
+
+@pytest.mark.parametrize("name", ["perf_counter", "monotonic", "time.time("])
+def test_no_assertion_of_the_suite_compares_a_time_with_a_limit(name: str) -> None:
+    """`assert time... < 10` fails on a busy machine; limits that only end a wait (`deadline`, `timeout`) are another matter."""
+    for path in FILES:
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Assert) and path.name != Path(__file__).name:
+                assert name not in ast.unparse(node.test), f"{path.name}:{node.lineno}"
