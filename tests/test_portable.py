@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
+import tomllib
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -66,3 +69,71 @@ def test_no_assertion_of_the_suite_compares_a_time_with_a_limit(name: str) -> No
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Assert) and path.name != Path(__file__).name:
                 assert name not in ast.unparse(node.test), f"{path.name}:{node.lineno}"
+
+
+# --- packages ---------------------------------------------------------------------------------------------------------
+
+ROOT = TESTS.parent
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+OF_A_GPU = ("nvidia-", "cuda-", "triton")  # come with torch where it is built for GPUs
+
+
+def plain(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def needed() -> set[str]:
+    """The packages of the extra `dev` and all that they need, as far as they are installed."""
+    from packaging.requirements import Requirement
+
+    extras = PROJECT["optional-dependencies"]
+    waiting = [Requirement(one) for one in [*PROJECT["dependencies"], *(one for some in extras.values() for one in some)]]
+    found: set[tuple[str, frozenset[str]]] = set()
+    while waiting:
+        one = waiting.pop()
+        key = plain(one.name), frozenset(one.extras)
+        if key in found or key[0] == "mixlens":
+            continue
+        try:
+            inside = metadata.requires(one.name) or []
+        except metadata.PackageNotFoundError:
+            continue
+        found.add(key)
+        for told in map(Requirement, inside):
+            if told.marker is None or any(told.marker.evaluate({"extra": extra}) for extra in (*one.extras, "")):
+                waiting.append(told)
+    return {name for name, _ in found}
+
+
+def test_every_package_that_is_needed_has_its_exact_version() -> None:
+    pinned = {plain(line.partition("==")[0]) for line in (ROOT / "constraints.txt").read_text().splitlines() if "==" in line}
+    names = {name for name in needed() if not name.startswith(OF_A_GPU)}
+    assert {"torch", "transformers", "numpy"} <= names
+    assert names - pinned - {"setuptools"} == set()
+
+
+def test_the_versions_of_python_are_told_once_and_alike() -> None:
+    from packaging.specifiers import SpecifierSet
+
+    allowed = SpecifierSet(PROJECT["requires-python"])
+    told = [one.rpartition(" ")[2] for one in PROJECT["classifiers"] if "Python :: 3." in one]
+    assert told == [f"3.{minor}" for minor in range(5, 30) if f"3.{minor}" in allowed]
+    assert f"{sys.version_info.major}.{sys.version_info.minor}" in told
+
+
+def test_exact_versions_are_within_the_ranges() -> None:
+    from packaging.requirements import Requirement
+
+    pins = dict(line.split("==") for line in (ROOT / "constraints.txt").read_text().splitlines() if "==" in line)
+    exact = {plain(name): version for name, version in pins.items()}
+    some = [*PROJECT["dependencies"], *(one for extra in PROJECT["optional-dependencies"].values() for one in extra)]
+    for one in map(Requirement, some):
+        if one.name != "mixlens":
+            assert exact[plain(one.name)] in one.specifier, str(one)
+
+
+def test_each_dependency_is_told_once() -> None:
+    rows = [line.split("|")[1].strip() for line in (ROOT / "docs/dependencies.md").read_text().splitlines() if line[:2] == "| "]
+    told = [(name.strip(), (re.findall(r"`(\w+)`", row) or [""])[0]) for row in rows for name in row.split(" (")[0].split(",")]
+    assert len(rows) > 15
+    assert [one for one in told if told.count(one) > 1] == []
