@@ -17,7 +17,7 @@ from transformers.utils import logging
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 logging.set_verbosity_error()
 logging.disable_progress_bar()
-torch.set_num_threads(1)
+torch.set_num_threads(int(os.environ.get("MIXLENS_TEST_THREADS", "1")))
 settings.register_profile("mixlens", deadline=None)  # how long an example takes is the machine's affair
 settings.load_profile("mixlens")
 
@@ -75,7 +75,7 @@ CONFIGURATIONS: dict[str, tuple[str, dict[str, Any]]] = {  # case: (model type, 
 }
 BIDIRECTIONAL = ["bert", "roberta", "camembert", "xlm-roberta", "electra", "distilbert", "albert", "modernbert"]
 CAUSAL = [case for case in CONFIGURATIONS if case not in BIDIRECTIONAL]
-SHARED = Path(__file__).resolve().parents[2] / "shared"
+SHARED = Path(os.environ.get("MIXLENS_SHARED") or Path(__file__).resolve().parents[2] / "shared")
 
 
 def randomise(model: torch.nn.Module, seed: int = 0) -> None:

@@ -137,3 +137,16 @@ def test_each_dependency_is_told_once() -> None:
     told = [(name.strip(), (re.findall(r"`(\w+)`", row) or [""])[0]) for row in rows for name in row.split(" (")[0].split(",")]
     assert len(rows) > 15
     assert [one for one in told if told.count(one) > 1] == []
+
+
+# --- make -------------------------------------------------------------------------------------------------------------
+
+
+def test_make_test_portable_runs_files_that_are_there_and_ci_runs_it() -> None:
+    made = (ROOT / "Makefile").read_text().replace("\\\n", " ")
+    named = re.search(r"CORE := \$\(addprefix tests/test_,([^)]*)\)", made)
+    assert named is not None
+    files = named[1].split()
+    assert {"golden.py", "methods.py", "families.py", "distances.py", "hta.py", "lrp.py", "deeplift.py"} <= set(files)
+    assert [file for file in files if not (TESTS / f"test_{file}").is_file()] == []
+    assert (ROOT / ".ci/run").read_text().splitlines()[-2:] == ["make test", "make test-portable"]
