@@ -11,14 +11,15 @@ from typing import Any
 import pytest
 import torch
 import transformers
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 from transformers.utils import logging
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 logging.set_verbosity_error()
 logging.disable_progress_bar()
 torch.set_num_threads(int(os.environ.get("MIXLENS_TEST_THREADS", "1")))
-settings.register_profile("mixlens", deadline=None)  # how long an example takes is the machine's affair
+# How long an example takes, or to draw one, is the machine's affair.
+settings.register_profile("mixlens", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("mixlens")
 
 VOCABULARY = 97

@@ -335,7 +335,9 @@ def test_rows_carry_the_line_they_begin_on(tmp_path: Path) -> None:
 
 ANY_TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"))
 TABLE = st.lists(st.fixed_dictionaries({"text": ANY_TEXT, "pair": ANY_TEXT}), min_size=1, max_size=5)
-quick = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+quick = settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
 
 
 @quick

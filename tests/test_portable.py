@@ -11,7 +11,7 @@ from importlib import metadata
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 TESTS = Path(__file__).parent
 FILES = sorted(TESTS.glob("*.py"))
@@ -23,8 +23,9 @@ def calls(path: Path, *names: str) -> list[ast.Call]:
     return [node for node in found if isinstance(node.func, ast.Attribute) and node.func.attr in names]
 
 
-def test_no_example_of_hypothesis_has_a_deadline() -> None:
+def test_hypothesis_does_not_mind_a_slow_machine() -> None:
     assert settings().deadline is None
+    assert HealthCheck.too_slow in settings().suppress_health_check
     for path in FILES:
         for call in calls(path, "settings") + [
             node
@@ -32,7 +33,9 @@ def test_no_example_of_hypothesis_has_a_deadline() -> None:
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "settings"
         ]:
             for keyword in call.keywords:
-                assert keyword.arg != "deadline" or ast.literal_eval(keyword.value) is None, f"{path.name}:{call.lineno}"
+                place = f"{path.name}:{call.lineno}"
+                assert keyword.arg != "deadline" or ast.literal_eval(keyword.value) is None, place
+                assert keyword.arg != "suppress_health_check" or "too_slow" in ast.unparse(keyword.value), place
 
 
 def test_every_skip_says_what_would_run_the_test() -> None:
