@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 AXE := 4.14.0
 
-.PHONY: demo test test-portable browser check format train-embedded accuracy bench docs clean
+.PHONY: demo test browser check format train-embedded accuracy bench docs clean
 
 # Exact versions come from constraints.txt, so that every machine gets the same ones.
 $(READY): pyproject.toml constraints.txt
@@ -24,19 +24,6 @@ demo: $(READY)  ## explain a sentence with the embedded model
 test: $(READY)  ## the whole suite
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
 
-# The tests of numbers, on cases that differ: other families have the same code.
-CORE := $(addprefix tests/test_,golden.py golden_maps.py families.py distances.py methods.py hta.py lrp.py deeplift.py aggregate.py \
-	without.py together.py identifiability.py released.py quantized.py)
-SOME := bert or gpt2 or llama or gemma3
-NUMBERS := $(BIN)/python -m pytest -q -n 2 $(CORE) -k
-
-test-portable: $(READY)  ## the numbers again as other machines compute them: plain processors, threads, no compiler, no home
-	OMP_NUM_THREADS=1 ATEN_CPU_CAPABILITY=default ONEDNN_MAX_CPU_ISA=SSE41 $(NUMBERS) "$(SOME) or not (test_methods or test_hta)"
-	OMP_NUM_THREADS=4 OMP_WAIT_POLICY=PASSIVE MIXLENS_TEST_THREADS=4 ATEN_CPU_CAPABILITY=avx2 ONEDNN_MAX_CPU_ISA=AVX2 $(NUMBERS) "$(SOME)"
-	env -u CC -u XDG_CACHE_HOME OMP_NUM_THREADS=1 PATH="$(abspath $(BIN))" HOME=/dev/null/nobody LC_ALL=C \
-		MIXLENS_SHARED=/dev/null/none $(NUMBERS) "$(SOME) or not (test_methods or test_hta)"
-	OMP_NUM_THREADS=1 MIXLENS_SLOW=1 $(BIN)/python -m pytest -q tests/test_cluster_docs.py
-
 browser: $(READY)  ## what the browser tests need (playwright, a Chromium, axe-core), then those tests
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,browser]'
 	command -v chromium || command -v chromium-browser || command -v google-chrome || \
@@ -45,6 +32,20 @@ browser: $(READY)  ## what the browser tests need (playwright, a Chromium, axe-c
 	test -f .browser/node_modules/axe-core/axe.min.js || npm install --silent --no-save --prefix .browser axe-core@$(AXE) || \
 		echo "no axe-core (needs npm): the accessibility tests will be skipped"
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/test_browser.py tests/test_browser_run.py -rs
+
+# The tests of numbers, on cases that differ: other families have the same code.
+CORE := $(addprefix tests/test_,golden.py golden_maps.py families.py distances.py methods.py hta.py lrp.py deeplift.py aggregate.py \
+	without.py together.py identifiability.py released_attgrads.py quantized.py)
+SOME := bert or gpt2 or llama or gemma3
+NUMBERS := $(BIN)/python -m pytest -q -n 2 $(CORE) -k
+
+.PHONY: test-portable
+test-portable: $(READY)  ## the numbers again as other machines compute them: plain processors, threads, no compiler, no home
+	OMP_NUM_THREADS=1 ATEN_CPU_CAPABILITY=default ONEDNN_MAX_CPU_ISA=SSE41 $(NUMBERS) "$(SOME) or not (test_methods or test_hta)"
+	OMP_NUM_THREADS=4 OMP_WAIT_POLICY=PASSIVE MIXLENS_TEST_THREADS=4 ATEN_CPU_CAPABILITY=avx2 ONEDNN_MAX_CPU_ISA=AVX2 $(NUMBERS) "$(SOME)"
+	env -u CC -u XDG_CACHE_HOME OMP_NUM_THREADS=1 PATH="$(abspath $(BIN))" HOME=/dev/null/nobody LC_ALL=C \
+		MIXLENS_SHARED=/dev/null/none $(NUMBERS) "$(SOME) or not (test_methods or test_hta)"
+	OMP_NUM_THREADS=1 MIXLENS_SLOW=1 $(BIN)/python -m pytest -q tests/test_cluster_docs.py
 
 check: $(READY)  ## format, lint, types, tests
 	$(BIN)/ruff format --check .
