@@ -23,6 +23,7 @@ import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -245,10 +246,11 @@ def in_child(work: Callable[[], list[str]], folder: Path) -> list[str]:
 @pytest.fixture(scope="module")
 def imported() -> None:
     """What pages import is imported once, before processes are made of this one."""
-    import matplotlib.figure  # noqa: F401
-    import pandas  # noqa: F401
-    import pyarrow.parquet  # noqa: F401
-
+    for package in ("matplotlib.figure", "pandas", "pyarrow.parquet", "igraph", "scipy"):
+        pytest.importorskip(package)
+    for package in ("polars", "duckdb", "datasets", "accelerate", "bitsandbytes"):
+        if find_spec(package) is None:
+            pytest.skip("needs the extras that the pages use: `make test` installs them, with the extra `dev`")
     model = mixlens.load("agreement")
     mixlens.mix(model.trace("The keys [MASK] rusty."), "alti").rollout()
 
