@@ -9,6 +9,8 @@ AXE := 4.14.0
 
 # Exact versions come from constraints.txt, so that every machine gets the same ones.
 $(READY): pyproject.toml constraints.txt
+	@test -x $(BIN)/python || $(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' || \
+		{ echo "$(PYTHON) is not Python 3.11, 3.12 or 3.13. Name one: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	touch $(READY)
@@ -17,6 +19,7 @@ demo: $(READY)  ## explain a sentence with the embedded model
 	$(BIN)/mixlens explain "The keys to the cabinet [MASK] rusty."
 	$(BIN)/mixlens compare "The keys to the cabinet [MASK] rusty." --no-special
 	$(BIN)/mixlens check agreement
+	@echo "For the mixlens command in this shell: . $(BIN)/activate"
 
 test: $(READY)  ## the whole suite
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
@@ -32,6 +35,20 @@ browser: $(READY)  ## what the browser tests need (playwright, a Chromium, axe-c
 	test -f .browser/node_modules/axe-core/axe.min.js || npm install --silent --no-save --prefix .browser axe-core@$(AXE) || \
 		echo "no axe-core (needs npm): the accessibility tests will be skipped"
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/test_browser.py tests/test_browser_run.py -rs
+
+# The tests of numbers, on cases that differ: other families have the same code.
+CORE := $(addprefix tests/test_,golden.py golden_maps.py families.py distances.py methods.py hta.py lrp.py deeplift.py aggregate.py \
+	without.py together.py identifiability.py released_attgrads.py quantized.py unfoolable.py)
+SOME := bert or gpt2 or llama or gemma3
+NUMBERS := $(BIN)/python -m pytest -q -n 2 $(CORE) -k
+
+.PHONY: test-portable
+test-portable: $(READY)  ## the numbers again as other machines compute them: plain processors, threads, no compiler, no home
+	OMP_NUM_THREADS=1 ATEN_CPU_CAPABILITY=default ONEDNN_MAX_CPU_ISA=SSE41 $(NUMBERS) "$(SOME) or not (test_methods or test_hta)"
+	OMP_NUM_THREADS=4 OMP_WAIT_POLICY=PASSIVE MIXLENS_TEST_THREADS=4 ATEN_CPU_CAPABILITY=avx2 ONEDNN_MAX_CPU_ISA=AVX2 $(NUMBERS) "$(SOME)"
+	env -u CC -u XDG_CACHE_HOME OMP_NUM_THREADS=1 PATH="$(abspath $(BIN))" HOME=/dev/null/nobody LC_ALL=C \
+		MIXLENS_SHARED=/dev/null/none $(NUMBERS) "$(SOME) or not (test_methods or test_hta)"
+	OMP_NUM_THREADS=1 MIXLENS_SLOW=1 $(BIN)/python -m pytest -q tests/test_cluster_docs.py
 
 check: $(READY)  ## format, lint, types, tests
 	$(BIN)/ruff format --check .

@@ -36,6 +36,7 @@ from .graphs import Graphs
 from .limits import tokens_within
 from .passes import Locks, Wanted, apart_from_others, evaluating, hooks, modules_of, plain_numbers, unwatched
 from .places import HOOK, is_away, is_dispatched, packed_kinds, place_of, weights_of
+from .quantized import refuse_unrunnable
 from .types import Example, LayersOf, LayerTrace, Prediction, Texts, Trace
 from .words import group_words, is_text
 from .wrappers import refuse_meta, refuse_meta_default, unwrapped
@@ -1351,6 +1352,7 @@ def load(
         made = _wrap(model, tokenizer, task, device, wanted, family)
     else:
         raise ModelError(f"load takes a hub id, a folder or a Hugging Face model, not {type(model).__name__}.")
+    refuse_unrunnable(made.hf_model, made.name, made.dtype, ours=isinstance(model, str | os.PathLike))
     if check:
         from .proof import check as proven
 

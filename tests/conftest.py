@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -11,12 +11,16 @@ from typing import Any
 import pytest
 import torch
 import transformers
+from hypothesis import HealthCheck, settings
 from transformers.utils import logging
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 logging.set_verbosity_error()
 logging.disable_progress_bar()
-torch.set_num_threads(1)
+torch.set_num_threads(int(os.environ.get("MIXLENS_TEST_THREADS", "1")))
+# How long an example takes, or to draw one, is the machine's affair.
+settings.register_profile("mixlens", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("mixlens")
 
 VOCABULARY = 97
 SMALL: dict[str, Any] = {
@@ -72,7 +76,7 @@ CONFIGURATIONS: dict[str, tuple[str, dict[str, Any]]] = {  # case: (model type, 
 }
 BIDIRECTIONAL = ["bert", "roberta", "camembert", "xlm-roberta", "electra", "distilbert", "albert", "modernbert"]
 CAUSAL = [case for case in CONFIGURATIONS if case not in BIDIRECTIONAL]
-SHARED = Path(__file__).resolve().parents[2] / "shared"
+SHARED = Path(os.environ.get("MIXLENS_SHARED") or Path(__file__).resolve().parents[2] / "shared")
 
 
 def randomise(model: torch.nn.Module, seed: int = 0) -> None:
@@ -114,4 +118,24 @@ def model_for() -> Callable[..., Any]:
     return loaded
 
 
-needs_shared = pytest.mark.skipif(not SHARED.is_dir(), reason="needs the shared models and golden values beside the project")
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, Any, Any]:
+    return _with_remedy((yield))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report() -> Generator[None, Any, Any]:
+    return _with_remedy((yield))
+
+
+def _with_remedy(report: Any) -> Any:
+    """A test that is skipped for want of a package says how to get it."""
+    told = report.longrepr
+    if report.outcome == "skipped" and isinstance(told, tuple) and "could not import '" in told[2]:
+        report.longrepr = (*told[:2], f"{told[2]} (`make test` installs it, with the extra `dev`)")
+    return report
+
+
+needs_shared = pytest.mark.skipif(
+    not SHARED.is_dir(), reason="needs the folder `shared` (models, golden values) beside the project"
+)

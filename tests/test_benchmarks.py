@@ -236,7 +236,7 @@ def test_the_corpus_says_what_it_needs(results: measure.Results, tmp_path: Path,
     assert "corpus" not in results.held
 
 
-@pytest.mark.skipif(not corpus.SHARED.is_dir(), reason="needs the shared models beside the project")
+@pytest.mark.skipif(not corpus.SHARED.is_dir(), reason="needs the folder `shared` (models) beside the project")
 def test_the_plain_pass_reads_the_corpus_in_order() -> None:
     stock, tokenizer, model = corpus.load(corpus.SHARED, "cpu")
     texts = corpus.sentences(corpus.SHARED / "data" / "sst2", 12)

@@ -26,7 +26,8 @@ api = pytest.importorskip("playwright.sync_api", reason="needs playwright: make 
 CHROMIUM = next(
     (found for name in ("chromium", "chromium-browser", "google-chrome", "chrome") if (found := shutil.which(name))), None
 )
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="needs a Chromium: make browser")
+if CHROMIUM is None:
+    pytest.skip("needs a Chromium: make browser", allow_module_level=True)
 AXE = Path(__file__).resolve().parents[1] / ".browser/node_modules/axe-core/axe.min.js"
 SHOTS = os.environ.get("MIXLENS_SHOTS")  # a folder for pictures, for whoever wants to look
 SENTENCE = "The keys to the cabinet [MASK] rusty."

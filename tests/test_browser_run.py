@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_browser import HOSTILE, api, browser, opened, picture, pytestmark, settled, violations  # noqa: F401 - fixtures
+from test_browser import HOSTILE, api, browser, opened, picture, settled, violations  # noqa: F401 - fixtures
 from test_run import go
 
 import mixlens

@@ -25,7 +25,9 @@ ROUNDED = {"modernbert", "gpt_neo", "llama", "mistral", "qwen2", "qwen3", "gemma
 
 
 def gap_allowed(case: str) -> float:
-    return 1e-6 if case in ROUNDED else 1e-12
+    """float32 rounds by 6e-8; the target (about 1) is behind some thirty such norms and softmaxes, and their errors add up: up
+    to 1e-6 was seen without vector instructions. A wrong rule leaves 1e-2 and more."""
+    return 1e-5 if case in ROUNDED else 1e-12
 
 
 def multipliers(function: Callable[[Tensor], Tensor], x: Tensor, b: Tensor) -> tuple[Tensor, Tensor, set[str]]:
@@ -148,7 +150,7 @@ def test_every_rule_hands_on_the_whole_change(name: str) -> None:
     assert float((sent * (x - b)).sum()) == pytest.approx(float(change), abs=1e-12 * (1 + float(change.abs())))
     with torch.no_grad():
         plain = FUNCTIONS[name](torch.stack([x, b]))
-    assert float((plain[0] - plain[1]).sum()) == float(change)
+    assert float((plain[0] - plain[1]).sum()) == pytest.approx(float(change), rel=1e-12, abs=1e-12)
     at_itself, _, _ = multipliers(FUNCTIONS[name], x, x)
     with torch.enable_grad():
         leaf = torch.stack([x, x]).requires_grad_()

@@ -76,34 +76,70 @@ def asked(call: Callable[[], Any]) -> Any:
 # --- texts and ids ----------------------------------------------------------------------------------------------------
 
 
-@QUICK
-@given(text=texts | st.tuples(texts, texts) | st.lists(texts, max_size=3) | anything)
-def test_any_text(model: Any, text: Any) -> None:
-    for made in (asked(lambda: model.trace(text)), asked(lambda: model.mix(text))):
-        for one in made if isinstance(made, list) else [made]:
-            assert one is None or len(one.tokens)
+def test_any_text(model: Any) -> None:
+    came = 0
+
+    @QUICK
+    @given(text=texts | st.tuples(texts, texts) | st.lists(texts, max_size=3) | anything)
+    @example(text="The keys [MASK] rusty.")
+    @example(text=["a", ("b", "c")])
+    def each(text: Any) -> None:
+        nonlocal came
+        for made in (asked(lambda: model.trace(text)), asked(lambda: model.mix(text))):
+            for one in made if isinstance(made, list) else [made]:
+                assert one is None or len(one.tokens)
+                came += one is not None
+
+    each()
+    assert came >= 6  # the two examples: a trace and a map of each text
 
 
-@QUICK
-@given(
-    ids=st.lists(numbers, max_size=6) | st.lists(st.lists(numbers, max_size=3), max_size=3) | anything,
-    types=st.none() | st.lists(numbers, max_size=6) | anything,
-    mask=st.none() | st.lists(st.integers(0, 1) | numbers, max_size=6) | anything,
-)
-@example(ids=[[3]], types=False, mask=None)
-def test_any_ids(model: Any, ids: Any, types: Any, mask: Any) -> None:
-    asked(lambda: model.trace(input_ids=ids))
-    asked(lambda: model.trace(input_ids=ids, token_type_ids=types, attention_mask=mask))
+def test_any_ids(model: Any) -> None:
+    came = 0
+
+    @QUICK
+    @given(
+        ids=st.lists(numbers, max_size=6) | st.lists(st.lists(numbers, max_size=3), max_size=3) | anything,
+        types=st.none() | st.lists(numbers, max_size=6) | anything,
+        mask=st.none() | st.lists(st.integers(0, 1) | numbers, max_size=6) | anything,
+    )
+    @example(ids=[[3]], types=False, mask=None)
+    @example(ids=[3, 4], types=[0, 1], mask=[1, 1])
+    def each(ids: Any, types: Any, mask: Any) -> None:
+        nonlocal came
+        traces = (
+            asked(lambda: model.trace(input_ids=ids)),
+            asked(lambda: model.trace(input_ids=ids, token_type_ids=types, attention_mask=mask)),
+        )
+        for made in traces:
+            rows = made if isinstance(made, list) else [made]
+            for one, given_ids in zip(rows, ids if isinstance(made, list) else [ids], strict=True) if made is not None else ():
+                assert list(one.input_ids) == [int(i) for i in given_ids]
+                assert all(torch.isfinite(layer.output).all() for layer in one.layers)
+                came += 1
+
+    each()
+    assert came >= 3  # [[3]] alone, and [3, 4] both ways
 
 
-@QUICK
-@given(ids=st.lists(st.integers(0, 500), min_size=1, max_size=5), types=st.lists(numbers, min_size=1, max_size=5), data=st.data())
-def test_any_segments_and_masks_of_one_length(model: Any, ids: list[int], types: list[Any], data: st.DataObject) -> None:
-    n = min(len(ids), len(types))
-    mask = data.draw(st.lists(st.integers(-1, 3), min_size=n, max_size=n))
-    asked(lambda: model.trace(input_ids=ids[:n], token_type_ids=types[:n]))
-    made = asked(lambda: model.trace(input_ids=ids[:n], attention_mask=mask))
-    assert made is None or all(torch.isfinite(layer.output).all() for layer in made.layers)
+def test_any_segments_and_masks_of_one_length(model: Any) -> None:
+    came = 0
+
+    @QUICK
+    @given(
+        rows=st.lists(st.tuples(st.integers(0, 500), numbers, st.integers(-1, 3)), min_size=1, max_size=5),
+    )
+    @example(rows=[(7, 0, 1), (8, 1, 1), (9, 1, 0)])
+    def each(rows: list[tuple[int, Any, int]]) -> None:
+        nonlocal came
+        ids, types, mask = (list(column) for column in zip(*rows, strict=True))
+        for options in ({"token_type_ids": types}, {"attention_mask": mask}):
+            made = asked(lambda options=options: model.trace(input_ids=ids, **options))
+            assert made is None or all(torch.isfinite(layer.output).all() for layer in made.layers)
+            came += made is not None
+
+    each()
+    assert came >= 2
 
 
 # --- options ----------------------------------------------------------------------------------------------------------
@@ -127,21 +163,33 @@ def test_any_option_of_mix(model: Any, name: Any, option: str, value: Any) -> No
         asked(lambda: made.readout(0, layer=value))
 
 
-@QUICK
-@given(
-    name=st.sampled_from(["attcat", "grad_x_input", "alti", "blank_out", "raw_attention", "deeplift", "hta_layer"]) | anything,
-    target=anything | st.sampled_from(["predicted", "gold", "positive", "were", "", " ", "\ud800", -1, 10**30]),
-    foil=st.none() | anything | st.sampled_from(["negative", "was", 0, 1]),
-    option=st.sampled_from(
-        ["score", "label", "query", "layer", "variant", "absolute", "replacement", "baseline", "embedding", "x"]
-    ),
-    value=anything,
-)
-def test_any_target(model: Any, sentiment: Any, name: Any, target: Any, foil: Any, option: str, value: Any) -> None:
-    for trace in (model.trace("The keys [MASK] rusty."), sentiment.trace("a good film")):
-        made = asked(lambda trace=trace: mixlens.attribute(trace, name, target=target, foil=foil))
-        assert made is None or (isinstance(made, Attribution) and torch.isfinite(made.scores).all())
-        asked(lambda trace=trace: mixlens.attribute(trace, name, **{option: value}))
+def test_any_target(model: Any, sentiment: Any) -> None:
+    came = 0
+    traces = (model.trace("The keys [MASK] rusty."), sentiment.trace("a good film"))
+
+    @QUICK
+    @given(
+        name=st.sampled_from(["attcat", "grad_x_input", "alti", "blank_out", "raw_attention", "deeplift", "hta_layer"])
+        | anything,
+        target=anything | st.sampled_from(["predicted", "gold", "positive", "were", "", " ", "\ud800", -1, 10**30]),
+        foil=st.none() | anything | st.sampled_from(["negative", "was", 0, 1]),
+        option=st.sampled_from(
+            ["score", "label", "query", "layer", "variant", "absolute", "replacement", "baseline", "embedding", "x"]
+        ),
+        value=anything,
+    )
+    @example(name="attcat", target="were", foil="was", option="layer", value=1)
+    @example(name="grad_x_input", target="positive", foil="negative", option="query", value=2)
+    def each(name: Any, target: Any, foil: Any, option: str, value: Any) -> None:
+        nonlocal came
+        for trace in traces:
+            for options in ({"target": target, "foil": foil}, {option: value}):
+                made = asked(lambda trace=trace, options=options: mixlens.attribute(trace, name, **options))
+                assert made is None or (isinstance(made, Attribution) and torch.isfinite(made.scores).all())
+                came += made is not None
+
+    each()
+    assert came >= 4  # of each example its target on the model that has it, and its option on one of them
 
 
 METHOD_OPTIONS = [(name, option) for name, used in {**maps_known(), **attributions_known()}.items() for option in used.options]
@@ -152,21 +200,32 @@ def test_the_options_that_cost_are_among_those_that_are_tried() -> None:
 
 
 @pytest.mark.parametrize(("name", "option"), METHOD_OPTIONS)
-@settings(QUICK, max_examples=25)
-@given(value=sized)
-@example(value=0)
-@example(value=-1)
-@example(value=1)
-@example(value=2.5)
-@example(value=True)
-@example(value="7")
-@example(value=float("nan"))
-@example(value=[3])
-def test_any_value_of_a_methods_own_option(model: Any, sentiment: Any, name: str, option: str, value: Any) -> None:
+def test_any_value_of_a_methods_own_option(model: Any, sentiment: Any, name: str, option: str) -> None:
     """Sizes are bounded here: what is large takes its time, and is no error."""
-    for trace in (model.trace("The keys [MASK] rusty."), sentiment.trace("a good film")):
-        made = asked(lambda trace=trace: mixlens.attribute(trace, name, **{option: value}))
-        assert made is None or torch.isfinite(made.scores).all()
+    came = 0
+    traces = (model.trace("The keys [MASK] rusty."), sentiment.trace("a good film"))
+    own = {**maps_known(), **attributions_known()}[name].options[option]
+
+    @settings(QUICK, max_examples=25)
+    @given(value=sized)
+    @example(value=own)
+    @example(value=0)
+    @example(value=-1)
+    @example(value=1)
+    @example(value=2.5)
+    @example(value=True)
+    @example(value="7")
+    @example(value=float("nan"))
+    @example(value=[3])
+    def each(value: Any) -> None:
+        nonlocal came
+        for trace in traces:
+            made = asked(lambda trace=trace: mixlens.attribute(trace, name, **{option: value}))
+            assert made is None or torch.isfinite(made.scores).all()
+            came += made is not None
+
+    each()
+    assert came > 0  # at least what the option is without being given
 
 
 # --- runs -------------------------------------------------------------------------------------------------------------
@@ -299,27 +358,47 @@ def test_a_malicious_shard_runs_nothing_and_names_no_other_file(model: Any, tmp_
     assert not (tmp_path / "exploded").exists()
 
 
-@QUICK
-@given(
-    told=anything
-    | st.fixed_dictionaries(
-        {
-            "schema": st.just(1) | anything,
-            "kind": st.sampled_from(["Map", "Attribution"]) | anything,
-            "tokens": anything,
-            "method": anything,
-            "info": anything,
-            "special": anything,
-            "words": anything,
-        }
-    ),
-    cut=st.integers(0, 400) | st.none(),
-)
-def test_any_result_file(tmp_path_factory: pytest.TempPathFactory, told: Any, cut: int | None) -> None:
+WHOLE = {
+    "kind": "Attribution",
+    "schema": 1,
+    "tokens": ["a", "b"],
+    "method": "alti",
+    "info": {},
+    "special": [False, False],
+    "words": None,
+}
+
+
+def test_any_result_file(tmp_path: Path) -> None:
     from safetensors.torch import save_file
 
-    file = tmp_path_factory.mktemp("fuzz") / "x.safetensors"
-    save_file({"scores": torch.zeros(2)}, file, metadata={"mixlens": json.dumps(told, default=str)})
-    file.write_bytes(file.read_bytes()[:cut])
-    made = asked(lambda: mixlens.load_result(file))
-    assert made is None or isinstance(made, Map | Attribution)
+    came, file = 0, tmp_path / "x.safetensors"
+
+    @QUICK
+    @given(
+        told=anything
+        | st.fixed_dictionaries(
+            {
+                "schema": st.just(1) | anything,
+                "kind": st.sampled_from(["Map", "Attribution"]) | anything,
+                "tokens": anything,
+                "method": anything,
+                "info": anything,
+                "special": anything,
+                "words": anything,
+            }
+        ),
+        cut=st.integers(0, 400) | st.none(),
+    )
+    @example(told=WHOLE, cut=None)
+    @example(told=WHOLE, cut=40)
+    def each(told: Any, cut: int | None) -> None:
+        nonlocal came
+        save_file({"scores": torch.zeros(2)}, file, metadata={"mixlens": json.dumps(told, default=str)})
+        file.write_bytes(file.read_bytes()[:cut])
+        made = asked(lambda: mixlens.load_result(file))
+        assert made is None or isinstance(made, Map | Attribution)
+        came += made is not None
+
+    each()
+    assert came >= 1  # the whole one

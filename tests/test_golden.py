@@ -10,12 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from conftest import SHARED, needs_shared
+from conftest import SHARED
 
 import mixlens
 
 GOLDEN = SHARED / "golden"
-pytestmark = needs_shared
+if not SHARED.is_dir():
+    pytest.skip("needs the folder `shared` (golden values) beside the project", allow_module_level=True)
 GLOBENC = {
     "W": "attention",
     "W_FIXEDRES": "attention_fixed_residual",
@@ -117,6 +118,7 @@ def test_toolkit(path: Path) -> None:
     same(made.scores, golden["value_zeroing"], atol=1e-12)
     same(made.rollout().scores, golden["value_zeroing_rollout_res_false"], atol=1e-12)
     if "gpt2" in path.stem:
+        # Unrounded against rounded: 1e-5 on each distance, and a row of distances may sum to as little as 0.01.
         same(mixlens.mix(trace, "value_zeroing").scores, golden["value_zeroing"], rtol=0, atol=1e-3)
     if "n_enc" in golden:
         for theirs, ours in {"": "norm", "_res": "norm_residual", "_res_ln": "norm_residual_ln"}.items():

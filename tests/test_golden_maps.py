@@ -6,12 +6,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import needs_shared
 from test_golden import GOLDEN, files, same, trace_of
 
 import mixlens
 
-pytestmark = needs_shared
 EFFECTIVE = {
     "effective_sun_marasovic": ("released", None),
     "effective_V_with_bias": ("released", "rank_V_with_bias"),

@@ -16,7 +16,8 @@ import mixlens
 from mixlens import kernels
 from mixlens.mixing import known, shares
 
-pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+if not torch.cuda.is_available():
+    pytest.skip("needs a CUDA device: the tests of this file run on a machine with a GPU", allow_module_level=True)
 MAPS = [name for name, method in known().items() if not method.whole and name != "random"]
 
 

@@ -456,6 +456,13 @@ def test_an_odd_manifest_is_no_crash(out: Path, tmp_path: Path, told: dict[str, 
     manifest = json.loads((copy / "manifest.json").read_text())
     (copy / "manifest.json").write_text(json.dumps({**manifest, **told}))
     mixlens.report(copy, tmp_path / "r.html")
+    page = held(tmp_path / "r.html")
+    whole = held(mixlens.report(out, tmp_path / "whole.html"))
+    assert (page["rows"], page["errors"]) == (whole["rows"], whole["errors"])  # what rows say is not in the manifest
+    shown, expected = ({one["row"]: (one["text"], one["scores"]) for one in made["examples"]} for made in (page, whole))
+    both = shown.keys() & expected.keys()  # which rows are chosen hangs on the classes
+    assert both
+    assert all(shown[row] == expected[row] for row in both)
 
 
 # --- the command ------------------------------------------------------------------------------------------------------

@@ -11,7 +11,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -277,7 +276,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
         ["mount", "-t", "tmpfs", "-o", "size=48k", "tmpfs", str(place)], capture_output=True, check=False
     )
     if not mounted or mounted.returncode:
-        pytest.skip("a small disk cannot be mounted here")
+        pytest.skip("needs root on Linux: a small disk is mounted")
     yield place
     subprocess.run(["umount", str(place)], check=True)
 
@@ -318,42 +317,78 @@ def test_ctrl_c_leaves_a_folder_that_goes_on(tmp_path: Path, monkeypatch: pytest
     assert "(2 done now" in again.stdout
 
 
+def killed_at(call: int) -> None:
+    """This process ends by SIGKILL at the `call`-th sync, move or window of rows from now: no moment depends on a clock."""
+    left = [call]
+
+    def counted(own: Any) -> Any:
+        def counting(*given: Any) -> Any:
+            left[0] -= 1
+            if left[0] == 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return own(*given)
+
+        return counting
+
+    disk.sync, disk.move = counted(disk.sync), counted(disk.move)
+    work.Worker.window = counted(work.Worker.window)  # type: ignore[method-assign]
+
+
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # Python 3.12 warns of forks beside threads; these are killed
-def test_killed_at_random_moments_and_continued(model: Any, whole: Path, tmp_path: Path) -> None:
-    """Real processes, each ended by SIGKILL some milliseconds after it began to write."""
-    draw, kills = random.Random(7), 0
+def test_killed_at_many_moments_and_continued(model: Any, whole: Path, tmp_path: Path) -> None:
+    """Real processes, each ended by SIGKILL in the middle: between a write and its sync, before a move, before rows are read."""
+    draw = random.Random(7)
     for number in range(6):
         out = tmp_path / str(number)
         for _ in range(4):
-            child = os.fork()
+            call, child = draw.randrange(1, 8), os.fork()
             if child == 0:
                 with contextlib.suppress(BaseException):
+                    killed_at(call)
                     go(ROWS, out, model=model, **ASKED)
                 os._exit(0)
-            time.sleep(draw.random() * 0.12)
-            os.kill(child, signal.SIGKILL)
-            kills += os.WIFSIGNALED(os.waitpid(child, 0)[1])
+            _, status = os.waitpid(child, 0)
+            assert os.WIFSIGNALED(status)
+            assert os.WTERMSIG(status) == signal.SIGKILL
+        assert len(shards.shard_files(out) if (out / "manifest.json").exists() else []) < 6
         go(ROWS, out, model=model, **ASKED)
         same(out, whole)
-    assert kills > 6
+
+
+STOPS = """
+import signal, sys
+from mixlens.cli import main
+from mixlens.corpus import work
+
+own = work.Worker.window
+
+def window(self, number, *rest):
+    if number == 7:
+        print("here", flush=True)
+        signal.pause()  # until it is killed
+    return own(self, number, *rest)
+
+work.Worker.window = window
+sys.argv = ["mixlens", *sys.argv[1:]]
+main()
+"""
 
 
 def test_the_command_killed_and_continued(tmp_path: Path) -> None:
-    texts = [example.text for example in data.load("agreement", n=1200, seed=5)]
+    texts = [example.text for example in data.load("agreement", n=240, seed=5)]
     (tmp_path / "x.txt").write_text("\n".join(texts) + "\n")
     out = tmp_path / "run"
-    command = [sys.executable, "-m", "mixlens", "run", str(tmp_path / "x.txt"), "--out", str(out), "--shard-rows", "20"]
-    process = subprocess.Popen(command, env={**os.environ, "OMP_NUM_THREADS": "1"}, stderr=subprocess.PIPE, text=True)
-    while len(list(out.glob("shards/part-*.parquet"))) < 7:
-        assert process.poll() is None, process.communicate()[1]
-        time.sleep(0.002)
+    command = [sys.executable, "-c", STOPS, "run", str(tmp_path / "x.txt"), "--out", str(out), "--shard-rows", "20"]
+    process = subprocess.Popen(command, env={**os.environ, "OMP_NUM_THREADS": "1"}, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "here\n"
     process.kill()
     process.communicate()
     done = {path.name for path in shards.shard_files(out)}
-    assert 7 <= len(done) < 60
+    assert 1 <= len(done) <= 7
     asked: dict[str, Any] = {"model": "agreement", "shard_rows": 20}
     made = go(str(tmp_path / "x.txt"), out, resume=True, **asked)
-    assert made.done == 1200 - 20 * len(done)
+    assert made.done == 240 - 20 * len(done)
     assert done <= {path.name for path in shards.shard_files(out)}  # not one of them was written again
     go(str(tmp_path / "x.txt"), tmp_path / "whole", **asked)
     same(out, tmp_path / "whole")

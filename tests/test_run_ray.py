@@ -31,7 +31,7 @@ ray = pytest.importorskip("ray")
 pytest.importorskip("ray.data")
 pytestmark = [
     pytest.mark.filterwarnings("ignore"),
-    pytest.mark.skipif(not Path("/proc").is_dir(), reason="finds processes there"),
+    pytest.mark.skipif(not Path("/proc").is_dir(), reason="needs Linux: processes are found in /proc"),
 ]
 ASKED: dict[str, Any] = {"model": "agreement", "methods": ["alti", "attcat"], "shard_rows": 8}
 ROWS: list[Any] = [*(example.text for example in data.load("agreement", n=190, seed=3)), "", "no gap here"]

@@ -58,7 +58,7 @@ def loops(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> st
     if request.param == "plain":
         monkeypatch.setattr(kernels, "_module", lambda device_type: plain)
     elif kernels._module("cpu") is plain:
-        pytest.skip("no compiler here, or the plain loops are asked for")
+        pytest.skip("needs a C compiler, and MIXLENS_KERNELS not set to plain")
     return str(request.param)
 
 
@@ -228,13 +228,14 @@ BOUNDS: dict[str, Callable[[str], float]] = {  # operations of one layer, by kin
 }
 
 
-@pytest.mark.parametrize("kind", ["bert", "gpt2"])
-@pytest.mark.parametrize("name", list(BOUNDS))
+# A position that may not look everywhere is projected within what it may see, by decompositions, not by products.
+BOUNDED = [(name, kind) for name in BOUNDS for kind in ("bert", "gpt2") if (name, kind) != ("effective_attention", "gpt2")]
+
+
+@pytest.mark.parametrize(("name", "kind"), BOUNDED)
 def test_products_stay_within_the_closed_form(kind: str, name: str, loops: str) -> None:
     asked: Any = {"NORMS": NORMS, "FIVE": FIVE}.get(name, name)
     trace = model_of(kind).trace(input_ids=IDS)
-    if kind == "gpt2" and name == "effective_attention":
-        pytest.skip("a position that may not look everywhere is projected within what it may see: decompositions, not products")
     mixlens.mix(trace, asked)  # what is made of the weights alone is kept; it is not counted
     for chunk in (None, 1):
         counted = flops(lambda chunk=chunk: mixlens.mix(trace, asked, chunk=chunk))
@@ -342,7 +343,7 @@ def wide(layer: dict[str, Any]) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def fused() -> Any:
     if kernels._module("cpu") is plain:
-        pytest.skip("no compiler here, or the plain loops are asked for")
+        pytest.skip("needs a C compiler, and MIXLENS_KERNELS not set to plain")
     return cpu
 
 
@@ -426,7 +427,7 @@ def test_a_wrong_fused_loop_is_refused(unbuilt: None, monkeypatch: pytest.Monkey
     trace = loaded("bert", dtype=torch.float32).trace(input_ids=ids(9))
     expected = mixlens.mix(trace, "alti").scores
     if kernels._module("cpu") is plain:
-        pytest.skip("no compiler here")
+        pytest.skip("needs a C compiler")
     kernels._module.cache_clear()
     right = cpu.nearer
     monkeypatch.setattr(cpu, "nearer", lambda *given: right(*given) * (1 + 1e-3))
@@ -500,7 +501,7 @@ def test_out_of_memory_is_tried_again_in_pieces(way: str, at: int, error: Except
         torch.testing.assert_close(made[name].scores, expected[name].scores, rtol=1e-9, atol=1e-12)
         assert made[name].scores.shape == expected[name].scores.shape
         assert any(f"memory ran out in layer {at}" in note for note in made[name].info["notes"])
-        assert made[name].info["gap"] == expected[name].info["gap"]
+        assert made[name].info["gap"] == pytest.approx(expected[name].info["gap"], abs=1e-13)  # float64
 
 
 def test_out_of_memory_twice_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -26,6 +26,7 @@ ORDER = (
         "kept",
         "kernels",
         "decompose",
+        "quantized",
         "graphs",
         "passes",
         "wrappers",
