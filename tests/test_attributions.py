@@ -13,6 +13,8 @@ import mixlens
 from mixlens.attributing import attribute, known
 from mixlens.targets import resolve, token_id
 
+# Few steps keep these tests quick; test_completeness has what that is warned of.
+pytestmark = pytest.mark.filterwarnings("ignore::mixlens.completeness.IncompleteWarning")
 HEADS = {
     case: "AutoModelForCausalLM"
     if case in ("gpt_neo", "gpt_neox", "gpt_neox-sequential")

@@ -151,6 +151,7 @@ def test_the_options_that_cost_are_among_those_that_are_tried() -> None:
     assert {("integrated_gradients", "steps"), ("integrated_gradients", "chunk"), ("hta", "probes")} <= set(METHOD_OPTIONS)
 
 
+@pytest.mark.filterwarnings("ignore::mixlens.completeness.IncompleteWarning")  # one step is allowed, and warned of
 @pytest.mark.parametrize(("name", "option"), METHOD_OPTIONS)
 @settings(QUICK, max_examples=25)
 @given(value=sized)

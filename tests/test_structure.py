@@ -17,6 +17,7 @@ ORDER = (
     *(
         "errors",
         "limits",
+        "quadrature",
         "disk",
         "registry",
         "types",
@@ -32,6 +33,8 @@ ORDER = (
         "aggregate",
         "mixing",
         "targets",
+        "completeness",
+        "differentiable",
         "attributing",
     ),
     *("baselines", "rules", "methods", "identify", "metrics", "data", "store", "show", "experiments", "judge"),
