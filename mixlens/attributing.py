@@ -108,7 +108,7 @@ class Question:
     def values(self, rows: Sequence[Mapping[str, Any]]) -> Tensor:
         """The target's number for other inputs, [row]: each is {input_ids, attention_mask, token_type_ids} without padding."""
         stand_ins: Any = [SimpleNamespace(**row) for row in rows]
-        step = self.model.batch_limit or 64
+        step = self.model.batch_limit or max(1, min(64, TOGETHER // max(1, len(self.trace))))
         return torch.cat([self.target.of(self.model.outputs(stand_ins[i : i + step])) for i in range(0, len(rows), step)])
 
 
@@ -235,6 +235,7 @@ def attribute_each(
     return made
 
 
+TOGETHER = 8192  # tokens of changed texts in one pass
 GRAPH = 4  # a pass with its graph takes some four times the memory of a traced one, so a quarter of the tokens go into it
 
 

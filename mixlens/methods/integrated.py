@@ -22,7 +22,7 @@ RULES = ("gauss_legendre", "riemann_right")
 STEPS = 50  # that steps=None begins with
 PANEL = 12  # nodes of one piece of the line, where 50 on the whole of it do not suffice
 MOST_STEPS = 1_000_000
-TOKENS = 65_536  # that one pass holds at most, whatever `chunk` says
+TOKENS = 4096  # that one pass on a CPU holds at most, whatever `chunk` says; sixteen times as many elsewhere
 
 
 def nodes(steps: int, rule: str) -> tuple[Tensor, Tensor]:
@@ -53,7 +53,8 @@ class Line:
         self.x, self.b = ends
         wide = torch.float32 if self.x.device.type == "mps" else torch.float64  # to add many gradients up in
         self.change = (self.x - self.b).to(wide)
-        self.chunk = question.model.batch_limit or max(1, min(chunk, TOKENS // len(question.trace)))
+        room = TOKENS if self.x.device.type == "cpu" else 16 * TOKENS
+        self.chunk = question.model.batch_limit or max(1, min(chunk, room // len(question.trace)))
         self.values: dict[float, float] = {}
 
     def at(self, points: Tensor) -> Tensor:
