@@ -33,6 +33,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore"),
     pytest.mark.skipif(not Path("/proc").is_dir(), reason="finds processes there"),
 ]
+NICENESS = "RAY_worker_niceness"
 ASKED: dict[str, Any] = {"model": "agreement", "methods": ["alti", "attcat"], "shard_rows": 8}
 ROWS: list[Any] = [*(example.text for example in data.load("agreement", n=190, seed=3)), "", "no gap here"]
 
@@ -43,14 +44,17 @@ def nodes() -> Iterator[Any]:
     from ray.cluster_utils import Cluster
 
     os.environ["RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO"] = "0"
+    os.environ[NICENESS] = "0"  # at Ray's 15 its workers starve where other tests run
     place = os.environ["RAY_TMPDIR"] = tempfile.mkdtemp(prefix="r-")  # whoever says auto on this machine is not to find it
     node = {"num_cpus": 1, "num_gpus": 0, "object_store_memory": 80_000_000}
-    made = Cluster(initialize_head=True, head_node_args={**node, "include_dashboard": False})
+    # A node that is gone is found to be so in two seconds, not in half a minute.
+    quick = {"health_check_initial_delay_ms": 0, "health_check_period_ms": 500, "health_check_failure_threshold": 3}
+    made = Cluster(initialize_head=True, head_node_args={**node, "include_dashboard": False, "_system_config": quick})
     made.add_node(**node)
     yield made
     ray.shutdown()
     made.shutdown()
-    del os.environ["RAY_TMPDIR"]
+    del os.environ["RAY_TMPDIR"], os.environ[NICENESS]
     shutil.rmtree(place, ignore_errors=True)
 
 

@@ -158,7 +158,8 @@ class Pool:
             )
         try:
             started: contextlib.AbstractContextManager[None] = contextlib.nullcontext()
-            if not named and not listens(noted()):  # a cluster that was killed left its note behind
+            there = noted()
+            if not named and (not there or not listens(there)):  # none, or one that was killed and left its note behind
                 where, started = {"address": "local"}, this_machine_alone(self.ray)
             elif not listens(named):
                 raise ConnectionError("nobody answers there")

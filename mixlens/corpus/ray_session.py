@@ -58,9 +58,9 @@ def quiet_backend() -> Iterator[None]:
 
 @contextlib.contextmanager
 def this_machine_alone(ray: Any) -> Iterator[None]:
-    """How a cluster of our own is started: it listens on the loopback address, asks for a token, and its workers have the
-    priority of this process (Ray's own are at niceness 15 and starve where others compute). What the user set stands."""
-    wanted = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0", "RAY_AUTH_MODE": "token", "RAY_worker_niceness": "0"}
+    """How a cluster of our own is started: it listens on the loopback address, and its workers have the priority of this
+    process (Ray's own are at niceness 15 and starve where others compute). What the user set stands."""
+    wanted = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0", "RAY_worker_niceness": "0"}
     added = {name: value for name, value in wanted.items() if name not in os.environ}
     constants = ray._private.ray_constants  # read from the first of these names when Ray was imported
     before = constants.ENABLE_RAY_CLUSTER
