@@ -276,3 +276,25 @@ def test_workers_get_the_options_of_large_models(connected: str, tmp_path: Path,
     alone, other = (json.loads((tmp_path / name / "manifest.json").read_text())["identity"] for name in ("alone", "ray"))
     assert alone == other
     assert alone[told]
+
+
+def test_workers_that_are_killed_before_they_begin_are_not_made_for_ever(
+    connected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They tell nobody that they began: Ray's own table of actors has it."""
+
+    def dying() -> type:
+        class Remote:
+            def __init__(self, *_: Any):
+                os._exit(1)
+
+            def __call__(self, tickets: Any) -> Any:
+                return tickets
+
+        return Remote
+
+    monkeypatch.setattr(cluster, "Remote", dying())
+    monkeypatch.setattr(cluster, "CRASHES", 1)
+    with pytest.raises(MixlensError, match=r"die before they can load 'agreement': [3-9] died and none came through"):
+        go(ROWS, tmp_path / "run", ray=connected, workers=1, **ASKED)
+    assert all_free()

@@ -67,7 +67,7 @@ def test_patience_is_thirty_seconds_or_four_times_the_longest_and_doubles() -> N
 
 
 def actor(name: str = "MapWorker(MapBatches(Remote))", restarts: int = 0, pid: int = 0) -> dict[str, Any]:
-    return {"ActorClassName": name, "NumRestarts": restarts, "Pid": pid}
+    return {"ActorClassName": name, "NumRestarts": restarts, "Pid": pid, "State": "ALIVE"}
 
 
 def test_deaths_count_since_somebody_last_worked() -> None:
@@ -76,6 +76,9 @@ def test_deaths_count_since_somebody_last_worked() -> None:
     assert watch.look(worked=False) == Seen(0, 0, 1)
     table |= {"a": actor(), "b": actor(restarts=2, pid=5), "other": actor("Else", restarts=9, pid=3)}
     assert watch.look(worked=False) == Seen(1, 2, 1)
+    assert watch.alive() == ["a", "b"]
+    table["a"]["State"] = "DEAD"
+    assert watch.alive() == ["b"]
     table["b"]["NumRestarts"] = 4
     assert watch.look(worked=True) == Seen(1, 0, 0)
     table["a"]["NumRestarts"], table["feed"]["NumRestarts"] = 1, 3

@@ -296,17 +296,26 @@ class Pool:
         ray = self.ray
         with uninterrupted():
             if self.feed is not None and self.pump is not None:
-                with contextlib.suppress(ray.exceptions.RayError):
+                gone = contextlib.suppress(
+                    ray.exceptions.RayError
+                )  # it died, or does not answer: the rest is tidied all the same
+                with gone:
                     ray.get(self.feed.put.remote({}, [], 0, True), timeout=5)
-                    self.pump.join(0 if self.own else 5)
-                    if self.pump.is_alive():  # a worker is at something still
-                        for one in ray.get(self.feed.state.remote(), timeout=5)[2]:
-                            ray.kill(one["actor"])
-                        self.pump.join(20)  # what it asked of Ray after its end would start another
+                self.pump.join(0 if self.own else 5)
+                if self.pump.is_alive():  # a worker is at something still, or is made again and again
+                    self._kill_workers()
+                    self.pump.join(20)  # what it asked of Ray after its end would start another
+                with gone:
                     ray.kill(self.feed)
             if self.own:
                 ray.shutdown()
             self.settings.close()
+
+    def _kill_workers(self) -> None:
+        """As `ray.kill` does, by their ids: one that never began is known by nothing else."""
+        for name in self.watch.alive() if self.watch is not None else ():
+            with contextlib.suppress(self.ray.exceptions.RayError, ValueError):  # gone in the meantime
+                self.ray._private.worker.global_worker.core_worker.kill_actor(self.ray.ActorID(bytes.fromhex(name)), True)
 
 
 class _Out:

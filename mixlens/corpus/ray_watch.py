@@ -28,13 +28,20 @@ class Watch:
         self.before = set(table())  # actors of others, or of a run before
         self.counted = self.feed_counted = 0
 
+    def _workers(self, rows: Mapping[str, Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
+        return {name: row for name, row in rows.items() if name not in self.before and WORKER in row["ActorClassName"]}
+
+    def alive(self) -> list[str]:
+        """The ids of workers that live, or would be made again."""
+        return [name for name, row in self._workers(self.table()).items() if row["State"] != "DEAD"]
+
     def _deaths(self, rows: Iterable[Mapping[str, Any]]) -> int:
         return sum(int(row["NumRestarts"]) for row in rows)
 
     def look(self, *, worked: bool) -> Seen:
         """`worked`: a worker has loaded its model, or a window came back, since the last look."""
         rows = self.table()
-        workers = [row for name, row in rows.items() if name not in self.before and WORKER in row["ActorClassName"]]
+        workers = [*self._workers(rows).values()]
         deaths, feed_deaths = self._deaths(workers), self._deaths([rows[self.feed]] if self.feed in rows else [])
         if worked:
             self.counted, self.feed_counted = deaths, feed_deaths
