@@ -13,8 +13,10 @@ import torch
 from torch import Tensor
 
 from .aggregate import rolled_row, without_special
+from .completeness import warn_where_open
 from .continuing import continued
-from .errors import InputError, MixlensError, nearest
+from .differentiable import differentiable
+from .errors import InputError, MixlensError, ModelError, nearest
 from .mixing import _out_of_memory, mix, provenance, through_quantized
 from .mixing import known as known_maps
 from .model import Attached, Model, named
@@ -109,7 +111,7 @@ class Question:
     def values(self, rows: Sequence[Mapping[str, Any]]) -> Tensor:
         """The target's number for other inputs, [row]: each is {input_ids, attention_mask, token_type_ids} without padding."""
         stand_ins: Any = [SimpleNamespace(**row) for row in rows]
-        step = self.model.batch_limit or 64
+        step = self.model.batch_limit or max(1, min(64, TOGETHER // max(1, len(self.trace))))
         return torch.cat([self.target.of(self.model.outputs(stand_ins[i : i + step])) for i in range(0, len(rows), step)])
 
 
@@ -193,10 +195,14 @@ def attribute(
     asked: dict[str, Any] = {"target": target, "foil": foil, "score": score, "label": label, "query": query, "layer": layer}
     many = [traces] if isinstance(traces, Trace) else list(traces)
     made = attribute_each(many, name, [asked] * len(many), variant=variant, **options)
+    found: list[Attribution] = []
     for one in made:
         if isinstance(one, MixlensError):
             raise one
-    return made[0] if isinstance(traces, Trace) else made
+        found.append(one)
+    for one in found:
+        warn_where_open(one)
+    return found[0] if isinstance(traces, Trace) else found
 
 
 def attribute_each(
@@ -225,12 +231,14 @@ def attribute_each(
         except MixlensError as error:
             made[i] = error
             questions.pop(i, None)
-    for some in _together(questions, tokens):
-        for i, found in zip(some, _answers(name, [questions[i] for i in some], given), strict=True):
-            made[i] = found
+    with differentiable([question.model for question in questions.values()]):
+        for some in _together(questions, tokens):
+            for i, found in zip(some, _answers(name, [questions[i] for i in some], given), strict=True):
+                made[i] = found
     return made
 
 
+TOGETHER = 8192  # tokens of changed texts in one pass
 GRAPH = 4  # a pass with its graph takes some four times the memory of a traced one, so a quarter of the tokens go into it
 
 
@@ -257,9 +265,15 @@ def _answers(name: str, questions: Sequence[Question], given: Mapping[str, Any])
             except MixlensError as error:
                 found.append(error)
         return found
-    except (torch.OutOfMemoryError, RuntimeError) as error:
-        if not _out_of_memory(error):
-            raise
+    except (MemoryError, RuntimeError) as error:  # torch's own is a RuntimeError
+        if not isinstance(error, MemoryError) and not _out_of_memory(error):
+            weights = questions[0].model.hf_model.parameters()
+            if not any(one.is_inference() for one in weights):
+                raise
+            raise ModelError(
+                f"the weights of {questions[0].model.name!r} were made under torch.inference_mode, so {name!r} cannot take "
+                "gradients through them. Load the model outside of it."
+            ) from None
     if len(questions) == 1:
         return [InputError(f"memory runs out with {len(questions[0].trace)} tokens")]
     half = len(questions) // 2

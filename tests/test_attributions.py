@@ -15,6 +15,8 @@ import mixlens.show.report
 from mixlens.attributing import attribute, known
 from mixlens.targets import resolve, token_id, token_name
 
+# Few steps keep these tests quick; test_completeness has what that is warned of.
+pytestmark = pytest.mark.filterwarnings("ignore::mixlens.completeness.IncompleteWarning")
 HEADS = {
     case: "AutoModelForCausalLM"
     if case in ("gpt_neo", "gpt_neox", "gpt_neox-sequential")

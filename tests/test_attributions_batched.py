@@ -61,6 +61,7 @@ def test_a_padded_batch_gives_the_numbers_of_each_row_alone(head: str, score: st
             assert {key: read.info[key] for key in ("target", "query")} == {key: alone.info[key] for key in ("target", "query")}
 
 
+@pytest.mark.filterwarnings("ignore::mixlens.completeness.IncompleteWarning")  # few steps keep it quick
 @pytest.mark.parametrize("name", [name for name, method in known().items() if method.layers or len(method.variants) > 1])
 def test_layers_and_variants_in_a_batch(name: str) -> None:
     model = with_head("bert", "AutoModelForSequenceClassification")

@@ -199,6 +199,7 @@ def test_the_options_that_cost_are_among_those_that_are_tried() -> None:
     assert {("integrated_gradients", "steps"), ("integrated_gradients", "chunk"), ("hta", "probes")} <= set(METHOD_OPTIONS)
 
 
+@pytest.mark.filterwarnings("ignore::mixlens.completeness.IncompleteWarning")  # one step is allowed, and warned of
 @pytest.mark.parametrize(("name", "option"), METHOD_OPTIONS)
 def test_any_value_of_a_methods_own_option(model: Any, sentiment: Any, name: str, option: str) -> None:
     """Sizes are bounded here: what is large takes its time, and is no error."""

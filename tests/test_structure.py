@@ -17,6 +17,7 @@ ORDER = (
     *(
         "errors",
         "limits",
+        "quadrature",
         "disk",
         "registry",
         "types",
@@ -39,6 +40,8 @@ ORDER = (
         "targets",
         "notices",
         "continuing",
+        "completeness",
+        "differentiable",
         "attributing",
     ),
     *("baselines", "rules", "methods", "identify", "metrics", "data", "store", "show", "experiments", "judge"),

@@ -10,18 +10,14 @@ from __future__ import annotations
 
 import contextlib
 import json
-import logging
 import os
 import platform
 import queue
-import signal
-import socket
-import sys
 import threading
 import time
 import warnings
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 from .. import errors
@@ -30,13 +26,18 @@ from ..errors import InputError, MixlensError
 from ..experiments.core import model_fingerprint, whereabouts
 from ..model import Model, load
 from .inputs import Given, RowError
+from .ray_feed import feed_class, tickets_of
+from .ray_session import listens, noted, quiet_backend, settings, this_machine_alone, uninterrupted
+from .ray_watch import Patience, Seen, Watch
 from .work import Bad, Made, Plan, Worker, arrow
 
 AHEAD = 2  # windows that wait for each actor, so that none of them does
 PATIENCE = 30.0  # seconds without any window done (or four times what one took) before what is out is given out again
 FILES = ("content", "maps")  # of a Made
 NO_PLACE = 60.0  # seconds without a worker before that is said
-CRASHES = 3  # workers in a row that may die while they load the model
+CRASHES = 3  # workers in a row that may die, beside one for each place, before one has loaded the model
+ANSWER = 10.0  # seconds that Ray has for an answer
+SILENCE = 180.0  # seconds without any answer of the Feed before the run ends
 Window = tuple[int, list[Given | RowError]]
 Workers = int | tuple[int, int] | None
 Row = dict[str, Any]
@@ -51,10 +52,10 @@ class Remote:
     def __init__(self, feed: Any, model: str, options: Mapping[str, Any], plan: Plan, expected: Mapping[str, str], run: str):
         import ray
 
-        self.feed, self.run, self.get = feed, run, ray.get
+        self.feed, self.run, self.get = feed, run, _waiting(ray)
         actor = ray.get_runtime_context().current_actor
         self.here = {"process": os.getpid(), "machine": platform.node(), "actor": actor}
-        ray.get(feed.begun.remote(self.here))
+        self.get(lambda: feed.begun.remote(self.here))
         self.worker: Worker | MixlensError
         try:
             made = load(model, **options)
@@ -65,19 +66,19 @@ class Remote:
             self.worker = Worker(made, plan)
         except MixlensError as error:  # told when asked: an actor that cannot be made would be made again and again
             self.worker = type(error)(f"{error} (on the Ray worker {self.here['machine']})")
-        ray.get(feed.ready.remote())
+        self.get(feed.ready.remote)
 
     def __call__(self, tickets: Any) -> Any:
         return _table([self.row(ticket) for ticket in tickets["ticket"].to_pylist()])
 
     def row(self, ticket: int) -> Row:
-        held, started = self.get(self.feed.take.remote(ticket, self.here)), time.monotonic()
+        held, started = self.get(lambda: self.feed.take.remote(ticket, self.here)), time.monotonic()
         if held is None:  # done in the meantime
             return {"ticket": ticket}
         try:
             if isinstance(self.worker, MixlensError):
                 raise self.worker
-            number, rows = self.get(held[0])
+            number, rows = self.get(lambda: held[0])
             made = self.worker.window(number, rows, self.run)
         except MixlensError as error:
             return {"ticket": ticket, "told": json.dumps({"error": [type(error).__name__, str(error)]})}
@@ -85,6 +86,19 @@ class Remote:
         told["bad"] = [vars(one) for one in made.bad]
         took = time.monotonic() - started
         return {"ticket": ticket, "seconds": took, "told": json.dumps(told), **{name: getattr(made, name) for name in FILES}}
+
+
+def _waiting(ray: Any) -> Callable[[Callable[[], Any]], Any]:
+    """`ray.get` on the cluster, asked anew every minute: a window may be long in coming, and a Feed that died is made again."""
+
+    def get(call: Callable[[], Any]) -> Any:
+        while True:
+            try:
+                return ray.get(call(), timeout=60)
+            except ray.exceptions.GetTimeoutError:
+                continue
+
+    return get
 
 
 def _table(rows: list[Row]) -> Any:
@@ -101,69 +115,6 @@ def _made(row: Row) -> Made:
         kind, said = told["error"]
         raise getattr(errors, kind, MixlensError)(said)
     return Made(**{**told, "bad": tuple(Bad(**one) for one in told["bad"])}, **{name: row[name] for name in FILES})
-
-
-def _feed() -> type:
-    """The class is made here so that Ray sends it whole: the process it lives in need not load torch for it."""
-    import asyncio
-
-    class Feed:
-        """Where windows wait to be taken. It holds no more than references, and is told all of them again if it dies."""
-
-        def __init__(self) -> None:
-            self.windows: dict[int, Any] = {}  # by ticket
-            self.given, self.ended = 0, False
-            self.workers: dict[Any, dict[str, Any]] = {}
-            self.began = 0  # to load the model, since one last could
-            self.changed = asyncio.Condition()
-
-        async def put(self, windows: dict[int, Any], gone: list[int], given: int, ended: bool) -> None:
-            """All tickets below `given` are out; those that are not held are done."""
-            async with self.changed:
-                self.windows |= windows
-                for ticket in gone:
-                    self.windows.pop(ticket, None)
-                self.given, self.ended = max(given, self.given), ended or self.ended
-                self.changed.notify_all()
-
-        async def tickets(self, after: int) -> int:
-            """How many there are, as soon as there are more, or will be no more."""
-            async with self.changed:
-                await self.changed.wait_for(lambda: self.given > after or self.ended)
-                return self.given
-
-        async def take(self, ticket: int, worker: dict[str, Any]) -> Any:
-            self.workers[worker["actor"]._actor_id] = worker
-            async with self.changed:
-                await self.changed.wait_for(lambda: self.given > ticket or self.ended)
-                return self.windows.get(ticket)
-
-        async def begun(self, worker: dict[str, Any]) -> None:
-            self.workers[worker["actor"]._actor_id] = worker
-            self.began += 1
-
-        async def ready(self) -> None:
-            self.began = 0
-
-        async def state(self) -> tuple[int, int, list[dict[str, Any]]]:
-            return self.given, self.began, [*self.workers.values()]
-
-    return Feed
-
-
-def _tickets(feed: Any) -> Callable[[Any], Iterator[dict[str, list[int]]]]:
-    """A task that has no end: one row for each window, as they are handed in. Made here as `_feed` is."""
-
-    def tickets(_: Any) -> Iterator[dict[str, list[int]]]:
-        import ray
-
-        at = 0
-        while (given := ray.get(feed.tickets.remote(at))) > at:
-            for ticket in range(at, given):
-                yield {"ticket": [ticket]}
-            at = given
-
-    return tickets
 
 
 # --- here -------------------------------------------------------------------------------------------------------------
@@ -191,6 +142,10 @@ class Pool:
         self.feed: Any = None
         self.pump: threading.Thread | None = None
         self.settings = contextlib.ExitStack()
+        self.printed: deque[str] = deque()  # by Ray, of workers that died
+        self.watch: Watch | None = None
+        self.loaded = 0  # workers, as the Feed last told
+        self.answered = time.monotonic()
 
     def _connect(self, address: str) -> None:
         # "auto": the cluster that RAY_ADDRESS or this machine knows of, else one on this machine
@@ -202,11 +157,13 @@ class Pool:
                 "machine of the cluster (or as a Ray job), with --ray auto or HOST:PORT."
             )
         try:
-            if not named and not _listens(_noted()):  # a cluster that was killed left its note behind
-                where = {"address": "local"}
-            elif not _listens(named):
+            started: contextlib.AbstractContextManager[None] = contextlib.nullcontext()
+            there = noted()
+            if not named and (not there or not listens(there)):  # none, or one that was killed and left its note behind
+                where, started = {"address": "local"}, this_machine_alone(self.ray)
+            elif not listens(named):
                 raise ConnectionError("nobody answers there")
-            with _quiet_backend():
+            with quiet_backend(), started:
                 self.ray.init(**where, log_to_driver=False, logging_level="error")
         except (OSError, ValueError, RuntimeError) as error:
             reason = " ".join(str(error).split())[:160]
@@ -217,11 +174,12 @@ class Pool:
         ray = self.ray
         here = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
         kept = {"num_cpus": 0, "max_restarts": -1, "max_task_retries": -1, "max_concurrency": 1000}
-        self.feed = ray.remote(_feed()).options(**kept, scheduling_strategy=here).remote()
+        self.feed = ray.remote(feed_class()).options(**kept, scheduling_strategy=here).remote()
         asked = (self.feed, self.model, self.options, self.plan, dict(expected), run)
         least, most = self.size
-        self.settings.enter_context(_settings(ray))
-        tickets = ray.data.from_items([0]).map_batches(_tickets(self.feed), batch_size=1, num_cpus=0)
+        self.printed = self.settings.enter_context(settings(ray))
+        self.watch, self.answered = Watch(ray._private.state.actors, self.feed._actor_id.hex()), time.monotonic()
+        tickets = ray.data.from_items([0]).map_batches(tickets_of(self.feed), batch_size=1, num_cpus=0)
         done = tickets.map_batches(
             Remote,
             batch_size=1,
@@ -238,14 +196,14 @@ class Pool:
 
     def processes(self) -> list[int]:
         """Of the workers that began, as far as they told."""
-        return [one["process"] for one in self.ray.get(self.feed.state.remote())[2]]
+        return [one["process"] for one in self.ray.get(self.feed.state.remote(), timeout=60)[2]]
 
     def made(self, wanted: Iterable[Window], run: str, expected: Mapping[str, str], tick: Callable[[int], Any]) -> Iterator[Made]:
         """Shards as they are done, in any order. Few windows are held at a time."""
         found = self._begin(expected, run)
         out, began, warned = _Out(self.ray, self.feed), time.monotonic(), False
         windows, limit = iter(wanted), AHEAD * self.size[1] + 1
-        last, longest, patience = time.monotonic(), 0.0, 1.0
+        patience, worked = Patience(PATIENCE), False
         while not out.ended or out.held:
             while not out.ended and len(out.held) < limit:
                 out.give(next(windows, None))
@@ -254,14 +212,13 @@ class Pool:
             try:
                 row = found.get(timeout=1.0)
             except queue.Empty:
-                if not self._look_after(out) and not warned and time.monotonic() - began > NO_PLACE:
+                begun, seen = self._look_after(out, worked=worked)
+                worked = False
+                if not begun and not warned and time.monotonic() - began > NO_PLACE:
                     warned = True
-                    needs = f"each worker needs a CPU{' and a GPU' if self.gpus else ''}"
-                    warnings.warn(f"no Ray worker has found a place yet: {needs}, and others may hold them.", stacklevel=2)
-                if time.monotonic() - last > patience * max(PATIENCE, 4 * longest):
-                    # On a machine that is gone, perhaps, whose worker finds no place elsewhere. To do them twice does no harm.
-                    out.again()
-                    last, patience = time.monotonic(), 2 * patience
+                    warnings.warn(self._not_begun(seen), stacklevel=2)
+                if patience.is_over():
+                    out.again()  # to do them twice does no harm
                 continue
             if row is None or isinstance(row, BaseException):
                 raise self._said(row)
@@ -271,22 +228,57 @@ class Pool:
             if not out.take(row["ticket"]):  # done before, by another
                 continue
             made = _made(row)
-            last, longest, patience = time.monotonic(), max(longest, row["seconds"]), 1.0
+            patience.done(row["seconds"])
+            worked = True
             tick(made.rows + len(made.bad))
             yield made
 
-    def _look_after(self, out: _Out) -> bool:
-        """Whether a worker has begun."""
-        given, began, workers = self.ray.get(self.feed.state.remote())
-        if given < out.given:  # it died, and was made again empty
-            out.tell(out.held)
-        if began > self.size[1] + CRASHES:
+    def _look_after(self, out: _Out, *, worked: bool) -> tuple[bool, Seen]:
+        """Whether a worker has begun, and what is seen from outside. Workers that die again and again end the run."""
+        assert self.watch is not None
+        began, workers, loaded = 0, [], self.loaded
+        with contextlib.suppress(self.ray.exceptions.RayError):  # it did not answer in time, or is being made again
+            given, began, workers, loaded = self.ray.get(self.feed.state.remote(), timeout=ANSWER)
+            self.answered = time.monotonic()
+            if given < out.given:  # it died, and was made again empty
+                out.tell(out.held)
+        seen = self.watch.look(worked=worked or loaded > self.loaded)
+        self.loaded = loaded
+        most = self.size[1] + CRASHES
+        if began > most:
             where = ", ".join(sorted({one["machine"] for one in workers}))
             raise MixlensError(
                 f"the Ray workers die while they load {self.model!r} ({where}): {began} began and none came through. "
-                "Too little memory for it, most often: give fewer workers, or machines with more."
+                f"Too little memory for it, most often: give fewer workers, or machines with more.{self._reason()}"
             )
-        return bool(workers)
+        if seen.deaths > most:
+            raise MixlensError(
+                f"the Ray workers die before they can load {self.model!r}: {seen.deaths} died and none came through. Somebody "
+                f"ends them, or memory is short: give fewer workers, or machines with more.{self._reason()}"
+            )
+        silent = time.monotonic() - self.answered
+        if seen.feed_deaths > most or silent > SILENCE:
+            how = f"died {seen.feed_deaths} times" if seen.feed_deaths > most else f"has not answered for {silent:.0f} seconds"
+            raise MixlensError(
+                f"the Ray actor that hands out the work {how}. Somebody ends it, or memory is short on this machine."
+                f"{self._reason()} What is done is safe: the same command goes on."
+            )
+        return bool(workers), seen
+
+    def _reason(self) -> str:
+        """What Ray said of the last worker that died."""
+        return f" Ray says: {' '.join(self.printed[-1].split())[:300]}" if self.printed else ""
+
+    def _not_begun(self, seen: Seen) -> str:
+        if seen.deaths:
+            return f"no Ray worker has begun yet: {seen.deaths} were started and died.{self._reason()}"
+        if seen.started:
+            return (
+                f"no Ray worker has begun yet, though {seen.started} were started: their machines are busy. Ray gives workers a "
+                "low priority (niceness 15); where the cluster is started, RAY_worker_niceness=0 changes that."
+            )
+        needs = f"each worker needs a CPU{' and a GPU' if self.gpus else ''}"
+        return f"no Ray worker has found a place yet: {needs}, and others may hold them."
 
     def _said(self, error: BaseException | None) -> MixlensError:
         cause = getattr(error, "cause", None) or error
@@ -302,19 +294,28 @@ class Pool:
     def close(self) -> None:
         """Whatever happened: nothing of it stays on the cluster. Who is stopped twice over still closes first."""
         ray = self.ray
-        with _uninterrupted():
+        with uninterrupted():
             if self.feed is not None and self.pump is not None:
-                with contextlib.suppress(ray.exceptions.RayError):
+                gone = contextlib.suppress(
+                    ray.exceptions.RayError
+                )  # it died, or does not answer: the rest is tidied all the same
+                with gone:
                     ray.get(self.feed.put.remote({}, [], 0, True), timeout=5)
-                    self.pump.join(0 if self.own else 5)
-                    if self.pump.is_alive():  # a worker is at something still
-                        for one in ray.get(self.feed.state.remote(), timeout=5)[2]:
-                            ray.kill(one["actor"])
-                        self.pump.join(20)  # what it asked of Ray after its end would start another
+                self.pump.join(0 if self.own else 5)
+                if self.pump.is_alive():  # a worker is at something still, or is made again and again
+                    self._kill_workers()
+                    self.pump.join(20)  # what it asked of Ray after its end would start another
+                with gone:
                     ray.kill(self.feed)
             if self.own:
                 ray.shutdown()
             self.settings.close()
+
+    def _kill_workers(self) -> None:
+        """As `ray.kill` does, by their ids: one that never began is known by nothing else."""
+        for name in self.watch.alive() if self.watch is not None else ():
+            with contextlib.suppress(self.ray.exceptions.RayError, ValueError):  # gone in the meantime
+                self.ray._private.worker.global_worker.core_worker.kill_actor(self.ray.ActorID(bytes.fromhex(name)), True)
 
 
 class _Out:
@@ -363,85 +364,6 @@ def _sizes(workers: Any) -> tuple[int, int] | None:
     if not whole or not 1 <= pair[0] <= pair[1]:
         raise InputError(f"workers must be at least 1, or (least, most), not {workers!r}.")
     return pair
-
-
-def _noted() -> str:
-    """The address that `ray start` noted on this machine, if it did."""
-    try:
-        return (Path(os.environ.get("RAY_TMPDIR") or "/tmp") / "ray" / "ray_current_cluster").read_text().strip()
-    except OSError:
-        return ""
-
-
-def _listens(address: str) -> bool:
-    """Whether somebody does at HOST:PORT (anything else is Ray's to judge). Ray itself would go on asking for many minutes."""
-    host, _, port = address.rpartition(":")
-    if not port.isdecimal():
-        return True
-    try:
-        socket.create_connection((host.strip("[]"), int(port)), timeout=10).close()
-    except (OSError, OverflowError):
-        return False
-    return True
-
-
-@contextlib.contextmanager
-def _quiet_backend() -> Iterator[None]:
-    """Ray's C++ side would warn, on every run, of how Ray Data starts actors. That it was silenced it would also say."""
-    name = "RAY_BACKEND_LOG_LEVEL"
-    if name in os.environ:
-        yield
-        return
-    sys.stderr.flush()
-    kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
-    try:
-        os.environ[name] = "fatal"
-        os.dup2(nowhere, 2)
-        yield
-    finally:
-        os.environ.pop(name, None)
-        os.dup2(kept, 2)
-        os.close(kept)
-        os.close(nowhere)
-
-
-@contextlib.contextmanager
-def _uninterrupted() -> Iterator[None]:
-    """Ctrl-C waits, where this is the thread that gets it."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
-
-
-@contextlib.contextmanager
-def _settings(ray: Any) -> Iterator[None]:
-    """Of Ray Data, while a run lasts: every ticket goes on at once, a window takes its time, the terminal is ours."""
-    context = ray.data.DataContext.get_current()
-    wanted = {"target_max_block_size": 1, "enable_progress_bars": False, "execution_no_progress_timeout_s": -1}
-    before = {name: getattr(context, name) for name in wanted if hasattr(context, name)}
-    terminal = [handler for handler in logging.getLogger("ray.data").handlers if handler.get_name() == "console"]
-    warnings.filterwarnings("ignore", "The minimum number of concurrent actors")  # fewer shards than workers is no fault
-    try:
-        for name in before:
-            setattr(context, name, wanted[name])
-        for handler in terminal:
-            handler.addFilter(_silent)
-        yield
-    finally:
-        for name, value in before.items():
-            setattr(context, name, value)
-        for handler in terminal:
-            handler.removeFilter(_silent)
-
-
-def _silent(record: logging.LogRecord) -> bool:
-    """What goes wrong is raised, and Ray's own log file has it too."""
-    return False
 
 
 def _pump(done: Any, found: queue.Queue[Any]) -> None:

@@ -19,6 +19,7 @@ from torch import Tensor
 
 from ..attributing import Question, attribution
 from ..baselines import baseline_run
+from ..completeness import completeness
 from ..rules import Book, Call, Handler, composed, named, rules, send_back, stock
 
 PAPER = "Shrikumar et al. 2017, Learning Important Features Through Propagating Activation Differences"
@@ -261,5 +262,6 @@ def deeplift(question: Question, *, embedding: str = "word", baseline: str | int
         "baseline": used,
         "difference": delta,
         "delta_gap": abs(float(scores.sum()) - delta),
+        "completeness": completeness(scores, delta),
         "functions_without_rule": sorted(block.unruled),
     }

@@ -24,6 +24,7 @@ import torch
 from torch import Tensor
 
 from ..attributing import Question, attribution
+from ..completeness import completeness
 from ..decompose import working_dtype
 from ..places import refuse_packed
 from ..rules import Book, Call, Handler, composed, named, rules, send_back
@@ -232,10 +233,12 @@ def relevance(question: Question, book_name: str, inputs: dict[str, Any]) -> tup
     attention, totals = started_at(target.ids)
     if target.foil is not None:
         attention = [wanted - foil for wanted, foil in zip(attention, started_at((target.foil,))[0], strict=True)]
+    furthest = max(totals, key=lambda total: abs(total - totals[-1]))
     return attention, {
         "rules": book_name,
         "relevance_per_layer": totals,
-        "conservation_gap": max(abs(totals[-1] - total) for total in totals),
+        "conservation_gap": abs(totals[-1] - furthest),
+        "completeness": completeness(torch.tensor([furthest], dtype=torch.float64), totals[-1]),
         "functions_without_rule": sorted(block.unruled),
     }
 

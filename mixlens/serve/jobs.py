@@ -8,8 +8,9 @@ import secrets
 import threading
 import time
 from collections import OrderedDict, deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -37,6 +38,8 @@ class Limits(limits.Limits):
     kept: int = 16
     body: int = 100_000  # bytes of a request
     at_once: int = 64  # requests that are being answered
+    arrival: float = 10.0  # seconds the head of a request may take to arrive, and its body
+    connections: int = 512
 
 
 class FullError(MixlensError):
@@ -63,6 +66,7 @@ class Job:
     ended: float | None = None
     entry: Entry | None = None
     stop: str | None = None  # why it is to be stopped
+    notes: tuple[str, ...] = ()  # what is worth knowing about the text
 
     @property
     def seconds(self) -> float:
@@ -74,18 +78,35 @@ SWITCHES = {"_set_grad_enabled", "set_grad_enabled"}  # must run whatever happen
 
 
 class Stoppable(TorchFunctionMode):
-    """Asks before every operation of torch in this thread whether to go on. Says no once: what tidies up must run."""
+    """Asks before every operation of torch in this thread whether to go on, and on the way back through a graph before every
+    step of it, which no operation is called for. Says no once: what tidies up must run."""
 
     def __init__(self, reason: Callable[[], str | None]):
         super().__init__()
         self.reason, self.said = reason, False
+        self.on_the_way_back = torch.autograd.graph.saved_tensors_hooks(lambda saved: saved, self.unpacked)
+
+    def __enter__(self) -> Stoppable:
+        super().__enter__()
+        self.on_the_way_back.__enter__()
+        return self
+
+    def __exit__(self, *failure: Any) -> None:
+        self.on_the_way_back.__exit__()
+        super().__exit__(*failure)
+
+    def asked(self) -> None:
+        if not self.said and (why := self.reason()) is not None:
+            self.said = True
+            raise StoppedError(why)
+
+    def unpacked(self, saved: torch.Tensor) -> torch.Tensor:
+        self.asked()
+        return saved
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if not self.said and getattr(func, "__name__", "") not in SWITCHES:
-            why = self.reason()
-            if why is not None:
-                self.said = True
-                raise StoppedError(why)
+        if getattr(func, "__name__", "") not in SWITCHES:
+            self.asked()
         return func(*args, **(kwargs or {}))
 
 
@@ -94,13 +115,17 @@ class Desk:
 
     def __init__(self, models: Sequence[Model], limits: Limits):
         self.limits = limits
-        self.models: dict[str, Model] = {}
+        self.models: dict[str, Model] = {}  # by the name that is shown
+        given: set[str] = set()
         for model in models:
             if model.tokenizer is None:
                 raise InputError(f"{model.name!r} has no tokenizer, so it cannot read what is typed.")
-            if model.name in self.models:
+            if model.name in given:
                 raise InputError(f"two models are called {model.name!r}. Serve one of them.")
-            self.models[model.name] = model
+            given.add(model.name)
+            named = copy.copy(model)  # the same weights and the same lock
+            named.name = _shown_name(model.name, self.models)
+            self.models[named.name] = named
         if not self.models:
             raise InputError("no model to serve.")
         self._readers = {name: _reader(model) for name, model in self.models.items()}
@@ -123,12 +148,23 @@ class Desk:
         limits.tokens_within(count, most, repr(name) if most == self.models[name].max_tokens else "this page")
         return count
 
+    def notes(self, name: str, text: Any) -> list[str]:
+        """What is worth knowing about a text before its result: that nothing is predicted in it."""
+        model = self.models[name]
+        with self._reading:
+            ids = self._readers[name].encode(text).input_ids
+        mask = getattr(model.tokenizer, "mask_token_id", None)
+        if model.task != "masked-lm" or mask is None or mask in ids:
+            return []
+        written = model.tokenizer.mask_token
+        return [f"The text has no {written}, so no word of it is predicted. Write {written} in place of a word to see what for."]
+
     def full(self) -> bool:
         with self._changed:
             return len(self._waiting) >= self.limits.queue
 
-    def submit(self, name: str, given: Mapping[str, Any]) -> Job:
-        job = Job(secrets.token_urlsafe(9), self.models[name], given)
+    def submit(self, name: str, given: Mapping[str, Any], notes: Sequence[str] = ()) -> Job:
+        job = Job(secrets.token_urlsafe(9), self.models[name], given, notes=tuple(notes))
         with self._changed:
             if len(self._waiting) >= self.limits.queue:
                 raise FullError(f"the queue is full: {len(self._waiting)} texts are waiting. Try again in a few seconds.")
@@ -198,17 +234,30 @@ class Desk:
         try:
             with Stoppable(reason):
                 results = gather(job.model, note=note, **job.given)
-            job.entry = entry(results, room=PAGE - PAGE_ROOM)
+                job.entry = entry(results, room=PAGE - PAGE_ROOM)
         except StoppedError as stop:
             state, error = "cancelled" if str(stop) == "cancelled." else "failed", str(stop)
         except MixlensError as refusal:
             state, error = "failed", str(refusal)
+        except MemoryError:  # numpy's; torch's is told by the methods
+            state, error = "failed", "memory runs out with this text and these methods. Shorten it, or ask for less."
         except Exception as failure:  # one text that goes wrong must not end the server for the next one
             log.warning("a job failed: %s: %s", type(failure).__name__, failure)
             state, error = "failed", f"this went wrong inside ({type(failure).__name__}). The server goes on; try another text."
         torch.set_grad_enabled(True)
         with self._changed:
             self._end(job, state, error)
+
+
+def _shown_name(name: str, taken: Container[str]) -> str:
+    """Of a model in a folder the folder's own name: where it lies is nobody's business. A second one of that name is numbered."""
+    short = Path(name).name if Path(name).is_absolute() or Path(name).is_dir() else name
+    short = shown = short or name
+    number = 1
+    while shown in taken:
+        number += 1
+        shown = f"{short} ({number})"
+    return shown
 
 
 def _reader(model: Model) -> Model:

@@ -1,14 +1,12 @@
-"""The web side: the page, the JSON API, and what guards them. Everything that computes is in `jobs`."""
+"""The web side: the page and the JSON API. What guards them is in `guard`, everything that computes in `jobs`."""
 
 from __future__ import annotations
 
 import json
-import logging
 import socket
 from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Annotated, Any
-from urllib.parse import urlsplit
 
 import uvicorn
 from fastapi import FastAPI, Path, Query, Request
@@ -26,10 +24,10 @@ from ..model import Model
 from ..reporting import METHODS, checked
 from ..show.coding import decode
 from ..show.report import SERVED, filled_page, policy
+from .guard import LOOPBACK, Guard, Refusal, clipped, prompt
 from .jobs import Desk, FullError, Job, Limits
 
 __all__ = ["Limits", "application", "run"]
-LOOPBACK = ("127.0.0.1", "localhost", "::1")
 EXAMPLES = {
     "masked-lm": "The keys to the cabinet {mask} rusty.",
     "causal-lm": "Once upon a time there was a",
@@ -39,14 +37,6 @@ DOCS_STYLE = (
     "body{font:15px/1.5 system-ui,sans-serif;max-width:60em;margin:2em auto;padding:0 1em;color-scheme:light dark}"
     "pre{overflow:auto;padding:.6em;border:1px solid gray;border-radius:6px}h2{margin-top:1.6em}"
 )
-
-
-class Refusal(Exception):  # noqa: N818 - an answer, more than an error
-    """An answer with a 4xx or 5xx status: one line, and what is allowed."""
-
-    def __init__(self, status: int, message: str, **more: Any):
-        super().__init__(message)
-        self.status, self.body = status, {"error": message, **more}
 
 
 class Refused(BaseModel):
@@ -93,6 +83,7 @@ class Standing(BaseModel):
     seconds: float
     progress: Progress
     error: str | None = None
+    notes: list[str] = Field([], description="What is worth knowing about the text, such as that it has no mask token.")
 
 
 class Scores(BaseModel):
@@ -107,7 +98,7 @@ class Scores(BaseModel):
 
 
 JobId = Annotated[str, Path(description="As POST /api/jobs gave it.", max_length=40)]
-ERRORS: dict[int | str, dict[str, Any]] = {status: {"model": Refused} for status in (400, 403, 404, 409, 413, 422, 429, 503)}
+ERRORS: dict[int | str, dict[str, Any]] = {status: {"model": Refused} for status in (400, 403, 404, 408, 409, 413, 422, 429, 503)}
 
 
 def application(models: Sequence[Model], *, limits: Limits | None = None, allowed: Sequence[str] = ()) -> Any:
@@ -180,7 +171,7 @@ def application(models: Sequence[Model], *, limits: Limits | None = None, allowe
             target, foil = (None if one is None else target_of(desk.models[name], one) for one in (wanted.target, wanted.foil))
             given: dict[str, Any] = {"text": text_in, "methods": names, "foil": foil, "query": wanted.query}
             given["target"] = "predicted" if target is None else target
-            job = desk.submit(name, given)
+            job = desk.submit(name, given, desk.notes(name, text_in))
         except FullError as full:
             raise Refusal(429, str(full)) from None
         except LongError as long:
@@ -209,7 +200,13 @@ def application(models: Sequence[Model], *, limits: Limits | None = None, allowe
         job = found(number)
         progress = Progress(doing=job.doing, share=job.share)
         return Standing(
-            id=job.id, state=job.state, ahead=desk.ahead(job), seconds=job.seconds, progress=progress, error=job.error
+            id=job.id,
+            state=job.state,
+            ahead=desk.ahead(job),
+            seconds=job.seconds,
+            progress=progress,
+            error=job.error,
+            notes=list(job.notes),
         )
 
     @app.delete("/api/jobs/{number}", response_model=Standing, responses=ERRORS, summary="Cancel a job")
@@ -289,10 +286,6 @@ def target_of(model: Model, given: str | int) -> Any:
     return int(given) if isinstance(given, str) and given.isdigit() else given
 
 
-def clipped(text: str) -> str:
-    return text if len(text) <= 120 else text[:117] + "..."
-
-
 def said(errors: Sequence[Mapping[str, Any]]) -> str:
     """What was wrong with a request, in one line."""
     lines = []
@@ -301,108 +294,6 @@ def said(errors: Sequence[Mapping[str, Any]]) -> str:
         came = "" if error["type"] in ("missing", "json_invalid") else f" Got {clipped(repr(error.get('input')))}."
         lines.append(f"{clipped(place)}: {error['msg']}.{came}")
     return " ".join(lines) + " Send JSON as /docs describes it."
-
-
-# --- what guards it ---------------------------------------------------------------------------------------------------
-
-
-class Guard:
-    """Around everything: who may ask, how much, how many at once; and what every answer says about itself.
-
-    A page of another site that is open in the same browser can send requests here. It is told apart by the name it calls us
-    by (Host), by where it says it comes from (Origin, Sec-Fetch-Site), and by not being able to send JSON unasked.
-    """
-
-    HEADERS = (
-        (b"x-content-type-options", b"nosniff"),
-        (b"x-frame-options", b"DENY"),
-        (b"referrer-policy", b"no-referrer"),
-        (b"cross-origin-resource-policy", b"same-origin"),
-        (b"cross-origin-opener-policy", b"same-origin"),
-        (b"cache-control", b"no-store"),
-    )
-    STRICT = (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'")
-
-    def __init__(self, app: Any, desk: Desk, limits: Limits, allowed: Sequence[str]):
-        self.app, self.desk, self.limits = app, desk, limits
-        self.allowed = {name.lower() for name in allowed}
-        self.busy = 0
-
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        if scope["type"] != "http":
-            if scope["type"] == "lifespan":
-                await self.app(scope, receive, send)
-            return
-        begun = False
-
-        async def sending(message: Any) -> None:
-            nonlocal begun
-            if message["type"] == "http.response.start":
-                begun = True
-                headers = list(message.get("headers", []))
-                given = {name.lower() for name, _ in headers}
-                message = {**message, "headers": headers + [one for one in (*self.HEADERS, self.STRICT) if one[0] not in given]}
-            await send(message)
-
-        self.busy += 1
-        try:
-            refusal = self.refusal(scope)
-            if refusal is None:
-                await self.app(scope, self.limited(receive), sending)
-        except Exception as failure:  # no traceback leaves the server, and no request ends it
-            logging.getLogger("mixlens.serve").warning("a request failed: %s: %s", type(failure).__name__, failure)
-            refusal = Refusal(500, f"this went wrong inside ({type(failure).__name__}).")
-        finally:
-            self.busy -= 1
-        if refusal is not None and not begun:
-            retry = {"Retry-After": "5"} if refusal.status == 503 else {}
-            await JSONResponse(refusal.body, refusal.status, headers=retry)(scope, receive, sending)
-
-    def refusal(self, scope: Any) -> Refusal | None:
-        """Why this request is not let in, if it is not."""
-        headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
-        host = headers.get("host", "")
-        if host_name(host) not in self.allowed:
-            names = ", ".join(sorted(self.allowed))
-            return Refusal(403, f"host {clipped(host)!r} is not served. Allowed: {names}. Start with --allow-host to add one.")
-        if self.busy > self.limits.at_once:
-            return Refusal(503, f"more than {self.limits.at_once} requests at once. Try again in a few seconds.")
-        origin, site = headers.get("origin"), headers.get("sec-fetch-site", "none")
-        if origin is not None and urlsplit(origin).netloc.lower() != host.lower():
-            return Refusal(403, f"requests from {clipped(origin)!r} are not answered: only this server's own page may ask.")
-        visiting = headers.get("sec-fetch-mode") == "navigate" and scope["method"] == "GET" and scope["path"] in ("/", "/docs")
-        if site not in ("none", "same-origin") and not visiting:
-            return Refusal(403, "requests from other sites are not answered: only this server's own page may ask.")
-        if scope["method"] in ("POST", "PUT", "PATCH"):
-            kind = headers.get("content-type", "").partition(";")[0].strip().lower()
-            if kind != "application/json":
-                return Refusal(415, f"the body must be application/json, not {clipped(kind)!r}.")
-            length = headers.get("content-length", "0")
-            if not length.isdigit() or int(length) > self.limits.body:
-                return Refusal(413, f"the request is over {self.limits.body} bytes. Send less.")
-        return None
-
-    def limited(self, receive: Any) -> Any:
-        """The body, no further than the limit: a length that was announced may be a lie."""
-        seen = 0
-
-        async def receiving() -> Any:
-            nonlocal seen
-            message = await receive()
-            seen += len(message.get("body", b""))
-            if seen > self.limits.body:
-                raise HTTPException(413, f"the request is over {self.limits.body} bytes. Send less.")
-            return message
-
-        return receiving
-
-
-def host_name(host: str) -> str:
-    """The name in a Host header, without its port."""
-    try:
-        return (urlsplit(f"//{host}").hostname or "").lower()
-    except ValueError:
-        return ""
 
 
 # --- the description --------------------------------------------------------------------------------------------------
@@ -452,6 +343,19 @@ def _listed(rows: Sequence[tuple[str, Any, str]]) -> str:
 # --- running it -------------------------------------------------------------------------------------------------------
 
 
+def settings(app: Any) -> uvicorn.Config:
+    """How uvicorn serves the application: connections that send nothing, or half a request, are closed."""
+    return uvicorn.Config(
+        app,
+        http=prompt(app.limits),
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        timeout_keep_alive=5,
+        timeout_graceful_shutdown=3,
+    )
+
+
 def run(models: Sequence[Model], *, host: str, port: int, allowed: Sequence[str] = (), limits: Limits | None = None) -> None:
     """Serve until Ctrl-C."""
     app = application(models, limits=limits, allowed=(*allowed, host))
@@ -466,11 +370,8 @@ def run(models: Sequence[Model], *, host: str, port: int, allowed: Sequence[str]
     )
     if host not in LOOPBACK:
         print("It listens on more than this machine alone: whoever reaches it can use it.", flush=True)
-    config = uvicorn.Config(
-        app, log_level="warning", access_log=False, server_header=False, timeout_keep_alive=5, timeout_graceful_shutdown=3
-    )
     try:
-        uvicorn.Server(config).run(sockets=[place])
+        uvicorn.Server(settings(app)).run(sockets=[place])
     except KeyboardInterrupt:
         pass
     finally:

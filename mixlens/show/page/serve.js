@@ -43,7 +43,7 @@ async function startForm(root, page) {
     make("div", { class: "controls" }, target.element, foil.element, query.element, pair.element),
   );
   const form = make(
-    "form", { class: "ask card", "aria-label": "Ask for maps" }, model.element, text.element,
+    "form", { class: "ask card", "aria-label": "Ask for maps", novalidate: true }, model.element, text.element,
     group("Maps", "map"), group("Attributions to the prediction", "attribution"), more,
     make("div", { class: "buttons" }, run, cancel, bar), status,
   );
@@ -78,7 +78,7 @@ async function startForm(root, page) {
         bar.value = told.progress.share;
         status.replaceChildren(`${told.progress.doing} (${told.seconds.toFixed(0)} s)`);
       }
-      if (told.state === "done") return ask(`api/jobs/${id}/page`);
+      if (told.state === "done") return [await ask(`api/jobs/${id}/page`), told.notes];
       if (told.state === "failed" || told.state === "cancelled") throw new Error(told.error);
       await new Promise((resolve) => { setTimeout(resolve, told.seconds > 5 ? 1000 : 200); });
     }
@@ -88,14 +88,20 @@ async function startForm(root, page) {
     event.preventDefault();
     const optional = { target, foil, query, pair };
     const wanted = { model: model.select.value, text: text.input.value, methods: [...boxes].filter(([, box]) => box.checked).map(([name]) => name) };
+    if (!wanted.text.trim()) {  // told where everything else is told, and not by a bubble beside an old "Done."
+      status.replaceChildren("The text is empty: write one.");
+      text.input.focus();
+      return;
+    }
     for (const [name, field] of Object.entries(optional)) if (field.input.value.trim()) wanted[name] = field.input.value;
     working(true);
     status.replaceChildren("Sent.");
     try {
       const headers = { "Content-Type": "application/json" };
       job = (await ask("api/jobs", { method: "POST", headers, body: JSON.stringify(wanted) })).id;
-      page.add(await follow(job));
-      status.replaceChildren("Done.");
+      const [found, notes] = await follow(job);
+      page.add(found);
+      status.replaceChildren(["Done.", ...notes].join(" "));
     } catch (error) {
       status.replaceChildren(error.message);
     }
