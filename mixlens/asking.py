@@ -146,7 +146,7 @@ def place_meant(trace: Trace, query: str | None, target: str | None, method: str
 
 # --- the command line itself ------------------------------------------------------------------------------------------
 
-PYTHON = re.compile(r"\b([a-z_]+)=(\([^()]*\)|'[^']*'|[A-Z]+\b|\.\.\.)?")
+PYTHON = re.compile(r"\b([a-z_]+)=(\([^()]*\)|'[^']*'|[A-Z]+\b|\.\.\.)?(?!\w)")
 
 
 def as_written(message: str, options: Iterable[str], methods: Iterable[str] = ()) -> str:

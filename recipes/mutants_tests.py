@@ -12,7 +12,12 @@ from pathlib import Path
 
 AREAS: dict[str, tuple[str, ...]] = {
     "methods": ("mixlens/methods/*.py",),
-    "kernels": ("mixlens/kernels/__init__.py", "mixlens/kernels/cpu.py", "mixlens/kernels/plain.py"),
+    "kernels": (
+        "mixlens/kernels/__init__.py",
+        "mixlens/kernels/cpu.py",
+        "mixlens/kernels/compiled.py",
+        "mixlens/kernels/plain.py",
+    ),
     "metrics": ("mixlens/metrics/*.py", "mixlens/judge.py"),
     "corpus": ("mixlens/corpus/*.py", "mixlens/disk.py", "mixlens/store.py", "mixlens/limits.py"),
     "show": ("mixlens/show/*.py", "mixlens/serve/*.py", "mixlens/cli*.py", "mixlens/reporting.py"),
@@ -48,14 +53,17 @@ METRICS = (
     *("tests/test_metrics_faithfulness.py", "tests/test_metrics_golden.py", "tests/test_judge.py"),
     "tests/test_metrics_probing.py",
 )
-RUN = ("tests/test_run.py", "tests/test_summarize.py", "tests/test_report_run.py", "tests/test_run_faults.py:!killed")
+RUN = (
+    *("tests/test_run.py", "tests/test_summarize.py", "tests/test_report_run.py", "tests/test_run_faults.py:!killed"),
+    *("tests/test_run_promises.py:!interrupt", "tests/test_run_identity.py"),
+)
 REST: dict[str, tuple[str, ...]] = {  # of an area, after those of the file
     "methods": (),
     "core": (),
     "kernels": ("tests/test_kernels.py", "tests/test_speed_guard.py:fused,loops,compiler,environment", *MAPS),
     "metrics": METRICS,
     "corpus": RUN,
-    "show": ("tests/test_cli.py", "tests/test_fuzz.py"),
+    "show": ("tests/test_cli.py", "tests/test_asking.py", "tests/test_fuzz.py"),
 }
 ATTRIBUTIONS = (
     "tests/test_results.py",
@@ -76,7 +84,7 @@ FIRST: dict[str, tuple[str, ...]] = {
         *("tests/test_golden_maps.py", "tests/test_identifiability.py", "tests/test_together.py:effective,basis"),
         *MAPS,
     ),
-    "mixlens/methods/integrated.py": ATTRIBUTIONS,
+    "mixlens/methods/integrated.py": ("tests/test_completeness.py", *ATTRIBUTIONS),
     "mixlens/methods/lrp.py": ("tests/test_lrp.py", *ATTRIBUTIONS),
     "mixlens/methods/norms.py": ("tests/test_golden.py", *MAPS),
     "mixlens/methods/random.py": MAPS,
@@ -92,14 +100,25 @@ FIRST: dict[str, tuple[str, ...]] = {
         "tests/test_golden_maps.py",
     ),
     "mixlens/attributing.py": (*ATTRIBUTIONS, "tests/test_judge.py", "tests/test_deeplift.py", "tests/test_run.py"),
-    "mixlens/targets.py": (*ATTRIBUTIONS, "tests/test_cli.py", "tests/test_fuzz.py"),
+    "mixlens/targets.py": (*ATTRIBUTIONS, "tests/test_asking.py", "tests/test_cli.py", "tests/test_fuzz.py"),
+    "mixlens/kept.py": ("tests/test_unfoolable.py", "tests/test_together.py:kept", "tests/test_quantized.py:asked"),
+    "mixlens/passes.py": ("tests/test_threads.py", "tests/test_untouched.py", "tests/test_settings.py"),
+    "mixlens/wrappers.py": ("tests/test_settings.py",),
+    "mixlens/identity.py": ("tests/test_run_identity.py:!reads",),
+    "mixlens/quantized.py": ("tests/test_quantized.py",),
+    "mixlens/completeness.py": ("tests/test_completeness.py", "tests/test_terminal.py"),
+    "mixlens/quadrature.py": ("tests/test_completeness.py",),
+    "mixlens/differentiable.py": ("tests/test_differentiable.py",),
+    "mixlens/notices.py": ("tests/test_asking.py", "tests/test_report.py", "tests/test_terminal.py"),
+    "mixlens/continuing.py": ("tests/test_attributions.py", "tests/test_asking.py", "tests/test_report.py"),
+    "mixlens/asking.py": ("tests/test_asking.py", "tests/test_cli.py"),
     "mixlens/baselines.py": (*ATTRIBUTIONS, "tests/test_deeplift.py"),
     "mixlens/rules.py": ("tests/test_rules.py", "tests/test_lrp.py", "tests/test_deeplift.py"),
     "mixlens/jacobian.py": ("tests/test_hta.py", "tests/test_golden_maps.py"),
     "mixlens/identify.py": ("tests/test_identifiability.py", "tests/test_golden_maps.py"),
     "mixlens/words.py": ("tests/test_aggregate.py", "tests/test_load.py", "tests/test_run.py", "tests/test_cli.py"),
     "mixlens/registry.py": ("tests/test_attributions.py", "tests/test_structure.py", "tests/test_metrics_intervals.py"),
-    "mixlens/proof.py": ("tests/test_families.py", "tests/test_load.py"),
+    "mixlens/proof.py": ("tests/test_families.py", "tests/test_load.py", "tests/test_unfoolable.py:head,reads,attention"),
     "mixlens/types.py": (
         "tests/test_results.py",
         "tests/test_aggregate.py",
@@ -119,11 +138,15 @@ FIRST: dict[str, tuple[str, ...]] = {
     "mixlens/metrics/plausibility.py": ("tests/test_metrics_agreement.py",),
     "mixlens/metrics/probing.py": ("tests/test_metrics_probing.py",),
     "mixlens/judge.py": ("tests/test_judge.py",),
-    "mixlens/corpus/cluster.py": ("tests/test_run_ray.py:!whoever,process_that,workers_that_die",),
+    "mixlens/corpus/ray_*.py": ("tests/test_run_ray_watch.py",),
+    "mixlens/corpus/cluster.py": (
+        "tests/test_run_ray_watch.py",
+        "tests/test_run_ray.py:!whoever,process_that,workers_that_die",
+    ),
     "mixlens/corpus/overview.py": ("tests/test_report_run.py", "tests/test_summarize.py"),
     "mixlens/corpus/summary.py": ("tests/test_summarize.py",),
-    "mixlens/disk.py": ("tests/test_disk.py", "tests/test_store.py"),
-    "mixlens/store.py": ("tests/test_store.py",),
+    "mixlens/disk.py": ("tests/test_disk.py", "tests/test_store.py", "tests/test_run_promises.py"),
+    "mixlens/store.py": ("tests/test_store.py", "tests/test_store_hostile.py"),
     "mixlens/show/coding.py": ("tests/test_report.py",),
     "mixlens/show/figure.py": ("tests/test_figures.py",),
     "mixlens/show/curves.py": ("tests/test_figures.py",),
@@ -132,9 +155,10 @@ FIRST: dict[str, tuple[str, ...]] = {
     "mixlens/show/overview.py": ("tests/test_report_run.py",),
     "mixlens/show/report.py": ("tests/test_report.py",),
     "mixlens/show/*.py": ("tests/test_terminal.py", "tests/test_show.py", "tests/test_figures.py", "tests/test_report.py"),
-    "mixlens/serve/*.py": ("tests/test_serve.py:!flood", "tests/test_report.py"),
+    "mixlens/serve/*.py": ("tests/test_serve.py:!flood", "tests/test_serve_limits.py", "tests/test_report.py"),
     "mixlens/reporting.py": ("tests/test_report.py", "tests/test_report_run.py"),
     "mixlens/cli*.py": ("tests/test_cli.py", "tests/test_terminal.py", "tests/test_run.py", "tests/test_fuzz.py"),
+    "mixlens/kernels/compiled.py": ("tests/test_compiled.py", "tests/test_kernels.py"),
     "mixlens/kernels/cpu.py": ("tests/test_kernels.py", "tests/test_speed_guard.py:compiler,refused"),
 }
 # For the files of the core that have no tests named above: decompositions, the scoring of layers, traces.
@@ -142,6 +166,7 @@ CORE = (
     *(
         "tests/test_distances.py",
         "tests/test_without.py",
+        "tests/test_unfoolable.py",
         "tests/test_golden.py",
         "tests/test_paths.py",
         "tests/test_together.py",

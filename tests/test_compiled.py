@@ -13,9 +13,7 @@ import pytest
 
 from mixlens.kernels import compiled
 
-pytestmark = pytest.mark.skipif(
-    shutil.which("cc") is None or os.name != "posix", reason="there is no C compiler here: install one (cc) to run these"
-)
+pytestmark = pytest.mark.skipif(shutil.which("cc") is None or os.name != "posix", reason="needs a C compiler: install one (cc)")
 FORM = "import torch, mixlens.kernels as k; print(k.used(torch.device('cpu')))"
 
 

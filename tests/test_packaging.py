@@ -23,7 +23,7 @@ LEFT_OUT = shutil.ignore_patterns(".*", "__pycache__", "*.egg-info", "build", "d
 def test_archive_and_wheel_hold_what_they_must(tmp_path: Path) -> None:
     pytest.importorskip("setuptools", minversion="77", reason="needs setuptools 77: pip install 'setuptools>=77'")
     if not (ROOT / "pyproject.toml").is_file():
-        pytest.skip("the package is installed, its source is not beside it: run this in a checkout")
+        pytest.skip("needs a checkout: the source beside the package")
     place = shutil.copytree(ROOT, tmp_path / "source", ignore=LEFT_OUT)
     around = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
     ran = subprocess.run([sys.executable, "-c", BUILD], cwd=place, env=around, capture_output=True, text=True, check=False)

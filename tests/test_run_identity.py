@@ -143,7 +143,7 @@ def test_a_shard_of_other_rows_than_the_file_holds_is_done_again(sentiment: Any,
 
 def test_a_pipe_is_refused_in_one_line(sentiment: Any, tmp_path: Path) -> None:
     if not hasattr(os, "mkfifo"):
-        pytest.skip("there are no pipes with names on this system")
+        pytest.skip("needs pipes with names, which this system does not have")
     os.mkfifo(tmp_path / "x.jsonl")
     with pytest.raises(InputError, match="pipe or a device"):
         go(tmp_path / "x.jsonl", tmp_path / "run", model=sentiment)

@@ -232,7 +232,7 @@ print(json.dumps({**told, "open": ray.is_initialized()}))
 """
 
 
-@pytest.mark.skipif(not Path("/proc/net/tcp").is_file(), reason="reads who listens from /proc")
+@pytest.mark.skipif(not Path("/proc/net/tcp").is_file(), reason="needs /proc, which says who listens")
 def test_a_cluster_of_our_own_listens_on_this_machine_alone() -> None:
     """As `--ray auto` starts it where there is none, in a process of its own."""
     place = tempfile.mkdtemp(prefix="r-")  # short: the path of a socket has a limit

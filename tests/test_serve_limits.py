@@ -347,7 +347,7 @@ def form() -> Callable[[str, list[str]], dict[str, Any]]:
     """The form's script with the little of a browser that it needs."""
     node = shutil.which("node")
     if node is None:
-        pytest.skip("runs the page's script: needs node on the PATH")
+        pytest.skip("needs node on the PATH, which runs the page's script")
 
     def submitted(text: str, notes: list[str]) -> dict[str, Any]:
         script = FORM.replace("NOTES", json.dumps(notes)).replace("TEXT", json.dumps(text))

@@ -466,8 +466,8 @@ def test_the_traced_pass_gives_the_models_own_answer(case: str, attention: str |
     """Also where that is not what the configuration says: sdpa does not cap logits, so nor does a trace of it."""
     try:
         model = copy.deepcopy(hf_model(case, attention=attention))
-    except ValueError as error:
-        pytest.skip(f"this transformers has no such attention for {case}: {str(error)[:60]}")
+    except ValueError:
+        pytest.skip("needs a version of transformers that has this attention for this family")
     lens = mixlens.load(model)
     with torch.no_grad():
         own = model(input_ids=torch.tensor([ids(20)]), output_hidden_states=True).hidden_states[-2][0]

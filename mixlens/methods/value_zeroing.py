@@ -147,14 +147,14 @@ class Still:
 
 def left_alone(block: Block, measure: Measure, seen_as: View) -> Still:
     """Runs what is behind attention again, shows that this is what the model did, and then with other rounding errors."""
-    eps, stream = block.eps, block.stream
-    with exact_products() if precision() != "float32" else nullcontext():
-        made = block.after_attention(block.attention_output)
-        block.compare("layer", made, block.output)
-    signs = torch.ones(stream.shape[-1], dtype=stream.dtype, device=stream.device)
+    eps, wrote = block.eps, block.attention_output
+    signs = torch.ones(wrote.shape[-1], dtype=wrote.dtype, device=wrote.device)
     signs[::2] = -1
-    # Sums and products behind attention are rounded several times, the stream and the output once each.
-    other = block.after_attention(block.attention_output + 2 * eps * stream * signs) * (1 + eps / 2 * signs.roll(1))
+    with exact_products() if precision() != "float32" else nullcontext():
+        # Sums and products behind attention are rounded several times, the stream and the output once each.
+        both = block.after_attention(torch.stack([wrote, wrote + 2 * eps * block.stream * signs], -3))
+    made, other = both[..., 0, :, :], both[..., 1, :, :] * (1 + eps / 2 * signs.roll(1))
+    block.compare("layer", made, block.output)
     still = seen_as(made.unsqueeze(-3))
     noise = measure(seen_as(other.unsqueeze(-3)), still)[..., 0, :]
     return Still(still, noise.clamp(min=finest(measure, made.shape[-1], torch.finfo(noise.dtype).eps)))
@@ -241,7 +241,9 @@ def value_zeroing(
     quick = from_changes(some, precision()) if measure is cosine and not standardize and query is None else None
     scores = moved_by(some, measure, seen_as, still, few=query is not None) if quick is None else quick
     if query is None:  # of one row, every source was run through the modules themselves
-        allowed = ALLOWED[precision() if block.x.device.type != "cpu" else "float32"]
+        asked = precision() if block.x.device.type != "cpu" else "float32"
+        coarse = block.x.is_cuda and torch.backends.cuda.matmul.allow_tf32  # the user's own setting
+        allowed = max(ALLOWED[asked], ALLOWED["tf32"] if coarse else 0.0)
         compare_one_source(block, scores, measure, seen_as, still, distance=distance, allowed=allowed)
     error = still.error(scores, distance)
     if variant == "released" and not bool(block.attention.triu(1).any()):
