@@ -73,9 +73,12 @@ def appended(place: Path) -> None:
         file.write(b'{"text": "one more"}\n')
 
 
-@pytest.mark.parametrize("kind", WRITERS)
-@pytest.mark.parametrize("change", [truncated, cut, overwritten, appended])
-@pytest.mark.parametrize("long", [True, False])
+CHANGES = [truncated, cut, overwritten, appended]
+CASES = [(kind, change, False) for kind in WRITERS for change in CHANGES]  # files that are read in one piece
+CASES += [(".jsonl", change, True) for change in CHANGES] + [(".csv", overwritten, True), (".parquet", cut, True)]
+
+
+@pytest.mark.parametrize(("kind", "change", "long"), CASES)
 def test_data_that_changes_while_it_is_read_ends_the_run(
     kind: str, change: Callable[[Path], None], long: bool, sentiment: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
