@@ -355,7 +355,10 @@ def readout(scores: Map, query: int | str, *, layer: int = -1, keep_special: boo
 
 
 def shares_of_one(info: Mapping[str, Any]) -> bool:
-    """Do the rows behind this result sum to 1? Said by the method and its rollout, never by the numbers."""
+    """Are the rows behind this result shares of 1? Said by the method and its rollout, never by the numbers. Scores below 0 are
+    no shares: what is left of such a row may sum to nothing."""
+    if info.get("signed"):
+        return False
     rolled = info.get("rollout")
     rows = bool(info.get("distribution", False))
     if not rolled:

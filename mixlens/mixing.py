@@ -681,6 +681,7 @@ def _told(used: Method, options: Mapping[str, Any], gaps: Mapping[str, float]) -
         "variant": options.get("variant", used.variants[0]),
         "options": {key: value for key, value in options.items() if key != "variant"},
         "distribution": used.distribution,
+        "signed": used.signed,
         "convention": used.rollout,
         "rollout": None,
         "gap": max(rebuilt.values()),  # the layers rebuilt from their parts, against what the model wrote

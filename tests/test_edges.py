@@ -34,6 +34,27 @@ def test_hidden_states_are_counted_from_both_ends(method: str) -> None:
             mixlens.attribute(trace, method, layer=layer)
 
 
+def test_an_empty_null_space_leaves_nothing() -> None:
+    """Rounding errors alone would be rolled out and rescaled, and look like a result."""
+    made = mixlens.mix(mixlens.load("agreement").trace("The keys to the cabinet [MASK] rusty."), "null_attention")
+    assert not made.info["null_dimension"].any()
+    assert not made.scores.any()
+    assert not made.rollout().scores.any()
+    long = mixlens.mix(loaded("bert").trace(input_ids=ids(30)), "null_attention")
+    assert long.info["null_dimension"].all()
+    assert (long.scores.abs().amax((-1, -2)) > 1e-3).all()
+
+
+@pytest.mark.parametrize("method", ["null_attention", "effective_attention"])
+def test_scores_below_zero_are_never_made_shares(method: str) -> None:
+    """What attention has in the null space may be rounding alone: divided by its sum it would look like a result."""
+    lens, text = mixlens.load("agreement"), "The keys to the cabinet [MASK] rusty."
+    whole, rest = (lens.explain(text, method=method, keep_special=keep) for keep in (True, False))
+    kept = [score for score, special in zip(whole.scores.tolist(), whole.special, strict=True) if not special]
+    assert rest.scores.tolist() == kept
+    assert not rest.info["special_removed"]["rest_made_to_sum_to_1"]
+
+
 def test_times_are_of_steps_alone() -> None:
     out = CliRunner().invoke(app, ["explain", "The keys [MASK] rusty.", "--timing"]).output
     named = [line.split("  ")[0].strip() or line.split()[0] for line in out.splitlines() if line.endswith(" ms")]

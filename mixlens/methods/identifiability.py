@@ -160,6 +160,10 @@ def effective_attention(block: Block, *, head: int | None = None, variant: str =
     per_head=("rank", "null_dimension"),
 )
 def null_attention(block: Block, *, head: int | None = None, variant: str = "released") -> tuple[Tensor, dict[str, Tensor]]:
-    """A-parallel (eq. 8): what of attention lies in the left null space of T, so that the head's output does not know it."""
+    """A-parallel (eq. 8): what of attention lies in the left null space of T, so that the head's output does not know it.
+
+    Zero, without rounding errors, in a head whose null space is empty.
+    """
     projected, told = effective(block, bias=variant == "released")
-    return of_head(block.attention - projected, head), told
+    there = (told["null_dimension"] > 0)[..., None, None]
+    return of_head((block.attention - projected) * there, head), told

@@ -262,6 +262,7 @@ def partial_lrp(question: Question, *, variant: str = "paper", mask_special: boo
 
     `paper`: the original rules (sums not rescaled). `released`: as AttCAT ran it, Chefer's rules, entry 0 set to 0.
     `released_chefer`: as Chefer's pipeline ran it, the original rules with a linear rule that loses count, entry 0 set to 0.
+    LRP depends on how a function is written: a LoRA model and the same model with its adapter merged get other scores.
     """
     by = {"paper": "original", "released": "chefer", "released_chefer": "original_released"}[variant]
     attention, info = relevance(question, by, seen_inputs(question, variant, mask_special=mask_special))
@@ -278,7 +279,8 @@ def transatt(
     """Transformer attribution: M = mean over heads of max(0, dA * R); the product of (M + I) / row sum, row of the readout.
 
     Eq. 13-14 of the paper do not divide by the row sum, the released code does (`normalize=False`: not). `released`: as
-    AttCAT's copy, entry 0 set to 0. `released_chefer`: as Chefer's own code, entry 0 set to the row's minimum.
+    AttCAT's copy, entry 0 set to 0. `released_chefer`: as Chefer's own code, entry 0 set to the row's minimum. As LRP does, it
+    depends on how a function is written (a LoRA model before and after merging).
     """
     inputs = seen_inputs(question, variant, mask_special=mask_special)
     attention, info = relevance(question, "chefer", inputs)
