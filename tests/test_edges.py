@@ -60,3 +60,12 @@ def test_times_are_of_steps_alone() -> None:
     named = [line.split("  ")[0].strip() or line.split()[0] for line in out.splitlines() if line.endswith(" ms")]
     assert {"forward", "alti", "proof", "total"} <= set(named)
     assert "batch" not in out
+
+
+def test_numbers_of_workers() -> None:
+    from mixlens.cli import _workers
+
+    assert (_workers(None), _workers("8"), _workers("2-8")) == (None, 8, (2, 8))
+    for wrong in ("2-4-8", "a", "2-", ""):
+        with pytest.raises(mixlens.MixlensError):
+            _workers(wrong)
