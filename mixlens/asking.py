@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 import threading
+import warnings
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -184,6 +185,8 @@ class Commands(typer.core.TyperGroup):
 
     def invoke(self, ctx: Any) -> Any:
         make_readable(sys.stdout)
+        # What scores miss stands above them, in the header: once is enough.
+        warnings.filterwarnings("ignore", message=r"\w+: (the scores add|the relevance of a layer adds) up to")
         return super().invoke(ctx)
 
     def get_command(self, ctx: Any, name: str) -> Any:

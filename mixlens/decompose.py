@@ -19,7 +19,7 @@ from . import kernels
 from .errors import ModelError
 from .kept import Used, answer_of, forget, module_state, numbers_kept, recall
 from .kernels.plain import tiles
-from .places import at_hand, holds_eight_bits, is_away, is_packed, linearity_hint, own_copy, place_of
+from .places import HOOK, at_hand, holds_eight_bits, is_away, is_packed, linearity_hint, own_copy, place_of
 from .types import LayerTrace
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 ASKED_ROWS = 1 << 26  # numbers in one question to a module that is asked for its weights
 ASKED_KEPT = 1 << 28  # numbers of the answers that are kept: a gigabyte
+KNOWN_PACKAGES = ("torch", "transformers", "peft", "bitsandbytes", "torchao", "optimum", "hqq")
 METRIC_WIDTH = 2048  # beyond this a layer's metric is slow to make and large to keep
 HALF = (torch.float16, torch.bfloat16)
 EPS = {dtype: torch.finfo(dtype).eps for dtype in (torch.float64, torch.float32, *HALF)}
@@ -130,10 +131,21 @@ def values_in(part: LayerParts, output: Tensor, value: Tensor) -> Tensor:
 OWN_HOOKS: set[int] = set()  # hooks that only watch: ours, while a model runs
 
 
+def is_hooked(module: nn.Module) -> bool:
+    """Does somebody else's hook act on this module?"""
+    return bool({*module._forward_hooks, *module._forward_pre_hooks} - OWN_HOOKS)
+
+
+def is_known(module: nn.Module) -> bool:
+    """Is the module's code that of a package whose norms and linear maps are what they say? A user's own may do anything."""
+    patched = "forward" in module.__dict__ and HOOK not in module.__dict__
+    return type(module).__module__.split(".")[0] in KNOWN_PACKAGES and not patched
+
+
 def is_plain(module: nn.Module) -> bool:
     """A linear module that nobody changed: its weights may be read, once they are `at_hand`."""
     conv = type(module).__name__ == "Conv1D" and type(module).__module__ == "transformers.pytorch_utils"
-    if not (type(module) is nn.Linear or conv) or {*module._forward_hooks, *module._forward_pre_hooks} - OWN_HOOKS:
+    if not (type(module) is nn.Linear or conv) or is_hooked(module):
         return False
     weight = module._parameters.get("weight")  # of a class of its own it would be quantised
     return type(weight) is nn.Parameter and weight.is_floating_point()
@@ -738,17 +750,23 @@ class Block:
         module = getattr(part, places[0])
         given = self.dtype if part is not self.modules else self.layer.input.dtype
         norm = FrozenNorm.known(module, self.x, given, self.used)
-        width = self.x.shape[-1]
-        if not recall([module], ("is norm",), lambda: self._is_norm(module, norm), width=width, dtype=given, used=self.used):
-            return None
         modules = [part.mlp_up] if part.mlp_gate in (None, part.mlp_up) else [part.mlp_up, part.mlp_gate]
+        if any(is_hooked(one) or not is_known(one) for one in (module, *modules) if one is not None):
+            return None  # what a hook or a user's own code does now and then is not in the weights
+        if self.x.is_cuda:  # where it is not to be waited for, an earlier answer counts
+            width = self.x.shape[-1]
+            sure = recall([module], ("is norm",), lambda: self._is_norm(module, norm), width=width, dtype=given, used=self.used)
+        else:
+            sure = self._is_norm(module, norm)
+        if not sure:
+            return None
         return FirstProduct.of(norm, [m for m in modules if m is not None], self, on_stream=places[0] == "norm_after_attention")
 
     def _is_norm(self, module: nn.Module, norm: FrozenNorm) -> bool:
         """Does the module act as this norm on the stream, and on the stream with its features in another order?
 
-        A tanh, a clamp, an L1 norm or a norm in groups does not. The layer is then run again as it is (`after_attention`). The
-        answer is kept with the norm, so that a GPU waits for it once; `compare_one_source` proves each use.
+        A tanh, a clamp, an L1 norm or a norm in groups does not. The layer is then run again as it is (`after_attention`). A GPU
+        is waited for once: there the answer is kept with the norm; `compare_largest` proves each use.
         """
         stream = torch.cat([self.stream, self.stream.roll(1, -1)], -2)
         rounding = self._rounds_inside(module, stream)

@@ -113,7 +113,8 @@ def method(name: str) -> Method:
 
         if name in ATTRIBUTIONS:
             raise InputError(
-                f"{name!r} explains a prediction, it makes no map: use mixlens.attribute(trace, {name!r}, target=...)."
+                f"{name!r} explains a prediction, it makes no map: use mixlens.attribute(trace, {name!r}, target=...), or on the "
+                f"command line mixlens explain --method {name}."
             )
         raise InputError(f"unknown method {name!r}. {nearest(str(name), known())}")
     return known()[name]
@@ -141,6 +142,12 @@ def mix(
     every: list[Trace] = list(traces) if many else [traces]  # type: ignore[list-item, arg-type]
     if any(not isinstance(trace, Trace) for trace in every):
         raise InputError("mix takes a Trace or a list of traces, as model.trace gives them.")
+    for trace in every:
+        if trace.info.get("dtype", trace.model.dtype) != trace.model.dtype:
+            raise InputError(
+                f"the model was in {trace.info['dtype']} when this trace was made and is in {trace.model.dtype} now. "
+                "Trace the text again."
+            )
     maps: dict[int, dict[str, Map]] = {}
     for batch in [[i] for i in range(len(every))] if call.query is not None else _batches(every):
         maps |= zip(batch, _mix_batch([every[i] for i in batch], call), strict=True)

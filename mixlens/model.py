@@ -29,12 +29,12 @@ from zlib import crc32
 import torch
 from torch import Tensor, nn
 
-from .decompose import LAYER_TOLERANCE, TOLERANCE, attention_of, attention_weights, gap, repeat_heads
+from .decompose import EPS, HALF, LAYER_TOLERANCE, TOLERANCE, attention_of, attention_weights, gap, repeat_heads
 from .errors import InputError, MixlensError, ModelError, nearest
 from .families import Family, find
 from .graphs import Graphs
 from .limits import tokens_within
-from .passes import Locks, Wanted, apart_from_others, evaluating, hooks, modules_of, plain_numbers, unwatched
+from .passes import _RUNNING, Locks, Wanted, apart_from_others, evaluating, hooks, modules_of, plain_numbers, unwatched
 from .places import HOOK, is_away, is_dispatched, packed_kinds, place_of, weights_of
 from .quantized import refuse_unrunnable
 from .types import Example, LayersOf, LayerTrace, Prediction, Texts, Trace
@@ -142,8 +142,10 @@ class Recorder:
         attached: bool = False,
         change: Callable[[int, Tensor], Tensor] | None = None,
         each: Callable[[int, LayerTrace], None] | None = None,
+        sizes: list[float] | None = None,
     ):
         self.shape = shape  # batch, positions
+        self.sizes = sizes  # gets the largest logit, at most, of every layer
         self.each = each  # takes every layer when it is done; then it is forgotten
         self.causal = shape[1] > 1
         self.looked: dict[int, Any] = {}  # masks that do not look ahead; kept, so that an id means one
@@ -197,6 +199,11 @@ class Recorder:
         return LayerTrace(**{key: value for key, value in record.items() if key in _FIELDS})
 
 
+def _cells(hook: Callable[..., Any]) -> tuple[object, ...]:
+    """What tells two hooks of one kind apart: the name under which they note something."""
+    return tuple(cell.cell_contents for cell in hook.__closure__ or () if isinstance(cell.cell_contents, str))
+
+
 LOGITS = ("logits", "start_logits", "end_logits")
 _FIELDS = {f.name for f in fields(LayerTrace)}
 _RECORDER: ContextVar[Recorder | None] = ContextVar("mixlens_recorder", default=None)
@@ -224,6 +231,9 @@ def _attention(
         "scaling": query.shape[-1] ** -0.5 if scaling is None else scaling,
         "softcap": softcap,
     }
+    if recorder is not None and recorder.sizes is not None:
+        size = float(query.float().norm(dim=-1).max() * key.float().norm(dim=-1).max()) * seen["scaling"]
+        recorder.sizes.append(size if softcap is None else min(size, 2 * softcap))
     for unknown in ("position_bias", "s_aux"):
         if options.get(unknown) is not None:
             raise ModelError(f"{type(module).__name__} adds {unknown} to its attention, which mixlens does not model yet.")
@@ -293,10 +303,9 @@ def recorded(recorder: Recorder | None) -> Iterator[None]:
 
 
 def configurations(model: nn.Module) -> list[Any]:
-    """The configurations that the public switch of the attention implementation reaches."""
-    from transformers import PreTrainedModel
-
-    return list({id(m.config): m.config for m in model.modules() if isinstance(m, PreTrainedModel)}.values())
+    """The configurations by which modules choose their attention; a copied layer may have one of its own."""
+    held = [module.__dict__["config"] for module in model.modules() if "config" in module.__dict__]
+    return list({id(config): config for config in held if hasattr(config, "_attn_implementation")}.values())
 
 
 def first(output: Any) -> Tensor:
@@ -659,6 +668,7 @@ class Model:
                 f"The family entry {self.family.name!r} names the wrong layers."
             )
         info: dict[str, Any] = {"forward_seconds": time.perf_counter() - started, "batch": len(encoded), "padded_to": n}
+        info["dtype"] = self.dtype
         if each is not None:
             info["causal"] = recorder.causal
         made = [self._slice(one, row, layers, output, info) for row, one in enumerate(encoded)]
@@ -706,6 +716,9 @@ class Model:
     ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
         """The stock model called once while `recorder` looks on: its logits, and what was seen."""
         recorder.records.clear()
+        if self.family.attention is None and not _RUNNING.get() and self._foreign_attention():
+            with self._lock, apart_from_others(), evaluating(self.hf_model):
+                self._prove_attention(inputs)
         with self._pass(lambda: self._record_hooks(recorder, watch=watch), recorder=recorder):
             output = self._called(inputs)
         return {name: getattr(output, name, None) for name in LOGITS}, recorder.records[:]
@@ -748,7 +761,7 @@ class Model:
         """A module may have been replaced since the model was loaded: the modules that it has now are read."""
         found = layer_parts(self.hf_model.base_model, self.family)
         if found != self.parts:
-            self.parts = found
+            self.parts, self._configs = found, configurations(self.hf_model)
             self.graphs.clear()
 
     def _own_attention(self) -> AbstractContextManager[None]:
@@ -764,50 +777,94 @@ class Model:
             self._attention_proven.append((own, known))
         return registered_attention(self._configs, capped=known)
 
-    def _implementation(self) -> object:
-        """The functions that compute attention in the stock model now: those registered, and those in its own code."""
+    def _implementation(self) -> tuple[Any, Any, Any]:
+        """What computes attention in the stock model now: functions that are registered, those in its own code, and which of its
+        modules look back alone."""
+        from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
         from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
         names = dict.fromkeys(config._attn_implementation for config in self._configs)
-        registered = tuple((name, ALL_ATTENTION_FUNCTIONS.get(name)) for name in names)
-        files = dict.fromkeys(type(part).__module__ for part in self.parts[0].layer.modules())
-        return registered, tuple(getattr(sys.modules[file], "eager_attention_forward", None) for file in files)
+        registered = tuple((name, ALL_ATTENTION_FUNCTIONS.get(name), ALL_MASK_ATTENTION_FUNCTIONS.get(name)) for name in names)
+        modules = [part for parts in self.parts for part in modules_of(parts.layer)]
+        files = dict.fromkeys(type(part).__module__ for part in modules)
+        looking = tuple(part.__dict__["is_causal"] for part in modules if "is_causal" in part.__dict__)
+        return registered, tuple(getattr(sys.modules[file], "eager_attention_forward", None) for file in files), looking
 
-    def _prove_attention(self) -> bool:
-        """The stock model run with its own attention and with ours, on a few random tokens: refused where they differ, since a
-        trace would then be of another model. Says whether the model's own attention caps its logits."""
+    def _foreign_attention(self) -> bool:
+        """Is a function that computes the stock model's attention, or its mask, not one of transformers'? What such a function
+        does may depend on anything, so it is compared on every text."""
+        registered, written, _ = self._implementation()
+        functions = [function for _, *some in registered for function in some] + list(written)
+        known = ("transformers.", "torch.")
+        return any(
+            function is not None and not str(getattr(function, "__module__", "")).startswith(known) for function in functions
+        )
+
+    def _few_tokens(self) -> dict[str, Any]:
         seeded = torch.Generator(device="cpu").manual_seed(0)
         vocabulary, longest = self.hf_model.config.vocab_size, min(9, self.max_tokens or 9)
         drawn = torch.randint(0, vocabulary, (longest,), generator=seeded, device="cpu").tolist()
-        inputs = self.inputs([self.encode_ids([i if i != self.pad_id else (i + 1) % vocabulary for i in drawn])])
+        return self.inputs([self.encode_ids([i if i != self.pad_id else (i + 1) % vocabulary for i in drawn])])
+
+    def _prove_attention(self, inputs: Mapping[str, Any] | None = None) -> bool:
+        """The stock model run with its own attention and with ours, on a few random tokens or on `inputs`: refused where they
+        differ, since a trace would then be of another model. Says whether the model's own attention caps its logits.
+
+        Every layer reads the same in both runs, so that rounding of one layer does not enter the next.
+        """
+        inputs = self._few_tokens() if inputs is None else inputs
         name = ", ".join(dict.fromkeys(str(config._attn_implementation) for config in self._configs))
+        read: list[Tensor] = []
         try:
-            own = self._written(inputs, nullcontext())
+            own = self._written(inputs, nullcontext(), read, [])
         except (RuntimeError, ImportError, TypeError) as error:
             raise ModelError(
                 f"{self.name!r} cannot run with its own attention ({name}) here: {_one_line(error)}. "
                 "Load it with attn_implementation='sdpa' or 'eager'."
             ) from error
         most = max(LAYER_TOLERANCE[self.dtype], TOLERANCE[torch.float32])  # eager attention has a softmax in float32
-        apart: list[float] = []
+        worst: list[float] = []
         for capped in (True, False):
-            ours = self._written(inputs, registered_attention(self._configs, capped=capped))
-            # Rounding of one layer enters the next.
-            apart.append(max(gap(a, b) / (1 + layer) ** 0.5 for layer, (a, b) in enumerate(zip(ours, own, strict=True))))
-            if apart[-1] <= most:
+            sizes: list[float] = []
+            ours = self._written(inputs, registered_attention(self._configs, capped=capped), read, sizes)
+            # In half precision logits may be rounded too: a large one by more than 1.
+            eps = EPS[self.dtype] if self.dtype in HALF else 0.0
+            each = zip(ours, own, sizes, strict=True)
+            worst.append(max(gap(a, b) * most / (most + 2 * eps * size) for a, b, size in each))
+            if worst[-1] <= most:
                 return capped
+        advice = (
+            "Load it with attn_implementation='sdpa' or 'eager', unpatched."
+            if self._foreign_attention()
+            else f"Its weights are too large for {self.dtype}, or its modules were changed: load it in float32, or anew."
+        )
         raise ModelError(
             f"{self.name!r} computes attention by a function of its own ({name}), and a trace would be of another model: what "
-            f"attention writes would differ by {min(apart):.1e} (relative, allowed {most:.0e}). Load it with "
-            "attn_implementation='sdpa' or 'eager', unpatched."
+            f"attention writes would differ by {min(worst):.1e} (relative, allowed {most:.0e}). {advice}"
         )
 
-    def _written(self, inputs: Mapping[str, Any], attention: AbstractContextManager[None]) -> list[Tensor]:
-        """What attention writes in each layer."""
+    def _written(
+        self, inputs: Mapping[str, Any], attention: AbstractContextManager[None], read: list[Tensor], sizes: list[float]
+    ) -> list[Tensor]:
+        """What attention writes in each layer. What the layers read is added to `read`; if it is there, they read it again, and
+        the largest logit of each layer, at most, is added to `sizes`."""
         seen: list[Tensor] = []
+        again, recorder = list(read), Recorder((1, 1), sizes=sizes)
+
+        def enter(module: nn.Module, args: Any, kwargs: Any) -> Any:
+            x = hidden_argument(args, kwargs)
+            recorder.records.append({})
+            if not again:
+                read.append(x)
+                return None
+            x = again[len(recorder.records) - 1].to(x.device)
+            return ((x, *args[1:]), kwargs) if args else (args, {**kwargs, "hidden_states": x})
+
+        layers = {id(parts.layer): parts.layer for parts in self.parts}.values()
         modules = {id(parts.output): parts.output for parts in self.parts}.values()
-        note: list[Wanted] = [(module, "after", lambda _, args, output: seen.append(first(output))) for module in modules]
-        with attention, hooks(note), recorded(None):
+        note: list[Wanted] = [(layer, "before", enter) for layer in layers]
+        note += [(module, "after", lambda _, args, output: seen.append(first(output))) for module in modules]
+        with attention, hooks(note), recorded(recorder if again else None):
             self._called(inputs)
         return seen
 
@@ -839,7 +896,7 @@ class Model:
 
             return note
 
-        for parts in self.parts:
+        for parts in self.parts:  # layers, or parts of them, may be one and the same: see below
             wanted += [
                 (parts.layer, "before", lambda module, args, kwargs, p=parts: recorder.begin(p, hidden_argument(args, kwargs))),
                 (parts.output, "after", put("attention_output")),
@@ -856,6 +913,10 @@ class Model:
                 ]
             if parts.attention is not None:
                 wanted += [(parts.value, "after", put("value_output")), (parts.attention, "after", put_weights(parts))]
+        once: dict[tuple[object, ...], Wanted] = {}
+        for module, when, hook in wanted:  # what a hook notes is of the layer that runs, so a shared module needs each hook once
+            once.setdefault((id(module), when, hook.__qualname__, *_cells(hook)), (module, when, hook))
+        wanted = list(once.values())
         if recorder.each is not None:
             wanted += [(layer, "after", recorder.leave) for layer in {id(p.layer): p.layer for p in self.parts}.values()]
         return wanted
@@ -1584,7 +1645,7 @@ def _why_not(name: str, folder: Path | None, error: Exception) -> str:
     embedded = sorted(p.name for p in EMBEDDED.glob("*") if p.is_dir())
     return (
         f"cannot load {name!r}: no such folder, and the hub has no such model or cannot be reached "
-        f"({_one_line(error)}). Embedded models, always there: {nearest(name, embedded)}"
+        f"({_one_line(error)}). Models that are always there are embedded. {nearest(name, embedded)}"
     )
 
 

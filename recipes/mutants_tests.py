@@ -108,7 +108,12 @@ FIRST: dict[str, tuple[str, ...]] = {
         "tests/test_run.py",
     ),
     "mixlens/targets.py": (*ATTRIBUTIONS, "tests/test_asking.py", "tests/test_cli.py", "tests/test_fuzz.py"),
-    "mixlens/kept.py": ("tests/test_unfoolable.py", "tests/test_together.py:kept", "tests/test_quantized.py:asked"),
+    "mixlens/kept.py": (
+        "tests/test_kept.py",
+        "tests/test_unfoolable.py",
+        "tests/test_together.py:kept",
+        "tests/test_quantized.py:asked",
+    ),
     "mixlens/passes.py": ("tests/test_threads.py", "tests/test_untouched.py", "tests/test_settings.py"),
     "mixlens/wrappers.py": ("tests/test_settings.py",),
     "mixlens/identity.py": ("tests/test_run_identity.py:!reads",),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+import torch
 from conftest import ids, loaded
 from typer.testing import CliRunner
 
@@ -69,3 +70,25 @@ def test_numbers_of_workers() -> None:
     for wrong in ("2-4-8", "a", "2-", ""):
         with pytest.raises(mixlens.MixlensError):
             _workers(wrong)
+
+
+def test_traces_of_two_models_are_explained_each_by_its_own() -> None:
+    head = "AutoModelForSequenceClassification"
+    first, second = loaded("bert", head=head), loaded("roberta", head=head)
+    traces = [model.trace(input_ids=ids(6)) for model in (first, second, first)]
+    made = mixlens.attribute(traces, "grad_x_input", target=1)
+    for trace, one in zip(traces, made, strict=True):
+        alone = mixlens.attribute(trace, "grad_x_input", target=1).scores
+        assert one.scores.tolist() == pytest.approx(alone.tolist(), rel=1e-9, abs=1e-12)  # float64, in a batch and alone
+
+
+def test_a_rollout_of_tiny_float64_scores_is_their_product() -> None:
+    """1e-60 squared is a float64, though the scale that brings it back is no float32; the last product is rescaled."""
+    torch.manual_seed(0)
+    layers = (
+        torch.rand(4, 4, 4, dtype=torch.float64) * torch.tensor([1e-60, 1e-60, 1e-60, 1e-200], dtype=torch.float64)[:, None, None]
+    )
+    made = mixlens.Map(layers, ("a", "b", "c", "d"), "norm", info={"convention": "globenc", "rollout": None})
+    rolled = made.rollout(residual=False, normalize=False).scores
+    torch.testing.assert_close(rolled[1], layers[1] @ layers[0], rtol=1e-12, atol=0)
+    assert float(rolled[3].max()) == pytest.approx(1.0)

@@ -330,6 +330,82 @@ def test_a_llama_changed_after_it_was_loaded(change: Callable[[Any], None], righ
     assert float((truth - before).abs().max()) > 0.02, "the change is too small to be seen"
 
 
+@pytest.mark.parametrize("place", ["ln_2", "mlp.c_fc"])
+@pytest.mark.parametrize("position", [0, 1, 4, 8])
+def test_a_hook_that_steers_one_position(place: str, position: int) -> None:
+    """It acts on texts of nine tokens alone, and there on one position: right, or refused."""
+    model = stock("gpt2")
+
+    def steer(module: nn.Module, args: Any, output: Tensor) -> Tensor:
+        if output.shape[-2] == 9:
+            output = output.clone()
+            output[..., position, :] *= 3
+        return output
+
+    lens = mixlens.load(model, check=False)
+    model.h[1].get_submodule(place).register_forward_hook(steer)
+    trace = lens.trace(input_ids=ids(9))
+    truth = zeroed(lens, trace)
+    for call in (lambda: mixlens.mix(trace, "value_zeroing"), lambda: lens.mix(input_ids=ids(9), name="value_zeroing")):
+        try:
+            made = call().scores
+        except mixlens.MixlensError:
+            continue
+        torch.testing.assert_close(made.double(), truth, rtol=0, atol=5e-3)
+
+
+@pytest.mark.parametrize("limit", [2.4, 3.2, 3.6, 4.0])
+def test_a_norm_that_is_clamped_now_and_then(limit: float) -> None:
+    class Rare(nn.Module):
+        def __init__(self, norm: nn.Module):
+            super().__init__()
+            self.norm = norm
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.norm(x).clamp(-limit, limit)
+
+    model = stock("llama")
+    for layer in model.layers:
+        layer.post_attention_layernorm = Rare(layer.post_attention_layernorm)
+    lens = mixlens.load(model)
+    for seed in range(6):
+        trace = lens.trace(input_ids=ids(9, seed))
+        try:
+            made = mixlens.mix(trace, "value_zeroing").scores
+        except mixlens.MixlensError:
+            continue
+        torch.testing.assert_close(made.double(), zeroed(lens, trace), rtol=0, atol=2e-2)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("share", ["a feed-forward", "a layer", "a copy of a layer"])
+def test_layers_that_share_modules(share: str, dtype: torch.dtype) -> None:
+    model = stock("llama", dtype)
+    lens = mixlens.load(model)
+    if share == "a feed-forward":
+        model.layers[0].mlp = model.layers[1].mlp
+    elif share == "a layer":
+        model.layers[2] = model.layers[1]
+    else:
+        model.layers[1] = copy.deepcopy(model.layers[2])
+    for one in (lens, mixlens.load(model)):
+        trace = one.trace(input_ids=ids(9))
+        assert len(trace.layers) == 3
+        made = mixlens.mix(trace, ["alti", "value_zeroing"])
+        close = 5e-3 if dtype == torch.float32 else 0.1  # the intervention itself is rounded in bfloat16
+        torch.testing.assert_close(made["value_zeroing"].scores.double(), zeroed(one, trace), rtol=0, atol=close)
+
+
+def test_a_trace_of_another_number_type_is_refused() -> None:
+    model = stock("llama")
+    lens = mixlens.load(model)
+    trace = lens.trace(input_ids=ids(9))
+    model.double()
+    with pytest.raises(mixlens.MixlensError, match="Trace the text again"):
+        mixlens.mix(trace, "alti")
+    mixlens.mix(lens.trace(input_ids=ids(9)), "alti")
+
+
 def test_a_bert_changed_after_it_was_loaded() -> None:
     """Neurons ablated by a hook on the module around the first product, which is not called where layers are put together."""
     model = stock("bert")
@@ -473,6 +549,75 @@ def test_the_traced_pass_gives_the_models_own_answer(case: str, attention: str |
         own = model(input_ids=torch.tensor([ids(20)]), output_hidden_states=True).hidden_states[-2][0]
     # eager attention has a softmax in float32, whose rounding the layers pass on: 1e-5 in a float64 model
     torch.testing.assert_close(lens.trace(input_ids=ids(20)).hidden_states[-2], own, rtol=1e-4, atol=1e-4)
+
+
+FLAG = {"heads": 0, "window": 10**9}
+
+
+def moody(module: nn.Module, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, **options: Any) -> Any:
+    """Attention that does what a flag says: leaves out heads, or whatever is too far back."""
+    times, n = query.shape[1] // key.shape[1], query.shape[-2]
+    logits = query @ key.repeat_interleave(times, 1).mT * options["scaling"]
+    weights = (logits if mask is None else logits + mask).softmax(-1).clone()
+    far = torch.arange(n)[:, None] - torch.arange(n) >= FLAG["window"]
+    weights = weights.masked_fill(far, 0)
+    weights[:, : FLAG["heads"]] = 0
+    return (weights @ value.repeat_interleave(times, 1)).transpose(1, 2).contiguous(), weights
+
+
+def test_an_attention_that_changes_its_mind_is_compared_on_every_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    from transformers.masking_utils import eager_mask
+
+    transformers.AttentionInterface.register("moody", moody)
+    transformers.AttentionMaskInterface.register("moody", eager_mask)
+    model = stock("llama")
+    model.set_attn_implementation("moody")
+    lens = mixlens.load(model)
+    assert_right(model, lens)
+    monkeypatch.setitem(FLAG, "heads", 2)
+    for call in (lambda: lens.trace(input_ids=ids(9)), lambda: lens.mix(input_ids=ids(9), name="alti")):
+        with pytest.raises(mixlens.MixlensError, match="moody"):
+            call()
+    monkeypatch.setitem(FLAG, "heads", 0)
+    monkeypatch.setitem(FLAG, "window", 10)
+    mixlens.load(model).trace(input_ids=ids(9))  # nine tokens do not reach so far
+    with pytest.raises(mixlens.MixlensError, match="moody"):
+        lens.trace(input_ids=ids(20))
+
+
+def test_masks_and_directions_that_are_changed_after_loading(monkeypatch: pytest.MonkeyPatch) -> None:
+    from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS, sdpa_mask
+
+    model = stock("llama")
+    lens = mixlens.load(model)
+    lens.trace(input_ids=ids(9))
+    model.layers[1].self_attn.is_causal = False
+    with pytest.raises(mixlens.MixlensError, match="another model"):
+        lens.trace(input_ids=ids(9))
+    model.layers[1].self_attn.is_causal = True
+
+    def blind(*args: Any, **options: Any) -> Any:
+        made = sdpa_mask(*args, **{**options, "allow_is_causal_skip": False})
+        made[..., 1:, 0] = False
+        return made
+
+    monkeypatch.setitem(ALL_MASK_ATTENTION_FUNCTIONS._global_mapping, "sdpa", blind)
+    with pytest.raises(mixlens.MixlensError, match="another model"):
+        lens.trace(input_ids=ids(9))
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("spread", [1.0, 2.0, 4.0])
+@pytest.mark.parametrize("case", ["gemma2", "llama", "bert", "gpt2"])
+def test_stock_attention_in_half_precision_is_accepted(case: str, spread: float, dtype: torch.dtype) -> None:
+    """Eager attention rounds its logits in half precision: the larger they are, the more its weights move."""
+    model = copy.deepcopy(hf_model(case, attention="eager"))
+    with torch.no_grad():
+        for weights in model.parameters():
+            if weights.dim() > 1:
+                weights.mul_(spread)
+    lens = mixlens.load(model.to(dtype), check=False)
+    assert len(lens.trace(input_ids=ids(9)).layers) == 3
 
 
 # --- float32's limits --------------------------------------------------------------------------------------------------

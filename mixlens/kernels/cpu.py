@@ -119,7 +119,7 @@ def _ends(
 
 
 def apart(rebuilt: Tensor, added: Tensor | None, seen: Tensor, layers: int | None = None) -> Tensor:
-    if layers is not None:
+    if layers is not None or rebuilt.shape != seen.shape or (added is not None and added.shape != seen.shape[-1:]):
         return plain.apart(rebuilt, added, seen, layers)
     out, width = rebuilt.new_empty(1), rebuilt.shape[-1]
     given = [t.contiguous() for t in (rebuilt, rebuilt.new_zeros(width) if added is None else added, seen)]

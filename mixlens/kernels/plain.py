@@ -130,6 +130,8 @@ def through(z: Tensor, norms: Norms) -> Tensor:
 
 
 def apart(rebuilt: Tensor, added: Tensor | None, seen: Tensor, layers: int | None = None) -> Tensor:
+    if rebuilt.shape != seen.shape:
+        raise ValueError(f"what was rebuilt has shape {tuple(rebuilt.shape)}, what was seen {tuple(seen.shape)}.")
     size = seen.abs()
     typical = size.sqrt().mean(-1, keepdim=True).square()  # a few huge entries hardly move it
     scale = torch.maximum(size, typical.clamp(min=torch.finfo(seen.dtype).tiny))

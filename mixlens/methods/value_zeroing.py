@@ -160,6 +160,16 @@ def left_alone(block: Block, measure: Measure, seen_as: View) -> Still:
     return Still(still, noise.clamp(min=finest(measure, made.shape[-1], torch.finfo(noise.dtype).eps)))
 
 
+def rounding_of_attention(block: Block) -> Tensor:
+    """What rounding of the logits does to attention weights, relative to each, [... query]: eps times a bound of the logits."""
+    layer = block.layer
+    if layer.query is None or layer.key is None or block.x.shape[-2] != layer.query.shape[-2]:
+        return torch.zeros_like(block.x[..., 0])
+    longest = block.seen("key").norm(dim=-1).amax(-1).repeat_interleave(layer.query.shape[-3] // layer.key.shape[-3], -1)
+    sizes = (block.seen("query").norm(dim=-1) * longest[..., None]).amax(-2) * layer.scaling  # [... query]
+    return torch.finfo(block.dtype).eps * (sizes if layer.softcap is None else sizes.clamp(max=layer.softcap))
+
+
 def finest(measure: Measure, width: int, eps: float) -> float:
     """The smallest step of a distance: two features that change ranks, or the last digits of a cosine near 1."""
     if measure is spearman:
@@ -180,24 +190,25 @@ def moved_by(block: Block, measure: Measure, seen_as: View, still: Still, *, few
     return distances
 
 
-def compare_one_source(
+def compare_largest(
     block: Block, distances: Tensor, measure: Measure, seen_as: View, still: Still, *, distance: str, allowed: float
 ) -> None:
-    """Takes one source away by running the model's own modules, and compares with the distances [... query key].
+    """Takes one source away from every target by running the model's own modules, and compares with the distances.
 
-    It is the source that moves most. The quick forms put the feed-forward together from kept products; this shows that they
-    give what the modules give now. Differences that rounding explains do not count.
+    `distances` is [... query key]. It is the source that moves the target most. The quick forms put the feed-forward together
+    from kept products; this shows that they give what the modules give now. Differences that rounding explains do not count.
     """
-    source = distances.sum(-2).argmax(-1)[..., None, None]  # [... 1 1]
-    weights = block.attention.take_along_dim(source[..., None, :, :], -1).squeeze(-1).transpose(-1, -2)  # [... query head]
-    vectors = block.head_vectors.transpose(-3, -2).take_along_dim(source[..., None, :, :], -2).squeeze(-2)  # [... head d]
+    source = distances.argmax(-1)  # [... query]
+    weights = block.attention.take_along_dim(source[..., None, :, None], -1)[..., 0].transpose(-1, -2)  # [... query head]
+    vectors = block.head_vectors.take_along_dim(source[..., None, None], -3)  # [... query head d]
+    part = (weights.unsqueeze(-2) @ vectors).squeeze(-2)
     with exact_products() if precision() != "float32" else nullcontext():
-        moved = block.after_attention(block.attention_output - weights @ vectors)
-    exact = measure(seen_as(moved.unsqueeze(-3)), still.seen)[..., 0, :, None]  # [... query 1]
-    quick = distances.take_along_dim(source, -1)
-    scale = exact + 8 * still.error(exact, distance) / allowed
-    differences = ((quick - exact).abs() / scale.clamp(min=torch.finfo(scale.dtype).tiny))[..., 0]
-    value = differences.masked_fill((weights == 0).all(-1), 0).amax()  # who took nothing from it is not moved
+        moved = block.after_attention(block.attention_output - part)
+    exact = measure(seen_as(moved.unsqueeze(-3)), still.seen)[..., 0, :]  # [... query]
+    quick = distances.take_along_dim(source[..., None], -1)[..., 0]
+    scale = exact + 8 * still.error(exact[..., None], distance)[..., 0] / allowed
+    differences = (quick - exact).abs() / scale.clamp(min=torch.finfo(scale.dtype).tiny)
+    value = differences.masked_fill((weights == 0).all(-1), 0).amax()  # who took nothing is not moved
     block.compared["value_zeroing"] = (value, allowed)
 
 
@@ -223,7 +234,8 @@ def value_zeroing(
     `standardize`: of representations whose features are in standard deviations over the sentence, so that a few large
     ones do not decide. `query`: this position's row alone, n times as quick; the other rows are left at zero. `released`:
     1 - cos, which float32 cannot hold; for causal layers rounded to five decimals, as the authors' later toolkit does.
-    `.info["rounding_error"]`: an estimate, for each layer and query, of what rounding does to the row's scores.
+    `.info["rounding_error"]`: an estimate, for each layer and query, of what rounding in computing these scores does to the
+    row; what half precision did to the model's own activations is not in it.
     """
     if distance not in DISTANCES:
         raise InputError(f"value_zeroing has no distance {distance!r}. {nearest(str(distance), DISTANCES)}")
@@ -244,8 +256,8 @@ def value_zeroing(
         asked = precision() if block.x.device.type != "cpu" else "float32"
         coarse = block.x.is_cuda and torch.backends.cuda.matmul.allow_tf32  # the user's own setting
         allowed = max(ALLOWED[asked], ALLOWED["tf32"] if coarse else 0.0)
-        compare_one_source(block, scores, measure, seen_as, still, distance=distance, allowed=allowed)
-    error = still.error(scores, distance)
+        compare_largest(block, scores, measure, seen_as, still, distance=distance, allowed=allowed)
+    error = still.error(scores, distance) + 2 * scores * rounding_of_attention(some)[..., None]
     if variant == "released" and not bool(block.attention.triu(1).any()):
         scores = scores.round(decimals=5)
     untouched = (some.attention == 0).all(-3)  # who took nothing is not moved, to the last bit
