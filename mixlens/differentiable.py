@@ -13,14 +13,11 @@ from .model import Model
 @contextmanager
 def differentiable(models: Sequence[Model]) -> Iterator[None]:
     """Gradients as they are by default, whatever the caller switched: they are recorded (under `no_grad` and `inference_mode`
-    too), in the model's own precision (not that of `autocast`), through the model's own modules (not what `compile` made of
-    them, which does not call the functions that DeepLift and LRP have rules for, nor keeps its graph)."""
+    too), in the model's own precision (not that of `autocast`). Each pass runs compiled modules as they are written."""
     with ExitStack() as stack:
         stack.enter_context(torch.inference_mode(False))
         stack.enter_context(torch.enable_grad())
         for kind in {"cpu", *(model.device.type for model in models)}:
             if torch.amp.is_autocast_available(kind):
                 stack.enter_context(torch.autocast(kind, enabled=False))
-        if any(getattr(part, "_compiled_call_impl", None) for model in models for part in model.hf_model.modules()):
-            stack.enter_context(torch.compiler.set_stance("force_eager"))
         yield

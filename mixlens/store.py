@@ -28,7 +28,9 @@ def save(result: Result, path: str | os.PathLike[str]) -> None:
     """One file with the scores and all that is known about them, whole or not there."""
     place = Path(path)
     if place.suffix != ".safetensors":
-        raise ResultError(f"a result is saved as .safetensors, not {place.name!r}. For a table use .to_pandas(), on the command line --json.")
+        raise ResultError(
+            f"a result is saved as .safetensors, not {place.name!r}. For a table use .to_pandas(), on the command line --json."
+        )
     if not place.parent.is_dir():
         raise ResultError(f"no folder {str(place.parent)!r} to save in.")
     tensors = {"scores": result.scores.cpu().contiguous()}

@@ -76,7 +76,7 @@ FIRST: dict[str, tuple[str, ...]] = {
     "mixlens/methods/alti.py": ("tests/test_golden.py", *MAPS),
     "mixlens/methods/attcat.py": ("tests/test_attcat.py", "tests/test_paths.py:segments", *ATTRIBUTIONS, "tests/test_lrp.py"),
     "mixlens/methods/attention.py": ("tests/test_golden.py", *MAPS),
-    "mixlens/methods/blank_out.py": (*ATTRIBUTIONS, "tests/test_metrics_faithfulness.py"),
+    "mixlens/methods/blank_out.py": ("tests/test_edges.py", *ATTRIBUTIONS, "tests/test_metrics_faithfulness.py"),
     "mixlens/methods/deeplift.py": ("tests/test_deeplift.py", "tests/test_deeplift_norms.py", *ATTRIBUTIONS),
     "mixlens/methods/gradients.py": ATTRIBUTIONS,
     "mixlens/methods/hta.py": ("tests/test_hta.py", "tests/test_golden_maps.py", "tests/test_float32.py:hidden"),
@@ -177,7 +177,12 @@ FIRST: dict[str, tuple[str, ...]] = {
         "tests/test_fuzz.py",
     ),
     "mixlens/kernels/compiled.py": ("tests/test_compiled.py", "tests/test_kernels.py"),
-    "mixlens/kernels/cpu.py": ("tests/test_kernels.py", "tests/test_speed_guard.py:compiler,refused"),
+    "mixlens/kernels/cpu.py": (
+        "tests/test_compiled.py",
+        "tests/test_methods.py:uses_the_compiled",
+        "tests/test_kernels.py",
+        "tests/test_speed_guard.py:compiler,refused",
+    ),
 }
 # For the files of the core that have no tests named above: decompositions, the scoring of layers, traces.
 CORE = (

@@ -92,3 +92,21 @@ def test_a_rollout_of_tiny_float64_scores_is_their_product() -> None:
     rolled = made.rollout(residual=False, normalize=False).scores
     torch.testing.assert_close(rolled[1], layers[1] @ layers[0], rtol=1e-12, atol=0)
     assert float(rolled[3].max()) == pytest.approx(1.0)
+
+
+def test_a_token_that_is_deleted_moves_the_span_behind_it() -> None:
+    """Of an answer at 3 to 5, both ends are read one to the left once an earlier token is gone."""
+    lens, given, span = loaded("bert", head="AutoModelForQuestionAnswering"), ids(8), (3, 5)
+    asked = {"target": span, "replacement": "delete", "score": "logit"}
+    made = mixlens.attribute(lens.trace(input_ids=given), "blank_out", **asked).scores
+
+    def score(tokens: list[int], start: int, end: int) -> float:
+        with torch.no_grad():
+            run = lens.hf_model(torch.tensor([tokens]))
+        return float(run.start_logits[0, start] + run.end_logits[0, end])
+
+    whole = score(given, *span)
+    for gone in (0, 1, 2, 4, 6, 7):
+        rest = [token for place, token in enumerate(given) if place != gone]
+        change = whole - score(rest, 3 - (gone < 3), 5 - (gone < 5))
+        assert float(made[gone]) == pytest.approx(change, rel=1e-9), gone

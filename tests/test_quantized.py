@@ -85,7 +85,9 @@ def test_every_family_in_eight_bits_is_the_model_of_those_numbers(case: str) -> 
     given = [ids(7), ids(10, seed=1)]
     for expected, made in zip(*(mixlens.mix(lens.trace(input_ids=given), names) for lens in (one, other)), strict=True):
         for name in names:
-            torch.testing.assert_close(made[name].scores, expected[name].scores, rtol=1e-8, atol=1e-9, msg=name)
+            # Value Zeroing runs a user's own linear class as it is, and RMS norms compute in float32 in a float64 model.
+            close = {"rtol": 1e-5, "atol": 1e-6} if name == "value_zeroing" else {"rtol": 1e-8, "atol": 1e-9}
+            torch.testing.assert_close(made[name].scores, expected[name].scores, **close, msg=name)
             assert made[name].info["gap"] < 1e-10
             assert made[name].info["quantization"] == "Packed"
 
