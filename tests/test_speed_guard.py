@@ -440,11 +440,18 @@ def test_a_wrong_fused_loop_is_refused(unbuilt: None, monkeypatch: pytest.Monkey
 
 
 def test_without_a_compiler_the_plain_loops_are_used(unbuilt: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CC", "no-such-compiler")
+    monkeypatch.delenv("CC", raising=False)
+    monkeypatch.setenv("PATH", "/nowhere")
     assert cpu.library() is None
     assert kernels.used(torch.device("cpu")) == "plain"
     trace = loaded("bert").trace(input_ids=ids(9))
     assert mixlens.mix(trace, "alti").info["loops"] == "plain"
+
+
+def test_a_compiler_that_is_named_and_not_there_is_said(unbuilt: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CC", "no-such-compiler -m64")
+    with pytest.warns(UserWarning, match="CC names 'no-such-compiler', which is not there.*the plain ones are used"):
+        assert kernels.used(torch.device("cpu")) == "plain"
 
 
 def test_a_compiler_that_fails_is_said(unbuilt: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:

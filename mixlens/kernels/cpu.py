@@ -181,9 +181,13 @@ def library() -> ctypes.CDLL | None:
 
 
 def _compiler() -> list[str] | None:
-    """The compiler and its first arguments: what CC says (`gcc`, or `gcc -m64`), else `cc`. None where it is not there."""
-    words = shlex.split(os.environ.get("CC", "")) or ["cc"]
+    """The compiler and its first arguments: what CC says (`gcc`, or `gcc -m64`), else `cc`. None where there is no `cc`; a
+    compiler that CC names and that is not there is said."""
+    named = shlex.split(os.environ.get("CC", ""))
+    words = named or ["cc"]
     found = shutil.which(words[0])
+    if found is None and named:
+        raise RuntimeError(f"CC names {words[0]!r}, which is not there")
     return None if found is None else [found, *words[1:]]
 
 
