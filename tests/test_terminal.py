@@ -393,7 +393,7 @@ def test_the_header_says_what_was_left_out_and_how_well_it_adds_up() -> None:
     assert "special tokens left out: alti 0.475\n" in rendered(compare_view([logit]))
 
 
-@pytest.mark.parametrize(("gap", "told", "warned"), [(0.004, "0.4%", False), (2e-7, "2e-05%", False), (0.98, "98.0%", True)])
+@pytest.mark.parametrize(("gap", "told", "warned"), [(0.004, "0.4%", False), (2e-7, "0.1%", False), (0.98, "98.0%", True)])
 def test_what_scores_miss_of_their_sum_is_in_the_header(gap: float, told: str, warned: bool) -> None:
     sums = {"sum": 29.03, "expected": 14.68, "relative_gap": gap}
     read = attribution([1.0], ("a",), completeness=sums)

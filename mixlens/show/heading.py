@@ -24,10 +24,15 @@ def told(info: Mapping[str, Any], method: str) -> str:
     if "gap" in info:
         parts.append(f"gap {info['gap']:.0e}")
     if (off := completeness(info)) is not None:
-        parts.append(f"adds up to within {percent(off)}")
+        parts.append(f"adds up to within {bound(off)}")
     if (gone := removed(info)) is not None:
         parts.append(gone)
     return printable(" · ".join(parts))
+
+
+def bound(share: float) -> str:
+    """A percentage that the share is not above: 0.4%, and 0.1% of whatever is smaller."""
+    return percent(max(share, 0.001))
 
 
 def percent(share: float) -> str:

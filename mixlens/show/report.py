@@ -21,7 +21,7 @@ from ..notices import completeness, noticed, off_sum
 from ..types import Attribution, Map, Prediction, Result
 from .coding import EXACT, encode, fit
 from .colors import AGAINST, TOWARDS
-from .heading import percent, removed, told
+from .heading import bound, removed, told
 from .tokens import shown
 
 ASSETS = Path(__file__).parent / "page"
@@ -299,7 +299,7 @@ def about_method(info: Mapping[str, Any]) -> list[list[str]]:
     elif (off := completeness(info)) is not None:
         one = info["completeness"]
         sums = f"the scores add up to {one['sum']:.6g}, what they explain is {one['expected']:.6g}"
-        rows.append(["Completeness", f"adds up to within {percent(off)}: {sums}"])
+        rows.append(["Completeness", f"adds up to within {bound(off)}: {sums}"])
     elif info.get("tolerance") is not None:
         rows.append(["Reconstruction gap", f"not measured by this method (a map's may be at most {info['tolerance']:.0e})"])
     if info.get("rollout"):
