@@ -110,3 +110,29 @@ def test_a_token_that_is_deleted_moves_the_span_behind_it() -> None:
         rest = [token for place, token in enumerate(given) if place != gone]
         change = whole - score(rest, 3 - (gone < 3), 5 - (gone < 5))
         assert float(made[gone]) == pytest.approx(change, rel=1e-9), gone
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_corner_of_what_attention_may_be_is_exact(seed: int) -> None:
+    """As many weights as there are constraints at the most, all others 0 to the last bit, and no constraint broken."""
+    pytest.importorskip("scipy", reason="needs scipy: pip install 'mixlens[analysis]'")
+    from mixlens.identify import _corner
+
+    seeded = torch.Generator().manual_seed(seed)
+    basis = torch.linalg.qr(torch.randn(9, 4, dtype=torch.float64, generator=seeded)).Q
+    own = torch.rand(9, dtype=torch.float64, generator=seeded).softmax(-1)
+    cost = torch.rand(9, dtype=torch.float64, generator=seeded)
+    corner = _corner(cost, basis, own)
+    assert 1 <= int((corner > 0).sum()) <= 4
+    assert float((basis.T @ (corner - own)).abs().max()) < 1e-12
+    assert float(cost @ corner) <= float(cost @ own)
+
+
+def test_a_gradient_that_is_refused_names_float64_where_that_helps(monkeypatch: pytest.MonkeyPatch) -> None:
+    from mixlens.methods import hta
+
+    monkeypatch.setattr(hta, "closed_form", lambda *given, **options: (torch.zeros(5, 5), 1.0))
+    for dtype, named in ((torch.float32, True), (torch.float64, False)):
+        with pytest.raises(mixlens.MixlensError, match="'hta_layer' gives no map") as refused:
+            mixlens.mix(loaded("bert", dtype=dtype).trace(input_ids=ids(5)), "hta_layer")
+        assert ("dtype='float64'" in str(refused.value)) == named
