@@ -136,3 +136,25 @@ def test_a_gradient_that_is_refused_names_float64_where_that_helps(monkeypatch: 
         with pytest.raises(mixlens.MixlensError, match="'hta_layer' gives no map") as refused:
             mixlens.mix(loaded("bert", dtype=dtype).trace(input_ids=ids(5)), "hta_layer")
         assert ("dtype='float64'" in str(refused.value)) == named
+
+
+def test_the_finest_steps_of_distances() -> None:
+    """Two neighbouring ranks that change places move Spearman's rho by 12 / (d (d^2 - 1))."""
+    from mixlens.methods.value_zeroing import cosine, finest, one_minus_cosine, spearman
+
+    first = torch.arange(10.0, dtype=torch.float64)
+    second = first[[0, 1, 2, 4, 3, 5, 6, 7, 8, 9]]
+    assert finest(spearman, 10, 1e-7) == pytest.approx(float(spearman(first, second)))
+    assert finest(one_minus_cosine, 10, 1e-7) == 4e-7
+    assert finest(cosine, 10, 1e-7) == 0
+
+
+def test_a_variant_is_no_option() -> None:
+    from mixlens.attributing import known as attributions
+    from mixlens.mixing import known as maps
+
+    every = {**maps(), **attributions()}
+    assert any(len(method.variants) > 1 for method in every.values())
+    for name, method in every.items():
+        assert "variant" not in method.options, name
+    assert set(maps()["value_zeroing"].options) == {"distance", "standardize", "query"}
