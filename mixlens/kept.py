@@ -118,12 +118,9 @@ def memories_of(modules: Iterable[nn.Module]) -> list[Memory | None]:
         return [_MEMORIES.get(module) for module in modules]
 
 
-def forget(model: nn.Module | None = None) -> None:
-    """Forget what is kept of this model's modules, or of all models'."""
+def forget(model: nn.Module) -> None:
+    """Forget what is kept of this model's modules."""
     with _LOCK:
-        if model is None:
-            _MEMORIES.clear()
-            return
         for module in model.modules():
             _MEMORIES.pop(module, None)
 

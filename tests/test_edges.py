@@ -158,3 +158,12 @@ def test_a_variant_is_no_option() -> None:
     for name, method in every.items():
         assert "variant" not in method.options, name
     assert set(maps()["value_zeroing"].options) == {"distance", "standardize", "query"}
+
+
+def test_a_head_that_is_not_there_has_no_alternative() -> None:
+    from mixlens.identify import alternative_attention
+
+    trace = loaded("bert").trace(input_ids=ids(5))
+    for head in (4, -1):
+        with pytest.raises(mixlens.MixlensError, match="head"):
+            alternative_attention(trace, layer=0, head=head)
