@@ -34,11 +34,12 @@ browser: $(READY)  ## what the browser tests need (playwright, a Chromium, axe-c
 		echo "no Chromium, and it cannot be installed from here: the browser tests will be skipped"
 	test -f .browser/node_modules/axe-core/axe.min.js || npm install --silent --no-save --prefix .browser axe-core@$(AXE) || \
 		echo "no axe-core (needs npm): the accessibility tests will be skipped"
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/test_browser.py tests/test_browser_run.py -rs
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/show/test_browser.py tests/show/test_browser_run.py -rs
 
 # The tests of numbers, on cases that differ: other families have the same code.
-CORE := $(addprefix tests/test_,golden.py golden_maps.py families.py distances.py methods.py hta.py lrp.py deeplift.py aggregate.py \
-	without.py together.py identifiability.py released_attgrads.py quantized.py unfoolable.py)
+CORE := $(addprefix tests/,methods/test_golden.py methods/test_golden_maps.py model/test_families.py methods/test_distances.py methods/test_methods.py \
+	methods/test_hta.py methods/test_lrp.py methods/test_deeplift.py test_aggregate.py methods/test_without.py \
+	fast/test_together.py methods/test_identifiability.py methods/test_released_attgrads.py model/test_quantized.py layer/test_unfoolable.py)
 SOME := bert or gpt2 or llama or gemma3
 NUMBERS := $(BIN)/python -m pytest -q -n 2 $(CORE) -k
 
@@ -48,7 +49,7 @@ test-portable: $(READY)  ## the numbers again as other machines compute them: pl
 	OMP_NUM_THREADS=4 OMP_WAIT_POLICY=PASSIVE MIXLENS_TEST_THREADS=4 ATEN_CPU_CAPABILITY=avx2 ONEDNN_MAX_CPU_ISA=AVX2 $(NUMBERS) "$(SOME)"
 	env -u CC -u XDG_CACHE_HOME OMP_NUM_THREADS=1 PATH="$(abspath $(BIN))" HOME=/dev/null/nobody LC_ALL=C \
 		MIXLENS_SHARED=/dev/null/none $(NUMBERS) "$(SOME) or not (test_methods or test_hta)"
-	OMP_NUM_THREADS=1 MIXLENS_SLOW=1 $(BIN)/python -m pytest -q tests/test_cluster_docs.py
+	OMP_NUM_THREADS=1 MIXLENS_SLOW=1 $(BIN)/python -m pytest -q tests/house/test_cluster_docs.py
 
 check: $(READY)  ## format, lint, types, tests
 	$(BIN)/ruff format --check .

@@ -108,7 +108,7 @@ def apart(a: Tensor, b: Tensor) -> float:
 @contextmanager
 def plain_loops() -> Iterator[None]:
     """As with MIXLENS_KERNELS=plain in the environment."""
-    from mixlens import kernels
+    from mixlens.fast import loops as kernels
 
     before = os.environ.get("MIXLENS_KERNELS")
     os.environ["MIXLENS_KERNELS"] = "plain"
@@ -127,7 +127,7 @@ def machine(device: str) -> dict[str, Any]:
     import transformers
 
     import mixlens
-    from mixlens import kernels
+    from mixlens.fast import loops as kernels
 
     return {
         "device": torch.cuda.get_device_name() if device == "cuda" else processor(),

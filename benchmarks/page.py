@@ -221,7 +221,7 @@ RERUN = """\
     python -m benchmarks.page               # this page, from benchmarks/results/*.json
 
 The corpus needs the models and data beside the project; without them that part says so and is skipped. Every row is
-written when it is there, so a run that is cut off keeps what it has. `tests/test_speed_guard.py` guards the same things
+written when it is there, so a run that is cut off keeps what it has. `tests/fast/test_speed_guard.py` guards the same things
 without a clock: it counts operations, forward passes and the largest tensor.
 """
 
@@ -230,9 +230,9 @@ What tensor operations cannot fuse, without writing out something of pairs by fe
 ALTI's distances (`nearer`), the lengths of the norm maps (`lengths`) and their Gram matrices from values alone (`inner`), a
 target's own part at the end of its norms (`ends`, `own_nearer`), the gaps of the proof (`apart`), rollouts (`running`).
 
-- On a CPU they are C (`mixlens/kernels/cpu.c`), compiled by the machine's own compiler when first needed and kept in the
+- On a CPU they are C (`mixlens/fast/loops/cpu.c`), compiled by the machine's own compiler when first needed and kept in the
   user's cache. They share torch's threads.
-- On an NVIDIA GPU they are Triton kernels (`mixlens/kernels/gpu.py`), and so are norms of all layers at once and Value Zeroing.
+- On an NVIDIA GPU they are Triton kernels (`mixlens/fast/loops/gpu.py`), and so are norms of all layers at once and Value Zeroing.
 - Without a compiler, without Triton, or inside a gradient, plain PyTorch gives the same numbers more slowly.
 
 A fused loop is used only after it has been seen to agree with the plain one in float64 on this machine; one that is

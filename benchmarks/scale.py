@@ -19,8 +19,8 @@ import torch
 import transformers
 
 import mixlens
-from mixlens.corpus.inputs import Given
-from mixlens.corpus.work import Plan, Worker
+from mixlens.corpus.rows import Given
+from mixlens.corpus.worker import Plan, Worker
 
 SHARD = 512
 ASKED = ("alti", "alti,globenc,attention", "attcat", "alti,attcat", "value_zeroing")

@@ -1,4 +1,24 @@
-"""mixlens: which tokens flow into which in a Transformer, layer by layer, proven against the model itself."""
+"""mixlens: which tokens flow into which in a Transformer, layer by layer, proven against the model itself.
+
+The house in the order of the pipeline. A file imports only from its own folder and from what stands before it here.
+
+    errors limits registry optional files budget rounding types
+    data            text -> Example
+    model           Example -> Trace: the only folder that knows transformers, hooks and accelerate
+    layer           LayerTrace -> exact parts: equations only
+    fast            the same numbers, sooner
+    provenance aggregate targets notices continuing completeness differentiable questions
+    methods         Block or Question -> scores: one file per paper
+    scoring maps attributions alternative_attention asking saving
+    metrics         Attribution -> number
+    show            values -> strings and pictures
+    experiments     examples x methods x metrics -> Records
+    corpus          a corpus -> Parquet shards
+    report
+    serve           the page on this machine
+    cli             the command line
+    __main__
+"""
 
 from __future__ import annotations
 
@@ -11,26 +31,26 @@ __version__ = "0.1.0"
 
 # Names are fetched when first used, so that `mixlens --help` needs no torch.
 _PUBLIC = {
-    "load": "model",
-    "Model": "model",
-    "mix": "mixing",
-    "attribute": "attributing",
-    "attribution": "attributing",
-    "methods": "mixing",
-    "mixing": "mixing",
+    "load": "model.model",
+    "Model": "model.model",
+    "mix": "maps",
+    "attribute": "attributions",
+    "attribution": "attributions",
+    "methods": "maps",
+    "mixing": "maps",
     "rollout": "aggregate",
     "flow": "aggregate",
     "readout": "aggregate",
-    "identifiability": "identify",
-    "alternative_attention": "identify",
-    "load_result": "store",
-    "report": "reporting",
-    "plot": "show.figure",
-    "judge": "judge",
+    "identifiability": "alternative_attention",
+    "alternative_attention": "alternative_attention",
+    "load_result": "saving",
+    "report": "report",
+    "plot": "show.figure.drawing",
+    "judge": "experiments.judge",
     "run": "corpus",
     "summarize": "corpus",
-    "families": "families",
-    "Family": "families",
+    "families": "model.families",
+    "Family": "model.families",
     "Example": "types",
     "Trace": "types",
     "Map": "types",
@@ -70,17 +90,17 @@ __all__ = [
 
 if TYPE_CHECKING:
     from .aggregate import flow, readout, rollout
-    from .attributing import attribute, attribution
+    from .alternative_attention import alternative_attention, identifiability
+    from .attributions import attribute, attribution
     from .corpus import run, summarize
     from .errors import MixlensError
-    from .families import Family, families
-    from .identify import alternative_attention, identifiability
-    from .judge import judge
-    from .mixing import methods, mix, mixing
-    from .model import Model, load
-    from .reporting import report
-    from .show.figure import plot
-    from .store import load_result
+    from .experiments.judge import judge
+    from .maps import methods, mix, mixing
+    from .model.families import Family, families
+    from .model.model import Model, load
+    from .report import report
+    from .saving import load_result
+    from .show.figure.drawing import plot
     from .types import Attribution, Example, Map, Record, Trace
 
 

@@ -56,7 +56,7 @@ def _stop() -> NoReturn:
 
 def main() -> None:
     with interruptible():
-        from .cli import main as command
+        from .cli.app import main as command
 
         command()
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from .errors import InputError, nearest
-from .kernels import running
+from .fast.loops import running
 from .types import Attribution, Map, Words
 
 

@@ -16,8 +16,8 @@ from .errors import InputError, MixlensError, ModelError, ResultError
 from .show.encoding import make_readable
 
 if TYPE_CHECKING:
-    from .experiments.core import Asked
-    from .model import Model
+    from .experiments.experiment import Asked
+    from .model.model import Model
     from .types import Trace
 
 LOADS = ("explain", "compare", "map", "plot", "report", "judge", "experiment", "run", "serve", "check")
@@ -54,7 +54,7 @@ def method_of(written: str, variant: str | None = None) -> Asked:
     """`name`, or `name:option=value`; --variant is the same as `:variant=`. What is not known is refused here."""
     from dataclasses import replace
 
-    from .experiments.core import asked
+    from .experiments.experiment import asked
 
     made = asked(written.strip())
     if variant is None:
@@ -75,7 +75,7 @@ def methods_of(written: str, variant: str | None = None) -> dict[str, Asked]:
 
 def class_methods() -> list[str]:
     """The methods that explain a class or a word."""
-    from .attributing import known
+    from .attributions import known
 
     return [name for name, one in known().items() if one.needs_target]
 
@@ -173,8 +173,8 @@ def _method_options(methods: Iterable[str]) -> dict[str, str]:
     names = [name.strip().partition(":")[0] for one in methods for name in one.split(",")]
     if not names or "mixlens.attributing" not in sys.modules:
         return {}
-    from .attributing import known as attributions
-    from .mixing import known as maps
+    from .attributions import known as attributions
+    from .maps import known as maps
 
     every = {**maps(), **attributions()}
     return {option: name for name in names if name in every for option in every[name].options}

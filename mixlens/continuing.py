@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from .model.words import group_words
 from .types import Trace, Words
-from .words import group_words
 
 if TYPE_CHECKING:
-    from .model import Model
+    from .model.model import Model
 
 
 def continued(model: Model, text: Any, whole: Trace) -> tuple[Callable[[int], str | None], Callable[[int], Words] | None]:

@@ -7,7 +7,7 @@ from contextlib import ExitStack, contextmanager
 
 import torch
 
-from .model import Model
+from .model.model import Model
 
 
 @contextmanager

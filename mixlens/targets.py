@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from .errors import InputError, nearest
-from .model import Model
+from .model.model import Model
+from .model.words import is_text
 from .types import Trace
-from .words import is_text
 
 _NAMES: WeakKeyDictionary[Model, dict[tuple[int, bool], str]] = WeakKeyDictionary()  # names of tokens, found once
 SCORES = ("logit", "probability", "log_probability")

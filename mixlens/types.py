@@ -14,7 +14,7 @@ from torch import Tensor
 if TYPE_CHECKING:
     import pandas
 
-    from .model import LayerParts, Model
+    from .model.model import LayerParts, Model
 
 Words = tuple[tuple[str, tuple[int, ...]], ...]  # each word's text and the positions of its tokens
 Prediction = list[tuple[str, float]]  # what the model says, most probable first
@@ -57,7 +57,7 @@ class LayerTrace:
     @property
     def attention(self) -> Tensor:
         """[... head query key] in at least float32. A row that may look nowhere is zero."""
-        from .decompose import attention_of
+        from .layer.block import attention_of
 
         return attention_of(self)
 
@@ -126,13 +126,13 @@ class Trace:
     @property
     def query(self) -> int:
         """Where the prediction is read: the one [MASK], the last token of a causal model, else the first token."""
-        from .model import default_query
+        from .model.model import default_query
 
         return default_query(self)
 
     def prediction(self, k: int = 5) -> Prediction:
         """The k most probable words or classes, with probabilities; empty for a model without a head."""
-        from .model import prediction
+        from .model.model import prediction
 
         return prediction(self, k=k)
 
@@ -150,7 +150,7 @@ class _Result:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write scores and everything known about them to one .safetensors file, whole or not at all."""
-        from .store import save
+        from .saving import save
 
         save(self, path)  # type: ignore[arg-type]
 
@@ -162,12 +162,12 @@ class _Result:
 
     def plot(self, **options: Any) -> Any:
         """A paper figure (matplotlib): `.plot().save("x.svg")`. The kinds and options are those of `mixlens.plot`."""
-        from .show.figure import plot
+        from .show.figure.drawing import plot
 
         return plot(self, **options)  # type: ignore[arg-type]
 
     def _repr_html_(self) -> str:
-        from .show.html import html
+        from .show.notebook import html
 
         return html(self)  # type: ignore[arg-type]
 
@@ -217,7 +217,7 @@ class Map(_Result):
 
     def to_pandas(self) -> pandas.DataFrame:
         """One row per layer, query and key."""
-        from .store import map_frame
+        from .saving import map_frame
 
         return map_frame(self)
 
@@ -252,7 +252,7 @@ class Attribution(_Result):
 
     def to_pandas(self) -> pandas.DataFrame:
         """One row per token."""
-        from .store import attribution_frame
+        from .saving import attribution_frame
 
         return attribution_frame(self)
 

@@ -76,7 +76,7 @@ def page(table: dict[tuple[str, str, str | None], float], models: list[str], n: 
         "mixlens computes the same distance as half the squared distance of the two directions, which has no such floor.",
         "",
         "In float64 mixlens agrees with the papers' released code on tiny models to a relative 1e-9 or better",
-        "(`tests/test_golden.py`).",
+        "(`tests/methods/test_golden.py`).",
     ]
     return "\n".join(lines) + "\n"
 

@@ -22,7 +22,7 @@ from typing import Any
 from unittest.mock import patch
 
 import mixlens
-from mixlens import cli
+from mixlens.cli import app as cli
 
 DOCS = Path("docs")
 SENTENCE = "'The keys to the cabinet [MASK] rusty.'"

@@ -12,10 +12,10 @@ from html import escape
 from pathlib import Path
 
 import mixlens
-from mixlens.attributing import ATTRIBUTIONS, AttributionMethod
-from mixlens.attributing import known as attributions
-from mixlens.mixing import Method
-from mixlens.mixing import known as maps
+from mixlens.attributions import ATTRIBUTIONS, AttributionMethod
+from mixlens.attributions import known as attributions
+from mixlens.maps import Method
+from mixlens.maps import known as maps
 from mixlens.show.colors import ink, shade, shares
 
 SENTENCE = "The keys to the cabinet [MASK] rusty."

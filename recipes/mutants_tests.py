@@ -13,23 +13,24 @@ from pathlib import Path
 AREAS: dict[str, tuple[str, ...]] = {
     "methods": ("mixlens/methods/*.py",),
     "kernels": (
-        "mixlens/kernels/__init__.py",
-        "mixlens/kernels/cpu.py",
-        "mixlens/kernels/compiled.py",
-        "mixlens/kernels/plain.py",
+        "mixlens/fast/loops/__init__.py",
+        "mixlens/fast/loops/cpu.py",
+        "mixlens/fast/loops/compiled.py",
+        "mixlens/fast/loops/plain.py",
     ),
-    "metrics": ("mixlens/metrics/*.py", "mixlens/judge.py"),
-    "corpus": ("mixlens/corpus/*.py", "mixlens/disk.py", "mixlens/store.py", "mixlens/limits.py"),
-    "show": ("mixlens/show/*.py", "mixlens/serve/*.py", "mixlens/cli*.py", "mixlens/reporting.py"),
-    "core": ("mixlens/*.py",),  # the rest: decompositions, scoring, aggregation, attributions, targets
+    "metrics": ("mixlens/metrics/*.py",),
+    "corpus": ("mixlens/corpus/*.py", "mixlens/files.py", "mixlens/saving.py", "mixlens/limits.py"),
+    "show": ("mixlens/show/*.py", "mixlens/show/figure/*.py", "mixlens/serve/*.py", "mixlens/cli/*.py", "mixlens/report.py"),
+    "core": (
+        "mixlens/*.py",
+        "mixlens/layer/*.py",
+        "mixlens/fast/*.py",
+    ),  # the rest: decompositions, scoring, aggregation, attributions, targets
 }
 LEFT_OUT: dict[str, str] = {
-    "mixlens/kernels/gpu.py": "runs on a GPU alone",
-    "mixlens/graphs.py": "runs on a GPU alone",
-    "mixlens/model*.py": "reads models; a fault in it is refused by the proof of each model, so that it says little",
-    "mixlens/families.py": "data: what each family is, proven when a model is loaded",
-    "mixlens/places.py": "models spread over several devices",
-    "mixlens/grammar.py": "writes the sentences that the embedded models were trained on",
+    "mixlens/fast/loops/gpu.py": "runs on a GPU alone",
+    "mixlens/fast/cuda_graphs.py": "runs on a GPU alone",
+    "mixlens/model/*.py": "reads models; a fault in it is refused by the proof of each model, so that it says little",
     "mixlens/data/*.py": "reads the papers' datasets",
     "mixlens/experiments/*.py": "repeats the papers' tables",
     "mixlens/errors.py": "messages",
@@ -106,7 +107,7 @@ FIRST: dict[str, tuple[str, ...]] = {
         "tests/test_golden.py",
         "tests/test_golden_maps.py",
     ),
-    "mixlens/attributing.py": (
+    "mixlens/attributions.py": (
         "tests/test_edges.py",
         *ATTRIBUTIONS,
         "tests/test_judge.py",
@@ -114,29 +115,29 @@ FIRST: dict[str, tuple[str, ...]] = {
         "tests/test_run.py",
     ),
     "mixlens/targets.py": (*ATTRIBUTIONS, "tests/test_asking.py", "tests/test_cli.py", "tests/test_fuzz.py"),
-    "mixlens/kept.py": (
+    "mixlens/fast/kept.py": (
         "tests/test_kept.py",
         "tests/test_unfoolable.py",
         "tests/test_together.py:kept",
         "tests/test_quantized.py:asked",
     ),
-    "mixlens/passes.py": ("tests/test_threads.py", "tests/test_untouched.py", "tests/test_settings.py"),
-    "mixlens/wrappers.py": ("tests/test_settings.py",),
-    "mixlens/identity.py": ("tests/test_run_identity.py:!reads",),
-    "mixlens/quantized.py": ("tests/test_quantized.py",),
+    "mixlens/model/passes.py": ("tests/test_threads.py", "tests/test_untouched.py", "tests/test_settings.py"),
+    "mixlens/model/wrappers.py": ("tests/test_settings.py",),
+    "mixlens/provenance.py": ("tests/test_run_identity.py:!reads",),
+    "mixlens/model/quantized.py": ("tests/test_quantized.py",),
     "mixlens/completeness.py": ("tests/test_completeness.py", "tests/test_terminal.py"),
-    "mixlens/quadrature.py": ("tests/test_completeness.py",),
+    "mixlens/methods/_quadrature.py": ("tests/test_completeness.py",),
     "mixlens/differentiable.py": ("tests/test_differentiable.py",),
     "mixlens/notices.py": ("tests/test_asking.py", "tests/test_report.py", "tests/test_terminal.py"),
     "mixlens/continuing.py": ("tests/test_attributions.py", "tests/test_asking.py", "tests/test_report.py"),
     "mixlens/asking.py": ("tests/test_asking.py", "tests/test_cli.py"),
-    "mixlens/baselines.py": (*ATTRIBUTIONS, "tests/test_deeplift.py"),
-    "mixlens/rules.py": ("tests/test_rules.py", "tests/test_lrp.py", "tests/test_deeplift.py"),
-    "mixlens/jacobian.py": ("tests/test_hta.py", "tests/test_golden_maps.py"),
-    "mixlens/identify.py": ("tests/test_edges.py", "tests/test_identifiability.py", "tests/test_golden_maps.py"),
-    "mixlens/words.py": ("tests/test_aggregate.py", "tests/test_load.py", "tests/test_run.py", "tests/test_cli.py"),
+    "mixlens/methods/_baselines.py": (*ATTRIBUTIONS, "tests/test_deeplift.py"),
+    "mixlens/methods/_backward_rules.py": ("tests/test_rules.py", "tests/test_lrp.py", "tests/test_deeplift.py"),
+    "mixlens/methods/_jacobian.py": ("tests/test_hta.py", "tests/test_golden_maps.py"),
+    "mixlens/alternative_attention.py": ("tests/test_edges.py", "tests/test_identifiability.py", "tests/test_golden_maps.py"),
+    "mixlens/model/words.py": ("tests/test_aggregate.py", "tests/test_load.py", "tests/test_run.py", "tests/test_cli.py"),
     "mixlens/registry.py": ("tests/test_attributions.py", "tests/test_structure.py", "tests/test_metrics_intervals.py"),
-    "mixlens/proof.py": ("tests/test_families.py", "tests/test_load.py", "tests/test_unfoolable.py:head,reads,attention"),
+    "mixlens/layer/proof.py": ("tests/test_families.py", "tests/test_load.py", "tests/test_unfoolable.py:head,reads,attention"),
     "mixlens/types.py": (
         "tests/test_results.py",
         "tests/test_aggregate.py",
@@ -147,43 +148,43 @@ FIRST: dict[str, tuple[str, ...]] = {
     ),
     "mixlens/metrics/agreement.py": ("tests/test_metrics_agreement.py",),
     "mixlens/metrics/alignment.py": ("tests/test_metrics_agreement.py",),
-    "mixlens/metrics/effective.py": ("tests/test_metrics_maps.py",),
+    "mixlens/metrics/raw_and_effective.py": ("tests/test_metrics_maps.py",),
     "mixlens/metrics/faithfulness.py": ("tests/test_metrics_faithfulness.py",),
     "mixlens/metrics/geometry.py": ("tests/test_metrics_maps.py",),
-    "mixlens/metrics/identification.py": ("tests/test_metrics_probing.py",),
+    "mixlens/metrics/token_identity.py": ("tests/test_metrics_probing.py",),
     "mixlens/metrics/intervals.py": ("tests/test_metrics_intervals.py",),
     "mixlens/metrics/mixing_stats.py": ("tests/test_metrics_maps.py",),
     "mixlens/metrics/plausibility.py": ("tests/test_metrics_agreement.py",),
     "mixlens/metrics/probing.py": ("tests/test_metrics_probing.py",),
-    "mixlens/judge.py": ("tests/test_judge.py",),
+    "mixlens/experiments/judge.py": ("tests/test_judge.py",),
     "mixlens/corpus/ray_*.py": ("tests/test_run_ray_watch.py",),
-    "mixlens/corpus/cluster.py": (
+    "mixlens/corpus/ray_pool.py": (
         "tests/test_run_ray_watch.py",
         "tests/test_run_ray.py:!whoever,process_that,workers_that_die",
     ),
-    "mixlens/corpus/overview.py": ("tests/test_report_run.py", "tests/test_summarize.py"),
+    "mixlens/corpus/page_facts.py": ("tests/test_report_run.py", "tests/test_summarize.py"),
     "mixlens/corpus/summary.py": ("tests/test_summarize.py",),
-    "mixlens/disk.py": ("tests/test_disk.py", "tests/test_store.py", "tests/test_run_promises.py"),
-    "mixlens/store.py": ("tests/test_store.py", "tests/test_store_hostile.py"),
-    "mixlens/show/coding.py": ("tests/test_report.py",),
-    "mixlens/show/figure.py": ("tests/test_figures.py",),
+    "mixlens/files.py": ("tests/test_disk.py", "tests/test_store.py", "tests/test_run_promises.py"),
+    "mixlens/saving.py": ("tests/test_store.py", "tests/test_store_hostile.py"),
+    "mixlens/show/packing.py": ("tests/test_report.py",),
+    "mixlens/show/figure/drawing.py": ("tests/test_figures.py",),
     "mixlens/show/curves.py": ("tests/test_figures.py",),
-    "mixlens/show/html.py": ("tests/test_show.py", "tests/test_report.py"),
+    "mixlens/show/notebook.py": ("tests/test_show.py", "tests/test_report.py"),
     "mixlens/show/latex.py": ("tests/test_latex.py",),
-    "mixlens/show/overview.py": ("tests/test_report_run.py",),
-    "mixlens/show/report.py": ("tests/test_report.py",),
+    "mixlens/show/run_page.py": ("tests/test_report_run.py",),
+    "mixlens/show/results_page.py": ("tests/test_report.py",),
     "mixlens/show/*.py": ("tests/test_terminal.py", "tests/test_show.py", "tests/test_figures.py", "tests/test_report.py"),
     "mixlens/serve/*.py": ("tests/test_serve.py:!flood", "tests/test_serve_limits.py", "tests/test_report.py"),
-    "mixlens/reporting.py": ("tests/test_report.py", "tests/test_report_run.py"),
-    "mixlens/cli*.py": (
+    "mixlens/report.py": ("tests/test_report.py", "tests/test_report_run.py"),
+    "mixlens/cli/*.py": (
         "tests/test_edges.py",
         "tests/test_cli.py",
         "tests/test_terminal.py",
         "tests/test_run.py",
         "tests/test_fuzz.py",
     ),
-    "mixlens/kernels/compiled.py": ("tests/test_compiled.py", "tests/test_kernels.py"),
-    "mixlens/kernels/cpu.py": (
+    "mixlens/fast/loops/compiled.py": ("tests/test_compiled.py", "tests/test_kernels.py"),
+    "mixlens/fast/loops/cpu.py": (
         "tests/test_compiled.py",
         "tests/test_methods.py:uses_the_compiled",
         "tests/test_kernels.py",
@@ -226,4 +227,12 @@ def tests_of(file: str, area: str) -> tuple[str, ...]:
     """The tests for a fault in a file, each named once."""
     named = [tests for pattern, tests in FIRST.items() if fnmatch(file, pattern)]
     first = named[0] if named else {"core": CORE, "methods": MAPS}.get(area, ())
-    return tuple(dict.fromkeys((*first, *REST[area])))
+    return tuple(dict.fromkeys(map(place_of, (*first, *REST[area]))))
+
+
+def place_of(test: str) -> str:
+    """The path of a test file that is named without its folder."""
+    name, colon, chosen = test.partition(":")
+    root = Path(__file__).resolve().parents[1]
+    path = next((root / "tests").rglob(Path(name).name), root / name)
+    return path.relative_to(root).as_posix() + colon + chosen

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from mixlens.experiments import Outcome, Table, run
+from mixlens.experiments.judge import every_method, judge, ranking
 from mixlens.experiments.judging import CUES
-from mixlens.judge import every_method, judge, ranking
 from mixlens.metrics import Interval, mean_with_interval
 from mixlens.metrics.agreement import spearman
 

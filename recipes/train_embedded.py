@@ -23,7 +23,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 from transformers import BertConfig, BertForMaskedLM, BertForSequenceClassification, BertTokenizer
 
-from mixlens.grammar import NEGATIVE, POSITIVE, Sentence, agreement, number_of, sentiment
+from mixlens.data.grammar import NEGATIVE, POSITIVE, Sentence, agreement, number_of, sentiment
 
 OUT = Path(__file__).parent.parent / "mixlens" / "embedded"
 SEED, TEST_SEED = 2024, 1

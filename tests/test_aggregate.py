@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 import mixlens
 from mixlens.aggregate import CONVENTIONS, rolled_row, rolled_rows, shares_of_one, without_special
+from mixlens.model.words import group_words
 from mixlens.types import Attribution, Map
-from mixlens.words import group_words
 
 
 def a_map(scores: torch.Tensor, **info: object) -> Map:

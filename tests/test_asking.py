@@ -19,9 +19,9 @@ from typer.testing import CliRunner
 
 import mixlens
 from mixlens import asking
-from mixlens.attributing import known as attributions
-from mixlens.cli import app, main
-from mixlens.mixing import known as maps
+from mixlens.attributions import known as attributions
+from mixlens.cli.app import app, main
+from mixlens.maps import known as maps
 from mixlens.notices import notices_of, notices_of_corpus
 
 SENTENCE = "The keys to the cabinet [MASK] rusty."
@@ -395,6 +395,6 @@ def test_timing_says_what_loading_was() -> None:
 
 
 def test_a_slow_run_has_a_rate() -> None:
-    from mixlens.cli import _rate
+    from mixlens.cli.app import _rate
 
     assert [_rate(80, 1.0), _rate(10, 4.0), _rate(2, 9.0)] == ["80 a second", "2.5 a second", "4.5 s each"]

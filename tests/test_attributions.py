@@ -11,8 +11,8 @@ import transformers
 from conftest import CONFIGURATIONS, SHARED, VOCABULARY, hf_model, ids, loaded, needs_shared
 
 import mixlens
-import mixlens.show.report
-from mixlens.attributing import attribute, known
+import mixlens.show.results_page
+from mixlens.attributions import attribute, known
 from mixlens.targets import resolve, token_id, token_name
 
 # Few steps keep these tests quick; test_completeness has what that is warned of.

@@ -15,8 +15,8 @@ from test_attributions import with_head
 from test_run import bad, go, table
 
 import mixlens
-from mixlens import attributing
-from mixlens.attributing import attribute, attribute_each, known
+from mixlens import attributions as attributing
+from mixlens.attributions import attribute, attribute_each, known
 from mixlens.errors import InputError
 
 ONE_PASS = ["grad_l2", "grad_x_input", "grad_x_input_l2", "attention_grad", "attention_x_grad", "cat", "attcat"]

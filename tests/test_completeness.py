@@ -12,9 +12,9 @@ import torch
 from conftest import CONFIGURATIONS, SHARED, hf_model, ids, loaded, needs_shared
 
 import mixlens
-from mixlens import quadrature
-from mixlens.attributing import attribute
+from mixlens.attributions import attribute
 from mixlens.completeness import CLOSED, IncompleteWarning, completeness
+from mixlens.methods import _quadrature as quadrature
 from mixlens.methods import integrated
 
 CAUSAL_HEAD = "AutoModelForCausalLM"

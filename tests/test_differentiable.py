@@ -10,7 +10,7 @@ import torch
 from conftest import hf_model, ids
 
 import mixlens
-from mixlens.attributing import attribute, known
+from mixlens.attributions import attribute, known
 from mixlens.errors import ModelError
 
 GRADIENTS = [name for name, method in known().items() if method.needs_target]

@@ -17,7 +17,7 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 
 import mixlens
-from mixlens.cli import main
+from mixlens.cli.app import main
 from mixlens.types import Attribution, Map
 
 

@@ -1,6 +1,6 @@
 """Whole corpora: every method on every row of a dataset, into a folder that can be killed and continued. See docs/run.md."""
 
-from .overview import Overview, overview
+from .page_facts import Overview, overview
 from .running import Run, run
 from .shards import maps
 from .summary import Summary, summarize

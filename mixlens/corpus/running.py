@@ -17,21 +17,21 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ..disk import IDENTITY, in_folder, optional, write
 from ..errors import InputError, MixlensError, nearest
-from ..identity import model_fingerprint, public_name, whereabouts
-from ..kernels import used
+from ..fast.loops import used
+from ..files import IDENTITY, in_folder, optional, write
 from ..limits import methods_within
-from ..mixing import versions
-from ..model import Model, load
+from ..maps import versions
+from ..model.model import Model, load
+from ..model.words import is_text
 from ..notices import notices_of_corpus
+from ..provenance import model_fingerprint, public_name, whereabouts
 from ..targets import SCORES
-from ..words import is_text
-from .cluster import Pool
-from .inputs import LIMITS, Corpus, Fields, Given, RowError, corpus, fingerprint, windows
+from .ray_pool import Pool
+from .rows import LIMITS, Corpus, Fields, Given, RowError, corpus, fingerprint, windows
 from .shards import SCHEMA, CorpusFolder, Shard
 from .summary import kind
-from .work import DTYPES, OWN, RATIO, Made, Plan, Worker
+from .worker import DTYPES, OWN, RATIO, Made, Plan, Worker
 
 if TYPE_CHECKING:
     import pandas
@@ -59,7 +59,7 @@ class Run:
 
     def report(self, path: str | os.PathLike[str], **options: Any) -> Path:
         """One HTML file that shows the whole run; as `mixlens.report(run, path)`."""
-        from ..reporting import report
+        from ..report import report
 
         return report(self, path, **options)
 

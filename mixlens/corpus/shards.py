@@ -21,12 +21,12 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ..disk import TEMPORARY, RunFolder, optional, sync_folder, write
 from ..errors import InputError, ResultError
+from ..files import TEMPORARY, RunFolder, optional, sync_folder, write
 from ..types import Map
 
 if TYPE_CHECKING:
-    from .work import Made
+    from .worker import Made
 
 SCHEMA = 1
 NAME = re.compile(r"part-(\d{7,})-([0-9a-f]{16})\.parquet")
@@ -280,8 +280,8 @@ def _map(batch: Any, i: int, tokens: list[str] | None, named: str) -> Map:
 
 
 def _told(written: str) -> dict[str, Any]:
-    from ..experiments.core import asked
-    from ..mixing import method
+    from ..experiments.experiment import asked
+    from ..maps import method
 
     used = asked(written)
     return {"method": used.name, "convention": method(used.name).rollout, "rollout": None}

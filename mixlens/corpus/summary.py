@@ -17,12 +17,12 @@ from typing import Any
 import numpy as np
 
 from ..aggregate import bare
-from ..disk import RunFolder
 from ..errors import MixlensError, ResultError, printable, printable_json
+from ..files import RunFolder
 from ..metrics.agreement import linear, ranks
-from ..words import group_words
+from ..model.words import group_words
 from .shards import batches, shard_files, told_by
-from .work import RATIO
+from .worker import RATIO
 
 # What is counted is bounded, so that memory does not grow with the rows. Beyond twice as many the rarest are let go.
 TOKENS = 150_000  # (class, method, token)

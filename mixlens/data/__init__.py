@@ -1,10 +1,10 @@
 """Datasets as iterators of Example: by name from the hub, from local files, or from the embedded grammar. See docs/data.md."""
 
-from .checks import check, cue_tokens, for_model, span_tokens
-from .files import RowError, rows
+from .catalog import DATASETS, Dataset, listing
+from .fit import check, cue_tokens, for_model, span_tokens
 from .labels import label_ids
 from .reading import load, read
-from .table import DATASETS, Dataset, listing
+from .rows import RowError, rows
 
 __all__ = [
     "DATASETS",

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from urllib.request import getproxies
 
 from ..errors import InputError
-from .files import Row, needed
+from .rows import Row, needed
 
 CONVERTED = "refs/convert/parquet"  # the hub's own Parquet copy of datasets that were published as a script
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ..errors import InputError
 
 if TYPE_CHECKING:
-    from ..model import Model
+    from ..model.model import Model
 
 # Spellings that mean the same, beside upper case, spaces, hyphens and underscores. Not in this list: not the same.
 ALIASES = (

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..errors import InputError
-from ..grammar import MASK
 from ..limits import kind_of, readable
 from ..types import Example
+from .grammar import MASK
 from .labels import label_of
 
 Row = Mapping[str, Any]

@@ -13,12 +13,12 @@ from typing import Any, Literal, TypeVar, overload
 
 from ..errors import InputError, nearest
 from ..types import Example
-from .files import READERS, Numbered, RowError, reader_of, rows
+from .catalog import DATASETS, Dataset
 from .hub import Hub, hub_rows
 from .labels import label_of
 from .layouts import text_of
+from .rows import READERS, Numbered, RowError, reader_of, rows
 from .source import Source
-from .table import DATASETS, Dataset
 
 Named = str | os.PathLike[str]
 TABLES = ", ".join(kind for kind in READERS if kind != ".txt")  # the kinds that have fields

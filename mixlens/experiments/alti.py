@@ -10,8 +10,8 @@ from ..metrics import mean_with_interval
 from ..metrics.agreement import model_agreement, spearman, special_token_ranks
 from ..metrics.geometry import anisotropy, transformed_anisotropy
 from ..types import Example, Record
-from .core import Setup, asked, experiment, scores_of
-from .draw import bars, curves_of, lines
+from .experiment import Setup, asked, experiment, scores_of
+from .figures import bars, curves_of, lines
 from .tables import Table, by
 
 PAPER = "Ferrando et al. 2022, Measuring the Mixing of Contextual Information in the Transformer"

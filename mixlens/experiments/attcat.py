@@ -12,8 +12,8 @@ from ..metrics.agreement import kendall_confidence
 from ..metrics.faithfulness import Degradation, aopc, lodds
 from ..metrics.plausibility import precision_at_k
 from ..types import Example, Record
-from .core import Setup, experiment, removable, scores_of
-from .draw import bars, lines
+from .experiment import Setup, experiment, removable, scores_of
+from .figures import bars, lines
 from .tables import Table, by
 
 PAPER = "Qiang et al. 2022, AttCAT: Explaining Transformers via Attentive Class Activation Tokens"

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from io import BytesIO
 from pathlib import Path
 
-from ..disk import RunFolder, optional, sync_folder, write
 from ..errors import ResultError
+from ..files import RunFolder, optional, sync_folder, write
 from ..types import Record
 
 SCHEMA = 1

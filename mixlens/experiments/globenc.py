@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from ..attributing import attribute
+from ..attributions import attribute
 from ..errors import InputError, nearest
 from ..metrics.agreement import GLOBENC, layer_agreement, row_agreement
 from ..metrics.geometry import norm_outliers
 from ..metrics.intervals import mean_with_interval
 from ..types import Example, Map, Record, Trace
-from .core import Setup, asked, attributions, experiment, map_of, maps
+from .experiment import Setup, asked, attributions, experiment, map_of, maps
 from .tables import Table, by
 
 FAMILY = (  # in the order of the paper's Table 1

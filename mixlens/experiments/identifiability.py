@@ -11,8 +11,12 @@ import numpy as np
 
 from ..data import span_tokens
 from ..errors import InputError
-from ..metrics.effective import by_length, raw_against_effective, received_by_type, token_types
-from ..metrics.identification import (
+from ..metrics.arguments import Array, array, one_of, tags_at
+from ..metrics.intervals import Interval
+from ..metrics.mixing_stats import BRUNNER, not_own_top, own_share, share_around, share_by_distance
+from ..metrics.mixing_stats import DISTANCES as GROUPS
+from ..metrics.raw_and_effective import by_length, raw_against_effective, received_by_type, token_types
+from ..metrics.token_identity import (
     DISTANCES,
     KINDS,
     Identified,
@@ -21,12 +25,8 @@ from ..metrics.identification import (
     input_vectors,
     token_identifiability,
 )
-from ..metrics.inputs import Array, array, one_of, tags_at
-from ..metrics.intervals import Interval
-from ..metrics.mixing_stats import BRUNNER, not_own_top, own_share, share_around, share_by_distance
-from ..metrics.mixing_stats import DISTANCES as GROUPS
 from ..types import Example, Map, Record, Trace
-from .core import Setup, asked, experiment, map_of
+from .experiment import Setup, asked, experiment, map_of
 from .globenc import lines, mean_of, per_layer
 from .tables import Table, by
 

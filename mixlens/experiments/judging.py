@@ -6,18 +6,18 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from ..attributing import attribute
+from ..attributions import attribute
 from ..data import cue_tokens, span_tokens
 from ..errors import InputError, nearest
 from ..metrics import Interval, Metric, mean_with_interval
 from ..metrics import known as known_metrics
 from ..metrics.agreement import spearman
-from ..metrics.inputs import marks_at
+from ..metrics.arguments import marks_at
 from ..metrics.registry import as_number
-from ..model import Model
+from ..model.model import Model
 from ..types import Example, Record, Trace
-from .core import Setup, asked, experiment, removable, scores_of
-from .draw import bars
+from .experiment import Setup, asked, experiment, removable, scores_of
+from .figures import bars
 from .tables import Cell, Table, by
 
 FAITHFULNESS = ("aopc", "lodds", "comprehensiveness", "sufficiency", "blank_out_faithfulness")

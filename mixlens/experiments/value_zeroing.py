@@ -7,18 +7,18 @@ from typing import Any
 
 import numpy as np
 
-from ..attributing import attribute
+from ..attributions import attribute
 from ..data import cue_tokens
+from ..data.grammar import number_of
 from ..errors import InputError
-from ..grammar import number_of
 from ..metrics import Interval, mean_with_interval
 from ..metrics.agreement import spearman
 from ..metrics.alignment import cue_average_precision, cue_dot, probes_needed
-from ..metrics.inputs import marks_at
+from ..metrics.arguments import marks_at
 from ..metrics.probing import MOHEBBI, online_code
 from ..types import Attribution, Example, Record, Trace
-from .core import Setup, experiment, layers_of, map_of
-from .draw import curves_of, lines
+from .experiment import Setup, experiment, layers_of, map_of
+from .figures import curves_of, lines
 from .tables import Table, by
 
 PAPER = "Mohebbi et al. 2023, Quantifying Context Mixing in Transformers"

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 from torch import Tensor
 
-from .. import kernels
 from ..aggregate import rows_to_one
-from ..decompose import Block
-from ..mixing import mixing
+from ..fast import loops as kernels
+from ..layer.block import Block
+from ..maps import mixing
 
 PAPER = "Ferrando et al. 2022, Measuring the Mixing of Contextual Information in the Transformer"
 

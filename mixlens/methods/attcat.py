@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ..attributing import Question, attribution
-from ..mixing import mix
-from ..model import Attached
+from ..attributions import Question, attribution
+from ..maps import mix
+from ..model.model import Attached
 
 PAPER = "Qiang et al. 2022, AttCAT: Explaining Transformers via Attentive Class Activation Tokens"
 ABNAR = "Abnar and Zuidema 2020, Quantifying Attention Flow in Transformers"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ..decompose import Block
-from ..mixing import mixing
+from ..layer.block import Block
+from ..maps import mixing
 
 ABNAR = "Abnar and Zuidema 2020, Quantifying Attention Flow in Transformers"
 

@@ -8,9 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..attributing import Question, attribution
-from ..baselines import known_id
+from ..attributions import Question, attribution
 from ..errors import InputError, nearest
+from ._baselines import known_id
 
 PAPER = "Li et al. 2016, Understanding Neural Networks through Representation Erasure"
 WAYS = ("mask", "unk", "delete", "zero")

@@ -17,10 +17,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..attributing import Question, attribution
-from ..baselines import baseline_run
+from ..attributions import Question, attribution
 from ..completeness import completeness
-from ..rules import Book, Call, Handler, composed, named, rules, send_back, stock
+from ._backward_rules import Book, Call, Handler, composed, named, rules, send_back, stock
+from ._baselines import baseline_run
 
 PAPER = "Shrikumar et al. 2017, Learning Important Features Through Propagating Activation Differences"
 

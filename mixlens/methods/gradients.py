@@ -7,9 +7,9 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from ..attributing import Question, attribution
+from ..attributions import Question, attribution
 from ..errors import InputError
-from ..model import Attached
+from ..model.model import Attached
 
 SIMONYAN = "Simonyan et al. 2014, Deep Inside Convolutional Networks"
 DENIL = "Denil et al. 2014, Extraction of Salient Sentences"

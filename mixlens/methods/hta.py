@@ -20,13 +20,13 @@ from torch.autograd import forward_ad
 from tqdm.auto import tqdm
 
 from ..aggregate import rows_to_one
-from ..decompose import TOLERANCE, Block, largest_gap, repeat_heads, working_dtype
 from ..errors import InputError, ModelError, nearest
-from ..jacobian import behind_attention, pull, slices, token_jacobian
-from ..mixing import Extras, mixing
-from ..model import LayerGraph
-from ..places import refuse_packed
+from ..layer.block import TOLERANCE, Block, largest_gap, repeat_heads, working_dtype
+from ..maps import Extras, mixing
+from ..model.model import LayerGraph
+from ..model.offload import refuse_packed
 from ..types import Trace
+from ._jacobian import behind_attention, pull, slices, token_jacobian
 
 PAPER = "Brunner et al. 2020, On Identifiability in Transformers"
 GLOBENC = "Modarressi et al. 2022, GlobEnc: Quantifying Global Token Attribution"

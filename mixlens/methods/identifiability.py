@@ -5,10 +5,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ..decompose import Block
 from ..errors import InputError
-from ..kernels.plain import tiles
-from ..mixing import mixing
+from ..fast.loops.plain import tiles
+from ..layer.block import Block
+from ..maps import mixing
 
 PAPER = "Brunner et al. 2020, On Identifiability in Transformers"
 

@@ -10,11 +10,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..attributing import Question, attribution
-from ..baselines import baseline_run
+from ..attributions import Question, attribution
 from ..completeness import CLOSED, completeness
 from ..errors import InputError, nearest
-from ..quadrature import gauss_legendre, integral_up_to
+from ._baselines import baseline_run
+from ._quadrature import gauss_legendre, integral_up_to
 from .gradients import once_embedded, shared
 
 PAPER = "Sundararajan et al. 2017, Axiomatic Attribution for Deep Networks"

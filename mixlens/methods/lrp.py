@@ -23,11 +23,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..attributing import Question, attribution
+from ..attributions import Question, attribution
 from ..completeness import completeness
-from ..decompose import working_dtype
-from ..places import refuse_packed
-from ..rules import Book, Call, Handler, composed, named, rules, send_back
+from ..layer.block import working_dtype
+from ..model.offload import refuse_packed
+from ._backward_rules import Book, Call, Handler, composed, named, rules, send_back
 
 VOITA = "Voita et al. 2019, Analyzing Multi-Head Self-Attention"
 CHEFER = "Chefer et al. 2021, Transformer Interpretability Beyond Attention Visualization"

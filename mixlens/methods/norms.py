@@ -9,8 +9,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ..decompose import Block
-from ..mixing import mixing
+from ..layer.block import Block
+from ..maps import mixing
 
 KOBAYASHI_2020 = "Kobayashi et al. 2020, Attention is Not Only a Weight"
 KOBAYASHI_2021 = "Kobayashi et al. 2021, Incorporating Residual and Normalization Layers into Analysis of Masked LMs"

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from .. import kernels
 from ..aggregate import rows_to_one
-from ..decompose import Block, Chain, is_plain, linear_weight
 from ..errors import InputError, nearest
-from ..kernels.plain import WIDE, exact_products, precision, tiles
-from ..mixing import mixing
+from ..fast import loops as kernels
+from ..fast.loops.plain import WIDE, exact_products, precision, tiles
+from ..layer.block import Block, Chain, is_plain, linear_weight
+from ..maps import mixing
 
 # From so many tokens on scores are so small that one half-precision product of the changes is nearer to float64 than float32
 # of whole vectors is; with fewer, three products are as exact as float32 and cost little.

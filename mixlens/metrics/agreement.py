@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from ..aggregate import bare
-from ..attributing import attribute
+from ..attributions import attribute
 from ..errors import InputError
 from ..types import Attribution, Map, Trace
-from .inputs import VARIANTS, Array, Scores, array, one_of, pair, scipy_stats, vector
+from .arguments import VARIANTS, Array, Scores, array, one_of, pair, scipy_stats, vector
 from .intervals import Interval, mean_with_interval
 from .registry import metric
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from ..errors import InputError
 from ..types import Map, Trace
-from .inputs import Array, Marks, Scores, marks, marks_at, one_of, sklearn_metrics, vector
+from .arguments import Array, Marks, Scores, marks, marks_at, one_of, sklearn_metrics, vector
 from .registry import metric
 
 PAPER = "Mohebbi et al. 2023, Quantifying Context Mixing in Transformers"

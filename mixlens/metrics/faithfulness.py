@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 import torch
 
-from ..attributing import Question, attribute
+from ..attributions import Question, attribute
 from ..errors import InputError
 from ..targets import Target, Wanted, resolve
 from ..types import Trace
 from .agreement import ATTCAT, correlation
-from .inputs import VARIANTS, Array, Scores, one_of, vector
+from .arguments import VARIANTS, Array, Scores, one_of, vector
 from .intervals import Interval, by_column
 from .plausibility import ERASER
 from .registry import metric

@@ -9,12 +9,12 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from ..decompose import Block, FrozenNorm, proven_block
 from ..errors import InputError
-from ..model import Model
+from ..layer.block import Block, FrozenNorm, proven_block
+from ..model.model import Model
 from ..types import Trace
 from .agreement import ALTI, GLOBENC, linear
-from .inputs import Array, array
+from .arguments import Array, array
 from .registry import metric
 
 FIRST = ("norm_before_attention", "norm_on_attention", "norm_after_attention")

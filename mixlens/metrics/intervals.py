@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import InputError
-from .inputs import one_of
+from .arguments import one_of
 
 HOW = ("bootstrap", "normal")
 CELLS = 1_000_000  # numbers drawn at a time

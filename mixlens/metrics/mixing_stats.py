@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from ..aggregate import find
 from ..errors import InputError
 from ..types import Map
-from .inputs import Array, array
+from .arguments import Array, array
 from .intervals import Interval, mean_with_interval
 from .registry import metric
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from ..errors import InputError
 from .agreement import ATTCAT
-from .inputs import Marks, Scores, marks, marks_at, sklearn_metrics, vector
+from .arguments import Marks, Scores, marks, marks_at, sklearn_metrics, vector
 from .registry import metric
 
 ERASER = "DeYoung et al. 2020, ERASER: A Benchmark to Evaluate Rationalized NLP Models"

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ..errors import InputError
-from .inputs import VARIANTS, Array, array, one_of
+from .arguments import VARIANTS, Array, array, one_of
 from .intervals import Interval, statistic_with_interval
 from .registry import metric
 

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from ..errors import InputError
 from ..registry import Registered, refuse_second
-from .inputs import one_of
+from .arguments import one_of
 from .intervals import Interval, mean_with_interval
 
 Function = TypeVar("Function", bound=Callable[..., Any])

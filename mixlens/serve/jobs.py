@@ -18,9 +18,9 @@ from torch.overrides import TorchFunctionMode
 
 from .. import limits
 from ..errors import InputError, MixlensError
-from ..model import Model
-from ..reporting import gather
-from ..show.report import PAGE_ROOM, Entry, entry
+from ..model.model import Model
+from ..report import gather
+from ..show.results_page import PAGE_ROOM, Entry, entry
 
 log = logging.getLogger("mixlens.serve")
 PAGE = 2_000_000  # characters of one result

@@ -1,0 +1,280 @@
+"""Every dataset on one screen: what it asks, how its rows are written, where it comes from, whose it is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..errors import InputError
+from ..types import Example
+from . import grammar
+from .hub import CONVERTED, Hub
+from .layouts import (
+    Layout,
+    labelled,
+    marked,
+    marked_by_several,
+    minimal_pair,
+    parsed_sentence,
+    question,
+    sentence_with_gap,
+    tagged,
+    word_left_out,
+)
+
+Sentences = Callable[..., Iterator[grammar.Sentence]]
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """One dataset: data, no code. A row is read by the first layout whose fields it has."""
+
+    name: str
+    task: str  # what is asked of the model
+    layouts: tuple[Layout, ...] = ()
+    hub: Hub | None = None  # None: local files only
+    gives: tuple[str, ...] = ()  # what an Example knows beside its text; see docs/data.md
+    labels: tuple[str, ...] = ()  # by number
+    where: Mapping[str, str] = field(default_factory=dict)  # rows with another value there are not part of it
+    columns: tuple[str, ...] | None = None  # of a file without a header
+    stream: Sentences | None = None  # made, not read: without end
+    licence: str = ""
+    paper: str = ""
+
+    @property
+    def order(self) -> dict[str, int]:
+        """Each label and its number in the data: what to pass as `labels=` for a model trained on these numbers."""
+        return {name: i for i, name in enumerate(self.labels)}
+
+    @property
+    def fields(self) -> str:
+        """The fields a local file needs, for people: one set or another."""
+        return ", or ".join(" + ".join(layout.needs) for layout in self.layouts)
+
+    def layout(self, fields: Collection[str]) -> Layout | None:
+        return next((layout for layout in self.layouts if all(name in fields for name in layout.needs)), None)
+
+    def example(self, row: Mapping[str, Any]) -> Example | None:
+        if any(row.get(name, value) != value for name, value in self.where.items()):
+            return None
+        layout = self.layout(row)
+        if layout is None:
+            raise InputError(f"{self.name!r} needs the fields {self.fields}. It has: {', '.join(map(repr, row))}.")
+        return layout.make(row)
+
+
+SENTIMENT = ("negative", "positive")
+INFERENCE = ("entailment", "neutral", "contradiction")
+HATE = ("hatespeech", "normal", "offensive")
+TOXIC = ("non-toxic", "toxic")
+QUANTIFIERS = ("all", "any", "both", "each", "every", "few", "many", "most", "no", "several", "some")
+ARTICLES = ("a", "an", "that", "the", "these", "this", "those")
+
+
+# Where the cue is, by the template of the sentence. On the 3,000 development rows they agree with the annotated cues.
+def _subject_phrase(words: Sequence[str], place: int) -> list[int]:
+    first = [word.lower() for word in words[:3]]
+    return list(range(4 if first == ["a", "lot", "of"] else 2 if first[0] in QUANTIFIERS + ARTICLES else 1))
+
+
+def _noun_of_subject(words: Sequence[str], place: int) -> list[int]:
+    return [next((i for i, word in enumerate(words) if word in ("of", "about")), 0) - 1]
+
+
+def _last_word(words: Sequence[str], place: int) -> list[int]:
+    return [len(words) - 2]
+
+
+def _word_before(words: Sequence[str], place: int) -> list[int]:
+    return [place - 1]
+
+
+def _word_after(words: Sequence[str], place: int) -> list[int]:
+    return [place + 1]
+
+
+BLIMP = {  # the template: its short name, where the cue is
+    "anaphor_number_agreement": ("ana", _subject_phrase),
+    "determiner_noun_agreement_2": ("dna", _last_word),
+    "determiner_noun_agreement_with_adj_2": ("dnaa", _last_word),
+    "distractor_agreement_relational_noun": ("darn", _noun_of_subject),
+    "regular_plural_subject_verb_agreement_1": ("rpsv", _word_before),
+    "regular_plural_subject_verb_agreement_2": ("rpsv2", _word_after),
+}
+
+
+def _glue(name: str, split: str = "validation") -> Hub:
+    return Hub("nyu-mll/glue", split, (name,))
+
+
+def _blimp(name: str, templates: Sequence[str], where: Mapping[str, str]) -> Dataset:
+    return Dataset(
+        name,
+        "fill the gap",
+        (
+            word_left_out("words_good", "target_index", "good_word", "bad_word", number="label", tight=True),
+            minimal_pair({template: BLIMP[template] for template in templates}),
+        ),
+        Hub("nyu-mll/blimp", "train", tuple(templates)),
+        ("target", "foil", "cues"),
+        where=where,
+        licence="CC BY 4.0",
+        paper="Warstadt et al. 2020",
+    )
+
+
+def _classes(
+    name: str,
+    fields: tuple[str, ...],
+    labels: tuple[str, ...],
+    hub: Hub,
+    licence: str,
+    paper: str,
+    more: tuple[Layout, ...] = (),
+) -> Dataset:
+    layouts = (labelled(*fields, labels=labels), *more)
+    return Dataset(name, "classify", layouts, hub, ("label",), labels, licence=licence, paper=paper)
+
+
+_HATEXPLAIN = Hub("Hate-speech-CNERG/hatexplain", revision=CONVERTED)
+_SVA = word_left_out("words", "verb_index", "verb", "foil", number="number")
+_BOTH = {"hatespeech": "toxic", "offensive": "toxic", "normal": "non-toxic"}
+_UNSTATED = "none stated (research use)"
+
+_ALL = (
+    _classes("sst2", ("sentence",), SENTIMENT, _glue("sst2"), _UNSTATED, "Socher et al. 2013; GLUE"),
+    _classes(
+        "mnli",
+        ("premise", "hypothesis"),
+        INFERENCE,
+        _glue("mnli", "validation_matched"),
+        "OANC and others",
+        "Williams et al. 2018; GLUE",
+    ),
+    _classes("snli", ("premise", "hypothesis"), INFERENCE, Hub("stanfordnlp/snli"), "CC BY-SA 4.0", "Bowman et al. 2015"),
+    _classes(
+        "qqp",
+        ("question1", "question2"),
+        ("not_duplicate", "duplicate"),
+        _glue("qqp"),
+        "Quora terms, non-commercial",
+        "Iyer et al. 2017; GLUE",
+    ),
+    _classes(
+        "mrpc",
+        ("sentence1", "sentence2"),
+        ("not_equivalent", "equivalent"),
+        _glue("mrpc"),
+        "Microsoft, research",
+        "Dolan and Brockett 2005; GLUE",
+    ),
+    _classes("cola", ("sentence",), ("unacceptable", "acceptable"), _glue("cola"), _UNSTATED, "Warstadt et al. 2019; GLUE"),
+    _classes("imdb", ("text",), SENTIMENT, Hub("stanfordnlp/imdb", "test"), _UNSTATED, "Maas et al. 2011"),
+    _classes("yelp", ("text",), SENTIMENT, Hub("fancyzhx/yelp_polarity", "test"), "Yelp terms", "Zhang et al. 2015"),
+    Dataset(
+        "hatexplain",
+        "classify",
+        (
+            marked(labels=HATE, label="label3"),
+            marked_by_several(labels=HATE),
+            labelled("text", labels=HATE, label="label3"),  # for training: no rationale
+        ),
+        _HATEXPLAIN,
+        ("label", "rationale"),
+        HATE,
+        licence="MIT",
+        paper="Mathew et al. 2021 (offensive texts)",
+    ),
+    Dataset(
+        "hatexplain_toxic",
+        "classify",
+        (marked(labels=TOXIC, label="label2"), marked_by_several(labels=TOXIC, meaning=_BOTH)),
+        _HATEXPLAIN,
+        ("label", "rationale"),
+        TOXIC,
+        licence="MIT",
+        paper="Mathew et al. 2021 (offensive texts)",
+    ),
+    Dataset(
+        "squad1",
+        "answer",
+        (question(),),
+        Hub("rajpurkar/squad"),
+        ("pair", "answers"),
+        licence="CC BY-SA 4.0",
+        paper="Rajpurkar et al. 2016",
+    ),
+    Dataset(
+        "squad2",
+        "answer",
+        (question(),),
+        Hub("rajpurkar/squad_v2"),
+        ("pair", "answers"),
+        licence="CC BY-SA 4.0",
+        paper="Rajpurkar et al. 2018",
+    ),
+    Dataset(
+        "sva",
+        "fill the gap",
+        (_SVA, parsed_sentence()),
+        gives=("target", "foil", "cues (some files)"),
+        licence="CC BY-NC 4.0 (Gulordava's copy)",
+        paper="Linzen et al. 2016",
+    ),
+    Dataset(
+        "sva_goldberg",
+        "fill the gap",
+        (sentence_with_gap(),),
+        gives=("target", "foil"),
+        columns=("n_attractors", "sentence", "masked", "good", "bad"),
+        licence=_UNSTATED,
+        paper="Goldberg 2019",
+    ),
+    Dataset(
+        "sva_gulordava",
+        "fill the gap",
+        (_SVA,),
+        gives=("target", "foil"),
+        licence="CC BY-NC 4.0",
+        paper="Gulordava et al. 2018",
+    ),
+    _blimp("blimp", tuple(BLIMP), {}),
+    *(_blimp(f"blimp_{short}", (template,), {"UID": template}) for template, (short, _) in BLIMP.items()),
+    Dataset(
+        "ud_english",
+        "tag",
+        (tagged(),),
+        Hub("universal-dependencies/universal_dependencies", folder="en_ewt", revision=CONVERTED),
+        ("pos",),
+        licence="CC BY-SA 4.0",
+        paper="Silveira et al. 2014",
+    ),
+    Dataset(
+        "agreement",
+        "fill the gap",
+        stream=grammar.agreement,
+        gives=("target", "foil", "cues", "attractors"),
+        licence="part of mixlens",
+        paper="docs/embedded-models.md",
+    ),
+    Dataset(
+        "sentiment",
+        "classify",
+        stream=grammar.sentiment,
+        gives=("label", "cues", "attractors"),
+        labels=SENTIMENT,
+        licence="part of mixlens",
+        paper="docs/embedded-models.md",
+    ),
+)
+DATASETS: dict[str, Dataset] = {dataset.name: dataset for dataset in _ALL}
+
+
+def listing() -> list[tuple[str, ...]]:
+    """One row per dataset, the heading first: name, task, what is known, labels, where from, licence, paper."""
+    rows: list[tuple[str, ...]] = [("dataset", "task", "known", "labels", "hub (else a local file)", "licence", "paper")]
+    for one in DATASETS.values():
+        source = "made by the grammar, without end" if one.stream else f"{one.hub}" if one.hub else "-"
+        rows.append((one.name, one.task, ", ".join(one.gives), ", ".join(one.labels) or "-", source, one.licence, one.paper))
+    return rows

@@ -1,0 +1,1 @@
+"""LayerTrace -> exact parts. Equations only."""

@@ -1,0 +1,159 @@
+"""Where a module runs, and where its weights are while nobody calls it.
+
+accelerate spreads a model over devices by hooks on its modules: a module's weights may lie on another device than its
+neighbour's, or be offloaded (to main memory or disk: outside of a call they are on `meta`, which holds no numbers). Calling
+a module always works. Who must read weights says so: `with at_hand(module): ...`. Modules without such a hook cost nothing.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from itertools import chain
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ..errors import ModelError
+
+HOOK = "_hf_hook"  # where accelerate keeps its hook
+PACKED = (torch.int8, torch.uint8, *(getattr(torch, name) for name in dir(torch) if name.startswith("float8_")))
+
+
+def aligning(module: nn.Module) -> list[Any]:
+    """accelerate's hooks on this module that move weights and inputs; for most modules none."""
+    hook = module.__dict__.get(HOOK)
+    if hook is None:
+        return []
+    return [one for one in getattr(hook, "hooks", (hook,)) if getattr(one, "execution_device", None) is not None]
+
+
+def is_dispatched(model: nn.Module) -> bool:
+    """Was this model spread over places by accelerate?"""
+    return any(aligning(module) for module in model.modules())
+
+
+def is_away(module: nn.Module) -> bool:
+    """Are this module's own weights offloaded: brought in for a call, and taken away after it?"""
+    return any(getattr(hook, "offload", False) for hook in aligning(module))
+
+
+def place_of(module: nn.Module) -> torch.device:
+    """The device this module runs on: by accelerate's hook, else where its weights are (without any: the CPU)."""
+    for hook in aligning(module):
+        return torch.device(hook.execution_device)
+    found = next((t.device for t in chain(module.parameters(), module.buffers())), torch.device("cpu"))
+    if found.type != "meta":
+        return found
+    return next((place_of(part) for part in module.modules() if aligning(part)), found)
+
+
+@contextmanager
+def at_hand(module: nn.Module) -> Iterator[nn.Module]:
+    """The weights of a module and its parts, also the offloaded ones, on the device they are used on. Not to be nested."""
+    away = [part for part in module.modules() if is_away(part)] if module._modules or HOOK in module.__dict__ else []
+    with ExitStack() as stack:
+        for part in away:
+            stack.callback(part.__dict__[HOOK].post_forward, part, None)
+            part.__dict__[HOOK].pre_forward(part)
+        yield module
+
+
+def weights_of(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
+    """Every parameter's name and numbers, shared ones once. Offloaded ones are brought in, a module at a time."""
+    names = {name for name, _ in model.named_parameters()}
+    if HOOK in model.__dict__:  # tied weights are one and the same; where one of them is offloaded, they are no longer
+        names -= set(getattr(model, "all_tied_weights_keys", None) or ())
+    for path, module in model.named_modules():
+        own = {f"{path}.{name}" if path else name: name for name, one in module._parameters.items() if one is not None}
+        own = {name: short for name, short in own.items() if name in names}
+        if own:
+            with _own_at_hand(module):
+                for name, short in own.items():
+                    yield from _numbers(name, getattr(module, short).detach())
+
+
+def _numbers(name: str, weights: Tensor) -> Iterator[tuple[str, Tensor]]:
+    """Weights as ordinary tensors; those of a kind of their own as what they are made of."""
+    if type(weights) is not Tensor and hasattr(weights, "__tensor_flatten__"):
+        for inner in weights.__tensor_flatten__()[0]:
+            yield from _numbers(f"{name}.{inner}", getattr(weights, inner).detach())
+    else:
+        yield name, weights.as_subclass(Tensor)
+
+
+@contextmanager
+def _own_at_hand(module: nn.Module) -> Iterator[None]:
+    """As `at_hand`, without the module's parts."""
+    if not is_away(module):
+        yield
+        return
+    hook = module.__dict__[HOOK]
+    hook.pre_forward(module)
+    try:
+        yield
+    finally:
+        hook.post_forward(module, None)
+
+
+def own_copy(module: nn.Module) -> nn.Module:
+    """A copy with weights of its own, all of them there, and without accelerate's hooks: nothing is moved any more."""
+    with at_hand(module):
+        hooked = [part for part in module.modules() if HOOK in part.__dict__]
+        # Hooks lead to the weights of the whole model, and to the call they replaced: neither is to be copied.
+        skipped = {id(part.__dict__[name]): None for part in hooked for name in (HOOK, "forward") if name in part.__dict__}
+        made = copy.deepcopy(module, dict(skipped))
+    for part in made.modules():
+        if HOOK in part.__dict__:
+            del part.__dict__[HOOK]
+            part.__dict__["forward"] = part.__dict__.pop("_old_forward")
+    return made
+
+
+def is_packed(module: nn.Module) -> bool:
+    """Does it hold quantised weights: numbers of eight bits or fewer, or tensors of a kind of their own (torchao)?"""
+    own = chain(module._parameters.values(), module._buffers.values())  # without a walk over modules
+    tensors = chain(module.parameters(), module.buffers()) if module._modules else (t for t in own if t is not None)
+    return any(t.dtype in PACKED or type(t) not in (nn.Parameter, Tensor) for t in tensors)
+
+
+def holds_eight_bits(module: nn.Module) -> bool:
+    """Does it hold weights of eight bits? Such modules may round what they read to eight bits, too (LLM.int8())."""
+    return any(t.dtype == torch.int8 for t in chain(module.parameters(), module.buffers()))
+
+
+def packed_kinds(model: nn.Module) -> list[str]:
+    """The classes of the modules that hold quantised weights, by name."""
+    return sorted({_kind(part) for part in model.modules() if not part._modules and is_packed(part)})
+
+
+def refuse_packed(model: nn.Module, method: str, why: str, instead: str) -> None:
+    """For methods that quantised modules cannot serve."""
+    if kinds := packed_kinds(model):
+        raise ModelError(f"{method} {why}, and {', '.join(kinds)} (quantised) cannot be asked so. {instead}")
+
+
+def _kind(module: nn.Module) -> str:
+    own = [type(t).__name__ for t in module._parameters.values() if t is not None and type(t) is not nn.Parameter]
+    return type(module).__name__ if type(module) is not nn.Linear or not own else f"Linear of {own[0]}"
+
+
+def linearity_hint(modules: Iterable[nn.Module]) -> str:
+    """What to say where quantised modules do not do what their weights say; nothing where none is quantised."""
+    kinds = sorted({kind for module in modules for kind in packed_kinds(module)})
+    if not kinds:
+        return ""
+    return (
+        f" Its weights are quantised ({', '.join(kinds)}): modules that round what they read, too (LLM.int8(), fp8), or that "
+        "compute in a lower precision than the model's, are not linear to this precision. Use quantization='4bit', or a dtype "
+        "that rounds as much."
+    )
+
+
+def settle(model: nn.Module) -> None:
+    """After a pass that was broken off: what a hook had brought in and could not take away goes back."""
+    for module in model.modules():
+        if is_away(module) and any(t is not None and t.device.type != "meta" for t in module._parameters.values()):
+            module.__dict__[HOOK].post_forward(module, None)

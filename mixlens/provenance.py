@@ -1,0 +1,145 @@
+"""What makes a model this model: all of its numbers, its configuration and its tokenizer, as one short fingerprint."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from .fast.loops import used
+from .model.offload import weights_of
+
+if TYPE_CHECKING:
+    from .model.model import Model
+
+PIECE = 1 << 26  # bytes that one thread hashes at a time
+# Where a configuration came from and who wrote it: the same model has others on another machine.
+VOLATILE = ("_name_or_path", "name_or_path", "transformers_version", "_commit_hash")
+TOKENIZER = (
+    *("model_max_length", "padding_side", "truncation_side", "model_input_names", "split_special_tokens"),
+    *("clean_up_tokenization_spaces", "add_prefix_space", "add_bos_token", "add_eos_token", "do_lower_case"),
+)
+
+
+def model_fingerprint(model: Model) -> str:
+    """Of every number of every weight and persistent buffer, the configuration (class names too) and the tokenizer. The same
+    on every device and machine; another training, another setting or another vocabulary gives another."""
+    told = hashlib.sha256()
+    for part in (*sorted(_weights(model.hf_model)), model.task, _plain(_config(model)), _tokenizer(model.tokenizer)):
+        told.update(json.dumps(part, sort_keys=True).encode())
+    return told.hexdigest()[:16]
+
+
+def whereabouts(model: Model) -> dict[str, str]:
+    """What of a model's places and packing changes numbers: kinds of devices, the form of the inner loops, whether it is spread
+    out, quantisation."""
+    told = {"device": "+".join(sorted({device.split(":")[0] for device in model.devices})), "kernels": used(model.device)}
+    if model.dispatched:
+        told["device_map"] = "dispatched"
+    return told | ({} if model.quantization is None else {"quantization": model.quantization})
+
+
+def public_name(name: object) -> str:
+    """A model or a file as others may read it: a path of this machine by its last part alone, any other name as it is."""
+    text = str(name)
+    private = os.path.isabs(text) or text.startswith(("~", "./", "../", ".\\", "..\\"))
+    return Path(text).name or text if private else text
+
+
+# --- weights ----------------------------------------------------------------------------------------------------------
+
+
+def _weights(model: nn.Module) -> Iterator[tuple[str, str, str]]:
+    """Name, kind and checksum of every tensor that belongs to a checkpoint."""
+    with ThreadPoolExecutor(max(1, torch.get_num_threads())) as pool:
+        for name, weights in _tensors(model):
+            yield name, f"{tuple(weights.shape)} {weights.dtype}", _checksum(weights, pool)
+
+
+def _tensors(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
+    yield from weights_of(model)
+    for path, module in model.named_modules():
+        for name, buffer in module._buffers.items():  # those that are computed anew say nothing that the configuration does not
+            if buffer is not None and name not in module._non_persistent_buffers_set and buffer.device.type != "meta":
+                yield f"{path}.{name}", buffer
+        for name, weights in module._parameters.items():
+            yield from ((f"{path}.{name}.{own}", found) for own, found in _scales(weights))
+
+
+def _scales(weights: Any) -> Iterator[tuple[str, Tensor]]:
+    """What bitsandbytes keeps beside packed numbers, without which they say nothing."""
+    state: Any = getattr(weights, "quant_state", None)
+    packed = state.as_dict(packed=True) if hasattr(state, "as_dict") else {}
+    for name, found in {**packed, "SCB": getattr(weights, "SCB", None)}.items():
+        if isinstance(found, Tensor) and found.device.type != "meta":
+            yield name, found
+
+
+def _checksum(weights: Tensor, pool: ThreadPoolExecutor) -> str:
+    """Of the tensor's bytes, a piece for each thread."""
+    flat: Any = weights.detach().to("cpu").contiguous().reshape(-1).view(torch.uint8).numpy()
+    if len(flat) <= PIECE:
+        return hashlib.sha256(flat).hexdigest()
+    pieces = pool.map(lambda start: hashlib.sha256(flat[start : start + PIECE]).digest(), range(0, len(flat), PIECE))
+    return hashlib.sha256(b"".join(pieces)).hexdigest()
+
+
+# --- configuration and tokenizer --------------------------------------------------------------------------------------
+
+
+def _config(model: Model) -> dict[str, Any]:
+    config = model.hf_model.config
+    told = config.to_dict() if hasattr(config, "to_dict") else vars(config)
+    return {**told, "class": type(model.hf_model).__name__}
+
+
+def _plain(value: Any) -> Any:
+    """As JSON, without what differs from machine to machine."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(one) for key, one in value.items() if key not in VOLATILE}
+    if isinstance(value, list | tuple):
+        return [_plain(one) for one in value]
+    if isinstance(value, set | frozenset):
+        return sorted(json.dumps(_plain(one), sort_keys=True) for one in value)
+    if value is None or isinstance(value, str | int | float | bool):
+        return value
+    # The text of most other objects holds their address; of these it says what they are.
+    return str(value) if isinstance(value, torch.dtype | torch.device) else type(value).__name__
+
+
+def _tokenizer(tokenizer: Any) -> Any:
+    """The whole of a tokenizer, or None where there is none."""
+    if tokenizer is None:
+        return None
+    told: dict[str, Any] = {name: getattr(tokenizer, name, None) for name in TOKENIZER}
+    told |= {"class": type(tokenizer).__name__, "special": getattr(tokenizer, "special_tokens_map", None)}
+    backend: Any = getattr(tokenizer, "backend_tokenizer", None)
+    if hasattr(backend, "to_str"):
+        whole = json.loads(backend.to_str())
+        # How the last call cut off and filled up: that is said anew with every call.
+        told["backend"] = {name: value for name, value in whole.items() if name not in ("truncation", "padding")}
+    else:
+        told["vocabulary"] = tokenizer.get_vocab() if hasattr(tokenizer, "get_vocab") else None
+        told["files"] = _files(tokenizer)
+    return _plain(
+        {name: {str(k): str(v) for k, v in one.items()} if name == "special" and one else one for name, one in told.items()}
+    )
+
+
+def _files(tokenizer: Any) -> list[str]:
+    """Checksums of what a tokenizer written in Python saves: its merges, or its sentencepiece model."""
+    with TemporaryDirectory(prefix="mixlens-") as folder:
+        try:
+            tokenizer.save_vocabulary(folder)
+        except (AttributeError, NotImplementedError, ValueError):
+            return []
+        found = sorted(path for path in Path(folder).iterdir() if path.is_file())
+        return [f"{path.name} {hashlib.sha256(path.read_bytes()).hexdigest()}" for path in found]

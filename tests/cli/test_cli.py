@@ -1,0 +1,268 @@
+"""The command line as a user types it: pictures, JSON, files, and one-line errors with exit code 2."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from typer.testing import CliRunner
+
+import mixlens
+from mixlens.cli.app import app, main
+
+SENTENCE = "The keys to the cabinet [MASK] rusty."
+runner = CliRunner()
+
+
+def run(*arguments: str) -> str:
+    result = runner.invoke(app, list(arguments), env={"COLUMNS": "120"})
+    assert result.exit_code == 0, (result.output, result.exception)
+    return result.output
+
+
+def refuse(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *arguments: str) -> str:
+    monkeypatch.setattr(sys, "argv", ["mixlens", *arguments])
+    with pytest.raises(SystemExit) as end:
+        main()
+    assert end.value.code == 2
+    lines = capsys.readouterr().err.strip().splitlines()
+    assert len(lines) == 1
+    return lines[0]
+
+
+def test_explain_shows_model_method_prediction_and_heat_map() -> None:
+    out = run("explain", SENTENCE, "--no-color")
+    assert "model agreement · method alti · rollout alti" in out
+    predicted = re.search(r"predicts  (\w+) ([\d.]+)%", out)
+    assert predicted is not None
+    assert predicted[1] in {"are", "were"}
+    assert "explains  [MASK]" in out
+    assert re.search(r"keys\s+0\.\d+\s+█+", out)
+
+
+def test_explain_json_is_what_the_library_gives() -> None:
+    told = json.loads(run("explain", SENTENCE, "--method", "globenc", "--json"))
+    read = mixlens.load("agreement").explain(SENTENCE, method="globenc")
+    assert told["tokens"] == list(read.tokens)
+    assert told["scores"] == pytest.approx(read.scores.tolist(), rel=1e-5)
+    assert told["info"]["query_token"] == "[MASK]"
+    assert told["info"]["rollout"]["convention"] == "globenc"
+
+
+def test_save_and_words_and_special(tmp_path: Path) -> None:
+    path = tmp_path / "x.safetensors"
+    run("explain", SENTENCE, "--save", str(path), "--no-special", "--words", "--query", "keys")
+    back = mixlens.load_result(path)
+    assert "[CLS]" not in back.tokens
+    assert back.info["query_token"] == "keys"
+    assert float(back.scores.sum()) == pytest.approx(1, abs=1e-5)
+
+
+@pytest.mark.parametrize("query", ["3", "-1", "cabinet"])
+def test_a_query_is_a_token_or_an_index(query: str) -> None:
+    told = json.loads(run("explain", SENTENCE, "--target", query, "--json"))
+    assert told["info"]["query"] in {3, len(told["tokens"]) - 1, told["tokens"].index("cabinet")}
+
+
+def test_map_shows_one_layer() -> None:
+    out = run("map", SENTENCE, "--layer", "3", "--method", "value_zeroing", "--no-color")
+    assert "after layer 3" in out
+    told = json.loads(run("map", SENTENCE, "--layer", "3", "--method", "value_zeroing", "--json"))
+    scores = torch.tensor(told["scores"])
+    assert scores.shape[0] == mixlens.load("agreement").n_layers
+    torch.testing.assert_close(scores.sum(-1), torch.ones(scores.shape[:2]), rtol=1e-4, atol=1e-4)
+
+
+def test_compare_runs_several_methods() -> None:
+    out = run("compare", SENTENCE, "--methods", "attention,alti,random", "--no-color")
+    assert [line.split()[0] for line in out.splitlines() if line.startswith((" attention", " alti", " random"))] == [
+        "attention",
+        "alti",
+        "random",
+    ]
+
+
+def test_methods_and_families_list_what_there_is() -> None:
+    out = run("methods")
+    assert all(name in out for name in mixlens.methods())
+    out = run("families")
+    assert all(name in out.replace("\n", " ") for name in ("bert", "gpt_neox", "gemma2", "olmo2"))
+
+
+def test_check_prints_every_gap() -> None:
+    out = run("check", "agreement", "--dtype", "float64")
+    assert out.count("ok ") == len(mixlens.load("agreement").proof.gaps)
+    assert "FAILS" not in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("explain", SENTENCE, "--method", "alit"), "unknown method 'alit'. Did you mean 'alti'"),
+        (("explain", "", "--model", "agreement"), "the text is empty"),
+        (("explain", "   "), "the text is empty"),
+        (("explain", SENTENCE, "--model", "no-such/model"), "cannot load 'no-such/model'"),
+        (("explain", SENTENCE, "--query", "locks"), "no token 'locks'"),
+        (("explain", "[MASK] keys [MASK] rusty."), "2 mask tokens, at [1, 3]"),
+        (("explain", SENTENCE, "--query", "99"), "out of range"),
+        (("explain", "key " * 600), "reads at most"),
+        (("explain", SENTENCE, "--dtype", "int4"), "unknown dtype 'int4'"),
+        (("explain", SENTENCE, "--variant", "pape"), "Did you mean 'paper'"),
+        (("explain", SENTENCE, "--save", "x.txt"), "saved as .safetensors"),
+        (("map", SENTENCE, "--layer", "9"), "layer 9 does not exist"),
+        (("map", SENTENCE, "--layer", "0"), "layer 0 does not exist"),
+        (("compare", SENTENCE, "--methods", "alti,nope"), "unknown method 'nope'"),
+        (("compare", SENTENCE, "--methods", ","), "no method was asked for"),
+        (("check", "/no/such/folder"), "no model folder"),
+        (("explain", SENTENCE, "--map", "9"), "layer 9 does not exist"),
+        (("explain", SENTENCE, "--method", "attcat", "--map", "1"), "gives scores of tokens, no map"),
+        (("explain", SENTENCE, "--method", "blank_out", "--layers"), "not defined at single layers"),
+        (("explain", SENTENCE, "--layers", "--json"), "leave --generate, --json and --latex out"),
+        (("explain", SENTENCE, "--latex", "--json"), "Leave one out"),
+        (("compare", SENTENCE, "--latex", "--json"), "Leave one out"),
+        (("plot", SENTENCE, "-o", "x.gif"), "saved as .svg, .pdf, .png, not 'x.gif'"),
+        (("plot", SENTENCE, "-o", "no/such/x.svg"), "no folder 'no/such'"),
+        (("plot", SENTENCE, "-o", "x.svg", "--kind", "matrx"), "unknown kind 'matrx'. Did you mean 'matrix'"),
+        (("plot", SENTENCE, "-o", "x.svg", "--kind", "matrix", "--method", "attcat"), "is drawn of a map"),
+        (("plot", SENTENCE, "-o", "x.svg", "--kind", "rows"), "an Attribution cannot be drawn as 'rows'"),
+        (("plot", SENTENCE, "-o", "x.svg", "--layer", "2"), "are for maps"),
+        (("plot", SENTENCE, "-o", "x.svg", "--kind", "matrix", "--layer", "7"), "layer 7 does not exist"),
+        (("plot", SENTENCE, "-o", "x.svg", "--width", "broad"), "unknown width 'broad'"),
+        (("plot", SENTENCE, "-o", "x.svg", "--kind", "grid", "--no-special"), "leaves tokens out of a row"),
+        (("plot", SENTENCE, "-o", "x.svg", "--foil", "was"), "leave --foil and --score out"),
+        (("plot", SENTENCE, "-o", "x.svg", "--method", "nope"), "unknown method 'nope'"),
+    ],
+)
+def test_errors_are_one_line(
+    arguments: tuple[str, ...],
+    message: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.chdir(tmp_path)
+    assert message in refuse(capsys, monkeypatch, *arguments)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_installed_command_prints_no_traceback() -> None:
+    command = [sys.executable, "-m", "mixlens", "explain", "", "--model", "agreement"]
+    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "HF_HUB_OFFLINE": "1"}, check=False)
+    assert done.returncode == 2
+    assert done.stderr == "mixlens: the text is empty. Give at least one word.\n"
+    assert done.stdout == ""
+
+
+def test_check_shows_the_gaps_of_a_model_that_fails(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    from dataclasses import replace
+
+    from mixlens.model.families import BERT
+
+    monkeypatch.setattr("mixlens.model.model.find", lambda config: replace(BERT, norm_after_mlp=None))
+    monkeypatch.setattr(sys, "argv", ["mixlens", "check", "agreement"])
+    with pytest.raises(SystemExit) as end:
+        main()
+    told = capsys.readouterr()
+    assert end.value.code == 2
+    assert "FAILS" in told.out
+    assert re.fullmatch(r"mixlens: \d of \d+ identities do not hold on 'agreement'.\n", told.err)
+
+
+def test_every_command_has_help() -> None:
+    for command in ("explain", "map", "compare", "plot", "methods", "families", "check", "data", "experiment", "judge"):
+        assert "Usage:" in run(command, "--help")
+    for command in ("explain", "map", "compare", "check"):
+        assert "Example:" in run(command, "--help")
+
+
+def test_explain_by_layer_and_with_a_map() -> None:
+    out = run("explain", SENTENCE, "--layers", "--no-color")
+    rolled = mixlens.mix(mixlens.load("agreement").trace(SENTENCE), "alti").rollout()
+    for number in range(4):
+        row = rolled.scores[number, 6]
+        shares = [f"{100 * share:.0f}" for share in (row / row.max()).tolist()]
+        line = next(line for line in out.splitlines() if line.startswith(f" layer {number + 1} "))
+        assert line.split()[2:] == shares
+    assert "predicts  are" in out
+    by_gradient = run("explain", SENTENCE, "--layers", "--method", "grad_x_input", "--target", "were", "--no-special")
+    assert [line.split("  ")[0] for line in by_gradient.splitlines() if line.startswith((" input", " after"))] == [
+        " input",
+        *(f" after {number}" for number in range(1, 5)),
+    ]
+    with_map = run("explain", SENTENCE, "--map", "2", "--no-color")
+    assert with_map.endswith("\n" + run("map", SENTENCE, "--layer", "2", "--no-color"))
+    assert run("explain", SENTENCE, "--top", "2").splitlines()[-2].split()[1] == "rusty"
+
+
+def test_latex_is_what_the_library_gives() -> None:
+    read = mixlens.load("agreement").explain(SENTENCE, method="attcat", target="were", foil="was")
+    assert run("explain", SENTENCE, "--method", "attcat", "--target", "were", "--foil", "was", "--latex") == read.to_latex()
+    assert run("compare", SENTENCE, "--latex").count("tabularnewline") == 4
+
+
+@pytest.mark.parametrize(
+    ("arguments", "images"),
+    [
+        ((), 1),
+        (("--method", "attcat", "--target", "were", "--foil", "was", "--kind", "bars", "--top", "3"), 0),
+        (("--kind", "matrix", "--layer", "2", "--numbers", "--width", "6"), 2),
+        (("--kind", "layers", "--rollout", "--query", "keys"), 2),
+        (("--kind", "layers", "--words", "--target", "keys"), 2),
+        (("--kind", "grid", "--words"), 5),
+        (("--method", "attention,alti,attcat", "--no-special", "--words"), 2),
+        (("--method", "attention,alti", "--kind", "strip"), 2),
+        (("--method", "attention,alti", "--kind", "matrix"), 3),
+    ],
+)
+def test_plot_writes_a_figure(arguments: tuple[str, ...], images: int, tmp_path: Path) -> None:
+    place = tmp_path / "x.svg"
+    assert run("plot", SENTENCE, "-o", str(place), *arguments) == f"wrote {place}\n"
+    page = place.read_text()
+    assert page.count("<image") == images  # the heat maps and the colour bar
+    assert "keys" in page
+    assert [path.name for path in tmp_path.iterdir()] == ["x.svg"]
+
+
+def test_plot_is_what_the_library_draws(tmp_path: Path) -> None:
+    run("plot", SENTENCE, "-o", str(tmp_path / "a.svg"), "--kind", "layers", "--rollout", "--method", "globenc")
+    rolled = mixlens.mix(mixlens.load("agreement").trace(SENTENCE), "globenc").rollout()
+    rolled.plot(kind="layers", query="[MASK]", save=tmp_path / "b.svg")
+    assert (tmp_path / "a.svg").read_bytes() == (tmp_path / "b.svg").read_bytes()
+
+
+def test_plot_keeps_a_file_that_is_there(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    place = tmp_path / "x.png"
+    place.write_text("mine")
+    assert "is there already" in refuse(capsys, monkeypatch, "plot", SENTENCE, "-o", str(place))
+    assert place.read_text() == "mine"
+    run("plot", SENTENCE, "-o", str(place), "--force")
+    assert place.read_bytes().startswith(b"\x89PNG")
+
+
+def test_nothing_hidden_is_printed(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither an error nor JSON hands a terminal something to obey."""
+    told = refuse(capsys, monkeypatch, "explain", SENTENCE, "--method", "\x1b[31malti\x9b")
+    assert told.isprintable()
+    out = run("explain", "The keys \x9b31m to \u202e [MASK] rusty.", "--json")
+    assert out.rstrip("\n").isprintable()
+    assert "\x9b" in json.loads(out)["info"]["text"]
+
+
+def test_timing_says_where_the_time_went() -> None:
+    out = run("explain", "The keys to the cabinet [MASK] rusty.", "--timing")
+    for part in ("load and check", "forward", "proof", "alti", "total"):
+        assert part in out
+    parts = {
+        line.rsplit(maxsplit=2)[0].strip(): float(line.rsplit(maxsplit=2)[1]) for line in out.splitlines() if line.endswith(" ms")
+    }
+    assert 0 < parts["forward"] + parts["proof"] + parts["alti"] <= parts["total"]
+    assert "total" in run("explain", "The keys to the cabinet [MASK] rusty.", "--timing", "--method", "attcat")

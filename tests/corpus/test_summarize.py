@@ -1,0 +1,103 @@
+"""The summary of a run says what can be counted by hand from its rows."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from test_run import go, table
+from typer.testing import CliRunner
+
+import mixlens
+from mixlens import data
+from mixlens.cli.app import app
+from mixlens.corpus.summary import Tally, words_in
+from mixlens.errors import MixlensError
+from mixlens.metrics.agreement import spearman
+
+pytest.importorskip("pyarrow")
+
+
+@pytest.fixture(scope="module")
+def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("summary") / "run"
+    rows: list[Any] = [example.text for example in data.load("sentiment", n=40)]
+    go([*rows, "", 7], place, model="sentiment", methods=["alti", "globenc", "grad_x_input"], shard_rows=16)
+    return place
+
+
+def test_the_numbers_are_those_of_the_rows(out: Path) -> None:
+    found, rows = mixlens.summarize(out, least=1), table(out)
+    assert (found.rows, found.errors, found.finished) == (40, 2, True)
+    assert found.classes == dict(Counter(row["prediction"] for row in rows).most_common())
+    for a, b in (("alti", "globenc"), ("alti", "grad_x_input"), ("globenc", "grad_x_input")):
+        assert found.agreement[f"{a}, {b}"] == pytest.approx(np.mean([spearman(row[a], row[b]) for row in rows]))
+    ratio = np.mean([row["mixing_ratio:globenc"] for row in rows], 0)
+    assert found.mixing_ratio["globenc"] == pytest.approx(ratio)
+    assert found.gap["largest"] == max(row["gap"] for row in rows)
+    name = next(iter(found.classes))
+    shares: dict[str, list[float]] = {}
+    for row in rows:
+        if row["prediction"] == name:
+            kept = [i for i, segment in enumerate(row["segments"]) if segment >= 0]
+            whole = sum(abs(row["grad_x_input"][i]) for i in kept)
+            for i in kept:
+                shares.setdefault(row["tokens"][i].removeprefix("##"), []).append(abs(row["grad_x_input"][i]) / whole)
+    best = max(shares, key=lambda token: (np.mean(shares[token]), token))
+    token, share, times = found.top[name]["grad_x_input"][0]
+    assert (token, times) == (best, len(shares[best]))
+    assert share == pytest.approx(np.mean(shares[best]))
+    assert len(found.slow) == 5
+    assert sum(count for _, count in found.reasons) == 2
+
+
+def test_signed_scores_are_listed_towards_and_against() -> None:
+    """A word that counts against is not among those that count towards, however large it is."""
+    tally = Tally(["attcat", "alti"])
+    for number in range(4):
+        tally.add(
+            {
+                **{"row": number, "id": str(number), "seconds": 0.1, "prediction": "positive", "text": "Good but fine"},
+                **{"tokens": ["[CLS]", "good", "but", "fi", "##ne"], "segments": [-1, 0, 0, 0, 0]},
+                **{"starts": [0, 0, 5, 9, 11], "ends": [0, 4, 8, 11, 13]},
+                **{"attcat": [9.0, 1.0, -4.0, 1.0, 2.0], "alti": [0.1, 0.2, 0.4, 0.1, 0.2]},
+            }
+        )
+    assert tally.top("positive", "attcat", 3, 1) == [("but", 0.5, 4), ("fine", 0.375, 4), ("good", 0.125, 4)]
+    assert tally.signed_top("positive", 3, 1) == {
+        "attcat": {"towards": [("fine", 0.375, 4), ("good", 0.125, 4)], "against": [("but", -0.5, 4)]}
+    }
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_words_are_counted_where_their_characters_are_known(known: bool) -> None:
+    row = {"tokens": ["<s>", "▁The", "▁US", "ly", "ĠCafé"], "segments": [-1, 0, 0, 0, 0], "text": "The USly Café"}
+    row |= {"starts": [0, 0, 3, 6, 8], "ends": [0, 3, 6, 8, 13]} if known else {}
+    names, places = words_in(row)
+    assert names == (["The", "USly", "Café"] if known else ["The", "US", "ly", "Café"])
+    assert places.tolist() == ([-1, 0, 1, 1, 2] if known else [-1, 0, 1, 2, 3])
+
+
+def test_the_command(out: Path) -> None:
+    told = CliRunner().invoke(app, ["summarize", str(out)])
+    assert told.exit_code == 0
+    for word in ("40 rows explained, 2 could not be", "predicted 'positive'", "Spearman", "mixing ratio", "slowest"):
+        assert word in told.stdout
+    assert re.search(r"  grad_x_input  towards: \S+ \+0\.\d+ .*\n +against: \S+ -0\.\d+", told.stdout)
+    assert re.search(r"  alti          \S+ 0\.\d+ ", told.stdout)
+    made = json.loads(CliRunner().invoke(app, ["summarize", str(out), "--json"]).stdout)
+    assert made["rows"] == 40
+    assert set(made["signed"]["positive"]) == {"grad_x_input"}
+
+
+def test_what_is_no_run_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(MixlensError, match="holds no run"):
+        mixlens.summarize(tmp_path)
+    (tmp_path / "manifest.json").write_text('{"identity": {"kind": "other"}}')
+    with pytest.raises(MixlensError, match="not the folder of a corpus run"):
+        mixlens.summarize(tmp_path)

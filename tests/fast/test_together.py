@@ -1,0 +1,174 @@
+"""Shortcuts change no number: layers scored together, one row alone, ranks without singular values, norms asked once."""
+
+from __future__ import annotations
+
+import copy
+import sys
+
+import pytest
+import torch
+import transformers
+from conftest import CONFIGURATIONS, hf_model, ids, loaded
+
+import mixlens
+from mixlens.errors import InputError
+from mixlens.layer.block import Block
+from mixlens.maps import known
+from mixlens.methods import identifiability
+
+CASES = list(CONFIGURATIONS)
+STACKING = [name for name, method in known().items() if method.stacks]
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_attention_written_out_is_the_kernel_s(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As for float32 on a GPU: the same hidden states, alone and in a padded batch."""
+    lens, inputs = loaded(case), [ids(7), ids(4, seed=1)]
+    expected = [trace.hidden_states for trace in lens.trace(input_ids=inputs)]
+    monkeypatch.setattr(sys.modules["mixlens.model.model"], "_quicker_written_out", lambda query: True)
+    for trace, hidden in zip(lens.trace(input_ids=inputs), expected, strict=True):
+        torch.testing.assert_close(trace.hidden_states, hidden, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_layers_scored_at_once_are_the_layers_one_by_one(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    lens = loaded(case)
+    one, many = lens.trace(input_ids=ids(7)), lens.trace(input_ids=[ids(7), ids(4)])
+    apart = [mixlens.mix(traces, STACKING) for traces in (one, many)]
+    monkeypatch.setattr(sys.modules["mixlens.maps"], "together_at_once", lambda layer, depth: depth)
+    together = [mixlens.mix(traces, STACKING) for traces in (one, many)]
+    assert len(STACKING) >= 8
+    pairs = [(apart[0], together[0]), *zip(apart[1], together[1], strict=True)]
+    for a, b in pairs:
+        for name in STACKING:
+            torch.testing.assert_close(b[name].scores, a[name].scores, rtol=1e-10, atol=1e-12)
+            assert b[name].info["gap"] == pytest.approx(a[name].info["gap"], abs=1e-12)
+            if "mixing_ratio" in a[name].info:
+                torch.testing.assert_close(b[name].info["mixing_ratio"], a[name].info["mixing_ratio"], rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_one_query_is_its_row_of_the_whole_map(case: str) -> None:
+    trace = loaded(case).trace(input_ids=ids(6))
+    whole = mixlens.mix(trace, "value_zeroing").scores
+    loose = 1e-10 if case in ("bert", "gpt2", "distilbert", "electra") else 1e-5  # other norms round to float32 inside
+    for query in (0, 3, -1):
+        row = mixlens.mix(trace, "value_zeroing", query=query)
+        assert row.info["options"]["query"] == query % 6
+        torch.testing.assert_close(row.scores[:, query], whole[:, query], rtol=0, atol=loose)
+        others = [i for i in range(6) if i != query % 6]
+        assert not row.scores[:, others].any()
+    with pytest.raises(InputError, match="out of range"):
+        mixlens.mix(trace, "value_zeroing", query=6)
+
+
+def test_a_query_may_be_a_token() -> None:
+    lens = mixlens.load("agreement", dtype="float64")
+    trace = lens.trace("The keys to the cabinet [MASK] rusty.")
+    row = mixlens.mix(trace, "value_zeroing", query="keys").scores
+    place = trace.tokens.index("keys")
+    torch.testing.assert_close(row[:, place], mixlens.mix(trace, "value_zeroing").scores[:, place], rtol=1e-8, atol=1e-10)
+
+
+@pytest.mark.parametrize("case", ["bert", "gpt2", "llama"])
+@pytest.mark.parametrize("lost", [0, 3])
+def test_effective_attention_by_small_factorisations_is_that_by_singular_values(case: str, lost: int) -> None:
+    """In float32 (quick) against float64 (singular values), also where a head's values do not span all its width."""
+    stock = copy.deepcopy(hf_model(case, dtype=torch.float32))  # its weights are changed below
+    exact = mixlens.load(stock, dtype="float64")
+    for lens in (exact, quick := mixlens.load(stock, dtype="float32")):
+        with torch.no_grad():
+            for part in lens.parts:  # the last values of every head say nothing
+                values = part.value.weight if case != "gpt2" else part.value.weight.T
+                heads = lens.hf_model.config.num_key_value_heads if case == "llama" else lens.hf_model.config.num_attention_heads
+                width = values.shape[0] // (3 if case == "gpt2" else 1) // heads
+                own = values[-heads * width :].view(heads, width, -1)
+                own[:, width - lost :] = 0
+                if part.value.bias is not None:
+                    part.value.bias[-heads * width :].view(heads, width)[:, width - lost :] = 0
+    for n in (3, 9, 20):
+        a, b = (mixlens.mix(lens.trace(input_ids=ids(n)), "effective_attention") for lens in (quick, exact))
+        assert torch.equal(a.info["rank"], b.info["rank"])
+        assert int(a.info["rank"].max()) <= min(n, width - lost)
+        torch.testing.assert_close(a.scores.double(), b.scores, rtol=0, atol=2e-4 if lost else 2e-5)
+
+
+def test_the_quick_basis_is_orthonormal_and_spans_the_columns() -> None:
+    torch.manual_seed(0)
+    vectors, allowed = torch.randn(2, 3, 12, 5), torch.arange(12) < torch.tensor([[12], [9]])
+    basis, rank = identifiability.column_space(vectors, allowed, 40)
+    assert rank.tolist() == [[5] * 3] * 2
+    torch.testing.assert_close(basis.mT @ basis, torch.eye(5).expand(2, 3, 5, 5), rtol=0, atol=1e-5)
+    masked = vectors * allowed[:, None, :, None]
+    torch.testing.assert_close(basis @ (basis.mT @ masked), masked, rtol=0, atol=1e-5)
+    vectors[0, 1, :, 4] = vectors[0, 1, :, 3]  # one head falls short: singular values take over, for all
+    assert identifiability.column_space(vectors, allowed, 40)[1].tolist() == [[5, 4, 5], [5, 5, 5]]
+
+
+def test_norms_changed_behind_torch_s_back_are_noticed() -> None:
+    stock = copy.deepcopy(hf_model("bert"))  # its weights are changed below
+    lens, other = mixlens.load(stock), copy.deepcopy(stock)
+    trace = lens.trace(input_ids=ids(5))
+    before = mixlens.mix(trace, "globenc").scores
+    for part in lens.parts:
+        part.norm_after_attention.weight.data.mul_(1.5)  # .data: torch counts no change
+    fresh = mixlens.mix(lens.trace(input_ids=ids(5)), "globenc").scores
+    for part in mixlens.load(other, check=False).parts:
+        part.norm_after_attention.weight.data.mul_(1.5)
+    expected = mixlens.mix(mixlens.load(other).trace(input_ids=ids(5)), "globenc").scores
+    torch.testing.assert_close(fresh, expected, rtol=1e-10, atol=1e-12)
+    assert float((fresh - before).abs().max()) > 1e-3
+
+
+def test_targets_that_take_nothing_are_not_run_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A causal model's earlier targets do not see a later source: half of the pairs are never computed."""
+    rows = []
+    whole = Block.without
+
+    def counted(self: Block, sources: slice, tile: torch.Tensor, *, few: bool = False) -> torch.Tensor:
+        rows.append(tile[..., 0].numel())
+        return whole(self, sources, tile, few=few)
+
+    monkeypatch.setattr(Block, "without", counted)
+    lens, n = loaded("gpt2"), 16
+    trace = lens.trace(input_ids=ids(n))
+    expected = mixlens.mix(trace, "value_zeroing").scores
+    rows.clear()
+    made = mixlens.mix(trace, "value_zeroing", chunk=1)
+    assert sum(rows) == len(lens.parts) * n * (n + 1) // 2
+    torch.testing.assert_close(made.scores, expected, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("how", ["in place", "a new tensor", "the norm", "the norm's data", "the data"])
+def test_what_is_kept_of_the_weights_follows_them(how: str) -> None:
+    """Products of weights are kept between calls; a model that is trained on, or loaded anew, gets its own."""
+    torch.manual_seed(3)
+    stock = transformers.BertModel(
+        transformers.BertConfig(
+            vocab_size=97,
+            hidden_size=32,
+            num_hidden_layers=2,
+            num_attention_heads=4,
+            intermediate_size=48,
+            max_position_embeddings=20,
+        )
+    ).eval()
+    lens, names = mixlens.load(stock), ["norm", "norm_residual_ln", "globenc", "alti"]
+    before = mixlens.mix(lens.trace(input_ids=ids(9)), names)
+    dense = stock.encoder.layer[1].attention.output
+    with torch.no_grad():
+        if how == "in place":
+            dense.dense.weight.mul_(torch.rand(32, 1) + 0.5)
+        elif how == "a new tensor":
+            dense.dense.weight = torch.nn.Parameter(dense.dense.weight * (torch.rand(32, 1) + 0.5))
+        elif how == "the norm":
+            dense.LayerNorm.weight.mul_(torch.rand(32) + 0.5)
+        elif how == "the data":  # nothing that torch counts
+            dense.dense.weight.data.mul_(torch.rand(32, 1) + 0.5)
+        else:
+            dense.LayerNorm.weight.data.mul_(torch.rand(32) + 0.5)
+    after = mixlens.mix(lens.trace(input_ids=ids(9)), names)
+    fresh = mixlens.mix(mixlens.load(copy.deepcopy(stock)).trace(input_ids=ids(9)), names)
+    for name in names[how.startswith("the norm") :]:
+        assert (after[name].scores[1] - before[name].scores[1]).abs().max() > 1e-4
+        torch.testing.assert_close(after[name].scores, fresh[name].scores, rtol=1e-5, atol=1e-6)

@@ -1,0 +1,82 @@
+"""The gallery and the notebooks: what stands in them is what comes out when they are run."""
+
+from __future__ import annotations
+
+import base64
+import io
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT))
+
+from recipes import gallery, notebooks  # noqa: E402
+
+FIGURES = ROOT / "docs" / "figures" / "gallery"
+
+
+def test_the_gallery_is_made_of_what_it_says_twice_the_same(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        gallery.main(tmp_path / name)
+    files = sorted(path.relative_to(tmp_path / "one") for path in (tmp_path / "one").rglob("*") if path.is_file())
+    assert len(files) == len(gallery.FIGURES) + 1
+    for file in files:
+        assert (tmp_path / "one" / file).read_bytes() == (tmp_path / "two" / file).read_bytes(), file
+    page, stored = (
+        re.sub(r"gap \de-\d\d", "gap", (folder / "gallery.md").read_text()) for folder in (tmp_path / "one", ROOT / "docs")
+    )
+    assert page == stored, "stale: python -m recipes.gallery"  # but for the rounding of this machine
+
+
+def test_the_figures_in_the_repository_are_those_of_the_page() -> None:
+    page = (ROOT / "docs" / "gallery.md").read_text()
+    named = set(re.findall(r"\(figures/gallery/([^)]+)\)", page))
+    assert named == {path.name for path in FIGURES.iterdir()} == {entry.figure for entry in gallery.FIGURES}
+    assert sum(path.stat().st_size for path in FIGURES.iterdir()) < 1_000_000
+    for path in FIGURES.iterdir():
+        text = path.read_text()
+        assert re.search(r"<text[^>]*>", text), path
+        assert not re.search(r"/home|/tmp|/root", text), path
+
+
+@pytest.mark.parametrize("path", sorted(notebooks.FOLDER.glob("*.ipynb")), ids=lambda path: path.stem)
+def test_notebooks_show_what_they_store(path: Path) -> None:
+    import nbformat
+
+    stored = nbformat.read(path, as_version=4)
+    assert notebooks.path_in(path.read_text()) is None
+    assert notebooks.text_of(stored) == path.read_text(), "not as the recipe writes it: python -m recipes.notebooks"
+    made = notebooks.run(path)
+    for number, (old, new) in enumerate(zip(stored.cells, made.cells, strict=True)):
+        if old.cell_type == "code":
+            assert old.execution_count is not None, f"cell {number} was never run"
+            same(list(old.outputs), list(new.outputs), f"{path.name}, cell {number}: stale: python -m recipes.notebooks")
+
+
+def same(old: list[Any], new: list[Any], told: str) -> None:
+    """Text is the same; pictures look the same (a last bit may differ between machines)."""
+    assert [output.output_type for output in old] == [output.output_type for output in new], told
+    for one, other in zip(old, new, strict=True):
+        assert one.get("text") == other.get("text"), told
+        assert "stderr" not in (one.get("name"), other.get("name")), told
+        data, again = one.get("data", {}), other.get("data", {})
+        assert set(data) == set(again), told
+        if "image/png" in data:
+            a, b = (pixels(part["image/png"]) for part in (data, again))
+            assert a.shape == b.shape, told
+            assert np.abs(a - b).mean() < 1, told
+        elif "text/html" not in data:
+            assert data.get("text/plain") == again.get("text/plain"), told
+
+
+def pixels(text: str) -> np.ndarray:
+    from PIL import Image
+
+    with Image.open(io.BytesIO(base64.b64decode(text))) as image:
+        return np.asarray(image.convert("RGB"), dtype=np.float64)

@@ -1,0 +1,69 @@
+"""Value Zeroing by other distances, of plain and of standardised representations: the intervention, measured literally."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import papers_written_out as slow
+import pytest
+import torch
+from conftest import ids, loaded
+from scipy import stats
+from torch import Tensor
+
+import mixlens
+from mixlens.methods.value_zeroing import centred_ranks
+
+
+def spearman(moved: Tensor, still: Tensor) -> Any:
+    return 1 - stats.spearmanr(moved.numpy(), still.numpy()).statistic
+
+
+def cosine(moved: Tensor, still: Tensor) -> Any:
+    """1 - cos in extended precision: in float64 a small distance would be rounding alone."""
+    a, b = moved.numpy().astype(np.longdouble), still.numpy().astype(np.longdouble)
+    return float(1 - (a @ b) / np.sqrt((a @ a) * (b @ b)))
+
+
+LITERAL = {"cosine": cosine, "euclidean": lambda moved, still: (moved - still).pow(2).sum().sqrt(), "spearman": spearman}
+
+
+@pytest.mark.parametrize("standardize", [False, True])
+@pytest.mark.parametrize("distance", list(LITERAL))
+@pytest.mark.parametrize("case", ["bert", "gpt2", "modernbert", "gpt_neo"])
+def test_distances_are_those_of_the_intervention(case: str, distance: str, standardize: bool) -> None:
+    trace = loaded(case).trace(input_ids=ids(5))
+    with torch.no_grad():
+        expected = slow.value_zeroing(trace, LITERAL[distance], standardize=standardize)
+    made = mixlens.mix(trace, "value_zeroing", distance=distance, standardize=standardize)
+    loose = 1e-9 if case in ("bert", "gpt2") else 1e-5  # the others round to float32 inside
+    torch.testing.assert_close(made.scores, expected, rtol=0, atol=loose)
+    assert made.info["options"] == {"distance": distance, "standardize": standardize, "query": None}
+
+
+def test_tied_features_share_their_mean_rank() -> None:
+    vectors = torch.randint(0, 4, (5, 3, 9), generator=torch.Generator().manual_seed(0)).double()
+    expected = stats.rankdata(vectors.numpy(), axis=-1, method="average")
+    np.testing.assert_allclose(centred_ranks(vectors), expected - expected.mean(-1, keepdims=True))
+
+
+@pytest.mark.parametrize("distance", list(LITERAL))
+def test_standardised_over_the_sentences_own_tokens_in_any_batch(distance: str) -> None:
+    """Padding has no share in mean and deviation; a single token is all itself."""
+    for case in ("bert", "gpt2"):
+        texts = [ids(5), ids(9, 1), ids(1, 2)]
+        together = mixlens.mix(loaded(case).trace(input_ids=texts), "value_zeroing", distance=distance, standardize=True)
+        for text, made in zip(texts, together, strict=True):
+            alone = mixlens.mix(loaded(case).trace(input_ids=text), "value_zeroing", distance=distance, standardize=True)
+            torch.testing.assert_close(made.scores, alone.scores, rtol=0, atol=1e-10)
+            torch.testing.assert_close(made.scores.sum(-1), torch.ones(3, len(text), dtype=torch.float64))
+
+
+def test_what_is_not_there_is_refused() -> None:
+    trace = loaded("bert").trace(input_ids=ids(3))
+    with pytest.raises(mixlens.MixlensError, match=r"'euclidian'.*euclidean"):
+        mixlens.mix(trace, "value_zeroing", distance="euclidian")
+    for options in ({"distance": "spearman"}, {"standardize": True}):
+        with pytest.raises(mixlens.MixlensError, match="cosine distance alone"):
+            mixlens.mix(trace, "value_zeroing", variant="released", **options)

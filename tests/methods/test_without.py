@@ -1,0 +1,29 @@
+"""The quick way to run a layer without one source's part is the plain way."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from conftest import CONFIGURATIONS, ids, loaded
+
+from mixlens.layer.block import Block, source_tiles
+
+
+@pytest.mark.parametrize("case", list(CONFIGURATIONS))
+def test_first_product_put_together_is_the_first_product(case: str) -> None:
+    for layer in loaded(case).trace(input_ids=ids(9)).layers:
+        block = Block(layer)
+        with torch.no_grad():
+            for sources, tile in source_tiles(block, block.head_vectors):
+                plain = block.after_attention(block.attention_output.unsqueeze(-3) - tile)
+                # RMS norms of transformers round to float32 inside; ours does not.
+                loose = 1e-5 if case in ("llama", "mistral", "qwen2", "qwen3", "gemma", "phi3") else 1e-11
+                torch.testing.assert_close(block.without(sources, tile), plain, rtol=loose, atol=loose)
+
+
+def test_families_with_one_norm_in_between_take_the_quick_way() -> None:
+    slow = {"gpt_neox", "gemma2", "gemma3_text", "olmo2"}
+    for case in CONFIGURATIONS:
+        block = Block(loaded(case).trace(input_ids=ids(5)).layers[1])
+        with torch.no_grad():
+            assert (block.first_product is None) == (case in slow), case

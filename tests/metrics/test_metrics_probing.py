@@ -1,0 +1,316 @@
+"""MDL probing and token identifiability: random labels take their uniform code, and what is there is found."""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from conftest import ids, loaded
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import mixlens
+from mixlens.errors import InputError
+from mixlens.metrics import probing
+from mixlens.metrics import token_identity as identification
+from mixlens.metrics.token_identity import (
+    Training,
+    identifiability_across_layers,
+    identified,
+    input_vectors,
+    nearest_token,
+    token_identifiability,
+)
+
+QUICK = Training(rate=1e-2, patience=5, epochs=60, batch=64, hidden=32)
+
+
+def examples(n: int, d: int, seed: int) -> Any:
+    return np.random.default_rng(seed).normal(size=(n, d))
+
+
+def test_random_labels_compress_to_one() -> None:
+    """Labels that have nothing to do with the features, in 2 and 4 classes: 1.0 within noise. A code that is right takes no
+    less than the uniform one (but by luck), and one that overfits takes more."""
+    for classes in (2, 4):
+        made = []
+        for seed in range(5):
+            labels = np.random.default_rng(100 + seed).integers(0, classes, 600)
+            made.append(probing.online_code(examples(600, 24, seed), labels, seed=seed).value)
+        assert np.mean(made) == pytest.approx(1, abs=0.015)
+        assert made == pytest.approx([1] * 5, abs=0.025)
+
+
+def test_labels_that_are_there_compress_and_noise_costs() -> None:
+    x = examples(1000, 12, 0)
+    labels = (x[:, 0] > 0).astype(int)
+    noisy = np.where(np.random.default_rng(1).random(1000) < 0.2, 1 - labels, labels)
+    clear, blurred = (probing.online_code(x, y) for y in (labels, noisy))
+    assert clear.value > 2.5
+    assert 1.05 < blurred.value < clear.value
+    bound = 1 / (-0.2 * math.log2(0.2) - 0.8 * math.log2(0.8))  # no code can do better than the noise allows
+    assert blurred.compression.low < bound * 1.1
+
+
+def test_a_code_is_the_sum_of_its_portions() -> None:
+    labels = np.random.default_rng(0).integers(0, 3, 300)
+    made = probing.online_code(examples(300, 8, 0), labels, percents=probing.MOHEBBI)
+    assert made.uniform_bits == pytest.approx(300 * math.log2(3))
+    assert made.bits == pytest.approx(sum(made.portions))
+    assert made.value == pytest.approx(made.uniform_bits / made.bits)
+    assert made.compression.low < made.value < made.compression.high
+    assert made.cuts[-1] == 300
+    assert made.portions[0] == pytest.approx(made.cuts[0] * math.log2(3))
+    again = probing.online_code(examples(300, 8, 0), [f"class {y}" for y in labels], percents=probing.MOHEBBI)
+    assert again == made
+
+
+def test_probing_leaves_the_random_numbers_of_others_alone() -> None:
+    torch.manual_seed(0)
+    expected = torch.rand(1)
+    torch.manual_seed(0)
+    probing.online_code(examples(100, 4, 0), [0, 1] * 50)
+    texts = [torch.randn(4, 3, generator=torch.Generator().manual_seed(i)) for i in range(8)]
+    token_identifiability(texts, texts, folds=1, training=QUICK)
+    assert torch.equal(torch.rand(1), expected)
+
+
+def test_the_released_code_calls_random_labels_compressed() -> None:
+    """1 / ln 2 = 1.44 for labels with nothing in them, and 1 / (1 - ln(1 + e) + ...) = 3.19 at the very most."""
+    x = examples(800, 16, 0)
+    labels = np.random.default_rng(5).integers(0, 2, 800)
+    random = probing.online_code(x, labels, percents=probing.MOHEBBI, variant="released")
+    assert random.value == pytest.approx(1.44, abs=0.05)
+    easy = (x[:, 0] > 0).astype(int)
+    learnt = probing.online_code(10 * x, easy, percents=probing.MOHEBBI, variant="released")
+    assert random.value < learnt.value < 1 / math.log(1 + math.exp(-1)) + 1e-9
+
+
+def test_the_released_code_written_out() -> None:
+    """Its script, a portion at a time: probabilities where logits belong, a rate that falls to 0 in one epoch, early stopping
+    and the choice of the epoch both on the portion that is coded."""
+    x, labels = examples(300, 8, 0), np.random.default_rng(1).integers(0, 2, 300)
+    labels = np.where(x[:, 0] > 0.3, 1, labels)
+    made = probing.online_code(x, labels, percents=(40, 80, 100), variant="released", seed=3)
+    order = np.random.default_rng(3).permutation(300)
+    x, y = torch.tensor(x[order]).float(), torch.tensor(labels[order])
+    expected = [120.0]
+    for number, (train, test) in enumerate(((120, 120), (240, 60))):
+        torch.manual_seed(3 + number)
+        net = torch.nn.Sequential(
+            *(torch.nn.Dropout(0.2), torch.nn.Linear(8, 128), torch.nn.ReLU(), torch.nn.LayerNorm(128)),
+            *(torch.nn.Dropout(0.3), torch.nn.Linear(128, 2), torch.nn.Softmax(dim=-1)),
+        )
+        optimizer = torch.optim.AdamW(net.parameters(), lr=1e-3, eps=1e-6, weight_decay=0)
+        steps, step = math.ceil(train / 128), 0
+        totals, last, waited = [], 1000.0, 0
+        for _ in range(15):
+            net.train()
+            for start in range(0, train, 128):
+                optimizer.param_groups[0]["lr"] = 1e-3 * max(0.0, 1 - step / steps)
+                loss = torch.nn.CrossEntropyLoss()(net(x[start : min(start + 128, train)]), y[start : min(start + 128, train)])
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+                step += 1
+            net.eval()
+            with torch.no_grad():
+                loss = float(torch.nn.CrossEntropyLoss()(net(x[train : train + test]), y[train : train + test]))
+            totals.append(loss * test)
+            waited = waited + 1 if loss >= last else 0
+            last = loss
+            if waited >= 5:
+                break
+        expected.append(min(totals))
+    assert made.portions == pytest.approx(expected, rel=1e-5)
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.integers(20, 5000), st.sampled_from([probing.VOITA, probing.MOHEBBI]))
+def test_portions_tile_the_examples(n: int, percents: tuple[float, ...]) -> None:
+    made = probing.blocks(n, percents)
+    assert made[-1][2] == n
+    assert all(train == start < end for train, start, end in made)
+    assert all(a[2] == b[1] for a, b in pairwise(made))
+
+
+@pytest.mark.parametrize(
+    ("features", "labels", "options", "said"),
+    [
+        ([[1.0], [2.0]], [0], {}, "2 examples and 1 labels"),
+        ([[1.0], [2.0]], ["a", "a"], {}, "all labels are 'a'"),
+        ([1.0, 2.0], [0, 1], {}, "2 axis"),
+        ([[1.0], [2.0]], [0, 1], {"percents": (50, 10, 100)}, "rise from above 0 to 100"),
+        ([[1.0], [2.0]], [0, 1], {"percents": (1, 50)}, "rise from above 0 to 100"),
+        ([[1.0], [2.0]], [0, 1], {"variant": "bits"}, "Known: paper, released"),
+        ([[1.0], [2.0]], [0, 1], {"variant": "released"}, "2 examples are too few"),
+    ],
+)
+def test_what_cannot_be_coded_is_refused(features: Any, labels: Any, options: dict[str, Any], said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        probing.online_code(features, labels, **options)
+
+
+# --- which token is it still? -----------------------------------------------------------------------------------------
+
+
+def texts(count: int, d: int, seed: int = 0) -> list[torch.Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    return [torch.randn(5 + i % 4, d, generator=generator, dtype=torch.float64) for i in range(count)]
+
+
+@pytest.mark.parametrize("distance", ["cosine", "l2"])
+def test_the_nearest_token_written_out(distance: str) -> None:
+    hidden, inputs = texts(2, 6, 0)[1], texts(2, 6, 1)[1]
+    far = {
+        "cosine": lambda a, b: 1 - float(a @ b) / math.sqrt(float(a @ a) * float(b @ b)),
+        "l2": lambda a, b: math.sqrt(float((a - b) @ (a - b))),
+    }[distance]
+    expected = [min(range(len(inputs)), key=lambda j: far(h, inputs[j])) for h in hidden]
+    assert nearest_token(hidden, inputs, distance=distance).tolist() == expected
+    for offset in (0, 1, -2):
+        places = [i for i in range(len(hidden)) if 0 <= i + offset < len(hidden)]
+        hits = [float(expected[i] == i + offset) for i in places]
+        assert identified(hidden, inputs, distance=distance, offset=offset).tolist() == hits
+
+
+def test_a_token_that_did_not_change_is_identified() -> None:
+    inputs = texts(9, 6)
+    for distance in ("cosine", "l2"):
+        assert token_identifiability(inputs, inputs, kind="naive", distance=distance).value == 1
+    shifted = [x.roll(-1, 0) for x in inputs]  # each position holds its right neighbour
+    assert token_identifiability(shifted, inputs, kind="naive", offset=1).value == 1
+    assert token_identifiability(shifted, inputs, kind="naive").value < 0.2
+    assert identified(inputs[0], inputs[0], offset=9).size == 0
+
+
+def test_two_equal_tokens_are_no_mistake() -> None:
+    inputs = torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 0.0]])
+    assert identified(inputs, inputs).tolist() == [1, 1, 1]
+
+
+@pytest.mark.parametrize("distance", ["cosine", "l2"])
+def test_what_a_matrix_hides_a_matrix_finds(distance: str) -> None:
+    """Hidden states are a rotation of the inputs: nearest neighbours are lost, and a linear g brings them back."""
+    inputs = texts(40, 6)
+    turn = torch.linalg.qr(torch.randn(6, 6, generator=torch.Generator().manual_seed(3), dtype=torch.float64)).Q
+    hidden = [x @ turn for x in inputs]
+    naive = token_identifiability(hidden, inputs, kind="naive", distance=distance)
+    linear = token_identifiability(hidden, inputs, distance=distance, folds=2, training=QUICK)
+    assert naive.value < 0.5
+    assert linear.value > 0.9
+    assert linear.rate.low <= linear.value <= linear.rate.high
+    assert len(linear.by_fold) == 2
+    assert linear.rate.n <= 12  # texts tested, not tokens
+
+
+def test_what_is_bent_needs_an_mlp() -> None:
+    inputs = texts(80, 2)
+    hidden = [torch.stack([x[:, 0], x[:, 1] + x[:, 0] ** 2], -1) for x in inputs]
+    linear, mlp = (
+        token_identifiability(hidden, inputs, kind=kind, distance="l2", folds=1, training=QUICK) for kind in ("linear", "mlp")
+    )
+    assert mlp.value > linear.value + 0.1
+
+
+def test_a_g_of_one_layer_on_another() -> None:
+    inputs = texts(40, 6)
+    turns = [
+        torch.linalg.qr(torch.randn(6, 6, generator=torch.Generator().manual_seed(s), dtype=torch.float64)).Q for s in (1, 2)
+    ]
+    layers = [[x @ turn for x in inputs] for turn in (turns[0], turns[0], turns[1])]
+    made = identifiability_across_layers(layers, inputs, folds=1, training=QUICK)
+    assert [len(row) for row in made] == [3, 3, 3]
+    assert made[0][1].value == made[0][0].value > 0.9
+    assert made[0][2].value < 0.5
+    assert made[2][2] == token_identifiability(layers[2], inputs, folds=1, training=QUICK)
+    with pytest.raises(InputError, match="no layer is its own"):
+        identifiability_across_layers(layers, inputs, kind="naive")
+
+
+@pytest.mark.parametrize("offset", [-2, 1, 3])
+def test_a_neighbour_is_found_by_training_for_it(offset: int) -> None:
+    """Hidden states are rotations of a neighbour's input; texts that are too short for one are no trouble."""
+    inputs = [*texts(40, 6), *(x[:2] for x in texts(3, 6, 5))]
+    turn = torch.linalg.qr(torch.randn(6, 6, generator=torch.Generator().manual_seed(3), dtype=torch.float64)).Q
+    hidden = [x.roll(-offset, 0) @ turn for x in inputs]
+    found, own = (token_identifiability(hidden, inputs, offset=o, folds=1, training=QUICK).value for o in (offset, 0))
+    assert found > 0.9
+    assert own < 0.5
+
+
+def test_half_precision_is_no_trouble() -> None:
+    inputs = texts(10, 4)
+    half = [x.bfloat16() for x in inputs]
+    made = token_identifiability(half, half, folds=1, training=QUICK)
+    assert made.value > 0.5
+
+
+def test_input_vectors_of_a_model() -> None:
+    trace = loaded("bert").trace(input_ids=ids(5))
+    model = trace.model.hf_model
+    word = model.get_input_embeddings()(torch.tensor(trace.input_ids)).detach()
+    torch.testing.assert_close(input_vectors(trace, embedding="word"), word)
+    torch.testing.assert_close(input_vectors(trace, embedding="after"), trace.hidden_states[0])
+    table = model.embeddings
+    summed = word + table.position_embeddings.weight[:5] + table.token_type_embeddings.weight[0]
+    torch.testing.assert_close(input_vectors(trace), summed.detach())
+    torch.testing.assert_close(model.embeddings.LayerNorm(summed), trace.hidden_states[0])
+
+
+def test_deeper_layers_of_a_real_model_keep_less() -> None:
+    traces = mixlens.load("agreement").trace(["The keys to the cabinet [MASK] rusty.", "The dogs near the car [MASK] old."])
+    inputs = [input_vectors(trace, embedding="after") for trace in traces]
+    rates = [
+        token_identifiability([trace.hidden_states[layer] for trace in traces], inputs, kind="naive").value for layer in range(5)
+    ]
+    assert rates[0] == 1
+    assert rates[-1] < 1
+
+
+@pytest.mark.parametrize(
+    ("hidden", "inputs", "options", "said"),
+    [
+        (texts(3, 4), texts(2, 4), {}, "3 texts and inputs of 2"),
+        (texts(3, 4), texts(3, 4), {}, "3 texts cannot be split"),
+        (texts(8, 4), texts(8, 4), {"kind": "cnn"}, "Known: linear, mlp, naive"),
+        (texts(8, 4), texts(8, 4), {"kind": "naive", "distance": "l1"}, "Known: cosine, l2"),
+        (texts(8, 4), texts(8, 5), {"kind": "naive"}, "must be .pos d. of one text"),
+    ],
+)
+def test_what_cannot_be_identified_is_refused(hidden: Any, inputs: Any, options: dict[str, Any], said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        token_identifiability(hidden, inputs, **options)
+
+
+def test_the_papers_training_is_the_default() -> None:
+    used = identification.PAPERS_TRAINING
+    assert (used.rate, used.batch, used.patience, used.hidden) == (1e-4, 256, 20, 1000)
+
+
+@pytest.mark.parametrize("patience", [1, 3])
+def test_training_stops_when_other_texts_are_served_worse_and_worse(patience: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The other texts want the opposite: the first epoch serves them best, and no more than `patience` follow it."""
+    from mixlens.metrics import token_identity as identification
+
+    x = torch.randn(20, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    judged: list[float] = []
+    loss = identification._loss
+
+    def counted(found: torch.Tensor, wanted: torch.Tensor, distance: str) -> torch.Tensor:
+        made = loss(found, wanted, distance)
+        if bool((wanted == -x).all()):
+            judged.append(float(made.detach()))
+        return made
+
+    monkeypatch.setattr(identification, "_loss", counted)
+    training = identification.Training(rate=0.01, batch=20, patience=patience, epochs=40)
+    torch.manual_seed(0)
+    g = identification.fitted((x, x), (x, -x), kind="linear", distance="l2", training=training)
+    assert len(judged) == 1 + patience
+    assert judged == sorted(judged)
+    assert float(loss(g(x), -x, "l2")) == pytest.approx(judged[0])  # as it was after the first epoch

@@ -1,0 +1,209 @@
+"""Every family, on a tiny random model in float64: the entry is what the model does, and a wrong entry is refused."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+
+import pytest
+import torch
+from conftest import BIDIRECTIONAL, CAUSAL, CONFIGURATIONS, hf_model, ids, loaded
+
+import mixlens
+from mixlens.layer.block import Block
+from mixlens.layer.proof import measure
+from mixlens.model.families import FAMILIES, Family, find
+
+CASES = list(CONFIGURATIONS)
+WITHOUT_SDPA = ("gpt_neo", "gemma2")  # transformers has no such attention for them
+# Norms that compute in float32 whatever the model's dtype: their frozen form is exact, they themselves are not.
+ROUNDING_NORMS = {"gemma2": 1e-6, "gemma3_text": 1e-6, "olmo2": 1e-6}
+
+
+def test_every_family_has_a_case() -> None:
+    assert {model_type for model_type, _ in CONFIGURATIONS.values()} == set(mixlens.families())
+    assert {id(find(hf_model(case).config)) for case in CASES} == {id(family) for family in FAMILIES}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_identities_hold_to_1e_10(case: str) -> None:
+    model = loaded(case)
+    proof = measure(model, ids(13))
+    for name, value in proof.gaps.items():
+        rounding = name in ("norm_on_attention", "norm_after_attention", "norm_after_mlp")
+        assert value < (ROUNDING_NORMS.get(case, 1e-10) if rounding else 1e-10), (name, value)
+    expected = {"parts", "stream", "values", "norm_before_attention", "norm_before_mlp", "mlp", "layer", "embeddings"}
+    assert expected <= set(proof.gaps)
+
+
+@pytest.mark.parametrize(
+    ("attention", "case"),
+    [(attention, case) for attention in ("eager", "sdpa") for case in CASES if attention == "eager" or case not in WITHOUT_SDPA],
+)
+def test_a_trace_is_what_the_stock_model_computes(attention: str, case: str) -> None:
+    """Attention and hidden states against the model's own outputs: nothing of ours is in that run.
+
+    Many eager functions of transformers compute their softmax in float32 even in a float64 model; sdpa does not.
+    """
+    given = torch.tensor([ids(11, seed=1)])
+    stock_model = hf_model(case, attention=attention)
+    exact = attention == "sdpa" or case in (*BIDIRECTIONAL[:-1], "gpt2", "gpt_neo")
+    with torch.no_grad():
+        stock = stock_model(given, output_hidden_states=True, output_attentions=attention == "eager")
+    trace = mixlens.load(stock_model).trace(input_ids=given[0])
+    for index, layer in enumerate(trace.layers):
+        torch.testing.assert_close(layer.input, stock.hidden_states[index][0], rtol=0, atol=1e-10 if exact else 1e-4)
+        if attention == "eager":
+            torch.testing.assert_close(layer.attention, stock.attentions[index][0], rtol=0, atol=1e-10 if exact else 1e-5)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_parts_pair_by_pair_sum_to_what_attention_wrote(case: str) -> None:
+    """Slowly: W_O is asked for one head of one source at a time, attention is the model's own eager one."""
+    model, given = loaded(case, attention="eager"), ids(6)
+    trace = model.trace(input_ids=given)
+    with torch.no_grad():
+        stock = model.hf_model(torch.tensor([given]), output_attentions=True)
+        for layer, attention in zip(trace.layers, stock.attentions, strict=True):
+            heads, (groups, n, e) = attention.shape[1], layer.value.shape
+            output = layer.parts.output
+            width = heads * e
+            nothing = output(torch.zeros(1, width, dtype=torch.float64))[0]
+            for i in range(n):
+                written = nothing.clone()
+                for j in range(n):
+                    for h in range(heads):
+                        one_head = torch.zeros(1, width, dtype=torch.float64)
+                        one_head[0, h * e : (h + 1) * e] = attention[0, h, i, j] * layer.value[h // (heads // groups), j]
+                        written += output(one_head)[0] - nothing
+                scale = layer.attention_output.abs().max()
+                assert (written - layer.attention_output[i]).abs().max() < 5e-6 * scale
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_layer_run_again_gives_the_next_layers_input(case: str) -> None:
+    model = loaded(case)
+    trace = model.trace(input_ids=ids(7))
+    for index in range(len(trace.layers) - 1):
+        again = model.rerun(trace, index, trace.layers[index].input)
+        torch.testing.assert_close(again, trace.layers[index + 1].input, rtol=1e-10, atol=1e-10)
+    moved = model.rerun(trace, 1, trace.layers[1].input * 1.1)
+    assert (moved - trace.layers[1].output).abs().max() > 1e-3
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_causality_is_seen_in_the_trace(case: str) -> None:
+    trace = loaded(case).trace(input_ids=ids(9))
+    ahead = max(float(layer.attention.triu(1).max()) for layer in trace.layers)
+    assert (ahead == 0) == (case in CAUSAL)
+    assert trace.query == (8 if case in CAUSAL else 0)
+    assert (case in BIDIRECTIONAL) != (case in CAUSAL)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_float32_bfloat16_and_float16_pass_their_own_check(case: str) -> None:
+    for dtype, allowed in ((torch.float32, 1e-4), (torch.bfloat16, 1e-1), (torch.float16, 2e-2)):
+        model = mixlens.load(hf_model(case, dtype=dtype) if dtype == torch.float32 else hf_model(case), dtype=dtype)
+        assert model.dtype == dtype
+        scores = mixlens.mix(model.trace(input_ids=ids(8)), "alti")
+        assert scores.scores.dtype == torch.float32
+        assert 0 <= scores.info["gap"] < allowed
+
+
+def swapped(case: str, **changes: object) -> Family:
+    return replace(find(hf_model(case).config), **changes)  # type: ignore[arg-type]
+
+
+BROKEN: list[tuple[str, dict[str, object]]] = [
+    ("bert", {"layers": "encoder.layers"}),
+    ("albert", {"layers": "encoder.albert_layer_groups"}),
+    ("bert", {"value": "attention.self.key"}),
+    ("bert", {"value": "attention.self.nothing"}),
+    ("bert", {"output": "output.dense"}),
+    ("bert", {"output": "attention.self.query"}),
+    ("bert", {"mlp_up": "attention.self.query"}),
+    ("bert", {"mlp_act": "intermediate.dense"}),
+    ("bert", {"mlp_down": "attention.output.dense"}),
+    ("bert", {"mlp_gate": "intermediate.dense"}),
+    ("llama", {"mlp_gate": None}),
+    ("llama", {"mlp_gate": "mlp.up_proj", "mlp_up": "mlp.gate_proj"}),
+    ("gpt2", {"value_layout": "v"}),
+    ("gpt2", {"value_layout": "heads"}),
+    ("gpt_neox", {"value_layout": "qkv"}),
+    ("llama", {"norm_before_attention": None}),
+    ("llama", {"norm_before_attention": "post_attention_layernorm"}),
+    ("bert", {"norm_before_attention": "output.LayerNorm"}),
+    ("gemma2", {"norm_on_attention": None}),
+    ("llama", {"norm_on_attention": "input_layernorm"}),
+    ("bert", {"norm_after_attention": None}),
+    ("bert", {"norm_after_attention": "output.LayerNorm"}),
+    ("llama", {"norm_after_attention": "input_layernorm"}),
+    ("llama", {"norm_before_mlp": None}),
+    ("llama", {"norm_before_mlp": "input_layernorm"}),
+    ("gemma2", {"norm_on_mlp": None}),
+    ("bert", {"norm_after_mlp": None}),
+    ("gpt2", {"norm_after_mlp": "ln_2"}),
+    ("gpt_neox", {"parallel": False}),
+    ("gpt_neox-sequential", {"parallel": True}),
+    ("gpt_neo", {"attention": None}),
+    ("bert", {"attention": "attention.self"}),
+    ("bert", {"embedding_norm": None}),
+    ("modernbert", {"embedding_norm": "final_norm"}),
+    ("gpt2", {"embedding_norm": "ln_f"}),
+    ("bert", {"embedding_norm": "encoder.layer.0.output.LayerNorm"}),
+    ("bert", {"embedding_norm": "embeddings.dropout"}),
+    ("electra", {"embedding_norm": "embeddings_project"}),
+    ("llama", {"embedding_norm": "rotary_emb"}),
+    ("albert", {"inner_layers": "num_hidden_layers"}),
+]
+
+
+@pytest.mark.parametrize(("case", "changes"), BROKEN)
+def test_a_broken_entry_is_refused(case: str, changes: dict[str, object]) -> None:
+    with pytest.raises(mixlens.MixlensError) as refusal:
+        mixlens.load(hf_model(case), family=swapped(case, **changes))
+    assert "\n" not in str(refusal.value)
+
+
+def test_every_field_of_the_entry_is_broken_in_a_test() -> None:
+    tested = {field for _, changes in BROKEN for field in changes} | {"model_types", "when"}
+    assert tested == set(Family.__dataclass_fields__)
+
+
+def test_an_entry_for_other_configurations_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    table = tuple(replace(f, when={"use_parallel_residual": "never"}) if "gpt_neox" in f.model_types else f for f in FAMILIES)
+    monkeypatch.setattr(sys.modules["mixlens.model.model.families"], "known", lambda: table)
+    with pytest.raises(mixlens.MixlensError, match="gpt_neox"):
+        mixlens.load(hf_model("gpt_neox"))
+
+
+def test_frozen_norms_are_found_by_asking() -> None:
+    """Layer norm, RMS norm and Gemma's 1 + weight, odd and even widths, large eps: gamma, beta, eps and centring."""
+    from transformers.models.gemma2.modeling_gemma2 import Gemma2RMSNorm
+    from transformers.models.llama.modeling_llama import LlamaRMSNorm
+
+    from mixlens.layer.block import FrozenNorm
+
+    torch.manual_seed(0)
+    for width in (2, 7, 32, 33):
+        for eps in (1e-12, 1e-5, 0.05):
+            for made in (torch.nn.LayerNorm(width, eps=eps), LlamaRMSNorm(width, eps=eps), Gemma2RMSNorm(width, eps=eps)):
+                module = made.double()
+                with torch.no_grad():
+                    for weights in module.parameters():
+                        weights.copy_(torch.randn(width))
+                    found = FrozenNorm.of(module, width, torch.float64)
+                centred = isinstance(made, torch.nn.LayerNorm)
+                gamma = made.weight + 1 if isinstance(made, Gemma2RMSNorm) else made.weight
+                assert found.centred == centred
+                torch.testing.assert_close(found.gamma, gamma.detach(), rtol=1e-6, atol=1e-7)
+                assert found.eps == pytest.approx(eps, rel=1e-2, abs=2e-14)
+                u = torch.randn(5, width, dtype=torch.float64)
+                torch.testing.assert_close(found(u), module(u).detach(), rtol=1e-5, atol=1e-6)
+
+
+def test_a_block_without_norms_on_the_stream_says_so() -> None:
+    block = Block(loaded("llama").trace(input_ids=ids(5)).layers[0])
+    assert block.norms == {}
+    scores = {name: mixlens.mix(loaded("llama").trace(input_ids=ids(5)), name).scores for name in ("norm_residual", "globenc")}
+    torch.testing.assert_close(scores["norm_residual"], scores["globenc"])

@@ -1,0 +1,94 @@
+"""The user's model is only read: weights, modes, hooks, attention implementation and gradients stay as they came."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+import torch
+from conftest import CONFIGURATIONS, hf_model, ids
+from torch import nn
+
+import mixlens
+from mixlens.maps import known
+
+
+def hooks_of(model: nn.Module) -> dict[str, Any]:
+    """Counts of every hook on every module. transformers keeps capture hooks of its own: they were there before."""
+    names = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+    return {path: [len(getattr(module, name)) for name in names] for path, module in model.named_modules()}
+
+
+def state_of(model: Any) -> dict[str, Any]:
+    return {
+        "weights": {name: value.clone() for name, value in model.state_dict().items()},
+        "modes": [module.training for module in model.modules()],
+        "hooks": hooks_of(model),
+        "attention": model.config._attn_implementation,
+        "dtype": model.dtype,
+        "gradients": [weights.requires_grad for weights in model.parameters()],
+        "grad": [weights.grad for weights in model.parameters()],
+        "enabled": torch.is_grad_enabled(),
+    }
+
+
+def assert_same(before: dict[str, Any], after: dict[str, Any]) -> None:
+    for name, value in before["weights"].items():
+        assert torch.equal(value, after["weights"][name]), name
+    assert {k: v for k, v in before.items() if k != "weights"} == {k: v for k, v in after.items() if k != "weights"}
+
+
+@pytest.mark.parametrize("case", list(CONFIGURATIONS))
+def test_loading_tracing_and_mixing_leave_no_trace(case: str) -> None:
+    model = copy.deepcopy(hf_model(case))
+    model.train()
+    next(iter(model.modules())).eval()  # a mixture of modes, as a user may have it
+    next(model.parameters()).requires_grad_(False)
+    before = state_of(model)
+    lens = mixlens.load(model)
+    assert lens.hf_model is model
+    mixlens.mix(lens.trace(input_ids=[ids(5), ids(7)]), list(known()))
+    assert_same(before, state_of(model))
+
+
+def test_a_dropout_model_in_train_mode_is_traced_without_dropout() -> None:
+    model = copy.deepcopy(hf_model("bert")).train()
+    lens = mixlens.load(model)
+    first, second = (lens.trace(input_ids=ids(6)).hidden_states for _ in range(2))
+    assert torch.equal(first, second)
+
+
+@pytest.mark.parametrize("case", ["bert", "gpt_neo"])
+def test_hooks_come_off_after_an_error(case: str) -> None:
+    model = copy.deepcopy(hf_model(case))
+    lens = mixlens.load(model)
+    before = state_of(model)
+
+    def fail(module: nn.Module, args: Any) -> None:
+        raise KeyboardInterrupt
+
+    last = list(lens.parts)[-1].mlp_down
+    handle = last.register_forward_pre_hook(fail)
+    with pytest.raises(KeyboardInterrupt):
+        lens.trace(input_ids=ids(4))
+    handle.remove()
+    assert_same(before, state_of(model))
+    assert lens.trace(input_ids=ids(4)).layers
+
+
+def test_a_change_of_dtype_is_made_on_a_copy() -> None:
+    model = copy.deepcopy(hf_model("bert"))
+    lens = mixlens.load(model, dtype="float32")
+    assert (model.dtype, lens.dtype) == (torch.float64, torch.float32)
+    assert lens.hf_model is not model
+    assert mixlens.load(model).dtype == torch.float64
+
+
+def test_the_users_own_hooks_keep_working_during_a_trace() -> None:
+    model = copy.deepcopy(hf_model("bert"))
+    lens = mixlens.load(model)
+    seen: list[int] = []
+    model.register_forward_hook(lambda *_: seen.append(1))
+    lens.trace(input_ids=ids(4))
+    assert seen == [1]

@@ -1,0 +1,374 @@
+"""The local server holds its limits: every method stops, slow requests end, other names and origins are refused whole."""
+
+from __future__ import annotations
+
+import copy
+import json
+import shutil
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+pytest.importorskip("fastapi", reason="needs the extra `serve`")
+uvicorn = pytest.importorskip("uvicorn", reason="needs the extra `serve`")
+
+from test_serve import SENTENCE, Client, ended  # noqa: E402
+
+import mixlens  # noqa: E402
+from mixlens.serve.app import application, settings  # noqa: E402
+from mixlens.serve.guard import host_name  # noqa: E402
+from mixlens.serve.jobs import Desk, Limits, Stoppable, StoppedError  # noqa: E402
+
+PAGE = Path(mixlens.__file__).parent / "show" / "page"
+HASTY = Limits(tokens=64, arrival=3.0, at_once=4)
+
+
+@contextmanager
+def serving(limits: Limits, *names: str) -> Iterator[tuple[Client, Desk]]:
+    app = application([mixlens.load(name) for name in names], limits=limits)
+    place = socket.create_server(("127.0.0.1", 0))
+    server = uvicorn.Server(settings(app))
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [place]}, daemon=True)
+    thread.start()
+    try:
+        yield Client(place.getsockname()[1]), app.desk
+    finally:
+        server.should_exit = True
+        thread.join(10)
+        app.desk.close()
+        place.close()
+
+
+@pytest.fixture(scope="module")
+def served() -> Iterator[tuple[Client, Desk]]:
+    with serving(Limits(tokens=64, seconds=60, arrival=60), "agreement", "sentiment") as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def hasty() -> Iterator[Client]:
+    with serving(HASTY, "agreement") as made:
+        yield made[0]
+
+
+@pytest.fixture
+def client(served: tuple[Client, Desk]) -> Client:
+    return served[0]
+
+
+@pytest.fixture
+def desk(served: tuple[Client, Desk]) -> Desk:
+    return served[1]
+
+
+# --- every method stops ---
+
+
+def running(desk: Desk, number: str) -> None:
+    until = time.monotonic() + 60
+    while desk.job(number).state != "running" and time.monotonic() < until:  # type: ignore[union-attr]
+        time.sleep(0.01)
+
+
+def test_a_million_steps_are_cancelled(client: Client, desk: Desk) -> None:
+    """They would take hours: that the job ends at all is that it was stopped."""
+    status, made = client.post({"text": SENTENCE, "methods": ["integrated_gradients:steps=1000000"]})
+    assert status == 202
+    running(desk, made["id"])
+    client.raw("DELETE", f"/api/jobs/{made['id']}")
+    assert ended(desk, made["id"]).state == "cancelled"
+    assert client.done(client.post({"text": SENTENCE, "methods": ["alti"]})[1]["id"])["state"] == "done"
+
+
+def test_a_million_steps_end_at_the_time_limit() -> None:
+    desk = Desk([mixlens.load("agreement")], Limits(seconds=0.5))
+    try:
+        job = desk.submit("agreement", {"text": SENTENCE, "methods": ["integrated_gradients:steps=1000000"]})
+        assert ended(desk, job.id).state == "failed"
+        assert "stopped after 0.5 seconds" in str(job.error)
+    finally:
+        desk.close()
+
+
+def test_the_way_back_through_a_graph_stops_too() -> None:
+    """It is one call of torch, and may take longer than all calls before it."""
+    stop: list[bool] = []
+    finished: list[bool] = []
+
+    class StopComes(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+            return x.clone()
+
+        @staticmethod
+        def backward(ctx: Any, gradient: torch.Tensor) -> torch.Tensor:  # type: ignore[override]
+            stop.append(True)
+            return gradient
+
+    x = torch.ones(3, requires_grad=True)
+
+    def work() -> None:
+        torch.autograd.grad(StopComes.apply(x.exp()).sum(), [x])
+        finished.append(True)
+
+    with pytest.raises(StoppedError, match="enough"), Stoppable(lambda: "enough" if stop else None):
+        work()
+    assert stop
+    assert not finished
+
+
+@pytest.mark.parametrize("name", ["integrated_gradients", "deeplift", "attcat", "transatt", "grad_l2", "hta_layer"])
+def test_it_is_asked_on_every_methods_way_back(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    trace = mixlens.load("sentiment").trace("The plot was dull.")
+    asked: list[bool] = []
+    own = Stoppable.unpacked
+
+    def unpacked(self: Stoppable, saved: torch.Tensor) -> torch.Tensor:
+        asked.append(True)
+        return own(self, saved)
+
+    monkeypatch.setattr(Stoppable, "unpacked", unpacked)
+    with Stoppable(lambda: None):
+        mixlens.attribute(trace, name)
+    assert len(asked) > len(trace.layers)
+
+
+@pytest.mark.parametrize("name", ["integrated_gradients", "deeplift", "transatt", "hta_layer"])
+def test_asking_changes_no_number(name: str) -> None:
+    trace = mixlens.load("sentiment").trace("The plot was dull.")
+    with Stoppable(lambda: None):
+        asked = mixlens.attribute(trace, name).scores
+    assert torch.equal(asked, mixlens.attribute(trace, name).scores)
+
+
+def test_memory_that_runs_out_is_told_and_the_server_goes_on(client: Client, desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: Any, **__: Any) -> Any:
+        raise MemoryError
+
+    with monkeypatch.context() as patch:
+        patch.setattr("mixlens.serve.jobs.gather", full)
+        job = ended(desk, client.post({"text": SENTENCE})[1]["id"])
+    assert job.state == "failed"
+    assert job.error == "memory runs out with this text and these methods. Shorten it, or ask for less."
+    assert client.done(client.post({"text": SENTENCE, "methods": ["alti"]})[1]["id"])["state"] == "done"
+
+
+# --- slow requests ---
+
+
+def sent(port: int, data: bytes) -> socket.socket:
+    connection = socket.create_connection(("127.0.0.1", port), timeout=60)
+    connection.sendall(data)
+    return connection
+
+
+def answer(connection: socket.socket) -> bytes:
+    """All that comes until the other side closes; no more than 60 seconds."""
+    parts = []
+    try:
+        while part := connection.recv(65536):
+            parts.append(part)
+    except ConnectionResetError:  # closed before all that was sent was read
+        pass
+    return b"".join(parts)
+
+
+HALF_A_BODY = b"POST /api/jobs HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: 900\r\n\r\n{"
+HALF_A_HEAD = b"GET /api/models HTTP/1.1\r\nHost: 127"
+
+
+def test_half_a_body_takes_no_place_and_is_ended(hasty: Client) -> None:
+    with ExitStack() as stack:
+        held = [stack.enter_context(sent(hasty.port, HALF_A_BODY)) for _ in range(2 * HASTY.at_once)]
+        assert hasty.get("/api/models")[0] == 200  # more are held than may be answered at once
+        for one in held:
+            told = answer(one)
+            assert told.startswith(b"HTTP/1.1 408")
+            assert b"the request was not here after 3 seconds" in told
+
+
+@pytest.mark.parametrize("begun", [b"", HALF_A_HEAD, b"GET /api/models HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n" + HALF_A_HEAD])
+def test_a_head_that_does_not_come_is_not_waited_for(hasty: Client, begun: bytes) -> None:
+    with sent(hasty.port, begun) as connection:
+        told = answer(connection)  # ends: it was closed
+    assert told.count(b"HTTP/1.1 200") == begun.count(b"\r\n\r\n")
+
+
+def test_a_request_in_pieces_is_answered(client: Client) -> None:
+    body = json.dumps({"text": SENTENCE, "methods": ["random"]}).encode()
+    head = f"POST /api/jobs HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n"
+    whole = head.encode() + b"Connection: close\r\n\r\n" + body
+    with sent(client.port, whole[:30]) as connection:
+        for at in range(30, len(whole), 40):
+            connection.sendall(whole[at : at + 40])
+        assert answer(connection).startswith(b"HTTP/1.1 202")
+
+
+def test_the_oldest_that_sends_nothing_makes_room() -> None:
+    """With an hour to arrive, what is closed is closed for the others' sake."""
+    with serving(Limits(arrival=3600, connections=3), "agreement") as (client, _), ExitStack() as stack:
+        held = [stack.enter_context(sent(client.port, HALF_A_HEAD)) for _ in range(3)]
+        assert client.get("/api/models")[0] == 200
+        assert answer(held[0]) == b""
+        held[2].sendall(b".0.0.1\r\nConnection: close\r\n\r\n")  # not the oldest: it may go on
+        assert answer(held[2]).startswith(b"HTTP/1.1 200")
+
+
+# --- who may ask ---
+
+
+@pytest.mark.parametrize(
+    ("host", "name"),
+    [
+        ("127.0.0.1:8000", "127.0.0.1"),
+        ("LOCALHOST", "localhost"),
+        ("[::1]:80", "::1"),
+        ("evil.com@127.0.0.1", ""),
+        ("127.0.0.1#.evil.com", ""),
+        ("127.0.0.1/evil", ""),
+        ("127.0.0.1:80:80", ""),
+        ("127.0.0.1:", ""),
+        ("127.0.0.1 ", ""),
+        ("[::1", ""),
+        ("::1", ""),
+        ("", ""),
+    ],
+)
+def test_a_host_is_a_name_and_a_port_and_nothing_else(host: str, name: str) -> None:
+    assert host_name(host) == name
+
+
+@pytest.mark.parametrize("host", ["evil.com@127.0.0.1", "127.0.0.1#.evil.com", "127.0.0.1?x", "localhost."])
+def test_a_host_that_only_looks_like_ours_is_refused(client: Client, host: str) -> None:
+    status, told = client.get("/api/models", Host=host)
+    assert status in (400, 403), told
+
+
+@pytest.mark.parametrize(
+    "origin", ["https://{}", "file://{}", "http://{}/", "http://x@{}", "http://[bad", "{}", "", "http://{}.evil"]
+)
+def test_an_origin_is_ours_as_a_whole_or_not_at_all(client: Client, origin: str) -> None:
+    status, told = client.get("/api/models", Origin=origin.format(f"127.0.0.1:{client.port}"))
+    assert status == 403, told
+    assert "only this server's own page" in told["error"]
+
+
+def test_two_hosts_or_origins_are_refused(client: Client) -> None:
+    ours = f"Origin: http://127.0.0.1:{client.port}\r\n".encode()
+    head = f"GET /api/models HTTP/1.1\r\nHost: 127.0.0.1:{client.port}\r\nConnection: close\r\n".encode()
+    with sent(client.port, head + ours + b"Origin: http://evil.example\r\n\r\n") as connection:
+        assert answer(connection).startswith(b"HTTP/1.1 400")
+    with sent(client.port, head + ours + b"\r\n") as connection:
+        assert answer(connection).startswith(b"HTTP/1.1 200")
+
+
+# --- what is shown ---
+
+
+def test_a_folder_is_called_by_its_own_name() -> None:
+    model = mixlens.load("agreement")
+    folders = []
+    for place in ("/somewhere/private/mine", "/elsewhere/mine", "org/model"):
+        one = copy.copy(model)
+        one.name = place
+        folders.append(one)
+    desk = Desk(folders, Limits())
+    try:
+        assert list(desk.models) == ["mine", "mine (2)", "org/model"]
+        assert [one.name for one in folders] == ["/somewhere/private/mine", "/elsewhere/mine", "org/model"]  # theirs is theirs
+        job = desk.submit("mine (2)", {"text": SENTENCE, "methods": ["alti"]})
+        assert ended(desk, job.id).state == "done"
+        assert job.entry["model"] == "mine (2)"  # type: ignore[index]
+        assert "elsewhere" not in json.dumps(job.entry)
+    finally:
+        desk.close()
+
+
+def test_a_text_without_a_mask_is_told_so(client: Client) -> None:
+    told = client.done(client.post({"text": "The keys are rusty.", "methods": ["alti"]})[1]["id"])
+    assert told["state"] == "done"
+    assert told["notes"] == [
+        "The text has no [MASK], so no word of it is predicted. Write [MASK] in place of a word to see what for."
+    ]
+    for model, text in (("agreement", SENTENCE), ("sentiment", "The plot was dull.")):
+        wanted = {"model": model, "text": text, "methods": ["alti"]}
+        assert client.done(client.post(wanted)[1]["id"])["notes"] == []
+
+
+FORM = """
+const asked = [];
+class Thing {
+  constructor(tag, attributes, children) {
+    Object.assign(this, { tag, value: "", listeners: {}, dataset: {}, children, said: "" }, attributes);
+    if (tag === "select") this.value = "agreement";
+  }
+  addEventListener(name, what) { this.listeners[name] = what; }
+  setAttribute(name, value) { this[name] = value; }
+  replaceChildren(...said) { this.said = said.join(""); }
+  prepend(form) { this.form = form; }
+  focus() { this.focused = true; }
+}
+const made = [];
+function make(tag, attributes = {}, ...children) { const one = new Thing(tag, attributes, children); made.push(one); return one; }
+let last = 0;
+function freshId(name) { last += 1; return `${name}${last}`; }
+function selectField(name) { const select = make("select"); return { element: make("div"), select }; }
+const document = { documentElement: { dataset: {} } };
+const answers = {
+  "api/models": { models: [{ name: "agreement", task: "masked-lm", mask: "[MASK]", labels: [], max_tokens: 9, example: "a" }],
+    limits: { characters: 100 } },
+  "api/methods": { methods: [] },
+  "api/jobs": { id: "7" },
+  "api/jobs/7": { state: "done", notes: NOTES, seconds: 0 },
+  "api/jobs/7/page": { is: "a page" },
+};
+globalThis.fetch = async (path) => { asked.push(path); return { ok: true, json: async () => answers[path] }; };
+(async () => {
+  const root = make("main"), added = [];
+  await startForm(root, { add: (found) => added.push(found) });
+  const status = made.find((one) => one.role === "status"), text = made.find((one) => one.tag === "textarea");
+  text.value = TEXT;
+  await root.form.listeners.submit({ preventDefault() {} });
+  console.log(JSON.stringify({ said: status.said, asked: asked.slice(2), added, novalidate: root.form.novalidate }));
+})();
+"""
+
+
+@pytest.fixture
+def form() -> Callable[[str, list[str]], dict[str, Any]]:
+    """The form's script with the little of a browser that it needs."""
+    node = shutil.which("node")
+    if node is None:
+        pytest.skip("needs node on the PATH, which runs the page's script")
+
+    def submitted(text: str, notes: list[str]) -> dict[str, Any]:
+        script = FORM.replace("NOTES", json.dumps(notes)).replace("TEXT", json.dumps(text))
+        ran = subprocess.run([node], input=(PAGE / "serve.js").read_text() + script, capture_output=True, text=True, check=False)
+        assert ran.returncode == 0, ran.stderr
+        told: dict[str, Any] = json.loads(ran.stdout)
+        return told
+
+    return submitted
+
+
+def test_an_empty_text_is_told_in_the_status_line(form: Callable[[str, list[str]], dict[str, Any]]) -> None:
+    for text in ("", "  \n"):
+        told = form(text, [])
+        assert told["said"] == "The text is empty: write one."
+        assert told["asked"] == told["added"] == []
+        assert told["novalidate"] is True  # no bubble of the browser's own
+
+
+def test_notes_are_told_behind_done(form: Callable[[str, list[str]], dict[str, Any]]) -> None:
+    told = form("a text", ["The text has no [MASK]."])
+    assert told["said"] == "Done. The text has no [MASK]."
+    assert told["added"] == [{"is": "a page"}]
+    assert form("a text", [])["said"] == "Done."

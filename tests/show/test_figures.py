@@ -1,0 +1,552 @@
+"""Paper figures: the numbers in them are those of the arrays, the text is text, the same value gives the same bytes."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import textwrap
+import threading
+import warnings
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+import numpy as np
+import pytest
+import torch
+from matplotlib.axes import Axes
+from matplotlib.colors import to_hex
+from matplotlib.figure import Figure
+
+import mixlens
+from mixlens.errors import InputError
+from mixlens.metrics import Interval
+from mixlens.show.colors import AGAINST, TOWARDS, hex_of, ink, shade
+from mixlens.show.figure import drawing as figure
+from mixlens.types import Attribution, Map
+
+TOKENS = ("[CLS]", "the", "un", "##happy", "keys", "[MASK]")
+HOSTILE = ("$x$", "a_b", "\\frac{1}{2}", "{", "<b>&", "z\u200bw", "\x1b[31m", "$", "^{2}", "שלום")
+INFO = {"model": "m", "variant": "paper", "rollout": {"convention": "alti"}, "causal": False}
+
+
+def read(
+    scores: Any = (0.0, 0.1, 0.2, 0.3, 0.4, 0.0), tokens: tuple[str, ...] = TOKENS, method: str = "alti", **info: Any
+) -> Any:
+    about = {**INFO, "layer": 2, "query": 5, "query_token": "[MASK]", **info}
+    return Attribution(torch.as_tensor(scores, dtype=torch.float32), tokens, method, about)
+
+
+def map_of(layers: int = 3, tokens: tuple[str, ...] = TOKENS, method: str = "alti", seed: int = 0) -> Map:
+    n = len(tokens)
+    scores = torch.rand(layers, n, n, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    return Map(scores / scores.sum(-1, keepdim=True), tokens, method, INFO)
+
+
+def images(made: Figure) -> list[np.ndarray]:
+    """The arrays of the heat maps; the colour bar's own is left out."""
+    return [np.asarray(ax.images[0].get_array()) for ax in made.axes if ax.images and ax.get_gid() != "colours"]
+
+
+def svg(made: Figure) -> str:
+    return figure.content(made, ".svg").decode()
+
+
+def texts(page: str) -> list[str]:
+    from html import unescape
+
+    return [unescape(re.sub(r"<[^>]+>", "", found)) for found in re.findall(r"<text[^>]*>(.*?)</text>", page, re.S)]
+
+
+SIGNED = (0.0, -0.5, 1.0, 0.25, -1.0, 0.0)
+EVERY = {
+    "strip": lambda: read().plot(),
+    "signed strip": lambda: read(SIGNED, target="were", score="logit").plot(),
+    "bars": lambda: read(SIGNED).plot(kind="bars"),
+    "matrix": lambda: map_of().plot(layer=1),
+    "numbers": lambda: map_of().plot(numbers=True),
+    "layers": lambda: map_of().plot(kind="layers"),
+    "grid": lambda: map_of(7).plot(kind="grid"),
+    "rows": lambda: mixlens.plot([read(), read(SIGNED, method="attcat")]),
+    "strips": lambda: mixlens.plot([read(), read(SIGNED, method="attcat")], kind="strip"),
+    "maps": lambda: mixlens.plot({"one": map_of(), "two": map_of(seed=1)}, layer=0),
+    "maps by layer": lambda: mixlens.plot([map_of(), map_of(seed=1, method="globenc")], kind="layers", query="keys"),
+    "curves": lambda: figure.curves({"a": [0.1, 0.4, 0.2], "b": [Interval(0.2, 0.1, 0.3, 9, 0.1)] * 3}),
+}
+
+
+# --- the numbers ------------------------------------------------------------------------------------------------------
+
+
+def test_a_strip_has_the_colours_of_its_scores() -> None:
+    made = read(SIGNED).plot()
+    boxes = [patch for patch in made.axes[0].patches if str(patch.get_gid()).startswith("token-")]
+    assert [to_hex(box.get_facecolor()) for box in boxes] == [hex_of(shade(score)) for score in SIGNED]
+    assert to_hex(boxes[2].get_facecolor()) == hex_of(TOWARDS)
+    assert to_hex(boxes[4].get_facecolor()) == hex_of(AGAINST)
+    assert to_hex(boxes[0].get_facecolor()) == "#ffffff"
+    written = made.axes[0].texts
+    assert [text.get_text() for text in written] == ["[CLS]", "the", "un", "happy", "keys", "[MASK]"]
+    assert [to_hex(text.get_color()) for text in written] == [hex_of(ink(shade(score))) for score in SIGNED]
+
+
+def test_bars_are_as_long_as_their_scores() -> None:
+    made = read(SIGNED).plot(kind="bars")
+    assert [bar.get_width() for bar in made.axes[0].patches] == pytest.approx(SIGNED)
+    assert [to_hex(bar.get_facecolor()) for bar in made.axes[0].patches][1:3] == [hex_of(AGAINST), hex_of(TOWARDS)]
+    largest = read((0.1, -0.9, 0.2, 0.3, 0.5, 0.0)).plot(kind="bars", top=2)
+    assert [bar.get_width() for bar in largest.axes[0].patches] == pytest.approx([-0.9, 0.5])
+    assert [label.get_text() for label in largest.axes[0].get_yticklabels()] == ["the", "keys"]
+    assert "the largest 2" in largest.get_suptitle()
+
+
+def test_a_matrix_is_the_layer() -> None:
+    whole = map_of()
+    for layer in (0, 2, -1):
+        made = whole.plot(layer=layer)
+        (image,) = images(made)
+        np.testing.assert_array_equal(image, whole.scores[layer].numpy())
+        assert f"layer {layer % 3 + 1}" in made.get_suptitle()
+        assert "alti" in made.get_suptitle()
+        assert made.axes[0].images[0].get_clim() == (0.0, float(whole.scores[layer].max()))
+
+
+def test_rows_are_queries_and_columns_are_keys() -> None:
+    scores = torch.zeros(1, 6, 6)
+    scores[0, 1, 4] = 1.0
+    made = Map(scores, TOKENS, "alti", INFO).plot()
+    axes = made.axes[0]
+    assert axes.images[0].get_array()[1, 4] == 1
+    labels = [[label.get_text() for label in side] for side in (axes.get_yticklabels(), axes.get_xticklabels())]
+    assert (labels[0][1], labels[1][4]) == ("the", "keys")
+    assert axes.get_ylim()[0] > axes.get_ylim()[1]  # the first position on top
+    assert (axes.get_ylabel(), axes.get_xlabel()) == ("position (query)", "taken from (key)")
+
+
+def test_numbers_in_cells() -> None:
+    made = Map(torch.tensor([[[0.25, 0.75], [1.0, 0.0]]]), ("a", "b"), "alti", INFO).plot(numbers=True)
+    assert [text.get_text() for text in made.axes[0].texts] == [".25", ".75", "1.00", ".00"]
+
+
+def test_layers_are_rows_for_one_query() -> None:
+    whole = map_of()
+    for query, place in ((None, 5), ("keys", 4), (0, 0)):
+        made = whole.plot(kind="layers", query=query)
+        np.testing.assert_array_equal(images(made)[0], whole.scores[:, place].numpy())
+        assert f"at {TOKENS[place]}" in made.get_suptitle()
+    assert [label.get_text() for label in made.axes[0].get_yticklabels()] == ["1", "2", "3"]
+
+
+def test_layers_that_grow_are_each_by_their_own_largest() -> None:
+    grown = Map(map_of().scores * torch.tensor([1.0, 10.0, 100.0])[:, None, None], TOKENS, "globenc", INFO)
+    rows = grown.scores[:, 4].numpy()
+    np.testing.assert_allclose(images(grown.plot(kind="layers", query=4))[0], rows / rows.max(-1, keepdims=True))
+    np.testing.assert_array_equal(images(grown.plot(kind="layers", query=4, scale="all"))[0], rows)
+
+
+def test_a_grid_has_every_layer_on_one_scale() -> None:
+    whole = map_of(7)
+    made = whole.plot(kind="grid")
+    for layer, image in enumerate(images(made)):
+        np.testing.assert_array_equal(image, whole.scores[layer].numpy())
+    panels = [ax for ax in made.axes if ax.get_gid() != "colours"]
+    assert [ax.get_title(loc="left") for ax in panels] == [f"layer {number}" for number in range(1, 8)]
+    assert {ax.images[0].get_clim() for ax in panels} == {(0.0, float(whole.scores.max()))}
+
+
+def test_methods_are_rows_each_by_its_own_largest() -> None:
+    reads = [read(), read(SIGNED, method="attcat")]
+    made = mixlens.plot(reads)
+    np.testing.assert_allclose(images(made)[0], [reads[0].scores.numpy() / reads[0].scores.max().item(), SIGNED], rtol=1e-6)
+    assert [label.get_text() for label in made.axes[0].get_yticklabels()] == ["alti", "attcat"]
+    made = mixlens.plot(reads, scale="all")
+    np.testing.assert_allclose(images(made)[0], [reads[0].scores.numpy(), SIGNED], rtol=1e-6)
+    assert made.axes[0].images[0].get_clim() == (-1.0, 1.0)
+
+
+def test_maps_side_by_side() -> None:
+    maps = {"one": map_of(), "two": map_of(seed=1)}
+    made = mixlens.plot(maps, layer=1)
+    for image, whole in zip(images(made), maps.values(), strict=True):
+        np.testing.assert_array_equal(image, whole.scores[1].numpy())
+    raw = Map(map_of().scores * 7, TOKENS, "norm", INFO)  # other units: each by its own largest
+    made = mixlens.plot([map_of(), raw])
+    assert [float(image.max()) for image in images(made)] == [1.0, 1.0]
+
+
+def test_colours_are_one_hue_from_zero_or_two_around_it() -> None:
+    for values, low, signed in (((0.0, 0.5), 0.0, False), ((-0.25, 0.5), -0.5, True)):
+        made = mixlens.plot([read(values, ("a", "b"))], scale="all")
+        image = made.axes[0].images[0]
+        assert image.get_clim() == (low, 0.5)
+        assert to_hex(image.cmap(image.norm(0.5))) == hex_of(TOWARDS)
+        assert to_hex(image.cmap(image.norm(0.0))) == "#ffffff"
+        if signed:
+            assert to_hex(image.cmap(image.norm(-0.5))) == hex_of(AGAINST)
+    assert map_of().plot(vmax=0.9).axes[0].images[0].get_clim() == (0.0, 0.9)
+
+
+def test_the_colour_bar_says_what_it_means() -> None:
+    def meaning(made: Figure) -> str:
+        (bar,) = [ax for ax in made.axes if ax.get_gid() == "colours"]
+        return bar.get_xlabel() + bar.get_ylabel()
+
+    assert meaning(map_of().plot()) == "share"
+    assert meaning(Map(map_of().scores * 3, TOKENS, "norm", INFO).plot()) == "score"
+    assert meaning(read(SIGNED).plot()) == "against (−), towards (+)"
+    assert meaning(mixlens.plot([read(), read(method="b")])) == "score, of the largest"
+    assert not [ax for ax in map_of().plot(colorbar=False).axes if ax.get_gid() == "colours"]
+
+
+def test_curves_have_their_points_and_bands() -> None:
+    points = [Interval(0.2, 0.1, 0.3, 9, 0.1), Interval(0.5, 0.4, 0.7, 9, 0.1)]
+    made = figure.curves({"a": points, "b_$x$": [0.1, 0.3]}, at=[0, 10], x="percent", y="fall")
+    axes = made.axes[0]
+    np.testing.assert_array_equal(axes.lines[0].get_xydata(), [[0, 0.2], [10, 0.5]])
+    np.testing.assert_array_equal(axes.lines[1].get_xydata(), [[0, 0.1], [10, 0.3]])
+    band = axes.collections[0].get_paths()[0].vertices
+    assert {tuple(point) for point in band} >= {(0, 0.1), (0, 0.3), (10, 0.4), (10, 0.7)}
+    assert len(axes.collections) == 1
+    assert {"b_$x$", "percent", "fall"} <= set(texts(svg(made)))
+
+
+# --- text -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", list(EVERY))
+def test_text_is_text_and_the_same_value_gives_the_same_bytes(name: str) -> None:
+    first, second = EVERY[name](), EVERY[name]()
+    page = svg(first)
+    assert page == svg(second) == svg(first)
+    if name != "curves":
+        assert "[MASK]" in texts(page)
+    assert "<dc:date>" not in page
+    for kind in (".pdf", ".png"):
+        assert figure.content(first, kind) == figure.content(second, kind)
+
+
+@pytest.mark.parametrize("name", list(EVERY))
+def test_labels_stay_inside_and_do_not_touch(name: str) -> None:
+    made = EVERY[name]()
+    inside_and_apart(made)
+
+
+def inside_and_apart(made: Figure) -> None:
+    """Every text lies within the figure, and no two texts cover each other."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+    FigureCanvasAgg(made).draw()
+    renderer = FigureCanvasAgg(made).get_renderer()
+    seen = list(made.texts)
+    for ax in made.findobj(Axes):
+        seen += [*ax.texts, ax.title, ax._left_title, ax.xaxis.label, ax.yaxis.label]  # type: ignore[attr-defined]
+        for axis in (ax.xaxis, ax.yaxis) if ax.axison else ():
+            low, high = sorted(axis.get_view_interval())
+            seen += [
+                tick.label1 if tick.label1.get_visible() else tick.label2
+                for tick in axis.get_major_ticks()
+                if low <= tick.get_loc() <= high
+            ]
+    seen += [text for legend in made.legends for text in legend.get_texts()]
+    boxes = [
+        (text.get_text(), text.get_window_extent(renderer)) for text in seen if text.get_text().strip() and text.get_visible()
+    ]
+    assert boxes
+    whole = made.bbox
+    for told, box in boxes:
+        assert box.x0 >= whole.x0 - 1 and box.x1 <= whole.x1 + 1, (told, box, whole)  # noqa: PT018
+        assert box.y0 >= whole.y0 - 1 and box.y1 <= whole.y1 + 1, (told, box, whole)  # noqa: PT018
+    for i, (one, a) in enumerate(boxes):
+        for other, b in boxes[i + 1 :]:
+            wide, high = min(a.x1, b.x1) - max(a.x0, b.x0), min(a.y1, b.y1) - max(a.y0, b.y0)
+            assert wide <= 1.5 or high <= 1.5, (one, other)
+
+
+@pytest.mark.parametrize("n", [1, 2, 30, 90, 200])
+@pytest.mark.parametrize("kind", ["strip", "bars", "rows", "matrix", "layers", "grid"])
+def test_few_and_many_tokens(kind: str, n: int) -> None:
+    """Labels get smaller, then fewer; they never cover each other, and the figure stays on a page."""
+    tokens = tuple(f"word{i}" if i % 7 else "incomprehensibilities" for i in range(n))
+    if kind in ("matrix", "layers", "grid"):
+        made = map_of(3, tokens).plot(kind=kind)
+    else:
+        scores = torch.linspace(-1, 1, n)
+        made = (
+            mixlens.plot([read(scores, tokens), read(scores, tokens, "b")])
+            if kind == "rows"
+            else read(scores, tokens).plot(kind=kind)
+        )
+    inside_and_apart(made)
+    assert made.get_figheight() <= 13
+
+
+@pytest.mark.parametrize("width", ["single", "double", 2.0, 10])
+@pytest.mark.parametrize("name", ["strip", "bars", "matrix", "layers", "grid"])
+def test_widths(name: str, width: Any) -> None:
+    result = map_of(4) if name in ("matrix", "layers", "grid") else read(SIGNED)
+    made = result.plot(kind=name, width=width)
+    assert made.get_figwidth() == {"single": 3.3, "double": 6.8}.get(width, width)
+    inside_and_apart(made)
+
+
+def test_hostile_tokens_are_written_as_they_are() -> None:
+    n = len(HOSTILE)
+    expected = {"$x$", "a_b", "\\frac{1}{2}", "{", "<b>&", "z\\u200bw", "\\u001b[31m", "$", "^{2}", "שלום"}
+    whole = map_of(2, HOSTILE)
+    reads = [read(torch.linspace(-1, 1, n), HOSTILE, method) for method in ("$a$_{b}", "b")]
+    for made in (
+        reads[0].plot(),
+        reads[0].plot(kind="bars"),
+        mixlens.plot(reads, width=9),
+        whole.plot(width=9),
+        whole.plot(kind="layers", width=9),
+        whole.plot(kind="grid", width=12),
+    ):
+        page = svg(made)
+        assert expected <= set(texts(page)), set(texts(page))
+        if made.axes[0].get_ylabel() == "position (query)":  # as rows and as columns
+            assert all(texts(page).count(token) >= 2 for token in expected), texts(page)
+        assert "<b>" not in page
+        assert "\x1b" not in page
+        for kind in (".png", ".pdf"):
+            figure.content(made, kind)
+    assert "$a$_{b}" in " ".join(texts(svg(reads[0].plot())))
+    assert "$a$_{b}" in texts(svg(mixlens.plot(reads, width=9)))
+
+
+def test_letters_that_no_font_has_stay_text_in_svg_and_are_told_of_elsewhere() -> None:
+    made = read((0.5, 1.0), ("日本", "👍")).plot()
+    assert {"日本", "👍"} <= set(texts(svg(made)))
+    with pytest.warns(UserWarning, match=r"no font of this figure has .*U\+65E5.*name a font"):
+        figure.content(made, ".png")
+
+
+def test_pdf_fonts_are_truetype(tmp_path: Path) -> None:
+    import zlib
+
+    for made in (read().plot(), map_of().plot(numbers=True)):
+        made.save(tmp_path / "x.pdf")
+        data = (tmp_path / "x.pdf").read_bytes()
+        streams = b"".join(_inflated(part, zlib) for part in re.findall(rb"stream\r?\n(.*?)endstream", data, re.S))
+        assert b"/Type3" not in data + streams
+        assert b"/Subtype /CIDFontType2" in data + streams or b"/Subtype /TrueType" in data + streams
+        assert b"CreationDate" not in data
+
+
+def _inflated(part: bytes, zlib: Any) -> bytes:
+    try:
+        return zlib.decompressobj().decompress(part)
+    except zlib.error:
+        return b""
+
+
+# --- state ------------------------------------------------------------------------------------------------------------
+
+
+def test_nothing_global_is_changed_and_pyplot_is_not_needed() -> None:
+    before = dict(matplotlib.rcParams)
+    for make in EVERY.values():
+        figure.content(make(), ".svg")
+    assert dict(matplotlib.rcParams) == before
+    out = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            textwrap.dedent(
+                """
+                import sys, torch
+                from mixlens.types import Attribution
+                made = Attribution(torch.ones(2), ("a", "b"), "alti", {}).plot()
+                made._repr_png_()
+                assert "matplotlib.pyplot" not in sys.modules
+                print("ok")
+                """
+            ),
+        ],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert out.stdout == "ok\n"
+
+
+def test_a_style_of_the_users_changes_no_figure_of_ours() -> None:
+    plain = svg(map_of().plot())
+    with matplotlib.style.context("dark_background"), matplotlib.rc_context({"font.size": 30, "text.usetex": False}):
+        assert svg(map_of().plot()) == plain
+
+
+def test_threads_draw_the_same() -> None:
+    before = dict(matplotlib.rcParams)
+    alone = svg(map_of().plot())
+    found: list[str] = []
+
+    def draw() -> None:
+        found.extend(svg(map_of().plot()) for _ in range(3))
+
+    threads = [threading.Thread(target=draw) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == [alone] * 12
+    assert dict(matplotlib.rcParams) == before
+
+
+def test_axes_that_are_given_are_drawn_on() -> None:
+    page = Figure(figsize=(8, 6), layout="constrained")
+    axes = page.subplots(2, 3)
+    whole = map_of()
+    assert read().plot(ax=axes[0, 0]) is axes[0, 0]
+    assert read(SIGNED).plot(kind="bars", ax=axes[0, 1]) is axes[0, 1]
+    assert whole.plot(ax=axes[0, 2]) is axes[0, 2]
+    assert whole.plot(kind="layers", ax=axes[1, 0]) is axes[1, 0]
+    assert mixlens.plot([read(), read(method="b")], ax=axes[1, 1]) is axes[1, 1]
+    assert figure.curves({"a": [1.0, 2.0]}, ax=axes[1, 2]) is axes[1, 2]
+    np.testing.assert_array_equal(axes[0, 2].images[0].get_array(), whole.scores[-1].numpy())
+    assert "layer 3" in axes[0, 2].get_title(loc="left")
+    assert len(axes[0, 0].patches) == len(TOKENS)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert "[MASK]" in texts(svg(page))
+
+
+def test_pictures_show_themselves() -> None:
+    data, size = read().plot(width=4)._repr_png_()
+    assert data.startswith(b"\x89PNG")
+    assert size["width"] == 384
+
+
+# --- files ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["svg", "pdf", "png", "SVG"])
+def test_saved_whole_by_both_ways(kind: str, tmp_path: Path) -> None:
+    read().plot(save=tmp_path / f"a.{kind}").save(tmp_path / f"b.{kind}")
+    one, other = ((tmp_path / f"{name}.{kind}").read_bytes() for name in "ab")
+    assert one == other
+    assert sorted(path.name for path in tmp_path.iterdir()) == [f"a.{kind}", f"b.{kind}"]
+    (tmp_path / "plain").write_text("")
+    modes = {path.stat().st_mode for path in tmp_path.iterdir()}
+    assert len(modes) == 1  # readable by whoever reads other files
+
+
+def test_savefig_has_real_text_too(tmp_path: Path) -> None:
+    read().plot().savefig(tmp_path / "x.svg")
+    assert "[MASK]" in texts((tmp_path / "x.svg").read_text())
+
+
+def test_a_failure_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = tmp_path / "x.svg"
+    place.write_text("old")
+
+    def full(file: int) -> None:
+        os.ftruncate(file, 10)
+        raise OSError(28, "No space left on device")
+
+    made = read().plot()
+    monkeypatch.setattr("mixlens.files.sync", full)
+    with pytest.raises(InputError, match="No space left"):
+        made.save(place)
+    assert place.read_text() == "old"
+    assert [path.name for path in tmp_path.iterdir()] == ["x.svg"]
+
+
+def test_matplotlib_is_asked_for_by_name() -> None:
+    out = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            "import sys; sys.modules['matplotlib'] = None\n"
+            "import torch, mixlens\nfrom mixlens.types import Attribution\n"
+            "try:\n    Attribution(torch.ones(1), ('a',), 'alti', {}).plot()\n"
+            "except mixlens.MixlensError as error:\n    print(error)",
+        ],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert out.stdout == "figures need matplotlib: pip install 'mixlens[plot]'.\n"
+
+
+# --- refusals ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (
+            lambda: read().plot(kind="matrix"),
+            "an Attribution cannot be drawn as 'matrix'. Did you mean 'strip'? Known: bars, strip",
+        ),
+        (lambda: map_of().plot(kind="strip"), "a Map cannot be drawn as 'strip'"),
+        (lambda: map_of().plot(kind="layer"), "Did you mean 'layers'"),
+        (lambda: mixlens.plot([read(), read()], kind="bars"), "several Attributions cannot be drawn as 'bars'"),
+        (lambda: read().plot(top=3), "kind 'strip' of one result takes no top="),
+        (lambda: read().plot(kind="bars", top=0), "top must be a whole number of at least 1"),
+        (lambda: map_of().plot(query=1), "takes no query="),
+        (lambda: map_of().plot(scale="own"), "takes no scale="),
+        (lambda: map_of().plot(layer=3), "layer 3 is out of range: the map has 3 layers, 0 to 2"),
+        (lambda: map_of().plot(kind="layers", query="locks"), "no token 'locks'"),
+        (lambda: map_of(1, ("[MASK]", "[MASK]")).plot(kind="layers"), "there are 2 mask tokens, at [0, 1]"),
+        (lambda: map_of().plot(width="wide"), "unknown width 'wide'"),
+        (lambda: map_of().plot(width=0.5), "1.5 to 30 inches"),
+        (lambda: map_of().plot(vmax=0), "vmax must be a number above 0"),
+        (lambda: map_of().plot(ax="x"), "ax must be matplotlib Axes, not str"),
+        (lambda: map_of().plot(kind="grid", ax=Figure().subplots()), "takes no ax="),
+        (lambda: map_of().plot(font="No Such Font"), "no font 'No Such Font' here"),
+        (lambda: map_of(1, tuple("abcdefghijklmnopqrstuvwxyz")).plot(numbers=True, width=2), "too small for numbers"),
+        (lambda: mixlens.plot([]), "nothing to draw"),
+        (lambda: mixlens.plot("x"), "a figure is made of"),
+        (lambda: mixlens.plot([1, 2]), "a figure is made of"),
+        (lambda: mixlens.plot(3), "a figure is made of"),
+        (lambda: mixlens.plot([read(), map_of()]), "cannot stand in one figure"),
+        (lambda: mixlens.plot([read(), read((1.0,), ("a",))]), "not of the same tokens"),
+        (lambda: mixlens.plot([read(), read()], labels=["a"]), "1 labels for 2 results"),
+        (lambda: mixlens.plot([read(), read()], scale="mine"), "unknown scale 'mine'"),
+        (lambda: mixlens.plot([map_of(2), map_of(3)], kind="layers"), "different numbers of layers"),
+        (lambda: read((1.0, float("nan")), ("a", "b")).plot(), "not finite"),
+        (lambda: read((1.0,), ("a", "b")).plot(), "do not fit 2 tokens"),
+        (lambda: read((), ()).plot(), "no tokens"),
+        (lambda: read().plot(save="x.gif"), "saved as .svg, .pdf, .png, not 'x.gif'"),
+        (lambda: read().plot(save="no/such/x.svg"), "no folder 'no/such'"),
+        (lambda: figure.curves({}), "nothing to draw"),
+        (lambda: figure.curves({"a": []}), "'a' has no points"),
+        (lambda: figure.curves({"a": [1.0]}, at=[1, 2]), "1 points and at= has 2 places"),
+    ],
+)
+def test_refusals(make: Any, message: str) -> None:
+    with pytest.raises(InputError, match=re.escape(message)):
+        make()
+
+
+def test_results_told_apart() -> None:
+    def rows(results: list[Attribution]) -> list[str]:
+        axes: Axes = mixlens.plot(results).axes[0]
+        return [label.get_text() for label in axes.get_yticklabels()]
+
+    assert rows([read(layer=0), read(layer=1)]) == ["layer 1", "layer 2"]
+    assert rows([read(at_layer=0), read(at_layer=3)]) == ["layer 0", "layer 3"]
+    assert rows([read(), read()]) == ["alti 1", "alti 2"]
+    assert rows([read(layer=0), read(layer=1), read(method="b")]) == ["alti layer 1", "alti layer 2", "b layer 3"]
+
+
+def test_one_token_of_no_score() -> None:
+    for made in (read((0.0,), ("a",)).plot(), Map(torch.zeros(1, 1, 1), ("a",), "alti", {}).plot()):
+        assert "a" in texts(svg(made))
+
+
+def test_a_label_is_cut_no_earlier_than_it_must_be() -> None:
+    """The longest beginning that fits with its ellipsis: one more letter would not."""
+    from mixlens.show.figure.drawing import _cut, _inches
+
+    text = "incomprehensibilities of lilliputians"
+    whole = _inches(text, 8)
+    for room in (whole * share for share in (0.2, 0.35, 0.5, 0.77, 0.99)):
+        made = _cut(text, 8, room)
+        kept = len(made) - 1
+        assert made == text[:kept] + "…"
+        assert _inches(made, 8) <= room < _inches(text[: kept + 1] + "…", 8)
+    assert _cut(text, 8, whole) == text

@@ -1,0 +1,527 @@
+"""The one-file report: every number in it is the array's, it is small, it is safe, and nothing else gets overwritten."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import html as markup
+import json
+import re
+import subprocess
+import sys
+import zlib
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from conftest import SHARED, needs_shared
+from typer.testing import CliRunner
+
+import mixlens
+from mixlens.cli.app import app, main
+from mixlens.errors import InputError, ResultError
+from mixlens.report import gather
+from mixlens.show import packing as coding
+from mixlens.show.results_page import ASSETS, page
+from mixlens.types import Attribution, Map
+
+SENTENCE = "The keys to the cabinet [MASK] rusty."
+HOSTILE = "<script>alert(1)</script> </script><!-- &amp; שלום \u200b\u202e 😀 \"'` [MASK]"
+
+
+@cache
+def agreement() -> Any:
+    return mixlens.load("agreement")
+
+
+def held(path: Path | str) -> dict[str, Any]:
+    """What the page's own script would read."""
+    text = path if isinstance(path, str) else path.read_text(encoding="utf-8")
+    found = re.search(r'<script type="application/json" id="data">(.*?)</script>', text, re.S)
+    assert found is not None
+    return json.loads(found[1])
+
+
+def unpacked(block: dict[str, Any]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Rows [row column], a bound on each row's error, and the sums of what is not held. Written out by the description of
+    the format in docs/report.md, byte by byte."""
+    raw = zlib.decompress(base64.b64decode(block["data"]))
+    rows, columns, signed = block["rows"], block["columns"], block["signed"]
+    place = 0
+
+    def numbers(kind: str, count: int) -> list[float]:
+        nonlocal place
+        size = np.dtype(kind).itemsize
+        planes = [raw[place + p * count : place + (p + 1) * count] for p in range(size)]
+        place += count * size
+        return np.frombuffer(bytes(planes[p][i] for i in range(count) for p in range(size)), kind).tolist()
+
+    if block["coding"] == "float32":
+        whole = np.array(numbers("<f4", rows * columns)).reshape(rows, columns)
+        return whole, np.abs(whole).max(1) * 2.0**-24 * 1.01, np.zeros(rows)
+    kind = {"bits16": ("<u2", "<i2"), "bits8": ("<u1", "<i1"), "top": ("<u1", "<i1")}[block["coding"]][signed]
+    levels = {"<u2": 65535, "<i2": 32767, "<u1": 255, "<i1": 127}[kind]
+    scale = np.array(numbers("<f4", rows))
+    bound = scale / levels / 2 * 1.001
+    if block["coding"] != "top":
+        whole = np.array(numbers(kind, rows * columns)).reshape(rows, columns) * (scale / levels)[:, None]
+        return whole, bound, np.zeros(rows)
+    keep = block["keep"]
+    rest = np.array(numbers("<f4", rows))
+    steps, values = numbers("<u2", rows * keep), numbers(kind, rows * keep)
+    whole = np.full((rows, columns), np.nan)
+    for row in range(rows):
+        key = 0
+        for i in range(row * keep, (row + 1) * keep):
+            key += int(steps[i])
+            whole[row, key] = values[i] * scale[row] / levels
+    return whole, bound, rest
+
+
+def noise(depth: int, n: int, *, seed: int = 0, sharp: float = 1.0) -> torch.Tensor:
+    made = torch.randn(depth, n, n, generator=torch.Generator().manual_seed(seed))
+    return (made * sharp).softmax(-1)
+
+
+def some_map(depth: int, n: int, *, method: str = "alti", seed: int = 0, sharp: float = 1.0, **info: Any) -> Map:
+    told = {"model": "m", "text": "x " * n, "convention": "alti", "gap": 1e-7, "tolerance": 1e-4, **info}
+    return Map(noise(depth, n, seed=seed, sharp=sharp), tuple(f"t{i}" for i in range(n)), method, told)
+
+
+# --- numbers ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("signed", [False, True])
+@pytest.mark.parametrize("kind", ["float32", "bits16", "bits8", "top"])
+def test_every_number_comes_back_within_what_is_said(kind: str, signed: bool) -> None:
+    scores = np.random.default_rng(3).standard_normal((20, 37)) ** 3
+    scores = scores if signed else np.abs(scores)
+    scores[4] = 0
+    scores[5] *= 1e-9
+    block = coding.encode(scores, coding.Precision(kind, 11))
+    whole, bound, rest = unpacked(block)
+    missing = np.isnan(whole)
+    assert (np.abs(whole - scores)[~missing] <= np.broadcast_to(bound[:, None], whole.shape)[~missing]).all()
+    np.testing.assert_allclose(coding.decode(block), np.nan_to_num(whole), rtol=1e-6)
+    if kind != "top":
+        assert not missing.any()
+        return
+    assert ((~missing).sum(1) == 11).all()
+    for row in range(20):  # the largest are the ones that are held, and the rest is their sum
+        least = np.abs(scores[row][~missing[row]]).min()
+        assert np.abs(scores[row][missing[row]]).max() <= least
+        assert rest[row] == pytest.approx(scores[row][missing[row]].sum(), rel=1e-5, abs=1e-12)
+
+
+def test_precision_is_said_in_words() -> None:
+    assert "1/131,070" in coding.Precision("bits16").told()
+    assert "1/254" in coding.Precision("bits8").told(signed=True)
+    assert "the 9 largest numbers of each row, to 1/510" in coding.Precision("top", 9).told()
+
+
+def test_the_file_holds_what_mix_and_rollout_give(tmp_path: Path) -> None:
+    place = mixlens.report(agreement(), tmp_path / "r.html", texts=SENTENCE, methods=["alti", "attention", "attcat"])
+    entry = held(place)["entries"][0]
+    trace = agreement().trace(SENTENCE)
+    assert entry["tokens"] == list(trace.tokens)
+    assert entry["precision"]["kind"] == "float32"
+    for method, name in zip(entry["methods"], ("alti", "attention"), strict=False):
+        made = mixlens.mix(trace, name)
+        for sheet, scores in (("layer", made), ("rollout", made.rollout())):
+            whole, bound, _ = unpacked(method["sheets"][sheet])
+            wanted = scores.to_numpy().reshape(-1, len(trace))
+            assert (np.abs(whole - wanted) <= bound[:, None]).all()
+    scores = mixlens.attribute(trace, "attcat")
+    np.testing.assert_allclose(unpacked(entry["methods"][2]["scores"])[0][0], scores.to_numpy(), rtol=1e-6)
+    assert entry["methods"][2]["scores"]["signed"]
+    assert entry["query"] == trace.query
+    assert entry["prediction"] == [[word, pytest.approx(share)] for word, share in trace.prediction()]
+
+
+def test_precision_is_given_up_step_by_step() -> None:
+    kinds = []
+    for n, room in ((16, 400_000), (128, 400_000), (128, 150_000), (300, 400_000)):
+        precision, blocks = coding.fit([noise(6, n).numpy().reshape(-1, n)], room)
+        assert sum(len(block["data"]) for block in blocks) <= room
+        kinds.append(precision.kind)
+    assert kinds == ["float32", "bits16", "bits8", "top"]
+
+
+@pytest.mark.parametrize("sharp", [0.3, 4.0])
+def test_512_tokens_and_12_layers_fit_into_two_megabytes(tmp_path: Path, sharp: float) -> None:
+    names = ("alti", "globenc", "value_zeroing")
+    results: list[Any] = [some_map(12, 512, method=name, seed=i, sharp=sharp) for i, name in enumerate(names)]
+    results.append(Attribution(torch.randn(512), results[0].tokens, "attcat", dict(results[0].info)))
+    place = mixlens.report(results, tmp_path / "large.html")
+    assert place.stat().st_size <= 2_000_000
+    entry = held(place)["entries"][0]
+    assert entry["precision"]["kind"] in ("bits8", "top")
+    assert str(entry["precision"]["keep"] or "every number") in entry["holds"]
+    whole, bound, rest = unpacked(entry["methods"][1]["sheets"]["layer"])
+    wanted = results[1].to_numpy().reshape(-1, 512)
+    missing = np.isnan(whole)
+    assert (np.abs(whole - wanted)[~missing] <= np.broadcast_to(bound[:, None], whole.shape)[~missing]).all()
+    # Rows sum to 1 but for the rounding of the numbers that are kept: half a step each, and most of them cancel.
+    np.testing.assert_allclose(np.nansum(whole, 1) + rest, 1, atol=0.02)
+
+
+def test_a_long_text_is_counted_too(tmp_path: Path) -> None:
+    tokens = tuple(f"{'שלום' * 12}{i}" for i in range(1500))
+    result = Map(noise(1, 1500), tokens, "alti", {"model": "m", "text": "שלום " * 20_000, "convention": "alti"})
+    assert mixlens.report(result, tmp_path / "r.html", megabytes=1).stat().st_size <= 1_000_000
+
+
+def test_more_room_holds_more(tmp_path: Path) -> None:
+    result = some_map(6, 200)
+    small, large = (mixlens.report(result, tmp_path / f"{mb}.html", megabytes=mb) for mb in (0.25, 4))
+    assert small.stat().st_size <= 250_000
+    assert held(small)["entries"][0]["precision"]["kind"] == "top"
+    assert held(large)["entries"][0]["precision"]["kind"] == "float32"
+
+
+# --- what is on the page ----------------------------------------------------------------------------------------------
+
+
+def test_provenance_and_gap_are_on_the_page() -> None:
+    results = gather(agreement(), SENTENCE, ["alti:variant=released", "attcat"], target="were", foil="was")
+    entry = held(page(results))["entries"][0]
+    about, alti, attcat = (dict(rows) for rows in (entry["about"], *(one["about"] for one in entry["methods"])))
+    assert about["Model"] == "agreement"
+    assert f"mixlens {mixlens.__version__}" in about["Versions"]
+    assert "torch" in about["Versions"]
+    assert alti["Variant"] == "released"
+    assert alti["Reconstruction gap"].startswith(f"{results[0].info['gap']:.1e} (allowed: 1e-04)")
+    assert attcat["Target"] == "were - was (logit)"
+    assert entry["text"] == SENTENCE
+    assert entry["methods"][1]["explains"] == "What counts for the logit of were - was at [MASK] (position 6)"
+    assert entry["predicts"] == "Most probable at [MASK] (position 6)"
+    assert entry["words"] is None or all(len(word) == 2 for word in entry["words"])
+
+
+def test_several_texts_and_models_each_have_an_entry(tmp_path: Path) -> None:
+    made = [*gather(agreement(), SENTENCE, "alti"), *gather(mixlens.load("sentiment"), "a good film", ["alti", "attcat"])]
+    entries = held(mixlens.report(made, tmp_path / "r.html"))["entries"]
+    assert [one["label"] for one in entries] == [f"agreement: {SENTENCE}", "sentiment: a good film"]
+    assert [len(one["methods"]) for one in entries] == [1, 2]
+    texts = held(mixlens.report(agreement(), tmp_path / "t.html", texts=[SENTENCE, "The key [MASK] old."], methods="alti"))
+    assert [one["label"] for one in texts["entries"]] == [SENTENCE, "The key [MASK] old."]
+
+
+def test_one_method_twice_is_told_apart() -> None:
+    entry = held(page(gather(agreement(), SENTENCE, ["alti", "alti:variant=released"])))["entries"][0]
+    labels = [one["label"] for one in entry["methods"]]
+    assert len(set(labels)) == 2
+    assert "released" in labels[1]
+
+
+@needs_shared
+def test_a_next_token_is_read_after_the_last_token() -> None:
+    model = mixlens.load(SHARED / "models/stories260K")
+    results = gather(model, "Once upon a time there was a", ["alti", "grad_x_input"])
+    entry = held(page(results))["entries"][0]
+    last = len(entry["tokens"]) - 1
+    assert entry["query"] == last
+    assert entry["predicts"] == f"Most probable after {entry['tokens'][last]} (position {last})"
+    logits = model.logits(model.trace("Once upon a time there was a"))[-1]
+    assert entry["prediction"][0][1] == pytest.approx(float(logits.softmax(-1).max()), rel=1e-4)
+    assert "looks back only" in dict(entry["about"])["Tokens"]
+
+
+def test_a_map_from_the_input_has_no_layers_to_follow() -> None:
+    method = held(page(gather(agreement(), "The keys [MASK] rusty.", ["hta"])))["entries"][0]["methods"][0]
+    assert list(method["sheets"]) == ["rollout"]
+    assert "from the input" in method["noFlow"]
+    rolled = mixlens.mix(agreement().trace(SENTENCE), "alti").rollout()
+    assert list(held(page([rolled]))["entries"][0]["methods"][0]["sheets"]) == ["rollout"]
+
+
+def test_a_map_that_cannot_be_rolled_out_is_shown_by_layers() -> None:
+    made = some_map(2, 4)
+    made.scores[1, 2] = 0
+    assert list(held(page([made]))["entries"][0]["methods"][0]["sheets"]) == ["layer"]
+
+
+def test_hostile_text_stays_text() -> None:
+    tokens = ("<script>alert(1)</script>", "</script>", "שלום", "\u200b", "😀", '"', "<!--")
+    info = {"model": "<img src=x onerror=alert(1)>", "text": HOSTILE, "prediction": [("<b>", 0.5)], "gap": 0.0}
+    text = page([Map(noise(2, 7), tokens, "<i>m</i>", info)], title="<u>t</u> & {data}")
+    for piece in ("<script>alert", "<img src=x", "<i>m", "<u>t", "<b>"):
+        assert piece not in text
+    assert text.count("</script>") == 2
+    assert "&lt;u&gt;t&lt;/u&gt; &amp; {data}" in text
+    entry = held(text)["entries"][0]
+    assert entry["text"] == HOSTILE.replace("\u200b", "\\u200b").replace("\u202e", "\\u202e")
+    assert entry["tokens"][0] == "<script>alert(1)</script>"
+    assert entry["tokens"][3] == "\\u200b"
+
+
+def test_the_page_fetches_nothing_and_runs_only_its_own_script() -> None:
+    text = page([some_map(2, 5)])
+    outside = [found for found in re.findall(r"https?://[^\"'\s)]+", text) if found != "http://www.w3.org/2000/svg"]
+    assert outside == []
+    assert not re.search(r"\b(src|href)=\"(?!data:,)", text)
+    policy = markup.unescape(re.search(r'Content-Security-Policy" content="([^"]*)"', text)[1])  # type: ignore[index]
+    assert "default-src 'none'" in policy
+    for kind, pattern in (("style", r"<style>(.*?)</style>"), ("script", r"<script>(.*?)</script>")):
+        own = re.findall(pattern, text, re.S)[-1]
+        wanted = base64.b64encode(hashlib.sha256(own.encode()).digest()).decode()
+        assert f"{kind}-src 'sha256-{wanted}'" in policy
+
+
+def test_the_script_leaves_no_name_behind_and_writes_no_markup() -> None:
+    scripts = sorted(ASSETS.glob("*.js"))
+    assert scripts
+    for place in scripts:
+        source = place.read_text(encoding="utf-8")
+        for way in ("innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "new Function", "window."):
+            assert way not in source, (place.name, way)
+        assert source.startswith('"use strict";')
+
+
+# --- the file ---------------------------------------------------------------------------------------------------------
+
+
+def test_only_a_report_is_overwritten(tmp_path: Path) -> None:
+    place = tmp_path / "r.html"
+    mixlens.report(some_map(1, 3), place)
+    mixlens.report(some_map(1, 4), place)
+    assert len(held(place)["entries"][0]["tokens"]) == 4
+    place.write_text("<html>my thesis</html>")
+    with pytest.raises(ResultError, match="not a mixlens report"):
+        mixlens.report(some_map(1, 3), place)
+    assert place.read_text() == "<html>my thesis</html>"
+    mixlens.report(some_map(1, 3), place, force=True)
+    assert len(held(place)["entries"][0]["tokens"]) == 3
+    assert [one.name for one in tmp_path.iterdir()] == ["r.html"]
+
+
+def test_nothing_is_half_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = mixlens.report(some_map(1, 3), tmp_path / "r.html")
+    before = place.read_bytes()
+
+    def broken(*_: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.replace", broken)
+    with pytest.raises(ResultError, match="No space left"):
+        mixlens.report(some_map(1, 5), place)
+    assert place.read_bytes() == before
+    assert [one.name for one in tmp_path.iterdir()] == ["r.html"]
+
+
+@pytest.mark.parametrize(
+    ("what", "options", "message"),
+    [
+        ([], {}, "no result to report"),
+        ("text", {}, "not str"),
+        ([3], {}, "not int"),
+        (lambda: some_map(1, 3), {"texts": "x"}, "go with a model"),
+        (lambda: some_map(1, 3), {"megabytes": 0}, "0.2 to 1000"),
+        (agreement, {}, "needs texts="),
+        (agreement, {"texts": ""}, "the text is empty"),
+        (agreement, {"texts": SENTENCE, "methods": "alit"}, "Did you mean 'alti'"),
+        (agreement, {"texts": SENTENCE, "methods": []}, "no method was asked for"),
+        (agreement, {"texts": SENTENCE, "methods": "alti", "target": "were"}, "maps explain a position"),
+        (agreement, {"texts": SENTENCE, "methods": "alti", "query": "lock"}, "no token 'lock'"),
+        (agreement, {"texts": "[MASK] keys [MASK] rusty.", "methods": "attcat"}, "2 mask tokens"),
+    ],
+)
+def test_bad_input_is_refused_and_nothing_written(tmp_path: Path, what: Any, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=re.escape(message)):
+        mixlens.report(what() if callable(what) else what, tmp_path / "r.html", **options)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_places_that_cannot_be_written_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "folder.html").mkdir()
+    for name, message in (("r.txt", "an .html file"), ("no/r.html", "no folder"), ("folder.html", "is a folder")):
+        with pytest.raises(ResultError, match=message):
+            mixlens.report(some_map(1, 3), tmp_path / name)
+    bad = some_map(1, 3)
+    bad.scores[0, 1, 1] = torch.nan
+    with pytest.raises(InputError, match="not finite"):
+        mixlens.report(bad, tmp_path / "r.html")
+
+
+def test_two_masks_are_shown_from_the_first() -> None:
+    entry = held(page(gather(agreement(), "[MASK] keys [MASK] rusty.", "alti")))["entries"][0]
+    assert entry["query"] == 1
+    entry = held(page(gather(agreement(), "[MASK] keys [MASK] rusty.", ["alti", "attcat"], query=3)))["entries"][0]
+    assert entry["query"] == 3
+    logits = agreement().logits(agreement().trace("[MASK] keys [MASK] rusty."))[3]
+    assert entry["prediction"][0][1] == pytest.approx(float(logits.softmax(-1).max()), rel=1e-4)
+
+
+# --- the command ------------------------------------------------------------------------------------------------------
+
+
+def test_the_command_writes_a_report(tmp_path: Path) -> None:
+    place = tmp_path / "r.html"
+    arguments = ["report", SENTENCE, "The key [MASK] old.", "--methods", "alti,attcat", "--target", "is", "-o", str(place)]
+    done = CliRunner().invoke(app, arguments)
+    assert done.exit_code == 0, done.output
+    assert done.output.startswith(str(place))
+    entries = held(place)["entries"]
+    assert [one["label"] for one in entries] == [SENTENCE, "The key [MASK] old."]
+    assert dict(entries[0]["methods"][1]["about"])["Target"] == "is (logit)"
+
+
+def test_a_saved_result_becomes_a_report(tmp_path: Path) -> None:
+    made = mixlens.mix(agreement().trace(SENTENCE), "globenc")
+    made.save(tmp_path / "m.safetensors")
+    agreement().explain(SENTENCE, method="attcat").save(tmp_path / "a.safetensors")
+    arguments = ["report", "--from", str(tmp_path / "m.safetensors"), "--from", str(tmp_path / "a.safetensors")]
+    done = CliRunner().invoke(app, [*arguments, "-o", str(tmp_path / "r.html")])
+    assert done.exit_code == 0, done.output
+    (entry,) = held(tmp_path / "r.html")["entries"]
+    assert [one["name"] for one in entry["methods"]] == ["globenc", "attcat"]
+    whole, bound, _ = unpacked(entry["methods"][0]["sheets"]["layer"])
+    assert (np.abs(whole - made.to_numpy().reshape(whole.shape)) <= bound[:, None]).all()
+    assert entry["prediction"][0][0] == agreement().trace(SENTENCE).prediction()[0][0]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((), "give at least one text"),
+        ((SENTENCE, "--methods", "alit"), "Did you mean 'alti'"),
+        ((SENTENCE, "--from", "x.safetensors"), "leave texts"),
+        (("--from", "no.safetensors"), "no file"),
+        ((SENTENCE, SENTENCE, "--pair", "b"), "goes with one text"),
+        ((SENTENCE, "-o", "r.pdf"), "an .html file"),
+    ],
+)
+def test_errors_are_one_line(
+    arguments: tuple[str, ...],
+    message: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["mixlens", "report", *arguments])
+    with pytest.raises(SystemExit) as end:
+        main()
+    assert end.value.code == 2
+    assert message in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_commands_have_help_with_an_example() -> None:
+    for command in ("report", "serve"):
+        told = CliRunner().invoke(app, [command, "--help"], env={"COLUMNS": "120"}).output
+        assert "Usage:" in told
+        assert "Example:" in told
+
+
+def test_without_the_extra_the_server_says_how_to_get_it() -> None:
+    blocked = "import sys; sys.modules['uvicorn'] = None; sys.argv = ['mixlens', 'serve']; from mixlens.cli import main; main()"
+    done = subprocess.run([sys.executable, "-c", blocked], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr == "mixlens: the local page needs uvicorn: pip install 'mixlens[serve]'.\n"
+
+
+def test_a_wheel_holds_the_page(tmp_path: Path) -> None:
+    """What setuptools is told to pack is what the page is made of."""
+    import tomllib
+
+    told = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["tool"]["setuptools"]
+    assert {"mixlens.show", "mixlens.serve"} <= set(told["packages"])
+    packed = {one for pattern in told["package-data"]["mixlens"] for one in (ASSETS.parents[1]).glob(pattern)}
+    assert set(ASSETS.iterdir()) <= packed
+
+
+# --- a notebook -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["map", "attribution"])
+def test_a_notebook_output_stands_alone(kind: str) -> None:
+    made = some_map(3, 6)
+    result: Any = made if kind == "map" else made.rollout().readout(2)
+    text = result._repr_html_()
+    assert text == result._repr_html_()
+    assert not re.search(r"\sid=", re.sub(r"<script.*?</script>", "", text, flags=re.S))  # side by side, any number of times
+    assert not re.search(r"https?://(?!www\.w3\.org/2000/svg)", text)
+    data = json.loads(markup.unescape(re.search(r'data-result="([^"]*)"', text)[1]))  # type: ignore[index]
+    whole, bound, _ = unpacked(data["block"])
+    assert (np.abs(whole - result.to_numpy().reshape(whole.shape)) <= bound[:, None]).all()
+    assert "t5" in re.sub(r"<script.*?</script>", "", text, flags=re.S)  # readable without scripts, too
+
+
+def test_a_map_that_cannot_be_shown_says_why() -> None:
+    made = some_map(1, 3)
+    made.scores[0, 0, 0] = torch.inf
+    assert "not finite" in made._repr_html_()
+
+
+def test_a_long_map_does_not_swell_a_notebook() -> None:
+    text = some_map(12, 400)._repr_html_()
+    assert len(text) < 1_100_000
+
+
+def test_scripts_are_well_formed() -> None:
+    try:
+        version = subprocess.run(["node", "--version"], capture_output=True, check=False)
+    except FileNotFoundError:
+        pytest.skip("needs Node.js: the page's script is run by it")
+    assert version.returncode == 0
+    for place in ASSETS.glob("*.js"):
+        done = subprocess.run(["node", "--check", str(place)], capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+
+
+# --- what must be known before the numbers -----------------------------------------------------------------------------
+
+
+def test_a_page_says_that_nothing_is_predicted() -> None:
+    text = "A dull, lifeless film that wastes a wonderful cast."
+    results = gather(agreement(), text, ["alti", "raw_attention"])
+    (entry,) = held(page(results))["entries"]
+    assert len(entry["notices"]) == 2  # once for the text, not once for each method
+    assert "the text has no [MASK]" in entry["notices"][0]
+    assert "does not know 5 of the 7 words" in entry["notices"][1]
+    (entry,) = held(page(gather(agreement(), text, "alti", query=1)))["entries"]
+    assert len(entry["notices"]) == 1
+    (entry,) = held(page(gather(agreement(), SENTENCE, "alti")))["entries"]
+    assert entry["notices"] == []
+    assert "here.notices" in (ASSETS / "page.js").read_text()
+
+
+@pytest.mark.parametrize(("gap", "warned"), [(0.004, False), (0.98, True)])
+def test_a_page_says_how_well_an_attribution_adds_up(gap: float, warned: bool) -> None:
+    read = agreement().explain(SENTENCE, method="attcat")
+    sums = {"sum": 29.03, "expected": 14.68, "relative_gap": gap}
+    (entry,) = held(page([replace(read, info={**read.info, "completeness": sums})]))["entries"]
+    about = dict(entry["methods"][0]["about"])
+    assert about["Completeness"].startswith(f"adds up to within {100 * gap:.1f}%: the scores add up to 29.03")
+    assert "Reconstruction gap" not in about
+    assert "adds up to within" in entry["methods"][0]["line"]
+    assert [one.startswith("attcat: the scores add up to 29.03") for one in entry["notices"]] == [True] * warned
+    (entry,) = held(page([read]))["entries"]
+    assert "Completeness" not in dict(entry["methods"][0]["about"])
+
+
+def test_a_page_says_that_special_tokens_were_left_out() -> None:
+    read = agreement().explain(SENTENCE, method="alti", keep_special=False)
+    (entry,) = held(page([read]))["entries"]
+    share = 100 * read.info["special_removed"]["sum"]
+    assert dict(entry["about"])["Special tokens"] == f"special tokens left out ({share:.1f}% of the row; the rest sums to 1)"
+    old = replace(read, info={key: value for key, value in read.info.items() if key != "special_removed"})
+    (entry,) = held(page([old]))["entries"]
+    assert dict(entry["about"])["Special tokens"] == "removed"
+    (entry,) = held(page([agreement().explain(SENTENCE, method="alti")]))["entries"]
+    assert "Special tokens" not in dict(entry["about"])
+
+
+def test_texts_that_begin_alike_are_told_apart_in_the_list() -> None:
+    begin = "The same long beginning of a text that goes on and on until nobody can tell it from another one, "
+    texts = [begin + "one.", begin + "two.", begin + "x" * 50 + begin, begin + "y" * 50 + begin]
+    made = [replace(some_map(1, 3), info={"model": "m", "text": text}) for text in texts]
+    labels = [one["label"] for one in held(page(made))["entries"]]
+    assert len(set(labels)) == 4
+    assert [label.endswith(end) for label, end in zip(labels, ("one.", "two."), strict=False)] == [True, True]
+    assert max(map(len, labels)) <= 90
