@@ -13,12 +13,13 @@ import torch
 from torch import Tensor
 
 from .aggregate import rolled_row, without_special
+from .budget import is_out_of_memory
 from .completeness import warn_where_open
 from .continuing import continued
 from .differentiable import differentiable
 from .errors import InputError, MixlensError, ModelError, nearest
-from .maps import _out_of_memory, mix, provenance, through_quantized
 from .maps import known as known_maps
+from .maps import mix, provenance, through_quantized
 from .model.model import Attached, Model, named
 from .notices import notices_in
 from .registry import Registered, refuse_second
@@ -266,7 +267,7 @@ def _answers(name: str, questions: Sequence[Question], given: Mapping[str, Any])
                 found.append(error)
         return found
     except (MemoryError, RuntimeError) as error:  # torch's own is a RuntimeError
-        if not isinstance(error, MemoryError) and not _out_of_memory(error):
+        if not isinstance(error, MemoryError) and not is_out_of_memory(error):
             weights = questions[0].model.hf_model.parameters()
             if not any(one.is_inference() for one in weights):
                 raise

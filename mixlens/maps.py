@@ -10,7 +10,6 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from contextvars import ContextVar
 from dataclasses import dataclass, fields, replace
 from functools import cache
 from importlib.metadata import entry_points
@@ -20,15 +19,16 @@ import torch
 from torch import Tensor
 
 from .aggregate import find
+from .budget import PRECISIONS, is_out_of_memory, products_in, setting, settings, tile_elements
 from .errors import InputError, MixlensError, ModelError, nearest
 from .fast.cuda_graphs import TOKENS, is_spread
 from .fast.kept import forget
 from .fast.loops import used as used_form
-from .fast.loops.plain import PRECISIONS, WIDE, chunk_of, products_in, tile_elements
-from .layer.block import TOLERANCE, Block, Scratch, finite, refusal
+from .layer.block import Block, Scratch, refusal
 from .model.model import Encoded, Model, is_causal
 from .model.offload import is_away, is_packed, linearity_hint
 from .registry import Registered, refuse_second
+from .rounding import TOLERANCE, finite
 from .types import PAIRS, POSITIONS, LayersOf, LayerTrace, Map, Trace
 
 WHOLE = 1 << 28  # bytes of a trace that is not worth releasing layer by layer
@@ -223,11 +223,8 @@ def fresh(scored: Callable[[], _T], model: Model) -> _T:
         except NotFinite:
             if model.device.type == "cpu":
                 raise
-        token = WIDE.set(True)
-        try:
+        with setting(wide=True):
             return scored()
-        finally:
-            WIDE.reset(token)
 
 
 class Call:
@@ -343,7 +340,7 @@ class Scorer:
         self.call, self.size = call, size
         # Methods that score several layers at once do not wait for a GPU in between: they can be replayed.
         stacks = call.precision == "float32" and all(used.stacks for used, _ in call.chosen.values())
-        self.replayable = stacks and model.device.type == "cuda" and not TIMING.get() and not is_spread(model.hf_model)
+        self.replayable = stacks and model.device.type == "cuda" and not settings().timing and not is_spread(model.hf_model)
         self.graphs = model.graphs
         self.options = {name: call.arguments(name, tokens) for name in call.chosen}
         self.by_layer = {name: used for name, (used, _) in call.chosen.items() if not used.whole}
@@ -364,7 +361,7 @@ class Scorer:
         try:
             self._score(layers, start, chunk)
         except (torch.OutOfMemoryError, RuntimeError, MemoryError) as error:
-            if not _out_of_memory(error):
+            if not is_out_of_memory(error):
                 raise
             device = layers[0].input.device
             smaller = max(1, (chunk or tile_elements(device)) // 16)
@@ -385,7 +382,7 @@ class Scorer:
     @property
     def what(self) -> object:
         """All that scores depend on besides layers."""
-        return self.call.chunk, self.size, WIDE.get(), tuple((name, repr(given)) for name, given in self.options.items())
+        return self.call.chunk, self.size, settings().wide, tuple((name, repr(given)) for name, given in self.options.items())
 
     def _score(self, layers: Sequence[LayerTrace], start: int, chunk: int | None) -> None:
         layers, made = self._ready(layers), None
@@ -420,7 +417,7 @@ class Scorer:
         with self._timed("proof", layers):
             _ = (several or blocks[0]).rebuilt  # in full precision, before a method asks for less
         for name, used in self.by_layer.items():
-            with chunk_of(chunk), self._timed(name, layers):
+            with setting(chunk=chunk), self._timed(name, layers):
                 if several is not None and used.stacks:
                     made = [self._made(name, several)]
                 else:
@@ -436,7 +433,7 @@ class Scorer:
                         f"method {name!r} returned shape {tuple(scores.shape[1:])} for a layer; it must be {(self.size, n, n)}."
                     )
                 found.append((name, scores, extra))
-        with chunk_of(chunk), self._timed("proof", layers):
+        with setting(chunk=chunk), self._timed("proof", layers):
             gaps = self._identities(several, blocks)
         return start, gaps, found
 
@@ -473,7 +470,7 @@ class Scorer:
     def _timed(self, name: str, layers: Sequence[LayerTrace]) -> Iterator[None]:
         started = time.perf_counter()
         yield
-        if layers[0].input.device.type == "cuda" and TIMING.get():
+        if layers[0].input.device.type == "cuda" and settings().timing:
             torch.cuda.synchronize()
         self.seconds[name] += time.perf_counter() - started
 
@@ -496,7 +493,7 @@ class Scorer:
             for name, (used, _) in self.call.chosen.items():
                 if used.whole:
                     started = time.perf_counter()
-                    with chunk_of(self.call.chunk), through_quantized(trace.model, name):
+                    with setting(chunk=self.call.chunk), through_quantized(trace.model, name):
                         made, extra = _given(used.function(trace, **self.options[name]), {})
                     if tuple(made.shape[1:]) != (n, n):
                         raise MixlensError(f"method {name!r} returned shape {tuple(made.shape)}; it must be [layer, {n}, {n}].")
@@ -531,7 +528,7 @@ class Scorer:
     def _told(self, name: str, trace: Trace, device: torch.device) -> dict[str, Any]:
         """Where the time of this batch went, in seconds, and what is to be said about the numbers."""
         told: dict[str, Any] = {"loops": used_form(device)}
-        if device.type == "cpu" or TIMING.get():
+        if device.type == "cpu" or settings().timing:
             told["seconds"] = {
                 "forward": trace.info["forward_seconds"],
                 "proof": self.seconds["proof"],
@@ -590,17 +587,11 @@ class Scorer:
         return worst or {"parts": 0.0}, numbers[len(gaps) :]
 
 
-TIMING: ContextVar[bool] = ContextVar("mixlens_timing", default=False)
-
-
 @contextmanager
 def timed() -> Iterator[None]:
     """Within this block a GPU is waited for, so that `.info["seconds"]` says where the time went."""
-    before = TIMING.set(True)
-    try:
+    with setting(timing=True):
         yield
-    finally:
-        TIMING.reset(before)
 
 
 @contextmanager
@@ -609,18 +600,13 @@ def through_quantized(model: Model, name: str) -> Iterator[None]:
     try:
         yield
     except (RuntimeError, NotImplementedError) as error:
-        if model.quantization is None or _out_of_memory(error):
+        if model.quantization is None or is_out_of_memory(error):
             raise
         reason = " ".join(str(error).split())[:160]
         raise ModelError(
             f"{name!r} cannot be had of {model.name!r}, whose weights are quantised ({model.quantization}): {reason}. "
             "Load it without quantization, or use a map."
         ) from error
-
-
-def _out_of_memory(error: Exception) -> bool:
-    said = str(error)
-    return isinstance(error, torch.OutOfMemoryError | MemoryError) or "can't allocate memory" in said or "out of memory" in said
 
 
 def shares(scores: Tensor) -> Tensor:

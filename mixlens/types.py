@@ -57,7 +57,7 @@ class LayerTrace:
     @property
     def attention(self) -> Tensor:
         """[... head query key] in at least float32. A row that may look nowhere is zero."""
-        from .layer.block import attention_of
+        from .model.attention import attention_of
 
         return attention_of(self)
 

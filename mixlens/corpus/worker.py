@@ -14,11 +14,12 @@ import torch
 
 from ..aggregate import find, rolled_row, rolled_rows
 from ..attributions import attribute_each
+from ..budget import is_out_of_memory
 from ..data import RowError
 from ..errors import InputError, MixlensError
 from ..experiments.experiment import Asked, asked, map_of
 from ..files import optional
-from ..maps import Call, Scorer, _out_of_memory, fresh, mix
+from ..maps import Call, Scorer, fresh, mix
 from ..model.model import Encoded, Model, predictions
 from ..targets import _id
 from ..types import Attribution, Map, Prediction, Trace
@@ -170,7 +171,7 @@ class Worker:
             rolled = self._rolled(traces, maps)
             shared = (time.perf_counter() - started) / len(encoded)
         except (MixlensError, MemoryError, torch.OutOfMemoryError, RuntimeError) as error:
-            if not isinstance(error, MixlensError | MemoryError) and not _out_of_memory(error):
+            if not isinstance(error, MixlensError | MemoryError) and not is_out_of_memory(error):
                 raise
             if len(encoded) == 1:
                 short = f"memory runs out with {len(encoded[0].input_ids)} tokens"

@@ -15,11 +15,26 @@ from typing import TYPE_CHECKING, TypeVar
 import torch
 from torch import Tensor, nn
 
+from ..budget import settings, tiles
 from ..errors import ModelError
 from ..fast import loops as kernels
 from ..fast.kept import Used, answer_of, forget, module_state, numbers_kept, recall
-from ..fast.loops.plain import tiles
+from ..model.attention import attention_of, attention_weights, repeat_heads, values_in
 from ..model.offload import HOOK, at_hand, holds_eight_bits, is_away, is_packed, linearity_hint, own_copy, place_of
+from ..model.passes import WATCHING
+from ..rounding import (
+    EIGHT_BITS,
+    EPS,
+    HALF,
+    LAYER_ROUNDINGS,
+    LAYER_TOLERANCE,
+    ROUNDINGS,
+    SAME_ANSWER,
+    TOLERANCE,
+    finite,
+    gap,
+    working_dtype,
+)
 from ..types import LayerTrace
 
 if TYPE_CHECKING:
@@ -29,81 +44,6 @@ ASKED_ROWS = 1 << 26  # numbers in one question to a module that is asked for it
 ASKED_KEPT = 1 << 28  # numbers of the answers that are kept: a gigabyte
 KNOWN_PACKAGES = ("torch", "transformers", "peft", "bitsandbytes", "torchao", "optimum", "hqq")
 METRIC_WIDTH = 2048  # beyond this a layer's metric is slow to make and large to keep
-HALF = (torch.float16, torch.bfloat16)
-EPS = {dtype: torch.finfo(dtype).eps for dtype in (torch.float64, torch.float32, *HALF)}
-# Largest gap of a token (see `kernels.apart`) that is still rounding. In half precision every stored number is rounded: an
-# identity of one step is off by 0.3 to 0.7 eps, a whole layer run again by up to 2 eps.
-ROUNDINGS, LAYER_ROUNDINGS = 4, 8  # how many eps are allowed in half precision
-TOLERANCE = {torch.float64: 1e-10, torch.float32: 1e-4, **{dtype: ROUNDINGS * EPS[dtype] for dtype in HALF}}
-LAYER_TOLERANCE = {**TOLERANCE, **{dtype: LAYER_ROUNDINGS * EPS[dtype] for dtype in HALF}}
-EIGHT_BITS = 7e-3  # the eps of modules that round what they read to 8 bits, by the largest of a few hundred normal numbers
-# A module that did not change gives the same answer to its probe, but for the order of sums.
-SAME_ANSWER = {torch.float64: 1e-14, torch.float32: 2e-6, **{dtype: EPS[dtype] / 4 for dtype in HALF}}
-
-
-def working_dtype(dtype: torch.dtype) -> torch.dtype:
-    return torch.float32 if dtype in HALF else dtype
-
-
-def gap(rebuilt: Tensor, seen: Tensor) -> float:
-    """How far `rebuilt` is from `seen` [... pos d], relative to each token. NaN or infinity anywhere gives infinity."""
-    dtype = working_dtype(seen.dtype)
-    return finite(float(kernels.apart(rebuilt.to(dtype), None, seen.to(dtype))))
-
-
-def largest_gap(rebuilt: Tensor, seen: Tensor) -> float:
-    """The largest difference, relative to the largest entry of all."""
-    return finite(float((rebuilt - seen).abs().max() / seen.abs().max().clamp(min=torch.finfo(seen.dtype).tiny)))
-
-
-def finite(gap: float) -> float:
-    """A gap that is no number is infinite."""
-    return float("inf") if math.isnan(gap) else gap
-
-
-def attention_of(layer: LayerTrace) -> Tensor:
-    """Attention of a traced layer, [... head query key]."""
-    if layer.weights is not None:
-        return layer.weights.to(working_dtype(layer.weights.dtype))
-    assert layer.query is not None
-    assert layer.key is not None
-    return attention_weights(layer.query, layer.key, layer.mask, scaling=layer.scaling, softcap=layer.softcap)
-
-
-def attention_weights(
-    query: Tensor,
-    key: Tensor,
-    mask: Tensor | None,
-    *,
-    scaling: float,
-    softcap: float | None = None,
-    rooms: tuple[Tensor, Tensor] | None = None,
-) -> Tensor:
-    """softmax(scaling q k^T), capped where the model caps, under its mask. A row that may look nowhere is zero.
-
-    `rooms`: memory for the logits and for the weights.
-    """
-    dtype = working_dtype(query.dtype)
-    room, weights = rooms or (None, None)
-    query, key = query.to(dtype), repeat_heads(key.to(dtype), query.shape[-3])
-    # With a graph in the order of the papers' code, whose rules of relevance depend on it; else over the smaller tensor.
-    logits = query @ key.mT * scaling if query.requires_grad else torch.matmul(query * scaling, key.mT, out=room)
-    if softcap is not None:
-        logits = torch.tanh(logits / softcap) * softcap
-    if mask is None:
-        return torch.softmax(logits, -1, out=weights)
-    if mask.dtype != torch.bool:
-        return torch.softmax(logits + mask, -1, out=weights)
-    somewhere = mask.any(-1, keepdim=True)  # elsewhere the softmax of nothing: 0 / 0, and so would be its gradient
-    if rooms is None:  # with a graph: nothing in place
-        return logits.masked_fill(~mask & somewhere, float("-inf")).softmax(-1) * somewhere
-    return torch.softmax(logits.masked_fill_(~mask & somewhere, float("-inf")), -1, out=weights).mul_(somewhere)
-
-
-def repeat_heads(grouped: Tensor, heads: int) -> Tensor:
-    """[... key_head pos e] -> [... head pos e]: grouped-query attention shares each key head among several heads."""
-    times = heads // grouped.shape[-3]
-    return grouped if times == 1 else grouped.repeat_interleave(times, dim=-3)
 
 
 def by_heads(values: Tensor, weights: Tensor, room: Tensor | None = None) -> Tensor:
@@ -114,26 +54,10 @@ def by_heads(values: Tensor, weights: Tensor, room: Tensor | None = None) -> Ten
     return made.view(heads, batch, keys, -1).transpose(0, 1)
 
 
-def values_in(part: LayerParts, output: Tensor, value: Tensor) -> Tensor:
-    """The values [key_head pos e] inside what the `value` module put out [pos, width], by the entry's layout."""
-    heads, n, e = value.shape
-    if part.value_layout == "heads":
-        found = output.view(n, heads, 3 * e)[..., -e:] if output.shape[-1] == 3 * heads * e else None
-    elif part.value_layout == "qkv":
-        found = output[..., -heads * e :].view(n, heads, e) if output.shape[-1] > heads * e else None
-    else:
-        found = output.view(n, heads, e) if output.shape[-1] == heads * e else None
-    if found is None:
-        return torch.full_like(value, float("inf"))
-    return found.transpose(0, 1)
-
-
-OWN_HOOKS: set[int] = set()  # hooks that only watch: ours, while a model runs
-
-
 def is_hooked(module: nn.Module) -> bool:
     """Does somebody else's hook act on this module?"""
-    return bool({*module._forward_hooks, *module._forward_pre_hooks} - OWN_HOOKS)
+    hooks = (*module._forward_hooks.values(), *module._forward_pre_hooks.values())
+    return any(not getattr(hook, WATCHING, False) for hook in hooks)
 
 
 def is_known(module: nn.Module) -> bool:
@@ -623,7 +547,7 @@ class Block:
     def product(self, a: Tensor, b: Tensor) -> Tensor:
         """a @ b in memory that the next product takes again: to be used up before."""
         if self.x.device.type != "cpu":
-            return (a.bfloat16() @ b.bfloat16()).to(self.dtype) if kernels.plain.precision() == "bfloat16" else a @ b
+            return (a.bfloat16() @ b.bfloat16()).to(self.dtype) if settings().precision == "bfloat16" else a @ b
         shape = (*torch.broadcast_shapes(a.shape[:-2], b.shape[:-2]), a.shape[-2], b.shape[-1])
         if a.dim() == 4 and b.dim() == 3:
             return by_heads(a, b, self.room("product", shape))

@@ -14,9 +14,11 @@ from torch import Tensor
 
 from ..errors import ModelError
 from ..fast.kept import forget
+from ..model.attention import values_in
 from ..model.model import Encoded, Model, head_position, is_causal
 from ..model.offload import linearity_hint, weights_of
-from .block import TOLERANCE, Block, gap, values_in, working_dtype
+from ..rounding import TOLERANCE, gap, working_dtype
+from .block import Block
 
 IDENTITIES = {
     "values": "what `value` put out is what attention used, laid out as the entry says",

@@ -21,10 +21,12 @@ from tqdm.auto import tqdm
 
 from ..aggregate import rows_to_one
 from ..errors import InputError, ModelError, nearest
-from ..layer.block import TOLERANCE, Block, largest_gap, repeat_heads, working_dtype
+from ..layer.block import Block
 from ..maps import Extras, mixing
+from ..model.attention import repeat_heads
 from ..model.model import LayerGraph
 from ..model.offload import refuse_packed
+from ..rounding import TOLERANCE, largest_gap, working_dtype
 from ..types import Trace
 from ._jacobian import behind_attention, pull, slices, token_jacobian
 

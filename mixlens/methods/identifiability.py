@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from ..budget import tiles
 from ..errors import InputError
-from ..fast.loops.plain import tiles
 from ..layer.block import Block
 from ..maps import mixing
 

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from ..aggregate import rows_to_one
+from ..budget import exact_products, settings, tile_elements, tiles
 from ..errors import InputError, nearest
 from ..fast import loops as kernels
-from ..fast.loops.plain import WIDE, exact_products, precision, tiles
 from ..layer.block import Block, Chain, is_plain, linear_weight
 from ..maps import mixing
 
@@ -123,8 +123,8 @@ def from_changes(block: Block, precision: str) -> Tensor | None:
         centred=behind is not None and behind.centred,
         output=block.after_attention(block.attention_output),
         precision=precision,
-        split=WIDE.get() or (precision == "float32" and len(u) < WHOLE_FROM),
-        elements=kernels.plain.tile_elements(block.x.device),
+        split=settings().wide or (precision == "float32" and len(u) < WHOLE_FROM),
+        elements=tile_elements(block.x.device),
     )
 
 
@@ -150,7 +150,7 @@ def left_alone(block: Block, measure: Measure, seen_as: View) -> Still:
     eps, wrote = block.eps, block.attention_output
     signs = torch.ones(wrote.shape[-1], dtype=wrote.dtype, device=wrote.device)
     signs[::2] = -1
-    with exact_products() if precision() != "float32" else nullcontext():
+    with exact_products() if settings().precision != "float32" else nullcontext():
         # Sums and products behind attention are rounded several times, the stream and the output once each.
         both = block.after_attention(torch.stack([wrote, wrote + 2 * eps * block.stream * signs], -3))
     made, other = both[..., 0, :, :], both[..., 1, :, :] * (1 + eps / 2 * signs.roll(1))
@@ -202,7 +202,7 @@ def compare_largest(
     weights = block.attention.take_along_dim(source[..., None, :, None], -1)[..., 0].transpose(-1, -2)  # [... query head]
     vectors = block.head_vectors.take_along_dim(source[..., None, None], -3)  # [... query head d]
     part = (weights.unsqueeze(-2) @ vectors).squeeze(-2)
-    with exact_products() if precision() != "float32" else nullcontext():
+    with exact_products() if settings().precision != "float32" else nullcontext():
         moved = block.after_attention(block.attention_output - part)
     exact = measure(seen_as(moved.unsqueeze(-3)), still.seen)[..., 0, :]  # [... query]
     quick = distances.take_along_dim(source[..., None], -1)[..., 0]
@@ -250,10 +250,10 @@ def value_zeroing(
     whole = block.after_attention(block.attention_output) if standardize else block.output
     seen_as = standardizer(whole, block.reach.any(-2)) if standardize else lambda vectors: vectors
     still = left_alone(some, measure, seen_as)
-    quick = from_changes(some, precision()) if measure is cosine and not standardize and query is None else None
+    quick = from_changes(some, settings().precision) if measure is cosine and not standardize and query is None else None
     scores = moved_by(some, measure, seen_as, still, few=query is not None) if quick is None else quick
     if query is None:  # of one row, every source was run through the modules themselves
-        asked = precision() if block.x.device.type != "cpu" else "float32"
+        asked = settings().precision if block.x.device.type != "cpu" else "float32"
         coarse = block.x.is_cuda and torch.backends.cuda.matmul.allow_tf32  # the user's own setting
         allowed = max(ALLOWED[asked], ALLOWED["tf32"] if coarse else 0.0)
         compare_largest(block, scores, measure, seen_as, still, distance=distance, allowed=allowed)

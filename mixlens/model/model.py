@@ -31,9 +31,10 @@ from torch import Tensor, nn
 
 from ..errors import InputError, MixlensError, ModelError, nearest
 from ..fast.cuda_graphs import Graphs
-from ..layer.block import EPS, HALF, LAYER_TOLERANCE, TOLERANCE, attention_of, attention_weights, gap, repeat_heads
 from ..limits import tokens_within
+from ..rounding import EPS, HALF, LAYER_TOLERANCE, TOLERANCE, gap
 from ..types import Example, LayersOf, LayerTrace, Prediction, Texts, Trace
+from .attention import attention_of, attention_weights, repeat_heads
 from .families import Family, find
 from .offload import HOOK, is_away, is_dispatched, packed_kinds, place_of, weights_of
 from .passes import _RUNNING, Locks, Wanted, apart_from_others, evaluating, hooks, modules_of, plain_numbers, unwatched

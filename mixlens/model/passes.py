@@ -19,9 +19,9 @@ import torch
 from torch import nn
 
 from ..errors import ModelError
-from ..layer.block import OWN_HOOKS
 from .offload import HOOK, settle
 
+WATCHING = "mixlens_watching"  # an attribute of our own hooks: they only watch
 Wanted = tuple[nn.Module, str, Callable[..., Any]]  # a module, "before" or "after", and the hook
 _LOCKS: dict[int, threading.RLock] = {}  # by the id of a configuration, as long as it lives
 _LOCKS_LOCK = threading.Lock()
@@ -60,7 +60,11 @@ def hooks(wanted: Sequence[Wanted]) -> Iterator[None]:
     token = _HOOKED.set((*_HOOKED.get(), own))
 
     def of_this_block(hook: Callable[..., Any]) -> Callable[..., Any]:
-        return lambda *args: hook(*args) if own in _HOOKED.get() else None
+        def acting(*args: Any) -> Any:
+            return hook(*args) if own in _HOOKED.get() else None
+
+        setattr(acting, WATCHING, True)
+        return acting
 
     try:
         for module, when, hook in wanted:
@@ -68,12 +72,10 @@ def hooks(wanted: Sequence[Wanted]) -> Iterator[None]:
                 handles.append(module.register_forward_pre_hook(of_this_block(hook), with_kwargs=True))
             else:
                 handles.append(module.register_forward_hook(of_this_block(hook)))
-            OWN_HOOKS.add(handles[-1].id)
         yield
     finally:
         for handle in handles:
             handle.remove()
-            OWN_HOOKS.discard(handle.id)
         _HOOKED.reset(token)
 
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from mixlens.fast.kept import answer_of, forget, probe_of, recall
-from mixlens.layer.block import SAME_ANSWER, gap
+from mixlens.rounding import SAME_ANSWER, gap
 
 
 def kept(module: nn.Module, made: list[int], used: dict[Any, Any]) -> int:

@@ -16,6 +16,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from mixlens import budget
 from mixlens.fast import loops as kernels
 from mixlens.fast.loops import cpu, plain
 
@@ -214,10 +215,10 @@ def test_running(n: int, batch: tuple[int, ...], form: Any, dtype: torch.dtype, 
 @pytest.mark.parametrize(("sources", "each", "chunk"), [(1, 5, None), (10, 3, 7), (10, 3, 1), (10, 0, 4), (7, 10**9, None)])
 def test_tiles_cover_every_source_once(sources: int, each: int, chunk: int | None, times: int) -> None:
     """In order, of about one size, and none larger than a tile may be, unless it is one source."""
-    with plain.chunk_of(chunk):
-        room = plain.tile_elements(torch.device("cpu"), times)
-        found = list(plain.tiles(sources, each, torch.device("cpu"), times=times))
-    assert room == (chunk or times * plain.AUTOMATIC["cpu"])
+    with budget.setting(chunk=chunk):
+        room = budget.tile_elements(torch.device("cpu"), times)
+        found = list(budget.tiles(sources, each, torch.device("cpu"), times=times))
+    assert room == (chunk or times * budget.AUTOMATIC["cpu"])
     assert [i for some in found for i in range(some.start, some.stop)] == list(range(sources))
     sizes = [some.stop - some.start for some in found]
     assert max(sizes) - min(sizes) <= 1
@@ -227,17 +228,21 @@ def test_tiles_cover_every_source_once(sources: int, each: int, chunk: int | Non
 
 
 def test_what_is_set_for_a_block_ends_with_it() -> None:
-    before = torch.backends.cuda.matmul.allow_tf32, plain.precision(), plain.CHUNK.get()
+    before = torch.backends.cuda.matmul.allow_tf32, budget.settings().precision, budget.settings().chunk
 
     def fails() -> None:
-        with plain.chunk_of(3), plain.products_in("tf32"):
-            assert (torch.backends.cuda.matmul.allow_tf32, plain.precision(), plain.CHUNK.get()) == (True, "tf32", 3)
+        with budget.setting(chunk=3), budget.products_in("tf32"):
+            assert (torch.backends.cuda.matmul.allow_tf32, budget.settings().precision, budget.settings().chunk) == (
+                True,
+                "tf32",
+                3,
+            )
             raise KeyError
 
     with pytest.raises(KeyError):
         fails()
-    assert (torch.backends.cuda.matmul.allow_tf32, plain.precision(), plain.CHUNK.get()) == before
-    with plain.products_in("float32"):
+    assert (torch.backends.cuda.matmul.allow_tf32, budget.settings().precision, budget.settings().chunk) == before
+    with budget.products_in("float32"):
         assert torch.backends.cuda.matmul.allow_tf32 == before[0]
 
 

@@ -9,8 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ...budget import settings
 from . import plain
-from .plain import Norms, precision
+from .plain import Norms
 
 try:
     import triton
@@ -526,7 +527,7 @@ def inner(values: Tensor, metric: Tensor) -> Tensor:
     count, layers = out[..., 0, 0, 0].numel(), metric[..., 0, 0, 0, 0].numel()
     _inner[(triton.cdiv(keys, TUNED["inner"]["BK"]), heads, count)](
         *(values.contiguous(), metric.contiguous(), out, heads, keys, e, count // layers),
-        HOW="tf32x3" if precision() == "float32" else "tf32",
+        HOW="tf32x3" if settings().precision == "float32" else "tf32",
         ONE=e <= 64,
         BE=max(16, min(64, power_of_two(e))),
         **TUNED["inner"],

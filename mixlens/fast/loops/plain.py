@@ -2,77 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
-CHUNK: ContextVar[int | None] = ContextVar("mixlens_chunk", default=None)
-PRECISION: ContextVar[str] = ContextVar("mixlens_precision", default="float32")
-WIDE: ContextVar[bool] = ContextVar("mixlens_wide", default=False)  # half precision's range was not enough
-PRECISIONS = ("float32", "tf32", "bfloat16")
-# A CPU's tile stays in its cache; a GPU's is large enough to keep it busy.
-AUTOMATIC = {"cpu": 1 << 18}
-LARGE = 1 << 26
+from ...budget import tiles
+from ...rounding import apart  # noqa: F401 - one of the loops
+
 Norms = Sequence[tuple[Tensor, bool]]  # gamma, [d] or to lie beside [layer ... d], and whether the mean is taken away
-
-
-@contextmanager
-def chunk_of(elements: int | None) -> Iterator[None]:
-    """The most elements a temporary of pairs and features may have within the block; None: by the kind of device."""
-    before = CHUNK.set(elements)
-    try:
-        yield
-    finally:
-        CHUNK.reset(before)
-
-
-def precision() -> str:
-    """How exact large products on a GPU are to be: "float32", "tf32" or "bfloat16"."""
-    return PRECISION.get()
-
-
-@contextmanager
-def products_in(wanted: str) -> Iterator[None]:
-    """Large products on a GPU within the block: "tf32" for torch's own, "bfloat16" for those that ask (`product`)."""
-    before, token = torch.backends.cuda.matmul.allow_tf32, PRECISION.set(wanted)
-    torch.backends.cuda.matmul.allow_tf32 = before or wanted != "float32"
-    try:
-        yield
-    finally:
-        torch.backends.cuda.matmul.allow_tf32 = before
-        PRECISION.reset(token)
-
-
-@contextmanager
-def exact_products() -> Iterator[None]:
-    """Products on a GPU within the block in float32 as it is: what others are compared with."""
-    before = torch.backends.cuda.matmul.allow_tf32
-    torch.backends.cuda.matmul.allow_tf32 = False
-    try:
-        yield
-    finally:
-        torch.backends.cuda.matmul.allow_tf32 = before
-
-
-def tile_elements(device: torch.device, times: int = 1) -> int:
-    """How many elements a tile may have: what the user said, else `times` the device's own number."""
-    return CHUNK.get() or times * AUTOMATIC.get(device.type, LARGE)
 
 
 def by_source(attention: Tensor) -> Tensor:
     """[... head query key] -> [... key query head]: for one source, each target's weights on it, head by head."""
     return attention.movedim(-3, -1).transpose(-3, -2).contiguous()
-
-
-def tiles(sources: int, each: int, device: torch.device, *, times: int = 1) -> Iterator[slice]:
-    """Slices of the sources, so that `each` elements a source stay within a tile."""
-    most = max(1, tile_elements(device, times) // max(1, each))
-    count = max(1, -(-sources // most))  # of about one size each
-    for number in range(count):
-        yield slice(number * sources // count, (number + 1) * sources // count)
 
 
 def nearer(attention: Tensor, vectors: Tensor, inverse: Tensor, y: Tensor, shift: float) -> Tensor:
@@ -127,17 +70,6 @@ def through(z: Tensor, norms: Norms) -> Tensor:
     for gamma, centred in norms:
         z = (z - z.mean(-1, keepdim=True) if centred else z) * gamma
     return z
-
-
-def apart(rebuilt: Tensor, added: Tensor | None, seen: Tensor, layers: int | None = None) -> Tensor:
-    if rebuilt.shape != seen.shape:
-        raise ValueError(f"what was rebuilt has shape {tuple(rebuilt.shape)}, what was seen {tuple(seen.shape)}.")
-    size = seen.abs()
-    typical = size.sqrt().mean(-1, keepdim=True).square()  # a few huge entries hardly move it
-    scale = torch.maximum(size, typical.clamp(min=torch.finfo(seen.dtype).tiny))
-    difference = (rebuilt if added is None else rebuilt + added) - seen
-    rows = difference.div_(scale).square_().mean(-1).sqrt()
-    return rows.reshape(layers, -1).amax(-1) if layers else rows.amax()
 
 
 def normed(u: Tensor, gamma: Tensor, beta: Tensor, eps: Tensor, centred: bool) -> tuple[Tensor, Tensor]:

@@ -1,0 +1,73 @@
+"""Attention weights as the model computes them, from its queries, keys, mask, scale and cap; and its values by head."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from ..rounding import working_dtype
+from ..types import LayerTrace
+
+if TYPE_CHECKING:
+    from .model import LayerParts
+
+
+def attention_of(layer: LayerTrace) -> Tensor:
+    """Attention of a traced layer, [... head query key]."""
+    if layer.weights is not None:
+        return layer.weights.to(working_dtype(layer.weights.dtype))
+    assert layer.query is not None
+    assert layer.key is not None
+    return attention_weights(layer.query, layer.key, layer.mask, scaling=layer.scaling, softcap=layer.softcap)
+
+
+def attention_weights(
+    query: Tensor,
+    key: Tensor,
+    mask: Tensor | None,
+    *,
+    scaling: float,
+    softcap: float | None = None,
+    rooms: tuple[Tensor, Tensor] | None = None,
+) -> Tensor:
+    """softmax(scaling q k^T), capped where the model caps, under its mask. A row that may look nowhere is zero.
+
+    `rooms`: memory for the logits and for the weights.
+    """
+    dtype = working_dtype(query.dtype)
+    room, weights = rooms or (None, None)
+    query, key = query.to(dtype), repeat_heads(key.to(dtype), query.shape[-3])
+    # With a graph in the order of the papers' code, whose rules of relevance depend on it; else over the smaller tensor.
+    logits = query @ key.mT * scaling if query.requires_grad else torch.matmul(query * scaling, key.mT, out=room)
+    if softcap is not None:
+        logits = torch.tanh(logits / softcap) * softcap
+    if mask is None:
+        return torch.softmax(logits, -1, out=weights)
+    if mask.dtype != torch.bool:
+        return torch.softmax(logits + mask, -1, out=weights)
+    somewhere = mask.any(-1, keepdim=True)  # elsewhere the softmax of nothing: 0 / 0, and so would be its gradient
+    if rooms is None:  # with a graph: nothing in place
+        return logits.masked_fill(~mask & somewhere, float("-inf")).softmax(-1) * somewhere
+    return torch.softmax(logits.masked_fill_(~mask & somewhere, float("-inf")), -1, out=weights).mul_(somewhere)
+
+
+def repeat_heads(grouped: Tensor, heads: int) -> Tensor:
+    """[... key_head pos e] -> [... head pos e]: grouped-query attention shares each key head among several heads."""
+    times = heads // grouped.shape[-3]
+    return grouped if times == 1 else grouped.repeat_interleave(times, dim=-3)
+
+
+def values_in(part: LayerParts, output: Tensor, value: Tensor) -> Tensor:
+    """The values [key_head pos e] inside what the `value` module put out [pos, width], by the entry's layout."""
+    heads, n, e = value.shape
+    if part.value_layout == "heads":
+        found = output.view(n, heads, 3 * e)[..., -e:] if output.shape[-1] == 3 * heads * e else None
+    elif part.value_layout == "qkv":
+        found = output[..., -heads * e :].view(n, heads, e) if output.shape[-1] > heads * e else None
+    else:
+        found = output.view(n, heads, e) if output.shape[-1] == heads * e else None
+    if found is None:
+        return torch.full_like(value, float("inf"))
+    return found.transpose(0, 1)
