@@ -30,19 +30,21 @@ import torch
 from torch import Tensor, nn
 
 from ..errors import InputError, MixlensError, ModelError, nearest
-from ..fast.cuda_graphs import Graphs
 from ..limits import tokens_within
 from ..rounding import EPS, HALF, LAYER_TOLERANCE, TOLERANCE, gap
 from ..types import Example, LayersOf, LayerTrace, Prediction, Texts, Trace
 from .attention import attention_of, attention_weights, repeat_heads
 from .families import Family, find
+from .kept import Kept
 from .offload import HOOK, is_away, is_dispatched, packed_kinds, place_of, weights_of
+from .parts import LayerParts, at, layer_parts, refuse_split
 from .passes import _RUNNING, Locks, Wanted, apart_from_others, evaluating, hooks, modules_of, plain_numbers, unwatched
 from .quantized import refuse_unrunnable
 from .words import group_words, is_text
 from .wrappers import refuse_meta, refuse_meta_default, unwrapped
 
 if TYPE_CHECKING:
+    from ..fast.cuda_graphs import Graphs
     from ..layer.proof import Proof
 
 EMBEDDED = Path(__file__).parents[1] / "embedded"
@@ -59,75 +61,6 @@ TOKENIZER_FILES = (
     *("tokenizer.json", "vocab.txt", "vocab.json", "tokenizer.model"),
     *("spiece.model", "sentencepiece.bpe.model", "spm.model", "bpe.codes"),
 )
-
-
-@dataclass(frozen=True)
-class LayerParts:
-    """The modules of one layer that the family's entry names. Absent ones are None."""
-
-    layer: nn.Module
-    value: nn.Module
-    output: nn.Module
-    mlp_up: nn.Module
-    mlp_act: Callable[[Tensor], Tensor]
-    mlp_down: nn.Module
-    mlp_gate: nn.Module | None
-    value_layout: str
-    norm_before_attention: nn.Module | None
-    norm_on_attention: nn.Module | None
-    norm_after_attention: nn.Module | None
-    norm_before_mlp: nn.Module | None
-    norm_on_mlp: nn.Module | None
-    norm_after_mlp: nn.Module | None
-    parallel: bool
-    attention: nn.Module | None
-
-    def mlp_hidden(self, up: Tensor, gate: Tensor | None) -> Tensor:
-        """What the second product reads, from what the first put out."""
-        if self.mlp_gate is self.mlp_up:
-            gate, up = up.chunk(2, dim=-1)
-        return self.mlp_act(up) if gate is None else self.mlp_act(gate) * up
-
-    def mlp(self, h: Tensor) -> Tensor:
-        """The feed-forward, module by module."""
-        gate = self.mlp_gate(h) if self.mlp_gate is not None and self.mlp_gate is not self.mlp_up else None
-        return self.mlp_down(self.mlp_hidden(self.mlp_up(h), gate))
-
-
-def at(root: Any, path: str) -> Any:
-    """The thing at a dotted path; `*` goes through every member of a list."""
-    here, _, rest = path.partition(".")
-    if here == "*":
-        found = [at(member, rest) for member in root]
-        return [layer for group in found for layer in group]
-    found = getattr(root, here)
-    return at(found, rest) if rest else found
-
-
-def layer_parts(base: nn.Module, family: Family) -> list[LayerParts]:
-    """Resolve the entry against the model, or refuse with the path that is not there."""
-
-    def get(root: Any, name: str) -> Any:
-        path = getattr(family, name)
-        try:
-            return None if path is None else at(root, path)
-        except (AttributeError, TypeError):
-            raise ModelError(
-                f"family {family.name!r} says {name}={path!r}, but {type(root).__name__} has no such part. "
-                f"It has: {', '.join(child for child, _ in root.named_children())}."
-            ) from None
-
-    if family.attention is not None and family.value_layout != "v":
-        raise ModelError(
-            f"family {family.name!r} names an attention module and value_layout={family.value_layout!r}. A family whose "
-            "attention weights are taken from a module needs value_layout='v': a module that makes the values alone."
-        )
-    plain = {"value_layout": family.value_layout, "parallel": family.parallel}
-    named = [f.name for f in fields(LayerParts) if f.name not in (*plain, "layer")]
-    return [
-        LayerParts(layer=layer, **plain, **{name: get(layer, name) for name in named})  # type: ignore[arg-type]
-        for layer in get(base, "layers")
-    ]
 
 
 # --- recording one forward pass ---------------------------------------------------------------------------------------
@@ -384,14 +317,23 @@ class Model:
     ):
         self.hf_model, self.tokenizer = hf_model, tokenizer
         self.name, self.task, self.family, self.revision = name, task, family, revision
-        self.parts = layer_parts(hf_model.base_model, family)
-        _refuse_split(name, self.parts)
+        self.kept = Kept()
+        self.parts = layer_parts(hf_model.base_model, family, self.kept)
+        refuse_split(name, self.parts)
         self._configs = configurations(hf_model)
         self._lock = Locks(self._configs)  # one pass at a time: the attention registry is switched on the configuration
         self._attention_proven: list[tuple[object, bool]] = []  # functions of the stock model; whether they cap logits
         self._accepts = set(inspect.signature(hf_model.forward).parameters)
-        self.graphs = Graphs()
         self.proof: Proof | None = None
+
+    @property
+    def graphs(self) -> Graphs:
+        """Captured CUDA graphs of this model, in its store; an empty set of them at first."""
+        from ..fast.cuda_graphs import Graphs
+
+        with self.kept.lock:
+            self.kept.graphs = self.kept.graphs or Graphs()
+            return self.kept.graphs
 
     def __repr__(self) -> str:
         return f"Model({self.name!r}, family={self.family.name!r}, task={self.task!r}, dtype={self.dtype}, device={self.device})"
@@ -760,7 +702,7 @@ class Model:
 
     def _find_parts(self) -> None:
         """A module may have been replaced since the model was loaded: the modules that it has now are read."""
-        found = layer_parts(self.hf_model.base_model, self.family)
+        found = layer_parts(self.hf_model.base_model, self.family, self.kept)
         if found != self.parts:
             self.parts, self._configs = found, configurations(self.hf_model)
             self.graphs.clear()
@@ -1520,17 +1462,6 @@ def _in_short(value: Any) -> str:
 
 def _best_device() -> str:
     return "cuda" if torch.cuda.is_available() else "cpu"
-
-
-def _refuse_split(name: str, parts: Sequence[LayerParts]) -> None:
-    """A layer is scored on one device."""
-    for number, layer in enumerate(parts):
-        places = {str(place_of(part)) for part in (layer.value, layer.output, layer.mlp_up, layer.mlp_down)}
-        if len(places) > 1:
-            raise ModelError(
-                f"layer {number} of {name!r} is spread over {' and '.join(sorted(places))}. Each layer must be on one device: "
-                "name whole layers in the device_map."
-            )
 
 
 def _dtype(dtype: str | torch.dtype) -> torch.dtype | str:
