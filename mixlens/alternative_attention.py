@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from .errors import InputError, MixlensError
-from .layer.block import Block, proven_block
+from .layer import Block, proven_block
 from .methods.identifiability import column_space, effective, transformed
 from .types import Trace
 

@@ -19,10 +19,12 @@ from .continuing import continued
 from .differentiable import differentiable
 from .errors import InputError, MixlensError, ModelError, nearest
 from .maps import known as known_maps
-from .maps import mix, provenance, through_quantized
+from .maps import mix
 from .model.model import Attached, Model, named
 from .notices import notices_in
+from .provenance import provenance
 from .registry import Registered, refuse_second
+from .scoring import through_quantized
 from .targets import Target, Wanted, resolve
 from .types import Attribution, Trace
 

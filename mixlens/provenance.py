@@ -1,12 +1,14 @@
-"""What makes a model this model: all of its numbers, its configuration and its tokenizer, as one short fingerprint."""
+"""What a result rests on: versions, the model and its text; and a model's fingerprint: its numbers, configuration, tokenizer."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import os
+import platform
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
@@ -15,7 +17,10 @@ import torch
 from torch import Tensor, nn
 
 from .fast.loops import used
+from .model.model import is_causal
 from .model.offload import weights_of
+from .rounding import TOLERANCE
+from .types import Trace
 
 if TYPE_CHECKING:
     from .model.model import Model
@@ -27,6 +32,40 @@ TOKENIZER = (
     *("model_max_length", "padding_side", "truncation_side", "model_input_names", "split_special_tokens"),
     *("clean_up_tokenization_spaces", "add_prefix_space", "add_bos_token", "add_eos_token", "do_lower_case"),
 )
+
+
+@cache
+def versions() -> dict[str, str]:
+    import transformers
+
+    from . import __version__
+
+    return {
+        "mixlens": __version__,
+        "torch": torch.__version__,
+        "transformers": transformers.__version__,
+        "python": platform.python_version(),
+    }
+
+
+def provenance(trace: Trace, other: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """What a result rests on. `other`: that of a trace of the same batch, whose model need not be asked again."""
+    model = trace.model
+    return {
+        "model": model.name,
+        "revision": model.revision,
+        "family": model.family.name,
+        "task": model.task,
+        "dtype": str(model.dtype).removeprefix("torch.") if other is None else other["dtype"],
+        "quantization": model.quantization if other is None else other["quantization"],
+        "versions": dict(versions()),
+        "text": trace.text,
+        "pair": trace.pair,
+        "input_ids": list(trace.input_ids),
+        "causal": is_causal(trace),
+        "check": None if model.proof is None else model.proof.gap,
+        "tolerance": TOLERANCE[model.dtype] if other is None else other["tolerance"],
+    }
 
 
 def model_fingerprint(model: Model) -> str:

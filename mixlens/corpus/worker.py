@@ -19,8 +19,9 @@ from ..data import RowError
 from ..errors import InputError, MixlensError
 from ..experiments.experiment import Asked, asked, map_of
 from ..files import optional
-from ..maps import Call, Scorer, fresh, mix
+from ..maps import mix
 from ..model.model import Encoded, Model, predictions
+from ..scoring import Call, Scorer, fresh
 from ..targets import _id
 from ..types import Attribution, Map, Prediction, Trace
 from .rows import Given, fingerprint, written

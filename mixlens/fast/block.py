@@ -293,7 +293,7 @@ class Block(plain_layer.Block):
         return {}
 
     @cached_property
-    def part_lengths(self) -> dict[tuple[int, ...], Tensor]:
+    def part_lengths(self) -> dict[tuple[int, ...], tuple[Chain, Tensor]]:
         """Lengths of all parts without the residual, by the name of their chain (see `Parts.lengths`)."""
         return {}
 

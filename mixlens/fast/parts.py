@@ -27,8 +27,9 @@ class Parts(plain_layer.Parts):
         name = tuple(id(norm) for norm in (*self.chain.branch, *self.chain.stream))
         known = self.block.part_lengths
         if name not in known:
-            known[name] = loops.lengths(self.block.attention, self.block.gram(self.chain), self.reciprocals[0])
-        return known[name]
+            lengths = loops.lengths(self.block.attention, self.block.gram(self.chain), self.reciprocals[0])
+            known[name] = self.chain, lengths  # the chain is held too, so that its name stays its own
+        return known[name][1]
 
     def lengths(self) -> Tensor:
         lengths = self.lengths_of_parts().clone()

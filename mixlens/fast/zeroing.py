@@ -37,6 +37,7 @@ class FirstProduct:
     """W g(u) + b for u = stream - z, with g a norm: (W gamma C u_i - W gamma C z) / s(u) + W beta + b, for up and gate."""
 
     norm: FrozenNorm
+    unscaled: FrozenNorm  # the norm without gamma
     on_stream: bool  # the norm stands on the stream itself, not before the feed-forward alone
     matrices: tuple[Tensor, ...]  # [d m]: gamma C W
     bases: tuple[Tensor, ...]  # [... pos m]: of the stream as it was
@@ -73,7 +74,15 @@ def first_product(block: Block) -> FirstProduct | None:
     norm = known_norm(block.store, module, block.x, dtype, block.used)
     if not _sure(block, module, norm, dtype):
         return None
-    return _product(norm, [m for m in modules if m is not None], block, on_stream=places[0] == "norm_after_attention")
+    unscaled = block.store.recall(
+        [module],
+        ("norm", "without gamma", block.dtype, block.x.device),
+        lambda: norm.without_gamma,
+        width=block.x.shape[-1],
+        dtype=dtype,
+        used=block.used,
+    )
+    return _product((norm, unscaled), [m for m in modules if m is not None], block, on_stream=places[0] == "norm_after_attention")
 
 
 def _sure(block: Block, module: nn.Module, norm: FrozenNorm, dtype: torch.dtype) -> bool:
@@ -96,8 +105,10 @@ def acts_as(block: Block, module: nn.Module, norm: FrozenNorm) -> bool:
     return gap(norm(stream), module(stream)) <= (TOLERANCE[torch.float32] if rounding else TOLERANCE[block.dtype])
 
 
-def _product(norm: FrozenNorm, modules: Sequence[nn.Module], block: Block, *, on_stream: bool) -> FirstProduct:
-    stream, matrices, constants = block.stream, [], []
+def _product(
+    norms: tuple[FrozenNorm, FrozenNorm], modules: Sequence[nn.Module], block: Block, *, on_stream: bool
+) -> FirstProduct:
+    norm, stream, matrices, constants = norms[0], block.stream, [], []
     for module in modules:
         weight = block.linear_weight(module, stream.shape[-1], stream)
         scaled = norm.gamma[:, None] * weight
@@ -105,7 +116,7 @@ def _product(norm: FrozenNorm, modules: Sequence[nn.Module], block: Block, *, on
         constants.append(norm.beta @ weight + linear_bias(module, stream.shape[-1], stream))
     of_heads = tuple(block.values @ (block.projection @ matrix) for matrix in matrices)
     bases = tuple(stream @ matrix for matrix in matrices)
-    return FirstProduct(norm, on_stream, tuple(matrices), bases, tuple(constants), of_heads)
+    return FirstProduct(*norms, on_stream, tuple(matrices), bases, tuple(constants), of_heads)
 
 
 def without(block: Block, sources: slice, tile: Tensor, *, few: bool = False) -> Tensor:
@@ -195,7 +206,7 @@ def _changes(block: Block, product: FirstProduct) -> dict[str, Any]:
     u, s = block.stream, norm.scale(block.stream)  # [query d], [query 1]
     if norm.centred:
         u = u - u.mean(-1, keepdim=True)
-    lengths = Parts(block, Chain((norm.without_gamma,), (), None, None), residual=False).lengths_of_parts()
+    lengths = Parts(block, Chain((product.unscaled,), (), None, None), residual=False).lengths_of_parts()
     inner = (u @ block.projection.flatten(0, 1).mT).unflatten(-1, block.projection.shape[:2]).transpose(0, 1) @ block.values.mT
     added = (lengths.pow(2) - 2 * (block.attention * inner).sum(0)) / u.shape[-1]  # s'^2 - s^2, [query key]
     new = (s.pow(2) + added).sqrt()

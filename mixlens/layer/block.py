@@ -201,3 +201,10 @@ class Block(Identities):
     def at(self, rows: slice) -> Block:
         """The same layer with these targets alone; every source stays."""
         return type(self)(self.layer, self.index, targets=rows)
+
+
+def proven_block(layer: LayerTrace, index: int) -> Block:
+    """One layer, decomposed and shown to be what the model wrote; refused where it is not."""
+    block = Block(layer, index)
+    block.prove()
+    return block

@@ -1,4 +1,4 @@
-"""The identities that show a decomposed layer to be the model's own: what is rebuilt from the parts, against what the model wrote.
+"""The identities that prove a decomposed layer: what is rebuilt from its parts, against what the model wrote.
 
 A map is handed out only if every identity of every layer holds, in the call that made it.
 """
@@ -28,7 +28,6 @@ from ..types import LayerTrace
 
 if TYPE_CHECKING:
     from ..model.parts import LayerParts
-    from .norms import FrozenNorm
 
 Identity = tuple[Tensor, float]  # the gap, a number or [layer], and how large it may be
 NUDGE = 1e-10  # a change that float64 notices and float32 does not
@@ -41,7 +40,7 @@ class Identities:
     index: int
     modules: LayerParts
     compared: dict[str, Identity]
-    norms: dict[str, FrozenNorm]
+    norms: Any  # dict[str, FrozenNorm]
     x: Any
     output: Any
     attention: Any
@@ -52,7 +51,9 @@ class Identities:
     stream_after_mlp: Any
     all_parts: Any
     bias: Any
-    normed: dict[str, tuple[Tensor, Tensor]]
+    normed: Any  # dict[str, tuple[Tensor, Tensor]]
+    mlp_output: Any
+    projection: Any
 
     def apart(self, rebuilt: Tensor, added: Tensor | None, seen: Tensor) -> Tensor:
         """The gap between rebuilt + added and seen [... pos d], relative to each token. See `rounding.apart`."""

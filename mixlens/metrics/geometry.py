@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from ..errors import InputError
-from ..layer.block import Block, FrozenNorm, proven_block
+from ..layer import Block, FrozenNorm, proven_block
 from ..model.model import Model
 from ..types import Trace
 from .agreement import ALTI, GLOBENC, linear
@@ -71,7 +71,7 @@ def transformed(block: Block) -> Any:
     """For one position after the other: T_ij of every token j, [key d] (ALTI, eq. 6)."""
     chain = block.chain("norm")
     vectors, own = chain.part(block.head_vectors), chain.residual(block.x)
-    part, stream = block.inverses(chain)
+    part, stream = block.parts("norm").reciprocals
     for i in range(len(block.x)):
         made = torch.einsum("hk,khd->kd", block.attention[:, i], vectors) * part[i]
         made[i] += own[i] * stream[i]
