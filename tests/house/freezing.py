@@ -20,9 +20,9 @@ import transformers
 from torch.overrides import TorchFunctionMode
 
 sys.path[:0] = [str(Path(__file__).resolve().parents[1])]
-from conftest import CONFIGURATIONS, VOCABULARY
+from conftest import CONFIGURATIONS, VOCABULARY  # noqa: E402
 
-import mixlens
+import mixlens  # noqa: E402
 
 CASES = tuple(CONFIGURATIONS)
 LENGTHS = (7, 4)  # tokens of the two texts; the first is also asked alone
@@ -175,6 +175,9 @@ MAP_OPTIONS = (
     *(Asked(name, then="rollout", streams=False) for name in ("attention", "alti", "value_zeroing", "norm_residual")),
     Asked("attention", then="sum", streams=False),
 )
+# A padded batch is the same equations over other shapes. Attributions and Jacobians cost a backward pass each, so they are asked
+# in a batch on one configuration of each kind: norms after, norms before, rotary, gated with norms on both sides.
+FULLY_BATCHED = ("bert", "gpt2", "llama", "gemma3_text")
 FLOW = Asked("attention", then="flow", streams=False)
 ATTRIBUTION_OPTIONS = (
     Asked("alti"),
@@ -201,10 +204,17 @@ def map_questions(case: str) -> Iterator[Asked]:
         yield FLOW
 
 
+def batched_maps(case: str) -> Iterator[Asked]:
+    """The questions that are asked in a batch too. What is made of a map afterwards does not know of the batch."""
+    for asked in map_questions(case):
+        if not asked.then and (case in FULLY_BATCHED or asked.name not in WHOLE):
+            yield asked
+
+
 def attribution_questions() -> Iterator[Asked]:
-    for name in VARIANTS:
+    for name, variants in VARIANTS.items():
         if name not in MAPS:
-            yield from (Asked(name, variant, REDUCED.get(name, {})) for variant in VARIANTS[name])
+            yield from (Asked(name, variant, REDUCED.get(name, {})) for variant in variants)
     yield from ATTRIBUTION_OPTIONS
 
 

@@ -167,7 +167,12 @@ def columns(folder: Path) -> Iterator[tuple[str, list[Any]]]:
         rows = [row for row in table.to_pylist() if row.get("metric") != "seconds"]
         for name in table.column_names:
             if name != "seconds":
-                yield f"{path.parent.name} {name}", [row[name] for row in rows]
+                yield f"{path.parent.name} {name}", [_info(row[name]) if name == "info" else row[name] for row in rows]
+
+
+def _info(written: str) -> Any:
+    """What a record says beside its value: JSON, without durations."""
+    return without_noise(json.loads(written))
 
 
 def schema(folder: Path) -> dict[str, dict[str, str]]:

@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any
 
 sys.path[:0] = [str(Path(__file__).resolve().parent)]
-import freezing
-import freezing_commands as commands
+import freezing  # noqa: E402
+import freezing_commands as commands  # noqa: E402
 
-import mixlens
+import mixlens  # noqa: E402
 
 PATH = Path(__file__).with_name("frozen.json")
 TELLS = "python -m tests.house.frozen"

@@ -29,9 +29,6 @@ AMPLIFIED = {  # (label begins with, configuration or "" for all): tolerance;   
     ("attribute deeplift", ""): 5e-12,  # differences of two runs divided by each other:               1.0e-13
     ("attribute grad_x_input:variant=released", "modernbert"): 1e-9,  # a sum over features that cancels: 1.9e-11
 }
-# A padded batch and a streamed pass are the same equations over other shapes. Attributions cost a backward pass each, so they
-# are asked in a batch on one configuration of each kind: norms after, norms before, rotary, gated with norms on both sides.
-BATCHED_ATTRIBUTIONS = ("bert", "gpt2", "llama", "gemma3_text")
 STORED = frozen.read()
 
 
@@ -82,16 +79,12 @@ def stored_apart(case: str, answers: dict[str, Any]) -> list[str]:
 
 def batched_apart(model: Any, case: str, answers: dict[str, Any]) -> list[str]:
     traces = model.trace(input_ids=freezing.input_ids())
-    batches = {asked.label: freezing.map_of(traces, asked) for asked in freezing.map_questions(case) if in_a_batch(asked)}
-    if case in BATCHED_ATTRIBUTIONS:
+    batches = {asked.label: freezing.map_of(traces, asked) for asked in freezing.batched_maps(case)}
+    if case in freezing.FULLY_BATCHED:
         for asked in freezing.attribution_questions():
             batches[f"attribute {asked.label}"] = freezing.attribution_of(traces, asked)
     firsts = {label: batch if isinstance(batch, str) else batch[0] for label, batch in batches.items()}
     return [f"batched {line}" for line in apart_from_alone(case, firsts, answers)]
-
-
-def in_a_batch(asked: freezing.Asked) -> bool:
-    return asked.name not in freezing.WHOLE and not asked.then
 
 
 def streamed_apart(model: Any, case: str, answers: dict[str, Any]) -> list[str]:
