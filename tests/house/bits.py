@@ -56,16 +56,16 @@ def scores(case: str, dtype: torch.dtype) -> Iterator[Entry]:
     model, ids = freezing.loaded(case, freezing.head_of(case), dtype), freezing.input_ids()
     alone, traces = model.trace(input_ids=ids[0]), model.trace(input_ids=ids)
     place = f"{case} {str(dtype).removeprefix('torch.')}"
-    for asked in freezing.map_questions(case):
-        yield from entries_of(f"{place} alone {asked.label}", freezing.map_of(alone, asked))
-        if asked.streams:
-            yield from entries_of(f"{place} streamed {asked.label}", freezing.streamed(model, ids, asked))
-    for asked in freezing.batched_maps(case):
-        yield from entries_of(f"{place} batched {asked.label}", freezing.map_of(traces, asked))
-    for asked in freezing.attribution_questions():
-        yield from entries_of(f"{place} alone attribute {asked.label}", freezing.attribution_of(alone, asked))
+    for question in freezing.map_questions(case):
+        yield from entries_of(f"{place} alone {question.label}", freezing.map_of(alone, question))
+        if question.streams:
+            yield from entries_of(f"{place} streamed {question.label}", freezing.streamed(model, ids, question))
+    for question in freezing.batched_maps(case):
+        yield from entries_of(f"{place} batched {question.label}", freezing.map_of(traces, question))
+    for question in freezing.attribution_questions():
+        yield from entries_of(f"{place} alone attribute {question.label}", freezing.attribution_of(alone, question))
         if case in freezing.FULLY_BATCHED:
-            yield from entries_of(f"{place} batched attribute {asked.label}", freezing.attribution_of(traces, asked))
+            yield from entries_of(f"{place} batched attribute {question.label}", freezing.attribution_of(traces, question))
 
 
 # --- commands and folders ---------------------------------------------------------------------------------------------

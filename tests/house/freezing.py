@@ -46,8 +46,8 @@ def mixed(numbers: np.ndarray) -> np.ndarray:
 def uniform(name: str, n: int) -> np.ndarray:
     """n numbers in (-1, 1), none of them zero: odd integers over 2^21, exact in float32 and float64."""
     start = np.uint64(zlib.crc32(name.encode())) << np.uint64(24)
-    drawn = mixed(start + np.arange(1, n + 1, dtype=np.uint64)) >> np.uint64(43)  # 0 to 2^21 - 1
-    return ((2 * drawn.astype(np.int64) + 1) - 2**21) / 2.0**21
+    integers = mixed(start + np.arange(1, n + 1, dtype=np.uint64)) >> np.uint64(43)  # 0 to 2^21 - 1
+    return ((2 * integers.astype(np.int64) + 1) - 2**21) / 2.0**21
 
 
 def randomise(model: torch.nn.Module, jitter: float = 0.0) -> None:
@@ -117,8 +117,8 @@ def loaded(case: str, head: str = "AutoModel", dtype: torch.dtype = torch.float6
 
 def input_ids() -> list[list[int]]:
     """Two texts as ids from 5 on, so that none is a padding id."""
-    drawn = (mixed(np.arange(1, 100, dtype=np.uint64)) >> np.uint64(11)) % np.uint64(VOCABULARY - 5)
-    numbers = [5 + int(one) for one in drawn]
+    integers = (mixed(np.arange(1, 100, dtype=np.uint64)) >> np.uint64(11)) % np.uint64(VOCABULARY - 5)
+    numbers = [5 + int(one) for one in integers]
     return [numbers[10 * i : 10 * i + n] for i, n in enumerate(LENGTHS)]
 
 
@@ -126,7 +126,7 @@ def input_ids() -> list[list[int]]:
 
 
 @dataclass(frozen=True)
-class Asked:
+class Question:
     """A method as it is asked: `name` of the method, its variant, its options, and what is made of its map."""
 
     name: str
@@ -137,8 +137,8 @@ class Asked:
 
     @property
     def label(self) -> str:
-        given = {"variant": self.variant, **self.options} if self.variant else self.options
-        written = ",".join(f"{key}={value}" for key, value in given.items())
+        settings = {"variant": self.variant, **self.options} if self.variant else self.options
+        written = ",".join(f"{key}={value}" for key, value in settings.items())
         return " ".join(part for part in (self.name + (f":{written}" if written else ""), self.then) if part)
 
 
@@ -164,57 +164,57 @@ REDUCED = {  # few steps are quick and tell one code from another; a model witho
     "blank_out": {"replacement": 9},
 }
 MAP_OPTIONS = (
-    *(Asked("value_zeroing", "paper", {"distance": one}) for one in ("euclidean", "spearman")),
-    Asked("value_zeroing", "paper", {"standardize": True}),
-    Asked("value_zeroing", "paper", {"query": 2}),
-    *(Asked("hta", None, options, streams=False) for options in ({"norm": "spectral"}, {"norm": "sum"}, {"input": "after"})),
-    Asked("effective_attention", None, {"head": 1}),
-    Asked("null_attention", None, {"head": 2}),
-    Asked("random", None, {"seed": 3}),
-    *(Asked("globenc", then=f"rollout {one}", streams=False) for one in ("abnar", "globenc", "toolkit", "chefer")),
-    *(Asked(name, then="rollout", streams=False) for name in ("attention", "alti", "value_zeroing", "norm_residual")),
-    Asked("attention", then="sum", streams=False),
+    *(Question("value_zeroing", "paper", {"distance": one}) for one in ("euclidean", "spearman")),
+    Question("value_zeroing", "paper", {"standardize": True}),
+    Question("value_zeroing", "paper", {"query": 2}),
+    *(Question("hta", None, options, streams=False) for options in ({"norm": "spectral"}, {"norm": "sum"}, {"input": "after"})),
+    Question("effective_attention", None, {"head": 1}),
+    Question("null_attention", None, {"head": 2}),
+    Question("random", None, {"seed": 3}),
+    *(Question("globenc", then=f"rollout {one}", streams=False) for one in ("abnar", "globenc", "toolkit", "chefer")),
+    *(Question(name, then="rollout", streams=False) for name in ("attention", "alti", "value_zeroing", "norm_residual")),
+    Question("attention", then="sum", streams=False),
 )
 # A padded batch is the same equations over other shapes. Attributions and Jacobians cost a backward pass each, so they are asked
 # in a batch on one configuration of each kind: norms after, norms before, rotary, gated with norms on both sides.
 FULLY_BATCHED = ("bert", "gpt2", "llama", "gemma3_text")
-FLOW = Asked("attention", then="flow", streams=False)
+FLOW = Question("attention", then="flow", streams=False)
 ATTRIBUTION_OPTIONS = (
-    Asked("alti"),
-    Asked("globenc", None, {"rollout": "toolkit"}),
-    *(Asked(name, None, {"layer": 1}) for name in ("cat", "attcat", "grad_l2", "deeplift")),
-    Asked("grad_l2", None, {"embedding": "word"}),
-    Asked("grad_x_input", None, {"embedding": "after", "absolute": True}),
-    Asked("grad_x_input", None, {"score": "probability"}),
-    Asked("grad_x_input", None, {"foil": 1, "target": 0}),
-    Asked("blank_out", None, {"replacement": "delete"}),
-    Asked("blank_out", None, {"replacement": 9, "absolute": True}),
-    Asked("integrated_gradients", None, {"steps": 4, "rule": "riemann_right"}),
-    Asked("integrated_gradients", None, {"steps": 3, "embedding": "sum", "baseline": 9}),
-    Asked("deeplift", None, {"embedding": "sum", "baseline": 9}),
-    Asked("transatt", None, {"normalize": False}),
+    Question("alti"),
+    Question("globenc", None, {"rollout": "toolkit"}),
+    *(Question(name, None, {"layer": 1}) for name in ("cat", "attcat", "grad_l2", "deeplift")),
+    Question("grad_l2", None, {"embedding": "word"}),
+    Question("grad_x_input", None, {"embedding": "after", "absolute": True}),
+    Question("grad_x_input", None, {"score": "probability"}),
+    Question("grad_x_input", None, {"foil": 1, "target": 0}),
+    Question("blank_out", None, {"replacement": "delete"}),
+    Question("blank_out", None, {"replacement": 9, "absolute": True}),
+    Question("integrated_gradients", None, {"steps": 4, "rule": "riemann_right"}),
+    Question("integrated_gradients", None, {"steps": 3, "embedding": "sum", "baseline": 9}),
+    Question("deeplift", None, {"embedding": "sum", "baseline": 9}),
+    Question("transatt", None, {"normalize": False}),
 )
 
 
-def map_questions(case: str) -> Iterator[Asked]:
+def map_questions(case: str) -> Iterator[Question]:
     for name in MAPS:
-        yield from (Asked(name, variant, streams=name not in WHOLE) for variant in VARIANTS[name])
+        yield from (Question(name, variant, streams=name not in WHOLE) for variant in VARIANTS[name])
     yield from MAP_OPTIONS
     if case in ("bert", "gpt2"):
         yield FLOW
 
 
-def batched_maps(case: str) -> Iterator[Asked]:
+def batched_maps(case: str) -> Iterator[Question]:
     """The questions that are asked in a batch too. What is made of a map afterwards does not know of the batch."""
-    for asked in map_questions(case):
-        if not asked.then and (case in FULLY_BATCHED or asked.name not in WHOLE):
-            yield asked
+    for question in map_questions(case):
+        if not question.then and (case in FULLY_BATCHED or question.name not in WHOLE):
+            yield question
 
 
-def attribution_questions() -> Iterator[Asked]:
+def attribution_questions() -> Iterator[Question]:
     for name, variants in VARIANTS.items():
         if name not in MAPS:
-            yield from (Asked(name, variant, REDUCED.get(name, {})) for variant in variants)
+            yield from (Question(name, variant, REDUCED.get(name, {})) for variant in variants)
     yield from ATTRIBUTION_OPTIONS
 
 
@@ -223,24 +223,24 @@ def aggregated(scores: Any, then: str) -> Any:
     return getattr(scores, verb)(*convention)
 
 
-def map_of(traces: Any, asked: Asked) -> Any:
+def map_of(traces: Any, question: Question) -> Any:
     """A Map, a list of them for a list of traces, or the class of the error where it is refused."""
-    return _refusal(lambda: _map_of(traces, asked))
+    return _refusal(lambda: _map_of(traces, question))
 
 
-def _map_of(traces: Any, asked: Asked) -> Any:
-    maps = mixlens.mix(traces, asked.name, variant=asked.variant, **asked.options)
-    if not asked.then:
+def _map_of(traces: Any, question: Question) -> Any:
+    maps = mixlens.mix(traces, question.name, variant=question.variant, **question.options)
+    if not question.then:
         return maps
-    return [aggregated(one, asked.then) for one in maps] if isinstance(maps, list) else aggregated(maps, asked.then)
+    return [aggregated(one, question.then) for one in maps] if isinstance(maps, list) else aggregated(maps, question.then)
 
 
-def streamed(model: Any, ids: Any, asked: Asked) -> Any:
-    return _refusal(lambda: model.mix(None, asked.name, input_ids=ids, variant=asked.variant, **asked.options))
+def streamed(model: Any, ids: Any, question: Question) -> Any:
+    return _refusal(lambda: model.mix(None, question.name, input_ids=ids, variant=question.variant, **question.options))
 
 
-def attribution_of(traces: Any, asked: Asked) -> Any:
-    return _refusal(lambda: mixlens.attribute(traces, asked.name, variant=asked.variant, **asked.options))
+def attribution_of(traces: Any, question: Question) -> Any:
+    return _refusal(lambda: mixlens.attribute(traces, question.name, variant=question.variant, **question.options))
 
 
 def _refusal(ask: Any) -> Any:

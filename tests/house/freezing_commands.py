@@ -27,8 +27,10 @@ ROWS = (
 WIDTH = "100"
 PICTURE = ("--dtype", "float64", "--no-color")
 DOUBLE = ("--dtype", "float64")
-EVERY_COMMAND = ("explain", "data", "experiment", "judge", "run", "summarize", "map", "compare", "plot", "report", "serve")
-EVERY_COMMAND += ("methods", "families", "check")
+EVERY_COMMAND = (
+    *("explain", "data", "experiment", "judge", "run", "summarize", "map", "compare", "plot", "report", "serve"),
+    *("methods", "families", "check"),
+)
 COMMANDS: dict[str, tuple[str, ...]] = {  # in this order: later ones read what earlier ones wrote
     "explain": ("explain", KEYS, *PICTURE),
     "explain json": ("explain", KEYS, *DOUBLE, "--json"),
@@ -93,7 +95,7 @@ def run_command(arguments: tuple[str, ...]) -> tuple[int, str]:
     """Exit code and standard output of one command, run in this process by the console script's own entry."""
     from mixlens.__main__ import main
 
-    out, said = io.StringIO(), io.StringIO()
+    out, messages = io.StringIO(), io.StringIO()
     environment = {"COLUMNS": WIDTH, "HF_HUB_OFFLINE": "1"}
     code = 0
     with (
@@ -101,7 +103,7 @@ def run_command(arguments: tuple[str, ...]) -> tuple[int, str]:
         mock.patch.dict(os.environ, environment),
         warnings.catch_warnings(),
         contextlib.redirect_stdout(out),
-        contextlib.redirect_stderr(said),
+        contextlib.redirect_stderr(messages),
     ):
         warnings.simplefilter("ignore")
         try:
@@ -109,7 +111,7 @@ def run_command(arguments: tuple[str, ...]) -> tuple[int, str]:
         except SystemExit as end:
             code = int(end.code or 0)
     if code and not arguments[0].startswith("explain"):
-        raise AssertionError(f"mixlens {' '.join(arguments)} ended with {code}: {said.getvalue()[-2000:]}")
+        raise AssertionError(f"mixlens {' '.join(arguments)} ended with {code}: {messages.getvalue()[-2000:]}")
     return code, out.getvalue()
 
 

@@ -41,13 +41,15 @@ def answers(case: str, **options: Any) -> dict[str, Any]:
 def answers_of(model: Any, case: str) -> dict[str, Any]:
     """Every question of a configuration asked alone: label -> Map, Attribution or the class of an error."""
     trace = model.trace(input_ids=freezing.input_ids()[0])
-    maps = {asked.label: freezing.map_of(trace, asked) for asked in freezing.map_questions(case)}
-    rows = {f"attribute {asked.label}": freezing.attribution_of(trace, asked) for asked in freezing.attribution_questions()}
+    maps = {question.label: freezing.map_of(trace, question) for question in freezing.map_questions(case)}
+    rows = {
+        f"attribute {question.label}": freezing.attribution_of(trace, question) for question in freezing.attribution_questions()
+    }
     return maps | rows
 
 
-def scores(found: Mapping[str, Any]) -> dict[str, Any]:
-    return {label: fingerprint_of(answer) for label, answer in found.items()}
+def scores(results: Mapping[str, Any]) -> dict[str, Any]:
+    return {label: fingerprint_of(answer) for label, answer in results.items()}
 
 
 def face() -> dict[str, Any]:
@@ -57,17 +59,17 @@ def face() -> dict[str, Any]:
 
 def info() -> dict[str, Any]:
     """Names in `.info`: those that all results of a kind have, and of each result those beyond."""
-    found = {label: one for label, one in answers("bert").items() if not isinstance(one, str)}
+    results = {label: one for label, one in answers("bert").items() if not isinstance(one, str)}
     model = mixlens.load("agreement")
     trace = model.trace(commands.KEYS)
-    found |= {
+    results |= {
         "read out": mixlens.mix(trace, "alti").rollout().readout(6, keep_special=False),
         "by word": mixlens.attribute(trace, "attcat").by_word(),
         "streamed": model.mix(commands.KEYS, "globenc"),
         "explained": model.explain(commands.KEYS),
     }
-    names = {label: set(one.info) for label, one in found.items()}
-    kinds = {kind: [label for label, one in found.items() if type(one).__name__ == kind] for kind in ("Map", "Attribution")}
+    names = {label: set(one.info) for label, one in results.items()}
+    kinds = {kind: [label for label, one in results.items() if type(one).__name__ == kind] for kind in ("Map", "Attribution")}
     common = {kind: set.intersection(*(names[label] for label in labels)) for kind, labels in kinds.items()}
     beyond = {label: sorted(names[label] - common[kind]) for kind, labels in kinds.items() for label in labels}
     return {"trace": sorted(trace.info), **{kind: sorted(keys) for kind, keys in common.items()}, "beyond": beyond}
@@ -78,23 +80,23 @@ def texts_and_folders() -> tuple[dict[str, Any], dict[str, Any]]:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         texts = {name: commands.without_prose(name, text) for name, text in commands.outputs(folder)}
-        drawn = {path.name: commands.svg_text(path) for path in sorted(folder.glob("*.svg"))}
+        figures = {path.name: commands.svg_text(path) for path in sorted(folder.glob("*.svg"))}
         kinds = ("corpus", "cues", "judged")
         return texts, {
             "files": {kind: commands.files(folder / kind) for kind in kinds},
             "columns": {kind: commands.schema(folder / kind) for kind in kinds},
             "manifest": {kind: commands.keys_of(folder / kind / "manifest.json") for kind in kinds},
             "tables": {kind: commands.headings(folder / kind) for kind in kinds},
-            "drawn": drawn,
+            "drawn": figures,
         }
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--again", nargs="+", default=[], metavar="NAME", choices=[*freezing.CASES, *PARTS, "all"])
-    again = parser.parse_args().again
+    names = parser.parse_args().again
     stored = read()
-    anew = {*freezing.CASES, *PARTS} if "all" in again else set(again)
+    anew = {*freezing.CASES, *PARTS} if "all" in names else set(names)
     for case in freezing.CASES:
         if case in anew or case not in stored["scores"]:
             stored["scores"][case] = scores(answers(case))

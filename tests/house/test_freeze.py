@@ -79,17 +79,20 @@ def stored_apart(case: str, answers: dict[str, Any]) -> list[str]:
 
 def batched_apart(model: Any, case: str, answers: dict[str, Any]) -> list[str]:
     traces = model.trace(input_ids=freezing.input_ids())
-    batches = {asked.label: freezing.map_of(traces, asked) for asked in freezing.batched_maps(case)}
+    quick = [question for question in freezing.batched_maps(case) if question.name not in freezing.WHOLE]
+    batches = {question.label: freezing.map_of(traces, question) for question in quick}  # `bits.py` has Jacobians too
     if case in freezing.FULLY_BATCHED:
-        for asked in freezing.attribution_questions():
-            batches[f"attribute {asked.label}"] = freezing.attribution_of(traces, asked)
+        for question in freezing.attribution_questions():
+            batches[f"attribute {question.label}"] = freezing.attribution_of(traces, question)
     firsts = {label: batch if isinstance(batch, str) else batch[0] for label, batch in batches.items()}
     return [f"batched {line}" for line in apart_from_alone(case, firsts, answers)]
 
 
 def streamed_apart(model: Any, case: str, answers: dict[str, Any]) -> list[str]:
     ids = freezing.input_ids()[0]
-    streams = {asked.label: freezing.streamed(model, ids, asked) for asked in freezing.map_questions(case) if asked.streams}
+    streams = {
+        question.label: freezing.streamed(model, ids, question) for question in freezing.map_questions(case) if question.streams
+    }
     return [f"streamed {line}" for line in apart_from_alone(case, streams, answers)]
 
 
