@@ -36,6 +36,17 @@ def test_a_folder_with_weights_alone_reads_ids(tmp_path: Path) -> None:
         model.trace("a text")
 
 
+def test_a_configuration_may_name_several_ends_of_a_text() -> None:
+    """Chat models end a turn with one id and a text with another: without a tokenizer, all of them are special."""
+    hf = copy.deepcopy(hf_model("llama"))
+    hf.config.eos_token_id = [11, 12]
+    hf.config.bos_token_id = 10
+    hf.config.pad_token_id = None
+    model = mixlens.load(hf)
+    assert model.special_ids == {10, 11, 12}
+    assert model.trace(input_ids=[10, 30, 12]).special == (True, False, True)
+
+
 def test_segments_count(tmp_path: Path) -> None:
     model = loaded("bert")
     one, two = (model.trace(input_ids=ids(4), token_type_ids=types).hidden_states for types in ([0, 0, 0, 0], [0, 0, 1, 1]))
