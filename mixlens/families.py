@@ -102,7 +102,7 @@ OPT = Family(
     mlp_down="fc2",
 )
 LLAMA = Family(
-    model_types=("llama", "mistral", "qwen2", "qwen3", "gemma"),
+    model_types=("llama", "mistral", "ministral", "qwen2", "qwen3", "gemma", "smollm3", "olmo", "ernie4_5"),
     layers="layers",
     value="self_attn.v_proj",
     output="self_attn.o_proj",
@@ -113,11 +113,36 @@ LLAMA = Family(
     mlp_act="mlp.act_fn",
     mlp_down="mlp.down_proj",
 )
+GLM = replace(
+    LLAMA,
+    model_types=("glm",),
+    mlp_up="mlp.gate_up_proj",
+    mlp_gate="mlp.gate_up_proj",
+    mlp_act="mlp.activation_fn",
+)
 
 FAMILIES: tuple[Family, ...] = (
     BERT,
-    replace(BERT, model_types=("roberta", "camembert", "xlm-roberta")),
+    replace(BERT, model_types=("roberta", "camembert", "xlm-roberta", "data2vec-text")),
     replace(BERT, model_types=("electra",)),
+    replace(BERT, model_types=("ernie",)),
+    replace(
+        BERT,
+        model_types=("roberta-prelayernorm",),
+        norm_before_attention="attention.LayerNorm",
+        norm_after_attention=None,
+        norm_before_mlp="intermediate.LayerNorm",
+        norm_after_mlp=None,
+    ),
+    replace(  # BERT's norms around the attention and the gated feed-forward of LLaMA
+        LLAMA,
+        model_types=("nomic_bert",),
+        norm_before_attention=None,
+        norm_before_mlp=None,
+        norm_after_attention="post_attention_layernorm",
+        norm_after_mlp="post_mlp_layernorm",
+        embedding_norm="embeddings.LayerNorm",
+    ),
     Family(
         model_types=("distilbert",),
         layers="transformer.layer",
@@ -166,6 +191,20 @@ FAMILIES: tuple[Family, ...] = (
         value_layout="v",
         output="attn.attention.out_proj",
     ),
+    replace(  # attention code of its own, and one norm that attention and the feed-forward both read
+        GPT2,
+        model_types=("gptj",),
+        attention="attn",
+        value="attn.v_proj",
+        value_layout="v",
+        output="attn.out_proj",
+        norm_before_mlp="ln_1",
+        mlp_up="mlp.fc_in",
+        mlp_down="mlp.fc_out",
+        parallel=True,
+    ),
+    replace(GPT2, model_types=("gpt_bigcode",), when={"multi_query": True}),
+    replace(GPT2, model_types=("gpt_bigcode",), when={"multi_query": False}, value_layout="heads"),
     GPT_NEOX,
     replace(GPT_NEOX, when={"use_parallel_residual": False}, parallel=False),
     OPT,
@@ -177,6 +216,7 @@ FAMILIES: tuple[Family, ...] = (
         norm_after_attention="self_attn_layer_norm",
         norm_after_mlp="final_layer_norm",
     ),
+    replace(OPT, model_types=("biogpt",), when={}, layers="layers"),
     LLAMA,
     replace(
         LLAMA,
@@ -196,12 +236,43 @@ FAMILIES: tuple[Family, ...] = (
     ),
     replace(
         LLAMA,
-        model_types=("olmo2",),
+        model_types=("olmo2", "olmo3"),
         norm_before_attention=None,
         norm_before_mlp=None,
         norm_on_attention="post_attention_layernorm",
         norm_on_mlp="post_feedforward_layernorm",
     ),
+    replace(LLAMA, model_types=("nemotron", "arcee"), mlp_gate=None),
+    replace(LLAMA, model_types=("stablelm",), when={"use_parallel_residual": False}),
+    replace(
+        LLAMA,
+        model_types=("stablelm",),
+        when={"use_parallel_residual": True},
+        norm_before_mlp="input_layernorm",
+        parallel=True,
+    ),
+    replace(LLAMA, model_types=("cohere", "cohere2"), norm_before_mlp="input_layernorm", parallel=True),
+    replace(
+        LLAMA,
+        model_types=("phi",),
+        output="self_attn.dense",
+        norm_before_mlp="input_layernorm",
+        mlp_up="mlp.fc1",
+        mlp_gate=None,
+        mlp_act="mlp.activation_fn",
+        mlp_down="mlp.fc2",
+        parallel=True,
+    ),
+    replace(
+        LLAMA,
+        model_types=("starcoder2",),
+        mlp_up="mlp.c_fc",
+        mlp_gate=None,
+        mlp_act="mlp.act",
+        mlp_down="mlp.c_proj",
+    ),
+    GLM,
+    replace(GLM, model_types=("glm4",), norm_on_attention="post_self_attn_layernorm", norm_on_mlp="post_mlp_layernorm"),
 )
 
 

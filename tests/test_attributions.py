@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 import transformers
-from conftest import CONFIGURATIONS, SHARED, VOCABULARY, hf_model, ids, loaded, needs_shared
+from conftest import CONFIGURATIONS, SHARED, VOCABULARY, head_of, hf_model, ids, loaded, needs_shared
 
 import mixlens
 import mixlens.show.report
@@ -17,12 +17,7 @@ from mixlens.targets import resolve, token_id, token_name
 
 # Few steps keep these tests quick; test_completeness has what that is warned of.
 pytestmark = pytest.mark.filterwarnings("ignore::mixlens.completeness.IncompleteWarning")
-HEADS = {
-    case: "AutoModelForCausalLM"
-    if case in ("gpt_neo", "gpt_neox", "gpt_neox-sequential")
-    else "AutoModelForSequenceClassification"
-    for case in CONFIGURATIONS
-}
+HEADS = {case: "AutoModelForCausalLM" if "neo" in case else head_of(case) for case in CONFIGURATIONS}
 SLOW = {"integrated_gradients": {"steps": 4}}
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from conftest import BIDIRECTIONAL, CAUSAL, CONFIGURATIONS, hf_model, ids, loaded
+from conftest import BIDIRECTIONAL, CAUSAL, CONFIGURATIONS, OWN_ATTENTION, ROUNDED_STREAM, hf_model, ids, loaded
 
 import mixlens
 from mixlens.decompose import Block
@@ -15,9 +15,9 @@ from mixlens.families import FAMILIES, Family, find
 from mixlens.proof import measure
 
 CASES = list(CONFIGURATIONS)
-WITHOUT_SDPA = ("gpt_neo", "gemma2")  # transformers has no such attention for them
+WITHOUT_SDPA = (*OWN_ATTENTION, "gemma2")  # transformers has no such attention for them
 # Norms that compute in float32 whatever the model's dtype: their frozen form is exact, they themselves are not.
-ROUNDING_NORMS = {"gemma2": 1e-6, "gemma3_text": 1e-6, "olmo2": 1e-6}
+ROUNDING_NORMS = dict.fromkeys(ROUNDED_STREAM, 1e-6)
 
 
 def test_every_family_has_a_case() -> None:
