@@ -110,6 +110,20 @@ CONFIGURATIONS: dict[str, tuple[str, dict[str, Any]]] = {  # case: (model type, 
 }
 BIDIRECTIONAL = list(CONFIGURATIONS)[: list(CONFIGURATIONS).index("modernbert") + 1]
 CAUSAL = [case for case in CONFIGURATIONS if case not in BIDIRECTIONAL]
+# A twin has the shape of another case: the same parts at the same places of a layer (test_families proves it). Every test runs
+# on every case, but the slowest ones (papers written out in every precision, Jacobians pair by pair, every attribution alone and
+# in a batch) run on DISTINCT alone.
+TWINS = {
+    **dict.fromkeys(["camembert", "xlm-roberta", "data2vec-text"], "roberta"),
+    "ernie": "bert",
+    "gpt_bigcode-heads": "gpt_neox-sequential",
+    **dict.fromkeys(["biogpt", "nemotron", "arcee", "starcoder2"], "opt"),
+    **dict.fromkeys(["smollm3", "olmo", "ernie4_5", "stablelm"], "llama"),
+    "ministral": "mistral",
+    "olmo3": "olmo2",
+    **dict.fromkeys(["cohere", "cohere2"], "stablelm-parallel"),
+}
+DISTINCT = [case for case in CONFIGURATIONS if case not in TWINS]
 # What the code of transformers does in these cases, and no family entry says.
 OWN_ATTENTION = ["gpt_neo", "gptj"]  # it never asks the attention registry, so there is no sdpa and no query to read
 ROUNDED_STREAM = ["gemma2", "gemma3_text", "olmo2", "olmo3", "glm4"]  # a norm on the residual stream computes in float32

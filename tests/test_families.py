@@ -3,11 +3,22 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import pytest
 import torch
-from conftest import BIDIRECTIONAL, CAUSAL, CONFIGURATIONS, OWN_ATTENTION, ROUNDED_STREAM, hf_model, ids, loaded
+from conftest import (
+    BIDIRECTIONAL,
+    CAUSAL,
+    CONFIGURATIONS,
+    DISTINCT,
+    OWN_ATTENTION,
+    ROUNDED_STREAM,
+    TWINS,
+    hf_model,
+    ids,
+    loaded,
+)
 
 import mixlens
 from mixlens.decompose import Block
@@ -18,6 +29,19 @@ CASES = list(CONFIGURATIONS)
 WITHOUT_SDPA = (*OWN_ATTENTION, "gemma2")  # transformers has no such attention for them
 # Norms that compute in float32 whatever the model's dtype: their frozen form is exact, they themselves are not.
 ROUNDING_NORMS = dict.fromkeys(ROUNDED_STREAM, 1e-6)
+
+
+def shape(family: Family) -> tuple[object, ...]:
+    """What an entry says beside names and paths: which parts are there, and which of them are one module."""
+    paths = {name: value for name, value in asdict(family).items() if isinstance(value, str) and name != "value_layout"}
+    same = {(one, other) for one in paths for other in paths if one < other and paths[one] == paths[other]}
+    return frozenset(paths) - {"embedding_norm"}, frozenset(same), family.value_layout, family.parallel
+
+
+def test_a_twin_has_the_shape_of_its_case() -> None:
+    for twin, case in TWINS.items():
+        assert case in DISTINCT
+        assert shape(find(hf_model(twin).config)) == shape(find(hf_model(case).config)), twin
 
 
 def test_every_family_has_a_case() -> None:

@@ -10,15 +10,13 @@ from typing import Any
 import pytest
 import torch
 import transformers
-from conftest import CONFIGURATIONS, OWN_ATTENTION, hf_model, ids, loaded, randomise
+from conftest import CONFIGURATIONS, DISTINCT, OWN_ATTENTION, hf_model, ids, loaded, randomise
 from torch import Tensor, nn
 
 import mixlens
 from mixlens import jacobian as jacobian_file
 from mixlens.jacobian import behind_attention, token_jacobian
 from mixlens.methods import hta as hta_file
-
-CASES = list(CONFIGURATIONS)
 
 
 def wide(case: str) -> Any:
@@ -107,7 +105,7 @@ def layer_hta(model: Any, given: list[int], mask: list[int] | None = None) -> tu
     return torch.stack(plain).detach(), torch.stack(scaled).detach()
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", DISTINCT)
 def test_layer_local_hta_is_the_norm_of_each_pairs_jacobian(case: str) -> None:
     """Norms and attention code of transformers that round to float32 inside are freed of it, on both sides alike."""
     given, model = ids(5), wide(case)
