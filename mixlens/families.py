@@ -20,7 +20,7 @@ from functools import cache
 from importlib.metadata import entry_points
 from typing import Any
 
-from .errors import ModelError, nearest
+from .errors import ModelError, suggested
 
 
 @dataclass(frozen=True)
@@ -279,25 +279,34 @@ FAMILIES: tuple[Family, ...] = (
 @cache
 def known() -> tuple[Family, ...]:
     """The entries above and those of installed packages (entry-point group `mixlens.families`)."""
-    found = list(FAMILIES)
+    entries = list(FAMILIES)
     for point in entry_points(group="mixlens.families"):
         entry = point.load()
-        found += [entry] if isinstance(entry, Family) else list(entry)
-    return tuple(found)
+        entries += [entry] if isinstance(entry, Family) else list(entry)
+    return tuple(entries)
 
 
 def find(config: Any) -> Family:
-    """The entry for this configuration, or a refusal that says what was seen."""
+    """The entry for this configuration, or a refusal that says what it holds and what to do."""
     for family in known():
         if config.model_type in family.model_types and all(
             getattr(config, key, None) == value for key, value in family.when.items()
         ):
             return family
-    types = {model_type for family in known() for model_type in family.model_types}
     raise ModelError(
-        f"no family for model type {config.model_type!r}. {nearest(str(config.model_type), types)} "
+        f"no family for model type {config.model_type!r}{_circumstances(config)} "
         "Add one entry to the family table (docs/add-a-family.md) or pass family=Family(...)."
     )
+
+
+def _circumstances(config: Any) -> str:
+    """What the table has instead: entries for other values of a field, or types of a near name, or how to list them all."""
+    fields = {key for family in known() if config.model_type in family.model_types for key in family.when}
+    if fields:
+        return f" with {', '.join(f'{key}={getattr(config, key, None)!r}' for key in sorted(fields))}."
+    types = families()
+    suggestion = suggested(config.model_type, types)
+    return f".{suggestion and ' '}{suggestion} `mixlens families` lists the {len(types)} types that are known."
 
 
 def families() -> list[str]:

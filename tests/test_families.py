@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import asdict, replace
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -197,8 +198,28 @@ def test_every_field_of_the_entry_is_broken_in_a_test() -> None:
 def test_an_entry_for_other_configurations_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
     table = tuple(replace(f, when={"use_parallel_residual": "never"}) if "gpt_neox" in f.model_types else f for f in FAMILIES)
     monkeypatch.setattr(sys.modules["mixlens.families"], "known", lambda: table)
-    with pytest.raises(mixlens.MixlensError, match="gpt_neox"):
+    with pytest.raises(mixlens.MixlensError, match=r"no family for model type 'gpt_neox' with use_parallel_residual=True\. Add"):
         mixlens.load(hf_model("gpt_neox"))
+
+
+@pytest.mark.parametrize(
+    ("model_type", "suggestion"),
+    [
+        ("t5", ""),
+        ("mamba", ""),
+        ("deberta-v2", ""),
+        ("qwen3_moe", "Did you mean 'qwen3'? "),
+        ("gemma4", "Did you mean 'gemma' or 'gemma2'? "),
+        ("starcoder", "Did you mean 'starcoder2'? "),
+    ],
+)
+def test_an_unknown_type_is_offered_near_names_alone(model_type: str, suggestion: str) -> None:
+    """All names would fill a page: with none near, the refusal says how many there are and how to list them."""
+    with pytest.raises(mixlens.MixlensError) as refusal:
+        find(SimpleNamespace(model_type=model_type))
+    known = f"`mixlens families` lists the {len(mixlens.families())} types that are known. "
+    remedy = "Add one entry to the family table (docs/add-a-family.md) or pass family=Family(...)."
+    assert str(refusal.value) == f"no family for model type {model_type!r}. {suggestion}{known}{remedy}"
 
 
 def test_frozen_norms_are_found_by_asking() -> None:

@@ -39,7 +39,7 @@ def honest() -> Iterator[None]:
     """Attention code of transformers asks for a float32 softmax or rotation; here it gets what it puts in."""
     softmax, as_float, to = nn.functional.softmax, Tensor.float, Tensor.to
 
-    def to_more(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+    def to_more(self: Tensor, *args: Any, **kwargs: Any) -> Any:
         narrower = self.dtype == torch.float64 and torch.float32 in (*args, *kwargs.values())
         return self if narrower else to(self, *args, **kwargs)
 

@@ -144,13 +144,13 @@ def test_a_damaged_weights_file_is_refused(tmp_path: Path) -> None:
         mixlens.load(folder)
 
 
-def test_an_unknown_model_type_is_refused_with_the_nearest_names(tmp_path: Path) -> None:
+def test_an_unknown_model_type_is_refused(tmp_path: Path) -> None:
     model = transformers.AutoModel.from_config(
         transformers.AutoConfig.for_model(
             "deberta-v2", vocab_size=30, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16
         )
     )
-    with pytest.raises(mixlens.MixlensError, match=r"no family for model type 'deberta-v2'.*Did you mean .*'bert'.*add-a-family"):
+    with pytest.raises(mixlens.MixlensError, match=r"no family for model type 'deberta-v2'\. `mixlens families`.*add-a-family"):
         mixlens.load(model)
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "no-such-thing"}))
     with pytest.raises(mixlens.MixlensError, match="no-such-thing"):
