@@ -30,9 +30,14 @@ class ResultError(MixlensError):
 def nearest(name: object, known: Iterable[str]) -> str:
     """`Known: a, b, c.` with the likely meant names first, for an error about an unknown name."""
     known = sorted(known)
-    close = difflib.get_close_matches(str(name), known, n=3, cutoff=0.5)
-    meant = f"Did you mean {' or '.join(repr(c) for c in close)}? " if close else ""
-    return f"{meant}Known: {', '.join(known)}."
+    suggestion = suggested(name, known, cutoff=0.5)
+    return f"{suggestion} Known: {', '.join(known)}.".lstrip()
+
+
+def suggested(name: object, known: Iterable[str], *, cutoff: float = 0.7) -> str:
+    """`Did you mean 'a' or 'b'?` with the names that share most letters with this one, or nothing where none is near."""
+    close = difflib.get_close_matches(str(name), sorted(known), n=3, cutoff=cutoff)
+    return f"Did you mean {' or '.join(map(repr, close))}?" if close else ""
 
 
 # Inside an emoji they are seen: a symbol, how it is drawn, and what it is joined with.

@@ -437,8 +437,9 @@ class Model:
         if self.tokenizer is not None:
             return set(self.tokenizer.all_special_ids) - {self.tokenizer.mask_token_id, self.tokenizer.unk_token_id}
         names = ("bos", "eos", "cls", "sep", "pad")
-        found = {getattr(self.hf_model.config, f"{name}_token_id", None) for name in names}
-        return {i for i in found if isinstance(i, int)}
+        ids = [getattr(self.hf_model.config, f"{name}_token_id", None) for name in names]
+        # A configuration may name several ends of a text in one list.
+        return {i for entry in ids for i in (entry if isinstance(entry, (list, tuple)) else [entry]) if isinstance(i, int)}
 
     def tokens(self, ids: Sequence[int]) -> tuple[str, ...]:
         """The tokenizer's strings, or the ids as strings where there is no tokenizer."""
