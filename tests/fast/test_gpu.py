@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -13,6 +12,7 @@ import torch
 from conftest import CONFIGURATIONS, ROUNDED, hf_model, ids
 
 import mixlens
+from mixlens import scoring
 from mixlens.fast import loops as kernels
 from mixlens.maps import known, shares
 
@@ -81,16 +81,15 @@ def test_out_of_memory_leads_to_smaller_pieces(monkeypatch: pytest.MonkeyPatch) 
     lens = mixlens.load(hf_model("bert"), device="cuda", dtype="float32")
     trace = lens.trace(input_ids=ids(30))
     expected = mixlens.mix(trace, ["alti", "value_zeroing"])
-    module = sys.modules["mixlens.maps"]
-    score, calls = module.Scorer._score, []
+    score, calls = scoring.Scorer.scored, []
 
-    def once(self: object, *args: object) -> None:
+    def once(self: object, *args: object) -> object:
         calls.append(1)
         if len(calls) == 1:
             torch.empty(1 << 50, device="cuda")
-        score(self, *args)
+        return score(self, *args)
 
-    monkeypatch.setattr(module.Scorer, "_score", once)
+    monkeypatch.setattr(scoring.Scorer, "scored", once)
     with pytest.warns(UserWarning, match="memory ran out"):
         made = mixlens.mix(trace, ["alti", "value_zeroing"])
     for name, one in made.items():
@@ -229,9 +228,9 @@ def test_what_cannot_be_replayed_is_computed(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_long_changes_beyond_half_precision_are_split(monkeypatch: pytest.MonkeyPatch) -> None:
     """Value Zeroing of feed-forwards whose activations do not fit float16: the same distances as in float64."""
-    from mixlens.methods import value_zeroing
+    from mixlens.fast import zeroing
 
-    monkeypatch.setattr(value_zeroing, "WHOLE_FROM", 1)
+    monkeypatch.setattr(zeroing, "WHOLE_FROM", 1)
     stock = copy.deepcopy(hf_model("bert"))
     with torch.no_grad():
         for layer in stock.base_model.encoder.layer:
@@ -244,9 +243,9 @@ def test_long_changes_beyond_half_precision_are_split(monkeypatch: pytest.Monkey
 
 def test_one_product_of_changes_is_near_float64(monkeypatch: pytest.MonkeyPatch) -> None:
     """As for long texts, where it is used: relative to each score."""
-    from mixlens.methods import value_zeroing
+    from mixlens.fast import zeroing
 
-    monkeypatch.setattr(value_zeroing, "WHOLE_FROM", 1)
+    monkeypatch.setattr(zeroing, "WHOLE_FROM", 1)
     for case in ("bert", "llama"):
         exact = mixlens.mix(mixlens.load(hf_model(case), device="cpu").trace(input_ids=ids(21)), "value_zeroing").scores
         lens = mixlens.load(hf_model(case), device="cuda", dtype="float32")
