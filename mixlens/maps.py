@@ -100,7 +100,7 @@ def known() -> dict[str, Method]:
 
 def methods() -> list[str]:
     """Every method there is: maps (for `mix`), then attributions to a prediction (for `attribute`)."""
-    from .attributions import known as attributions
+    from .methods._attribution import known as attributions
 
     return [*known(), *attributions()]
 
@@ -109,7 +109,7 @@ def method(name: str) -> Method:
     if not isinstance(name, str):
         raise InputError(f"a method is a name, not {name!r:.80}.")
     if name not in known():
-        from .attributions import ATTRIBUTIONS
+        from .methods._attribution import ATTRIBUTIONS
 
         if name in ATTRIBUTIONS:
             raise InputError(
