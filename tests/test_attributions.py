@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 import itertools
 from typing import Any
 
@@ -11,6 +13,7 @@ import transformers
 from conftest import CONFIGURATIONS, SHARED, VOCABULARY, hf_model, ids, loaded, needs_shared
 
 import mixlens
+import mixlens.maps
 import mixlens.show.results_page
 from mixlens.attributions import attribute, known, row_of_map
 from mixlens.targets import resolve, token_id, token_name
@@ -706,3 +709,37 @@ def test_a_trace_of_another_model_is_not_explained() -> None:
     trace = mixlens.load("agreement").trace("The keys [MASK] rusty.")
     with pytest.raises(mixlens.MixlensError, match="not of 'sentiment'"):
         mixlens.load("sentiment").explain(trace)
+
+
+@pytest.mark.parametrize(("options", "maps"), [(["--layers", "--map", "2"], 1), (["--method", "attcat"], 0)])
+def test_the_command_traces_the_sentence_once_and_makes_its_map_once(
+    options: list[str], maps: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from typer.testing import CliRunner
+
+    from mixlens.cli.app import app
+
+    traced, scored = [], []
+    trace, method = mixlens.Model.trace, mixlens.maps.known()["alti"]
+
+    def counted_trace(self: Any, *given: Any, **others: Any) -> Any:
+        traced.append(given)
+        return trace(self, *given, **others)
+
+    def counted_alti(block: Any, **others: Any) -> Any:
+        scored.append(block)
+        return method.function(block, **others)
+
+    model = mixlens.load("agreement")
+    # The command loads a model and proves it, with passes of its own: here it gets one that is proven.
+    monkeypatch.setattr("mixlens.model.model.load", lambda *_, **__: model)
+    monkeypatch.setattr("mixlens.layer.proof.check", lambda _: model.proof)
+    monkeypatch.setattr(mixlens.Model, "trace", counted_trace)
+    # Its signature is that of the method, so that options are checked as before.
+    monkeypatch.setitem(
+        mixlens.maps.known(), "alti", dataclasses.replace(method, function=functools.wraps(method.function)(counted_alti))
+    )
+    result = CliRunner().invoke(app, ["explain", "The keys to the cabinet [MASK] rusty.", *options])
+    assert result.exit_code == 0, result.output
+    assert len(traced) == 1
+    assert len(scored) == maps * model.n_layers  # a CPU scores one layer at a time
