@@ -22,7 +22,7 @@ TOGETHER = 8192  # tokens, with padding, that are scored as one batch
 
 def methods() -> list[str]:
     """Every method there is: maps (for `mix`), then attributions to a prediction (for `attribute`)."""
-    from .attributions import known as attributions
+    from .methods._attribution import known as attributions
 
     return [*known(), *attributions()]
 

@@ -114,6 +114,8 @@ FIRST: dict[str, tuple[str, ...]] = {
         "tests/test_deeplift.py",
         "tests/test_run.py",
     ),
+    "mixlens/questions.py": (*ATTRIBUTIONS, "tests/test_metrics_faithfulness.py"),
+    "mixlens/methods/_attribution.py": (*ATTRIBUTIONS, "tests/test_structure.py"),
     "mixlens/targets.py": (*ATTRIBUTIONS, "tests/test_asking.py", "tests/test_cli.py", "tests/test_fuzz.py"),
     "mixlens/fast/kept.py": (
         "tests/test_kept.py",

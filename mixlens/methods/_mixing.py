@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache
-from importlib.metadata import entry_points
 
 from torch import Tensor
 
 from ..errors import InputError, nearest
 from ..registry import Registered, refuse_second
+from . import register_all
 
 Extras = dict[str, Tensor | str]
 Scores = Tensor | tuple[Tensor, dict[str, Tensor]] | tuple[Tensor, Extras]
@@ -65,14 +62,9 @@ def mixing(
     return register
 
 
-@cache
 def known() -> dict[str, Method]:
-    """Every file in `methods/`, and every entry point of the group `mixlens.methods`."""
-    folder = importlib.import_module("mixlens.methods")
-    for module in pkgutil.iter_modules(folder.__path__):
-        importlib.import_module(f"{folder.__name__}.{module.name}")
-    for point in entry_points(group="mixlens.methods"):
-        point.load()
+    """Every map method: of the files in this folder, and of every entry point of the group `mixlens.methods`."""
+    register_all()
     return METHODS
 
 
@@ -80,7 +72,7 @@ def method(name: str) -> Method:
     if not isinstance(name, str):
         raise InputError(f"a method is a name, not {name!r:.80}.")
     if name not in known():
-        from ..attributions import ATTRIBUTIONS
+        from ._attribution import ATTRIBUTIONS
 
         if name in ATTRIBUTIONS:
             raise InputError(

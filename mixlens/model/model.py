@@ -1183,18 +1183,20 @@ class Model:
         asked = {"query": query, "target": target, "foil": foil, "variant": variant, **options}
         return explain(self, text, method, keep_special=keep_special, generate=generate, **asked)
 
-    def generate(self, trace: Trace, count: int) -> list[int]:
+    def generate(self, trace: Encoded | Trace, count: int) -> list[int]:
         """The ids the model writes next, greedily."""
         if self.task != "causal-lm":
             raise InputError(f"{self.name!r} is a {self.task} model and writes no text. generate= needs a causal language model.")
         if count < 1:
             raise InputError(f"generate must be at least 1, not {count}.")
-        if self.max_tokens is not None and len(trace) + count > self.max_tokens:
-            raise InputError(f"{len(trace)} tokens and {count} more are over the {self.max_tokens} that {self.name!r} reads.")
+        if self.max_tokens is not None and len(trace.input_ids) + count > self.max_tokens:
+            raise InputError(
+                f"{len(trace.input_ids)} tokens and {count} more are over the {self.max_tokens} that {self.name!r} reads."
+            )
         inputs = {key: value for key, value in self.inputs([trace]).items() if key in ("input_ids", "attention_mask")}
         with self._lock, apart_from_others(), evaluating(self.hf_model), recorded(None):
             written = self.hf_model.generate(**inputs, max_new_tokens=count, do_sample=False, pad_token_id=self.pad_id)
-        return [int(i) for i in written[0, len(trace) :]]
+        return [int(i) for i in written[0, len(trace.input_ids) :]]
 
     @property
     def pad_id(self) -> int:
