@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import importlib
 import json
 import os
 import re
@@ -21,14 +20,6 @@ OWN_TEMPORARY = re.compile(r"\.tmp-[0-9a-f]{12}-")  # how `write` begins the nam
 LOCK = ".lock"
 SHORT = 80  # characters of a value in a message
 IDENTITY = 2  # which facts tell one run from another; a folder that was begun with others is not continued
-
-
-def optional(module: str, package: str, extra: str, *, what: str = "experiments") -> Any:
-    """A package of an extra, or an error that says how to get it."""
-    try:
-        return importlib.import_module(module)
-    except ImportError:
-        raise InputError(f"{what} need {package}: pip install 'mixlens[{extra}]'.") from None
 
 
 def write(place: Path, content: bytes | Iterable[bytes] | Callable[[Path], object]) -> None:

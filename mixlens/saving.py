@@ -15,6 +15,7 @@ from torch import Tensor
 
 from .errors import MixlensError, ResultError
 from .files import write
+from .optional import optional
 from .types import Attribution, Map, Result
 
 if TYPE_CHECKING:
@@ -176,11 +177,7 @@ FACTS: dict[str, Callable[[Any], bool]] = {
 
 
 def _pandas() -> Any:
-    try:
-        import pandas
-    except ImportError:
-        raise MixlensError("tables need pandas: pip install 'mixlens[pandas]'.") from None
-    return pandas
+    return optional("pandas", "pandas", "pandas", what="tables", error=MixlensError)
 
 
 def map_frame(scores: Map) -> pandas.DataFrame:

@@ -19,12 +19,13 @@ import torch
 
 from ..errors import InputError, MixlensError, nearest
 from ..fast.loops import used
-from ..files import IDENTITY, in_folder, optional, write
+from ..files import IDENTITY, in_folder, write
 from ..limits import methods_within
 from ..maps import versions
 from ..model.model import Model, load
 from ..model.words import is_text
 from ..notices import notices_of_corpus
+from ..optional import optional
 from ..provenance import model_fingerprint, public_name, whereabouts
 from ..targets import SCORES
 from .ray_pool import Pool

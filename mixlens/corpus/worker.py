@@ -17,9 +17,9 @@ from ..attributions import attribute_each
 from ..data import RowError
 from ..errors import InputError, MixlensError
 from ..experiments.experiment import Asked, asked, map_of
-from ..files import optional
 from ..maps import Call, Scorer, _out_of_memory, fresh, mix
 from ..model.model import Encoded, Model, predictions
+from ..optional import optional
 from ..targets import _id
 from ..types import Attribution, Map, Prediction, Trace
 from .rows import Given, fingerprint, written

@@ -29,12 +29,13 @@ from ..attributions import attribute
 from ..attributions import known as attributions
 from ..data import DATASETS, check, for_model, load
 from ..errors import InputError, MixlensError, nearest
-from ..files import IDENTITY, in_folder, optional, write
+from ..files import IDENTITY, in_folder, write
 from ..maps import known as maps
 from ..maps import mix, versions
 from ..metrics.arguments import refuse_missing
 from ..model.model import Model
 from ..model.model import load as load_model
+from ..optional import optional
 from ..provenance import model_fingerprint, public_name, whereabouts
 from ..targets import token_id
 from ..types import Attribution, Example, Map, Record, Trace
