@@ -9,9 +9,8 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor
 
-from .errors import InputError, nearest
+from .errors import InputError, is_text, nearest
 from .model.model import Model
-from .model.words import is_text
 from .types import Trace
 
 _NAMES: WeakKeyDictionary[Model, dict[tuple[int, bool], str]] = WeakKeyDictionary()  # names of tokens, found once

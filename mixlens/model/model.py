@@ -29,16 +29,15 @@ from zlib import crc32
 import torch
 from torch import Tensor, nn
 
-from ..errors import InputError, MixlensError, ModelError, nearest
+from ..errors import InputError, MixlensError, ModelError, is_text, nearest, tokens_within
 from ..fast.cuda_graphs import Graphs
 from ..layer.block import EPS, HALF, LAYER_TOLERANCE, TOLERANCE, attention_of, attention_weights, gap, repeat_heads
-from ..limits import tokens_within
 from ..types import Example, LayersOf, LayerTrace, Prediction, Texts, Trace
 from .families import Family, find
 from .offload import HOOK, is_away, is_dispatched, packed_kinds, place_of, weights_of
 from .passes import _RUNNING, Locks, Wanted, apart_from_others, evaluating, hooks, modules_of, plain_numbers, unwatched
 from .quantized import refuse_unrunnable
-from .words import group_words, is_text
+from .words import group_words
 from .wrappers import refuse_meta, refuse_meta_default, unwrapped
 
 if TYPE_CHECKING:
