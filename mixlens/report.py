@@ -14,9 +14,8 @@ from .aggregate import find
 from .attributions import attribute
 from .corpus import Run, maps, overview
 from .corpus.shards import shard_files
-from .errors import InputError, ResultError
+from .errors import InputError, ResultError, methods_within
 from .experiments.experiment import asked
-from .limits import methods_within
 from .maps import mix
 from .model.model import Model, named
 from .notices import notices_of

@@ -9,9 +9,8 @@ import torch
 from torch import Tensor
 
 from .aggregate import find
-from .errors import InputError, nearest
+from .errors import InputError, is_text, nearest
 from .model.model import Model
-from .model.words import is_text
 from .types import Trace
 
 SCORES = ("logit", "probability", "log_probability")

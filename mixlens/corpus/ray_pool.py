@@ -23,8 +23,8 @@ from typing import Any
 from .. import errors
 from ..errors import InputError, MixlensError
 from ..experiments.experiment import model_fingerprint, whereabouts
-from ..files import optional
 from ..model.model import Model, load
+from ..optional import optional
 from .ray_feed import feed_class, tickets_of
 from .ray_session import listens, noted, quiet_backend, settings, this_machine_alone, uninterrupted
 from .ray_watch import Patience, Seen, Watch

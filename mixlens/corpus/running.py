@@ -17,14 +17,13 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ..errors import InputError, MixlensError, nearest
+from ..errors import InputError, MixlensError, is_text, methods_within, nearest
 from ..fast.loops import used
-from ..files import IDENTITY, in_folder, optional, write
-from ..limits import methods_within
+from ..files import IDENTITY, in_folder, write
 from ..maps import versions
 from ..model.model import Model, load
-from ..model.words import is_text
 from ..notices import notices_of_corpus
+from ..optional import optional
 from ..provenance import model_fingerprint, public_name, whereabouts
 from ..targets import SCORES
 from .ray_pool import Pool

@@ -22,7 +22,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..errors import InputError, ResultError
-from ..files import TEMPORARY, RunFolder, optional, sync_folder, write
+from ..files import TEMPORARY, RunFolder, sync_folder, write
+from ..optional import optional
 from ..types import Map
 
 if TYPE_CHECKING:

@@ -18,9 +18,9 @@ from ..budget import is_out_of_memory
 from ..data import RowError
 from ..errors import InputError, MixlensError
 from ..experiments.experiment import Asked, asked, map_of
-from ..files import optional
 from ..maps import mix
 from ..model.model import Encoded, Model, predictions
+from ..optional import optional
 from ..scoring import Call, Scorer, fresh
 from ..targets import _id
 from ..types import Attribution, Map, Prediction, Trace

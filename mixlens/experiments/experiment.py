@@ -6,17 +6,13 @@ Everything that can be refused is refused before the long work. Then: records in
 from __future__ import annotations
 
 import hashlib
-import importlib
 import json
 import os
-import pkgutil
 import platform
 import time
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache
-from importlib.metadata import entry_points
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -28,14 +24,16 @@ from ..aggregate import CONVENTIONS
 from ..attributions import attribute
 from ..attributions import known as attributions
 from ..data import DATASETS, check, for_model, load
-from ..errors import InputError, MixlensError, nearest
-from ..files import IDENTITY, in_folder, optional, write
+from ..errors import InputError, nearest
+from ..files import IDENTITY, in_folder, write
 from ..maps import known as maps
 from ..maps import mix, versions
 from ..metrics.arguments import refuse_missing
 from ..model.model import Model
 from ..model.model import load as load_model
+from ..optional import optional
 from ..provenance import model_fingerprint, public_name, whereabouts
+from ..registry import Registry
 from ..targets import token_id
 from ..types import Attribution, Example, Map, Record, Trace
 from .folder import SCHEMA, Folder, Units, through
@@ -75,6 +73,14 @@ class Experiment:
         tuple[str, ...] | Callable[[Mapping[str, Any]], Iterable[str]]
     ) = ()  # beyond the core's; or, given the options, which
 
+    def __post_init__(self) -> None:
+        assert self.takes in TAKES
+
+    @property
+    def module(self) -> str:
+        """The module that declares it."""
+        return self.measure.__module__
+
     @property
     def summary(self) -> str:
         return (self.measure.__doc__ or "").split("\n")[0]
@@ -109,7 +115,7 @@ class Outcome:
     seconds: float  # of measuring, over all starts
 
 
-EXPERIMENTS: dict[str, Experiment] = {}
+EXPERIMENTS = Registry[Experiment]("experiment", folder="mixlens.experiments", group="mixlens.experiments")
 
 
 def experiment(
@@ -128,29 +134,16 @@ def experiment(
 ) -> Callable[[Measure], Measure]:
     """Register an experiment under its name; the function it decorates is its `measure`. See `Experiment`."""
 
-    def register(measure: Measure) -> Measure:
-        made = Experiment(
-            name, paper, shows, data, model, tuple(methods), tuple(task), tuple(needs), measure, finish, figure, **more
-        )
-        assert made.takes in TAKES
-        other = EXPERIMENTS.get(name)
-        if other is not None and other.measure.__module__ != measure.__module__:
-            raise MixlensError(f"two experiments are called {name!r}: in {other.measure.__module__} and {measure.__module__}.")
-        EXPERIMENTS[name] = made
-        return measure
+    def entry(name: str, measure: Measure) -> Experiment:
+        first = (name, paper, shows, data, model, tuple(methods), tuple(task), tuple(needs))
+        return Experiment(*first, measure, finish, figure, **more)
 
-    return register
+    return EXPERIMENTS.register(entry, name=name)
 
 
-@cache
 def known() -> dict[str, Experiment]:
-    """Every file in this folder, and every entry point of the group `mixlens.experiments`."""
-    folder = importlib.import_module(__package__ or "mixlens.experiments")
-    for module in pkgutil.iter_modules(folder.__path__):
-        importlib.import_module(f"{folder.__name__}.{module.name}")
-    for point in entry_points(group="mixlens.experiments"):
-        point.load()
-    return EXPERIMENTS
+    """Every experiment by name: those of this folder, and those of entry points of the group `mixlens.experiments`."""
+    return EXPERIMENTS.known()
 
 
 # --- methods ----------------------------------------------------------------------------------------------------------
@@ -300,9 +293,7 @@ def prepared(
     options: Mapping[str, Any],
 ) -> Setup:
     """Everything that can be refused, refused; what is left is a Setup."""
-    if name not in known():
-        raise InputError(f"unknown experiment {name!r}. {nearest(str(name), known())}")
-    used = known()[name]
+    used = EXPERIMENTS.find(name)
     for option in options:
         if option not in used.options:
             raise InputError(f"{name!r} has no option {option!r}. {nearest(option, used.options)}")

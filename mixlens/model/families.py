@@ -17,10 +17,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
-from importlib.metadata import entry_points
 from typing import Any
 
 from ..errors import ModelError, suggested
+from ..registry import installed
 
 
 @dataclass(frozen=True)
@@ -280,8 +280,7 @@ FAMILIES: tuple[Family, ...] = (
 def known() -> tuple[Family, ...]:
     """The entries above and those of installed packages (entry-point group `mixlens.families`)."""
     entries = list(FAMILIES)
-    for point in entry_points(group="mixlens.families"):
-        entry = point.load()
+    for entry in installed("mixlens.families"):
         entries += [entry] if isinstance(entry, Family) else list(entry)
     return tuple(entries)
 

@@ -29,8 +29,7 @@ from zlib import crc32
 import torch
 from torch import Tensor, nn
 
-from ..errors import InputError, MixlensError, ModelError, nearest
-from ..limits import tokens_within
+from ..errors import InputError, MixlensError, ModelError, is_text, nearest, tokens_within
 from ..rounding import EPS, HALF, LAYER_TOLERANCE, TOLERANCE, gap
 from ..types import Example, LayersOf, LayerTrace, Prediction, Texts, Trace
 from .attention import attention_of, attention_weights, repeat_heads
@@ -40,7 +39,7 @@ from .offload import HOOK, is_away, is_dispatched, packed_kinds, place_of, weigh
 from .parts import LayerParts, at, layer_parts, refuse_split
 from .passes import _RUNNING, Locks, Wanted, apart_from_others, evaluating, hooks, modules_of, plain_numbers, unwatched
 from .quantized import refuse_unrunnable
-from .words import group_words, is_text
+from .words import group_words
 from .wrappers import refuse_meta, refuse_meta_default, unwrapped
 
 if TYPE_CHECKING:
