@@ -11,11 +11,11 @@ from typing import Any
 
 from . import files as disk
 from .aggregate import find
+from .asking import parse_method
 from .attributions import attribute
 from .corpus import Run, maps, overview
 from .corpus.shards import shard_files
 from .errors import InputError, ResultError
-from .experiments.experiment import asked
 from .limits import methods_within
 from .maps import mix
 from .model.model import Model, named
@@ -58,7 +58,7 @@ def gather(
     A method is a name of `mixlens.methods()`, with options as in `alti:variant=released`. `target` and `foil` are what
     attributions explain; `query` is the position that is read, by default where the model predicts.
     """
-    wanted = [asked(one) for one in checked(methods)]
+    wanted = [parse_method(one) for one in checked(methods)]
     if (target != "predicted" or foil is not None) and not any(one.class_specific for one in wanted):
         raise InputError(
             "a target goes with a method that explains a prediction, such as attcat; maps explain a position: give query=."
@@ -104,7 +104,7 @@ def checked(methods: str | Sequence[str]) -> list[str]:
     names = [name for name in dict.fromkeys(names) if name]
     methods_within(names)
     for name in names:
-        asked(name)
+        parse_method(name)
     return names
 
 
