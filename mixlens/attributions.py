@@ -13,8 +13,7 @@ from .budget import is_out_of_memory
 from .completeness import warn_where_open
 from .continuing import Continuation
 from .differentiable import differentiable
-from .errors import InputError, MixlensError, ModelError, nearest
-from .limits import tokens_within
+from .errors import InputError, MixlensError, ModelError, nearest, tokens_within
 from .maps import known as known_maps
 from .maps import mix
 from .methods._attribution import ATTRIBUTIONS, AttributionMethod, Scored, attribution, known

@@ -73,8 +73,8 @@ def _class_or_token(trace: Trace, target: Any, foil: str | int | None, score: st
     model = trace.model
     positions = () if model.task == "classification" else (_position(trace, query),)
     predicted = target == "predicted" or target is None
-    number = int(logits_at(trace, positions).argmax()) if predicted else _id(model, target, "target")
-    against = None if foil is None else _id(model, foil, "foil")
+    number = int(logits_at(trace, positions).argmax()) if predicted else output_id(model, target, "target")
+    against = None if foil is None else output_id(model, foil, "foil")
     if against == number:
         raise InputError(f"target and foil are the same ({_name(model, number)}).")
     name = _name(model, number) + ("" if against is None else f" - {_name(model, against)}")
@@ -131,7 +131,7 @@ def _position(trace: Trace, query: int | str | None) -> int:
 # --- names and ids of classes and tokens --------------------------------------------------------------------------------
 
 
-def _id(model: Model, name: Any, role: str) -> int:
+def output_id(model: Model, name: Any, role: str) -> int:
     """The id of a class or a token that is written as an id or by its name."""
     if isinstance(name, bool) or not isinstance(name, int | str):
         raise InputError(f"a {role} is a class, a token or an id, not {name!r}.")

@@ -8,8 +8,7 @@ from typing import Any
 
 from torch import Tensor
 
-from ..registry import Registered, refuse_second
-from . import register_all
+from ..registry import Registered, Registry
 
 Scored = Tensor | tuple[Tensor, dict[str, Any]]  # [pos], and what goes into `.info` beside it
 
@@ -23,7 +22,7 @@ class AttributionMethod(Registered):
     layers: bool  # takes layer=
 
 
-ATTRIBUTIONS: dict[str, AttributionMethod] = {}
+ATTRIBUTIONS = Registry[AttributionMethod]("method", folder="mixlens.methods", group="mixlens.methods")
 
 
 def attribution(
@@ -37,16 +36,12 @@ def attribution(
 ) -> Callable[[Callable[..., Scored]], Callable[..., Scored]]:
     """Register an attribution method under its function's name. It gets a Question and returns [pos], signed."""
 
-    def register(function: Callable[..., Scored]) -> Callable[..., Scored]:
-        name = getattr(function, "__name__", "")
-        refuse_second(name, function, ATTRIBUTIONS.values())
-        ATTRIBUTIONS[name] = AttributionMethod(name, function, paper, tuple(variants), cost, score, needs_target, layers)
-        return function
+    def entry(name: str, function: Callable[..., Scored]) -> AttributionMethod:
+        return AttributionMethod(name, function, paper, tuple(variants), cost, score, needs_target, layers)
 
-    return register
+    return ATTRIBUTIONS.register(entry)
 
 
 def known() -> dict[str, AttributionMethod]:
     """Every attribution method: of the files in this folder, and of other packages."""
-    register_all()
-    return ATTRIBUTIONS
+    return ATTRIBUTIONS.known()

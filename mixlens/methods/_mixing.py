@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from ..errors import InputError, nearest
-from ..registry import Registered, refuse_second
-from . import register_all
+from ..registry import Registered, Registry
 
 Extras = dict[str, Tensor | str]
 Scores = Tensor | tuple[Tensor, dict[str, Tensor]] | tuple[Tensor, Extras]
@@ -28,9 +27,10 @@ class Method(Registered):
     whole: bool = False  # `function(trace, **options)` scores all layers of one trace: [layer query key]
     per_head: tuple[str, ...] = ()  # names of extras that are [... head]
     stacks: bool = False  # takes several layers at once, [layer ... query key]: quicker on a GPU
+    extras: tuple[str, ...] = ()  # names of what it always hands out beside its scores, such as "mixing_ratio"
 
 
-METHODS: dict[str, Method] = {}
+METHODS = Registry[Method]("method", folder="mixlens.methods", group="mixlens.methods")
 
 
 def mixing(
@@ -44,6 +44,7 @@ def mixing(
     whole: bool = False,
     per_head: Sequence[str] = (),
     stacks: bool = False,
+    extras: Sequence[str] = (),
 ) -> Callable[[Callable[..., Scores]], Callable[..., Scores]]:
     """Register a map method under its function's name. It gets one layer as a Block, and returns [... query key].
 
@@ -51,21 +52,16 @@ def mixing(
     Block may hold several layers, [layer ... query key].
     """
 
-    def register(function: Callable[..., Scores]) -> Callable[..., Scores]:
-        name = getattr(function, "__name__", "")
-        refuse_second(name, function, METHODS.values())
-        METHODS[name] = Method(
-            name, function, paper, tuple(variants), cost, rollout, distribution, signed, whole, tuple(per_head), stacks
-        )
-        return function
+    def entry(name: str, function: Callable[..., Scores]) -> Method:
+        names = tuple(variants), cost, rollout, distribution, signed, whole, tuple(per_head), stacks, tuple(extras)
+        return Method(name, function, paper, *names)
 
-    return register
+    return METHODS.register(entry)
 
 
 def known() -> dict[str, Method]:
     """Every map method: of the files in this folder, and of every entry point of the group `mixlens.methods`."""
-    register_all()
-    return METHODS
+    return METHODS.known()
 
 
 def method(name: str) -> Method:

@@ -16,8 +16,6 @@ ROOT = Path(mixlens.__file__).parent
 ALIASES = {"attributing", "decompose", "families", "grammar", "identify", "judge", "mixing", "proof", "reporting", "store"}
 # Imports against the order, by name, each with its reason.
 EXCEPTIONS: dict[tuple[str, str], str] = {
-    ("asking.py", "experiments"): "to be cut",
-    ("asking.py", "show"): "to be cut",
     ("cli/app.py", "__main__"): "to be cut",
     ("corpus/running.py", "report"): "to be cut",
     ("model/model.py", "attributions"): "to be cut",
