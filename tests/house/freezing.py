@@ -20,11 +20,12 @@ import transformers
 from torch.overrides import TorchFunctionMode
 
 sys.path[:0] = [str(Path(__file__).resolve().parents[1])]
-from conftest import CONFIGURATIONS, VOCABULARY  # noqa: E402
+from conftest import CONFIGURATIONS, DISTINCT, VOCABULARY  # noqa: E402
+from conftest import head_of as tested_head  # noqa: E402
 
 import mixlens  # noqa: E402
 
-CASES = tuple(CONFIGURATIONS)
+CASES = tuple(DISTINCT)  # a twin is the same layer under other names
 LENGTHS = (7, 4)  # tokens of the two texts; the first is also asked alone
 CAUSAL_HEAD = (
     "gpt_neo",
@@ -108,7 +109,7 @@ def hf_model(case: str, head: str, dtype: torch.dtype, jitter: float = 0.0) -> A
 
 
 def head_of(case: str) -> str:
-    return "AutoModelForCausalLM" if case in CAUSAL_HEAD else "AutoModelForSequenceClassification"
+    return "AutoModelForCausalLM" if case in CAUSAL_HEAD else tested_head(case)
 
 
 def loaded(case: str, head: str = "AutoModel", dtype: torch.dtype = torch.float64, jitter: float = 0.0) -> Any:
