@@ -319,7 +319,7 @@ def data() -> None:
     for row in rows:
         line = "  ".join(f"{cell:<{width}}" for cell, width in zip(row[:6], widths, strict=True)) + "  " + row[6]
         print(line[: out.width - 1] + "…" if out.is_terminal and len(line) > out.width else line)
-    print("\nFields of local files: docs/data.md. Any other file or hub dataset with texts: mixlens.data.read.")
+    print("\nFields of local files: docs/use/data.md. Any other file or hub dataset with texts: mixlens.data.read.")
 
 
 Out = Annotated[
