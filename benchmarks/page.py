@@ -270,7 +270,7 @@ that, and do not have it in them.
 
 TIMING = """\
 `mixlens explain ... --timing` says where the time went: loading, forward pass, proof, map. In Python it is
-`.info["seconds"]`; on a GPU only inside `with mixlens.mixing.timed():`, because it has to wait for the GPU.
+`.info["seconds"]`; on a GPU only inside `with mixlens.maps.timed():`, because it has to wait for the GPU.
 """
 
 HOW = """\
