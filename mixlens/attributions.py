@@ -20,7 +20,9 @@ from .differentiable import differentiable
 from .errors import InputError, MixlensError, ModelError, nearest
 from .maps import known as known_maps
 from .maps import mix, provenance, through_quantized
-from .model.model import Attached, Model, named
+from .model.model import Model
+from .model.predict import named
+from .model.rerun import Attached
 from .notices import notices_in
 from .registry import Registered, refuse_second
 from .targets import Target, Wanted, resolve
@@ -248,7 +250,7 @@ def _together(questions: Mapping[int, Question], tokens: int | None) -> Iterator
     for model in {id(question.model): question.model for question in questions.values()}.values():
         own = [i for i, question in questions.items() if question.model is model]
         room = tokens or (2048 if model.device.type == "cpu" else 8192)
-        for batch in model._batches([questions[i].trace for i in own], None, max(1, room // GRAPH)):
+        for batch in model.batches([questions[i].trace for i in own], None, max(1, room // GRAPH)):
             yield [own[i] for i in batch]
 
 

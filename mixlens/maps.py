@@ -25,8 +25,10 @@ from .fast.cuda_graphs import TOKENS, is_spread
 from .fast.kept import forget
 from .fast.loops import used as used_form
 from .layer.block import Block, Scratch, refusal
-from .model.model import Encoded, Model, is_causal
+from .model.encode import Encoded
+from .model.model import Model
 from .model.offload import is_away, is_packed, linearity_hint
+from .model.predict import is_causal
 from .registry import Registered, refuse_second
 from .rounding import TOLERANCE, finite
 from .types import PAIRS, POSITIONS, LayersOf, LayerTrace, Map, Trace
@@ -176,11 +178,11 @@ def streamed(
     def scored() -> list[dict[str, Map]]:
         scorer = Scorer(call, len(encoded), encoded[0].tokens, model)
         if not fits_whole(model, encoded):
-            traces, _ = model._run(encoded, each=lambda index, layer: scorer.score([layer], index))
+            traces, _ = model.run_traced(encoded, each=lambda index, layer: scorer.score([layer], index))
             return scorer.maps(traces)
-        replayed = model._run_whole(encoded, scorer.what, scorer.all_layers) if scorer.replayable else None
+        replayed = model.run_replayed(encoded, scorer.what, scorer.all_layers) if scorer.replayable else None
         if replayed is None:
-            return _scored(model._run(encoded)[0], call)
+            return _scored(model.run_traced(encoded)[0], call)
         traces, made = replayed
         for some in made:
             scorer.take(*some)

@@ -18,7 +18,8 @@ from .errors import InputError, ResultError
 from .experiments.experiment import asked
 from .limits import methods_within
 from .maps import mix
-from .model.model import Model, named
+from .model.model import Model
+from .model.predict import named
 from .notices import notices_of
 from .show import run_page
 from .show.results_page import MARK, page

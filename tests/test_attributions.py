@@ -44,7 +44,7 @@ def test_gradients_at_the_word_embeddings_are_the_stock_models(case: str) -> Non
     table = model.hf_model.get_input_embeddings()
     with torch.enable_grad():
         embeddings = table(torch.tensor([trace.input_ids])).detach().requires_grad_()
-        options = {"use_cache": False} if "use_cache" in model._accepts else {}
+        options = {"use_cache": False} if "use_cache" in model.accepts else {}
         handle = table.register_forward_hook(lambda *_: embeddings)
         try:
             value = target_value(model, trace, **options)

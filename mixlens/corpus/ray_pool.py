@@ -24,7 +24,8 @@ from .. import errors
 from ..errors import InputError, MixlensError
 from ..experiments.experiment import model_fingerprint, whereabouts
 from ..files import optional
-from ..model.model import Model, load
+from ..model.loading import load
+from ..model.model import Model
 from .ray_feed import feed_class, tickets_of
 from .ray_session import listens, noted, quiet_backend, settings, this_machine_alone, uninterrupted
 from .ray_watch import Patience, Seen, Watch

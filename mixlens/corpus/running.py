@@ -22,7 +22,8 @@ from ..fast.loops import used
 from ..files import IDENTITY, in_folder, optional, write
 from ..limits import methods_within
 from ..maps import versions
-from ..model.model import Model, load
+from ..model.loading import load
+from ..model.model import Model
 from ..model.words import is_text
 from ..notices import notices_of_corpus
 from ..provenance import model_fingerprint, public_name, whereabouts

@@ -20,7 +20,9 @@ from ..errors import InputError, MixlensError
 from ..experiments.experiment import Asked, asked, map_of
 from ..files import optional
 from ..maps import Call, Scorer, fresh, mix
-from ..model.model import Encoded, Model, predictions
+from ..model.encode import Encoded
+from ..model.model import Model
+from ..model.predict import predictions
 from ..targets import _id
 from ..types import Attribution, Map, Prediction, Trace
 from .rows import Given, fingerprint, written
@@ -131,7 +133,7 @@ class Worker:
         if tick is not None:
             tick(len(bad))
         found: dict[int, Row] = {}
-        for batch in self.model._batches(encoded, None, self.plan.batch_tokens):
+        for batch in self.model.batches(encoded, None, self.plan.batch_tokens):
             for i, made in zip(batch, self._batch([given[i] for i in batch], [encoded[i] for i in batch]), strict=True):
                 if isinstance(made, MixlensError):
                     bad.append(_bad(given[i], made))
@@ -156,7 +158,7 @@ class Worker:
 
     def _encode(self, one: Given) -> Encoded:
         text = (one.text, one.pair) if one.pair is not None else one.text
-        found, _ = self.model._encoded(text, one.input_ids, one.token_type_ids, one.attention_mask)  # type: ignore[arg-type]
+        found, _ = self.model.encode_all(text, one.input_ids, one.token_type_ids, one.attention_mask)  # type: ignore[arg-type]
         return found[0]
 
     # - one batch
@@ -221,14 +223,14 @@ class Worker:
                 for scorer in scorers:
                     scorer.score([layer], index)
 
-            traces, _ = self.model._run(encoded, each=each)
+            traces, _ = self.model.run_traced(encoded, each=each)
             return traces, self._by_method([scorer.maps(traces) for scorer in scorers], len(traces))
 
         return fresh(scored, self.model)
 
     def _kept(self, encoded: Sequence[Encoded]) -> tuple[list[Trace], list[dict[str, Map]]]:
         """The traced pass, kept until every method has had it."""
-        traces, _ = self.model._run(encoded)
+        traces, _ = self.model.run_traced(encoded)
         made = []
         for group in self.groups:
             used = self.asked[group[0]]

@@ -33,8 +33,8 @@ from ..files import IDENTITY, in_folder, optional, write
 from ..maps import known as maps
 from ..maps import mix, versions
 from ..metrics.arguments import refuse_missing
+from ..model.loading import load as load_model
 from ..model.model import Model
-from ..model.model import load as load_model
 from ..provenance import model_fingerprint, public_name, whereabouts
 from ..targets import token_id
 from ..types import Attribution, Example, Map, Record, Trace

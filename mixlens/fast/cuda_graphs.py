@@ -24,7 +24,7 @@ from ..types import PAIRS, POSITIONS, LayerTrace
 from .kept import memories_of, module_state
 
 if TYPE_CHECKING:
-    from ..model.model import LayerParts
+    from ..model.parts import LayerParts
 
 FIRST = 2  # so often it is computed as ever before it is captured: capturing takes as long as computing it some ten times
 AGAIN = 3  # so often it is captured anew because something changed; then no more

@@ -38,7 +38,7 @@ from ..rounding import (
 from ..types import LayerTrace
 
 if TYPE_CHECKING:
-    from ..model.model import LayerParts
+    from ..model.parts import LayerParts
 
 ASKED_ROWS = 1 << 26  # numbers in one question to a module that is asked for its weights
 ASKED_KEPT = 1 << 28  # numbers of the answers that are kept: a gigabyte

@@ -6,7 +6,7 @@ import torch
 
 from ..attributions import Question
 from ..errors import InputError, nearest
-from ..model.model import Attached
+from ..model.rerun import Attached
 
 BASELINES = ("mask", "pad", "zero")
 

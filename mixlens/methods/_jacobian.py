@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.autograd import forward_ad
 
 from ..layer.block import Block, linear_weight
-from ..model.model import LayerParts
+from ..model.parts import LayerParts
 
 
 def slices(n: int, each: int, room: int = 1 << 23) -> Iterator[slice]:

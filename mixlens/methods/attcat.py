@@ -7,7 +7,7 @@ from torch import Tensor
 
 from ..attributions import Question, attribution
 from ..maps import mix
-from ..model.model import Attached
+from ..model.rerun import Attached
 
 PAPER = "Qiang et al. 2022, AttCAT: Explaining Transformers via Attentive Class Activation Tokens"
 ABNAR = "Abnar and Zuidema 2020, Quantifying Attention Flow in Transformers"

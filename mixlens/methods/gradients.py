@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ..attributions import Question, attribution
 from ..errors import InputError
-from ..model.model import Attached
+from ..model.rerun import Attached
 
 SIMONYAN = "Simonyan et al. 2014, Deep Inside Convolutional Networks"
 DENIL = "Denil et al. 2014, Extraction of Salient Sentences"

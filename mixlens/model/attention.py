@@ -11,7 +11,7 @@ from ..rounding import working_dtype
 from ..types import LayerTrace
 
 if TYPE_CHECKING:
-    from .model import LayerParts
+    from .parts import LayerParts
 
 
 def attention_of(layer: LayerTrace) -> Tensor:
@@ -57,6 +57,15 @@ def repeat_heads(grouped: Tensor, heads: int) -> Tensor:
     """[... key_head pos e] -> [... head pos e]: grouped-query attention shares each key head among several heads."""
     times = heads // grouped.shape[-3]
     return grouped if times == 1 else grouped.repeat_interleave(times, dim=-3)
+
+
+def looks_ahead(layer: LayerTrace) -> bool:
+    """May any position of this layer look at a later one, by its mask or its weights?"""
+    pairs = layer.weights if layer.weights is not None else layer.mask  # [... query key]
+    if pairs is None:
+        return True
+    allowed = pairs if pairs.dtype == torch.bool else pairs > (0 if layer.weights is not None else -1e30)
+    return bool(allowed.triu(1).any())
 
 
 def values_in(part: LayerParts, output: Tensor, value: Tensor) -> Tensor:

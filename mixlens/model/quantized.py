@@ -1,4 +1,6 @@
-"""Quantised layers are tried before a model is used: what their library cannot compute on this machine is refused by name.
+"""Quantised weights: how they are asked for and described; and each kind of layer is tried before a model is used.
+
+What a layer's library cannot compute on this machine is refused by name.
 
 bitsandbytes has a form of its own for 4-bit layers on processors with AVX512-BF16: when a layer is first called it packs the
 weights anew. That form needs inputs that are a multiple of 64 and outputs that are a multiple of 32, it computes in bfloat16
@@ -8,7 +10,11 @@ give the same numbers on every processor; a model that came loaded is only read,
 
 from __future__ import annotations
 
+import json
 import warnings
+from collections.abc import Mapping
+from typing import Any
+from zlib import crc32
 
 import torch
 from torch import Tensor, nn
@@ -19,6 +25,63 @@ from .offload import is_packed, own_copy, packed_kinds, place_of
 # What libraries raise where a layer does not fit the machine; running out of memory is another matter.
 FAILURES = (AssertionError, AttributeError, ImportError, KeyError, OSError, RuntimeError, TypeError, ValueError)
 OWN_FORM = "support_avx512bf16_for_cpu"  # what bitsandbytes calls its form for such processors, on every 4-bit layer
+
+
+# --- asked for and described ------------------------------------------------------------------------------------------
+
+
+def configured(quantization: Any, config: Any, dtype: torch.dtype | str | None) -> tuple[Any, torch.dtype | str | None]:
+    """The configuration of a quantisation ("4bit", "8bit" or transformers' own), and the number type it computes in: `dtype`,
+    where one is named."""
+    if getattr(config, "quantization_config", None) is not None:
+        raise ModelError("this checkpoint is quantised already, and is loaded as it is. Leave quantization= out.")
+    if dtype == "auto":
+        dtype = getattr(config, "dtype", None) or torch.float32
+    if isinstance(quantization, str):
+        return _configured_by_word(quantization, dtype)
+    return quantization, dtype or getattr(quantization, "bnb_4bit_compute_dtype", None) or "auto"
+
+
+def _configured_by_word(word: str, dtype: torch.dtype | str | None) -> tuple[Any, torch.dtype | str | None]:
+    import transformers
+
+    if dtype == torch.float64:
+        raise ModelError(f"quantization={word!r} computes in float32, bfloat16 or float16, not in float64.")
+    if word == "8bit":  # LLM.int8() computes in float16, whatever the model does
+        return transformers.BitsAndBytesConfig(load_in_8bit=True), dtype or torch.float16
+    dtype = dtype or torch.float32
+    return transformers.BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_compute_dtype=dtype), dtype
+
+
+def description(config: Any) -> str:
+    """A quantisation in a few words: its method, and the settings that change numbers."""
+    settings = dict(config) if isinstance(config, Mapping) else config.to_dict()
+    kind, names = _kind_and_names(settings)
+    present = [name for name in names if settings.get(name) is not None]
+    values = [f"{name.removeprefix('bnb_4bit_')}={_in_short(settings[name])}" for name in present]
+    method = settings.get("quant_method", "unknown")
+    return f"{getattr(method, 'value', method)} {kind}({', '.join(values)})"
+
+
+def _kind_and_names(settings: Mapping[str, Any]) -> tuple[str, tuple[str, ...]]:
+    """The number of bits, where bitsandbytes packs the weights; and the names of the settings that change numbers."""
+    if settings.get("load_in_8bit"):
+        return "8bit ", ("llm_int8_threshold",)
+    if settings.get("load_in_4bit"):
+        return "4bit ", ("bnb_4bit_quant_type", "bnb_4bit_compute_dtype", "bnb_4bit_use_double_quant")
+    return "", ("bits", "group_size", "weights", "activations", "quant_type", "format")
+
+
+def _in_short(value: Any) -> str:
+    """A setting as text; a tree of settings (torchao) as its name and a checksum that tells it from others."""
+    if not isinstance(value, Mapping):
+        return str(value)
+    inner = value.get("default", value)
+    name = inner.get("_type", "settings") if isinstance(inner, Mapping) else inner
+    return f"{name} {crc32(json.dumps(value, sort_keys=True, default=str).encode()):08x}"
+
+
+# --- tried ------------------------------------------------------------------------------------------------------------
 
 
 def refuse_unrunnable(model: nn.Module, name: str, dtype: torch.dtype, *, ours: bool) -> None:

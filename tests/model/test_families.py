@@ -172,7 +172,7 @@ def test_every_field_of_the_entry_is_broken_in_a_test() -> None:
 
 def test_an_entry_for_other_configurations_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
     table = tuple(replace(f, when={"use_parallel_residual": "never"}) if "gpt_neox" in f.model_types else f for f in FAMILIES)
-    monkeypatch.setattr(sys.modules["mixlens.model.model.families"], "known", lambda: table)
+    monkeypatch.setattr(sys.modules["mixlens.model.families"], "known", lambda: table)
     with pytest.raises(mixlens.MixlensError, match="gpt_neox"):
         mixlens.load(hf_model("gpt_neox"))
 
