@@ -82,14 +82,18 @@ def _example(text: str | Example | tuple[str, str]) -> Example:
     """The text as an Example, refused where no tokenizer could read it."""
     if isinstance(text, tuple) and len(text) != 2:
         raise InputError(f"a tuple is a text and its pair, not {len(text)} things.")
-    example = text if isinstance(text, Example) else Example(*text) if isinstance(text, tuple) else Example(text)
+    example = text if isinstance(text, Example) else Example(*(text if isinstance(text, tuple) else (text,)))
+    _refuse_unreadable(example)
+    return example
+
+
+def _refuse_unreadable(example: Example) -> None:
     if not isinstance(example.text, str) or not isinstance(example.pair, str | None):
         raise InputError(f"a text must be a string, not {type(example.text).__name__}. Got {example.text!r}.")
     if not (is_text(example.text) and is_text(example.pair or "")):
         raise InputError("the text holds half a character (a lone surrogate), which is no text.")
     if not example.text.strip():
         raise InputError("the text is empty. Give at least one word.")
-    return example
 
 
 def _places(example: Example, coded: Any, names: Sequence[str]) -> dict[str, Any]:
@@ -224,7 +228,7 @@ def batches(
     batch_size = model.batch_limit or batch_size
     tokens = tokens or BATCH_TOKENS.get(model.device.type, BATCH_TOKENS_ELSEWHERE)
     batch: list[int] = []
-    for i in sorted(range(len(encoded)), key=lambda i: (has_segments(encoded[i]), len(encoded[i].input_ids), i)):
+    for i in _by_length(encoded):
         room = batch_size or max(1, tokens // len(encoded[i].input_ids))
         if batch and (len(batch) >= room or not _go_together(model, encoded[batch[0]], encoded[i])):
             yield batch
@@ -232,6 +236,11 @@ def batches(
         batch.append(i)
     if batch:
         yield batch
+
+
+def _by_length(encoded: Sequence[Encoded | Trace]) -> list[int]:
+    """Indices by length; examples with segments come last."""
+    return sorted(range(len(encoded)), key=lambda i: (has_segments(encoded[i]), len(encoded[i].input_ids), i))
 
 
 def _go_together(model: Model, one: Encoded | Trace, other: Encoded | Trace) -> bool:
@@ -251,12 +260,16 @@ def inputs(model: Model, encoded: Sequence[Encoded | Trace]) -> dict[str, Any]:
         "input_ids": _padded([one.input_ids for one in encoded], model.pad_id, n, device),
         "attention_mask": _padded([one.attention_mask for one in encoded], 0, n, device),
     }
-    if any(has_segments(one) for one in encoded) and "token_type_ids" in model.accepts:
-        segments = [one.token_type_ids or [0] * len(one.input_ids) for one in encoded]
-        tensors["token_type_ids"] = _padded(segments, 0, n, device)
+    if "token_type_ids" in model.accepts and any(map(has_segments, encoded)):
+        tensors["token_type_ids"] = _padded(list(map(_segments, encoded)), 0, n, device)
     if "use_cache" in model.accepts:
         tensors["use_cache"] = False
     return tensors
+
+
+def _segments(one: Encoded | Trace) -> Sequence[int]:
+    """The segment of each token; all 0 where there are none."""
+    return one.token_type_ids or [0] * len(one.input_ids)
 
 
 def _padded(rows: Sequence[Sequence[int]], fill: int, n: int, device: torch.device) -> Tensor:

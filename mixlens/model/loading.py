@@ -116,15 +116,21 @@ def _load_module(
 
 def _moved(model: Any, device: Any, dtype: torch.dtype | str | None) -> Any:
     """The model, or a copy of it in another number type or on another device."""
-    fixed = "quantised" if packed_kinds(model) else "spread out by accelerate" if is_dispatched(model) else None
-    if fixed is not None and (device is not None or isinstance(dtype, torch.dtype)):
-        raise ModelError(f"this model is {fixed}, so it is taken as it is: leave device= and dtype= out.")
+    if device is not None or isinstance(dtype, torch.dtype):
+        _refuse_fixed(model)
     changes: dict[str, Any] = {}
     if isinstance(dtype, torch.dtype) and dtype != model.dtype:
         changes["dtype"] = dtype
     if device is not None and torch.device(device) != model.device:
         changes["device"] = torch.device(device)
     return copy.deepcopy(model).to(**changes) if changes else model
+
+
+def _refuse_fixed(model: Any) -> None:
+    """Refuse to move a model whose weights are packed, or lie where accelerate put them."""
+    fixed = "quantised" if packed_kinds(model) else "spread out by accelerate" if is_dispatched(model) else None
+    if fixed is not None:
+        raise ModelError(f"this model is {fixed}, so it is taken as it is: leave device= and dtype= out.")
 
 
 # --- a model by its name ----------------------------------------------------------------------------------------------
@@ -243,18 +249,26 @@ def _refuse_missing(name: str, task: str, model: nn.Module, report: Mapping[str,
 
     Two are harmless: a bias that is not stored is zero, and the pooler of a model without a classification head is not used.
     """
-    missing = report["missing_keys"]
-    biases = {key for key in missing if key.endswith(".bias")}
-    zero = {key for key, weights in weights_of(model) if key in biases and not bool(weights.any())} if biases else set()
+    missing = set(report["missing_keys"])
     unused = {key for key in missing if "pooler" in key and task != "classification"}
-    mismatched = [str(entry[0]) if isinstance(entry, tuple) else str(entry) for entry in report.get("mismatched_keys", [])]
-    random = [key for key in sorted(missing) if key not in zero | unused] + mismatched
+    random = [*sorted(missing - unused - _zero_biases(model, missing)), *map(_key, report.get("mismatched_keys", []))]
     if random:
         listed = ", ".join(random[:3])
         raise ModelError(
             f"{name!r} has no weights for {len(random)} parts of a {task} model ({listed}{', ...' if len(random) > 3 else ''}). "
             "Random weights would give a map of nothing. Use a complete checkpoint, or another task=."
         )
+
+
+def _zero_biases(model: nn.Module, keys: set[str]) -> set[str]:
+    """Those of the keys that are biases and zero. Weights are read only where there is a bias among the keys."""
+    biases = {key for key in keys if key.endswith(".bias")}
+    return {key for key, weights in weights_of(model) if key in biases and not bool(weights.any())} if biases else set()
+
+
+def _key(entry: Any) -> str:
+    """The name of a mismatched weight; transformers lists names, or tuples of name and shapes."""
+    return str(entry[0] if isinstance(entry, tuple) else entry)
 
 
 def _hub_in_reach() -> bool:

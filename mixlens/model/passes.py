@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from types import TracebackType
@@ -177,24 +177,40 @@ def evaluating(model: nn.Module, *, gradients: bool = False) -> Iterator[None]:
     Autocast and inference mode are off inside, and compiled modules run as they are written: a trace is of the model's own
     numbers, and its hooks are called.
     """
-    modules = modules_of(model)
-    training = [module for module in modules if module.training]
     if gradients and any(weights.is_inference() for weights in model.parameters()):
         raise ModelError("the weights were made in torch.inference_mode, so they have no gradients. Load the model outside it.")
+    modules = modules_of(model)
+    with _settled(model), _not_training(modules), _as_written(modules), plain_numbers(), torch.set_grad_enabled(gradients):
+        yield
+
+
+@contextmanager
+def _settled(model: nn.Module) -> Iterator[None]:
+    """After the block, weights that accelerate brought in go back, also where the block was broken off."""
+    try:
+        yield
+    finally:
+        if HOOK in model.__dict__:
+            settle(model)
+
+
+@contextmanager
+def _not_training(modules: Sequence[nn.Module]) -> Iterator[None]:
+    """Evaluation mode of each module, then its own mode again."""
+    training = [module for module in modules if module.training]
     for module in training:
         module.training = False
     try:
-        with ExitStack() as stack:
-            if any(module._compiled_call_impl is not None for module in modules):
-                stack.enter_context(torch.compiler.set_stance("force_eager"))
-            stack.enter_context(plain_numbers())
-            stack.enter_context(torch.set_grad_enabled(gradients))
-            yield
+        yield
     finally:
         for module in training:
             module.training = True
-        if HOOK in model.__dict__:
-            settle(model)
+
+
+def _as_written(modules: Sequence[nn.Module]) -> AbstractContextManager[Any]:
+    """Compiled modules run as they are written."""
+    compiled = any(module._compiled_call_impl is not None for module in modules)
+    return torch.compiler.set_stance("force_eager") if compiled else nullcontext()
 
 
 @contextmanager

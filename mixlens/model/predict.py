@@ -83,19 +83,22 @@ def predictions(traces: Sequence[Trace], *, k: int = 5) -> list[Prediction]:
     if logits is None or logits.device.type == "cpu" or model.task not in NAMED:
         return [prediction(trace, k=k) for trace in traces]
     rows = {number: row for number, trace in enumerate(traces) if (row := _row(trace)) is not None and row.numel()}
-    named_rows: list[Prediction] = [[] for _ in traces]
-    if rows:
-        table = torch.stack([row.reshape(-1) for row in rows.values()])
-        top = table.float().softmax(-1).topk(min(k, table.shape[-1]))
-        for number, ids, values in zip(rows, top.indices.tolist(), top.values.tolist(), strict=True):
-            named_rows[number] = list(zip(_names(model, ids), values, strict=True))
-    return named_rows
+    tables = _named_rows(model, torch.stack(list(rows.values())), k) if rows else []
+    by_number = dict(zip(rows, tables, strict=True))
+    return [by_number.get(number, []) for number in range(len(traces))]
 
 
 def named(model: Model, logits: Tensor, *, k: int) -> Prediction:
     """The k most probable outputs of one row of logits, by name."""
     top = logits.float().softmax(-1).topk(min(k, logits.shape[-1]))
     return list(zip(_names(model, top.indices.tolist()), top.values.tolist(), strict=True))
+
+
+def _named_rows(model: Model, logits: Tensor, k: int) -> list[Prediction]:
+    """The k most probable outputs of every row of logits [row output], by name."""
+    top = logits.float().softmax(-1).topk(min(k, logits.shape[-1]))
+    rows = zip(top.indices.tolist(), top.values.tolist(), strict=True)
+    return [list(zip(_names(model, ids), values, strict=True)) for ids, values in rows]
 
 
 def _names(model: Model, ids: Sequence[int]) -> list[str]:

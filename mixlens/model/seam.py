@@ -62,19 +62,23 @@ def _attention(
     recorder = current_pass().recorder
     if not current_pass().capped:
         options.pop("softcap", None)
-    softcap, scaling = options.get("softcap"), options.get("scaling")
-    scaling = query.shape[-1] ** -0.5 if scaling is None else scaling
+    softcap, scaling = options.get("softcap"), _scaling(query, options)
     if recorder is not None:
         recorder.put_attention(query, key, value, attention_mask, scaling, softcap)
     recording = recorder if recorder is not None and recorder.records else None
-    quicker = recording is not None and quicker_written_out(query)
     # The fast kernel cannot cap logits, nor show or change its weights; for float32 on a GPU there is none.
     if softcap is not None or _shows_weights(recording):
         return _written_out(query, key, value, attention_mask, scaling, softcap, recording), None
-    if quicker:
+    if recording is not None and quicker_written_out(query):
         return _written_out(query * scaling, key, value, attention_mask, 1.0, None, recording), None
     output, _ = sdpa_attention_forward(module, query, key, value, attention_mask, **options)
     return output, None
+
+
+def _scaling(query: Tensor, options: dict[str, Any]) -> float:
+    """The factor of the logits: e^-1/2 where the model names none."""
+    scaling = options.get("scaling")
+    return query.shape[-1] ** -0.5 if scaling is None else scaling
 
 
 def _refuse_unknown(module: nn.Module, options: dict[str, Any]) -> None:

@@ -15,7 +15,7 @@ WORD = re.compile(rf"[{UNSPACED}]|[^\W{UNSPACED}]+(?:['’\-][^\W{UNSPACED}]+)*|
 
 
 def is_text(text: str) -> bool:
-    """Whole characters all through. Half of one (a lone surrogate) no tokenizer reads and no file holds."""
+    """Whether all characters are whole. Half a character (a lone surrogate) can neither be tokenised nor written to a file."""
     try:
         text.encode("utf-8")
     except UnicodeEncodeError:
@@ -36,7 +36,7 @@ def group_words(
     starts = [[match.start() for match in WORD.finditer(text or "")] for text in texts]
     groups: list[tuple[str, list[int]]] = []
     last: tuple[int, int] | None = None  # text and number of the last word the previous token touched
-    begin = end = 0
+    begin = end = 0  # the characters of the last group; one loop without objects, as a corpus runs it for every token
     for position, ((start, stop), sequence) in enumerate(zip(offsets, sequences, strict=True)):
         text = texts[sequence] if sequence is not None else None
         while text is not None and start < stop and text[start].isspace():
