@@ -12,6 +12,7 @@ from torch import Tensor
 
 from .errors import InputError, nearest
 from .fast.loops import running
+from .optional import optional
 from .types import Attribution, Map, Words
 
 
@@ -295,11 +296,7 @@ def _flows(layers: Tensor, layer: int, queries: Iterable[int]) -> Iterator[Tenso
 
 
 def _igraph() -> Any:
-    try:
-        import igraph
-    except ImportError:
-        raise InputError("attention flow needs igraph: pip install 'mixlens[flow]'.") from None
-    return igraph
+    return optional("igraph", "igraph", "flow", what="attention flow", verb="needs")
 
 
 def layer_sum(scores: Map) -> Map:

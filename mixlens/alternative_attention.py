@@ -9,8 +9,9 @@ import torch
 from torch import Tensor
 
 from .errors import InputError, MixlensError
-from .layer.block import Block, proven_block
+from .layer import Block, proven_block
 from .methods.identifiability import column_space, effective, transformed
+from .optional import optional
 from .types import Trace
 
 
@@ -157,8 +158,4 @@ def _corner(cost: Tensor, basis: Tensor, own: Tensor) -> Tensor:
 
 
 def _scipy() -> Any:
-    try:
-        from scipy import optimize
-    except ImportError:
-        raise MixlensError("alternative attention needs scipy: pip install 'mixlens[analysis]'.") from None
-    return optimize
+    return optional("scipy.optimize", "scipy", "analysis", what="alternative attention", verb="needs", error=MixlensError)

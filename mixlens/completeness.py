@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping
+from typing import Any
 
 from torch import Tensor
 
 from .types import Attribution
 
-CLOSED = 0.01  # of what scores have to add up to: further off than this is warned of
+CLOSED = 0.01  # the relative gap above which a user is warned
+NEARLY_NOTHING = 1e-5  # of the sum of magnitudes: the least a gap is divided by
+ADVICE = {
+    "integrated_gradients": " Give more of them (steps=, or most_steps=), or another baseline=.",
+    "deeplift": " See info['functions_without_rule'].",
+}
+WIDER = " Load the model in float32, which rounds less."
 
 
 class IncompleteWarning(UserWarning):
@@ -16,32 +24,32 @@ class IncompleteWarning(UserWarning):
 
 
 def completeness(scores: Tensor, expected: float) -> dict[str, float]:
-    """What scores add up to, what they have to add up to, and how far apart the two are, as a share of the latter.
+    """The sum of scores, what it has to be, and their distance as a share of the latter.
 
-    Where scores for and against the target add up to nearly nothing, the share is of a 100,000th of all of them.
+        relative_gap = |sum_j s_j - expected| / max(|expected|, 1e-5 sum_j |s_j|)
+
+    The second divisor holds where scores for and against the target add up to nearly nothing.
     """
     exact = scores.double() if scores.device.type != "mps" else scores
     total, size = float(exact.sum()), float(exact.abs().sum())
-    over = max(abs(expected), 1e-5 * size)
+    over = max(abs(expected), NEARLY_NOTHING * size)
     return {"sum": total, "expected": expected, "relative_gap": abs(total - expected) / over if over else 0.0}
 
 
-def warn_where_open(made: Attribution) -> None:
-    """Scores that do not add up as their method says they do. Published code that is known not to is left alone."""
-    told = made.info.get("completeness")
-    if told is None or told["relative_gap"] <= CLOSED or str(made.info.get("variant", "")).startswith("released"):
+def warn_where_open(result: Attribution) -> None:
+    """Warn of scores that do not add up as their method says. Released code that is known not to is not warned of."""
+    info = result.info
+    totals = info.get("completeness")
+    if totals is None or totals["relative_gap"] <= CLOSED or str(info.get("variant", "")).startswith("released"):
         return
-    what = "the relevance of a layer adds" if "conservation_gap" in made.info else "the scores add"
-    advice = {
-        "integrated_gradients": " Give more of them (steps=, or most_steps=), or another baseline=.",
-        "deeplift": " See info['functions_without_rule'].",
-    }.get(made.method, "")
-    if made.info.get("dtype") not in ("float32", "float64"):
-        advice = " Load the model in float32, which rounds less."
-    after = f" after {made.info['steps']} steps" if "steps" in made.info else ""
-    warnings.warn(
-        f"{made.method}: {what} up to {told['sum']:.4g}, not to {told['expected']:.4g} ({told['relative_gap']:.1%} off, "
-        f"in {made.info.get('dtype')}){after}.{advice}",
-        IncompleteWarning,
-        stacklevel=3,
+    warnings.warn(_warning(result.method, totals, info), IncompleteWarning, stacklevel=3)
+
+
+def _warning(method: str, totals: Mapping[str, float], info: Mapping[str, Any]) -> str:
+    what = "the relevance of a layer adds" if "conservation_gap" in info else "the scores add"
+    after = f" after {info['steps']} steps" if "steps" in info else ""
+    advice = ADVICE.get(method, "") if info.get("dtype") in ("float32", "float64") else WIDER
+    return (
+        f"{method}: {what} up to {totals['sum']:.4g}, not to {totals['expected']:.4g} ({totals['relative_gap']:.1%} off, "
+        f"in {info.get('dtype')}){after}.{advice}"
     )

@@ -1,49 +1,62 @@
-"""A text that a model went on with: what it is at every step, and its words."""
+"""A text that a model went on with: the text and its words before every token that the model wrote."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from functools import cached_property
+from typing import Any
 
+from .model.encode import Encoded
+from .model.model import Model
 from .model.words import group_words
 from .types import Trace, Words
 
-if TYPE_CHECKING:
-    from .model.model import Model
 
-
-def continued(model: Model, text: Any, whole: Trace) -> tuple[Callable[[int], str | None], Callable[[int], Words] | None]:
-    """Of a text that a model went on with: the text before a place, and its words; None where words are not known.
+class Continuation:
+    """A prompt and what a model wrote after it. `place` is the position of a token that the model wrote.
 
     The characters of a written token are those by which the text grows when the token is decoded after all before it.
     """
-    if model.tokenizer is None:
-        return (lambda place: whole.text), None
-    given = model.encode(text)
-    begin, last = len(given.input_ids), given.text if given.pair is None else given.pair
-    tokenizer: Any = model.tokenizer
 
-    def decoded(count: int) -> str:
-        return str(tokenizer.decode(list(whole.input_ids[:count]), clean_up_tokenization_spaces=False))
+    def __init__(self, model: Model, prompt: Encoded, whole: Trace):
+        self.prompt, self.whole = prompt, whole
+        self.begin = len(prompt.input_ids)
+        self.tokenizer: Any = model.tokenizer
+        self.paired = prompt.pair is not None  # then the model goes on with the pair, not with the text
 
-    start = len(decoded(begin))
-    ends = [len(decoded(count)) - start for count in range(begin, len(whole) + 1)]  # of the written text, token by token
-    written = decoded(len(whole))[start:]
+    @property
+    def last(self) -> str:
+        """The text that the model went on with."""
+        return (self.prompt.pair if self.paired else self.prompt.text) or ""
 
-    def text_before(place: int) -> str | None:
-        grown = written[: ends[place - begin]]
-        return f"{last}{grown}" if given.pair is None else given.text
+    def _decoded(self, count: int) -> str:
+        return str(self.tokenizer.decode(list(self.whole.input_ids[:count]), clean_up_tokenization_spaces=False))
 
-    if given.offsets is None or given.sequences is None:
-        return text_before, None
-    offsets, sequences = given.offsets, given.sequences
-    base, sequence = len(last or ""), 0 if given.pair is None else 1
+    @cached_property
+    def ends(self) -> list[int]:
+        """Where each written token ends, in characters of the written text; the first entry is its beginning, 0."""
+        start = len(self._decoded(self.begin))
+        return [len(self._decoded(count)) - start for count in range(self.begin, len(self.whole) + 1)]
 
-    def words_before(place: int) -> Words:
-        grown = f"{last}{written[: ends[place - begin]]}"
-        texts = (grown, None) if given.pair is None else (given.text, grown)
-        spans = [(base + ends[i], base + ends[i + 1]) for i in range(place - begin)]
-        added = [None if whole.special[begin + i] else sequence for i in range(place - begin)]
-        return group_words(texts, [*offsets, *spans], [*sequences, *added], whole.tokens[:place])
+    @cached_property
+    def written(self) -> str:
+        return self._decoded(len(self.whole))[len(self._decoded(self.begin)) :]
 
-    return text_before, words_before
+    def _grown(self, place: int) -> str:
+        return f"{self.last}{self.written[: self.ends[place - self.begin]]}"
+
+    def text_before(self, place: int) -> str | None:
+        """The text before a place; of a text and its pair, the first."""
+        if self.tokenizer is None:
+            return self.whole.text
+        return self.prompt.text if self.paired else self._grown(place)
+
+    def words_before(self, place: int) -> Words | None:
+        """The words before a place; None where the tokenizer does not tell the characters of a token."""
+        offsets, sequences = self.prompt.offsets, self.prompt.sequences
+        if self.tokenizer is None or offsets is None or sequences is None:
+            return None
+        count = place - self.begin
+        texts = (self.prompt.text, self._grown(place)) if self.paired else (self._grown(place), None)
+        spans = [(len(self.last) + self.ends[i], len(self.last) + self.ends[i + 1]) for i in range(count)]
+        added = [None if self.whole.special[self.begin + i] else int(self.paired) for i in range(count)]
+        return group_words(texts, [*offsets, *spans], [*sequences, *added], self.whole.tokens[:place])

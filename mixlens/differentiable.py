@@ -12,8 +12,8 @@ from .model.model import Model
 
 @contextmanager
 def differentiable(models: Sequence[Model]) -> Iterator[None]:
-    """Gradients as they are by default, whatever the caller switched: they are recorded (under `no_grad` and `inference_mode`
-    too), in the model's own precision (not that of `autocast`). Each pass runs compiled modules as they are written."""
+    """Torch's default settings for gradients, whatever the caller has set: they are recorded, also under `no_grad` and
+    `inference_mode`, in the model's precision, not that of `autocast`. A compiled module runs as it was written."""
     with ExitStack() as stack:
         stack.enter_context(torch.inference_mode(False))
         stack.enter_context(torch.enable_grad())

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import importlib
 import json
 import os
 import re
@@ -20,29 +19,18 @@ TEMPORARY = ".tmp-"
 OWN_TEMPORARY = re.compile(r"\.tmp-[0-9a-f]{12}-")  # how `write` begins the name of a file that is not whole yet
 LOCK = ".lock"
 SHORT = 80  # characters of a value in a message
-IDENTITY = 2  # which facts tell one run from another; a folder that was begun with others is not continued
-
-
-def optional(module: str, package: str, extra: str, *, what: str = "experiments") -> Any:
-    """A package of an extra, or an error that says how to get it."""
-    try:
-        return importlib.import_module(module)
-    except ImportError:
-        raise InputError(f"{what} need {package}: pip install 'mixlens[{extra}]'.") from None
+IDENTITY = 2  # the version of the facts that tell one run from another; a folder with another version is not continued
 
 
 def write(place: Path, content: bytes | Iterable[bytes] | Callable[[Path], object]) -> None:
-    """Every file of mixlens: written beside its place, flushed to the disk, then moved there whole. What failed leaves nothing
-    that takes room. `content` may also be what writes to the path it is given, for libraries that open files themselves."""
-    # A name of its own, so that two who write to one place do not meet; short, since a name beside it may be as long as allowed.
+    """Write a file beside its place, flush it to the disk, then rename it to its place. A write that fails leaves no file.
+
+    `content` may be a function that writes to the path it gets, for libraries that open files themselves.
+    """
+    # The random name keeps two writers of one place apart. It is short, as `place` may have the longest name there can be.
     beside = place.with_name(f"{TEMPORARY}{secrets.token_hex(6)}-{place.name[:40]}")
     try:
-        with beside.open("xb") as file:
-            file.writelines([content] if isinstance(content, bytes) else () if callable(content) else content)
-        if callable(content):
-            usual = beside.stat().st_mode  # safetensors makes a file that its owner alone can read
-            content(beside)
-            beside.chmod(usual)
+        _fill(beside, content)
         with beside.open("rb+") as file:
             sync(file.fileno())
         move(beside, place)
@@ -52,55 +40,81 @@ def write(place: Path, content: bytes | Iterable[bytes] | Callable[[Path], objec
         raise
 
 
+def _fill(path: Path, content: bytes | Iterable[bytes] | Callable[[Path], object]) -> None:
+    """Create the file with its content."""
+    with path.open("xb") as file:
+        if not callable(content):
+            file.writelines([content] if isinstance(content, bytes) else content)
+    if callable(content):
+        mode = path.stat().st_mode
+        content(path)
+        path.chmod(mode)  # safetensors makes a file that its owner alone can read
+
+
 def sync(file: int) -> None:
-    """What was written is on the disk, not only on its way there."""
+    """Wait until the disk holds what was written to an open file."""
     os.fsync(file)
 
 
 def move(beside: Path, place: Path) -> None:
-    """To its place; the folder remembers it also when the power fails."""
+    """Rename a file to its place, and make the new name outlast a power cut."""
     os.replace(beside, place)
     sync_folder(place.parent)
 
 
 def sync_folder(place: Path) -> None:
-    """What the folder holds (names, not contents) is on the disk. There are disks and folders where nobody may ask for that."""
-    if os.name == "posix":
-        try:
-            folder = os.open(place, os.O_RDONLY)
-        except PermissionError:
-            return
-        try:
-            os.fsync(folder)
-        except OSError as error:
-            if error.errno not in (errno.EINVAL, errno.ENOTSUP):
-                raise
-        finally:
-            os.close(folder)
+    """Wait until the disk holds the names in a folder. Folders and disks that do not allow this are left alone."""
+    if os.name != "posix":
+        return
+    try:
+        folder = os.open(place, os.O_RDONLY)
+    except PermissionError:
+        return
+    try:
+        os.fsync(folder)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):
+            raise
+    finally:
+        os.close(folder)
 
 
 @contextlib.contextmanager
 def in_folder(place: Path) -> Iterator[None]:
-    """What the system refuses while a run works in its folder is said in one line."""
+    """Turn an error of the operating system, while a run works in its folder, into a refusal of one line."""
     try:
         yield
     except OSError as error:
         if isinstance(error, MixlensError):
             raise
-        reason = error.strerror or str(error) or type(error).__name__
-        named = [Path(os.fsdecode(one)) for one in (error.filename, error.filename2) if isinstance(one, str | bytes)]
-        elsewhere = [one for one in named if place != one and place not in one.parents and one not in place.parents]
-        if elsewhere:
-            raise ResultError(f"the run stopped: {reason} ({str(elsewhere[0])!r}). The same command goes on.") from error
-        if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ESTALE):
-            raise ResultError(
-                f"cannot write to {str(place)!r}: {reason}. Something on the way there is no folder, or was moved or deleted. "
-                "Files that are still there are safe: set the folder right, then give the same command."
-            ) from error
-        raise ResultError(
-            f"cannot write to {str(place)!r}: {reason}. What is done is safe: make room or set the folder right, "
-            "then give the same command."
-        ) from error
+        raise _refusal(error, place) from error
+
+
+def _refusal(error: OSError, place: Path) -> ResultError:
+    """The refusal says whether the fault lies outside the folder, on the path to it, or in it."""
+    reason = error.strerror or str(error) or type(error).__name__
+    outside = _outside(error, place)
+    if outside is not None:
+        return ResultError(f"the run stopped: {reason} ({str(outside)!r}). The same command goes on.")
+    if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ESTALE):
+        return ResultError(
+            f"cannot write to {str(place)!r}: {reason}. Something on the way there is no folder, or was moved or deleted. "
+            "Files that are still there are safe: set the folder right, then give the same command."
+        )
+    return ResultError(
+        f"cannot write to {str(place)!r}: {reason}. What is done is safe: make room or set the folder right, "
+        "then give the same command."
+    )
+
+
+def _outside(error: OSError, place: Path) -> Path | None:
+    """The first file the error names that is neither in the folder nor on the path to it."""
+    for name in (error.filename, error.filename2):
+        if isinstance(name, str | bytes):
+            path = Path(os.fsdecode(name))
+            if place != path and place not in path.parents and path not in place.parents:
+                return path
+    return None
 
 
 class RunFolder:
@@ -113,20 +127,27 @@ class RunFolder:
         self._lock: int | None = None  # the open lock file, while it is held
 
     def check(self, identity: Mapping[str, Any]) -> None:
-        """Refuse a folder that is not empty and not of this very run."""
+        """Refuse a folder that is neither empty nor of this very run."""
         if self.place.is_symlink() and not self.place.exists():
             raise InputError(f"{str(self.place)!r} is a link that leads nowhere; the results need a folder of their own.")
         if self.place.exists() and not self.place.is_dir():
             raise InputError(f"{str(self.place)!r} is a file; the results need a folder of their own.")
-        if not (self.place / "manifest.json").is_file():
-            there = [p.name for p in self.place.iterdir()] if self.place.is_dir() else []
-            there = [name for name in there if name != LOCK and not OWN_TEMPORARY.match(name)]
-            if there:
-                raise InputError(
-                    f"{str(self.place)!r} is not empty ({', '.join(sorted(there)[:3])}) and holds no run. Give another folder: "
-                    "nothing is overwritten."
-                )
-            return
+        if (self.place / "manifest.json").is_file():
+            self._check_manifest(identity)
+        else:
+            self._check_empty()
+
+    def _check_empty(self) -> None:
+        """Refuse a folder without a manifest that holds files of somebody else."""
+        others = sorted(filter(_is_foreign, os.listdir(self.place))) if self.place.is_dir() else []
+        if others:
+            raise InputError(
+                f"{str(self.place)!r} is not empty ({', '.join(others[:3])}) and holds no run. Give another folder: "
+                "nothing is overwritten."
+            )
+
+    def _check_manifest(self, identity: Mapping[str, Any]) -> None:
+        """Refuse a folder whose manifest is of another schema, of another version of identities, or of another run."""
         manifest = self.manifest
         if manifest.get("schema") != self.schema:
             raise InputError(f"{str(self.place)!r} has schema {manifest.get('schema')!r}; this mixlens writes {self.schema}.")
@@ -137,16 +158,18 @@ class RunFolder:
                 f"{str(self.place)!r} was begun by another version of mixlens ({version}), which knew a model by fewer of its "
                 "numbers. It can be read (summarize, report), and not be continued. Give another folder: nothing is overwritten."
             )
-        before, now = manifest["identity"], json.loads(json.dumps(identity))
-        told = "; ".join(_differences(before, now))
-        if told:
-            raise InputError(f"{str(self.place)!r} belongs to another run ({told}). Give another folder: nothing is overwritten.")
+        differences = "; ".join(_differences(manifest["identity"], json.loads(json.dumps(identity))))
+        if differences:
+            raise InputError(
+                f"{str(self.place)!r} belongs to another run ({differences}). Give another folder: nothing is overwritten."
+            )
 
     @property
     def manifest(self) -> dict[str, Any]:
+        """What `manifest.json` holds; an empty dict where it names no identity."""
         try:
-            made = json.loads((self.place / "manifest.json").read_text(encoding="utf-8"))
-            return cast(dict[str, Any], made) if isinstance(made["identity"], dict) else {}
+            content = json.loads((self.place / "manifest.json").read_text(encoding="utf-8"))
+            return cast(dict[str, Any], content) if isinstance(content["identity"], dict) else {}
         except KeyError:
             return {}
         except (ValueError, TypeError, RecursionError):
@@ -154,22 +177,16 @@ class RunFolder:
 
     @contextlib.contextmanager
     def held(self, identity: Mapping[str, Any] | None = None) -> Iterator[None]:
-        """One run at a time writes here. A killed run lets go by itself. With `identity` the folder is checked again once it
-        is held: between the first check and the lock another run may have begun and ended here."""
+        """Lock the folder, so that one run at a time writes here. The system releases the lock of a process that is killed.
+
+        With `identity` the folder is checked once it is locked: between an earlier check and the lock another run may have
+        begun and ended here.
+        """
         self.place.mkdir(parents=True, exist_ok=True)
         sync_folder(self.place.parent)
         lock = self._opened_lock()
         try:
-            try:
-                import fcntl
-
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except ImportError:  # not on Windows
-                pass
-            except OSError as error:
-                if error.errno not in (errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES):
-                    raise
-                raise InputError(f"another run is writing to {str(self.place)!r}. Wait for it, or give another folder.") from None
+            self._take_lock(lock)
             self._lock = lock
             self.still_held()
             if identity is not None:
@@ -179,43 +196,55 @@ class RunFolder:
             self._lock = None
             os.close(lock)
 
+    def _take_lock(self, lock: int) -> None:
+        """Refuse where another process has the lock. Windows has no such lock."""
+        try:
+            import fcntl
+
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except ImportError:
+            pass
+        except OSError as error:
+            if error.errno not in (errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES):
+                raise
+            raise InputError(f"another run is writing to {str(self.place)!r}. Wait for it, or give another folder.") from None
+
     def _opened_lock(self) -> int:
-        """The lock file, opened without a change to it. A link is not followed: what it leads to is not ours."""
+        """Open the lock file without a change to it. A link is not followed: its target does not belong to the run."""
         place = self.place / LOCK
-        refused = InputError(
+        refusal = InputError(
             f"{str(place)!r} is a link or no file. It was not made by a run: take it away, or give another folder."
         )
         flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
         if place.is_symlink():
-            raise refused
+            raise refusal
         try:
             lock = os.open(place, flags | getattr(os, "O_CLOEXEC", 0), 0o666)
         except OSError as error:
             if error.errno in (errno.ELOOP, errno.EISDIR, errno.ENXIO):
-                raise refused from None
+                raise refusal from None
             raise
         if not stat.S_ISREG(os.fstat(lock).st_mode):
             os.close(lock)
-            raise refused
+            raise refusal
         return lock
 
     def still_held(self) -> None:
-        """Refuse to write on where the folder was moved, deleted or made anew by somebody else in the meantime."""
-        if self._lock is None:
-            return
-        try:
-            there = os.lstat(self.place / LOCK)
-            same = os.path.samestat(there, os.fstat(self._lock))
-        except FileNotFoundError:
-            same = False
-        if not same:
+        """Refuse to write where somebody else has moved, deleted or replaced the folder in the meantime."""
+        if self._lock is not None and not self._is_same_lock(self._lock):
             raise ResultError(
                 f"{str(self.place)!r} was moved, deleted or made anew while the run wrote to it. Nothing more is written there: "
                 "put it back or leave it, then give the same command."
             )
 
+    def _is_same_lock(self, lock: int) -> bool:
+        try:
+            return os.path.samestat(os.lstat(self.place / LOCK), os.fstat(lock))
+        except FileNotFoundError:
+            return False
+
     def refuse_links(self, *folders: Path) -> None:
-        """Folders inside of this one are a run's own. A link to another place is refused: nothing there is ours."""
+        """Refuse a link or a file where the run keeps a subfolder: what a link leads to does not belong to the run."""
         for place in folders:
             if place.is_symlink() or (place.exists() and not place.is_dir()):
                 raise InputError(
@@ -224,29 +253,44 @@ class RunFolder:
                 )
 
     def clear(self, *folders: Path) -> None:
-        """Half-written files of a run that was killed. Whatever else has a name like theirs stays."""
+        """Delete the half-written files of a run that was killed. Files of other names, and folders, stay."""
         for folder in (self.place, *folders):
-            for path in folder.glob(f"{TEMPORARY}*"):
-                if OWN_TEMPORARY.match(path.name) and (path.is_symlink() or path.is_file()):
-                    path.unlink()
+            for path in filter(_is_half_written, folder.glob(f"{TEMPORARY}*")):
+                path.unlink()
+
+
+def _is_foreign(name: str) -> bool:
+    """Whether a file of this name was not put into the folder by a run that is about to begin."""
+    return name != LOCK and not OWN_TEMPORARY.match(name)
+
+
+def _is_half_written(path: Path) -> bool:
+    return bool(OWN_TEMPORARY.match(path.name)) and (path.is_symlink() or path.is_file())
 
 
 def _differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:
-    """What differs between two identities, each by its own name, and nothing else."""
+    """One phrase for each fact that differs between two identities; facts inside of facts have phrases of their own."""
     for key in {**before, **now}:
-        one, other = before.get(key), now.get(key)
-        if one == other:
-            continue
-        if isinstance(one, dict) and isinstance(other, dict):
-            yield from _differences(one, other)
-        elif isinstance(one, list) and isinstance(other, list) and max(len(json.dumps(some)) for some in (one, other)) > SHORT:
-            alone, new = ([item for item in some if item not in rest] for some, rest in ((one, other), (other, one)))
-            if alone or new:
-                yield f"{key}: also {_brief(alone)} there, also {_brief(new)} here"
-            else:
-                yield f"{key}: the same in another order, or another number of times"
-        else:
-            yield f"{key}: {_brief(one)} there, {_brief(other)} here"
+        there, here = before.get(key), now.get(key)
+        if isinstance(there, dict) and isinstance(here, dict):
+            yield from _differences(there, here)
+        elif there != here:
+            yield f"{key}: {_difference(there, here)}"
+
+
+def _difference(there: Any, here: Any) -> str:
+    """Two values side by side; of two lists, one of them long, what each has alone."""
+    both = isinstance(there, list) and isinstance(here, list)
+    if not both or max(len(json.dumps(there)), len(json.dumps(here))) <= SHORT:
+        return f"{_brief(there)} there, {_brief(here)} here"
+    alone, new = _without(there, here), _without(here, there)
+    if alone or new:
+        return f"also {_brief(alone)} there, also {_brief(new)} here"
+    return "the same in another order, or another number of times"
+
+
+def _without(values: list[Any], others: list[Any]) -> list[Any]:
+    return [value for value in values if value not in others]
 
 
 def _brief(value: Any) -> str:

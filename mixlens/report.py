@@ -11,19 +11,18 @@ from typing import Any
 
 from . import files as disk
 from .aggregate import find
+from .asking import parse_method
 from .attributions import attribute
 from .corpus import Run, maps, overview
 from .corpus.shards import shard_files
-from .errors import InputError, ResultError
-from .experiments.experiment import asked
-from .limits import methods_within
+from .errors import InputError, ResultError, methods_within
 from .maps import mix
 from .model.model import Model
 from .model.predict import named
 from .notices import notices_of
 from .show import run_page
 from .show.results_page import MARK, page
-from .targets import Wanted, logits_at
+from .targets import TargetName, logits_at
 from .types import Attribution, Example, LayersOf, Map, Prediction, Result, Texts, Trace
 
 METHODS = ("alti", "globenc", "value_zeroing")
@@ -49,7 +48,7 @@ def gather(
     text: str | Example | tuple[str, str],
     methods: str | Sequence[str] = METHODS,
     *,
-    target: Wanted = "predicted",
+    target: TargetName = "predicted",
     foil: str | int | None = None,
     query: int | str | None = None,
     note: Note | None = None,
@@ -59,7 +58,7 @@ def gather(
     A method is a name of `mixlens.methods()`, with options as in `alti:variant=released`. `target` and `foil` are what
     attributions explain; `query` is the position that is read, by default where the model predicts.
     """
-    wanted = [asked(one) for one in checked(methods)]
+    wanted = [parse_method(one) for one in checked(methods)]
     if (target != "predicted" or foil is not None) and not any(one.class_specific for one in wanted):
         raise InputError(
             "a target goes with a method that explains a prediction, such as attcat; maps explain a position: give query=."
@@ -105,7 +104,7 @@ def checked(methods: str | Sequence[str]) -> list[str]:
     names = [name for name in dict.fromkeys(names) if name]
     methods_within(names)
     for name in names:
-        asked(name)
+        parse_method(name)
     return names
 
 
@@ -133,7 +132,7 @@ def report(
     *,
     texts: Texts | None = None,
     methods: str | Sequence[str] | None = None,
-    target: Wanted = "predicted",
+    target: TargetName = "predicted",
     foil: str | int | None = None,
     query: int | str | None = None,
     label: str | None = None,
@@ -168,9 +167,9 @@ def report(
         if texts is None:
             raise InputError("a report of a model needs texts=: one text, or a list of them.")
         every: Any = [texts] if isinstance(texts, str | Example | tuple) else list(texts)
-        given = {"target": target, "foil": foil, "query": query}
+        given: dict[str, Any] = {"target": target, "foil": foil, "query": query}
         chosen = METHODS if methods is None else methods
-        results = [result for text in every for result in gather(what, text, chosen, **given)]  # type: ignore[arg-type]
+        results = [result for text in every for result in gather(what, text, chosen, **given)]
         made = page(results, title=title, room=room)
     else:
         results = [what] if isinstance(what, Map | Attribution) else _results(what)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,7 @@ from torch import Tensor
 
 from .errors import MixlensError, ResultError
 from .files import write
+from .optional import optional
 from .types import Attribution, Map, Result
 
 if TYPE_CHECKING:
@@ -22,10 +23,33 @@ if TYPE_CHECKING:
 
 KINDS: dict[str, type[Map] | type[Attribution]] = {"Map": Map, "Attribution": Attribution}
 SCHEMA = 1
+Check = Callable[[Any], bool]
 
 
 def save(result: Result, path: str | os.PathLike[str]) -> None:
-    """One file with the scores and all that is known about them, whole or not there."""
+    """Write one file with the scores and all facts about them. The file is whole, or it is not there."""
+    place = _checked_place(path)
+    facts = {key: value for key, value in result.info.items() if not isinstance(value, Tensor)}
+    tensors = {f"info.{key}": value.contiguous() for key, value in result.info.items() if isinstance(value, Tensor)}
+    header = {
+        "kind": type(result).__name__,
+        "schema": SCHEMA,
+        "tokens": list(result.tokens),
+        "method": result.method,
+        "info": facts,
+        "special": list(result.special),
+        "words": result.words,
+    }
+    metadata = {"mixlens": json.dumps(header, ensure_ascii=False)}
+    content = {"scores": result.scores.cpu().contiguous(), **tensors}
+    try:
+        write(place, lambda beside: save_file(content, beside, metadata=metadata))
+    except (OSError, SafetensorError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise ResultError(f"the result could not be written to {str(place)!r}: {reason}.") from error
+
+
+def _checked_place(path: str | os.PathLike[str]) -> Path:
     place = Path(path)
     if place.suffix != ".safetensors":
         raise ResultError(
@@ -33,105 +57,125 @@ def save(result: Result, path: str | os.PathLike[str]) -> None:
         )
     if not place.parent.is_dir():
         raise ResultError(f"no folder {str(place.parent)!r} to save in.")
-    tensors = {"scores": result.scores.cpu().contiguous()}
-    plain: dict[str, Any] = {}
-    for key, value in result.info.items():
-        if isinstance(value, Tensor):
-            tensors[f"info.{key}"] = value.contiguous()
-        else:
-            plain[key] = value
-    told = {
-        "kind": type(result).__name__,
-        "schema": SCHEMA,
-        "tokens": list(result.tokens),
-        "method": result.method,
-        "info": plain,
-        "special": list(result.special),
-        "words": result.words,
-    }
-    head = {"mixlens": json.dumps(told, ensure_ascii=False)}
-    try:
-        write(place, lambda beside: save_file(tensors, beside, metadata=head))
-    except (OSError, SafetensorError) as error:
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise ResultError(f"the result could not be written to {str(place)!r}: {reason}.") from error
+    return place
 
 
 def load_result(path: str | os.PathLike[str]) -> Result:
-    """The Map or Attribution that `.save` wrote, bit for bit. A file that says anything else than `.save` writes is refused."""
+    """The Map or Attribution that `.save` wrote, bit for bit. A file with anything that `.save` does not write is refused."""
     place = Path(path)
     if not place.is_file():
         raise ResultError(f"no file {str(place)!r}.")
     try:
-        with safe_open(place, framework="pt") as file:
-            told = json.loads((file.metadata() or {})["mixlens"])
-            tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 - not a dict
-        if told["schema"] != SCHEMA:
-            raise ResultError(f"{place.name!r} has schema {told['schema']}; this mixlens reads {SCHEMA}.")
-        return _result(told, tensors)
+        header, tensors = _content(place)
+        return _result(header, tensors)
+    except MixlensError:
+        raise
     except (SafetensorError, OSError, KeyError, TypeError, ValueError, RecursionError) as error:
-        if isinstance(error, MixlensError):
-            raise
-        what = str(error) if isinstance(error, _WrongError) else type(error).__name__
-        raise ResultError(f"{place.name!r} is not a mixlens result (or is damaged): {what}.") from error
+        fault = str(error) if isinstance(error, _WrongError) else type(error).__name__
+        raise ResultError(f"{place.name!r} is not a mixlens result (or is damaged): {fault}.") from error
+
+
+def _content(place: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """The header and the tensors of a file, unchecked but for the schema."""
+    with safe_open(place, framework="pt") as file:
+        header = json.loads((file.metadata() or {})["mixlens"])
+        tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 - not a dict
+    if header["schema"] != SCHEMA:
+        raise ResultError(f"{place.name!r} has schema {header['schema']}; this mixlens reads {SCHEMA}.")
+    return header, tensors
 
 
 class _WrongError(ValueError):
-    """What a file says that no result says."""
+    """A statement in a file that no result makes."""
 
 
-def _result(told: dict[str, Any], tensors: dict[str, Tensor]) -> Result:
-    """A result of what the file says, all of which is checked: whoever shows it need not doubt it."""
-    kind, scores, tokens, special, words = KINDS[told["kind"]], tensors["scores"], told["tokens"], told["special"], told["words"]
-    _right(isinstance(tokens, list) and bool(tokens) and all(isinstance(one, str) for one in tokens), "its tokens are no texts")
-    n = len(tokens)
-    shape = "[layer, token, token]" if kind is Map else "[token]"
-    fits = scores.shape == (n,) if kind is Attribution else scores.dim() == 3 and len(scores) > 0 and scores.shape[1:] == (n, n)
-    _right(fits, f"its scores have the shape {list(scores.shape)}, not {shape} of its {n} tokens")
-    _right(scores.dtype in NUMBERS, f"its scores are {str(scores.dtype).removeprefix('torch.')} numbers")
-    _right(isinstance(told["method"], str), "its method is no name")
-    flags = isinstance(special, list) and all(isinstance(one, bool) for one in special) and len(special) in (0, n)
-    _right(flags, "its list of special tokens does not fit its tokens")
-    _right(words is None or _are_words(words, n), "its words do not fit its tokens")
-    _right(isinstance(told["info"], dict) and not _deep(told["info"]), "its facts are not written as a result's are")
-    strange = [key for key in tensors if key != "scores" and not key.startswith("info.")]
-    _right(not strange, f"it holds {strange[:1]}, which no result has")
-    info = told["info"] | {key.removeprefix("info."): value for key, value in tensors.items() if key != "scores"}
+def _result(header: dict[str, Any], tensors: dict[str, Tensor]) -> Result:
+    """The result that a file describes. Every part is checked first, so that the code which shows it can rely on it."""
+    kind, scores, tokens, words = KINDS[header["kind"]], tensors["scores"], header["tokens"], header["words"]
+    _require(_are_texts(tokens) and bool(tokens), "its tokens are no texts")
+    _check_scores(scores, kind, len(tokens))
+    _require(isinstance(header["method"], str), "its method is no name")
+    _require(_are_flags(header["special"], len(tokens)), "its list of special tokens does not fit its tokens")
+    _require(words is None or _are_words(words, len(tokens)), "its words do not fit its tokens")
+    info = _info(header["info"], tensors)
+    groups = None if words is None else tuple((word, tuple(positions)) for word, positions in words)
+    return kind(scores, tuple(tokens), header["method"], info, tuple(header["special"]), groups)
+
+
+def _check_scores(scores: Tensor, kind: type[Map] | type[Attribution], n: int) -> None:
+    """[layer, token, token] of a map, [token] of an attribution; floating-point numbers."""
+    dims, shape = (3, "[layer, token, token]") if kind is Map else (1, "[token]")
+    fits = scores.dim() == dims and len(scores) > 0 and set(scores.shape[-2:] if dims == 3 else scores.shape) == {n}
+    _require(fits, f"its scores have the shape {list(scores.shape)}, not {shape} of its {n} tokens")
+    _require(scores.dtype in NUMBERS, f"its scores are {str(scores.dtype).removeprefix('torch.')} numbers")
+
+
+def _info(facts: Any, tensors: dict[str, Tensor]) -> dict[str, Any]:
+    """`.info` of a result: the facts of the header and those that are tensors, each checked by FACTS."""
+    _require(isinstance(facts, dict) and not _is_deep(facts), "its facts are not written as a result's are")
+    others = [key for key in tensors if key != "scores" and not key.startswith("info.")]
+    _require(not others, f"it holds {others[:1]}, which no result has")
+    info = facts | {key.removeprefix("info."): value for key, value in tensors.items() if key != "scores"}
     for name, value in info.items():
-        _right(name not in FACTS or FACTS[name](value), f"its fact {name!r:.40} has a value that no result has")
-    if "query_token" in info:  # these are said together
-        _right(isinstance(info.get("query"), int), "its facts name a token and no position")
-        _right(info.get("target") is None or isinstance(info.get("score"), str), "its facts name a target and no score")
+        _require(FACTS.get(name, _is_anything)(value), f"its fact {name!r:.40} has a value that no result has")
+    _check_query(info)
     if "prediction" in info:
         info["prediction"] = [(word, probability) for word, probability in info["prediction"]]
-    groups = None if words is None else tuple((word, tuple(places)) for word, places in words)
-    return kind(scores, tuple(tokens), told["method"], info, tuple(special), groups)
+    return info
 
 
-def _right(right: bool, otherwise: str) -> None:
-    if not right:
-        raise _WrongError(otherwise)
+def _check_query(info: Mapping[str, Any]) -> None:
+    """A token comes with its position, a target with its score."""
+    if "query_token" in info:
+        _require(isinstance(info.get("query"), int), "its facts name a token and no position")
+        _require(info.get("target") is None or isinstance(info.get("score"), str), "its facts name a target and no score")
+
+
+def _require(condition: bool, fault: str) -> None:
+    if not condition:
+        raise _WrongError(fault)
+
+
+def _are_texts(values: Any) -> bool:
+    return isinstance(values, list) and all(isinstance(value, str) for value in values)
+
+
+def _are_flags(values: Any, n: int) -> bool:
+    """True or False for each of n tokens, or for none of them."""
+    return isinstance(values, list) and all(isinstance(value, bool) for value in values) and len(values) in (0, n)
+
+
+def _are_pairs(values: Any) -> bool:
+    return isinstance(values, list) and all(isinstance(value, list) and len(value) == 2 for value in values)
 
 
 def _are_words(words: Any, n: int) -> bool:
-    """Each word with positions of its own, at least one."""
-    pairs = isinstance(words, list) and all(isinstance(one, list) and len(one) == 2 for one in words)
-    if not pairs or not all(isinstance(word, str) and isinstance(places, list) and places for word, places in words):
+    """Each word is a text with at least one position; no position belongs to two words."""
+    if not _are_pairs(words) or not all(_is_word(*pair) for pair in words):
         return False
-    every = [place for _, places in words for place in places]
-    return all(_is_whole(place) and 0 <= place < n for place in every) and len(set(every)) == len(every)
+    positions = [position for _, group in words for position in group]
+    return all(_is_whole(position) and 0 <= position < n for position in positions) and len(set(positions)) == len(positions)
 
 
-def _deep(info: dict[str, Any]) -> bool:
-    """Are lists in lists deeper than DEPTH?"""
-    level: list[Any] = [info]
+def _is_word(word: Any, positions: Any) -> bool:
+    return isinstance(word, str) and isinstance(positions, list) and bool(positions)
+
+
+def _is_deep(facts: dict[str, Any]) -> bool:
+    """Whether lists and dicts are nested more than DEPTH times."""
+    level: list[Any] = [facts]
     for _ in range(DEPTH):
-        level = [
-            inner for one in level if isinstance(one, dict | list) for inner in (one.values() if isinstance(one, dict) else one)
-        ]
-        if not level:
-            return False
-    return any(isinstance(one, dict | list) for one in level)
+        level = [value for container in level for value in _inside(container)]
+    return any(isinstance(value, dict | list) for value in level)
+
+
+def _inside(value: Any) -> Iterable[Any]:
+    """The values of a dict, the items of a list, nothing of anything else."""
+    return value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+
+
+def _is_anything(value: Any) -> bool:
+    return True
 
 
 def _is_whole(value: Any) -> bool:
@@ -143,47 +187,58 @@ def _is_number(value: Any) -> bool:
 
 
 def _is_text(value: Any) -> bool:
-    return value is None or isinstance(value, str)
+    return isinstance(value, str)
+
+
+def _is_target(value: Any) -> bool:
+    return isinstance(value, str | list) or _is_number(value)
 
 
 def _is_prediction(value: Any) -> bool:
-    pairs = isinstance(value, list) and all(isinstance(one, list) and len(one) == 2 for one in value)
-    return pairs and all(isinstance(word, str) and _is_number(probability) for word, probability in value)
+    return _are_pairs(value) and all(isinstance(word, str) and _is_number(probability) for word, probability in value)
 
 
 def _is_rollout(value: Any) -> bool:
-    return value is None or (isinstance(value, dict) and isinstance(value.get("convention"), str))
+    return isinstance(value, dict) and isinstance(value.get("convention"), str)
 
 
-DEPTH = 32  # lists in lists that facts may have
+def _is_of(*types: type) -> Check:
+    return lambda value: isinstance(value, types)
+
+
+def _or_none(check: Check) -> Check:
+    return lambda value: value is None or check(value)
+
+
+DEPTH = 32  # levels of lists and dicts inside of the facts
 NUMBERS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
-# What those who show a result rely on, each with its test. Methods may add facts of their own.
-FACTS: dict[str, Callable[[Any], bool]] = {
-    **dict.fromkeys(("model", "revision", "family", "task", "dtype", "quantization", "text", "pair", "paper"), _is_text),
-    **dict.fromkeys(("method", "variant", "convention", "unit", "special_tokens", "score", "generated", "precision"), _is_text),
-    **dict.fromkeys(("check", "tolerance"), lambda value: value is None or _is_number(value)),
+# The facts that the code which shows a result relies on, each with its check. A method may add others.
+FACTS: dict[str, Check] = {
+    **dict.fromkeys(
+        ("model", "revision", "family", "task", "dtype", "quantization", "text", "pair", "paper"), _or_none(_is_text)
+    ),
+    **dict.fromkeys(("method", "variant", "convention", "unit", "special_tokens"), _or_none(_is_text)),
+    **dict.fromkeys(("score", "generated", "precision"), _or_none(_is_text)),
+    **dict.fromkeys(("check", "tolerance"), _or_none(_is_number)),
     **dict.fromkeys(("gap", "precision_error"), _is_number),
-    **dict.fromkeys(("query", "at_layer"), lambda value: value is None or _is_whole(value)),
-    **dict.fromkeys(("options", "versions", "gaps", "seconds"), lambda value: value is None or isinstance(value, dict)),
-    **dict.fromkeys(("notes", "input_ids"), lambda value: value is None or isinstance(value, list)),
+    **dict.fromkeys(("query", "at_layer"), _or_none(_is_whole)),
+    **dict.fromkeys(("options", "versions", "gaps", "seconds"), _or_none(_is_of(dict))),
+    **dict.fromkeys(("notes", "input_ids"), _or_none(_is_of(list))),
     "layer": _is_whole,
-    "query_token": lambda value: isinstance(value, str),
-    "target": lambda value: value is None or isinstance(value, str | list) or _is_number(value),
-    "causal": lambda value: value is None or isinstance(value, bool),
+    "query_token": _is_text,
+    "target": _or_none(_is_target),
+    "causal": _or_none(_is_of(bool)),
     "prediction": _is_prediction,
-    "rollout": _is_rollout,
+    "rollout": _or_none(_is_rollout),
 }
 
 
 def _pandas() -> Any:
-    try:
-        import pandas
-    except ImportError:
-        raise MixlensError("tables need pandas: pip install 'mixlens[pandas]'.") from None
-    return pandas
+    return optional("pandas", "pandas", "pandas", what="tables", error=MixlensError)
 
 
 def map_frame(scores: Map) -> pandas.DataFrame:
+    """A table with one row per layer, query and key."""
     depth, n, _ = scores.scores.shape
     layer, query, key = (axis.flatten().numpy() for axis in torch.meshgrid(*map(torch.arange, (depth, n, n)), indexing="ij"))
     tokens = list(scores.tokens)
@@ -200,4 +255,5 @@ def map_frame(scores: Map) -> pandas.DataFrame:
 
 
 def attribution_frame(scores: Attribution) -> pandas.DataFrame:
+    """A table with one row per token."""
     return _pandas().DataFrame({"position": range(len(scores.tokens)), "token": list(scores.tokens), "score": scores.to_numpy()})

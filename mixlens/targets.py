@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor
 
-from .errors import InputError, nearest
+from .aggregate import find
+from .errors import InputError, is_text, nearest
 from .model.model import Model
-from .model.words import is_text
 from .types import Trace
 
-_NAMES: WeakKeyDictionary[Model, dict[tuple[int, bool], str]] = WeakKeyDictionary()  # names of tokens, found once
 SCORES = ("logit", "probability", "log_probability")
-Wanted = str | int | tuple[Any, Any] | None
+TargetName = str | int | tuple[Any, Any] | None  # what a user writes for a target
 
 
 @dataclass(frozen=True)
@@ -32,27 +30,27 @@ class Target:
 
     def of(self, output: Any) -> Tensor:
         """The number, for every example of a batch: [batch], differentiable."""
-        if self.task == "question-answering":
-            rows = [output.start_logits, output.end_logits]
-        elif self.task == "classification":
-            rows = [output.logits]
-        else:
-            rows = [output.logits[:, self.positions[0]]]
-        scores = torch.stack([self._score(row, wanted) for row, wanted in zip(rows, self.ids, strict=True)])
+        scores = torch.stack([self._score(logits, i) for logits, i in zip(self._logits(output), self.ids, strict=True)])
         return scores.prod(0) if self.score == "probability" else scores.sum(0)
 
-    def _score(self, logits: Tensor, wanted: int) -> Tensor:
-        """logit (minus the foil's); or the probability among all, among the two with a foil; or its logarithm."""
+    def _logits(self, output: Any) -> list[Tensor]:
+        """What `ids` index, [batch class] each."""
+        if self.task == "question-answering":
+            return [output.start_logits, output.end_logits]
+        return [output.logits if self.task == "classification" else output.logits[:, self.positions[0]]]
+
+    def _score(self, logits: Tensor, target: int) -> Tensor:
+        """The logit (minus the foil's); or the probability among all, among the two with a foil; or its logarithm."""
         if self.score == "logit":
-            return logits[:, wanted] - (logits[:, self.foil] if self.foil is not None else 0)
-        chosen = logits if self.foil is None else logits[:, [wanted, self.foil]]
-        share = chosen.log_softmax(-1)[:, wanted if self.foil is None else 0]
+            return logits[:, target] - (logits[:, self.foil] if self.foil is not None else 0)
+        choices = logits if self.foil is None else logits[:, [target, self.foil]]
+        share = choices.log_softmax(-1)[:, target if self.foil is None else 0]
         return share if self.score == "log_probability" else share.exp()
 
 
 def resolve(
     trace: Trace,
-    target: Wanted = "predicted",
+    target: TargetName = "predicted",
     *,
     foil: str | int | None = None,
     score: str = "logit",
@@ -61,41 +59,58 @@ def resolve(
 ) -> Target:
     """The Target a user means. `target` is "predicted", "gold" (then give `label`), a class id or name, a token, a
     (target, foil) pair, or a (start, end) span of a question-answering model."""
+    _refuse_unknown_score(score)
+    _refuse_headless(trace.model)
+    target = _gold(label) if target == "gold" else target
+    if trace.model.task == "question-answering":
+        return _span(trace, target, foil, score)
+    if isinstance(target, tuple):
+        target, foil = _pair(target, foil)
+    return _class_or_token(trace, target, foil, score, query)
+
+
+def _class_or_token(trace: Trace, target: Any, foil: str | int | None, score: str, query: int | str | None) -> Target:
     model = trace.model
+    positions = () if model.task == "classification" else (_position(trace, query),)
+    predicted = target == "predicted" or target is None
+    number = int(logits_at(trace, positions).argmax()) if predicted else output_id(model, target, "target")
+    against = None if foil is None else output_id(model, foil, "foil")
+    if against == number:
+        raise InputError(f"target and foil are the same ({_name(model, number)}).")
+    name = _name(model, number) + ("" if against is None else f" - {_name(model, against)}")
+    return Target(model.task, positions, (number,), against, score, name)
+
+
+def _refuse_unknown_score(score: Any) -> None:
     if not isinstance(score, str) or score not in SCORES:
         raise InputError(f"unknown score {score!r}. {nearest(str(score), SCORES)}")
+
+
+def _refuse_headless(model: Model) -> None:
     if model.task == "base":
         raise InputError(
             f"{model.name!r} was loaded without a head, so it predicts nothing to explain. Load it with task=, for example "
             "task='classification' or task='masked-lm', or use a method that needs no prediction."
         )
-    if target == "gold":
-        if label is None:
-            raise InputError("target='gold' needs the gold label: label=...")
-        target = label
-    if model.task == "question-answering":
-        return _span(trace, target, foil, score)
-    if isinstance(target, tuple):
-        if len(target) != 2:
-            raise InputError(f"a target and its foil are two, not {len(target)}.")
-        if foil is not None:
-            raise InputError("give the foil once: target=(target, foil), or target= and foil=.")
-        target, foil = target
-    positions = () if model.task == "classification" else (_position(trace, query),)
-    count = model.hf_model.config.num_labels if model.task.endswith("classification") else model.hf_model.config.vocab_size
-    if target == "predicted" or target is None:
-        wanted = int(logits_at(trace, positions).argmax())
-    else:
-        wanted = _id(trace, target, count, "target")
-    against = None if foil is None else _id(trace, foil, count, "foil")
-    if against == wanted:
-        raise InputError(f"target and foil are the same ({_name(model, wanted)}).")
-    name = _name(model, wanted) + ("" if against is None else f" - {_name(model, against)}")
-    return Target(model.task, positions, (wanted,), against, score, name)
+
+
+def _gold(label: str | int | None) -> str | int:
+    if label is None:
+        raise InputError("target='gold' needs the gold label: label=...")
+    return label
+
+
+def _pair(pair: tuple[Any, ...], foil: Any) -> tuple[Any, Any]:
+    """The target and the foil of a pair."""
+    if len(pair) != 2:
+        raise InputError(f"a target and its foil are two, not {len(pair)}.")
+    if foil is not None:
+        raise InputError("give the foil once: target=(target, foil), or target= and foil=.")
+    return pair[0], pair[1]
 
 
 def logits_at(trace: Trace, positions: tuple[int, ...]) -> Tensor:
-    """[class] or [vocabulary], from the trace where it was kept, else from one more forward pass."""
+    """[class] or [vocabulary], of the trace where it holds them, else of one more forward pass."""
     assert trace.logits is not None
     if not positions:
         return trace.logits
@@ -105,8 +120,6 @@ def logits_at(trace: Trace, positions: tuple[int, ...]) -> Tensor:
 
 
 def _position(trace: Trace, query: int | str | None) -> int:
-    from .aggregate import find
-
     if query is not None:
         return find(trace.tokens, query)
     if trace.model.task == "masked-lm" and not trace.predicts:
@@ -115,23 +128,35 @@ def _position(trace: Trace, query: int | str | None) -> int:
     return trace.query
 
 
-def _id(trace: Trace, wanted: Any, count: int, role: str) -> int:
-    model = trace.model
-    if isinstance(wanted, bool) or not isinstance(wanted, int | str):
-        raise InputError(f"a {role} is a class, a token or an id, not {wanted!r}.")
-    if isinstance(wanted, str) and not is_text(wanted):
+# --- names and ids of classes and tokens --------------------------------------------------------------------------------
+
+
+def output_id(model: Model, name: Any, role: str) -> int:
+    """The id of a class or a token that is written as an id or by its name."""
+    if isinstance(name, bool) or not isinstance(name, int | str):
+        raise InputError(f"a {role} is a class, a token or an id, not {name!r}.")
+    if isinstance(name, int):
+        return _known_id(model, name, role)
+    if not is_text(name):
         raise InputError(f"the {role} holds half a character (a lone surrogate), which is no text.")
-    if isinstance(wanted, int):
-        if not 0 <= wanted < count:
-            raise InputError(f"{role} {wanted} is out of range: {model.name!r} has {count} outputs, 0 to {count - 1}.")
-        return wanted
-    if model.task.endswith("classification"):
-        labels = {str(name).lower(): int(i) for i, name in model.hf_model.config.id2label.items()}
-        if wanted.lower() not in labels:
-            names = [str(name) for name in model.hf_model.config.id2label.values()]
-            raise InputError(f"{model.name!r} has no class {wanted!r}. {nearest(wanted, names)}")
-        return labels[wanted.lower()]
-    return token_id(model, wanted, role)
+    return class_id(model, name) if model.task.endswith("classification") else token_id(model, name, role)
+
+
+def _known_id(model: Model, number: int, role: str) -> int:
+    config = model.hf_model.config
+    count = config.num_labels if model.task.endswith("classification") else config.vocab_size
+    if not 0 <= number < count:
+        raise InputError(f"{role} {number} is out of range: {model.name!r} has {count} outputs, 0 to {count - 1}.")
+    return number
+
+
+def class_id(model: Model, name: str) -> int:
+    """The class of this name, in upper or lower case."""
+    names = model.hf_model.config.id2label
+    ids = {str(label).lower(): int(i) for i, label in names.items()}
+    if name.lower() not in ids:
+        raise InputError(f"{model.name!r} has no class {name!r}. {nearest(name, [str(label) for label in names.values()])}")
+    return ids[name.lower()]
 
 
 CONTINUES = "##"  # a piece that goes on with a word; mixlens writes and reads it so for every tokenizer
@@ -147,29 +172,39 @@ def token_id(model: Model, word: str, role: str = "target") -> int:
     tokenizer = model.tokenizer
     if tokenizer is None:
         raise InputError(f"{model.name!r} has no tokenizer: give the {role} as an id.")
-    if word.startswith(MARKS) or word.endswith("</w>"):
-        found = _in_vocabulary(tokenizer, word)
-        if found is None and word.startswith(CONTINUES):
-            found = _in_vocabulary(tokenizer, word.removeprefix(CONTINUES))
-        if found is not None:
-            return found
-    pieces = {text: tokenizer.encode(text, add_special_tokens=False) for text in (f" {word}", word)}
-    single = [ids[0] for ids in pieces.values() if len(ids) == 1 and ids[0] != tokenizer.unk_token_id]
-    if single:
-        return int(single[0])
-    found = _in_vocabulary(tokenizer, word)
-    if found is not None:
-        return found
-    split = tokenizer.convert_ids_to_tokens(pieces[word])
+    for lookup in (_marked_token, _single_token, _in_vocabulary):
+        number = lookup(tokenizer, word)
+        if number is not None:
+            return number
+    split = tokenizer.convert_ids_to_tokens(tokenizer.encode(word, add_special_tokens=False))
     raise InputError(
         f"{role} {word!r} is not one token of {model.name!r} but {len(split)} ({' '.join(split)}). Choose a word that is."
     )
 
 
+def _marked_token(tokenizer: Any, word: str) -> int | None:
+    """The id of a word that is written with a tokenizer's mark."""
+    if not (word.startswith(MARKS) or word.endswith("</w>")):
+        return None
+    number = _in_vocabulary(tokenizer, word)
+    if number is None and word.startswith(CONTINUES):
+        number = _in_vocabulary(tokenizer, word.removeprefix(CONTINUES))
+    return number
+
+
+def _single_token(tokenizer: Any, word: str) -> int | None:
+    """The id of a word that the tokenizer reads as one token: inside a text, else at its beginning."""
+    for text in (f" {word}", word):
+        ids = tokenizer.encode(text, add_special_tokens=False)
+        if len(ids) == 1 and ids[0] != tokenizer.unk_token_id:
+            return int(ids[0])
+    return None
+
+
 def _in_vocabulary(tokenizer: Any, token: str) -> int | None:
     """The id of this very token, if there is one."""
-    found = tokenizer.convert_tokens_to_ids(token)
-    return found if isinstance(found, int) and tokenizer.convert_ids_to_tokens(found) == token else None
+    number = tokenizer.convert_tokens_to_ids(token)
+    return number if isinstance(number, int) and tokenizer.convert_ids_to_tokens(number) == token else None
 
 
 def _name(model: Model, number: int) -> str:
@@ -181,17 +216,21 @@ def _name(model: Model, number: int) -> str:
 def token_name(model: Model, number: int, *, plain: bool = False) -> str:
     """A name of a token by which `token_id` finds it again; its number where there is none.
 
-    The tokenizer's own name, or with `plain` first the word without marks.
+    The tokenizer's name of it, or with `plain` first the word without marks.
     """
     if model.tokenizer is None:
         return str(number)
-    known = _NAMES.setdefault(model, {})
-    if (number, plain) not in known:
-        own = model.tokens([number])[0]
-        words = [model.tokenizer.decode([number]).strip()] if plain else []
-        found = (name for name in (*words, own, CONTINUES + own) if name and _means(model, name) == number)
-        known[number, plain] = next(found, str(number))
-    return known[number, plain]
+    names: dict[tuple[int, bool], str] = vars(model).setdefault("token_names", {})  # the model keeps names that were looked up
+    if (number, plain) not in names:
+        names[number, plain] = _token_name(model, number, plain)
+    return names[number, plain]
+
+
+def _token_name(model: Model, number: int, plain: bool) -> str:
+    name = model.tokens([number])[0]
+    words = [model.tokenizer.decode([number]).strip()] if plain else []
+    candidates = (word for word in (*words, name, CONTINUES + name) if word and _means(model, word) == number)
+    return next(candidates, str(number))
 
 
 def _means(model: Model, name: str) -> int | None:
@@ -201,19 +240,27 @@ def _means(model: Model, name: str) -> int | None:
         return None
 
 
+# --- spans --------------------------------------------------------------------------------------------------------------
+
+
 def _span(trace: Trace, target: Any, foil: Any, score: str) -> Target:
-    n = len(trace)
     if foil is not None:
         raise InputError("a span has no foil. Give target=(start, end).")
-    if target == "predicted" or target is None:
-        assert trace.logits is not None
-        start, end = (int(i) for i in trace.logits.argmax(0))
-    else:
-        if not (isinstance(target, tuple) and len(target) == 2 and all(isinstance(i, int) for i in target)):
-            raise InputError(
-                f"a question-answering model explains a span: target=(start, end) as token positions, not {target!r}."
-            )
-        start, end = target
-        if not (0 <= start < n and 0 <= end < n):
-            raise InputError(f"span {target} is out of range: there are {n} tokens, 0 to {n - 1}.")
+    predicted = target == "predicted" or target is None
+    start, end = _predicted_span(trace) if predicted else _known_span(target, len(trace))
     return Target("question-answering", (start, end), (start, end), None, score, f"span {start} to {end}")
+
+
+def _predicted_span(trace: Trace) -> tuple[int, int]:
+    assert trace.logits is not None
+    start, end = (int(i) for i in trace.logits.argmax(0))
+    return start, end
+
+
+def _known_span(target: Any, n: int) -> tuple[int, int]:
+    if not (isinstance(target, tuple) and len(target) == 2 and all(isinstance(i, int) for i in target)):
+        raise InputError(f"a question-answering model explains a span: target=(start, end) as token positions, not {target!r}.")
+    start, end = target
+    if not (0 <= start < n and 0 <= end < n):
+        raise InputError(f"span {target} is out of range: there are {n} tokens, 0 to {n - 1}.")
+    return start, end

@@ -23,7 +23,11 @@ from .mutants_faults import Fault
 
 IGNORED = (".git", ".venv", "__pycache__", ".hypothesis", ".*_cache", ".browser", "build", "dist", "*.egg-info")
 FAMILIES = ("bert", "roberta", "electra", "distilbert", "albert", "modernbert", "gpt2", "gpt_neo", "gpt_neox", "opt", "llama")
-MORE_FAMILIES = ("mistral", "qwen2", "qwen3", "gemma", "gemma2", "gemma3", "phi3", "olmo2", "camembert", "xlm_roberta")
+MORE_FAMILIES = (
+    *("mistral", "qwen2", "qwen3", "gemma", "gemma2", "gemma3", "phi3", "olmo2", "camembert", "xlm_roberta"),
+    *("arcee", "biogpt", "cohere", "cohere2", "ernie", "ernie4_5", "glm", "glm4", "gpt_bigcode", "gptj", "ministral", "nemotron"),
+    *("nomic_bert", "olmo", "olmo3", "phi", "roberta_prelayernorm", "smollm3", "stablelm", "starcoder2"),
+)
 # What a test would wait for. Nothing of the project itself: each process imports the copy that it tests.
 PRELOADED = (
     *("numpy", "torch", "transformers", "transformers.models.auto.modeling_auto", "safetensors.torch"),

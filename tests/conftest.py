@@ -34,11 +34,17 @@ SMALL: dict[str, Any] = {
 }
 GROUPED = {**SMALL, "num_key_value_heads": 2}
 ROTARY = {**GROUPED, "head_dim": 8, "attention_bias": True}
+LOCAL_AND_GLOBAL = ["sliding_attention", "full_attention", "sliding_attention"]
+HALF_ROTARY = {"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 0.5}
 CONFIGURATIONS: dict[str, tuple[str, dict[str, Any]]] = {  # case: (model type, configuration)
     "bert": ("bert", SMALL),
     "roberta": ("roberta", {**SMALL, "pad_token_id": 1}),
     "camembert": ("camembert", {**SMALL, "pad_token_id": 1}),
     "xlm-roberta": ("xlm-roberta", {**SMALL, "pad_token_id": 1}),
+    "data2vec-text": ("data2vec-text", {**SMALL, "pad_token_id": 1}),
+    "roberta-prelayernorm": ("roberta-prelayernorm", {**SMALL, "pad_token_id": 1}),
+    "ernie": ("ernie", {**SMALL, "use_task_id": True}),
+    "nomic_bert": ("nomic_bert", {**SMALL, "head_dim": 8}),
     "electra": ("electra", {**SMALL, "embedding_size": 24}),
     "distilbert": (
         "distilbert",
@@ -60,6 +66,19 @@ CONFIGURATIONS: dict[str, tuple[str, dict[str, Any]]] = {  # case: (model type, 
             "max_position_embeddings": 40,
         },
     ),
+    "gptj": (
+        "gptj",
+        {"vocab_size": VOCABULARY, "n_embd": 32, "n_layer": 3, "n_head": 4, "n_positions": 40, "n_inner": 48, "rotary_dim": 4},
+    ),
+    "gpt_bigcode": (
+        "gpt_bigcode",
+        {"vocab_size": VOCABULARY, "n_embd": 32, "n_layer": 3, "n_head": 4, "n_positions": 40, "n_inner": 48},
+    ),
+    "gpt_bigcode-heads": (
+        "gpt_bigcode",
+        {"vocab_size": VOCABULARY, "n_embd": 32, "n_layer": 3, "n_head": 4, "n_positions": 40, "multi_query": False},
+    ),
+    "biogpt": ("biogpt", {**SMALL, "pad_token_id": 1}),
     "gpt_neox": ("gpt_neox", {**SMALL, "use_parallel_residual": True}),
     "gpt_neox-sequential": ("gpt_neox", {**SMALL, "use_parallel_residual": False}),
     "opt": ("opt", {**SMALL, "ffn_dim": 48, "word_embed_proj_dim": 32}),
@@ -73,9 +92,46 @@ CONFIGURATIONS: dict[str, tuple[str, dict[str, Any]]] = {  # case: (model type, 
     "gemma3_text": ("gemma3_text", {**ROTARY, "sliding_window": 4, "query_pre_attn_scalar": 8}),
     "phi3": ("phi3", {**GROUPED, "sliding_window": 4}),
     "olmo2": ("olmo2", GROUPED),
+    "olmo3": ("olmo3", {**GROUPED, "attention_bias": True, "sliding_window": 4, "layer_types": LOCAL_AND_GLOBAL}),
+    "olmo": ("olmo", {**GROUPED, "attention_bias": True, "clip_qkv": 2.0}),
+    "smollm3": ("smollm3", {**GROUPED, "attention_bias": True, "mlp_bias": True, "no_rope_layers": [1, 0, 1]}),
+    "ernie4_5": ("ernie4_5", {**GROUPED, "head_dim": 8, "use_bias": True}),
+    "ministral": ("ministral", {**GROUPED, "head_dim": 8, "sliding_window": 4, "layer_types": LOCAL_AND_GLOBAL}),
+    "nemotron": ("nemotron", {**GROUPED, "attention_bias": True, "mlp_bias": True, "rope_parameters": HALF_ROTARY}),
+    "arcee": ("arcee", {**GROUPED, "attention_bias": True, "mlp_bias": True}),
+    "stablelm": ("stablelm", {**GROUPED, "use_qkv_bias": True, "rope_parameters": HALF_ROTARY}),
+    "stablelm-parallel": ("stablelm", {**GROUPED, "use_qkv_bias": True, "qk_layernorm": True, "use_parallel_residual": True}),
+    "cohere": ("cohere", {**GROUPED, "attention_bias": True, "use_qk_norm": True, "logit_scale": 0.5}),
+    "cohere2": ("cohere2", {**GROUPED, "attention_bias": True, "sliding_window": 4, "layer_types": LOCAL_AND_GLOBAL}),
+    "phi": ("phi", {**GROUPED, "qk_layernorm": True, "rope_parameters": HALF_ROTARY}),
+    "starcoder2": ("starcoder2", {**GROUPED, "sliding_window": 4}),
+    "glm": ("glm", {**ROTARY, "rope_parameters": HALF_ROTARY}),
+    "glm4": ("glm4", {**ROTARY, "rope_parameters": HALF_ROTARY}),
 }
-BIDIRECTIONAL = ["bert", "roberta", "camembert", "xlm-roberta", "electra", "distilbert", "albert", "modernbert"]
+BIDIRECTIONAL = list(CONFIGURATIONS)[: list(CONFIGURATIONS).index("modernbert") + 1]
 CAUSAL = [case for case in CONFIGURATIONS if case not in BIDIRECTIONAL]
+# A twin has the shape of another case: the same parts at the same places of a layer (test_families proves it). Every test runs
+# on every case, but the slowest ones (papers written out in every precision, Jacobians pair by pair, every attribution alone and
+# in a batch) run on DISTINCT alone.
+TWINS = {
+    **dict.fromkeys(["camembert", "xlm-roberta", "data2vec-text"], "roberta"),
+    "ernie": "bert",
+    "gpt_bigcode-heads": "gpt_neox-sequential",
+    **dict.fromkeys(["biogpt", "nemotron", "arcee", "starcoder2"], "opt"),
+    **dict.fromkeys(["smollm3", "olmo", "ernie4_5", "stablelm"], "llama"),
+    "ministral": "mistral",
+    "olmo3": "olmo2",
+    **dict.fromkeys(["cohere", "cohere2"], "stablelm-parallel"),
+}
+DISTINCT = [case for case in CONFIGURATIONS if case not in TWINS]
+# What the code of transformers does in these cases, and no family entry says.
+OWN_ATTENTION = ["gpt_neo", "gptj"]  # it never asks the attention registry, so there is no sdpa and no query to read
+ROUNDED_STREAM = ["gemma2", "gemma3_text", "olmo2", "olmo3", "glm4"]  # a norm on the residual stream computes in float32
+ROUNDED_NORMS = [  # norms compute in float32, whatever the dtype of the model
+    *("llama", "mistral", "ministral", "qwen2", "qwen3", "gemma", "phi3", "smollm3", "olmo", "ernie4_5", "arcee"),
+    *("cohere", "cohere2", "glm", *ROUNDED_STREAM),
+]
+ROUNDED = ["modernbert", *OWN_ATTENTION, *ROUNDED_NORMS]  # norms, softmax or rotations compute in float32
 SHARED = Path(os.environ.get("MIXLENS_SHARED") or Path(__file__).resolve().parents[2] / "shared")
 
 
@@ -99,6 +155,13 @@ def hf_model(case: str, *, head: str = "AutoModel", dtype: torch.dtype = torch.f
     model = getattr(transformers, head).from_config(config)
     randomise(model)
     return model.to(dtype).eval()
+
+
+def head_of(case: str) -> str:
+    """The head that most attributions are tested with: a classifier, or a language model where transformers has none."""
+    config = transformers.CONFIG_MAPPING[CONFIGURATIONS[case][0]]
+    classifier = config in transformers.AutoModelForSequenceClassification._model_mapping
+    return "AutoModelForSequenceClassification" if classifier else "AutoModelForCausalLM"
 
 
 @cache

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import gc
 import json
 import weakref
@@ -160,3 +161,23 @@ def test_a_corpus_run_shares_gradients_and_names_the_row_that_fails(tmp_path: Pa
         for name in ("attcat", "grad_x_input"):
             alone = attribute(model.trace(row["text"]), name, target=label).scores
             torch.testing.assert_close(torch.tensor(row[name]), alone, atol=2e-5, rtol=1e-4)
+
+
+def test_a_batch_that_is_halved_frees_the_graph_it_held(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = with_head("bert")
+    batches: list[Any] = []
+
+    def narrow(question: Any) -> torch.Tensor:
+        """Fails as long as a batch holds more than one row, after its pass."""
+        assert question.run is not None
+        assert not [batch for batch in batches if batch() is not None and batch() is not question.batch]
+        if len(question.batch.questions) > 1:
+            batches.append(weakref.ref(question.batch))
+            raise MemoryError
+        return torch.zeros(len(question.trace))
+
+    method = dataclasses.replace(known()["grad_l2"], function=narrow)
+    monkeypatch.setitem(attributing.ATTRIBUTIONS, "grad_l2", method)
+    results = attribute_each(traces_of(model), "grad_l2", [{}] * len(LENGTHS))
+    assert all(isinstance(one, mixlens.Attribution) for one in results)
+    assert len(batches) == len(LENGTHS) - 1

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from conftest import CONFIGURATIONS, SHARED, hf_model, ids, loaded, needs_shared
+from conftest import CONFIGURATIONS, SHARED, head_of, hf_model, ids, loaded, needs_shared
 
 import mixlens
 from mixlens.attributions import attribute
@@ -170,7 +170,7 @@ def test_what_a_gap_is_a_share_of() -> None:
 
 @pytest.mark.parametrize("case", list(CONFIGURATIONS))
 def test_every_method_that_adds_up_tells_how_nearly(case: str) -> None:
-    trace = loaded(case, head="AutoModelForSequenceClassification" if "neo" not in case else CAUSAL_HEAD).trace(input_ids=ids(5))
+    trace = loaded(case, head=CAUSAL_HEAD if "neo" in case else head_of(case)).trace(input_ids=ids(5))
     for name, gap in (
         ("deeplift", "delta_gap"),
         ("transatt", "conservation_gap"),

@@ -15,14 +15,15 @@ import typer
 
 from .. import asking
 from ..errors import InputError, MixlensError, nearest, printable, printable_json
+from . import group
 
 if TYPE_CHECKING:
-    from ..experiments.experiment import Asked
+    from ..asking import MethodRequest as Asked
     from ..model.model import Model
-    from ..types import Attribution, Result, Trace
+    from ..types import Attribution, Map, Result, Trace
 
 app = typer.Typer(
-    cls=asking.Commands,
+    cls=group.Commands,
     help="Which tokens flow into which in a Transformer, layer by layer, proven against the model itself.",
     epilog="Start with:  mixlens explain 'The keys to the cabinet [MASK] rusty.'",
     no_args_is_help=True,
@@ -130,7 +131,7 @@ def _load(model: str, task: str | None, device: str | None, dtype: str | None, t
     if proven:
         lens.proof = check(lens)
     SPENT.update({"weights": read - started, "model check": time.perf_counter() - read})
-    asking.loaded()
+    group.loaded()
     return lens
 
 
@@ -190,6 +191,8 @@ def explain(
     import time
 
     started = time.perf_counter()
+    from ..aggregate import without_special
+    from ..attributions import row_of_map
     from ..maps import mix, timed
 
     used = asking.method_of(method, variant)  # a misspelt name is refused before the model is loaded
@@ -216,8 +219,14 @@ def explain(
         asked |= asking.targets_of(lens, target, foil, score)
     elif not used.is_map and target is not None:
         asked["query"] = asking.place_meant(trace, query, target, method) if generate is None else None
+    whole = None
     with timed():
-        found = lens.explain(given, **asked)
+        if used.is_map and generate is None:
+            whole = mix(trace, used.name, variant=used.variant, **used.options)
+            row = row_of_map(trace, whole, query=place, rollout=used.rollout)
+            found = without_special(row) if no_special else row
+        else:
+            found = lens.explain(given if generate is not None else trace, **asked)
     ended = time.perf_counter()
     for read in found if isinstance(found, list) else [found]:
         read = read.by_word() if words else read
@@ -228,12 +237,11 @@ def explain(
         elif latex:
             print(read.to_latex(), end="")
         elif layers:
-            _show_layers(trace, used, asked, words=words, color=not no_color, top=top)
+            _show_layers(trace, whole, used, asked, words=words, color=not no_color, top=top)
         else:
             read.show(color=not no_color, top=top)
-    if map_ is not None:
+    if map_ is not None and whole is not None:
         print()
-        whole = mix(trace, used.name, variant=used.variant, **used.options)
         (whole.by_word() if words else whole).show(layer=_layer(lens, map_), color=not no_color)
     if timing:
         inside = dict((found[0] if isinstance(found, list) else found).info.get("seconds", {}))
@@ -249,25 +257,27 @@ def _told(used: Asked) -> dict[str, Any]:
     return {"variant": used.variant, **({} if used.rollout is None else {"rollout": used.rollout}), **used.options}
 
 
-def _show_layers(trace: Trace, used: Asked, asked: Mapping[str, Any], *, words: bool, color: bool, top: int | None) -> None:
+def _show_layers(
+    trace: Trace, whole: Map | None, used: Asked, asked: Mapping[str, Any], *, words: bool, color: bool, top: int | None
+) -> None:
     """What the prediction rests on, as seen after every layer (a map) or at the input of every layer (gradients)."""
     from ..show.text import compare_view, console
 
-    named = _by_layer(trace, used, asked)
+    named = _by_layer(trace, whole, used, asked)
     results = [read.by_word() if words else read for read in named.values()]
     console(color=color).print(compare_view(results, names=list(named), layers=True, top=top))
 
 
-def _by_layer(trace: Trace, used: Asked, asked: Mapping[str, Any]) -> dict[str, Attribution]:
+def _by_layer(trace: Trace, whole: Map | None, used: Asked, asked: Mapping[str, Any]) -> dict[str, Attribution]:
+    """`whole` is the trace's map, where the method gives one."""
     from ..aggregate import without_special
     from ..attributions import attribute
     from ..attributions import known as attributions
-    from ..maps import mix
 
     name = used.name
     depth = len(trace.layers)
-    if used.is_map:
-        rolled = mix(trace, name, variant=used.variant, **used.options).rollout(used.rollout)
+    if whole is not None:
+        rolled = whole.rollout(used.rollout)
         place = trace.query if asked["query"] is None else asked["query"]
         made = {f"layer {number + 1}": rolled.readout(place, layer=number) for number in range(depth)}
         first = made["layer 1"]

@@ -14,8 +14,8 @@ import numpy as np
 
 from ..data.labels import label_of, same
 from ..errors import InputError, nearest
+from .plan import OWN, RATIO
 from .summary import CLASSES, NONE, Mean, Seen, Tally, gone_over, manifest_of, mapping, methods_of, names, own_of
-from .worker import OWN, RATIO
 
 LABELS = ("label", "labels", "gold", "class")  # carried columns that are read as labels when none is named
 EXAMPLES = 60

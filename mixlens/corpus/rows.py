@@ -17,9 +17,8 @@ from typing import Any
 from ..data import DATASETS, RowError, read
 from ..data.reading import TEXT_FIELDS, _begun, _fields, rows_of
 from ..data.source import Source
-from ..errors import InputError, nearest
-from ..files import optional
-from ..limits import Limits, readable
+from ..errors import InputError, Limits, nearest, readable
+from ..optional import optional
 from ..types import Example
 
 IDS_FIELD = "input_ids"

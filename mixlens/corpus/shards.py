@@ -21,12 +21,15 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from ..asking import parse_method
 from ..errors import InputError, ResultError
-from ..files import TEMPORARY, RunFolder, optional, sync_folder, write
+from ..files import TEMPORARY, RunFolder, sync_folder, write
+from ..maps import method
+from ..optional import optional
 from ..types import Map
 
 if TYPE_CHECKING:
-    from .worker import Made
+    from .worker import ShardFiles
 
 SCHEMA = 1
 NAME = re.compile(r"part-(\d{7,})-([0-9a-f]{16})\.parquet")
@@ -82,13 +85,14 @@ class CorpusFolder(RunFolder):
         )
         return ({one["number"]: (one["file"], one["sha256"]) for one in given}, False) if whole else ({}, True)
 
-    def add(self, made: Made) -> Shard:
+    def add(self, files: ShardFiles) -> Shard:
         """One more shard. Its maps come first: the shard itself, once there, says that all is done."""
         self.still_held()
-        if made.maps is not None and made.maps_name is not None:
-            write(self.maps / made.maps_name, made.maps)
-        write(self.shards / made.name, made.content)
-        return read_shard(self.shards / made.name, made.content)
+        if files.maps is not None and files.maps_name is not None:
+            write(self.maps / files.maps_name, files.maps)
+        write(self.shards / files.name, files.content)
+        sha256 = hashlib.sha256(files.content).hexdigest()
+        return Shard(files.number, files.name, files.rows, len(files.bad), sha256, files.input, files.maps_name)
 
     def done(self, run: str, listed: Mapping[int, tuple[str, str]]) -> tuple[dict[int, Shard], list[str]]:
         """Every shard that is whole and of this run, by number; and the names of files that were not, moved aside. A shard of
@@ -280,11 +284,8 @@ def _map(batch: Any, i: int, tokens: list[str] | None, named: str) -> Map:
 
 
 def _told(written: str) -> dict[str, Any]:
-    from ..experiments.experiment import asked
-    from ..maps import method
-
-    used = asked(written)
-    return {"method": used.name, "convention": method(used.name).rollout, "rollout": None}
+    name = parse_method(written).name
+    return {"method": name, "convention": method(name).rollout, "rollout": None}
 
 
 def half_written(place: Path) -> list[Path]:

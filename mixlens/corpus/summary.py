@@ -21,8 +21,8 @@ from ..errors import MixlensError, ResultError, printable, printable_json
 from ..files import RunFolder
 from ..metrics.agreement import linear, ranks
 from ..model.words import group_words
+from .plan import RATIO
 from .shards import batches, shard_files, told_by
-from .worker import RATIO
 
 # What is counted is bounded, so that memory does not grow with the rows. Beyond twice as many the rarest are let go.
 TOKENS = 150_000  # (class, method, token)

@@ -1,8 +1,8 @@
-"""Do these examples fit this model? Asked before the long work starts. And: which tokens are the cue?"""
+"""Whether examples fit a model, checked before the long work starts; and which tokens hold a span of characters."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from ..types import Trace
 
 Span = tuple[int, int]
-SPANS = ("attractors", "rationale", "pos")  # of `info`: places in the text, moved with it
+Spans = Iterable[Sequence[Any]]  # (start, end, ...) in characters
+SPANS = ("attractors", "rationale", "pos")  # fields of `info` that hold spans of the text, and move with it
 NAMED = 3  # offenders that an error names
 
 
@@ -24,38 +25,46 @@ def check(
 ) -> list[Example]:
     """The examples as a list, or an error that counts what is wrong and names the first of each kind.
 
-    `needs`: what the work will ask for (cues, target, foil, label, rationale, pos, answers ...), present and not empty.
+    `needs`: the fields that the work reads (cues, target, foil, label, rationale, pos, answers ...), present and not empty.
     With "label" among them the label set must be the model's, by name or as `labels` says (see `label_ids`). No example
     may be longer than the model reads, and a gap must be written as the model writes it (see `for_model`).
     """
-    found = list(examples)
-    if not found:
+    every = list(examples)
+    if not every:
         raise InputError("there are no examples to check.")
     if model.tokenizer is None:
         raise InputError(f"{model.name!r} has no tokenizer, so it cannot read text. Pass tokenizer= to mixlens.load.")
-    wrong: dict[str, list[str]] = {}
-    limit, mask = model.max_tokens, _mask_token(model)
-    for number, example in enumerate(found, 1):
-        name = example.id or f"example {number}"
-        for need in needs:
-            if not _known(example, need):
-                wrong.setdefault(f"have no {need!r}", []).append(name)
-        place = example.info.get("mask")
-        if place is not None and example.text[slice(*place)] != mask:
-            written = f"write the gap as {example.text[slice(*place)]}, this model {f'as {mask}' if mask else 'by ending there'}"
-            wrong.setdefault(f"{written}: pass them through for_model", []).append(name)
-        length = len(model.tokenizer(example.text, example.pair, verbose=False)["input_ids"])
-        if limit is not None and length > limit:
-            wrong.setdefault(f"are longer than the {limit} tokens it reads", []).append(f"{name}: {length}")
-    if wrong:
-        told = "; ".join(f"{len(names)} {reason} ({_first(names)})" for reason, names in wrong.items())
-        raise InputError(f"not every one of {len(found)} examples can be used with {model.name!r}: {told}.")
+    _refuse_faults(every, model, needs)
     if "label" in needs:
-        label_ids({example.info["label"] for example in found}, model, given=labels)
-    return found
+        label_ids({example.info["label"] for example in every}, model, given=labels)
+    return every
 
 
-def _known(example: Example, need: str) -> bool:
+def _refuse_faults(examples: Sequence[Example], model: Model, needs: Sequence[str]) -> None:
+    offenders: dict[str, list[str]] = {}  # by the fault they share
+    for number, example in enumerate(examples, 1):
+        for fault, detail in _faults(example, model, needs):
+            offenders.setdefault(fault, []).append((example.id or f"example {number}") + detail)
+    if offenders:
+        faults = "; ".join(f"{len(names)} {fault} ({_first(names)})" for fault, names in offenders.items())
+        raise InputError(f"not every one of {len(examples)} examples can be used with {model.name!r}: {faults}.")
+
+
+def _faults(example: Example, model: Model, needs: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Each reason why this example does not fit the model, and a detail to print behind the example's name."""
+    for need in needs:
+        if not _has(example, need):
+            yield f"have no {need!r}", ""
+    gap, mask = _gap(example), _mask_token(model)
+    if gap is not None and gap != mask:
+        usage = f"as {mask}" if mask else "by ending there"
+        yield f"write the gap as {gap}, this model {usage}: pass them through for_model", ""
+    limit, length = model.max_tokens, len(model.tokenizer(example.text, example.pair, verbose=False)["input_ids"])
+    if limit is not None and length > limit:
+        yield f"are longer than the {limit} tokens it reads", f": {length}"
+
+
+def _has(example: Example, need: str) -> bool:
     value = getattr(example, need) if need in ("pair", "target", "foil", "cues") else example.info.get(need)
     return value not in (None, (), "")
 
@@ -67,43 +76,59 @@ def _first(names: list[str]) -> str:
 # --- the gap ----------------------------------------------------------------------------------------------------------
 
 
+def _gap(example: Example) -> str | None:
+    """The characters that stand for the word to predict; None where there is no gap."""
+    span = example.info.get("mask")
+    return None if span is None else example.text[slice(*span)]
+
+
 def _mask_token(model: Model) -> str | None:
     return None if model.task == "causal-lm" else getattr(model.tokenizer, "mask_token", None)
 
 
 def for_model(example: Example, model: Model) -> Example:
-    """The example with its gap as this model writes it: its own mask token; for a model that writes on, the text up to
-    the gap. Cues and other spans move along. An example without a gap is returned as it is."""
+    """The example with its gap as this model writes it: the mask token of a masked language model; of a causal model, the
+    text up to the gap. Cues and other spans move along. An example without a gap is returned as it is."""
     if "mask" not in example.info:
         return example
-    start, end = example.info["mask"]
     mask = _mask_token(model)
-    name = example.id or repr(example.text)
-    if mask is None:
-        text = example.text[:start].rstrip()
-        late = [example.text[slice(*cue)] for cue in example.cues if cue[1] > len(text)]
-        if late or not text:
-            what = f"its cue {late[0]!r} comes after the gap" if late else "it begins with the gap"
-            raise InputError(f"{name} is of no use to {model.name!r}, which reads from left to right: {what}.")
-    else:
-        text = example.text[:start] + mask + example.text[end:]
-    shift = len(mask or "") - (end - start)
+    return _up_to_gap(example, model.name) if mask is None else _with_mask(example, mask)
 
-    def moved(spans: Iterable[Any]) -> tuple[Any, ...]:
-        kept = [span for span in spans if mask is not None or span[1] <= len(text)]
-        return tuple((a + shift, b + shift, *rest) if a >= end else (a, b, *rest) for a, b, *rest in kept)
 
-    info = {key: moved(value) if key in SPANS else value for key, value in example.info.items() if key != "mask"}
-    if mask is not None:
-        info["mask"] = (start, start + len(mask))
-    return replace(example, text=text, cues=moved(example.cues), info=info)
+def _with_mask(example: Example, mask: str) -> Example:
+    """The gap written as `mask`. Spans behind the gap move by the difference in length."""
+    start, end = example.info["mask"]
+    shift = len(mask) - (end - start)
+
+    def moved(spans: Spans) -> tuple[Any, ...]:
+        return tuple((a + shift, b + shift, *rest) if a >= end else (a, b, *rest) for a, b, *rest in spans)
+
+    changed = _with_text(example, example.text[:start] + mask + example.text[end:], moved)
+    return replace(changed, info={**changed.info, "mask": (start, start + len(mask))})
+
+
+def _up_to_gap(example: Example, model_name: str) -> Example:
+    """The text before the gap. Spans behind the gap are dropped; a cue there, or no text at all, is refused."""
+    text = example.text[: example.info["mask"][0]].rstrip()
+    late = [example.text[slice(*cue)] for cue in example.cues if cue[1] > len(text)]
+    if late or not text:
+        name = example.id or repr(example.text)
+        fault = f"its cue {late[0]!r} comes after the gap" if late else "it begins with the gap"
+        raise InputError(f"{name} is of no use to {model_name!r}, which reads from left to right: {fault}.")
+    return _with_text(example, text, lambda spans: tuple(tuple(span) for span in spans if span[1] <= len(text)))
+
+
+def _with_text(example: Example, text: str, change: Callable[[Spans], tuple[Any, ...]]) -> Example:
+    """The example with another text, all its spans changed, and no gap."""
+    info = {key: change(value) if key in SPANS else value for key, value in example.info.items() if key != "mask"}
+    return replace(example, text=text, cues=change(example.cues), info=info)
 
 
 # --- characters to tokens ---------------------------------------------------------------------------------------------
 
 
 def cue_tokens(example: Example, trace: Trace) -> list[int]:
-    """The positions of all tokens that hold a part of a cue. Every cue has at least one, or it is an error."""
+    """The positions of all tokens that hold a part of a cue. A cue that no token holds is refused."""
     if trace.text != example.text or trace.pair != example.pair:
         raise InputError(f"the trace is of another text than example {example.id or example.text!r}.")
     if not example.cues:
@@ -114,27 +139,28 @@ def cue_tokens(example: Example, trace: Trace) -> list[int]:
     return span_tokens(example.cues, trace)
 
 
-def span_tokens(spans: Iterable[Sequence[Any]], trace: Trace, *, pair: bool = False) -> list[int]:
+def span_tokens(spans: Spans, trace: Trace, *, pair: bool = False) -> list[int]:
     """The positions of all tokens that share a character with one of the spans (start, end, ...) of the text or the pair.
 
     For cues, rationales, answers (`pair=True`), parts of speech. Needs a tokenizer that knows its offsets.
     """
+    bounds = [(span[0], span[1]) for span in spans]
+    return [
+        position for position, start, end in _offsets(trace, pair=pair) if any(max(start, a) < min(end, b) for a, b in bounds)
+    ]
+
+
+def _offsets(trace: Trace, *, pair: bool) -> Iterator[tuple[int, int, int]]:
+    """(position, start, end) of each token of one of the two texts, in characters, without the spaces before it."""
     tokenizer = trace.model.tokenizer
     if trace.text is None or not getattr(tokenizer, "is_fast", False):
         raise InputError("characters can be found among tokens only in a trace of a text, by a tokenizer that knows its offsets.")
-    coded = tokenizer(trace.text, trace.pair, return_offsets_mapping=True, verbose=False)
-    if tuple(coded["input_ids"]) != trace.input_ids:
+    encoding = tokenizer(trace.text, trace.pair, return_offsets_mapping=True, verbose=False)
+    if tuple(encoding["input_ids"]) != trace.input_ids:
         raise InputError("the trace does not hold the tokens of its text.")
     text = trace.pair if pair else trace.text
     if text is None:
         raise InputError("the trace has no second text.")
-    wanted = [(span[0], span[1]) for span in spans]
-    found = []
-    for position, ((start, end), sequence) in enumerate(zip(coded["offset_mapping"], coded.sequence_ids(0), strict=True)):
-        if sequence != int(pair):
-            continue
-        while start < end and text[start].isspace():
-            start += 1  # byte-level tokenizers count the space before a word as part of it
-        if any(max(start, a) < min(end, b) for a, b in wanted):
-            found.append(position)
-    return found
+    for position, ((start, end), sequence) in enumerate(zip(encoding["offset_mapping"], encoding.sequence_ids(0), strict=True)):
+        if sequence == int(pair):  # byte-level tokenizers count the space before a word as part of it
+            yield position, end - len(text[start:end].lstrip()), end

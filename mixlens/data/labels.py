@@ -1,4 +1,4 @@
-"""Names of labels: what a row says, what the dataset calls it, which class of the model it is. Nothing is guessed."""
+"""Names of labels: as a row writes them, as the dataset names them, and the class of a model that each is. None is guessed."""
 
 from __future__ import annotations
 
@@ -35,45 +35,55 @@ _SAME = {_plain(name): _plain(group[0]) for group in ALIASES for name in group}
 
 
 def same(one: str, other: str) -> bool:
+    """Whether two names mean the same label."""
     a, b = _plain(one), _plain(other)
     return _SAME.get(a, a) == _SAME.get(b, b)
 
 
 def label_of(value: Any, names: Sequence[str]) -> str | None:
-    """The dataset's name for a label given as a number or a name; None for a row without one (-1, as in hidden test sets)."""
+    """The dataset's name for a label that is a number or a name; None for a row without one (-1, as in hidden test sets)."""
     text = "" if value is None else str(int(value) if isinstance(value, bool) else value).strip()
     if text in ("", "-1"):
         return None
-    if re.fullmatch("[0-9]+", text):
-        found = [names[int(text)]] if int(text) < len(names) else []
-    else:
-        found = [name for name in names if same(name, text)]
-    if not found:
+    matches = list(names[int(text) :][:1]) if re.fullmatch("[0-9]+", text) else [name for name in names if same(name, text)]
+    if not matches:
         raise InputError(f"label {value!r} is neither one of {', '.join(names)} nor a number from 0 to {len(names) - 1}.")
-    return found[0]
+    return matches[0]
 
 
 def label_ids(labels: Iterable[str], model: Model, *, given: Mapping[str, int] | None = None) -> dict[str, int]:
-    """Which class of the model each label is, by name. `given` says it outright; classes that are only called LABEL_0,
-    LABEL_1 ... need it, since models of the same task put them in different orders."""
-    wanted = sorted(set(labels))
+    """The class of the model that each label is, by name. `given` names the classes instead; a model whose classes are only
+    called LABEL_0, LABEL_1 ... needs it, since models of the same task put them in different orders."""
+    names = sorted(set(labels))
     if model.task != "classification":
-        raise InputError(f"{model.name!r} is a {model.task} model: it has no classes to compare {', '.join(wanted)} with.")
+        raise InputError(f"{model.name!r} is a {model.task} model: it has no classes to compare {', '.join(names)} with.")
     classes = {int(i): str(name) for i, name in model.hf_model.config.id2label.items()}
-    told = f"{model.name!r} has {', '.join(f'{i} = {name}' for i, name in sorted(classes.items()))}"
+    overview = f"{model.name!r} has {', '.join(f'{i} = {name}' for i, name in sorted(classes.items()))}"
     if given is not None:
-        missing = [label for label in wanted if given.get(label) not in classes]
-        if missing:
-            raise InputError(f"labels= gives no class for {', '.join(map(repr, missing))}: {dict(given)}. {told}.")
-        return {label: given[label] for label in wanted}
+        return _named_classes(names, given, classes, overview)
+    _refuse_nameless(names, classes, overview)
+    return _matching_classes(names, classes, overview)
+
+
+def _named_classes(names: Sequence[str], given: Mapping[str, int], classes: Mapping[int, str], overview: str) -> dict[str, int]:
+    missing = [label for label in names if given.get(label) not in classes]
+    if missing:
+        raise InputError(f"labels= gives no class for {', '.join(map(repr, missing))}: {dict(given)}. {overview}.")
+    return {label: given[label] for label in names}
+
+
+def _refuse_nameless(names: Sequence[str], classes: Mapping[int, str], overview: str) -> None:
     if all(re.fullmatch(r"label[\s_]?\d+", name, re.IGNORECASE) for name in classes.values()):
-        guess = ", ".join(f"{label!r}: ?" for label in wanted)
-        raise InputError(f"{told}, which does not say what they mean. Say it: labels={{{guess}}}.")
-    found = {label: [i for i, name in classes.items() if same(label, name)] for label in wanted}
-    unknown = [label for label, ids in found.items() if len(ids) != 1]
+        form = ", ".join(f"{label!r}: ?" for label in names)
+        raise InputError(f"{overview}, which does not say what they mean. Say it: labels={{{form}}}.")
+
+
+def _matching_classes(names: Sequence[str], classes: Mapping[int, str], overview: str) -> dict[str, int]:
+    matches = {label: [i for i, name in classes.items() if same(label, name)] for label in names}
+    unknown = [label for label, ids in matches.items() if len(ids) != 1]
     if unknown:
         raise InputError(
-            f"the label set does not match: {', '.join(map(repr, unknown))} of the data (of {', '.join(wanted)}) "
-            f"names no one class of the model. {told}. If they mean the same, say which is which: labels={{...}}."
+            f"the label set does not match: {', '.join(map(repr, unknown))} of the data (of {', '.join(names)}) "
+            f"names no one class of the model. {overview}. If they mean the same, say which is which: labels={{...}}."
         )
-    return {label: ids[0] for label, ids in found.items()}
+    return {label: ids[0] for label, ids in matches.items()}

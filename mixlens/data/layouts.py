@@ -9,8 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..errors import InputError
-from ..limits import kind_of, readable
+from ..errors import InputError, kind_of, readable
 from ..types import Example
 from .grammar import MASK
 from .labels import label_of

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import importlib
 import json
 import os
 from collections.abc import Callable, Iterator, Sequence
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Literal, overload
 
 from ..errors import InputError, MixlensError, nearest
+from ..optional import optional
 from .source import Source
 
 Row = dict[str, Any]
@@ -89,12 +89,8 @@ def reader_of(place: Path) -> Callable[[Path, Sequence[str] | None, Opened], Num
 
 
 def needed(module: str, what: str) -> Any:
-    """A package of the extra `data`, or an error that says how to get it."""
-    try:
-        return importlib.import_module(module)
-    except ImportError:
-        package = module.partition(".")[0]
-        raise InputError(f"{what} needs the package {package}: pip install 'mixlens[data]'.") from None
+    """A package of the extra `data`, or a refusal that names the command which installs it."""
+    return optional(module, module.partition(".")[0], "data", what=what, verb="needs the package")
 
 
 # --- one function per kind --------------------------------------------------------------------------------------------

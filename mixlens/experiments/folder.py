@@ -8,7 +8,8 @@ from io import BytesIO
 from pathlib import Path
 
 from ..errors import ResultError
-from ..files import RunFolder, optional, sync_folder, write
+from ..files import RunFolder, sync_folder, write
+from ..optional import optional
 from ..types import Record
 
 SCHEMA = 1

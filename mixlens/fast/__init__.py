@@ -1,1 +1,29 @@
-"""The same numbers, sooner."""
+"""The same numbers, sooner. Nothing in this folder is needed for a right answer: `MIXLENS_FAST=off` runs everything without it.
+
+Others use it through this file alone: `block_of` gives a layer's decomposition, `loops.running` the products of a rollout.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from ..types import LayerTrace
+from .switch import is_off
+
+if TYPE_CHECKING:
+    from ..layer import Block
+    from .block import Scratch
+
+__all__ = ["block_of", "is_off"]
+
+
+def block_of(layers: LayerTrace | Sequence[LayerTrace], index: int = 0, *, scratch: Scratch | None = None) -> Block:
+    """One layer of a trace, decomposed; or several at once. `scratch`: memory that the blocks of one call share."""
+    if is_off() and isinstance(layers, LayerTrace):
+        from ..layer.block import Block
+
+        return Block(layers, index)
+    from .block import Block as FastBlock
+
+    return FastBlock(layers, index, scratch=scratch)

@@ -19,9 +19,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from ..layer.block import is_plain
+from ..layer.weights import is_plain
+from ..model.kept import module_state
 from ..types import PAIRS, POSITIONS, LayerTrace
-from .kept import memories_of, module_state
+from .switch import is_off
 
 if TYPE_CHECKING:
     from ..model.parts import LayerParts
@@ -83,8 +84,8 @@ class Graphs:
             states = tuple(_weights(layer.parts) for layer in layers)
             return None if None in states else states
 
-        modules = (module for layer in layers for module in _read(layer.parts))
-        return self._replayed((what, slots, settings), tensors, of_tensors, state, lambda: memories_of(modules))
+        modules, kept = [module for layer in layers for module in _read(layer.parts)], layers[0].parts.kept
+        return self._replayed((what, slots, settings), tensors, of_tensors, state, lambda: kept.memories_of(modules))
 
     def passed(
         self,
@@ -113,8 +114,18 @@ class Graphs:
             return None if found.hooked or None in counts else found
 
         key = ("pass", what, tuple(names), tuple(others.items()))
-        modules = (module for part in parts for module in _read(part))
-        return self._replayed(key, [inputs[name] for name in names], of_tensors, state, lambda: memories_of(modules))
+        modules = [module for part in parts for module in _read(part)]
+
+        def keeps() -> object:
+            return [part.kept.memories_of(modules) for part in parts[:1]]
+
+        return self._replayed(
+            key,
+            [inputs[name] for name in names],
+            of_tensors,
+            state,
+            keeps,
+        )
 
     def _replayed(
         self,
@@ -190,7 +201,7 @@ def surroundings() -> object | None:
     """What numbers depend on besides tensors and modules; None where nothing may be replayed."""
     watched = torch._C._len_torch_dispatch_stack() or torch._C._len_torch_function_stack()
     other_stream = torch.cuda.current_stream() != torch.cuda.default_stream()
-    if watched or other_stream or torch.is_autocast_enabled("cuda") or os.environ.get("MIXLENS_GRAPHS") == "off":
+    if watched or other_stream or torch.is_autocast_enabled("cuda") or os.environ.get("MIXLENS_GRAPHS") == "off" or is_off():
         return None
     cuda = torch.backends.cuda
     kernels = (cuda.flash_sdp_enabled(), cuda.mem_efficient_sdp_enabled(), cuda.math_sdp_enabled(), cuda.cudnn_sdp_enabled())

@@ -13,7 +13,6 @@ import torch
 from torch import Tensor
 
 from ..errors import ModelError
-from ..fast.kept import forget
 from ..model.attention import values_in
 from ..model.encode import Encoded
 from ..model.model import Model
@@ -59,7 +58,6 @@ class Proof:
 
 def measure(model: Model, input_ids: Sequence[int] | None = None, *, tokens: int = 9) -> Proof:
     """Every identity on one input (random ids unless given), without judging it."""
-    forget(model.hf_model)  # a proof rests on nothing that was asked before
     limit = model.max_tokens or tokens
     if input_ids is None:
         seeded = torch.Generator(device="cpu").manual_seed(0)

@@ -122,7 +122,9 @@ class Call:
 
     def ruled(self, rule: Rule) -> Tensor:
         """The function's own value, and `rule` on the way back."""
-        return _Ruled.apply(self.compute, rule, *self.operands)
+        output = _Ruled.apply(self.compute, rule, *self.operands)
+        # The rule needs the values of a linear layer as they are here, and a model may clip them in place afterwards.
+        return output.clone() if self.name == "linear" else output
 
 
 Handler = Callable[[Call], Any]  # the function's output, or NotImplemented where the book has no rule for such a call

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import torch
 
-from ..attributions import Question
 from ..errors import InputError, nearest
 from ..model.rerun import Attached
+from ..questions import Question
 
 BASELINES = ("mask", "pad", "zero")
 

@@ -12,7 +12,8 @@ import torch
 from torch import Tensor, nn
 from torch.autograd import forward_ad
 
-from ..layer.block import Block, linear_weight
+from ..layer import Block
+from ..layer.weights import linear_weight
 from ..model.parts import LayerParts
 
 

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from torch import Tensor
 
 from ..aggregate import rows_to_one
-from ..fast import loops as kernels
-from ..layer.block import Block
-from ..maps import mixing
+from ..layer import Block, Parts
+from ._mixing import mixing
 
 PAPER = "Ferrando et al. 2022, Measuring the Mixing of Contextual Information in the Transformer"
 
@@ -22,16 +19,21 @@ def alti(block: Block, *, variant: str = "paper") -> tuple[Tensor, dict[str, Ten
     sum to 1. Summed coordinate by coordinate, a few sources at a time. `released`: sigma without eps, 1e-6 added to
     every coordinate; `released_2022`: also d - 1 in sigma, as for the published tables. A row of zeros is its own token.
     """
-    chain = block.chain("norm")
-    y, shift, (part, stream) = block.middle, 0.0, block.inverses(chain)
     if variant != "paper":
-        shift = -1e-6
-        if (after := block.norms.get("norm_after_attention")) is not None:
-            sigma = after.scale(block.stream, eps=False, unbiased=variant == "released_2022")
-            y = after.numerator(block.stream) / sigma + after.beta
-            part, stream = block.inverses(replace(chain, stream_inverse=1 / sigma[..., 0]))
-    scores = block.nearer(chain, part, y, shift)
-    norms = chain.beside(y)
-    itself = kernels.own_nearer(block.own_part, block.x, norms, len(chain.branch), part, stream, y, shift=shift)
-    scores.diagonal(dim1=-2, dim2=-1).copy_(itself)  # the residual is there alone
-    return rows_to_one(scores.clamp(min=0))
+        return released(block, unbiased=variant == "released_2022")
+    return rows_to_one(block.parts("norm").nearer(block.middle).clamp(min=0))
+
+
+def released(block: Block, *, unbiased: bool) -> tuple[Tensor, dict[str, Tensor]]:
+    """The authors' code: its own sigma in the norm after attention, and 1e-6 added to every coordinate of T_ij."""
+    y, parts = released_norm(block, unbiased=unbiased)
+    return rows_to_one(parts.nearer(y, shift=-1e-6).clamp(min=0))
+
+
+def released_norm(block: Block, *, unbiased: bool) -> tuple[Tensor, Parts]:
+    """y_i and T_ij with sigma without eps, over d - 1 features where it is unbiased."""
+    norm = block.norms.get("norm_after_attention")
+    if norm is None:
+        return block.middle, block.parts("norm")
+    sigma = norm.scale(block.stream, eps=False, unbiased=unbiased)
+    return norm.numerator(block.stream) / sigma + norm.beta, block.parts("norm").scaled(sigma)

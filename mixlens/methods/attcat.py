@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ..attributions import Question, attribution
-from ..maps import mix
 from ..model.rerun import Attached
+from ..questions import Question
+from ._attribution import attribution
 
 PAPER = "Qiang et al. 2022, AttCAT: Explaining Transformers via Attentive Class Activation Tokens"
 ABNAR = "Abnar and Zuidema 2020, Quantifying Attention Flow in Transformers"
@@ -73,13 +73,13 @@ def _without_first(scores: Tensor, variant: str) -> Tensor:
 @attribution(paper=PAPER, variants=("paper", "released"), cost="1", needs_target=False)
 def raw_attention(question: Question, *, variant: str = "paper") -> Tensor:
     """RawAtt: the last layer's attention, mean over heads, row of the readout token. `released`: entry 0 set to 0."""
-    return _without_first(mix(question.trace, "attention").scores[-1, question.query], variant)
+    return _without_first(question.map("attention").scores[-1, question.query], variant)
 
 
 @attribution(paper=ABNAR, variants=("paper", "released"), cost="1", needs_target=False)
 def attention_rollout(question: Question, *, variant: str = "paper") -> Tensor:
     """Rollout: the product of (A + I) / row sum over all layers, row of the readout token. `released`: entry 0 set to 0."""
-    return _without_first(mix(question.trace, "attention").rollout("abnar").scores[-1, question.query], variant)
+    return _without_first(question.map("attention").rollout("abnar").scores[-1, question.query], variant)
 
 
 @attribution(paper=PAPER)

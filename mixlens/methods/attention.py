@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ..layer.block import Block
-from ..maps import mixing
+from ..layer import Block
+from ._mixing import mixing
 
 ABNAR = "Abnar and Zuidema 2020, Quantifying Attention Flow in Transformers"
 

@@ -8,8 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..attributions import Question, attribution
 from ..errors import InputError, nearest
+from ..questions import Question
+from ._attribution import attribution
 from ._baselines import known_id
 
 PAPER = "Li et al. 2016, Understanding Neural Networks through Representation Erasure"

@@ -17,8 +17,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..attributions import Question, attribution
 from ..completeness import completeness
+from ..questions import Question
+from ._attribution import attribution
 from ._backward_rules import Book, Call, Handler, composed, named, rules, send_back, stock
 from ._baselines import baseline_run
 

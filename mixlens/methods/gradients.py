@@ -7,9 +7,10 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from ..attributions import Question, attribution
 from ..errors import InputError
 from ..model.rerun import Attached
+from ..questions import Question
+from ._attribution import attribution
 
 SIMONYAN = "Simonyan et al. 2014, Deep Inside Convolutional Networks"
 DENIL = "Denil et al. 2014, Extraction of Salient Sentences"

@@ -19,16 +19,17 @@ from torch import Tensor
 from torch.autograd import forward_ad
 from tqdm.auto import tqdm
 
+from .. import fast
 from ..aggregate import rows_to_one
 from ..errors import InputError, ModelError, nearest
-from ..layer.block import Block
-from ..maps import Extras, mixing
+from ..layer import Block
 from ..model.attention import repeat_heads
 from ..model.offload import refuse_packed
 from ..model.rerun import LayerGraph
 from ..rounding import TOLERANCE, largest_gap, working_dtype
 from ..types import Trace
 from ._jacobian import behind_attention, pull, slices, token_jacobian
+from ._mixing import Extras, mixing
 
 PAPER = "Brunner et al. 2020, On Identifiability in Transformers"
 GLOBENC = "Modarressi et al. 2022, GlobEnc: Quantifying Global Token Attribution"
@@ -169,7 +170,7 @@ def layer_norms(trace: Trace, name: str, *, times_input: bool) -> tuple[Tensor, 
         if layer.query is None:
             made, off = row_by_row(graph, times_input=times_input).detach(), 0.0
         else:
-            made, off = closed_form(graph, Block(layer, index), times_input=times_input)
+            made, off = closed_form(graph, fast.block_of(layer, index), times_input=times_input)
         if not off <= max(TOLERANCE[layer.input.dtype], TOLERANCE[torch.float32]):
             wider = "" if layer.input.dtype == torch.float64 else " If the weights are very large, load with dtype='float64'."
             raise ModelError(

@@ -7,8 +7,8 @@ from torch import Tensor
 
 from ..budget import tiles
 from ..errors import InputError
-from ..layer.block import Block
-from ..maps import mixing
+from ..layer import Block
+from ._mixing import mixing
 
 PAPER = "Brunner et al. 2020, On Identifiability in Transformers"
 

@@ -10,9 +10,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..attributions import Question, attribution
 from ..completeness import CLOSED, completeness
 from ..errors import InputError, nearest
+from ..questions import Question
+from ._attribution import attribution
 from ._baselines import baseline_run
 from ._quadrature import gauss_legendre, integral_up_to
 from .gradients import once_embedded, shared

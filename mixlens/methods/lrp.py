@@ -23,10 +23,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..attributions import Question, attribution
 from ..completeness import completeness
 from ..model.offload import refuse_packed
+from ..questions import Question
 from ..rounding import working_dtype
+from ._attribution import attribution
 from ._backward_rules import Book, Call, Handler, composed, named, rules, send_back
 
 VOITA = "Voita et al. 2019, Analyzing Multi-Head Self-Attention"

@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 
 from ..aggregate import rows_to_one
-from ..layer.block import Block
-from ..maps import mixing
+from ..layer import Block
+from ._mixing import mixing
 
 
 @mixing(paper="baseline", rollout="value_zeroing", cost="0")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass
 
@@ -10,18 +9,13 @@ import torch
 from torch import Tensor
 
 from ..aggregate import rows_to_one
-from ..budget import exact_products, settings, tile_elements, tiles
+from ..budget import exact_products, settings
 from ..errors import InputError, nearest
-from ..fast import loops as kernels
-from ..layer.block import Block, Chain, is_plain, linear_weight
-from ..maps import mixing
+from ..layer import Block
+from ..layer.block import Measure, View
+from ._mixing import mixing
 
-# From so many tokens on scores are so small that one half-precision product of the changes is nearer to float64 than float32
-# of whole vectors is; with fewer, three products are as exact as float32 and cost little.
-WHOLE_FROM = 256
 ALLOWED = {"float32": 1e-2, "tf32": 1e-1, "bfloat16": 0.5}  # of a distance, against the modules themselves: by precision
-Measure = Callable[[Tensor, Tensor], Tensor]
-View = Callable[[Tensor], Tensor]
 PAPER = "Mohebbi et al. 2023, Quantifying Context Mixing in Transformers"
 
 
@@ -66,66 +60,6 @@ def standardizer(still: Tensor, real: Tensor) -> View:
     spread = (share * (still - mean).pow(2)).sum(-2, keepdim=True).sqrt()
     spread = torch.where(spread > 8 * torch.finfo(still.dtype).eps * mean.abs(), spread, 1.0)
     return lambda vectors: (vectors - mean.unsqueeze(-3)) / spread.unsqueeze(-3)
-
-
-def from_changes(block: Block, precision: str) -> Tensor | None:
-    """Cosine distances [query key] by the fused loop, where there is one for this device and this kind of layer.
-
-    Only what changes is computed. With z_ij taken away, the variance before the feed-forward becomes
-    s'^2 = s^2 + (a_ij^T G_j a_ij - 2 <C u_i, C z_ij>) / d, and what the feed-forward reads moves by
-    (s / s' - 1) (h_i - const) - W gamma C z_ij / s'. The change of its activations goes through the second product, and the
-    distance follows from the change of the output: no small difference of large numbers anywhere.
-    """
-    loop, part, product = kernels.fused("turned", block.x), block.wide_modules, block.first_product
-    if loop is None or product is None or part.norm_on_mlp is not None or not is_plain(part.mlp_down):
-        return None
-    activation = loop.activation_number(part.mlp_act)
-    if activation is None or block.x.dim() != 2 or block.several:
-        return None
-    norm = product.norm
-    u, s = block.stream, norm.scale(block.stream)  # [query d], [query 1]
-    if norm.centred:
-        u = u - u.mean(-1, keepdim=True)
-    lengths = block.part_lengths(Chain((norm.without_gamma,), (), None, None))
-    inner = (u @ block.projection.flatten(0, 1).mT).unflatten(-1, block.projection.shape[:2]).transpose(0, 1) @ block.values.mT
-    added = (lengths.pow(2) - 2 * (block.attention * inner).sum(0)) / u.shape[-1]  # s'^2 - s^2, [query key]
-    new = (s.pow(2) + added).sqrt()
-    ratio, inverse = -added / (new * (s + new)), 1 / new
-    size = torch.exp2(torch.log2((lengths * inverse).clamp(2.0**-40, 2.0**40)).round())  # of the change: a power of two
-    sources = list(product.of_heads)  # [head key m]
-    reads = [base / s + constant for base, constant in zip(product.bases, product.constants, strict=True)]
-    constants = list(product.constants)
-    if part.mlp_gate is part.mlp_up:  # one product, gate half first
-        sources, reads, constants = ([*reversed(t[0].chunk(2, -1))] for t in (sources, reads, constants))
-    after: dict[str, Tensor | None] = dict.fromkeys(("centred_after", "after_scale", "gamma", "beta"))
-    behind = block.norms.get("norm_after_mlp")
-    if behind is not None:
-        read = block.stream_after_mlp
-        after = {
-            "centred_after": read - read.mean(-1, keepdim=True) if behind.centred else read,
-            "after_scale": behind.scale(read),
-            "gamma": behind.gamma,
-            "beta": behind.beta,
-        }
-    return loop.turned(
-        attention=block.attention,
-        vectors=block.by_head(block.chain("norm")) if product.on_stream else block.head_vectors.transpose(-3, -2),
-        sources=sources,
-        reads=reads,
-        constants=constants,
-        activation=activation,
-        down=linear_weight(part.mlp_down, reads[0].shape[-1], block.dtype),
-        ratio=ratio,
-        inverse=inverse,
-        size=size,
-        centred_middle=block.middle - norm.beta if product.on_stream else None,
-        **after,
-        centred=behind is not None and behind.centred,
-        output=block.after_attention(block.attention_output),
-        precision=precision,
-        split=settings().wide or (precision == "float32" and len(u) < WHOLE_FROM),
-        elements=tile_elements(block.x.device),
-    )
 
 
 @dataclass(frozen=True)
@@ -177,19 +111,6 @@ def finest(measure: Measure, width: int, eps: float) -> float:
     return 4 * eps if measure is one_minus_cosine else 0.0
 
 
-def moved_by(block: Block, measure: Measure, seen_as: View, still: Still, *, few: bool) -> Tensor:
-    """How far each output [... query] is from itself without each source [... key], a few sources at a time."""
-    distances = torch.zeros_like(block.attention[..., 0, :, :])
-    each = block.x.numel()
-    for sources in tiles(distances.shape[-1], each, block.x.device, times=8):
-        rows = who_looks(block, sources)
-        part = block if rows == slice(0, distances.shape[-2]) else block.at(rows)
-        tile = part.by_source[..., sources, :, :] @ block.head_vectors[..., sources, :, :]
-        moved = seen_as(part.without(sources, tile, few=few))
-        distances[..., rows, sources] = measure(moved, still.seen[..., rows, :]).transpose(-1, -2)
-    return distances
-
-
 def compare_largest(
     block: Block, distances: Tensor, measure: Measure, seen_as: View, still: Still, *, distance: str, allowed: float
 ) -> None:
@@ -210,12 +131,6 @@ def compare_largest(
     differences = (quick - exact).abs() / scale.clamp(min=torch.finfo(scale.dtype).tiny)
     value = differences.masked_fill((weights == 0).all(-1), 0).amax()  # who took nothing is not moved
     block.compared["value_zeroing"] = (value, allowed)
-
-
-def who_looks(block: Block, sources: slice) -> slice:
-    """The targets, first to last, that take anything from these sources: a causal model's later ones."""
-    taken = (block.attention[..., sources] != 0).flatten(0, -3).any(0).any(-1).nonzero()
-    return slice(int(taken[0]), int(taken[-1]) + 1) if len(taken) else slice(0, 0)
 
 
 @mixing(paper=PAPER, rollout="value_zeroing", variants=("paper", "released"), cost="n / 4")
@@ -250,8 +165,8 @@ def value_zeroing(
     whole = block.after_attention(block.attention_output) if standardize else block.output
     seen_as = standardizer(whole, block.reach.any(-2)) if standardize else lambda vectors: vectors
     still = left_alone(some, measure, seen_as)
-    quick = from_changes(some, settings().precision) if measure is cosine and not standardize and query is None else None
-    scores = moved_by(some, measure, seen_as, still, few=query is not None) if quick is None else quick
+    whole_vectors = measure is cosine and not standardize
+    scores = some.moved_without_each(measure, seen_as, still.seen, few=query is not None, cosine=whole_vectors)
     if query is None:  # of one row, every source was run through the modules themselves
         asked = settings().precision if block.x.device.type != "cpu" else "float32"
         coarse = block.x.is_cuda and torch.backends.cuda.matmul.allow_tf32  # the user's own setting

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -11,6 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ..errors import InputError, nearest
+from ..optional import optional
 from ..types import Attribution, Map
 
 Array = NDArray[np.float64]
@@ -92,11 +92,11 @@ def one_of(name: str, value: Any, allowed: Collection[str]) -> Any:
 
 
 def scipy_stats() -> Any:
-    return _optional("scipy.stats", "scipy")
+    return optional("scipy.stats", "scipy", "judge", what="this metric", verb="needs")
 
 
 def sklearn_metrics() -> Any:
-    return _optional("sklearn.metrics", "scikit-learn")
+    return optional("sklearn.metrics", "scikit-learn", "judge", what="this metric", verb="needs")
 
 
 PACKAGES = {"scipy": scipy_stats, "scikit-learn": sklearn_metrics}
@@ -106,10 +106,3 @@ def refuse_missing(packages: Iterable[str]) -> None:
     """Say what is not installed before anything is computed that would need it."""
     for package in packages:
         PACKAGES[package]()
-
-
-def _optional(module: str, package: str) -> Any:
-    try:
-        return importlib.import_module(module)
-    except ImportError:
-        raise InputError(f"this metric needs {package}: pip install 'mixlens[judge]'.") from None

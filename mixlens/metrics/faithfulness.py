@@ -16,7 +16,7 @@ import torch
 
 from ..attributions import Question, attribute
 from ..errors import InputError
-from ..targets import Target, Wanted, resolve
+from ..targets import Target, TargetName, resolve
 from ..types import Trace
 from .agreement import ATTCAT, correlation
 from .arguments import VARIANTS, Array, Scores, one_of, vector
@@ -56,7 +56,7 @@ def aopc(
     *,
     percents: Sequence[int] = TENTHS,
     replacement: str | int = "delete",
-    target: Wanted = "predicted",
+    target: TargetName = "predicted",
     label: str | int | None = None,
     variant: str = "paper",
 ) -> Degradation:
@@ -77,7 +77,7 @@ def lodds(
     *,
     percents: Sequence[int] = TENTHS,
     replacement: str | int = "pad",
-    target: Wanted = "predicted",
+    target: TargetName = "predicted",
     label: str | int | None = None,
     variant: str = "paper",
 ) -> Degradation:
@@ -97,7 +97,7 @@ def comprehensiveness(
     *,
     percents: Sequence[int] = BINS,
     replacement: str | int = "delete",
-    target: Wanted = "predicted",
+    target: TargetName = "predicted",
     label: str | int | None = None,
     variant: str = "paper",
 ) -> Degradation:
@@ -115,7 +115,7 @@ def sufficiency(
     *,
     percents: Sequence[int] = BINS,
     replacement: str | int = "delete",
-    target: Wanted = "predicted",
+    target: TargetName = "predicted",
     label: str | int | None = None,
     variant: str = "paper",
 ) -> Degradation:
@@ -134,7 +134,7 @@ def blank_out_faithfulness(
     how: str = "spearman",
     replacement: str | int = "unk",
     absolute: bool = False,
-    target: Wanted = "predicted",
+    target: TargetName = "predicted",
     foil: str | int | None = None,
     query: int | str | None = None,
     keep_special: bool = True,
@@ -216,7 +216,7 @@ def _attcat(
     scores: Scores,
     percents: Sequence[int],
     replacement: str | int,
-    target: Wanted,
+    target: TargetName,
     label: str | int | None,
     variant: str,
 ) -> tuple[Array, list[int]]:
@@ -247,7 +247,7 @@ def _eraser(
     scores: Scores,
     percents: Sequence[int],
     replacement: str | int,
-    target: Wanted,
+    target: TargetName,
     label: str | int | None,
     variant: str,
     *,

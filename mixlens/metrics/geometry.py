@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from ..errors import InputError
-from ..layer.block import Block, FrozenNorm, proven_block
+from ..layer import Block, FrozenNorm, proven_block
 from ..model.model import Model
 from ..types import Trace
 from .agreement import ALTI, GLOBENC, linear
@@ -71,7 +71,7 @@ def transformed(block: Block) -> Any:
     """For one position after the other: T_ij of every token j, [key d] (ALTI, eq. 6)."""
     chain = block.chain("norm")
     vectors, own = chain.part(block.head_vectors), chain.residual(block.x)
-    part, stream = block.inverses(chain)
+    part, stream = block.parts("norm").reciprocals
     for i in range(len(block.x)):
         made = torch.einsum("hk,khd->kd", block.attention[:, i], vectors) * part[i]
         made[i] += own[i] * stream[i]
@@ -83,14 +83,15 @@ def norm_outliers(model: Model, *, sigma: float = 3.0) -> tuple[NormOutliers, ..
     """For each layer: the outlier weights (more than `sigma` standard deviations off) of its first and second norm, and
     how the two norms' weights correlate: negative where the second undoes what the first enlarged.
 
-    The first norm is that at attention, the second that at the feed-forward; a layer that lacks one is left out.
+    The first norm is that at attention, the second that at the feed-forward. A layer that lacks one is left out, and so is
+    a layer in which attention and the feed-forward read the same norm.
     """
     made = []
     for index, parts in enumerate(model.parts):
-        sides = [_weights(model, [getattr(parts, place) for place in places]) for places in (FIRST, SECOND)]
-        if sides[0] is None or sides[1] is None:
+        norms = [_norm([getattr(parts, place) for place in places]) for places in (FIRST, SECOND)]
+        if norms[0] is None or norms[1] is None or norms[0] is norms[1]:
             continue
-        first, second = sides[0], sides[1]
+        first, second = (_weights(model, norm) for norm in (norms[0], norms[1]))
         found = [outliers(side, sigma=sigma) for side in (first, second)]
         either = sorted({*found[0], *found[1]})
         shared = tuple(sorted({*found[0]} & {*found[1]}))
@@ -107,10 +108,12 @@ def outliers(weights: Array, *, sigma: float = 3.0) -> tuple[int, ...]:
     return tuple(int(i) for i in np.flatnonzero(np.abs(made - made.mean()) > sigma * made.std()))
 
 
-def _weights(model: Model, modules: list[nn.Module | None]) -> Array | None:
-    """gamma of the first norm that is there, [d]: what the norm multiplies by, found by asking it."""
-    there = [module for module in modules if module is not None and not isinstance(module, nn.Identity)]
-    if not there:
-        return None
+def _norm(modules: list[nn.Module | None]) -> nn.Module | None:
+    """The first of these places of a layer that holds a norm."""
+    return next((module for module in modules if module is not None and not isinstance(module, nn.Identity)), None)
+
+
+def _weights(model: Model, norm: nn.Module) -> Array:
+    """gamma, [d]: what the norm multiplies by, found by asking it."""
     with torch.no_grad():
-        return array(FrozenNorm.of(there[0], model.hf_model.config.hidden_size, torch.float64).gamma, "weights", 1)
+        return array(FrozenNorm.of(norm, model.hf_model.config.hidden_size, torch.float64).gamma, "weights", 1)

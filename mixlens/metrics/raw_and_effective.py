@@ -13,7 +13,7 @@ import torch
 
 from ..aggregate import bare
 from ..errors import InputError
-from ..layer.block import proven_block
+from ..layer import proven_block
 from ..methods.identifiability import effective
 from ..types import Map, Trace
 from .agreement import linear

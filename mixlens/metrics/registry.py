@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-import importlib
-import inspect
-import pkgutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache
-from importlib.metadata import entry_points
-from typing import Any, TypeVar
+from typing import Any
 
 from ..errors import InputError
-from ..registry import Registered, refuse_second
-from .arguments import one_of
+from ..registry import Function, Registered, Registry, parameters_of
 from .intervals import Interval, mean_with_interval
 
-Function = TypeVar("Function", bound=Callable[..., Any])
 BETTER = ("higher", "lower", "neither")
 NEEDS = {
     "scores": "an attribution of the example",
@@ -45,11 +38,11 @@ class Metric(Registered):
 
     @property
     def options(self) -> dict[str, Any]:
-        parameters = inspect.signature(self.function).parameters.values()
+        parameters = parameters_of(self.function).values()
         return {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY and p.name != "variant"}
 
 
-METRICS: dict[str, Metric] = {}
+METRICS = Registry[Metric]("metric", folder="mixlens.metrics", group="mixlens.metrics")
 
 
 def metric(
@@ -58,25 +51,12 @@ def metric(
     """Register a metric under its function's name. `cost` is in forward passes for one example."""
     assert better in BETTER
     assert set(needs) <= set(NEEDS)
-
-    def register(function: Function) -> Function:
-        name = function.__name__
-        refuse_second(name, function, METRICS.values())
-        METRICS[name] = Metric(name, function, paper, tuple(variants), cost, tuple(needs), better)
-        return function
-
-    return register
+    return METRICS.register(lambda name, function: Metric(name, function, paper, tuple(variants), cost, tuple(needs), better))
 
 
-@cache
 def known() -> dict[str, Metric]:
-    """Every file in this folder, and every entry point of the group `mixlens.metrics`."""
-    folder = importlib.import_module(__package__ or "mixlens.metrics")
-    for module in pkgutil.iter_modules(folder.__path__):
-        importlib.import_module(f"{folder.__name__}.{module.name}")
-    for point in entry_points(group="mixlens.metrics"):
-        point.load()
-    return METRICS
+    """Every metric by name: those of this folder, and those of entry points of the group `mixlens.metrics`."""
+    return METRICS.known()
 
 
 def summary(
@@ -89,12 +69,12 @@ def summary(
     **options: Any,
 ) -> Interval:
     """A metric of one example over many: mean and interval. One column for each thing it takes, all of one length."""
-    used = known()[one_of("metric", name, known())]
-    given = used.arguments(variant, options)
+    entry = METRICS.find(name)
+    arguments = entry.arguments(variant, options)
     if not columns or len({len(column) for column in columns}) != 1:
         lengths = ", ".join(str(len(column)) for column in columns) or "nothing"
         raise InputError(f"{name!r} is averaged over columns of one length, one entry for each example; given: {lengths}.")
-    values = [as_number(name, used.function(*row, **given)) for row in zip(*columns, strict=True)]
+    values = [as_number(name, entry.function(*row, **arguments)) for row in zip(*columns, strict=True)]
     return mean_with_interval(values, confidence=confidence, seed=seed, how=how)
 
 

@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from ..errors import InputError
-from ..limits import tokens_within
+from ..errors import InputError, is_text, tokens_within
 from ..types import Example, Texts, Trace
-from .words import group_words, is_text
+from .words import group_words
 
 if TYPE_CHECKING:
     from .model import Model
@@ -114,8 +113,10 @@ def special_ids(model: Model) -> set[int]:
     """Ids that carry no content: what the tokenizer adds around a text, or what the configuration names."""
     if model.tokenizer is not None:
         return set(model.tokenizer.all_special_ids) - {model.tokenizer.mask_token_id, model.tokenizer.unk_token_id}
-    ids = {getattr(model.hf_model.config, f"{name}_token_id", None) for name in CONFIGURED}
-    return {i for i in ids if isinstance(i, int)}
+    entries = [getattr(model.hf_model.config, f"{name}_token_id", None) for name in CONFIGURED]
+    # A configuration may name several ends of a text in one list.
+    lists = [entry if isinstance(entry, list | tuple) else [entry] for entry in entries]
+    return {i for ids in lists for i in ids if isinstance(i, int)}
 
 
 # --- ids --------------------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Where each kind of model keeps the parts that mix context. Data only; `model.py` reads it.
+"""Where each kind of model keeps the parts that mix context. Data only; `parts.py` reads it.
 
 One entry describes one layer as every Transformer builds it, in this order (a part that is absent is None):
 
@@ -17,10 +17,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
-from importlib.metadata import entry_points
 from typing import Any
 
-from ..errors import ModelError, nearest
+from ..errors import ModelError, suggested
+from ..registry import installed
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ OPT = Family(
     mlp_down="fc2",
 )
 LLAMA = Family(
-    model_types=("llama", "mistral", "qwen2", "qwen3", "gemma"),
+    model_types=("llama", "mistral", "ministral", "qwen2", "qwen3", "gemma", "smollm3", "olmo", "ernie4_5"),
     layers="layers",
     value="self_attn.v_proj",
     output="self_attn.o_proj",
@@ -113,11 +113,36 @@ LLAMA = Family(
     mlp_act="mlp.act_fn",
     mlp_down="mlp.down_proj",
 )
+GLM = replace(
+    LLAMA,
+    model_types=("glm",),
+    mlp_up="mlp.gate_up_proj",
+    mlp_gate="mlp.gate_up_proj",
+    mlp_act="mlp.activation_fn",
+)
 
 FAMILIES: tuple[Family, ...] = (
     BERT,
-    replace(BERT, model_types=("roberta", "camembert", "xlm-roberta")),
+    replace(BERT, model_types=("roberta", "camembert", "xlm-roberta", "data2vec-text")),
     replace(BERT, model_types=("electra",)),
+    replace(BERT, model_types=("ernie",)),
+    replace(
+        BERT,
+        model_types=("roberta-prelayernorm",),
+        norm_before_attention="attention.LayerNorm",
+        norm_after_attention=None,
+        norm_before_mlp="intermediate.LayerNorm",
+        norm_after_mlp=None,
+    ),
+    replace(  # BERT's norms around the attention and the gated feed-forward of LLaMA
+        LLAMA,
+        model_types=("nomic_bert",),
+        norm_before_attention=None,
+        norm_before_mlp=None,
+        norm_after_attention="post_attention_layernorm",
+        norm_after_mlp="post_mlp_layernorm",
+        embedding_norm="embeddings.LayerNorm",
+    ),
     Family(
         model_types=("distilbert",),
         layers="transformer.layer",
@@ -166,6 +191,20 @@ FAMILIES: tuple[Family, ...] = (
         value_layout="v",
         output="attn.attention.out_proj",
     ),
+    replace(  # attention code of its own, and one norm that attention and the feed-forward both read
+        GPT2,
+        model_types=("gptj",),
+        attention="attn",
+        value="attn.v_proj",
+        value_layout="v",
+        output="attn.out_proj",
+        norm_before_mlp="ln_1",
+        mlp_up="mlp.fc_in",
+        mlp_down="mlp.fc_out",
+        parallel=True,
+    ),
+    replace(GPT2, model_types=("gpt_bigcode",), when={"multi_query": True}),
+    replace(GPT2, model_types=("gpt_bigcode",), when={"multi_query": False}, value_layout="heads"),
     GPT_NEOX,
     replace(GPT_NEOX, when={"use_parallel_residual": False}, parallel=False),
     OPT,
@@ -177,6 +216,7 @@ FAMILIES: tuple[Family, ...] = (
         norm_after_attention="self_attn_layer_norm",
         norm_after_mlp="final_layer_norm",
     ),
+    replace(OPT, model_types=("biogpt",), when={}, layers="layers"),
     LLAMA,
     replace(
         LLAMA,
@@ -196,37 +236,76 @@ FAMILIES: tuple[Family, ...] = (
     ),
     replace(
         LLAMA,
-        model_types=("olmo2",),
+        model_types=("olmo2", "olmo3"),
         norm_before_attention=None,
         norm_before_mlp=None,
         norm_on_attention="post_attention_layernorm",
         norm_on_mlp="post_feedforward_layernorm",
     ),
+    replace(LLAMA, model_types=("nemotron", "arcee"), mlp_gate=None),
+    replace(LLAMA, model_types=("stablelm",), when={"use_parallel_residual": False}),
+    replace(
+        LLAMA,
+        model_types=("stablelm",),
+        when={"use_parallel_residual": True},
+        norm_before_mlp="input_layernorm",
+        parallel=True,
+    ),
+    replace(LLAMA, model_types=("cohere", "cohere2"), norm_before_mlp="input_layernorm", parallel=True),
+    replace(
+        LLAMA,
+        model_types=("phi",),
+        output="self_attn.dense",
+        norm_before_mlp="input_layernorm",
+        mlp_up="mlp.fc1",
+        mlp_gate=None,
+        mlp_act="mlp.activation_fn",
+        mlp_down="mlp.fc2",
+        parallel=True,
+    ),
+    replace(
+        LLAMA,
+        model_types=("starcoder2",),
+        mlp_up="mlp.c_fc",
+        mlp_gate=None,
+        mlp_act="mlp.act",
+        mlp_down="mlp.c_proj",
+    ),
+    GLM,
+    replace(GLM, model_types=("glm4",), norm_on_attention="post_self_attn_layernorm", norm_on_mlp="post_mlp_layernorm"),
 )
 
 
 @cache
 def known() -> tuple[Family, ...]:
     """The entries above and those of installed packages (entry-point group `mixlens.families`)."""
-    found = list(FAMILIES)
-    for point in entry_points(group="mixlens.families"):
-        entry = point.load()
-        found += [entry] if isinstance(entry, Family) else list(entry)
-    return tuple(found)
+    entries = list(FAMILIES)
+    for entry in installed("mixlens.families"):
+        entries += [entry] if isinstance(entry, Family) else list(entry)
+    return tuple(entries)
 
 
 def find(config: Any) -> Family:
-    """The entry for this configuration, or a refusal that says what was seen."""
+    """The entry for this configuration, or a refusal that says what it holds and what to do."""
     for family in known():
         if config.model_type in family.model_types and all(
             getattr(config, key, None) == value for key, value in family.when.items()
         ):
             return family
-    types = {model_type for family in known() for model_type in family.model_types}
     raise ModelError(
-        f"no family for model type {config.model_type!r}. {nearest(str(config.model_type), types)} "
+        f"no family for model type {config.model_type!r}{_circumstances(config)} "
         "Add one entry to the family table (docs/add-a-family.md) or pass family=Family(...)."
     )
+
+
+def _circumstances(config: Any) -> str:
+    """What the table has instead: entries for other values of a field, or types of a near name, or how to list them all."""
+    fields = {key for family in known() if config.model_type in family.model_types for key in family.when}
+    if fields:
+        return f" with {', '.join(f'{key}={getattr(config, key, None)!r}' for key in sorted(fields))}."
+    types = families()
+    suggestion = suggested(config.model_type, types)
+    return f".{suggestion and ' '}{suggestion} `mixlens families` lists the {len(types)} types that are known."
 
 
 def families() -> list[str]:

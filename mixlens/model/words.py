@@ -14,15 +14,6 @@ UNSPACED = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U000
 WORD = re.compile(rf"[{UNSPACED}]|[^\W{UNSPACED}]+(?:['’\-][^\W{UNSPACED}]+)*|[^\w\s]")
 
 
-def is_text(text: str) -> bool:
-    """Whether all characters are whole. Half a character (a lone surrogate) can neither be tokenised nor written to a file."""
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
 def group_words(
     texts: Sequence[str | None],
     offsets: Sequence[tuple[int, int]],

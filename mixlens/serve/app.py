@@ -16,8 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
 
 from ..attributions import known as attributions
-from ..errors import InputError, MixlensError, nearest
-from ..limits import LongError, methods_within, readable
+from ..errors import InputError, LongError, MixlensError, methods_within, nearest, readable
 from ..maps import known as maps
 from ..maps import versions
 from ..model.model import Model

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
-from .. import limits
+from .. import errors
 from ..errors import InputError, MixlensError
 from ..model.model import Model
 from ..report import gather
@@ -27,7 +27,7 @@ PAGE = 2_000_000  # characters of one result
 
 
 @dataclass(frozen=True)
-class Limits(limits.Limits):
+class Limits(errors.Limits):
     """What one server does for whoever asks."""
 
     characters: int = 20_000
@@ -145,7 +145,7 @@ class Desk:
         with self._reading:
             count = len(self._readers[name].encode(text).input_ids)
         most = self.tokens_at_most(self.models[name])  # the narrower of the two is told
-        limits.tokens_within(count, most, repr(name) if most == self.models[name].max_tokens else "this page")
+        errors.tokens_within(count, most, repr(name) if most == self.models[name].max_tokens else "this page")
         return count
 
     def notes(self, name: str, text: Any) -> list[str]:

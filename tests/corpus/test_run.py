@@ -16,11 +16,12 @@ from conftest import hf_model, ids
 from typer.testing import CliRunner
 
 import mixlens
-from mixlens import data
+from mixlens import data, scoring
 from mixlens.cli.app import app
 from mixlens.corpus import maps, shards
 from mixlens.corpus import worker as work
 from mixlens.errors import InputError, MixlensError
+from mixlens.layer.identities import Unproven
 from mixlens.types import Example
 
 pa = pytest.importorskip("pyarrow")
@@ -396,17 +397,16 @@ def test_the_command(tmp_path: Path) -> None:
 
 def test_a_batch_that_found_its_weights_changed_is_scored_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As `mix` does: what was kept of weights is made anew, and no row goes to the errors."""
-    mixing = sys.modules["mixlens.maps"]
-    own, forget, refused, anew = mixing.Scorer.maps, mixing.forget, [], []
+    own, refused, anew = scoring.Scorer.maps, [], []
 
     def maps(self: Any, traces: Any) -> Any:
         if not anew:
             refused.append(1)
-            raise mixing.Unproven("changed")
+            raise Unproven("changed")
         return own(self, traces)
 
     lens = mixlens.load("agreement")
-    monkeypatch.setattr(mixing.Scorer, "maps", maps)
-    monkeypatch.setattr(mixing, "forget", lambda model: (anew.append(1), forget(model)))
+    monkeypatch.setattr(scoring.Scorer, "maps", maps)
+    monkeypatch.setattr(lens.kept, "forget", lambda: anew.append(1))
     made = go(["The keys [MASK] rusty.", "The dog [MASK] here."], tmp_path / "run", model=lens, methods=["alti"])
     assert (made.rows, made.errors, len(refused)) == (2, 0, 1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,7 @@ import transformers
 import mixlens
 from mixlens import data
 from mixlens.errors import InputError
-from mixlens.experiments import experiment as core
-from mixlens.experiments import known
+from mixlens.experiments import core, known
 from mixlens.experiments.judge import every_method, experiment_text, judge, judge_text, lines, ranking
 from mixlens.experiments.judging import CUES, FAITHFULNESS, _places, metrics_of, possible
 from mixlens.metrics import Interval
@@ -95,7 +95,7 @@ def test_bars_stand_in_the_order_of_what_they_show(gap_model: Any) -> None:
     table = core.Table(table.name, table.title, table.columns, tuple(reversed(table.rows)), table.note)
     for metrics, order in ((["aopc", "lodds"], ["b", "c", "a", "d"]), (["lodds", "aopc"], ["b", "c", "a", "d"])):
         drawn = figure.Figure()
-        known()["judge"].figure(core.replace(setup, options={"metrics": metrics}), [table], drawn)  # type: ignore[misc]
+        known()["judge"].figure(replace(setup, options={"metrics": metrics}), [table], drawn)  # type: ignore[misc]
         (axes,) = drawn.axes
         assert [label.get_text() for label in axes.get_yticklabels()] == order
         assert ("lower is better" in axes.get_xlabel()) == (metrics[0] == "lodds")

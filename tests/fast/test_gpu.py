@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-import sys
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
-from conftest import CONFIGURATIONS, hf_model, ids
+from conftest import CONFIGURATIONS, ROUNDED, hf_model, ids
 
 import mixlens
+from mixlens import scoring
 from mixlens.fast import loops as kernels
 from mixlens.maps import known, shares
 
@@ -81,16 +81,15 @@ def test_out_of_memory_leads_to_smaller_pieces(monkeypatch: pytest.MonkeyPatch) 
     lens = mixlens.load(hf_model("bert"), device="cuda", dtype="float32")
     trace = lens.trace(input_ids=ids(30))
     expected = mixlens.mix(trace, ["alti", "value_zeroing"])
-    module = sys.modules["mixlens.maps"]
-    score, calls = module.Scorer._score, []
+    score, calls = scoring.Scorer.scored, []
 
-    def once(self: object, *args: object) -> None:
+    def once(self: object, *args: object) -> object:
         calls.append(1)
         if len(calls) == 1:
             torch.empty(1 << 50, device="cuda")
-        score(self, *args)
+        return score(self, *args)
 
-    monkeypatch.setattr(module.Scorer, "_score", once)
+    monkeypatch.setattr(scoring.Scorer, "scored", once)
     with pytest.warns(UserWarning, match="memory ran out"):
         made = mixlens.mix(trace, ["alti", "value_zeroing"])
     for name, one in made.items():
@@ -229,9 +228,9 @@ def test_what_cannot_be_replayed_is_computed(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_long_changes_beyond_half_precision_are_split(monkeypatch: pytest.MonkeyPatch) -> None:
     """Value Zeroing of feed-forwards whose activations do not fit float16: the same distances as in float64."""
-    from mixlens.methods import value_zeroing
+    from mixlens.fast import zeroing
 
-    monkeypatch.setattr(value_zeroing, "WHOLE_FROM", 1)
+    monkeypatch.setattr(zeroing, "WHOLE_FROM", 1)
     stock = copy.deepcopy(hf_model("bert"))
     with torch.no_grad():
         for layer in stock.base_model.encoder.layer:
@@ -244,9 +243,9 @@ def test_long_changes_beyond_half_precision_are_split(monkeypatch: pytest.Monkey
 
 def test_one_product_of_changes_is_near_float64(monkeypatch: pytest.MonkeyPatch) -> None:
     """As for long texts, where it is used: relative to each score."""
-    from mixlens.methods import value_zeroing
+    from mixlens.fast import zeroing
 
-    monkeypatch.setattr(value_zeroing, "WHOLE_FROM", 1)
+    monkeypatch.setattr(zeroing, "WHOLE_FROM", 1)
     for case in ("bert", "llama"):
         exact = mixlens.mix(mixlens.load(hf_model(case), device="cpu").trace(input_ids=ids(21)), "value_zeroing").scores
         lens = mixlens.load(hf_model(case), device="cuda", dtype="float32")
@@ -254,10 +253,6 @@ def test_one_product_of_changes_is_near_float64(monkeypatch: pytest.MonkeyPatch)
         there = exact > 0
         assert float(((made - exact)[there] / exact[there]).abs().max()) <= 2e-3
         assert float((made - exact).abs().max()) <= 2e-4
-
-
-# Their stock code computes rotations, norms or attention in float32 also in a float64 model: devices round differently.
-ROUNDING = {"gpt_neo", "llama", "mistral", "qwen2", "qwen3", "gemma", "gemma2", "gemma3_text", "phi3", "olmo2"}
 
 
 @pytest.mark.parametrize("case", list(CONFIGURATIONS))
@@ -274,7 +269,7 @@ def test_layers_on_two_devices_give_the_numbers_of_one(case: str) -> None:
     assert spread.devices == (["cpu", "cuda:0"] if len(layers) > 1 else ["cpu"])
     inputs = [ids(11), ids(7, seed=1)]
     traces = [lens.trace(input_ids=inputs) for lens in (mixlens.load(stock, device="cpu"), spread)]
-    close = 1e-5 if case in ROUNDING else 1e-9
+    close = 1e-5 if case in ROUNDED else 1e-9  # devices round float32 differently
     torch.testing.assert_close(traces[1][0].hidden_states, traces[0][0].hidden_states, rtol=close, atol=close)
     for a, b in zip(*(mixlens.mix(each, [*MAPS, "hta_layer"]) for each in traces), strict=True):
         for name, made in b.items():
@@ -306,7 +301,7 @@ def test_rows_of_a_corpus_are_the_cpu_s() -> None:
     rows = {}
     for device in ("cpu", "cuda"):
         worker = Worker(mixlens.load("agreement", device=device), Plan(methods=methods))
-        rows[device] = worker._batch(given, [worker._encode(one) for one in given])
+        rows[device] = worker._batch(given, [worker.encode(one) for one in given])
     for a, b in zip(rows["cpu"], rows["cuda"], strict=True):
         assert (a["prediction"], a["query"], a["target"]) == (b["prediction"], b["query"], b["target"])
         assert a["probability"] == pytest.approx(b["probability"], abs=1e-5)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from conftest import CONFIGURATIONS, hf_model, ids, loaded
+from conftest import CONFIGURATIONS, ROUNDED, head_of, hf_model, ids, loaded
 from test_untouched import assert_same, state_of
 from torch import Tensor, nn
 
@@ -20,8 +20,6 @@ from mixlens.methods._backward_rules import composed, rules
 from mixlens.methods.deeplift import DEEPLIFT
 
 CLASSIFIER = "AutoModelForSequenceClassification"
-# Stock code of these casts to float32 inside (norms, softmax), whatever the model's dtype: rounding is left over.
-ROUNDED = {"modernbert", "gpt_neo", "llama", "mistral", "qwen2", "qwen3", "gemma", "gemma2", "gemma3_text", "phi3", "olmo2"}
 
 
 def gap_allowed(case: str) -> float:
@@ -45,11 +43,12 @@ def multipliers(function: Callable[[Tensor], Tensor], x: Tensor, b: Tensor) -> t
 @pytest.mark.parametrize("case", list(CONFIGURATIONS))
 def test_scores_add_up_to_what_the_stock_model_changes(case: str) -> None:
     """The stock model alone says how much the logit changes when every token becomes token 7."""
-    model = loaded(case, head=CLASSIFIER)
+    model = loaded(case, head=head_of(case))
     given = ids(7)
     read = attribute(model.trace(input_ids=given), "deeplift", baseline=7, target=1)
     with torch.no_grad():
-        logits = [model.hf_model(torch.tensor([tokens])).logits[0, 1] for tokens in (given, [7] * 7)]
+        logits = [model.hf_model(torch.tensor([tokens])).logits[0] for tokens in (given, [7] * 7)]
+        logits = [values[1] if values.dim() == 1 else values[-1, 1] for values in logits]
     assert float(read.scores.sum()) == pytest.approx(float(logits[0] - logits[1]), abs=gap_allowed(case))
     assert read.info["delta_gap"] < gap_allowed(case)
     assert read.info["functions_without_rule"] == []
@@ -341,7 +340,7 @@ def test_captums_deeplift_where_captum_is_right() -> None:
 
 @pytest.mark.parametrize("case", list(CONFIGURATIONS))
 def test_the_model_computes_the_same_while_the_book_is_open(case: str) -> None:
-    model = loaded(case, head=CLASSIFIER)
+    model = loaded(case, head=head_of(case))
     inputs = model.inputs([model.trace(input_ids=ids(6))])
     plain = model.run_attached(inputs)
     with rules(DEEPLIFT, model.hf_model, composed(model.hf_model, [parts.mlp_act for parts in model.parts])):

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from conftest import CONFIGURATIONS, SHARED, hf_model, ids, loaded, needs_shared
+from conftest import CONFIGURATIONS, SHARED, head_of, hf_model, ids, loaded, needs_shared
 from test_untouched import assert_same, state_of
 from torch import Tensor, nn
 
@@ -97,7 +97,7 @@ def test_golden_relevance_of_the_input() -> None:
 @pytest.mark.parametrize("case", list(CONFIGURATIONS))
 def test_no_relevance_is_lost_in_any_family(case: str) -> None:
     """1 at the logit, and 1 in the input of every layer, to what the guard of 1e-9 in every division takes."""
-    trace = loaded(case, head=CLASSIFIER).trace(input_ids=ids(7))
+    trace = loaded(case, head=head_of(case)).trace(input_ids=ids(7))
     for name in ("transatt", "partial_lrp"):
         read = attribute(trace, name)
         assert read.info["functions_without_rule"] == []
@@ -110,7 +110,7 @@ def test_no_relevance_is_lost_in_any_family(case: str) -> None:
 
 @pytest.mark.parametrize("case", list(CONFIGURATIONS))
 def test_the_model_computes_the_same_while_the_book_is_open(case: str) -> None:
-    model = loaded(case, head=CLASSIFIER)
+    model = loaded(case, head=head_of(case))
     inputs = model.inputs([model.trace(input_ids=ids(6))])
     plain = model.run_attached(inputs)
     for book in RULES.values():

@@ -113,10 +113,17 @@ def test_the_norms_of_every_family(case: str) -> None:
     model = loaded(case)
     if case == "gpt_neox":  # attention and feed-forward side by side still have a norm each
         assert model.parts[0].parallel
+    if model.family.norm_before_attention == model.family.norm_before_mlp is not None:
+        with pytest.raises(InputError, match="two norms"):
+            geometry.norm_outliers(model)
+        return
     made = geometry.norm_outliers(model)
     without = {"modernbert": [0]}.get(case, [])  # its first layer has no norm before attention
     assert [one.layer for one in made] == [layer for layer in range(len(model.parts)) if layer not in without]
-    assert all(-0.9 < one.pearson < 0.9 for one in made)
+    if case == "olmo":  # its norms have no weights: all are 1, and what does not vary does not correlate
+        assert all(np.isnan(one.pearson) and one.shared == () for one in made)
+    else:
+        assert all(-0.9 < one.pearson < 0.9 for one in made)
 
 
 def test_a_model_without_two_norms_says_so() -> None:

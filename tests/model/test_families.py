@@ -3,11 +3,23 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import replace
+from dataclasses import asdict, replace
+from types import SimpleNamespace
 
 import pytest
 import torch
-from conftest import BIDIRECTIONAL, CAUSAL, CONFIGURATIONS, hf_model, ids, loaded
+from conftest import (
+    BIDIRECTIONAL,
+    CAUSAL,
+    CONFIGURATIONS,
+    DISTINCT,
+    OWN_ATTENTION,
+    ROUNDED_STREAM,
+    TWINS,
+    hf_model,
+    ids,
+    loaded,
+)
 
 import mixlens
 from mixlens.layer.block import Block
@@ -15,9 +27,22 @@ from mixlens.layer.proof import measure
 from mixlens.model.families import FAMILIES, Family, find
 
 CASES = list(CONFIGURATIONS)
-WITHOUT_SDPA = ("gpt_neo", "gemma2")  # transformers has no such attention for them
+WITHOUT_SDPA = (*OWN_ATTENTION, "gemma2")  # transformers has no such attention for them
 # Norms that compute in float32 whatever the model's dtype: their frozen form is exact, they themselves are not.
-ROUNDING_NORMS = {"gemma2": 1e-6, "gemma3_text": 1e-6, "olmo2": 1e-6}
+ROUNDING_NORMS = dict.fromkeys(ROUNDED_STREAM, 1e-6)
+
+
+def shape(family: Family) -> tuple[object, ...]:
+    """What an entry says beside names and paths: which parts are there, and which of them are one module."""
+    paths = {name: value for name, value in asdict(family).items() if isinstance(value, str) and name != "value_layout"}
+    same = {(one, other) for one in paths for other in paths if one < other and paths[one] == paths[other]}
+    return frozenset(paths) - {"embedding_norm"}, frozenset(same), family.value_layout, family.parallel
+
+
+def test_a_twin_has_the_shape_of_its_case() -> None:
+    for twin, case in TWINS.items():
+        assert case in DISTINCT
+        assert shape(find(hf_model(twin).config)) == shape(find(hf_model(case).config)), twin
 
 
 def test_every_family_has_a_case() -> None:
@@ -173,8 +198,28 @@ def test_every_field_of_the_entry_is_broken_in_a_test() -> None:
 def test_an_entry_for_other_configurations_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
     table = tuple(replace(f, when={"use_parallel_residual": "never"}) if "gpt_neox" in f.model_types else f for f in FAMILIES)
     monkeypatch.setattr(sys.modules["mixlens.model.families"], "known", lambda: table)
-    with pytest.raises(mixlens.MixlensError, match="gpt_neox"):
+    with pytest.raises(mixlens.MixlensError, match=r"no family for model type 'gpt_neox' with use_parallel_residual=True\. Add"):
         mixlens.load(hf_model("gpt_neox"))
+
+
+@pytest.mark.parametrize(
+    ("model_type", "suggestion"),
+    [
+        ("t5", ""),
+        ("mamba", ""),
+        ("deberta-v2", ""),
+        ("qwen3_moe", "Did you mean 'qwen3'? "),
+        ("gemma4", "Did you mean 'gemma' or 'gemma2'? "),
+        ("starcoder", "Did you mean 'starcoder2'? "),
+    ],
+)
+def test_an_unknown_type_is_offered_near_names_alone(model_type: str, suggestion: str) -> None:
+    """All names would fill a page: with none near, the refusal says how many there are and how to list them."""
+    with pytest.raises(mixlens.MixlensError) as refusal:
+        find(SimpleNamespace(model_type=model_type))
+    known = f"`mixlens families` lists the {len(mixlens.families())} types that are known. "
+    remedy = "Add one entry to the family table (docs/add-a-family.md) or pass family=Family(...)."
+    assert str(refusal.value) == f"no family for model type {model_type!r}. {suggestion}{known}{remedy}"
 
 
 def test_frozen_norms_are_found_by_asking() -> None:

@@ -17,10 +17,11 @@ from torch import Tensor, nn
 
 import mixlens
 from mixlens.attributions import known as attributions
-from mixlens.experiments.experiment import model_fingerprint
-from mixlens.layer.block import asked_weight, linear_weight, widened
+from mixlens.fast.block import Block
+from mixlens.layer.weights import asked_weight, linear_weight, widened
 from mixlens.maps import known as maps
 from mixlens.maps import shares
+from mixlens.provenance import model_fingerprint
 
 MAPS = [name for name in maps() if name != "random"]
 HEADS = {"bert": "AutoModelForMaskedLM", "llama": "AutoModelForCausalLM"}
@@ -154,19 +155,19 @@ def test_a_matrix_is_asked_for_once_and_again_when_it_changes() -> None:
     calls = []
     module = Packed(torch.randn(5, 7), torch.randn(5))
     module.register_forward_hook(lambda *_: calls.append(1))
-    used: dict[Any, Any] = {}  # who asks says what it used, and compares it at the end
-    first = asked_weight(module, 7, None, used)
+    block = Block(mixlens.load(hf_model("bert", dtype=torch.float32), check=False).trace(input_ids=ids(4)).layers[0])
+    first = block.linear_weight(module, 7, block.x)
     torch.testing.assert_close(first, module.unpacked().t(), rtol=1e-5, atol=1e-6)
-    asked_weight(module, 7, None, used)
+    block.linear_weight(module, 7, block.x)
     assert len(calls) == 2  # a probe, and all unit vectors
+    assert module in block.used  # its answer is compared when the call ends
     module.scale.mul_(2)
-    torch.testing.assert_close(asked_weight(module, 7, None, used), 2 * first)
+    torch.testing.assert_close(block.linear_weight(module, 7, block.x), 2 * first)
     assert len(calls) == 4
 
 
 def test_a_large_matrix_is_asked_for_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mixlens.layer.block.ASKED_ROWS", 20)
-    monkeypatch.setattr("mixlens.layer.block.ASKED_KEPT", 0)
+    monkeypatch.setattr("mixlens.layer.weights.ASKED_ROWS", 20)
     module = Packed(torch.randn(5, 7), torch.randn(5) * 100)
     torch.testing.assert_close(asked_weight(module, 7), module.unpacked().t(), rtol=1e-4, atol=1e-5)
 

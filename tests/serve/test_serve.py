@@ -25,7 +25,7 @@ pytest.importorskip("fastapi", reason="needs the extra `serve`")
 uvicorn = pytest.importorskip("uvicorn", reason="needs the extra `serve`")
 
 import mixlens  # noqa: E402
-from mixlens import limits  # noqa: E402
+from mixlens import errors  # noqa: E402
 from mixlens.errors import InputError  # noqa: E402
 from mixlens.serve.app import application, run  # noqa: E402
 from mixlens.serve.jobs import Desk, Limits, Stoppable, StoppedError  # noqa: E402
@@ -203,7 +203,7 @@ def test_a_run_refuses_the_same_text_in_the_same_words(
     client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, says: str
 ) -> None:
     pytest.importorskip("pyarrow")
-    monkeypatch.setattr("mixlens.corpus.rows.LIMITS", limits.Limits(LIMITS.characters, LIMITS.methods))
+    monkeypatch.setattr("mixlens.corpus.rows.LIMITS", errors.Limits(LIMITS.characters, LIMITS.methods))
     mixlens.run([{"text": text}], out=tmp_path / "run", progress=False)
     reason = json.loads((tmp_path / "run/errors.jsonl").read_text())["reason"]
     assert says in reason
@@ -234,7 +234,7 @@ def test_a_run_refuses_the_same_methods_in_the_same_words(
     client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, methods: list[str], says: str
 ) -> None:
     pytest.importorskip("pyarrow")
-    monkeypatch.setattr("mixlens.corpus.running.LIMITS", limits.Limits(LIMITS.characters, LIMITS.methods))
+    monkeypatch.setattr("mixlens.corpus.plan.LIMITS", errors.Limits(LIMITS.characters, LIMITS.methods))
     with pytest.raises(InputError, match=says) as refused:
         mixlens.run(["a [MASK]"], methods=methods, out=tmp_path / "run", progress=False)
     assert client.post({"text": "a [MASK]", "methods": methods})[1]["error"] == str(refused.value)

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..switch import is_off
 from . import plain
 
 Loop = Callable[..., Any]
@@ -121,7 +122,7 @@ def _form(name: str, like: Tensor) -> Loop:
 @cache
 def _module(device_type: str) -> Any:
     """The fused forms for a kind of device, if they can be built and are right; else the plain ones."""
-    if os.environ.get("MIXLENS_KERNELS", "") == "plain":
+    if os.environ.get("MIXLENS_KERNELS", "") == "plain" or is_off():
         return plain
     try:
         fused = _build(device_type)

@@ -1,0 +1,359 @@
+"""Sentences whose [MASK] must agree in number with one word, the cue: verbs, determiners, reflexive pronouns."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+
+from .lexicon import (
+    ADJECTIVES,
+    ANTECEDENTS,
+    BELONG,
+    COPULAS,
+    DEGREES,
+    DETERMINERS,
+    DO,
+    DONE_BY_PEOPLE,
+    HANDLING,
+    HAVE,
+    IN_COMPOUNDS,
+    INTRANSITIVE,
+    LEADS_TO,
+    LINKING,
+    LIVING,
+    MANNERS,
+    MEETING,
+    NOUNS,
+    OBJECTS,
+    PEOPLE,
+    PLURAL,
+    PREPOSITIONS,
+    SAID,
+    SINGULAR,
+    STANDING,
+    SURELY,
+    THEMSELVES,
+    THINGS,
+    TIMES,
+    TO_ONESELF,
+    TOUCHING,
+    Noun,
+)
+from .sentence import MASK, Construction, Draft, Draw, Grammar, Sentence, Word, plain, stream
+
+
+def agreement(*, seed: int, held_out: bool = False) -> Iterator[Sentence]:
+    """Endless sentences whose [MASK] must agree in number: verbs, determiners, reflexive pronouns.
+
+    The number of every other noun is drawn by itself, so only the cue tells the answer.
+    """
+    return stream(f"agreement/{seed}", _AGREEMENT, held_out=held_out)
+
+
+# --- phrases -----------------------------------------------------------------------------------------------------------
+
+_Modifier = Callable[[Draw, Noun], list[Word]]
+
+
+def _the(draw: Draw, noun: Noun, number: str, *, is_cue: bool = False) -> list[Word]:
+    return [Word("the"), *_nominal(draw, noun, number, is_cue=is_cue)]
+
+
+def _nominal(
+    draw: Draw,
+    noun: Noun,
+    number: str,
+    *,
+    is_cue: bool = False,
+    adjective: float = 0.2,
+) -> list[Word]:
+    """The noun alone, or with an adjective before it."""
+    head = Word(noun.form(number), noun.singular, speaks_for=number, is_noun=True, is_cue=is_cue)
+    return [_adjective(draw, [noun]), head] if draw.chance(adjective) else [head]
+
+
+def _adjective(draw: Draw, nouns: Sequence[Noun]) -> Word:
+    adjective = draw.fresh(ADJECTIVES[nouns[0].kind])
+    return _about(adjective, adjective, *nouns)
+
+
+def _about(text: str, lemma: str, *nouns: Noun) -> Word:
+    """A word that says something of the nouns and shows no number."""
+    return Word(text, lemma, said_of=tuple(noun.singular for noun in nouns))
+
+
+def _nothing(draw: Draw, noun: Noun) -> list[Word]:
+    return []
+
+
+def _place(draw: Draw, noun: Noun) -> list[Word]:
+    """Near the old houses."""
+    preposition = draw.pick(PREPOSITIONS[noun.kind])
+    return [*plain(preposition), *_the(draw, draw.fresh(NOUNS), draw.number())]
+
+
+def _purpose_or_place(draw: Draw, noun: Noun) -> list[Word]:
+    """To the cabinet; near the old houses."""
+    if noun.singular in LEADS_TO and draw.chance(0.4):
+        return [Word("to"), *_the(draw, draw.fresh(THINGS), draw.number())]
+    return _place(draw, noun)
+
+
+def _two_places(draw: Draw, noun: Noun) -> list[Word]:
+    return _purpose_or_place(draw, noun) + _place(draw, noun)
+
+
+def _reduced_relative(draw: Draw, noun: Noun) -> list[Word]:
+    """The girls admire: a clause whose object is the noun."""
+    number, person, verb = draw.number(), draw.fresh(PEOPLE), draw.pick(DONE_BY_PEOPLE[noun.kind])
+    action = _about(verb.past, verb.base, person, noun)
+    if draw.chance(0.5):
+        action = replace(action, text=_in_number(verb.present, number), speaks_for=number)
+    return [*_the(draw, person, number), action]
+
+
+def _object_relative(draw: Draw, noun: Noun) -> list[Word]:
+    """That the girls admire."""
+    return [_relative_pronoun(draw, noun), *_reduced_relative(draw, noun)]
+
+
+def _subject_relative(draw: Draw, noun: Noun) -> list[Word]:
+    """That admired the girls: in the past, since a present verb would tell the number of the noun."""
+    others, verbs = (THINGS, TOUCHING) if noun in THINGS else (LIVING, MEETING)
+    other, verb = draw.fresh(others), draw.pick(verbs)
+    action = _about(verb.past, verb.base, noun, other)
+    return [_relative_pronoun(draw, noun), action, *_the(draw, other, draw.number())]
+
+
+def _relative_pronoun(draw: Draw, noun: Noun) -> Word:
+    return Word(draw.pick(("that", "who") if noun.kind == "person" else ("that", "which")))
+
+
+def _couple(draw: Draw, options: Sequence[Noun]) -> tuple[list[Word], list[Noun]]:
+    """The boy and the girls: two nouns of one kind, plural together whatever each is."""
+    first = draw.fresh(options)
+    second = draw.fresh([noun for noun in options if noun.kind == first.kind])
+    one, other = (_the(draw, noun, draw.number(), is_cue=True) for noun in (first, second))
+    return [*one, Word("and"), *other], [first, second]
+
+
+def _in_number(row: tuple[str, str], number: str) -> str:
+    return row[0] if number == SINGULAR else row[1]
+
+
+# --- constructions -----------------------------------------------------------------------------------------------------
+
+
+def _masked(words: list[Word], row: tuple[str, str], number: str) -> Draft:
+    """A draft whose words hold the [MASK]; row is its answer in the singular and in the plural."""
+    return Draft(words, number, _in_number(row, number), _in_number(row[::-1], number))
+
+
+_Rest = tuple[list[Word], tuple[str, str]]  # the words from [MASK] on; the answer in both numbers
+
+
+def _verb_masked(draw: Draw, subject: list[Word], nouns: Sequence[Noun], number: str) -> Draft:
+    shape = draw.pick((_being, _being, _being_somewhere, _seeming, _having, _not_doing, _doing, _doing_to))
+    rest, row = shape(draw, nouns)
+    return _masked([*subject, *draw.sometimes(0.1, SURELY), *rest], row, number)
+
+
+def _being(draw: Draw, nouns: Sequence[Noun]) -> _Rest:
+    return [Word(MASK), *draw.sometimes(0.2, DEGREES), _adjective(draw, nouns)], draw.pick(COPULAS)
+
+
+def _being_somewhere(draw: Draw, nouns: Sequence[Noun]) -> _Rest:
+    return [Word(MASK), *_place(draw, nouns[0])], draw.pick(COPULAS)
+
+
+def _seeming(draw: Draw, nouns: Sequence[Noun]) -> _Rest:
+    return [Word(MASK), _adjective(draw, nouns)], draw.pick(LINKING).present
+
+
+def _having(draw: Draw, nouns: Sequence[Noun]) -> _Rest:
+    verb = draw.pick(INTRANSITIVE[nouns[0].kind])
+    return [Word(MASK), _about(verb.participle, verb.base, *nouns)], HAVE
+
+
+def _not_doing(draw: Draw, nouns: Sequence[Noun]) -> _Rest:
+    verb = draw.pick(INTRANSITIVE[nouns[0].kind])
+    return [Word(MASK), Word("not"), _about(verb.base, verb.base, *nouns)], DO
+
+
+def _doing(draw: Draw, nouns: Sequence[Noun]) -> _Rest:
+    verb = draw.pick(INTRANSITIVE[nouns[0].kind])
+    return [_about(MASK, verb.base, *nouns), *plain(draw.pick(MANNERS))], verb.present
+
+
+def _doing_to(draw: Draw, nouns: Sequence[Noun]) -> _Rest:
+    living = nouns[0] in LIVING
+    verb, others = (draw.pick(MEETING), LIVING) if living else (BELONG, PEOPLE)
+    other = draw.fresh(others)
+    to = [] if living else [Word("to")]
+    return [_about(MASK, verb.base, *nouns, other), *to, *_the(draw, other, draw.number())], verb.present
+
+
+def _verb_after(modifier: _Modifier) -> Construction:
+    """The keys <modifier> [MASK] rusty."""
+
+    def construction(draw: Draw) -> Draft:
+        noun, number = draw.fresh(NOUNS), draw.number()
+        subject = [*_the(draw, noun, number, is_cue=True), *modifier(draw, noun)]
+        return _verb_masked(draw, subject, [noun], number)
+
+    return construction
+
+
+def _verb_after_couple(draw: Draw) -> Draft:
+    """The boy and the girl near the house [MASK] tall."""
+    subject, nouns = _couple(draw, NOUNS)
+    modifier = draw.pick((_nothing, _place))
+    return _verb_masked(draw, subject + modifier(draw, nouns[1]), nouns, PLURAL)
+
+
+def _verb_after_fronted_place(draw: Draw) -> Draft:
+    """Near the cabinets, the key [MASK] rusty."""
+    noun, number = draw.fresh(NOUNS), draw.number()
+    subject = [*_place(draw, noun), Word(","), *_the(draw, noun, number, is_cue=True)]
+    return _verb_masked(draw, subject, [noun], number)
+
+
+def _verb_before_subject(draw: Draw) -> Draft:
+    """Near the cabinets [MASK] the old key."""
+    noun, number = draw.fresh(NOUNS), draw.number()
+    verb = draw.pick(STANDING["living" if noun in LIVING else "thing"])
+    mask, row = draw.pick(((Word(MASK), COPULAS[1]), (_about(MASK, verb.base, noun), verb.present)))
+    return _masked([*_place(draw, noun), mask, *_the(draw, noun, number, is_cue=True)], row, number)
+
+
+def _verb_in_object_relative(draw: Draw) -> Draft:
+    """The key that the boys [MASK] is rusty."""
+    noun, person, outside, number = draw.fresh(NOUNS), draw.fresh(PEOPLE), draw.number(), draw.number()
+    verb = draw.pick(DONE_BY_PEOPLE[noun.kind])
+    words = [
+        *_the(draw, noun, outside),
+        _relative_pronoun(draw, noun),
+        *_the(draw, person, number, is_cue=True),
+        _about(MASK, verb.base, person, noun),
+        Word(_in_number(draw.pick(COPULAS), outside), speaks_for=outside),
+        _adjective(draw, [noun]),
+    ]
+    return _masked(words, verb.present, number)
+
+
+def _verb_in_subject_relative(draw: Draw) -> Draft:
+    """The boys who [MASK] the girl smiled."""
+    noun, other, number, verb = draw.fresh(LIVING), draw.fresh(LIVING), draw.number(), draw.pick(MEETING)
+    end = draw.pick(INTRANSITIVE[noun.kind])
+    words = [
+        *_the(draw, noun, number, is_cue=True),
+        _relative_pronoun(draw, noun),
+        _about(MASK, verb.base, noun, other),
+        *_the(draw, other, draw.number()),
+        _about(end.past, end.base, noun),
+    ]
+    return _masked(words, verb.present, number)
+
+
+def _determiner_of_subject(modifier: _Modifier) -> Construction:
+    """[MASK] old keys <modifier> disappeared."""
+
+    def construction(draw: Draw) -> Draft:
+        noun, number = draw.fresh(NOUNS), draw.number()
+        verb = draw.pick(INTRANSITIVE[noun.kind])
+        words = [
+            Word(MASK),
+            *_nominal(draw, noun, number, is_cue=True, adjective=0.5),
+            *modifier(draw, noun),
+            _about(verb.past, verb.base, noun),
+            *draw.sometimes(0.3, TIMES),
+        ]
+        return _masked(words, draw.pick(DETERMINERS), number)
+
+    return construction
+
+
+def _determiner_of_object(modifier: _Modifier, *, in_compound: bool = False) -> Construction:
+    """The boy found [MASK] (garden) chairs <modifier>."""
+
+    def construction(draw: Draw) -> Draft:
+        noun, person, number = draw.fresh(OBJECTS), draw.fresh(PEOPLE), draw.number()
+        verb = draw.pick(HANDLING)
+        words = [
+            *_the(draw, person, draw.number()),
+            _about(verb.past, verb.base, person, noun),
+            Word(MASK),
+            *(_nominal(draw, draw.fresh(IN_COMPOUNDS), SINGULAR) if in_compound else []),
+            *_nominal(draw, noun, number, is_cue=True, adjective=0.0 if in_compound else 0.5),
+            *modifier(draw, noun),
+            *draw.sometimes(0.3, TIMES),
+        ]
+        return _masked(words, draw.pick(DETERMINERS), number)
+
+    return construction
+
+
+def _reflexive_masked(draw: Draw, subject: list[Word], nouns: Sequence[Noun], number: str) -> Draft:
+    verb = draw.pick(TO_ONESELF)
+    words = [*subject, _about(verb, verb, *nouns), Word(MASK), *draw.sometimes(0.3, TIMES)]
+    return _masked(words, (nouns[0].reflexive, THEMSELVES), number)
+
+
+def _reflexive_after(modifier: _Modifier) -> Construction:
+    """The boy <modifier> hurt [MASK]."""
+
+    def construction(draw: Draw) -> Draft:
+        noun, number = draw.fresh(ANTECEDENTS), draw.number()
+        subject = [*_the(draw, noun, number, is_cue=True), *modifier(draw, noun)]
+        return _reflexive_masked(draw, subject, [noun], number)
+
+    return construction
+
+
+def _reflexive_after_couple(draw: Draw) -> Draft:
+    """The boy and the girl hurt [MASK]."""
+    subject, nouns = _couple(draw, ANTECEDENTS)
+    return _reflexive_masked(draw, subject, nouns, PLURAL)
+
+
+def _reported(*clauses: Construction) -> Construction:
+    """The teachers said that <clause>."""
+
+    def construction(draw: Draw) -> Draft:
+        speaker = _the(draw, draw.fresh(PEOPLE), draw.number())
+        draft = draw.pick(clauses)(draw)
+        return replace(draft, words=[*speaker, Word(draw.pick(SAID)), Word("that"), *draft.words])
+
+    return construction
+
+
+_AGREEMENT: Grammar = {
+    "subject_verb": {
+        "simple": _verb_after(_nothing),
+        "prepositional phrase": _verb_after(_purpose_or_place),
+        "two prepositional phrases": _verb_after(_two_places),
+        "object relative clause": _verb_after(_object_relative),
+        "reduced relative clause": _verb_after(_reduced_relative),
+        "subject relative clause": _verb_after(_subject_relative),
+        "inside object relative clause": _verb_in_object_relative,
+        "inside subject relative clause": _verb_in_subject_relative,
+        "coordination": _verb_after_couple,
+        "complement clause": _reported(_verb_after(_nothing), _verb_after(_purpose_or_place)),
+        "fronted phrase": _verb_after_fronted_place,
+        "inversion": _verb_before_subject,
+    },
+    "determiner_noun": {
+        "simple": _determiner_of_subject(_nothing),
+        "prepositional phrase": _determiner_of_subject(_purpose_or_place),
+        "object relative clause": _determiner_of_subject(_object_relative),
+        "object": _determiner_of_object(_nothing),
+        "object with prepositional phrase": _determiner_of_object(_purpose_or_place),
+        "compound noun": _determiner_of_object(_nothing, in_compound=True),
+    },
+    "anaphor": {
+        "simple": _reflexive_after(_nothing),
+        "prepositional phrase": _reflexive_after(_place),
+        "object relative clause": _reflexive_after(_object_relative),
+        "subject relative clause": _reflexive_after(_subject_relative),
+        "coordination": _reflexive_after_couple,
+        "complement clause": _reported(_reflexive_after(_nothing), _reflexive_after(_place)),
+    },
+}

@@ -1,0 +1,255 @@
+"""Statements that are positive or negative as a whole, by the clause that decides."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+from .lexicon import ADJECTIVES_FOR, JUDGES, NEGATIVE, NEGATORS, NEUTRAL, POSITIVE, TOPICS, VERBS_FOR, WITHOUT_ARTICLE, Verb
+from .sentence import Construction, Draft, Draw, Grammar, Sentence, Word, plain, stream
+
+_OPPOSITE = {POSITIVE: NEGATIVE, NEGATIVE: POSITIVE}
+_STRAY_NOT = Word("not", speaks_for="the other label")  # turns no opinion around, but looks as if it did
+
+
+def sentiment(*, seed: int, held_out: bool = False) -> Iterator[Sentence]:
+    """Endless statements that are positive or negative as a whole.
+
+    What a concession says ("Although ...") is drawn by itself, so only the deciding clause tells the label.
+    """
+    return stream(f"sentiment/{seed}", _SENTIMENT, held_out=held_out)
+
+
+# --- clauses -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Opinion:
+    """What one clause says of one topic, by a word of that label or by negating one of the other."""
+
+    topic: str
+    label: str
+    negated: bool = False
+    is_cue: bool = False
+
+    def adjective(self, draw: Draw) -> Word:
+        adjective = draw.fresh(ADJECTIVES_FOR[self._label_of_word])
+        return self._mark(Word(adjective, adjective, said_of=(self.topic,)))
+
+    def verb(self, draw: Draw, form: Callable[[Verb], str]) -> Word:
+        verb = draw.fresh(VERBS_FOR[self._label_of_word])
+        return self._mark(Word(form(verb), verb.base, said_of=(self.topic,)))
+
+    def negator(self, text: str) -> Word:
+        return self._mark(Word(text))
+
+    @property
+    def _label_of_word(self) -> str:
+        return _OPPOSITE[self.label] if self.negated else self.label
+
+    def _mark(self, word: Word) -> Word:
+        return replace(word, speaks_for=self.label, is_cue=self.is_cue)
+
+
+_Clause = Callable[[Draw, _Opinion], list[Word]]
+
+
+def _adjective_clause(draw: Draw, opinion: _Opinion) -> list[Word]:
+    """The plot was (not) very good."""
+    degree = draw.sometimes(0.3, ("very", "really", "quite", "truly"))
+    if opinion.negated:
+        no, *very = draw.pick((*NEGATORS, "not very", "not really")).split()
+        degree = [opinion.negator(no), *map(Word, very)]
+    return [*_topic(draw, opinion.topic), _be(draw), *degree, opinion.adjective(draw)]
+
+
+def _nominal_clause(draw: Draw, opinion: _Opinion) -> list[Word]:
+    """It was (not) a good plot."""
+    no = [opinion.negator(draw.pick(NEGATORS))] if opinion.negated else []
+    adjective = opinion.adjective(draw)
+    if opinion.topic not in WITHOUT_ARTICLE:
+        no.append(Word("an" if adjective.text[0] in "aeiou" else "a"))
+    return [Word("it"), _be(draw), *no, adjective, Word(opinion.topic)]
+
+
+def _verb_clause(draw: Draw, opinion: _Opinion) -> list[Word]:
+    """We love the plot; we never loved the plot; we did not love the plot."""
+    judge, topic = plain(draw.fresh(JUDGES)), _topic(draw, opinion.topic)
+    present = draw.chance(0.4)
+    if opinion.negated and draw.chance(0.7):
+        do = Word("do" if present else "did")
+        return [*judge, do, opinion.negator("not"), opinion.verb(draw, _base), *topic]
+    never = [opinion.negator("never")] if opinion.negated else []
+    return [*judge, *never, opinion.verb(draw, _base if present else _past), *topic]
+
+
+def _negative_subject_clause(draw: Draw, opinion: _Opinion) -> list[Word]:
+    """Nobody loved the plot; nothing about the plot was good."""
+    topic = _topic(draw, opinion.topic)
+    if draw.chance(0.5):
+        return [opinion.negator("nobody"), opinion.verb(draw, draw.pick((_past, _third))), *topic]
+    return [opinion.negator("nothing"), Word("about"), *topic, _be(draw), opinion.adjective(draw)]
+
+
+def _any_clause(draw: Draw, opinion: _Opinion) -> list[Word]:
+    clauses = (_adjective_clause, _adjective_clause, _nominal_clause, _verb_clause)
+    return draw.pick((*clauses, _negative_subject_clause) if opinion.negated else clauses)(draw, opinion)
+
+
+def _neutral_clause(draw: Draw, topic: str) -> list[Word]:
+    """The plot was (not) long: neither good nor bad."""
+    no = [_STRAY_NOT] if draw.chance(0.3) else []
+    return [*_topic(draw, topic), _be(draw), *no, Word(draw.pick(NEUTRAL))]
+
+
+def _topic(draw: Draw, topic: str) -> list[Word]:
+    return [Word(draw.pick(("the", "the", "this"))), Word(topic)]
+
+
+def _be(draw: Draw) -> Word:
+    return Word(draw.pick(("was", "was", "is")))
+
+
+def _past(verb: Verb) -> str:
+    return verb.past
+
+
+def _base(verb: Verb) -> str:
+    return verb.base
+
+
+def _third(verb: Verb) -> str:
+    return verb.third
+
+
+# --- constructions -----------------------------------------------------------------------------------------------------
+
+
+def _labelled(words: list[Word], label: str) -> Draft:
+    return Draft(words, label, label, _OPPOSITE[label])
+
+
+def _alone(clause: _Clause, *, negated: bool = False) -> Construction:
+    def construction(draw: Draw) -> Draft:
+        label = draw.label()
+        topic = draw.fresh(draw.pick(TOPICS))
+        return _labelled(clause(draw, _Opinion(topic, label, negated, is_cue=True)), label)
+
+    return construction
+
+
+def _denied(*, negated: bool) -> Construction:
+    """It is not true that the plot was good; with negated, that it was not good."""
+
+    def construction(draw: Draw) -> Draft:
+        label = draw.label()
+        opinion = _Opinion(draw.fresh(draw.pick(TOPICS)), _OPPOSITE[label], negated, is_cue=True)
+        denial = [Word("it"), Word("is"), opinion.negator("not"), Word("true"), Word("that")]
+        return _labelled([*denial, *_any_clause(draw, opinion)], label)
+
+    return construction
+
+
+def _negation_elsewhere(draw: Draw) -> Draft:
+    """The plot, which was not long, was good."""
+    label = draw.label()
+    opinion = _Opinion(draw.fresh(draw.pick(TOPICS)), label, negated=draw.chance(0.3), is_cue=True)
+    aside = [Word(","), Word("which"), _be(draw), _STRAY_NOT, Word(draw.pick(NEUTRAL)), Word(",")]
+    the, topic, *rest = _adjective_clause(draw, opinion)
+    return _labelled([the, topic, *aside, *rest], label)
+
+
+def _concession(draw: Draw, topic: str) -> list[Word]:
+    """A clause that does not decide: good, bad or neither, whatever the label is."""
+    if draw.chance(0.25):
+        return _neutral_clause(draw, topic)
+    return _any_clause(draw, _Opinion(topic, draw.label(), negated=draw.chance(0.25)))
+
+
+def _noun_concession(draw: Draw, topic: str) -> list[Word]:
+    """Despite the dull plot."""
+    neutral = Word(draw.pick(NEUTRAL))
+    adjective = neutral if draw.chance(0.25) else _Opinion(topic, draw.label()).adjective(draw)
+    return [Word("despite"), Word("the"), adjective, Word(topic)]
+
+
+def _contrast(join: Callable[[Draw, list[Word], str], list[Word]]) -> Construction:
+    """A deciding clause, joined with something about another topic that does not decide."""
+
+    def construction(draw: Draw) -> Draft:
+        label, topics = draw.label(), draw.pick(TOPICS)
+        opinion = _Opinion(draw.fresh(topics), label, negated=draw.chance(0.25), is_cue=True)
+        return _labelled(join(draw, _any_clause(draw, opinion), draw.fresh(topics)), label)
+
+    return construction
+
+
+def _but(draw: Draw, decision: list[Word], other: str) -> list[Word]:
+    """The plot was dull but the acting was brilliant."""
+    return [*_concession(draw, other), *draw.sometimes(0.5, (",",)), Word("but"), *decision]
+
+
+def _although_first(draw: Draw, decision: list[Word], other: str) -> list[Word]:
+    """Although the plot was dull, the acting was brilliant."""
+    return [*_although(draw), *_concession(draw, other), Word(","), *decision]
+
+
+def _although_last(draw: Draw, decision: list[Word], other: str) -> list[Word]:
+    """The acting was brilliant although the plot was dull."""
+    return [*decision, *draw.sometimes(0.3, (",",)), *_although(draw), *_concession(draw, other)]
+
+
+def _although(draw: Draw) -> list[Word]:
+    return plain(draw.pick(("although", "although", "even though")))
+
+
+def _despite_first(draw: Draw, decision: list[Word], other: str) -> list[Word]:
+    """Despite the dull plot, the acting was brilliant."""
+    return [*_noun_concession(draw, other), Word(","), *decision]
+
+
+def _despite_last(draw: Draw, decision: list[Word], other: str) -> list[Word]:
+    """The acting was brilliant despite the dull plot."""
+    return [*decision, *_noun_concession(draw, other)]
+
+
+def _relative_clause(draw: Draw) -> Draft:
+    """The film that the critics hated was brilliant."""
+    label, topic = draw.label(), draw.fresh(draw.pick(TOPICS))
+    opinion = _Opinion(topic, label, negated=draw.chance(0.25), is_cue=True)
+    others = _verb_clause(draw, _Opinion(topic, draw.label(), negated=draw.chance(0.25)))[:-2]
+    the, noun, *rest = _adjective_clause(draw, opinion)
+    return _labelled([the, noun, Word("that"), *others, *rest], label)
+
+
+def _conjunction(draw: Draw) -> Draft:
+    """The plot was dull and the acting was awful."""
+    label, topics = draw.label(), draw.pick(TOPICS)
+    opinions = [_Opinion(draw.fresh(topics), label, draw.chance(0.25), is_cue=True) for _ in range(2)]
+    one, other = (_any_clause(draw, opinion) for opinion in opinions)
+    return _labelled([*one, Word("and"), *other], label)
+
+
+_SENTIMENT: Grammar = {
+    "plain": {
+        "adjective": _alone(_adjective_clause),
+        "noun phrase": _alone(_nominal_clause),
+        "verb": _alone(_verb_clause),
+        "conjunction": _conjunction,
+    },
+    "negation": {
+        "negated adjective": _alone(_adjective_clause, negated=True),
+        "negated noun phrase": _alone(_nominal_clause, negated=True),
+        "negated verb": _alone(_verb_clause, negated=True),
+        "negative subject": _alone(_negative_subject_clause, negated=True),
+        "denied statement": _denied(negated=False),
+        "double negation": _denied(negated=True),
+        "negation elsewhere": _negation_elsewhere,
+    },
+    "contrast": {
+        "but": _contrast(_but),
+        "although first": _contrast(_although_first),
+        "although last": _contrast(_although_last),
+        "despite first": _contrast(_despite_first),
+        "despite last": _contrast(_despite_last),
+        "relative clause": _relative_clause,
+    },
+}

@@ -1,0 +1,77 @@
+"""The same parts by fused loops and small Gram matrices: |P z_ij|^2 = a_ij^T G_j a_ij with G_j = <P f^h_j, P f^g_j>."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from .. import layer as plain_layer
+from ..budget import tiles
+from ..layer.norms import beside
+from . import loops
+
+if TYPE_CHECKING:
+    from .block import Block
+
+
+class Parts(plain_layer.Parts):
+    """`layer.Parts` without a loop over sources."""
+
+    block: Block
+
+    def lengths_of_parts(self) -> Tensor:
+        """|P z_ij| / p_i, without the residual, [... query key]; computed once for all stages with the same norms."""
+        name = tuple(id(norm) for norm in (*self.chain.branch, *self.chain.stream))
+        known = self.block.part_lengths
+        if name not in known:
+            lengths = loops.lengths(self.block.attention, self.block.gram(self.chain), self.reciprocals[0])
+            known[name] = self.chain, lengths  # the chain is held too, so that its name stays its own
+        return known[name][1]
+
+    def lengths(self) -> Tensor:
+        lengths = self.lengths_of_parts().clone()
+        lengths.diagonal(dim1=-2, dim2=-1).copy_(self.ends[0])  # the residual is there alone
+        return lengths
+
+    def others(self) -> Tensor:
+        return self.ends[1]
+
+    @cached_property
+    def ends(self) -> tuple[Tensor, Tensor]:
+        """|w_ii| and |sum_{j != i} w_ij|, [... pos]."""
+        block, chain = self.block, self.chain
+        x = block.x if self.residual else None
+        return loops.ends(block.own_part, block.all_parts, x, self.norms, len(chain.branch), *self.reciprocals)
+
+    def nearer(self, y: Tensor, shift: float = 0.0) -> Tensor:
+        block, (part, stream) = self.block, self.reciprocals
+        scores = self.nearer_of_others(y, shift)
+        x = block.x if self.residual else None
+        own = loops.own_nearer(block.own_part, x, self.norms, len(self.chain.branch), part, stream, y, shift=shift)
+        scores.diagonal(dim1=-2, dim2=-1).copy_(own)  # the residual is there alone
+        return scores
+
+    def nearer_of_others(self, y: Tensor, shift: float) -> Tensor:
+        """`nearer` without the residual; a few examples (or layers) at a time."""
+        block, chain, reciprocal = self.block, self.chain, self.reciprocals[0]
+        if y.dim() < 3 or torch.is_grad_enabled():
+            return loops.nearer(block.attention, block.by_head(chain), reciprocal, y, shift=shift)
+        on_cpu = y.device.type == "cpu"
+        each = block.values[0, ..., 0].numel() * y.shape[-1] * (1 if on_cpu else 4)  # a GPU is busy with a quarter of its tile
+        scores = [
+            loops.nearer(block.attention[some], block.by_head(chain, some), reciprocal[some], y[some], shift=shift)
+            for some in tiles(len(y), each, y.device, times=8 if on_cpu else 1)
+        ]
+        return torch.cat(scores) if len(scores) > 1 else scores[0]
+
+    @property
+    def norms(self) -> list[tuple[Tensor, bool]]:
+        """All norms, the branch's first, as the loops take them: gamma as it broadcasts, and whether the mean is subtracted."""
+        return [(beside(norm.gamma, self.block.x), norm.centred) for norm in (*self.chain.branch, *self.chain.stream)]
+
+    @cached_property
+    def reciprocals(self) -> tuple[Tensor, Tensor]:
+        return super().reciprocals

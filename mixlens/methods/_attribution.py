@@ -1,0 +1,47 @@
+"""The register of attribution methods: functions of a Question, registered by `@attribution`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor
+
+from ..registry import Registered, Registry
+
+Scored = Tensor | tuple[Tensor, dict[str, Any]]  # [pos], and what goes into `.info` beside it
+
+
+@dataclass(frozen=True)
+class AttributionMethod(Registered):
+    """A registered attribution method. `function(question, **options)` scores every token: [pos]."""
+
+    score: str  # what of the target is explained unless the user says otherwise: logit or probability
+    needs_target: bool
+    layers: bool  # takes layer=
+
+
+ATTRIBUTIONS = Registry[AttributionMethod]("method", folder="mixlens.methods", group="mixlens.methods")
+
+
+def attribution(
+    *,
+    paper: str,
+    variants: Sequence[str] = ("paper",),
+    cost: str = "3",
+    score: str = "logit",
+    needs_target: bool = True,
+    layers: bool = False,
+) -> Callable[[Callable[..., Scored]], Callable[..., Scored]]:
+    """Register an attribution method under its function's name. It gets a Question and returns [pos], signed."""
+
+    def entry(name: str, function: Callable[..., Scored]) -> AttributionMethod:
+        return AttributionMethod(name, function, paper, tuple(variants), cost, score, needs_target, layers)
+
+    return ATTRIBUTIONS.register(entry)
+
+
+def known() -> dict[str, AttributionMethod]:
+    """Every attribution method: of the files in this folder, and of other packages."""
+    return ATTRIBUTIONS.known()

@@ -1,0 +1,79 @@
+"""Map methods: the `@mixing` decorator, and every method that is registered by it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from ..errors import InputError, nearest
+from ..registry import Registered, Registry
+
+Extras = dict[str, Tensor | str]
+Scores = Tensor | tuple[Tensor, dict[str, Tensor]] | tuple[Tensor, Extras]
+
+
+@dataclass(frozen=True)
+class Method(Registered):
+    """A registered map method. `function(block, **options)` scores one layer: [... query key].
+
+    What a method hands out beside its scores ends up in `.info`: [... query] unless named in `per_head`, or a word.
+    """
+
+    rollout: str  # the convention its paper rolls it out by
+    distribution: bool  # rows sum to 1
+    signed: bool = False  # scores may be negative
+    whole: bool = False  # `function(trace, **options)` scores all layers of one trace: [layer query key]
+    per_head: tuple[str, ...] = ()  # names of extras that are [... head]
+    stacks: bool = False  # takes several layers at once, [layer ... query key]: quicker on a GPU
+    extras: tuple[str, ...] = ()  # names of what it always hands out beside its scores, such as "mixing_ratio"
+
+
+METHODS = Registry[Method]("method", folder="mixlens.methods", group="mixlens.methods")
+
+
+def mixing(
+    *,
+    paper: str,
+    rollout: str,
+    variants: Sequence[str] = ("paper",),
+    distribution: bool = True,
+    cost: str = "< 1",
+    signed: bool = False,
+    whole: bool = False,
+    per_head: Sequence[str] = (),
+    stacks: bool = False,
+    extras: Sequence[str] = (),
+) -> Callable[[Callable[..., Scores]], Callable[..., Scores]]:
+    """Register a map method under its function's name. It gets one layer as a Block, and returns [... query key].
+
+    With `whole` it gets a Trace and returns [layer query key]: for what is not a matter of one layer alone. With `stacks` its
+    Block may hold several layers, [layer ... query key].
+    """
+
+    def entry(name: str, function: Callable[..., Scores]) -> Method:
+        names = tuple(variants), cost, rollout, distribution, signed, whole, tuple(per_head), stacks, tuple(extras)
+        return Method(name, function, paper, *names)
+
+    return METHODS.register(entry)
+
+
+def known() -> dict[str, Method]:
+    """Every map method: of the files in this folder, and of every entry point of the group `mixlens.methods`."""
+    return METHODS.known()
+
+
+def method(name: str) -> Method:
+    if not isinstance(name, str):
+        raise InputError(f"a method is a name, not {name!r:.80}.")
+    if name not in known():
+        from ._attribution import ATTRIBUTIONS
+
+        if name in ATTRIBUTIONS:
+            raise InputError(
+                f"{name!r} explains a prediction, it makes no map: use mixlens.attribute(trace, {name!r}, target=...), or on the "
+                f"command line mixlens explain --method {name}."
+            )
+        raise InputError(f"unknown method {name!r}. {nearest(str(name), known())}")
+    return known()[name]
