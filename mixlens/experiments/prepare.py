@@ -13,7 +13,7 @@ from ..errors import InputError, nearest
 from ..metrics.arguments import refuse_missing
 from ..model.loading import load as load_model
 from ..model.model import Model
-from ..targets import token_id
+from ..model.vocabulary import token_id
 from ..types import Example
 from .experiment import Experiment, Setup, known
 

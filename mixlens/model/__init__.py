@@ -4,7 +4,8 @@ families words wrappers offload     what differs between models; subwords; wrapp
 kept parts                          the store of a model; the modules of its layers
 attention passes record seam        attention weights; locks, modes and hooks; one pass recorded; the attention registry
 stock own_attention runner          the call itself; the proof that our attention is the model's; one runner for every pass
-encode tracing rerun predict        text in; traces; the model again with something changed; what it predicts
+encode vocabulary tracing           text in; tokens by name; traces
+    rerun predict                       the model again with something changed; what it predicts
 quantized placing                   packed weights; devices
 model loading                       `Model` and `load`
 """
@@ -17,7 +18,7 @@ from typing import Any
 # The files whose names are names of the folder too, each fetched when first used: `mixlens.model.load`, `mixlens.model.Model`.
 FILES = (
     *("loading", "model", "rerun", "predict", "tracing", "encode", "runner", "own_attention", "seam", "record", "passes"),
-    *("parts", "attention", "placing", "quantized", "offload", "words", "families", "wrappers"),
+    *("parts", "vocabulary", "attention", "placing", "quantized", "offload", "words", "families", "wrappers"),
 )
 
 

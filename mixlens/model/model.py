@@ -53,6 +53,7 @@ class Model:
         self.lock = Locks(self.configs)  # one pass at a time: the attention registry is switched on the configuration
         self.proven_attention: list[tuple[object, bool]] = []  # functions of the stock model; whether they cap logits
         self.accepts = set(inspect.signature(hf_model.forward).parameters)  # names of what the stock model is called with
+        self.token_names: dict[tuple[int, bool], str] = {}  # names of tokens that were looked up: see `vocabulary.token_name`
         self.proof: Proof | None = None
 
     def __repr__(self) -> str:

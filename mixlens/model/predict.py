@@ -13,6 +13,7 @@ from ..types import LayersOf, LayerTrace, Prediction, Trace
 from .attention import looks_ahead
 from .encode import Encoded
 from .passes import apart_from_others, evaluating, recorded
+from .vocabulary import token_name
 
 if TYPE_CHECKING:
     from .model import Model
@@ -104,8 +105,6 @@ def _named_rows(model: Model, logits: Tensor, k: int) -> list[Prediction]:
 def _names(model: Model, ids: Sequence[int]) -> list[str]:
     if model.task == "classification":
         return [str(model.hf_model.config.id2label.get(i, i)) for i in ids]
-    from ..targets import token_name
-
     return [token_name(model, i, plain=True) for i in ids]
 
 

@@ -22,7 +22,6 @@ EXCEPTIONS: dict[tuple[str, str], str] = {
     ("model/model.py", "fast"): "`Model.graphs`: an empty set of graphs, made in the model's store when first read",
     ("model/model.py", "layer"): "`Model.check`, one line",
     ("model/model.py", "maps"): "`Model.mix`, one line",
-    ("model/predict.py", "targets"): "to be cut",
     ("types.py", "aggregate"): "to be cut",
     ("types.py", "model"): "to be cut",
     ("types.py", "saving"): "to be cut",
