@@ -31,7 +31,7 @@ __version__ = "0.1.0"
 
 # Names are fetched when first used, so that `mixlens --help` needs no torch.
 _PUBLIC = {
-    "load": "model.model",
+    "load": "model.loading",
     "Model": "model.model",
     "mix": "maps",
     "attribute": "attributions",
@@ -97,7 +97,8 @@ if TYPE_CHECKING:
     from .experiments.judge import judge
     from .maps import methods, mix, mixing
     from .model.families import Family, families
-    from .model.model import Model, load
+    from .model.loading import load
+    from .model.model import Model
     from .report import report
     from .saving import load_result
     from .show.figure.drawing import plot

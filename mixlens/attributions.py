@@ -17,7 +17,8 @@ from .errors import InputError, MixlensError, ModelError, nearest, tokens_within
 from .maps import known as known_maps
 from .maps import mix
 from .methods._attribution import ATTRIBUTIONS, AttributionMethod, Scored, attribution, known
-from .model.model import Model, named
+from .model.model import Model
+from .model.predict import named
 from .notices import notices_in
 from .provenance import provenance
 from .questions import Batch, Question, share_passes
@@ -184,7 +185,7 @@ def _batches(questions: Mapping[int, Question], tokens: int | None) -> Iterator[
     for model in {id(question.model): question.model for question in questions.values()}.values():
         numbers = [i for i, question in questions.items() if question.model is model]
         room = tokens or (2048 if model.device.type == "cpu" else 8192)
-        for batch in model._batches([questions[i].trace for i in numbers], None, max(1, room // GRAPH)):
+        for batch in model.batches([questions[i].trace for i in numbers], None, max(1, room // GRAPH)):
             yield [numbers[i] for i in batch]
 
 

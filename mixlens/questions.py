@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from .errors import InputError, nearest
-from .model.model import Attached
+from .model.rerun import Attached
 from .targets import Target
 from .types import Map, Trace
 

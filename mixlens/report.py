@@ -17,7 +17,8 @@ from .corpus import Run, maps, overview
 from .corpus.shards import shard_files
 from .errors import InputError, ResultError, methods_within
 from .maps import mix
-from .model.model import Model, named
+from .model.model import Model
+from .model.predict import named
 from .notices import notices_of
 from .show import run_page
 from .show.results_page import MARK, page

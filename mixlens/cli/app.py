@@ -120,7 +120,7 @@ def _load(model: str, task: str | None, device: str | None, dtype: str | None, t
     from transformers.utils import logging
 
     from ..layer.proof import check
-    from ..model.model import load
+    from ..model.loading import load
 
     logging.set_verbosity_error()
     getLogger("bitsandbytes").setLevel(ERROR)  # one line for each product it casts for

@@ -22,7 +22,8 @@ from ..errors import InputError, MixlensError, is_text
 from ..fast.loops import used
 from ..files import IDENTITY, in_folder, write
 from ..maps import versions
-from ..model.model import Model, load
+from ..model.loading import load
+from ..model.model import Model
 from ..notices import notices_of_corpus
 from ..optional import optional
 from ..provenance import model_fingerprint, public_name, whereabouts

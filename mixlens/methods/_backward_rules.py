@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.overrides import TorchFunctionMode
 
-from ..model.model import hooks
+from ..model.passes import hooks
 
 # (what arrives from above, operands, output) -> what each operand is sent
 Rule = Callable[[Tensor, Sequence[Tensor], Tensor], Sequence[Tensor | None]]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from ..errors import InputError, nearest
-from ..model.model import Attached
+from ..model.rerun import Attached
 from ..questions import Question
 
 BASELINES = ("mask", "pad", "zero")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ..model.model import Attached
+from ..model.rerun import Attached
 from ..questions import Question
 from ._attribution import attribution
 

@@ -251,7 +251,7 @@ def deeplift(question: Question, *, embedding: str = "word", baseline: str | int
     both = {key: twice(value) if isinstance(value, Tensor) else value for key, value in question.inputs.items()}
     words = torch.cat([question.run.word, below.word]).detach()
     activations = composed(hf_model, (parts.mlp_act for parts in model.parts))
-    with model._lock, torch.enable_grad(), without_padding(hf_model.config), rules(DEEPLIFT, hf_model, activations) as block:
+    with model.lock, torch.enable_grad(), without_padding(hf_model.config), rules(DEEPLIFT, hf_model, activations) as block:
         run = model.run_attached(both, place="word", value=words)
         target = question.target.of(run.output)
     place = question.place(run, embedding)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from ..errors import InputError
-from ..model.model import Attached
+from ..model.rerun import Attached
 from ..questions import Question
 from ._attribution import attribution
 

@@ -221,7 +221,7 @@ def relevance(question: Question, book_name: str, inputs: dict[str, Any]) -> tup
         "Load the model without quantization, or use another method: deeplift and the gradients work.",
     )
     activations = composed(model.hf_model, (parts.mlp_act for parts in model.parts))
-    with model._lock, rules(RULES[book_name], model.hf_model, activations) as block:
+    with model.lock, rules(RULES[book_name], model.hf_model, activations) as block:
         run = model.run_attached(inputs)
 
     def started_at(ids: tuple[int, ...]) -> tuple[list[Tensor], list[float]]:

@@ -271,14 +271,14 @@ def test_one_bad_example_of_a_batch_does_not_spoil_the_others(
     model: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     go(TEXTS, tmp_path / "fine", model=model)
-    own = model._run
+    own = model.run_traced
 
     def fails(encoded: Any, **options: Any) -> Any:
         if any("umbrellas" in (one.text or "") for one in encoded):
             raise torch.OutOfMemoryError("out of memory")
         return own(encoded, **options)
 
-    monkeypatch.setattr(model, "_run", fails)
+    monkeypatch.setattr(model, "run_traced", fails)
     made = go(TEXTS, tmp_path / "run", model=model)
     assert (made.rows, made.errors) == (len(TEXTS) - 1, 1)
     assert "memory runs out" in bad(tmp_path / "run")[0]["reason"]

@@ -26,7 +26,7 @@ def test_attention_written_out_is_the_kernel_s(case: str, monkeypatch: pytest.Mo
     """As for float32 on a GPU: the same hidden states, alone and in a padded batch."""
     lens, inputs = loaded(case), [ids(7), ids(4, seed=1)]
     expected = [trace.hidden_states for trace in lens.trace(input_ids=inputs)]
-    monkeypatch.setattr(sys.modules["mixlens.model.model"], "_quicker_written_out", lambda query: True)
+    monkeypatch.setattr(sys.modules["mixlens.model.seam"], "quicker_written_out", lambda query: True)
     for trace, hidden in zip(lens.trace(input_ids=inputs), expected, strict=True):
         torch.testing.assert_close(trace.hidden_states, hidden, rtol=1e-6, atol=1e-6)
 
