@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from ..data import DATASETS, RowError, read
-from ..data.reading import TEXT_FIELDS, _begun, _fields, rows_of
+from ..data.reading import TEXT_FIELDS, fields_of, not_empty, rows_of
 from ..data.source import Source
 from ..errors import InputError, Limits, nearest, readable
 from ..optional import optional
@@ -146,7 +146,7 @@ def _of_rows(
     name: str, split: str | None, fields: Fields, content: Source | None = None, *, warn: bool = False
 ) -> Iterator[Given | RowError]:
     source, unit, found = rows_of(name, split=split, content=content)
-    there, found = _fields(_begun(found, f"{source} holds no row."))
+    there, found = fields_of(not_empty(found, f"{source} holds no row."))
     used = _usual(fields, there, source) if there else fields
     for number, row in found:
         if warn and isinstance(row, RowError) and row.lines > 1:
