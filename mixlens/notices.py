@@ -90,7 +90,7 @@ def _mask_notice(model: Any, texts: Sequence[Read]) -> list[str]:
 
 
 def completeness(info: Mapping[str, Any]) -> float | None:
-    """|sum of scores - expected| / |expected| of a result; None where its method promises no sum."""
+    """The relative gap between the sum of the scores and what they explain; None where the method promises no sum."""
     gap = (info.get("completeness") or {}).get("relative_gap")
     return None if gap is None else float(gap)
 
