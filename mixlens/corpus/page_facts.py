@@ -145,7 +145,7 @@ class _Wide:
             bins.add(probability)
             mean.add(probability)
             if len(self.certain) > 4 * CLASSES:
-                self.certain = {name: found for name, found in self.certain.items() if name in self.tally.classes}
+                self.certain = {name: pair for name, pair in self.certain.items() if name in self.tally.classes}
         if gap is not None:
             self.no_gap += gap == 0
             if gap > 0:
@@ -157,16 +157,16 @@ class _Wide:
         if self.spaced is None:
             return
 
-        def made() -> Sampled:
+        def sample() -> Sampled:
             return sampled(row, file, seen, label, correct, mean_agreement, self.labels.column)
 
-        self.spaced.offer(made)
+        self.spaced.offer(sample)
         if mean_agreement is not None:
-            self.chosen["methods disagree"].offer(mean_agreement, number, made)
+            self.chosen["methods disagree"].offer(mean_agreement, number, sample)
         if probability is not None:
-            self.chosen["least certain"].offer(probability, number, made)
+            self.chosen["least certain"].offer(probability, number, sample)
             if correct is False:
-                self.chosen["wrong"].offer(-probability, number, made)
+                self.chosen["wrong"].offer(-probability, number, sample)
 
     def of_class(self, name: str, rows: int, top: int, least: int) -> OneClass:
         bins, mean = self.certain.get(name, (Bins(PROBABILITY), Mean()))
@@ -179,22 +179,22 @@ class _Wide:
         if self.spaced is None:
             return []
         kinds = [spread(self.spaced.kept), *(self.chosen[why].found() for why in WHY[1:])]
-        found: dict[int, Sampled] = {}
+        rows: dict[int, Sampled] = {}
         for turn in range(max(map(len, kinds))):
             for why, kind in zip(WHY, kinds, strict=True):
                 if turn < len(kind):
-                    one = found.setdefault(kind[turn].row, kind[turn])
-                    found[one.row] = replace(one, why=(*one.why, why))
-        return list(found.values())
+                    one = rows.setdefault(kind[turn].row, kind[turn])
+                    rows[one.row] = replace(one, why=(*one.why, why))
+        return list(rows.values())
 
     def notes(self) -> list[str]:
-        told = []
+        notes = []
         if self.tally.let_go:
-            told.append(
+            notes.append(
                 "There were more different tokens than are counted: the rarest were let go, so top tokens are of frequent ones."
             )
         if self.tally.unnamed:
-            told.append(
+            notes.append(
                 f"{self.tally.unnamed:,} rows have a prediction that was too rare to be kept; they count in all other numbers."
             )
-        return told
+        return notes

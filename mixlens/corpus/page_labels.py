@@ -72,18 +72,19 @@ class Labels:
 
 
 def labels_of(manifest: Mapping[str, Any], label: str | None) -> Labels:
-    model, own = mapping(manifest.get("model")), mapping(manifest.get("identity"))
-    carried, classes = names(mapping(own.get("options")).get("columns")), names(model.get("classes"))
+    """The column that `label` names, or one that is usually called so; where there is none, why not."""
+    model, identity = mapping(manifest.get("model")), mapping(manifest.get("identity"))
+    carried, classes = names(mapping(identity.get("options")).get("columns")), names(model.get("classes"))
     if label is not None:
         if label not in carried:
             there = nearest(label, carried) if carried else "This run carried none: --columns."
             raise InputError(f"the run carried no column {label!r}. {there}")
         return Labels(label, classes)
-    found = next((one for one in LABELS if one in carried), None)
-    if found is None:
+    column = next((name for name in LABELS if name in carried), None)
+    if column is None:
         return Labels(None, (), None)
     if not classes:
         return Labels(
-            None, (), f"The model has no classes by name, so the column {found!r} is not compared with what it predicts."
+            None, (), f"The model has no classes by name, so the column {column!r} is not compared with what it predicts."
         )
-    return Labels(found, classes)
+    return Labels(column, classes)

@@ -70,18 +70,19 @@ class Sampled:
 
 
 class Spaced:
-    """Some of what comes, evenly spaced, however much comes: when there are too many, every other one goes."""
+    """A sample of a stream, evenly spaced however long it is: when the sample is full, every other item is dropped."""
 
     def __init__(self, most: int):
         self.most, self.step, self.seen = max(2, most + most % 2), 1, 0
         self.kept: list[Any] = []
 
-    def offer(self, made: Callable[[], Any]) -> None:
+    def offer(self, make: Callable[[], Any]) -> None:
+        """One more item; `make` is called only where it is held."""
         if self.seen % self.step == 0:
             if len(self.kept) == self.most:
                 self.kept, self.step = self.kept[::2], 2 * self.step
             if self.seen % self.step == 0:
-                self.kept.append(made())
+                self.kept.append(make())
         self.seen += 1
 
 
@@ -92,15 +93,16 @@ class Lowest:
         self.most, self.seen = most, 0
         self.heap: list[tuple[float, int, int, Any]] = []
 
-    def offer(self, value: float, row: int, made: Callable[[], Any]) -> None:
+    def offer(self, value: float, row: int, make: Callable[[], Any]) -> None:
+        """One more item; `make` is called only where it is held."""
         if not self.most or not math.isfinite(value):
             return
         self.seen += 1  # no two are equal, whatever rows are called
         key = (-value, -row, -self.seen)
         if len(self.heap) < self.most:
-            heapq.heappush(self.heap, (*key, made()))
+            heapq.heappush(self.heap, (*key, make()))
         elif key > self.heap[0][:3]:
-            heapq.heapreplace(self.heap, (*key, made()))
+            heapq.heapreplace(self.heap, (*key, make()))
 
     def found(self) -> list[Any]:
         return [one[-1] for one in sorted(self.heap, key=lambda one: one[:3], reverse=True)]
@@ -122,18 +124,19 @@ def sampled(
     agreement: float | None,
     column: str | None,
 ) -> Sampled:
+    """A row as the page shows it: long texts and values are cut."""
     tokens, methods = row["tokens"], tuple(seen.scores)
-    own = own_of(row)
-    ours = {*OWN, *methods, *(name for name in row if name.startswith(RATIO))}
-    carried = tuple((name, cut(str(value), FIELD)) for name, value in row.items() if name not in ours and value is not None)
-    scores = np.array([found[:LONG] for found in seen.scores.values()]).reshape(len(methods), -1)
+    of_text = own_of(row)
+    columns = {*OWN, *methods, *(name for name in row if name.startswith(RATIO))}
+    carried = tuple((name, cut(str(value), FIELD)) for name, value in row.items() if name not in columns and value is not None)
+    scores = np.array([values[:LONG] for values in seen.scores.values()]).reshape(len(methods), -1)
     return Sampled(
         row=int(row["row"]),
         id=cut(str(row["id"]), FIELD),
         text=cut(row.get("text") or " ".join(tokens), TEXT),
         pair=None if row.get("pair") is None else cut(row["pair"], TEXT),
         tokens=tuple(tokens[:LONG]),
-        special=tuple(not mine for mine in own[:LONG]),
+        special=tuple(not mine for mine in of_text[:LONG]),
         left_out=max(0, len(tokens) - LONG),
         query=int(row["query"]),
         prediction=seen.predicted,

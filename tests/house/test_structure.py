@@ -17,7 +17,6 @@ ALIASES = {"attributing", "decompose", "families", "grammar", "identify", "judge
 # Imports against the order, by name, each with its reason.
 EXCEPTIONS: dict[tuple[str, str], str] = {
     ("cli/app.py", "__main__"): "to be cut",
-    ("corpus/running.py", "report"): "to be cut",
     ("layer/block.py", "fast"): "to be cut",
     ("layer/proof.py", "fast"): "to be cut",
     ("maps.py", "attributions"): "to be cut",
