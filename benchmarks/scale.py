@@ -49,7 +49,7 @@ def worked(lens: mixlens.Model, methods: str, rows: list[Given]) -> float:
         if number == 1:
             _wait(lens)
             started = time.perf_counter()
-        encoded = [worker._encode(one) for one in shard]
+        encoded = [worker.encode(one) for one in shard]
         for batch in lens._batches(encoded, None, None):
             made = worker._batch([shard[i] for i in batch], [encoded[i] for i in batch])
             assert all(isinstance(row, dict) for row in made), made

@@ -1,31 +1,257 @@
-"""What a command was asked: its text, its methods with their options, and errors in the words of the command line."""
+"""What is asked for in words, and the result: `alti:variant=released` -> MethodRequest -> Map or Attribution.
+
+A command also names a text, a target and a position in words; these are read here too. The module imports torch only when
+a function is called, because the command line imports it at once.
+"""
 
 from __future__ import annotations
 
-import re
+import json
 import sys
-import threading
-import warnings
+import time
+import zlib
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import typer.core
-
-from .errors import InputError, MixlensError, ModelError, ResultError
-from .show.encoding import make_readable
+from .errors import InputError, nearest
 
 if TYPE_CHECKING:
-    from .experiments.experiment import Asked
     from .model.model import Model
-    from .types import Trace
+    from .types import Attribution, Map, Trace
 
-LOADS = ("explain", "compare", "map", "plot", "report", "judge", "experiment", "run", "serve", "check")
-PATIENCE = 1.0  # seconds without a word
 STDIN = "-"
+RANDOM = "random"
 
 
-# --- texts ------------------------------------------------------------------------------------------------------------
+# --- a method as written ----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class MethodRequest:
+    """A method as written: `name`, or `name:option=value:variant=released`; a map also with `:rollout=` and a convention."""
+
+    name: str
+    variant: str | None = None
+    rollout: str | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def is_map(self) -> bool:
+        return self.name in _maps()
+
+    @property
+    def class_specific(self) -> bool:
+        """Whether the method explains a class or a word, so that a target changes its scores."""
+        return not self.is_map and _attributions()[self.name].needs_target
+
+    @property
+    def has_layers(self) -> bool:
+        """Whether the method scores the input of a single layer too."""
+        return self.is_map or _attributions()[self.name].layers
+
+    def options_for(self, trace: Trace) -> dict[str, Any]:
+        """The options for one text. Random scores take their seed from the text, unless a seed is named: the same noise in
+        every text would not average out."""
+        if self.name == RANDOM and "seed" not in self.options:
+            return {**self.options, "seed": zlib.crc32(" ".join(trace.tokens).encode())}
+        return dict(self.options)
+
+
+Written = str | MethodRequest  # a method: as text, or parsed already
+
+
+def _maps() -> Mapping[str, Any]:
+    from .maps import known
+
+    return known()
+
+
+def _attributions() -> Mapping[str, Any]:
+    from .attributions import known
+
+    return known()
+
+
+def parse_method(written: Written) -> MethodRequest:
+    """The method that is meant. An unknown name, option, variant or rollout convention is refused."""
+    if isinstance(written, MethodRequest):
+        return written
+    name, *pairs = written.split(":")
+    methods = {**_attributions(), **_maps()}
+    if name not in methods:
+        raise InputError(f"unknown method {name!r}. {nearest(name, [*_maps(), *_attributions()])}")
+    options = dict(_option(pair, written, name) for pair in pairs)
+    variant = options.pop("variant", None)
+    rollout = _convention(options.pop("rollout", None)) if name in _maps() else None
+    methods[name].arguments(variant, options)
+    return MethodRequest(name, variant, rollout, options)
+
+
+def _option(pair: str, written: str, name: str) -> tuple[str, Any]:
+    key, sign, value = pair.partition("=")
+    if not sign:
+        raise InputError(f"{written!r}: an option is written key=value, such as {name}:variant=paper.")
+    return key, json_or_text(value)
+
+
+def json_or_text(value: str) -> Any:
+    """The value that a text means as JSON, or the text itself."""
+    try:
+        return json.loads(value)
+    except ValueError:
+        return value
+
+
+def _convention(name: Any) -> str | None:
+    from .aggregate import CONVENTIONS
+
+    if name is not None and name not in CONVENTIONS:
+        raise InputError(f"unknown rollout convention {name!r}. {nearest(str(name), CONVENTIONS)}")
+    return name
+
+
+def parse_methods(names: Iterable[str]) -> dict[str, MethodRequest]:
+    """Every method as written, with its request."""
+    return {name: parse_method(name) for name in names}
+
+
+# --- the results of requests --------------------------------------------------------------------------------------------
+
+
+def grouped(requests: Mapping[str, MethodRequest]) -> list[list[str]]:
+    """The map methods that one call of `mix` can answer: those with the same variant and options. Random scores are left out,
+    because their seed differs from text to text."""
+    groups: dict[str, list[str]] = {}
+    for written, request in requests.items():
+        if request.is_map and request.name != RANDOM:
+            key = json.dumps([request.variant, request.options], sort_keys=True, default=str)
+            groups.setdefault(key, []).append(written)
+    return list(groups.values())
+
+
+def map_of(trace: Trace, written: Written) -> Map:
+    """The map of every layer, not rolled out."""
+    from .maps import mix
+
+    request = parse_method(written)
+    result: Map = mix(trace, request.name, variant=request.variant, **request.options_for(trace))
+    return result
+
+
+def maps_of(trace: Trace, methods: Mapping[str, MethodRequest] | Iterable[str]) -> dict[str, Map]:
+    """The maps of several methods as written. Methods with the same variant and options share the proof of every layer."""
+    from .maps import mix
+
+    requests = methods if isinstance(methods, Mapping) else parse_methods(methods)
+    maps: dict[str, Map] = {}
+    for group in grouped(requests):
+        shared = requests[group[0]]
+        by_name = mix(trace, [requests[written].name for written in group], variant=shared.variant, **shared.options)
+        maps |= {written: by_name[requests[written].name] for written in group}
+    return {written: maps[written] if written in maps else map_of(trace, request) for written, request in requests.items()}
+
+
+def rolled(scores: Map, written: Written, query: int | str) -> Attribution:
+    """One row of the rolled-out map, by the convention that is named, else by the convention of its paper."""
+    return scores.rollout(parse_method(written).rollout).readout(query)
+
+
+def scores_of(
+    trace: Trace, written: Written, *, target: Any = "predicted", foil: Any = None, query: int | str | None = None
+) -> tuple[Attribution, float]:
+    """The attribution by any method, and its seconds. Of a map: the row of `query`, rolled out by its paper's convention."""
+    request = parse_method(written)
+    return every_score(trace, {request.name: request}, target=target, foil=foil, query=query)[request.name]
+
+
+def every_score(
+    trace: Trace,
+    requests: Mapping[str, MethodRequest],
+    *,
+    target: Any = "predicted",
+    foil: Any = None,
+    query: int | str | None = None,
+) -> dict[str, tuple[Attribution, float]]:
+    """`scores_of` for several methods of one trace; the maps share the proof of every layer.
+
+    The seconds of a map are those of its own scores and of the proof, which it would need alone too.
+    """
+    from .maps import timed
+
+    with timed():
+        maps = maps_of(trace, {written: request for written, request in requests.items() if request.is_map})
+    place = trace.query if query is None else query
+    results: dict[str, tuple[Attribution, float]] = {}
+    for written, request in requests.items():
+        started = time.perf_counter()
+        if request.is_map:
+            scores, spent = rolled(maps[written], request, place), seconds_of(maps.pop(written))
+        else:
+            scores, spent = attribution_of(trace, request, target=target, foil=foil, query=query), 0.0
+        results[written] = scores, spent + time.perf_counter() - started
+    return results
+
+
+def seconds_of(scores: Map) -> float:
+    """The time a map took, with the proof of its layers and without the forward pass."""
+    spent = scores.info["seconds"]
+    return float(spent["proof"] + spent["map"])
+
+
+def attribution_of(
+    trace: Trace,
+    request: MethodRequest,
+    *,
+    target: Any = "predicted",
+    foil: Any = None,
+    query: int | str | None = None,
+    layer: int | None = None,
+) -> Attribution:
+    """What `attribute` gives for a request; a method that no target changes is not told of one."""
+    from .attributions import attribute
+
+    options: dict[str, Any] = {"query": query, "variant": request.variant, **request.options}
+    options |= {"target": target, "foil": foil} if request.class_specific else {}
+    options |= {} if layer is None else {"layer": layer}
+    result: Attribution = attribute(trace, request.name, **options)
+    return result
+
+
+def layers_of(
+    trace: Trace, written: Written, *, target: Any = "predicted", foil: Any = None, query: int | None = None
+) -> tuple[list[Attribution], Attribution]:
+    """A method layer by layer, and over all layers. Of a map: the row of `query`; of an attribution: the scores of the hidden
+    states that enter the layer. An attribution that is not defined at single layers has an empty list of them."""
+    request = parse_method(written)
+    if request.is_map:
+        return map_layers(map_of(trace, request), request, trace.query if query is None else query)
+    question: dict[str, Any] = {"target": target, "foil": foil, "query": query}
+    overall = attribution_of(trace, request, **question)
+    depth = len(trace.layers) if request.has_layers else 0
+    return [attribution_of(trace, request, **question, layer=layer) for layer in range(depth)], overall
+
+
+def map_layers(scores: Map, request: MethodRequest, query: int) -> tuple[list[Attribution], Attribution]:
+    """The row of `query` in every layer of a map, and in the map rolled out."""
+    return [scores.readout(query, layer=layer) for layer in range(len(scores.scores))], rolled(scores, request, query)
+
+
+def every_layer(
+    trace: Trace, requests: Mapping[str, MethodRequest], *, target: Any = "predicted", foil: Any = None
+) -> dict[str, tuple[list[Attribution], Attribution]]:
+    """`layers_of` for several methods of one trace; the maps share the proof of every layer."""
+    maps = maps_of(trace, {written: request for written, request in requests.items() if request.is_map})
+    return {
+        written: map_layers(maps.pop(written), request, trace.query)
+        if request.is_map
+        else layers_of(trace, request, target=target, foil=foil)
+        for written, request in requests.items()
+    }
+
+
+# --- the words of a command ---------------------------------------------------------------------------------------------
 
 
 def text_of(text: str | None, file: Path | None) -> str:
@@ -33,12 +259,7 @@ def text_of(text: str | None, file: Path | None) -> str:
     if (text is None) == (file is None):
         raise InputError("give one text: in quotes, - to read it from standard input, or --file FILE.")
     if file is not None:
-        try:
-            return file.read_text(encoding="utf-8-sig").rstrip("\r\n")
-        except OSError as error:
-            raise InputError(f"--file: {str(file)!r} cannot be read: {error.strerror}.") from None
-        except UnicodeDecodeError:
-            raise InputError(f"--file: {str(file)!r} is not text in UTF-8.") from None
+        return _content(file)
     if text != STDIN:
         return str(text)
     try:
@@ -47,26 +268,28 @@ def text_of(text: str | None, file: Path | None) -> str:
         raise InputError(f"standard input is not text in {sys.stdin.encoding}.") from None
 
 
-# --- methods ----------------------------------------------------------------------------------------------------------
+def _content(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8-sig").rstrip("\r\n")
+    except OSError as error:
+        raise InputError(f"--file: {str(file)!r} cannot be read: {error.strerror}.") from None
+    except UnicodeDecodeError:
+        raise InputError(f"--file: {str(file)!r} is not text in UTF-8.") from None
 
 
-def method_of(written: str, variant: str | None = None) -> Asked:
-    """`name`, or `name:option=value`; --variant is the same as `:variant=`. What is not known is refused here."""
-    from dataclasses import replace
-
-    from .experiments.experiment import asked
-
-    made = asked(written.strip())
+def method_of(written: str, variant: str | None = None) -> MethodRequest:
+    """`name`, or `name:option=value`; --variant is the same as `:variant=`. An unknown method is refused."""
+    request = parse_method(written.strip())
     if variant is None:
-        return made
-    if made.variant is not None and made.variant != variant:
+        return request
+    if request.variant is not None and request.variant != variant:
         raise InputError(f"--variant {variant} and {written!r} name two variants. Leave one out.")
-    asked(f"{made.name}:variant={variant}")  # refused where the method has no such variant
-    return replace(made, variant=variant)
+    parse_method(f"{request.name}:variant={variant}")  # refused where the method has no such variant
+    return replace(request, variant=variant)
 
 
-def methods_of(written: str, variant: str | None = None) -> dict[str, Asked]:
-    """Names with commas between them, each as it was written, and what it means."""
+def methods_of(written: str, variant: str | None = None) -> dict[str, MethodRequest]:
+    """Names with commas between them, each as it was written, and its request."""
     names = [name.strip() for name in written.split(",") if name.strip()]
     if not names:
         raise InputError("no method was asked for. Give names with commas between them.")
@@ -75,16 +298,14 @@ def methods_of(written: str, variant: str | None = None) -> dict[str, Asked]:
 
 def class_methods() -> list[str]:
     """The methods that explain a class or a word."""
-    from .attributions import known
-
-    return [name for name, one in known().items() if one.needs_target]
+    return [name for name, method in _attributions().items() if method.needs_target]
 
 
-def refuse_target(methods: Mapping[str, Asked], given: Mapping[str, str | None]) -> None:
-    """--target, --foil and --score are for methods that explain a class or a word: one of them at least."""
-    if all(value is None for value in given.values()) or any(one.class_specific for one in methods.values()):
+def refuse_target(methods: Mapping[str, MethodRequest], options: Mapping[str, str | None]) -> None:
+    """--target, --foil and --score need a method that explains a class or a word; without one they are refused."""
+    if all(value is None for value in options.values()) or any(request.class_specific for request in methods.values()):
         return
-    *names, last = (f"--{name}" for name in given)
+    *names, last = (f"--{name}" for name in options)
     who = ", ".join(map(repr, methods))
     raise InputError(
         f"{who} {'explains' if len(methods) == 1 else 'explain'} a position, whatever the class or word: leave "
@@ -92,32 +313,36 @@ def refuse_target(methods: Mapping[str, Asked], given: Mapping[str, str | None])
     )
 
 
-def target_of(lens: Model, given: str | None) -> Any:
+def target_of(lens: Model, written: str | None) -> Any:
     """A class, a word, an id, or `start,end` of a span. Digits that are a token of a language model are that token."""
-    from .targets import token_id
-
-    if given is None:
+    if written is None:
         return "predicted"
-    if given == "gold":
+    if written == "gold":
         raise InputError("--target gold takes each row's own label, in `mixlens run`. Here, name the class or the word.")
-    if given.isdigit() and lens.task in ("masked-lm", "causal-lm") and lens.tokenizer is not None:
-        try:
-            return token_id(lens, given)
-        except InputError:  # no token is called so: an id
-            return int(given)
-    parts = given.split(",")
+    if written.isdigit() and lens.task in ("masked-lm", "causal-lm") and lens.tokenizer is not None:
+        return _token_or_id(lens, written)
+    parts = written.split(",")
     if lens.task == "question-answering" and len(parts) == 2 and all(part.strip().isdigit() for part in parts):
         return int(parts[0]), int(parts[1])
-    return int(given) if given.isdigit() else given
+    return int(written) if written.isdigit() else written
+
+
+def _token_or_id(lens: Model, digits: str) -> int:
+    from .targets import token_id
+
+    try:
+        return token_id(lens, digits)
+    except InputError:  # no token has this name, so the digits are an id
+        return int(digits)
 
 
 def targets_of(lens: Model, target: str | None, foil: str | None, score: str | None) -> dict[str, Any]:
-    """What a method that explains a class or a word is told."""
+    """The options that a method for a class or a word gets."""
     return {"target": target_of(lens, target), "foil": None if foil is None else target_of(lens, foil), "score": score}
 
 
 def place_of(trace: Trace, query: str | None) -> int | None:
-    """A token of the text, or an index."""
+    """The position of a token of the text, or of an index."""
     from .aggregate import find
 
     if query is None:
@@ -131,7 +356,7 @@ def place_of(trace: Trace, query: str | None) -> int | None:
 
 
 def place_meant(trace: Trace, query: str | None, target: str | None, method: str) -> int | None:
-    """The position of a method that explains one: --query, or a --target that is a token or an index."""
+    """The position that a method for positions explains: --query, or a --target that is a token or an index."""
     if query is not None or target is None:
         return place_of(trace, query)
     try:
@@ -143,107 +368,3 @@ def place_meant(trace: Trace, query: str | None, target: str | None, method: str
             f"{method!r} explains a position, and no token of the text is {target!r}. For a class or a word take a method "
             f"that explains one (--method): {', '.join(class_methods())}."
         ) from None
-
-
-# --- the command line itself ------------------------------------------------------------------------------------------
-
-PYTHON = re.compile(r"\b([a-z_]+)=(\([^()]*\)|'[^']*'|[A-Z]+\b|\.\.\.)?(?!\w)")
-
-
-def as_written(message: str, options: Iterable[str], methods: Iterable[str] = ()) -> str:
-    """An error of the library in the words of the command line: `query=` is `--query`, and an option of a method that was
-    asked for, such as replacement='delete' of blank_out, is `--method blank_out:replacement=delete`."""
-    known = set(options)
-    own = _method_options(methods)
-
-    def written(found: re.Match[str]) -> str:
-        name, value = found[1], (found[2] or "").strip("'")
-        if name in known:
-            simple = value.strip("()").replace(", ", ",")
-            return f"--{name.replace('_', '-')}" + (f" {simple}" if simple else "")
-        if name in own and value:
-            return f"--method {own[name]}:{name}={value}"
-        return found[0]
-
-    return PYTHON.sub(written, message)
-
-
-def _method_options(methods: Iterable[str]) -> dict[str, str]:
-    """The options of the methods that were asked for, each with its method's name."""
-    names = [name.strip().partition(":")[0] for one in methods for name in one.split(",")]
-    if not names or "mixlens.attributing" not in sys.modules:
-        return {}
-    from .attributions import known as attributions
-    from .maps import known as maps
-
-    every = {**maps(), **attributions()}
-    return {option: name for name in names if name in every for option in every[name].options}
-
-
-class Commands(typer.core.TyperGroup):
-    """All commands: their output can be read in any terminal, waiting is told of, and errors name options that exist."""
-
-    def invoke(self, ctx: Any) -> Any:
-        make_readable(sys.stdout)
-        # What scores miss stands above them, in the header: once is enough.
-        warnings.filterwarnings("ignore", message=r"\w+: (the scores add|the relevance of a layer adds) up to")
-        return super().invoke(ctx)
-
-    def get_command(self, ctx: Any, name: str) -> Any:
-        found = super().get_command(ctx, name)
-        if found is not None and not hasattr(found, "_in_its_words"):
-            found._in_its_words = True  # type: ignore[attr-defined]
-            found.invoke = _in_its_words(found, found.invoke)  # type: ignore[method-assign]
-        return found
-
-
-def _in_its_words(command: Any, invoke: Any) -> Any:
-    def told(ctx: Any) -> Any:
-        try:
-            with Loading(command.name):
-                return invoke(ctx)
-        except MixlensError as error:
-            options = [parameter.name for parameter in command.params if any(one.startswith("--") for one in parameter.opts)]
-            methods = [value for name in ("method", "methods") if isinstance(value := ctx.params.get(name), str)]
-            message = as_written(str(error), options, methods)
-            if message == str(error):
-                raise
-            kind = type(error) if type(error) in (InputError, ModelError, ResultError) else MixlensError
-            raise kind(message) from error
-
-    return told
-
-
-class Loading:
-    """A line on a terminal when nothing has come for a while: most of that time torch and the weights are read."""
-
-    def __init__(self, command: str | None, *, patience: float = PATIENCE):
-        wanted = command in LOADS and sys.stderr is not None and sys.stderr.isatty()
-        self._timer = threading.Timer(patience, self._say) if wanted else None
-
-    def _say(self) -> None:
-        print("mixlens: loading (torch, then the model) ...", file=sys.stderr, flush=True)
-
-    def __enter__(self) -> Loading:
-        if self._timer is not None:
-            self._timer.daemon = True
-            self._timer.start()
-            LOADING.append(self)
-        return self
-
-    def end(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-
-    def __exit__(self, *_: Any) -> None:
-        self.end()
-        LOADING[:] = [one for one in LOADING if one is not self]
-
-
-LOADING: list[Loading] = []  # of the command that runs
-
-
-def loaded() -> None:
-    """The model is there: nothing more needs to be said about waiting."""
-    for one in LOADING:
-        one.end()

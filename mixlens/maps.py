@@ -53,6 +53,7 @@ class Method(Registered):
     whole: bool = False  # `function(trace, **options)` scores all layers of one trace: [layer query key]
     per_head: tuple[str, ...] = ()  # names of extras that are [... head]
     stacks: bool = False  # takes several layers at once, [layer ... query key]: quicker on a GPU
+    extras: tuple[str, ...] = ()  # names of what it always hands out beside its scores, such as "mixing_ratio"
 
 
 METHODS: dict[str, Method] = {}
@@ -69,6 +70,7 @@ def mixing(
     whole: bool = False,
     per_head: Sequence[str] = (),
     stacks: bool = False,
+    extras: Sequence[str] = (),
 ) -> Callable[[Callable[..., Scores]], Callable[..., Scores]]:
     """Register a map method under its function's name. It gets one layer as a Block, and returns [... query key].
 
@@ -80,7 +82,18 @@ def mixing(
         name = getattr(function, "__name__", "")
         refuse_second(name, function, METHODS.values())
         METHODS[name] = Method(
-            name, function, paper, tuple(variants), cost, rollout, distribution, signed, whole, tuple(per_head), stacks
+            name,
+            function,
+            paper,
+            tuple(variants),
+            cost,
+            rollout,
+            distribution,
+            signed,
+            whole,
+            tuple(per_head),
+            stacks,
+            tuple(extras),
         )
         return function
 

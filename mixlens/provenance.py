@@ -1,11 +1,11 @@
-"""What makes a model this model: all of its numbers, its configuration and its tokenizer, as one short fingerprint."""
+"""What a result rests on: fingerprints of the model (its numbers, its configuration, its tokenizer) and of the data."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from .fast.loops import used
 from .model.offload import weights_of
+from .types import Example
 
 if TYPE_CHECKING:
     from .model.model import Model
@@ -32,19 +33,28 @@ TOKENIZER = (
 def model_fingerprint(model: Model) -> str:
     """Of every number of every weight and persistent buffer, the configuration (class names too) and the tokenizer. The same
     on every device and machine; another training, another setting or another vocabulary gives another."""
-    told = hashlib.sha256()
+    digest = hashlib.sha256()
     for part in (*sorted(_weights(model.hf_model)), model.task, _plain(_config(model)), _tokenizer(model.tokenizer)):
-        told.update(json.dumps(part, sort_keys=True).encode())
-    return told.hexdigest()[:16]
+        digest.update(json.dumps(part, sort_keys=True).encode())
+    return digest.hexdigest()[:16]
+
+
+def data_fingerprint(examples: Sequence[Example]) -> str:
+    """Of everything an example holds, in order."""
+    digest = hashlib.sha256()
+    for e in examples:
+        row = [e.id, e.text, e.pair, e.target, e.foil, e.cues, e.info]
+        digest.update(json.dumps(row, ensure_ascii=False, sort_keys=True, default=str).encode())
+    return digest.hexdigest()[:16]
 
 
 def whereabouts(model: Model) -> dict[str, str]:
     """What of a model's places and packing changes numbers: kinds of devices, the form of the inner loops, whether it is spread
     out, quantisation."""
-    told = {"device": "+".join(sorted({device.split(":")[0] for device in model.devices})), "kernels": used(model.device)}
+    places = {"device": "+".join(sorted({device.split(":")[0] for device in model.devices})), "kernels": used(model.device)}
     if model.dispatched:
-        told["device_map"] = "dispatched"
-    return told | ({} if model.quantization is None else {"quantization": model.quantization})
+        places["device_map"] = "dispatched"
+    return places | ({} if model.quantization is None else {"quantization": model.quantization})
 
 
 def public_name(name: object) -> str:
@@ -71,16 +81,16 @@ def _tensors(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
             if buffer is not None and name not in module._non_persistent_buffers_set and buffer.device.type != "meta":
                 yield f"{path}.{name}", buffer
         for name, weights in module._parameters.items():
-            yield from ((f"{path}.{name}.{own}", found) for own, found in _scales(weights))
+            yield from ((f"{path}.{name}.{part}", tensor) for part, tensor in _scales(weights))
 
 
 def _scales(weights: Any) -> Iterator[tuple[str, Tensor]]:
-    """What bitsandbytes keeps beside packed numbers, without which they say nothing."""
+    """The scales that bitsandbytes keeps beside packed numbers; without them the numbers mean nothing."""
     state: Any = getattr(weights, "quant_state", None)
     packed = state.as_dict(packed=True) if hasattr(state, "as_dict") else {}
-    for name, found in {**packed, "SCB": getattr(weights, "SCB", None)}.items():
-        if isinstance(found, Tensor) and found.device.type != "meta":
-            yield name, found
+    for name, tensor in {**packed, "SCB": getattr(weights, "SCB", None)}.items():
+        if isinstance(tensor, Tensor) and tensor.device.type != "meta":
+            yield name, tensor
 
 
 def _checksum(weights: Tensor, pool: ThreadPoolExecutor) -> str:
@@ -97,8 +107,8 @@ def _checksum(weights: Tensor, pool: ThreadPoolExecutor) -> str:
 
 def _config(model: Model) -> dict[str, Any]:
     config = model.hf_model.config
-    told = config.to_dict() if hasattr(config, "to_dict") else vars(config)
-    return {**told, "class": type(model.hf_model).__name__}
+    settings = config.to_dict() if hasattr(config, "to_dict") else vars(config)
+    return {**settings, "class": type(model.hf_model).__name__}
 
 
 def _plain(value: Any) -> Any:
@@ -119,27 +129,27 @@ def _tokenizer(tokenizer: Any) -> Any:
     """The whole of a tokenizer, or None where there is none."""
     if tokenizer is None:
         return None
-    told: dict[str, Any] = {name: getattr(tokenizer, name, None) for name in TOKENIZER}
-    told |= {"class": type(tokenizer).__name__, "special": getattr(tokenizer, "special_tokens_map", None)}
+    facts: dict[str, Any] = {name: getattr(tokenizer, name, None) for name in TOKENIZER}
+    facts |= {"class": type(tokenizer).__name__, "special": getattr(tokenizer, "special_tokens_map", None)}
     backend: Any = getattr(tokenizer, "backend_tokenizer", None)
     if hasattr(backend, "to_str"):
         whole = json.loads(backend.to_str())
-        # How the last call cut off and filled up: that is said anew with every call.
-        told["backend"] = {name: value for name, value in whole.items() if name not in ("truncation", "padding")}
+        # Truncation and padding are settings of the last call, not of the tokenizer.
+        facts["backend"] = {name: value for name, value in whole.items() if name not in ("truncation", "padding")}
     else:
-        told["vocabulary"] = tokenizer.get_vocab() if hasattr(tokenizer, "get_vocab") else None
-        told["files"] = _files(tokenizer)
+        facts["vocabulary"] = tokenizer.get_vocab() if hasattr(tokenizer, "get_vocab") else None
+        facts["files"] = _files(tokenizer)
     return _plain(
-        {name: {str(k): str(v) for k, v in one.items()} if name == "special" and one else one for name, one in told.items()}
+        {name: {str(k): str(v) for k, v in one.items()} if name == "special" and one else one for name, one in facts.items()}
     )
 
 
 def _files(tokenizer: Any) -> list[str]:
-    """Checksums of what a tokenizer written in Python saves: its merges, or its sentencepiece model."""
+    """Checksums of the files that a tokenizer written in Python saves: its merges, or its sentencepiece model."""
     with TemporaryDirectory(prefix="mixlens-") as folder:
         try:
             tokenizer.save_vocabulary(folder)
         except (AttributeError, NotImplementedError, ValueError):
             return []
-        found = sorted(path for path in Path(folder).iterdir() if path.is_file())
-        return [f"{path.name} {hashlib.sha256(path.read_bytes()).hexdigest()}" for path in found]
+        files = sorted(path for path in Path(folder).iterdir() if path.is_file())
+        return [f"{path.name} {hashlib.sha256(path.read_bytes()).hexdigest()}" for path in files]

@@ -81,12 +81,11 @@ def resolve(
             raise InputError("give the foil once: target=(target, foil), or target= and foil=.")
         target, foil = target
     positions = () if model.task == "classification" else (_position(trace, query),)
-    count = model.hf_model.config.num_labels if model.task.endswith("classification") else model.hf_model.config.vocab_size
     if target == "predicted" or target is None:
         wanted = int(logits_at(trace, positions).argmax())
     else:
-        wanted = _id(trace, target, count, "target")
-    against = None if foil is None else _id(trace, foil, count, "foil")
+        wanted = output_id(model, target, "target")
+    against = None if foil is None else output_id(model, foil, "foil")
     if against == wanted:
         raise InputError(f"target and foil are the same ({_name(model, wanted)}).")
     name = _name(model, wanted) + ("" if against is None else f" - {_name(model, against)}")
@@ -114,8 +113,9 @@ def _position(trace: Trace, query: int | str | None) -> int:
     return trace.query
 
 
-def _id(trace: Trace, wanted: Any, count: int, role: str) -> int:
-    model = trace.model
+def output_id(model: Model, wanted: Any, role: str) -> int:
+    """The id of a class or a token that is written as an id or by its name."""
+    count = model.hf_model.config.num_labels if model.task.endswith("classification") else model.hf_model.config.vocab_size
     if isinstance(wanted, bool) or not isinstance(wanted, int | str):
         raise InputError(f"a {role} is a class, a token or an id, not {wanted!r}.")
     if isinstance(wanted, str) and not is_text(wanted):

@@ -19,7 +19,7 @@ from typing import Any
 import mixlens
 from mixlens.data import load, read
 from mixlens.experiments import Outcome, Table, run
-from mixlens.experiments.experiment import drawn
+from mixlens.experiments.running import drawn
 from mixlens.metrics import Interval
 from mixlens.types import Example
 

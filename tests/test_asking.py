@@ -18,8 +18,8 @@ from test_attributions import tokenizer_of
 from typer.testing import CliRunner
 
 import mixlens
-from mixlens import asking
 from mixlens.attributions import known as attributions
+from mixlens.cli import group
 from mixlens.cli.app import app, main
 from mixlens.maps import known as maps
 from mixlens.notices import notices_of, notices_of_corpus
@@ -150,11 +150,11 @@ def test_errors_name_options_that_are_there(arguments: tuple[str, ...], message:
 def test_an_error_is_left_alone_where_the_command_has_no_such_option() -> None:
     told = "give query=, label=... or target=(start, end); use steps=20 or task='base'."
     assert (
-        asking.as_written(told, ["query", "target"])
+        group.as_written(told, ["query", "target"])
         == "give --query, label=... or --target start,end; use steps=20 or task='base'."
     )
-    assert asking.as_written(told, []) == told
-    assert asking.as_written("use text_field=.", ["text_field"]) == "use --text-field."
+    assert group.as_written(told, []) == told
+    assert group.as_written("use text_field=.", ["text_field"]) == "use --text-field."
 
 
 def test_an_error_that_is_made_of_parts_is_told_too() -> None:
@@ -168,7 +168,7 @@ def test_an_error_that_is_made_of_parts_is_told_too() -> None:
 
     command = SimpleNamespace(name="judge", params=[SimpleNamespace(name="text_field", opts=["--text-field"])])
     with pytest.raises(mixlens.MixlensError, match=r"corpus\.csv.*give --text-field\."):
-        asking._in_its_words(command, failing)(SimpleNamespace(params={}))
+        group.with_its_words(command, failing)(SimpleNamespace(params={}))
 
 
 def test_judge_names_fields(tmp_path: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -370,7 +370,7 @@ def test_waiting_is_told_of_on_a_terminal_alone(monkeypatch: pytest.MonkeyPatch)
         out = Terminal()
         out.tty = tty
         monkeypatch.setattr(sys, "stderr", out)
-        with asking.Loading(command, patience=0.0 if not quick else 60.0) as loading:
+        with group.Loading(command, patience=0.0 if not quick else 60.0) as loading:
             if loading._timer is not None and not quick:
                 loading._timer.join()
         return out.getvalue()

@@ -15,14 +15,15 @@ import typer
 
 from .. import asking
 from ..errors import InputError, MixlensError, nearest, printable, printable_json
+from . import group
 
 if TYPE_CHECKING:
-    from ..experiments.experiment import Asked
+    from ..asking import MethodRequest as Asked
     from ..model.model import Model
     from ..types import Attribution, Result, Trace
 
 app = typer.Typer(
-    cls=asking.Commands,
+    cls=group.Commands,
     help="Which tokens flow into which in a Transformer, layer by layer, proven against the model itself.",
     epilog="Start with:  mixlens explain 'The keys to the cabinet [MASK] rusty.'",
     no_args_is_help=True,
@@ -130,7 +131,7 @@ def _load(model: str, task: str | None, device: str | None, dtype: str | None, t
     if proven:
         lens.proof = check(lens)
     SPENT.update({"weights": read - started, "model check": time.perf_counter() - read})
-    asking.loaded()
+    group.loaded()
     return lens
 
 

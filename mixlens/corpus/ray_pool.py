@@ -22,18 +22,20 @@ from typing import Any
 
 from .. import errors
 from ..errors import InputError, MixlensError
-from ..experiments.experiment import model_fingerprint, whereabouts
 from ..model.model import Model, load
 from ..optional import optional
+from ..provenance import model_fingerprint, whereabouts
+from .parquet import arrow
+from .plan import Plan
 from .ray_feed import feed_class, tickets_of
 from .ray_session import listens, noted, quiet_backend, settings, this_machine_alone, uninterrupted
 from .ray_watch import Patience, Seen, Watch
 from .rows import Given, RowError
-from .worker import Bad, Made, Plan, Worker, arrow
+from .worker import BadRow, ShardFiles, Worker
 
 AHEAD = 2  # windows that wait for each actor, so that none of them does
 PATIENCE = 30.0  # seconds without any window done (or four times what one took) before what is out is given out again
-FILES = ("content", "maps")  # of a Made
+FILES = ("content", "maps")  # of ShardFiles
 NO_PLACE = 60.0  # seconds without a worker before that is said
 CRASHES = 3  # workers in a row that may die, beside one for each place, before one has loaded the model
 ANSWER = 10.0  # seconds that Ray has for an answer
@@ -58,12 +60,12 @@ class Remote:
         self.get(lambda: feed.begun.remote(self.here))
         self.worker: Worker | MixlensError
         try:
-            made = load(model, **options)
-            found = {**whereabouts(made), "model": model_fingerprint(made), "device": made.device.type}
+            lens = load(model, **options)
+            facts = {**whereabouts(lens), "model": model_fingerprint(lens), "device": lens.device.type}
             for what in expected:
-                if found.get(what) != expected[what]:
-                    raise InputError(f"another {what} than the run's: {found.get(what)}, not {expected[what]}")
-            self.worker = Worker(made, plan)
+                if facts.get(what) != expected[what]:
+                    raise InputError(f"another {what} than the run's: {facts.get(what)}, not {expected[what]}")
+            self.worker = Worker(lens, plan)
         except MixlensError as error:  # told when asked: an actor that cannot be made would be made again and again
             self.worker = type(error)(f"{error} (on the Ray worker {self.here['machine']})")
         self.get(feed.ready.remote)
@@ -79,13 +81,13 @@ class Remote:
             if isinstance(self.worker, MixlensError):
                 raise self.worker
             number, rows = self.get(lambda: held[0])
-            made = self.worker.window(number, rows, self.run)
+            files = self.worker.window(number, rows, self.run)
         except MixlensError as error:
             return {"ticket": ticket, "told": json.dumps({"error": [type(error).__name__, str(error)]})}
-        told = {name: value for name, value in vars(made).items() if name not in FILES}
-        told["bad"] = [vars(one) for one in made.bad]
+        facts = {name: value for name, value in vars(files).items() if name not in FILES}
+        facts["bad"] = [vars(one) for one in files.bad]
         took = time.monotonic() - started
-        return {"ticket": ticket, "seconds": took, "told": json.dumps(told), **{name: getattr(made, name) for name in FILES}}
+        return {"ticket": ticket, "seconds": took, "told": json.dumps(facts), **{name: getattr(files, name) for name in FILES}}
 
 
 def _waiting(ray: Any) -> Callable[[Callable[[], Any]], Any]:
@@ -102,19 +104,20 @@ def _waiting(ray: Any) -> Callable[[Callable[[], Any]], Any]:
 
 
 def _table(rows: list[Row]) -> Any:
-    """A Made as Ray Data can carry it: bytes, and JSON."""
+    """ShardFiles as Ray Data can carry them: bytes, and JSON."""
     pa = arrow()
     kinds = {"ticket": pa.int64(), "seconds": pa.float64(), "told": pa.string(), **dict.fromkeys(FILES, pa.large_binary())}
     return pa.Table.from_pylist(rows, schema=pa.schema(kinds))
 
 
-def _made(row: Row) -> Made:
-    """A Made again; or the error that came instead is raised, as what it was."""
-    told = json.loads(row["told"])
-    if "error" in told:
-        kind, said = told["error"]
-        raise getattr(errors, kind, MixlensError)(said)
-    return Made(**{**told, "bad": tuple(Bad(**one) for one in told["bad"])}, **{name: row[name] for name in FILES})
+def _files_of(row: Row) -> ShardFiles:
+    """The ShardFiles that a row carries; an error that came instead is raised, as the kind it was."""
+    facts = json.loads(row["told"])
+    if "error" in facts:
+        kind, message = facts["error"]
+        raise getattr(errors, kind, MixlensError)(message)
+    bad = tuple(BadRow(**one) for one in facts["bad"])
+    return ShardFiles(**{**facts, "bad": bad}, **{name: row[name] for name in FILES})
 
 
 # --- here -------------------------------------------------------------------------------------------------------------
@@ -198,11 +201,13 @@ class Pool:
         """Of the workers that began, as far as they told."""
         return [one["process"] for one in self.ray.get(self.feed.state.remote(), timeout=60)[2]]
 
-    def made(self, wanted: Iterable[Window], run: str, expected: Mapping[str, str], tick: Callable[[int], Any]) -> Iterator[Made]:
+    def made(
+        self, missing: Iterable[Window], run: str, expected: Mapping[str, str], tick: Callable[[int], Any]
+    ) -> Iterator[ShardFiles]:
         """Shards as they are done, in any order. Few windows are held at a time."""
         found = self._begin(expected, run)
         out, began, warned = _Out(self.ray, self.feed), time.monotonic(), False
-        windows, limit = iter(wanted), AHEAD * self.size[1] + 1
+        windows, limit = iter(missing), AHEAD * self.size[1] + 1
         patience, worked = Patience(PATIENCE), False
         while not out.ended or out.held:
             while not out.ended and len(out.held) < limit:
@@ -227,11 +232,11 @@ class Pool:
                 continue
             if not out.take(row["ticket"]):  # done before, by another
                 continue
-            made = _made(row)
+            files = _files_of(row)
             patience.done(row["seconds"])
             worked = True
-            tick(made.rows + len(made.bad))
-            yield made
+            tick(files.rows + len(files.bad))
+            yield files
 
     def _look_after(self, out: _Out, *, worked: bool) -> tuple[bool, Seen]:
         """Whether a worker has begun, and what is seen from outside. Workers that die again and again end the run."""
@@ -296,9 +301,7 @@ class Pool:
         ray = self.ray
         with uninterrupted():
             if self.feed is not None and self.pump is not None:
-                gone = contextlib.suppress(
-                    ray.exceptions.RayError
-                )  # it died, or does not answer: the rest is tidied all the same
+                gone = contextlib.suppress(ray.exceptions.RayError)  # the Feed died, or does not answer: the rest is tidied
                 with gone:
                     ray.get(self.feed.put.remote({}, [], 0, True), timeout=5)
                 self.pump.join(0 if self.own else 5)

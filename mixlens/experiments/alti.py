@@ -5,12 +5,13 @@ from __future__ import annotations
 from itertools import combinations
 from typing import Any
 
+from ..asking import every_score, parse_method, scores_of
 from ..errors import InputError
 from ..metrics import mean_with_interval
 from ..metrics.agreement import model_agreement, spearman, special_token_ranks
 from ..metrics.geometry import anisotropy, transformed_anisotropy
 from ..types import Example, Record
-from .experiment import Setup, asked, experiment, scores_of
+from .experiment import Setup, experiment
 from .figures import bars, curves_of, lines
 from .tables import Table, by
 
@@ -31,7 +32,7 @@ def _finish_table2(setup: Setup, records: list[Record]) -> list[Table]:
 
 
 def _prepare_table2(setup: Setup) -> None:
-    asked(setup.options["reference"])
+    parse_method(setup.options["reference"])
 
 
 @experiment(
@@ -53,13 +54,12 @@ def table2(setup: Setup, example: Example) -> list[Record]:
     trace = setup.model.trace(example)
     reference, _ = scores_of(trace, setup.options["reference"])
     kept = [i for i, special in enumerate(trace.special) if setup.options["keep_special"] or not special]
-    made = []
-    for method in setup.methods:
-        scores, seconds = scores_of(trace, method)
+    records = []
+    for method, (scores, seconds) in every_score(trace, setup.requests).items():
         for metric, variant in (("spearman", "paper"), ("spearman_released", "released")):
             value = spearman(scores.scores[kept], reference.scores[kept], variant=variant)
-            made.append(Record(str(example.id), method, metric, value, {"seconds": seconds}))
-    return made
+            records.append(Record(str(example.id), method, metric, value, {"seconds": seconds}))
+    return records
 
 
 # --- anisotropy -------------------------------------------------------------------------------------------------------
@@ -137,12 +137,11 @@ def _draw_ranks(setup: Setup, tables: list[Table], figure: Any) -> None:
 def special_tokens(setup: Setup, example: Example) -> list[Record]:
     """Where do special tokens and punctuation stand among all tokens of a text, by each method?"""
     trace = setup.model.trace(example)
-    made = []
-    for method in setup.methods:
-        scores, seconds = scores_of(trace, method)
+    records = []
+    for method, (scores, seconds) in every_score(trace, setup.requests).items():
         for token, rank in special_token_ranks(scores).items():
-            made.append(Record(str(example.id), method, "rank", rank, {"token": token, "seconds": seconds}))
-    return made
+            records.append(Record(str(example.id), method, "rank", rank, {"token": token, "seconds": seconds}))
+    return records
 
 
 # --- consistency ------------------------------------------------------------------------------------------------------
@@ -202,11 +201,12 @@ def consistency(setup: Setup, example: Example) -> list[Record]:
     """Do models that differ in their seed alone, and predict the same, rest on the same tokens?"""
     traces = [model.trace(example) for model in setup.models]
     predicted = [int(trace.logits.argmax()) for trace in traces if trace.logits is not None]
-    made = []
+    of_models = [every_score(trace, setup.requests) for trace in traces]
+    records = []
     for method in setup.methods:
-        scores = [scores_of(trace, method)[0] for trace in traces]
+        scores = [of_model[method][0] for of_model in of_models]
         for a, b in combinations(range(len(traces)), 2):
             value = model_agreement([scores[a]], [scores[b]]).mean
             info = {"pair": f"{a}-{b}", "alike": predicted[a] == predicted[b]}
-            made.append(Record(str(example.id), method, "spearman", value, info))
-    return made
+            records.append(Record(str(example.id), method, "spearman", value, info))
+    return records

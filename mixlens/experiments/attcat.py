@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from ..asking import every_score
 from ..data import label_ids, span_tokens
 from ..errors import InputError
 from ..metrics import mean_with_interval
@@ -12,8 +13,9 @@ from ..metrics.agreement import kendall_confidence
 from ..metrics.faithfulness import Degradation, aopc, lodds
 from ..metrics.plausibility import precision_at_k
 from ..types import Example, Record
-from .experiment import Setup, experiment, removable, scores_of
+from .experiment import Setup, experiment
 from .figures import bars, lines
+from .prepare import removable
 from .tables import Table, by
 
 PAPER = "Qiang et al. 2022, AttCAT: Explaining Transformers via Attentive Class Activation Tokens"
@@ -93,14 +95,13 @@ def faithfulness(setup: Setup, example: Example) -> list[Record]:
     trace = setup.model.trace(example)
     variant = setup.options["variant"]
     gold = label_ids([example.info["label"]], setup.model)[example.info["label"]] if variant == "released" else None
-    made = []
-    for method in setup.methods:
-        scores, seconds = scores_of(trace, method, target="predicted" if gold is None else gold)
+    records = []
+    for method, (scores, seconds) in every_score(trace, setup.requests, target="predicted" if gold is None else gold).items():
         for name, measure in CHANGES.items():
-            found = measure(trace, scores, variant=variant, label=gold)
-            info = {"points": list(found.points), "whole": found.whole, "seconds": seconds}
-            made.append(Record(str(example.id), method, name, found.value, info))
-    return made
+            fall = measure(trace, scores, variant=variant, label=gold)
+            info = {"points": list(fall.points), "whole": fall.whole, "seconds": seconds}
+            records.append(Record(str(example.id), method, name, fall.value, info))
+    return records
 
 
 # --- confidence -------------------------------------------------------------------------------------------------------
@@ -137,14 +138,15 @@ def confidence(setup: Setup, example: Example) -> list[Record]:
     trace = setup.model.trace(example)
     assert trace.logits is not None
     predicted = int(trace.logits.argmax())
-    made = []
+    of_classes = [every_score(trace, setup.requests, target=label) for label in range(len(trace.logits))]
+    records = []
     for method in setup.methods:
-        scores = [scores_of(trace, method, target=label)[0] for label in range(len(trace.logits))]
+        scores = [of_class[method][0] for of_class in of_classes]
         others = [one for label, one in enumerate(scores) if label != predicted]
         for name, variant in (("kendall", "paper"), ("released", "released")):
             value = kendall_confidence(scores[predicted], others, variant=variant)
-            made.append(Record(str(example.id), method, name, value))
-    return made
+            records.append(Record(str(example.id), method, name, value))
+    return records
 
 
 # --- questions --------------------------------------------------------------------------------------------------------
@@ -196,15 +198,14 @@ def answers(setup: Setup, example: Example) -> list[Record]:
         raise InputError(f"no token of {setup.model.name!r} covers the answer of example {example.id}.")
     span = (gold[0], gold[-1])
     start, end = (int(i) for i in trace.logits.argmax(0))
-    made = []
-    for method in setup.methods:
-        scores, seconds = scores_of(trace, method)
-        found = precision_at_k(scores, span, k=setup.options["k"])
+    records = []
+    for method, (scores, seconds) in every_score(trace, setup.requests).items():
+        precision = precision_at_k(scores, span, k=setup.options["k"])
         info: Mapping[str, Any] = {
-            "count": found.count,
-            "answer": found.answer,
+            "count": precision.count,
+            "answer": precision.answer,
             "answered": start <= span[1] and span[0] <= end,
             "seconds": seconds,
         }
-        made.append(Record(str(example.id), method, "precision_at_k", found.value, info))
-    return made
+        records.append(Record(str(example.id), method, "precision_at_k", precision.value, info))
+    return records

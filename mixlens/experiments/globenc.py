@@ -7,13 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from ..attributions import attribute
+from ..asking import attribution_of, map_of, maps_of, parse_method
+from ..attributions import known as attributions
 from ..errors import InputError, nearest
+from ..maps import known as maps
 from ..metrics.agreement import GLOBENC, layer_agreement, row_agreement
 from ..metrics.geometry import norm_outliers
-from ..metrics.intervals import mean_with_interval
+from ..metrics.intervals import Interval, mean_with_interval
 from ..types import Example, Map, Record, Trace
-from .experiment import Setup, asked, attributions, experiment, map_of, maps
+from .experiment import Setup, experiment
 from .tables import Table, by
 
 FAMILY = (  # in the order of the paper's Table 1
@@ -43,10 +45,8 @@ def rolled(scores: Map, how: str, convention: str | None = None) -> Map:
 
 
 def reference_of(setup: Setup, trace: Trace) -> Any:
-    """What the maps are compared with: an attribution to the predicted class, such as gradient x input."""
-    one = asked(setup.options["reference"])
-    given: dict[str, Any] = {"target": "predicted"} if one.class_specific else {}
-    return attribute(trace, one.name, variant=one.variant, **given, **one.options)
+    """The scores that the maps are compared with: an attribution to the predicted class, such as gradient x input."""
+    return attribution_of(trace, parse_method(setup.options["reference"]))
 
 
 def known_reference(setup: Setup) -> None:
@@ -54,14 +54,14 @@ def known_reference(setup: Setup) -> None:
     name = setup.options["reference"]
     if str(name).split(":")[0] not in attributions():
         raise InputError(f"reference= is an attribution method, not {name!r}. {nearest(str(name), attributions())}")
-    asked(name)
+    parse_method(name)
 
 
 def known_map_reference(setup: Setup) -> None:
     name = setup.options["reference"]
     if str(name).split(":")[0] not in maps():
         raise InputError(f"reference= is a map method here, not {name!r}. {nearest(str(name), maps())}")
-    asked(name)
+    parse_method(name)
 
 
 # --- Table 1: the whole model ------------------------------------------------------------------------------------------
@@ -110,15 +110,14 @@ def figure_table1(setup: Setup, tables: list[Table], figure: Any) -> None:
 def table1(setup: Setup, example: Example) -> list[Record]:
     """Does a map, rolled out or alone, rank the input tokens as the gradient of the prediction does?"""
     trace = setup.model.trace(example)
-    wanted = reference_of(setup, trace)
-    made = []
-    for method in setup.methods:
-        scores = map_of(trace, method)
+    reference = reference_of(setup, trace)
+    records = []
+    for method, scores in maps_of(trace, setup.requests).items():
         for how in ROLLED:
-            read = rolled(scores, how, asked(method).rollout)
-            last = layer_agreement(read, wanted, query=trace.query)[-1]
-            made.append(Record(str(example.id), method, how, last, {"n": len(trace)}))
-    return made
+            whole = rolled(scores, how, setup.requests[method].rollout)
+            last = layer_agreement(whole, reference, query=trace.query)[-1]
+            records.append(Record(str(example.id), method, how, last, {"n": len(trace)}))
+    return records
 
 
 # --- per layer ----------------------------------------------------------------------------------------------------------
@@ -149,6 +148,11 @@ def lines(table: Table, axes: Any, *, labels: int = 1, **style: Any) -> None:
         axes.plot(range(1, len(means) + 1), means, marker=".", label=", ".join(str(cell) for cell in row[:labels]), **style)
     axes.set_xticks(range(1, _depth(table) + 1))
     axes.set_xlabel("layer")
+
+
+def reach_of(intervals: Sequence[Interval]) -> Any:
+    """[2 point]: how far an interval goes down and up; 0 where it is not known."""
+    return np.nan_to_num([[i.mean - i.low for i in intervals], [i.high - i.mean for i in intervals]])
 
 
 def _depth(table: Table) -> int:
@@ -193,15 +197,14 @@ def known_over(setup: Setup) -> None:
 def layers(setup: Setup, example: Example) -> list[Record]:
     """After how many layers does a map, rolled out or alone, rank the input tokens as the gradient does?"""
     trace = setup.model.trace(example)
-    wanted = reference_of(setup, trace)
-    made = []
-    for method in setup.methods:
-        scores = map_of(trace, method)
+    reference = reference_of(setup, trace)
+    records = []
+    for method, scores in maps_of(trace, setup.requests).items():
         for how in ROLLED:
-            read = rolled(scores, how, asked(method).rollout)
-            found = layer_agreement(read, wanted, query=trace.query, over=setup.options["over"])
-            made += [Record(str(example.id), method, how, value, {"layer": i}) for i, value in enumerate(found, 1)]
-    return made
+            whole = rolled(scores, how, setup.requests[method].rollout)
+            values = layer_agreement(whole, reference, query=trace.query, over=setup.options["over"])
+            records += [Record(str(example.id), method, how, value, {"layer": i}) for i, value in enumerate(values, 1)]
+    return records
 
 
 # --- HTA: within one layer ----------------------------------------------------------------------------------------------
@@ -241,15 +244,14 @@ def figure_hta(setup: Setup, tables: list[Table], figure: Any) -> None:
 def hta(setup: Setup, example: Example) -> list[Record]:
     """Within one layer, does a map spread a position's row as the layer's own Jacobian (HTA) does?"""
     trace = setup.model.trace(example)
-    wanted = map_of(trace, setup.options["reference"])
-    made = []
-    for method in setup.methods:
-        scores = map_of(trace, method)
+    reference = map_of(trace, setup.options["reference"])
+    records = []
+    for method, scores in maps_of(trace, setup.requests).items():
         for how in HOW:
-            for i, row in enumerate(row_agreement(scores, wanted, how=how), 1):
+            for i, row in enumerate(row_agreement(scores, reference, how=how), 1):
                 value, undefined = mean_of(row)
-                made.append(Record(str(example.id), method, how, value, {"layer": i, "undefined": undefined}))
-    return made
+                records.append(Record(str(example.id), method, how, value, {"layer": i, "undefined": undefined}))
+    return records
 
 
 def mean_of(values: Any) -> tuple[float, int]:
@@ -309,8 +311,8 @@ def ln_outliers(setup: Setup, examples: list[Example]) -> Iterator[tuple[str, li
     """Does a layer's second norm undo what the outlier weights of its first norm enlarge? (The model alone is asked.)"""
     if "weights" in setup.done:
         return
-    made = []
+    records = []
     for one in norm_outliers(setup.model, sigma=setup.options["sigma"]):
         values = (len(one.first), len(one.second), len(one.shared), one.pearson, one.pearson_at_outliers)
-        made += [Record("-", "-", n, float(v), {"layer": one.layer + 1}) for n, v in zip(OUTLIERS, values, strict=True)]
-    yield "weights", made
+        records += [Record("-", "-", n, float(v), {"layer": one.layer + 1}) for n, v in zip(OUTLIERS, values, strict=True)]
+    yield "weights", records

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import textwrap
@@ -10,14 +9,17 @@ import time
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from ..asking import json_or_text
 from ..attributions import known as attributions
 from ..errors import InputError
 from ..maps import known as maps
 from ..metrics import Interval
 from ..metrics.arguments import refuse_missing
 from ..types import Example
-from .experiment import Outcome, examples_of, known, models_of, run
+from .experiment import Outcome, known
 from .judging import CUES, FAITHFULNESS, RATIONALES, metrics_of, missing_token, packages_of
+from .prepare import examples_of, models_of, prepared
+from .running import refuse_unwritable, run, run_setup
 from .tables import Table
 
 NO_EXPLANATION = ("null_attention",)  # what the model's output cannot know of
@@ -57,25 +59,33 @@ def judge(
     `methods`: "all", or names (with options: `value_zeroing:distance=euclidean`). `metrics`: names, or the groups
     "faithfulness", "cues", "rationales". Where every text has cues or rationales these are judged too. See `run` for the rest.
     """
-    wanted = metrics_of(_names(metrics))
-    chosen = every_method()[0] if methods == "all" else _names(methods)
+    groups = _names(metrics)
+    names = every_method()[0] if methods == "all" else _names(methods)
     fields = {"text_field": text_field, "pair_field": pair_field, "label_field": label_field}
+    chosen = metrics_of(groups)
     examples = examples_of(data, n=n, seed=seed, **fields)
-    if set(wanted) & set(FAITHFULNESS):
-        wanted += [name for name in CUES if name not in wanted and all(example.cues for example in examples)]
-        wanted += [name for name in RATIONALES if name not in wanted and all(e.info.get("rationale") for e in examples)]
-    refuse_missing(packages_of(wanted))  # before the model is loaded
+    if set(chosen) & set(FAITHFULNESS):
+        chosen += _of_marks(chosen, examples)
+    refuse_missing(packages_of(chosen))  # before the model is loaded
     models = models_of(model)
-    if "faithfulness" in _names(metrics):  # of the group, what this model can be asked
-        wanted = [name for name in wanted if missing_token(models[0], name) is None]
-    asked: dict[str, Any] = {"methods": chosen, "metrics": wanted, "n": n, "seed": seed, "out": out}
+    if "faithfulness" in groups:  # of the group, what this model can be asked
+        chosen = [name for name in chosen if missing_token(models[0], name) is None]
+    refuse_unwritable(out)
+    question: dict[str, Any] = {"methods": names, "seed": seed, "labels": None, "options": {"metrics": chosen}}
+    setup = prepared("judge", model=list(models), data=examples, n=None, leave_out=leave_out, **question)
     named = isinstance(data, str | os.PathLike) and not any(fields.values())
-    source: Any = data if named else examples
-    return run("judge", model=list(models), data=source, leave_out=leave_out, progress=progress, **asked)
+    return run_setup(setup, out=out, source=data if named else examples, progress=progress)
 
 
-def _names(given: str | Sequence[str]) -> list[str]:
-    return [one.strip() for one in given.split(",") if one.strip()] if isinstance(given, str) else list(given)
+def _of_marks(metrics: Sequence[str], examples: Sequence[Example]) -> list[str]:
+    """The other metrics of cues and of rationales, where every example has them."""
+    cues = CUES if all(example.cues for example in examples) else ()
+    rationales = RATIONALES if all(example.info.get("rationale") for example in examples) else ()
+    return [name for name in (*cues, *rationales) if name not in metrics]
+
+
+def _names(written: str | Sequence[str]) -> list[str]:
+    return [name.strip() for name in written.split(",") if name.strip()] if isinstance(written, str) else list(written)
 
 
 def seconds(outcome: Outcome) -> dict[str, float]:
@@ -95,22 +105,27 @@ def ranking(outcome: Outcome) -> Table:
 
 
 def lines(table: Table, *, width: int | None = None, beside: int = 1) -> list[str]:
-    """A table for the terminal. Where it is wider than `width`, the first `beside` columns are said again beside the rest."""
+    """A table for the terminal. Where it is wider than `width`, it is cut into parts, and each part begins with the first
+    `beside` columns."""
     rows = [list(table.columns), *([_cell(cell) for cell in row] for row in table.rows)]
     widths = [max(len(row[i]) for row in rows) for i in range(len(table.columns))]
+    text: list[str] = []
+    for part in _parts(widths, width, beside):
+        text += [""] if text else []
+        columns = [*range(min(beside, len(widths))), *part]
+        text += ["  ".join(f"{row[i]:<{widths[i]}}" for i in columns).rstrip() for row in rows]
+    return text
+
+
+def _parts(widths: Sequence[int], width: int | None, beside: int) -> list[list[int]]:
+    """The columns after the first `beside`, in groups that fit a line beside these."""
     parts: list[list[int]] = [[]]
-    left = sum(widths[:beside]) + 2 * beside
-    room = None if width is None else width - left
+    room = None if width is None else width - sum(widths[:beside]) - 2 * beside
     for i in range(beside, len(widths)):
         if room is not None and parts[-1] and sum(widths[j] + 2 for j in parts[-1]) + widths[i] > room:
             parts.append([])
         parts[-1].append(i)
-    made: list[str] = []
-    for part in parts:
-        made += [""] if made else []
-        wanted = [*range(min(beside, len(widths))), *part]
-        made += ["  ".join(f"{row[i]:<{widths[i]}}" for i in wanted).rstrip() for row in rows]
-    return made
+    return parts
 
 
 def _cell(cell: Any) -> str:
@@ -123,45 +138,47 @@ def judge_text(model: str, data: str, *, methods: str, metrics: str, width: int 
     """What `mixlens judge` prints, in lines of at most `width` columns."""
     started = time.perf_counter()
     outcome = judge(model, data, methods=methods, metrics=metrics, **options)
-    table, left = ranking(outcome), every_method()[1] if methods == "all" else []
-    told = [f"{outcome.setup.model.name}: {len(outcome.setup.examples)} examples"]
-    said = [f"Left out, minutes for one text: {', '.join(left)}. Name them to have them: --methods ..."] if left else []
-    told += ["", *lines(table, width=width, beside=2), "", *_wrapped(table.note, width)]
-    told += [line for one in said for line in _wrapped(one, width)]
+    table, slow_ones = ranking(outcome), every_method()[1] if methods == "all" else []
+    text = [f"{outcome.setup.model.name}: {len(outcome.setup.examples)} examples"]
+    text += ["", *lines(table, width=width, beside=2), "", *_wrapped(table.note, width)]
+    if slow_ones:
+        left_out = f"Left out, minutes for one text: {', '.join(slow_ones)}. Name them to have them: --methods ..."
+        text += _wrapped(left_out, width)
     if outcome.out is not None:
-        told.append(f"Records, tables and figure: {outcome.out}")
-    return "\n".join([*told, f"{time.perf_counter() - started:.1f} s"])
+        text.append(f"Records, tables and figure: {outcome.out}")
+    return "\n".join([*text, f"{time.perf_counter() - started:.1f} s"])
 
 
 def _wrapped(text: str, width: int | None) -> list[str]:
     return [text] if width is None else textwrap.wrap(text, width, break_long_words=False, break_on_hyphens=False)
 
 
-def experiment_text(name: str | None, *, options: Sequence[str] = (), **given: Any) -> str:
+def experiment_text(name: str | None, *, options: Sequence[str] = (), **question: Any) -> str:
     """What `mixlens experiment` prints: the tables, or without a name the experiments there are."""
     if name is None:
-        rows = [("experiment", "model for", "data", "shows", "what it asks")]
-        rows += [(e.name, ", ".join(e.task) or "any", e.data, e.shows, e.summary) for e in known().values()]
-        widths = [max(len(row[i]) for row in rows) for i in range(4)]
-        return "\n".join(
-            "  ".join(f"{cell:<{width}}" for cell, width in zip(row[:4], widths, strict=True)) + "  " + row[4] for row in rows
-        )
+        return _experiments_text()
     if name not in known():
         run(name)  # refuses, and names the nearest
-    given["methods"] = None if given.get("methods") is None else _names(given["methods"])
-    outcome = run(name, **given, **dict(_option(name, one) for one in options))
-    told = [f"{name} ({outcome.setup.experiment.shows}): {len(outcome.setup.examples)} examples"]
+    question["methods"] = None if question.get("methods") is None else _names(question["methods"])
+    outcome = run(name, **question, **dict(_option(name, written) for written in options))
+    text = [f"{name} ({outcome.setup.experiment.shows}): {len(outcome.setup.examples)} examples"]
     for table in outcome.tables:
-        told += ["", table.title, *lines(table), *([table.note] if table.note else [])]
-    return "\n".join([*told, *([] if outcome.out is None else ["", f"Records, tables and figure: {outcome.out}"])])
+        text += ["", table.title, *lines(table), *([table.note] if table.note else [])]
+    return "\n".join([*text, *([] if outcome.out is None else ["", f"Records, tables and figure: {outcome.out}"])])
+
+
+def _experiments_text() -> str:
+    rows = [("experiment", "model for", "data", "shows", "what it asks")]
+    rows += [(e.name, ", ".join(e.task) or "any", e.data, e.shows, e.summary) for e in known().values()]
+    widths = [max(len(row[i]) for row in rows) for i in range(4)]
+    return "\n".join(
+        "  ".join(f"{cell:<{width}}" for cell, width in zip(row[:4], widths, strict=True)) + "  " + row[4] for row in rows
+    )
 
 
 def _option(name: str, written: str) -> tuple[str, Any]:
-    """`key=value`; the value as JSON where it is."""
+    """`key=value`; the value is read as JSON where it is JSON."""
     key, sign, value = written.partition("=")
     if not sign:
         raise InputError(f"an option is written key=value, not {written!r}. {name!r} has: {dict(known()[name].options)}.")
-    try:
-        return key, json.loads(value)
-    except ValueError:
-        return key, value
+    return key, json_or_text(value)

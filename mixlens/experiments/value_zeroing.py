@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ..asking import every_layer, maps_of
 from ..attributions import attribute
 from ..data import cue_tokens
 from ..data.grammar import number_of
@@ -17,7 +18,7 @@ from ..metrics.alignment import cue_average_precision, cue_dot, probes_needed
 from ..metrics.arguments import marks_at
 from ..metrics.probing import MOHEBBI, online_code
 from ..types import Attribution, Example, Record, Trace
-from .experiment import Setup, experiment, layers_of, map_of
+from .experiment import Setup, experiment
 from .figures import curves_of, lines
 from .tables import Table, by
 
@@ -42,7 +43,8 @@ DISTANCES = tuple(
 LANGUAGE = ("masked-lm", "causal-lm")
 
 
-def asked_target(example: Example) -> dict[str, Any]:
+def target_of(example: Example) -> dict[str, Any]:
+    """The example's own target and foil, or what the model predicts."""
     return {"target": "predicted" if example.target is None else example.target, "foil": example.foil}
 
 
@@ -113,11 +115,10 @@ def cue_alignment(setup: Setup, example: Example) -> list[Record]:
     trace = setup.model.trace(example)
     cues = marks_at(cue_tokens(example, trace), len(trace))
     measures = {name: (lambda scores, f=function: f(scores, cues)) for name, function in ALIGNED.items()}
-    made = []
-    for method in setup.methods:
-        layers, overall = layers_of(trace, method, **asked_target(example))
-        made += measured(example, method, layers, overall, measures)
-    return made
+    records = []
+    for method, (layers, overall) in every_layer(trace, setup.requests, **target_of(example)).items():
+        records += measured(example, method, layers, overall, measures)
+    return records
 
 
 # --- faithfulness -----------------------------------------------------------------------------------------------------
@@ -144,13 +145,13 @@ def _finish_faithfulness(setup: Setup, records: list[Record]) -> list[Table]:
 def faithfulness(setup: Setup, example: Example) -> list[Record]:
     """Do the scores rank the tokens as blanking each of them out does? In every layer, and over all."""
     trace = setup.model.trace(example)
-    wanted = asked_target(example)
-    blanked = attribute(trace, "blank_out", **wanted, **setup.options)
-    made = []
-    for method in setup.methods:
-        layers, overall = layers_of(trace, method, **wanted)
-        made += measured(example, method, layers, overall, {"spearman": lambda scores: spearman(scores.scores, blanked.scores)})
-    return made
+    target = target_of(example)
+    reference = attribute(trace, "blank_out", **target, **setup.options).scores
+    measures = {"spearman": lambda scores: spearman(scores.scores, reference)}
+    records = []
+    for method, (layers, overall) in every_layer(trace, setup.requests, **target).items():
+        records += measured(example, method, layers, overall, measures)
+    return records
 
 
 # --- distances --------------------------------------------------------------------------------------------------------
@@ -189,15 +190,14 @@ def distances(setup: Setup, example: Example) -> list[Record]:
     trace = setup.model.trace(example)
     cues = marks_at(cue_tokens(example, trace), len(trace))
     first: list[Attribution] = []
-    made = []
-    for method in setup.methods:
-        layers, overall = layers_of(trace, method)
+    records = []
+    for method, (layers, overall) in every_layer(trace, setup.requests).items():
         rows = [overall, *layers]
         first = first or rows
         for layer, (scores, other) in enumerate(zip(rows, first, strict=True)):
             values = {"cue_dot": cue_dot(scores, cues), "like_the_first": spearman(scores.scores, other.scores)}
-            made += [Record(str(example.id), method, name, value, {"layer": layer}) for name, value in values.items()]
-    return made
+            records += [Record(str(example.id), method, name, value, {"layer": layer}) for name, value in values.items()]
+    return records
 
 
 # --- probing ----------------------------------------------------------------------------------------------------------
@@ -216,10 +216,10 @@ def _finish_probing(setup: Setup, records: list[Record]) -> list[Table]:
         (method, spearman([r.value for r in some], gap))
         for (method,), some in by([r for r in records if r.metric == "cue_dot"], "method").items()
     )
-    told = "Compression of the number (singular or plural) by online coding; 1.0: nothing is known. Layer 0 is the embedding."
+    note = "Compression of the number (singular or plural) by online coding; 1.0: nothing is known. Layer 0 is the embedding."
     rises = "Does cue alignment rise where the gap comes to know the number? Spearman over layers"
     return [
-        Table("compression", "What representations know of the number", ("place", "layer", "compression"), tuple(rows), told),
+        Table("compression", "What representations know of the number", ("place", "layer", "compression"), tuple(rows), note),
         Table("follows", rises, ("method", "spearman"), followed, f"Over {depth} layers alone: no interval."),
     ]
 
@@ -258,8 +258,8 @@ def _prepare_probing(setup: Setup) -> None:
 def probing(setup: Setup, examples: list[Example]) -> Iterator[tuple[str, list[Record]]]:
     """From which layer on does the gap know the number, and the cue, and another word? By minimum description length."""
     depth = setup.model.n_layers
-    wanted = [(place, layer) for layer in range(depth + 1) for place in PLACES]
-    if all(f"{place}-{layer}" in setup.done for place, layer in wanted) and "alignment" in setup.done:
+    cells = [(place, layer) for layer in range(depth + 1) for place in PLACES]
+    if all(f"{place}-{layer}" in setup.done for place, layer in cells) and "alignment" in setup.done:
         return
     labels = [_number(example) for example in examples]
     states: dict[str, list[Any]] = {place: [] for place in PLACES}
@@ -273,23 +273,22 @@ def probing(setup: Setup, examples: list[Example]) -> Iterator[tuple[str, list[R
             states[place].append(trace.hidden_states[:, position].cpu().double().numpy())
         if "alignment" not in setup.done:
             marked = marks_at(cues, len(trace))
-            for method in setup.methods:
-                scores = map_of(trace, method)
+            for method, scores in maps_of(trace, setup.requests).items():
                 row = [cue_dot(scores.readout(trace.query, layer=layer), marked) for layer in range(depth)]
                 alignment[method].append(row)
-    for place, layer in wanted:
+    for place, layer in cells:
         if f"{place}-{layer}" not in setup.done:
             features = np.stack([hidden[layer] for hidden in states[place]])
             code = online_code(features, labels, percents=MOHEBBI, epochs=setup.options["epochs"], seed=setup.seed)
-            found = code.compression
-            info = {"layer": layer, "low": found.low, "high": found.high, "std": found.std, "n": found.n}
-            yield f"{place}-{layer}", [Record("all", place, "compression", found.mean, info)]
+            rate = code.compression
+            info = {"layer": layer, "low": rate.low, "high": rate.high, "std": rate.std, "n": rate.n}
+            yield f"{place}-{layer}", [Record("all", place, "compression", rate.mean, info)]
     if "alignment" not in setup.done:
-        made = []
+        records = []
         for method, rows in alignment.items():
             curve = np.nanmean(np.array(rows), axis=0)
-            made += [Record("all", method, "cue_dot", float(value), {"layer": layer}) for layer, value in enumerate(curve, 1)]
-        yield "alignment", made
+            records += [Record("all", method, "cue_dot", float(value), {"layer": layer}) for layer, value in enumerate(curve, 1)]
+        yield "alignment", records
 
 
 def _other(trace: Trace, cues: Sequence[int], generator: np.random.Generator) -> int:

@@ -15,6 +15,7 @@ from ..maps import mixing
 KOBAYASHI_2020 = "Kobayashi et al. 2020, Attention is Not Only a Weight"
 KOBAYASHI_2021 = "Kobayashi et al. 2021, Incorporating Residual and Normalization Layers into Analysis of Masked LMs"
 GLOBENC = "Modarressi et al. 2022, GlobEnc: Quantifying Global Token Attribution"
+RATIO = ("mixing_ratio",)
 
 
 def part_norms(block: Block, stage: str, *, residual: bool) -> tuple[Tensor, dict[str, Tensor]]:
@@ -26,7 +27,7 @@ def part_norms(block: Block, stage: str, *, residual: bool) -> tuple[Tensor, dic
     return norms, {"mixing_ratio": others / (others + own)}
 
 
-@mixing(paper=KOBAYASHI_2020, rollout="globenc", distribution=False, stacks=True)
+@mixing(paper=KOBAYASHI_2020, rollout="globenc", distribution=False, stacks=True, extras=RATIO)
 def norm(block: Block) -> tuple[Tensor, dict[str, Tensor]]:
     """N = |sum_h a^h_ij f^h_j|: the length of what attention took from j."""
     return part_norms(block, "attention", residual=False)
@@ -40,25 +41,25 @@ def norm_fixed_residual(block: Block) -> Tensor:
     return half + 0.5 * torch.eye(half.shape[-1], dtype=half.dtype, device=half.device)
 
 
-@mixing(paper=KOBAYASHI_2021, rollout="globenc", distribution=False, stacks=True)
+@mixing(paper=KOBAYASHI_2021, rollout="globenc", distribution=False, stacks=True, extras=RATIO)
 def norm_residual(block: Block) -> tuple[Tensor, dict[str, Tensor]]:
     """N_RES: N with the residual x_i added to the vector of i itself."""
     return part_norms(block, "residual", residual=True)
 
 
-@mixing(paper=KOBAYASHI_2021, rollout="globenc", distribution=False, stacks=True)
+@mixing(paper=KOBAYASHI_2021, rollout="globenc", distribution=False, stacks=True, extras=RATIO)
 def norm_residual_ln(block: Block) -> tuple[Tensor, dict[str, Tensor]]:
     """N_RESLN: then the norm after attention, its statistics held still; its bias belongs to no token."""
     return part_norms(block, "norm", residual=True)
 
 
-@mixing(paper=GLOBENC, rollout="globenc", distribution=False, stacks=True)
+@mixing(paper=GLOBENC, rollout="globenc", distribution=False, stacks=True, extras=RATIO)
 def globenc(block: Block) -> tuple[Tensor, dict[str, Tensor]]:
     """N_ENC: then the norm after the feed-forward too, which enters only through that norm's statistics."""
     return part_norms(block, "layer", residual=True)
 
 
-@mixing(paper=GLOBENC, rollout="globenc", variants=("released", "paper"), stacks=True)
+@mixing(paper=GLOBENC, rollout="globenc", variants=("released", "paper"), stacks=True, extras=RATIO)
 def attention_residual(block: Block, *, variant: str = "released") -> tuple[Tensor, dict[str, Tensor]]:
     """W_RES (eq. 15): attention to others shared out of r_i, the rest 1 - r_i to the token itself; r of `globenc`.
 

@@ -360,7 +360,7 @@ def test_killed_at_many_moments_and_continued(model: Any, whole: Path, tmp_path:
 STOPS = """
 import signal, sys
 from mixlens.cli import main
-from mixlens.corpus import work
+from mixlens.corpus import worker as work
 
 own = work.Worker.window
 

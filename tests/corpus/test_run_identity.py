@@ -18,9 +18,10 @@ from test_run import go, table
 import mixlens
 from mixlens.corpus import shards
 from mixlens.corpus import worker as work
+from mixlens.corpus.parquet import parquet_content
 from mixlens.errors import InputError, MixlensError
-from mixlens.experiments.experiment import model_fingerprint
-from mixlens.experiments.experiment import run as experiment
+from mixlens.experiments import run as experiment
+from mixlens.provenance import model_fingerprint
 
 pa = pytest.importorskip("pyarrow")
 parquet = pytest.importorskip("pyarrow.parquet")
@@ -134,7 +135,7 @@ def test_a_shard_of_other_rows_than_the_file_holds_is_done_again(sentiment: Any,
     shard = shards.shard_files(out)[2]
     content, told = parquet.read_table(shard), shards.told_by(shard)
     del told["rows"]
-    made = work._parquet(content.replace_schema_metadata({"mixlens": json.dumps({**told, "input": "0" * 16})}))
+    made = parquet_content(content.replace_schema_metadata({"mixlens": json.dumps({**told, "input": "0" * 16})}))
     shard.unlink()
     (out / "shards" / shards.file_name(2, made)).write_bytes(made)
     manifest = json.loads((out / "manifest.json").read_text())

@@ -27,8 +27,9 @@ from mixlens.cli.app import app, main
 from mixlens.corpus import shards
 from mixlens.corpus import worker as work
 from mixlens.corpus.page_facts import Labels
+from mixlens.corpus.parquet import parquet_content
 from mixlens.errors import InputError, MixlensError, ResultError
-from mixlens.experiments.experiment import run as experiment
+from mixlens.experiments import run as experiment
 from mixlens.experiments.judge import judge
 
 pa = pytest.importorskip("pyarrow")
@@ -143,7 +144,7 @@ def test_a_forged_shard_that_the_list_does_not_know_is_put_aside(model: Any, who
     path = shards.shard_files(out)[3]
     content = parquet.read_table(path)
     nine = pa.array([[9.0] * len(row) for row in content["attention"].to_pylist()], content["attention"].type)
-    forged = work._parquet(content.set_column(content.schema.get_field_index("attention"), "attention", nine))
+    forged = parquet_content(content.set_column(content.schema.get_field_index("attention"), "attention", nine))
     path.unlink()
     name = shards.file_name(3, forged)
     (out / "shards" / name).write_bytes(forged)
@@ -449,7 +450,7 @@ def test_nothing_that_a_terminal_obeys_is_printed(tmp_path: Path) -> None:
     tokens = pa.array([[HIDDEN] * len(row) for row in content["tokens"].to_pylist()], content["tokens"].type)
     content = content.set_column(content.schema.get_field_index("tokens"), "tokens", tokens)
     content = content.drop_columns(["starts"])  # so that tokens are listed, not the words of the text
-    path.write_bytes(work._parquet(content))
+    path.write_bytes(parquet_content(content))
     text, made = (CliRunner().invoke(app, ["summarize", str(place), *more]) for more in ([], ["--json"]))
     assert clean(text.output)
     assert clean(made.output)
@@ -490,7 +491,7 @@ def test_a_missing_package_is_said_before_a_model_is_loaded(
         raise AssertionError("a model was loaded")
 
     monkeypatch.setitem(sys.modules, module, None)
-    monkeypatch.setattr(sys.modules["mixlens.experiments.experiment"], "load_model", loaded)
+    monkeypatch.setattr(sys.modules["mixlens.experiments.prepare"], "load_model", loaded)
     with pytest.raises(InputError, match=r"pip install 'mixlens\[judge\]'"):
         call()
 

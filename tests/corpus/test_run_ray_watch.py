@@ -220,7 +220,7 @@ def listening() -> dict[str, str]:
 
 LOCAL = """
 import json, os, ray
-from mixlens.corpus import cluster
+from mixlens.corpus import ray_pool as cluster
 from test_run_ray_watch import listening
 
 before = dict(os.environ)

@@ -23,8 +23,7 @@ import mixlens
 from mixlens import data
 from mixlens import files as disk
 from mixlens.errors import InputError, MixlensError
-from mixlens.experiments import Experiment, Setup, Table, folder, known, run
-from mixlens.experiments import experiment as core
+from mixlens.experiments import Experiment, Setup, Table, core, folder, known, run, running
 from mixlens.metrics import Interval, mean_with_interval
 from mixlens.metrics.agreement import spearman
 from mixlens.types import Example, Record
@@ -162,7 +161,7 @@ def test_stopped_at_any_file_a_run_goes_on_to_the_same_bytes(
     """Ended before and after each file is moved to its place: two manifests, five shards, three reports."""
     plain = replace(toy, name=name, figure=None, **({"measure": by_key, "whole": True} if name == "toy-whole" else {}))
     asked: dict[str, Any] = {"model": model, "data": examples(), "progress": False}
-    monkeypatch.setattr(core, "FLUSH_SECONDS", -1.0)  # a shard for every example
+    monkeypatch.setattr(running, "FLUSH_SECONDS", -1.0)  # a shard for every example
     monkeypatch.setitem(known(), name, plain)
     run(name, out=tmp_path / "whole", **asked)
     expected = reports(tmp_path / "whole")
@@ -235,10 +234,10 @@ SLOW = """
     import sys, time
     import torch
     from dataclasses import replace
-    from mixlens.experiments import core, known, run
+    from mixlens.experiments import known, run, running
 
     torch.set_num_threads(1)
-    core.FLUSH_SECONDS = -1.0
+    running.FLUSH_SECONDS = -1.0
     used = known()["vz-cue-alignment"]
     def slowly(setup, example):
         time.sleep(0.2)

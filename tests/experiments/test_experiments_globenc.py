@@ -11,7 +11,8 @@ import pytest
 import torch
 
 import mixlens
-import mixlens.experiments.experiment
+import mixlens.experiments.core
+from mixlens.asking import maps_of
 from mixlens.errors import InputError
 from mixlens.experiments import Table, known, run
 from mixlens.experiments import globenc as paper
@@ -147,13 +148,13 @@ def test_stopped_and_continued_is_the_same(model: Any, tmp_path: Path, monkeypat
     run("globenc-table1", out=tmp_path / "whole", **asked)
     seen = []
 
-    def stopping(trace: Any, written: str) -> Map:
-        seen.append(written)
-        if len(seen) == 4:
+    def stopping(trace: Any, requests: Any) -> dict[str, Map]:
+        seen.append(trace)
+        if len(seen) == 2:
             raise KeyboardInterrupt
-        return mixlens.mix(trace, written)
+        return maps_of(trace, requests)
 
-    monkeypatch.setattr(paper, "map_of", stopping)
+    monkeypatch.setattr(paper, "maps_of", stopping)
     with pytest.raises(KeyboardInterrupt):
         run("globenc-table1", out=tmp_path / "stopped", **asked)
     monkeypatch.undo()

@@ -11,10 +11,11 @@ import pytest
 import torch
 
 import mixlens
-import mixlens.experiments.experiment
+import mixlens.experiments.core
 from mixlens.errors import InputError
 from mixlens.experiments import Setup, known, run
 from mixlens.experiments import identifiability as paper
+from mixlens.experiments import identifiability_mixing as mixing
 from mixlens.metrics import Interval
 from mixlens.types import Example, Map, Record
 
@@ -142,12 +143,12 @@ def test_own_token(model: Any) -> None:
     other = [r.value for r in found if r.metric == "not own top"]
     assert other == [float(rows[3, i].max() > rows[3, i, i]) for i in range(len(own))]
     (table,) = made.tables
-    assert [row[:2] for row in table.rows] == [(m, k) for m in ("hta:probes=2", "alti") for k in paper.MIXING]
+    assert [row[:2] for row in table.rows] == [(m, k) for m in ("hta:probes=2", "alti") for k in mixing.MIXING]
 
 
 def test_neighbours_by_hand() -> None:
     scores = made_map([[[2.0, 1.0, 1.0], [3.0, 0.0, 1.0], [0.0, 0.0, 0.0]]])
-    found = paper.neighbours(scores, reach=2)
+    found = mixing.neighbours(scores, reach=2)
     assert set(found) == {-2, -1, 1, 2}
     np.testing.assert_allclose(found[1], [[0.25, 0.25]])
     np.testing.assert_allclose(found[-1], [[0.75, np.nan]])  # a row of zeros has no shares
@@ -155,10 +156,10 @@ def test_neighbours_by_hand() -> None:
 
 
 def test_a_text_without_such_a_place_has_no_record() -> None:
-    made = paper._layers(Example("x", id="e"), "m", "distance", "11+", np.array([[np.nan, 1.0, 3.0], [np.nan] * 3]))
+    made = mixing._layers(Example("x", id="e"), "m", "distance", "11+", np.array([[np.nan, 1.0, 3.0], [np.nan] * 3]))
     assert made == [Record("e", "m", "distance", 2.0, {"layer": 1, "group": "11+"})]
-    assert paper._layers(Example("x", id="e"), "m", "neighbour", "+3", np.zeros((1, 0))) == []
-    assert [paper.group_name(*g) for g in ((1, 1), (4, 5), (11, None))] == ["1", "4-5", "11+"]
+    assert mixing._layers(Example("x", id="e"), "m", "neighbour", "+3", np.zeros((1, 0))) == []
+    assert [mixing.group_name(*g) for g in ((1, 1), (4, 5), (11, None))] == ["1", "4-5", "11+"]
 
 
 def test_context_shares_add_up(model: Any) -> None:
@@ -179,12 +180,12 @@ def test_context_shares_add_up(model: Any) -> None:
 
 def test_tags_follow_the_pieces(model: Any) -> None:
     trace = model.trace(TAGGED)
-    tags = paper.tags_of(TAGGED, trace)
+    tags = mixing.tags_of(TAGGED, trace)
     assert tags[0] == tags[-1] == "special"
     assert tags[1:3] == ("DET", "NOUN")
     assert set(tags[3:-1]) == {"VERB"}
     part = Example("the keys rust", info={"pos": ((4, 8, "NOUN"),)})
-    assert paper.tags_of(part, trace)[1:3] == (None, "NOUN")
+    assert mixing.tags_of(part, trace)[1:3] == (None, "NOUN")
 
 
 def test_parts_of_speech(model: Any) -> None:

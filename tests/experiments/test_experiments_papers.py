@@ -13,8 +13,8 @@ import transformers
 import mixlens
 from mixlens import data
 from mixlens.errors import InputError
-from mixlens.experiments import Table, known, run
-from mixlens.experiments import experiment as core
+from mixlens.experiments import Table, core, known, run
+from mixlens.experiments.prepare import fitting
 from mixlens.experiments.value_zeroing import DISTANCES
 from mixlens.metrics import Interval
 from mixlens.metrics.agreement import kendall, spearman, special_token_ranks
@@ -181,7 +181,7 @@ def test_distances_are_compared_with_the_first(gap_model: Any, gaps: list[Exampl
 
 def test_probing_goes_on_from_the_keys_that_are_done(gap_model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """The same records whether all is measured at once or the second half later; the gap knows more above than below."""
-    some = tuple(core._fitting(list(data.load("agreement", n=60)), known()["vz-probing"], [gap_model], None))
+    some = tuple(fitting(list(data.load("agreement", n=60)), known()["vz-probing"], [gap_model], None))
     used = known()["vz-probing"]
     setup = core.Setup(used, (gap_model,), some, ("alti",), {"epochs": 12})
     whole = dict(used.measure(setup, list(some)))

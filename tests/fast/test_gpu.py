@@ -306,7 +306,7 @@ def test_rows_of_a_corpus_are_the_cpu_s() -> None:
     rows = {}
     for device in ("cpu", "cuda"):
         worker = Worker(mixlens.load("agreement", device=device), Plan(methods=methods))
-        rows[device] = worker._batch(given, [worker._encode(one) for one in given])
+        rows[device] = worker._batch(given, [worker.encode(one) for one in given])
     for a, b in zip(rows["cpu"], rows["cuda"], strict=True):
         assert (a["prediction"], a["query"], a["target"]) == (b["prediction"], b["query"], b["target"])
         assert a["probability"] == pytest.approx(b["probability"], abs=1e-5)

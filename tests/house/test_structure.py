@@ -16,10 +16,7 @@ ROOT = Path(mixlens.__file__).parent
 ALIASES = {"attributing", "decompose", "families", "grammar", "identify", "judge", "mixing", "proof", "reporting", "store"}
 # Imports against the order, by name, each with its reason.
 EXCEPTIONS: dict[tuple[str, str], str] = {
-    ("asking.py", "experiments"): "to be cut",
-    ("asking.py", "show"): "to be cut",
     ("cli/app.py", "__main__"): "to be cut",
-    ("corpus/running.py", "report"): "to be cut",
     ("layer/block.py", "fast"): "to be cut",
     ("layer/proof.py", "fast"): "to be cut",
     ("maps.py", "attributions"): "to be cut",

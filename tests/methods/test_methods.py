@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import mixlens
-from mixlens.experiments.experiment import asked
+from mixlens.asking import parse_method
 from mixlens.maps import known
 
 CASES = list(CONFIGURATIONS)
@@ -248,6 +248,6 @@ def test_a_query_is_an_index_or_a_token() -> None:
     by_token, by_index = (mixlens.mix(trace, "value_zeroing", query=query) for query in ("[MASK]", place))
     assert torch.equal(by_token.scores, by_index.scores)
     assert (by_token.scores[:, place].sum(-1) > 0.99).all()
-    assert asked("value_zeroing:query=[MASK]").options == {"query": "[MASK]"}
+    assert parse_method("value_zeroing:query=[MASK]").options == {"query": "[MASK]"}
     with pytest.raises(mixlens.MixlensError, match="index or a token"):
         mixlens.mix(trace, "value_zeroing", query=2.5)

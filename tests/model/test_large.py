@@ -17,11 +17,11 @@ from torch import nn
 
 import mixlens
 from mixlens.attributions import known as attributions
-from mixlens.experiments.experiment import model_fingerprint
 from mixlens.maps import _neighbours
 from mixlens.maps import known as maps
 from mixlens.model.families import find
 from mixlens.model.offload import own_copy
+from mixlens.provenance import model_fingerprint
 
 accelerate = pytest.importorskip("accelerate")
 MAPS = [name for name in maps() if name != "random"]

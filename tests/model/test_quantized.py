@@ -17,10 +17,10 @@ from torch import Tensor, nn
 
 import mixlens
 from mixlens.attributions import known as attributions
-from mixlens.experiments.experiment import model_fingerprint
 from mixlens.layer.block import asked_weight, linear_weight, widened
 from mixlens.maps import known as maps
 from mixlens.maps import shares
+from mixlens.provenance import model_fingerprint
 
 MAPS = [name for name in maps() if name != "random"]
 HEADS = {"bert": "AutoModelForMaskedLM", "llama": "AutoModelForCausalLM"}

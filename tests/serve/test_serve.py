@@ -234,7 +234,7 @@ def test_a_run_refuses_the_same_methods_in_the_same_words(
     client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, methods: list[str], says: str
 ) -> None:
     pytest.importorskip("pyarrow")
-    monkeypatch.setattr("mixlens.corpus.running.LIMITS", errors.Limits(LIMITS.characters, LIMITS.methods))
+    monkeypatch.setattr("mixlens.corpus.plan.LIMITS", errors.Limits(LIMITS.characters, LIMITS.methods))
     with pytest.raises(InputError, match=says) as refused:
         mixlens.run(["a [MASK]"], methods=methods, out=tmp_path / "run", progress=False)
     assert client.post({"text": "a [MASK]", "methods": methods})[1]["error"] == str(refused.value)

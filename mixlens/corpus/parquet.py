@@ -1,0 +1,68 @@
+"""The files of a shard as bytes: rows and maps as Parquet. The same rows give the same bytes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from io import BytesIO
+from typing import Any
+
+import torch
+
+from ..optional import optional
+from .plan import OWN, RATIO, Plan
+from .shards import SCHEMA
+
+Row = dict[str, Any]
+
+
+def arrow() -> Any:
+    return optional("pyarrow", "pyarrow", "data", what="corpus runs")
+
+
+def schema_of(plan: Plan, dtype: torch.dtype, ratios: Sequence[str]) -> Any:
+    """The columns of a run, the same in every shard. `ratios` are the methods that hand out a mixing ratio."""
+    pa = arrow()
+    scores = pa.list_(pa.float64() if dtype == torch.float64 else pa.float32())
+    kinds = _kinds(pa) | {name: pa.type_for_alias(kind) for name, kind in plan.kinds}
+    fields = [(name, kinds.get(name, pa.string())) for name in (*OWN[:-1], *plan.columns)]
+    fields += [(method, scores) for method in plan.methods]
+    fields += [(RATIO + method, pa.list_(pa.float32())) for method in ratios]
+    return pa.schema([*fields, ("seconds", pa.float64())])
+
+
+def _kinds(pa: Any) -> dict[str, Any]:
+    """The types of the columns of every run that are no text."""
+    lists = {"input_ids": pa.int32(), "tokens": pa.string(), "segments": pa.int8(), "starts": pa.int32(), "ends": pa.int32()}
+    numbers = {"row": pa.int64(), "query": pa.int32(), **dict.fromkeys(("probability", "gap", "seconds"), pa.float64())}
+    return numbers | {name: pa.list_(kind) for name, kind in lists.items()}
+
+
+def maps_content(number: int, rows: Sequence[Row], number_type: str) -> bytes:
+    """One row per map: [layer query key] flattened. Bytes of one place stand together, which compresses well."""
+    pa = arrow()
+    kind = pa.list_(pa.float16() if number_type == "float16" else pa.float32())
+    schema = pa.schema(
+        [("row", pa.int64()), ("method", pa.string()), ("layers", pa.int32()), ("tokens", pa.int32()), ("scores", kind)]
+    )
+    flat = [
+        {"row": row["row"], "method": method, "layers": len(scores), "tokens": scores.shape[-1], "scores": scores.reshape(-1)}
+        for row in rows
+        for method, scores in row["maps"].items()
+    ]
+    table = table_of(flat, schema, {"schema": SCHEMA, "number": number})
+    return parquet_content(table, use_byte_stream_split=["scores.list.element"], use_dictionary=["method"])
+
+
+def table_of(rows: Sequence[Row], schema: Any, facts: Mapping[str, Any]) -> Any:
+    """The rows as a table; the facts stand in its head."""
+    pa = arrow()
+    columns = [pa.array([row.get(field.name) for row in rows], field.type) for field in schema]
+    return pa.table(columns, schema=schema.with_metadata({"mixlens": json.dumps(facts)}))
+
+
+def parquet_content(table: Any, **options: Any) -> bytes:
+    content = BytesIO()
+    parquet = optional("pyarrow.parquet", "pyarrow", "data", what="corpus runs")
+    parquet.write_table(table, content, compression="zstd", **options)
+    return content.getvalue()

@@ -1,0 +1,196 @@
+"""Before the long work: data is drawn, models are loaded, and everything that can be refused is refused."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from ..asking import MethodRequest, parse_method
+from ..data import DATASETS, check, for_model, load
+from ..errors import InputError, nearest
+from ..metrics.arguments import refuse_missing
+from ..model.model import Model
+from ..model.model import load as load_model
+from ..targets import token_id
+from ..types import Example
+from .experiment import Experiment, Setup, known
+
+Data = str | os.PathLike[str] | Iterable[Example | str | tuple[str, str]]
+
+
+# --- data and models ----------------------------------------------------------------------------------------------------
+
+
+def examples_of(data: Data, *, n: int | None, seed: int, **fields: str | None) -> list[Example]:
+    """`NAME`, `FILE` or `NAME=FILE` (a local copy of a known dataset); or Examples, texts or (text, pair) tuples. With `n`: so
+    many, drawn by `seed`. `fields` (text_field, pair_field, label_field) name the fields of a file."""
+    if not isinstance(data, str | os.PathLike):
+        if any(fields.values()):
+            raise InputError("text_field=, pair_field= and label_field= name the fields of a file; leave them out here.")
+        examples = [_example(value) for value in data]
+        return examples if n is None else examples[:n]
+    name, _, path = os.fspath(data).partition("=")
+    if name not in DATASETS:
+        name, path = os.fspath(data), ""
+    if name in DATASETS and DATASETS[name].stream is not None and n is None:
+        raise InputError(f"{name!r} has no end: say how many examples, n=.")
+    return list(load(name, path=path or None, n=n, seed=None if n is None else seed, **fields))
+
+
+def _example(value: Any) -> Example:
+    if isinstance(value, str):
+        return Example(value)
+    if isinstance(value, tuple) and len(value) == 2 and all(isinstance(part, str) for part in value):
+        return Example(*value)
+    if not isinstance(value, Example):
+        raise InputError(f"data is a name, a file, or a list of Examples, texts or (text, pair) tuples, not of {value!r:.80}.")
+    return value
+
+
+def models_of(model: Any, **options: Any) -> tuple[Model, ...]:
+    """One model or several: loaded, unless they are loaded already."""
+    every = model if isinstance(model, list | tuple) else [model]
+    return tuple(name if isinstance(name, Model) else load_model(name, **options) for name in every)
+
+
+# --- a setup ------------------------------------------------------------------------------------------------------------
+
+
+def prepared(
+    name: str,
+    *,
+    model: Any,
+    data: Any,
+    n: int | None,
+    methods: Sequence[str] | None,
+    seed: int,
+    labels: Mapping[str, int] | None,
+    leave_out: bool,
+    options: Mapping[str, Any],
+) -> Setup:
+    """The Setup of an experiment; everything that can be refused is refused here, the cheap before the dear."""
+    declared = _declared(name, options)
+    names = tuple(declared.methods if methods is None else methods)
+    requests = _requests(declared, names)
+    if model is None and " " in declared.model:  # a note, no name
+        raise InputError(f"{name!r} needs {declared.model}: say which, model=.")
+    values = {**declared.options, **options}
+    refuse_missing(declared.packages(values) if callable(declared.packages) else declared.packages)
+    models = models_of(declared.model if model is None else model)
+    _refuse_models(declared, models)
+    drawn = examples_of(declared.data if data is None else data, n=n, seed=seed)
+    drawn = [replace(example, id=example.id or str(number)) for number, example in enumerate(drawn, 1)]
+    examples = fitting([e for e in drawn if _fits(e, declared, models, labels)] if leave_out else drawn, declared, models, labels)
+    setup = Setup(declared, models, tuple(examples), names, values, seed, len(drawn) - len(examples), parsed=requests)
+    if declared.prepare is not None:
+        declared.prepare(setup)
+    return setup
+
+
+def _declared(name: str, options: Mapping[str, Any]) -> Experiment:
+    """The experiment of this name, which has all these options."""
+    if name not in known():
+        raise InputError(f"unknown experiment {name!r}. {nearest(str(name), known())}")
+    for option in options:
+        if option not in known()[name].options:
+            raise InputError(f"{name!r} has no option {option!r}. {nearest(option, known()[name].options)}")
+    return known()[name]
+
+
+def _requests(declared: Experiment, names: Sequence[str]) -> dict[str, MethodRequest]:
+    """The methods, parsed; each is named once and is of a kind that the experiment takes."""
+    if declared.methods and not names:
+        raise InputError("no method was asked for.")
+    if len(set(names)) != len(names):
+        raise InputError(f"a method is named twice: {', '.join(sorted({m for m in names if names.count(m) > 1}))}.")
+    requests = {}
+    for written in names:
+        requests[written] = parse_method(written)
+        _refuse_kind(declared, requests[written])
+    return requests
+
+
+def _refuse_kind(declared: Experiment, request: MethodRequest) -> None:
+    if declared.takes == "map" and not request.is_map:
+        raise InputError(f"{declared.name!r} looks at single layers and takes maps alone; {request.name!r} is an attribution.")
+    if declared.takes == "attribution" and request.is_map:
+        raise InputError(f"{declared.name!r} takes attributions alone; {request.name!r} is a map.")
+    if declared.takes == "class-specific" and not request.class_specific:
+        raise InputError(
+            f"{declared.name!r} compares classes, and {request.name!r} gives every class the same scores. Leave it out."
+        )
+
+
+def _refuse_models(declared: Experiment, models: Sequence[Model]) -> None:
+    if len(models) < declared.n_models:
+        raise InputError(f"{declared.name!r} compares models: give {declared.n_models} or more, not {len(models)}.")
+    for model in models:
+        if declared.task and model.task not in declared.task:
+            tasks = " or ".join(declared.task)
+            raise InputError(f"{declared.name!r} needs a model for {tasks}; {model.name!r} is one for {model.task}.")
+
+
+# --- examples that fit a model ------------------------------------------------------------------------------------------
+
+
+def fitting(
+    examples: Sequence[Example], declared: Experiment, models: Sequence[Model], labels: Mapping[str, int] | None
+) -> list[Example]:
+    """The examples as the first model writes them. An example that one of the models cannot use is refused."""
+    rewritten = [for_model(example, models[0]) for example in examples]
+    for model in models:
+        check(rewritten, model, needs=declared.needs, labels=labels)
+    if declared.task and models[0].task == "masked-lm":
+        _refuse_gaps(rewritten, models[0])
+    if declared.task and models[0].task in ("masked-lm", "causal-lm"):
+        _refuse_words(rewritten, models[0])
+    return rewritten
+
+
+def _fits(example: Example, declared: Experiment, models: Sequence[Model], labels: Mapping[str, int] | None) -> bool:
+    try:
+        return bool(fitting([example], declared, models, labels))
+    except InputError:
+        return False
+
+
+def _listed(names: Sequence[str]) -> str:
+    """The first three names, and dots where there are more."""
+    return f"{', '.join(names[:3])}{' ...' if len(names) > 3 else ''}"
+
+
+def _refuse_gaps(examples: Sequence[Example], model: Model) -> None:
+    """A model that fills a gap needs exactly one mask token."""
+    mask = model.tokenizer.mask_token
+    wrong = [str(example.id) for example in examples if f"{example.text} {example.pair or ''}".count(mask) != 1]
+    if wrong:
+        raise InputError(
+            f"{model.name!r} fills a gap, and {len(wrong)} examples do not have {mask} exactly once ({_listed(wrong)})."
+        )
+
+
+def _refuse_words(examples: Sequence[Example], model: Model) -> None:
+    """A target or a foil of a language model is one token."""
+    pairs = [(example, word) for example in examples for word in (example.target, example.foil)]
+    wrong = [f"{example.id}: {word!r}" for example, word in pairs if isinstance(word, str) and not _is_token(model, word)]
+    if wrong:
+        raise InputError(
+            f"{len(wrong)} targets or foils are not one token of {model.name!r} ({_listed(wrong)}). Leave these examples out."
+        )
+
+
+def _is_token(model: Model, word: str) -> bool:
+    try:
+        token_id(model, word)
+    except InputError:
+        return False
+    return True
+
+
+def removable(setup: Setup) -> None:
+    """Refuse texts from which no token can be taken away: those with one word, or with the gap alone."""
+    few = [str(example.id) for example in setup.examples if setup.model.encode(example).special.count(False) < 2]
+    if few:
+        raise InputError(f"{len(few)} examples have fewer than two words to take away ({', '.join(few[:3])}). Leave them out.")
