@@ -5,28 +5,25 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-from . import files as disk
 from .aggregate import find
 from .asking import parse_method
 from .attributions import attribute
-from .corpus import Run, maps, overview
-from .corpus.shards import shard_files
-from .errors import InputError, ResultError, methods_within
+from .corpus import Run
+from .corpus.page import page_of
+from .errors import InputError, methods_within
 from .maps import mix
 from .model.model import Model
 from .model.predict import named
 from .notices import notices_of
-from .show import run_page
-from .show.results_page import MARK, page
+from .show.page_file import MEGABYTES, may_write, room_of, write
+from .show.results_page import page
 from .targets import TargetName, logits_at
 from .types import Attribution, Example, LayersOf, Map, Prediction, Result, Texts, Trace
 
 METHODS = ("alti", "globenc", "value_zeroing")
-MEGABYTES = 2.0
 Note = Callable[[str, float], None]  # what is being done, and how far it is from 0 to 1
 
 
@@ -150,9 +147,7 @@ def report(
     """
     place = Path(path)
     may_write(place, force=force)
-    if not 0.2 <= megabytes <= 1000:
-        raise InputError(f"megabytes is the most a text (or a run) may take, 0.2 to 1000, not {megabytes}.")
-    room = int(megabytes * 1_000_000)
+    room = room_of(megabytes)
     asked_of_a_model = texts is not None or methods is not None or foil is not None or query is not None or target != "predicted"
     if not isinstance(what, Model) and asked_of_a_model:
         raise InputError("texts=, methods=, target=, foil= and query= go with a model. Results are shown as they are.")
@@ -160,9 +155,7 @@ def report(
     if folder is None and (label is not None or examples is not None):
         raise InputError("label= and examples= go with a run.")
     if folder is not None:
-        found = overview(folder, label=label, **({} if examples is None else {"examples": examples}))
-        kept = bool(shard_files(folder, "maps"))
-        made = run_page.page(found, maps=partial(maps, folder) if kept else None, title=title, room=room)
+        made = page_of(folder, label=label, examples=examples, title=title, room=room)
     elif isinstance(what, Model):
         if texts is None:
             raise InputError("a report of a model needs texts=: one text, or a list of them.")
@@ -196,27 +189,3 @@ def _results(what: Any) -> list[Result]:
             f"not {type(what).__name__}{f' ({what!r:.60} is no folder)' if isinstance(what, str) else ''}."
         )
     return list(what)
-
-
-def may_write(place: Path, *, force: bool) -> None:
-    """Refuse before anything is computed."""
-    if place.suffix.lower() not in (".html", ".htm"):
-        raise ResultError(f"a report is an .html file, not {place.name!r}.")
-    if not place.parent.is_dir():
-        raise ResultError(f"no folder {str(place.parent)!r} to write the report in.")
-    if place.is_dir():
-        raise ResultError(f"{str(place)!r} is a folder. Give the name of a file.")
-    if place.exists() and not force:
-        with place.open("rb") as file:
-            begin = file.read(2000)
-        if begin and MARK.encode() not in begin:
-            raise ResultError(
-                f"{str(place)!r} exists and is not a mixlens report. Choose another name, or say --force (force=True)."
-            )
-
-
-def write(text: str, place: Path) -> None:
-    try:
-        disk.write(place, text.encode("utf-8"))
-    except OSError as error:
-        raise ResultError(f"the report could not be written to {str(place)!r}: {error.strerror}.") from error

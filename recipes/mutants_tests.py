@@ -163,7 +163,7 @@ FIRST: dict[str, tuple[str, ...]] = {
         "tests/test_run_ray_watch.py",
         "tests/test_run_ray.py:!whoever,process_that,workers_that_die",
     ),
-    "mixlens/corpus/page_facts.py": ("tests/test_report_run.py", "tests/test_summarize.py"),
+    "mixlens/corpus/page_*.py": ("tests/test_report_run.py", "tests/test_summarize.py"),
     "mixlens/corpus/summary.py": ("tests/test_summarize.py",),
     "mixlens/files.py": ("tests/test_disk.py", "tests/test_store.py", "tests/test_run_promises.py"),
     "mixlens/saving.py": ("tests/test_store.py", "tests/test_store_hostile.py"),

@@ -62,7 +62,8 @@ class Worker:
         self.requests = parse_methods(plan.methods)
         self.maps = {written_as: request for written_as, request in self.requests.items() if request.is_map}
         self.groups = grouped(self.maps)
-        self.ratios = [one for one, request in self.maps.items() if "mixing_ratio" in method(request.name).extras]
+        in_groups = [one for group in self.groups for one in group]  # the order of the columns
+        self.ratios = [one for one in in_groups if "mixing_ratio" in method(self.maps[one].name).extras]
 
     @cached_property
     def streams(self) -> bool:

@@ -17,7 +17,6 @@ ALIASES = {"attributing", "decompose", "families", "grammar", "identify", "judge
 # Imports against the order, by name, each with its reason.
 EXCEPTIONS: dict[tuple[str, str], str] = {
     ("cli/app.py", "__main__"): "to be cut",
-    ("corpus/running.py", "report"): "to be cut",
     ("model/model.py", "attributions"): "`Model.explain`, one line",
     ("model/model.py", "fast"): "`Model.graphs`: an empty set of graphs, made in the model's store when first read",
     ("model/model.py", "layer"): "`Model.check`, one line",
