@@ -8,6 +8,10 @@ What the model computes stays the same to the last bit; only what `torch.autogra
 name what a function sends back (`torch.mul`, `Tensor.mul` and `*` are all "mul"), so no modelling file is copied and
 every family is served by the same lines. Inside the block parameters are held still, so that "requires a gradient"
 means "depends on the input": that is how a product of two activations is told from a product with a weight.
+
+A method that is gradient x input of a model with factors held still (norm statistics, attention weights, slopes of
+activations) is one more book: each factor is a handler that detaches it or halves what arrives. One function of Question and
+Book, beside `rules`, can then run all such methods: the pass inside the block, the gradient at `question.place` after it.
 """
 
 from __future__ import annotations
@@ -91,7 +95,7 @@ class Call:
     function: Callable[..., Any]
     args: tuple[Any, ...]
     kwargs: Mapping[str, Any]
-    memory: dict[Any, Any] = field(default_factory=dict)  # one for the whole block, empty after it
+    memory: dict[Any, Any] = field(default_factory=dict)  # shared by all calls of the block, cleared after it
 
     @cached_property
     def places(self) -> list[int | str]:
@@ -130,7 +134,7 @@ Handler = Callable[[Call], Any]  # the function's output, or NotImplemented wher
 
 @dataclass(frozen=True)
 class Book:
-    """What each function sends back, by name, and what an activation module does, whatever it is made of."""
+    """What each function sends back, by name, and what an activation module sends back, whatever functions it calls."""
 
     functions: Mapping[str, Handler]
     activation: Handler
@@ -172,7 +176,7 @@ class Rewiring(TorchFunctionMode):
     def changed_in_place(self, handler: Handler, call: Call) -> Tensor:
         """The same function into a new tensor, which then takes the old one's place. Torch refuses where a rule has kept it."""
         homes = (torch, torch.nn.functional)
-        function = next(found for home in homes if (found := getattr(home, call.name, None)) is not None)
+        function = next(getattr(home, call.name) for home in homes if getattr(home, call.name, None) is not None)
         kwargs = {key: value for key, value in call.kwargs.items() if key != "inplace"}
         changed, *others = call.args
         return changed.copy_(
@@ -180,7 +184,7 @@ class Rewiring(TorchFunctionMode):
         )
 
     def as_one(self, activation: nn.Module, args: tuple[Any, ...], output: Tensor) -> Tensor | None:
-        """A forward hook: an activation made of several functions counts as one, so its output is made again."""
+        """A forward hook: an activation that calls several functions counts as one, so its output is computed again."""
         call = Call("activation", activation.forward, args, {}, self.memory)
         return self.book.activation(call) if torch.is_grad_enabled() and call.operands else None
 
@@ -189,10 +193,10 @@ class Rewiring(TorchFunctionMode):
 def rules(book: Book, module: nn.Module, activations: Iterable[nn.Module] = ()) -> Iterator[Rewiring]:
     """Open a book for what `module` computes inside the block. Take gradients after it.
 
-    Modes, hooks and the parameters' own wish for gradients are as before when the block ends, whatever happens.
+    Modes, hooks and `requires_grad` of the parameters are as before when the block ends, whatever happens.
     """
     # By name: where weights are offloaded, every call puts other parameters in their place.
-    wished = [
+    settings = [
         (part, name, weights.requires_grad)
         for part in module.modules()
         for name, weights in part._parameters.items()
@@ -200,21 +204,21 @@ def rules(book: Book, module: nn.Module, activations: Iterable[nn.Module] = ()) 
     ]
     mode = Rewiring(book)
     try:
-        for part, name, _ in wished:
+        for part, name, _ in settings:
             getattr(part, name).requires_grad_(False)
         with hooks([(activation, "after", mode.as_one) for activation in activations]), mode:
             yield mode
     finally:
-        for part, name, wish in wished:
-            getattr(part, name).requires_grad_(wish)
-        mode.memory.clear()  # what it holds holds the graph, which would hold it in turn
+        for part, name, setting in settings:
+            getattr(part, name).requires_grad_(setting)
+        mode.memory.clear()  # its tensors refer to the graph, and the graph to it: a reference cycle
 
 
 def composed(module: nn.Module, examples: Iterable[Any]) -> list[nn.Module]:
-    """All activations of the classes of `examples`, the heads' too when the layers' are given. Torch's own are left out:
-    each of them calls one function, which a book knows by name."""
+    """All activation modules of the classes of `examples`, in the heads too. Torch's classes are left out: each of them calls
+    one function, which a book knows by name."""
     kinds = {type(example) for example in examples if isinstance(example, nn.Module)}
-    return [found for found in module.modules() if type(found) in kinds and not type(found).__module__.startswith("torch.")]
+    return [part for part in module.modules() if type(part) in kinds and not type(part).__module__.startswith("torch.")]
 
 
 # --- what rules are made of ---------------------------------------------------------------------------------------------
