@@ -7,7 +7,7 @@
 What the model computes stays the same to the last bit; only what `torch.autograd` sends back changes. A book says by
 name what a function sends back (`torch.mul`, `Tensor.mul` and `*` are all "mul"), so no modelling file is copied and
 every family is served by the same lines. Inside the block parameters are held still, so that "requires a gradient"
-means "depends on the input": that is how a product of two activations is told from a product with a weight.
+means "depends on the input": that is how a product of two activations differs from a product with a weight.
 
 A method that is gradient x input of a model with factors held still (norm statistics, attention weights, slopes of
 activations) is one more book: each factor is a handler that detaches it or halves what arrives. One function of Question and
@@ -71,7 +71,7 @@ def name_of(function: Callable[..., Any]) -> tuple[str, bool]:
 
 
 class _Ruled(torch.autograd.Function):
-    """compute(*operands), with a way back of its own."""
+    """compute(*operands), whose backward pass is a rule."""
 
     @staticmethod
     def forward(ctx: Any, compute: Callable[..., Tensor], rule: Rule, *operands: Tensor) -> Tensor:
@@ -107,7 +107,7 @@ class Call:
         return [self.kwargs[place] if isinstance(place, str) else self.args[place] for place in self.places]
 
     def argument(self, number: int, name: str, default: Any = None) -> Any:
-        """An argument given by position or by name."""
+        """An argument by its position or its name."""
         return self.args[number] if len(self.args) > number else self.kwargs.get(name, default)
 
     def compute(self, *operands: Tensor) -> Tensor:
@@ -125,7 +125,7 @@ class Call:
         return self.function(*self.args, **self.kwargs)
 
     def ruled(self, rule: Rule) -> Tensor:
-        """The function's own value, and `rule` on the way back."""
+        """The function's value, and `rule` on the way back."""
         return _Ruled.apply(self.compute, rule, *self.operands)
 
 
@@ -141,7 +141,7 @@ class Book:
 
 
 class Rewiring(TorchFunctionMode):
-    """The open book. `unruled`: functions that met the input and that the book does not know (torch's gradient was used)."""
+    """The open book. `unruled`: functions of the input that the book has no rule for; torch's gradient stands for them."""
 
     def __init__(self, book: Book):
         super().__init__()
@@ -151,7 +151,7 @@ class Rewiring(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        if not torch.is_grad_enabled():  # inside a rule's own forward, or where nothing is to be sent back
+        if not torch.is_grad_enabled():  # inside the forward pass of a rule, or where nothing is sent back
             return func(*args, **kwargs)
         name, in_place = name_of(func)
         handler = self.book.functions.get(name)
@@ -174,7 +174,7 @@ class Rewiring(TorchFunctionMode):
         return output
 
     def changed_in_place(self, handler: Handler, call: Call) -> Tensor:
-        """The same function into a new tensor, which then takes the old one's place. Torch refuses where a rule has kept it."""
+        """The same function into a new tensor, which then takes the old one's place. Torch refuses where a rule saved it."""
         homes = (torch, torch.nn.functional)
         function = next(getattr(home, call.name) for home in homes if getattr(home, call.name, None) is not None)
         kwargs = {key: value for key, value in call.kwargs.items() if key != "inplace"}
@@ -221,7 +221,7 @@ def composed(module: nn.Module, examples: Iterable[Any]) -> list[nn.Module]:
     return [part for part in module.modules() if type(part) in kinds and not type(part).__module__.startswith("torch.")]
 
 
-# --- what rules are made of ---------------------------------------------------------------------------------------------
+# --- parts of rules -----------------------------------------------------------------------------------------------------
 
 
 def named(handler: Handler, names: str) -> dict[str, Handler]:
@@ -230,7 +230,7 @@ def named(handler: Handler, names: str) -> dict[str, Handler]:
 
 
 def stock(call: Call) -> Any:
-    """Torch's own gradient: right for what is linear in its one operand."""
+    """Torch's gradient: right for what is linear in its one operand."""
     return call.stock()
 
 

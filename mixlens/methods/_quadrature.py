@@ -71,7 +71,7 @@ def _legendre(count: int, x: Array) -> tuple[Array, Array]:
 
 
 def integral_up_to(nodes: Array, weights: Array, slopes: Array) -> Array:
-    """The integral from 0 to each node of the polynomial through `slopes`, which are given at Gauss-Legendre nodes."""
+    """The integral from 0 to each node of the polynomial through `slopes`, its values at Gauss-Legendre nodes."""
     count = len(nodes)
     legendre = np.polynomial.legendre.legvander(2 * nodes - 1, count)  # [node degree]
     share = (weights * slopes) @ legendre[:, :count]  # the coefficient of degree k, over 2 k + 1

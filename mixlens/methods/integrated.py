@@ -168,7 +168,7 @@ def integrated_gradients(
 
     By default 50 Gauss-Legendre nodes, and more where the shares do not add up to within 1 % (`tolerance`) everywhere on the
     line: pieces of it that do not are halved, up to `most_steps` nodes in all. From a baseline of zeros through an RMS norm,
-    as in Llama, the target changes abruptly near the baseline, and some 200 are needed. `steps=` takes exactly that many on
+    as in Llama, the target changes abruptly near the baseline, and about 200 are needed. `steps=` takes exactly that many on
     the whole line. `info["steps"]` says how many were taken, `info["completeness"]` how nearly the shares add up.
     `released` (ALTI's code): of the probability, embedded twice (see `grad_l2`), absolute, divided by the sum; 50 steps.
     """

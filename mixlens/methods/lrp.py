@@ -93,7 +93,7 @@ class Readers:
         self.kind = kind
         self.counts = []
         for operand in call.operands:
-            _, count = call.memory.setdefault(id(operand), (operand, Counter()))  # a reference, so that the id stays its own
+            _, count = call.memory.setdefault(id(operand), (operand, Counter()))  # a reference: the id stays in use
             count[kind] += 1
             self.counts.append(count)
 
@@ -291,7 +291,7 @@ def transatt(
     """Transformer attribution: M = mean over heads of max(0, dA * R); the product of (M + I) / row sum, row of the readout.
 
     Eq. 13-14 of the paper do not divide by the row sum, the released code does (`normalize=False`: not). `released`: as
-    AttCAT's copy, entry 0 set to 0. `released_chefer`: as Chefer's own code, entry 0 set to the row's minimum. As LRP does, it
+    AttCAT's copy, entry 0 set to 0. `released_chefer`: as Chefer's code, entry 0 set to the row's minimum. As LRP does, it
     depends on how a function is written (a LoRA model before and after merging).
     """
     inputs = inputs_of(question, variant, mask_special=mask_special)

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 import mixlens
 from mixlens.attributions import Question, attribute
 from mixlens.methods._backward_rules import composed, rules
-from mixlens.methods.lrp import RULES, relevance, inputs_of
+from mixlens.methods.lrp import RULES, inputs_of, relevance
 from mixlens.targets import resolve
 
 CLASSIFIER = "AutoModelForSequenceClassification"
