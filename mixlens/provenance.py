@@ -1,4 +1,4 @@
-"""What a result rests on: versions, model, text; fingerprints of the model (numbers, configuration, tokenizer) and of the data."""
+"""What a result rests on: versions, model, text; fingerprints of the model (numbers, configuration, tokenizer) and the data."""
 
 from __future__ import annotations
 

@@ -16,6 +16,7 @@ from .types import Trace
 
 SCORES = ("logit", "probability", "log_probability")
 TargetName = str | int | tuple[Any, Any] | None  # what a user writes for a target
+Wanted = TargetName  # its old name
 
 
 @dataclass(frozen=True)
