@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 import unicodedata
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
@@ -84,19 +83,3 @@ def in_blocks(wide: Sequence[int], room: int, *, gap: int) -> Iterator[tuple[int
         used += size + (gap if number > start else 0)
     if start < len(wide):
         yield start, len(wide)
-
-
-def listed(rows: Sequence[Sequence[str]], width: int) -> list[str]:
-    """Rows of cells in columns. Where they are wider than the terminal, each row becomes its first cell and, below and to
-    the right, all others, wrapped between words: nothing is cut off. The first row names the columns."""
-    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-    if sum(widths) + 2 * (len(widths) - 1) <= width:
-        return ["  ".join(f"{cell:<{size}}" for cell, size in zip(row, widths, strict=True)).rstrip() for row in rows]
-    made: list[str] = []
-    for row in rows:
-        first, *others = (cell for cell in row if cell)
-        made += textwrap.wrap(first, width, break_on_hyphens=False)
-        indent = "    " if width > 20 else ""
-        more = textwrap.wrap("  ".join(others), width, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False)
-        made += more
-    return made

@@ -18,7 +18,6 @@ ALIASES = {"attributing", "decompose", "families", "grammar", "identify", "judge
 EXCEPTIONS: dict[tuple[str, str], str] = {
     ("asking.py", "experiments"): "to be cut",
     ("asking.py", "show"): "to be cut",
-    ("cli/app.py", "__main__"): "to be cut",
     ("corpus/running.py", "report"): "to be cut",
     ("layer/block.py", "fast"): "to be cut",
     ("layer/proof.py", "fast"): "to be cut",
