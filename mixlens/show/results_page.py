@@ -122,7 +122,7 @@ def entry(results: Sequence[Result], *, room: int) -> Entry:
     methods = [method_of(result, label) for result, label in zip(results, labels(results), strict=True)]
     for result, method in zip(results, methods, strict=True):
         if isinstance(result, Attribution):
-            method["scores"] = encode(_numpy(result)[None], EXACT)
+            method["scores"] = encode(numpy_of(result)[None], EXACT)
     text = visible(first.info.get("text") or " ".join(shown(token) for token in first.tokens))
     prediction: Prediction = next((one.info["prediction"] for one in results if one.info.get("prediction")), [])
     made: Entry = {
@@ -169,10 +169,11 @@ def sheets_of(result: Result) -> dict[str, np.ndarray]:
         found["rollout"] = result if result.info.get("rollout") else result.rollout()
     except InputError:  # a row that sums to 0 cannot be rolled out; its layers can be shown
         found["layer"] = result
-    return {name: _numpy(one).reshape(-1, len(one.tokens)) for name, one in found.items()}
+    return {name: numpy_of(one).reshape(-1, len(one.tokens)) for name, one in found.items()}
 
 
-def _numpy(result: Result) -> np.ndarray:
+def numpy_of(result: Result) -> np.ndarray:
+    """The scores as a numpy array; half precision becomes float32."""
     scores = result.scores.detach().cpu()
     return scores.numpy() if scores.dtype.itemsize >= 4 else scores.float().numpy()
 

@@ -46,7 +46,7 @@ def curves(
             write_head(axes, title)
         lines(axes, {literal(name): line for name, line in points.items()}, x=literal(x), y=literal(y))
         if ax is None:
-            axes.figure.draw_without_rendering()  # laid out once, so that saving it twice gives the same bytes
+            axes.figure.draw_without_rendering()  # type: ignore[union-attr]  # the layout is fixed, so every save gives the same bytes
             axes.figure.set_layout_engine("none")  # type: ignore[union-attr]
     return finished(axes.figure, ax, save)
 
