@@ -91,10 +91,8 @@ def explain(
     if save is not None and generate is not None:
         raise InputError("--save keeps one result; with --generate there are several. Use --json.")
     _refuse_two_formats(latex, json_)
-    if (layers or map_ is not None) and (generate is not None or json_ or latex):
-        raise InputError("--layers and --map are pictures in the terminal: leave --generate, --json and --latex out.")
-    if map_ is not None and not request.is_map:
-        raise InputError(f"{method!r} gives scores of tokens, no map. Leave --map out, or see `mixlens methods` for maps.")
+    if layers or map_ is not None:
+        _refuse_pictures(method, request, has_map=map_ is not None, other=generate is not None or json_ or latex)
     source = input_of(text, file, pair)
     imported = time.perf_counter() - started
     lens, seconds = loading.timed_load(model)
@@ -119,14 +117,21 @@ def explain(
         print()
         by_word(explanation.map, words).show(layer=layer_index(lens, map_), color=not no_color)
     if timing:
-        spent = {request.name if part == "map" else part: value for part, value in results[0].info.get("seconds", {}).items()}
-        spent.pop("batch", None)
-        _print_times({**seconds, **spent, "total": ended - started}, file=sys.stderr if json_ else sys.stdout)
+        times = {**seconds, **_times_of(results[0]), "total": ended - started}
+        _print_times(times, file=sys.stderr if json_ else sys.stdout)
 
 
 def _refuse_two_formats(latex: bool, json_: bool) -> None:
     if latex and json_:
         raise InputError("--latex and --json are two ways to print the result. Leave one out.")
+
+
+def _refuse_pictures(method: str, request: Asked, *, has_map: bool, other: bool) -> None:
+    """Refuse --layers and --map beside another format, and --map of a method that has none."""
+    if other:
+        raise InputError("--layers and --map are pictures in the terminal: leave --generate, --json and --latex out.")
+    if has_map and not request.is_map:
+        raise InputError(f"{method!r} gives scores of tokens, no map. Leave --map out, or see `mixlens methods` for maps.")
 
 
 def _question(
@@ -175,6 +180,12 @@ def _show_results(results: Iterable[Attribution], *, json_: bool, latex: bool, c
             print(result.to_latex(), end="")
         else:
             result.show(color=color, top=top)
+
+
+def _times_of(result: Attribution) -> dict[str, float]:
+    """The seconds of a result, its map under the name of its method."""
+    seconds = result.info.get("seconds", {})
+    return {result.method if part == "map" else part: value for part, value in seconds.items() if part != "batch"}
 
 
 def _print_times(seconds: Mapping[str, float], *, file: Any) -> None:

@@ -88,19 +88,18 @@ def plot(
 ) -> None:
     """A paper figure: real text, colours that most eyes tell apart, the width of a column."""
     from ..show import figure
-    from .scores import attributions_of, by_word, maps_of, shown
+    from .scores import attributions_of, by_word, shown
 
     requests = asking.methods_of(method, variant)
     figure.check_path(output)
     if output.exists() and not force:
         raise InputError(f"{str(output)!r} is there already. Give another name, or --force to write over it.")
     of_map = kind in figure.KINDS["Map"]
-    only_maps = all(request.is_map for request in requests.values())
     _refuse_kind(kind, [*figure.KINDS["Map"], *figure.KINDS["Attribution"], *figure.KINDS_OF_SEVERAL["Attribution"]])
+    only_maps = all(request.is_map for request in requests.values())
     if of_map and not only_maps:
-        raise InputError(
-            f"kind {kind!r} is drawn of a map, and {next(iter(requests))!r} gives scores of tokens: use strip, bars or rows."
-        )
+        name = next(iter(requests))
+        raise InputError(f"kind {kind!r} is drawn of a map, and {name!r} gives scores of tokens: use strip, bars or rows.")
     if not of_map and (rollout or layer is not None):
         raise InputError("--rollout and --layer are for maps: --kind matrix, layers or grid. Tokens are always rolled out.")
     asking.refuse_target(requests, {"foil": foil, "score": score})
@@ -111,21 +110,20 @@ def plot(
     trace = lens.trace(source)
     place = asking.place_meant(trace, query, target if only_maps else None, method)
     results: dict[str, Any]
-    row = None
     if of_map:
-        maps = dict(zip(requests, maps_of(trace, requests.values()), strict=True))
-        maps = _rolled(maps, requests) if rollout else maps
-        row = _row(trace, place, next(iter(maps.values())), words)
-        results = {name: by_word(scores, words) for name, scores in maps.items()}
+        results = _maps(trace, requests, rollout=rollout)
+        row = _row(trace, place, words) if kind == "layers" else None
+        results = {name: by_word(scores, words) for name, scores in results.items()}
     else:
-        question = asking.targets_of(lens, target, foil, score) if any(r.class_specific for r in requests.values()) else {}
+        row, class_specific = None, any(request.class_specific for request in requests.values())
+        question = asking.targets_of(lens, target, foil, score) if class_specific else {}
         every = attributions_of(trace, requests, query=place, target=question)
         results = {name: shown(result, words=words, keep_special=not no_special) for name, result in every.items()}
     figure.plot(
         results if len(results) > 1 else next(iter(results.values())),
         kind=kind,
         layer=None if layer is None else layer_index(lens, layer),
-        query=row if kind == "layers" else None,
+        query=row,
         top=top,
         numbers=numbers or None,
         width=_width(width),
@@ -142,16 +140,20 @@ def _refuse_kind(kind: str | None, kinds: Iterable[str]) -> None:
         raise InputError(f"unknown kind {kind!r}. {nearest(kind, known)}")
 
 
-def _rolled(maps: Mapping[str, Map], requests: Mapping[str, Asked]) -> dict[str, Map]:
-    return {name: scores.rollout(requests[name].rollout) for name, scores in maps.items()}
+def _maps(trace: Trace, requests: Mapping[str, Asked], *, rollout: bool) -> dict[str, Map]:
+    """The map of each request; with `rollout` from the input to each layer."""
+    from .scores import maps_of
+
+    maps = dict(zip(requests, maps_of(trace, requests.values()), strict=True))
+    return {name: scores.rollout(requests[name].rollout) for name, scores in maps.items()} if rollout else maps
 
 
-def _row(trace: Trace, place: int | None, scores: Map, words: bool) -> int:
+def _row(trace: Trace, place: int | None, words: bool) -> int:
     """The row of a map that shows a position: of the token, or of the word it belongs to."""
     position = trace.query if place is None else place
     if not words:
         return position
-    return next(number for number, (_, tokens) in enumerate(scores.words or ()) if position in tokens)
+    return next(number for number, (_, tokens) in enumerate(trace.words or ()) if position in tokens)
 
 
 def _width(written: str | None) -> str | float | None:

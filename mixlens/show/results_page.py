@@ -6,7 +6,7 @@ import base64
 import datetime
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from html import escape
@@ -180,19 +180,19 @@ def numpy_of(result: Result) -> np.ndarray:
 
 def labels(results: Sequence[Result]) -> list[str]:
     """A name for each result; where one method is there twice, with what tells them apart."""
-    plain_names = [one.method for one in results]
-
-    def longer(one: Result) -> str:
-        if plain_names.count(one.method) == 1:
-            return one.method
-        parts = [str(one.info.get("variant") or "")]
-        parts += [f"{key}={value}" for key, value in (one.info.get("options") or {}).items() if value is not None]
-        parts += [_rolled(one.info["rollout"])] if isinstance(one, Map) and one.info.get("rollout") else []
-        parts += [str(one.info["target"])] if one.info.get("target") is not None else []
-        return f"{one.method} ({', '.join(part for part in parts if part)})"
-
-    names = [longer(one) for one in results]
+    methods = [result.method for result in results]
+    names = [result.method if methods.count(result.method) == 1 else _longer_name(result) for result in results]
     return [f"{name} #{names[:i].count(name) + 1}" if names.count(name) > 1 else name for i, name in enumerate(names)]
+
+
+def _longer_name(result: Result) -> str:
+    """The method with its variant, options, rollout and target."""
+    info = result.info
+    parts = [str(info.get("variant") or "")]
+    parts += [f"{key}={value}" for key, value in (info.get("options") or {}).items() if value is not None]
+    parts += [_rolled(info["rollout"])] if isinstance(result, Map) and info.get("rollout") else []
+    parts += [str(info["target"])] if info.get("target") is not None else []
+    return f"{result.method} ({', '.join(part for part in parts if part)})"
 
 
 def _rolled(rollout: Mapping[str, Any]) -> str:
@@ -294,20 +294,7 @@ def about_method(info: Mapping[str, Any]) -> list[list[str]]:
     rows = [["Variant", str(info.get("variant", "not known"))], ["Options", options or "none"]]
     if info.get("paper"):
         rows.append(["Paper", str(info["paper"])])
-    if info.get("gap") is not None:
-        allowed = f" (allowed: {info['tolerance']:.0e})" if info.get("tolerance") is not None else ""
-        rows.append(["Reconstruction gap", f"{info['gap']:.1e}{allowed}: the layers rebuilt from their parts, against the model"])
-    elif (off := completeness(info)) is not None:
-        one = info["completeness"]
-        sums = f"the scores add up to {one['sum']:.6g}, what they explain is {one['expected']:.6g}"
-        rows.append(["Completeness", f"adds up to within {bound(off)}: {sums}"])
-    elif info.get("tolerance") is not None:
-        rows.append(["Reconstruction gap", f"not measured by this method (a map's may be at most {info['tolerance']:.0e})"])
-    if info.get("rollout"):
-        rows.append(["Rolled out", _rolled(info["rollout"])])
-    elif info.get("convention"):
-        source = CONVENTIONS[info["convention"]].source if info["convention"] in CONVENTIONS else "from the input already"
-        rows.append(["Rollout", f"{info['convention']}: {source}"])
+    rows += [*_proof_rows(info), *_rollout_rows(info)]
     if info.get("target") is not None:
         rows.append(["Target", f"{info['target']} ({str(info.get('score')).replace('_', ' ')})"])
     if info.get("at_layer") is not None:
@@ -315,6 +302,28 @@ def about_method(info: Mapping[str, Any]) -> list[list[str]]:
     if info.get("precision"):
         rows.append(["Products in", f"{info['precision']}, error {info.get('precision_error', 0):.1e}"])
     return [*rows, *(["Note", str(note)] for note in info.get("notes") or [])]
+
+
+def _proof_rows(info: Mapping[str, Any]) -> Iterator[list[str]]:
+    """How well the numbers add up: the gap of a map, or the completeness of an attribution."""
+    if info.get("gap") is not None:
+        allowed = f" (allowed: {info['tolerance']:.0e})" if info.get("tolerance") is not None else ""
+        yield ["Reconstruction gap", f"{info['gap']:.1e}{allowed}: the layers rebuilt from their parts, against the model"]
+    elif (off := completeness(info)) is not None:
+        totals = info["completeness"]
+        sums = f"the scores add up to {totals['sum']:.6g}, what they explain is {totals['expected']:.6g}"
+        yield ["Completeness", f"adds up to within {bound(off)}: {sums}"]
+    elif info.get("tolerance") is not None:
+        yield ["Reconstruction gap", f"not measured by this method (a map's may be at most {info['tolerance']:.0e})"]
+
+
+def _rollout_rows(info: Mapping[str, Any]) -> Iterator[list[str]]:
+    """How the map was rolled out, or how it is to be."""
+    if info.get("rollout"):
+        yield ["Rolled out", _rolled(info["rollout"])]
+    elif info.get("convention"):
+        source = CONVENTIONS[info["convention"]].source if info["convention"] in CONVENTIONS else "from the input already"
+        yield ["Rollout", f"{info['convention']}: {source}"]
 
 
 # --- the page ---------------------------------------------------------------------------------------------------------
