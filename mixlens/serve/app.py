@@ -143,9 +143,9 @@ def application(models: Sequence[Model], *, limits: Limits | None = None, allowe
             text_in = wanted.text if wanted.pair is None else (wanted.text, wanted.pair)
             desk.read(name, text_in)
             target, foil = (None if one is None else target_of(desk.models[name], one) for one in (wanted.target, wanted.foil))
-            given: dict[str, Any] = {"text": text_in, "methods": names, "foil": foil, "query": wanted.query}
-            given["target"] = "predicted" if target is None else target
-            job = desk.submit(name, given, desk.notes(name, text_in))
+            question: dict[str, Any] = {"text": text_in, "methods": names, "foil": foil, "query": wanted.query}
+            question["target"] = "predicted" if target is None else target
+            job = desk.submit(name, question, desk.notes(name, text_in))
         except FullError as full:
             raise Refusal(429, str(full)) from None
         except LongError as long:
@@ -237,12 +237,12 @@ def application(models: Sequence[Model], *, limits: Limits | None = None, allowe
     return Guard(app, desk, limits, (*LOOPBACK, *allowed))
 
 
-def target_of(model: Model, given: str | int) -> Any:
+def target_of(model: Model, written: str | int) -> Any:
     """A class, a word or an id; of a question-answering model `start,end`."""
-    parts = str(given).split(",")
+    parts = str(written).split(",")
     if model.task == "question-answering" and len(parts) == 2 and all(part.strip().isdigit() for part in parts):
         return int(parts[0]), int(parts[1])
-    return int(given) if isinstance(given, str) and given.isdigit() else given
+    return int(written) if isinstance(written, str) and written.isdigit() else written
 
 
 # --- running it -------------------------------------------------------------------------------------------------------
