@@ -16,7 +16,6 @@ ROOT = Path(mixlens.__file__).parent
 ALIASES = {"attributing", "decompose", "families", "grammar", "identify", "judge", "mixing", "proof", "reporting", "store"}
 # Imports against the order, by name, each with its reason.
 EXCEPTIONS: dict[tuple[str, str], str] = {
-    ("cli/app.py", "__main__"): "to be cut",
     ("model/model.py", "attributions"): "`Model.explain`, one line",
     ("model/model.py", "fast"): "`Model.graphs`: an empty set of graphs, made in the model's store when first read",
     ("model/model.py", "layer"): "`Model.check`, one line",
