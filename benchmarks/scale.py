@@ -50,7 +50,7 @@ def worked(lens: mixlens.Model, methods: str, rows: list[Given]) -> float:
             _wait(lens)
             started = time.perf_counter()
         encoded = [worker.encode(one) for one in shard]
-        for batch in lens._batches(encoded, None, None):
+        for batch in lens.batches(encoded, None, None):
             made = worker._batch([shard[i] for i in batch], [encoded[i] for i in batch])
             assert all(isinstance(row, dict) for row in made), made
         done += len(shard) if number else 0
@@ -64,7 +64,7 @@ def plain(lens: mixlens.Model, rows: list[Given]) -> float:
     batches = []
     for start in range(0, len(rows), SHARD):
         encoded = [lens.encode_ids(one.input_ids) for one in rows[start : start + SHARD]]
-        batches += [(len(some), lens.inputs([encoded[i] for i in some])) for some in lens._batches(encoded, None, None)]
+        batches += [(len(some), lens.inputs([encoded[i] for i in some])) for some in lens.batches(encoded, None, None)]
     for _, given in batches[:3]:
         lens.hf_model(**given)
     _wait(lens)

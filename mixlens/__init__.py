@@ -2,7 +2,7 @@
 
 The house in the order of the pipeline. A file imports only from its own folder and from what stands before it here.
 
-    errors registry optional files budget rounding types
+    interrupts errors registry optional files budget rounding types
     data            text -> Example
     model           Example -> Trace: the only folder that knows transformers, hooks and accelerate
     layer           LayerTrace -> exact parts: equations only
@@ -31,7 +31,7 @@ __version__ = "0.1.0"
 
 # Names are fetched when first used, so that `mixlens --help` needs no torch.
 _PUBLIC = {
-    "load": "model.model",
+    "load": "model.loading",
     "Model": "model.model",
     "mix": "maps",
     "attribute": "attributions",
@@ -97,7 +97,8 @@ if TYPE_CHECKING:
     from .experiments.judge import judge
     from .maps import methods, mix, mixing
     from .model.families import Family, families
-    from .model.model import Model, load
+    from .model.loading import load
+    from .model.model import Model
     from .report import report
     from .saving import load_result
     from .show.figure.drawing import plot

@@ -96,7 +96,7 @@ def alternative_attention(trace: Trace, *, layer: int, head: int, seed: int = 0)
     until it grows no more. Largest total variation is not a linear program: this is the farthest found, not the farthest
     there is. Then the model itself runs with these weights in this layer and head.
     """
-    trace.model._known_layer(layer)
+    trace.model.refuse_layer(layer)
     with torch.no_grad():
         block = proven_block(trace.layers[layer], layer)
         _heads(block, head)

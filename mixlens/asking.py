@@ -328,7 +328,7 @@ def target_of(lens: Model, written: str | None) -> Any:
 
 
 def _token_or_id(lens: Model, digits: str) -> int:
-    from .targets import token_id
+    from .model.vocabulary import token_id
 
     try:
         return token_id(lens, digits)

@@ -17,7 +17,8 @@ from .errors import InputError, MixlensError, ModelError, nearest, tokens_within
 from .maps import known as known_maps
 from .maps import mix
 from .methods._attribution import ATTRIBUTIONS, AttributionMethod, Scored, attribution, known
-from .model.model import Model, named
+from .model.model import Model
+from .model.predict import named
 from .notices import notices_in
 from .provenance import provenance
 from .questions import Batch, Question, share_passes
@@ -79,22 +80,22 @@ def _or_raise(answer: Answer) -> Attribution:
 def attribute_each(
     traces: Sequence[Trace],
     name: str,
-    asked: Sequence[Mapping[str, Any]],
+    aims: Sequence[Mapping[str, Any]],
     *,
     variant: str | None = None,
     tokens: int | None = None,
     **options: Any,
 ) -> list[Answer]:
-    """`attribute` of many traces, each with its own target, query, ... (`asked`): an Attribution or the reason why there is
+    """`attribute` of many traces, each with its own target, query, ... (`aims`): an Attribution or the reason why there is
     none, for each.
 
     Traces of similar length share their forward and backward passes, about `tokens` tokens at a time (see `Model.trace`).
     """
     if isinstance(name, str) and name in known_maps():
-        return [_read(trace, name, aim, variant, options) for trace, aim in zip(traces, asked, strict=True)]
-    answers: dict[int, Answer] = {}
+        return [_read(trace, name, aim, variant, options) for trace, aim in zip(traces, aims, strict=True)]
     questions: dict[int, Question] = {}
-    for i, (trace, aim) in enumerate(zip(traces, asked, strict=True)):
+    answers: dict[int, Answer] = {}
+    for i, (trace, aim) in enumerate(zip(traces, aims, strict=True)):
         try:
             questions[i] = _question(trace, name, Aim(**aim))
             call = Call(known()[name], known()[name].arguments(variant, options))
@@ -103,7 +104,8 @@ def attribute_each(
             questions.pop(i, None)
     with differentiable([question.model for question in questions.values()]):
         for batch in _batches(questions, tokens):
-            answers |= zip(batch, _answers(call, [questions[i] for i in batch]), strict=True)
+            # Popped, so that the graph of a batch is freed before the next one runs.
+            answers |= zip(batch, _answers(call, [questions.pop(i) for i in batch]), strict=True)
     return [answers[i] for i in range(len(traces))]
 
 
@@ -184,7 +186,7 @@ def _batches(questions: Mapping[int, Question], tokens: int | None) -> Iterator[
     for model in {id(question.model): question.model for question in questions.values()}.values():
         numbers = [i for i, question in questions.items() if question.model is model]
         room = tokens or (2048 if model.device.type == "cpu" else 8192)
-        for batch in model._batches([questions[i].trace for i in numbers], None, max(1, room // GRAPH)):
+        for batch in model.batches([questions[i].trace for i in numbers], None, max(1, room // GRAPH)):
             yield [numbers[i] for i in batch]
 
 
@@ -285,7 +287,7 @@ def row_of_map(
 # --- from a text --------------------------------------------------------------------------------------------------------
 
 
-def explain(model: Model, text: Any, name: str, *, keep_special: bool, generate: int | None, **asked: Any) -> Any:
+def explain(model: Model, text: Any, name: str, *, keep_special: bool, generate: int | None, **options: Any) -> Any:
     """`Model.explain`: trace, then `attribute`; with `generate`, once for every token the model writes.
 
     In the place of a text it takes a Trace of the model, which is then not run again.
@@ -293,22 +295,22 @@ def explain(model: Model, text: Any, name: str, *, keep_special: bool, generate:
     if isinstance(text, Trace) and text.model is not model:
         raise InputError(f"this trace is of {text.model.name!r}, not of {model.name!r}. Trace the text with the model explained.")
     if generate is not None:
-        return [_cut(result, keep_special) for result in _explained_tokens(model, text, name, generate, asked)]
+        return [_cut(result, keep_special) for result in _explained_tokens(model, text, name, generate, options)]
     trace = text if isinstance(text, Trace) else model.trace(text)
-    return _cut(_attribute(trace, name, asked), keep_special)
+    return _cut(_attribute(trace, name, options), keep_special)
 
 
-def _explained_tokens(model: Model, text: Any, name: str, count: int, asked: Mapping[str, Any]) -> Iterator[Attribution]:
+def _explained_tokens(model: Model, text: Any, name: str, count: int, options: Mapping[str, Any]) -> Iterator[Attribution]:
     """An Attribution for each of the tokens that a model writes after a text."""
     prompt = model.encode(_text_of(text))
     tokens_within(len(prompt.input_ids), model.max_tokens, repr(model.name))
     whole = model.trace(input_ids=[*prompt.input_ids, *model.generate(prompt, count)])
-    if asked.get("target", "predicted") != "predicted" or asked.get("query") is not None:
+    if options.get("target", "predicted") != "predicted" or options.get("query") is not None:
         raise InputError("generate= explains each token the model writes; leave target= and query= out.")
     logits = model.logits(whole)
     continuation = Continuation(model, prompt, whole)
     for place in range(len(prompt.input_ids), len(whole)):
-        result = _attribute(whole, name, {**asked, "query": place - 1, "target": whole.input_ids[place]})
+        result = _attribute(whole, name, {**options, "query": place - 1, "target": whole.input_ids[place]})
         prediction = named(model, logits[place - 1], k=5)
         yield _before(result, place, continuation, {"generated": whole.tokens[place], "prediction": prediction})
 
@@ -333,11 +335,11 @@ def _before(result: Attribution, place: int, continuation: Continuation, info: M
     )
 
 
-def _attribute(trace: Trace, name: str, asked: Mapping[str, Any]) -> Attribution:
+def _attribute(trace: Trace, name: str, options: Mapping[str, Any]) -> Attribution:
     """`attribute`; a map method explains a position whatever the target, so the target is left out."""
     of_a_map = name in known_maps()
-    options = {key: value for key, value in asked.items() if not (of_a_map and key in OF_A_TARGET)}
-    result: Attribution = attribute(trace, name, **options)
+    known_options = {key: value for key, value in options.items() if not (of_a_map and key in OF_A_TARGET)}
+    result: Attribution = attribute(trace, name, **known_options)
     return result
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from functools import cached_property
 from typing import Any
 
-from .model.model import Encoded, Model
+from .model.encode import Encoded
+from .model.model import Model
 from .model.words import group_words
 from .types import Trace, Words
 

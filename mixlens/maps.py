@@ -11,7 +11,8 @@ from .errors import InputError
 from .fast.cuda_graphs import TOKENS
 from .fast.together import neighbours, of_rows, stack, together_at_once
 from .methods._mixing import METHODS, Extras, Method, Scores, known, method, mixing
-from .model.model import Encoded, Model
+from .model.encode import Encoded
+from .model.model import Model
 from .provenance import provenance, versions
 from .scoring import Call, Scorer, fresh
 from .types import LayersOf, LayerTrace, Map, Trace
@@ -93,11 +94,11 @@ def scored_pass(model: Model, encoded: Sequence[Encoded], call: Call) -> list[di
     """One pass whose layers are scored as they come; on a GPU, whole where it is short, and replayed where it came before."""
     scorer = Scorer(call, len(encoded), encoded[0].tokens, model)
     if not fits_whole(model, encoded):
-        traces, _ = model._run(encoded, each=lambda index, layer: scorer.score([layer], index))
+        traces, _ = model.run_traced(encoded, each=lambda index, layer: scorer.score([layer], index))
         return scorer.maps(traces)
-    replayed = model._run_whole(encoded, scorer.key, scorer.all_layers) if scorer.replayable else None
+    replayed = model.run_replayed(encoded, scorer.key, scorer.all_layers) if scorer.replayable else None
     if replayed is None:
-        return scored(model._run(encoded)[0], call)
+        return scored(model.run_traced(encoded)[0], call)
     traces, results = replayed
     for result in results:
         scorer.results.take(*result)

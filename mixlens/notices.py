@@ -1,4 +1,4 @@
-"""What a reader must know before the numbers: nothing is predicted here, or the vocabulary does not know the words."""
+"""Notices: sentences a reader must know before the numbers, such as that nothing is predicted or that words are unknown."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Any, Protocol
 
 from .types import Words
 
-SHORT = 1.5  # characters a piece, on average: a word that is cut into pieces this short is spelled, not read
-LETTERS = 3  # words with fewer letters say nothing about a vocabulary
-MANY = 0.3  # the share of such words from which on it is said
-ENOUGH = 20  # words of a corpus by which its model can be judged
-GAP = 0.01  # the share of what is explained that scores may miss before it is said
+SHORT = 1.5  # characters: a word whose pieces are shorter on average is spelled out, letter by letter
+LETTERS = 3  # words with fewer letters tell nothing about a vocabulary
+MANY = 0.3  # the share of spelled words above which a notice is given
+ENOUGH = 20  # words of a corpus, below which its vocabulary is not judged
+GAP = 0.01  # the relative distance of a sum from what it should be, above which a notice is given
 
 
 class Read(Protocol):
@@ -26,90 +26,94 @@ class Read(Protocol):
 
 
 def no_mask(model: Any, read: Read) -> bool:
-    """Does a masked language model have no mask to predict?"""
+    """Whether the model predicts masked words and the text has no mask."""
     return model.task == "masked-lm" and model.mask_id is not None and model.mask_id not in read.input_ids
 
 
 def spelled(read: Read, unknown: str | None) -> tuple[int, int]:
-    """How many words are cut into single letters or not known at all, and how many words there are."""
-    found = total = 0
-    for word, places in read.words or ():
-        if sum(char.isalpha() for char in word) < LETTERS or "[" in word or "<" in word:
-            continue
-        total += 1
-        pieces = [read.tokens[i] for i in places]
-        found += len(word) / len(pieces) < SHORT or (unknown is not None and unknown in pieces)
-    return found, total
+    """The number of words that are cut into letters or hold the token `unknown`, and the number of all words."""
+    words = [(word, [read.tokens[i] for i in positions]) for word, positions in read.words or () if _is_word(word)]
+    return sum(len(word) / len(pieces) < SHORT or unknown in pieces for word, pieces in words), len(words)
+
+
+def _is_word(word: str) -> bool:
+    """Whether a word has enough letters to be judged by, and is no special token such as [CLS] or <s>."""
+    return sum(char.isalpha() for char in word) >= LETTERS and "[" not in word and "<" not in word
 
 
 def notices_of(model: Any, read: Read, *, query: int | str | None) -> list[str]:
-    """One sentence for each thing that makes the numbers of this text say little. `query`: the position that was asked for."""
-    told = []
+    """One sentence for each fact that makes the numbers of this text say little. `query`: the position a user named, or None."""
+    notices = []
     mask = getattr(model.tokenizer, "mask_token", None)
     if query is None and no_mask(model, read):
-        told.append(
+        notices.append(
             f"the text has no {mask or 'mask token'}, so this masked language model predicts nothing here; "
             f"{read.tokens[0]} (position 0) is explained instead. Put {mask or 'the mask token'} where a word is to be "
             "predicted, or name a position (--query, in Python query=)."
         )
-    found, total = spelled(read, getattr(model.tokenizer, "unk_token", None))
-    if total and found / total >= MANY:
-        told.append(_spelled(model.name, found, total, "words of this text"))
-    return told
+    count, total = spelled(read, getattr(model.tokenizer, "unk_token", None))
+    return notices + _vocabulary_notice(model.name, count, total, "words of this text")
 
 
-def _spelled(name: str, found: int, total: int, what: str) -> str:
-    return (
-        f"the vocabulary of {name!r} does not know {found} of the {total} {what}: they are cut into letters or are unknown, "
+def _vocabulary_notice(name: str, count: int, total: int, what: str) -> list[str]:
+    """A notice where many of the words are not in the vocabulary."""
+    if not total or count / total < MANY:
+        return []
+    return [
+        f"the vocabulary of {name!r} does not know {count} of the {total} {what}: they are cut into letters or are unknown, "
         "so the scores say little about words. Use a model that was trained on such texts (--model)."
-    )
+    ]
 
 
 def notices_of_corpus(model: Any, texts: Sequence[Read], *, query: Any, targets: bool) -> list[str]:
-    """The same, of the first rows of a corpus. `targets`: a method explains a prediction, so a row without one is refused."""
-    told: list[str] = []
-    if not texts:
-        return told
-    without = sum(no_mask(model, read) for read in texts)
-    if query is None and not targets and without:
-        mask = getattr(model.tokenizer, "mask_token", None) or "mask token"
-        told.append(
-            f"{without} of the first {len(texts)} rows have no {mask}, so this masked language model predicts nothing there; "
-            f"the first token is explained. Name a position (--query, in Python query=), or use a classifier."
-        )
+    """The notices for the first rows of a corpus. `targets`: a method explains a prediction, so a row without one is refused."""
+    asks_for_mask = query is None and not targets
+    notices = _mask_notice(model, texts) if asks_for_mask else []
     unknown = getattr(model.tokenizer, "unk_token", None)
     counts = [spelled(read, unknown) for read in texts]
-    found, total = (sum(count[side] for count in counts) for side in (0, 1))
-    if total >= ENOUGH and found / total >= MANY:
-        told.append(_spelled(model.name, found, total, f"words of the first {len(texts)} rows"))
-    return told
+    count, total = (sum(pair[side] for pair in counts) for side in (0, 1))
+    if total < ENOUGH:
+        return notices
+    return notices + _vocabulary_notice(model.name, count, total, f"words of the first {len(texts)} rows")
+
+
+def _mask_notice(model: Any, texts: Sequence[Read]) -> list[str]:
+    """A notice where rows have no mask to predict."""
+    without = sum(no_mask(model, read) for read in texts)
+    if not without:
+        return []
+    mask = getattr(model.tokenizer, "mask_token", None) or "mask token"
+    return [
+        f"{without} of the first {len(texts)} rows have no {mask}, so this masked language model predicts nothing there; "
+        f"the first token is explained. Name a position (--query, in Python query=), or use a classifier."
+    ]
 
 
 def completeness(info: Mapping[str, Any]) -> float | None:
-    """How far the scores are from adding up to what they explain, relative to it; None where a method promises no sum."""
+    """The relative gap between the sum of the scores and what they explain; None where the method promises no sum."""
     gap = (info.get("completeness") or {}).get("relative_gap")
     return None if gap is None else float(gap)
 
 
 def noticed(info: Mapping[str, Any]) -> list[str]:
-    """What was to be said about the text before its numbers (`.info["notices"]`)."""
-    found = info.get("notices")
-    return [str(one) for one in found] if isinstance(found, list | tuple) else []
+    """The notices that a result carries (`.info["notices"]`)."""
+    notices = info.get("notices")
+    return [str(notice) for notice in notices] if isinstance(notices, list | tuple) else []
 
 
 def off_sum(info: Mapping[str, Any]) -> list[str]:
-    """One sentence where scores that promise a sum are more than a little off it."""
+    """A notice where scores that promise a sum miss it by more than GAP."""
     gap = completeness(info)
     if gap is None or gap <= GAP:
         return []
-    one = info["completeness"]
+    sums = info["completeness"]
     return [
-        f"the scores add up to {one['sum']:.4g} and what they explain is {one['expected']:.4g}: {gap:.1%} apart. "
+        f"the scores add up to {sums['sum']:.4g} and what they explain is {sums['expected']:.4g}: {gap:.1%} apart. "
         "Trust them less than usual; where the method has steps, more steps bring them closer."
     ]
 
 
 def notices_in(trace: Any, query: int | str | None) -> dict[str, Any]:
-    """`.info["notices"]` of a result, where there is something to say before its numbers."""
-    told = notices_of(trace.model, trace, query=query)
-    return {"notices": told} if told else {}
+    """{"notices": [...]} for `.info` of a result; empty where there is no notice."""
+    notices = notices_of(trace.model, trace, query=query)
+    return {"notices": notices} if notices else {}

@@ -17,8 +17,8 @@ import torch
 from torch import Tensor, nn
 
 from .fast.loops import used
-from .model.model import is_causal
 from .model.offload import weights_of
+from .model.predict import is_causal
 from .rounding import TOLERANCE
 from .types import Example, Trace
 

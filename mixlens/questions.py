@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from .errors import InputError, nearest
-from .model.model import Attached
+from .model.rerun import Attached
 from .targets import Target
 from .types import Map, Trace
 
@@ -142,7 +142,7 @@ class Batch:
         return tuple(self._gradients[id(whole)][where][0] for _, whole, where in origins)
 
     def _take(self, wholes: Mapping[int, Tensor]) -> None:
-        """The gradients of tensors of the batch, kept for the other questions."""
+        """Take the gradients of tensors of the batch, and store them for the other questions."""
         if wholes:
             total = torch.stack([question.value for question in self.questions]).sum()
             self._gradients |= zip(wholes, _gradients(total, [*wholes.values()]), strict=True)

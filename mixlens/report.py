@@ -2,43 +2,42 @@
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Callable, Sequence
-from dataclasses import replace
-from functools import partial
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from . import files as disk
 from .aggregate import find
 from .asking import parse_method
 from .attributions import attribute
-from .corpus import Run, maps, overview
-from .corpus.shards import shard_files
-from .errors import InputError, ResultError, methods_within
+from .corpus import Run
+from .corpus.page import page_of
+from .errors import InputError, methods_within
 from .maps import mix
-from .model.model import Model, named
+from .model.model import Model
+from .model.predict import named
 from .notices import notices_of
-from .show import run_page
-from .show.results_page import MARK, page
+from .show.page_file import MEGABYTES, may_write, room_of, write
+from .show.results_page import page
 from .targets import TargetName, logits_at
 from .types import Attribution, Example, LayersOf, Map, Prediction, Result, Texts, Trace
 
 METHODS = ("alti", "globenc", "value_zeroing")
-MEGABYTES = 2.0
 Note = Callable[[str, float], None]  # what is being done, and how far it is from 0 to 1
 
 
-class _Watched(LayersOf):
-    """Layers that tell when they are asked for: a map asks for one after the other."""
+class WatchedLayers(LayersOf):
+    """Layers that call `watcher` with the index of each layer that is read: a map reads one layer after the other."""
 
-    def __init__(self, whole: LayersOf, seen: Callable[[int], None]):
+    def __init__(self, whole: LayersOf, watcher: Callable[[int], None]):
         super().__init__(whole.batch, whole.row, whole.n)
-        self.seen = seen
+        self.watcher = watcher
 
     def __getitem__(self, index: Any) -> Any:
         if isinstance(index, int):
-            self.seen(index)
+            self.watcher(index)
         return super().__getitem__(index)
 
 
@@ -57,44 +56,84 @@ def gather(
     A method is a name of `mixlens.methods()`, with options as in `alti:variant=released`. `target` and `foil` are what
     attributions explain; `query` is the position that is read, by default where the model predicts.
     """
-    wanted = [parse_method(one) for one in checked(methods)]
-    if (target != "predicted" or foil is not None) and not any(one.class_specific for one in wanted):
+    requests = [parse_method(name) for name in checked(methods)]
+    if (target != "predicted" or foil is not None) and not any(request.class_specific for request in requests):
         raise InputError(
             "a target goes with a method that explains a prediction, such as attcat; maps explain a position: give query=."
         )
-    say: Note = note or (lambda doing, share: None)
-    say("running the model", 0.0)
+    note = note or _silent
+    note("running the model", 0.0)
     trace: Trace = model.trace(text)
     place = _read_at(trace, query)
-    prediction = _prediction(trace, None if query is None else place)
-    noticed = notices_of(model, trace, query=query)
-    results: list[Result] = []
-    for number, one in enumerate(wanted):
-        begun = number / len(wanted)
-        say(one.name, begun)
-        if one.is_map:
-            watched = trace
-            if isinstance(trace.layers, LayersOf):
-                depth = len(trace.layers)
-
-                def seen(index: int, name: str = one.name, begun: float = begun, depth: int = depth) -> None:
-                    say(f"{name}, layer {index % depth + 1} of {depth}", begun + index % depth / depth / len(wanted))
-
-                watched = replace(trace, layers=_Watched(trace.layers, seen))
-            made: Map = mix(watched, one.name, variant=one.variant, **one.options)
-            told = {"prediction": prediction, "query": place, "query_token": trace.tokens[place]}
-            told |= {"notices": noticed} if noticed else {}
-            if one.rollout is not None:
-                told["convention"] = one.rollout
-            results.append(replace(made, info={**made.info, **told}))
+    shared = {"prediction": _prediction(trace, None if query is None else place)}
+    facts = {**shared, "query": place, "query_token": trace.tokens[place], **_notices(model, trace, query)}
+    question: dict[str, Any] = {"query": None if query is None else place}
+    results: dict[int, Result] = {}
+    groups = _groups(requests)
+    for number, group in enumerate(groups):
+        first = requests[group[0]]
+        step = Step(note, ", ".join(requests[i].name for i in group), number, len(groups))
+        if first.is_map:
+            results |= zip(group, _maps(trace, [requests[i] for i in group], facts, step), strict=True)
         else:
-            asked_of: dict[str, Any] = {"target": target, "foil": foil} if one.class_specific else {}
-            read: Attribution = attribute(
-                trace, one.name, query=None if query is None else place, variant=one.variant, **asked_of, **one.options
-            )
-            results.append(replace(read, info={**read.info, "prediction": prediction}))
-    say("done", 1.0)
-    return results
+            step.say()
+            goal: dict[str, Any] = {"target": target, "foil": foil} if first.class_specific else {}
+            read: Attribution = attribute(trace, first.name, variant=first.variant, **question, **goal, **first.options)
+            results[group[0]] = replace(read, info={**read.info, **shared})
+    note("done", 1.0)
+    return [results[number] for number in range(len(requests))]
+
+
+def _silent(doing: str, share: float) -> None:
+    pass
+
+
+@dataclass(frozen=True)
+class Step:
+    """One of the `count` steps of the work, for whoever wants to know how far it is."""
+
+    note: Note
+    name: str
+    number: int
+    count: int
+
+    def say(self) -> None:
+        self.note(self.name, self.number / self.count)
+
+    def say_layer(self, layer: int, depth: int) -> None:
+        self.note(f"{self.name}, layer {layer + 1} of {depth}", (self.number + layer / depth) / self.count)
+
+
+def _groups(requests: Sequence[Any]) -> list[list[int]]:
+    """The numbers of requests that are answered at once: maps with the same variant and options, and each attribution."""
+    groups: dict[str, list[int]] = {}
+    for number, request in enumerate(requests):
+        key = json.dumps([request.variant, request.options], sort_keys=True, default=str) if request.is_map else f"{number}"
+        groups.setdefault(key, []).append(number)
+    return list(groups.values())
+
+
+def _maps(trace: Trace, requests: Sequence[Any], facts: Mapping[str, Any], step: Step) -> Iterator[Map]:
+    """The maps of requests with the same variant and options; each layer is decomposed and proven once for all of them."""
+    step.say()
+    names = [request.name for request in requests]
+    maps = mix(_watched(trace, step), names, variant=requests[0].variant, **requests[0].options)
+    for request in requests:
+        convention = {} if request.rollout is None else {"convention": request.rollout}
+        yield replace(maps[request.name], info={**maps[request.name].info, **facts, **convention})
+
+
+def _watched(trace: Trace, step: Step) -> Trace:
+    """The trace, telling which layer is read."""
+    if not isinstance(trace.layers, LayersOf):
+        return trace
+    depth = len(trace.layers)
+    return replace(trace, layers=WatchedLayers(trace.layers, lambda index: step.say_layer(index % depth, depth)))
+
+
+def _notices(model: Model, trace: Trace, query: int | str | None) -> dict[str, Any]:
+    notices = notices_of(model, trace, query=query)
+    return {"notices": notices} if notices else {}
 
 
 def checked(methods: str | Sequence[str]) -> list[str]:
@@ -149,32 +188,29 @@ def report(
     """
     place = Path(path)
     may_write(place, force=force)
-    if not 0.2 <= megabytes <= 1000:
-        raise InputError(f"megabytes is the most a text (or a run) may take, 0.2 to 1000, not {megabytes}.")
-    room = int(megabytes * 1_000_000)
-    asked_of_a_model = texts is not None or methods is not None or foil is not None or query is not None or target != "predicted"
-    if not isinstance(what, Model) and asked_of_a_model:
+    room = room_of(megabytes)
+    question = (texts, methods, foil, query, None if target == "predicted" else target)
+    if not isinstance(what, Model) and any(option is not None for option in question):
         raise InputError("texts=, methods=, target=, foil= and query= go with a model. Results are shown as they are.")
     folder = _folder(what)
     if folder is None and (label is not None or examples is not None):
         raise InputError("label= and examples= go with a run.")
     if folder is not None:
-        found = overview(folder, label=label, **({} if examples is None else {"examples": examples}))
-        kept = bool(shard_files(folder, "maps"))
-        made = run_page.page(found, maps=partial(maps, folder) if kept else None, title=title, room=room)
+        html = page_of(folder, label=label, examples=examples, title=title, room=room)
     elif isinstance(what, Model):
-        if texts is None:
-            raise InputError("a report of a model needs texts=: one text, or a list of them.")
-        every: Any = [texts] if isinstance(texts, str | Example | tuple) else list(texts)
-        given: dict[str, Any] = {"target": target, "foil": foil, "query": query}
-        chosen = METHODS if methods is None else methods
-        results = [result for text in every for result in gather(what, text, chosen, **given)]
-        made = page(results, title=title, room=room)
+        choices = {"methods": METHODS if methods is None else methods, "target": target, "foil": foil, "query": query}
+        html = page(_results_of_model(what, texts, choices), title=title, room=room)
     else:
-        results = [what] if isinstance(what, Map | Attribution) else _results(what)
-        made = page(results, title=title, room=room)
-    write(made, place)
+        html = page([what] if isinstance(what, Map | Attribution) else _results(what), title=title, room=room)
+    write(html, place)
     return place
+
+
+def _results_of_model(model: Model, texts: Texts | None, choices: Mapping[str, Any]) -> list[Result]:
+    if texts is None:
+        raise InputError("a report of a model needs texts=: one text, or a list of them.")
+    every: Any = [texts] if isinstance(texts, str | Example | tuple) else list(texts)
+    return [result for text in every for result in gather(model, text, **choices)]
 
 
 def _folder(what: Any) -> Path | None:
@@ -195,27 +231,3 @@ def _results(what: Any) -> list[Result]:
             f"not {type(what).__name__}{f' ({what!r:.60} is no folder)' if isinstance(what, str) else ''}."
         )
     return list(what)
-
-
-def may_write(place: Path, *, force: bool) -> None:
-    """Refuse before anything is computed."""
-    if place.suffix.lower() not in (".html", ".htm"):
-        raise ResultError(f"a report is an .html file, not {place.name!r}.")
-    if not place.parent.is_dir():
-        raise ResultError(f"no folder {str(place.parent)!r} to write the report in.")
-    if place.is_dir():
-        raise ResultError(f"{str(place)!r} is a folder. Give the name of a file.")
-    if place.exists() and not force:
-        with place.open("rb") as file:
-            begin = file.read(2000)
-        if begin and MARK.encode() not in begin:
-            raise ResultError(
-                f"{str(place)!r} exists and is not a mixlens report. Choose another name, or say --force (force=True)."
-            )
-
-
-def write(text: str, place: Path) -> None:
-    try:
-        disk.write(place, text.encode("utf-8"))
-    except OSError as error:
-        raise ResultError(f"the report could not be written to {str(place)!r}: {error.strerror}.") from error

@@ -11,10 +11,12 @@ from torch import Tensor
 from .aggregate import find
 from .errors import InputError, is_text, nearest
 from .model.model import Model
+from .model.vocabulary import token_id, token_name
 from .types import Trace
 
 SCORES = ("logit", "probability", "log_probability")
 TargetName = str | int | tuple[Any, Any] | None  # what a user writes for a target
+Wanted = TargetName  # its old name
 
 
 @dataclass(frozen=True)
@@ -159,85 +161,10 @@ def class_id(model: Model, name: str) -> int:
     return ids[name.lower()]
 
 
-CONTINUES = "##"  # a piece that goes on with a word; mixlens writes and reads it so for every tokenizer
-MARKS = (CONTINUES, "Ġ", "▁", "Ċ")
-
-
-def token_id(model: Model, word: str, role: str = "target") -> int:
-    """The one token a word is: `play`, or the name that mixlens prints (`▁play`, `Ġthe`, `##ing`).
-
-    Byte-level tokenizers write a word inside a text with the space before it, so a plain word means that token; the piece
-    without the space is `##` and the piece.
-    """
-    tokenizer = model.tokenizer
-    if tokenizer is None:
-        raise InputError(f"{model.name!r} has no tokenizer: give the {role} as an id.")
-    for lookup in (_marked_token, _single_token, _in_vocabulary):
-        number = lookup(tokenizer, word)
-        if number is not None:
-            return number
-    split = tokenizer.convert_ids_to_tokens(tokenizer.encode(word, add_special_tokens=False))
-    raise InputError(
-        f"{role} {word!r} is not one token of {model.name!r} but {len(split)} ({' '.join(split)}). Choose a word that is."
-    )
-
-
-def _marked_token(tokenizer: Any, word: str) -> int | None:
-    """The id of a word that is written with a tokenizer's mark."""
-    if not (word.startswith(MARKS) or word.endswith("</w>")):
-        return None
-    number = _in_vocabulary(tokenizer, word)
-    if number is None and word.startswith(CONTINUES):
-        number = _in_vocabulary(tokenizer, word.removeprefix(CONTINUES))
-    return number
-
-
-def _single_token(tokenizer: Any, word: str) -> int | None:
-    """The id of a word that the tokenizer reads as one token: inside a text, else at its beginning."""
-    for text in (f" {word}", word):
-        ids = tokenizer.encode(text, add_special_tokens=False)
-        if len(ids) == 1 and ids[0] != tokenizer.unk_token_id:
-            return int(ids[0])
-    return None
-
-
-def _in_vocabulary(tokenizer: Any, token: str) -> int | None:
-    """The id of this very token, if there is one."""
-    number = tokenizer.convert_tokens_to_ids(token)
-    return number if isinstance(number, int) and tokenizer.convert_ids_to_tokens(number) == token else None
-
-
 def _name(model: Model, number: int) -> str:
     if model.task.endswith("classification"):
         return str(model.hf_model.config.id2label.get(number, number))
     return token_name(model, number)
-
-
-def token_name(model: Model, number: int, *, plain: bool = False) -> str:
-    """A name of a token by which `token_id` finds it again; its number where there is none.
-
-    The tokenizer's name of it, or with `plain` first the word without marks.
-    """
-    if model.tokenizer is None:
-        return str(number)
-    names: dict[tuple[int, bool], str] = vars(model).setdefault("token_names", {})  # the model keeps names that were looked up
-    if (number, plain) not in names:
-        names[number, plain] = _token_name(model, number, plain)
-    return names[number, plain]
-
-
-def _token_name(model: Model, number: int, plain: bool) -> str:
-    name = model.tokens([number])[0]
-    words = [model.tokenizer.decode([number]).strip()] if plain else []
-    candidates = (word for word in (*words, name, CONTINUES + name) if word and _means(model, word) == number)
-    return next(candidates, str(number))
-
-
-def _means(model: Model, name: str) -> int | None:
-    try:
-        return token_id(model, name)
-    except InputError:
-        return None
 
 
 # --- spans --------------------------------------------------------------------------------------------------------------

@@ -14,7 +14,8 @@ from torch import Tensor
 if TYPE_CHECKING:
     import pandas
 
-    from .model.model import LayerParts, Model
+    from .model.model import Model
+    from .model.parts import LayerParts
 
 Words = tuple[tuple[str, tuple[int, ...]], ...]  # each word's text and the positions of its tokens
 Prediction = list[tuple[str, float]]  # what the model says, most probable first
@@ -126,13 +127,13 @@ class Trace:
     @property
     def query(self) -> int:
         """Where the prediction is read: the one [MASK], the last token of a causal model, else the first token."""
-        from .model.model import default_query
+        from .model.predict import default_query
 
         return default_query(self)
 
     def prediction(self, k: int = 5) -> Prediction:
         """The k most probable words or classes, with probabilities; empty for a model without a head."""
-        from .model.model import prediction
+        from .model.predict import prediction
 
         return prediction(self, k=k)
 

@@ -28,7 +28,7 @@ import mixlens
 from mixlens.data import DATASETS, Dataset, for_model
 from mixlens.data import load as load_data
 from mixlens.errors import InputError, ModelError, nearest
-from mixlens.model.model import EMBEDDED
+from mixlens.model.loading import EMBEDDED
 from mixlens.targets import token_id
 from mixlens.types import Example
 

@@ -22,7 +22,8 @@ from typing import Any
 from unittest.mock import patch
 
 import mixlens
-from mixlens.cli import app as cli
+from mixlens.cli import app
+from mixlens.cli.options import LoadOptions
 
 DOCS = Path("docs/use")
 SENTENCE = "'The keys to the cabinet [MASK] rusty.'"
@@ -177,7 +178,7 @@ def command(line: str) -> str:
     os.environ["COLUMNS"] = COLUMNS
     try:
         with contextlib.redirect_stdout(out):
-            cli.app(words[1:], standalone_mode=False)
+            app(words[1:], standalone_mode=False)
     finally:
         if before is None:
             del os.environ["COLUMNS"]
@@ -210,6 +211,11 @@ def made(entry: Entry, known: dict[str, Any]) -> str:
     return "\n".join([*parts, "```console", f"$ {entry.command}", "```", "", f"```{kind}", printed, "```", ""])
 
 
+def _models_loaded_once() -> Any:
+    """Within this block commands with the same options of loading share a model."""
+    return patch.object(LoadOptions, "timed_load", cache(LoadOptions.timed_load))
+
+
 def main(docs: Path = DOCS) -> None:
     known: dict[str, Any] = {}
     exec(START, known)
@@ -231,7 +237,7 @@ def main(docs: Path = DOCS) -> None:
     ]
     figures = docs / "figures" / "gallery"
     figures.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory() as place, patch.object(cli, "_load", cache(cli._load)):  # each model is loaded once
+    with tempfile.TemporaryDirectory() as place, _models_loaded_once():
         for entry in FIGURES:
             with inside(Path(place)):
                 part = made(entry, known)

@@ -35,6 +35,7 @@ LEFT_OUT: dict[str, str] = {
     "mixlens/experiments/*.py": "repeats the papers' tables",
     "mixlens/__init__.py": "names alone",
     "mixlens/__main__.py": "calls the command line",
+    "mixlens/interrupts.py": "handles signals; tests of the command line send them to processes",
 }
 
 LEFT_OUT_FUNCTIONS: dict[tuple[str, str], str] = {
@@ -163,12 +164,12 @@ FIRST: dict[str, tuple[str, ...]] = {
         "tests/test_run_ray_watch.py",
         "tests/test_run_ray.py:!whoever,process_that,workers_that_die",
     ),
-    "mixlens/corpus/page_facts.py": ("tests/test_report_run.py", "tests/test_summarize.py"),
+    "mixlens/corpus/page_*.py": ("tests/test_report_run.py", "tests/test_summarize.py"),
     "mixlens/corpus/summary.py": ("tests/test_summarize.py",),
     "mixlens/files.py": ("tests/test_disk.py", "tests/test_store.py", "tests/test_run_promises.py"),
     "mixlens/saving.py": ("tests/test_store.py", "tests/test_store_hostile.py"),
     "mixlens/show/packing.py": ("tests/test_report.py",),
-    "mixlens/show/figure/drawing.py": ("tests/test_figures.py",),
+    "mixlens/show/figure/*.py": ("tests/test_figures.py",),
     "mixlens/show/curves.py": ("tests/test_figures.py",),
     "mixlens/show/notebook.py": ("tests/test_show.py", "tests/test_report.py"),
     "mixlens/show/latex.py": ("tests/test_latex.py",),

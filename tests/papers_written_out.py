@@ -163,7 +163,7 @@ def value_zeroing(
 
         handles = [p.value.register_forward_hook(zero) for p in layers] + [p.layer.register_forward_hook(keep) for p in layers]
         try:
-            stock(given, use_cache=False) if "use_cache" in model._accepts else stock(given)
+            stock(given, use_cache=False) if "use_cache" in model.accepts else stock(given)
         finally:
             for handle in handles:
                 handle.remove()

@@ -395,6 +395,6 @@ def test_timing_says_what_loading_was() -> None:
 
 
 def test_a_slow_run_has_a_rate() -> None:
-    from mixlens.cli.app import _rate
+    from mixlens.cli.runs import rate_of
 
-    assert [_rate(80, 1.0), _rate(10, 4.0), _rate(2, 9.0)] == ["80 a second", "2.5 a second", "4.5 s each"]
+    assert [rate_of(80, 1.0), rate_of(10, 4.0), rate_of(2, 9.0)] == ["80 a second", "2.5 a second", "4.5 s each"]

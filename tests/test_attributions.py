@@ -42,7 +42,7 @@ def test_gradients_at_the_word_embeddings_are_the_stock_models(case: str) -> Non
     table = model.hf_model.get_input_embeddings()
     with torch.enable_grad():
         embeddings = table(torch.tensor([trace.input_ids])).detach().requires_grad_()
-        options = {"use_cache": False} if "use_cache" in model._accepts else {}
+        options = {"use_cache": False} if "use_cache" in model.accepts else {}
         handle = table.register_forward_hook(lambda *_: embeddings)
         try:
             value = target_value(model, trace, **options)
@@ -735,7 +735,7 @@ def test_the_command_traces_the_sentence_once_and_makes_its_map_once(
 
     model = mixlens.load("agreement")
     # The command loads a model and proves it, with passes of its own: here it gets one that is proven.
-    monkeypatch.setattr("mixlens.model.model.load", lambda *_, **__: model)
+    monkeypatch.setattr("mixlens.model.loading.load", lambda *_, **__: model)
     monkeypatch.setattr("mixlens.layer.proof.check", lambda _: model.proof)
     monkeypatch.setattr(mixlens.Model, "trace", counted_trace)
     # Its signature is that of the method, so that options are checked as before.

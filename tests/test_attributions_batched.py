@@ -181,3 +181,19 @@ def test_a_batch_that_is_halved_frees_the_graph_it_held(monkeypatch: pytest.Monk
     results = attribute_each(traces_of(model), "grad_l2", [{}] * len(LENGTHS))
     assert all(isinstance(one, mixlens.Attribution) for one in results)
     assert len(batches) == len(LENGTHS) - 1
+
+
+def test_the_graph_of_a_batch_is_freed_before_the_next_one_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = with_head("bert")
+    batches: list[Any] = []
+
+    def watched(question: Any) -> torch.Tensor:
+        batches.append(weakref.ref(question.batch))
+        assert question.run is not None
+        assert {id(batch()) for batch in batches if batch() is not None} == {id(question.batch)}
+        return torch.zeros(len(question.trace))
+
+    monkeypatch.setitem(attributing.ATTRIBUTIONS, "grad_l2", dataclasses.replace(known()["grad_l2"], function=watched))
+    results = attribute_each(traces_of(model), "grad_l2", [{}] * len(LENGTHS), tokens=4)
+    assert all(isinstance(one, mixlens.Attribution) for one in results)
+    assert len(batches) == len(LENGTHS)

@@ -129,7 +129,7 @@ def test_two_errors_that_cancel_are_seen() -> None:
     """A slope whose integral over the whole line is right by chance and wrong on the way."""
     line = integrated.Line.__new__(integrated.Line)
     points, _ = integrated.nodes(8, "gauss_legendre")
-    line.rule, line.used, line.chunk, line.values = "gauss_legendre", 0, 8, {0.0: 0.0, 1.0: 0.0}
+    line.rule, line.steps, line.chunk, line.values = "gauss_legendre", 0, 8, {0.0: 0.0, 1.0: 0.0}
     line.change = torch.ones(1, 1, 1, dtype=torch.float64)
     slopes = torch.where(points < 0.5, 1.0, -1.0).double()  # the values below say that nothing changes anywhere
 
@@ -137,7 +137,7 @@ def test_two_errors_that_cancel_are_seen() -> None:
         return torch.zeros(len(points), 1, 1, dtype=torch.float64)
 
     line.at = at  # type: ignore[method-assign]
-    line.passed = lambda between: between[:, 0, 0] * slopes  # type: ignore[method-assign]
+    line.target = lambda between: between[:, 0, 0] * slopes  # type: ignore[method-assign]
     piece = line.piece(0.0, 1.0, 8)
     assert float(piece.shares.sum()) == pytest.approx(0, abs=1e-12)
     assert piece.gap > 0.4
@@ -209,13 +209,13 @@ def test_a_large_chunk_is_cut_to_what_a_pass_holds(monkeypatch: pytest.MonkeyPat
     trace = loaded("bert", head="AutoModelForSequenceClassification").trace(input_ids=ids(6))
     monkeypatch.setattr(integrated, "TOKENS", 12)
     sizes: list[int] = []
-    own = integrated.Line.passed
+    own = integrated.Line.target
 
     def passed(self: Any, between: torch.Tensor) -> torch.Tensor:
         sizes.append(len(between))
         return own(self, between)
 
-    monkeypatch.setattr(integrated.Line, "passed", passed)
+    monkeypatch.setattr(integrated.Line, "target", passed)
     read = attribute(trace, "integrated_gradients", steps=20, chunk=1_000_000)
     assert max(sizes) == 2
     monkeypatch.undo()

@@ -22,7 +22,8 @@ from typing import Any
 
 from .. import errors
 from ..errors import InputError, MixlensError
-from ..model.model import Model, load
+from ..model.loading import load
+from ..model.model import Model
 from ..optional import optional
 from ..provenance import model_fingerprint, whereabouts
 from .parquet import arrow

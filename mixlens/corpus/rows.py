@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from ..data import DATASETS, RowError, read
-from ..data.reading import TEXT_FIELDS, _begun, _fields, rows_of
+from ..data.reading import TEXT_FIELDS, fields_of, not_empty, rows_of
 from ..data.source import Source
 from ..errors import InputError, Limits, nearest, readable
 from ..optional import optional
@@ -80,18 +80,18 @@ def corpus(data: Any, *, fields: Fields, split: str | None, limit: int | None) -
     if limit is not None and limit > sys.maxsize:
         raise InputError(f"limit must be at most {sys.maxsize:,}, not {limit}.")
     if isinstance(data, str | os.PathLike):
-        made = _named(os.fspath(data), fields, split, limit)
+        source = _named(os.fspath(data), fields, split, limit)
     elif isinstance(data, Iterable) and not isinstance(data, bytes | Mapping):
         if split is not None:
             raise InputError("rows that are given in Python have no split: leave split= out.")
         total = len(data) if isinstance(data, Sequence) else None
-        made = Corpus("rows given in Python", None, total, partial(_of_values, data, fields))
+        source = Corpus("rows given in Python", None, total, partial(_of_values, data, fields))
     else:
         raise InputError(f"data is a file, a dataset or a list of texts, not {type(data).__name__}.")
     if limit is None:
-        return made
-    total = limit if made.total is None else min(limit, made.total)
-    return replace(made, total=total, rows=lambda: islice(made.rows(), limit))
+        return source
+    total = limit if source.total is None else min(limit, source.total)
+    return replace(source, total=total, rows=lambda: islice(source.rows(), limit))
 
 
 def _named(name: str, fields: Fields, split: str | None, limit: int | None) -> Corpus:
@@ -130,13 +130,13 @@ def _simple(schema: Any, columns: Sequence[str]) -> tuple[tuple[str, str], ...]:
     types = optional("pyarrow.types", "pyarrow", "data", what="corpus runs")
 
     def kind(name: str) -> str | None:
-        found = schema.field(name).type
-        if types.is_signed_integer(found) or (types.is_unsigned_integer(found) and found.bit_width < 64):
+        column = schema.field(name).type
+        if types.is_signed_integer(column) or (types.is_unsigned_integer(column) and column.bit_width < 64):
             return "int64"
-        return "float64" if types.is_float32(found) or types.is_float64(found) else "bool" if types.is_boolean(found) else None
+        return "float64" if types.is_float32(column) or types.is_float64(column) else "bool" if types.is_boolean(column) else None
 
-    there = {name: kind(name) for name in columns if schema.names.count(name) == 1}
-    return tuple((name, found) for name, found in there.items() if found is not None)
+    kinds = {name: kind(name) for name in columns if schema.names.count(name) == 1}
+    return tuple((name, simple) for name, simple in kinds.items() if simple is not None)
 
 
 # --- rows of each kind ------------------------------------------------------------------------------------------------
@@ -145,13 +145,13 @@ def _simple(schema: Any, columns: Sequence[str]) -> tuple[tuple[str, str], ...]:
 def _of_rows(
     name: str, split: str | None, fields: Fields, content: Source | None = None, *, warn: bool = False
 ) -> Iterator[Given | RowError]:
-    source, unit, found = rows_of(name, split=split, content=content)
-    there, found = _fields(_begun(found, f"{source} holds no row."))
-    used = _usual(fields, there, source) if there else fields
-    for number, row in found:
+    source, unit, rows = rows_of(name, split=split, content=content)
+    there, rows = fields_of(not_empty(rows, f"{source} holds no row."))
+    fields = _usual(fields, there, source) if there else fields
+    for number, row in rows:
         if warn and isinstance(row, RowError) and row.lines > 1:
             warnings.warn(f"{row}. Close the quote, and begin anew in another folder.", stacklevel=2)
-        yield row if isinstance(row, RowError) else _given(number, row, used, source, unit)
+        yield row if isinstance(row, RowError) else _given(number, row, fields, source, unit)
 
 
 def _usual(fields: Fields, there: Sequence[str], source: str) -> Fields:
@@ -185,13 +185,13 @@ def _given(number: int, row: Mapping[str, Any], fields: Fields, source: str, uni
     except InputError as error:
         return RowError(source, number, str(error), unit)
     kinds = dict(fields.kinds)
-    own = row.get("id")
-    named = str(number) if not isinstance(own, str | int) or isinstance(own, bool) or own == "" else str(written(own))
+    name = row.get("id")
+    row_id = str(number) if not isinstance(name, str | int) or isinstance(name, bool) or name == "" else str(written(name))
     target, foil = (row.get(name) for name in ("target", "foil"))
     gold = target if isinstance(target, str | int) else row.get("label")
     return Given(
         number,
-        named,
+        row_id,
         text,
         pair,
         ids,
@@ -242,22 +242,23 @@ def _of_example(number: int, example: Example, columns: Sequence[str]) -> Given:
         raise InputError(f"the examples have no field {missing[0]!r}. {nearest(missing[0], known)}")
     gold = example.target if example.target is not None else known.get("label")
     carried = tuple(written(known.get(name)) for name in columns)
-    named = str(number) if example.id is None else str(written(str(example.id)))
-    return Given(number, named, example.text, example.pair, None, None, None, gold, example.foil, carried)
+    row_id = str(number) if example.id is None else str(written(str(example.id)))
+    return Given(number, row_id, example.text, example.pair, None, None, None, gold, example.foil, carried)
 
 
 def _of_values(data: Iterable[Any], fields: Fields) -> Iterator[Given | RowError]:
     """Strings, (text, pair) tuples, Examples, or mappings with fields."""
-    source, used = "rows", None
+    source, usual = "rows", None
     for number, value in enumerate(data, 1):
         if isinstance(value, Example):
-            made: Given | RowError = _of_example(number, value, fields.columns)
-            if isinstance(made, Given) and not (isinstance(made.text, str) and isinstance(made.pair, str | None)):
-                made = RowError(source, number, f"the text is {type(value.text).__name__}, not a string", "row")
-            yield made
+            row = _of_example(number, value, fields.columns)
+            if isinstance(row.text, str) and isinstance(row.pair, str | None):
+                yield row
+            else:
+                yield RowError(source, number, f"the text is {type(value.text).__name__}, not a string", "row")
         elif isinstance(value, Mapping):
-            used = used or _usual(fields, [str(key) for key in value], source)
-            yield _given(number, value, used, source, "row")
+            usual = usual or _usual(fields, [str(key) for key in value], source)
+            yield _given(number, value, usual, source, "row")
         elif isinstance(value, str):
             yield _given(number, {"text": value}, Fields("text"), source, "row")
         elif isinstance(value, tuple) and len(value) == 2:
@@ -272,15 +273,15 @@ def _of_values(data: Iterable[Any], fields: Fields) -> Iterator[Given | RowError
 def windows(rows: Iterator[Given | RowError], size: int) -> Iterator[tuple[int, list[Given | RowError]]]:
     """(number, rows): what goes into one shard. Never more than one is held here."""
     number = 0
-    while some := list(islice(rows, size)):
-        yield number, some
+    while window := list(islice(rows, size)):
+        yield number, window
         number += 1
 
 
 def fingerprint(rows: Sequence[Given | RowError]) -> str:
     """Of everything these rows hold."""
-    told = hashlib.sha256()
+    digest = hashlib.sha256()
     for one in rows:
         row = [one.number, one.reason] if isinstance(one, RowError) else list(vars(one).values())
-        told.update(json.dumps(row, default=str).encode())
-    return told.hexdigest()[:16]
+        digest.update(json.dumps(row, default=str).encode())
+    return digest.hexdigest()[:16]

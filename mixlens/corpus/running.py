@@ -22,10 +22,12 @@ from ..errors import InputError, MixlensError, is_text
 from ..fast.loops import used
 from ..files import IDENTITY, in_folder, write
 from ..maps import versions
-from ..model.model import Model, load
+from ..model.loading import load
+from ..model.model import Model
 from ..notices import notices_of_corpus
 from ..optional import optional
 from ..provenance import model_fingerprint, public_name, whereabouts
+from .page import write_page
 from .plan import is_count, plan_of
 from .ray_pool import Pool
 from .rows import Corpus, Fields, Given, RowError, corpus, fingerprint, windows
@@ -59,9 +61,7 @@ class Run:
 
     def report(self, path: str | os.PathLike[str], **options: Any) -> Path:
         """One HTML file that shows the whole run; as `mixlens.report(run, path)`."""
-        from ..report import report
-
-        return report(self, path, **options)
+        return write_page(self.out, path, **options)
 
 
 def run(

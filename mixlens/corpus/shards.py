@@ -78,12 +78,12 @@ class CorpusFolder(RunFolder):
         then each shard is judged by its own checksum alone, as in a run that is not finished."""
         if not (self.place / "manifest.json").is_file():
             return {}, False
-        given = self.manifest.get("shards", [])
+        shards = self.manifest.get("shards", [])
         kinds = {"number": int, "file": str, "sha256": str}
-        whole = isinstance(given, list) and all(
-            isinstance(one, dict) and all(isinstance(one.get(name), kind) for name, kind in kinds.items()) for one in given
+        whole = isinstance(shards, list) and all(
+            isinstance(one, dict) and all(isinstance(one.get(name), kind) for name, kind in kinds.items()) for one in shards
         )
-        return ({one["number"]: (one["file"], one["sha256"]) for one in given}, False) if whole else ({}, True)
+        return ({one["number"]: (one["file"], one["sha256"]) for one in shards}, False) if whole else ({}, True)
 
     def add(self, files: ShardFiles) -> Shard:
         """One more shard. Its maps come first: the shard itself, once there, says that all is done."""
@@ -97,27 +97,29 @@ class CorpusFolder(RunFolder):
     def done(self, run: str, listed: Mapping[int, tuple[str, str]]) -> tuple[dict[int, Shard], list[str]]:
         """Every shard that is whole and of this run, by number; and the names of files that were not, moved aside. A shard of
         a number that is `listed` must be the very file that is listed."""
-        found: dict[int, Shard] = {}
+        shards: dict[int, Shard] = {}
         aside: list[str] = []
-        needed: set[str] = set()
         for path in sorted(self.shards.iterdir()):
             if path.name.startswith("."):
                 continue
             shard = self._whole(path, run, listed)
-            if shard is None or shard.number in found:
+            if shard is None or shard.number in shards:
                 self.put_aside(path, aside)
             else:
-                found[shard.number] = shard
-                needed |= {shard.maps} if shard.maps else set()
+                shards[shard.number] = shard
+        self._clear_maps({shard.maps for shard in shards.values()}, aside)
+        return shards, aside
+
+    def _clear_maps(self, needed: Collection[str | None], aside: list[str]) -> None:
+        """Maps without a shard are deleted where they are whole, because they are made again with it; else they go aside."""
         for path in sorted(self.maps.iterdir()) if self.maps.is_dir() else []:
-            named = NAME.fullmatch(path.name)
             if path.name in needed or path.name.startswith("."):
                 continue
-            if named is not None and path.is_file() and file_name(int(named[1]), path.read_bytes()) == path.name:
-                path.unlink()  # whole, but its shard was never written, or is done again: so are they
+            name = NAME.fullmatch(path.name)
+            if name is not None and path.is_file() and file_name(int(name[1]), path.read_bytes()) == path.name:
+                path.unlink()
             else:
                 self.put_aside(path, aside)
-        return found, aside
 
     def put_aside(self, path: Path, aside: list[str]) -> None:
         """Out of every reader's sight, and not over anything that was put aside before."""
@@ -137,34 +139,36 @@ class CorpusFolder(RunFolder):
             self.put_aside(self.maps / shard.maps, aside)
 
     def _whole(self, path: Path, run: str, listed: Mapping[int, tuple[str, str]]) -> Shard | None:
-        named = NAME.fullmatch(path.name)
-        if named is None or not path.is_file():
+        """The shard in a file, where it and its maps are whole and of this run."""
+        name = NAME.fullmatch(path.name)
+        if name is None or not path.is_file():
             return None
         content = path.read_bytes()
-        told = hashlib.sha256(content).hexdigest()
-        if not told.startswith(named[2]) or listed.get(int(named[1]), (path.name, told)) != (path.name, told):
+        digest = hashlib.sha256(content).hexdigest()
+        if not digest.startswith(name[2]) or listed.get(int(name[1]), (path.name, digest)) != (path.name, digest):
             return None
         try:
             shard = read_shard(path, content, run)
         except ResultError:
             return None
-        if shard.number != int(named[1]):
-            return None
-        if shard.maps is not None:
-            maps = self.maps / shard.maps
-            if not NAME.fullmatch(shard.maps) or not maps.is_file() or file_name(shard.number, maps.read_bytes()) != shard.maps:
-                return None
-        return shard
+        return shard if shard.number == int(name[1]) and self._has_maps(shard) else None
 
-    def bad_rows(self, found: Mapping[int, Shard]) -> Iterator[dict[str, Any]]:
-        """What the shards say could not be explained, in the order of the data."""
-        for number in sorted(found):
-            if found[number].errors:
-                yield from told_by(self.shards / found[number].file)["errors"]
+    def _has_maps(self, shard: Shard) -> bool:
+        """Whether the maps that a shard names are there and whole."""
+        if shard.maps is None:
+            return True
+        maps = self.maps / shard.maps
+        return bool(NAME.fullmatch(shard.maps)) and maps.is_file() and file_name(shard.number, maps.read_bytes()) == shard.maps
 
-    def write_errors(self, found: Mapping[int, Shard]) -> None:
+    def bad_rows(self, shards: Mapping[int, Shard]) -> Iterator[dict[str, Any]]:
+        """The rows that could not be explained, as the shards say, in the order of the data."""
+        for number in sorted(shards):
+            if shards[number].errors:
+                yield from told_by(self.shards / shards[number].file)["errors"]
+
+    def write_errors(self, shards: Mapping[int, Shard]) -> None:
         """errors.jsonl anew, whole. It says nothing that the shards do not say."""
-        write(self.errors, (error_line(one).encode() for one in self.bad_rows(found)))
+        write(self.errors, (error_line(one).encode() for one in self.bad_rows(shards)))
 
     def add_errors(self, bad: Iterable[Any]) -> None:
         """For who looks on while it runs; a line cut off by a crash is made good when the run goes on."""
@@ -181,18 +185,18 @@ def error_line(one: Mapping[str, Any]) -> str:
 def read_shard(path: Path, content: bytes | None = None, run: str | None = None) -> Shard:
     """What a shard says of itself; refused where it is none of ours (or, with `run`, of another run)."""
     content = path.read_bytes() if content is None else content
-    told = told_by(path, content)
+    facts = told_by(path, content)
     try:
-        if run is not None and told["run"] != run:
+        if run is not None and facts["run"] != run:
             raise ResultError(f"{path.name!r} is a shard of another run.")
         return Shard(
-            int(told["number"]),
+            int(facts["number"]),
             path.name,
-            int(told["rows"]),
-            len(told["errors"]),
+            int(facts["rows"]),
+            len(facts["errors"]),
             hashlib.sha256(content).hexdigest(),
-            str(told["input"]),
-            None if told["maps"] is None else str(told["maps"]),
+            str(facts["input"]),
+            None if facts["maps"] is None else str(facts["maps"]),
         )
     except (KeyError, TypeError, ValueError) as error:
         if isinstance(error, ResultError):
@@ -205,10 +209,10 @@ def told_by(path: Path, content: bytes | None = None) -> dict[str, Any]:
     pa, parquet = (optional(name, "pyarrow", "data", what="corpus runs") for name in ("pyarrow", "pyarrow.parquet"))
     try:
         file = parquet.ParquetFile(path if content is None else pa.BufferReader(content))
-        told = json.loads(file.schema_arrow.metadata[b"mixlens"])
-        if told["schema"] != SCHEMA:
-            raise ResultError(f"{path.name!r} has schema {told['schema']!r}; this mixlens reads {SCHEMA}.")
-        return {**told, "rows": file.metadata.num_rows}
+        facts = json.loads(file.schema_arrow.metadata[b"mixlens"])
+        if facts["schema"] != SCHEMA:
+            raise ResultError(f"{path.name!r} has schema {facts['schema']!r}; this mixlens reads {SCHEMA}.")
+        return {**facts, "rows": file.metadata.num_rows}
     except (pa.ArrowException, KeyError, TypeError, ValueError, OSError, RecursionError) as error:
         if isinstance(error, ResultError):
             raise
@@ -252,38 +256,44 @@ def maps(out: str | os.PathLike[str], rows: Collection[int] | None = None) -> It
     time: maps are large."""
     missing = None if rows is None else set(rows)
     for path in shard_files(out):
-        named = told_by(path).get("maps") if missing is None or missing else None
-        if named is None:
+        name = told_by(path).get("maps") if missing is None or missing else None
+        if name is None:
             continue
         if missing is not None:
-            here = missing & {row["row"] for some in batches(path, ["row"]) for row in some}
+            here = missing & {row["row"] for batch in batches(path, ["row"]) for row in batch}
             if not here:
                 continue
             missing -= here
-        tokens = {row["row"]: row["tokens"] for some in batches(path, ["row", "tokens"]) for row in some}
-        if not NAME.fullmatch(str(named)) or not (path.parent.parent / "maps" / named).is_file():
-            raise ResultError(f"the maps of {path.name!r} are not there. Give the run's command again.")
-        with opened(path.parent.parent / "maps" / named) as file:
-            for batch in file.iter_batches(batch_size=MAPS):
-                for i, number in enumerate(batch.column("row").to_pylist()):
-                    if rows is None or number in rows:
-                        yield number, _map(batch, i, tokens.get(number), named)
+        tokens = {row["row"]: row["tokens"] for batch in batches(path, ["row", "tokens"]) for row in batch}
+        yield from _maps_in(path, str(name), tokens, rows)
 
 
-def _map(batch: Any, i: int, tokens: list[str] | None, named: str) -> Map:
-    layers, n, method = (batch.column(name)[i].as_py() for name in ("layers", "tokens", "method"))
+def _maps_in(path: Path, name: str, tokens: Mapping[int, list[str]], rows: Collection[int] | None) -> Iterator[tuple[int, Map]]:
+    """The maps of one shard, read from the file that it names."""
+    place = path.parent.parent / "maps" / name
+    if not NAME.fullmatch(name) or not place.is_file():
+        raise ResultError(f"the maps of {path.name!r} are not there. Give the run's command again.")
+    with opened(place) as file:
+        for batch in file.iter_batches(batch_size=MAPS):
+            for i, number in enumerate(batch.column("row").to_pylist()):
+                if rows is None or number in rows:
+                    yield number, _map(batch, i, tokens.get(number), name)
+
+
+def _map(batch: Any, i: int, tokens: list[str] | None, name: str) -> Map:
+    layers, n, method = (batch.column(field)[i].as_py() for field in ("layers", "tokens", "method"))
     try:
         scores = torch.tensor(batch.column("scores")[i].values.to_numpy(zero_copy_only=False), dtype=torch.float32)
         if tokens is None or len(tokens) != n:
             raise ValueError(n)
-        return Map(scores.reshape(layers, n, n), tuple(tokens), method, _told(method))
+        return Map(scores.reshape(layers, n, n), tuple(tokens), method, _facts(method))
     except (AttributeError, TypeError, ValueError, RuntimeError) as error:
         if isinstance(error, InputError):
             raise
-        raise ResultError(f"the maps {named!r} are damaged. Give the run's command again.") from None
+        raise ResultError(f"the maps {name!r} are damaged. Give the run's command again.") from None
 
 
-def _told(written: str) -> dict[str, Any]:
+def _facts(written: str) -> dict[str, Any]:
     name = parse_method(written).name
     return {"method": name, "convention": method(name).rollout, "rollout": None}
 

@@ -103,7 +103,7 @@ def summarize(out: str | os.PathLike[str], *, top: int = 8, classes: int = 8, le
     manifest = manifest_of(out)
     tally = Tally(methods_of(manifest))
     failed = gone_over(out, manifest, lambda row, _: tally.add(row))
-    found = [name for name, _ in tally.predicted.most_common(classes)]
+    frequent = dict(tally.predicted.most_common(classes))
     return Summary(
         out=str(out),
         model=str(mapping(manifest.get("model")).get("name")),
@@ -113,13 +113,13 @@ def summarize(out: str | os.PathLike[str], *, top: int = 8, classes: int = 8, le
         reasons=failed.most_common(5),
         tokens_a_row=tally.tokens.value,
         seconds_a_row=tally.seconds.value,
-        classes=dict(tally.predicted.most_common(classes)),
-        top={name: {method: tally.top(name, method, top, least) for method in tally.methods} for name in found},
+        classes=frequent,
+        top={name: {method: tally.top(name, method, top, least) for method in tally.methods} for name in frequent},
         agreement={f"{a}, {b}": mean.value for (a, b), mean in tally.agreement.items()},
         mixing_ratio={name: [mean.value or 0.0 for mean in layers] for name, layers in tally.ratios.items()},
         gap={"mean": tally.gap.value, "largest": tally.gap.largest if tally.gap.count else None},
         slow=tally.slowest(5),
-        signed={name: tally.signed_top(name, top, least) for name in found},
+        signed={name: tally.signed_top(name, top, least) for name in frequent},
     )
 
 
@@ -138,8 +138,8 @@ def manifest_of(out: str | os.PathLike[str]) -> dict[str, Any]:
     """The manifest of a corpus run; refused where the folder is none."""
     shard_files(out)
     manifest = RunFolder(Path(out)).manifest
-    own = mapping(manifest.get("identity"))
-    if own.get("kind") != "corpus" or not isinstance(own.get("methods"), list):
+    identity = mapping(manifest.get("identity"))
+    if identity.get("kind") != "corpus" or not isinstance(identity.get("methods"), list):
         raise ResultError(f"{str(out)!r} is not the folder of a corpus run.")
     return manifest
 
@@ -154,13 +154,13 @@ def gone_over(
     """`each(row, file)` for every row there is, finished or not. Gives the reasons of rows that could not be explained."""
     failed: Counter[str] = Counter()
     for path in shard_files(out):
-        told = told_by(path)
-        if "run" in manifest and told.get("run") != manifest["run"]:
+        facts = told_by(path)
+        if "run" in manifest and facts.get("run") != manifest["run"]:
             raise ResultError(f"{path.name!r} is a shard of another run. Give the run's command again: it is moved aside.")
         try:
-            failed.update(kind(str(one["reason"])) for one in told["errors"])
-            for some in batches(path):
-                for row in some:
+            failed.update(kind(str(one["reason"])) for one in facts["errors"])
+            for rows in batches(path):
+                for row in rows:
                     each(row, path.name)
         except (KeyError, TypeError, ValueError, IndexError) as error:
             if isinstance(error, MixlensError):
@@ -221,6 +221,7 @@ class Tally:
         self.slow: list[tuple[float, int, int, dict[str, Any]]] = []
 
     def add(self, row: Mapping[str, Any]) -> Seen:
+        """Count one row in everything."""
         self.rows += 1
         predicted = row.get("prediction") or NONE
         self.predicted[predicted] += 1
@@ -234,28 +235,34 @@ class Tally:
         agreement = _agreement(scores, list(self.agreement)) if len(tokens) > 1 else {}
         for pair, value in agreement.items():
             self.agreement[pair].add(value)
+        self._add_ratios(row)
+        self._add_slow(row)
+        self._bound()
+        return Seen(predicted, scores, agreement)
+
+    def _add_ratios(self, row: Mapping[str, Any]) -> None:
         for name, values in row.items():
             if name.startswith(RATIO) and values is not None:
                 layers = self.ratios.setdefault(name.removeprefix(RATIO), [Mean() for _ in values])
                 for mean, value in zip(layers, values, strict=False):
                     mean.add(value)
-        told = {"row": row["row"], "id": row["id"], "tokens": len(tokens), "seconds": row["seconds"]}
-        heapq.heappush(self.slow, (row["seconds"], -row["row"], self.rows, told))
+
+    def _add_slow(self, row: Mapping[str, Any]) -> None:
+        facts = {"row": row["row"], "id": row["id"], "tokens": len(row["tokens"]), "seconds": row["seconds"]}
+        heapq.heappush(self.slow, (row["seconds"], -row["row"], self.rows, facts))
         if len(self.slow) > 32:
             heapq.heappop(self.slow)
-        self._bound()
-        return Seen(predicted, scores, agreement)
 
     def _count(self, predicted: str, row: Mapping[str, Any], scores: Mapping[str, np.ndarray]) -> None:
         of_class = self.classes.setdefault(predicted, OfClass())
         of_class.rows += 1
         names, places = words_in(row)
-        for method, found in scores.items():
-            if (found < 0).any():
+        for method, values in scores.items():
+            if (values < 0).any():
                 self.signed.add(method)
-            if len(found) != len(row["tokens"]) or not names:
+            if len(values) != len(row["tokens"]) or not names:
                 continue
-            sums = np.bincount(places[places >= 0], found[places >= 0], len(names))
+            sums = np.bincount(places[places >= 0], values[places >= 0], len(names))
             total = np.abs(sums).sum()
             if not total > 0:
                 continue
@@ -292,22 +299,25 @@ class Tally:
 
     def signed_top(self, predicted: str, count: int, least: int) -> dict[str, dict[str, Listed]]:
         """Of each method with scores below 0: the words that count most towards what is explained, and most against it."""
-        made: dict[str, dict[str, Listed]] = {}
-        for method in (name for name in self.methods if name in self.signed):
-            known = self._known(predicted, method, least)
-            ways = {"towards": 1, "against": -1}
-            made[method] = {}
-            for way, sign in ways.items():
-                there = [(sign * mean.direction, token, mean.count) for token, mean in known.items() if sign * mean.direction > 0]
-                made[method][way] = [(token, sign * size, times) for size, token, times in heapq.nlargest(count, there)]
-        return made
+        methods = [name for name in self.methods if name in self.signed]
+        signs = {"towards": 1, "against": -1}
+        return {
+            method: {way: _largest(self._known(predicted, method, least), sign, count) for way, sign in signs.items()}
+            for method in methods
+        }
 
     def _known(self, predicted: str, method: str, least: int) -> dict[str, Share]:
         counted = self.classes.get(predicted, OfClass()).shares.get(method, {})
         return {token: mean for token, mean in counted.items() if mean.count >= least} or counted
 
     def slowest(self, count: int) -> list[dict[str, Any]]:
-        return [told for *_, told in heapq.nlargest(count, self.slow, key=lambda one: one[:3])]
+        return [facts for *_, facts in heapq.nlargest(count, self.slow, key=lambda one: one[:3])]
+
+
+def _largest(shares: Mapping[str, Share], sign: int, count: int) -> Listed:
+    """The words whose shares are largest in one direction."""
+    there = [(sign * mean.direction, token, mean.count) for token, mean in shares.items() if sign * mean.direction > 0]
+    return [(token, sign * size, times) for size, token, times in heapq.nlargest(count, there)]
 
 
 def _agreement(scores: Mapping[str, np.ndarray], pairs: Sequence[tuple[str, str]]) -> dict[tuple[str, str], float]:
@@ -346,41 +356,45 @@ def own_of(row: Mapping[str, Any]) -> list[bool]:
     return [segment >= 0 for segment in row["segments"]] if row.get("segments") else [True] * len(row["tokens"])
 
 
-def _lines(found: Summary) -> Iterator[str]:
-    state = "finished" if found.finished else "not finished"
-    yield f"{found.out}: model {found.model}, {found.rows} rows explained, {found.errors} could not be, {state}"
-    for reason, count in found.reasons:
+def _lines(summary: Summary) -> Iterator[str]:
+    state = "finished" if summary.finished else "not finished"
+    yield f"{summary.out}: model {summary.model}, {summary.rows} rows explained, {summary.errors} could not be, {state}"
+    for reason, count in summary.reasons:
         yield f"  {count:>7}  {reason}"
-    if not found.rows:
+    if not summary.rows:
         return
-    yield f"{found.tokens_a_row:.1f} tokens a row, {1000 * (found.seconds_a_row or 0):.2f} ms a row"
-    if found.gap["mean"] is not None:
-        yield f"reconstruction gap: mean {found.gap['mean']:.1e}, largest {found.gap['largest']:.1e}"
-    for name, methods in found.top.items():
-        yield ""
-        yield f"predicted {name!r}: {found.classes[name]} rows"
-        width = max(map(len, methods))
-        for method, tokens in methods.items():
-            ways = found.signed.get(name, {}).get(method)
-            if ways is None:
-                yield f"  {method:<{width}}  " + "  ".join(f"{token} {share:.3f}" for token, share, _ in tokens)
-                continue
-            for place, (way, some) in enumerate(ways.items()):
-                listed = "  ".join(f"{token} {share:+.3f}" for token, share, _ in some) or "-"
-                yield f"  {'' if place else method:<{width}}  {way}: {listed}"
-    if found.agreement:
-        yield ""
-        yield "agreement between methods (mean Spearman correlation over the tokens of a row)"
-        width = max(map(len, found.agreement))
-        for pair, value in found.agreement.items():
-            yield f"  {pair:<{width}}  " + ("-" if value is None else f"{value:.3f}")
-    if found.mixing_ratio:
-        yield ""
-        yield "mixing ratio by layer"
-        width = max(map(len, found.mixing_ratio))
-        for name, layers in found.mixing_ratio.items():
-            yield f"  {name:<{width}}  " + "  ".join(f"{value:.3f}" for value in layers)
+    yield f"{summary.tokens_a_row:.1f} tokens a row, {1000 * (summary.seconds_a_row or 0):.2f} ms a row"
+    if summary.gap["mean"] is not None:
+        yield f"reconstruction gap: mean {summary.gap['mean']:.1e}, largest {summary.gap['largest']:.1e}"
+    for name in summary.top:
+        yield from _class_lines(summary, name)
+    agreement = {pair: "-" if value is None else f"{value:.3f}" for pair, value in summary.agreement.items()}
+    yield from _block("agreement between methods (mean Spearman correlation over the tokens of a row)", agreement)
+    ratios = {name: "  ".join(f"{value:.3f}" for value in layers) for name, layers in summary.mixing_ratio.items()}
+    yield from _block("mixing ratio by layer", ratios)
     yield ""
     yield "slowest rows"
-    for one in found.slow:
-        yield f"  row {one['row']:<9} {one['tokens']:>5} tokens  {1000 * one['seconds']:>9.2f} ms"
+    for row in summary.slow:
+        yield f"  row {row['row']:<9} {row['tokens']:>5} tokens  {1000 * row['seconds']:>9.2f} ms"
+
+
+def _block(title: str, rows: Mapping[str, str]) -> Iterator[str]:
+    """A title and one line for each row; nothing where there are no rows."""
+    if rows:
+        width = max(map(len, rows))
+        yield from ("", title, *(f"  {name:<{width}}  {cell}" for name, cell in rows.items()))
+
+
+def _class_lines(summary: Summary, name: str) -> Iterator[str]:
+    """The top words of the rows with one prediction; of signed scores towards and against apart."""
+    methods = summary.top[name]
+    width = max(map(len, methods))
+    yield from ("", f"predicted {name!r}: {summary.classes[name]} rows")
+    for method, tokens in methods.items():
+        ways = summary.signed.get(name, {}).get(method)
+        if ways is None:
+            yield f"  {method:<{width}}  " + "  ".join(f"{token} {share:.3f}" for token, share, _ in tokens)
+            continue
+        for place, (way, words) in enumerate(ways.items()):
+            listed = "  ".join(f"{token} {share:+.3f}" for token, share, _ in words) or "-"
+            yield f"  {'' if place else method:<{width}}  {way}: {listed}"

@@ -17,7 +17,9 @@ from ..budget import is_out_of_memory
 from ..data import RowError
 from ..errors import InputError, MixlensError
 from ..maps import method, mix
-from ..model.model import Encoded, Model, predictions
+from ..model.encode import Encoded
+from ..model.model import Model
+from ..model.predict import predictions
 from ..scoring import Call, Scorer, fresh
 from ..types import Attribution, Map, Prediction, Trace
 from .parquet import Row, maps_content, parquet_content, schema_of, table_of
@@ -60,7 +62,8 @@ class Worker:
         self.requests = parse_methods(plan.methods)
         self.maps = {written_as: request for written_as, request in self.requests.items() if request.is_map}
         self.groups = grouped(self.maps)
-        self.ratios = [one for one, request in self.maps.items() if "mixing_ratio" in method(request.name).extras]
+        in_groups = [one for group in self.groups for one in group]  # the order of the columns
+        self.ratios = [one for one in in_groups if "mixing_ratio" in method(self.maps[one].name).extras]
 
     @cached_property
     def streams(self) -> bool:
@@ -92,7 +95,7 @@ class Worker:
         if tick is not None:
             tick(len(bad))
         scored: dict[int, Row] = {}
-        for batch in self.model._batches([code for _, code in texts], None, self.plan.batch_tokens):
+        for batch in self.model.batches([code for _, code in texts], None, self.plan.batch_tokens):
             for i, row in zip(batch, self._batch(*zip(*(texts[i] for i in batch), strict=True)), strict=True):
                 if isinstance(row, MixlensError):
                     bad.append(_bad_row(texts[i][0], row))
@@ -135,7 +138,7 @@ class Worker:
     def encode(self, one: Given) -> Encoded:
         """The tokens of one row."""
         text = (one.text, one.pair) if one.pair is not None else one.text
-        encoded, _ = self.model._encoded(text, one.input_ids, one.token_type_ids, one.attention_mask)  # type: ignore[arg-type]
+        encoded, _ = self.model.encode_all(text, one.input_ids, one.token_type_ids, one.attention_mask)  # type: ignore[arg-type]
         return encoded[0]
 
     # - one batch
@@ -199,14 +202,14 @@ class Worker:
                 for scorer in scorers:
                     scorer.score([layer], index)
 
-            traces, _ = self.model._run(encoded, each=each)
+            traces, _ = self.model.run_traced(encoded, each=each)
             return traces, self._by_method([scorer.maps(traces) for scorer in scorers], len(traces))
 
         return fresh(scored, self.model)
 
     def _traced(self, encoded: Sequence[Encoded]) -> tuple[list[Trace], list[dict[str, Map]]]:
         """The traced pass is held until every method has scored it."""
-        traces, _ = self.model._run(encoded)
+        traces, _ = self.model.run_traced(encoded)
         of_groups = []
         for group in self.groups:
             shared = self.requests[group[0]]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import random
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain, islice
 from pathlib import Path
@@ -14,6 +14,7 @@ from typing import Any, Literal, TypeVar, overload
 from ..errors import InputError, nearest
 from ..types import Example
 from .catalog import DATASETS, Dataset
+from .grammar import MASK
 from .hub import Hub, hub_rows
 from .labels import label_of
 from .layouts import text_of
@@ -22,8 +23,9 @@ from .source import Source
 
 Named = str | os.PathLike[str]
 TABLES = ", ".join(kind for kind in READERS if kind != ".txt")  # the kinds that have fields
-HOPELESS = 1000  # rows without one that can be read: another kind of file than its name says
-TEXT_FIELDS = ("text", "sentence")  # taken, in this order, where nobody says which field is the text
+HOPELESS = 1000  # after so many rows, none of which can be read, the file is of another kind than its name says
+TEXT_FIELDS = ("text", "sentence")  # the first of these that a row has is its text, where no other field is named
+Convert = Callable[[Any], Example | None]  # a row to an example, or to nothing
 _T = TypeVar("_T")
 
 
@@ -50,18 +52,24 @@ def load(
     """
     _at_least_one(n=n)
     fields: dict[str, Any] = {"text_field": text_field, "pair_field": pair_field, "label_field": label_field}
-    if str(name) not in DATASETS:
+    dataset = DATASETS.get(str(name))
+    if dataset is None:
         if path is not None:
             raise InputError(f"unknown dataset {str(name)!r}. {nearest(str(name), DATASETS)}")
         return _sample(read(name, split=split, **fields), n, seed)
-    if given := [key for key, value in fields.items() if value is not None]:
-        raise InputError(f"{str(name)!r} knows its own fields: leave {', '.join(f'{key}=' for key in given)} out.")
-    dataset = DATASETS[str(name)]
-    if dataset.stream is not None:
-        if path is not None:
-            raise InputError(f"{dataset.name!r} is made, not read: leave path= out.")
-        return islice(_made(dataset, split, seed or 0), n)
-    return _sample(_strict(_of_dataset(dataset, path, split)), n, seed)
+    _refuse_fields(str(name), {f"{key}=": value for key, value in fields.items()})
+    if dataset.stream is None:
+        return _sample(_strict(_of_dataset(dataset, path, split)), n, seed)
+    if path is not None:
+        raise InputError(f"{dataset.name!r} is made, not read: leave path= out.")
+    return islice(_generated(dataset, split, seed or 0), n)
+
+
+def _refuse_fields(name: str, fields: dict[str, str | None]) -> None:
+    """A dataset of the catalog has documented fields: nobody names others."""
+    names = [key for key, value in fields.items() if value is not None]
+    if names:
+        raise InputError(f"{name!r} knows its own fields: leave {', '.join(names)} out.")
 
 
 @overload
@@ -103,50 +111,52 @@ def read(
     info["label"], as it is written. With `keep_bad` a row that cannot be used comes out as a RowError in its place.
     """
     _at_least_one(limit=limit)
-    asked = {"text_field": text_field, "pair_field": pair_field, "label_field": label_field}
+    fields = {"text_field": text_field, "pair_field": pair_field, "label_field": label_field}
     name = os.fspath(source)
-    if name in DATASETS and not Path(name).is_file():
-        given = [key for key, value in asked.items() if value is not None]
-        if given:
-            raise InputError(f"{name!r} knows its own fields: leave {', '.join(given)} out.")
+    if name not in DATASETS or Path(name).is_file():
+        examples = _of_texts(name, split=split, **fields)
+    else:
+        _refuse_fields(name, fields)
         if DATASETS[name].stream is not None:
             return load(name, split=split, n=limit)
-        found = _of_dataset(DATASETS[name], None, split)
-    else:
-        found = _of_texts(name, split=split, **asked)
-    return islice(found if keep_bad else _strict(found), limit)
+        examples = _of_dataset(DATASETS[name], None, split)
+    return islice(examples if keep_bad else _strict(examples), limit)
 
 
 # --- rows to examples -------------------------------------------------------------------------------------------------
 
 
 def _of_dataset(dataset: Dataset, path: Named | None, split: str | None) -> Iterator[Example | RowError]:
+    """The examples of a dataset of the catalog, from a local file or from the hub."""
+    source, unit, numbered = _dataset_rows(dataset, path, split)
+    refusal = f"{source} holds no example of {dataset.name!r}."
+    fields, numbered = fields_of(not_empty(numbered, refusal))
+    if fields and dataset.layout(fields) is None:
+        names = ", ".join(map(repr, fields))
+        raise InputError(f"{source} is not written as {dataset.name!r}: it needs the fields {dataset.fields}. It has: {names}.")
+    return not_empty(_examples(numbered, dataset.example, source, unit), refusal)
+
+
+def _dataset_rows(dataset: Dataset, path: Named | None, split: str | None) -> tuple[str, str, Iterator[Any]]:
+    """The name of the source, the word for one of its rows, and the numbered rows."""
     if path is not None:
         place = _file(dataset, Path(path), split)
-        source, unit, found = place.name, _unit(place), rows(place, keep_bad=True, columns=dataset.columns)
-    elif dataset.hub is not None:
-        instead = f"A local file would do, as path=: {TABLES}, with the fields {dataset.fields}."
-        source, unit, found = str(dataset.hub), "row", hub_rows(dataset.hub, split=split, instead=instead)
-    else:
+        return place.name, _unit(place), rows(place, keep_bad=True, columns=dataset.columns)
+    if dataset.hub is None:
         raise InputError(
             f"{dataset.name!r} is not on the hub. Give a local file as path=: {TABLES}, with the fields {dataset.fields}."
         )
-    none = f"{source} holds no example of {dataset.name!r}."
-    fields, found = _fields(_begun(found, none))
-    if fields and dataset.layout(fields) is None:
-        there = ", ".join(map(repr, fields))
-        raise InputError(f"{source} is not written as {dataset.name!r}: it needs the fields {dataset.fields}. It has: {there}.")
-    return _begun(_examples(found, dataset.example, source, unit), none)
+    instead = f"A local file would do, as path=: {TABLES}, with the fields {dataset.fields}."
+    return str(dataset.hub), "row", hub_rows(dataset.hub, split=split, instead=instead)
 
 
 def rows_of(name: str, *, split: str | None, content: Source | None = None) -> tuple[str, str, Iterator[Any]]:
-    """The rows of a file or a hub dataset, as `rows` gives them (bad ones too); its name, and what a row is called there."""
+    """The name of a file or a hub dataset, the word for one of its rows, and its numbered rows, bad ones as RowErrors."""
     place = Path(name)
     if content is not None or place.is_file() or place.suffix.lower() in READERS:
-        if split is not None:
-            raise InputError(f"{place.name!r} is one file and is read whole: leave split= out.")
+        _refuse_split(place, split)
         return place.name, _unit(place), rows(place, keep_bad=True, content=content)
-    if place.exists() or name.count("/") != 1 or name.startswith((".", "/", "~")):
+    if not _is_hub_id(name):
         raise InputError(
             f"{name!r} is no file, no dataset of `mixlens data` and no hub id (owner/name). {nearest(name, DATASETS)}"
         )
@@ -155,48 +165,61 @@ def rows_of(name: str, *, split: str | None, content: Source | None = None) -> t
     return name, "row", hub_rows(Hub(id_, "train", (config or None,)), split=split, instead=instead)
 
 
+def _is_hub_id(name: str) -> bool:
+    return name.count("/") == 1 and not name.startswith((".", "/", "~")) and not Path(name).exists()
+
+
 def _of_texts(
     name: str, *, text_field: str | None, pair_field: str | None, label_field: str | None, split: str | None
 ) -> Iterator[Example | RowError]:
-    source, unit, found = rows_of(name, split=split)
-    fields, found = _fields(_begun(found, f"{source} holds no row."))
-    asked = [text_field or next((one for one in TEXT_FIELDS if one in fields), TEXT_FIELDS[0]), pair_field, label_field]
-    missing = [one for one in asked if one is not None and fields and one not in fields]
-    if missing:
-        there = ", ".join(map(repr, fields))
-        raise InputError(
-            f"{source} has no field {missing[0]!r}. It has: {there}. Name them: text_field=, pair_field=, label_field=."
-        )
+    """The examples of any rows that have a text."""
+    source, unit, numbered = rows_of(name, split=split)
+    fields, numbered = fields_of(not_empty(numbered, f"{source} holds no row."))
+    text_name = text_field or next((field for field in TEXT_FIELDS if field in fields), TEXT_FIELDS[0])
+    _refuse_missing(source, fields, (text_name, pair_field, label_field))
 
     def example(row: Any) -> Example:
-        text, pair, label = asked
-        known = {} if label is None or row.get(label) is None else {"label": str(row[label])}
-        return Example(text_of(row, str(text)), None if pair is None else text_of(row, pair), info=known)
+        label = None if label_field is None else row.get(label_field)
+        info = {} if label is None else {"label": str(label)}
+        return Example(text_of(row, text_name), None if pair_field is None else text_of(row, pair_field), info=info)
 
-    return _examples(found, example, source, unit, own_ids=False)
+    return _examples(numbered, example, source, unit, own_ids=False)
+
+
+def _refuse_missing(source: str, fields: Sequence[str], names: Iterable[str | None]) -> None:
+    """Refuse a name that is no field. Where no row could be read, `fields` is empty and nothing is known."""
+    missing = [name for name in names if name is not None and fields and name not in fields]
+    if missing:
+        known = ", ".join(map(repr, fields))
+        raise InputError(
+            f"{source} has no field {missing[0]!r}. It has: {known}. Name them: text_field=, pair_field=, label_field=."
+        )
 
 
 def _examples(
-    found: Numbered | Iterator[Any], make: Callable[[Any], Example | None], source: str, unit: str, *, own_ids: bool = True
+    numbered: Iterator[Any], convert: Convert, source: str, unit: str, *, own_ids: bool = True
 ) -> Iterator[Example | RowError]:
-    for number, row in found:
-        if isinstance(row, RowError):
-            yield row
-            continue
-        try:
-            example = make(row)
-        except InputError as error:
-            yield RowError(source, number, str(error), unit)
-            continue
-        except (KeyError, TypeError, ValueError, AttributeError) as error:  # a field of another shape than its name promises
-            yield RowError(source, number, f"not as documented ({type(error).__name__}: {error})", unit)
-            continue
-        if example is not None:
-            own = row.get("id") if own_ids else None
-            yield replace(example, id=str(number) if own in (None, "") else str(own))
+    """Each row as an example, or as the RowError that says why it is none; nothing for a row that the dataset leaves out."""
+    for number, row in numbered:
+        example = row if isinstance(row, RowError) else _converted(row, convert, source, number, unit)
+        if isinstance(example, Example):
+            id_ = row.get("id") if own_ids else None
+            yield replace(example, id=str(number) if id_ in (None, "") else str(id_))
+        elif example is not None:
+            yield example
 
 
-def _made(dataset: Dataset, split: str | None, seed: int) -> Iterator[Example]:
+def _converted(row: Any, convert: Convert, source: str, number: int, unit: str) -> Example | RowError | None:
+    try:
+        return convert(row)
+    except InputError as error:
+        return RowError(source, number, str(error), unit)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:  # a field of another shape than its name promises
+        return RowError(source, number, f"not as documented ({type(error).__name__}: {error})", unit)
+
+
+def _generated(dataset: Dataset, split: str | None, seed: int) -> Iterator[Example]:
+    """The sentences of a grammar."""
     assert dataset.stream is not None
     splits = {"train": False, "heldout": True, None: True}
     if split not in splits:
@@ -205,92 +228,104 @@ def _made(dataset: Dataset, split: str | None, seed: int) -> Iterator[Example]:
 
 
 def _sentences(dataset: Dataset, stream: Iterator[Any], prefix: str) -> Iterator[Example]:
-    for i, one in enumerate(stream, 1):
-        info = {"task": one.task, "construction": one.construction, "attractors": one.attractors}
+    for i, sentence in enumerate(stream, 1):
+        info = {"task": sentence.task, "construction": sentence.construction, "attractors": sentence.attractors}
+        example = Example(sentence.text, cues=sentence.cues, id=f"{prefix}-{i}", info=info)
         if dataset.labels:
-            yield Example(
-                one.text, cues=one.cues, id=f"{prefix}-{i}", info=info | {"label": label_of(one.target, dataset.labels)}
-            )
+            yield replace(example, info=info | {"label": label_of(sentence.target, dataset.labels)})
         else:
-            start = one.text.index("[MASK]")
-            known = info | {"mask": (start, start + len("[MASK]"))}
-            yield Example(one.text, target=one.target, foil=one.foil, cues=one.cues, id=f"{prefix}-{i}", info=known)
+            start = sentence.text.index(MASK)
+            gap = {"mask": (start, start + len(MASK))}
+            yield replace(example, target=sentence.target, foil=sentence.foil, info=info | gap)
 
 
 # --- which file, how many ---------------------------------------------------------------------------------------------
 
 
 def _file(dataset: Dataset, path: Path, split: str | None) -> Path:
+    """The file itself, or the one file of a folder that holds the split."""
     if not path.is_dir():
-        if split is not None:
-            raise InputError(f"{path.name!r} is one file and is read whole: leave split= out.")
+        _refuse_split(path, split)
         reader_of(path)
         return path
-    files = sorted(one for one in path.iterdir() if one.suffix.lower() in READERS)
-    fitting = [one for one in files if split in (None, one.stem)]
-    if len(fitting) != 1:
-        there = ", ".join(one.name for one in files) or "none"
-        what = "no file" if split is None and not files else f"{len(fitting)} files" + (f" for split {split!r}" if split else "")
-        raise InputError(f"{str(path)!r} has {what} to read {dataset.name!r} from. There are: {there}. Give split= or the file.")
-    return fitting[0]
+    files = sorted(file for file in path.iterdir() if file.suffix.lower() in READERS)
+    matches = [file for file in files if split in (None, file.stem)]
+    if len(matches) == 1:
+        return matches[0]
+    names = ", ".join(file.name for file in files) or "none"
+    count = _count_of(len(matches), split) if files or split is not None else "no file"
+    raise InputError(f"{str(path)!r} has {count} to read {dataset.name!r} from. There are: {names}. Give split= or the file.")
+
+
+def _count_of(files: int, split: str | None) -> str:
+    return f"{files} files" + (f" for split {split!r}" if split else "")
+
+
+def _refuse_split(place: Path, split: str | None) -> None:
+    if split is not None:
+        raise InputError(f"{place.name!r} is one file and is read whole: leave split= out.")
 
 
 def _unit(place: Path) -> str:
     return "row" if place.suffix.lower() == ".parquet" else "line"
 
 
-def _strict(found: Iterator[Example | RowError]) -> Iterator[Example]:
-    """The first example is made now, so that a file of another shape is refused now."""
-
-    def raising() -> Iterator[Example]:
-        for one in found:
-            if isinstance(one, RowError):
-                raise one
-            yield one
-
-    going = raising()
-    return chain([next(going)], going)
+def _strict(examples: Iterator[Example | RowError]) -> Iterator[Example]:
+    """The examples; a RowError is raised when it comes. The first is read now, so that a file of another shape is refused now."""
+    checked = (_or_raise(example) for example in examples)
+    return chain([next(checked)], checked)
 
 
-def _begun(found: Iterator[_T], otherwise: str) -> Iterator[_T]:
-    """The same, with the first drawn already; refused where there is none."""
-    first = next(found, None)
+def _or_raise(example: Example | RowError) -> Example:
+    if isinstance(example, RowError):
+        raise example
+    return example
+
+
+def not_empty(items: Iterator[_T], refusal: str) -> Iterator[_T]:
+    """The same items. The first is read now: where there is none, an InputError says `refusal`."""
+    first = next(items, None)
     if first is None:
-        raise InputError(otherwise)
-    return chain([first], found)
+        raise InputError(refusal)
+    return chain([first], items)
 
 
-def _fields(found: Numbered | Iterator[Any]) -> tuple[tuple[str, ...], Iterator[Any]]:
+def fields_of(numbered: Numbered | Iterator[Any]) -> tuple[tuple[str, ...], Iterator[Any]]:
     """The fields of the first row that can be read, and all the rows."""
-    before: list[Any] = []
-    for number, row in found:
-        before.append((number, row))
+    head: list[Any] = []
+    for number, row in numbered:
+        head.append((number, row))
         if not isinstance(row, RowError):
-            return tuple(row), chain(before, found)
-        if len(before) == HOPELESS:
-            raise InputError(f"none of the first {HOPELESS} rows can be read. The first: {before[0][1]}")
-    return (), iter(before)
+            return tuple(row), chain(head, numbered)
+        if len(head) == HOPELESS:
+            raise InputError(f"none of the first {HOPELESS} rows can be read. The first: {head[0][1]}")
+    return (), iter(head)
 
 
-def _at_least_one(**given: int | None) -> None:
-    for name, value in given.items():
+def _at_least_one(**counts: int | None) -> None:
+    for name, value in counts.items():
         if value is not None and value < 1:
             raise InputError(f"{name} must be at least 1, not {value}.")
         if value is not None and value > sys.maxsize:
             raise InputError(f"{name} must be at most {sys.maxsize:,}, not {value}.")
 
 
-def _sample(found: Iterator[Example], n: int | None, seed: int | None) -> Iterator[Example]:
-    """The first n, or n drawn with the same chance each (reservoir sampling: one pass, n held), in their order."""
+def _sample(examples: Iterator[Example], n: int | None, seed: int | None) -> Iterator[Example]:
+    """The first n; with a seed n of them drawn at random, each with the same chance, in their order."""
     if seed is None:
-        return islice(found, n)
+        return islice(examples, n)
     if n is None:
         raise InputError("seed= draws a sample: say how many, n=.")
+    return iter(_reservoir(examples, n, seed))
+
+
+def _reservoir(examples: Iterator[Example], n: int, seed: int) -> list[Example]:
+    """Reservoir sampling: one pass, n examples in memory."""
     draw = random.Random(seed).random  # the one method that Python promises to keep the same in every version
-    kept: list[tuple[int, Example]] = []
-    for i, example in enumerate(found):
+    sample: list[tuple[int, Example]] = []
+    for i, example in enumerate(examples):
         if i < n:
-            kept.append((i, example))
+            sample.append((i, example))
         elif (place := int(draw() * (i + 1))) < n:
-            kept[place] = (i, example)
-    return iter([example for _, example in sorted(kept, key=lambda pair: pair[0])])
+            sample[place] = (i, example)
+    return [example for _, example in sorted(sample, key=lambda pair: pair[0])]

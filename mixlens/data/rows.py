@@ -20,7 +20,7 @@ LONGEST_CELL = 1 << 24  # characters; what an unclosed quote may swallow before 
 
 
 class RowError(InputError):
-    """One row that cannot be used. Where and why are kept apart, for whoever goes on with the next row."""
+    """One row that cannot be used. Its place and the reason are attributes, for a caller that goes on with the next row."""
 
     def __init__(self, source: str, number: int, reason: str, unit: str = "line", lines: int = 1) -> None:
         super().__init__(source, number, reason, unit, lines)
@@ -57,23 +57,27 @@ def rows(
 
     A row that cannot be read raises a RowError; with `keep_bad` the RowError takes the row's place and reading goes on.
     `columns` names the columns of a CSV or TSV file that has no header. Lines without any text are passed over. `content` is
-    the file as it was opened before: it is then read only as long as it is the same.
+    the file as an earlier reader opened it: reading stops with an error where its bytes have changed since.
     """
     place = Path(path)
     reader = reader_of(place)
     if content is None:
-        if place.exists() and not place.is_file() and not place.is_dir():
-            raise InputError(f"{str(place)!r} is a pipe or a device, and data is read more than once: write it to a file first.")
-        if not place.is_file():
-            raise InputError(f"no file {str(place)!r}.")
-        if not os.access(place, os.R_OK):
-            raise InputError(f"{str(place)!r} may not be read.")
-    found = reader(place, columns, place.open if content is None else lambda _: content.reader())
-    return found if keep_bad else _or_raise(found)
+        _refuse_unreadable(place)
+    numbered = reader(place, columns, place.open if content is None else lambda _: content.reader())
+    return numbered if keep_bad else _or_raise(numbered)
 
 
-def _or_raise(found: Numbered) -> Iterator[tuple[int, Row]]:
-    for number, row in found:
+def _refuse_unreadable(place: Path) -> None:
+    if place.exists() and not place.is_file() and not place.is_dir():
+        raise InputError(f"{str(place)!r} is a pipe or a device, and data is read more than once: write it to a file first.")
+    if not place.is_file():
+        raise InputError(f"no file {str(place)!r}.")
+    if not os.access(place, os.R_OK):
+        raise InputError(f"{str(place)!r} may not be read.")
+
+
+def _or_raise(numbered: Numbered) -> Iterator[tuple[int, Row]]:
+    for number, row in numbered:
         if isinstance(row, RowError):
             raise row
         yield number, row
@@ -121,50 +125,64 @@ def _text(place: Path, columns: Sequence[str] | None, opened: Opened) -> Numbere
 
 def _json(place: Path, columns: Sequence[str] | None, opened: Opened) -> Numbered:
     for number, line in _lines(place, opened):
-        if isinstance(line, RowError):
-            yield number, line
-            continue
-        try:
-            row = json.loads(line)
-        except (ValueError, RecursionError) as error:  # nested too deep, or a number of thousands of digits
-            yield number, RowError(place.name, number, f"not JSON ({str(error).splitlines()[0]})")
-            continue
-        if isinstance(row, dict):
-            yield number, row
-        else:
-            yield number, RowError(place.name, number, f"a JSON {type(row).__name__}, not an object. One object per line.")
+        yield number, line if isinstance(line, RowError) else _json_row(place.name, number, line)
+
+
+def _json_row(source: str, number: int, line: str) -> Row | RowError:
+    try:
+        row = json.loads(line)
+    except (ValueError, RecursionError) as error:  # nested too deep, or a number of thousands of digits
+        return RowError(source, number, f"not JSON ({str(error).splitlines()[0]})")
+    if isinstance(row, dict):
+        return row
+    return RowError(source, number, f"a JSON {type(row).__name__}, not an object. One object per line.")
 
 
 def _csv(place: Path, columns: Sequence[str] | None, opened: Opened, *, delimiter: str, quoting: Any) -> Numbered:
     with opened("rb") as file:
-        # A byte that is not UTF-8 becomes a lone surrogate, so that the row around it can still be found and named.
+        # A byte that is not UTF-8 becomes a lone surrogate, so that the row around it can still be parsed and named.
         first = file.readline().removeprefix(BOM)
         lines = (raw.decode("utf-8", "surrogateescape") for raw in _with(first, file))
-        reader = csv.reader(lines, delimiter=delimiter, quoting=quoting, strict=True)
         header = None if columns is None else list(columns)
-        while True:
-            number = reader.line_num + 1
-            before = csv.field_size_limit(LONGEST_CELL)  # the csv module has one limit for everybody: put it back
-            try:
-                cells = next(reader)
-            except StopIteration:
-                return
-            except csv.Error as error:
-                yield number, _not_csv(place.name, number, reader.line_num, str(error))
-                continue
-            finally:
-                csv.field_size_limit(before)
-            wrong = next((ord(c) & 0xFF for cell in cells for c in cell if "\udc80" <= c <= "\udcff"), None)
-            if not any(cells):
-                continue
-            if header is None:
-                header = _header(place, cells, wrong)
-            elif wrong is not None:
-                yield number, RowError(place.name, number, _not_utf8(wrong))
-            elif len(cells) != len(header):
-                yield number, RowError(place.name, number, f"{len(cells)} cells where there should be {len(header)}")
+        for number, cells in _csv_cells(place.name, csv.reader(lines, delimiter=delimiter, quoting=quoting, strict=True)):
+            if isinstance(cells, RowError):
+                yield number, cells
+            elif header is None:
+                header = _header(place.name, cells)
             else:
-                yield number, dict(zip(header, cells, strict=True))
+                yield number, _csv_row(place.name, number, header, cells)
+
+
+def _csv_cells(source: str, reader: Any) -> Iterator[tuple[int, list[str] | RowError]]:
+    """(first line, cells) of each row with text in it."""
+    while True:
+        number = reader.line_num + 1
+        limit = csv.field_size_limit(LONGEST_CELL)  # the csv module has one limit for all its users: it is put back below
+        try:
+            cells = next(reader)
+        except StopIteration:
+            return
+        except csv.Error as error:
+            yield number, _not_csv(source, number, reader.line_num, str(error))
+            continue
+        finally:
+            csv.field_size_limit(limit)
+        if any(cells):
+            yield number, cells
+
+
+def _csv_row(source: str, number: int, header: list[str], cells: list[str]) -> Row | RowError:
+    byte = _foreign_byte(cells)
+    if byte is not None:
+        return RowError(source, number, _not_utf8(byte))
+    if len(cells) != len(header):
+        return RowError(source, number, f"{len(cells)} cells where there should be {len(header)}")
+    return dict(zip(header, cells, strict=True))
+
+
+def _foreign_byte(cells: list[str]) -> int | None:
+    """The first byte that was not UTF-8: `surrogateescape` reads byte 0x80 to 0xff as character U+DC80 to U+DCFF."""
+    return next((ord(char) & 0xFF for cell in cells for char in cell if "\udc80" <= char <= "\udcff"), None)
 
 
 def _not_csv(source: str, number: int, last: int, error: str) -> RowError:
@@ -181,12 +199,13 @@ def _with(first: bytes, rest: Iterator[bytes]) -> Iterator[bytes]:
         yield from rest
 
 
-def _header(place: Path, cells: list[str], wrong: int | None) -> list[str]:
+def _header(source: str, cells: list[str]) -> list[str]:
     names = [cell.strip() for cell in cells]
-    if wrong is not None:
-        raise RowError(place.name, 1, _not_utf8(wrong))
+    byte = _foreign_byte(cells)
+    if byte is not None:
+        raise RowError(source, 1, _not_utf8(byte))
     if "" in names or len(set(names)) != len(names):
-        raise RowError(place.name, 1, f"the header has an empty name, or one name twice: {', '.join(map(repr, names))}")
+        raise RowError(source, 1, f"the header has an empty name, or one name twice: {', '.join(map(repr, names))}")
     return names
 
 
@@ -199,27 +218,28 @@ def _parquet(place: Path, columns: Sequence[str] | None, opened: Opened) -> Numb
 def _parquet_rows(place: Path, parquet: Any, content: BinaryIO) -> Numbered:
     try:
         file = parquet.ParquetFile(content)
-    except (ValueError, OSError) as error:  # what pyarrow raises derives from these two
-        if isinstance(error, MixlensError):
-            raise
+    except MixlensError:
+        raise
+    except (ValueError, OSError) as error:  # the errors of pyarrow derive from these two
         raise InputError(f"{place.name!r} is not a Parquet file ({str(error).splitlines()[0]})") from None
-    number = 0
     with file:
-        batches = file.iter_batches(batch_size=1024)
-        while True:
-            try:
-                batch = next(batches)
-            except StopIteration:
-                return
-            except (ValueError, OSError) as error:
-                if isinstance(error, MixlensError):
-                    raise
-                reason = f"the file cannot be read from here on ({str(error).splitlines()[0]})"
-                yield number + 1, RowError(place.name, number + 1, reason, "row")
-                return
-            for row in _batch_rows(batch):
-                number += 1
-                yield number, RowError(place.name, number, row, "row") if isinstance(row, str) else row
+        for number, row in enumerate(_until_broken(file.iter_batches(batch_size=1024)), 1):
+            yield number, RowError(place.name, number, row, "row") if isinstance(row, str) else row
+
+
+def _until_broken(batches: Iterator[Any]) -> Iterator[Row | str]:
+    """The rows; last of all, where the file cannot be read to its end, the reason why not."""
+    while True:
+        try:
+            batch = next(batches)
+        except StopIteration:
+            return
+        except MixlensError:
+            raise
+        except (ValueError, OSError) as error:
+            yield f"the file cannot be read from here on ({str(error).splitlines()[0]})"
+            return
+        yield from _batch_rows(batch)
 
 
 def _batch_rows(batch: Any) -> list[Row | str]:

@@ -11,9 +11,9 @@ from ..asking import MethodRequest, parse_method
 from ..data import DATASETS, check, for_model, load
 from ..errors import InputError, nearest
 from ..metrics.arguments import refuse_missing
+from ..model.loading import load as load_model
 from ..model.model import Model
-from ..model.model import load as load_model
-from ..targets import token_id
+from ..model.vocabulary import token_id
 from ..types import Example
 from .experiment import Experiment, Setup, known
 

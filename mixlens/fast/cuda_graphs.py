@@ -25,7 +25,7 @@ from ..types import PAIRS, POSITIONS, LayerTrace
 from .switch import is_off
 
 if TYPE_CHECKING:
-    from ..model.model import LayerParts
+    from ..model.parts import LayerParts
 
 FIRST = 2  # so often it is computed as ever before it is captured: capturing takes as long as computing it some ten times
 AGAIN = 3  # so often it is captured anew because something changed; then no more

@@ -14,8 +14,10 @@ from torch import Tensor
 
 from ..errors import ModelError
 from ..model.attention import values_in
-from ..model.model import Encoded, Model, head_position, is_causal
+from ..model.encode import Encoded
+from ..model.model import Model
 from ..model.offload import linearity_hint, weights_of
+from ..model.predict import head_position, is_causal
 from ..rounding import TOLERANCE, gap, working_dtype
 from .block import Block
 
@@ -63,7 +65,7 @@ def measure(model: Model, input_ids: Sequence[int] | None = None, *, tokens: int
         drawn = torch.randint(0, model.hf_model.config.vocab_size, shape, generator=seeded, device="cpu").tolist()
         input_ids = [i if i != pad else (i + 1) % model.hf_model.config.vocab_size for i in drawn]
     encoded = model.encode_ids(list(input_ids))
-    traces, records = model._run([encoded], watch=True)
+    traces, records = model.run_traced([encoded], watch=True)
     gaps: dict[str, float] = {}
     allowed: dict[str, float] = {}
     worst: dict[str, int] = {}

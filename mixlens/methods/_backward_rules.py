@@ -7,7 +7,11 @@
 What the model computes stays the same to the last bit; only what `torch.autograd` sends back changes. A book says by
 name what a function sends back (`torch.mul`, `Tensor.mul` and `*` are all "mul"), so no modelling file is copied and
 every family is served by the same lines. Inside the block parameters are held still, so that "requires a gradient"
-means "depends on the input": that is how a product of two activations is told from a product with a weight.
+means "depends on the input": that is how a product of two activations differs from a product with a weight.
+
+A method that is gradient x input of a model with factors held still (norm statistics, attention weights, slopes of
+activations) is one more book: each factor is a handler that detaches it or halves what arrives. One function of Question and
+Book, beside `rules`, can then run all such methods: the pass inside the block, the gradient at `question.place` after it.
 """
 
 from __future__ import annotations
@@ -23,7 +27,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.overrides import TorchFunctionMode
 
-from ..model.model import hooks
+from ..model.passes import hooks
 
 # (what arrives from above, operands, output) -> what each operand is sent
 Rule = Callable[[Tensor, Sequence[Tensor], Tensor], Sequence[Tensor | None]]
@@ -67,7 +71,7 @@ def name_of(function: Callable[..., Any]) -> tuple[str, bool]:
 
 
 class _Ruled(torch.autograd.Function):
-    """compute(*operands), with a way back of its own."""
+    """compute(*operands), whose backward pass is a rule."""
 
     @staticmethod
     def forward(ctx: Any, compute: Callable[..., Tensor], rule: Rule, *operands: Tensor) -> Tensor:
@@ -91,7 +95,7 @@ class Call:
     function: Callable[..., Any]
     args: tuple[Any, ...]
     kwargs: Mapping[str, Any]
-    memory: dict[Any, Any] = field(default_factory=dict)  # one for the whole block, empty after it
+    memory: dict[Any, Any] = field(default_factory=dict)  # shared by all calls of the block, cleared after it
 
     @cached_property
     def places(self) -> list[int | str]:
@@ -103,7 +107,7 @@ class Call:
         return [self.kwargs[place] if isinstance(place, str) else self.args[place] for place in self.places]
 
     def argument(self, number: int, name: str, default: Any = None) -> Any:
-        """An argument given by position or by name."""
+        """An argument by its position or its name."""
         return self.args[number] if len(self.args) > number else self.kwargs.get(name, default)
 
     def compute(self, *operands: Tensor) -> Tensor:
@@ -121,7 +125,7 @@ class Call:
         return self.function(*self.args, **self.kwargs)
 
     def ruled(self, rule: Rule) -> Tensor:
-        """The function's own value, and `rule` on the way back."""
+        """The function's value, and `rule` on the way back."""
         output = _Ruled.apply(self.compute, rule, *self.operands)
         # The rule needs the values of a linear layer as they are here, and a model may clip them in place afterwards.
         return output.clone() if self.name == "linear" else output
@@ -132,14 +136,14 @@ Handler = Callable[[Call], Any]  # the function's output, or NotImplemented wher
 
 @dataclass(frozen=True)
 class Book:
-    """What each function sends back, by name, and what an activation module does, whatever it is made of."""
+    """What each function sends back, by name, and what an activation module sends back, whatever functions it calls."""
 
     functions: Mapping[str, Handler]
     activation: Handler
 
 
 class Rewiring(TorchFunctionMode):
-    """The open book. `unruled`: functions that met the input and that the book does not know (torch's gradient was used)."""
+    """The open book. `unruled`: functions of the input that the book has no rule for; torch's gradient stands for them."""
 
     def __init__(self, book: Book):
         super().__init__()
@@ -149,7 +153,7 @@ class Rewiring(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        if not torch.is_grad_enabled():  # inside a rule's own forward, or where nothing is to be sent back
+        if not torch.is_grad_enabled():  # inside the forward pass of a rule, or where nothing is sent back
             return func(*args, **kwargs)
         name, in_place = name_of(func)
         handler = self.book.functions.get(name)
@@ -172,9 +176,9 @@ class Rewiring(TorchFunctionMode):
         return output
 
     def changed_in_place(self, handler: Handler, call: Call) -> Tensor:
-        """The same function into a new tensor, which then takes the old one's place. Torch refuses where a rule has kept it."""
+        """The same function into a new tensor, which then takes the old one's place. Torch refuses where a rule saved it."""
         homes = (torch, torch.nn.functional)
-        function = next(found for home in homes if (found := getattr(home, call.name, None)) is not None)
+        function = next(getattr(home, call.name) for home in homes if getattr(home, call.name, None) is not None)
         kwargs = {key: value for key, value in call.kwargs.items() if key != "inplace"}
         changed, *others = call.args
         return changed.copy_(
@@ -182,7 +186,7 @@ class Rewiring(TorchFunctionMode):
         )
 
     def as_one(self, activation: nn.Module, args: tuple[Any, ...], output: Tensor) -> Tensor | None:
-        """A forward hook: an activation made of several functions counts as one, so its output is made again."""
+        """A forward hook: an activation that calls several functions counts as one, so its output is computed again."""
         call = Call("activation", activation.forward, args, {}, self.memory)
         return self.book.activation(call) if torch.is_grad_enabled() and call.operands else None
 
@@ -191,10 +195,10 @@ class Rewiring(TorchFunctionMode):
 def rules(book: Book, module: nn.Module, activations: Iterable[nn.Module] = ()) -> Iterator[Rewiring]:
     """Open a book for what `module` computes inside the block. Take gradients after it.
 
-    Modes, hooks and the parameters' own wish for gradients are as before when the block ends, whatever happens.
+    Modes, hooks and `requires_grad` of the parameters are as before when the block ends, whatever happens.
     """
     # By name: where weights are offloaded, every call puts other parameters in their place.
-    wished = [
+    settings = [
         (part, name, weights.requires_grad)
         for part in module.modules()
         for name, weights in part._parameters.items()
@@ -202,24 +206,24 @@ def rules(book: Book, module: nn.Module, activations: Iterable[nn.Module] = ()) 
     ]
     mode = Rewiring(book)
     try:
-        for part, name, _ in wished:
+        for part, name, _ in settings:
             getattr(part, name).requires_grad_(False)
         with hooks([(activation, "after", mode.as_one) for activation in activations]), mode:
             yield mode
     finally:
-        for part, name, wish in wished:
-            getattr(part, name).requires_grad_(wish)
-        mode.memory.clear()  # what it holds holds the graph, which would hold it in turn
+        for part, name, setting in settings:
+            getattr(part, name).requires_grad_(setting)
+        mode.memory.clear()  # its tensors refer to the graph, and the graph to it: a reference cycle
 
 
 def composed(module: nn.Module, examples: Iterable[Any]) -> list[nn.Module]:
-    """All activations of the classes of `examples`, the heads' too when the layers' are given. Torch's own are left out:
-    each of them calls one function, which a book knows by name."""
+    """All activation modules of the classes of `examples`, in the heads too. Torch's classes are left out: each of them calls
+    one function, which a book knows by name."""
     kinds = {type(example) for example in examples if isinstance(example, nn.Module)}
-    return [found for found in module.modules() if type(found) in kinds and not type(found).__module__.startswith("torch.")]
+    return [part for part in module.modules() if type(part) in kinds and not type(part).__module__.startswith("torch.")]
 
 
-# --- what rules are made of ---------------------------------------------------------------------------------------------
+# --- parts of rules -----------------------------------------------------------------------------------------------------
 
 
 def named(handler: Handler, names: str) -> dict[str, Handler]:
@@ -228,7 +232,7 @@ def named(handler: Handler, names: str) -> dict[str, Handler]:
 
 
 def stock(call: Call) -> Any:
-    """Torch's own gradient: right for what is linear in its one operand."""
+    """Torch's gradient: right for what is linear in its one operand."""
     return call.stock()
 
 

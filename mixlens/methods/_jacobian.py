@@ -14,7 +14,7 @@ from torch.autograd import forward_ad
 
 from ..layer import Block
 from ..layer.weights import linear_weight
-from ..model.model import LayerParts
+from ..model.parts import LayerParts
 
 
 def slices(n: int, each: int, room: int = 1 << 23) -> Iterator[slice]:

@@ -1,4 +1,4 @@
-"""Gauss-Legendre nodes without a matrix of their own size: what Integrated Gradients adds its gradients up with."""
+"""Gauss-Legendre nodes and weights, by which Integrated Gradients sums its gradients, without a matrix of that size."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def gauss_legendre(count: int) -> tuple[Array, Array]:
     """`count` nodes between 0 and 1, in rising order, and their weights, which add up to 1.
 
     Up to 10,000 nodes this is the Gauss-Legendre rule of that many nodes. More nodes are spread over equal panels, each with
-    a Gauss-Legendre rule of at most 10,000 nodes, so that a million of them take a second and no memory to speak of.
+    a Gauss-Legendre rule of at most 10,000 nodes, so that a million of them take a second and little memory.
     """
     panels = math.ceil(count / ONE_RULE)
     sizes = [count // panels + (panel < count % panels) for panel in range(panels)]
@@ -31,9 +31,24 @@ def gauss_legendre(count: int) -> tuple[Array, Array]:
 def _one_rule(count: int) -> tuple[Array, Array]:
     """Newton's method on the Legendre polynomial P of degree `count`, for all roots in [0, 1) at once.
 
-    The starts are Tricomi's, with an error of order count^-4, so few iterations are needed. P and its derivative come from the
-    three-term recurrence: memory grows with `count`, time with its square (a third of a second for 10,000).
+    The initial values are Tricomi's, with an error of order count^-4, so few iterations are needed. P and its derivative come
+    from the three-term recurrence: memory grows with `count`, time with its square (a third of a second for 10,000).
     """
+    x, slope = _roots(count)
+    weights = 2 / ((1 - x) * (1 + x) * slope**2)
+    half = len(x)
+    x[half - 1] = 0.0 if count % 2 else x[half - 1]
+    falling = slice(None, half - count % 2)  # the roots above 0, without the middle one
+    nodes = np.concatenate([-x[falling], x[::-1]])
+    weights = np.concatenate([weights[falling], weights[::-1]])
+    weights /= weights.sum()
+    nodes = (nodes + 1) / 2
+    nodes.flags.writeable = weights.flags.writeable = False  # the cache hands the same arrays out again
+    return nodes, weights
+
+
+def _roots(count: int) -> tuple[Array, Array]:
+    """The roots of P that are not below 0, in falling order, and the derivative of P at them."""
     half = (count + 1) // 2
     angle = (4 * np.arange(1, half + 1) - 1) * (math.pi / (4 * count + 2))
     x = (1 - (count - 1) / (8 * count**3)) * np.cos(angle)
@@ -44,16 +59,7 @@ def _one_rule(count: int) -> tuple[Array, Array]:
         x = x - step
         if float(np.abs(step).max()) < 1e-15:
             break
-    _, slope = _legendre(count, x)
-    weights = 2 / ((1 - x) * (1 + x) * slope**2)
-    x[half - 1] = 0.0 if count % 2 else x[half - 1]
-    falling = slice(None, half - count % 2)  # the roots above 0, without the middle one
-    nodes = np.concatenate([-x[falling], x[::-1]])
-    weights = np.concatenate([weights[falling], weights[::-1]])
-    weights /= weights.sum()
-    nodes = (nodes + 1) / 2
-    nodes.flags.writeable = weights.flags.writeable = False  # kept, and given to whoever asks next
-    return nodes, weights
+    return x, _legendre(count, x)[1]
 
 
 def _legendre(count: int, x: Array) -> tuple[Array, Array]:
@@ -65,7 +71,7 @@ def _legendre(count: int, x: Array) -> tuple[Array, Array]:
 
 
 def integral_up_to(nodes: Array, weights: Array, slopes: Array) -> Array:
-    """The integral from 0 to each node of the polynomial through `slopes`, which are given at Gauss-Legendre nodes."""
+    """The integral from 0 to each node of the polynomial through `slopes`, its values at Gauss-Legendre nodes."""
     count = len(nodes)
     legendre = np.polynomial.legendre.legvander(2 * nodes - 1, count)  # [node degree]
     share = (weights * slopes) @ legendre[:, :count]  # the coefficient of degree k, over 2 k + 1

@@ -1,7 +1,11 @@
-"""Blank-out: take a token away and see what happens to the prediction. The reference of several papers."""
+"""Blank-out: the change of the prediction when a token is taken away. The reference of several papers.
+
+s_j = target(x) - target(x without token j)                                     Li et al. 2016, erasure; [pos]
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -10,6 +14,7 @@ from torch import Tensor
 
 from ..errors import InputError, nearest
 from ..questions import Question
+from ..types import Trace
 from ._attribution import attribution
 from ._baselines import known_id
 
@@ -21,54 +26,59 @@ WAYS = ("mask", "unk", "delete", "zero")
 def blank_out(
     question: Question, *, variant: str = "paper", replacement: str | int = "mask", absolute: bool = False
 ) -> tuple[Tensor, dict[str, Any]]:
-    """target(x) - target(x without token j): positive where the token spoke for the target, unless `absolute`.
+    """target(x) - target(x without token j): positive where the token raised the target, unless `absolute`.
 
     A token is replaced by [MASK] ("mask"), [UNK] ("unk"), any token (its id), a zero word embedding ("zero"), or "delete"d.
     Explains the probability by default; with a foil, the probability among the two. `released` (ALTI's code): absolute,
     and the blanked text's logit goes through a sigmoid where the whole text's went through the softmax.
     """
-    if (
-        isinstance(replacement, bool)
-        or not isinstance(replacement, int | str)
-        or (replacement not in WAYS and not isinstance(replacement, int))
-    ):
-        raise InputError(f"unknown replacement {replacement!r}. {nearest(str(replacement), WAYS)}")
+    refuse_unknown(replacement)
     whole = question.target.of(question.model.outputs([question.trace]))[0]
     if variant == "released":
-        logit = _blanked(question, replacement, "logit")
-        return (whole - logit.sigmoid()).abs(), {"whole": float(whole)}
-    change = whole - _blanked(question, replacement, question.target.score)
+        return (whole - blanked(question, replacement, "logit").sigmoid()).abs(), {"whole": float(whole)}
+    change = whole - blanked(question, replacement, question.target.score)
     return change.abs() if absolute else change, {"whole": float(whole)}
 
 
-def _blanked(question: Question, replacement: str | int, score: str) -> Tensor:
+def refuse_unknown(replacement: Any) -> None:
+    number = isinstance(replacement, int) and not isinstance(replacement, bool)
+    if not number and not (isinstance(replacement, str) and replacement in WAYS):
+        raise InputError(f"unknown replacement {replacement!r}. {nearest(str(replacement), WAYS)}")
+
+
+def blanked(question: Question, replacement: str | int, score: str) -> Tensor:
     """The target's number with each token blanked in turn, [pos]."""
-    trace = question.trace
-    n = len(trace)
-    explained = Question(trace, replace(question.target, score=score), None, question.query)
+    scored = Question(question.trace, replace(question.target, score=score), None, question.query)
     if replacement == "zero":
-        with torch.no_grad():
-            word = question.run.word.detach()
-            return torch.stack([_zeroed(explained, word, j) for j in range(n)])
-    rows = []
-    token = None if replacement == "delete" else _token(question, replacement)
-    for j in range(n):
-        keep = [i for i in range(n) if i != j or token is not None]
-        if not keep or (replacement == "delete" and j in question.target.positions):
-            keep = list(range(n))  # the position that predicts cannot be taken out: its score is 0
-        rows.append(
-            {
-                "input_ids": [token if i == j and token is not None else trace.input_ids[i] for i in keep],
-                "attention_mask": [trace.attention_mask[i] for i in keep],
-                "token_type_ids": None if trace.token_type_ids is None else [trace.token_type_ids[i] for i in keep],
-            }
-        )
-    if replacement != "delete" or not question.target.positions:
-        return explained.values(rows)
-    return torch.cat([_shifted(explained, j).values([row]) for j, row in enumerate(rows)])
+        return zeroed(scored, question.run.word.detach())
+    if replacement == "delete":
+        return deleted(scored)
+    token, ids = blank_token(question, replacement), question.trace.input_ids
+    return scored.values([row_of(question.trace, [*ids[:j], token, *ids[j + 1 :]]) for j in range(len(ids))])
 
 
-def _shifted(question: Question, gone: int) -> Question:
+def row_of(trace: Trace, ids: Sequence[int], gone: int | None = None) -> dict[str, Any]:
+    """What the model is run on: the trace's inputs with other ids, and without position `gone`."""
+    places = [i for i in range(len(trace)) if i != gone]
+    types = trace.token_type_ids
+    return {
+        "input_ids": [ids[i] for i in places],
+        "attention_mask": [trace.attention_mask[i] for i in places],
+        "token_type_ids": None if types is None else [types[i] for i in places],
+    }
+
+
+def deleted(question: Question) -> Tensor:
+    """The target's number without each token, [pos]. A position that predicts cannot be deleted: its score is 0."""
+    trace, target = question.trace, question.target
+    stays = [len(trace) == 1 or j in target.positions for j in range(len(trace))]
+    rows = [row_of(trace, trace.input_ids, None if stays[j] else j) for j in range(len(trace))]
+    if not target.positions:
+        return question.values(rows)
+    return torch.cat([shifted(question, j).values([row]) for j, row in enumerate(rows)])
+
+
+def shifted(question: Question, gone: int) -> Question:
     """The same question where token `gone` is missing: positions behind it move one to the left."""
     target = question.target
     positions = tuple(p - (gone < p) for p in target.positions)
@@ -76,13 +86,20 @@ def _shifted(question: Question, gone: int) -> Question:
     return Question(question.trace, replace(target, positions=positions, ids=ids), None, question.query)
 
 
-def _zeroed(question: Question, word: Tensor, j: int) -> Tensor:
-    blanked = word.clone()
-    blanked[:, j] = 0
-    return question.target.of(question.model.run_attached(question.inputs, place="word", value=blanked).output)[0].detach()
+def zeroed(question: Question, word: Tensor) -> Tensor:
+    """The target's number with each token's word embedding set to 0 in turn, [pos]."""
+    return torch.stack([zeroed_at(question, word, j) for j in range(len(question.trace))])
 
 
-def _token(question: Question, replacement: str | int) -> int:
+@torch.no_grad()
+def zeroed_at(question: Question, word: Tensor, j: int) -> Tensor:
+    changed = word.clone()
+    changed[:, j] = 0
+    return question.target.of(question.model.run_attached(question.inputs, place="word", value=changed).output)[0].detach()
+
+
+def blank_token(question: Question, replacement: str | int) -> int:
+    """The id that a token is replaced by."""
     if isinstance(replacement, int):
         return known_id(question, replacement)
     tokenizer = question.model.tokenizer

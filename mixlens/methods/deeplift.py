@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from ..completeness import completeness
+from ..model.rerun import Attached
 from ..questions import Question
 from ._attribution import attribution
 from ._backward_rules import Book, Call, Handler, composed, named, rules, send_back, stock
@@ -27,32 +28,34 @@ PAPER = "Shrikumar et al. 2017, Learning Important Features Through Propagating 
 
 
 def halves(tensor: Tensor) -> tuple[Tensor, Tensor]:
-    """Input and baseline. The batch stays in front also where a model flattens positions into it."""
+    """The input's half and the baseline's. The batch axis comes first, also where a model flattens positions into it."""
     x, b = tensor.chunk(2)
     return x, b
 
 
 def twice(tensor: Tensor) -> Tensor:
+    """The same numbers for input and baseline."""
     return torch.cat([tensor, tensor])
 
 
 def mean(tensor: Tensor) -> Tensor:
+    """(x + b) / 2, for input and baseline."""
     x, b = halves(tensor)
     return twice((x + b) / 2)
 
 
 def ratio(change: Tensor, over: Tensor, apart: Tensor, otherwise: Tensor) -> Tensor:
-    """change / over where the two numbers are apart."""
+    """change / over where `apart` says so, else `otherwise`."""
     return torch.where(apart, change / torch.where(apart, over, torch.ones_like(over)), otherwise)
 
 
 def near(x: Tensor) -> float:
-    """How near two numbers may be before the ratio of their differences is more rounding than slope."""
+    """The distance of two numbers below which the ratio of their differences is more rounding than slope."""
     return float(torch.finfo(x.dtype).eps ** (1 / 3))
 
 
 def wide(*tensors: Tensor) -> list[Tensor]:
-    """float64, where the device has it: exponentials of input and baseline share one scale."""
+    """The tensors in float64, where the device has it: exponentials of input and baseline share one scale."""
     return [tensor if tensor.device.type == "mps" else tensor.double() for tensor in tensors]
 
 
@@ -68,22 +71,22 @@ def product(call: Call) -> Any:
     """Linear in one operand; of two (both may be the same tensor), delta(u v) = mean(v) delta u + mean(u) delta v."""
     if len(call.operands) == 1:
         return call.stock()
-    inverse = [call.name == "mul" and id(operand) in call.memory for operand in call.operands]
+    reciprocal = [call.name == "mul" and id(operand) in call.memory for operand in call.operands]
 
     def rule(arriving: Tensor, operands: Sequence[Tensor], output: Tensor) -> Sequence[Tensor]:
-        if not any(inverse):
+        if not any(reciprocal):
             return at_mean(call, arriving, operands)
-        u, r = operands if inverse[1] else reversed(operands)
+        u, r = operands if reciprocal[1] else reversed(operands)
         to_u, to_r = divided(arriving, u, r, output)
-        return (to_u, to_r) if inverse[1] else (to_r, to_u)
+        return (to_u, to_r) if reciprocal[1] else (to_r, to_u)
 
     return call.ruled(rule)
 
 
 def divided(arriving: Tensor, u: Tensor, r: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-    """y = u r, where r is an inverse: u = y / r, so delta y = (delta u - mean(y) delta(1 / r)) / mean(1 / r).
+    """y = u r, where r is a reciprocal: u = y / r, so delta y = (delta u - mean(y) delta(1 / r)) / mean(1 / r).
 
-    As exact as the product's rule, and bounded where that is not: the inverse of a baseline near zero is huge.
+    As exact as the product's rule, and bounded where that is not: the reciprocal of a baseline near zero is huge.
     """
     m, wide_r, wide_y = wide(arriving, r, y)
     (r_x, r_b), (y_x, y_b) = halves(wide_r), halves(wide_y)
@@ -93,14 +96,14 @@ def divided(arriving: Tensor, u: Tensor, r: Tensor, y: Tensor) -> tuple[Tensor, 
 
 
 def inverse(call: Call) -> Any:
-    """An elementwise function, remembered for the product it goes into."""
+    """A reciprocal, noted for the product it goes into: an elementwise function."""
     output = power(call)
-    call.memory[id(output)] = output  # held, so that no other tensor gets its id
+    call.memory[id(output)] = output  # a reference, so that no other tensor gets its id
     return output
 
 
 def product_of_all(call: Call) -> Any:
-    """One after the other along an axis."""
+    """The product along an axis, one factor after the other."""
     axis = call.argument(1, "dim")
     if axis is None:
         return NotImplemented
@@ -128,7 +131,7 @@ def elementwise(too_near: Callable[[Tensor, Tensor], Tensor]) -> Handler:
 
 
 smooth = elementwise(lambda x, b: torch.full_like(x, near(x)))
-power = elementwise(lambda x, b: near(x) * torch.minimum(x.abs(), b.abs()))  # these have no scale of their own
+power = elementwise(lambda x, b: near(x) * torch.minimum(x.abs(), b.abs()))  # relative, because these have no scale
 kinked = elementwise(lambda x, b: torch.zeros_like(x))  # straight on both sides, and the kink may lie between
 
 
@@ -155,7 +158,7 @@ def slope_of_exp(z: Tensor) -> Tensor:
 def through_log_softmax(m: Tensor, z: Tensor, axis: int) -> Tensor:
     """out = z - log s, s = sum exp(z): elementwise, linear, elementwise, a difference."""
     x, b = halves(z)
-    largest = torch.maximum(x.amax(axis, keepdim=True), b.amax(axis, keepdim=True))  # off both alike: changes no multiplier
+    largest = torch.maximum(x.amax(axis, keepdim=True), b.amax(axis, keepdim=True))  # subtracted from both: changes no multiplier
     z = z - twice(largest)
     s_x, s_b = halves(z.exp().sum(axis, keepdim=True))
     log_x, log_b = halves(z.logsumexp(axis, keepdim=True))  # the baseline's whole sum may underflow, its logarithm not
@@ -175,8 +178,8 @@ def log_softmax(call: Call) -> Any:
 
 
 def softmax(call: Call) -> Any:
-    """The exponential of log softmax, so that nothing is divided by: e^z / s as a product of e^z and 1 / s is as exact, but
-    where input and baseline differ much one of the two is huge, and so are the scores it gives."""
+    """The exponential of log softmax, so that there is no divisor: e^z / s as a product of e^z and 1 / s is as exact, but where
+    input and baseline differ much one of the two is huge, and so are its scores."""
     axis = call.argument(1, "dim")
 
     def rule(arriving: Tensor, operands: Sequence[Tensor], output: Tensor) -> Sequence[Tensor]:
@@ -187,7 +190,8 @@ def softmax(call: Call) -> Any:
 
 
 def norm(*, centred: bool) -> Handler:
-    """c = z - mean(z), v = mean(c c) + eps, out = gamma c / sqrt(v) + beta: linear, a product, elementwise, a division."""
+    """c = z - mean(z) (z itself where not `centred`), v = mean(c c) + eps, out = gamma c / sqrt(v) + beta: linear, a product,
+    elementwise, a division."""
 
     def handler(call: Call) -> Any:
         shape, gamma = call.argument(1, "normalized_shape"), call.argument(2, "weight")
@@ -229,7 +233,8 @@ DEEPLIFT = Book(
 
 @contextmanager
 def without_padding(config: Any) -> Iterator[None]:
-    """Heads that find the last token by the padding id refuse two texts when there is none. Here neither text is padded."""
+    """A padding id for the length of a block: heads that find the last token by it refuse two texts without one. Neither text
+    is padded here."""
     before = config.pad_token_id
     config.pad_token_id = -1 if before is None else before
     try:
@@ -246,23 +251,27 @@ def deeplift(question: Question, *, embedding: str = "word", baseline: str | int
     gates are no exception, so the scores add up to target(x) - target(b). `info["delta_gap"]` says how nearly.
     Baseline: special tokens stay, every other token becomes the mask token (or `baseline`, as in Integrated Gradients).
     """
-    model, hf_model = question.model, question.model.hf_model
-    below, used = baseline_run(question, baseline)
-    both = {key: twice(value) if isinstance(value, Tensor) else value for key, value in question.inputs.items()}
-    words = torch.cat([question.run.word, below.word]).detach()
-    activations = composed(hf_model, (parts.mlp_act for parts in model.parts))
-    with model._lock, torch.enable_grad(), without_padding(hf_model.config), rules(DEEPLIFT, hf_model, activations) as block:
-        run = model.run_attached(both, place="word", value=words)
-        target = question.target.of(run.output)
+    below, name = baseline_run(question, baseline)
+    run, target, unruled = run_of_both(question, torch.cat([question.run.word, below.word]).detach())
     place = question.place(run, embedding)
     (multiplier,) = torch.autograd.grad(target[0], [place])
     x, b = halves(place.detach())
     scores = (multiplier[:1] * (x - b)).sum(-1)[0]
     delta = float((target[0] - target[1]).detach())
     return scores, {
-        "baseline": used,
+        "baseline": name,
         "difference": delta,
         "delta_gap": abs(float(scores.sum()) - delta),
         "completeness": completeness(scores, delta),
-        "functions_without_rule": sorted(block.unruled),
+        "functions_without_rule": sorted(unruled),
     }
+
+
+def run_of_both(question: Question, words: Tensor) -> tuple[Attached, Tensor, set[str]]:
+    """Input and baseline as one batch through the open book: the pass, the target of both, and functions without a rule."""
+    model, hf_model = question.model, question.model.hf_model
+    inputs = {key: twice(value) if isinstance(value, Tensor) else value for key, value in question.inputs.items()}
+    activations = composed(hf_model, (parts.mlp_act for parts in model.parts))
+    with model.lock, torch.enable_grad(), without_padding(hf_model.config), rules(DEEPLIFT, hf_model, activations) as block:
+        run = model.run_attached(inputs, place="word", value=words)
+        return run, question.target.of(run.output), block.unruled

@@ -1,4 +1,7 @@
-"""Gradients of the target: their length, their product with the input, and the papers' readings of both."""
+"""Gradients of the target: their length, their product with the input, and what papers read from both.
+
+grad_l2_j = |g_j|_2        grad_x_input_j = g_j . x_j        grad_x_input_l2_j = |g_j * x_j|_2        g_j = d target / d x_j
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ import torch
 from torch import Tensor
 
 from ..errors import InputError
-from ..model.model import Attached
+from ..model.rerun import Attached
 from ..questions import Question
 from ._attribution import attribution
 
@@ -27,8 +30,8 @@ def gradient_and_input(question: Question, embedding: str, variant: str = "paper
 
 
 def doubly_embedded(question: Question) -> tuple[Tensor, Tensor]:
-    """As ALTI's released code takes them: the embeddings' output goes through the embedding module again (positions,
-    segments and norm twice), and the target is a probability."""
+    """d target / d x and x as ALTI's released code takes them: the embeddings' output goes through the embedding module again
+    (positions, segments and norm twice), and the target is a probability."""
     once = once_embedded(question, question.run)
     again = question.model.run_attached(question.inputs, place="word", value=once.clone().requires_grad_())
     value = replace(question.target, score="probability").of(again.output)[0]
@@ -37,7 +40,7 @@ def doubly_embedded(question: Question) -> tuple[Tensor, Tensor]:
 
 
 def once_embedded(question: Question, run: Attached) -> Tensor:
-    """What the embedding module puts out, of a width that can be fed to it again."""
+    """The embedding module's output, refused where it is not as wide as the module's input."""
     once = run.inputs[0].detach()
     if question.layer is not None or once.shape != run.word.shape:
         raise InputError("the released form embeds twice: it has no layers, and needs embeddings as wide as the layers.")
@@ -45,7 +48,7 @@ def once_embedded(question: Question, run: Attached) -> Tensor:
 
 
 def shared(scores: Tensor) -> Tensor:
-    """Divided by their sum, as the released code reports them."""
+    """Scores divided by their sum, as the released code reports them."""
     return scores / scores.sum()
 
 
@@ -65,7 +68,7 @@ def grad_x_input(question: Question, *, variant: str = "paper", embedding: str |
     """d target / d x_j . x_j: the target's first-order share of token j, signed unless `absolute`.
 
     By default x is the sum of embeddings ("sum"); where a norm follows it, as in BERT, what that norm puts out ("after"):
-    before a norm, which does not see how long x is, the product is zero but for rounding.
+    before a norm, whose output does not depend on the length of x, the product is zero but for rounding.
     `released` (ALTI's code): of the probability, embedded twice, absolute, divided by the sum.
     """
     by_default = "sum" if question.model.embedding_norm is None else "after"

@@ -24,8 +24,8 @@ from ..aggregate import rows_to_one
 from ..errors import InputError, ModelError, nearest
 from ..layer import Block
 from ..model.attention import repeat_heads
-from ..model.model import LayerGraph
 from ..model.offload import refuse_packed
+from ..model.rerun import LayerGraph
 from ..rounding import TOLERANCE, largest_gap, working_dtype
 from ..types import Trace
 from ._jacobian import behind_attention, pull, slices, token_jacobian

@@ -1,5 +1,5 @@
 """Relevance sent back through the stock model: partial LRP (Voita et al. 2019) and Transformer attribution (Chefer et al.
-2021), by the rules Chefer et al. wrote for BERT, attached from outside to every family.
+2021), by the rules that Chefer et al. wrote for BERT, attached from outside to every family.
 
 What arrives at a function is the relevance of its output; what it sends back is the relevance of its operands.
 
@@ -8,8 +8,8 @@ What arrives at a function is the relevance of its output; what it sends back is
     sum         u R / z; of a residual stream and a branch, rescaled so that each gets the share of its absolute sum
     the rest    activations, softmax, norms (their statistics held still), constant factors: handed on as it is
 
-Each rule hands on all it got (but for an output that no input pushed up), so the relevance of every layer's input adds up
-to the target's: `info["conservation_gap"]` says how nearly.
+Each rule hands on all relevance that arrives (but for an output without positive contributions), so the relevance of every
+layer's input adds up to the target's: `info["conservation_gap"]` says how nearly.
 """
 
 from __future__ import annotations
@@ -25,10 +25,13 @@ from torch import Tensor
 
 from ..completeness import completeness
 from ..model.offload import refuse_packed
+from ..model.rerun import Attached
 from ..questions import Question
 from ..rounding import working_dtype
+from ..targets import Target
 from ._attribution import attribution
 from ._backward_rules import Book, Call, Handler, composed, named, rules, send_back
+from ._released import released_inputs, with_special_hidden
 
 VOITA = "Voita et al. 2019, Analyzing Multi-Head Self-Attention"
 CHEFER = "Chefer et al. 2021, Transformer Interpretability Beyond Attention Visualization"
@@ -83,14 +86,14 @@ def factor(call: Call) -> Any:
 
 
 class Readers:
-    """Who reads a tensor. The released code copies a tensor for its readers, once for those of one kind (queries, keys,
-    values) and once for the kinds (branch, residual), and each copy's relevance passes a division by it and back."""
+    """Which functions read the operands of a call. The released code copies a tensor for its readers, once for those of one
+    kind (queries, keys, values) and once for the kinds (branch, residual); each copy's relevance R becomes x (R / x)."""
 
     def __init__(self, call: Call, kind: str):
         self.kind = kind
         self.counts = []
         for operand in call.operands:
-            _, count = call.memory.setdefault(id(operand), (operand, Counter()))  # held, so that no other gets its id
+            _, count = call.memory.setdefault(id(operand), (operand, Counter()))  # a reference: the id stays in use
             count[kind] += 1
             self.counts.append(count)
 
@@ -110,7 +113,7 @@ def normed(call: Call) -> Any:
 
 def linear(*, each_sign: bool) -> Handler:
     """Positive contributions: of positive inputs through positive weights, and of negative through negative. `each_sign`:
-    either kind is given the whole relevance, a slip of the released original rules that about doubles it."""
+    either kind gets the whole relevance, an error of the released original rules that about doubles it."""
 
     def handler(call: Call) -> Any:
         if len(call.operands) > 1:
@@ -119,19 +122,24 @@ def linear(*, each_sign: bool) -> Handler:
         readers = Readers(call, "linear")
 
         def rule(arriving: Relevance, operands: Sequence[Tensor], output: Tensor) -> Sequence[Relevance]:
-            arriving, x, w = in_working_precision(arriving, operands[0], weight)
-            signs = [(x.clamp(min=0), w.clamp(min=0)), (x.clamp(max=0), w.clamp(max=0))]
-            wholes = [apply(x_part, w_part) for x_part, w_part in signs]
-            wholes = wholes if each_sign else [wholes[0] + wholes[1]] * 2
-            sent = torch.zeros_like(x)
-            for (x_part, w_part), whole in zip(signs, wholes, strict=True):
-                (slope,) = send_back(partial(apply, w=w_part), [x_part], divide(arriving, whole))
-                sent = sent + x_part * slope
+            sent = positive_shares(apply, *in_working_precision(arriving, operands[0], weight), each_sign=each_sign)
             return readers.copied([sent.to(operands[0].dtype)], operands)
 
         return call.ruled(rule)
 
     return handler
+
+
+def positive_shares(apply: Callable[..., Tensor], arriving: Relevance, x: Tensor, w: Tensor, *, each_sign: bool) -> Relevance:
+    """R_i = sum_o (x_i w_io)+ R_o / sum_k (x_k w_ko)+."""
+    signs = [(x.clamp(min=0), w.clamp(min=0)), (x.clamp(max=0), w.clamp(max=0))]
+    wholes = [apply(x_part, w_part) for x_part, w_part in signs]
+    wholes = wholes if each_sign else [wholes[0] + wholes[1]] * 2
+    sent = torch.zeros_like(x)
+    for (x_part, w_part), whole in zip(signs, wholes, strict=True):
+        (slope,) = send_back(partial(apply, w=w_part), [x_part], divide(arriving, whole))
+        sent = sent + x_part * slope
+    return sent
 
 
 def weight_of(call: Call) -> tuple[Tensor, Callable[..., Tensor]]:
@@ -199,19 +207,19 @@ def book(*, each_sign: bool, rescaled: bool) -> Book:
     )
 
 
-RULES = {  # by what they are called below
+RULES = {  # books by their names in `.info`
     "chefer": book(each_sign=False, rescaled=True),
     "original": book(each_sign=False, rescaled=False),
     "original_released": book(each_sign=True, rescaled=False),
 }
 
 
-def relevance(question: Question, book_name: str, inputs: dict[str, Any]) -> tuple[list[Tensor], dict[str, Any]]:
-    """R of every layer's attention, [head query key]; and what is to be told: how much relevance each layer's input and the
-    last one's output hold in all, and how far apart these sums are.
+def relevance(question: Question, book_name: str, inputs: dict[str, Any]) -> tuple[list[Relevance], dict[str, Any]]:
+    """R of every layer's attention, [head query key]; and for `.info`: the sum of relevance of each layer's input and of the
+    last one's output, and how far apart these sums are.
 
-    It starts as 1 at the target's logit, whatever the score. With a foil it is R of the target less R of the foil: started
-    together they would add up to nothing, and a rescaled sum hands on nothing of it.
+    Relevance starts as 1 at the target's logit, whatever the score. With a foil it is R of the target less R of the foil:
+    started together they would add up to nothing, and a rescaled sum hands on nothing of it.
     """
     model, target = question.model, question.target
     refuse_packed(
@@ -221,40 +229,43 @@ def relevance(question: Question, book_name: str, inputs: dict[str, Any]) -> tup
         "Load the model without quantization, or use another method: deeplift and the gradients work.",
     )
     activations = composed(model.hf_model, (parts.mlp_act for parts in model.parts))
-    with model._lock, rules(RULES[book_name], model.hf_model, activations) as block:
+    with model.lock, rules(RULES[book_name], model.hf_model, activations) as block:
         run = model.run_attached(inputs)
-
-    def started_at(ids: tuple[int, ...]) -> tuple[list[Tensor], list[float]]:
-        with torch.enable_grad():
-            logit = replace(target, ids=ids, foil=None, score="logit").of(run.output)[0]
-        sent = torch.autograd.grad(logit, [*run.attention, *run.inputs, run.outputs[-1]], retain_graph=target.foil is not None)
-        depth = len(run.attention)
-        return [attention[0] for attention in sent[:depth]], [float(hidden.sum()) for hidden in sent[depth:]]
-
-    attention, totals = started_at(target.ids)
+    attention, totals = started_at(run, target, target.ids)
     if target.foil is not None:
-        attention = [wanted - foil for wanted, foil in zip(attention, started_at((target.foil,))[0], strict=True)]
+        attention = [r - foil for r, foil in zip(attention, started_at(run, target, (target.foil,))[0], strict=True)]
+    return attention, {"rules": book_name, **conservation(totals), "functions_without_rule": sorted(block.unruled)}
+
+
+def started_at(run: Attached, target: Target, ids: tuple[int, ...]) -> tuple[list[Relevance], list[float]]:
+    """Relevance that starts as 1 at the logits of `ids`: of every layer's attention, [head query key], and the sum over each
+    layer's input and the last one's output."""
+    with torch.enable_grad():
+        logit = replace(target, ids=ids, foil=None, score="logit").of(run.output)[0]
+    places = [*run.attention, *run.inputs, run.outputs[-1]]
+    sent = torch.autograd.grad(logit, places, retain_graph=target.foil is not None)
+    depth = len(run.attention)
+    return [attention[0] for attention in sent[:depth]], [float(hidden.sum()) for hidden in sent[depth:]]
+
+
+def conservation(totals: Sequence[float]) -> dict[str, Any]:
+    """How far the relevance of a layer is from that of the last one's output."""
     furthest = max(totals, key=lambda total: abs(total - totals[-1]))
-    return attention, {
-        "rules": book_name,
+    return {
         "relevance_per_layer": totals,
         "conservation_gap": abs(totals[-1] - furthest),
         "completeness": completeness(torch.tensor([furthest], dtype=torch.float64), totals[-1]),
-        "functions_without_rule": sorted(block.unruled),
     }
 
 
 # --- the methods --------------------------------------------------------------------------------------------------------
 
 
-def seen_inputs(question: Question, variant: str, *, mask_special: bool) -> dict[str, Any]:
-    """What the model is run on. Released code never passes segment ids; AttCAT's notebooks hide [CLS] and [SEP] while they
-    explain (`mask_special`)."""
-    inputs = {key: value for key, value in question.inputs.items() if variant == "paper" or key != "token_type_ids"}
-    if mask_special:
-        shown = torch.tensor([[not special for special in question.trace.special]], device=question.model.device)
-        inputs["attention_mask"] = inputs["attention_mask"] * shown
-    return inputs
+def inputs_of(question: Question, variant: str, *, mask_special: bool) -> dict[str, Any]:
+    """What the model is run on (see `released_inputs`)."""
+    if variant != "paper":
+        return released_inputs(question, mask_special=mask_special)
+    return with_special_hidden(question, question.inputs) if mask_special else question.inputs
 
 
 @attribution(paper=VOITA, variants=("paper", "released", "released_chefer"), cost="6")
@@ -265,8 +276,8 @@ def partial_lrp(question: Question, *, variant: str = "paper", mask_special: boo
     `released_chefer`: as Chefer's pipeline ran it, the original rules with a linear rule that loses count, entry 0 set to 0.
     LRP depends on how a function is written: a LoRA model and the same model with its adapter merged get other scores.
     """
-    by = {"paper": "original", "released": "chefer", "released_chefer": "original_released"}[variant]
-    attention, info = relevance(question, by, seen_inputs(question, variant, mask_special=mask_special))
+    book_name = {"paper": "original", "released": "chefer", "released_chefer": "original_released"}[variant]
+    attention, info = relevance(question, book_name, inputs_of(question, variant, mask_special=mask_special))
     scores = attention[-1].clamp(min=0).mean(0)[question.query]
     if variant != "paper":
         scores[0] = 0
@@ -280,21 +291,32 @@ def transatt(
     """Transformer attribution: M = mean over heads of max(0, dA * R); the product of (M + I) / row sum, row of the readout.
 
     Eq. 13-14 of the paper do not divide by the row sum, the released code does (`normalize=False`: not). `released`: as
-    AttCAT's copy, entry 0 set to 0. `released_chefer`: as Chefer's own code, entry 0 set to the row's minimum. As LRP does, it
+    AttCAT's copy, entry 0 set to 0. `released_chefer`: as Chefer's code, entry 0 set to the row's minimum. As LRP does, it
     depends on how a function is written (a LoRA model before and after merging).
     """
-    inputs = seen_inputs(question, variant, mask_special=mask_special)
+    inputs = inputs_of(question, variant, mask_special=mask_special)
     attention, info = relevance(question, "chefer", inputs)
-    run = question.model.run_attached(inputs)
-    with torch.enable_grad():
-        target = question.target.of(run.output)[0]
-    gradients = torch.autograd.grad(target, run.attention)
-    rolled = torch.eye(len(question.trace), dtype=attention[0].dtype, device=attention[0].device)
-    for gradient, r in zip(gradients, attention, strict=True):
-        mixed = (gradient[0] * r).clamp(min=0).mean(0).to(rolled.device)
-        mixed = mixed + torch.eye(len(mixed), dtype=mixed.dtype, device=mixed.device)
-        rolled = (mixed / mixed.sum(-1, keepdim=True) if normalize else mixed) @ rolled
+    rolled = rollout_of(relevance_times_gradient(question, attention, inputs), normalize=normalize)
     scores = rolled[question.query]
     if variant != "paper":
         scores[0] = 0 if variant == "released" else scores.min()
     return scores, info
+
+
+def relevance_times_gradient(question: Question, attention: Sequence[Relevance], inputs: dict[str, Any]) -> list[Tensor]:
+    """M = mean_h max(0, dA^h * R^h) of every layer (eq. 13), [query key]."""
+    run = question.model.run_attached(inputs)
+    with torch.enable_grad():
+        target = question.target.of(run.output)[0]
+    gradients = torch.autograd.grad(target, run.attention)
+    return [(g[0] * r).clamp(min=0).mean(0) for g, r in zip(gradients, attention, strict=True)]
+
+
+def rollout_of(layers: Sequence[Tensor], *, normalize: bool) -> Tensor:
+    """The product of (M + I), last layer on the left (eq. 14); with `normalize` each is divided by its row sums."""
+    rolled = torch.eye(len(layers[0]), dtype=layers[0].dtype, device=layers[0].device)
+    for layer in layers:
+        mixed = layer.to(rolled.device)
+        mixed = mixed + torch.eye(len(mixed), dtype=mixed.dtype, device=mixed.device)
+        rolled = (mixed / mixed.sum(-1, keepdim=True) if normalize else mixed) @ rolled
+    return rolled

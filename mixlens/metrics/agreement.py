@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from itertools import combinations
+from itertools import combinations, repeat
+from operator import eq
 from typing import Any
 
 import numpy as np
@@ -25,8 +26,8 @@ PUNCTUATION = (".", ",")
 
 def ranks(values: Array, *, ties: str = "average") -> Array:
     """1 for the smallest, along the last axis. Ties share their "average" rank, or ranks have no gaps ("dense")."""
-    made: Array = scipy_stats().rankdata(values, method=ties, axis=-1)
-    return made
+    order: Array = scipy_stats().rankdata(values, method=ties, axis=-1)
+    return order
 
 
 def linear(a: Array, b: Array) -> Array:
@@ -102,8 +103,8 @@ def class_attributions(trace: Trace, name: str, **options: Any) -> tuple[Attribu
     if trace.model.task != "classification" or trace.logits is None:
         raise InputError(f"{trace.model.name!r} does not classify texts (its task is {trace.model.task!r}): it has no classes.")
     predicted = int(trace.logits.argmax())
-    made = [attribute(trace, name, target=label, **options) for label in range(len(trace.logits))]
-    return made[predicted], [one for label, one in enumerate(made) if label != predicted]
+    attributions = [attribute(trace, name, target=label, **options) for label in range(len(trace.logits))]
+    return attributions[predicted], [other for label, other in enumerate(attributions) if label != predicted]
 
 
 @metric(paper=GLOBENC, needs=("map", "reference"), better="higher")
@@ -154,13 +155,13 @@ def model_agreement(
     The models must share a tokenizer. `predictions` are the two models' predicted classes; without them every example
     counts. `released`: dense ranks, as in `spearman`.
     """
-    if len(first) != len(second) or (predictions is not None and {len(side) for side in predictions} != {len(first)}):
-        lengths = [len(first), len(second), *(len(side) for side in predictions or ())]
+    lengths = [len(first), len(second), *map(len, predictions or ())]
+    if len(set(lengths)) != 1:
         raise InputError(f"model agreement needs the same examples from both models; the lengths are {lengths}.")
-    alike = [True] * len(first) if predictions is None else [a == b for a, b in zip(*predictions, strict=True)]
     measure = correlation(how)
-    given = {"variant": variant} if how == "spearman" else {}
-    values = [measure(a, b, **given) for a, b, same in zip(first, second, alike, strict=True) if same]
+    options = {"variant": variant} if how == "spearman" else {}
+    alike = repeat(True, len(first)) if predictions is None else map(eq, *predictions)
+    values = [measure(a, b, **options) for a, b, same in zip(first, second, alike, strict=True) if same]
     if not values:
         raise InputError("the two models predict no example alike, so there is nothing to compare.")
     return mean_with_interval(values, confidence=confidence, seed=seed)
@@ -183,8 +184,8 @@ def seed_agreement(
 
 def normalized_ranks(scores: Scores, *, variant: str = "paper") -> Array:
     """[pos]: rank / n, 1 for the highest score. Tied tokens share their average rank; `released`: ranks without gaps."""
-    made = vector(scores)
-    return ranks(made, ties={"paper": "average", "released": "dense"}[one_of("variant", variant, VARIANTS)]) / len(made)
+    values = vector(scores)
+    return ranks(values, ties={"paper": "average", "released": "dense"}[one_of("variant", variant, VARIANTS)]) / len(values)
 
 
 @metric(paper=ALTI, needs=("scores",), better="neither", variants=("paper", "released"))
@@ -195,10 +196,10 @@ def special_token_ranks(
 
     A token that occurs more than once has the mean of its ranks. `released`: its first place alone, ranks without gaps.
     """
-    found = normalized_ranks(scores, variant=variant)
-    places: dict[str, list[float]] = {}
-    for i, token in enumerate(scores.tokens):
-        name = token if scores.special and scores.special[i] else bare(token)
-        if (scores.special and scores.special[i]) or name in punctuation:
-            places.setdefault(name, []).append(float(found[i]))
-    return {name: float(np.mean(at)) if variant == "paper" else at[0] for name, at in places.items()}
+    special = scores.special or (False,) * len(scores.tokens)
+    ranks_of: dict[str, list[float]] = {}
+    for token, is_special, rank in zip(scores.tokens, special, normalized_ranks(scores, variant=variant), strict=True):
+        name = token if is_special else bare(token)
+        if is_special or name in punctuation:
+            ranks_of.setdefault(name, []).append(float(rank))
+    return {name: float(np.mean(values)) if variant == "paper" else values[0] for name, values in ranks_of.items()}

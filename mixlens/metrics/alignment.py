@@ -19,17 +19,17 @@ SIGNS = ("absolute", "positive")
 def shares(scores: Scores, *, signs: str = "absolute") -> Array:
     """Scores made non-negative and summing to 1, [pos]: how much a token counted, for or against ("absolute"), or what
     spoke for the target alone ("positive"). NaN where nothing is left."""
-    made = vector(scores)
-    made = np.abs(made) if one_of("signs", signs, SIGNS) == "absolute" else np.clip(made, 0, None)
-    total = made.sum()
-    return made / total if total > 0 else np.full_like(made, np.nan)
+    values = vector(scores)
+    values = np.abs(values) if one_of("signs", signs, SIGNS) == "absolute" else np.clip(values, 0, None)
+    total = values.sum()
+    return values / total if total > 0 else np.full_like(values, np.nan)
 
 
 @metric(paper=PAPER, needs=("scores", "cues"), better="higher")
 def cue_dot(scores: Scores, cues: Any, *, signs: str = "absolute") -> float:
     """S . xi: the share of the scores that lies on cues. NaN where all scores are 0."""
-    made = shares(scores, signs=signs)
-    return float(made[marks(cues, len(made), "cues")].sum())
+    values = shares(scores, signs=signs)
+    return float(values[marks(cues, len(values), "cues")].sum())
 
 
 @metric(paper=PAPER, needs=("scores", "cues"), better="higher")
@@ -38,11 +38,11 @@ def cue_average_precision(scores: Scores, cues: Any, *, signs: str = "absolute")
 
     NaN where there is no cue or all scores are 0.
     """
-    made = shares(scores, signs=signs)
-    wanted = marks(cues, len(made), "cues")
-    if not wanted.any() or np.isnan(made).any():
+    values = shares(scores, signs=signs)
+    marked = marks(cues, len(values), "cues")
+    if not marked.any() or np.isnan(values).any():
         return np.nan
-    return float(sklearn_metrics().average_precision_score(wanted, made))
+    return float(sklearn_metrics().average_precision_score(marked, values))
 
 
 @metric(paper=PAPER, needs=("scores", "cues"), better="lower")
@@ -54,14 +54,14 @@ def probes_needed(scores: Scores, cues: Any, *, until: str = "first", signs: str
     scores are 0.
     """
     one_of("until", until, ("first", "all"))
-    made = shares(scores, signs=signs)
-    wanted = marks(cues, len(made), "cues")
-    if not wanted.any() or np.isnan(made).any():
+    values = shares(scores, signs=signs)
+    marked = marks(cues, len(values), "cues")
+    if not marked.any() or np.isnan(values).any():
         return np.nan
-    level = made[wanted].max() if until == "first" else made[wanted].min()
-    tied = made == level
-    g, c = int(tied.sum()), int((tied & wanted).sum())
-    above = int(((made > level) & ~wanted).sum())
+    level = values[marked].max() if until == "first" else values[marked].min()
+    tied = values == level
+    g, c = int(tied.sum()), int((tied & marked).sum())
+    above = int(((values > level) & ~marked).sum())
     return above + (1 if until == "first" else c) * (g - c) / (c + 1)
 
 
@@ -76,5 +76,5 @@ def first_pieces(trace: Trace, cues: Any) -> Marks:
     """[pos]: of every word with a cue, the first token alone, as in Value Zeroing's script; ours counts all of its tokens."""
     if trace.words is None:
         raise InputError("the words are not known: the input was ids, or the tokenizer gives no character offsets.")
-    wanted = marks(cues, len(trace), "cues")
-    return marks_at([places[0] for _, places in trace.words if wanted[list(places)].any()], len(trace))
+    marked = marks(cues, len(trace), "cues")
+    return marks_at([positions[0] for _, positions in trace.words if marked[list(positions)].any()], len(trace))

@@ -21,17 +21,17 @@ Scores = Attribution | Tensor | np.ndarray | Sequence[float]
 
 def array(values: Any, name: str, dims: int) -> Array:
     """Anything with numbers in it, as float64 with `dims` axes and nothing that is not finite."""
-    given = values.scores if isinstance(values, Attribution | Map) else values
+    source = values.scores if isinstance(values, Attribution | Map) else values
     try:
-        made = np.asarray(given.detach().cpu().double() if isinstance(given, Tensor) else given, dtype=np.float64)
+        numbers = np.asarray(source.detach().cpu().double() if isinstance(source, Tensor) else source, dtype=np.float64)
     except (TypeError, ValueError):
         raise InputError(f"{name} must be numbers, not {type(values).__name__} {str(values)[:60]!r}.") from None
-    if made.ndim != dims or not made.size:
-        raise InputError(f"{name} must have {dims} axis or axes and not be empty; its shape is {made.shape}.")
-    if not np.isfinite(made).all():
-        place = tuple(int(i[0]) for i in np.nonzero(~np.isfinite(made)))
+    if numbers.ndim != dims or not numbers.size:
+        raise InputError(f"{name} must have {dims} axis or axes and not be empty; its shape is {numbers.shape}.")
+    if not np.isfinite(numbers).all():
+        place = tuple(int(i[0]) for i in np.nonzero(~np.isfinite(numbers)))
         raise InputError(f"{name} is not finite at {place}. Give finite scores; a method that failed has no rank to compare.")
-    return made
+    return numbers
 
 
 def vector(scores: Scores, name: str = "scores") -> Array:
@@ -54,34 +54,34 @@ def pair(scores: Scores, reference: Scores) -> tuple[Array, Array]:
 
 def marks(marked: Any, n: int, name: str) -> Marks:
     """0 or 1 for each of n tokens, as bool [pos]. Positions are not marks: `marks_at` makes them so."""
-    made = np.asarray(marked.cpu() if isinstance(marked, Tensor) else marked)
-    if made.shape != (n,):
+    flags = np.asarray(marked.cpu() if isinstance(marked, Tensor) else marked)
+    if flags.shape != (n,):
         raise InputError(
-            f"{name} must be 0 or 1 for each of the {n} tokens; its shape is {made.shape}. See marks_at for positions."
+            f"{name} must be 0 or 1 for each of the {n} tokens; its shape is {flags.shape}. See marks_at for positions."
         )
-    if not np.isin(made, (0, 1)).all():
-        wrong = made[~np.isin(made, (0, 1))][0]
+    if not np.isin(flags, (0, 1)).all():
+        wrong = flags[~np.isin(flags, (0, 1))][0]
         raise InputError(f"{name} must be 0 or 1 for each token, and has {wrong!r}. See marks_at for positions.")
-    return made.astype(bool)
+    return flags.astype(bool)
 
 
 def marks_at(positions: Sequence[int], n: int) -> Marks:
     """True at these positions of n tokens, [pos]."""
-    made = np.zeros(n, dtype=bool)
+    flags = np.zeros(n, dtype=bool)
     for position in positions:
         if not 0 <= position < n:
             raise InputError(f"position {position} is out of range: there are {n} tokens, 0 to {n - 1}.")
-        made[position] = True
-    return made
+        flags[position] = True
+    return flags
 
 
 def tags_at(places: Mapping[str, Sequence[int]], n: int) -> tuple[str | None, ...]:
     """[pos]: each token's tag from the positions of every tag; None where there is none, the first where there are two."""
-    made: list[str | None] = [None] * n
+    tags: list[str | None] = [None] * n
     for tag, positions in places.items():
         for i in np.flatnonzero(marks_at(positions, n)):
-            made[i] = made[i] or tag
-    return tuple(made)
+            tags[i] = tags[i] or tag
+    return tuple(tags)
 
 
 def one_of(name: str, value: Any, allowed: Collection[str]) -> Any:

@@ -41,12 +41,12 @@ class Degradation:
     points: tuple[float, ...] = ()  # the curve
 
 
-def curve(made: Sequence[Degradation], **options: Any) -> tuple[Interval, ...]:
+def curve(degradations: Sequence[Degradation], **options: Any) -> tuple[Interval, ...]:
     """Mean and interval of every point of a curve, over examples that were degraded in the same steps."""
-    kept = [one.points for one in made if one.points]
-    if len({len(points) for points in kept}) != 1:
-        raise InputError(f"the curves have {sorted({len(points) for points in kept})} points; they must have the same number.")
-    return by_column(kept, **options)
+    curves = [degradation.points for degradation in degradations if degradation.points]
+    if len({len(points) for points in curves}) != 1:
+        raise InputError(f"the curves have {sorted({len(points) for points in curves})} points; they must have the same number.")
+    return by_column(curves, **options)
 
 
 @metric(paper=ATTCAT, needs=("trace", "scores", "rerun"), better="higher", variants=VARIANTS, cost="12")
@@ -144,12 +144,12 @@ def blank_out_faithfulness(
     Value Zeroing replaces by "unk" and keeps the sign; ALTI by "mask", `absolute`. "delete", "zero" or an id work too. `how`
     is the correlation; without special tokens the rest alone is compared.
     """
-    made = _scores(trace, scores)
+    values = _scores(trace, scores)
     blanked = attribute(trace, "blank_out", target=target, foil=foil, query=query, replacement=replacement, absolute=absolute)
-    kept = [i for i, special in enumerate(trace.special) if keep_special or not special]
-    if not kept:
+    positions = [i for i, special in enumerate(trace.special) if keep_special or not special]
+    if not positions:
         raise InputError("every token is special; without them nothing is left to compare.")
-    return correlation(how)(made[kept], blanked.scores[kept])
+    return correlation(how)(values[positions], blanked.scores[positions])
 
 
 # --- taking tokens away -----------------------------------------------------------------------------------------------
@@ -160,19 +160,32 @@ def outcomes(trace: Trace, gone: Sequence[Sequence[int]], target: Target, *, rep
     token = None if replacement == "delete" else _token(trace, replacement)
     rows: dict[Target, list[tuple[int, dict[str, Any]]]] = defaultdict(list)
     for number, positions in enumerate(gone):
-        away = set(positions)
-        kept = [i for i in range(len(trace)) if i not in away or token is not None]
-        row = {
-            "input_ids": [token if i in away and token is not None else trace.input_ids[i] for i in kept],
-            "attention_mask": [trace.attention_mask[i] for i in kept],
-            "token_type_ids": None if trace.token_type_ids is None else [trace.token_type_ids[i] for i in kept],
-        }
-        rows[target if token is not None else _moved(target, away)].append((number, row))
-    made = torch.zeros(len(gone), dtype=torch.float64)
+        if token is None:
+            rows[_moved(target, set(positions))].append((number, _without(trace, set(positions))))
+        else:
+            rows[target].append((number, _replaced(trace, set(positions), token)))
+    values = torch.zeros(len(gone), dtype=torch.float64)
     for moved, numbered in rows.items():
         question = Question(trace, moved, None, moved.positions[0] if moved.positions else 0)
-        made[[number for number, _ in numbered]] = question.values([row for _, row in numbered]).double().cpu()
-    return made.numpy()
+        values[[number for number, _ in numbered]] = question.values([row for _, row in numbered]).double().cpu()
+    return values.numpy()
+
+
+def _without(trace: Trace, positions: set[int]) -> dict[str, Any]:
+    """The inputs of the model without the tokens at these positions."""
+    rest = [i for i in range(len(trace)) if i not in positions]
+    return {name: None if values is None else [values[i] for i in rest] for name, values in _inputs(trace).items()}
+
+
+def _replaced(trace: Trace, positions: set[int], token: int) -> dict[str, Any]:
+    """The inputs of the model with another token at these positions."""
+    ids = [token if i in positions else id_ for i, id_ in enumerate(trace.input_ids)]
+    return {**_inputs(trace), "input_ids": ids}
+
+
+def _inputs(trace: Trace) -> dict[str, Any]:
+    types = None if trace.token_type_ids is None else list(trace.token_type_ids)
+    return {"input_ids": list(trace.input_ids), "attention_mask": list(trace.attention_mask), "token_type_ids": types}
 
 
 def _moved(target: Target, away: set[int]) -> Target:
@@ -195,10 +208,10 @@ def _token(trace: Trace, replacement: str | int) -> int:
 
 
 def _scores(trace: Trace, scores: Scores) -> Array:
-    made = vector(scores)
-    if len(made) != len(trace):
-        raise InputError(f"scores are for {len(made)} tokens, the trace has {len(trace)}. Special tokens must have scores too.")
-    return made
+    values = vector(scores)
+    if len(values) != len(trace):
+        raise InputError(f"scores are for {len(values)} tokens, the trace has {len(trace)}. Special tokens must have scores too.")
+    return values
 
 
 def _order(trace: Trace, scores: Scores, target: Target) -> list[int]:
@@ -237,9 +250,9 @@ def _attcat(
 def _as_released(trace: Trace, scores: Scores) -> tuple[list[int], list[int]]:
     """AttCAT's notebooks: order and counts. The last token of the order is never looked at; short texts are left out."""
     n = len(trace)
-    looked_at = np.argsort(-_scores(trace, scores))[:-1].tolist()
+    ranking = np.argsort(-_scores(trace, scores))[:-1].tolist()
     counts = [int(count) for count in np.round(np.linspace(0, 1, 10) * n)[1:]]
-    return [i for i in looked_at if not trace.special[i]], counts if n >= 10 else []
+    return [i for i in ranking if not trace.special[i]], counts if n >= 10 else []
 
 
 def _eraser(
@@ -257,9 +270,9 @@ def _eraser(
     order = _order(trace, scores, resolved)
     bins = _percents(percents) if one_of("variant", variant, VARIANTS) == "released" else (0, *_percents(percents))
     counts = [-(-percent * len(order) // 100) for percent in bins]
-    gone = [order[count:] if keep else order[:count] for count in counts]
-    logs = outcomes(trace, [[], *gone], resolved, replacement=replacement)
-    return _degradation(logs, [len(away) for away in gone], _drops(logs))
+    removals = [order[count:] if keep else order[:count] for count in counts]
+    logs = outcomes(trace, [[], *removals], resolved, replacement=replacement)
+    return _degradation(logs, [len(removal) for removal in removals], _drops(logs))
 
 
 def _percents(percents: Sequence[int]) -> tuple[int, ...]:

@@ -58,24 +58,24 @@ def transformed_anisotropy(trace: Trace) -> Array:
 
     T as in `norm_residual_ln`. In a causal model a position has vectors of the tokens it may look at alone.
     """
-    made = []
+    means = []
     with torch.no_grad():
         for index, layer in enumerate(trace.layers):
             block = proven_block(layer, index)
             rows = [mean_cosine(vectors[reach]) for vectors, reach in zip(transformed(block), block.reach, strict=True)]
-            made.append(float(torch.stack(rows).nanmean()))
-    return np.array(made)
+            means.append(float(torch.stack(rows).nanmean()))
+    return np.array(means)
 
 
 def transformed(block: Block) -> Any:
     """For one position after the other: T_ij of every token j, [key d] (ALTI, eq. 6)."""
     chain = block.chain("norm")
-    vectors, own = chain.part(block.head_vectors), chain.residual(block.x)
+    vectors, inputs = chain.part(block.head_vectors), chain.residual(block.x)
     part, stream = block.parts("norm").reciprocals
     for i in range(len(block.x)):
-        made = torch.einsum("hk,khd->kd", block.attention[:, i], vectors) * part[i]
-        made[i] += own[i] * stream[i]
-        yield made
+        parts = torch.einsum("hk,khd->kd", block.attention[:, i], vectors) * part[i]
+        parts[i] += inputs[i] * stream[i]
+        yield parts
 
 
 @metric(paper=GLOBENC, needs=("norms",), better="neither")
@@ -86,26 +86,29 @@ def norm_outliers(model: Model, *, sigma: float = 3.0) -> tuple[NormOutliers, ..
     The first norm is that at attention, the second that at the feed-forward. A layer that lacks one is left out, and so is
     a layer in which attention and the feed-forward read the same norm.
     """
-    made = []
+    layers = []
     for index, parts in enumerate(model.parts):
         norms = [_norm([getattr(parts, place) for place in places]) for places in (FIRST, SECOND)]
-        if norms[0] is None or norms[1] is None or norms[0] is norms[1]:
-            continue
-        first, second = (_weights(model, norm) for norm in (norms[0], norms[1]))
-        found = [outliers(side, sigma=sigma) for side in (first, second)]
-        either = sorted({*found[0], *found[1]})
-        shared = tuple(sorted({*found[0]} & {*found[1]}))
-        at_either = float(linear(first[either], second[either])) if either else np.nan
-        made.append(NormOutliers(index, found[0], found[1], shared, float(linear(first, second)), at_either))
-    if not made:
+        if norms[0] is not None and norms[1] is not None and norms[0] is not norms[1]:
+            first, second = (_weights(model, norm) for norm in (norms[0], norms[1]))
+            layers.append(_outliers_of(index, first, second, sigma))
+    if not layers:
         raise InputError(f"no layer of {model.name!r} has two norms to compare, one at attention and one at the feed-forward.")
-    return tuple(made)
+    return tuple(layers)
+
+
+def _outliers_of(layer: int, first: Array, second: Array, sigma: float) -> NormOutliers:
+    """The outliers of the weights of two norms, [d] each."""
+    one, other = outliers(first, sigma=sigma), outliers(second, sigma=sigma)
+    either, shared = sorted({*one, *other}), tuple(sorted({*one} & {*other}))
+    at_either = float(linear(first[either], second[either])) if either else np.nan
+    return NormOutliers(layer, one, other, shared, float(linear(first, second)), at_either)
 
 
 def outliers(weights: Array, *, sigma: float = 3.0) -> tuple[int, ...]:
     """The features whose weight lies more than `sigma` standard deviations from the mean of all."""
-    made = array(weights, "weights", 1)
-    return tuple(int(i) for i in np.flatnonzero(np.abs(made - made.mean()) > sigma * made.std()))
+    values = array(weights, "weights", 1)
+    return tuple(int(i) for i in np.flatnonzero(np.abs(values - values.mean()) > sigma * values.std()))
 
 
 def _norm(modules: list[nn.Module | None]) -> nn.Module | None:

@@ -55,28 +55,28 @@ def mean_with_interval(
     `groups` says which values belong together (the tokens of a sentence): groups are drawn, not values, and `n` counts
     them. NaN is an example without a value: counted in `undefined`, left out of the rest.
     """
-    given = np.asarray(values, dtype=np.float64).reshape(-1)
-    if not given.size:
+    array = np.asarray(values, dtype=np.float64).reshape(-1)
+    if not array.size:
         raise InputError("there is nothing to average: no values were given.")
-    if np.isinf(given).any():
-        raise InputError(f"value {int(np.isinf(given).argmax())} is infinite, and so would the mean be. Values must be finite.")
+    if np.isinf(array).any():
+        raise InputError(f"value {int(np.isinf(array).argmax())} is infinite, and so would the mean be. Values must be finite.")
     _checked(confidence, how, resamples)
-    kept = ~np.isnan(given)
-    undefined = int((~kept).sum())
-    if groups is not None and len(groups) != len(given):
-        raise InputError(f"groups has {len(groups)} entries for {len(given)} values. Give one for each value.")
-    sums, counts = _by_group(given[kept], None if groups is None else np.asarray(groups)[kept])
+    defined = ~np.isnan(array)
+    undefined = int((~defined).sum())
+    if groups is not None and len(groups) != len(array):
+        raise InputError(f"groups has {len(groups)} entries for {len(array)} values. Give one for each value.")
+    sums, counts = _by_group(array[defined], None if groups is None else np.asarray(groups)[defined])
     n = len(sums)
     if n == 0:
         return Interval(np.nan, np.nan, np.nan, 0, np.nan, confidence, undefined)
-    mean, std = float(sums.sum() / counts.sum()), float(given[kept].std())
+    mean, std = float(sums.sum() / counts.sum()), float(array[defined].std())
     if n == 1:
         return Interval(mean, np.nan, np.nan, 1, std, confidence, undefined)
     if how == "normal":
         spread = (sums - mean * counts).std() / (counts.sum() / n)  # of groups; of the values themselves without
         reach = NormalDist().inv_cdf((1 + confidence) / 2) * float(spread) / n**0.5
         return Interval(mean, mean - reach, mean + reach, n, std, confidence, undefined)
-    means = np.concatenate([sums[drawn].sum(-1) / counts[drawn].sum(-1) for drawn in _draws(n, resamples, seed)])
+    means = np.concatenate([sums[indices].sum(-1) / counts[indices].sum(-1) for indices in _draws(n, resamples, seed)])
     low, high = _percentiles(means, confidence)
     return Interval(mean, low, high, n, std, confidence, undefined)
 
@@ -97,9 +97,9 @@ def statistic_with_interval(
     whole = float(statistic(np.arange(n)))
     if n < 2:
         return Interval(whole, np.nan, np.nan, n, np.nan, confidence)
-    drawn = np.array([statistic(row) for rows in _draws(n, resamples, seed) for row in rows])
-    low, high = _percentiles(drawn[~np.isnan(drawn)], confidence)
-    return Interval(whole, low, high, n, float(np.nanstd(drawn)), confidence)
+    statistics = np.array([statistic(row) for rows in _draws(n, resamples, seed) for row in rows])
+    low, high = _percentiles(statistics[~np.isnan(statistics)], confidence)
+    return Interval(whole, low, high, n, float(np.nanstd(statistics)), confidence)
 
 
 def by_column(values: NDArray[Any] | Sequence[Sequence[float]], **options: Any) -> tuple[Interval, ...]:
@@ -134,8 +134,8 @@ def _draws(n: int, resamples: int, seed: int) -> Iterator[NDArray[np.int64]]:
         yield generator.integers(0, n, size=(min(step, resamples - start), n))
 
 
-def _percentiles(drawn: NDArray[Any], confidence: float) -> tuple[float, float]:
-    if not drawn.size:
+def _percentiles(statistics: NDArray[Any], confidence: float) -> tuple[float, float]:
+    if not statistics.size:
         return np.nan, np.nan
-    low, high = np.quantile(drawn, [(1 - confidence) / 2, (1 + confidence) / 2])
+    low, high = np.quantile(statistics, [(1 - confidence) / 2, (1 + confidence) / 2])
     return float(low), float(high)

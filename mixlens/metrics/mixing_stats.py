@@ -38,17 +38,17 @@ def mixing_ratio(scores: Map) -> Array:
 @metric(paper=BRUNNER, needs=("map",), better="neither")
 def own_share(scores: Map) -> Array:
     """[layer query]: the share of a position's own token in its row. NaN where a row sums to 0."""
-    made = array(scores, "scores", 3)
-    total = made.sum(-1)
-    return _ratio(np.diagonal(made, axis1=-2, axis2=-1), total)
+    values = array(scores, "scores", 3)
+    total = values.sum(-1)
+    return _ratio(np.diagonal(values, axis1=-2, axis2=-1), total)
 
 
 @metric(paper=BRUNNER, needs=("map",), better="neither")
 def not_own_top(scores: Map) -> NDArray[np.float64]:
     """[layer query]: 1 where some other token contributes more than the position's own, else 0. Its mean over positions is
     the share of tokens that are not their own main contributor. A tie with the own token counts for it."""
-    made = array(scores, "scores", 3)
-    return (made.max(-1) > np.diagonal(made, axis1=-2, axis2=-1)).astype(np.float64)
+    values = array(scores, "scores", 3)
+    return (values.max(-1) > np.diagonal(values, axis1=-2, axis2=-1)).astype(np.float64)
 
 
 @metric(paper=BRUNNER, needs=("map",), better="neither")
@@ -57,10 +57,10 @@ def share_by_distance(
 ) -> NDArray[np.float64]:
     """[layer query group]: what a position takes from the tokens at a distance |i - j| of 1, 2, 3, 4-5, 6-10, 11 and more,
     as a share of what it takes from all others. `per_token`: divided by how many there are. NaN where there are none."""
-    made = array(scores, "scores", 3)
-    n = made.shape[-1]
+    values = array(scores, "scores", 3)
+    n = values.shape[-1]
     distance = np.abs(np.arange(n)[:, None] - np.arange(n))
-    others = np.where(distance > 0, made, 0).sum(-1)
+    others = np.where(distance > 0, values, 0).sum(-1)
     columns = []
     for first, last in groups:
         if first < 1 or (last is not None and last < first):
@@ -69,7 +69,7 @@ def share_by_distance(
         if scores.info.get("causal"):
             within &= np.tri(n, dtype=bool)
         count = within.sum(-1)
-        summed = _ratio(np.where(within, made, 0).sum(-1), others)
+        summed = _ratio(np.where(within, values, 0).sum(-1), others)
         columns.append(np.where(count > 0, summed / np.where(per_token, np.maximum(count, 1), 1), np.nan))
     return np.stack(columns, -1)
 
@@ -78,12 +78,12 @@ def share_by_distance(
 def share_around(scores: Map, *, query: int | str = 0, centre: int | str | None = None, reach: int = 5) -> Array:
     """[layer 2 reach + 1]: what `query` ([CLS]) takes from the tokens around `centre` (None: the first [SEP]), from `reach`
     before to `reach` behind, as shares of its row. NaN where the text has ended."""
-    made = array(scores, "scores", 3)
-    row = made[:, find(scores.tokens, query)]
+    values = array(scores, "scores", 3)
+    row = values[:, find(scores.tokens, query)]
     middle = _separator(scores) if centre is None else find(scores.tokens, centre)
     places = np.arange(middle - reach, middle + reach + 1)
-    inside = (places >= 0) & (places < made.shape[-1])
-    taken = _ratio(row[:, places.clip(0, made.shape[-1] - 1)], row.sum(-1, keepdims=True))
+    inside = (places >= 0) & (places < values.shape[-1])
+    taken = _ratio(row[:, places.clip(0, values.shape[-1] - 1)], row.sum(-1, keepdims=True))
     return np.where(inside, taken, np.nan)
 
 
@@ -103,25 +103,30 @@ def by_tag(
     `tags` has one entry for every token of every example: its part of speech (`inputs.tags_at`), "special" or not;
     None leaves a token out. Texts are resampled, not tokens.
     """
+    _refuse_unequal(values, tags)
+    columns = np.concatenate([np.asarray(value, dtype=np.float64) for value in values], -1)  # [layer token]
+    names = [tag for row in tags for tag in row]
+    text = np.repeat(np.arange(len(values)), [len(row) for row in tags])
+
+    def intervals(tag: Hashable) -> tuple[Interval, ...]:
+        is_tag = np.array([name == tag for name in names])
+        options: dict[str, Any] = {"groups": text[is_tag], "confidence": confidence, "seed": seed}
+        return tuple(mean_with_interval(layer[is_tag], **options) for layer in columns)
+
+    return {tag: intervals(tag) for tag in dict.fromkeys(names) if tag is not None}
+
+
+def _refuse_unequal(values: Sequence[Array], tags: Sequence[Sequence[Hashable | None]]) -> None:
+    """Each example has [layer query] values and one tag for each query."""
     if len(values) != len(tags) or not values:
         raise InputError(
             f"there are values for {len(values)} examples and tags for {len(tags)}. Give both for each, at least one."
         )
-    for number, (value, named) in enumerate(zip(values, tags, strict=True)):
-        if np.ndim(value) != 2 or np.shape(value)[1] != len(named):
+    for number, (value, row) in enumerate(zip(values, tags, strict=True)):
+        if np.ndim(value) != 2 or np.shape(value)[1] != len(row):
             raise InputError(
-                f"example {number}: values of shape {np.shape(value)} need one tag for each query, and have {len(named)}."
+                f"example {number}: values of shape {np.shape(value)} need one tag for each query, and have {len(row)}."
             )
-    columns = np.concatenate([np.asarray(value, dtype=np.float64) for value in values], -1)  # [layer token]
-    named_by = [tag for named in tags for tag in named]
-    text = np.repeat(np.arange(len(values)), [len(named) for named in tags])
-    made: dict[Any, tuple[Interval, ...]] = {}
-    for tag in dict.fromkeys(tag for tag in named_by if tag is not None):
-        chosen = np.array([one == tag for one in named_by])
-        made[tag] = tuple(
-            mean_with_interval(layer[chosen], groups=text[chosen], confidence=confidence, seed=seed) for layer in columns
-        )
-    return made
 
 
 def by_layer(values: Sequence[Array], *, confidence: float = 0.95, seed: int = 0) -> tuple[Interval, ...]:

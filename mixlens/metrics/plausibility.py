@@ -37,21 +37,21 @@ class PrecisionAtK:
 
 def top_marks(scores: Scores, k: int) -> Marks:
     """[pos]: the k highest scores; of tied ones, those that come first."""
-    made = vector(scores)
-    if not 0 <= k <= len(made):
-        raise InputError(f"k is a number of tokens, 0 to {len(made)} here, not {k!r}.")
-    return marks_at(np.argsort(-made, kind="stable")[:k].tolist(), len(made))
+    values = vector(scores)
+    if not 0 <= k <= len(values):
+        raise InputError(f"k is a number of tokens, 0 to {len(values)} here, not {k!r}.")
+    return marks_at(np.argsort(-values, kind="stable")[:k].tolist(), len(values))
 
 
 @metric(paper=ERASER, needs=("scores", "rationale"), better="higher")
 def rationale_auprc(scores: Scores, rationale: Any) -> float:
     """Area under the precision-recall curve, trapezoids as in ERASER's code. NaN where nothing was marked."""
-    made = vector(scores)
-    wanted = marks(rationale, len(made), "rationale")
-    if not wanted.any():
+    values = vector(scores)
+    marked = marks(rationale, len(values), "rationale")
+    if not marked.any():
         return np.nan
     sklearn = sklearn_metrics()
-    precision, recall, _ = sklearn.precision_recall_curve(wanted, made)
+    precision, recall, _ = sklearn.precision_recall_curve(marked, values)
     return float(sklearn.auc(recall, precision))
 
 
@@ -61,29 +61,29 @@ def rationale_f1(scores: Scores, rationale: Any, *, k: int | None = None) -> Mat
 
     ERASER takes k from the mean length of a dataset's rationales.
     """
-    chosen, wanted = _chosen(scores, rationale, k)
-    if not wanted.any():
+    chosen, marked = _chosen(scores, rationale, k)
+    if not marked.any():
         return Match(np.nan, np.nan, np.nan)
-    both = int((chosen & wanted).sum())
-    return _match(both / max(int(chosen.sum()), 1), both / int(wanted.sum()))
+    both = int((chosen & marked).sum())
+    return _match(both / max(int(chosen.sum()), 1), both / int(marked.sum()))
 
 
 @metric(paper=ERASER, needs=("scores", "rationale"), better="higher")
 def rationale_iou(scores: Scores, rationale: Any, *, k: int | None = None) -> float:
     """Tokens in both over tokens in either, for the k highest scores (None: as many as were marked). NaN where none were."""
-    chosen, wanted = _chosen(scores, rationale, k)
-    return float((chosen & wanted).sum() / (chosen | wanted).sum()) if wanted.any() else np.nan
+    chosen, marked = _chosen(scores, rationale, k)
+    return float((chosen & marked).sum() / (chosen | marked).sum()) if marked.any() else np.nan
 
 
 @metric(paper=ERASER, needs=("scores", "rationale"), better="higher")
 def rationale_iou_f1(scores: Scores, rationale: Any, *, k: int | None = None, threshold: float = 0.5) -> Match:
     """ERASER's IoU F1: runs of chosen tokens count as found where they overlap a marked run by `threshold` or more."""
-    chosen, wanted = _chosen(scores, rationale, k)
-    if not wanted.any():
+    chosen, marked = _chosen(scores, rationale, k)
+    if not marked.any():
         return Match(np.nan, np.nan, np.nan)
-    found, marked = runs(chosen), runs(wanted)
-    hits = sum(max(_overlap(run, other) for other in marked) >= threshold for run in found)
-    return _match(hits / max(len(found), 1), hits / len(marked))
+    chosen_runs, marked_runs = runs(chosen), runs(marked)
+    hits = sum(max(_overlap(run, other) for other in marked_runs) >= threshold for run in chosen_runs)
+    return _match(hits / max(len(chosen_runs), 1), hits / len(marked_runs))
 
 
 def runs(chosen: Marks) -> list[tuple[int, int]]:
@@ -98,21 +98,21 @@ def precision_at_k(scores: Scores, span: tuple[int, int], *, k: int = 20) -> Pre
 
     Its `.value` is the share of the answer; the paper's tables give the mean `.count`. Ties: the token that comes first.
     """
-    made = vector(scores)
+    values = vector(scores)
     start, end = span
-    if not 0 <= start <= end < len(made):
-        raise InputError(f"span {tuple(span)} is no answer: first and last position, 0 to {len(made) - 1}, both included.")
+    if not 0 <= start <= end < len(values):
+        raise InputError(f"span {tuple(span)} is no answer: first and last position, 0 to {len(values) - 1}, both included.")
     if k < 1:
         raise InputError(f"k is a number of tokens, at least 1, not {k!r}.")
-    taken = min(k, len(made))
-    count = int(top_marks(made, taken)[start : end + 1].sum())
+    taken = min(k, len(values))
+    count = int(top_marks(values, taken)[start : end + 1].sum())
     return PrecisionAtK(count, end - start + 1, k, count / (end - start + 1), count / taken)
 
 
 def _chosen(scores: Scores, rationale: Any, k: int | None) -> tuple[Marks, Marks]:
-    made = vector(scores)
-    wanted = marks(rationale, len(made), "rationale")
-    return top_marks(made, int(wanted.sum()) if k is None else k), wanted
+    values = vector(scores)
+    marked = marks(rationale, len(values), "rationale")
+    return top_marks(values, int(marked.sum()) if k is None else k), marked
 
 
 def _match(precision: float, recall: float) -> Match:

@@ -85,12 +85,15 @@ def blocks(n: int, percents: Sequence[float], *, variant: str = "paper") -> list
         raise InputError(f"percents rise from above 0 to 100, such as {VOITA}; given: {tuple(percents)}.")
     cuts = [round(n * percent / 100) for percent in percents]
     if variant == "released":
-        sizes = [int(np.floor(n * (b - a) / 100)) for a, b in pairwise(percents)]
-        if min(cuts[0], *sizes) < 1:
-            raise InputError(f"{n} examples are too few: variant='released' needs one or more in every portion. Give more.")
-        return [(cut, cut, cut + size) for cut, size in zip(cuts, sizes, strict=False)]
-    cuts = sorted({max(1, cut) for cut in cuts})
-    return [(a, a, b) for a, b in pairwise(cuts)]
+        return _released_blocks(n, percents, cuts)
+    return [(a, a, b) for a, b in pairwise(sorted({max(1, cut) for cut in cuts}))]
+
+
+def _released_blocks(n: int, percents: Sequence[float], cuts: Sequence[int]) -> list[tuple[int, int, int]]:
+    sizes = [int(np.floor(n * (b - a) / 100)) for a, b in pairwise(percents)]
+    if min(cuts[0], *sizes) < 1:
+        raise InputError(f"{n} examples are too few: variant='released' needs one or more in every portion. Give more.")
+    return [(cut, cut, cut + size) for cut, size in zip(cuts, sizes, strict=False)]
 
 
 def compression(losses: Sequence[float], *, n: int, classes: int, first: int, variant: str = "paper") -> float:
@@ -118,26 +121,26 @@ def _probe(width: int, classes: int) -> nn.Sequential:
     )
 
 
-def _code(x: Tensor, y: Tensor, coded: Tensor, wanted: Tensor, classes: int, epochs: int, patience: int) -> Array:
+def _code(x: Tensor, y: Tensor, x_next: Tensor, y_next: Tensor, classes: int, epochs: int, patience: int) -> Array:
     """Bits for each label of a portion, [example], by a probe trained on what came before.
 
     p(y_1 ... y_t) = sum_e w_e prod_s p_e(y_s): all epochs e code together, each as heavy as it did well so far, first on the
     held-out examples and then on the labels already sent. The probe begins as the uniform code, so that is one of them.
     """
     if len(x) < FEWEST:
-        return np.full(len(wanted), np.log2(classes))
+        return np.full(len(y_next), np.log2(classes))
     probe = _probe(x.shape[1], classes)
     for weights in probe[-1].parameters():
         nn.init.zeros_(weights)
-    held = len(x) // 5
+    n_held = len(x) // 5
     optimizer = torch.optim.Adam(probe.parameters(), lr=1e-3)
-    weight, logs = [_logs(probe, x[:held], y[:held]).sum()], [_logs(probe, coded, wanted)]
+    weight, logs = [_logs(probe, x[:n_held], y[:n_held]).sum()], [_logs(probe, x_next, y_next)]
     while len(weight) <= epochs and len(weight) - int(torch.stack(weight).argmax()) <= patience:
-        _epoch(probe, optimizer, x[held:], y[held:])
-        weight.append(_logs(probe, x[:held], y[:held]).sum())
-        logs.append(_logs(probe, coded, wanted))
-    sent = torch.stack(logs).cumsum(-1)  # [epoch example]
-    together = (torch.stack(weight).log_softmax(0)[:, None] + sent).logsumexp(0)
+        _epoch(probe, optimizer, x[n_held:], y[n_held:])
+        weight.append(_logs(probe, x[:n_held], y[:n_held]).sum())
+        logs.append(_logs(probe, x_next, y_next))
+    total = torch.stack(logs).cumsum(-1)  # [epoch example]
+    together = (torch.stack(weight).log_softmax(0)[:, None] + total).logsumexp(0)
     return array(-torch.diff(together, prepend=torch.zeros(1)), "bits", 1) / np.log(2)
 
 
@@ -156,13 +159,13 @@ def _epoch(probe: nn.Module, optimizer: torch.optim.Optimizer, x: Tensor, y: Ten
         optimizer.step()
 
 
-def _released_code(x: Tensor, y: Tensor, coded: Tensor, wanted: Tensor, classes: int, epochs: int, patience: int) -> Array:
+def _released_code(x: Tensor, y: Tensor, x_next: Tensor, y_next: Tensor, classes: int, epochs: int, patience: int) -> Array:
     """Nats taken for bits, as in Value Zeroing's probing/onlinecoding.py, its numbers of epochs and patience included."""
     probe = _probe(x.shape[1], classes)
     optimizer = torch.optim.AdamW(probe.parameters(), lr=1e-3, eps=1e-6, weight_decay=0.0)
     steps = -(-len(x) // 128)
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: max(0.0, 1 - step / steps))
-    losses, last, waited = [], 1000.0, 0
+    losses, last, n_worse = [], 1000.0, 0
     for _ in range(15):
         probe.train()
         for rows in torch.arange(len(x)).split(128):
@@ -172,10 +175,10 @@ def _released_code(x: Tensor, y: Tensor, coded: Tensor, wanted: Tensor, classes:
             schedule.step()
         probe.eval()
         with torch.no_grad():
-            losses.append(array(F.cross_entropy(probe(coded).softmax(-1), wanted, reduction="none"), "loss", 1))
-        mean = float(np.mean([part.mean() for part in np.split(losses[-1], range(128, len(wanted), 128))]))
-        waited = waited + 1 if mean >= last else 0
+            losses.append(array(F.cross_entropy(probe(x_next).softmax(-1), y_next, reduction="none"), "loss", 1))
+        mean = float(np.mean([part.mean() for part in np.split(losses[-1], range(128, len(y_next), 128))]))
+        n_worse = n_worse + 1 if mean >= last else 0
         last = mean
-        if waited >= 5:
+        if n_worse >= 5:
             break
     return min(losses, key=lambda loss: float(loss.sum()))

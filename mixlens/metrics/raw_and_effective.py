@@ -45,7 +45,7 @@ def raw_against_effective(trace: Trace, *, variant: str = "released") -> RawEffe
     """
     one_of("variant", variant, VARIANTS)
     rows: list[list[float]] = []
-    raw, kept = [], []
+    raw, projections = [], []
     with torch.no_grad():
         for index, layer in enumerate(trace.layers):
             block = proven_block(layer, index)
@@ -53,8 +53,8 @@ def raw_against_effective(trace: Trace, *, variant: str = "released") -> RawEffe
             sides = [array(side[:, block.reach], "attention", 2) for side in (block.attention, projected)]
             rows.append(linear(*sides).tolist())
             raw.append(sides[0].reshape(-1))
-            kept.append(sides[1].reshape(-1))
-    return RawEffective(len(trace), np.array(rows), float(linear(np.concatenate(raw), np.concatenate(kept))))
+            projections.append(sides[1].reshape(-1))
+    return RawEffective(len(trace), np.array(rows), float(linear(np.concatenate(raw), np.concatenate(projections))))
 
 
 def by_length(
@@ -65,12 +65,12 @@ def by_length(
         raise InputError(f"there are {len(values)} values and {len(lengths)} lengths. Give one length for each value.")
     if len(edges) < 2 or list(edges) != sorted(set(edges)):
         raise InputError(f"edges are two or more rising lengths, such as (0, 64, 128), not {edges!r}.")
-    made = {}
+    intervals = {}
     for low, high in pairwise(edges):
         inside = [value for value, length in zip(values, lengths, strict=True) if low <= length < high]
         if inside:
-            made[(low, high)] = mean_with_interval(inside, confidence=confidence, seed=seed)
-    return made
+            intervals[(low, high)] = mean_with_interval(inside, confidence=confidence, seed=seed)
+    return intervals
 
 
 def token_types(scores: Map | Trace) -> tuple[str, ...]:
@@ -91,9 +91,9 @@ def received_by_type(scores: Map, *, types: Sequence[str] | None = None) -> Mapp
     For a map of `attention` or `effective_attention` (whose scores may be negative, and stay so). The types are those of
     `token_types` unless given.
     """
-    made = array(scores, "scores", 3)
-    named = token_types(scores) if types is None else tuple(types)
-    if len(named) != made.shape[-1]:
-        raise InputError(f"there are {len(named)} types for {made.shape[-1]} tokens. Give one for each token.")
-    keys: dict[str, Any] = {name: np.array([one == name for one in named]) for name in dict.fromkeys(named)}
-    return {name: made[..., key].sum(-1).mean(-1) for name, key in keys.items()}
+    values = array(scores, "scores", 3)
+    names = token_types(scores) if types is None else tuple(types)
+    if len(names) != values.shape[-1]:
+        raise InputError(f"there are {len(names)} types for {values.shape[-1]} tokens. Give one for each token.")
+    keys: dict[str, Any] = {name: np.array([other == name for other in names]) for name in dict.fromkeys(names)}
+    return {name: values[..., key].sum(-1).mean(-1) for name, key in keys.items()}

@@ -65,11 +65,11 @@ def input_vectors(trace: Trace, *, embedding: str = "sum") -> Tensor:
     return question.place(question.run, embedding)[0].detach()
 
 
-def distances(found: Tensor, candidates: Tensor, *, distance: str = "cosine") -> Tensor:
+def distances(vectors: Tensor, candidates: Tensor, *, distance: str = "cosine") -> Tensor:
     """[query candidate], of [query d] and [candidate d]."""
     if one_of("distance", distance, DISTANCES) == "l2":
-        return torch.cdist(found.double(), candidates.double(), compute_mode="donot_use_mm_for_euclid_dist")
-    unit = [F.normalize(side.double(), dim=-1) for side in (found, candidates)]
+        return torch.cdist(vectors.double(), candidates.double(), compute_mode="donot_use_mm_for_euclid_dist")
+    unit = [F.normalize(side.double(), dim=-1) for side in (vectors, candidates)]
     return 1 - unit[0] @ unit[1].T
 
 
@@ -117,8 +117,8 @@ def token_identifiability(
     if kind == "naive":
         hits = [identified(h, x, distance=distance, offset=offset) for h, x in zip(hidden, inputs, strict=True)]
         return _rate([(range(len(hidden)), hits)], confidence, seed)
-    asked: dict[str, Any] = {"kind": kind, "distance": distance, "offset": offset, "training": training}
-    tested = [_tested(hidden, [hidden], inputs, seed=seed + fold, **asked)[0] for fold in range(folds)]
+    options: dict[str, Any] = {"kind": kind, "distance": distance, "offset": offset, "training": training}
+    tested = [_tested(hidden, [hidden], inputs, seed=seed + fold, **options)[0] for fold in range(folds)]
     return _rate(tested, confidence, seed)
 
 
@@ -139,10 +139,10 @@ def identifiability_across_layers(
         _checked(hidden, inputs, kind)
     if kind == "naive":
         raise InputError("the naive g is not trained, so no layer is its own. Use token_identifiability, or kind='linear'.")
-    asked: dict[str, Any] = {"kind": kind, "distance": distance, "offset": 0, "training": training}
+    options: dict[str, Any] = {"kind": kind, "distance": distance, "offset": 0, "training": training}
     rows = []
     for hidden in layers:
-        folded = [_tested(hidden, layers, inputs, seed=seed + fold, **asked) for fold in range(folds)]
+        folded = [_tested(hidden, layers, inputs, seed=seed + fold, **options) for fold in range(folds)]
         rows.append(tuple(_rate(tested, confidence, seed) for tested in zip(*folded, strict=True)))
     return tuple(rows)
 
@@ -158,9 +158,9 @@ def _checked(hidden: Texts, inputs: Texts, kind: str) -> None:
 
 
 def _rate(folds: Sequence[Tested], confidence: float, seed: int) -> Identified:
-    hits = [one for _, found in folds for one in found]
-    texts = np.repeat([text for tested, _ in folds for text in tested], [len(one) for one in hits])
-    by_fold = tuple(float(np.concatenate(found).mean()) for _, found in folds if sum(map(len, found)))
+    hits = [row for _, rows in folds for row in rows]
+    texts = np.repeat([text for tested, _ in folds for text in tested], [len(row) for row in hits])
+    by_fold = tuple(float(np.concatenate(rows).mean()) for _, rows in folds if sum(map(len, rows)))
     return Identified(mean_with_interval(np.concatenate(hits), groups=texts, confidence=confidence, seed=seed), by_fold)
 
 
@@ -185,8 +185,8 @@ def _pairs(hidden: Texts, inputs: Texts, texts: Sequence[int], offset: int) -> t
     start = max(0, -offset)
     ends = [max(start, len(hidden[i]) - max(0, offset)) for i in texts]
     states = [hidden[i][start:end] for i, end in zip(texts, ends, strict=True)]
-    wanted = [inputs[i][start + offset : end + offset] for i, end in zip(texts, ends, strict=True)]
-    return _wide(torch.cat(states)), _wide(torch.cat(wanted))
+    targets = [inputs[i][start + offset : end + offset] for i, end in zip(texts, ends, strict=True)]
+    return _wide(torch.cat(states)), _wide(torch.cat(targets))
 
 
 def _wide(vectors: Tensor) -> Tensor:
@@ -206,7 +206,7 @@ def fitted(
         nn.init.xavier_uniform_(weights) if weights.dim() > 1 else nn.init.zeros_(weights)
     g = g.to(x)
     optimizer = torch.optim.Adam(g.parameters(), lr=training.rate)
-    best, kept, waited = float("inf"), g.state_dict(), 0
+    best, state, n_worse = float("inf"), g.state_dict(), 0
     with torch.enable_grad():
         for _ in range(training.epochs):
             for rows in torch.randperm(len(x)).split(training.batch):
@@ -215,14 +215,14 @@ def fitted(
                 optimizer.step()
             loss = float(_loss(g(stop[0]), stop[1], distance).detach())
             if loss < best:
-                best, kept, waited = loss, copy.deepcopy(g.state_dict()), 0
-            elif (waited := waited + 1) >= training.patience:
+                best, state, n_worse = loss, copy.deepcopy(g.state_dict()), 0
+            elif (n_worse := n_worse + 1) >= training.patience:
                 break
-    g.load_state_dict(kept)
+    g.load_state_dict(state)
     return g.requires_grad_(False)
 
 
-def _loss(found: Tensor, wanted: Tensor, distance: str) -> Tensor:
+def _loss(vectors: Tensor, targets: Tensor, distance: str) -> Tensor:
     if distance == "cosine":
-        return (1 - F.cosine_similarity(found, wanted, dim=-1)).mean()
-    return torch.linalg.vector_norm(found - wanted, dim=-1).mean()
+        return (1 - F.cosine_similarity(vectors, targets, dim=-1)).mean()
+    return torch.linalg.vector_norm(vectors - targets, dim=-1).mean()

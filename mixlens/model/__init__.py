@@ -1,13 +1,33 @@
-"""Example -> Trace. The only folder that knows transformers, hooks and accelerate."""
+"""Example -> Trace. The only folder that knows transformers, hooks and accelerate.
+
+families words wrappers offload     what differs between models; subwords; wrappers; where weights are
+kept parts                          the store of a model; the modules of its layers
+attention passes record seam        attention weights; locks, modes and hooks; one pass recorded; the attention registry
+stock own_attention runner          the call itself; the proof that our attention is the model's; one runner for every pass
+encode vocabulary tracing           text in; tokens by name; traces
+    rerun predict                       the model again with something changed; what it predicts
+quantized placing                   packed weights; devices
+model loading                       `Model` and `load`
+"""
 
 from __future__ import annotations
 
 import importlib
 from typing import Any
 
+# The files whose names are names of the folder too, each fetched when first used: `mixlens.model.load`, `mixlens.model.Model`.
+FILES = (
+    *("loading", "model", "rerun", "predict", "tracing", "encode", "runner", "own_attention", "seam", "record", "passes"),
+    *("parts", "vocabulary", "attention", "placing", "quantized", "offload", "words", "families", "wrappers"),
+)
+
 
 def __getattr__(name: str) -> Any:
-    """`mixlens.model.load` and the other names of model.py, fetched when first used."""
-    if name.startswith("__"):
-        raise AttributeError(name)
-    return getattr(importlib.import_module(".model", __name__), name)
+    if name in FILES:
+        return importlib.import_module(f".{name}", __name__)
+    if not name.startswith("_"):
+        for file in FILES:
+            names = vars(importlib.import_module(f".{file}", __name__))
+            if name in names:
+                return names[name]
+    raise AttributeError(f"module 'mixlens.model' has no attribute {name!r}")

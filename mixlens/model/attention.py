@@ -11,7 +11,7 @@ from ..rounding import working_dtype
 from ..types import LayerTrace
 
 if TYPE_CHECKING:
-    from .model import LayerParts
+    from .parts import LayerParts
 
 
 def attention_of(layer: LayerTrace) -> Tensor:
@@ -47,7 +47,7 @@ def attention_weights(
         return torch.softmax(logits, -1, out=weights)
     if mask.dtype != torch.bool:
         return torch.softmax(logits + mask, -1, out=weights)
-    somewhere = mask.any(-1, keepdim=True)  # elsewhere the softmax of nothing: 0 / 0, and so would be its gradient
+    somewhere = mask.any(-1, keepdim=True)  # a row that may look nowhere would be 0 / 0, and so would its gradient
     if rooms is None:  # with a graph: nothing in place
         return logits.masked_fill(~mask & somewhere, float("-inf")).softmax(-1) * somewhere
     return torch.softmax(logits.masked_fill_(~mask & somewhere, float("-inf")), -1, out=weights).mul_(somewhere)
@@ -59,15 +59,26 @@ def repeat_heads(grouped: Tensor, heads: int) -> Tensor:
     return grouped if times == 1 else grouped.repeat_interleave(times, dim=-3)
 
 
+def looks_ahead(layer: LayerTrace) -> bool:
+    """May any position of this layer look at a later one, by its mask or its weights?"""
+    pairs = layer.weights if layer.weights is not None else layer.mask  # [... query key]
+    if pairs is None:
+        return True
+    allowed = pairs if pairs.dtype == torch.bool else pairs > (0 if layer.weights is not None else -1e30)
+    return bool(allowed.triu(1).any())
+
+
 def values_in(part: LayerParts, output: Tensor, value: Tensor) -> Tensor:
-    """The values [key_head pos e] inside what the `value` module put out [pos, width], by the entry's layout."""
+    """The values [key_head pos e] inside what the `value` module put out [pos, width], by the entry's layout.
+
+    Infinity, which equals no value, where the width does not fit the layout.
+    """
     heads, n, e = value.shape
-    if part.value_layout == "heads":
-        found = output.view(n, heads, 3 * e)[..., -e:] if output.shape[-1] == 3 * heads * e else None
-    elif part.value_layout == "qkv":
-        found = output[..., -heads * e :].view(n, heads, e) if output.shape[-1] > heads * e else None
-    else:
-        found = output.view(n, heads, e) if output.shape[-1] == heads * e else None
-    if found is None:
-        return torch.full_like(value, float("inf"))
-    return found.transpose(0, 1)
+    width = output.shape[-1]
+    if part.value_layout == "heads" and width == 3 * heads * e:
+        return output.view(n, heads, 3 * e)[..., -e:].transpose(0, 1)
+    if part.value_layout == "qkv" and width > heads * e:
+        return output[..., -heads * e :].view(n, heads, e).transpose(0, 1)
+    if part.value_layout not in ("heads", "qkv") and width == heads * e:
+        return output.view(n, heads, e).transpose(0, 1)
+    return torch.full_like(value, float("inf"))

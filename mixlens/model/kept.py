@@ -130,6 +130,11 @@ class Kept:
             for part in list(self._memories) if module is None else module.modules():
                 self._memories.pop(part, None)
 
+    def clear_graphs(self) -> None:
+        """Drop the captured graphs."""
+        if self.graphs is not None:
+            self.graphs.clear()
+
     def _forget_kinds(self, kinds: Sequence[str]) -> None:
         for memory in self._memories.values():
             for key in [key for key in memory.values if key[0] in kinds]:

@@ -2,7 +2,8 @@
 
 accelerate spreads a model over devices by hooks on its modules: a module's weights may lie on another device than its
 neighbour's, or be offloaded (to main memory or disk: outside of a call they are on `meta`, which holds no numbers). Calling
-a module always works. Who must read weights says so: `with at_hand(module): ...`. Modules without such a hook cost nothing.
+a module always works. Code that reads weights does it inside `with at_hand(module): ...`. Modules without such a hook cost
+nothing.
 """
 
 from __future__ import annotations
@@ -44,15 +45,15 @@ def place_of(module: nn.Module) -> torch.device:
     """The device this module runs on: by accelerate's hook, else where its weights are (without any: the CPU)."""
     for hook in aligning(module):
         return torch.device(hook.execution_device)
-    found = next((t.device for t in chain(module.parameters(), module.buffers())), torch.device("cpu"))
-    if found.type != "meta":
-        return found
-    return next((place_of(part) for part in module.modules() if aligning(part)), found)
+    device = next((t.device for t in chain(module.parameters(), module.buffers())), torch.device("cpu"))
+    if device.type != "meta":
+        return device
+    return next((place_of(part) for part in module.modules() if aligning(part)), device)
 
 
 @contextmanager
 def at_hand(module: nn.Module) -> Iterator[nn.Module]:
-    """The weights of a module and its parts, also the offloaded ones, on the device they are used on. Not to be nested."""
+    """The weights of a module and its parts, also the offloaded ones, on the device that the module runs on. Not to be nested."""
     away = [part for part in module.modules() if is_away(part)] if module._modules or HOOK in module.__dict__ else []
     with ExitStack() as stack:
         for part in away:
@@ -67,16 +68,20 @@ def weights_of(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
     if HOOK in model.__dict__:  # tied weights are one and the same; where one of them is offloaded, they are no longer
         names -= set(getattr(model, "all_tied_weights_keys", None) or ())
     for path, module in model.named_modules():
-        own = {f"{path}.{name}" if path else name: name for name, one in module._parameters.items() if one is not None}
-        own = {name: short for name, short in own.items() if name in names}
-        if own:
+        parameters = {name: short for name, short in _parameter_names(path, module) if name in names}
+        if parameters:
             with _own_at_hand(module):
-                for name, short in own.items():
+                for name, short in parameters.items():
                     yield from _numbers(name, getattr(module, short).detach())
 
 
+def _parameter_names(path: str, module: nn.Module) -> list[tuple[str, str]]:
+    """The names of a module's own parameters in the whole model and in the module."""
+    return [(f"{path}.{name}" if path else name, name) for name, one in module._parameters.items() if one is not None]
+
+
 def _numbers(name: str, weights: Tensor) -> Iterator[tuple[str, Tensor]]:
-    """Weights as ordinary tensors; those of a kind of their own as what they are made of."""
+    """Weights as ordinary tensors; a subclass of tensor (torchao) as the ordinary tensors that it consists of."""
     if type(weights) is not Tensor and hasattr(weights, "__tensor_flatten__"):
         for inner in weights.__tensor_flatten__()[0]:
             yield from _numbers(f"{name}.{inner}", getattr(weights, inner).detach())
@@ -86,7 +91,7 @@ def _numbers(name: str, weights: Tensor) -> Iterator[tuple[str, Tensor]]:
 
 @contextmanager
 def _own_at_hand(module: nn.Module) -> Iterator[None]:
-    """As `at_hand`, without the module's parts."""
+    """`at_hand` for the module's own parameters, without those of its parts."""
     if not is_away(module):
         yield
         return
@@ -99,24 +104,25 @@ def _own_at_hand(module: nn.Module) -> Iterator[None]:
 
 
 def own_copy(module: nn.Module) -> nn.Module:
-    """A copy with weights of its own, all of them there, and without accelerate's hooks: nothing is moved any more."""
+    """A copy with all of its weights present and without accelerate's hooks: nothing moves them any more."""
     with at_hand(module):
         hooked = [part for part in module.modules() if HOOK in part.__dict__]
         # Hooks lead to the weights of the whole model, and to the call they replaced: neither is to be copied.
         skipped = {id(part.__dict__[name]): None for part in hooked for name in (HOOK, "forward") if name in part.__dict__}
-        made = copy.deepcopy(module, dict(skipped))
-    for part in made.modules():
+        twin = copy.deepcopy(module, dict(skipped))
+    for part in twin.modules():
         if HOOK in part.__dict__:
             del part.__dict__[HOOK]
             part.__dict__["forward"] = part.__dict__.pop("_old_forward")
-    return made
+    return twin
 
 
 def is_packed(module: nn.Module) -> bool:
-    """Does it hold quantised weights: numbers of eight bits or fewer, or tensors of a kind of their own (torchao)?"""
-    own = chain(module._parameters.values(), module._buffers.values())  # without a walk over modules
-    tensors = chain(module.parameters(), module.buffers()) if module._modules else (t for t in own if t is not None)
-    return any(t.dtype in PACKED or type(t) not in (nn.Parameter, Tensor) for t in tensors)
+    """Does it hold quantised weights: numbers of eight bits or fewer, or a subclass of tensor (torchao)?"""
+    tensors: Iterable[Tensor | None] = chain(module.parameters(), module.buffers())
+    if not module._modules:  # the same tensors, without a walk over modules
+        tensors = chain(module._parameters.values(), module._buffers.values())
+    return any(t is not None and (t.dtype in PACKED or type(t) not in (nn.Parameter, Tensor)) for t in tensors)
 
 
 def holds_eight_bits(module: nn.Module) -> bool:
@@ -130,18 +136,18 @@ def packed_kinds(model: nn.Module) -> list[str]:
 
 
 def refuse_packed(model: nn.Module, method: str, why: str, instead: str) -> None:
-    """For methods that quantised modules cannot serve."""
+    """Refuse a quantised model for a method that needs what quantised modules cannot give."""
     if kinds := packed_kinds(model):
         raise ModelError(f"{method} {why}, and {', '.join(kinds)} (quantised) cannot be asked so. {instead}")
 
 
 def _kind(module: nn.Module) -> str:
-    own = [type(t).__name__ for t in module._parameters.values() if t is not None and type(t) is not nn.Parameter]
-    return type(module).__name__ if type(module) is not nn.Linear or not own else f"Linear of {own[0]}"
+    subclasses = [type(t).__name__ for t in module._parameters.values() if t is not None and type(t) is not nn.Parameter]
+    return type(module).__name__ if type(module) is not nn.Linear or not subclasses else f"Linear of {subclasses[0]}"
 
 
 def linearity_hint(modules: Iterable[nn.Module]) -> str:
-    """What to say where quantised modules do not do what their weights say; nothing where none is quantised."""
+    """The sentence for a proof that failed where modules are quantised; empty where none is."""
     kinds = sorted({kind for module in modules for kind in packed_kinds(module)})
     if not kinds:
         return ""
@@ -153,7 +159,7 @@ def linearity_hint(modules: Iterable[nn.Module]) -> str:
 
 
 def settle(model: nn.Module) -> None:
-    """After a pass that was broken off: what a hook had brought in and could not take away goes back."""
+    """After a pass that was broken off: weights that a hook had brought in, and could not take away, go back."""
     for module in model.modules():
         if is_away(module) and any(t is not None and t.device.type != "meta" for t in module._parameters.values()):
             module.__dict__[HOOK].post_forward(module, None)

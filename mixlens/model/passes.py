@@ -10,23 +10,29 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from contextvars import ContextVar
+from dataclasses import dataclass, replace
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from ..errors import ModelError
 from .offload import HOOK, settle
 
+if TYPE_CHECKING:
+    from .record import Recorder
+
 WATCHING = "mixlens_watching"  # an attribute of our own hooks: they only watch
-Wanted = tuple[nn.Module, str, Callable[..., Any]]  # a module, "before" or "after", and the hook
-_LOCKS: dict[int, threading.RLock] = {}  # by the id of a configuration, as long as it lives
+Hook = tuple[nn.Module, str, Callable[..., Any]]  # a module, "before" or "after", and what is called then
+
+# --- locks ------------------------------------------------------------------------------------------------------------
+
+# By the id of a configuration, as long as it lives. Module-level, because several `Model`s may share one configuration.
+_LOCKS: dict[int, threading.RLock] = {}
 _LOCKS_LOCK = threading.Lock()
-_HOOKED: ContextVar[tuple[object, ...]] = ContextVar("mixlens_hooked", default=())  # the sets of hooks that act now
-_RUNNING: ContextVar[bool] = ContextVar("mixlens_running", default=False)  # a pass is under way in this thread
 
 
 class Locks:
@@ -53,87 +59,158 @@ def _lock_of(config: Any) -> threading.RLock:
         return _LOCKS[id(config)]
 
 
+# --- the pass under way -----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Pass:
+    """The pass that is under way in this thread; by default none."""
+
+    recorder: Recorder | None = None  # gets what attention reads
+    capped: bool = True  # does the model's own attention cap its logits?
+    hook_sets: tuple[object, ...] = ()  # the sets of hooks that act on what is called
+    running: bool = False
+
+
+NO_PASS = Pass()
+_PASS: ContextVar[Pass] = ContextVar("mixlens_pass", default=NO_PASS)
+
+
+def current_pass() -> Pass:
+    """The pass that is under way in this thread."""
+    return _PASS.get()
+
+
 @contextmanager
-def hooks(wanted: Sequence[Wanted]) -> Iterator[None]:
-    """Register hooks that act on what this block calls, in this thread, and take them off whatever happens."""
-    own, handles = object(), []
-    token = _HOOKED.set((*_HOOKED.get(), own))
-
-    def of_this_block(hook: Callable[..., Any]) -> Callable[..., Any]:
-        def acting(*args: Any) -> Any:
-            return hook(*args) if own in _HOOKED.get() else None
-
-        setattr(acting, WATCHING, True)
-        return acting
-
+def within_pass(**changes: Any) -> Iterator[None]:
+    """The pass under way with some fields changed, for the length of the block."""
+    token = _PASS.set(replace(_PASS.get(), **changes))
     try:
-        for module, when, hook in wanted:
-            if when == "before":
-                handles.append(module.register_forward_pre_hook(of_this_block(hook), with_kwargs=True))
-            else:
-                handles.append(module.register_forward_hook(of_this_block(hook)))
         yield
     finally:
-        for handle in handles:
-            handle.remove()
-        _HOOKED.reset(token)
+        _PASS.reset(token)
+
+
+def recorded(recorder: Recorder | None) -> AbstractContextManager[None]:
+    """What attention reads within the block goes to this recorder, or to none."""
+    return within_pass(recorder=recorder)
 
 
 @contextmanager
 def apart_from_others() -> Iterator[None]:
     """A pass that starts inside another one (from a user's hook) is not seen by the other one's hooks."""
-    with unwatched():
-        running = _RUNNING.set(True)
-        try:
-            yield
-        finally:
-            _RUNNING.reset(running)
+    with unwatched(), within_pass(running=True):
+        yield
 
 
 @contextmanager
 def unwatched() -> Iterator[None]:
     """What is called within the block is not seen by the hooks of a pass that is under way."""
-    hooked = _HOOKED.set(() if _RUNNING.get() else _HOOKED.get())
-    try:
+    with within_pass(hook_sets=() if _PASS.get().running else _PASS.get().hook_sets):
         yield
-    finally:
-        _HOOKED.reset(hooked)
+
+
+# --- hooks ------------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def hooks(entries: Sequence[Hook]) -> Iterator[None]:
+    """Register hooks that act on what this block calls, in this thread, and take them off whatever happens."""
+    hook_set, handles = object(), []
+    with within_pass(hook_sets=(*_PASS.get().hook_sets, hook_set)):
+        try:
+            for module, when, hook in entries:
+                handles.append(_registered(module, when, _acting_in(hook_set, hook)))
+            yield
+        finally:
+            for handle in handles:
+                handle.remove()
+
+
+def _acting_in(hook_set: object, hook: Callable[..., Any]) -> Callable[..., Any]:
+    """The hook, silent where its set does not act."""
+
+    def acting(*args: Any) -> Any:
+        return hook(*args) if hook_set in _PASS.get().hook_sets else None
+
+    setattr(acting, WATCHING, True)
+    return acting
+
+
+def _registered(module: nn.Module, when: str, hook: Callable[..., Any]) -> Any:
+    if when == "before":
+        return module.register_forward_pre_hook(hook, with_kwargs=True)
+    return module.register_forward_hook(hook)
+
+
+def first(output: Any) -> Tensor:
+    """The tensor that a module puts out, also where it is the first of several."""
+    return output[0] if isinstance(output, tuple) else output
+
+
+def hidden_argument(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:
+    """The hidden states [... pos d] among a layer's arguments."""
+    return args[0] if args else kwargs["hidden_states"]
+
+
+def with_hidden(args: tuple[Any, ...], kwargs: dict[str, Any], x: Tensor) -> tuple[Any, dict[str, Any]]:
+    """A layer's arguments with x in place of the hidden states."""
+    return ((x, *args[1:]), kwargs) if args else (args, {**kwargs, "hidden_states": x})
+
+
+# --- modes ------------------------------------------------------------------------------------------------------------
 
 
 def modules_of(module: nn.Module) -> list[nn.Module]:
     """Every module, some perhaps twice; much quicker than `modules()`, which builds every name."""
-    found = [module]
-    for one in found:  # it grows as it is gone through
+    modules = [module]
+    for one in modules:  # the list grows while it is walked
         if one._modules:
-            found += [child for child in one._modules.values() if child is not None]
-    return found
+            modules += [child for child in one._modules.values() if child is not None]
+    return modules
 
 
 @contextmanager
 def evaluating(model: nn.Module, *, gradients: bool = False) -> Iterator[None]:
-    """Evaluation mode for the length of the block (no gradients unless asked for), then each module's own mode again.
+    """Evaluation mode for the length of the block (without gradients by default), then each module's own mode again.
 
     Autocast and inference mode are off inside, and compiled modules run as they are written: a trace is of the model's own
     numbers, and its hooks are called.
     """
-    every = modules_of(model)
-    training = [module for module in every if module.training]
     if gradients and any(weights.is_inference() for weights in model.parameters()):
         raise ModelError("the weights were made in torch.inference_mode, so they have no gradients. Load the model outside it.")
+    modules = modules_of(model)
+    with _settled(model), _not_training(modules), _as_written(modules), plain_numbers(), torch.set_grad_enabled(gradients):
+        yield
+
+
+@contextmanager
+def _settled(model: nn.Module) -> Iterator[None]:
+    """After the block, weights that accelerate brought in go back, also where the block was broken off."""
+    try:
+        yield
+    finally:
+        if HOOK in model.__dict__:
+            settle(model)
+
+
+@contextmanager
+def _not_training(modules: Sequence[nn.Module]) -> Iterator[None]:
+    """Evaluation mode of each module, then its own mode again."""
+    training = [module for module in modules if module.training]
     for module in training:
         module.training = False
     try:
-        with ExitStack() as stack:
-            if any(module._compiled_call_impl is not None for module in every):
-                stack.enter_context(torch.compiler.set_stance("force_eager"))
-            stack.enter_context(plain_numbers())
-            stack.enter_context(torch.set_grad_enabled(gradients))
-            yield
+        yield
     finally:
         for module in training:
             module.training = True
-        if HOOK in model.__dict__:
-            settle(model)
+
+
+def _as_written(modules: Sequence[nn.Module]) -> AbstractContextManager[Any]:
+    """Compiled modules run as they are written."""
+    compiled = any(module._compiled_call_impl is not None for module in modules)
+    return torch.compiler.set_stance("force_eager") if compiled else nullcontext()
 
 
 @contextmanager

@@ -27,7 +27,7 @@ def group_words(
     starts = [[match.start() for match in WORD.finditer(text or "")] for text in texts]
     groups: list[tuple[str, list[int]]] = []
     last: tuple[int, int] | None = None  # text and number of the last word the previous token touched
-    begin = end = 0
+    begin = end = 0  # the characters of the last group; one loop without objects, as a corpus runs it for every token
     for position, ((start, stop), sequence) in enumerate(zip(offsets, sequences, strict=True)):
         text = texts[sequence] if sequence is not None else None
         while text is not None and start < stop and text[start].isspace():

@@ -1,4 +1,4 @@
-"""Models in wrappers: what `load` makes of PEFT, torch.compile and data-parallel wrappers, or why it refuses them."""
+"""Models in wrappers: `load` takes the model out of PEFT and torch.compile wrappers, and refuses data-parallel ones."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ def _is_peft(model: nn.Module) -> bool:
 
 
 def _adapters(model: Any) -> dict[str, Any]:
-    found = getattr(model, "peft_config", None)
-    return dict(found) if isinstance(found, dict) else {}
+    adapters = getattr(model, "peft_config", None)
+    return dict(adapters) if isinstance(adapters, dict) else {}
 
 
 def refuse_meta(model: nn.Module) -> None:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import socket
-from collections.abc import Mapping, Sequence
-from html import escape
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 import uvicorn
@@ -15,27 +13,17 @@ from fastapi.responses import HTMLResponse, JSONResponse
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
 
-from ..attributions import known as attributions
 from ..errors import InputError, LongError, MixlensError, methods_within, nearest, readable
-from ..maps import known as maps
 from ..maps import versions
 from ..model.model import Model
 from ..report import METHODS, checked
 from ..show.packing import decode
 from ..show.results_page import SERVED, filled_page, policy
+from .describe import about_methods, about_model, docs_page, docs_policy, refusal_line
 from .guard import LOOPBACK, Guard, Refusal, clipped, prompt
 from .jobs import Desk, FullError, Job, Limits
 
 __all__ = ["Limits", "application", "run"]
-EXAMPLES = {
-    "masked-lm": "The keys to the cabinet {mask} rusty.",
-    "causal-lm": "Once upon a time there was a",
-    "classification": "The plot was dull but the acting was brilliant.",
-}
-DOCS_STYLE = (
-    "body{font:15px/1.5 system-ui,sans-serif;max-width:60em;margin:2em auto;padding:0 1em;color-scheme:light dark}"
-    "pre{overflow:auto;padding:.6em;border:1px solid gray;border-radius:6px}h2{margin-top:1.6em}"
-)
 
 
 class Refused(BaseModel):
@@ -133,21 +121,7 @@ def application(models: Sequence[Model], *, limits: Limits | None = None, allowe
     @app.get("/api/methods", summary="The methods there are")
     def methods_() -> dict[str, Any]:
         """Name, kind (map or attribution), paper, cost in forward passes, variants, options and one line about each."""
-        rows = [(one, "map") for one in maps().values()] + [(one, "attribution") for one in attributions().values()]
-        return {
-            "methods": [
-                {
-                    "name": one.id,
-                    "kind": kind,
-                    "paper": one.paper,
-                    "cost": one.cost,
-                    "variants": list(one.variants),
-                    "options": {key: str(value) for key, value in one.options.items()},
-                    "summary": one.summary,
-                }
-                for one, kind in rows
-            ]
-        }
+        return {"methods": about_methods()}
 
     @app.post("/api/jobs", status_code=202, response_model=Made, responses=ERRORS, summary="Ask for a text")
     def ask(wanted: Wanted) -> Made:
@@ -168,9 +142,9 @@ def application(models: Sequence[Model], *, limits: Limits | None = None, allowe
             text_in = wanted.text if wanted.pair is None else (wanted.text, wanted.pair)
             desk.read(name, text_in)
             target, foil = (None if one is None else target_of(desk.models[name], one) for one in (wanted.target, wanted.foil))
-            given: dict[str, Any] = {"text": text_in, "methods": names, "foil": foil, "query": wanted.query}
-            given["target"] = "predicted" if target is None else target
-            job = desk.submit(name, given, desk.notes(name, text_in))
+            question: dict[str, Any] = {"text": text_in, "methods": names, "foil": foil, "query": wanted.query}
+            question["target"] = "predicted" if target is None else target
+            job = desk.submit(name, question, desk.notes(name, text_in))
         except FullError as full:
             raise Refusal(429, str(full)) from None
         except LongError as long:
@@ -251,7 +225,7 @@ def application(models: Sequence[Model], *, limits: Limits | None = None, allowe
 
     @app.exception_handler(RequestValidationError)
     async def not_valid(request: Request, wrong: RequestValidationError) -> JSONResponse:
-        return JSONResponse({"error": said(wrong.errors()), "allowed": "see /docs"}, 422)
+        return JSONResponse({"error": refusal_line(wrong.errors()), "allowed": "see /docs"}, 422)
 
     @app.exception_handler(HTTPException)
     async def not_there(request: Request, error: HTTPException) -> JSONResponse:
@@ -262,81 +236,12 @@ def application(models: Sequence[Model], *, limits: Limits | None = None, allowe
     return Guard(app, desk, limits, (*LOOPBACK, *allowed))
 
 
-def about_model(desk: Desk, model: Model) -> dict[str, Any]:
-    labels = model.hf_model.config.id2label if model.task.endswith("classification") else {}
-    mask = getattr(model.tokenizer, "mask_token", None)
-    return {
-        "name": model.name,
-        "task": model.task,
-        "family": model.family.name,
-        "layers": model.n_layers,
-        "max_tokens": desk.tokens_at_most(model),
-        "mask": mask,
-        "labels": [str(name) for name in list(labels.values())[:100]],
-        "example": EXAMPLES.get(model.task, "").format(mask=mask),
-    }
-
-
-def target_of(model: Model, given: str | int) -> Any:
+def target_of(model: Model, written: str | int) -> Any:
     """A class, a word or an id; of a question-answering model `start,end`."""
-    parts = str(given).split(",")
+    parts = str(written).split(",")
     if model.task == "question-answering" and len(parts) == 2 and all(part.strip().isdigit() for part in parts):
         return int(parts[0]), int(parts[1])
-    return int(given) if isinstance(given, str) and given.isdigit() else given
-
-
-def said(errors: Sequence[Mapping[str, Any]]) -> str:
-    """What was wrong with a request, in one line."""
-    lines = []
-    for error in errors[:5]:
-        place = ".".join(str(part) for part in error["loc"] if part not in ("body", "query", "path")) or "the body"
-        came = "" if error["type"] in ("missing", "json_invalid") else f" Got {clipped(repr(error.get('input')))}."
-        lines.append(f"{clipped(place)}: {error['msg']}.{came}")
-    return " ".join(lines) + " Send JSON as /docs describes it."
-
-
-# --- the description --------------------------------------------------------------------------------------------------
-
-
-def docs_policy() -> str:
-    import base64
-    import hashlib
-
-    hashed = base64.b64encode(hashlib.sha256(DOCS_STYLE.encode()).digest()).decode()
-    return f"default-src 'none'; style-src 'sha256-{hashed}'; img-src data:; frame-ancestors 'none'"
-
-
-def docs_page(described: Mapping[str, Any]) -> str:
-    """The OpenAPI description as a plain page: no script, nothing from elsewhere."""
-    parts = []
-    for path, methods in described["paths"].items():
-        for method, told in methods.items():
-            parts.append(f"<h2><code>{method.upper()} {escape(path)}</code></h2><p>{escape(told.get('summary', ''))}. ")
-            parts.append(f"{escape(told.get('description', ''))}</p>")
-            rows = [(p["name"], p.get("required"), p.get("description", "")) for p in told.get("parameters", [])]
-            parts += [_listed(rows)]
-            body = told.get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema", {})
-            schema = described["components"]["schemas"].get(body.get("$ref", "").rpartition("/")[2])
-            if schema:
-                needed = schema.get("required", [])
-                fields = [(name, name in needed, field.get("description", "")) for name, field in schema["properties"].items()]
-                example = json.dumps(schema.get("example"), ensure_ascii=False)
-                parts += ["<p>Body, as JSON:</p>", _listed(fields), f"<pre>{escape(example)}</pre>"]
-            parts.append("<p>Answers: " + escape(", ".join(told.get("responses", {}))) + "</p>")
-    head = '<!doctype html><html lang="en"><head><meta charset="utf-8"><link rel="icon" href="data:,">'
-    head += f"<title>mixlens: the JSON API</title><style>{DOCS_STYLE}</style></head><body><main><h1>The JSON API</h1>"
-    head += f'<p>{escape(described["info"]["description"])} The same as <a href="openapi.json">OpenAPI JSON</a>. '
-    head += 'Every error is JSON: {"error": "what came, what is allowed, what to do"}. <a href="./">The page</a>.</p>'
-    return head + "".join(parts) + "</main></body></html>"
-
-
-def _listed(rows: Sequence[tuple[str, Any, str]]) -> str:
-    if not rows:
-        return ""
-    items = [
-        f"<li><code>{escape(name)}</code>{'' if needed else ' (optional)'}: {escape(text)}</li>" for name, needed, text in rows
-    ]
-    return f"<ul>{''.join(items)}</ul>"
+    return int(written) if isinstance(written, str) and written.isdigit() else written
 
 
 # --- running it -------------------------------------------------------------------------------------------------------

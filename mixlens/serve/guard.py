@@ -64,8 +64,8 @@ class Guard:
             if message["type"] == "http.response.start":
                 begun = True
                 headers = list(message.get("headers", []))
-                given = {name.lower() for name, _ in headers}
-                message = {**message, "headers": headers + [one for one in (*self.HEADERS, self.STRICT) if one[0] not in given]}
+                names = {name.lower() for name, _ in headers}
+                message = {**message, "headers": headers + [one for one in (*self.HEADERS, self.STRICT) if one[0] not in names]}
             await asyncio.wait_for(send(message), DELIVERY)  # whoever does not read its answer does not hold a place for ever
 
         refusal = None
@@ -120,10 +120,10 @@ class Guard:
 
     def refusal(self, scope: Any) -> Refusal | None:
         """Why this request is not let in, if it is not."""
-        given = [(name.decode("latin-1").lower(), value.decode("latin-1")) for name, value in scope["headers"]]
-        headers = dict(given)
+        pairs = [(name.decode("latin-1").lower(), value.decode("latin-1")) for name, value in scope["headers"]]
+        headers = dict(pairs)
         for once in ("host", "origin"):
-            if sum(name == once for name, _ in given) > 1:
+            if sum(name == once for name, _ in pairs) > 1:
                 return Refusal(400, f"the request has more than one {once}. Send one.")
         host = headers.get("host", "")
         if host_name(host) not in self.allowed:

@@ -56,12 +56,12 @@ class Job:
 
     id: str
     model: Model
-    given: Mapping[str, Any]
+    arguments: Mapping[str, Any]
     state: str = "waiting"  # then running; at last done, failed or cancelled
     error: str | None = None
     doing: str = "waiting"
     share: float = 0.0
-    made: float = field(default_factory=time.monotonic)
+    created: float = field(default_factory=time.monotonic)
     started: float | None = None
     ended: float | None = None
     entry: Entry | None = None
@@ -70,7 +70,7 @@ class Job:
 
     @property
     def seconds(self) -> float:
-        begun = self.made if self.started is None else self.started
+        begun = self.created if self.started is None else self.started
         return (time.monotonic() if self.ended is None else self.ended) - begun
 
 
@@ -116,13 +116,13 @@ class Desk:
     def __init__(self, models: Sequence[Model], limits: Limits):
         self.limits = limits
         self.models: dict[str, Model] = {}  # by the name that is shown
-        given: set[str] = set()
+        names: set[str] = set()
         for model in models:
             if model.tokenizer is None:
                 raise InputError(f"{model.name!r} has no tokenizer, so it cannot read what is typed.")
-            if model.name in given:
+            if model.name in names:
                 raise InputError(f"two models are called {model.name!r}. Serve one of them.")
-            given.add(model.name)
+            names.add(model.name)
             named = copy.copy(model)  # the same weights and the same lock
             named.name = _shown_name(model.name, self.models)
             self.models[named.name] = named
@@ -163,8 +163,8 @@ class Desk:
         with self._changed:
             return len(self._waiting) >= self.limits.queue
 
-    def submit(self, name: str, given: Mapping[str, Any], notes: Sequence[str] = ()) -> Job:
-        job = Job(secrets.token_urlsafe(9), self.models[name], given, notes=tuple(notes))
+    def submit(self, name: str, arguments: Mapping[str, Any], notes: Sequence[str] = ()) -> Job:
+        job = Job(secrets.token_urlsafe(9), self.models[name], arguments, notes=tuple(notes))
         with self._changed:
             if len(self._waiting) >= self.limits.queue:
                 raise FullError(f"the queue is full: {len(self._waiting)} texts are waiting. Try again in a few seconds.")
@@ -233,7 +233,7 @@ class Desk:
         state, error = "done", None
         try:
             with Stoppable(reason):
-                results = gather(job.model, note=note, **job.given)
+                results = gather(job.model, note=note, **job.arguments)
                 job.entry = entry(results, room=PAGE - PAGE_ROOM)
         except StoppedError as stop:
             state, error = "cancelled" if str(stop) == "cancelled." else "failed", str(stop)

@@ -76,9 +76,9 @@ def notes(info: Mapping[str, Any]) -> list[str]:
 
 def notes_of_each(results: Sequence[Attribution], names: Sequence[str]) -> list[str]:
     """The same of several rows: once what is about the text, and with a name what is about one of them."""
-    same = dict.fromkeys(one for result in results for one in noticed(result.info))
-    own = [f"{name}: {one}" for result, name in zip(results, names, strict=True) for one in off_sum(result.info)]
-    return [f"note: {printable(one)}" for one in (*same, *own)]
+    of_text = dict.fromkeys(one for result in results for one in noticed(result.info))
+    of_rows = [f"{name}: {one}" for result, name in zip(results, names, strict=True) for one in off_sum(result.info)]
+    return [f"note: {printable(one)}" for one in (*of_text, *of_rows)]
 
 
 def predicted(prediction: Prediction) -> str:

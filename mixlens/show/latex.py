@@ -65,16 +65,19 @@ def _strange(texts: Sequence[str]) -> list[str]:
 
 
 def _strip(result: Attribution) -> str:
+    """The tokens of an attribution as colour boxes; a token that continues a word touches the one before it."""
+    texts = pieces(result.tokens, words=result.info.get("unit") == "word")
     boxes: list[str] = []
-    scores = result.scores.tolist()
-    for (text, goes_on), share in zip(
-        pieces(result.tokens, words=result.info.get("unit") == "word"), shares(scores), strict=True
-    ):
-        back = shade(share)
-        front = "{},{},{}".format(*ink(back))
-        box = rf"\colorbox[RGB]{{{back[0]},{back[1]},{back[2]}}}{{\color[RGB]{{{front}}}\strut {escaped(text)}}}"
-        boxes.append(("%\n" if goes_on and boxes else "\n" if boxes else "") + box)
+    for (text, goes_on), share in zip(texts, shares(result.scores.tolist()), strict=True):
+        before = "%\n" if goes_on and boxes else "\n" if boxes else ""
+        boxes.append(before + _box(text, share))
     return "".join(boxes)
+
+
+def _box(text: str, share: float) -> str:
+    back = shade(share)
+    front = "{},{},{}".format(*ink(back))
+    return rf"\colorbox[RGB]{{{back[0]},{back[1]},{back[2]}}}{{\color[RGB]{{{front}}}\strut {escaped(text)}}}"
 
 
 def latex(results: Attribution | Sequence[Attribution], *, standalone: bool = False) -> str:
@@ -83,25 +86,40 @@ def latex(results: Attribution | Sequence[Attribution], *, standalone: bool = Fa
     Needs \usepackage{xcolor} and, for accented letters, \usepackage[T1]{fontenc}. Other letters are kept as they are: a
     comment names those that only LuaLaTeX or XeLaTeX with a fitting font can set.
     """
-    given = [results] if isinstance(results, Attribution) else list(results)
-    if not given or any(not isinstance(one, Attribution) for one in given):
-        raise InputError("LaTeX is made of an Attribution, or of a list of them. Read a map out first: map.readout(query).")
-    if any(not bool(one.scores.isfinite().all()) for one in given):
-        raise InputError("there are scores that are not finite: there is nothing true to draw.")
-    notes = [told(one.info, one.method) for one in given]
-    notes += [explained(given[0].info)] if "query_token" in given[0].info else []
-    strange = _strange([text for one in given for text, _ in pieces(one.tokens)])
-    if strange:
-        listed = " ".join(f"{char} (U+{ord(char):04X})" for char in strange)
-        notes.append(f"not in the fonts of pdfLaTeX: {listed}. Use LuaLaTeX or XeLaTeX with a font that has them.")
-    head = "".join(f"% {note}\n" for note in [*notes, r"needs \usepackage{xcolor}"])
-    if isinstance(results, Attribution):
-        body = "{\\setlength{\\fboxsep}{1.5pt}\\raggedright\n" + _strip(results) + "\\par}\n"
-    else:
-        rows = [f"{escaped(one.method)} & \\raggedright\n{_strip(one)}\\tabularnewline\n" for one in given]
-        table = "\\begin{tabular}{@{}lp{0.75\\linewidth}@{}}\n" + "".join(rows) + "\\end{tabular}"
-        body = "{\\setlength{\\fboxsep}{1.5pt}%\n" + table + "\\par}\n"
+    every = [results] if isinstance(results, Attribution) else list(results)
+    _refuse(every)
+    head = "".join(f"% {note}\n" for note in [*_notes(every), r"needs \usepackage{xcolor}"])
+    body = _paragraph(results) if isinstance(results, Attribution) else _table(every)
     if not standalone:
         return head + body
     start = "\\documentclass{article}\n\\usepackage[T1]{fontenc}\n\\usepackage{xcolor}\n\\begin{document}\n\\noindent\n"
     return head + start + body + "\\end{document}\n"
+
+
+def _refuse(results: Sequence[Attribution]) -> None:
+    if not results or any(not isinstance(result, Attribution) for result in results):
+        raise InputError("LaTeX is made of an Attribution, or of a list of them. Read a map out first: map.readout(query).")
+    if any(not bool(result.scores.isfinite().all()) for result in results):
+        raise InputError("there are scores that are not finite: there is nothing true to draw.")
+
+
+def _notes(results: Sequence[Attribution]) -> list[str]:
+    """The comments above the picture: method, what is explained, letters that pdfLaTeX does not have."""
+    notes = [told(result.info, result.method) for result in results]
+    notes += [explained(results[0].info)] if "query_token" in results[0].info else []
+    strange = _strange([text for result in results for text, _ in pieces(result.tokens)])
+    if strange:
+        letters = " ".join(f"{char} (U+{ord(char):04X})" for char in strange)
+        notes.append(f"not in the fonts of pdfLaTeX: {letters}. Use LuaLaTeX or XeLaTeX with a font that has them.")
+    return notes
+
+
+def _paragraph(result: Attribution) -> str:
+    return "{\\setlength{\\fboxsep}{1.5pt}\\raggedright\n" + _strip(result) + "\\par}\n"
+
+
+def _table(results: Sequence[Attribution]) -> str:
+    """A row for each attribution: its method, and its strip."""
+    rows = [f"{escaped(result.method)} & \\raggedright\n{_strip(result)}\\tabularnewline\n" for result in results]
+    table = "\\begin{tabular}{@{}lp{0.75\\linewidth}@{}}\n" + "".join(rows) + "\\end{tabular}"
+    return "{\\setlength{\\fboxsep}{1.5pt}%\n" + table + "\\par}\n"

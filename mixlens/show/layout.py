@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 import unicodedata
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
@@ -30,12 +29,12 @@ def clipped(text: str, width: int) -> str:
     """At most this many columns; what is cut off is an ellipsis."""
     if columns_of(text) <= width:
         return text
-    kept = ""
+    beginning = ""
     for char in text:
-        if columns_of(kept + char) > width - 1:
+        if columns_of(beginning + char) > width - 1:
             break
-        kept += char
-    return kept + "…"[: max(0, width)]
+        beginning += char
+    return beginning + "…"[: max(0, width)]
 
 
 def fitting(text: str, width: int, *, right: bool = False, middle: bool = False) -> str:
@@ -76,27 +75,11 @@ def kept_together(items: Sequence[str], gap: str, width: int, *, first: str = ""
 
 def in_blocks(wide: Sequence[int], room: int, *, gap: int) -> Iterator[tuple[int, int]]:
     """Columns in groups that fit beside each other, at least one a group."""
-    start, used = 0, 0
+    start, end = 0, 0
     for number, size in enumerate(wide):
-        if number > start and used + gap + size > room:
+        if number > start and end + gap + size > room:
             yield start, number
-            start, used = number, 0
-        used += size + (gap if number > start else 0)
+            start, end = number, 0
+        end += size + (gap if number > start else 0)
     if start < len(wide):
         yield start, len(wide)
-
-
-def listed(rows: Sequence[Sequence[str]], width: int) -> list[str]:
-    """Rows of cells in columns. Where they are wider than the terminal, each row becomes its first cell and, below and to
-    the right, all others, wrapped between words: nothing is cut off. The first row names the columns."""
-    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-    if sum(widths) + 2 * (len(widths) - 1) <= width:
-        return ["  ".join(f"{cell:<{size}}" for cell, size in zip(row, widths, strict=True)).rstrip() for row in rows]
-    made: list[str] = []
-    for row in rows:
-        first, *others = (cell for cell in row if cell)
-        made += textwrap.wrap(first, width, break_on_hyphens=False)
-        indent = "    " if width > 20 else ""
-        more = textwrap.wrap("  ".join(others), width, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False)
-        made += more
-    return made

@@ -13,7 +13,7 @@ from ..errors import InputError
 from ..types import Attribution, Map, Result
 from .colors import ink, shade, shares
 from .packing import EXACT, fit
-from .results_page import _numpy, asset, palette, plain, query_of, script_of
+from .results_page import asset, numpy_of, palette, plain, query_of, script_of
 from .text import predicted, shown, told
 
 FRAME = '<div style="font:14px/1.9 system-ui,sans-serif;max-width:100%;overflow-x:auto">{}</div>'
@@ -84,7 +84,7 @@ def html(result: Result) -> str:
     """One output of a notebook. It has no ids and no globals: any number of them stand side by side."""
     is_map = isinstance(result, Map)
     try:
-        precision, blocks = fit([_numpy(result).reshape(-1, max(1, len(result.tokens)))], ROOM)
+        precision, blocks = fit([numpy_of(result).reshape(-1, max(1, len(result.tokens)))], ROOM)
     except InputError as error:  # a cell that ends in this result must not fail: it says what is wrong with it
         return FRAME.format(_note(told(result.info, result.method)) + _note(str(error)))
     data: dict[str, Any] = {

@@ -6,7 +6,7 @@ import base64
 import datetime
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from html import escape
@@ -76,23 +76,23 @@ def entries(results: Sequence[Result], *, room: int) -> list[Entry]:
             raise InputError(f"a report shows Map and Attribution results, not {type(result).__name__}.")
         if not result.tokens:
             raise InputError(f"a result of {result.method!r} has no tokens; there is nothing to show.")
-        known = [result.info.get(name) for name in ("model", "revision", "text", "pair", "dtype", "unit")]
-        groups.setdefault((*map(str, known), result.tokens), []).append(result)
+        identity = [result.info.get(name) for name in ("model", "revision", "text", "pair", "dtype", "unit")]
+        groups.setdefault((*map(str, identity), result.tokens), []).append(result)
     if not groups:
         raise InputError("there is no result to report. Give a Map, an Attribution or a list of them.")
-    made = [entry(group, room=room) for group in groups.values()]
-    _told_apart(made)
-    if len({one["model"] for one in made}) > 1:
-        for one in made:
+    every = [entry(group, room=room) for group in groups.values()]
+    _told_apart(every)
+    if len({one["model"] for one in every}) > 1:
+        for one in every:
             one["label"] = f"{folder_name(one['model'])}: {one['label']}"
-    return made
+    return every
 
 
-def _told_apart(made: Sequence[Entry]) -> None:
+def _told_apart(entries: Sequence[Entry]) -> None:
     """Texts that begin alike are listed with their ends; where these are alike too, with a number."""
     for ends in (True, False):
-        names = [one["label"] for one in made]
-        for number, one in enumerate(made):
+        names = [one["label"] for one in entries]
+        for number, one in enumerate(entries):
             if names.count(names[number]) > 1 and ends:
                 one["label"] = _shortened(one["text"], 40, end=39)
             elif names.count(names[number]) > 1:
@@ -117,21 +117,21 @@ def _of_folder(result: Result) -> Result:
 def entry(results: Sequence[Result], *, room: int) -> Entry:
     """What the page knows of one text. The maps share the room, in one precision. A page is made to be passed on: a model that
     lies in a folder is named by that folder alone."""
-    results = [_of_folder(one) for one in results]
+    results = [_of_folder(result) for result in results]
     first = results[0]
     methods = [method_of(result, label) for result, label in zip(results, labels(results), strict=True)]
     for result, method in zip(results, methods, strict=True):
         if isinstance(result, Attribution):
-            method["scores"] = encode(_numpy(result)[None], EXACT)
+            method["scores"] = encode(numpy_of(result)[None], EXACT)
     text = visible(first.info.get("text") or " ".join(shown(token) for token in first.tokens))
-    prediction: Prediction = next((one.info["prediction"] for one in results if one.info.get("prediction")), [])
-    made: Entry = {
+    prediction: Prediction = next((result.info["prediction"] for result in results if result.info.get("prediction")), [])
+    facts: Entry = {
         "label": _label(first.info, text),
         "model": str(first.info.get("model", "?")),
         "text": text,
         "pair": None if first.info.get("pair") is None else visible(first.info["pair"]),
         "tokens": [shown(token) for token in first.tokens],
-        "special": [bool(one) for one in first.special] or [False] * len(first.tokens),
+        "special": [bool(result) for result in first.special] or [False] * len(first.tokens),
         "words": words_of(first),
         "causal": bool(first.info.get("causal")),
         "query": query_of(results),
@@ -141,14 +141,14 @@ def entry(results: Sequence[Result], *, room: int) -> Entry:
         "about": about_entry(first.info, len(first.tokens)),
         "methods": methods,
     }
-    sheets = [(number, name, sheet) for number, one in enumerate(results) for name, sheet in sheets_of(one).items()]
-    written = len(safe_json(plain(made)).encode()) + BLOCK_ROOM * (len(sheets) + 2)
-    precision, blocks = fit([sheet for _, _, sheet in sheets], max(0, room - written))
+    sheets = [(number, name, sheet) for number, result in enumerate(results) for name, sheet in sheets_of(result).items()]
+    size = len(safe_json(plain(facts)).encode()) + BLOCK_ROOM * (len(sheets) + 2)
+    precision, blocks = fit([sheet for _, _, sheet in sheets], max(0, room - size))
     for (number, name, _), block in zip(sheets, blocks, strict=True):
         methods[number]["sheets"][name] = block
     signed = any(block["signed"] for block in blocks)
     holds = precision.told(signed=signed) if blocks else EXACT.told()
-    return {**made, "holds": holds, "precision": {"kind": precision.kind, "keep": precision.keep}}
+    return {**facts, "holds": holds, "precision": {"kind": precision.kind, "keep": precision.keep}}
 
 
 def _label(info: Mapping[str, Any], text: str) -> str:
@@ -162,36 +162,37 @@ def sheets_of(result: Result) -> dict[str, np.ndarray]:
     """The maps to keep, each [layer x query, key]: the layers by themselves, and rolled out from the input."""
     if isinstance(result, Attribution):
         return {}
-    found = {}
+    maps = {}
     if result.info.get("rollout") is None and result.info.get("convention") != FROM_INPUT:
-        found["layer"] = result
+        maps["layer"] = result
     try:
-        found["rollout"] = result if result.info.get("rollout") else result.rollout()
+        maps["rollout"] = result if result.info.get("rollout") else result.rollout()
     except InputError:  # a row that sums to 0 cannot be rolled out; its layers can be shown
-        found["layer"] = result
-    return {name: _numpy(one).reshape(-1, len(one.tokens)) for name, one in found.items()}
+        maps["layer"] = result
+    return {name: numpy_of(scores).reshape(-1, len(scores.tokens)) for name, scores in maps.items()}
 
 
-def _numpy(result: Result) -> np.ndarray:
+def numpy_of(result: Result) -> np.ndarray:
+    """The scores as a numpy array; half precision becomes float32."""
     scores = result.scores.detach().cpu()
     return scores.numpy() if scores.dtype.itemsize >= 4 else scores.float().numpy()
 
 
 def labels(results: Sequence[Result]) -> list[str]:
     """A name for each result; where one method is there twice, with what tells them apart."""
-    plain_names = [one.method for one in results]
-
-    def longer(one: Result) -> str:
-        if plain_names.count(one.method) == 1:
-            return one.method
-        parts = [str(one.info.get("variant") or "")]
-        parts += [f"{key}={value}" for key, value in (one.info.get("options") or {}).items() if value is not None]
-        parts += [_rolled(one.info["rollout"])] if isinstance(one, Map) and one.info.get("rollout") else []
-        parts += [str(one.info["target"])] if one.info.get("target") is not None else []
-        return f"{one.method} ({', '.join(part for part in parts if part)})"
-
-    names = [longer(one) for one in results]
+    methods = [result.method for result in results]
+    names = [result.method if methods.count(result.method) == 1 else _longer_name(result) for result in results]
     return [f"{name} #{names[:i].count(name) + 1}" if names.count(name) > 1 else name for i, name in enumerate(names)]
+
+
+def _longer_name(result: Result) -> str:
+    """The method with its variant, options, rollout and target."""
+    info = result.info
+    parts = [str(info.get("variant") or "")]
+    parts += [f"{key}={value}" for key, value in (info.get("options") or {}).items() if value is not None]
+    parts += [_rolled(info["rollout"])] if isinstance(result, Map) and info.get("rollout") else []
+    parts += [str(info["target"])] if info.get("target") is not None else []
+    return f"{result.method} ({', '.join(part for part in parts if part)})"
 
 
 def _rolled(rollout: Mapping[str, Any]) -> str:
@@ -201,7 +202,7 @@ def _rolled(rollout: Mapping[str, Any]) -> str:
 
 def method_of(result: Result, label: str) -> dict[str, Any]:
     info = result.info
-    made: dict[str, Any] = {
+    facts: dict[str, Any] = {
         "name": result.method,
         "label": label,
         "kind": "map" if isinstance(result, Map) else "attribution",
@@ -210,14 +211,14 @@ def method_of(result: Result, label: str) -> dict[str, Any]:
         "sheets": {},
     }
     if isinstance(result, Map):
-        used = CONVENTIONS.get(str(info.get("convention", "alti")), CONVENTIONS["alti"])
-        made |= {
+        convention = CONVENTIONS.get(str(info.get("convention", "alti")), CONVENTIONS["alti"])
+        facts |= {
             "depth": result.scores.shape[0],
-            "convention": {"residual": used.residual, "normalize": used.normalize},
+            "convention": {"residual": convention.residual, "normalize": convention.normalize},
             "noFlow": "This map is from the input to every layer already; its single layers are not kept.",
         }
-        return made
-    return {**made, "explains": explains(info)}
+        return facts
+    return {**facts, "explains": explains(info)}
 
 
 def explains(info: Mapping[str, Any]) -> str:
@@ -235,10 +236,10 @@ def explains(info: Mapping[str, Any]) -> str:
 def notices_of(results: Sequence[Result]) -> list[str]:
     """What must be known before the numbers; of one method alone with its name."""
     about_text = dict.fromkeys(visible(one) for result in results for one in noticed(result.info))
-    own = [
+    of_methods = [
         visible(f"{name}: {one}") for result, name in zip(results, labels(results), strict=True) for one in off_sum(result.info)
     ]
-    return [*about_text, *own]
+    return [*about_text, *of_methods]
 
 
 def words_of(result: Result) -> list[Any] | None:
@@ -249,9 +250,9 @@ def words_of(result: Result) -> list[Any] | None:
 def query_of(results: Sequence[Result]) -> int:
     """The token the page begins with."""
     tokens, info = results[0].tokens, results[0].info
-    found = [one.info["query"] for one in results if isinstance(one.info.get("query"), int)]
+    positions = [result.info["query"] for result in results if isinstance(result.info.get("query"), int)]
     masks = [i for i, token in enumerate(tokens) if token in ("[MASK]", "<mask>")]
-    position = (found or masks or [len(tokens) - 1 if info.get("causal") else 0])[0]
+    position = (positions or masks or [len(tokens) - 1 if info.get("causal") else 0])[0]
     return position if 0 <= position < len(tokens) else 0
 
 
@@ -293,20 +294,7 @@ def about_method(info: Mapping[str, Any]) -> list[list[str]]:
     rows = [["Variant", str(info.get("variant", "not known"))], ["Options", options or "none"]]
     if info.get("paper"):
         rows.append(["Paper", str(info["paper"])])
-    if info.get("gap") is not None:
-        allowed = f" (allowed: {info['tolerance']:.0e})" if info.get("tolerance") is not None else ""
-        rows.append(["Reconstruction gap", f"{info['gap']:.1e}{allowed}: the layers rebuilt from their parts, against the model"])
-    elif (off := completeness(info)) is not None:
-        one = info["completeness"]
-        sums = f"the scores add up to {one['sum']:.6g}, what they explain is {one['expected']:.6g}"
-        rows.append(["Completeness", f"adds up to within {bound(off)}: {sums}"])
-    elif info.get("tolerance") is not None:
-        rows.append(["Reconstruction gap", f"not measured by this method (a map's may be at most {info['tolerance']:.0e})"])
-    if info.get("rollout"):
-        rows.append(["Rolled out", _rolled(info["rollout"])])
-    elif info.get("convention"):
-        source = CONVENTIONS[info["convention"]].source if info["convention"] in CONVENTIONS else "from the input already"
-        rows.append(["Rollout", f"{info['convention']}: {source}"])
+    rows += [*_proof_rows(info), *_rollout_rows(info)]
     if info.get("target") is not None:
         rows.append(["Target", f"{info['target']} ({str(info.get('score')).replace('_', ' ')})"])
     if info.get("at_layer") is not None:
@@ -314,6 +302,28 @@ def about_method(info: Mapping[str, Any]) -> list[list[str]]:
     if info.get("precision"):
         rows.append(["Products in", f"{info['precision']}, error {info.get('precision_error', 0):.1e}"])
     return [*rows, *(["Note", str(note)] for note in info.get("notes") or [])]
+
+
+def _proof_rows(info: Mapping[str, Any]) -> Iterator[list[str]]:
+    """How well the numbers add up: the gap of a map, or the completeness of an attribution."""
+    if info.get("gap") is not None:
+        allowed = f" (allowed: {info['tolerance']:.0e})" if info.get("tolerance") is not None else ""
+        yield ["Reconstruction gap", f"{info['gap']:.1e}{allowed}: the layers rebuilt from their parts, against the model"]
+    elif (off := completeness(info)) is not None:
+        totals = info["completeness"]
+        sums = f"the scores add up to {totals['sum']:.6g}, what they explain is {totals['expected']:.6g}"
+        yield ["Completeness", f"adds up to within {bound(off)}: {sums}"]
+    elif info.get("tolerance") is not None:
+        yield ["Reconstruction gap", f"not measured by this method (a map's may be at most {info['tolerance']:.0e})"]
+
+
+def _rollout_rows(info: Mapping[str, Any]) -> Iterator[list[str]]:
+    """How the map was rolled out, or how it is to be."""
+    if info.get("rollout"):
+        yield ["Rolled out", _rolled(info["rollout"])]
+    elif info.get("convention"):
+        source = CONVENTIONS[info["convention"]].source if info["convention"] in CONVENTIONS else "from the input already"
+        yield ["Rollout", f"{info['convention']}: {source}"]
 
 
 # --- the page ---------------------------------------------------------------------------------------------------------
@@ -339,10 +349,10 @@ SERVED = Kind(("views.css", "page.css"), (*SHOWN, "serve.js"), f"{START}\n{FORM}
 
 def page(results: Sequence[Result], *, title: str | None = None, room: int = 2_000_000) -> str:
     """The whole page as one string, at most `room` characters for each text."""
-    made = entries(results, room=room - PAGE_ROOM)
-    models = list(dict.fromkeys(folder_name(one["model"]) for one in made))
-    names = list(dict.fromkeys(method["name"] for one in made for method in one["methods"]))
-    return filled_page({"entries": made}, REPORT, title=title or "How a text was mixed", subtitle=subtitle_of(models, names))
+    every = entries(results, room=room - PAGE_ROOM)
+    models = list(dict.fromkeys(folder_name(one["model"]) for one in every))
+    names = list(dict.fromkeys(method["name"] for one in every for method in one["methods"]))
+    return filled_page({"entries": every}, REPORT, title=title or "How a text was mixed", subtitle=subtitle_of(models, names))
 
 
 def subtitle_of(models: Sequence[str], methods: Sequence[str]) -> str:

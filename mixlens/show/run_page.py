@@ -29,36 +29,36 @@ FILES = (".jsonl", ".csv", ".tsv", ".parquet", ".txt")  # data that is called by
 Maps = Callable[[Collection[int]], Iterable[tuple[int, Map]]]
 
 
-def page(found: Overview, *, maps: Maps | None = None, title: str | None = None, room: int = 2_000_000) -> str:
+def page(facts: Overview, *, maps: Maps | None = None, title: str | None = None, room: int = 2_000_000) -> str:
     """The whole page as one string of at most `room` bytes. `maps` gives the kept maps of some rows, where a run has them."""
-    data = told(found)
-    model, source = named(found)
-    names = {"title": title or f"{model} on {source}", "subtitle": subtitle_of([f"{found.rows:,} rows", model], found.methods)}
+    data = told(facts)
+    model, source = named(facts)
+    names = {"title": title or f"{model} on {source}", "subtitle": subtitle_of([f"{facts.rows:,} rows", model], facts.methods)}
     left = room - NOTES - len(filled_page({"run": data}, RUN, **names).encode())
     if left < 0:
         raise InputError(f"the numbers of this run alone take {(room - left) / 1e6:.2f} MB. Allow more megabytes.")
-    chosen, sizes = _fitting(found.examples, left // 2 if maps is not None else left)
-    if len(chosen) < len(found.examples):
+    chosen, sizes = _fitting(facts.examples, left // 2 if maps is not None else left)
+    if len(chosen) < len(facts.examples):
         data["notes"].append(
-            f"{len(found.examples) - len(chosen)} of {len(found.examples)} chosen examples are left out: the file has no room "
+            f"{len(facts.examples) - len(chosen)} of {len(facts.examples)} chosen examples are left out: the file has no room "
             "for them. More megabytes hold more."
         )
     if maps is not None and chosen:
-        kept = _kept_maps([found.examples[i] for i in chosen], maps, left - sizes)
-        for row, blocks in kept.items():
+        with_maps = _kept_maps([facts.examples[i] for i in chosen], maps, left - sizes)
+        for row, blocks in with_maps.items():
             next(one for one in chosen.values() if one["row"] == row)["maps"] = blocks
-        without = len(chosen) - len(kept)
-        data["held"] = f"Maps of {len(kept)} examples are here, {COARSE.told()}." + (
+        without = len(chosen) - len(with_maps)
+        data["held"] = f"Maps of {len(with_maps)} examples are here, {COARSE.told()}." + (
             f" Those of {without} are left out: the file has no room for them, or the text is too long." if without else ""
         )
     data["examples"] = sorted(chosen.values(), key=lambda one: one["row"])
     return filled_page({"run": data}, RUN, **names)
 
 
-def named(found: Overview) -> tuple[str, str]:
+def named(facts: Overview) -> tuple[str, str]:
     """The model and the data, as a heading calls them."""
-    model = found.manifest.get("model")
-    data = str(found.manifest.get("data") or "a corpus")
+    model = facts.manifest.get("model")
+    data = str(facts.manifest.get("data") or "a corpus")
     name = str(model.get("name")) if isinstance(model, Mapping) else "a model"
     return folder_name(name), data.rstrip("/").rpartition("/")[2] if data.endswith(FILES) else data
 
@@ -66,40 +66,40 @@ def named(found: Overview) -> tuple[str, str]:
 # --- numbers ----------------------------------------------------------------------------------------------------------
 
 
-def told(found: Overview) -> dict[str, Any]:
+def told(facts: Overview) -> dict[str, Any]:
     """Everything but the examples."""
-    methods = list(found.methods)
+    methods = list(facts.methods)
     return {
-        "rows": found.rows,
-        "errors": found.errors,
-        "finished": found.finished,
-        "reasons": [[visible(reason), count] for reason, count in found.reasons],
+        "rows": facts.rows,
+        "errors": facts.errors,
+        "finished": facts.finished,
+        "reasons": [[visible(reason), count] for reason, count in facts.reasons],
         "methods": methods,
-        "classes": [_class(one, methods) for one in found.classes],
-        "otherClasses": {"classes": found.other_classes, "rows": found.rows - sum(one.rows for one in found.classes)},
-        "probability": _bins(found.probability),
-        "labels": _labels(found),
-        "noLabels": None if found.not_judged is None else visible(found.not_judged),
-        "agreement": _agreement(found),
+        "classes": [_class(one, methods) for one in facts.classes],
+        "otherClasses": {"classes": facts.other_classes, "rows": facts.rows - sum(one.rows for one in facts.classes)},
+        "probability": _bins(facts.probability),
+        "labels": _labels(facts),
+        "noLabels": None if facts.not_judged is None else visible(facts.not_judged),
+        "agreement": _agreement(facts),
         "ratios": [
             {"method": name, "layers": [mean.value for mean in layers], "rows": max((mean.count for mean in layers), default=0)}
-            for name, layers in found.ratios.items()
+            for name, layers in facts.ratios.items()
         ],
         "gap": {
-            "mean": found.gap.value,
-            "largest": found.gap.largest if found.gap.count else None,
-            "rows": found.gap.count,
-            "zero": found.no_gap,
-            **_bins(found.gaps),
-            "worst": [_row(one) for one in found.largest_gaps],
+            "mean": facts.gap.value,
+            "largest": facts.gap.largest if facts.gap.count else None,
+            "rows": facts.gap.count,
+            "zero": facts.no_gap,
+            **_bins(facts.gaps),
+            "worst": [_row(one) for one in facts.largest_gaps],
         },
-        "lengths": {**_lengths(found), "mean": _mean_length(found), "largest": max(found.lengths, default=None)},
-        "seconds": {"mean": found.seconds.value, "total": found.seconds.total, **_bins(found.times)},
-        "slow": [_row(one) for one in found.slow],
-        "about": about(found),
-        "notes": list(found.notes),
+        "lengths": {**_lengths(facts), "mean": _mean_length(facts), "largest": max(facts.lengths, default=None)},
+        "seconds": {"mean": facts.seconds.value, "total": facts.seconds.total, **_bins(facts.times)},
+        "slow": [_row(one) for one in facts.slow],
+        "about": about(facts),
+        "notes": list(facts.notes),
         "held": None,  # what is here of the maps
-        "chosenAs": list(dict.fromkeys(why for one in found.examples for why in one.why)),
+        "chosenAs": list(dict.fromkeys(why for one in facts.examples for why in one.why)),
         "examples": [],
     }
 
@@ -108,20 +108,21 @@ def _bins(bins: Bins) -> dict[str, Any]:
     return {"edges": [float(edge) for edge in bins.edges], "counts": [int(count) for count in bins.counts]}
 
 
-def _class(one: OneClass, methods: Sequence[str]) -> dict[str, Any]:
-    def listed(some: Sequence[tuple[str, float, int]]) -> list[list[Any]]:
-        return [[short(token), share, times] for token, share, times in some]
+def _class(group: OneClass, methods: Sequence[str]) -> dict[str, Any]:
+    def listed(tokens: Sequence[tuple[str, float, int]]) -> list[list[Any]]:
+        return [[short(token), share, times] for token, share, times in tokens]
 
-    top = [listed(one.top.get(method, [])) for method in methods]
+    top = [listed(group.top.get(method, [])) for method in methods]
     ways = [
-        {way: listed(some) for way, some in one.signed[method].items()} if method in one.signed else None for method in methods
+        {way: listed(tokens) for way, tokens in group.signed[method].items()} if method in group.signed else None
+        for method in methods
     ]
     return {
-        "name": short(one.name),
-        "rows": one.rows,
-        "counted": one.counted,
-        "mean": one.mean,
-        **_bins(one.probability),
+        "name": short(group.name),
+        "rows": group.rows,
+        "counted": group.counted,
+        "mean": group.mean,
+        **_bins(group.probability),
         "top": top,
         "signed": ways,  # of methods with scores below 0: towards and against apart
     }
@@ -132,9 +133,9 @@ def short(token: str) -> str:
     return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
 
 
-def _labels(found: Overview) -> dict[str, Any] | None:
+def _labels(facts: Overview) -> dict[str, Any] | None:
     """Accuracy, and labels (rows) by predictions (columns), of the most frequent."""
-    judged = found.judged
+    judged = facts.judged
     if judged is None:
         return None
     sums: dict[str, int] = {}
@@ -154,65 +155,65 @@ def _labels(found: Overview) -> dict[str, Any] | None:
     }
 
 
-def _agreement(found: Overview) -> dict[str, Any]:
+def _agreement(facts: Overview) -> dict[str, Any]:
     """[method method]: the mean of rows, and how many there are."""
-    n = len(found.methods)
+    n = len(facts.methods)
     mean: list[list[float | None]] = [[None] * n for _ in range(n)]
     rows = [[0] * n for _ in range(n)]
-    for (a, b), one in found.agreement.items():
-        i, j = found.methods.index(a), found.methods.index(b)
+    for (a, b), one in facts.agreement.items():
+        i, j = facts.methods.index(a), facts.methods.index(b)
         mean[i][j] = mean[j][i] = one.value
         rows[i][j] = rows[j][i] = one.count
     return {"mean": mean, "rows": rows}
 
 
-def _lengths(found: Overview) -> dict[str, Any]:
+def _lengths(facts: Overview) -> dict[str, Any]:
     """Tokens a row, in bins of one width."""
-    if not found.lengths:
+    if not facts.lengths:
         return {"edges": [], "counts": []}
-    first, last = min(found.lengths), max(found.lengths)
+    first, last = min(facts.lengths), max(facts.lengths)
     width = -(-(last - first + 1) // WIDEST)
     edges = np.arange(first, last + width + 1, width)
     counts = np.zeros(len(edges) - 1, dtype=np.int64)
-    for length, count in found.lengths.items():
+    for length, count in facts.lengths.items():
         counts[(length - first) // width] += count
     return {"edges": edges.tolist(), "counts": counts.tolist()}
 
 
-def _mean_length(found: Overview) -> float | None:
-    return sum(length * count for length, count in found.lengths.items()) / found.rows if found.rows else None
+def _mean_length(facts: Overview) -> float | None:
+    return sum(length * count for length, count in facts.lengths.items()) / facts.rows if facts.rows else None
 
 
 def _row(one: Mapping[str, Any]) -> dict[str, Any]:
     return {**one, "id": short(str(one["id"]))}
 
 
-def about(found: Overview) -> list[list[str]]:
+def about(facts: Overview) -> list[list[str]]:
     """Where the numbers come from."""
-    manifest = found.manifest
+    manifest = facts.manifest
 
     def part(name: str) -> Mapping[str, Any]:
         value = manifest.get(name)
         return value if isinstance(value, Mapping) else {}
 
-    model, own = part("model"), part("identity")
-    options = own.get("options")
-    given = {key: value for key, value in options.items() if value not in (None, [])} if isinstance(options, Mapping) else {}
+    model, identity = part("model"), part("identity")
+    options = identity.get("options")
+    chosen = {key: value for key, value in options.items() if value not in (None, [])} if isinstance(options, Mapping) else {}
     rows: list[list[Any]] = [
         ["Model", model.get("name")],
         ["Revision", model.get("revision")],
         ["Family and task", ", ".join(str(model[key]) for key in ("family", "task") if model.get(key))],
         ["Classes", ", ".join(str(name) for name in model["classes"][:20]) if isinstance(model.get("classes"), list) else None],
         ["Data", manifest.get("data")],
-        ["Data's fingerprint", own.get("data") if own.get("data") != manifest.get("data") else None],
-        ["Methods", ", ".join(found.methods)],
-        ["Options", ", ".join(f"{key}={value}" for key, value in given.items())],
-        ["Number type", own.get("dtype")],
+        ["Data's fingerprint", identity.get("data") if identity.get("data") != manifest.get("data") else None],
+        ["Methods", ", ".join(facts.methods)],
+        ["Options", ", ".join(f"{key}={value}" for key, value in chosen.items())],
+        ["Number type", identity.get("dtype")],
         ["Device", ", ".join(str(manifest[key]) for key in ("device", "machine") if manifest.get(key))],
         ["Versions", ", ".join(f"{name} {version}" for name, version in part("versions").items())],
         ["Model check", _check(manifest.get("check"))],
         ["Run", manifest.get("run")],
-        ["Finished", "yes" if found.finished else "no"],
+        ["Finished", "yes" if facts.finished else "no"],
     ]
     return [[name, visible(str(value))[:2_000]] for name, value in rows if value not in (None, "")]
 
@@ -226,68 +227,68 @@ def _check(gap: Any) -> str | None:
 
 def _fitting(examples: Sequence[Sampled], room: int) -> tuple[dict[int, dict[str, Any]], int]:
     """As many as there is room for, by their place in the list; and the room they take."""
-    made: dict[int, dict[str, Any]] = {}
-    used = 0
-    for place, one in enumerate(examples):
-        entry = example(one)
+    entries: dict[int, dict[str, Any]] = {}
+    size_of_all = 0
+    for place, sample in enumerate(examples):
+        entry = example(sample)
         size = len(safe_json(plain(entry)).encode()) + 1
-        if used + size <= room:
-            made[place] = entry
-            used += size
-    return made, used
+        if size_of_all + size <= room:
+            entries[place] = entry
+            size_of_all += size
+    return entries, size_of_all
 
 
-def example(one: Sampled) -> dict[str, Any]:
+def example(sample: Sampled) -> dict[str, Any]:
     return {
-        "row": one.row,
-        "id": short(one.id),
-        "text": visible(one.text),
-        "pair": None if one.pair is None else visible(one.pair),
-        "tokens": [short(token) for token in one.tokens],
-        "special": [i for i, special in enumerate(one.special) if special],
-        "leftOut": one.left_out,
-        "query": one.query,
-        "prediction": short(one.prediction),
-        "probability": one.probability,
-        "target": None if one.target is None else visible(one.target),
-        "label": None if one.label is None else short(one.label),
-        "correct": one.correct,
-        "gap": one.gap,
-        "seconds": one.seconds,
-        "agreement": one.agreement,
-        "carried": [[visible(name), visible(value)] for name, value in one.carried],
-        "why": list(one.why),
-        "methods": list(one.methods),
-        "scores": encode(one.scores, EXACT) if one.scores.size else None,
+        "row": sample.row,
+        "id": short(sample.id),
+        "text": visible(sample.text),
+        "pair": None if sample.pair is None else visible(sample.pair),
+        "tokens": [short(token) for token in sample.tokens],
+        "special": [i for i, special in enumerate(sample.special) if special],
+        "leftOut": sample.left_out,
+        "query": sample.query,
+        "prediction": short(sample.prediction),
+        "probability": sample.probability,
+        "target": None if sample.target is None else visible(sample.target),
+        "label": None if sample.label is None else short(sample.label),
+        "correct": sample.correct,
+        "gap": sample.gap,
+        "seconds": sample.seconds,
+        "agreement": sample.agreement,
+        "carried": [[visible(name), visible(value)] for name, value in sample.carried],
+        "why": list(sample.why),
+        "methods": list(sample.methods),
+        "scores": encode(sample.scores, EXACT) if sample.scores.size else None,
         "maps": None,
     }
 
 
 def _kept_maps(examples: Sequence[Sampled], maps: Maps, room: int) -> dict[int, list[dict[str, Any]]]:
     """The maps of as many examples as there is room for, those that come first before others."""
-    short_ones = [one for one in examples if not one.left_out]
-    layers = sum(len(made.scores) for _, made in maps([short_ones[0].row])) if short_ones else 0
-    wanted: set[int] = set()
+    short_ones = [sample for sample in examples if not sample.left_out]
+    layers = sum(len(scores.scores) for _, scores in maps([short_ones[0].row])) if short_ones else 0
+    rows: set[int] = set()
     planned = 0.0
-    for one in short_ones:
-        takes = layers * len(one.tokens) ** 2 * 0.8  # characters: a guess; what does not fit is left out below
+    for sample in short_ones:
+        takes = layers * len(sample.tokens) ** 2 * 0.8  # characters: a guess; what does not fit is left out below
         if planned + takes <= room:
-            wanted.add(one.row)
+            rows.add(sample.row)
             planned += takes
-    kept: dict[int, list[dict[str, Any]]] = {}
-    used = 0
-    for row, made in maps(wanted) if wanted and layers else ():
-        if row not in wanted:
+    blocks: dict[int, list[dict[str, Any]]] = {}
+    size = 0
+    for row, scores in maps(rows) if rows and layers else ():
+        if row not in rows:
             continue
         try:
-            block = encode(made.scores.numpy().reshape(-1, len(made.tokens)), COARSE)
+            block = encode(scores.scores.numpy().reshape(-1, len(scores.tokens)), COARSE)
         except InputError:  # float16 overflowed
-            wanted.discard(row)
+            rows.discard(row)
             continue
-        found = {"method": made.method, "depth": len(made.scores), "block": block}
-        used += len(safe_json(found)) + 10
-        kept.setdefault(row, []).append(found)
-        if used > room:
-            used -= sum(len(safe_json(one)) + 10 for one in kept.pop(row))
-            wanted.discard(row)
-    return kept
+        entry = {"method": scores.method, "depth": len(scores.scores), "block": block}
+        size += len(safe_json(entry)) + 10
+        blocks.setdefault(row, []).append(entry)
+        if size > room:
+            size -= sum(len(safe_json(sample)) + 10 for sample in blocks.pop(row))
+            rows.discard(row)
+    return blocks

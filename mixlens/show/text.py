@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType
     from rich.text import Text
 
+Piece = tuple[str, str]  # a text and its style
 BAR = 24
 CELL = 6  # columns of one number of a map
 MOST = 64  # tokens of a map that a terminal can hold
@@ -62,27 +63,32 @@ class View:
 
 def _strip(tokens: Sequence[str], scores: Sequence[float], width: int, colours: int, words: bool) -> list[Text]:
     """Tokens on a background as strong as their score, wrapped between words."""
-    whole: list[list[tuple[str, str]]] = []
+    whole: list[list[Piece]] = []
     for (text, goes_on), share in zip(pieces(tokens, words=words), shares(scores), strict=True):
         whole += [] if goes_on and whole else [[]]
         whole[-1] += [(part, style_of(share, colours)) for part in chopped(text, max(1, width))]
-    lines: list[list[tuple[str, str]]] = [[]]
-    used = 0
-    for word in whole:
+    return [laid(*line) for line in _wrapped_words(whole, width)]
+
+
+def _wrapped_words(words: Iterable[Sequence[Piece]], width: int) -> list[list[Piece]]:
+    """Words in lines, with a space between them; a word that is wider than a line is broken between its pieces."""
+    lines: list[list[Piece]] = [[]]
+    end = 0
+    for word in words:
         size = sum(columns_of(text) for text, _ in word)
-        if used and used + 1 + size > width:
+        if end and end + 1 + size > width:
             lines.append([])
-            used = 0
-        if used:
+            end = 0
+        if end:
             lines[-1].append((" ", ""))
-            used += 1
+            end += 1
         for text, style in word:
-            if used and used + columns_of(text) > width:
+            if end and end + columns_of(text) > width:
                 lines.append([])
-                used = 0
+                end = 0
             lines[-1].append((turned(text), style))
-            used += columns_of(text)
-    return [laid(*line) for line in lines]
+            end += columns_of(text)
+    return lines
 
 
 def strip(tokens: Sequence[str], scores: Sequence[float], *, words: bool = False) -> RenderableType:
@@ -129,11 +135,8 @@ def _bars(
         places = sorted(places, key=lambda i: -abs(scores[i]))[:top]
     numbers = {i: written(scores[i]) for i in places}
     index = len(str(max(places, default=0)))
-    wide = max((len(number) for number in numbers.values()), default=0)
-    longest = max((columns_of(shown(tokens[i])) for i in places), default=0)
-    room = width - (1 + index + 2 + 2 + wide + 2)  # left for token and bar
-    bar = min(BAR, room - longest) if room - longest >= 6 else 6 if room >= 14 else 0  # a shorter bar says nothing
-    label = max(1, min(longest, room - bar))
+    wide = max(map(len, numbers.values()), default=0)
+    label, bar = _bar_room([tokens[i] for i in places], width - (1 + index + 2 + 2 + wide + 2))
     scaled = shares(scores)
     for i in places:
         blocks = ("█" if scores[i] >= 0 else "▒") * round(abs(scaled[i]) * bar)
@@ -146,6 +149,13 @@ def _bars(
         )
     if told and top < len(tokens):
         yield from _left_out(len(tokens) - top, width)
+
+
+def _bar_room(tokens: Iterable[str], room: int) -> tuple[int, int]:
+    """The columns of the label and of the longest bar. A bar of fewer than 6 columns says nothing."""
+    longest = max((columns_of(shown(token)) for token in tokens), default=0)
+    bar = min(BAR, room - longest) if room - longest >= 6 else 6 if room >= 14 else 0
+    return max(1, min(longest, room - bar)), bar
 
 
 def _left_out(count: int, width: int) -> Iterator[Text]:
@@ -183,7 +193,7 @@ Infos = Sequence[Mapping[str, Any]]
 def _strips(
     names: Sequence[str], tokens: Sequence[str], scores: Sequence[Sequence[float]], infos: Infos, width: int, best: int
 ) -> Iterator[Text]:
-    label = min(max(map(columns_of, names), default=0), max(1, width // 3))
+    label = _label_width(names, width)
     room = max(1, width - label - 3)
     for name, row, info in zip(names, scores, infos, strict=True):
         lines = _strip(tokens, row, room, 256, info.get("unit") == "word")
@@ -205,12 +215,11 @@ def _numbers(
     names: Sequence[str], tokens: Sequence[str], scores: Sequence[Sequence[float]], infos: Infos, width: int, top: int
 ) -> Iterator[Text]:
     """Percent of the row's largest score, a column for each token; columns that do not fit go below."""
-    label = min(max(map(columns_of, names), default=0), max(1, width // 3))
+    label = _label_width(names, width)
     whole = any(info.get("unit") == "word" for info in infos)
     texts = [clipped(text, max(4, width - label - 3)) for text, _ in pieces(tokens, words=whole)]
     scaled = [shares(row) for row in scores]
-    places = sorted(range(len(tokens)), key=lambda i: -max(abs(row[i]) for row in scaled))[:top]
-    places.sort()
+    places = sorted(sorted(range(len(tokens)), key=lambda i: -max(abs(row[i]) for row in scaled))[:top])
     percents = [[f"{100 * share:.0f}" for share in row] for row in scaled]
     wide = [max(columns_of(texts[i]), *(len(row[i]) for row in percents)) for i in places]
     for number, (start, stop) in enumerate(in_blocks(wide, width - label - 3, gap=1)):
@@ -221,10 +230,19 @@ def _numbers(
             yield laid((" " + fitting(name, label) + "  ", ""), (fitted, ""))
     if top < len(tokens):
         yield from _left_out(len(tokens) - top, width)
-    largest = [f"{name} = {largest_of(info, row)}" for name, row, info in zip(names, scores, infos, strict=True)]
     yield laid()
-    caption = ["percent of", "each", "row's", "largest", "score:", *(f"{item}," for item in largest[:-1]), *largest[-1:]]
-    yield from kept_together(caption, " ", width, style="dim")
+    yield from kept_together(_caption(names, scores, infos), " ", width, style="dim")
+
+
+def _label_width(names: Sequence[str], width: int) -> int:
+    """The columns of the names of rows: at most a third of the terminal."""
+    return min(max(map(columns_of, names), default=0), max(1, width // 3))
+
+
+def _caption(names: Sequence[str], scores: Sequence[Sequence[float]], infos: Infos) -> list[str]:
+    """What 100 percent is in every row, in parts that stay together."""
+    largest = [f"{name} = {largest_of(info, row)}" for name, row, info in zip(names, scores, infos, strict=True)]
+    return ["percent of", "each", "row's", "largest", "score:", *(f"{item}," for item in largest[:-1]), *largest[-1:]]
 
 
 # --- what is told -----------------------------------------------------------------------------------------------------

@@ -26,11 +26,11 @@ def shown(token: str) -> str:
 def glued(tokens: Sequence[str]) -> list[bool]:
     """Does a token go on with the word before it? By "##", or by the missing mark of those tokenizers that mark new words."""
     marked = any(token.startswith(STARTS) for token in tokens)
-    found = [False]
+    continues = [False]
     for before, token in pairwise(tokens):
         added = ADDED.fullmatch(token) or ADDED.fullmatch(before)
-        found.append(not added and (token.startswith(CONTINUES) or (marked and not token.startswith((*STARTS, "Ċ")))))
-    return found[: len(tokens)]
+        continues.append(not added and (token.startswith(CONTINUES) or (marked and not token.startswith((*STARTS, "Ċ")))))
+    return continues[: len(tokens)]
 
 
 def pieces(tokens: Sequence[str], *, words: bool = False) -> list[tuple[str, bool]]:

@@ -165,7 +165,7 @@ def test_check_shows_the_gaps_of_a_model_that_fails(capsys: pytest.CaptureFixtur
 
     from mixlens.model.families import BERT
 
-    monkeypatch.setattr("mixlens.model.model.find", lambda config: replace(BERT, norm_after_mlp=None))
+    monkeypatch.setattr("mixlens.model.loading.find", lambda config: replace(BERT, norm_after_mlp=None))
     monkeypatch.setattr(sys, "argv", ["mixlens", "check", "agreement"])
     with pytest.raises(SystemExit) as end:
         main()

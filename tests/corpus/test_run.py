@@ -22,6 +22,7 @@ from mixlens.corpus import maps, shards
 from mixlens.corpus import worker as work
 from mixlens.errors import InputError, MixlensError
 from mixlens.layer.identities import Unproven
+from mixlens.maps import known as known_maps
 from mixlens.types import Example
 
 pa = pytest.importorskip("pyarrow")
@@ -271,14 +272,14 @@ def test_one_bad_example_of_a_batch_does_not_spoil_the_others(
     model: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     go(TEXTS, tmp_path / "fine", model=model)
-    own = model._run
+    own = model.run_traced
 
     def fails(encoded: Any, **options: Any) -> Any:
         if any("umbrellas" in (one.text or "") for one in encoded):
             raise torch.OutOfMemoryError("out of memory")
         return own(encoded, **options)
 
-    monkeypatch.setattr(model, "_run", fails)
+    monkeypatch.setattr(model, "run_traced", fails)
     made = go(TEXTS, tmp_path / "run", model=model)
     assert (made.rows, made.errors) == (len(TEXTS) - 1, 1)
     assert "memory runs out" in bad(tmp_path / "run")[0]["reason"]
@@ -410,3 +411,23 @@ def test_a_batch_that_found_its_weights_changed_is_scored_again(tmp_path: Path, 
     monkeypatch.setattr(lens.kept, "forget", lambda: anew.append(1))
     made = go(["The keys [MASK] rusty.", "The dog [MASK] here."], tmp_path / "run", model=lens, methods=["alti"])
     assert (made.rows, made.errors, len(refused)) == (2, 0, 1)
+
+
+def test_a_run_makes_no_pass_but_those_of_its_rows(sentiment: Any, tmp_path: Path) -> None:
+    """Which methods hand out a mixing ratio is known from their registration: texts of one length are one batch, one pass."""
+    passes: list[Any] = []
+    hook = sentiment.hf_model.register_forward_pre_hook(lambda module, args: passes.append(args))
+    try:
+        made = go(["A dull film.", "A good film."], tmp_path / "out", model=sentiment, methods="globenc")
+    finally:
+        hook.remove()
+    assert len(passes) == 1
+    assert "mixing_ratio:globenc" in made.to_pandas().columns
+
+
+def test_methods_declare_the_mixing_ratio_that_they_hand_out(model: Any) -> None:
+    """Every map method, by its own scores: a column of a run rests on the declaration."""
+    trace = model.trace("A dull film.")
+    for name, method in sorted(known_maps().items()):
+        given = "mixing_ratio" in mixlens.mix(trace, name).info
+        assert given == ("mixing_ratio" in method.extras), name

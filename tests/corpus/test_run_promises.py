@@ -364,14 +364,14 @@ def test_the_command_for_one_row_that_cannot_be_explained_is_an_error(
 
 def test_memory_that_runs_out_costs_the_row_alone(model: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Python's and numpy's own error is not torch's."""
-    own = model._run
+    own = model.run_traced
 
     def fails(encoded: Any, **options: Any) -> Any:
         if any("dull 3" in (one.text or "") for one in encoded):
             np.empty((1 << 40, 1 << 15))
         return own(encoded, **options)
 
-    monkeypatch.setattr(model, "_run", fails)
+    monkeypatch.setattr(model, "run_traced", fails)
     made = again(tmp_path / "run", model)
     assert (made.rows, made.errors) == (7, 1)
     assert bad(tmp_path / "run")[0]["row"] == 4
@@ -545,7 +545,7 @@ def test_ctrl_c_later_is_one_line_too(
         os.kill(os.getpid(), signal.SIGINT)
         time.sleep(60)
 
-    monkeypatch.setattr("mixlens.model.model.load", pressed)
+    monkeypatch.setattr("mixlens.model.loading.load", pressed)
     monkeypatch.setattr(sys, "argv", ["mixlens", "explain", "A good film."])
     with pytest.raises(SystemExit) as ended:
         main()

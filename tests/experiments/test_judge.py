@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from mixlens.errors import InputError
 from mixlens.experiments import core, known
 from mixlens.experiments.judge import every_method, experiment_text, judge, judge_text, lines, ranking
 from mixlens.experiments.judging import CUES, FAITHFULNESS, _places, metrics_of, possible
+from mixlens.layer.block import Block
 from mixlens.metrics import Interval
 from mixlens.metrics.alignment import cue_dot
 from mixlens.metrics.arguments import marks_at
@@ -251,3 +253,39 @@ def test_lines_are_aligned() -> None:
 
     table = Table("t", "", ("a", "long name"), (("x", Interval(0.5, 0.25, 0.75, 3, 0.1)), ("yyy", None), ("z", 0.25)))
     assert lines(table) == ["a    long name", "x    0.500 [0.250, 0.750]", "yyy", "z    0.250"]
+
+
+# --- work is done once
+
+
+def counted(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str) -> list[Any]:
+    """A list with one entry for every call of a function or a method."""
+    calls: list[Any] = []
+    function = getattr(owner, name)
+
+    def wrapper(*args: Any, **options: Any) -> Any:
+        calls.append(args)
+        return function(*args, **options)
+
+    monkeypatch.setattr(owner, name, wrapper)
+    return calls
+
+
+def test_each_text_is_traced_once_and_each_layer_proven_once(gap_model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Four map methods on two texts: two forward passes, one block for each layer of each text, data drawn once, names parsed
+    once."""
+    passes: list[Any] = []
+    blocks = counted(monkeypatch, Block, "__init__")
+    draws = counted(monkeypatch, sys.modules["mixlens.experiments.prepare"], "load")
+    options = counted(monkeypatch, sys.modules["mixlens.asking"], "_option")
+    hook = gap_model.hf_model.register_forward_pre_hook(lambda module, args: passes.append(args))
+    methods = ["attention", "globenc", "alti", "value_zeroing:rollout=alti"]
+    try:
+        made = judge(gap_model, "agreement", methods=methods, metrics="cue_dot", n=2, progress=False)
+    finally:
+        hook.remove()
+    assert len(made.records) == 8
+    assert len(passes) == 2
+    assert len(blocks) == 2 * gap_model.n_layers
+    assert len(draws) == 1
+    assert len(options) == 1

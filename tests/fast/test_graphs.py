@@ -13,7 +13,7 @@ from conftest import hf_model
 from torch import nn
 
 from mixlens.fast.cuda_graphs import Standing, _weights, copied
-from mixlens.model.model import load
+from mixlens.model.loading import load
 
 
 def standing(model: Any) -> Standing:

@@ -24,6 +24,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode
 
 import mixlens
+from mixlens.budget import AUTOMATIC
 from mixlens.fast import loops as kernels
 from mixlens.fast.loops import cpu, plain
 from mixlens.maps import METHODS
@@ -163,7 +164,7 @@ def test_nothing_of_pairs_by_features_is_held(kind: str, name: str, loops: str) 
     asked: Any = {"NORMS": NORMS, "FIVE": FIVE}.get(name, name)
     trace = model_of(kind).trace(input_ids=IDS)
     needed = max(H * N * N, N * H * max(D, M), D * M, 3 * D * D)
-    tile = 8 * plain.AUTOMATIC["cpu"]  # the most any loop asks for
+    tile = 8 * AUTOMATIC["cpu"]  # the most any loop asks for
     assert max(needed, tile) < 0.6 * PAIRS_BY_FEATURES, "the guard could not tell"
     seen = watched(lambda: mixlens.mix(trace, asked))
     assert seen.largest <= max(needed, tile), "by itself"

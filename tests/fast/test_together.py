@@ -12,7 +12,8 @@ from conftest import CONFIGURATIONS, hf_model, ids, loaded
 
 import mixlens
 from mixlens.errors import InputError
-from mixlens.layer.block import Block
+from mixlens.fast import zeroing
+from mixlens.layer import Block
 from mixlens.maps import known
 from mixlens.methods import identifiability
 
@@ -25,7 +26,7 @@ def test_attention_written_out_is_the_kernel_s(case: str, monkeypatch: pytest.Mo
     """As for float32 on a GPU: the same hidden states, alone and in a padded batch."""
     lens, inputs = loaded(case), [ids(7), ids(4, seed=1)]
     expected = [trace.hidden_states for trace in lens.trace(input_ids=inputs)]
-    monkeypatch.setattr(sys.modules["mixlens.model.model"], "_quicker_written_out", lambda query: True)
+    monkeypatch.setattr(sys.modules["mixlens.model.seam"], "quicker_written_out", lambda query: True)
     for trace, hidden in zip(lens.trace(input_ids=inputs), expected, strict=True):
         torch.testing.assert_close(trace.hidden_states, hidden, rtol=1e-6, atol=1e-6)
 
@@ -123,13 +124,13 @@ def test_norms_changed_behind_torch_s_back_are_noticed() -> None:
 def test_targets_that_take_nothing_are_not_run_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """A causal model's earlier targets do not see a later source: half of the pairs are never computed."""
     rows = []
-    whole = Block.without
+    whole = zeroing.without
 
-    def counted(self: Block, sources: slice, tile: torch.Tensor, *, few: bool = False) -> torch.Tensor:
+    def counted(block: Block, sources: slice, tile: torch.Tensor, *, few: bool = False) -> torch.Tensor:
         rows.append(tile[..., 0].numel())
-        return whole(self, sources, tile, few=few)
+        return whole(block, sources, tile, few=few)
 
-    monkeypatch.setattr(Block, "without", counted)
+    monkeypatch.setattr(zeroing, "without", counted)
     lens, n = loaded("gpt2"), 16
     trace = lens.trace(input_ids=ids(n))
     expected = mixlens.mix(trace, "value_zeroing").scores

@@ -18,7 +18,7 @@ from transformers import AutoTokenizer, BertConfig, BertModel
 import mixlens
 from mixlens.data import DATASETS, load
 from mixlens.errors import InputError, ModelError
-from mixlens.model.model import EMBEDDED
+from mixlens.model.loading import EMBEDDED
 from mixlens.types import Example
 from recipes import finetune
 from recipes.finetune import RECIPES

@@ -64,12 +64,12 @@ def test_times_are_of_steps_alone() -> None:
 
 
 def test_numbers_of_workers() -> None:
-    from mixlens.cli.app import _workers
+    from mixlens.cli.runs import workers_of
 
-    assert (_workers(None), _workers("8"), _workers("2-8")) == (None, 8, (2, 8))
+    assert (workers_of(None), workers_of("8"), workers_of("2-8")) == (None, 8, (2, 8))
     for wrong in ("2-4-8", "a", "2-", ""):
         with pytest.raises(mixlens.MixlensError):
-            _workers(wrong)
+            workers_of(wrong)
 
 
 def test_traces_of_two_models_are_explained_each_by_its_own() -> None:

@@ -79,7 +79,7 @@ def layer_calls(
 
 def loaded_parts(model: Any) -> Any:
     from mixlens.model.families import find
-    from mixlens.model.model import layer_parts
+    from mixlens.model.parts import layer_parts
 
     return layer_parts(model.base_model, find(model.config))
 

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 import mixlens
 from mixlens.attributions import Question, attribute
 from mixlens.methods._backward_rules import composed, rules
-from mixlens.methods.lrp import RULES, relevance, seen_inputs
+from mixlens.methods.lrp import RULES, inputs_of, relevance
 from mixlens.targets import resolve
 
 CLASSIFIER = "AutoModelForSequenceClassification"
@@ -56,7 +56,7 @@ def test_golden_attcat(path: Path, mask: str) -> None:
             same(read.scores, golden[f"{mask}/class{k}/{key}"])
             assert read.info["rules"] == "chefer"
         question = Question(trace, resolve(trace, k), None, 0)
-        inputs = seen_inputs(question, "released", mask_special=hidden)
+        inputs = inputs_of(question, "released", mask_special=hidden)
         same(torch.stack(relevance(question, "chefer", inputs)[0]), golden[f"{mask}/class{k}/attn_cam_lrp"])
         run = trace.model.run_attached(inputs)
         gradients = torch.autograd.grad(question.target.of(run.output)[0], run.attention)

@@ -17,7 +17,7 @@ from torch import nn
 
 import mixlens
 from mixlens.attributions import known as attributions
-from mixlens.maps import _neighbours
+from mixlens.fast.together import neighbours
 from mixlens.maps import known as maps
 from mixlens.model.families import find
 from mixlens.model.offload import own_copy
@@ -283,7 +283,7 @@ def test_layers_are_scored_together_only_where_they_are_alike() -> None:
 
     layers = [layer("cuda:0"), layer("cuda:0"), layer("cuda:0"), layer("cuda:1"), layer("cuda:1"), layer("cpu"), layer("cpu")]
     layers += [layer("cuda:1"), layer("cuda:1", packed=True), layer("cuda:1")]
-    found = [list(some) for some in _neighbours(layers, 2)]
+    found = [list(some) for some in neighbours(layers, 2)]
     assert found == [[0, 1], [2], [3, 4], [5], [6], [7], [8], [9]]
-    assert [list(some) for some in _neighbours(layers[:3], 9)] == [[0, 1, 2]]
-    assert [list(some) for some in _neighbours(layers[:3], 1)] == [[0], [1], [2]]
+    assert [list(some) for some in neighbours(layers[:3], 9)] == [[0, 1, 2]]
+    assert [list(some) for some in neighbours(layers[:3], 1)] == [[0], [1], [2]]

@@ -14,7 +14,7 @@ from conftest import CONFIGURATIONS, hf_model, ids, loaded
 from safetensors.torch import load_file, save_file
 
 import mixlens
-from mixlens.model.model import TASKS
+from mixlens.model.loading import TASKS
 
 
 def saved(tmp_path: Path, case: str = "bert", head: str = "AutoModel") -> Path:
@@ -296,7 +296,7 @@ def test_segments_that_are_all_zero_are_no_segments() -> None:
     ],
 )
 def test_what_large_models_need_is_said(monkeypatch: pytest.MonkeyPatch, asked: dict[str, Any], missing: str, extra: str) -> None:
-    monkeypatch.setattr("mixlens.model.model.find_spec", lambda name: None if name == missing else name)
+    monkeypatch.setattr("mixlens.model.placing.find_spec", lambda name: None if name == missing else name)
     with pytest.raises(mixlens.MixlensError, match=rf"{missing}: pip install 'mixlens\[{extra}\]'"):
         mixlens.load("agreement", **asked)
 

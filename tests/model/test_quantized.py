@@ -20,8 +20,8 @@ from mixlens.attributions import known as attributions
 from mixlens.fast.block import Block
 from mixlens.layer.weights import asked_weight, linear_weight, widened
 from mixlens.maps import known as maps
-from mixlens.maps import shares
 from mixlens.provenance import model_fingerprint
+from mixlens.scoring import shares
 
 MAPS = [name for name in maps() if name != "random"]
 HEADS = {"bert": "AutoModelForMaskedLM", "llama": "AutoModelForCausalLM"}

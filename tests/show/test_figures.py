@@ -23,8 +23,8 @@ from matplotlib.figure import Figure
 import mixlens
 from mixlens.errors import InputError
 from mixlens.metrics import Interval
+from mixlens.show import figure
 from mixlens.show.colors import AGAINST, TOWARDS, hex_of, ink, shade
-from mixlens.show.figure import drawing as figure
 from mixlens.types import Attribution, Map
 
 TOKENS = ("[CLS]", "the", "un", "##happy", "keys", "[MASK]")
@@ -540,13 +540,13 @@ def test_one_token_of_no_score() -> None:
 
 def test_a_label_is_cut_no_earlier_than_it_must_be() -> None:
     """The longest beginning that fits with its ellipsis: one more letter would not."""
-    from mixlens.show.figure.drawing import _cut, _inches
+    from mixlens.show.figure.layout import cut, text_width
 
     text = "incomprehensibilities of lilliputians"
-    whole = _inches(text, 8)
+    whole = text_width(text, 8)
     for room in (whole * share for share in (0.2, 0.35, 0.5, 0.77, 0.99)):
-        made = _cut(text, 8, room)
+        made = cut(text, 8, room)
         kept = len(made) - 1
         assert made == text[:kept] + "…"
-        assert _inches(made, 8) <= room < _inches(text[: kept + 1] + "…", 8)
-    assert _cut(text, 8, whole) == text
+        assert text_width(made, 8) <= room < text_width(text[: kept + 1] + "…", 8)
+    assert cut(text, 8, whole) == text

@@ -1,0 +1,303 @@
+"""`explain`, `map` and `compare`: one text, pictures in the terminal."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from .. import asking
+from ..errors import InputError
+from .options import (
+    AttributionTarget,
+    File,
+    Foil,
+    Json,
+    Latex,
+    LoadOptions,
+    Method,
+    ModelName,
+    NoColor,
+    NoSpecial,
+    Pair,
+    Query,
+    Save,
+    Score,
+    Target,
+    Text,
+    Top,
+    Variant,
+    Words,
+    input_of,
+    layer_index,
+    loads_a_model,
+)
+
+if TYPE_CHECKING:
+    from ..asking import MethodRequest
+    from ..model.model import Model
+    from ..types import Attribution, Result, Trace
+    from .scores import Explanation
+
+EXPLAIN_EXAMPLE = "Example:  mixlens explain 'The keys to the cabinet [MASK] rusty.' --method attcat --target were --foil was"
+MAP_EXAMPLE = "Example:  mixlens map 'The keys to the cabinet [MASK] rusty.' --layer 3 --method value_zeroing"
+COMPARE_EXAMPLE = (
+    "Example:  mixlens compare 'The keys to the cabinet [MASK] rusty.' --methods attention,globenc,alti,value_zeroing"
+)
+INDENTED = ("import", "weights", "model check")  # parts of "load and check"
+
+
+@loads_a_model
+def explain(
+    text: Text = None,
+    model: ModelName = "agreement",
+    method: Method = "alti",
+    variant: Variant = None,
+    query: Query = None,
+    target: Target = None,
+    foil: Foil = None,
+    score: Score = None,
+    generate: Annotated[
+        int | None, typer.Option("--generate", help="Let a causal model write this many tokens; explain each.")
+    ] = None,
+    pair: Pair = None,
+    file: File = None,
+    words: Words = False,
+    no_special: NoSpecial = False,
+    json_: Json = False,
+    save: Save = None,
+    loading: LoadOptions = LoadOptions(),  # noqa: B008 - frozen
+    no_color: NoColor = False,
+    top: Top = None,
+    layers: Annotated[bool, typer.Option("--layers", help="One strip for every layer.")] = False,
+    map_: Annotated[
+        int | None, typer.Option("--map", help="Also this layer's map; counted from 1, -1 is the last.", metavar="LAYER")
+    ] = None,
+    latex: Latex = False,
+    timing: Annotated[bool, typer.Option("--timing", help="Also say where the time went.")] = False,
+) -> None:
+    """Which input tokens the prediction rests on, by any method of `mixlens methods`."""
+    started = time.perf_counter()
+    from ..maps import timed
+    from .scores import Explanation, by_word
+
+    request = asking.method_of(method, variant)  # a misspelt name is refused before the model is loaded
+    asking.refuse_target({method: request}, {"foil": foil, "score": score})
+    if save is not None and generate is not None:
+        raise InputError("--save keeps one result; with --generate there are several. Use --json.")
+    _refuse_two_formats(latex, json_)
+    if layers or map_ is not None:
+        _refuse_pictures(method, request, has_map=map_ is not None, other=generate is not None or json_ or latex)
+    source = input_of(text, file, pair)
+    imported = time.perf_counter() - started
+    lens, seconds = loading.timed_load(model)
+    seconds = {"load and check": time.perf_counter() - started, "import": imported, **seconds}
+    with timed():
+        if generate is None:
+            trace = lens.trace(source)
+            question = _question(lens, trace, request, (query, target, foil, score), method)
+            explanation = Explanation(trace, request, question, keep_special=not no_special)
+            results = [explanation.attribution]
+        else:
+            results = _generated(lens, source, request, generate, (target, foil, score), keep_special=not no_special)
+    ended = time.perf_counter()
+    joined = [by_word(result, words) for result in results]
+    if save is not None:
+        joined[0].save(save)
+    if layers:
+        _show_layers(explanation, words=words, color=not no_color, top=top)
+    else:
+        _show_results(joined, json_=json_, latex=latex, color=not no_color, top=top)
+    if map_ is not None:
+        print()
+        by_word(explanation.map, words).show(layer=layer_index(lens, map_), color=not no_color)
+    if timing:
+        times = {**seconds, **_times_of(results[0]), "total": ended - started}
+        _print_times(times, file=sys.stderr if json_ else sys.stdout)
+
+
+def _refuse_two_formats(latex: bool, json_: bool) -> None:
+    if latex and json_:
+        raise InputError("--latex and --json are two ways to print the result. Leave one out.")
+
+
+def _refuse_pictures(method: str, request: MethodRequest, *, has_map: bool, other: bool) -> None:
+    """Refuse --layers and --map beside another format, and --map of a method that has none."""
+    if other:
+        raise InputError("--layers and --map are pictures in the terminal: leave --generate, --json and --latex out.")
+    if has_map and not request.is_map:
+        raise InputError(f"{method!r} gives scores of tokens, no map. Leave --map out, or see `mixlens methods` for maps.")
+
+
+def _question(
+    lens: Model, trace: Trace, request: MethodRequest, options: tuple[str | None, str | None, str | None, str | None], method: str
+) -> dict[str, Any]:
+    """What is asked about the trace: a position, and of a class-specific method a target. For other methods --target is a
+    position, as --query."""
+    query, target, foil, score = options
+    if request.class_specific:
+        return {"query": asking.place_of(trace, query), **asking.targets_of(lens, target, foil, score)}
+    return {"query": asking.place_meant(trace, query, target, method)}
+
+
+def _generated(
+    lens: Model,
+    source: Any,
+    request: MethodRequest,
+    count: int,
+    options: tuple[str | None, str | None, str | None],
+    *,
+    keep_special: bool,
+) -> list[Attribution]:
+    """One attribution for each token that the model writes."""
+    from .scores import arguments_of
+
+    target = asking.targets_of(lens, *options) if request.class_specific else {}
+    results: list[Attribution] = lens.explain(
+        source, method=request.name, keep_special=keep_special, generate=count, **arguments_of(request), **target
+    )
+    return results
+
+
+def _show_layers(explanation: Explanation, *, words: bool, color: bool, top: int | None) -> None:
+    from ..show.text import compare_view, console
+    from .scores import by_word
+
+    results = [by_word(result, words) for result in explanation.layers.values()]
+    console(color=color).print(compare_view(results, names=list(explanation.layers), layers=True, top=top))
+
+
+def _show_results(results: Iterable[Attribution], *, json_: bool, latex: bool, color: bool, top: int | None) -> None:
+    for result in results:
+        if json_:
+            print_json(result)
+        elif latex:
+            print(result.to_latex(), end="")
+        else:
+            result.show(color=color, top=top)
+
+
+def _times_of(result: Attribution) -> dict[str, float]:
+    """The seconds of a result, its map under the name of its method."""
+    seconds = result.info.get("seconds", {})
+    return {result.method if part == "map" else part: value for part, value in seconds.items() if part != "batch"}
+
+
+def _print_times(seconds: Mapping[str, float], *, file: Any) -> None:
+    for part, value in seconds.items():
+        name = f"  {part}" if part in INDENTED else part
+        print(f"{name:<16} {1000 * value:10.1f} ms", file=file)
+
+
+def print_json(result: Result) -> None:
+    """Print a result as one line of JSON that every terminal can show."""
+    from torch import Tensor
+
+    from ..show.encoding import can_show
+
+    info = {key: value.tolist() if isinstance(value, Tensor) else value for key, value in result.info.items()}
+    content = {"method": result.method, "tokens": list(result.tokens), "scores": result.scores.tolist(), "info": info}
+    readable = can_show(sys.stdout, json.dumps(content, ensure_ascii=False), replaced=False)
+    line = json.dumps(content, ensure_ascii=not readable)
+    # JSON may contain characters that a terminal obeys or does not show; these are escaped.
+    print("".join(char if char.isprintable() else json.dumps(char)[1:-1] for char in line))
+
+
+@loads_a_model
+def map_(
+    text: Text = None,
+    layer: Annotated[int, typer.Option("--layer", "-l", help="Counted from 1; -1 is the last.")] = -1,
+    rollout: Annotated[
+        bool, typer.Option("--rollout", help="From the input to this layer, instead of this layer alone.")
+    ] = False,
+    model: ModelName = "agreement",
+    method: Method = "alti",
+    variant: Variant = None,
+    query: Annotated[
+        str | None, typer.Option("--query", "--target", help="Show this position's row alone: a token or an index.")
+    ] = None,
+    pair: Pair = None,
+    file: File = None,
+    words: Words = False,
+    json_: Json = False,
+    save: Save = None,
+    loading: LoadOptions = LoadOptions(),  # noqa: B008 - frozen
+    no_color: NoColor = False,
+) -> None:
+    """One layer's map: what each position (row) took from each token (column)."""
+    from ..maps import method as known_map
+    from ..notices import notices_of
+    from .scores import by_word, maps_of
+
+    known_map(method.partition(":")[0])
+    request = asking.method_of(method, variant)
+    if request.rollout is not None and not rollout:
+        raise InputError(f"{method!r} names a rollout convention: give --rollout, or leave it out.")
+    source = input_of(text, file, pair)
+    lens = loading.load(model)
+    layer = layer_index(lens, layer)
+    trace = lens.trace(source)
+    place = asking.place_meant(trace, None, query, method)
+    scores = maps_of(trace, [request])[0]
+    notices = notices_of(lens, trace, query=0)  # a map shows every position, so a missing mask is no surprise
+    scores = replace(scores, info={**scores.info, "notices": notices}) if notices else scores
+    scores = scores.rollout(request.rollout) if rollout else scores
+    whole = by_word(scores, words)
+    if save is not None:
+        whole.save(save)
+    if json_:
+        print_json(whole)
+    elif place is not None:
+        by_word(scores.readout(place, layer=layer), words).show(color=not no_color)
+    else:
+        whole.show(layer=layer, color=not no_color)
+
+
+@loads_a_model
+def compare(
+    text: Text = None,
+    methods: Annotated[
+        str, typer.Option("--methods", "--method", help="Names with commas between them; options as name:option=value.")
+    ] = "attention,globenc,alti,value_zeroing",
+    model: ModelName = "agreement",
+    query: Query = None,
+    target: AttributionTarget = None,
+    foil: Foil = None,
+    score: Score = None,
+    pair: Pair = None,
+    file: File = None,
+    words: Words = False,
+    no_special: NoSpecial = False,
+    json_: Json = False,
+    loading: LoadOptions = LoadOptions(),  # noqa: B008 - frozen
+    no_color: NoColor = False,
+    top: Top = None,
+    latex: Latex = False,
+) -> None:
+    """Several methods under one sentence, from one forward pass."""
+    from ..show.latex import latex as to_latex
+    from ..show.text import compare_view, console
+    from .scores import attributions_of, shown
+
+    requests = asking.methods_of(methods)
+    asking.refuse_target(requests, {"target": target, "foil": foil, "score": score})
+    _refuse_two_formats(latex, json_)
+    source = input_of(text, file, pair)
+    lens = loading.load(model)
+    trace = lens.trace(source)
+    place = asking.place_of(trace, query)
+    question = asking.targets_of(lens, target, foil, score)
+    every = attributions_of(trace, requests, query=place, target=question)
+    results = [shown(result, words=words, keep_special=not no_special) for result in every.values()]
+    if json_:
+        for result in results:
+            print_json(result)
+    elif latex:
+        print(to_latex(results), end="")
+    else:
+        console(color=not no_color).print(compare_view(results, names=list(requests), top=top))

@@ -1,0 +1,107 @@
+"""`methods`, `families`, `data` and `check`: what there is, and whether a model is what its family says."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ..errors import MixlensError, printable
+from .options import LoadOptions, loads_a_model
+
+if TYPE_CHECKING:
+    from ..layer.proof import Proof
+    from ..model.families import Family
+    from ..model.model import Model
+
+CHECK_EXAMPLE = "Example:  mixlens check bert-base-uncased --dtype float64"
+EVERY_FAMILY = "Every method works on every family of `mixlens families`; `to a target` methods need a model with a head."
+OTHER_DATA = "Fields of local files: docs/use/data.md. Any other file or hub dataset with texts: mixlens.data.read."
+
+
+def methods() -> None:
+    """What `--method` takes, one line each: name, kind, paper, cost in forward passes, variants, what it is."""
+    from ..attributions import known as attributions
+    from ..maps import known as maps
+    from ..show.tables import listed
+    from ..show.text import console
+
+    rows = [("method", "kind", "cost", "paper", "variants", "what it is")]
+    rows += [_method_row(method, "map") for method in maps().values()]
+    rows += [_method_row(method, "to a target" if method.needs_target else "to a position") for method in attributions().values()]
+    width = console().width
+    print("\n".join([*listed(rows, width), "", *listed([(EVERY_FAMILY,)], width)]))
+
+
+def _method_row(method: Any, kind: str) -> tuple[str, str, str, str, str, str]:
+    return method.id, kind, method.cost, method.paper.split(",")[0], ", ".join(method.variants), method.summary
+
+
+def families() -> None:
+    """The kinds of model that are known, and where their norms sit."""
+    from ..model.families import known
+    from ..show.tables import listed
+    from ..show.text import console
+
+    rows = [("model types", "when", "feed-forward", "norms"), *map(_family_row, known())]
+    print("\n".join(listed(rows, console().width)))
+
+
+def _family_row(family: Family) -> tuple[str, str, str, str]:
+    norms = [name for name, place in vars(family).items() if name.startswith("norm_") and place is not None]
+    kind = ("gated" if family.mlp_gate else "plain") + (", beside attention" if family.parallel else "")
+    when = ", ".join(f"{key}={value}" for key, value in family.when.items())
+    names = [name.removeprefix("norm_").replace("_", " ") for name in norms]
+    return ", ".join(family.model_types), when, kind, ", ".join(names)
+
+
+def data() -> None:
+    """The datasets known by name, one line each: task, what is known, labels, where from, licence, paper."""
+    from ..data import listing
+    from ..show.tables import aligned
+    from ..show.text import console
+
+    out = console()
+    for line in aligned(listing()):
+        print(line[: out.width - 1] + "…" if out.is_terminal and len(line) > out.width else line)
+    print(f"\n{OTHER_DATA}")
+
+
+@loads_a_model
+def check(
+    model: Annotated[str, typer.Argument(help="A hub id, a folder, or an embedded model.")] = "agreement",
+    loading: LoadOptions = LoadOptions(),  # noqa: B008 - frozen
+    tokens: Annotated[int, typer.Option("--tokens", help="Length of the random input.", min=1)] = 32,
+) -> None:
+    """Run every identity on a model and print the gaps. Exit code 2 if one is more than rounding."""
+    from ..layer.proof import measured
+    from ..model.offload import linearity_hint
+    from ..show.tables import folded
+    from ..show.text import console
+
+    lens = loading.load(model, check=False)
+    proof = measured(lens, tokens=tokens)
+    out = console()
+    out.print(printable(_about(lens, proof)), markup=False)
+    out.print(folded(_gap_rows(proof)))
+    if proof.failed:
+        hint = linearity_hint([lens.hf_model])
+        raise MixlensError(f"{len(proof.failed)} of {len(proof.gaps)} identities do not hold on {model!r}.{hint}")
+
+
+def _about(lens: Model, proof: Proof) -> str:
+    """One line about the model that was checked."""
+    line = f"{lens.name}: {lens.n_layers} layers, family {lens.family.name}, {lens.task}, {proof.tokens} random tokens"
+    line += f", on {lens.placement}" if lens.dispatched else ""
+    return line + (f", {lens.quantization}" if lens.quantization is not None else "")
+
+
+def _gap_rows(proof: Proof) -> list[tuple[str, str, str, str, str]]:
+    """A row for each identity; the first names the columns."""
+    from ..layer.proof import IDENTITIES
+
+    rows = [("", "identity", "largest relative gap", "allowed", "layer")]
+    for name, gap in proof.gaps.items():
+        passed = "ok" if name not in proof.failed else "FAILS"
+        rows.append((passed, IDENTITIES[name], f"{gap:.1e}", f"{proof.allowed[name]:.0e}", str(proof.worst_layer[name] + 1)))
+    return rows

@@ -1,0 +1,135 @@
+"""`report` and `serve`: pages for a browser."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from .. import asking
+from ..errors import InputError, MixlensError, printable
+from .options import AttributionTarget, Foil, LoadOptions, ModelName, Pair, Query, loads_a_model
+
+REPORT_EXAMPLES = """Example:  mixlens report 'The keys to the cabinet [MASK] rusty.' --methods alti,globenc,attcat -o report.html
+
+A whole run:  mixlens report runs/corpus -o corpus.html
+
+A saved result:  mixlens report --from map.safetensors -o map.html"""
+SERVE_EXAMPLE = "Example:  mixlens serve --model agreement --model sentiment"
+
+
+@loads_a_model
+def report(
+    texts: Annotated[
+        list[str] | None, typer.Argument(help="One text or several, each in quotes; or the folder of a `mixlens run`.")
+    ] = None,
+    output: Annotated[Path, typer.Option("--output", "-o", help="The file to write.")] = Path("report.html"),
+    methods: Annotated[
+        str | None,
+        typer.Option("--methods", help="Names with commas between them; options as name:option=value. Default: three maps."),
+    ] = None,
+    from_: Annotated[
+        list[Path] | None, typer.Option("--from", help="A saved result to show instead (.safetensors); may be given again.")
+    ] = None,
+    model: ModelName = "agreement",
+    query: Query = None,
+    target: AttributionTarget = None,
+    foil: Foil = None,
+    pair: Pair = None,
+    title: Annotated[str | None, typer.Option("--title", help="The heading of the page.")] = None,
+    label: Annotated[
+        str | None, typer.Option("--label", help="Of a run: the carried column that says what is right. Default: label.")
+    ] = None,
+    examples: Annotated[int | None, typer.Option("--examples", help="Of a run: about how many rows to show (60).", min=0)] = None,
+    megabytes: Annotated[
+        float, typer.Option("--megabytes", help="The most that one text, or a run, may take in the file.")
+    ] = 2.0,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite a file that is not a report, too.")] = False,
+    loading: LoadOptions = LoadOptions(),  # noqa: B008 - frozen
+) -> None:
+    """One HTML file with the maps of texts, of saved results, or with all of a run: opens from disk, needs no network."""
+    from ..report import METHODS, checked, may_write
+    from ..report import report as write_report
+    from ..saving import load_result
+
+    may_write(output, force=force)
+    page: dict[str, Any] = {"title": title, "megabytes": megabytes, "force": force}
+    folder = _run_folder(texts or [])
+    question = any((methods, target, foil, query, pair))
+    if folder is None and (label is not None or examples is not None):
+        raise InputError("--label and --examples are for the folder of a run.")
+    if folder is not None:
+        if from_ or question:
+            raise InputError("a run is shown as it is: leave --from, --methods, --target, --foil, --query and --pair out.")
+        write_report(folder, output, label=label, examples=examples, **page)
+    elif from_:
+        if texts or question:
+            raise InputError("--from shows saved results as they are: leave texts, --methods, --target, --query and --pair out.")
+        write_report([load_result(place) for place in from_], output, **page)
+    else:
+        inputs = _inputs(texts or [], pair)
+        names = checked(METHODS if methods is None else methods.split(","))  # before the model is loaded
+        lens = loading.load(model)
+        goal, other = asking.target_of(lens, target), None if foil is None else asking.target_of(lens, foil)
+        write_report(lens, output, texts=inputs, methods=names, target=goal, foil=other, query=query, **page)
+    print(printable(f"{output} ({output.stat().st_size / 1e6:.2f} MB)"))
+
+
+def _inputs(texts: Sequence[str], pair: str | None) -> list[Any]:
+    """The texts of a report, or one text with its pair."""
+    if not texts:
+        raise InputError("give at least one text, the folder of a run, or --from with a saved result.")
+    if pair is not None and len(texts) > 1:
+        raise InputError(f"--pair goes with one text, not with {len(texts)}.")
+    return [text if pair is None else (text, pair) for text in texts]
+
+
+def _run_folder(arguments: Sequence[str]) -> Path | None:
+    """The folder of a run, if the arguments name one. A path without a folder is refused: it would make a strange text."""
+    for argument in arguments:
+        folder = os.path.isdir(argument)  # False also for a text that is too long for a name
+        if folder and len(arguments) > 1:
+            raise InputError(f"{argument!r} is a folder, and a report shows one run: give it alone.")
+        if "/" in argument and not any(char.isspace() for char in argument) and not folder:
+            raise InputError(f"there is no folder {argument!r:.200}. Give the folder of a run, or texts with spaces in them.")
+    if len(arguments) != 1:
+        return None
+    (only,) = arguments
+    if os.path.isdir(only):
+        return Path(only)
+    if len(only.split()) == 1:
+        line = f"{only!r:.200} is no folder, so it is shown as a text of one word. For a run give its folder."
+        print(f"mixlens: {printable(line)}", file=sys.stderr)
+    return None
+
+
+@loads_a_model
+def serve(
+    model: Annotated[
+        list[str] | None, typer.Option("--model", "-m", help="A hub id, a folder or an embedded model; may be given again.")
+    ] = None,
+    host: Annotated[str, typer.Option("--host", help="The address to listen on. Others than 127.0.0.1 open it to others.")] = (
+        "127.0.0.1"
+    ),
+    port: Annotated[int, typer.Option("--port", help="0 takes any free one.", min=0, max=65535)] = 8765,
+    allow_host: Annotated[
+        list[str] | None, typer.Option("--allow-host", help="A name by which browsers may reach it; may be given again.")
+    ] = None,
+    max_tokens: Annotated[int, typer.Option("--max-tokens", help="The longest text, in tokens.", min=1)] = 512,
+    queue: Annotated[int, typer.Option("--queue", help="How many texts may wait.", min=1)] = 8,
+    time_limit: Annotated[float, typer.Option("--time-limit", help="Seconds that one text may take.", min=0.1)] = 120.0,
+    loading: LoadOptions = LoadOptions(),  # noqa: B008 - frozen
+) -> None:
+    """The page of a report in the browser, for texts typed there. Listens on this machine alone."""
+    try:
+        from ..serve.app import Limits, run
+    except ImportError as error:
+        raise MixlensError(f"the local page needs {error.name}: pip install 'mixlens[serve]'.") from None
+    names = list(dict.fromkeys(model or ["agreement", "sentiment"]))
+    limits = Limits(tokens=max_tokens, queue=queue, seconds=time_limit)
+    lenses = [loading.load(name) for name in names]
+    run(lenses, host=host, port=port, allowed=tuple(allow_host or ()), limits=limits)

@@ -1,0 +1,224 @@
+"""`experiment`, `judge`, `run` and `summarize`: many texts, folders of results."""
+
+from __future__ import annotations
+
+import json
+import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ..errors import InputError, MixlensError, nearest, printable, printable_json
+from .options import Foil, LoadOptions, ModelName, Query, Score, loads_a_model
+
+if TYPE_CHECKING:
+    from ..corpus import Run
+
+Out = Annotated[
+    Path | None, typer.Option("--out", help="A folder for records, tables and figure; the same command goes on where it stopped.")
+]
+Count = Annotated[int | None, typer.Option("--n", help="How many examples, drawn by --seed.")]
+Seed = Annotated[int, typer.Option("--seed")]
+LeaveOut = Annotated[bool, typer.Option("--leave-out", help="Leave out examples that do not fit, instead of stopping.")]
+Methods = Annotated[str | None, typer.Option("--methods", help="Names with commas between them; options as name:option=value.")]
+
+EXPERIMENT_EXAMPLE = "Example:  mixlens experiment vz-cue-alignment --n 100 --out runs/cues"
+JUDGE_EXAMPLE = "Example:  mixlens judge sentiment sentiment --n 20"
+RUN_EXAMPLE = "Example:  mixlens run corpus.jsonl --model sentiment --methods alti,attcat --out runs/corpus"
+SUMMARIZE_EXAMPLE = "Example:  mixlens summarize runs/corpus    (as a page: mixlens report runs/corpus)"
+
+
+def experiment(
+    name: Annotated[str | None, typer.Argument(help="Without one: the experiments there are.")] = None,
+    model: Annotated[str | None, typer.Option("--model", "-m", help="A hub id, a folder or an embedded model.")] = None,
+    data: Annotated[str | None, typer.Option("--data", help="A dataset of `mixlens data`, a file, or NAME=FILE.")] = None,
+    n: Count = None,
+    out: Out = None,
+    methods: Methods = None,
+    seed: Seed = 0,
+    leave_out: LeaveOut = False,
+    option: Annotated[list[str] | None, typer.Option("--option", help="key=value, an option of the experiment.")] = None,
+) -> None:
+    """An experiment of one of the papers, on any model: records, tables, figure. Stopped at any time, it goes on."""
+    from ..experiments.judge import experiment_text
+
+    options = {"model": model, "data": data, "n": n, "out": out, "methods": methods, "seed": seed, "leave_out": leave_out}
+    print(experiment_text(name, options=option or (), **options))
+
+
+def judge(
+    model: Annotated[str, typer.Argument(help="A hub id, a folder or an embedded model.")],
+    data: Annotated[str, typer.Argument(help="A dataset of `mixlens data`, a file, or NAME=FILE.")],
+    methods: Annotated[
+        str, typer.Option("--methods", help="all, or names with commas between them; options as name:option=value.")
+    ] = "all",
+    metrics: Annotated[str, typer.Option("--metrics", help="faithfulness, cues, rationales, or names.")] = "faithfulness",
+    n: Count = 50,
+    out: Out = None,
+    seed: Seed = 0,
+    leave_out: LeaveOut = False,
+    text_field: Annotated[str | None, typer.Option("--text-field", help="Of a file: by default text or sentence.")] = None,
+    pair_field: Annotated[str | None, typer.Option("--pair-field", help="Of a file: the second text.")] = None,
+    label_field: Annotated[str | None, typer.Option("--label-field", help="Of a file: the label of a row.")] = None,
+) -> None:
+    """Which method should I trust on my model? One ranked table, with intervals and seconds an example."""
+    from ..experiments.judge import judge_text
+    from ..show.text import console
+
+    fields: dict[str, Any] = {"text_field": text_field, "pair_field": pair_field, "label_field": label_field}
+    options: dict[str, Any] = {"methods": methods, "metrics": metrics, "n": n, "out": out, "seed": seed, "leave_out": leave_out}
+    print(judge_text(model, data, width=console().width, **options, **fields))
+
+
+@loads_a_model
+def run(
+    data: Annotated[
+        str, typer.Argument(help="JSONL, CSV, TSV, Parquet, text (a line each), a dataset of `mixlens data`, a hub id.")
+    ],
+    out: Annotated[Path, typer.Option("--out", help="The folder. The same command goes on where it was stopped.")],
+    model: ModelName = "agreement",
+    methods: Annotated[
+        str, typer.Option("--methods", help="Names with commas between them; options as name:option=value.")
+    ] = "alti",
+    limit: Annotated[int | None, typer.Option("--limit", help="The first so many rows.")] = None,
+    columns: Annotated[str | None, typer.Option("--columns", help="Fields to carry along, with commas between them.")] = None,
+    text_field: Annotated[str | None, typer.Option("--text-field", help="By default text or sentence.")] = None,
+    pair_field: Annotated[str | None, typer.Option("--pair-field", help="The second text.")] = None,
+    ids_field: Annotated[
+        str | None, typer.Option("--ids-field", help="A field with ids: input that is tokenised already.")
+    ] = None,
+    split: Annotated[str | None, typer.Option("--split", help="Of a dataset.")] = None,
+    target: Annotated[
+        str | None, typer.Option("--target", help="The class or word to explain; gold: each row's own target or label.")
+    ] = None,
+    foil: Foil = None,
+    score: Score = None,
+    query: Query = None,
+    maps: Annotated[bool, typer.Option("--maps", help="Keep the maps too.")] = False,
+    maps_dtype: Annotated[str, typer.Option("--maps-dtype", help="float32 or float16.")] = "float32",
+    batch_tokens: Annotated[int | None, typer.Option("--batch-tokens", help="Tokens to a batch; by default what suits.")] = None,
+    shard_rows: Annotated[
+        int, typer.Option("--shard-rows", help="Rows to a shard: so much work is lost, at most, when a run is killed.")
+    ] = 512,
+    strict: Annotated[bool, typer.Option("--strict", help="Stop at the first row that cannot be explained.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on; refuse to begin anew.")] = False,
+    ray: Annotated[str | None, typer.Option("--ray", help="auto, or the address of a Ray cluster that does the work.")] = None,
+    workers: Annotated[
+        str | None, typer.Option("--workers", help="Of the Ray cluster: 8, or 2-8; by default one for each GPU or CPU.")
+    ] = None,
+    json_: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    loading: LoadOptions = LoadOptions(),  # noqa: B008 - frozen
+) -> None:
+    """Every method on every row of a corpus: a folder of Parquet shards. Stopped at any time, it goes on."""
+    from ..corpus import run as run_corpus
+
+    _refuse_unknown(methods)  # before the model is loaded
+    with _safe_to_stop(out), _short_warnings():
+        done = run_corpus(
+            data,
+            model=model,
+            methods=methods,
+            out=out,
+            limit=limit,
+            columns=[name.strip() for name in columns.split(",")] if columns else (),
+            text_field=text_field,
+            pair_field=pair_field,
+            ids_field=ids_field,
+            split=split,
+            target="predicted" if target is None else _number_or_word(target),
+            foil=None if foil is None else _number_or_word(foil),
+            score=score,
+            query=_index_or_token(query),
+            maps=maps_dtype if maps else False,
+            batch_tokens=batch_tokens,
+            shard_rows=shard_rows,
+            strict=strict,
+            resume=resume,
+            ray=ray,
+            workers=workers_of(workers),
+            **loading.arguments(),
+        )
+    _print_run(done, json_)
+
+
+def _refuse_unknown(methods: str) -> None:
+    """Refuse names that are neither a map nor an attribution."""
+    from ..attributions import known as attributions
+    from ..maps import known as maps
+
+    known = [*maps(), *attributions()]
+    for written in methods.split(","):
+        name = written.strip().partition(":")[0]
+        if name not in known:
+            raise InputError(f"unknown method {name!r}. {nearest(name, known)}")
+
+
+@contextmanager
+def _safe_to_stop(out: Path) -> Iterator[None]:
+    """Ctrl-C within this block ends the command with one line and exit code 130."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        print(f"mixlens: stopped. What is in {printable(str(out))} is safe: the same command goes on.", file=sys.stderr)
+        raise typer.Exit(130) from None
+
+
+@contextmanager
+def _short_warnings() -> Iterator[None]:
+    """Warnings within this block are one line each, without the place in the code."""
+    with warnings.catch_warnings():
+        warnings.showwarning = lambda message, *_, **__: print(f"mixlens: {printable(str(message))}", file=sys.stderr)
+        yield
+
+
+def _number_or_word(written: str) -> int | str:
+    return int(written) if written.isdigit() else written
+
+
+def _index_or_token(written: str | None) -> int | str | None:
+    return int(written) if written is not None and written.lstrip("-").isdigit() else written
+
+
+def _print_run(done: Run, json_: bool) -> None:
+    """Print what a run did; a run without any row is an error."""
+    if json_:
+        print(printable_json(json.dumps({**vars(done), "out": str(done.out)})))
+    if done.errors and not done.rows:
+        raise MixlensError(f"no row could be explained: {str(done.out / 'errors.jsonl')!r} says why.")
+    if json_:
+        return
+    rate = f", {rate_of(done.done, done.seconds)}" if done.done else ""
+    print(printable(f"{done.rows} rows in {done.out / 'shards'} ({done.done} done now{rate})"))
+    if done.errors:
+        print(printable(f"{done.errors} rows could not be explained: {done.out / 'errors.jsonl'} says why"))
+
+
+def rate_of(rows: int, seconds: float) -> str:
+    """Rows a second; the seconds of one row where a row takes longer than a second."""
+    each = seconds / rows
+    return f"{1 / each:.0f} a second" if each <= 0.1 else f"{1 / each:.1f} a second" if each <= 1 else f"{each:.1f} s each"
+
+
+def workers_of(written: str | None) -> int | tuple[int, int] | None:
+    """A number of workers, such as 8, or the least and the most of them, such as 2-8."""
+    numbers = [] if written is None else written.split("-")
+    if not all(number.isdecimal() for number in numbers) or len(numbers) > 2:
+        raise InputError(f"--workers is a number, or the least and the most (2-8), not {written!r}.")
+    return None if written is None else int(numbers[0]) if len(numbers) == 1 else (int(numbers[0]), int(numbers[1]))
+
+
+def summarize(
+    folder: Annotated[Path, typer.Argument(help="The folder of a `mixlens run`, finished or not.")],
+    top: Annotated[int, typer.Option("--top", help="Tokens for each class.", min=1)] = 8,
+    classes: Annotated[int, typer.Option("--classes", help="The most frequent classes.", min=1)] = 8,
+    json_: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """What a run found: top tokens per class, agreement between methods, mixing ratio, gaps, slow rows, reasons of errors."""
+    from ..corpus import summarize as summary_of
+
+    summary = summary_of(folder, top=top, classes=classes)
+    print(summary.json() if json_ else summary.text())

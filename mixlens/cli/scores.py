@@ -1,0 +1,121 @@
+"""The scores that commands show: one trace, each map made once, every layer proven once for all maps with the same options."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from ..aggregate import rolled_row, without_special
+from ..attributions import attribute
+from ..attributions import known as attributions
+from ..errors import InputError
+from ..maps import mix
+from ..notices import notices_in
+from ..types import Attribution, Map, Result, Trace
+
+if TYPE_CHECKING:
+    from ..asking import MethodRequest
+
+
+def maps_of(trace: Trace, requests: Iterable[MethodRequest]) -> list[Map]:
+    """The map of each request. Requests with the same variant and options go to one call of `mix`, which decomposes and
+    proves each layer once for all of them."""
+    requests = list(requests)
+    groups: dict[str, list[MethodRequest]] = {}
+    for request in requests:
+        groups.setdefault(_group(request), []).append(request)
+    maps = {
+        key: mix(trace, [request.name for request in group], variant=group[0].variant, **group[0].options)
+        for key, group in groups.items()
+    }
+    return [maps[_group(request)][request.name] for request in requests]
+
+
+def _group(request: MethodRequest) -> str:
+    return json.dumps([request.variant, request.options], sort_keys=True, default=str)
+
+
+def row_of(trace: Trace, scores: Map, query: int | None, rollout: str | None) -> Attribution:
+    """A map rolled out and read at `query`, as `attribute` gives it: with the prediction of the same trace."""
+    read = rolled_row(scores, trace.query if query is None else query, convention=rollout)
+    return replace(read, info={**read.info, "prediction": trace.prediction(), **notices_in(trace, query)})
+
+
+def arguments_of(request: MethodRequest) -> dict[str, Any]:
+    """The keyword arguments of `attribute` that a method as written stands for."""
+    rollout = {} if request.rollout is None else {"rollout": request.rollout}
+    return {"variant": request.variant, **rollout, **request.options}
+
+
+def attributions_of(
+    trace: Trace, requests: Mapping[str, MethodRequest], *, query: int | None, target: Mapping[str, Any]
+) -> dict[str, Attribution]:
+    """The attribution of each request, by the method as written; `target` is for methods that explain a class or a word."""
+    named = {name: request for name, request in requests.items() if request.is_map}
+    maps = dict(zip(named, maps_of(trace, named.values()), strict=True))
+    return {
+        name: row_of(trace, maps[name], query, request.rollout)
+        if name in maps
+        else attribute(trace, request.name, query=query, **arguments_of(request), **(target if request.class_specific else {}))
+        for name, request in requests.items()
+    }
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """One method on one trace: its attribution, its attribution by layer, and its map. Each is computed when first read."""
+
+    trace: Trace
+    request: MethodRequest
+    question: Mapping[str, Any]  # query, and of a class-specific method target, foil and score
+    keep_special: bool
+
+    @cached_property
+    def map(self) -> Map:
+        return maps_of(self.trace, [self.request])[0]
+
+    @cached_property
+    def attribution(self) -> Attribution:
+        if self.request.is_map:
+            return self._shown(row_of(self.trace, self.map, self.question["query"], self.request.rollout))
+        return self._shown(attribute(self.trace, self.request.name, **self.question, **arguments_of(self.request)))
+
+    @cached_property
+    def layers(self) -> dict[str, Attribution]:
+        """What the prediction rests on, after every layer (a map) or at the input of every layer (gradients)."""
+        layers = self._rolled_layers() if self.request.is_map else self._gradient_layers()
+        return {name: self._shown(read) for name, read in layers.items()}
+
+    def _rolled_layers(self) -> dict[str, Attribution]:
+        query = self.question["query"]
+        place = self.trace.query if query is None else query
+        rolled = self.map.rollout(self.request.rollout)
+        rows = {f"layer {number + 1}": rolled.readout(place, layer=number) for number in range(len(self.trace.layers))}
+        first = rows["layer 1"]
+        return {**rows, "layer 1": replace(first, info={**first.info, "prediction": self.trace.prediction()})}
+
+    def _gradient_layers(self) -> dict[str, Attribution]:
+        name = self.request.name
+        if not attributions()[name].layers:
+            raise InputError(f"{name!r} is not defined at single layers. Leave --layers out.")
+        names = ["input", *(f"after {number + 1}" for number in range(len(self.trace.layers)))]
+        question = {**self.question, **arguments_of(self.request)}
+        return {told: attribute(self.trace, name, layer=number, **question) for number, told in enumerate(names)}
+
+    def _shown(self, read: Attribution) -> Attribution:
+        return read if self.keep_special else without_special(read)
+
+
+def shown(result: Attribution, *, words: bool, keep_special: bool) -> Attribution:
+    """An attribution without its special tokens, and with subwords joined to words, where the options say so."""
+    read: Attribution = by_word(result if keep_special else without_special(result), words)
+    return read
+
+
+def by_word(result: Any, words: bool) -> Any:
+    """The result, with subwords joined to words where `words` says so."""
+    joined: Result = result.by_word() if words else result
+    return joined

@@ -1,0 +1,90 @@
+"""Predictions against a carried column: which column holds labels, and how many predictions are right."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..data.labels import label_of, same
+from ..errors import InputError, nearest
+from .summary import NONE, mapping, names
+
+LABELS = ("label", "labels", "gold", "class")  # carried columns that are read as labels when none is named
+
+
+@dataclass(frozen=True)
+class Judged:
+    """Predictions against a carried column."""
+
+    column: str
+    rows: int  # with a label that is one of the model's classes
+    correct: int
+    unknown: int  # with a label that is not
+    without: int
+    table: Counter[tuple[str, str]]  # (label, prediction) -> rows
+
+
+class Labels:
+    """Predictions against one carried column. A number is the model's own class number, as for `target="gold"`."""
+
+    def __init__(self, column: str | None, classes: Sequence[str], why_not: str | None = None):
+        self.column, self.classes, self._why_not = column, list(classes), why_not
+        self.rows = self.correct = self.unknown = self.without = 0
+        self.table: Counter[tuple[str, str]] = Counter()
+
+    def add(self, row: Mapping[str, Any], predicted: str) -> tuple[str | None, bool | None]:
+        """The row's label, and whether it is what was predicted."""
+        if self.column is None or predicted == NONE:
+            return None, None
+        try:
+            label = self._label(row.get(self.column))
+        except InputError:
+            self.unknown += 1
+            return None, None
+        if label is None:
+            self.without += 1
+            return None, None
+        right = same(label, predicted)
+        self.rows, self.correct = self.rows + 1, self.correct + right
+        if self.classes:
+            self.table[label, predicted] += 1
+        return label, right
+
+    def _label(self, value: Any) -> str | None:
+        if self.classes:
+            whole = int(value) if isinstance(value, float) and value.is_integer() else value
+            return label_of(whole, self.classes)
+        return None if value is None or not str(value).strip() else str(value).strip()
+
+    def judged(self) -> Judged:
+        return Judged(str(self.column), self.rows, self.correct, self.unknown, self.without, self.table)
+
+    def why_not(self) -> str | None:
+        if self.column is None or self.rows:
+            return self._why_not
+        known = f" ({', '.join(self.classes[:12])})" if self.classes else ""
+        return (
+            f"No row has a label in the column {self.column!r} that is a class of the model{known}, so there is no accuracy. "
+            f"{self.unknown:,} rows have another value, {self.without:,} have none."
+        )
+
+
+def labels_of(manifest: Mapping[str, Any], label: str | None) -> Labels:
+    """The column that `label` names, or one that is usually called so; where there is none, why not."""
+    model, identity = mapping(manifest.get("model")), mapping(manifest.get("identity"))
+    carried, classes = names(mapping(identity.get("options")).get("columns")), names(model.get("classes"))
+    if label is not None:
+        if label not in carried:
+            there = nearest(label, carried) if carried else "This run carried none: --columns."
+            raise InputError(f"the run carried no column {label!r}. {there}")
+        return Labels(label, classes)
+    column = next((name for name in LABELS if name in carried), None)
+    if column is None:
+        return Labels(None, (), None)
+    if not classes:
+        return Labels(
+            None, (), f"The model has no classes by name, so the column {column!r} is not compared with what it predicts."
+        )
+    return Labels(column, classes)

@@ -1,0 +1,126 @@
+"""What the model predicts, and where: the prediction by name, the position that a head reads, the tokens that come next."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from ..errors import InputError
+from ..types import LayersOf, LayerTrace, Prediction, Trace
+from .attention import looks_ahead
+from .encode import Encoded
+from .passes import apart_from_others, evaluating, recorded
+from .vocabulary import token_name
+
+if TYPE_CHECKING:
+    from .model import Model
+
+NAMED = ("classification", "masked-lm", "causal-lm")  # tasks whose prediction is one class or one token
+
+
+def default_query(trace: Trace) -> int:
+    """Where the prediction is read: the one mask, the last token of a causal model, else the first token."""
+    if trace.model.task == "masked-lm":
+        if len(trace.predicts) > 1:
+            raise InputError(
+                f"the text has {len(trace.predicts)} mask tokens, at {list(trace.predicts)}. Say which one: query=INDEX."
+            )
+        if trace.predicts:
+            return trace.predicts[0]
+    if not is_causal(trace):
+        return 0
+    return head_position(trace.model, trace.input_ids) if trace.model.task == "classification" else len(trace) - 1
+
+
+def head_position(model: Model, ids: Sequence[int]) -> int:
+    """The position that a decoder's classifier reads: the last token that is not the padding token, as transformers finds it.
+
+    A text may end in that token: many models pad with their end-of-text token.
+    """
+    if model.pad_token is None:
+        return len(ids) - 1
+    return max((place for place, token in enumerate(ids) if token != model.pad_token), default=0)
+
+
+def is_causal(trace: Trace) -> bool:
+    """No token may look ahead in any layer, by the masks the model used."""
+    if len(trace) <= 1:
+        return False
+    return trace.info["causal"] if "causal" in trace.info else not any(map(looks_ahead, _layers_to_look_at(trace)))
+
+
+def _layers_to_look_at(trace: Trace) -> Iterator[LayerTrace]:
+    """One layer for each mask, since layers share their masks; every layer where its own weights tell."""
+    if isinstance(trace.layers, LayersOf) and trace.layers.batch[0].weights is None:
+        numbers = {id(layer.mask): number for number, layer in enumerate(trace.layers.batch)}
+        return (trace.layers[number] for number in numbers.values())
+    return iter(trace.layers)
+
+
+# --- the prediction by name -------------------------------------------------------------------------------------------
+
+
+def prediction(trace: Trace, *, k: int = 5) -> Prediction:
+    """The k most probable classes or tokens; empty where the model predicts none for a whole text."""
+    row = _row(trace)
+    return [] if row is None else named(trace.model, row, k=k)
+
+
+def _row(trace: Trace) -> Tensor | None:
+    """The logits of the prediction, [class] or [vocabulary]."""
+    if trace.logits is None or trace.model.task in ("question-answering", "token-classification"):
+        return None
+    if trace.model.task == "classification":
+        return trace.logits
+    return trace.logits[0] if len(trace.logits) else None
+
+
+def predictions(traces: Sequence[Trace], *, k: int = 5) -> list[Prediction]:
+    """`prediction` of each; on a GPU the most probable of all are found at once, so that it is waited for once."""
+    logits, model = traces[0].logits, traces[0].model
+    if logits is None or logits.device.type == "cpu" or model.task not in NAMED:
+        return [prediction(trace, k=k) for trace in traces]
+    rows = {number: row for number, trace in enumerate(traces) if (row := _row(trace)) is not None and row.numel()}
+    tables = _named_rows(model, torch.stack(list(rows.values())), k) if rows else []
+    by_number = dict(zip(rows, tables, strict=True))
+    return [by_number.get(number, []) for number in range(len(traces))]
+
+
+def named(model: Model, logits: Tensor, *, k: int) -> Prediction:
+    """The k most probable outputs of one row of logits, by name."""
+    top = logits.float().softmax(-1).topk(min(k, logits.shape[-1]))
+    return list(zip(_names(model, top.indices.tolist()), top.values.tolist(), strict=True))
+
+
+def _named_rows(model: Model, logits: Tensor, k: int) -> list[Prediction]:
+    """The k most probable outputs of every row of logits [row output], by name."""
+    top = logits.float().softmax(-1).topk(min(k, logits.shape[-1]))
+    rows = zip(top.indices.tolist(), top.values.tolist(), strict=True)
+    return [list(zip(_names(model, ids), values, strict=True)) for ids, values in rows]
+
+
+def _names(model: Model, ids: Sequence[int]) -> list[str]:
+    if model.task == "classification":
+        return [str(model.hf_model.config.id2label.get(i, i)) for i in ids]
+    return [token_name(model, i, plain=True) for i in ids]
+
+
+# --- what comes next --------------------------------------------------------------------------------------------------
+
+
+def generate(model: Model, start: Encoded | Trace, count: int) -> list[int]:
+    """The `count` ids that the model writes after `start`, greedily."""
+    length = len(start.input_ids)
+    if model.task != "causal-lm":
+        raise InputError(f"{model.name!r} is a {model.task} model and writes no text. generate= needs a causal language model.")
+    if count < 1:
+        raise InputError(f"generate must be at least 1, not {count}.")
+    if model.max_tokens is not None and length + count > model.max_tokens:
+        raise InputError(f"{length} tokens and {count} more are over the {model.max_tokens} that {model.name!r} reads.")
+    inputs = {key: value for key, value in model.inputs([start]).items() if key in ("input_ids", "attention_mask")}
+    with model.lock, apart_from_others(), evaluating(model.hf_model), recorded(None):
+        ids = model.hf_model.generate(**inputs, max_new_tokens=count, do_sample=False, pad_token_id=model.pad_id)
+    return [int(i) for i in ids[0, length:]]

@@ -1,0 +1,151 @@
+"""The traced pass: a batch in, one `Trace` per example out."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from ..errors import ModelError
+from ..types import LayersOf, LayerTrace, Trace
+from .attention import looks_ahead
+from .encode import Encoded, unmasked_inputs
+from .own_attention import prove_foreign
+from .passes import plain_numbers
+from .record import Recorder, record_hooks
+from .runner import run
+
+if TYPE_CHECKING:
+    from .model import Model
+
+LOGITS = ("logits", "start_logits", "end_logits")
+Each = Callable[[int, LayerTrace], None]
+
+
+def trace(model: Model, *columns: Any, batch_size: int | None) -> Any:
+    """One Trace, or a list of them in the order of the examples. `columns`: the arguments of `Model.encode_all`."""
+    return by_batches(model, *columns, batch_size=batch_size, compute=lambda encoded: model.run_traced(encoded)[0])
+
+
+def by_batches(model: Model, *columns: Any, batch_size: int | None, compute: Callable[[Sequence[Encoded]], Sequence[Any]]) -> Any:
+    """`compute(batch)` gives one result per example; they come back in the order of the examples, or alone if there was one."""
+    encoded, many = model.encode_all(*columns)
+    results: dict[int, Any] = {}
+    for batch in model.batches(encoded, batch_size):
+        results |= zip(batch, compute([encoded[i] for i in batch]), strict=True)
+    return [results[i] for i in range(len(encoded))] if many else results[0]
+
+
+def run_traced(
+    model: Model, encoded: Sequence[Encoded], *, watch: bool = False, each: Each | None = None
+) -> tuple[list[Trace], list[dict[str, Any]]]:
+    """The traces of one batch, and the records that they were made of. `watch` also records what the proof compares.
+
+    `each` gets every layer's number and record as soon as it is there; then it is dropped, and the traces have no layers.
+    """
+    started = time.perf_counter()
+    inputs = unmasked_inputs(model, encoded)
+    recorder = Recorder(tuple(inputs["input_ids"].shape), each=each)
+    with model.lock, plain_numbers(), torch.no_grad():
+        replayed = None
+        if each is None and not watch and inputs["input_ids"].is_cuda:
+            replayed = model.graphs.passed(model.hf_model, inputs, lambda tensors: _recorded(model, tensors, recorder))
+        output, recorder.records = replayed or _recorded(model, inputs, recorder, watch=watch)
+    layers = recorder.layers()
+    _refuse_count(model, len(recorder.records))
+    info = _info(started, recorder.shape) | {"dtype": model.dtype} | ({} if each is None else {"causal": recorder.causal})
+    return [_slice(model, one, row, layers, output, info) for row, one in enumerate(encoded)], recorder.records
+
+
+def run_replayed(
+    model: Model, encoded: Sequence[Encoded], key: object, compute: Callable[[Sequence[LayerTrace]], Any]
+) -> tuple[list[Trace], Any] | None:
+    """A pass and `compute(its layers)`, on a GPU, replayed as one: the traces without layers, and what was computed.
+
+    None where it is to be done in the ordinary way: the first times, and where it cannot be captured. `key`: all that
+    `compute` depends on besides the model and the layers.
+    """
+    started = time.perf_counter()
+    inputs = unmasked_inputs(model, encoded)
+    shape, causal = tuple(inputs["input_ids"].shape), False
+
+    def record_and_compute(tensors: dict[str, Any]) -> tuple[Any, Any, bool]:
+        nonlocal causal
+        recorder = Recorder(shape)
+        output, _ = _recorded(model, tensors, recorder)
+        layers = recorder.layers()
+        if not torch.cuda.is_current_stream_capturing():  # it is always run once before it is captured
+            causal = shape[1] > 1 and not any(map(looks_ahead, {id(layer.mask): layer for layer in layers}.values()))
+        return output, compute(layers), causal
+
+    with model.lock, plain_numbers(), torch.no_grad():
+        replayed = model.graphs.passed(model.hf_model, inputs, record_and_compute, what=key, parts=model.parts)
+    if replayed is None:
+        return None
+    output, computed, causal = replayed
+    info = _info(started, shape) | {"causal": causal}
+    return [_slice(model, one, row, [], output, info) for row, one in enumerate(encoded)], computed
+
+
+def _recorded(
+    model: Model, inputs: Mapping[str, Any], recorder: Recorder, *, watch: bool = False
+) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """One pass that `recorder` follows: the logits, and the records."""
+    recorder.records.clear()
+    prove_foreign(model, inputs)
+    output = run(model, inputs, lambda: record_hooks(model.parts, recorder, model.configs, watch=watch), recorder=recorder)
+    return {name: getattr(output, name, None) for name in LOGITS}, recorder.records[:]
+
+
+def _refuse_count(model: Model, count: int) -> None:
+    if count != model.n_layers:
+        raise ModelError(
+            f"{count} layers were seen at {model.family.layers!r}, the configuration says {model.n_layers}. "
+            f"The family entry {model.family.name!r} names the wrong layers."
+        )
+
+
+def _info(started: float, shape: Sequence[int]) -> dict[str, Any]:
+    return {"forward_seconds": time.perf_counter() - started, "batch": shape[0], "padded_to": shape[1]}
+
+
+def _slice(
+    model: Model, one: Encoded, row: int, layers: Sequence[LayerTrace], output: Mapping[str, Any], info: Mapping[str, Any]
+) -> Trace:
+    """Example `row` of a traced batch, padding cut off."""
+    logits, predicts = _logits_of(model, one, row, output)
+    return Trace(
+        model=model,
+        tokens=one.tokens,
+        input_ids=one.input_ids,
+        attention_mask=one.attention_mask,
+        token_type_ids=one.token_type_ids,
+        layers=LayersOf(layers, row, len(one.input_ids)),
+        special=one.special,
+        words=one.words,
+        text=one.text,
+        pair=one.pair,
+        logits=logits,
+        predicts=predicts,
+        info=info,
+    )
+
+
+def _logits_of(model: Model, one: Encoded, row: int, output: Mapping[str, Any]) -> tuple[Tensor | None, tuple[int, ...]]:
+    """The logits that a prediction needs, and their positions: not a vocabulary for every token."""
+    n = len(one.input_ids)
+    if model.task == "question-answering":
+        return torch.stack([output["start_logits"][row, :n], output["end_logits"][row, :n]], -1), tuple(range(n))
+    logits = output["logits"]
+    if logits is None:
+        return None, ()
+    if model.task == "classification":
+        return logits[row], ()
+    if model.task == "token-classification":
+        return logits[row, :n], tuple(range(n))
+    mask = model.mask_id
+    places = [n - 1] if model.task == "causal-lm" else [i for i, token in enumerate(one.input_ids) if token == mask]
+    return logits[row, places], tuple(places)

@@ -1,0 +1,83 @@
+"""The tokens of a model by name: the one token that a word is, and a name by which each token is found again."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ..errors import InputError
+
+if TYPE_CHECKING:
+    from .model import Model
+
+CONTINUES = "##"  # a piece that goes on with a word; mixlens writes and reads it so for every tokenizer
+MARKS = (CONTINUES, "Ġ", "▁", "Ċ")
+
+
+def token_id(model: Model, word: str, role: str = "target") -> int:
+    """The one token a word is: `play`, or the name that mixlens prints (`▁play`, `Ġthe`, `##ing`).
+
+    Byte-level tokenizers write a word inside a text with the space before it, so a plain word means that token; the piece
+    without the space is `##` and the piece.
+    """
+    tokenizer = model.tokenizer
+    if tokenizer is None:
+        raise InputError(f"{model.name!r} has no tokenizer: give the {role} as an id.")
+    for lookup in (_marked_token, _single_token, _in_vocabulary):
+        number = lookup(tokenizer, word)
+        if number is not None:
+            return number
+    split = tokenizer.convert_ids_to_tokens(tokenizer.encode(word, add_special_tokens=False))
+    raise InputError(
+        f"{role} {word!r} is not one token of {model.name!r} but {len(split)} ({' '.join(split)}). Choose a word that is."
+    )
+
+
+def _marked_token(tokenizer: Any, word: str) -> int | None:
+    """The id of a word that is written with a tokenizer's mark."""
+    if not (word.startswith(MARKS) or word.endswith("</w>")):
+        return None
+    number = _in_vocabulary(tokenizer, word)
+    if number is None and word.startswith(CONTINUES):
+        number = _in_vocabulary(tokenizer, word.removeprefix(CONTINUES))
+    return number
+
+
+def _single_token(tokenizer: Any, word: str) -> int | None:
+    """The id of a word that the tokenizer reads as one token: inside a text, else at its beginning."""
+    for text in (f" {word}", word):
+        ids = tokenizer.encode(text, add_special_tokens=False)
+        if len(ids) == 1 and ids[0] != tokenizer.unk_token_id:
+            return int(ids[0])
+    return None
+
+
+def _in_vocabulary(tokenizer: Any, token: str) -> int | None:
+    """The id of this very token, if there is one."""
+    number = tokenizer.convert_tokens_to_ids(token)
+    return number if isinstance(number, int) and tokenizer.convert_ids_to_tokens(number) == token else None
+
+
+def token_name(model: Model, number: int, *, plain: bool = False) -> str:
+    """A name of a token by which `token_id` finds it again; its number where there is none.
+
+    The tokenizer's name of it, or with `plain` first the word without marks.
+    """
+    if model.tokenizer is None:
+        return str(number)
+    if (number, plain) not in model.token_names:
+        model.token_names[number, plain] = _token_name(model, number, plain)
+    return model.token_names[number, plain]
+
+
+def _token_name(model: Model, number: int, plain: bool) -> str:
+    name = model.tokens([number])[0]
+    words = [model.tokenizer.decode([number]).strip()] if plain else []
+    candidates = (word for word in (*words, name, CONTINUES + name) if word and _means(model, word) == number)
+    return next(candidates, str(number))
+
+
+def _means(model: Model, name: str) -> int | None:
+    try:
+        return token_id(model, name)
+    except InputError:
+        return None

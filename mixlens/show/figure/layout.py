@@ -1,0 +1,129 @@
+"""Where things stand on a figure: how wide a text is, how a title breaks, axes by inches, labels that do not touch."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import matplotlib
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.font_manager import FontProperties
+from matplotlib.text import Text
+from matplotlib.textpath import text_to_path
+
+from ...errors import InputError, nearest, printable
+
+WIDTHS = {"single": 3.3, "double": 6.8}  # inches: one column of a paper, and both
+SIZE, SMALL = 7.0, 5.0  # points: the usual text, and the smallest text that can be read in print
+GAP = 0.06  # inches between things, and around the figure
+BETWEEN = 0.1  # inches between heat maps beside each other
+LINE = 1.25  # the height of a line of text, as a multiple of its font size
+MOST_HIGH = 9.0  # inches, a page
+
+
+def inches_of(width: str | float | None, *, wide: bool) -> float:
+    """The width of a figure in inches: by its name, as a number, or the usual one."""
+    if width is None:
+        return WIDTHS["double" if wide else "single"]
+    if isinstance(width, str):
+        if width not in WIDTHS:
+            raise InputError(f"unknown width {width!r}: single, double, or inches. {nearest(width, WIDTHS)}")
+        return WIDTHS[width]
+    if isinstance(width, bool) or not isinstance(width, int | float) or not 1.5 <= width <= 30:
+        raise InputError(f"a width is single, double, or 1.5 to 30 inches, not {width!r}.")
+    return float(width)
+
+
+# --- text -------------------------------------------------------------------------------------------------------------
+
+
+def text_width(text: str, size: float) -> float:
+    """The width of a text in inches, at a font size in points."""
+    family = matplotlib.rcParams["font.family"]
+    wide, _, _ = text_to_path.get_text_width_height_descent(text, FontProperties(family=family, size=size), ismath=False)
+    return float(wide) / 72
+
+
+def widest(texts: Sequence[str], size: float) -> float:
+    """The width of the widest text, in inches."""
+    return max(text_width(text, size) for text in texts)
+
+
+def cut(text: str, size: float, room: float) -> str:
+    """The longest beginning of a text that fits the room in inches; an ellipsis stands for the rest."""
+    if text_width(text, size) <= room:
+        return text
+    low, high = 1, len(text)
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if text_width(text[:middle] + "…", size) <= room else (low, middle - 1)
+    return text[:low] + "…"
+
+
+def literal(text: str) -> str:
+    """A text whose dollar signs are escaped, for places where matplotlib always reads mathematics."""
+    return printable(text).replace("$", r"\$")
+
+
+def put(axes: Axes, x: float, y: float, text: str, **options: Any) -> Text:
+    """Write a text on axes; dollar signs are no mathematics."""
+    return axes.text(x, y, text, parse_math=False, usetex=False, **options)
+
+
+# --- titles -----------------------------------------------------------------------------------------------------------
+
+
+def broken(title: str, size: float, room: float) -> list[str]:
+    """The title in lines that fit the room in inches, broken between its parts."""
+    lines: list[str] = []
+    for part in title.split(" · ") if title else []:
+        longer = f"{lines[-1]} · {part}" if lines else part
+        if lines and text_width(longer, size) <= room:
+            lines[-1] = longer
+        else:
+            lines.append(cut(part, size, room))
+    return lines
+
+
+def title_height(lines: Sequence[str]) -> float:
+    """The height of a title in inches."""
+    return len(lines) * SIZE * LINE / 72 + (GAP if lines else 0)
+
+
+def write_title(page: Figure, lines: Sequence[str]) -> None:
+    """Write the title of a whole figure at its upper left."""
+    if lines:
+        wide, high = page.get_size_inches()
+        text = page.suptitle("\n".join(lines), x=GAP / wide, y=1 - GAP / high, ha="left", va="top", fontsize=SIZE)
+        text.set_parse_math(False)
+        text.set_linespacing(LINE)
+
+
+def write_head(axes: Axes, text: str, *, size: float = SIZE, **options: Any) -> None:
+    """Write a title above axes, at their left."""
+    axes.set_title(text, loc="left", fontsize=size, parse_math=False, **options)
+
+
+# --- axes and their labels --------------------------------------------------------------------------------------------
+
+
+def axes_at(page: Figure, left: float, top: float, wide: float, high: float) -> Axes:
+    """New axes, by inches from the left and from the top of the page."""
+    width, height = page.get_size_inches()
+    return page.add_axes((left / width, 1 - (top + high) / height, wide / width, high / height))
+
+
+def size_of(axes: Axes) -> tuple[float, float]:
+    """Width and height of the user's axes, in inches."""
+    box, dpi = axes.get_window_extent(), axes.figure.dpi
+    return float(box.width) / dpi, float(box.height) / dpi
+
+
+def thinned(pitch: float) -> tuple[float, int]:
+    """The font size of labels that are `pitch` inches apart, and how many rows share one label so that labels do not touch."""
+    for size in (SIZE, 6.0, SMALL):
+        if size * 1.15 / 72 <= pitch:
+            return size, 1
+    return SMALL, math.ceil(SMALL * 1.15 / 72 / pitch)

@@ -1,0 +1,139 @@
+"""A figure and its files: the settings while it is drawn, the same bytes for the same figure, whole files or none."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import re
+import threading
+import warnings
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+from matplotlib import font_manager, style
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.font_manager import FontProperties
+
+from ...errors import InputError
+from ...files import write
+from .layout import SIZE
+
+FORMATS: dict[str, dict[str, Any]] = {  # by None the metadata leaves out the date and the program
+    ".svg": {"Date": None, "Creator": None},
+    ".pdf": {"CreationDate": None, "Creator": None, "Producer": None},
+    ".png": {"Software": None},
+}
+SAVING: Any = {"svg.fonttype": "none", "svg.hashsalt": "mixlens", "pdf.fonttype": 42, "text.usetex": False}
+PLAIN_FONT = "DejaVu Sans"  # comes with matplotlib
+MISSING = re.compile(r"Glyph (\d+) .*missing from font")
+LOCK = threading.RLock()  # all threads share the settings of matplotlib
+
+
+class Picture(Figure):
+    """A matplotlib Figure that saves itself with real text, and shows itself in a notebook."""
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write .svg, .pdf or .png, whole or not at all; the same figure gives the same bytes."""
+        save(self, path)
+
+    def savefig(self, *args: Any, **options: Any) -> None:
+        with LOCK, matplotlib.rc_context(SAVING):
+            super().savefig(*args, **options)
+
+    def _repr_png_(self) -> tuple[bytes, dict[str, int]]:
+        wide, high = (round(96 * float(inches)) for inches in self.get_size_inches())
+        return content(self, ".png", dpi=160), {"width": wide, "height": high}
+
+
+# --- settings ---------------------------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def settings(font: str | Sequence[str] | None, *, new_figure: bool) -> Iterator[None]:
+    """The sizes and fonts of mixlens while a figure is drawn. A new figure takes nothing else from the user's style."""
+    families = [*([font] if isinstance(font, str) else font or ()), PLAIN_FONT]
+    for family in families:
+        _refuse_unknown_font(family)
+    ours = {"font.family": families, "font.size": SIZE, "axes.linewidth": 0.6, "axes.unicode_minus": True, "text.usetex": False}
+    with LOCK, missing_characters(), style.context(["default", ours] if new_figure else [ours]):
+        yield
+
+
+def _refuse_unknown_font(family: str) -> None:
+    try:
+        font_manager.findfont(FontProperties(family=family), fallback_to_default=False)
+    except ValueError:
+        raise InputError(f"no font {family!r} here. Give the name of an installed one, or leave font= out.") from None
+
+
+@contextlib.contextmanager
+def missing_characters() -> Iterator[list[str]]:
+    """The list fills, at the end of the block, with the characters that no font has. Other warnings pass through."""
+    missing: list[str] = []
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        yield missing
+    for warning in caught:
+        match = MISSING.search(str(warning.message))
+        if match is None:
+            warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
+        elif chr(int(match[1])) not in missing:
+            missing.append(chr(int(match[1])))
+
+
+# --- files ------------------------------------------------------------------------------------------------------------
+
+
+def check_path(path: str | os.PathLike[str]) -> Path:
+    """The path of a figure; a path that cannot be written is refused before the long work."""
+    place = Path(path)
+    if place.suffix.lower() not in FORMATS:
+        raise InputError(f"a figure is saved as {', '.join(FORMATS)}, not {place.name!r}.")
+    if not place.parent.is_dir():
+        raise InputError(f"no folder {str(place.parent)!r} to save in.")
+    if place.is_dir():
+        raise InputError(f"{str(place)!r} is a folder.")
+    return place
+
+
+def content(figure: Figure, kind: str, *, dpi: int = 300) -> bytes:
+    """The bytes of a figure as .svg, .pdf or .png."""
+    out = io.BytesIO()
+    with LOCK, missing_characters() as missing, matplotlib.rc_context(SAVING):
+        figure.savefig(out, format=kind[1:], metadata=_metadata(figure, kind), dpi=dpi)
+    if missing and kind != ".svg":  # an SVG leaves its text to the fonts of the reader
+        characters = " ".join(f"{char} (U+{ord(char):04X})" for char in missing[:5]) + (" ..." if len(missing) > 5 else "")
+        warnings.warn(
+            f"no font of this figure has {characters}. Save it as .svg, or name a font that has: font=...", stacklevel=3
+        )
+    return out.getvalue()
+
+
+def _metadata(figure: Figure, kind: str) -> dict[str, Any]:
+    title = figure.get_suptitle() if kind != ".png" else ""
+    return {**FORMATS[kind], **({"Title": title.replace("\n", " ")} if title else {})}
+
+
+def save(figure: Figure, path: str | os.PathLike[str]) -> None:
+    """Write the figure to a file, whole or not at all."""
+    place = check_path(path)
+    try:
+        write(place, content(figure, place.suffix.lower()))
+    except OSError as error:
+        raise InputError(f"cannot write {str(place)!r}: {error.strerror}.") from None
+
+
+def finished(figure: Any, ax: Axes | None, path: str | os.PathLike[str] | None) -> Any:
+    """The figure, or the user's axes where it was drawn on them; saved where there is a path."""
+    if path is not None:
+        save(figure if ax is None else ax.get_figure(root=True), path)  # type: ignore[arg-type]
+    return figure if ax is None else ax
+
+
+def check_axes(ax: Any) -> None:
+    if ax is not None and not isinstance(ax, Axes):
+        raise InputError(f"ax must be matplotlib Axes, not {type(ax).__name__}.")

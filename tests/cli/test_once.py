@@ -1,0 +1,78 @@
+"""A command runs the model once, and decomposes and proves each layer once, whatever it shows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+from test_cli import SENTENCE, run
+
+import mixlens
+from mixlens.cli.options import LoadOptions
+from mixlens.layer.block import Block
+from mixlens.show.tables import aligned, listed
+
+DEPTH = 4  # layers of the embedded model
+
+
+@pytest.fixture(scope="module")
+def lens() -> mixlens.Model:
+    return mixlens.load("agreement", dtype="float64")
+
+
+@pytest.fixture
+def counts(lens: mixlens.Model, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, int]]:
+    """Forward passes and blocks of a command that finds its model loaded and proven."""
+    counts = {"passes": 0, "blocks": 0}
+    construct = Block.__init__
+
+    def counted(self: Block, *arguments: Any, **options: Any) -> None:
+        counts["blocks"] += 1
+        construct(self, *arguments, **options)
+
+    def passed(*_: Any) -> None:
+        counts["passes"] += 1
+
+    monkeypatch.setattr(LoadOptions, "timed_load", lambda *_, **__: (lens, {}))
+    monkeypatch.setattr(Block, "__init__", counted)
+    hook = lens.hf_model.register_forward_pre_hook(passed)
+    yield counts
+    hook.remove()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("explain", SENTENCE),
+        ("explain", SENTENCE, "--layers", "--map", "-1"),
+        ("map", SENTENCE, "--rollout"),
+        ("compare", SENTENCE, "--methods", "attention,globenc,alti,norm"),
+    ],
+    ids=["explain", "explain-layers-map", "map", "compare"],
+)
+def test_one_pass_and_one_block_a_layer(words: tuple[str, ...], counts: dict[str, int]) -> None:
+    run(*words)
+    assert counts == {"passes": 1, "blocks": DEPTH}
+
+
+def test_methods_of_other_options_are_scored_apart(lens: mixlens.Model) -> None:
+    """Each map is that of its own options; the same bits as alone, since the same operations make them."""
+    from mixlens.asking import methods_of
+    from mixlens.cli.scores import maps_of
+
+    trace = lens.trace(SENTENCE)
+    requests = methods_of("alti,alti:variant=released,globenc,random:seed=3,random")
+    for request, scores in zip(requests.values(), maps_of(trace, requests.values()), strict=True):
+        alone = mixlens.mix(trace, request.name, variant=request.variant, **request.options)
+        assert torch.equal(scores.scores, alone.scores)
+        assert scores.info["options"] == alone.info["options"]
+        assert scores.info["variant"] == alone.info["variant"]
+
+
+def test_tables_are_aligned_or_stacked() -> None:
+    rows = [("name", "what it is"), ("a", "first"), ("longer", "")]
+    assert aligned(rows) == ["name    what it is", "a       first", "longer  "]
+    assert listed(rows, 18) == ["name    what it is", "a       first", "longer"]
+    assert listed(rows, 17) == ["name", "what it is", "a", "first", "longer"]
