@@ -13,6 +13,7 @@ KINDS = (".py", ".md", ".ipynb", ".json", ".js", ".html")
 ALONE = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "Makefile", "pyproject.toml", "MANIFEST.in")
 NAMED = re.compile(r"(?<![\w/.])docs/[\w/.-]*\w\.(?:md|svg)")
 FILE = re.compile(r"(?<![\w/.])(?:mixlens|tests|recipes|benchmarks)/[\w/]+\.(?:py|c)\b")
+SHORT = re.compile(r"`((?:[a-z_]+/)+\w+\.(?:py|c))`")  # of a file of the package, without "mixlens/"
 LINK = re.compile(r"\]\(([^)\s#]+)(?:#([^)\s]+))?\)")
 
 
@@ -45,6 +46,9 @@ def test_every_file_that_a_page_names_is_there(page: Path) -> None:
     """But for the changelog, which names files as they were."""
     named = set() if page.name == "CHANGELOG.md" else set(FILE.findall(page.read_text()))
     missing = {name for name in named if not (ROOT / name).exists()}
+    if page.name == "architecture.md":
+        short = set(SHORT.findall(page.read_text()))
+        missing |= {name for name in short if not (ROOT / "mixlens" / name).exists() and not (ROOT / name).exists()}
     assert not missing
 
 
