@@ -26,7 +26,8 @@ import torch
 import transformers
 
 import mixlens
-from mixlens.maps import known, shares
+from mixlens.maps import known
+from mixlens.scoring import shares
 
 SIZES: dict[str, dict[str, Any]] = {
     "tiny": {"hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 4, "num_attention_heads": 4, "vocab_size": 500},
