@@ -64,13 +64,13 @@ format: $(READY)
 train-embedded: $(READY)  ## train the two embedded models again (CPU, under 30 minutes)
 	$(BIN)/python -m recipes.train_embedded
 
-accuracy: $(READY)  ## measure docs/accuracy.md again (needs the shared models beside the project)
+accuracy: $(READY)  ## measure docs/promises/accuracy.md again (needs the shared models beside the project)
 	$(BIN)/python -m recipes.accuracy
 
 bench: $(READY)  ## each method against a forward pass and the obvious code
 	$(BIN)/python -m benchmarks
 
-docs: $(READY)  ## docs/methods.md, docs/gallery.md, their figures and the notebooks, by running what they show
+docs: $(READY)  ## docs/use/methods.md, docs/use/gallery.md, their figures and the notebooks, by running what they show
 	$(BIN)/python -m recipes.methods_page
 	$(BIN)/python -m recipes.gallery
 	$(BIN)/python -m recipes.notebooks

@@ -4,7 +4,7 @@
     python -m benchmarks --device cuda         # also a large model; a few minutes
     python -m benchmarks --only rows,memory    # some parts alone; the others' results stay
     python -m benchmarks.peers                 # other packages, in environments of their own
-    python -m benchmarks.page                  # docs/performance.md from the results
+    python -m benchmarks.page                  # docs/measured/performance.md from the results
 
 Results are compared first: a quick answer that is another answer is not measured, and the run ends with status 1.
 Writes benchmarks/results/DEVICE.json after every row.

@@ -322,7 +322,7 @@ def _device(device: str) -> str:
 
 
 def _versions() -> dict[str, str]:
-    from mixlens.maps import versions
+    from mixlens.provenance import versions
 
     return dict(versions())
 

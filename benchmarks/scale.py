@@ -4,7 +4,7 @@
     python -m benchmarks.scale --device cuda     # a GPU
 
 Sentences of 6 to 60 tokens, 25 on average, in shards of 512 rows and batches as `mixlens run` makes them, beside plain forward
-passes over the very same batches. `docs/scale.md` has what came out.
+passes over the very same batches. `docs/measured/scale.md` has what came out.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """The straightforward code a researcher would write for a BERT: every pair's vector held, every intervention run again.
 
-It is right, and it is what the ratios in docs/performance.md are against. One layer is held at a time, so that n = 512 fits.
+It is right, and it is what the ratios in docs/measured/performance.md are against. One layer is held at a time, so that
+n = 512 fits.
 Post-norm encoders of the BERT family only; the model must be loaded with `attn_implementation="eager"`.
 """
 

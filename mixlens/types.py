@@ -31,7 +31,7 @@ class Example:
     foil: str | int | None = None
     cues: tuple[tuple[int, int], ...] = ()
     id: str | None = None
-    info: Mapping[str, Any] = field(default_factory=dict, repr=False, hash=False)  # what else is known; see docs/data.md
+    info: Mapping[str, Any] = field(default_factory=dict, repr=False, hash=False)  # what else is known; see docs/use/data.md
 
 
 @dataclass(frozen=True, eq=False)

@@ -4,7 +4,7 @@
     python -m recipes.finetune prompt --model bert-base-uncased --data blimp --split train --out models/bert-blimp
     python -m recipes.finetune qa --model bert-base-uncased --data squad1 --out models/bert-squad
 
-Needs pip install 'mixlens[train,data]'. docs/finetune.md goes from here to the papers' tables.
+Needs pip install 'mixlens[train,data]'. docs/use/finetune.md goes from here to the papers' tables.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ class Result:
     seed: int
     examples: int  # trained on
     held_out: int  # judged on
-    left_out: int  # of no use: see docs/finetune.md
+    left_out: int  # of no use: see docs/use/finetune.md
     before: float  # right answers, share of the held-out examples
     after: float
     losses: tuple[float, ...]  # as training went on

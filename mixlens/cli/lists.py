@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 CHECK_EXAMPLE = "Example:  mixlens check bert-base-uncased --dtype float64"
 EVERY_FAMILY = "Every method works on every family of `mixlens families`; `to a target` methods need a model with a head."
-OTHER_DATA = "Fields of local files: docs/data.md. Any other file or hub dataset with texts: mixlens.data.read."
+OTHER_DATA = "Fields of local files: docs/use/data.md. Any other file or hub dataset with texts: mixlens.data.read."
 
 
 def methods() -> None:

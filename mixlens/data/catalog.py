@@ -34,7 +34,7 @@ class Dataset:
     task: str  # what is asked of the model
     layouts: tuple[Layout, ...] = ()
     hub: Hub | None = None  # None: local files only
-    gives: tuple[str, ...] = ()  # what an Example knows beside its text; see docs/data.md
+    gives: tuple[str, ...] = ()  # what an Example knows beside its text; see docs/use/data.md
     labels: tuple[str, ...] = ()  # by number
     where: Mapping[str, str] = field(default_factory=dict)  # rows with another value there are not part of it
     columns: tuple[str, ...] | None = None  # of a file without a header
@@ -256,7 +256,7 @@ _ALL = (
         stream=grammar.agreement,
         gives=("target", "foil", "cues", "attractors"),
         licence="part of mixlens",
-        paper="docs/embedded-models.md",
+        paper="docs/use/embedded-models.md",
     ),
     Dataset(
         "sentiment",
@@ -265,7 +265,7 @@ _ALL = (
         gives=("label", "cues", "attractors"),
         labels=SENTIMENT,
         licence="part of mixlens",
-        paper="docs/embedded-models.md",
+        paper="docs/use/embedded-models.md",
     ),
 )
 DATASETS: dict[str, Dataset] = {dataset.name: dataset for dataset in _ALL}

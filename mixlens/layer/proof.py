@@ -144,7 +144,7 @@ def measured(model: Model, input_ids: Sequence[int] | None = None, *, tokens: in
     except (RuntimeError, TypeError, AttributeError) as error:
         raise ModelError(
             f"{model.name!r} is not what the family entry {model.family.name!r} says: its parts do not fit together "
-            f"({' '.join(str(error).split())[:160]}). See docs/add-a-family.md."
+            f"({' '.join(str(error).split())[:160]}). See docs/extend/add-a-family.md."
         ) from error
 
 
@@ -157,7 +157,7 @@ def check(model: Model, input_ids: Sequence[int] | None = None, *, tokens: int =
             f"{model.name!r} is not what the family entry {model.family.name!r} says: {IDENTITIES[name]} - but the relative gap "
             f"is {proof.gaps[name]:.1e} in layer {proof.worst_layer[name]} (allowed {proof.allowed[name]:.0e} for "
             f"{str(model.dtype).removeprefix('torch.')}). {len(proof.failed)} of {len(proof.gaps)} identities fail. "
-            "No map would be true, so the model is refused. See docs/add-a-family.md."
+            "No map would be true, so the model is refused. See docs/extend/add-a-family.md."
             + linearity_hint([model.parts[min(proof.worst_layer[name], len(model.parts) - 1)].layer])
         )
     return proof

@@ -294,7 +294,7 @@ def find(config: Any) -> Family:
             return family
     raise ModelError(
         f"no family for model type {config.model_type!r}{_circumstances(config)} "
-        "Add one entry to the family table (docs/add-a-family.md) or pass family=Family(...)."
+        "Add one entry to the family table (docs/extend/add-a-family.md) or pass family=Family(...)."
     )
 
 

@@ -63,7 +63,7 @@ def load(
     model (then pass its tokenizer; it is left exactly as it came). float32 unless `dtype` says otherwise ("auto": as
     stored). `task` picks the head; by default the one the configuration names.
 
-    Large models (docs/large-models.md): `device_map` spreads the layers ("auto", "balanced", "sequential", or module: device),
+    Large models (docs/use/large-models.md): `device_map` spreads the layers ("auto", "balanced", "sequential", module: device),
     within `max_memory` of each device, the rest in main memory and, in `offload_folder`, on disk. `quantization`: "4bit",
     "8bit" or a configuration of transformers.
     """

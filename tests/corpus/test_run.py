@@ -191,7 +191,7 @@ def test_a_model_without_a_tokenizer_reads_ids(tmp_path: Path) -> None:
 
 
 def test_the_readers_everybody_has(model: Any, tmp_path: Path) -> None:
-    """As in docs/run.md."""
+    """As in docs/use/run.md."""
     pandas, datasets = pytest.importorskip("pandas"), pytest.importorskip("datasets")
     out = tmp_path / "run"
     go(TEXTS, out, model=model, shard_rows=3)

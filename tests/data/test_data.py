@@ -27,7 +27,7 @@ from mixlens.errors import InputError
 from mixlens.types import Example
 
 DATA = SHARED / "data"
-DOCS = Path(__file__).resolve().parents[2] / "docs" / "data.md"
+DOCS = Path(__file__).resolve().parents[2] / "docs" / "use" / "data.md"
 needs_data = pytest.mark.skipif(not DATA.is_dir(), reason="needs the folder `shared` (datasets) beside the project")
 
 

@@ -1,4 +1,4 @@
-"""docs/cluster.md: the files it gives are ones that work, as far as one machine can tell."""
+"""docs/use/cluster.md: the files it gives are ones that work, as far as one machine can tell."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from mixlens.cli.app import app
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs/cluster.md").read_text()
+PAGE = (ROOT / "docs/use/cluster.md").read_text()
 
 
 def block(language: str) -> str:

@@ -17,7 +17,7 @@ import mixlens
 
 ROOT = Path(mixlens.__file__).parents[1]
 BUILD = "from setuptools import build_meta as b; print(b.build_sdist('dist')); print(b.build_wheel('dist'))"
-LEFT_OUT = shutil.ignore_patterns(".*", "__pycache__", "*.egg-info", "build", "dist", "docs/results", "node_modules")
+LEFT_OUT = shutil.ignore_patterns(".*", "__pycache__", "*.egg-info", "build", "dist", "node_modules")
 
 
 def test_archive_and_wheel_hold_what_they_must(tmp_path: Path) -> None:
@@ -42,7 +42,7 @@ def test_archive_and_wheel_hold_what_they_must(tmp_path: Path) -> None:
         "Makefile",
         "pyproject.toml",
         "README.md",
-        "docs/run.md",
+        "docs/use/run.md",
         "tests/conftest.py",
         "mixlens/cli/app.py",
     ):

@@ -136,7 +136,8 @@ def test_exact_versions_are_within_the_ranges() -> None:
 
 
 def test_each_dependency_is_told_once() -> None:
-    rows = [line.split("|")[1].strip() for line in (ROOT / "docs/dependencies.md").read_text().splitlines() if line[:2] == "| "]
+    page = (ROOT / "docs/promises/dependencies.md").read_text()
+    rows = [line.split("|")[1].strip() for line in page.splitlines() if line[:2] == "| "]
     told = [(name.strip(), (re.findall(r"`(\w+)`", row) or [""])[0]) for row in rows for name in row.split(" (")[0].split(",")]
     assert len(rows) > 15
     assert [one for one in told if told.count(one) > 1] == []

@@ -218,7 +218,7 @@ def test_an_unknown_type_is_offered_near_names_alone(model_type: str, suggestion
     with pytest.raises(mixlens.MixlensError) as refusal:
         find(SimpleNamespace(model_type=model_type))
     known = f"`mixlens families` lists the {len(mixlens.families())} types that are known. "
-    remedy = "Add one entry to the family table (docs/add-a-family.md) or pass family=Family(...)."
+    remedy = "Add one entry to the family table (docs/extend/add-a-family.md) or pass family=Family(...)."
     assert str(refusal.value) == f"no family for model type {model_type!r}. {suggestion}{known}{remedy}"
 
 

@@ -48,7 +48,7 @@ def held(path: Path | str) -> dict[str, Any]:
 
 def unpacked(block: dict[str, Any]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Rows [row column], a bound on each row's error, and the sums of what is not held. Written out by the description of
-    the format in docs/report.md, byte by byte."""
+    the format in docs/use/report.md, byte by byte."""
     raw = zlib.decompress(base64.b64decode(block["data"]))
     rows, columns, signed = block["rows"], block["columns"], block["signed"]
     place = 0
