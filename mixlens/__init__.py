@@ -7,9 +7,9 @@ The house in the order of the pipeline. A file imports only from its own folder 
     model           Example -> Trace: the only folder that knows transformers, hooks and accelerate
     layer           LayerTrace -> exact parts: equations only
     fast            the same numbers, sooner
-    provenance aggregate targets notices continuing completeness differentiable questions
+    provenance aggregate by_word targets notices continuing completeness differentiable questions
     methods         Block or Question -> scores: one file per paper
-    scoring maps attributions alternative_attention asking saving
+    scored_tensors scoring maps attributions alternative_attention asking saving
     metrics         Attribution -> number
     show            values -> strings and pictures
     experiments     examples x methods x metrics -> Records

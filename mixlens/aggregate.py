@@ -1,4 +1,4 @@
-"""Across layers and pieces: rollout, flow, sum, readout (Map -> Attribution), subwords to words."""
+"""Across layers: rollout, flow, sum, readout (Map -> Attribution)."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 
 from .errors import InputError, nearest
-from .fast.loops import running
+from .fast.products import products_of
 from .optional import optional
-from .types import Attribution, Map, Words
+from .types import Attribution, Map
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ def rollout(
         kind = (layers.shape, layers.dtype, layers.device, told["normalize"])
         alike.setdefault(number if apart else kind, []).append((number, layers, told))
     for group in alike.values():
-        products, rescaled = _products([layers for _, layers, _ in group], shares=group[0][2]["normalize"])
+        products, rescaled = products_of([layers for _, layers, _ in group], shares=group[0][2]["normalize"])
         for (number, _, told), product, which in zip(group, products, rescaled, strict=True):
             info = {**scores[number].info, "rollout": {**told, "rescaled_layers": which}}
             rolled[number] = replace(scores[number], scores=product, info=info)
@@ -215,42 +215,6 @@ def _convention(scores: Map, convention: str | None, residual: bool | None, norm
 
 
 @torch.no_grad()
-def _products(maps: Sequence[Tensor], *, shares: bool) -> tuple[list[Tensor], list[list[int]]]:
-    """The running products of maps [layer n n], plain as long as they fit the number type with room to spare; and of each
-    map the layers that were rescaled. `shares`: rows sum to 1, so that everything fits."""
-    room = torch.finfo(maps[0].dtype).max ** 0.5
-    together = maps[0][:, None] if len(maps) == 1 else torch.stack(list(maps), 1)  # [layer map n n]
-    if shares or together.device.type == "cpu":
-        plain, sizes = running(together)
-        reached = sizes.tolist()
-        if all(1 / room < size < room for of_layer in reached[1:] for size in of_layer):
-            return list(plain.unbind(1)), [[] for _ in maps]
-    products, wrong = _rescaled(together, room)  # on a GPU at once: to try first would cost more
-    return list(products.unbind(1)), wrong
-
-
-def _rescaled(layers: Tensor, room: float) -> tuple[Tensor, list[list[int]]]:
-    """Rows of [layer map n n] made to sum to about 1 by a power of two for each layer and map, so that no product leaves the
-    range; brought back where it fits."""
-    _, powers = torch.frexp(torch.linalg.vector_norm(layers, ord=1, dim=-1).amax(-1))  # [layer map]
-    scaled = layers * torch.exp2(-powers.to(layers.dtype))[..., None, None]
-    products, sizes = running(scaled)
-    told = torch.stack([powers.cumsum(0).double(), sizes.double()]).tolist()  # a GPU is waited for once
-    wrong: list[list[int]] = [[] for _ in range(layers.shape[1])]
-    factors: list[list[tuple[float, float]]] = []  # two, as one alone may leave the range
-    for index, (backs, reached) in enumerate(zip(*told, strict=True)):
-        factors.append([])
-        for number, (back, size) in enumerate(zip(backs, reached, strict=True)):
-            if index == 0 or (size > 0 and abs(math.log2(size) + back) < math.log2(room)):
-                factors[-1].append((2.0 ** (back // 2), 2.0 ** (back - back // 2)))
-            else:
-                factors[-1].append((1 / max(size, torch.finfo(sizes.dtype).tiny), 1.0))
-                wrong[number].append(index)
-    back = torch.tensor(factors, dtype=layers.dtype).to(layers.device, non_blocking=True)[:, :, None, None]
-    whole = all(1e-30 < one * other < 1e30 for of_layer in factors for one, other in of_layer)
-    return products.mul_(back.prod(-1)) if whole else products.mul_(back[..., 0]).mul_(back[..., 1]), wrong
-
-
 def flow(
     scores: Map,
     convention: str | None = None,
@@ -392,50 +356,3 @@ def without_special(whole: Attribution) -> Attribution:
         words=words,
         info={**whole.info, "special_tokens": "removed", "special_removed": removed},
     )
-
-
-def _word_matrix(words: Words | None, n: int, dtype: torch.dtype) -> tuple[Tensor, Words]:
-    """[word, pos]: 1 where a token belongs to a word."""
-    if words is None:
-        raise InputError("the words are not known: the input was ids, or the tokenizer gives no character offsets.")
-    belongs = torch.zeros(len(words), n, dtype=dtype)
-    for number, (_, places) in enumerate(words):
-        belongs[number, list(places)] = 1
-    return belongs, words
-
-
-def _told_by_word(info: Any) -> dict[str, Any]:
-    told = {key: value for key, value in info.items() if not isinstance(value, Tensor)}
-    return {**told, "unit": "word"}
-
-
-def map_by_word(scores: Map) -> Map:
-    """Summed over the keys of a word, averaged over its queries."""
-    belongs, words = _word_matrix(scores.words, len(scores.tokens), scores.scores.dtype)
-    belongs = belongs.to(scores.scores.device)
-    mean = belongs / belongs.sum(-1, keepdim=True)
-    return replace(
-        scores,
-        scores=mean @ scores.scores @ belongs.T,
-        tokens=tuple(word for word, _ in words),
-        special=_special_words(scores.special, words),
-        words=tuple((word, (number,)) for number, (word, _) in enumerate(words)),
-        info=_told_by_word(scores.info),
-    )
-
-
-def attribution_by_word(scores: Attribution) -> Attribution:
-    """Summed over the tokens of a word."""
-    belongs, words = _word_matrix(scores.words, len(scores.tokens), scores.scores.dtype)
-    return replace(
-        scores,
-        scores=belongs @ scores.scores,
-        tokens=tuple(word for word, _ in words),
-        special=_special_words(scores.special, words),
-        words=tuple((word, (number,)) for number, (word, _) in enumerate(words)),
-        info=_told_by_word(scores.info),
-    )
-
-
-def _special_words(special: Sequence[bool], words: Words) -> tuple[bool, ...]:
-    return tuple(all(special[i] for i in places) for _, places in words) if special else ()

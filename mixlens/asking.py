@@ -155,7 +155,9 @@ def maps_of(trace: Trace, methods: Mapping[str, MethodRequest] | Iterable[str]) 
 
 def rolled(scores: Map, written: Written, query: int | str) -> Attribution:
     """One row of the rolled-out map, by the convention that is named, else by the convention of its paper."""
-    return scores.rollout(parse_method(written).rollout).readout(query)
+    from .aggregate import rolled_row
+
+    return rolled_row(scores, query, convention=parse_method(written).rollout)
 
 
 def scores_of(

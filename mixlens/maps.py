@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from . import fast
 from .budget import setting
 from .errors import InputError
 from .fast.cuda_graphs import TOKENS
@@ -118,9 +119,16 @@ def scored(traces: Sequence[Trace], call: Call) -> list[dict[str, Map]]:
     """All methods on all traces of a batch, layer by layer: one layer's decomposition serves every method."""
     first, depth = traces[0], len(traces[0].layers)
     scorer = Scorer(call, len(traces), first.tokens, first.model)
+    if len(traces) == 1 and first.model.device.type == "cpu":
+        scorer.blocks = fast.shared_blocks(first)
     whole = first.layers.batch if isinstance(first.layers, LayersOf) else first.layers
-    for indices in neighbours(whole, together_at_once(whole[0], depth)):
-        scorer.score([layer_of(traces, index) for index in indices], indices.start)
+    blocks = scorer.blocks
+    try:
+        for indices in neighbours(whole, together_at_once(whole[0], depth)):
+            scorer.score([layer_of(traces, index) for index in indices], indices.start)
+    finally:
+        if blocks is not None:
+            blocks.end_call()
     return scorer.maps(traces)
 
 

@@ -212,7 +212,7 @@ class Map(_Result):
 
     def by_word(self) -> Map:
         """Subwords to words: summed over keys, averaged over queries."""
-        from .aggregate import map_by_word
+        from .by_word import map_by_word
 
         return map_by_word(self)
 
@@ -236,7 +236,7 @@ class Attribution(_Result):
 
     def by_word(self) -> Attribution:
         """Subwords to words: summed."""
-        from .aggregate import attribution_by_word
+        from .by_word import attribution_by_word
 
         return attribution_by_word(self)
 

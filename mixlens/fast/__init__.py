@@ -13,9 +13,11 @@ from .switch import is_off
 
 if TYPE_CHECKING:
     from ..layer import Block
+    from ..types import Trace
     from .block import Scratch
+    from .shared import SharedBlocks
 
-__all__ = ["block_of", "is_off"]
+__all__ = ["block_of", "is_off", "shared_blocks"]
 
 
 def block_of(layers: LayerTrace | Sequence[LayerTrace], index: int = 0, *, scratch: Scratch | None = None) -> Block:
@@ -27,3 +29,12 @@ def block_of(layers: LayerTrace | Sequence[LayerTrace], index: int = 0, *, scrat
     from .block import Block as FastBlock
 
     return FastBlock(layers, index, scratch=scratch)
+
+
+def shared_blocks(trace: Trace) -> SharedBlocks | None:
+    """The blocks that calls on this trace share; None where nothing is shared."""
+    if is_off():
+        return None
+    from .shared import shared_blocks as shared
+
+    return shared(trace)

@@ -39,7 +39,19 @@ Scratch = dict[tuple[str, torch.dtype], Tensor]
 _T = TypeVar("_T")
 # What `Block.at` shares with the whole block: everything that is not of targets.
 OF_SOURCES = {
-    *("layers", "layer", "index", "several", "one_of_batch", "modules", "dtype", "scratch", "targets", "store"),
+    *(
+        "layers",
+        "layer",
+        "index",
+        "several",
+        "one_of_batch",
+        "modules",
+        "dtype",
+        "scratch",
+        "targets",
+        "store",
+        "keeps_attention",
+    ),
     *("values", "projection", "bias", "norms", "head_vectors", "wide_modules", "value_bias", "used", "compared"),
 }
 
@@ -47,7 +59,15 @@ OF_SOURCES = {
 class Block(plain_layer.Block):
     """One layer of a trace, decomposed; or several at once, then the first axis of everything is layers."""
 
-    def __init__(self, layer: LayerTrace | Sequence[LayerTrace], index: int = 0, *, scratch: Scratch | None = None):
+    def __init__(
+        self,
+        layer: LayerTrace | Sequence[LayerTrace],
+        index: int = 0,
+        *,
+        scratch: Scratch | None = None,
+        keeps_attention: bool = False,
+    ):
+        self.keeps_attention = keeps_attention  # in memory of its own, because a later call reads it
         self.scratch = {} if scratch is None else scratch  # memory that the blocks of one call share
         self.used: Used = {}  # modules of which something kept is used: their probes are compared
         self.compared: dict[str, Identity] = {}
@@ -89,8 +109,11 @@ class Block(plain_layer.Block):
             return torch.cat(each) if self.one_of_batch else torch.stack(each)
         query, key = self.seen("query"), self.seen("key")
         shape = (*query.shape[:-1], key.shape[-2])
-        rooms = None if torch.is_grad_enabled() else (self.room("logits", shape), self.room("attention", shape))
+        rooms = None if torch.is_grad_enabled() else (self.room("logits", shape), self.attention_room(shape))
         return attention_weights(query, key, layer.mask, scaling=layer.scaling, softcap=layer.softcap, rooms=rooms)
+
+    def attention_room(self, shape: Sequence[int]) -> Tensor:
+        return self.x.new_empty(*shape) if self.keeps_attention else self.room("attention", shape)
 
     @cached_property
     def values(self) -> Tensor:
@@ -314,6 +337,11 @@ class Block(plain_layer.Block):
         dtype = working_dtype(seen.dtype)
         value = loops.apart(made.to(dtype), None, seen.to(dtype))
         self.compared[identity] = (value, self.tolerance(identity) if allowed is None else allowed)
+
+    def watch(self, module: nn.Module) -> None:
+        """Compare this module's answer to its probe at the end of every call, whether something kept is made of it or not."""
+        width = self.head_width if module is self.modules.output else self.x.shape[-1]
+        self.store.recall([module], ("watched",), lambda: None, width=width, dtype=self.layer.input.dtype, used=self.used)
 
     def compare_kept(self) -> None:
         """Send its probe through every module that something kept was made of, and compare the answers with those of then."""

@@ -66,6 +66,7 @@ class Kept:
     def __init__(self) -> None:
         self.lock = threading.RLock()
         self.graphs: Any = None  # filled by `mixlens.fast`, which alone knows what it is
+        self.blocks: Any = None  # likewise: the blocks that calls on one trace share
         self._memories: WeakKeyDictionary[nn.Module, Memory] = WeakKeyDictionary()
         self._generator = torch.Generator(device="cpu").manual_seed(SEED)
 
@@ -127,6 +128,7 @@ class Kept:
     def forget(self, module: nn.Module | None = None) -> None:
         """Forget what is kept of one module and its parts, or of all modules. Captured graphs stay: they check by themselves."""
         with self.lock:
+            self.blocks = None
             for part in list(self._memories) if module is None else module.modules():
                 self._memories.pop(part, None)
 

@@ -20,10 +20,11 @@ EXCEPTIONS: dict[tuple[str, str], str] = {
     ("model/model.py", "fast"): "`Model.graphs`: an empty set of graphs, made in the model's store when first read",
     ("model/model.py", "layer"): "`Model.check`, one line",
     ("model/model.py", "maps"): "`Model.mix`, one line",
-    ("types.py", "aggregate"): "to be cut",
-    ("types.py", "model"): "to be cut",
-    ("types.py", "saving"): "to be cut",
-    ("types.py", "show"): "to be cut",
+    ("types.py", "by_word"): "`.by_word`, one line",
+    ("types.py", "aggregate"): "`Map.rollout`, `.flow`, `.readout` and `Attribution.top`: one line each",
+    ("types.py", "model"): "`Trace.prediction`, `.query` and `LayerTrace.attention`: one line each",
+    ("types.py", "saving"): "`.save`, one line",
+    ("types.py", "show"): "`.show`, `.plot`, `.to_latex` and the notebook's picture: one line each",
 }
 
 

@@ -1,0 +1,109 @@
+"""Calls on one trace share what was decomposed: the same numbers, proven each time, within a budget, one call at a time."""
+
+from __future__ import annotations
+
+import copy
+import gc
+import threading
+from typing import Any
+
+import pytest
+import torch
+from conftest import hf_model, ids, loaded
+
+import mixlens
+from mixlens.errors import ModelError
+from mixlens.fast import shared
+from mixlens.fast.block import Block
+
+NORMS = ["norm", "norm_residual", "norm_residual_ln", "globenc", "alti", "value_zeroing"]
+
+
+@pytest.fixture
+def blocks_made(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    numbers: list[int] = []
+    begin = Block.__init__
+
+    def counted(self: Block, *args: Any, **options: Any) -> None:
+        numbers.append(1)
+        begin(self, *args, **options)
+
+    monkeypatch.setattr(Block, "__init__", counted)
+    return numbers
+
+
+@pytest.mark.parametrize("case", ["bert", "gpt2", "llama", "gemma3_text"])
+def test_maps_one_by_one_are_the_maps_of_one_call(case: str, blocks_made: list[int]) -> None:
+    lens = mixlens.load(hf_model(case))
+    expected = mixlens.mix(lens.trace(input_ids=ids(7)), NORMS)
+    trace = lens.trace(input_ids=ids(7))
+    blocks_made.clear()
+    for _ in range(2):
+        for name in NORMS:
+            one = mixlens.mix(trace, name)
+            torch.testing.assert_close(one.scores, expected[name].scores, rtol=0, atol=0)
+            assert one.info["gap"] <= one.info["tolerance"]
+    assert len(blocks_made) == len(lens.parts), "each layer is decomposed once"
+
+
+@pytest.mark.parametrize("change", ["weight", "bias", "norm"])
+def test_a_model_that_changed_is_refused_at_the_next_call(change: str) -> None:
+    stock = copy.deepcopy(hf_model("bert"))
+    lens = mixlens.load(stock)
+    trace = lens.trace(input_ids=ids(7))
+    mixlens.mix(trace, "norm")
+    output = stock.encoder.layer[1].attention.output
+    changed = {"weight": output.dense.weight, "bias": output.dense.bias, "norm": output.LayerNorm.weight}[change]
+    changed.data.numpy()[...] *= 1.5  # torch does not count this change
+    with pytest.raises(ModelError, match="No map is given"):
+        mixlens.mix(trace, "norm_residual_ln")
+    fresh = mixlens.mix(lens.trace(input_ids=ids(7)), "norm_residual_ln")
+    exact = mixlens.mix(mixlens.load(copy.deepcopy(stock)).trace(input_ids=ids(7)), "norm_residual_ln")
+    torch.testing.assert_close(fresh.scores, exact.scores)
+
+
+def test_blocks_go_with_their_trace_and_stay_within_the_budget(monkeypatch: pytest.MonkeyPatch) -> None:
+    lens = mixlens.load(hf_model("bert"))
+    traces = [lens.trace(input_ids=ids(7, seed)) for seed in range(4)]
+    for trace in traces:
+        mixlens.mix(trace, "norm")
+    assert len(lens.kept.blocks) == 4
+    del trace, traces[0]
+    gc.collect()
+    assert len(lens.kept.blocks) == 3
+    size = next(iter(lens.kept.blocks.values()))[1].size
+    monkeypatch.setattr(shared, "BUDGET", 2 * size)
+    mixlens.mix(traces[0], "alti")
+    assert len(lens.kept.blocks) == 2
+    monkeypatch.setattr(shared, "BUDGET", size - 1)
+    assert shared.shared_blocks(lens.trace(input_ids=ids(7))) is None
+
+
+def test_large_blocks_are_kept_from_the_second_call_on(monkeypatch: pytest.MonkeyPatch, blocks_made: list[int]) -> None:
+    monkeypatch.setattr(shared, "AT_ONCE", 0)
+    lens = mixlens.load(hf_model("bert"))
+    trace = lens.trace(input_ids=ids(7))
+    counts = []
+    for name in NORMS[:4]:
+        blocks_made.clear()
+        mixlens.mix(trace, name)
+        counts.append(len(blocks_made))
+    assert counts == [3, 3, 0, 0]
+
+
+def test_two_threads_on_one_trace_get_the_right_maps() -> None:
+    trace = loaded("bert").trace(input_ids=ids(9))
+    expected = {name: mixlens.mix(loaded("bert").trace(input_ids=ids(9)), name).scores for name in NORMS}
+    wrong: list[str] = []
+
+    def work(name: str) -> None:
+        for _ in range(20):
+            if not torch.equal(mixlens.mix(trace, name).scores, expected[name]):
+                wrong.append(name)
+
+    threads = [threading.Thread(target=work, args=(name,)) for name in NORMS[:4]]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
