@@ -69,8 +69,17 @@ class Registry(dict[str, E], Generic[E]):
             import_files(self.folder)
             for _ in installed(self.group):
                 pass  # an entry point registers while it is imported
+            self._sort()
             self._is_loaded = True
         return self
+
+    def _sort(self) -> None:
+        """The order of the folder's files, then other packages: whichever file was imported first."""
+        package = importlib.import_module(self.folder)
+        files = [f"{self.folder}.{module.name}" for module in pkgutil.iter_modules(package.__path__)]
+        entries = sorted(self.items(), key=lambda pair: files.index(pair[1].module) if pair[1].module in files else len(files))
+        self.clear()
+        self.update(entries)
 
     def find(self, name: Any) -> E:
         """The entry of this name, or a refusal that lists the nearest names."""

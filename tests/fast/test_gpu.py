@@ -14,7 +14,8 @@ from conftest import CONFIGURATIONS, ROUNDED, hf_model, ids
 import mixlens
 from mixlens import scoring
 from mixlens.fast import loops as kernels
-from mixlens.maps import known, shares
+from mixlens.maps import known
+from mixlens.scoring import shares
 
 if not torch.cuda.is_available():
     pytest.skip("needs a CUDA device: the tests of this file run on a machine with a GPU", allow_module_level=True)

@@ -126,7 +126,7 @@ def outputs(folder: Path) -> Iterator[tuple[str, str]]:
 
 # --- what differs from one run to the next ----------------------------------------------------------------------------
 
-NOISE = ("versions", "seconds", "gap", "gaps", "check", "milliseconds", "rows_per_second", "slowest", "loops")
+NOISE = ("versions", "seconds", "gap", "gaps", "check", "milliseconds", "rows_per_second", "slow", "loops")
 TIME = re.compile(r"\b\d+(?:\.\d+)?(?= (?:ms|s|a second)\b)")
 
 

@@ -149,3 +149,13 @@ def test_two_modules_do_not_share_a_name_and_one_may_register_again(registry: Re
     assert registry["first"].function is run
     with pytest.raises(MixlensError, match=f"two toys are called 'first': in {__name__} and textwrap"):
         registry.add("first", other)
+
+
+def test_the_order_of_a_registry_is_that_of_its_folder() -> None:
+    """Whichever file was imported first: lists of methods are the same in every process."""
+    code = "import importlib; importlib.import_module({!r}); from mixlens.maps import methods; print(methods())"
+    orders = {
+        subprocess.run([sys.executable, "-c", code.format(first)], capture_output=True, text=True, check=True).stdout
+        for first in ("mixlens.methods.value_zeroing", "mixlens.methods.alti")
+    }
+    assert len(orders) == 1
