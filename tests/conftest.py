@@ -199,6 +199,9 @@ def _with_remedy(report: Any) -> Any:
     return report
 
 
+needs_fast = pytest.mark.skipif(
+    os.environ.get("MIXLENS_FAST") == "off", reason="is about `mixlens/fast` itself: run it without MIXLENS_FAST=off"
+)
 needs_shared = pytest.mark.skipif(
     not SHARED.is_dir(), reason="needs the folder `shared` (models, golden values) beside the project"
 )

@@ -7,14 +7,17 @@ from typing import Any
 
 import pytest
 import torch
+from conftest import needs_fast
 from test_cli import SENTENCE, run
 
 import mixlens
 from mixlens.cli.options import LoadOptions
-from mixlens.layer.block import Block
+from mixlens.fast.block import Block
 from mixlens.show.tables import aligned, listed
 
 DEPTH = 4  # layers of the embedded model
+
+pytestmark = needs_fast
 
 
 @pytest.fixture(scope="module")

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 import transformers
+from conftest import needs_fast
 
 import mixlens
 from mixlens import data
@@ -17,7 +18,7 @@ from mixlens.errors import InputError
 from mixlens.experiments import core, known
 from mixlens.experiments.judge import every_method, experiment_text, judge, judge_text, lines, ranking
 from mixlens.experiments.judging import CUES, FAITHFULNESS, _places, metrics_of, possible
-from mixlens.layer.block import Block
+from mixlens.fast.block import Block
 from mixlens.metrics import Interval
 from mixlens.metrics.alignment import cue_dot
 from mixlens.metrics.arguments import marks_at
@@ -271,6 +272,7 @@ def counted(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str) -> list[Any]
     return calls
 
 
+@needs_fast
 def test_each_text_is_traced_once_and_each_layer_proven_once(gap_model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Four map methods on two texts: two forward passes, one block for each layer of each text, data drawn once, names parsed
     once."""

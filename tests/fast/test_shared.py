@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from conftest import hf_model, ids, loaded
+from conftest import hf_model, ids, loaded, needs_fast
 
 import mixlens
 from mixlens.errors import ModelError
@@ -17,6 +17,8 @@ from mixlens.fast import shared
 from mixlens.fast.block import Block
 
 NORMS = ["norm", "norm_residual", "norm_residual_ln", "globenc", "alti", "value_zeroing"]
+
+pytestmark = needs_fast
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import sys
 import pytest
 import torch
 import transformers
-from conftest import CONFIGURATIONS, hf_model, ids, loaded
+from conftest import CONFIGURATIONS, hf_model, ids, loaded, needs_fast
 
 import mixlens
 from mixlens.errors import InputError
@@ -121,6 +121,7 @@ def test_norms_changed_behind_torch_s_back_are_noticed() -> None:
     assert float((fresh - before).abs().max()) > 1e-3
 
 
+@needs_fast
 def test_targets_that_take_nothing_are_not_run_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """A causal model's earlier targets do not see a later source: half of the pairs are never computed."""
     rows = []

@@ -138,10 +138,11 @@ def test_heads_need_not_add_up_to_the_models_width() -> None:
     for module in model.modules():
         if type(module).__name__.endswith("RMSNorm"):
             module.forward = _honest(module)
-    plain, scaled = layer_hta(model, ids(5))
-    trace = mixlens.load(model).trace(input_ids=ids(5))
-    torch.testing.assert_close(mixlens.mix(trace, "hta_layer").scores, plain, rtol=1e-8, atol=1e-13)
-    torch.testing.assert_close(mixlens.mix(trace, "hta_layer_x_input").scores, scaled, rtol=1e-8, atol=1e-13)
+    with honest():
+        plain, scaled = layer_hta(model, ids(5))
+        trace = mixlens.load(model).trace(input_ids=ids(5))
+        torch.testing.assert_close(mixlens.mix(trace, "hta_layer").scores, plain, rtol=1e-8, atol=1e-13)
+        torch.testing.assert_close(mixlens.mix(trace, "hta_layer_x_input").scores, scaled, rtol=1e-8, atol=1e-13)
 
 
 def test_a_hidden_token_brings_nothing_to_others() -> None:

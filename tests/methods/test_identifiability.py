@@ -12,7 +12,6 @@ from conftest import CAUSAL, CONFIGURATIONS, hf_model, ids, loaded
 from papers_written_out import t_of, without_null_space
 
 import mixlens
-from mixlens import alternative_attention as identify
 from mixlens.layer.block import Block
 from mixlens.methods import identifiability
 
@@ -144,7 +143,7 @@ def test_the_proof_can_fail(monkeypatch: pytest.MonkeyPatch) -> None:
     """Weights that are merely others change the output: the run is a run."""
     trace = loaded("bert").trace(input_ids=ids(16))
     with monkeypatch.context() as patch:
-        patch.setattr(identify, "_farthest", lambda own, *more: own.flip(-1))
+        patch.setattr(sys.modules["mixlens.alternative_attention"], "_farthest", lambda own, *more: own.flip(-1))
         assert mixlens.alternative_attention(trace, layer=1, head=2).output_difference > 1e-3
     moved = trace.model.run_with_attention(trace, 1, lambda weights: weights.flip(-1))
     assert float((moved - trace.layers[1].output).abs().max()) > 1e-2
