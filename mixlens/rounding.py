@@ -24,6 +24,12 @@ def working_dtype(dtype: torch.dtype) -> torch.dtype:
     return torch.float32 if dtype in HALF else dtype
 
 
+def digits_of_products(like: Tensor, dtype: torch.dtype) -> torch.dtype:
+    """The number type whose digits products of this type have here: TF32, where torch may use it, has those of float16."""
+    coarse = dtype == torch.float32 and like.is_cuda and torch.backends.cuda.matmul.allow_tf32
+    return torch.float16 if coarse else dtype
+
+
 def apart(rebuilt: Tensor, added: Tensor | None, seen: Tensor, layers: int | None = None) -> Tensor:
     """How far rebuilt + added is from seen [... pos d], relative to each token: a number, or [layer]. NaN where one is NaN.
 

@@ -183,7 +183,7 @@ class Block(plain_layer.Block):
         if not name:
             return self.projection
         if not self.countable:
-            return chain.part(self.projection, self.room("folded", self.projection.shape))
+            return chain.part(self.projection)
         return self.beside(self.kept("folded", name, lambda: (chain, chain.part(self.projection)))[1], 3)
 
     def metric(self, chain: Chain) -> Tensor | None:

@@ -18,7 +18,7 @@ from ..types import LayersOf, LayerTrace, Trace
 from .block import Block, Scratch
 
 AT_ONCE = 64_000_000  # bytes: so small blocks are kept from the first call on. Fresh memory for larger ones costs time
-BUDGET = 300_000_000  # bytes that the shared blocks of one model may take: larger ones are not kept
+BUDGET = 400_000_000  # bytes that the shared blocks of one model may take: larger ones are not kept
 # What a later call does not read, or what is large: the temporaries of Value Zeroing.
 DROPPED = ("head_vectors", "by_source", "first_product", "wide_modules", "values_by_source", "rounding")
 

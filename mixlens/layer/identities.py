@@ -21,6 +21,7 @@ from ..rounding import (
     ROUNDINGS,
     TOLERANCE,
     apart,
+    digits_of_products,
     finite,
     working_dtype,
 )
@@ -110,8 +111,7 @@ class Identities:
         dtype, modules = self.layer.input.dtype, [getattr(self.modules, place, None) for place in places]
         if any(module is not None and self.rounds_inside(module, self.x) for module in modules):
             dtype = torch.float32
-        if dtype == torch.float32 and self.x.is_cuda and torch.backends.cuda.matmul.allow_tf32:
-            dtype = torch.float16  # TF32 has float16's digits
+        dtype = digits_of_products(self.x, dtype)
         allowed = (LAYER_TOLERANCE if identity == "layer" else TOLERANCE)[dtype]
         if dtype in HALF and holds_eight_bits(self.modules.output):
             allowed = max(allowed, EIGHT_BITS * (LAYER_ROUNDINGS if identity == "layer" else ROUNDINGS))

@@ -45,12 +45,9 @@ class FrozenNorm:
     def without_gamma(self) -> FrozenNorm:
         return replace(self, gamma=torch.ones_like(self.gamma))
 
-    def numerator(self, z: Tensor, out: Tensor | None = None) -> Tensor:
-        """gamma * C z, in `out` where it is given (which may be z itself)."""
-        if self.centred:
-            centred = torch.sub(z, z.mean(-1, keepdim=True), out=out)
-            return centred.mul_(beside(self.gamma, z)) if out is not None else centred * beside(self.gamma, z)
-        return torch.mul(z, beside(self.gamma, z), out=out)
+    def numerator(self, z: Tensor) -> Tensor:
+        """gamma * C z."""
+        return (z - z.mean(-1, keepdim=True) if self.centred else z) * beside(self.gamma, z)
 
     def scale(self, u: Tensor, *, eps: bool = True, unbiased: bool = False) -> Tensor:
         """s_i, the target's scalar, [... pos 1]. Released code of ALTI leaves eps out, or divides by d - 1."""
@@ -117,13 +114,13 @@ class Chain:
     branch_reciprocal: Tensor | None  # of the product of the branch norms' scales, [... query]; None: one
     stream_reciprocal: Tensor | None
 
-    def part(self, z: Tensor, out: Tensor | None = None) -> Tensor:
+    def part(self, z: Tensor) -> Tensor:
         """The numerators of all norms on a part, without their scales."""
-        return numerators((*self.branch, *self.stream), z, out)
+        return numerators((*self.branch, *self.stream), z)
 
-    def residual(self, x: Tensor, out: Tensor | None = None) -> Tensor:
+    def residual(self, x: Tensor) -> Tensor:
         """The numerators of the stream's norms on the residual, without their scales."""
-        return numerators(self.stream, x, out)
+        return numerators(self.stream, x)
 
     @property
     def part_reciprocal(self) -> Tensor | None:
@@ -133,8 +130,8 @@ class Chain:
         return self.branch_reciprocal * self.stream_reciprocal
 
 
-def numerators(norms: Sequence[FrozenNorm], z: Tensor, out: Tensor | None) -> Tensor:
-    """The numerators of all norms, one after the other. Into `out` where it is given: then it is never z itself."""
+def numerators(norms: Sequence[FrozenNorm], z: Tensor) -> Tensor:
+    """The numerators of all norms, one after the other."""
     for norm in norms:
-        z = norm.numerator(z, out)
-    return z if out is None or z is out else out.copy_(z)
+        z = norm.numerator(z)
+    return z

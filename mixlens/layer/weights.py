@@ -37,7 +37,7 @@ def is_plain(module: nn.Module) -> bool:
 
 def linear_bias(module: nn.Module, width: int, like: Tensor) -> Tensor:
     """b, [out]: the answer of a linear module to the zero vector."""
-    if is_plain(module) and isinstance(module.bias, Tensor) and module.bias.device.type != "meta":
+    if is_plain(module) and isinstance(module.bias, Tensor) and not module.bias.is_meta:
         return module.bias
     return module(torch.zeros(1, width, dtype=like.dtype, device=like.device))[0]
 

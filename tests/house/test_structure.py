@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import ast
 import re
+import statistics
 import subprocess
 import sys
 import textwrap
 from pathlib import Path
 
 import mixlens
+from recipes.house import measured
 
 ROOT = Path(mixlens.__file__).parent
 # Old names of modules that documentation told of: each is two lines.
@@ -67,6 +69,79 @@ def test_imports_go_one_way() -> None:
                 continue
             assert places.index(other) <= places.index(name), f"{file} imports {other}, which comes after it"
     assert not unused, "exceptions that nothing needs"
+
+
+def trees() -> list[tuple[str, ast.Module]]:
+    return [(path.relative_to(ROOT).as_posix(), ast.parse(path.read_text())) for path in sorted(ROOT.rglob("*.py"))]
+
+
+def is_private(name: str) -> bool:
+    return name.startswith("_") and not name.startswith("__")
+
+
+def test_no_private_name_crosses_a_file() -> None:
+    """Neither by import nor as an attribute, unless it is one that torch or transformers gave."""
+    foreign = {"_modules", "_parameters", "_buffers", "_attn_implementation"}
+    stored: dict[str, set[str]] = {}
+    for file, tree in trees():
+        names = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.ClassDef)}
+        names |= {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)}
+        stored[file] = {name for name in names if is_private(name)} - foreign
+    for file, tree in trees():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ImportFrom) and node.level:
+                assert not [alias.name for alias in node.names if is_private(alias.name)], f"{file}, line {node.lineno}"
+            if isinstance(node, ast.Attribute) and is_private(node.attr) and node.attr not in stored[file]:
+                assert not any(node.attr in names for names in stored.values()), f"{file}, line {node.lineno}: {node.attr}"
+
+
+def test_no_file_is_over_400_lines() -> None:
+    """Triton's kernels excepted: they are one file, compared with the plain loops as one."""
+    for path in ROOT.rglob("*.py"):
+        if path.name != "gpu.py":
+            assert len(path.read_text().splitlines()) <= 400, path
+
+
+STATE = {  # module-level values that change while the program runs, and why each is no state of a call or of a model
+    ("budget.py", "SETTINGS"): "the settings of a call, by context",
+    ("model/passes.py", "_PASS"): "the pass that is under way in this thread, by context",
+    ("model/passes.py", "_LOCKS"): "one lock for each configuration, which several models may share; it goes with that",
+    ("model/passes.py", "_LOCKS_LOCK"): "the lock of that table",
+    ("show/figure/picture.py", "LOCK"): "matplotlib's settings are global: one figure is drawn at a time",
+    ("cli/group.py", "LOADING"): "the one command line of this process, while it loads a model",
+}
+CHANGING = {"dict", "list", "set", "defaultdict", "Counter", "WeakKeyDictionary", "ContextVar", "Lock", "RLock"}
+
+
+def test_state_belongs_to_a_model_or_a_registry() -> None:
+    """No other module-level value can change: empty containers, locks and context variables are listed above, by name."""
+    found = set()
+    for file, tree in trees():
+        for node in tree.body:
+            if not isinstance(node, ast.Assign | ast.AnnAssign) or node.value is None:
+                continue
+            value, target = node.value, node.targets[0] if isinstance(node, ast.Assign) else node.target
+            empty = isinstance(value, ast.Dict | ast.List | ast.Set) and not getattr(value, "keys", getattr(value, "elts", ()))
+            made = isinstance(value, ast.Call) and ast.unparse(value.func).split(".")[-1] in CHANGING
+            if empty or made:
+                found.add((file, ast.unparse(target)))
+    assert found == set(STATE)
+
+
+def test_the_layer_is_equations_only() -> None:
+    """No cache, no device branch, no scratch memory, and nothing of `fast`."""
+    for path in (ROOT / "layer").glob("*.py"):
+        source = path.read_text()
+        assert not re.search(r"cache|is_cuda|device\.type|scratch|out=|empty\(", source), path
+        assert "fast" not in imports_of(path), path
+
+
+def test_functions_are_short_and_simple() -> None:
+    """By the counts of `python -m recipes.house`. The mean complexity of the package may only go down."""
+    house = measured(ROOT)
+    lengths, complexities = zip(*house.functions, strict=True)
+    assert statistics.median(lengths) <= 7
+    assert statistics.mean(complexities) < 3.6
 
 
 def run(code: str) -> str:
