@@ -14,6 +14,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import pkgutil
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -45,6 +46,7 @@ class Registry(dict[str, E], Generic[E]):
         super().__init__()
         self.kind, self.folder, self.group = kind, folder, group
         self._is_loaded = False
+        self._lock = threading.RLock()  # importing a file may ask for what is known
 
     def register(self, entry_of: Callable[[str, Function], E], *, name: str | None = None) -> Callable[[Function], Function]:
         """A decorator: the entry of a function is registered under `name`, by default under the function's name."""
@@ -65,12 +67,13 @@ class Registry(dict[str, E], Generic[E]):
 
     def known(self) -> dict[str, E]:
         """All entries: every file of the folder and every entry point of the group is imported once."""
-        if not self._is_loaded:
-            import_files(self.folder)
-            for _ in installed(self.group):
-                pass  # an entry point registers while it is imported
-            self._sort()
-            self._is_loaded = True
+        with self._lock:
+            if not self._is_loaded:
+                import_files(self.folder)
+                for _ in installed(self.group):
+                    pass  # an entry point registers while it is imported
+                self._sort()
+                self._is_loaded = True
         return self
 
     def _sort(self) -> None:
@@ -78,8 +81,9 @@ class Registry(dict[str, E], Generic[E]):
         package = importlib.import_module(self.folder)
         files = [f"{self.folder}.{module.name}" for module in pkgutil.iter_modules(package.__path__)]
         entries = sorted(self.items(), key=lambda pair: files.index(pair[1].module) if pair[1].module in files else len(files))
-        self.clear()
-        self.update(entries)
+        for name, entry in entries:
+            del self[name]
+            self[name] = entry
 
     def find(self, name: Any) -> E:
         """The entry of this name, or a refusal that lists the nearest names."""
@@ -170,10 +174,3 @@ def _is_of(value: Any, names: Iterable[str]) -> bool:
     """Whether a value is of one of these types. A bool is an int to Python; here it is a number only where "bool" is named."""
     types = tuple(kind for name in names for kind in KINDS[name])
     return isinstance(value, types) and ("bool" in names or not isinstance(value, bool))
-
-
-def refuse_second(name: str, function: Callable[..., Any], others: Iterable[Registered]) -> None:
-    """Two modules cannot register a method of the same name."""
-    for other in others:
-        if other.id == name and other.function.__module__ != function.__module__:
-            raise MixlensError(f"two methods are called {name!r}: in {other.function.__module__} and {function.__module__}.")

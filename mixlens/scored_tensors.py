@@ -79,10 +79,11 @@ def shares(scores: Tensor) -> Tensor:
     return scores / scores.abs().sum(-1, keepdim=True).clamp(min=torch.finfo(scores.dtype).tiny)
 
 
-def separate(scores: Scores, scratch: Mapping[Any, Tensor]) -> tuple[Tensor, Extras]:
-    """What a method returned, in memory that no block shares."""
+def separate(scores: Scores, scratch: Mapping[Any, Tensor], block: Block | None = None) -> tuple[Tensor, Extras]:
+    """What a method returned, in memory of its own: neither the call's scratch memory nor a tensor of its block."""
     tensor, extras = scores if isinstance(scores, tuple) else (scores, {})
-    shared = {room.untyped_storage().data_ptr() for room in scratch.values()}
+    others = [value for value in vars(block).values() if isinstance(value, Tensor)] if block is not None else []
+    shared = {room.untyped_storage().data_ptr() for room in (*scratch.values(), *others)}
 
     def copied(value: Tensor) -> Tensor:
         return value.clone() if value.untyped_storage().data_ptr() in shared else value

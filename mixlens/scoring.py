@@ -156,6 +156,8 @@ class Scorer:
         warnings.warn(note + ".", stacklevel=6)
         self.notes.append(note)
         self.scratch.clear()
+        if self.blocks is not None:
+            self.blocks.blocks.clear()
         self.blocks = self.model.kept.blocks = None
         if device.type == "cuda":
             self.model.graphs.clear()
@@ -230,7 +232,7 @@ class Scorer:
         """A method's scores, in the precision of the call; what that costs is measured on the first layer."""
         entry, options = self.by_layer[name], self.options[name]
         if self.call.precision == "float32" or block.x.device.type == "cpu":
-            return separate(entry.function(block, **options), self.scratch)
+            return separate(entry.function(block, **options), self.scratch, block)
         with products_in(self.call.precision):
             scores, extras = separate(entry.function(block, **options), self.scratch)
         if name not in self.errors:

@@ -24,11 +24,12 @@ class Parts(plain_layer.Parts):
 
     def lengths_of_parts(self) -> Tensor:
         """|P z_ij| / p_i, without the residual, [... query key]; computed once for all stages with the same norms."""
-        name = tuple(id(norm) for norm in (*self.chain.branch, *self.chain.stream))
+        scales = (self.chain.branch_reciprocal, self.chain.stream_reciprocal)
+        name = tuple(id(one) for one in (*self.chain.branch, *self.chain.stream, *scales))
         known = self.block.part_lengths
         if name not in known:
             lengths = loops.lengths(self.block.attention, self.block.gram(self.chain), self.reciprocals[0])
-            known[name] = self.chain, lengths  # the chain is held too, so that its name stays its own
+            known[name] = self.chain, lengths  # the chain is held too, so that these ids stay its own
         return known[name][1]
 
     def lengths(self) -> Tensor:

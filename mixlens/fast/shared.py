@@ -13,14 +13,15 @@ from typing import Any
 
 from torch import nn
 
-from ..model.kept import Kept
+from ..model.kept import Kept, module_state
+from ..model.offload import is_away
 from ..types import LayersOf, LayerTrace, Trace
 from .block import Block, Scratch
 
 AT_ONCE = 64_000_000  # bytes: so small blocks are kept from the first call on. Fresh memory for larger ones costs time
 BUDGET = 400_000_000  # bytes that the shared blocks of one model may take: larger ones are not kept
-# What a later call does not read, or what is large: the temporaries of Value Zeroing.
-DROPPED = ("head_vectors", "by_source", "first_product", "wide_modules", "values_by_source", "rounding")
+# What is large, or made of weights in another number type: the weights themselves, the temporaries of Value Zeroing.
+DROPPED = ("projection", "head_vectors", "by_source", "first_product", "wide_modules", "values_by_source", "rounding")
 
 
 class SharedBlocks:
@@ -30,24 +31,32 @@ class SharedBlocks:
         self.size, self.calls = size, 0
         self.busy = False  # a call reads these blocks: another thread's call decomposes by itself
         self.blocks: dict[int, Block] = {}
+        self.versions: dict[int, tuple[int, int]] = {}  # of attention and values, when they were computed
 
     def block(self, layer: LayerTrace, index: int, scratch: Scratch) -> Block:
         """A layer's block of an earlier call, with nothing compared yet; else a new one, which is kept if it is worth it."""
         block = self.blocks.get(index)
         if block is None:
-            keeps = self.size <= AT_ONCE or self.calls > 1
+            keeps = (self.size <= AT_ONCE or self.calls > 1) and _is_countable(layer)
             block = Block(layer, index, scratch=scratch, keeps_attention=keeps)
-            for module in _modules(layer) if keeps else ():
-                block.watch(module)
             if keeps:
-                self.blocks[index] = block
+                self.keep(block)
         else:
             block.scratch, block.compared = scratch, {}
         return block
 
+    def keep(self, block: Block) -> None:
+        """Keep a block for the next call: watch the modules that it is made of, and note whether its attention is changed."""
+        for module in _modules(block.layer):
+            block.watch(module)
+        self.blocks[block.index] = block
+        self.versions[block.index] = (block.attention._version, block.values._version)
+
     def end_call(self) -> None:
         """Let go of what the next call does not need; it may begin."""
-        for block in self.blocks.values():
+        for index, block in list(self.blocks.items()):
+            if self.versions[index] != (block.attention._version, block.values._version):
+                del self.blocks[index]  # a method wrote into it
             for name in DROPPED:
                 block.__dict__.pop(name, None)
             block.scratch = {}
@@ -59,6 +68,11 @@ def _modules(layer: LayerTrace) -> list[nn.Module]:
     parts = layer.parts
     places = (parts.output, parts.norm_on_attention, parts.norm_after_attention, parts.norm_on_mlp, parts.norm_after_mlp)
     return [module for module in places if module is not None]
+
+
+def _is_countable(layer: LayerTrace) -> bool:
+    """Are the weights here, and does torch count their changes? Of others nothing is kept."""
+    return not is_away(layer.parts.output) and all(module_state(module) is not None for module in _modules(layer))
 
 
 def shared_blocks(trace: Trace) -> SharedBlocks | None:
@@ -73,8 +87,8 @@ def shared_blocks(trace: Trace) -> SharedBlocks | None:
         if entry is None or entry[0]() is not layers:
             entry = store[id(layers)] = (weakref.ref(layers, partial(_drop, store, id(layers))), SharedBlocks(size))
         store[id(layers)] = store.pop(id(layers))  # the last one used goes last
-        while sum(blocks.size for _, blocks in store.values()) > BUDGET:
-            store.pop(next(iter(store)))
+        while sum(blocks.size for _, blocks in list(store.values())) > BUDGET:  # a trace that goes changes the store
+            store.pop(next(iter(store), -1), None)
         blocks = entry[1]
         if blocks.busy:
             return None
@@ -94,7 +108,7 @@ def _store(kept: Kept) -> dict[int, tuple[Any, SharedBlocks]]:
 
 
 def _bytes(layer: LayerTrace) -> int:
-    """What the block of one layer holds, at most: attention, three maps of lengths, and six tensors of positions by features."""
+    """About what the block of one layer holds: attention, three maps of lengths, and tensors of positions by features."""
     heads = (layer.query if layer.query is not None else layer.weights).shape[-3]  # type: ignore[union-attr]
     n, d = layer.input.shape[-2:]
-    return ((heads + 3) * n * n + 6 * n * d) * max(4, layer.input.element_size())
+    return ((heads + 3) * n * n + (12 if layer.input.element_size() < 4 else 6) * n * d) * max(4, layer.input.element_size())

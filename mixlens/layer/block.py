@@ -65,6 +65,11 @@ class Block(Identities):
         """[... pos d] or [... head query key] at the targets alone."""
         return tensor if self.targets is None else tensor[..., self.targets, :]
 
+    @property
+    def first_target(self) -> int:
+        """The position of the first target."""
+        return 0 if self.targets is None else self.targets.start
+
     def has(self, place: str) -> bool:
         """Does the family have a norm at this place?"""
         return getattr(self.modules, place) is not None
@@ -79,12 +84,12 @@ class Block(Identities):
         """[... query key]: where a position may look, by the model's mask (by its weights, where it hands out nothing else)."""
         layer = self.layer
         if layer.weights is not None:
-            return (layer.weights > 0).any(-3)
+            return self.of_targets((layer.weights > 0).any(-3))
         if layer.mask is None:
             n = layer.input.shape[-2]
-            return torch.ones(*self.x.shape[:-2], n, n, dtype=torch.bool, device=self.x.device)
+            return torch.ones(*self.x.shape[:-1], n, dtype=torch.bool, device=self.x.device)
         allowed = layer.mask if layer.mask.dtype == torch.bool else layer.mask > torch.finfo(layer.mask.dtype).min / 2
-        return allowed.any(-3) if allowed.dim() == self.x.dim() + 1 else allowed
+        return self.of_targets(allowed.any(-3) if allowed.dim() == self.x.dim() + 1 else allowed)
 
     @property
     def value_bias(self) -> Tensor:
@@ -118,8 +123,8 @@ class Block(Identities):
     @property
     def own_part(self) -> Tensor:
         """z_ii, [... query d]."""
-        own = self.attention.diagonal(dim1=-2, dim2=-1)  # [... head pos]
-        return self.projected(own[..., None] * self.values)
+        own = self.attention.diagonal(self.first_target, -2, -1)  # [... head pos]
+        return self.projected(own[..., None] * self.of_targets(self.values))
 
     def parts(self, stage: str) -> Parts:
         """w_ij at a stage: "attention" (z_ij itself), "residual" (with x_i in w_ii), "norm" (normed), "layer" (normed again)."""
@@ -187,10 +192,13 @@ class Block(Identities):
         written = beside(self.mlp_output) if part.parallel else part.mlp(norm("norm_before_mlp", middle))
         return norm("norm_after_mlp", middle + norm("norm_on_mlp", written))
 
-    def moved_without_each(self, measure: Measure, view: View, still: Tensor, **_: Any) -> Tensor:
+    def moved_without_each(
+        self, measure: Measure, view: View, still: Tensor, *, few: bool = False, cosine: bool = False
+    ) -> Tensor:
         """How far each output is from itself without each source's part, [... query key].
 
         `measure` compares two representations as `view` shows them; `still` [... 1 pos d] is the output left alone, viewed.
+        `few` and `cosine` say what may be computed sooner: they change nothing here.
         """
         modules, distances = self.wide_modules, []
         for source in range(self.attention.shape[-1]):

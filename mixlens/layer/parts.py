@@ -35,8 +35,9 @@ class Parts:
         own = self.chain.residual(self.block.x) * stream[..., None]  # [... pos d]
         for source in range(self.block.attention.shape[-1]):
             vectors = self.chain.part(self.block.part(source)) * part[..., None]
-            if self.residual:
-                vectors[..., source, :] += own[..., source, :]
+            target = source - self.block.first_target  # where this source is itself a target
+            if self.residual and 0 <= target < own.shape[-2]:
+                vectors[..., target, :] += own[..., target, :]
             yield source, vectors
 
     def lengths(self) -> Tensor:

@@ -13,7 +13,7 @@ PAPER = "Ferrando et al. 2022, Measuring the Mixing of Contextual Information in
 
 @mixing(paper=PAPER, rollout="alti", variants=("paper", "released", "released_2022"), cost="1-2", stacks=True)
 def alti(block: Block, *, variant: str = "paper") -> tuple[Tensor, dict[str, Tensor]]:
-    """ALTI (eq. 8-9): how much nearer, in L1, each token's transformed vector T_ij brings the block's output y_i.
+    """ALTI (eq. 9-10): how much nearer, in L1, each token's transformed vector T_ij brings the block's output y_i.
 
     T_ij are the parts with residual and norm (as in `norm_residual_ln`); C_ij = max(0, |y_i|_1 - |y_i - T_ij|_1), rows
     sum to 1. Summed coordinate by coordinate, a few sources at a time. `released`: sigma without eps, 1e-6 added to

@@ -1,7 +1,7 @@
 """AttCAT (Qiang et al. 2022) and the attention baselines it is compared with.
 
-CAT^l_j = sum_d h^l_jd d target / d h^l_jd                                                        (eq. 5), [layer pos]
-AttCAT_j = sum_l mean_i mean_h A^lh_ij CAT^l_j                                                    (eq. 6), [pos]
+CAT^l_j = sum_d h^l_jd d target / d h^l_jd                                                       (eq. 10), [layer pos]
+AttCAT_j = sum_l mean_i mean_h A^lh_ij CAT^l_j                                                   (eq. 11-12), [pos]
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def class_activation(question: Question, variant: str, *, mask_special: bool) ->
 
 @attribution(paper=PAPER, variants=("paper", "released"), layers=True)
 def cat(question: Question, *, variant: str = "paper", mask_special: bool = True) -> tuple[Tensor, dict[str, Tensor]]:
-    """CAT (eq. 5): gradient times hidden state, summed over features and layers. Sign: towards or against the target.
+    """CAT (eq. 10): gradient times hidden state, summed over features and layers. Sign: towards or against the target.
 
     `released`: layer inputs instead of outputs. `layer=l` gives the share of one layer, counted from 0.
     """
@@ -49,7 +49,7 @@ def cat(question: Question, *, variant: str = "paper", mask_special: bool = True
 
 @attribution(paper=PAPER, variants=("paper", "released"), layers=True)
 def attcat(question: Question, *, variant: str = "paper", mask_special: bool = True) -> tuple[Tensor, dict[str, Tensor]]:
-    """AttCAT (eq. 6): CAT weighted by the attention the token receives (mean over heads, then queries), summed over layers.
+    """AttCAT (eq. 11-12): CAT weighted by the attention the token receives (mean over heads, then queries), summed over layers.
 
     `released`: layer inputs instead of outputs, special tokens hidden from attention (`mask_special=False`: not hidden).
     """

@@ -142,7 +142,7 @@ def value_zeroing(
     query: int | None = None,
     variant: str = "paper",
 ) -> tuple[Tensor, dict[str, Tensor]]:
-    """Value Zeroing (eq. 4-5): how far layer output i turns when value j is set to zero for all heads; rows sum to 1.
+    """Value Zeroing (eq. 4, 10): how far layer output i turns when value j is set to zero for all heads; rows sum to 1.
 
     The value's bias goes too, i = j is included, the residual stays. Zeroing value j changes what attention wrote at i
     by exactly -z_ij, so only what comes after attention is run again. `distance`: "cosine", "euclidean" or "spearman";

@@ -81,9 +81,10 @@ class Kept:
         states = tuple(module_state(module) for module in modules)
         if None in states:
             return make()
-        for module, state in zip(modules, states, strict=True):
-            used[module] = self._memory(module, state, width, dtype)
-        memory = used[modules[0]]
+        memories = [self._memory(module, state, width, dtype) for module, state in zip(modules, states, strict=True)]
+        for module, memory in zip(modules, memories, strict=True):
+            used.setdefault(module, memory)  # of a module that changed since, the first memory shows it
+        memory = memories[0]
         with self.lock:
             entry = memory.values.get(key)
         if entry is not None and entry[0] == states:

@@ -34,6 +34,7 @@ BLOCK_VERBS: dict[str, Callable[[Any], Any]] = {
     "output_weight": lambda block: block.output_weight(),
     "seen": lambda block: block.seen("output"),
     "of_targets": lambda block: block.of_targets(block.x),
+    "first_target": lambda block: torch.tensor(block.first_target),
     "has": lambda block: torch.tensor(block.has("norm_before_mlp")),
     "read": lambda block: [block.read(place) for place in block.norms],
     "called": lambda block: block.called("norm_after_mlp", block.stream),
@@ -67,7 +68,10 @@ PART_VERBS: dict[str, Callable[[Any], Any]] = {
     "nearer": lambda parts: parts.nearer(parts.block.middle, shift=-1e-6),
     "each": lambda parts: [vectors for _, vectors in parts.each()],
     "reciprocals": lambda parts: list(parts.reciprocals),
-    "scaled": lambda parts: parts.scaled(parts.block.x.norm(dim=-1, keepdim=True)).nearer(parts.block.middle),
+    "scaled": lambda parts: [
+        of(parts.scaled(parts.block.x.norm(dim=-1, keepdim=True)))
+        for of in (lambda one: one.nearer(one.block.middle), lambda one: one.lengths(), lambda one: one.others())
+    ],
 }
 
 
@@ -136,3 +140,15 @@ def test_every_map_without_fast_is_the_map(case: str, monkeypatch: pytest.Monkey
             for name in names:
                 plain = mixlens.mix(trace, name).scores
                 same(one[name].scores, plain, loose)
+
+
+@pytest.mark.parametrize("case", ["bert", "gpt2", "gemma2"])
+@torch.no_grad()
+def test_a_block_of_some_targets_has_the_rows_of_the_whole(case: str) -> None:
+    one = loaded(case).trace(input_ids=ids(7)).layers[1]
+    whole, some = layer.Block(one), layer.Block(one, targets=slice(3, 6))
+    torch.testing.assert_close(some.own_part, whole.own_part[3:6])
+    assert torch.equal(some.reach, whole.reach[3:6])
+    for stage in STAGES:
+        for name in ("lengths", "others", "nearer"):
+            torch.testing.assert_close(PART_VERBS[name](some.parts(stage)), PART_VERBS[name](whole.parts(stage))[3:6])

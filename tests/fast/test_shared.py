@@ -15,6 +15,7 @@ import mixlens
 from mixlens.errors import ModelError
 from mixlens.fast import shared
 from mixlens.fast.block import Block
+from mixlens.maps import METHODS
 
 NORMS = ["norm", "norm_residual", "norm_residual_ln", "globenc", "alti", "value_zeroing"]
 
@@ -48,20 +49,24 @@ def test_maps_one_by_one_are_the_maps_of_one_call(case: str, blocks_made: list[i
     assert len(blocks_made) == len(lens.parts), "each layer is decomposed once"
 
 
+@pytest.mark.parametrize("dtype", ["float64", "bfloat16"])
+@pytest.mark.parametrize("counted", [True, False])
 @pytest.mark.parametrize("change", ["weight", "bias", "norm"])
-def test_a_model_that_changed_is_refused_at_the_next_call(change: str) -> None:
-    stock = copy.deepcopy(hf_model("bert"))
+def test_a_model_that_changed_is_refused_at_the_next_call(change: str, counted: bool, dtype: str) -> None:
+    """By a change that torch counts, such as an optimizer's step, and by one that it does not."""
+    stock = copy.deepcopy(hf_model("bert")).to(getattr(torch, dtype))
     lens = mixlens.load(stock)
     trace = lens.trace(input_ids=ids(7))
     mixlens.mix(trace, "norm")
     output = stock.encoder.layer[1].attention.output
     changed = {"weight": output.dense.weight, "bias": output.dense.bias, "norm": output.LayerNorm.weight}[change]
-    changed.data.numpy()[...] *= 1.5  # torch does not count this change
+    with torch.no_grad():
+        changed.mul_(1.5) if counted else changed.data.mul_(1.5)
     with pytest.raises(ModelError, match="No map is given"):
         mixlens.mix(trace, "norm_residual_ln")
     fresh = mixlens.mix(lens.trace(input_ids=ids(7)), "norm_residual_ln")
     exact = mixlens.mix(mixlens.load(copy.deepcopy(stock)).trace(input_ids=ids(7)), "norm_residual_ln")
-    torch.testing.assert_close(fresh.scores, exact.scores)
+    torch.testing.assert_close(fresh.scores, exact.scores, rtol=1e-6, atol=1e-6)  # half precision is scored in float32
 
 
 def test_blocks_go_with_their_trace_and_stay_within_the_budget(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -109,3 +114,40 @@ def test_two_threads_on_one_trace_get_the_right_maps() -> None:
     for thread in threads:
         thread.join()
     assert not wrong
+
+
+def test_what_a_user_does_to_a_map_does_not_reach_the_next_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor what a method writes into its block."""
+    known = dict(METHODS)
+
+    @mixlens.mixing(paper="none", rollout="alti", distribution=False)
+    def raw(block: Any) -> torch.Tensor:
+        """A view of what the block holds."""
+        return block.attention[..., 0, :, :]
+
+    @mixlens.mixing(paper="none", rollout="alti", distribution=False)
+    def rude(block: Any) -> torch.Tensor:
+        """Writes into what the block holds."""
+        return block.attention.mul_(2).mean(-3)
+
+    try:
+        expected = mixlens.mix(loaded("bert").trace(input_ids=ids(7)), "alti").scores
+        trace = loaded("bert").trace(input_ids=ids(7))
+        mixlens.mix(trace, "raw").scores.mul_(5)
+        assert torch.equal(mixlens.mix(trace, "alti").scores, expected)
+        mixlens.mix(trace, "rude")
+        assert torch.equal(mixlens.mix(trace, "alti").scores, expected)
+    finally:
+        for name in [name for name in METHODS if name not in known]:
+            del METHODS[name]
+
+
+def test_weights_whose_changes_torch_does_not_count_are_not_shared(blocks_made: list[int]) -> None:
+    with torch.inference_mode():
+        stock = copy.deepcopy(hf_model("bert"))
+    lens = mixlens.load(stock)
+    trace = lens.trace(input_ids=ids(7))
+    mixlens.mix(trace, "norm")
+    blocks_made.clear()
+    mixlens.mix(trace, "norm")
+    assert len(blocks_made) == len(lens.parts)

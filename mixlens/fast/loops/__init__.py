@@ -56,7 +56,7 @@ def ends(
     """Lengths [... pos] of part P own + stream R x, and of part P (every - own), for frozen norms P and R.
 
     own, every, x [... pos d] (x None: no residual); P is all `norms`, R those behind the first `of_branch`; part, stream
-    [... pos]: what the norms divide by, turned over.
+    [... pos]: what the norms divide by, as reciprocals.
     """
     return _form("ends", own)(own, every, x, norms, of_branch, part, stream)
 
