@@ -200,7 +200,7 @@ def _with_remedy(report: Any) -> Any:
 
 
 needs_fast = pytest.mark.skipif(
-    os.environ.get("MIXLENS_FAST") == "off", reason="is about `mixlens/fast` itself: run it without MIXLENS_FAST=off"
+    os.environ.get("MIXLENS_FAST") == "off", reason="needs `mixlens/fast`: run it without MIXLENS_FAST=off"
 )
 needs_shared = pytest.mark.skipif(
     not SHARED.is_dir(), reason="needs the folder `shared` (models, golden values) beside the project"
