@@ -244,6 +244,7 @@ def test_products_stay_within_the_closed_form(kind: str, name: str, loops: str) 
         assert counted <= 1.02 * LAYERS * BOUNDS[name](kind)
 
 
+@needs_fast
 @pytest.mark.parametrize("kind", ["bert", "gpt2"])
 def test_a_method_costs_about_a_forward_pass(kind: str, loops: str) -> None:
     """As multiples of one forward pass; far below what vectors of pairs would cost, and what running layers again would."""
@@ -258,6 +259,7 @@ def test_a_method_costs_about_a_forward_pass(kind: str, loops: str) -> None:
     assert one_row <= 2.2 * forward
 
 
+@needs_fast
 def test_value_zeroing_runs_only_what_is_behind_the_activation(loops: str) -> None:
     trace = model_of("bert").trace(input_ids=IDS)
     most = LAYERS * (attention_and_proof() + zeroing(N * N))
@@ -267,6 +269,7 @@ def test_value_zeroing_runs_only_what_is_behind_the_activation(loops: str) -> No
     assert counted < again / 5
 
 
+@needs_fast
 def test_value_zeroing_of_a_causal_model_is_half_the_work(loops: str) -> None:
     trace = model_of("gpt2").trace(input_ids=IDS)
     most = LAYERS * (attention_and_proof() + zeroing(N * (N + 1) / 2))
@@ -451,12 +454,14 @@ def test_without_a_compiler_the_plain_loops_are_used(unbuilt: None, monkeypatch:
     assert mixlens.mix(trace, "alti").info["loops"] == "plain"
 
 
+@needs_fast
 def test_a_compiler_that_is_named_and_not_there_is_said(unbuilt: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CC", "no-such-compiler -m64")
     with pytest.warns(UserWarning, match="CC names 'no-such-compiler', which is not there.*the plain ones are used"):
         assert kernels.used(torch.device("cpu")) == "plain"
 
 
+@needs_fast
 def test_a_compiler_that_fails_is_said(unbuilt: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
     broken = tmp_path / "cc"
     broken.write_text("#!/bin/sh\necho 'cpu.c: no such luck' >&2\nexit 1\n")
