@@ -51,6 +51,11 @@ class MethodRequest:
         """Whether the method scores the input of a single layer too."""
         return self.is_map or _attributions()[self.name].layers
 
+    @property
+    def call_key(self) -> str:
+        """Map methods with the same key are answered by one call of `mix`: they have the same variant and options."""
+        return json.dumps([self.variant, self.options], sort_keys=True, default=str)
+
     def options_for(self, trace: Trace) -> dict[str, Any]:
         """The options for one text. Random scores take their seed from the text, unless a seed is named: the same noise in
         every text would not average out."""
@@ -126,8 +131,7 @@ def grouped(requests: Mapping[str, MethodRequest]) -> list[list[str]]:
     groups: dict[str, list[str]] = {}
     for written, request in requests.items():
         if request.is_map and request.name != RANDOM:
-            key = json.dumps([request.variant, request.options], sort_keys=True, default=str)
-            groups.setdefault(key, []).append(written)
+            groups.setdefault(request.call_key, []).append(written)
     return list(groups.values())
 
 

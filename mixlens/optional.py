@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-from importlib.util import find_spec
 from typing import Any
 
 from .errors import InputError, MixlensError
@@ -29,8 +28,3 @@ def optional(
 def missing(package: str, extra: str, *, what: str, verb: str = "need", error: type[MixlensError] = InputError) -> MixlensError:
     """The refusal for a package that is not installed."""
     return error(f"{what} {verb} {package}: pip install 'mixlens[{extra}]'.")
-
-
-def is_installed(*packages: str) -> bool:
-    """Whether every one of these packages can be imported. None of them is imported."""
-    return all(find_spec(package) is not None for package in packages)

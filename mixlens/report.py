@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -108,7 +107,7 @@ def _groups(requests: Sequence[Any]) -> list[list[int]]:
     """The numbers of requests that are answered at once: maps with the same variant and options, and each attribution."""
     groups: dict[str, list[int]] = {}
     for number, request in enumerate(requests):
-        key = json.dumps([request.variant, request.options], sort_keys=True, default=str) if request.is_map else f"{number}"
+        key = request.call_key if request.is_map else f"{number}"
         groups.setdefault(key, []).append(number)
     return list(groups.values())
 

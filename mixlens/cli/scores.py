@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from ..aggregate import rolled_row, without_special
-from ..attributions import attribute
+from ..aggregate import without_special
+from ..attributions import attribute, row_of_map
 from ..attributions import known as attributions
 from ..errors import InputError
 from ..maps import mix
-from ..notices import notices_in
 from ..types import Attribution, Map, Result, Trace
 
 if TYPE_CHECKING:
@@ -26,22 +24,12 @@ def maps_of(trace: Trace, requests: Iterable[MethodRequest]) -> list[Map]:
     requests = list(requests)
     groups: dict[str, list[MethodRequest]] = {}
     for request in requests:
-        groups.setdefault(_group(request), []).append(request)
+        groups.setdefault(request.call_key, []).append(request)
     maps = {
         key: mix(trace, [request.name for request in group], variant=group[0].variant, **group[0].options)
         for key, group in groups.items()
     }
-    return [maps[_group(request)][request.name] for request in requests]
-
-
-def _group(request: MethodRequest) -> str:
-    return json.dumps([request.variant, request.options], sort_keys=True, default=str)
-
-
-def row_of(trace: Trace, scores: Map, query: int | None, rollout: str | None) -> Attribution:
-    """A map rolled out and read at `query`, as `attribute` gives it: with the prediction of the same trace."""
-    read = rolled_row(scores, trace.query if query is None else query, convention=rollout)
-    return replace(read, info={**read.info, "prediction": trace.prediction(), **notices_in(trace, query)})
+    return [maps[request.call_key][request.name] for request in requests]
 
 
 def arguments_of(request: MethodRequest) -> dict[str, Any]:
@@ -57,7 +45,7 @@ def attributions_of(
     named = {name: request for name, request in requests.items() if request.is_map}
     maps = dict(zip(named, maps_of(trace, named.values()), strict=True))
     return {
-        name: row_of(trace, maps[name], query, request.rollout)
+        name: row_of_map(trace, maps[name], query=query, rollout=request.rollout)
         if name in maps
         else attribute(trace, request.name, query=query, **arguments_of(request), **(target if request.class_specific else {}))
         for name, request in requests.items()
@@ -80,7 +68,7 @@ class Explanation:
     @cached_property
     def attribution(self) -> Attribution:
         if self.request.is_map:
-            return self._shown(row_of(self.trace, self.map, self.question["query"], self.request.rollout))
+            return self._shown(row_of_map(self.trace, self.map, query=self.question["query"], rollout=self.request.rollout))
         return self._shown(attribute(self.trace, self.request.name, **self.question, **arguments_of(self.request)))
 
     @cached_property

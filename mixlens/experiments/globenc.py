@@ -297,7 +297,7 @@ def known_sigma(setup: Setup) -> None:
 @experiment(
     name="globenc-ln-outliers",
     paper=GLOBENC,
-    shows="Figure of the norms' weights (section 5)",
+    shows="Figure 5, the norms' outlier weights (section 4.5.3)",
     data="sentiment",
     model="sentiment",
     methods=(),

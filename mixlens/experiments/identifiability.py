@@ -78,7 +78,7 @@ def prepare_effective(setup: Setup) -> None:
 @experiment(
     name="id-effective-attention",
     paper=BRUNNER,
-    shows="Figures of raw and effective attention (section 3.3)",
+    shows="Figures of raw and effective attention (sections 3.4, 3.5, A.2)",
     data="agreement",
     model="agreement",
     methods=("effective_attention",),

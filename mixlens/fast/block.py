@@ -25,7 +25,6 @@ from ..layer.weights import asked_weight, input_dtype, is_plain, linear_bias, li
 from ..model.attention import attention_of, attention_weights, repeat_heads
 from ..model.kept import Used, answer_of, module_state
 from ..model.offload import is_away
-from ..model.parts import LayerParts
 from ..rounding import SAME_ANSWER, working_dtype
 from ..types import LayerTrace
 from . import loops
@@ -394,6 +393,3 @@ def name_of(chain: Chain) -> tuple[int, ...]:
 def _setting(layer: LayerTrace) -> tuple[object, ...]:
     """Layers with one setting can have their attention computed as one."""
     return layer.scaling, layer.softcap, None if layer.mask is None else (layer.mask.data_ptr(), layer.mask.shape)
-
-
-__all__ = ["Block", "LayerParts", "Scratch", "by_heads", "name_of"]

@@ -17,7 +17,7 @@ PROBE_LENGTH = 2.0**27  # a power of two, so that the answer is exact; eps is no
 
 @dataclass(frozen=True)
 class FrozenNorm:
-    """A normalisation with its statistics held still: g(z) = gamma * C z / s_i, a linear map over a target's scalar.
+    """A normalisation with its statistics held still: g(z) = gamma * C z / s_i, a linear map divided by the target's scale.
 
     C subtracts the mean (layer norm) or nothing (RMS norm). Nothing is read off the module: gamma, beta, C and eps
     are found by calling it on vectors whose answer tells them, so any norm of this form works, whatever its class.

@@ -165,6 +165,3 @@ def check(model: Model, input_ids: Sequence[int] | None = None, *, tokens: int =
 
 def _sum_dtype(weights: Tensor) -> torch.dtype:
     return torch.float64 if weights.dtype in (torch.float16, torch.float32, torch.float64) else torch.float32
-
-
-__all__ = ["IDENTITIES", "TOLERANCE", "Proof", "check", "measure", "measured", "values_in"]

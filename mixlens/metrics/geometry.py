@@ -1,4 +1,4 @@
-"""Shapes of representations and weights: anisotropy (ALTI, section 5.1), outlier weights of norms (GlobEnc, section 5)."""
+"""Shapes of representations and weights: anisotropy (ALTI, section 3), outlier weights of norms (GlobEnc, section 4.5.3)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Raw against effective attention (Brunner et al. 2020, On Identifiability in Transformers, section 3.3)."""
+"""Raw against effective attention (Brunner et al. 2020, On Identifiability in Transformers, sections 3.4 and 3.5)."""
 
 from __future__ import annotations
 

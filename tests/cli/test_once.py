@@ -61,7 +61,7 @@ def test_one_pass_and_one_block_a_layer(words: tuple[str, ...], counts: dict[str
 
 
 def test_methods_of_other_options_are_scored_apart(lens: mixlens.Model) -> None:
-    """Each map is that of its own options; the same bits as alone, since the same operations make them."""
+    """Each map is that of its own options, as alone (float64: the order of sums may differ)."""
     from mixlens.asking import methods_of
     from mixlens.cli.scores import maps_of
 
@@ -69,7 +69,7 @@ def test_methods_of_other_options_are_scored_apart(lens: mixlens.Model) -> None:
     requests = methods_of("alti,alti:variant=released,globenc,random:seed=3,random")
     for request, scores in zip(requests.values(), maps_of(trace, requests.values()), strict=True):
         alone = mixlens.mix(trace, request.name, variant=request.variant, **request.options)
-        assert torch.equal(scores.scores, alone.scores)
+        torch.testing.assert_close(scores.scores, alone.scores, rtol=1e-10, atol=1e-12)
         assert scores.info["options"] == alone.info["options"]
         assert scores.info["variant"] == alone.info["variant"]
 
