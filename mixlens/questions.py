@@ -66,6 +66,16 @@ class Question:
         assert self._mix is not None
         return self._mix(self.trace, name)
 
+    @property
+    def places(self) -> tuple[int, ...]:
+        """The positions that the prediction is read at: the start and the end of a span, else the one position `query`."""
+        positions = () if self.resolved is None else self.resolved.positions
+        return positions or (self.query,)
+
+    def row(self, scores: Tensor) -> Tensor:
+        """[query key] -> [key]: the row of the position that predicts; of a span the mean of its start and its end."""
+        return scores[list(self.places)].mean(0)
+
     def place(self, run: Attached, embedding: str = "sum") -> Tensor:
         """[batch pos d], where gradients are taken: hidden states that enter layer `layer` (the last number: the final
         output), or the embedding: "word", "sum" (word, position and segment added), "after" (what enters the first layer)."""

@@ -490,12 +490,36 @@ def test_golden_attcat(case: str) -> None:
             read = attribute(trace, "attcat", target=k, variant="released", mask_special=mask == "maskspecial")
             np.testing.assert_allclose(read.scores, golden[f"{mask}/class{k}/AttCAT"], rtol=1e-9, atol=1e-12)
             np.testing.assert_allclose(read.info["per_layer"], golden[f"{mask}/class{k}/AttCAT_per_layer"], rtol=1e-9, atol=1e-12)
-        read = attribute(trace, "attention_x_grad", target=k, variant="released")
-        np.testing.assert_allclose(read.scores, np.nan_to_num(golden[f"maskones/class{k}/AttGrads"]), rtol=1e-9, atol=1e-12)
-    np.testing.assert_allclose(attribute(trace, "raw_attention", variant="released").scores, golden["maskones/RawAtt"], rtol=1e-9)
-    np.testing.assert_allclose(
-        attribute(trace, "attention_rollout", variant="released").scores, golden["maskones/Rollout"], rtol=1e-6
-    )
+            read = attribute(trace, "attention_x_grad", target=k, variant="released", mask_special=mask == "maskspecial")
+            np.testing.assert_allclose(read.scores, np.nan_to_num(golden[f"{mask}/class{k}/AttGrads"]), rtol=1e-9, atol=1e-12)
+    for name, key, tolerance in (("raw_attention", "RawAtt", 1e-9), ("attention_rollout", "Rollout", 1e-6)):
+        for mask in ("maskones", "maskspecial"):
+            read = attribute(trace, name, variant="released", mask_special=mask == "maskspecial")
+            np.testing.assert_allclose(read.scores, golden[f"{mask}/{key}"], rtol=tolerance, atol=1e-12)
+
+
+@needs_shared
+def test_released_methods_hide_special_tokens_as_the_notebooks_do() -> None:
+    """Without an option, every released method of AttCAT is the one with special tokens hidden from attention."""
+    import json
+
+    import numpy as np
+
+    golden = np.load(SHARED / "golden" / "attcat" / "bert_tiny_n9_f64.npz")
+    given = json.loads((SHARED / "golden" / "models" / "inputs.json").read_text())["n9"]
+    given.pop("token_type_ids")
+    trace = mixlens.load(SHARED / "golden" / "models" / "bert_tiny", dtype="float64").trace(**given)
+    for name, key in (
+        ("attcat", "class1/AttCAT"),
+        ("transatt", "class1/TransAtt"),
+        ("partial_lrp", "class1/PartialLRP"),
+        ("attention_x_grad", "class1/AttGrads"),
+        ("raw_attention", "RawAtt"),
+        ("attention_rollout", "Rollout"),
+    ):
+        aim = {"target": 1} if key.startswith("class") else {}
+        read = attribute(trace, name, variant="released", **aim)
+        np.testing.assert_allclose(read.scores, golden[f"maskspecial/{key}"], rtol=1e-6, atol=1e-12)
 
 
 @needs_shared
@@ -638,6 +662,9 @@ def test_golden_attcat_of_a_question_answering_model(mask: str) -> None:
     trace = mixlens.load(model.double().eval(), tokenizer=tokenizer).trace(**given)
     read = attribute(trace, "attcat", variant="released", mask_special=mask == "maskspecial")
     np.testing.assert_allclose(read.scores, golden[f"{mask}/attcat_sum"], rtol=1e-9, atol=1e-12)
+    for name, key in (("raw_attention", "rawatt_as_coded"), ("attention_rollout", "rollout_as_coded")):
+        read = attribute(trace, name, variant="released_squad", mask_special=mask == "maskspecial")
+        np.testing.assert_allclose(read.scores, golden[f"{mask}/{key}"], rtol=1e-9, atol=1e-12)
 
 
 def test_gradient_times_input_is_not_taken_before_a_norm() -> None:

@@ -16,6 +16,14 @@ def released_inputs(question: Question, *, mask_special: bool) -> dict[str, Any]
     return with_special_hidden(question, inputs) if mask_special else inputs
 
 
+def inputs_of(question: Question, variant: str, *, mask_special: bool | None) -> dict[str, Any]:
+    """What the model is run on. `mask_special` None: special tokens are hidden where `variant` is "released", AttCAT's own."""
+    hidden = variant == "released" if mask_special is None else mask_special
+    if variant != "paper":
+        return released_inputs(question, mask_special=hidden)
+    return with_special_hidden(question, question.inputs) if hidden else question.inputs
+
+
 def with_special_hidden(question: Question, inputs: dict[str, Any]) -> dict[str, Any]:
     """The same inputs with an attention mask of 0 at special tokens."""
     shown = torch.tensor([[not special for special in question.trace.special]], device=question.model.device)

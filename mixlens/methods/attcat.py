@@ -6,16 +6,20 @@ AttCAT_j = sum_l mean_i mean_h A^lh_ij CAT^l_j                                  
 
 from __future__ import annotations
 
+from itertools import accumulate
+
 import torch
 from torch import Tensor
 
+from ..errors import InputError, nearest
 from ..questions import Question
 from ._attribution import attribution
-from ._released import released_inputs
+from ._released import inputs_of, released_inputs
+from ._rollout import rollout_of
 
 PAPER = "Qiang et al. 2022, AttCAT: Explaining Transformers via Attentive Class Activation Tokens"
+AGGREGATIONS = ("sum", "rollout")
 ABNAR = "Abnar and Zuidema 2020, Quantifying Attention Flow in Transformers"
-BARKAN = "Barkan et al. 2021, Grad-SAM: Explaining Transformers via Gradient Self-Attention Maps"
 
 
 def class_activation(question: Question, variant: str, *, mask_special: bool) -> tuple[Tensor, Tensor]:
@@ -48,14 +52,28 @@ def cat(question: Question, *, variant: str = "paper", mask_special: bool = True
 
 
 @attribution(paper=PAPER, variants=("paper", "released"), layers=True)
-def attcat(question: Question, *, variant: str = "paper", mask_special: bool = True) -> tuple[Tensor, dict[str, Tensor]]:
+def attcat(
+    question: Question, *, variant: str = "paper", mask_special: bool = True, aggregation: str = "sum"
+) -> tuple[Tensor, dict[str, Tensor]]:
     """AttCAT (eq. 11-12): CAT weighted by the attention the token receives (mean over heads, then queries), summed over layers.
 
+    The paper does not say whether alpha_i is a row or a column of attention; the released code takes what token i receives.
     `released`: layer inputs instead of outputs, special tokens hidden from attention (`mask_special=False`: not hidden).
+    `aggregation="rollout"`: the layers multiplied instead of added, each divided by its largest score: the row "Rollout" of
+    Figure 4, where the paper multiplies vectors and gives no formula.
     """
     activation, received = class_activation(question, variant, mask_special=mask_special)
     weighted = activation * received
-    return _over_layers(question, weighted), {"per_layer": weighted}
+    return _aggregated(question, weighted, aggregation), {"per_layer": weighted}
+
+
+def _aggregated(question: Question, scores: Tensor, aggregation: str) -> Tensor:
+    if aggregation not in AGGREGATIONS:
+        raise InputError(f"unknown aggregation {aggregation!r}. {nearest(str(aggregation), AGGREGATIONS)}")
+    if aggregation == "sum" or question.layer is not None:
+        return _over_layers(question, scores)
+    largest = scores.abs().amax(-1, keepdim=True)
+    return (scores / largest.clamp(min=torch.finfo(scores.dtype).tiny)).prod(0)
 
 
 def _over_layers(question: Question, scores: Tensor) -> Tensor:
@@ -71,37 +89,80 @@ def _without_first(scores: Tensor, variant: str) -> Tensor:
     return scores
 
 
-@attribution(paper=PAPER, variants=("paper", "released"), cost="1", needs_target=False)
-def raw_attention(question: Question, *, variant: str = "paper") -> Tensor:
-    """RawAtt: the last layer's attention, mean over heads, row of the readout token. `released`: entry 0 set to 0."""
-    return _without_first(question.map("attention").scores[-1, question.query], variant)
+def _attention(question: Question, variant: str, mask_special: bool | None) -> Tensor:
+    """[layer query key]: attention, mean over heads. As released: of a pass without segment ids, special tokens hidden."""
+    if variant == "paper" and not mask_special:
+        return question.map("attention").scores
+    run = question.model.run_attached(inputs_of(question, _notebooks(variant), mask_special=mask_special))
+    return torch.stack([layer[0].mean(0).to(question.model.device) for layer in run.attention]).detach()
 
 
-@attribution(paper=ABNAR, variants=("paper", "released"), cost="1", needs_target=False)
-def attention_rollout(question: Question, *, variant: str = "paper") -> Tensor:
-    """Rollout: the product of (A + I) / row sum over all layers, row of the readout token. `released`: entry 0 set to 0."""
-    return _without_first(question.map("attention").rollout("abnar").scores[-1, question.query], variant)
+def _notebooks(variant: str) -> str:
+    """The notebooks of SQuAD hide special tokens as those of classification do."""
+    return "released" if variant == "released_squad" else variant
+
+
+@attribution(paper=PAPER, variants=("paper", "released", "released_squad"), cost="1", needs_target=False)
+def raw_attention(question: Question, *, variant: str = "paper", mask_special: bool | None = None) -> Tensor:
+    """RawAtt: the last layer's attention, mean over heads, row of the readout token.
+
+    `released`: special tokens hidden from attention (`mask_special=False`: not hidden), entry 0 set to 0. `released_squad`: as
+    the notebooks of SQuAD compute it, the mean over layers, last row.
+    """
+    attention = _attention(question, variant, mask_special)
+    if variant == "released_squad":
+        return attention.mean(0)[-1]
+    return _without_first(attention[-1, question.query], variant)
+
+
+@attribution(paper=ABNAR, variants=("paper", "released", "released_squad"), cost="1", needs_target=False)
+def attention_rollout(question: Question, *, variant: str = "paper", mask_special: bool | None = None) -> Tensor:
+    """Rollout: the product of (A + I) / row sum over all layers, row of the readout token.
+
+    `released`: special tokens hidden from attention (`mask_special=False`: not hidden), entry 0 set to 0. `released_squad`: as
+    the notebooks of SQuAD compute it, products without the residual, mean over layers and rows.
+    """
+    if variant == "paper" and not mask_special:
+        return question.map("attention").rollout("abnar").scores[-1, question.query]
+    layers = [*_attention(question, variant, mask_special)]
+    if variant == "released_squad":
+        return torch.stack([*accumulate(layers, lambda below, layer: layer @ below)]).mean((0, 1))
+    return _without_first(rollout_of(layers, normalize=True)[question.query], variant)
 
 
 @attribution(paper=PAPER)
 def attention_grad(question: Question) -> Tensor:
-    """Grads: d target / d A of the last layer, mean over heads, summed over queries. (As released it is no token score.)"""
+    """Grads: d target / d A of the last layer, mean over heads, summed over queries.
+
+    The paper's Figure 2 gives a matrix and does not say how it becomes token scores: the sum over queries is our choice. As
+    released it is no token score.
+    """
     (gradient,) = question.gradient(question.run.attention[-1])
     return gradient.mean(0).sum(0)
 
 
-@attribution(paper=BARKAN, variants=("paper", "released"))
-def attention_x_grad(question: Question, *, variant: str = "paper") -> Tensor:
-    """AttGrads: A * d target / d A over all layers, mean over heads, summed over queries and layers, signed.
+@attribution(paper=PAPER, variants=("paper", "released"))
+def attention_x_grad(
+    question: Question, *, variant: str = "paper", relu: bool = False, mask_special: bool | None = None
+) -> Tensor:
+    """AttGrads (Figure 2): A * d target / d A over all layers, mean over heads, summed over queries and layers, signed.
 
-    `released`: the last layer alone, each head weighted by its mean gradient, negative values cut, the matrix scaled to
-    0..1 (0 everywhere where it is constant; the released code gives NaN), row of the readout token, entry 0 set to 0.
+    `relu`: negative gradients are cut, as Grad-SAM does (Barkan et al. 2021). `released`: the last layer alone, special tokens
+    hidden from attention (`mask_special=False`: not hidden), each head weighted by its mean gradient, negative values cut, the
+    matrix scaled to 0..1 (0 everywhere where it is constant; the released code gives NaN), row of the readout token (a span:
+    mean of two), entry 0 set to 0.
     """
-    attention = question.run.attention
-    gradients = question.gradient(*attention)
+    if variant == "released" or mask_special:
+        run = question.model.run_attached(inputs_of(question, variant, mask_special=mask_special))
+        attention = run.attention
+        gradients = tuple(g[0] for g in torch.autograd.grad(question.target.of(run.output)[0], attention))
+    else:
+        attention = question.run.attention
+        gradients = question.gradient(*attention)
     if variant == "released":
-        return _without_first(_scaled(attention[-1][0], gradients[-1])[question.query], variant)
-    shares = [(a[0] * g).mean(0).sum(0).to(question.model.device) for a, g in zip(attention, gradients, strict=True)]
+        return _without_first(question.row(_scaled(attention[-1][0], gradients[-1])), variant)
+    slopes = [gradient.clamp(min=0) if relu else gradient for gradient in gradients]
+    shares = [(a[0] * g).mean(0).sum(0).to(question.model.device) for a, g in zip(attention, slopes, strict=True)]
     return sum(shares, torch.zeros_like(shares[-1]))
 
 

@@ -31,7 +31,8 @@ from ..rounding import working_dtype
 from ..targets import Target
 from ._attribution import attribution
 from ._backward_rules import Book, Call, Handler, composed, named, rules, send_back
-from ._released import released_inputs, with_special_hidden
+from ._released import inputs_of
+from ._rollout import rollout_of
 
 VOITA = "Voita et al. 2019, Analyzing Multi-Head Self-Attention"
 CHEFER = "Chefer et al. 2021, Transformer Interpretability Beyond Attention Visualization"
@@ -261,24 +262,18 @@ def conservation(totals: Sequence[float]) -> dict[str, Any]:
 # --- the methods --------------------------------------------------------------------------------------------------------
 
 
-def inputs_of(question: Question, variant: str, *, mask_special: bool) -> dict[str, Any]:
-    """What the model is run on (see `released_inputs`)."""
-    if variant != "paper":
-        return released_inputs(question, mask_special=mask_special)
-    return with_special_hidden(question, question.inputs) if mask_special else question.inputs
-
-
 @attribution(paper=VOITA, variants=("paper", "released", "released_chefer"), cost="6")
-def partial_lrp(question: Question, *, variant: str = "paper", mask_special: bool = False) -> tuple[Tensor, dict[str, Any]]:
-    """Partial LRP: mean over heads of max(0, R) of the last layer's attention, row of the readout token.
+def partial_lrp(question: Question, *, variant: str = "paper", mask_special: bool | None = None) -> tuple[Tensor, dict[str, Any]]:
+    """Partial LRP: mean over heads of max(0, R) of the last layer's attention, row of the readout token (a span: mean of two).
 
-    `paper`: the original rules (sums not rescaled). `released`: as AttCAT ran it, Chefer's rules, entry 0 set to 0.
+    `paper`: the original rules (sums not rescaled). `released`: as AttCAT ran it, Chefer's rules, special tokens hidden from
+    attention (`mask_special=False`: not hidden), entry 0 set to 0.
     `released_chefer`: as Chefer's pipeline ran it, the original rules with a linear rule that loses count, entry 0 set to 0.
     LRP depends on how a function is written: a LoRA model and the same model with its adapter merged get other scores.
     """
     book_name = {"paper": "original", "released": "chefer", "released_chefer": "original_released"}[variant]
     attention, info = relevance(question, book_name, inputs_of(question, variant, mask_special=mask_special))
-    scores = attention[-1].clamp(min=0).mean(0)[question.query]
+    scores = question.row(attention[-1].clamp(min=0).mean(0))
     if variant != "paper":
         scores[0] = 0
     return scores, info
@@ -286,18 +281,19 @@ def partial_lrp(question: Question, *, variant: str = "paper", mask_special: boo
 
 @attribution(paper=CHEFER, variants=("paper", "released", "released_chefer"), cost="9")
 def transatt(
-    question: Question, *, variant: str = "paper", normalize: bool = True, mask_special: bool = False
+    question: Question, *, variant: str = "paper", normalize: bool = True, mask_special: bool | None = None
 ) -> tuple[Tensor, dict[str, Any]]:
     """Transformer attribution: M = mean over heads of max(0, dA * R); the product of (M + I) / row sum, row of the readout.
 
-    Eq. 13-14 of the paper do not divide by the row sum, the released code does (`normalize=False`: not). `released`: as
-    AttCAT's copy, entry 0 set to 0. `released_chefer`: as Chefer's code, entry 0 set to the row's minimum. As LRP does, it
-    depends on how a function is written (a LoRA model before and after merging).
+    Eq. 13-14 of the paper do not divide by the row sum, the released code does (`normalize=False`: not). `released`: as AttCAT
+    ran it, special tokens hidden from attention (`mask_special=False`: not hidden), entry 0 set to 0. `released_chefer`: as
+    Chefer's code, entry 0 set to the row's minimum. The scores depend on how a function is written: a LoRA model before and
+    after its adapter is merged gets other scores.
     """
     inputs = inputs_of(question, variant, mask_special=mask_special)
     attention, info = relevance(question, "chefer", inputs)
     rolled = rollout_of(relevance_times_gradient(question, attention, inputs), normalize=normalize)
-    scores = rolled[question.query]
+    scores = question.row(rolled)
     if variant != "paper":
         scores[0] = 0 if variant == "released" else scores.min()
     return scores, info
@@ -310,13 +306,3 @@ def relevance_times_gradient(question: Question, attention: Sequence[Relevance],
         target = question.target.of(run.output)[0]
     gradients = torch.autograd.grad(target, run.attention)
     return [(g[0] * r).clamp(min=0).mean(0) for g, r in zip(gradients, attention, strict=True)]
-
-
-def rollout_of(layers: Sequence[Tensor], *, normalize: bool) -> Tensor:
-    """The product of (M + I), last layer on the left (eq. 14); with `normalize` each is divided by its row sums."""
-    rolled = torch.eye(len(layers[0]), dtype=layers[0].dtype, device=layers[0].device)
-    for layer in layers:
-        mixed = layer.to(rolled.device)
-        mixed = mixed + torch.eye(len(mixed), dtype=mixed.dtype, device=mixed.device)
-        rolled = (mixed / mixed.sum(-1, keepdim=True) if normalize else mixed) @ rolled
-    return rolled
