@@ -55,6 +55,7 @@ def experiment(
     methods: Methods = None,
     seed: Seed = 0,
     leave_out: LeaveOut = False,
+    truncate: Annotated[bool, typer.Option("--truncate", help="Cut texts that are longer than the model reads.")] = False,
     option: Annotated[list[str] | None, typer.Option("--option", help="key=value, an option of the experiment.")] = None,
     split: Annotated[str | None, typer.Option("--split", help="Of a dataset.")] = None,
     labels: Annotated[
@@ -66,7 +67,13 @@ def experiment(
     from ..experiments.command import experiment_text, labels_of
 
     options = {"model": _one_or_more(model), "data": data, "n": n, "out": out, "methods": methods, "seed": seed}
-    more = {"leave_out": leave_out, "split": split, "labels": labels_of(labels), "loading": loading.arguments()}
+    more = {
+        "leave_out": leave_out,
+        "truncate": truncate,
+        "split": split,
+        "labels": labels_of(labels),
+        "loading": loading.arguments(),
+    }
     print(experiment_text(name, options=option or (), **options, **more))
 
 

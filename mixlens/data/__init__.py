@@ -5,6 +5,7 @@ from .fit import check, cue_tokens, for_model, span_tokens
 from .labels import label_ids
 from .reading import load, read
 from .rows import RowError, rows
+from .truncation import truncated
 
 __all__ = [
     "DATASETS",
@@ -19,4 +20,5 @@ __all__ = [
     "read",
     "rows",
     "span_tokens",
+    "truncated",
 ]

@@ -171,6 +171,7 @@ _ALL = (
     ),
     _classes("cola", ("sentence",), ("unacceptable", "acceptable"), _glue("cola"), _UNSTATED, "Warstadt et al. 2019; GLUE"),
     _classes("imdb", ("text",), SENTIMENT, Hub("stanfordnlp/imdb", "test"), _UNSTATED, "Maas et al. 2011"),
+    _classes("amazon", ("content",), SENTIMENT, Hub("fancyzhx/amazon_polarity", "test"), "Amazon terms", "Zhang et al. 2015"),
     _classes("yelp", ("text",), SENTIMENT, Hub("fancyzhx/yelp_polarity", "test"), "Yelp terms", "Zhang et al. 2015"),
     Dataset(
         "hatexplain",

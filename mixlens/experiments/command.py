@@ -12,6 +12,7 @@ from .judge import lines
 from .plan import PLANS, Plan
 from .reproduction import Reproduction, reproduce
 from .running import run
+from .tables import Table
 
 
 def experiment_text(name: str | None, *, options: Sequence[str] = (), **question: Any) -> str:
@@ -26,8 +27,19 @@ def experiment_text(name: str | None, *, options: Sequence[str] = (), **question
     outcome = run(name, **question, **dict(_option(name, written) for written in options))
     text = [f"{name} ({outcome.setup.experiment.shows}): {len(outcome.setup.examples)} examples"]
     for table in outcome.tables:
-        text += ["", table.title, *lines(table), *([table.note] if table.note else [])]
+        text += ["", table.title, *_table_lines(table)]
     return "\n".join([*text, *([] if outcome.out is None else ["", f"Records, tables and figure: {outcome.out}"])])
+
+
+def _table_lines(table: Table) -> list[str]:
+    """A table for the terminal; claims are sentences and stand below each other."""
+    body = [claim_text(*map(str, row)) for row in table.rows] if table.name == "claims" else lines(table)
+    return [*body, *([table.note] if table.note else [])]
+
+
+def claim_text(says: str, where: str, paper: str, here: str, verdict: str) -> str:
+    """One claim: the verdict first, then what the paper has and what was measured."""
+    return f"- {verdict}: {says} ({where})\n    paper: {paper}\n    here: {here}"
 
 
 def _experiments_text() -> str:
@@ -76,7 +88,7 @@ def reproduction_text(reproduction: Reproduction, out: Any = None) -> str:
     words = [verdict.partition(" (")[0] for *_, verdict in claims]
     counts = ", ".join(f"{words.count(word)} {word}" for word in dict.fromkeys(words))
     text = [f"{reproduction.plan.paper}: {len(claims)} claims: {counts or 'none'}.", ""]
-    text += [f"{where}: {says}\n  paper: {paper}\n  here: {here}\n  {verdict}" for _, says, where, paper, here, verdict in claims]
+    text += [claim_text(*claim[1:]) for claim in claims]
     text += [f"not made: {step}: {reason}" for step, reason in reproduction.refusals.items()]
     return "\n".join([*text, *([] if out is None else ["", f"The page: {out}/README.md"])])
 

@@ -82,6 +82,11 @@ class Setup:
     def model(self) -> Model:
         return self.models[0]
 
+    @property
+    def truncated(self) -> int:
+        """How many examples were cut to the length that the model reads."""
+        return sum("truncated" in example.info for example in self.examples)
+
     @cached_property
     def requests(self) -> Mapping[str, MethodRequest]:
         """Every method as written, parsed once."""

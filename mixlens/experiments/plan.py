@@ -33,6 +33,7 @@ class Step:
     options: Mapping[str, Any] = field(default_factory=dict)
     fast_options: Mapping[str, Any] = field(default_factory=dict)  # that replace options with --fast
     split: str | None = None
+    truncate: bool = False  # texts that are too long are cut instead of left out
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from ..asking import MethodRequest, parse_method
-from ..data import DATASETS, check, for_model, load
+from ..data import DATASETS, check, for_model, load, truncated
 from ..errors import InputError, nearest
 from ..metrics.arguments import refuse_missing
 from ..model.loading import load as load_model
@@ -71,6 +71,7 @@ def prepared(
     options: Mapping[str, Any],
     split: str | None = None,
     loading: Mapping[str, Any] | None = None,
+    truncate: bool = False,
 ) -> Setup:
     """The Setup of an experiment; everything that can be refused is refused here, the cheap before the dear."""
     declared = _declared(name, options)
@@ -84,6 +85,7 @@ def prepared(
     _refuse_models(declared, models)
     drawn = examples_of(declared.data if data is None else data, n=n, seed=seed, split=split)
     drawn = [replace(example, id=example.id or str(number)) for number, example in enumerate(drawn, 1)]
+    drawn = [truncated(example, models[0]) for example in drawn] if truncate else drawn
     examples = fitting([e for e in drawn if _fits(e, declared, models, labels)] if leave_out else drawn, declared, models, labels)
     setup = Setup(declared, models, tuple(examples), names, values, seed, len(drawn) - len(examples), parsed=requests)
     if declared.prepare is not None:

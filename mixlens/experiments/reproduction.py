@@ -134,7 +134,11 @@ def question(step: Step, models: Mapping[str, str], files: Mapping[str, str], fa
     names = [models[role] for role in step.models]
     count = min(step.fast, step.n or step.fast) if fast else step.n
     settings: dict[str, Any] = {"model": names if len(names) > 1 else names[0], "data": data, "n": count, "split": step.split}
-    settings |= {"methods": step.methods} | dict(step.options) | dict(step.fast_options if fast else {})
+    settings |= (
+        {"methods": step.methods, "truncate": step.truncate or None}
+        | dict(step.options)
+        | dict(step.fast_options if fast else {})
+    )
     return {key: value for key, value in settings.items() if value is not None}
 
 
@@ -152,6 +156,8 @@ def command(step: Step, models: Mapping[str, str], files: Mapping[str, str], fas
 
 
 def _words(key: str, value: Any) -> list[str]:
+    if key == "truncate":
+        return ["--truncate"]
     if key == "model":
         names = value if isinstance(value, list) else [value]
         return [word for name in names for word in ("--model", str(name))]
@@ -216,7 +222,8 @@ def _section(reproduction: Reproduction, step: Step) -> list[str]:
 def _sample(outcome: Outcome) -> str:
     setup = outcome.setup
     left_out = f"; {setup.left_out} that do not fit the model are left out" if setup.left_out else ""
-    return f"{outcome.setup.experiment.summary} {len(setup.examples)} examples{left_out}; seed {setup.seed}."
+    cut = f"; {setup.truncated} are cut to the length that the model reads" if setup.truncated else ""
+    return f"{outcome.setup.experiment.summary} {len(setup.examples)} examples{left_out}{cut}; seed {setup.seed}."
 
 
 def _figure(outcome: Outcome, step: Step) -> list[str]:

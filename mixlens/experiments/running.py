@@ -47,6 +47,7 @@ def run(
     leave_out: bool = False,
     split: str | None = None,
     loading: Mapping[str, Any] | None = None,
+    truncate: bool = False,
     progress: bool = True,
     **options: Any,
 ) -> Outcome:
@@ -54,12 +55,13 @@ def run(
 
     `model`: a name, a Model, or a list of them; names are loaded with `loading` (device, dtype and the other arguments of
     `mixlens.load`). `data`: `NAME`, `FILE`, `NAME=FILE` or Examples; `split` is that of a dataset. An example that does not fit
-    (too long, a target of two tokens, no cue) is refused, or with `leave_out` left out and counted. Without `out` nothing is
-    written. The tables are the same, byte for byte, whether a run was interrupted or not.
+    (too long, a target of two tokens, no cue) is refused, or with `leave_out` left out and counted; with `truncate` a long text
+    is cut to what the model reads, and counted. Without `out` nothing is written. The tables are the same, byte for byte,
+    whether a run was interrupted or not.
     """
     refuse_unwritable(out)
     question: dict[str, Any] = {"model": model, "data": data, "n": n, "methods": methods, "seed": seed, "labels": labels}
-    setup = prepared(name, **question, leave_out=leave_out, split=split, loading=loading, options=options)
+    setup = prepared(name, **question, leave_out=leave_out, split=split, loading=loading, truncate=truncate, options=options)
     source = setup.experiment.data if data is None else data
     return run_setup(setup, out=out, source=source, labels=labels, progress=progress)
 
@@ -130,6 +132,7 @@ def provenance(setup: Setup, source: Any) -> dict[str, Any]:
         "models": [{"name": public_name(one.name), "revision": one.revision, "task": one.task} for one in setup.models],
         "data": public_name(source) if isinstance(source, str | os.PathLike) else "examples given in Python",
         "left_out": setup.left_out,
+        "truncated": setup.truncated,
         "dtype": str(model.dtype).removeprefix("torch."),
         "device": model.placement,
         "quantization": model.quantization,
@@ -212,7 +215,8 @@ def markdown(outcome: Outcome) -> str:
     models = ", ".join(f"`{Path(str(model.name)).name}`" for model in setup.models)
     lines = [f"## {declared.name}", "", f"{declared.summary}", "", f"*{declared.paper}: {declared.shows}.*", ""]
     left_out = f" ({setup.left_out} that do not fit the model left out)" if setup.left_out else ""
-    lines += [f"Model: {models}. {len(setup.examples)} examples{left_out}. Seed {setup.seed}.", ""]
+    cut = f" ({setup.truncated} cut to the length that the model reads)" if setup.truncated else ""
+    lines += [f"Model: {models}. {len(setup.examples)} examples{left_out}{cut}. Seed {setup.seed}.", ""]
     return "\n".join([*lines, *(table.markdown for table in outcome.tables), *differences(declared)])
 
 

@@ -76,6 +76,7 @@ def kendall(scores: Scores, reference: Scores) -> float:
     return float(scipy_stats().kendalltau(a, b).statistic)
 
 
+CONFIDENCE = ("paper", "scores", "released")
 CORRELATIONS: dict[str, Callable[..., float]] = {"spearman": spearman, "pearson": pearson, "kendall": kendall}
 
 
@@ -83,18 +84,21 @@ def correlation(name: str) -> Callable[..., float]:
     return CORRELATIONS[one_of("correlation", name, CORRELATIONS)]
 
 
-@metric(paper=ATTCAT, needs=("scores", "classes", "class-specific"), better="lower", variants=("paper", "released"))
+@metric(paper=ATTCAT, needs=("scores", "classes", "class-specific"), better="lower", variants=CONFIDENCE)
 def kendall_confidence(scores: Scores, others: Sequence[Scores], *, variant: str = "paper") -> float:
-    """Kendall's tau between a class's scores and the other classes', mean over those: a confident method tells them apart.
+    """Kendall's tau between a class and the other classes, mean over those: a confident method tells them apart (eq. 15).
 
-    1 for a method that does not know of classes. `released`: of the positions in sorted order instead of the scores,
-    which compares nothing that has a meaning, and leaves ties to numpy's sort. See `class_attributions`.
+    `paper`: of the token indices in order of decreasing score, as eq. 15 defines it (ties are left to numpy's sort). The indices
+    are names, so that their tau is near 0 for any two different orders. `scores`: of the scores themselves, -1 to 1; 1 for a
+    method that does not know of classes. `released`: as `paper`, with the first of the other classes alone, as the notebook of
+    MNLI has it. See `class_attributions`.
     """
     if not len(others):
         raise InputError("kendall_confidence compares a class with others, and none were given. The model needs two classes.")
-    if one_of("variant", variant, VARIANTS) == "paper":
+    if one_of("variant", variant, CONFIDENCE) == "scores":
         return float(np.mean([kendall(scores, other) for other in others]))
-    orders = [[np.argsort(-side) for side in pair(scores, other)] for other in others]
+    compared = others if variant == "paper" else others[:1]
+    orders = [[np.argsort(-side) for side in pair(scores, other)] for other in compared]
     return float(np.mean([scipy_stats().kendalltau(*order).statistic for order in orders]))
 
 

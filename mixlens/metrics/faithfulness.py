@@ -60,7 +60,7 @@ def aopc(
     label: str | int | None = None,
     variant: str = "paper",
 ) -> Degradation:
-    """AOPC (AttCAT, section 4): p(x) - p(x without its top k % tokens), mean over k = 0, 10, ..., 100, of the predicted label.
+    """AOPC (AttCAT, eq. 13): p(x) - p(x without its top k % tokens), mean over k = 0, 10, ..., 100, of the predicted label.
 
     k % of the tokens that may go, rounded; tied tokens go in their order in the text. `released`: nine steps, k % of all
     tokens with the special ones, the gold `label`, absolute differences, no value under 10 tokens.
@@ -81,7 +81,7 @@ def lodds(
     label: str | int | None = None,
     variant: str = "paper",
 ) -> Degradation:
-    """LOdds (AttCAT, section 4): log p(x with its top k % tokens made padding) - log p(x), mean over k = 0, 10, ..., 100.
+    """LOdds (AttCAT, eq. 14): log p(x with its top k % tokens made padding) - log p(x), mean over k = 0, 10, ..., 100.
 
     As `aopc` otherwise. `released`: nine steps, k % of all tokens with the special ones, the gold `label`, no value under
     10 tokens.

@@ -96,7 +96,7 @@ def runs(chosen: Marks) -> list[tuple[int, int]]:
 def precision_at_k(scores: Scores, span: tuple[int, int], *, k: int = 20) -> PrecisionAtK:
     """How many tokens of an answer (first and last position, both included) are among the K highest scores.
 
-    Its `.value` is the share of the answer; the paper's tables give the mean `.count`. Ties: the token that comes first.
+    Its `.value` is the share of the answer; the paper's Figure 3 gives the mean `.count`. Ties: the token that comes first.
     """
     values = vector(scores)
     start, end = span

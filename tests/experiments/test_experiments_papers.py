@@ -15,12 +15,12 @@ from mixlens import data
 from mixlens.errors import InputError
 from mixlens.experiments import Table, core, known, run
 from mixlens.experiments.prepare import fitting
+from mixlens.experiments.running import all_tables
 from mixlens.experiments.value_zeroing import DISTANCES
 from mixlens.metrics import Interval
-from mixlens.metrics.agreement import kendall, spearman, special_token_ranks
+from mixlens.metrics.agreement import spearman, special_token_ranks
 from mixlens.metrics.alignment import cue_average_precision, cue_dot, probes_needed
 from mixlens.metrics.arguments import marks_at
-from mixlens.metrics.faithfulness import aopc, lodds
 from mixlens.metrics.geometry import anisotropy
 from mixlens.types import Example, Record
 
@@ -201,63 +201,6 @@ def test_probing_goes_on_from_the_keys_that_are_done(gap_model: Any, monkeypatch
     assert tables[1].rows[0][0] == "alti"
 
 
-# --- AttCAT -----------------------------------------------------------------------------------------------------------
-
-
-def test_attcat_faithfulness_is_aopc_and_lodds(model: Any, texts: list[Example]) -> None:
-    made = run("attcat-faithfulness", model=model, data=texts, methods=["attcat"], progress=False)
-    for number, example in enumerate(texts):
-        trace = model.trace(example)
-        scores = mixlens.attribute(trace, "attcat")
-        assert values(made, "attcat", "aopc")[number] == aopc(trace, scores).value
-        assert values(made, "attcat", "lodds")[number] == lodds(trace, scores).value
-    assert [row[1] for row in made.tables[1].rows] == list(range(0, 101, 10))
-    assert made.tables[1].rows[0][2].mean == 0  # nothing removed
-    released = run("attcat-faithfulness", model=model, data=texts, methods=["attcat"], variant="released", progress=False)
-    label = data.label_ids([texts[0].info["label"]], model)[texts[0].info["label"]]
-    trace = model.trace(texts[0])
-    expected = aopc(trace, mixlens.attribute(trace, "attcat", target=label), variant="released", label=label)
-    assert values(released, "attcat", "aopc")[0] == pytest.approx(expected.value, nan_ok=True)
-    assert len(released.tables[1].rows) in (0, 9)
-
-
-def test_attcat_confidence_is_between_the_classes(model: Any, texts: list[Example]) -> None:
-    made = run("attcat-confidence", model=model, data=texts, methods=["attcat"], progress=False)
-    trace = model.trace(texts[0])
-    sides = [mixlens.attribute(trace, "attcat", target=label) for label in (0, 1)]
-    assert values(made, "attcat", "kendall")[0] == kendall(*sides)
-    assert made.tables[0].columns == ("method", "kendall", "released")
-
-
-@pytest.fixture(scope="module")
-def qa_model(model: Any) -> Any:
-    config = transformers.BertConfig(
-        vocab_size=len(model.tokenizer), hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=16
-    )
-    torch.manual_seed(0)
-    return mixlens.load(transformers.BertForQuestionAnswering(config).eval(), tokenizer=model.tokenizer)
-
-
-def test_attcat_qa_counts_answer_tokens(qa_model: Any) -> None:
-    text = "the plot is bad and the film is very good"
-    start = text.index("very good")
-    one = Example("how is the film", text, id="1", info={"answers": ((start, start + len("very good")),)})
-    made = run("attcat-qa", model=qa_model, data=[one], methods=["random", "attcat", "alti"], k=3, progress=False)
-    trace = qa_model.trace(one)
-    gold = data.span_tokens(one.info["answers"], trace, pair=True)
-    for method in ("attcat", "alti"):
-        scores = mixlens.attribute(trace, method).scores
-        top = scores.argsort(descending=True, stable=True)[:3].tolist()
-        assert values(made, method, "precision_at_k") == [len(set(top) & set(gold)) / len(gold)]
-    every = run("attcat-qa", model=qa_model, data=[one], methods=["attcat"], k=1000, progress=False)
-    assert values(every, "attcat", "precision_at_k") == [1.0]
-    assert cell(every.tables[0], "attcat", "count").mean == len(gold)
-    with pytest.raises(InputError, match="1 have no 'answers'"):
-        run("attcat-qa", model=qa_model, data=[replace(one, info={})], methods=["attcat"], progress=False)
-    with pytest.raises(InputError, match="k is a number of tokens"):
-        run("attcat-qa", model=qa_model, data=[one], methods=["attcat"], k=0, progress=False)
-
-
 # --- every experiment -------------------------------------------------------------------------------------------------
 
 OURS = [
@@ -279,7 +222,7 @@ def test_tables_and_figures_come_from_records_alone(
     asked: dict[str, Any] = {"model": gap_model if at_gap else model, "data": (gaps if at_gap else texts)[:2]}
     made = run(name, methods=methods[:3], progress=False, **asked)
     before = [(r.example, r.method, r.metric, r.value, dict(r.info)) for r in made.records]
-    again = used.finish(made.setup, made.records)
+    again = all_tables(made.setup, made.records)
     assert [(t.csv, t.markdown) for t in again] == [(t.csv, t.markdown) for t in made.tables]
     assert [(r.example, r.method, r.metric, r.value, dict(r.info)) for r in made.records] == before
     assert core.drawn(made)["svg"] == core.drawn(made)["svg"]

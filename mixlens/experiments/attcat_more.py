@@ -1,0 +1,287 @@
+"""AttCAT's Figures 3 and 4: answers to questions, and layers summed or multiplied (Qiang et al. 2022)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..asking import MethodRequest, every_score
+from ..attributions import attribute
+from ..data import span_tokens
+from ..errors import InputError, nearest
+from ..metrics import mean_with_interval
+from ..metrics.faithfulness import aopc, lodds
+from ..metrics.plausibility import precision_at_k
+from ..show.colors import AGAINST, TOWARDS
+from ..types import Attribution, Example, Record, Trace
+from .attcat import METHODS, PAPER, refuse_variant, requests_of
+from .claims import Claim, Verdict, above, positive, values_of
+from .experiment import Setup, experiment
+from .figures import bars
+from .prepare import removable
+from .tables import Table, by
+
+READS = ("span", "released")
+SQUAD = {"raw_attention": "released_squad", "attention_rollout": "released_squad"}
+
+# --- Figure 3: Precision@K ----------------------------------------------------------------------------------------------
+
+
+def _finish_qa(setup: Setup, records: list[Record]) -> list[Table]:
+    rows = tuple(_qa_row(setup, method, group) for (method,), group in by(records, "method").items())
+    k, n = setup.options["k"], max(1, len(setup.methods))
+    lengths = [r.info["answer"] for r in records if r.method == setup.methods[0]]
+    most = sum(min(length, k) for length in lengths) / max(1, len(lengths))
+    note = "count: answer tokens among the highest scores, as in Figure 3; no method can have more than "
+    note += f"{most:.2f} here, the mean length of an answer (the paper: 3.72 on SQuAD v1, 3.84 on v2). share: of the answer's "
+    note += "tokens. right: the share where the model's own answer overlaps the gold one "
+    note += f"({sum(r.info['answered'] for r in records) // n} of {len(records) // n} examples)."
+    title = f"Precision@{k}: answer tokens among the {k} highest scores"
+    return [Table("precision", title, ("method", "count", "share", "right"), rows, note)]
+
+
+def _qa_row(setup: Setup, method: str, records: Sequence[Record]) -> tuple[Any, ...]:
+    right = [r.value for r in records if r.info["answered"]]
+    return (
+        method,
+        mean_with_interval([r.info["count"] for r in records], seed=setup.seed),
+        mean_with_interval([r.value for r in records], seed=setup.seed),
+        mean_with_interval(right, seed=setup.seed) if right else None,
+    )
+
+
+def _prepare_qa(setup: Setup) -> None:
+    k, read = setup.options["k"], setup.options["read"]
+    if not isinstance(k, int) or isinstance(k, bool) or k < 1:
+        raise InputError(f"k is a number of tokens, at least 1, not {k!r}.")
+    if read not in READS:
+        raise InputError(f"unknown read {read!r}. {nearest(str(read), READS)}")
+
+
+@experiment(
+    name="attcat-qa",
+    paper=PAPER,
+    shows="Figure 3, Precision@20 on SQuAD",
+    data="squad1",
+    model="a question-answering model, such as deepset/bert-base-cased-squad2",
+    methods=METHODS,
+    task=("question-answering",),
+    needs=("pair", "answers"),
+    options={"k": 20, "read": "span"},
+    prepare=_prepare_qa,
+    finish=_finish_qa,
+    figure=lambda setup, tables, figure: bars(figure.subplots(), tables[0], "count"),
+    claims=(
+        Claim(
+            "Figure 3, section 6.1",
+            "AttCAT has more answer tokens among its 20 highest scores than RawAtt, Rollout and the other methods",
+            "highest for BERT, DistilBERT and RoBERTa on SQuAD v1 and v2 (bars without numbers)",
+            above("attcat", [method for method in METHODS if method != "attcat"], "count"),
+        ),
+    ),
+    differs=(
+        "The paper does not say where a map is read. read=span: every method explains the predicted span; maps, RawAtt, Rollout "
+        "and the relevances are read at its start and its end, mean of the two; gradients are of the sum of both logits.",
+        "read=released: as the notebooks: RawAtt is the mean over layers, last row; Rollout has no residual and is averaged over "
+        "layers and rows; AttCAT takes layer inputs; special tokens are hidden from attention.",
+        "Questions without an answer are left out.",
+        "The paper shows three methods; the others of Table 1 and random are added.",
+    ),
+)
+def answers(setup: Setup, example: Example) -> list[Record]:
+    """Are the tokens of the gold answer among those with the highest scores? The predicted span is explained."""
+    trace = setup.model.trace(example)
+    gold = span_tokens(example.info["answers"][:1], trace, pair=True)
+    if not gold or trace.logits is None:
+        raise InputError(f"no token of {setup.model.name!r} covers the answer of example {example.id}.")
+    start, end = (int(i) for i in trace.logits.argmax(0))
+    answered = start <= gold[-1] and gold[0] <= end
+    scores = _released_scores(setup, trace) if setup.options["read"] == "released" else span_scores(trace, setup.requests)
+    records = []
+    for method, (of_method, seconds) in scores.items():
+        found = precision_at_k(of_method, (gold[0], gold[-1]), k=setup.options["k"])
+        info: Mapping[str, Any] = {"count": found.count, "answer": found.answer, "answered": answered, "seconds": seconds}
+        records.append(Record(str(example.id), method, "precision_at_k", found.value, info))
+        records.append(Record(str(example.id), method, "count", float(found.count), info))
+    return records
+
+
+def span_scores(trace: Trace, requests: Mapping[str, MethodRequest]) -> dict[str, tuple[Attribution, float]]:
+    """Every method's scores for the predicted span. What explains a position is read at the start and the end, mean of both."""
+    assert trace.logits is not None
+    places = [int(i) for i in trace.logits.argmax(0)]
+    read = [every_score(trace, _of_positions(requests), query=place) for place in places]
+    of_span = every_score(trace, {written: one for written, one in requests.items() if one.class_specific})
+    both = {written: _mean([scores[written] for scores in read]) for written in read[0]}
+    return {written: (both | of_span)[written] for written in requests}
+
+
+def _of_positions(requests: Mapping[str, MethodRequest]) -> dict[str, MethodRequest]:
+    return {written: request for written, request in requests.items() if not request.class_specific}
+
+
+def _mean(results: Sequence[tuple[Attribution, float]]) -> tuple[Attribution, float]:
+    """The mean of the scores, and the seconds of all."""
+    scores = torch.stack([scores.scores for scores, _ in results]).mean(0)
+    return replace(results[0][0], scores=scores), sum(seconds for _, seconds in results)
+
+
+def _released_scores(setup: Setup, trace: Trace) -> dict[str, tuple[Attribution, float]]:
+    """Every method as the notebooks of SQuAD have it, where they have it."""
+    forms = requests_of(setup, "released")
+    forms = {written: replace(one, variant=SQUAD.get(one.name, one.variant)) for written, one in forms.items()}
+    return every_score(trace, forms)
+
+
+# --- Figure 4: layers summed or multiplied ------------------------------------------------------------------------------
+
+SUM, ROLLOUT = "attcat", "attcat:aggregation=rollout"
+CHANGES = {"aopc": aopc, "lodds": lodds}
+
+
+def _of_layer(first: bool, depth: int) -> Any:
+    return lambda record: record.info["layer"] == (1 if first else depth)
+
+
+def _uniform(setup: Setup, records: Sequence[Record], tables: Sequence[Table]) -> Verdict:
+    """The spread of the first layer minus that of the last, example by example."""
+    depth = max((r.info["layer"] for r in records), default=0)
+    first, last = (values_of(records, SUM, "spread", _of_layer(is_first, depth)) for is_first in (True, False))
+    return positive({f"layer 1 - layer {depth}": {e: first[e] - last[e] for e in first}}, seed=setup.seed)
+
+
+def _finish_layers(setup: Setup, records: list[Record]) -> list[Table]:
+    grouped = by(records, "method", "metric", "layer")
+
+    def mean(method: str, metric: str, layer: int) -> Any:
+        return mean_with_interval([r.value for r in grouped[method, metric, layer]], seed=setup.seed)
+
+    depth = max(r.info["layer"] for r in records)
+    layers = tuple((layer, *(mean(SUM, metric, layer) for metric in ("size", "spread"))) for layer in range(1, depth + 1))
+    ways = tuple(
+        (name, *(mean(m, metric, 0) for metric in ("size", *CHANGES))) for name, m in (("Sum", SUM), ("Rollout", ROLLOUT))
+    )
+    note = "size: mean of the scores' magnitudes, where the largest of the text over all layers is 1 (Rollout: of each layer). "
+    note += "AOPC: higher is better; LOdds: lower is better."
+    return [
+        Table("operations", "Layers added (Sum) and multiplied (Rollout)", ("operation", "size", *CHANGES), ways, note),
+        Table("layers", "AttCAT by layer", ("layer", "size", "spread"), layers, "spread: standard deviation over the tokens."),
+        _heatmap(records),
+    ]
+
+
+def _heatmap(records: Sequence[Record]) -> Table:
+    """The first example as in Figure 4: a row for each token, its score in each layer, and the rows Rollout and Sum."""
+    picture = next(r.info["picture"] for r in records if "picture" in r.info)
+    names = tuple(picture["rows"])
+    rows = tuple((token, *scores) for token, scores in zip(picture["tokens"], zip(*picture["scores"], strict=True), strict=True))
+    return Table("heatmap", "Normalised impact scores of the first example", ("token", *names), rows)
+
+
+def _draw_layers(setup: Setup, tables: list[Table], figure: Any) -> None:
+    from ..optional import optional
+
+    colors = optional("matplotlib.colors", "matplotlib", "plot")
+    table, axes = tables[2], figure.subplots()
+    scores = [list(row[1:]) for row in table.rows]
+    hues = [tuple(channel / 255 for channel in hue) for hue in (AGAINST, (255, 255, 255), TOWARDS)]
+    shades = colors.LinearSegmentedColormap.from_list("impact", hues)
+    picture = axes.imshow(list(zip(*scores, strict=True)), cmap=shades, vmin=-1, vmax=1, aspect="auto")
+    axes.set_xticks(range(len(scores)), table.column("token"), rotation=90)
+    axes.set_yticks(range(len(table.columns) - 1), table.columns[1:])
+    figure.colorbar(picture, ax=axes, label="impact score, largest of the row of layers = 1")
+
+
+def _prepare_layers(setup: Setup) -> None:
+    refuse_variant(setup)
+    removable(setup)
+
+
+@experiment(
+    name="attcat-layers",
+    paper=PAPER,
+    shows="Figure 4, impact scores by layer, summed and rolled out",
+    data="sentiment",
+    model="sentiment",
+    methods=(),
+    task=("classification",),
+    options={"variant": "released"},
+    prepare=_prepare_layers,
+    finish=_finish_layers,
+    figure=_draw_layers,
+    claims=(
+        Claim(
+            "Figure 4, section 6.2",
+            "The scores become more uniform in deeper layers",
+            "a heat map without numbers",
+            _uniform,
+        ),
+        Claim(
+            "Figure 4, section 6.2",
+            "The rollout gives only minimal scores, the sum does not",
+            "a heat map without numbers; with the sum 0.72 for 'not' and -0.37 for 'like'",
+            above(SUM, (ROLLOUT,), "size", where=lambda record: record.info["layer"] == 0),
+        ),
+        Claim(
+            "Sections 4.3 and 6.2",
+            "The sum over layers is more effective than the rollout (AOPC)",
+            "said of Figure 4, one sentence; no number",
+            above(SUM, (ROLLOUT,), "aopc"),
+        ),
+        Claim(
+            "Sections 4.3 and 6.2",
+            "The sum over layers is more effective than the rollout (LOdds)",
+            "said of Figure 4, one sentence; no number",
+            above(SUM, (ROLLOUT,), "lodds", lower=True),
+        ),
+    ),
+    differs=(
+        "The paper gives no formula for the rollout of vectors: here the layers' scores are multiplied, each layer divided by "
+        "its largest magnitude.",
+        "The paper shows one sentence; here the claims are measured on all, and the first is drawn.",
+        "Layer inputs, as released: a head that reads one token has no gradient at the last layer's other outputs, so that by "
+        "eq. 10 the last row and the product would be 0 for every word (variant=paper).",
+        "Special tokens are left out of the rows.",
+        "AOPC and LOdds of the two operations are ours: the paper judges them by eye.",
+    ),
+)
+def layers(setup: Setup, example: Example) -> list[Record]:
+    """Do AttCAT's layers fade with depth, and is their sum more faithful than their product?"""
+    trace = setup.model.trace(example)
+    words = [i for i, special in enumerate(trace.special) if not special]
+    variant = setup.options["variant"]
+    added = attribute(trace, "attcat", variant=variant)
+    multiplied = attribute(trace, "attcat", variant=variant, aggregation="rollout")
+    of_layers = _scaled(added.info["per_layer"].cpu()[:, words])
+    total, product = _scaled(added.scores[words]), multiplied.scores[words].double()
+    records = _layer_records(str(example.id), of_layers)
+    picture = _picture([trace.tokens[i] for i in words], [*of_layers, product, total])
+    records[0] = replace(records[0], info={**records[0].info, "picture": picture})
+    for name, scores, row in ((SUM, added, total), (ROLLOUT, multiplied, product)):
+        records.append(Record(str(example.id), name, "size", float(row.abs().mean()), {"layer": 0}))
+        records += [Record(str(example.id), name, m, change(trace, scores).value, {"layer": 0}) for m, change in CHANGES.items()]
+    return records
+
+
+def _scaled(scores: Tensor) -> Tensor:
+    """The scores in float64, with a largest magnitude of 1 (all of them 0 where they are)."""
+    return scores.double() / scores.double().abs().max().clamp(min=torch.finfo(torch.float64).tiny)
+
+
+def _layer_records(example: str, scores: Tensor) -> list[Record]:
+    """Mean magnitude and standard deviation over the tokens, of every layer: [layer pos]."""
+    return [
+        Record(example, SUM, metric, float(value), {"layer": layer})
+        for layer, row in enumerate(scores, 1)
+        for metric, value in (("size", row.abs().mean()), ("spread", row.std(correction=0)))
+    ]
+
+
+def _picture(tokens: Sequence[str], rows: Sequence[Tensor]) -> dict[str, Any]:
+    """What Figure 4 draws of one text: rounded to four digits, so that records stay small."""
+    names = [*(f"L{layer}" for layer in range(len(rows) - 2)), "Rollout", "Sum"]
+    return {"tokens": list(tokens), "rows": names, "scores": [[round(float(x), 4) for x in row] for row in rows]}

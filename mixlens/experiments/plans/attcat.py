@@ -1,0 +1,86 @@
+"""The plan of AttCAT: Tables 1 and 2, Figures 3 and 4 (Qiang et al. 2022)."""
+
+from __future__ import annotations
+
+from ..attcat import PAPER
+from ..plan import Item, Role, Step, plan
+
+HUB = {
+    "sst2": ("BERT-base, fine-tuned on SST-2", "textattack/bert-base-uncased-SST-2"),
+    "qqp": ("BERT-base, fine-tuned on QQP", "textattack/bert-base-uncased-QQP"),
+    "mnli": ("BERT-base, fine-tuned on MNLI", "textattack/bert-base-uncased-MNLI"),
+    "amazon": ("BERT-base, fine-tuned on Amazon Polarity", ""),
+    "yelp": ("BERT-base, fine-tuned on Yelp Polarity", "textattack/bert-base-uncased-yelp-polarity"),
+    "imdb": ("BERT-base, fine-tuned on IMDB", "textattack/bert-base-uncased-imdb"),
+    "squad1": ("BERT-base, fine-tuned on SQuAD v1", "csarron/bert-base-uncased-squad-v1"),
+    "squad2": ("BERT-base, fine-tuned on SQuAD v2", ""),
+    "squad-distilbert": ("DistilBERT, fine-tuned on SQuAD v1", "distilbert-base-uncased-distilled-squad"),
+    "squad-roberta": ("RoBERTa, fine-tuned on SQuAD v1", "thatdramebaazguy/roberta-base-squad"),
+}
+LONG = ("amazon", "yelp", "imdb")  # 2,000 texts drawn at random; the others whole
+CLASSIFIED = ("sst2", "qqp", "mnli", *LONG)
+
+
+def _steps(kind: str, experiment: str, shows: str, **options: str) -> tuple[Step, ...]:
+    """One step for each data set of classification."""
+    return tuple(
+        Step(
+            f"{kind}-{name}",
+            experiment,
+            (name,),
+            name,
+            f"{shows}, {name}",
+            n=2000 if name in LONG else None,
+            options=options,
+            truncate=True,
+        )
+        for name in CLASSIFIED
+    )
+
+
+def _answers(name: str, role: str, data: str, shows: str, **options: str) -> Step:
+    return Step(name, "attcat-qa", (role,), data, shows, options=options, truncate=True)
+
+
+FAITHFUL = _steps("table1", "attcat-faithfulness", "Table 1")
+RELEASED = _steps("table1-released", "attcat-faithfulness", "Table 1 as the released code computes it", variant="released")
+CONFIDENT = _steps("table2", "attcat-confidence", "Table 2")
+QUESTIONS = (
+    _answers("figure3-squad1", "squad1", "squad1", "Figure 3, BERT, SQuAD v1"),
+    _answers("figure3-squad1-released", "squad1", "squad1", "Figure 3 as the released code computes it", read="released"),
+    _answers("figure3-squad2", "squad2", "squad2", "Figure 3, BERT, SQuAD v2"),
+    _answers("figure3-distilbert", "squad-distilbert", "squad1", "Figure 3, DistilBERT, SQuAD v1"),
+    _answers("figure3-roberta", "squad-roberta", "squad1", "Figure 3, RoBERTa, SQuAD v1"),
+)
+LAYERS = Step("figure4", "attcat-layers", ("sst2",), "sst2", "Figure 4, layers, Rollout and Sum", truncate=True)
+EXAMPLE = "i really didn't like this movie. some of the actors were good, but overall the movie was boring."
+
+PLAN = plan(
+    "attcat",
+    paper=PAPER,
+    module=__name__,
+    roles=tuple(Role(name, what, hub) for name, (what, hub) in HUB.items()),
+    steps=(*FAITHFUL, *RELEASED, *CONFIDENT, *QUESTIONS, LAYERS),
+    items=(
+        Item("Figure 1", "the architecture", reason="a drawing"),
+        Item("Figure 2", "the methods compared", command="mixlens methods"),
+        Item("Equations 1-12", "CAT, AttCAT and the impact score", command="mixlens explain TEXT --method attcat"),
+        Item("Table 1", "AOPC and LOdds, six data sets", steps=tuple(step.name for step in (*FAITHFUL, *RELEASED))),
+        Item("Table 2", "Kendall's tau between classes, six data sets", steps=tuple(step.name for step in CONFIDENT)),
+        Item("Figure 3", "Precision@20 on SQuAD v1 and v2, three models", steps=tuple(step.name for step in QUESTIONS)),
+        Item("Figure 3, caption", "the largest possible scores, 3.72 and 3.84", steps=("figure3-squad1", "figure3-squad2")),
+        Item("Figure 4", "impact scores by layer, Rollout and Sum", steps=("figure4",)),
+        Item(
+            "Figure 5a",
+            "scores of a question and its paragraph",
+            command="mixlens explain QUESTION --pair PARAGRAPH --method attcat",
+        ),
+        Item(
+            "Figure 5b",
+            "scores of one sentence by four methods",
+            command=f'mixlens compare "{EXAMPLE}" --methods attcat,transatt,raw_attention,attention_rollout',
+        ),
+        Item("Section 6.1", "Precision@K for other K", command="mixlens experiment attcat-qa --option k=10"),
+        Item("Appendix", "accuracy of the models, more examples", reason="the appendix is not part of the text at hand"),
+    ),
+)

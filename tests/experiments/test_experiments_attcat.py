@@ -1,0 +1,245 @@
+"""AttCAT's experiments: the numbers are those of the metrics, written out; claims give the word that made-up records call for."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import transformers
+from scipy import stats
+
+import mixlens
+from mixlens import data
+from mixlens.asking import parse_methods
+from mixlens.errors import InputError
+from mixlens.experiments import Setup, Table, known, run
+from mixlens.experiments.attcat import BASELINES, CLASSES, METHODS, TABLE1_AOPC
+from mixlens.experiments.attcat_more import ROLLOUT, SUM, span_scores
+from mixlens.metrics.agreement import kendall, kendall_confidence
+from mixlens.metrics.faithfulness import aopc, lodds
+from mixlens.types import Example, Record
+
+
+@pytest.fixture(scope="module")
+def model() -> Any:
+    return mixlens.load("sentiment")
+
+
+@pytest.fixture(scope="module")
+def texts() -> list[Example]:
+    return list(data.load("sentiment", n=3))
+
+
+def values(outcome: Any, method: str, metric: str, **info: Any) -> list[float]:
+    return [
+        r.value
+        for r in outcome.records
+        if (r.method, r.metric) == (method, metric) and all(r.info[key] == value for key, value in info.items())
+    ]
+
+
+def cell(table: Table, method: str, column: str) -> Any:
+    return table.rows[table.column("method").index(method)][table.columns.index(column)]
+
+
+def words_of(name: str, means: dict[tuple[str, str], float], n: int = 40, **info: Any) -> list[str]:
+    """The verdict on each claim of an experiment, from made-up records: values about a mean for each (method, metric)."""
+    noise = np.random.default_rng(0).normal(0, 0.01, (len(means), n))
+    records = [
+        Record(str(i), method, metric, mean + noise[row, i], info)
+        for row, ((method, metric), mean) in enumerate(means.items())
+        for i in range(n)
+    ]
+    setup = Setup(known()[name], (), (), tuple(dict.fromkeys(m for m, _ in means)), {})
+    return [claim.check(setup, records, []).word for claim in known()[name].claims]
+
+
+# --- Table 1 ------------------------------------------------------------------------------------------------------------
+
+
+def test_faithfulness_is_aopc_and_lodds(model: Any, texts: list[Example]) -> None:
+    made = run("attcat-faithfulness", model=model, data=texts, methods=["attcat"], progress=False)
+    for number, example in enumerate(texts):
+        trace = model.trace(example)
+        scores = mixlens.attribute(trace, "attcat")
+        assert values(made, "attcat", "aopc")[number] == aopc(trace, scores).value
+        assert values(made, "attcat", "lodds")[number] == lodds(trace, scores).value
+    assert [row[1] for row in made.tables[1].rows] == list(range(0, 101, 10))
+    assert made.tables[1].rows[0][2].mean == 0  # nothing removed
+
+
+def test_released_takes_methods_and_metrics_as_released(model: Any) -> None:
+    long = [one for one in data.load("sentiment", n=40) if len(model.encode(one).input_ids) >= 10][:1]
+    made = run("attcat-faithfulness", model=model, data=long, methods=["attcat", "alti"], variant="released", progress=False)
+    label = data.label_ids([long[0].info["label"]], model)[long[0].info["label"]]
+    trace = model.trace(long[0])
+    scores = mixlens.attribute(trace, "attcat", target=label, variant="released")
+    assert values(made, "attcat", "aopc")[0] == pytest.approx(aopc(trace, scores, variant="released", label=label).value)
+    assert len(made.tables[1].rows) == 2 * 9
+
+
+def test_the_paper_stands_beside_ours(model: Any, texts: list[Example]) -> None:
+    made = run("attcat-faithfulness", model=model, data=texts, methods=["attcat"], progress=False)
+    table = next(table for table in made.tables if table.name == "paper-faithfulness-aopc")
+    assert table.rows[0][0] == "attcat"
+    assert table.rows[0][2:] == ("0.371", "0.139", "0.164", "0.457", "0.473", "0.528")
+    assert {row[1] for row in table.rows[1:]} == {"not run"}
+
+
+def test_claims_of_table_1_follow_the_records() -> None:
+    metrics = {(method, metric): 0.0 for method in METHODS for metric in ("aopc", "lodds")}
+    as_in_the_paper = {
+        **metrics,
+        **{(m, "aopc"): 1.0 for m in METHODS if m not in ("raw_attention", "attention_rollout", "random")},
+        **{(m, "lodds"): -1.0 for m in METHODS if m not in ("raw_attention", "attention_rollout", "random")},
+        ("attcat", "aopc"): 2.0,
+        ("attcat", "lodds"): -2.0,
+    }
+    assert set(words_of("attcat-faithfulness", as_in_the_paper)) == {"same"}
+    assert set(words_of("attcat-faithfulness", {key: -value for key, value in as_in_the_paper.items()})) == {"different"}
+    assert set(words_of("attcat-faithfulness", metrics)) == {"not told apart"}
+    assert list(TABLE1_AOPC) == [*BASELINES, "attcat"]
+
+
+# --- Table 2 ------------------------------------------------------------------------------------------------------------
+
+
+def test_confidence_is_between_the_classes(model: Any, texts: list[Example]) -> None:
+    made = run("attcat-confidence", model=model, data=texts, methods=["attcat"], progress=False)
+    trace = model.trace(texts[0])
+    sides = [mixlens.attribute(trace, "attcat", target=label) for label in (0, 1)]
+    orders = [np.argsort(-side.to_numpy()) for side in sides]
+    assert values(made, "attcat", "kendall")[0] == pytest.approx(stats.kendalltau(*orders).statistic)
+    assert values(made, "attcat", "of scores")[0] == kendall(*sides)
+    assert made.tables[0].columns == ("method", "kendall", "of scores")
+
+
+def test_kendall_as_equation_15_compares_token_indices() -> None:
+    """Orders 0 2 1 and 0 1 2 of the indices: one of three pairs is swapped; the scores of the two tell something else."""
+    scores, other, third = [3.0, 1.0, 2.0], [3.0, 2.0, 1.0], [1.0, 2.0, 3.0]
+    assert kendall_confidence(scores, [other]) == pytest.approx(1 / 3)
+    assert kendall_confidence(scores, [scores]) == pytest.approx(1)
+    mean = (1 / 3 + stats.kendalltau([0, 2, 1], [2, 1, 0]).statistic) / 2
+    assert kendall_confidence(scores, [other, third]) == pytest.approx(mean)
+    assert kendall_confidence(scores, [other, third], variant="released") == pytest.approx(1 / 3)
+    assert kendall_confidence(scores, [[-x for x in scores]], variant="scores") == pytest.approx(-1)
+
+
+def test_claims_of_table_2_follow_the_records() -> None:
+    paper = {(method, "kendall"): 0.3 for method in CLASSES} | {("attcat", "kendall"): 0.0, ("partial_lrp", "kendall"): 0.9}
+    assert words_of("attcat-confidence", paper) == ["same", "same"]
+    assert words_of("attcat-confidence", {key: -value for key, value in paper.items()}) == ["different", "different"]
+
+
+# --- Figure 3 -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def qa_model(model: Any) -> Any:
+    config = transformers.BertConfig(
+        vocab_size=len(model.tokenizer), hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=16
+    )
+    torch.manual_seed(0)
+    return mixlens.load(transformers.BertForQuestionAnswering(config).eval(), tokenizer=model.tokenizer)
+
+
+@pytest.fixture(scope="module")
+def question() -> Example:
+    text = "the plot is bad and the film is very good"
+    start = text.index("very good")
+    return Example("how is the film", text, id="1", info={"answers": ((start, start + len("very good")),)})
+
+
+def test_every_method_is_read_at_the_start_and_the_end_of_the_span(qa_model: Any, question: Example) -> None:
+    trace = qa_model.trace(question)
+    start, end = (int(i) for i in trace.logits.argmax(0))
+    scores = span_scores(trace, parse_methods(["alti", "raw_attention", "attcat", "transatt"]))
+    assert list(scores) == ["alti", "raw_attention", "attcat", "transatt"]
+    rolled = mixlens.mix(trace, "alti").rollout().scores[-1]
+    last = mixlens.mix(trace, "attention").scores[-1]
+    # One row is multiplied through the layers here, all rows there: other sums, in float32.
+    torch.testing.assert_close(scores["alti"][0].scores, (rolled[start] + rolled[end]) / 2, rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(scores["raw_attention"][0].scores, (last[start] + last[end]) / 2, rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(scores["attcat"][0].scores, mixlens.attribute(trace, "attcat").scores)
+
+
+def test_answer_tokens_are_counted(qa_model: Any, question: Example) -> None:
+    made = run("attcat-qa", model=qa_model, data=[question], methods=["random", "attcat", "alti"], k=3, progress=False)
+    trace = qa_model.trace(question)
+    gold = data.span_tokens(question.info["answers"], trace, pair=True)
+    for method, (scores, _) in span_scores(trace, parse_methods(["attcat", "alti"])).items():
+        top = scores.scores.argsort(descending=True, stable=True)[:3].tolist()
+        assert values(made, method, "precision_at_k") == [len(set(top) & set(gold)) / len(gold)]
+        assert values(made, method, "count") == [len(set(top) & set(gold))]
+    every = run("attcat-qa", model=qa_model, data=[question], methods=["attcat"], k=1000, progress=False)
+    assert values(every, "attcat", "precision_at_k") == [1.0]
+    assert cell(every.tables[0], "attcat", "count").mean == len(gold)
+    assert f"no method can have more than {len(gold):.2f} here" in every.tables[0].note
+    with pytest.raises(InputError, match="1 have no 'answers'"):
+        run("attcat-qa", model=qa_model, data=[replace(question, info={})], methods=["attcat"], progress=False)
+    with pytest.raises(InputError, match="k is a number of tokens"):
+        run("attcat-qa", model=qa_model, data=[question], methods=["attcat"], k=0, progress=False)
+    with pytest.raises(InputError, match="unknown read 'cls'"):
+        run("attcat-qa", model=qa_model, data=[question], methods=["attcat"], read="cls", progress=False)
+
+
+def test_questions_as_released(qa_model: Any, question: Example) -> None:
+    methods = ["raw_attention", "attention_rollout", "attcat"]
+    made = run("attcat-qa", model=qa_model, data=[question], methods=methods, k=3, read="released", progress=False)
+    trace = qa_model.trace(question)
+    gold = data.span_tokens(question.info["answers"], trace, pair=True)
+    for method, variant in (("raw_attention", "released_squad"), ("attention_rollout", "released_squad"), ("attcat", "released")):
+        top = mixlens.attribute(trace, method, variant=variant).scores.argsort(descending=True, stable=True)[:3].tolist()
+        assert values(made, method, "count") == [len(set(top) & set(gold))]
+
+
+def test_the_claim_of_figure_3_follows_the_records() -> None:
+    counts = {(method, "count"): 1.0 for method in METHODS} | {("attcat", "count"): 3.0}
+    assert words_of("attcat-qa", counts) == ["same"]
+    assert words_of("attcat-qa", {key: -value for key, value in counts.items()}) == ["different"]
+
+
+# --- Figure 4 -----------------------------------------------------------------------------------------------------------
+
+
+def test_layers_are_those_of_attcat(model: Any, texts: list[Example]) -> None:
+    made = run("attcat-layers", model=model, data=texts, progress=False)
+    trace = model.trace(texts[0])
+    added = mixlens.attribute(trace, "attcat", variant="released")
+    words = [i for i, special in enumerate(trace.special) if not special]
+    rows = added.info["per_layer"][:, words].double()
+    rows = rows / rows.abs().max()
+    for layer in range(1, model.n_layers + 1):
+        assert values(made, SUM, "size", layer=layer)[0] == pytest.approx(float(rows[layer - 1].abs().mean()))
+        assert values(made, SUM, "spread", layer=layer)[0] == pytest.approx(float(rows[layer - 1].std(correction=0)))
+    assert values(made, SUM, "aopc", layer=0)[0] == pytest.approx(aopc(trace, added).value)
+    heat = made.tables[2]
+    assert heat.columns == ("token", *(f"L{i}" for i in range(model.n_layers)), "Rollout", "Sum")
+    assert [row[0] for row in heat.rows] == [trace.tokens[i] for i in words]
+    assert max(abs(row[-1]) for row in heat.rows) == 1
+
+
+def test_rolled_out_attcat_is_the_product_of_its_layers(model: Any, texts: list[Example]) -> None:
+    trace = model.trace(texts[0])
+    layers = mixlens.attribute(trace, "attcat", variant="released").info["per_layer"]
+    product = torch.ones(len(trace))
+    for layer in layers:
+        product = product * layer / layer.abs().max()
+    rolled = mixlens.attribute(trace, "attcat", variant="released", aggregation="rollout")
+    torch.testing.assert_close(rolled.scores, product)
+    with pytest.raises(InputError, match="unknown aggregation 'mean'"):
+        mixlens.attribute(trace, "attcat", aggregation="mean")
+
+
+def test_claims_of_figure_4_follow_the_records() -> None:
+    paper = {(SUM, "size"): 1.0, (ROLLOUT, "size"): 0.0, (SUM, "aopc"): 1.0, (ROLLOUT, "aopc"): 0.0}
+    paper |= {(SUM, "lodds"): -1.0, (ROLLOUT, "lodds"): 0.0}
+    assert words_of("attcat-layers", paper, layer=0)[1:] == ["same"] * 3
+    assert words_of("attcat-layers", {key: -value for key, value in paper.items()}, layer=0)[1:] == ["different"] * 3
+    spreads = [Record(str(i), SUM, "spread", 1 / layer + i / 100, {"layer": layer}) for i in range(9) for layer in (1, 2, 3)]
+    claim, setup = known()["attcat-layers"].claims[0], Setup(known()["attcat-layers"], (), (), (), {})
+    assert claim.check(setup, spreads, []).word == "same"
+    assert claim.check(setup, [replace(r, value=-r.value) for r in spreads], []).word == "different"
