@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from ..asking import json_or_text
 from ..errors import InputError
+from ..files import write
 from .experiment import Experiment, known
 from .judge import lines
 from .plan import PLANS, Plan
 from .reproduction import Reproduction, reproduce
+from .reproduction_page import page, summary
 from .running import run
 from .tables import Table
 
@@ -73,7 +76,10 @@ def reproduce_text(name: str | None, **question: Any) -> str:
     """What `mixlens reproduce` prints: the verdicts, or without a name the papers there are."""
     if name is None:
         return "\n".join(_plan_line(one) for one in PLANS.known().values())
-    return reproduction_text(reproduce(name, **question), question.get("out"))
+    reproduction = reproduce(name, **question)
+    if question.get("out") is not None:
+        write(Path(question["out"]) / "README.md", page(reproduction).encode())
+    return reproduction_text(reproduction, question.get("out"))
 
 
 def _plan_line(plan: Plan) -> str:
@@ -84,11 +90,8 @@ def _plan_line(plan: Plan) -> str:
 
 def reproduction_text(reproduction: Reproduction, out: Any = None) -> str:
     """The answer first: how many claims have which verdict, then each of them, then what was not made."""
-    claims = reproduction.claims
-    words = [verdict.partition(" (")[0] for *_, verdict in claims]
-    counts = ", ".join(f"{words.count(word)} {word}" for word in dict.fromkeys(words))
-    text = [f"{reproduction.plan.paper}: {len(claims)} claims: {counts or 'none'}.", ""]
-    text += [claim_text(*claim[1:]) for claim in claims]
+    text = [reproduction.plan.paper, *summary(reproduction)]
+    text += [claim_text(*claim[1:]) for claim in reproduction.claims]
     text += [f"not made: {step}: {reason}" for step, reason in reproduction.refusals.items()]
     return "\n".join([*text, *([] if out is None else ["", f"The page: {out}/README.md"])])
 

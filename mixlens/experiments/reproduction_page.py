@@ -1,0 +1,169 @@
+"""The page of a reproduction: the verdicts first, then each run with ours beside the paper's, then every item of the paper."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ..provenance import public_name
+from .claims import RULES, WORDS
+from .experiment import Outcome
+from .plan import Plan, Step
+from .reproduction import Reproduction, question
+from .running import differences
+from .tables import Table
+
+NAMED = ("data", "n", "split", "methods")  # arguments of a run that are options of the command line
+LONGEST = 60  # rows of a table that a page shows
+FIGURE = "{step}/figure.svg"  # beside the page
+COLUMNS = ("the paper says", "where", "paper", "here", "verdict")
+
+
+def page(reproduction: Reproduction, *, figure: str = FIGURE) -> str:
+    """The page as Markdown. `figure` says where the picture of a step lies, seen from the page."""
+    plan = reproduction.plan
+    parts = [f"# {plan.paper}", "", f"*Written by `{whole_command(reproduction)}`.*", ""]
+    parts += [*summary(reproduction), *_verdicts(reproduction), *_models(reproduction)]
+    for step in plan.steps:
+        parts += _section(reproduction, step, figure)
+    return "\n".join([*parts, *items(plan)])
+
+
+# --- commands -----------------------------------------------------------------------------------------------------------
+
+
+def command(step: Step, models: Mapping[str, str], files: Mapping[str, str], fast: bool = False) -> str:
+    """The command line that makes one step alone."""
+    words = ["mixlens", "experiment", step.experiment]
+    for key, value in question(step, models, files, fast).items():
+        words += _words(key, value)
+    return " ".join([*(shlex.quote(word) for word in words), "--leave-out"])
+
+
+def _words(key: str, value: Any) -> list[str]:
+    """One argument of a run as the command line writes it."""
+    if key == "truncate":
+        return ["--truncate"]
+    if key == "model":
+        names = value if isinstance(value, list) else [value]
+        return [word for name in names for word in ("--model", str(name))]
+    if key in NAMED:
+        return [f"--{key}", ",".join(value) if key == "methods" else str(value)]
+    return ["--option", f"{key}={value if isinstance(value, str) else json.dumps(value)}"]
+
+
+def whole_command(reproduction: Reproduction) -> str:
+    """The command line that makes all steps."""
+    words = ["mixlens", "reproduce", reproduction.plan.name]
+    hub = {role.name: role.hub for role in reproduction.plan.roles}
+    for role, name in reproduction.models.items():
+        words += ["--model", f"{role}={name}"] if name != hub[role] else []
+    for name, path in reproduction.data.items():
+        words += ["--data", f"{name}={path}"]
+    return " ".join([*map(shlex.quote, words), *(["--fast"] if reproduction.fast else [])])
+
+
+# --- parts of the page --------------------------------------------------------------------------------------------------
+
+
+def counts(reproduction: Reproduction) -> str:
+    """How many claims have which verdict: "5 same, 2 different"."""
+    words = [verdict.partition(" (")[0] for *_, verdict in reproduction.claims]
+    return ", ".join(f"{words.count(word)} {word}" for word in WORDS if word in words)
+
+
+def summary(reproduction: Reproduction) -> list[str]:
+    """The answer in one sentence."""
+    told = f"Of {len(reproduction.claims)} claims: {counts(reproduction)}." if reproduction.claims else "No claim was judged."
+    absent = len(reproduction.refusals)
+    return [told + (f" {absent} of {len(reproduction.plan.steps)} runs could not be made here." if absent else ""), ""]
+
+
+def _section_table(title: str, columns: tuple[str, ...], rows: Sequence[tuple[Any, ...]]) -> list[str]:
+    """A table under a heading of the page."""
+    return [f"## {title}", "", *Table("", "", columns, tuple(rows)).markdown.splitlines()[2:], ""]
+
+
+def _verdicts(reproduction: Reproduction) -> list[str]:
+    if not reproduction.claims:
+        return []
+    rows = [claim[1:] for claim in reproduction.claims]
+    return [*_section_table("What replicates", COLUMNS, rows), f"How a verdict is reached: {RULES}", ""]
+
+
+def _models(reproduction: Reproduction) -> list[str]:
+    rows = [
+        (role.name, role.what + (f", `{role.hub}`" if role.hub else ""), _name_here(reproduction.models[role.name]))
+        for role in reproduction.plan.roles
+    ]
+    return _section_table("Models", ("role", "the paper's", "here"), rows)
+
+
+def _name_here(name: str) -> str:
+    return f"`{public_name(name)}`" if name else "none"
+
+
+def _section(reproduction: Reproduction, step: Step, figure: str) -> list[str]:
+    """One run: its command, its tables and its figure, or the reason why it was not made."""
+    line = command(step, reproduction.models, reproduction.data, reproduction.fast)
+    head = [f"## {step.shows}", "", f"    {line}", ""]
+    if step.name not in reproduction.outcomes:
+        return [*head, f"Not made: {reproduction.refusals.get(step.name, 'not asked for.')}", ""]
+    outcome = reproduction.outcomes[step.name]
+    return [
+        *head,
+        _sample(outcome),
+        "",
+        *_tables(outcome),
+        *_figure(outcome, step, figure),
+        *differences(outcome.setup.experiment),
+    ]
+
+
+def _sample(outcome: Outcome) -> str:
+    setup = outcome.setup
+    left_out = f"; {setup.left_out} that do not fit the model are left out" if setup.left_out else ""
+    cut = f"; {setup.truncated} are cut to the length that the model reads" if setup.truncated else ""
+    return f"{setup.experiment.summary} {len(setup.examples)} examples{left_out}{cut}; seed {setup.seed}."
+
+
+def _tables(outcome: Outcome) -> list[str]:
+    """The tables of a run: without the claims, which stand above, and without long ones, which are in its folder."""
+    shown = [table for table in outcome.tables if table.name != "claims" and not _stands_beside(table, outcome.tables)]
+    return [table.markdown if len(table.rows) <= LONGEST else _too_long(table) for table in shown]
+
+
+def _stands_beside(table: Table, tables: Sequence[Table]) -> bool:
+    """Is every column of this table shown with the paper's numbers in another one?"""
+    values = [column for column in table.columns if column not in ("method", "layer")]
+    names = {other.name for other in tables}
+    return all(f"paper-{table.name}-{column}".replace(" ", "-") in names for column in values) and bool(values)
+
+
+def _too_long(table: Table) -> str:
+    return f"*{table.title}: {len(table.rows)} rows, in `{table.name}.csv` of the run.*\n"
+
+
+def _figure(outcome: Outcome, step: Step, figure: str) -> list[str]:
+    drawn = outcome.out is not None and outcome.setup.experiment.figure is not None
+    return [f"![{step.shows}]({figure.format(step=step.name)})", ""] if drawn else []
+
+
+# --- items of the paper -------------------------------------------------------------------------------------------------
+
+
+def items(plan: Plan) -> list[str]:
+    """Every table, figure and number in the text of the paper, with what makes it, as lines of Markdown."""
+    steps = {step.name: step for step in plan.steps}
+    rows = [(item.where, item.what, _maker(item.steps, item.command, steps) or f"none: {item.reason}") for item in plan.items]
+    return _section_table(f"Every table and figure of {plan.paper}", ("where", "what", "made by"), rows)
+
+
+def _maker(names: Sequence[str], written: str, steps: Mapping[str, Step]) -> str:
+    experiments: dict[str, list[str]] = {}
+    for name in names:
+        experiments.setdefault(steps[name].experiment, []).append(name)
+    makers = [f"`mixlens experiment {one}` (steps {', '.join(of)})" for one, of in experiments.items()]
+    return "; ".join([*makers, *([f"`{written}`"] if written else [])])

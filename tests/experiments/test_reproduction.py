@@ -1,0 +1,138 @@
+"""`mixlens reproduce`: every run of a plan, resumable, with a page; and what a plan must hold."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from mixlens import data
+from mixlens.cli.app import app
+from mixlens.errors import InputError
+from mixlens.experiments import known
+from mixlens.experiments.plan import PLANS, Item, Plan, Role, Step
+from mixlens.experiments.reproduction import reproduce
+from mixlens.experiments.reproduction_page import command, page
+from mixlens.registry import Registry
+
+STEPS = (
+    Step("table", "attcat-faithfulness", ("classifier",), "sentiment", "Table 1", n=3, fast=2, methods=("cat", "attcat")),
+    Step("layers", "attcat-layers", ("classifier",), "sentiment", "Figure 4", n=3, fast=2, options={"variant": "paper"}),
+    Step("absent", "attcat-qa", ("reader",), "squad1", "Figure 3"),
+)
+ITEMS = (Item("Table 1", "numbers", steps=("table",)), Item("Figure 1", "a drawing", reason="a drawing"))
+ROLES = (Role("classifier", "a classifier", "sentiment"), Role("reader", "a reader"))
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> Plan:
+    """A plan of two runs on the embedded model, and one whose model has no published name."""
+    plan = Plan("small", "Nobody 2020, Nothing", __name__, ROLES, STEPS, ITEMS)
+    PLANS.known()
+    monkeypatch.setitem(PLANS, "small", plan)
+    return plan
+
+
+def test_every_run_of_a_plan_is_made_or_refused_with_its_reason(small: Plan, tmp_path: Path) -> None:
+    made = reproduce("small", out=tmp_path, progress=False)
+    assert list(made.outcomes) == ["table", "layers"]
+    assert made.refusals["absent"].startswith("the paper's model 'reader' has no published name: give one, --model reader=NAME")
+    assert json.loads((tmp_path / "table" / "manifest.json").read_text())["finished"]
+    claims = [claim for outcome in made.outcomes.values() for claim in outcome.setup.experiment.claims]
+    assert [row[1] for row in made.claims] == [claim.says for claim in claims]
+
+
+def test_the_page_has_the_verdicts_the_commands_and_every_item(small: Plan, tmp_path: Path) -> None:
+    text = page(reproduce("small", out=tmp_path, progress=False))
+    assert text.index("What replicates") < text.index("## Table 1")
+    assert "How a verdict is reached: A claim of order" in text
+    assert "mixlens experiment attcat-layers --model sentiment --data sentiment --n 3 --option variant=paper --leave-out" in text
+    assert "Not made: the paper's model 'reader'" in text
+    assert "![Figure 4](layers/figure.svg)" in text
+    assert "| Figure 1 | a drawing | none: a drawing |" in text
+    assert "Differs from the paper" in text
+
+
+def test_a_reproduction_goes_on_where_it_was_stopped(small: Plan, tmp_path: Path) -> None:
+    whole = page(reproduce("small", out=tmp_path / "a", progress=False))
+    reproduce("small", out=tmp_path / "b", only=["table"], progress=False)
+    before = {path: path.stat().st_mtime_ns for path in (tmp_path / "b" / "table" / "records").iterdir()}
+    assert page(reproduce("small", out=tmp_path / "b", progress=False)) == whole
+    assert {path: path.stat().st_mtime_ns for path in (tmp_path / "b" / "table" / "records").iterdir()} == before
+
+
+def test_models_data_and_sizes_are_replaced(small: Plan, tmp_path: Path) -> None:
+    rows = [{"sentence": example.text, "label": 1} for example in data.load("sentiment", n=4)]
+    file = tmp_path / "own.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    made = reproduce("small", models={"classifier": "sentiment"}, fast=True, only=["table"], progress=False)
+    assert len(made.outcomes["table"].setup.examples) == 2
+    line = command(STEPS[0], {"classifier": "FOLDER"}, {"sentiment": str(file)})
+    assert f"--model FOLDER --data sentiment={file} --n 3 --methods cat,attcat" in line
+    for wrong, told in (
+        ({"models": {"classifer": "x"}}, "no model 'classifer'.*classifier"),
+        ({"data": {"sst2": "x"}}, "no dataset 'sst2'"),
+        ({"only": ["tabel"]}, "no step 'tabel'.*table"),
+    ):
+        with pytest.raises(InputError, match=told):
+            reproduce("small", progress=False, **wrong)
+    with pytest.raises(InputError, match="unknown paper 'smal'"):
+        reproduce("smal")
+
+
+def test_the_command_prints_the_answer_first_and_writes_the_page(small: Plan, tmp_path: Path) -> None:
+    told = CliRunner().invoke(app, ["reproduce", "small", "--fast", "--out", str(tmp_path / "out")])
+    assert told.exit_code == 0, told.output
+    assert "Nobody 2020, Nothing\nOf 12 claims:" in told.output
+    assert (tmp_path / "out" / "README.md").read_text().startswith("# Nobody 2020, Nothing")
+    listing = CliRunner().invoke(app, ["reproduce"])
+    assert "small: Nobody 2020" in listing.output
+    shutil.rmtree(tmp_path / "out")
+
+
+def test_help_of_an_experiment_says_what_differs() -> None:
+    told = " ".join(CliRunner().invoke(app, ["experiment", "attcat-qa", "--help"]).output.split())
+    assert "Differs from the paper: - The paper does not say where a map is read." in told
+    assert "Differs from the paper" not in CliRunner().invoke(app, ["experiment", "--help"]).output
+
+
+# --- the plans of the papers --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", sorted(PLANS.known()))
+def test_a_plan_names_what_there_is(name: str) -> None:
+    """Experiments, roles, datasets, options and steps of a plan exist; every item says what makes it, or why nothing does."""
+    plan = PLANS.known()[name]
+    roles, steps = {role.name for role in plan.roles}, [step.name for step in plan.steps]
+    assert len(set(steps)) == len(steps)
+    for step in plan.steps:
+        declared = known()[step.experiment]
+        assert set(step.models) <= roles
+        assert step.data in data.DATASETS
+        assert {*step.options, *step.fast_options} <= set(declared.options)
+        assert len(step.models) >= declared.n_models
+    assert {name for item in plan.items for name in item.steps} == set(steps)
+
+
+@pytest.mark.parametrize("name", sorted(name for name, one in known().items() if one.paper != "mixlens"))
+def test_an_experiment_of_a_paper_says_what_differs_and_is_in_a_plan(name: str) -> None:
+    declared = known()[name]
+    assert declared.differs, "what differs from the paper is not said"
+    assert declared.claims or declared.published, "neither a claim nor a number of the paper"
+    assert any(step.experiment == name for plan in PLANS.known().values() for step in plan.steps)
+
+
+def test_plans_are_a_registry() -> None:
+    assert isinstance(PLANS, Registry)
+    assert all(plan.name == name for name, plan in PLANS.known().items())
+
+
+def test_the_page_of_the_papers_is_written_from_the_plans() -> None:
+    from recipes.papers_page import PAGE, text
+
+    assert (Path(__file__).parents[2] / PAGE).read_text(encoding="utf-8") == text(), (
+        "make it again: python -m recipes.papers_page"
+    )
