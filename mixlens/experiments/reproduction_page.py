@@ -18,6 +18,7 @@ from .tables import Table
 NAMED = ("data", "n", "split", "methods")  # arguments of a run that are options of the command line
 LONGEST = 60  # rows of a table that a page shows
 FIGURE = "{step}/figure.svg"  # beside the page
+NOT_ASKED = "its model is not at hand here"
 COLUMNS = ("the paper says", "where", "paper", "here", "verdict")
 
 
@@ -28,7 +29,7 @@ def page(reproduction: Reproduction, *, figure: str = FIGURE) -> str:
     parts += [*summary(reproduction), *_verdicts(reproduction), *_models(reproduction)]
     for step in plan.steps:
         parts += _section(reproduction, step, figure)
-    return "\n".join([*parts, *items(plan)])
+    return "\n".join([*parts, *_not_made(reproduction), *items(plan)])
 
 
 # --- commands -----------------------------------------------------------------------------------------------------------
@@ -48,7 +49,7 @@ def _words(key: str, value: Any) -> list[str]:
         return ["--truncate"]
     if key == "model":
         names = value if isinstance(value, list) else [value]
-        return [word for name in names for word in ("--model", str(name))]
+        return [word for name in names for word in ("--model", str(name) or "MODEL")]
     if key in NAMED:
         return [f"--{key}", ",".join(value) if key == "methods" else str(value)]
     return ["--option", f"{key}={value if isinstance(value, str) else json.dumps(value)}"]
@@ -106,20 +107,27 @@ def _name_here(name: str) -> str:
 
 
 def _section(reproduction: Reproduction, step: Step, figure: str) -> list[str]:
-    """One run: its command, its tables and its figure, or the reason why it was not made."""
-    line = command(step, reproduction.models, reproduction.data, reproduction.fast)
-    head = [f"## {step.shows}", "", f"    {line}", ""]
+    """One run: its command, its tables and its figure. Nothing where it was not made."""
     if step.name not in reproduction.outcomes:
-        return [*head, f"Not made: {reproduction.refusals.get(step.name, 'not asked for.')}", ""]
+        return []
+    line = command(step, reproduction.models, reproduction.data, reproduction.fast)
     outcome = reproduction.outcomes[step.name]
-    return [
-        *head,
-        _sample(outcome),
-        "",
-        *_tables(outcome),
-        *_figure(outcome, step, figure),
-        *differences(outcome.setup.experiment),
+    head = [f"## {step.shows}", "", f"    {line}", "", _sample(outcome), ""]
+    return [*head, *_tables(outcome), *_figure(outcome, step, figure), *differences(outcome.setup.experiment)]
+
+
+def _not_made(reproduction: Reproduction) -> list[str]:
+    """The runs that were not made, each with its reason and its command."""
+    steps = [step for step in reproduction.plan.steps if step.name not in reproduction.outcomes]
+    rows = [
+        (
+            step.shows,
+            reproduction.refusals.get(step.name, NOT_ASKED),
+            f"`{command(step, reproduction.models, reproduction.data)}`",
+        )
+        for step in steps
     ]
+    return _section_table("Not made here", ("what", "why", "command"), rows) if rows else []
 
 
 def _sample(outcome: Outcome) -> str:

@@ -50,7 +50,8 @@ def test_the_page_has_the_verdicts_the_commands_and_every_item(small: Plan, tmp_
     assert text.index("What replicates") < text.index("## Table 1")
     assert "How a verdict is reached: A claim of order" in text
     assert "mixlens experiment attcat-layers --model sentiment --data sentiment --n 3 --option variant=paper --leave-out" in text
-    assert "Not made: the paper's model 'reader'" in text
+    assert "| Figure 3 | the paper's model 'reader' has no published name" in text
+    assert "`mixlens experiment attcat-qa --model MODEL --data squad1 --leave-out` |" in text
     assert "![Figure 4](layers/figure.svg)" in text
     assert "| Figure 1 | a drawing | none: a drawing |" in text
     assert "Differs from the paper" in text
