@@ -10,6 +10,7 @@ minilm-mrpc, minilm-cola, minilm-squad. A run whose models are not there is list
 from __future__ import annotations
 
 import argparse
+import json
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
@@ -20,7 +21,7 @@ from typing import Any
 from mixlens.experiments.claims import RULES
 from mixlens.experiments.plan import PLANS
 from mixlens.experiments.reproduction import Reproduction, reproduce
-from mixlens.experiments.reproduction_page import COLUMNS, counts, page
+from mixlens.experiments.reproduction_page import COLUMNS, page, verdict_counts
 from mixlens.experiments.tables import Table
 
 SHARED = Path("../shared")
@@ -35,6 +36,7 @@ class Material:
     models: Mapping[str, str]
     data: Mapping[str, str]
     left_out: Sequence[str] = field(default=())  # steps
+    sizes: Mapping[str, int] = field(default_factory=dict)  # step -> examples, where the whole set would take too long
 
 
 MATERIALS = {
@@ -77,7 +79,8 @@ def made(name: str, runs: Path, tuned: Path, settings: Mapping[str, Any]) -> Rep
     files = {dataset: str(SHARED / "data" / file) for dataset, file in material.data.items()}
     steps = [step for step in plan.steps if set(step.models) <= set(models) and step.data in files]
     only = [step.name for step in steps if step.name not in material.left_out]
-    return reproduce(name, models=models, data=files, out=runs / name, only=only, said=print, **settings)
+    sizes = {step: size for step, size in material.sizes.items() if step in only}
+    return reproduce(name, models=models, data=files, out=runs / name, only=only, sizes=sizes, said=print, **settings)
 
 
 def written(reproduction: Reproduction, runs: Path) -> None:
@@ -88,16 +91,23 @@ def written(reproduction: Reproduction, runs: Path) -> None:
         if outcome.setup.experiment.figure is not None:
             shutil.copy(runs / name / step / "figure.svg", DOCS / "figures" / f"{name}-{step}.svg")
     (DOCS / f"{name}.md").write_text(page(reproduction, figure=f"figures/{name}-{{step}}.svg"), encoding="utf-8")
+    (runs / name / "claims.json").write_text(json.dumps(reproduction.claims), encoding="utf-8")
 
 
-def overview(reproductions: Sequence[Reproduction]) -> str:
-    """README.md: how many claims of each paper replicate, then each of them."""
-    rows = tuple((f"[{one.plan.paper}]({one.plan.name}.md)", len(one.claims), counts(one)) for one in reproductions)
+def overview(claims: Mapping[str, Sequence[Sequence[str]]]) -> str:
+    """README.md: how many claims of each paper replicate, then each of them. `claims`: those of each paper, as written."""
+    rows = tuple((f"[{PLANS.find(name).paper}]({name}.md)", len(some), verdict_counts(some)) for name, some in claims.items())
     parts = [HEAD, *Table("", "", ("paper", "claims", "verdicts"), rows).markdown.splitlines()[2:], ""]
-    for one in reproductions:
-        claims = tuple(claim[1:] for claim in one.claims)
-        parts += [f"## {one.plan.paper}", "", *Table("", "", COLUMNS, claims).markdown.splitlines()[2:], ""]
+    for name, some in claims.items():
+        cells = tuple(tuple(claim[1:]) for claim in some)
+        parts += [f"## {PLANS.find(name).paper}", "", *Table("", "", COLUMNS, cells).markdown.splitlines()[2:], ""]
     return "\n".join([*parts, "## How a verdict is reached", "", RULES, ""])
+
+
+def claims_of(runs: Path) -> dict[str, Any]:
+    """The claims of every paper whose page was written from these runs."""
+    files = {name: runs / name / "claims.json" for name in MATERIALS}
+    return {name: json.loads(file.read_text(encoding="utf-8")) for name, file in files.items() if file.exists()}
 
 
 def parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -118,12 +128,9 @@ def parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
 def main(arguments: Sequence[str] | None = None) -> int:
     chosen = parsed(arguments)
     settings: dict[str, Any] = {"fast": chosen.fast, "loading": {"device": chosen.device} if chosen.device else None}
-    reproductions = []
     for name in chosen.papers or MATERIALS:
-        reproductions.append(made(name, chosen.runs, chosen.models, settings))
-        written(reproductions[-1], chosen.runs)
-    if not chosen.papers:
-        (DOCS / "README.md").write_text(overview(reproductions), encoding="utf-8")
+        written(made(name, chosen.runs, chosen.models, settings), chosen.runs)
+    (DOCS / "README.md").write_text(overview(claims_of(chosen.runs)), encoding="utf-8")
     return 0
 
 

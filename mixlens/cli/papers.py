@@ -94,15 +94,19 @@ def reproduce(
     out: Out = None,
     fast: Annotated[bool, typer.Option("--fast", help="A few examples for each run.")] = False,
     only: Annotated[list[str] | None, typer.Option("--only", help="One step; several times.")] = None,
+    sizes: Annotated[
+        list[str] | None, typer.Option("--size", help="STEP=N, so many examples for one step; several times.")
+    ] = None,
     seed: Seed = 0,
     loading: LoadOptions = LoadOptions(),  # noqa: B008 - frozen
 ) -> None:
     """Everything of one paper in one command: its tables and figures, ours beside theirs. Stopped at any time, it goes on."""
-    from ..experiments.command import pairs_of, reproduce_text
+    from ..experiments.command import pairs_of, reproduce_text, sizes_of
 
     models: Any = model[0] if model and len(model) == 1 and "=" not in model[0] else pairs_of(model or (), "--model")
     files = pairs_of(data or (), "--data")
     options: dict[str, Any] = {"models": models, "data": files, "out": out, "fast": fast, "only": only, "seed": seed}
+    options["sizes"] = sizes_of(sizes or ())
     print(reproduce_text(paper, said=_said, loading=loading.arguments(), **options))
 
 

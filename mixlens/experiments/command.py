@@ -105,11 +105,20 @@ def pairs_of(written: Sequence[str], flag: str) -> dict[str, str]:
     return {name: value for name, _, value in parts}
 
 
+def numbers_of(written: Sequence[str], flag: str) -> dict[str, int]:
+    """`NAME=NUMBER` of an option that may be given several times."""
+    pairs = pairs_of(written, flag)
+    for name, number in pairs.items():
+        if not number.strip().isdigit():
+            raise InputError(f"{flag} is written NAME=NUMBER, not {name}={number}.")
+    return {name.strip(): int(number) for name, number in pairs.items()}
+
+
 def labels_of(written: str | None) -> dict[str, int] | None:
     """`negative=0,positive=1`: the class of each label of the data."""
-    if written is None:
-        return None
-    numbers = pairs_of(written.split(","), "--labels")
-    if not all(number.strip().isdigit() for number in numbers.values()):
-        raise InputError(f"--labels is written NAME=NUMBER with commas between them, not {written!r}.")
-    return {name.strip(): int(number) for name, number in numbers.items()}
+    return None if written is None else numbers_of(written.split(","), "--labels")
+
+
+def sizes_of(written: Sequence[str]) -> dict[str, int]:
+    """`STEP=N`: the examples of some steps of a plan."""
+    return numbers_of(written, "--size")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +47,7 @@ def reproduce(
     out: str | os.PathLike[str] | None = None,
     fast: bool = False,
     only: Sequence[str] | None = None,
+    sizes: Mapping[str, int] | None = None,
     seed: int = 0,
     loading: Mapping[str, Any] | None = None,
     progress: bool = True,
@@ -55,13 +56,13 @@ def reproduce(
     """Everything of one paper: `alti`, `globenc`, `value-zeroing`, `identifiability` or `attcat`.
 
     `models` replaces the paper's models: {role: name}, or one name for every role. `data` names local copies: {dataset: file}.
-    `fast` takes a few examples for each run. `only` names steps. Each step is a run in a folder of `out` that goes on where it
+    `fast` takes a few examples for each run. `only` names steps, `sizes` the examples of some: {step: n}. Each step is a run in a folder of `out` that goes on where it
     was stopped. A step whose model or data cannot be had is not made, and its reason is given. See `reproduction_page.page`.
     """
     plan = PLANS.find(name)
     chosen = _models(plan, models)
     files = _files(plan, data)
-    steps = _steps(plan, only)
+    steps = _steps(plan, only, sizes)
     outcomes, refusals = {}, {}
     for step in steps:
         try:
@@ -70,7 +71,13 @@ def reproduce(
             refusals[step.name] = str(error)
         if said is not None:
             said(f"{step.name}: {refusals.get(step.name, 'done')}")
-    return Reproduction(plan, chosen, files, fast, outcomes, refusals)
+    return Reproduction(_with_steps(plan, steps), chosen, files, fast, outcomes, refusals)
+
+
+def _with_steps(plan: Plan, steps: Sequence[Step]) -> Plan:
+    """The plan with the steps as they were made."""
+    made = {step.name: step for step in steps}
+    return replace(plan, steps=tuple(made.get(step.name, step) for step in plan.steps))
 
 
 def _models(plan: Plan, models: Mapping[str, str] | str | None) -> dict[str, str]:
@@ -91,10 +98,12 @@ def _files(plan: Plan, data: Mapping[str, Any] | None) -> dict[str, str]:
     return {name: os.fspath(path) for name, path in (data or {}).items()}
 
 
-def _steps(plan: Plan, only: Sequence[str] | None) -> list[Step]:
-    for name in only or ():
+def _steps(plan: Plan, only: Sequence[str] | None, sizes: Mapping[str, int] | None) -> list[Step]:
+    """The steps to make, each with as many examples as asked for."""
+    for name in (*(only or ()), *(sizes or {})):
         _refuse_unknown("step", name, [step.name for step in plan.steps], plan)
-    return [step for step in plan.steps if only is None or step.name in only]
+    steps = [step for step in plan.steps if only is None or step.name in only]
+    return [replace(step, n=(sizes or {}).get(step.name, step.n)) for step in steps]
 
 
 def _refuse_unknown(kind: str, name: str, known: Sequence[str], plan: Plan) -> None:

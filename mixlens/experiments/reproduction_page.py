@@ -69,15 +69,19 @@ def whole_command(reproduction: Reproduction) -> str:
 # --- parts of the page --------------------------------------------------------------------------------------------------
 
 
-def counts(reproduction: Reproduction) -> str:
-    """How many claims have which verdict: "5 same, 2 different"."""
-    words = [verdict.partition(" (")[0] for *_, verdict in reproduction.claims]
+def verdict_counts(claims: Sequence[Sequence[str]]) -> str:
+    """How many claims have which verdict: "5 same, 2 different". The verdict is the last cell of a claim."""
+    words = [claim[-1].partition(" (")[0] for claim in claims]
     return ", ".join(f"{words.count(word)} {word}" for word in WORDS if word in words)
 
 
 def summary(reproduction: Reproduction) -> list[str]:
     """The answer in one sentence."""
-    told = f"Of {len(reproduction.claims)} claims: {counts(reproduction)}." if reproduction.claims else "No claim was judged."
+    told = (
+        f"Of {len(reproduction.claims)} claims: {verdict_counts(reproduction.claims)}."
+        if reproduction.claims
+        else "No claim was judged."
+    )
     absent = len(reproduction.refusals)
     return [told + (f" {absent} of {len(reproduction.plan.steps)} runs could not be made here." if absent else ""), ""]
 

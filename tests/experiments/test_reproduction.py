@@ -71,12 +71,16 @@ def test_models_data_and_sizes_are_replaced(small: Plan, tmp_path: Path) -> None
     file.write_text("".join(json.dumps(row) + "\n" for row in rows))
     made = reproduce("small", models={"classifier": "sentiment"}, fast=True, only=["table"], progress=False)
     assert len(made.outcomes["table"].setup.examples) == 2
+    sized = reproduce("small", sizes={"table": 1}, only=["table"], progress=False)
+    assert len(sized.outcomes["table"].setup.examples) == 1
+    assert "--n 1 --methods" in page(sized)
     line = command(STEPS[0], {"classifier": "FOLDER"}, {"sentiment": str(file)})
     assert f"--model FOLDER --data sentiment={file} --n 3 --methods cat,attcat" in line
     for wrong, told in (
         ({"models": {"classifer": "x"}}, "no model 'classifer'.*classifier"),
         ({"data": {"sst2": "x"}}, "no dataset 'sst2'"),
         ({"only": ["tabel"]}, "no step 'tabel'.*table"),
+        ({"sizes": {"tabel": 2}}, "no step 'tabel'.*table"),
     ):
         with pytest.raises(InputError, match=told):
             reproduce("small", progress=False, **wrong)
@@ -89,6 +93,12 @@ def test_the_command_prints_the_answer_first_and_writes_the_page(small: Plan, tm
     assert told.exit_code == 0, told.output
     assert "Nobody 2020, Nothing\nOf 12 claims:" in told.output
     assert (tmp_path / "out" / "README.md").read_text().startswith("# Nobody 2020, Nothing")
+    for wrong, line in (
+        (["--size", "table=many"], "NAME=NUMBER, not table=many"),
+        (["--model", "a=b", "--model", "c"], "NAME=VALUE"),
+    ):
+        with pytest.raises(InputError, match=line):
+            CliRunner().invoke(app, ["reproduce", "small", *wrong], catch_exceptions=False)
     listing = CliRunner().invoke(app, ["reproduce"])
     assert "small: Nobody 2020" in listing.output
     shutil.rmtree(tmp_path / "out")
