@@ -56,8 +56,9 @@ def reproduce(
     """Everything of one paper: `alti`, `globenc`, `value-zeroing`, `identifiability` or `attcat`.
 
     `models` replaces the paper's models: {role: name}, or one name for every role. `data` names local copies: {dataset: file}.
-    `fast` takes a few examples for each run. `only` names steps, `sizes` the examples of some: {step: n}. Each step is a run in a folder of `out` that goes on where it
-    was stopped. A step whose model or data cannot be had is not made, and its reason is given. See `reproduction_page.page`.
+    `fast` takes a few examples for each run. `only` names steps, `sizes` the examples of some: {step: n}. Each step is a run in
+    a folder of `out` that goes on where it was stopped. A step whose model or data cannot be had is not made, and its reason is
+    given. See `reproduction_page.page`.
     """
     plan = PLANS.find(name)
     chosen = _models(plan, models)
