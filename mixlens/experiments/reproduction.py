@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -129,7 +129,8 @@ def _made(
 
 
 def question(step: Step, models: Mapping[str, str], files: Mapping[str, str], fast: bool) -> dict[str, Any]:
-    """The arguments of `run` for one step."""
+    """The arguments of `run` for one step. A local file is read whole, without a split."""
+    step = replace(step, split=None) if step.data in files else step
     data = f"{step.data}={files[step.data]}" if step.data in files else step.data
     names = [models[role] for role in step.models]
     count = min(step.fast, step.n or step.fast) if fast else step.n
