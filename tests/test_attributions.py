@@ -105,6 +105,14 @@ def test_integrated_gradients_add_up(case: str) -> None:
     assert abs(float(read.scores.sum()) - read.info["difference"]) == pytest.approx(read.info["completeness_gap"], abs=1e-12)
 
 
+def test_integrated_gradients_without_their_sign() -> None:
+    trace = with_head("bert").trace(input_ids=ids(6))
+    signed, absolute = (attribute(trace, "integrated_gradients", steps=5, absolute=flag) for flag in (False, True))
+    assert (signed.scores < 0).any()
+    torch.testing.assert_close(absolute.scores, signed.scores.abs())
+    assert absolute.info["completeness"] == signed.info["completeness"]  # of the shares with their sign
+
+
 @pytest.mark.parametrize("layer", [0, 1, 2])
 def test_integrated_gradients_at_a_layer_add_up(layer: int) -> None:
     trace = with_head("bert").trace(input_ids=ids(5))

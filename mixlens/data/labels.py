@@ -72,8 +72,17 @@ def _named_classes(names: Sequence[str], given: Mapping[str, int], classes: Mapp
     return {label: given[label] for label in names}
 
 
+def names_classes(model: Model) -> bool:
+    """Whether a model's classes have names; LABEL_0, LABEL_1 ... are none."""
+    return not _are_nameless(model.hf_model.config.id2label.values())
+
+
+def _are_nameless(classes: Iterable[Any]) -> bool:
+    return all(re.fullmatch(r"label[\s_]?\d+", str(name), re.IGNORECASE) for name in classes)
+
+
 def _refuse_nameless(names: Sequence[str], classes: Mapping[int, str], overview: str) -> None:
-    if all(re.fullmatch(r"label[\s_]?\d+", name, re.IGNORECASE) for name in classes.values()):
+    if _are_nameless(classes.values()):
         form = ", ".join(f"{label!r}: ?" for label in names)
         raise InputError(f"{overview}, which does not say what they mean. Say it: labels={{{form}}}.")
 

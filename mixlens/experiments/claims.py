@@ -14,12 +14,15 @@ from ..types import Record
 from .tables import Cell, Table
 
 SAME, DIFFERENT, UNDECIDED, INCOMPARABLE = "same", "different", "not told apart", "not comparable"
+MOST = 0.75  # the share of layers that "almost every layer" asks for
 WORDS = (SAME, DIFFERENT, UNDECIDED, INCOMPARABLE)
 RULES = (
     "A claim of order (A above B) is judged by the differences A - B on the same examples, with 95 % intervals that hold "
     "for all pairs of the claim at once (max-t over 2,000 common resamples). **same**: every interval is above 0. "
     "**different**: one interval or more is below 0. **not told apart**: neither; the number of examples that would decide "
-    "it (80 % power) is given. A claim of a bound is judged likewise by the differences from the bound. **not comparable**: "
+    "it (80 % power) is given. A claim of a bound is judged likewise by the differences from the bound. A claim about almost "
+    "every layer is judged by all layers at once: **same** where it holds in three quarters of the layers or more, "
+    "**different** where it is the other way round in more than a quarter of them. **not comparable**: "
     "the run does not measure what the paper measures, and the reason is given. Numbers of the paper stand beside ours for "
     "the reader; they come from other models and are not tested for equality."
 )
@@ -69,6 +72,8 @@ class Published:
     numbers: Mapping[Any, str]
     table: str = ""  # the name of our table; the first one without a name
     keys: int = 1
+    std: bool = False  # the numbers are mean ± standard deviation, so ours is written like that too
+    absent: str = "not run"  # what stands for ours where our table has no such row
 
     @property
     def title(self) -> str:
@@ -94,9 +99,13 @@ def _has(table: Table | None, column: str) -> bool:
 def _beside(table: Table, column: str, published: Sequence[Published]) -> Table:
     keys, place = published[0].keys, table.columns.index(column)
     columns = (*table.columns[:keys], f"{column}, here", *(one.title for one in published))
-    rows = tuple((*row[:keys], row[place], *_printed(row[:keys], published)) for row in table.rows)
+    rows = tuple((*row[:keys], _ours(row[place], published[0]), *_printed(row[:keys], published)) for row in table.rows)
     absent = _absent(table, published)
     return Table(f"paper-{table.name}-{column}".replace(" ", "-"), f"{column}: ours beside the paper's", columns, rows + absent)
+
+
+def _ours(cell: Cell, published: Published) -> Cell:
+    return f"{cell.mean:.2f} ± {cell.std:.2f}" if published.std and isinstance(cell, Interval) else cell
 
 
 def _printed(key: tuple[Cell, ...], published: Iterable[Published]) -> list[str]:
@@ -109,7 +118,7 @@ def _absent(table: Table, published: Sequence[Published]) -> tuple[tuple[Cell, .
     keys = published[0].keys
     present = {row[:keys] for row in table.rows}
     names = dict.fromkeys(_as_key(name) for one in published for name in one.numbers)
-    return tuple((*key, "not run", *_printed(key, published)) for key in names if key not in present)
+    return tuple((*key, published[0].absent, *_printed(key, published)) for key in names if key not in present)
 
 
 def _as_key(name: Any) -> tuple[Any, ...]:
@@ -153,25 +162,87 @@ def above(
 ) -> Check:
     """The claim that each of `methods` is above each of `rivals` on a metric (below, with `lower`), example by example."""
     firsts = (methods,) if isinstance(methods, str) else tuple(methods)
+    return pairs_above([(first, rival) for first in firsts for rival in rivals], metric, where=where, lower=lower)
+
+
+def pairs_above(
+    pairs: Sequence[tuple[str, str]], metric: str, *, where: Callable[[Record], bool] | None = None, lower: bool = False
+) -> Check:
+    """The claim that the first method of each pair is above the second on a metric (below, with `lower`), example by example."""
 
     def check(setup: Any, records: Sequence[Record], tables: Sequence[Table]) -> Verdict:
-        values = {name: values_of(records, name, metric, where) for name in (*firsts, *rivals)}
-        return order(values, [(first, rival) for first in firsts for rival in rivals], seed=setup.seed, lower=lower)
+        values = {name: values_of(records, name, metric, where) for pair in pairs for name in pair}
+        return order(values, pairs, seed=setup.seed, lower=lower)
 
     return check
 
 
 def order(values: Mapping[str, Examples], pairs: Sequence[tuple[str, str]], *, seed: int = 0, lower: bool = False) -> Verdict:
     """The verdict on "the first of each pair is above the second" (below, with `lower`), from values by example."""
+    refusal = _refusal(values, pairs)
+    if refusal is not None:
+        return refusal
+    sign = -1.0 if lower else 1.0
+    differences = _differences(values, pairs, seed, sign)
+    return _verdict({f"{a} - {b}": one for (a, b), one in differences.items()}, sign)
+
+
+def in_most(values: Mapping[str, Mapping[str, Examples]], pairs: Sequence[tuple[str, str]], *, seed: int = 0) -> Verdict:
+    """The verdict on "the first of each pair is above the second in almost every layer".
+
+    `values` maps the name of each layer to the values by method and example. All layers are compared at once.
+    """
+    flat = {f"{layer}, {name}": one for layer, of_layer in values.items() for name, one in of_layer.items()}
+    of_layers = {layer: [(f"{layer}, {a}", f"{layer}, {b}") for a, b in pairs] for layer in values}
+    every = [pair for of_layer in of_layers.values() for pair in of_layer]
+    refusal = _refusal(flat, every)
+    if refusal is not None:
+        return refusal
+    differences = _differences(flat, every, seed, 1.0)
+    return most({layer: _word([differences[pair] for pair in of_layer]) for layer, of_layer in of_layers.items()})
+
+
+def most(words: Mapping[str, str]) -> Verdict:
+    """The verdict on "in almost every layer", from the word of each layer."""
+    if not words:
+        return incomparable("no layer has a value")
+    layers = {word: [layer for layer in words if words[layer] == word] for word in (SAME, DIFFERENT, UNDECIDED)}
+    ours = "; ".join(f"{word}: {', '.join(names)}" for word, names in layers.items() if names)
+    if len(layers[SAME]) >= MOST * len(words):
+        return Verdict(SAME, ours)
+    if len(layers[DIFFERENT]) > (1 - MOST) * len(words):
+        return Verdict(DIFFERENT, ours, f"the other way round in {len(layers[DIFFERENT])} of {len(words)}")
+    return Verdict(UNDECIDED, ours, f"it holds in {len(layers[SAME])} of {len(words)}")
+
+
+def _word(differences: Sequence[Difference]) -> str:
+    """The word by the rule for order."""
+    if any(one.sign < 0 for one in differences):
+        return DIFFERENT
+    return SAME if all(one.sign > 0 for one in differences) else UNDECIDED
+
+
+def _refusal(values: Mapping[str, Examples], pairs: Sequence[tuple[str, str]]) -> Verdict | None:
+    """Why these pairs cannot be compared; None where they can."""
     absent = [name for name in dict.fromkeys(name for pair in pairs for name in pair) if not values.get(name)]
     if absent:
         return incomparable(f"not run: {', '.join(absent)}")
-    shared = [example for example in values[pairs[0][0]] if all(example in one for one in values.values())]
-    if len(shared) < 2:
+    if len(_shared(values, pairs)) < 2:
         return incomparable("fewer than two examples have all these values")
-    sign = -1.0 if lower else 1.0
+    return None
+
+
+def _shared(values: Mapping[str, Examples], pairs: Sequence[tuple[str, str]]) -> list[str]:
+    """The examples that have every value, in the order of the first method."""
+    return [example for example in values[pairs[0][0]] if all(example in one for one in values.values())]
+
+
+def _differences(
+    values: Mapping[str, Examples], pairs: Sequence[tuple[str, str]], seed: int, sign: float
+) -> dict[tuple[str, str], Difference]:
+    shared = _shared(values, pairs)
     arrays = {name: sign * np.array([one[example] for example in shared]) for name, one in values.items()}
-    return _verdict({f"{a} - {b}": one for (a, b), one in simultaneous(arrays, pairs, seed=seed).items()}, sign)
+    return simultaneous(arrays, pairs, seed=seed)
 
 
 def positive(contrasts: Mapping[str, Examples], *, bound: float = 0.0, seed: int = 0) -> Verdict:
@@ -179,7 +250,8 @@ def positive(contrasts: Mapping[str, Examples], *, bound: float = 0.0, seed: int
     examples = {example for one in contrasts.values() for example in one}
     values: dict[str, Examples] = {"bound": dict.fromkeys(examples, bound), **contrasts}
     verdict = order(values, [(name, "bound") for name in contrasts], seed=seed)
-    return Verdict(verdict.word, verdict.ours.replace(" - bound", "" if bound == 0 else f" - {bound:g}"), verdict.reason)
+    name = "" if bound == 0 else f" - {bound:g}"
+    return Verdict(verdict.word, *(text.replace(" - bound", name) for text in (verdict.ours, verdict.reason)))
 
 
 def incomparable(reason: str, ours: str = "-") -> Verdict:
@@ -210,6 +282,8 @@ def _verdict(differences: Mapping[str, Difference], sign: float) -> Verdict:
 
 
 def _shown(one: Difference, sign: float) -> str:
+    if not np.isfinite(one.high):
+        return f"{sign * one.mean:+.3f} (no interval from {one.n} examples)"
     low, high = sorted((sign * one.low, sign * one.high))
     return f"{sign * one.mean:+.3f} [{low:+.3f}, {high:+.3f}]"
 

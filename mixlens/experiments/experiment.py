@@ -77,6 +77,7 @@ class Setup:
     left_out: int = 0  # examples that do not fit the model
     done: frozenset[str] = frozenset()  # keys of a `whole` experiment that need no measuring again
     parsed: Mapping[str, MethodRequest] = field(default_factory=dict, repr=False)  # those of `methods` that are parsed already
+    labels: Mapping[str, int] | None = None  # the class of each label of the data, where the user says it
 
     @property
     def model(self) -> Model:

@@ -1,20 +1,23 @@
-"""GlobEnc's evaluations (Modarressi et al. 2022, sections 4 and 5): which map says what the gradient says, and why."""
+"""GlobEnc's Tables 1, A.1 and A.2 (Modarressi et al. 2022): which map of the whole model says what the gradient says.
+
+What its other experiments share is here too: how maps are read, the class that is explained, tables by layer.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from ..asking import attribution_of, map_of, maps_of, parse_method
+from ..asking import attribution_of, maps_of, parse_method
 from ..attributions import known as attributions
+from ..data.labels import label_ids, names_classes
 from ..errors import InputError, nearest
-from ..maps import known as maps
-from ..metrics.agreement import GLOBENC, layer_agreement, row_agreement
-from ..metrics.geometry import norm_outliers
+from ..metrics.agreement import GLOBENC, layer_agreement
 from ..metrics.intervals import Interval, mean_with_interval
 from ..types import Example, Map, Record, Trace
+from .claims import Claim, Published, above, pairs_above
 from .experiment import Setup, experiment
 from .tables import Table, by
 
@@ -30,6 +33,11 @@ FAMILY = (  # in the order of the paper's Table 1
 )
 ROLLED = ("alone", "rolled out", "rolled out, rows to 1")  # how a map is read
 READ = ("row", "sum")  # GlobEnc's CLS and SUM
+TARGETS = ("true", "predicted")
+SALIENCY = (
+    "Eq. 17 is taken at the sum of the embeddings, before their norm. The paper writes e^0; "
+    "`reference=grad_x_input_l2:embedding=after` takes what the first layer reads."
+)
 
 
 def rolled(scores: Map, how: str, convention: str | None = None) -> Map:
@@ -44,24 +52,131 @@ def rolled(scores: Map, how: str, convention: str | None = None) -> Map:
     return scores.rollout(None if scores.info["convention"] == "input" else "toolkit")
 
 
-def reference_of(setup: Setup, trace: Trace) -> Any:
-    """The scores that the maps are compared with: an attribution to the predicted class, such as gradient x input."""
-    return attribution_of(trace, parse_method(setup.options["reference"]))
+# --- what is explained --------------------------------------------------------------------------------------------------
+
+
+def reference_of(setup: Setup, trace: Trace, example: Example) -> Any:
+    """The scores that the maps are compared with: an attribution to the true or the predicted class, such as gradient x input."""
+    return attribution_of(trace, parse_method(setup.options["reference"]), target=target_of(setup, example))
+
+
+def target_of(setup: Setup, example: Example) -> Any:
+    """The class (or the word of a gap) that is explained: the true one as in the paper, or the predicted one."""
+    if setup.options["target"] == "predicted":
+        return "predicted"
+    if setup.model.task != "classification":
+        return example.target
+    label = example.info["label"]
+    return label_ids([label], setup.model, given=classes_of(setup))[label]
+
+
+def classes_of(setup: Setup) -> Mapping[str, int] | None:
+    """The class of each label: as `labels` says; by the option `classes` where the model does not name its classes."""
+    if setup.labels is not None or not setup.options["classes"] or names_classes(setup.model):
+        return setup.labels
+    return {label.strip(): number for number, label in enumerate(setup.options["classes"].split(","))}
 
 
 def known_reference(setup: Setup) -> None:
-    """Refuse an unknown reference before the long work."""
+    """Refuse an unknown reference, and data without true classes, before the long work."""
     name = setup.options["reference"]
     if str(name).split(":")[0] not in attributions():
         raise InputError(f"reference= is an attribution method, not {name!r}. {nearest(str(name), attributions())}")
     parse_method(name)
+    known_target(setup)
 
 
-def known_map_reference(setup: Setup) -> None:
-    name = setup.options["reference"]
-    if str(name).split(":")[0] not in maps():
-        raise InputError(f"reference= is a map method here, not {name!r}. {nearest(str(name), maps())}")
-    parse_method(name)
+def known_target(setup: Setup) -> None:
+    if setup.options["target"] not in TARGETS:
+        raise InputError(f"target= is true or predicted, not {setup.options['target']!r}.")
+    if not isinstance(setup.options["classes"], str):
+        raise InputError(
+            f"classes= is written negative,positive (labels in the classes' order), not {setup.options['classes']!r}."
+        )
+    if setup.options["target"] == "true":
+        _refuse_unlabelled(setup)
+
+
+def _refuse_unlabelled(setup: Setup) -> None:
+    classifies = setup.model.task == "classification"
+    truth = {str(example.id): example.info.get("label") if classifies else example.target for example in setup.examples}
+    without = [name for name, true in truth.items() if true is None]
+    if without:
+        raise InputError(
+            f"{setup.experiment.name!r} explains the true class, and {len(without)} examples have none ({without[0]} ...). "
+            "Take labelled data, or explain the predicted class: target=predicted."
+        )
+    if classifies:
+        label_ids({str(true) for true in truth.values()}, setup.model, given=classes_of(setup))
+
+
+# --- tables by layer ----------------------------------------------------------------------------------------------------
+
+
+def per_layer(
+    name: str,
+    title: str,
+    records: Sequence[Record],
+    fields: Sequence[str],
+    *,
+    seed: int,
+    note: str = "",
+    confidence: float = 0.95,
+) -> Table:
+    """One row for each group of records that agree in `fields`, one column for each layer."""
+    layers = sorted({int(record.info["layer"]) for record in records})
+    rows: list[tuple[Any, ...]] = []
+    for key, group in by(records, *fields).items():
+        of_layer = by(group, "layer")
+        rows.append((*key, *(_mean(of_layer.get((layer,), []), seed, confidence) for layer in layers)))
+    return Table(name, title, (*fields, *(f"layer {layer}" for layer in layers)), tuple(rows), note)
+
+
+def _mean(records: Sequence[Record], seed: int, confidence: float) -> Any:
+    """Mean and interval over examples. An example with several values counts as one: they are not drawn apart."""
+    if not records:
+        return None
+    groups = [r.example for r in records]
+    return mean_with_interval([r.value for r in records], groups=groups, seed=seed, confidence=confidence)
+
+
+def lines(table: Table, axes: Any, *, labels: int = 1, band: bool = False, **style: Any) -> None:
+    """A row of a table is a line over layers; its first `labels` cells are its name. With `band` its intervals are shaded."""
+    rows: Any = table.rows
+    depth = _depth(table)
+    for row in rows:
+        means, lows, highs = (_ends(row[-depth:], end) for end in ("mean", "low", "high"))
+        at = range(1, depth + 1)
+        (line,) = axes.plot(at, means, marker=".", label=", ".join(str(cell) for cell in row[:labels]), **style)
+        if band:
+            axes.fill_between(at, lows, highs, color=line.get_color(), alpha=0.2, linewidth=0)
+    axes.set_xticks(range(1, depth + 1))
+    axes.set_xlabel("layer")
+
+
+def _ends(cells: Sequence[Any], end: str) -> list[float]:
+    return [np.nan if cell is None else getattr(cell, end) for cell in cells]
+
+
+def reach_of(intervals: Sequence[Interval]) -> Any:
+    """[2 point]: how far an interval goes down and up; 0 where it is not known."""
+    return np.nan_to_num([[i.mean - i.low for i in intervals], [i.high - i.mean for i in intervals]])
+
+
+def _depth(table: Table) -> int:
+    return sum(name.startswith("layer ") for name in table.columns)
+
+
+def mean_of(values: Any) -> tuple[float, int]:
+    """The mean of those that have a value, and how many have none."""
+    missing = np.isnan(values)
+    return (float(np.nan) if missing.all() else float(values[~missing].mean())), int(missing.sum())
+
+
+def known_confidence(setup: Setup) -> None:
+    confidence = setup.options["confidence"]
+    if not isinstance(confidence, int | float) or not 0 < confidence < 1:
+        raise InputError(f"confidence= is a number between 0 and 1, such as 0.99, not {confidence!r}.")
 
 
 # --- Table 1: the whole model ------------------------------------------------------------------------------------------
@@ -69,14 +184,14 @@ def known_map_reference(setup: Setup) -> None:
 
 def finish_table1(setup: Setup, records: list[Record]) -> list[Table]:
     rows: list[tuple[Any, ...]] = []
-    for (method,), some in by(records, "method").items():
-        cells = [[r.value for r in some if r.metric == how] for how in ROLLED]
+    for (method,), group in by(records, "method").items():
+        cells = [[r.value for r in group if r.metric == how] for how in ROLLED]
         rows.append((method, *(mean_with_interval(cell, seed=setup.seed) for cell in cells)))
     title = f"Spearman with `{setup.options['reference']}`, last layer"
-    return [Table("table1", title, ("method", *ROLLED), tuple(rows), _NOTE)]
+    return [Table("table1", title, ("method", *ROLLED), tuple(rows), NOTE)]
 
 
-_NOTE = "Mean over examples and 95 % interval. *rolled out*: the matrices as they are for this family, as published."
+NOTE = "Mean over examples and 95 % interval. *rolled out*: the matrices as they are for this family, as published."
 
 
 def figure_table1(setup: Setup, tables: list[Table], figure: Any) -> None:
@@ -92,11 +207,105 @@ def figure_table1(setup: Setup, tables: list[Table], figure: Any) -> None:
     axes.legend()
 
 
+def _printed(where: str, model: str, dataset: str, means: str, deviations: str) -> Published:
+    """One column of Table 1, A.1 or A.2, in the order of FAMILY."""
+    cells = [f"{mean} ± {std}" for mean, std in zip(means.split(), deviations.split(), strict=True)]
+    return Published(where, f"{model}, {dataset}", ROLLED[1], dict(zip(FAMILY, cells, strict=True)), std=True)
+
+
+PUBLISHED = (
+    _printed(
+        *("Table 1", "BERT-base", "SST2"),
+        "-0.11 -0.24 0.19 0.44 0.48 0.73 -0.21 0.77",
+        "0.26 0.26 0.26 0.20 0.20 0.13 0.26 0.12",
+    ),
+    _printed(
+        *("Table 1", "BERT-base", "MNLI"),
+        "-0.06 -0.05 0.27 0.47 0.55 0.75 -0.06 0.78",
+        "0.22 0.26 0.25 0.16 0.16 0.10 0.26 0.09",
+    ),
+    _printed(
+        *("Table 1", "BERT-base", "HateXplain"),
+        "0.12 0.13 0.53 0.43 0.48 0.66 0.08 0.72",
+        "0.26 0.28 0.24 0.22 0.22 0.17 0.28 0.17",
+    ),
+    _printed(
+        *("Table A.1", "BERT-large", "SST2"),
+        "-0.38 -0.25 -0.10 0.44 0.49 0.77 -0.07 0.83",
+        "0.16 0.19 0.21 0.24 0.24 0.11 0.23 0.08",
+    ),
+    _printed(
+        *("Table A.1", "BERT-large", "MNLI"),
+        "-0.61 -0.48 0.33 0.13 0.26 0.66 -0.35 0.77",
+        "0.14 0.19 0.23 0.27 0.25 0.12 0.24 0.09",
+    ),
+    _printed(
+        *("Table A.1", "BERT-large", "HateXplain"),
+        "-0.41 -0.21 0.09 0.48 0.49 0.73 0.06 0.76",
+        "0.25 0.30 0.30 0.25 0.30 0.16 0.32 0.17",
+    ),
+    _printed(
+        *("Table A.2", "ELECTRA-base", "SST2"),
+        "-0.37 -0.37 -0.10 0.18 0.23 0.54 -0.24 0.64",
+        "0.19 0.19 0.22 0.21 0.22 0.17 0.23 0.15",
+    ),
+    _printed(
+        *("Table A.2", "ELECTRA-base", "MNLI"),
+        "-0.31 -0.24 0.08 0.12 0.32 0.54 -0.16 0.68",
+        "0.22 0.23 0.25 0.21 0.23 0.14 0.24 0.12",
+    ),
+    _printed(
+        *("Table A.2", "ELECTRA-base", "HateXplain"),
+        "0.02 0.01 0.20 0.21 0.28 0.44 -0.07 0.47",
+        "0.29 0.29 0.27 0.26 0.26 0.21 0.28 0.22",
+    ),
+)
+NORM_PAIRS = (("norm", "attention"), ("norm_fixed_residual", "attention_fixed_residual"), ("norm_residual", "attention_residual"))
+CLAIMS = (
+    Claim(
+        "Table 1, section 4.5",
+        "GlobEnc (N_ENC) correlates with saliency more than each of the seven other maps.",
+        "BERT-base: 0.77 (SST2), 0.78 (MNLI), 0.72 (HateXplain); the next one is N_RES with 0.73, 0.75, 0.66",
+        above("globenc", FAMILY[:-1], ROLLED[1]),
+    ),
+    Claim(
+        "Table 1, section 4.5.1",
+        "Each norm-based map correlates more than its weight-based counterpart (N and W, with no, fixed and exact residual).",
+        "SST2: 0.44, 0.48, 0.73 against -0.11, -0.24, 0.19",
+        pairs_above(NORM_PAIRS, ROLLED[1]),
+    ),
+    Claim(
+        "Table 1, section 4.5.2",
+        "Exact context-mixing ratios do much better than a fixed one of 0.5: W_RES above W_FIXEDRES.",
+        "0.19 against -0.24 (SST2), 0.27 against -0.05 (MNLI), 0.53 against 0.13 (HateXplain)",
+        above("attention_residual", ("attention_fixed_residual",), ROLLED[1]),
+    ),
+    Claim(
+        "Table 1, section 4.5.2",
+        "A fixed residual is better than none: N_FIXEDRES above N, on every dataset.",
+        "0.48 against 0.44 (SST2), 0.55 against 0.47 (MNLI), 0.48 against 0.43 (HateXplain)",
+        above("norm_fixed_residual", ("norm",), ROLLED[1]),
+    ),
+    Claim(
+        "Table 1, section 4.5.2",
+        "N_RES is the highest of the maps without layer norms.",
+        "0.73 (SST2), 0.75 (MNLI), 0.66 (HateXplain); the next one has 0.48, 0.55, 0.53",
+        above("norm_residual", FAMILY[:5], ROLLED[1]),
+    ),
+    Claim(
+        "Table 1, section 4.5.3",
+        "The first layer norm alone makes it worse: N_RESLN drops below N_RES.",
+        "-0.21 against 0.73 (SST2), -0.06 against 0.75 (MNLI), 0.08 against 0.66 (HateXplain)",
+        above("norm_residual_ln", ("norm_residual",), ROLLED[1], lower=True),
+    ),
+)
+
+
 @experiment(
     name="globenc-table1",
     packages=("scipy",),
     paper=GLOBENC,
-    shows="Table 1",
+    shows="Tables 1, A.1 and A.2",
     data="sentiment",
     model="sentiment",
     methods=FAMILY,
@@ -104,13 +313,20 @@ def figure_table1(setup: Setup, tables: list[Table], figure: Any) -> None:
     figure=figure_table1,
     task=("classification", "masked-lm"),
     takes="map",
-    options={"reference": "grad_x_input_l2"},
+    options={"reference": "grad_x_input_l2", "target": "true", "classes": ""},
     prepare=known_reference,
+    differs=(
+        SALIENCY,
+        "A text that is longer than the model reads is left out or refused, not cut. The paper does not say what it does; its "
+        "released code cuts texts at 64 to 128 tokens.",
+    ),
+    published=PUBLISHED,
+    claims=CLAIMS,
 )
 def table1(setup: Setup, example: Example) -> list[Record]:
-    """Does a map, rolled out or alone, rank the input tokens as the gradient of the prediction does?"""
+    """Does a map, rolled out or alone, rank the input tokens as the gradient of the true class does?"""
     trace = setup.model.trace(example)
-    reference = reference_of(setup, trace)
+    reference = reference_of(setup, trace, example)
     records = []
     for method, scores in maps_of(trace, setup.requests).items():
         for how in ROLLED:
@@ -118,201 +334,3 @@ def table1(setup: Setup, example: Example) -> list[Record]:
             last = layer_agreement(whole, reference, query=trace.query)[-1]
             records.append(Record(str(example.id), method, how, last, {"n": len(trace)}))
     return records
-
-
-# --- per layer ----------------------------------------------------------------------------------------------------------
-
-
-def per_layer(name: str, title: str, records: Sequence[Record], fields: Sequence[str], *, seed: int, note: str = "") -> Table:
-    """One row for each group of records that agree in `fields`, one column for each layer."""
-    layers = sorted({int(record.info["layer"]) for record in records})
-    rows: list[tuple[Any, ...]] = []
-    for key, some in by(records, *fields).items():
-        of_layer = by(some, "layer")
-        rows.append((*key, *(_mean(of_layer.get((layer,), []), seed) for layer in layers)))
-    return Table(name, title, (*fields, *(f"layer {layer}" for layer in layers)), tuple(rows), note)
-
-
-def _mean(records: Sequence[Record], seed: int) -> Any:
-    """Mean and interval over examples. An example with several values counts as one: they are not drawn apart."""
-    if not records:
-        return None
-    return mean_with_interval([r.value for r in records], groups=[r.example for r in records], seed=seed)
-
-
-def lines(table: Table, axes: Any, *, labels: int = 1, **style: Any) -> None:
-    """A row of a table is a line over layers; its first `labels` cells are its name."""
-    rows: Any = table.rows
-    for row in rows:
-        means = [np.nan if cell is None else cell.mean for cell in row[-_depth(table) :]]
-        axes.plot(range(1, len(means) + 1), means, marker=".", label=", ".join(str(cell) for cell in row[:labels]), **style)
-    axes.set_xticks(range(1, _depth(table) + 1))
-    axes.set_xlabel("layer")
-
-
-def reach_of(intervals: Sequence[Interval]) -> Any:
-    """[2 point]: how far an interval goes down and up; 0 where it is not known."""
-    return np.nan_to_num([[i.mean - i.low for i in intervals], [i.high - i.mean for i in intervals]])
-
-
-def _depth(table: Table) -> int:
-    return sum(name.startswith("layer ") for name in table.columns)
-
-
-def finish_layers(setup: Setup, records: list[Record]) -> list[Table]:
-    title = f"Spearman with `{setup.options['reference']}` ({setup.options['over']})"
-    return [per_layer("layers", title, records, ("method", "metric"), seed=setup.seed, note=_NOTE)]
-
-
-def figure_layers(setup: Setup, tables: list[Table], figure: Any) -> None:
-    whole = tables[0]
-    for axes, how in zip(figure.subplots(1, 2, sharey=True), ROLLED[:2], strict=True):
-        kept = tuple(row for row in whole.rows if row[1] == how)
-        lines(Table(whole.name, whole.title, whole.columns, kept), axes)
-        axes.set_title(how)
-    axes.legend(fontsize=6)
-
-
-def known_over(setup: Setup) -> None:
-    known_reference(setup)
-    if setup.options["over"] not in READ:
-        raise InputError(f"over= is row or sum, not {setup.options['over']!r}.")
-
-
-@experiment(
-    name="globenc-layers",
-    packages=("scipy",),
-    paper=GLOBENC,
-    shows="Figures of correlation by layer",
-    data="sentiment",
-    model="sentiment",
-    methods=FAMILY,
-    finish=finish_layers,
-    figure=figure_layers,
-    task=("classification", "masked-lm"),
-    takes="map",
-    options={"reference": "grad_x_input_l2", "over": "row"},
-    prepare=known_over,
-)
-def layers(setup: Setup, example: Example) -> list[Record]:
-    """After how many layers does a map, rolled out or alone, rank the input tokens as the gradient does?"""
-    trace = setup.model.trace(example)
-    reference = reference_of(setup, trace)
-    records = []
-    for method, scores in maps_of(trace, setup.requests).items():
-        for how in ROLLED:
-            whole = rolled(scores, how, setup.requests[method].rollout)
-            values = layer_agreement(whole, reference, query=trace.query, over=setup.options["over"])
-            records += [Record(str(example.id), method, how, value, {"layer": i}) for i, value in enumerate(values, 1)]
-    return records
-
-
-# --- HTA: within one layer ----------------------------------------------------------------------------------------------
-
-HOW = ("pearson", "spearman")  # the paper's text, the released code
-
-
-def finish_hta(setup: Setup, records: list[Record]) -> list[Table]:
-    title = f"Row by row agreement with `{setup.options['reference']}`"
-    undefined = sum(int(r.info["undefined"]) for r in records)
-    note = f"Mean over a text's rows, then over texts. {undefined} rows (over all methods and layers) are constant and have none."
-    return [per_layer("hta", title, records, ("method", "metric"), seed=setup.seed, note=note)]
-
-
-def figure_hta(setup: Setup, tables: list[Table], figure: Any) -> None:
-    whole = tables[0]
-    for axes, how in zip(figure.subplots(1, 2, sharey=True), HOW, strict=True):
-        lines(Table(whole.name, whole.title, whole.columns, tuple(row for row in whole.rows if row[1] == how)), axes)
-        axes.set_title(f"{how} with {setup.options['reference']}")
-    axes.legend(fontsize=6)
-
-
-@experiment(
-    name="globenc-hta",
-    packages=("scipy",),
-    paper=GLOBENC,
-    shows="Figure of the correlation with HTA by layer",
-    data="sentiment",
-    model="sentiment",
-    methods=FAMILY,
-    finish=finish_hta,
-    figure=figure_hta,
-    takes="map",
-    options={"reference": "hta_layer"},
-    prepare=known_map_reference,
-)
-def hta(setup: Setup, example: Example) -> list[Record]:
-    """Within one layer, does a map spread a position's row as the layer's own Jacobian (HTA) does?"""
-    trace = setup.model.trace(example)
-    reference = map_of(trace, setup.options["reference"])
-    records = []
-    for method, scores in maps_of(trace, setup.requests).items():
-        for how in HOW:
-            for i, row in enumerate(row_agreement(scores, reference, how=how), 1):
-                value, undefined = mean_of(row)
-                records.append(Record(str(example.id), method, how, value, {"layer": i, "undefined": undefined}))
-    return records
-
-
-def mean_of(values: Any) -> tuple[float, int]:
-    """The mean of those that have a value, and how many have none."""
-    missing = np.isnan(values)
-    return (float(np.nan) if missing.all() else float(values[~missing].mean())), int(missing.sum())
-
-
-# --- the norms' weights -------------------------------------------------------------------------------------------------
-
-
-def finish_outliers(setup: Setup, records: list[Record]) -> list[Table]:
-    rows: list[tuple[Any, ...]] = []
-    for (layer,), some in by(records, "layer").items():
-        found = {record.metric: record.value for record in some}
-        rows.append((int(layer), *(found[name] if name in CORRELATED else int(found[name]) for name in OUTLIERS)))
-    note = f"Outliers: more than {setup.options['sigma']} standard deviations from the mean of a norm's weights."
-    return [Table("outliers", "Outlier weights of the two norms of a layer", ("layer", *OUTLIERS), tuple(rows), note)]
-
-
-CORRELATED = ("pearson", "pearson at outliers")
-OUTLIERS = ("first norm", "second norm", "both", *CORRELATED)
-
-
-def figure_outliers(setup: Setup, tables: list[Table], figure: Any) -> None:
-    counts, correlations = figure.subplots(1, 2)
-    for name in OUTLIERS:
-        axes = correlations if name in CORRELATED else counts
-        axes.plot(tables[0].column("layer"), tables[0].column(name), marker=".", label=name)
-    counts.set_ylabel("outlier weights")
-    correlations.set_ylabel("Pearson of the two norms' weights")
-    for axes in (counts, correlations):
-        axes.set_xlabel("layer")
-        axes.legend()
-
-
-def known_sigma(setup: Setup) -> None:
-    sigma = setup.options["sigma"]
-    if not isinstance(sigma, int | float) or not sigma > 0:
-        raise InputError(f"sigma= is a number of standard deviations above 0, not {sigma!r}.")
-
-
-@experiment(
-    name="globenc-ln-outliers",
-    paper=GLOBENC,
-    shows="Figure 5, the norms' outlier weights (section 4.5.3)",
-    data="sentiment",
-    model="sentiment",
-    methods=(),
-    finish=finish_outliers,
-    figure=figure_outliers,
-    whole=True,
-    options={"sigma": 3.0},
-    prepare=known_sigma,
-)
-def ln_outliers(setup: Setup, examples: list[Example]) -> Iterator[tuple[str, list[Record]]]:
-    """Does a layer's second norm undo what the outlier weights of its first norm enlarge? (The model alone is asked.)"""
-    if "weights" in setup.done:
-        return
-    records = []
-    for one in norm_outliers(setup.model, sigma=setup.options["sigma"]):
-        values = (len(one.first), len(one.second), len(one.shared), one.pearson, one.pearson_at_outliers)
-        records += [Record("-", "-", n, float(v), {"layer": one.layer + 1}) for n, v in zip(OUTLIERS, values, strict=True)]
-    yield "weights", records

@@ -87,7 +87,8 @@ def prepared(
     drawn = [replace(example, id=example.id or str(number)) for number, example in enumerate(drawn, 1)]
     drawn = [truncated(example, models[0]) for example in drawn] if truncate else drawn
     examples = fitting([e for e in drawn if _fits(e, declared, models, labels)] if leave_out else drawn, declared, models, labels)
-    setup = Setup(declared, models, tuple(examples), names, values, seed, len(drawn) - len(examples), parsed=requests)
+    left_out = len(drawn) - len(examples)
+    setup = Setup(declared, models, tuple(examples), names, values, seed, left_out, parsed=requests, labels=labels)
     if declared.prepare is not None:
         declared.prepare(setup)
     return setup

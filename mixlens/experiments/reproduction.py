@@ -131,7 +131,8 @@ def _made(
 
 
 def question(step: Step, models: Mapping[str, str], files: Mapping[str, str], fast: bool) -> dict[str, Any]:
-    """The arguments of `run` for one step."""
+    """The arguments of `run` for one step. A local file is read whole, without a split."""
+    step = replace(step, split=None) if step.data in files else step
     data = f"{step.data}={files[step.data]}" if step.data in files else step.data
     names = [models[role] for role in step.models]
     count = min(step.fast, step.n or step.fast) if fast else step.n

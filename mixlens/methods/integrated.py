@@ -163,13 +163,15 @@ def integrated_gradients(
     chunk: int = 16,
     tolerance: float = CLOSED,
     most_steps: int = 2000,
+    absolute: bool = False,
 ) -> tuple[Tensor, dict[str, Any]]:
     """(x_j - b_j) . integral over t of d target / d x_j at b + t (x - b): shares that add up to target(x) - target(b).
 
     By default 50 Gauss-Legendre nodes, and more where the shares do not add up to within 1 % (`tolerance`) everywhere on the
     line: pieces of it that do not are halved, up to `most_steps` nodes in all. From a baseline of zeros through an RMS norm,
     as in Llama, the target changes abruptly near the baseline, and about 200 are needed. `steps=` takes exactly that many on
-    the whole line. `info["steps"]` says how many were taken, `info["completeness"]` how nearly the shares add up.
+    the whole line. `info["steps"]` says how many were taken, `info["completeness"]` how nearly the shares add up. `absolute`
+    gives |share_j|; ALTI's appendix B is absolute=true:steps=100:rule=riemann_right:baseline=mask.
     `released` (ALTI's code): of the probability, embedded twice (see `grad_l2`), absolute, divided by the sum; 50 steps.
     """
     released = variant == "released"
@@ -189,7 +191,8 @@ def integrated_gradients(
     exact = line.whole(tolerance, most_steps) if steps is None else line.piece(0.0, 1.0, steps).shares
     shares = exact.to(x.dtype if x.dtype in (torch.float32, torch.float64) else torch.float32)
     difference = line.value(1.0) - line.value(0.0)
-    return shared(shares.abs()) if released else shares, {
+    scores = shared(shares.abs()) if released else shares.abs() if absolute else shares
+    return scores, {
         "baseline": name,
         "steps": line.steps,
         "difference": difference,

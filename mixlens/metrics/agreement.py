@@ -131,13 +131,33 @@ def row_agreement(scores: Map, reference: Map, *, how: str = "pearson") -> Array
 
     The rows of causal models end at their own token: what no one may look at is no agreement. NaN where a row is constant.
     """
-    a, b = (array(side, name, 3) for side, name in ((scores, "scores"), (reference, "reference")))
-    if a.shape != b.shape or scores.tokens != reference.tokens:
-        raise InputError(f"the maps are of shapes {a.shape} and {b.shape}; both must be of the same model and tokens.")
+    a, b = _alike(scores, reference)
     measure = correlation(how)
     n = a.shape[-1]
     ends = [i + 1 if scores.info.get("causal") else n for i in range(n)]
     return np.array([[measure(x[i, :end], y[i, :end]) for i, end in enumerate(ends)] for x, y in zip(a, b, strict=True)])
+
+
+@metric(paper=GLOBENC, needs=("map", "reference"), better="higher")
+def map_agreement(scores: Map, reference: Map, *, how: str = "pearson") -> Array:
+    """[layer]: all entries of a layer's map against those of another map, such as HTA's, as one list of numbers.
+
+    Unlike `row_agreement` it sees how large one row is beside the others. In causal models the entries that no token may
+    look at are left out. NaN where a map is constant.
+    """
+    a, b = _alike(scores, reference)
+    measure = correlation(how)
+    n = a.shape[-1]
+    seen = np.tri(n, dtype=bool) if scores.info.get("causal") else np.ones((n, n), dtype=bool)
+    return np.array([measure(x[seen], y[seen]) for x, y in zip(a, b, strict=True)])
+
+
+def _alike(scores: Map, reference: Map) -> tuple[Array, Array]:
+    """Two maps of the same model and tokens, [layer query key] each."""
+    a, b = (array(side, name, 3) for side, name in ((scores, "scores"), (reference, "reference")))
+    if a.shape != b.shape or scores.tokens != reference.tokens:
+        raise InputError(f"the maps are of shapes {a.shape} and {b.shape}; both must be of the same model and tokens.")
+    return a, b
 
 
 # --- between models ---------------------------------------------------------------------------------------------------
@@ -187,18 +207,24 @@ def seed_agreement(
 
 
 def normalized_ranks(scores: Scores, *, variant: str = "paper") -> Array:
-    """[pos]: rank / n, 1 for the highest score. Tied tokens share their average rank; `released`: ranks without gaps."""
+    """[pos]: (rank - 1) / (n - 1), from 0 for the lowest score to 1 for the highest; NaN for one token alone.
+
+    Tied tokens share their average rank. `released` (ALTI's code): rank / n, with ranks that have no gaps.
+    """
     values = vector(scores)
-    return ranks(values, ties={"paper": "average", "released": "dense"}[one_of("variant", variant, VARIANTS)]) / len(values)
+    n = len(values)
+    if one_of("variant", variant, VARIANTS) == "released":
+        return ranks(values, ties="dense") / n
+    return (ranks(values) - 1) / (n - 1) if n > 1 else np.full(1, np.nan)
 
 
 @metric(paper=ALTI, needs=("scores",), better="neither", variants=("paper", "released"))
 def special_token_ranks(
     scores: Attribution, *, punctuation: Sequence[str] = PUNCTUATION, variant: str = "paper"
 ) -> dict[str, float]:
-    """Normalised relevance rank (0 to 1, 1 for the most relevant) of each special token and punctuation mark in a text.
+    """Normalised relevance rank (0 for the least relevant token, 1 for the most) of each special token and punctuation mark.
 
-    A token that occurs more than once has the mean of its ranks. `released`: its first place alone, ranks without gaps.
+    A token that occurs more than once has the mean of its ranks. `released`: its first place alone; see `normalized_ranks`.
     """
     special = scores.special or (False,) * len(scores.tokens)
     ranks_of: dict[str, list[float]] = {}

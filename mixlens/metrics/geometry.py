@@ -23,7 +23,7 @@ SECOND = ("norm_before_mlp", "norm_on_mlp", "norm_after_mlp")
 
 @dataclass(frozen=True)
 class NormOutliers:
-    """The weights of a layer's two norms that lie more than `sigma` standard deviations from their mean."""
+    """The weights of a layer's two norms that lie at least `sigma` standard deviations from their mean."""
 
     layer: int
     first: tuple[int, ...]  # features that are outliers in the first norm
@@ -50,6 +50,17 @@ def anisotropy(trace: Trace) -> Array:
     """[layer + 1]: mean cosine similarity of the representations of two tokens of a text: the input, then every layer's
     output. The released code draws one pair of tokens for each text; this is the mean over all."""
     return array(mean_cosine(trace.hidden_states), "anisotropy", 1) if len(trace) > 1 else np.full(len(trace.layers) + 1, np.nan)
+
+
+@metric(paper=ALTI, needs=("trace",), better="neither")
+def block_anisotropy(trace: Trace) -> Array:
+    """[layer]: mean cosine similarity of the attention block's outputs y_i of two tokens of a text (ALTI, eq. 1, Figure 3).
+
+    y_i is what the norm behind attention puts out; where a layer has no norm there, what the residual stream holds.
+    """
+    with torch.no_grad():
+        outputs = [proven_block(layer, index).middle for index, layer in enumerate(trace.layers)]
+        return np.array([float(mean_cosine(output)) for output in outputs])
 
 
 @metric(paper=ALTI, needs=("trace",), better="neither")
@@ -80,21 +91,25 @@ def transformed(block: Block) -> Any:
 
 @metric(paper=GLOBENC, needs=("norms",), better="neither")
 def norm_outliers(model: Model, *, sigma: float = 3.0) -> tuple[NormOutliers, ...]:
-    """For each layer: the outlier weights (more than `sigma` standard deviations off) of its first and second norm, and
-    how the two norms' weights correlate: negative where the second undoes what the first enlarged.
-
-    The first norm is that at attention, the second that at the feed-forward. A layer that lacks one is left out, and so is
-    a layer in which attention and the feed-forward read the same norm.
+    """For each layer: the outlier weights (at least `sigma` standard deviations off) of its first and second norm, and
+    how the two norms' weights correlate: negative where the second undoes what the first enlarged. See `norm_weights`.
     """
-    layers = []
+    return tuple(_outliers_of(layer, *weights, sigma) for layer, weights in norm_weights(model).items())
+
+
+def norm_weights(model: Model) -> dict[int, tuple[Array, Array]]:
+    """layer -> the weights of its two norms, [d] each: the norm at attention, then the norm at the feed-forward.
+
+    A layer that lacks one is left out, and so is a layer in which attention and the feed-forward read the same norm.
+    """
+    weights = {}
     for index, parts in enumerate(model.parts):
-        norms = [_norm([getattr(parts, place) for place in places]) for places in (FIRST, SECOND)]
-        if norms[0] is not None and norms[1] is not None and norms[0] is not norms[1]:
-            first, second = (_weights(model, norm) for norm in (norms[0], norms[1]))
-            layers.append(_outliers_of(index, first, second, sigma))
-    if not layers:
+        first, second = (_norm([getattr(parts, place) for place in places]) for places in (FIRST, SECOND))
+        if first is not None and second is not None and first is not second:
+            weights[index] = _weights(model, first), _weights(model, second)
+    if not weights:
         raise InputError(f"no layer of {model.name!r} has two norms to compare, one at attention and one at the feed-forward.")
-    return tuple(layers)
+    return weights
 
 
 def _outliers_of(layer: int, first: Array, second: Array, sigma: float) -> NormOutliers:
@@ -106,9 +121,10 @@ def _outliers_of(layer: int, first: Array, second: Array, sigma: float) -> NormO
 
 
 def outliers(weights: Array, *, sigma: float = 3.0) -> tuple[int, ...]:
-    """The features whose weight lies more than `sigma` standard deviations from the mean of all."""
+    """The features whose weight lies at least `sigma` standard deviations from the mean of all; none where all are equal."""
     values = array(weights, "weights", 1)
-    return tuple(int(i) for i in np.flatnonzero(np.abs(values - values.mean()) > sigma * values.std()))
+    distance = np.abs(values - values.mean())
+    return tuple(int(i) for i in np.flatnonzero((distance >= sigma * values.std()) & (distance > 0)))
 
 
 def _norm(modules: list[nn.Module | None]) -> nn.Module | None:

@@ -5,24 +5,19 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import pytest
-import torch
-import transformers
 
 import mixlens
 from mixlens import data
-from mixlens.errors import InputError
 from mixlens.experiments import Table, core, known, run
 from mixlens.experiments.prepare import fitting
 from mixlens.experiments.running import all_tables
 from mixlens.experiments.value_zeroing import DISTANCES
 from mixlens.metrics import Interval
-from mixlens.metrics.agreement import spearman, special_token_ranks
+from mixlens.metrics.agreement import spearman
 from mixlens.metrics.alignment import cue_average_precision, cue_dot, probes_needed
 from mixlens.metrics.arguments import marks_at
-from mixlens.metrics.geometry import anisotropy
-from mixlens.types import Example, Record
+from mixlens.types import Example
 
 
 @pytest.fixture(scope="module")
@@ -55,86 +50,6 @@ def values(outcome: Any, method: str, metric: str, **info: Any) -> list[float]:
 
 def cell(table: Table, method: str, column: str) -> Any:
     return table.rows[table.column("method").index(method)][table.columns.index(column)]
-
-
-# --- ALTI -------------------------------------------------------------------------------------------------------------
-
-
-def test_alti_table2_is_the_rank_correlation_with_the_reference(model: Any, texts: list[Example]) -> None:
-    made = run("alti-table2", model=model, data=texts, methods=["alti", "grad_l2"], progress=False)
-    traces = [model.trace(example) for example in texts]
-    expected = [
-        spearman(mixlens.mix(t, "alti").rollout().readout(t.query).scores, mixlens.attribute(t, "grad_l2").scores) for t in traces
-    ]
-    assert values(made, "alti", "spearman") == expected
-    assert values(made, "grad_l2", "spearman") == pytest.approx([1.0] * 3)
-    assert cell(made.tables[0], "alti", "spearman").mean == pytest.approx(np.mean(expected))
-    assert cell(made.tables[0], "alti", "std") == pytest.approx(np.std(expected))
-    blank = run("alti-table2", model=model, data=texts[:1], methods=["alti"], reference="blank_out", progress=False)
-    assert "blank_out" in blank.tables[0].title
-    bare = run("alti-table2", model=model, data=texts[:1], methods=["alti"], keep_special=False, progress=False)
-    kept = [i for i, special in enumerate(traces[0].special) if not special]
-    alti = mixlens.mix(traces[0], "alti").rollout().readout(traces[0].query).scores
-    assert values(bare, "alti", "spearman") == [spearman(alti[kept], mixlens.attribute(traces[0], "grad_l2").scores[kept])]
-
-
-def test_alti_anisotropy_has_every_layer(model: Any, texts: list[Example]) -> None:
-    made = run("alti-anisotropy", model=model, data=texts, progress=False)
-    expected = np.mean([anisotropy(model.trace(example)) for example in texts], axis=0)
-    found = [c.mean for name, _, c in made.tables[0].rows if name == "representations"]
-    assert found == pytest.approx(expected.tolist())
-    layers = [layer for name, layer, _ in made.tables[0].rows if name == "transformed vectors"]
-    assert layers == list(range(1, model.n_layers + 1))
-
-
-def test_alti_special_tokens_are_ranked(model: Any, texts: list[Example]) -> None:
-    made = run("alti-special-tokens", model=model, data=texts, methods=["alti"], progress=False)
-    traces = [model.trace(example) for example in texts]
-    ranks = [special_token_ranks(mixlens.mix(t, "alti").rollout().readout(t.query)) for t in traces]
-    assert cell(made.tables[0], "alti", "[CLS]").mean == pytest.approx(np.mean([one["[CLS]"] for one in ranks]))
-    assert set(made.tables[0].columns[1:]) == {token for one in ranks for token in one}
-
-
-def other_seed(model: Any, scale: float = 0.02) -> Any:
-    """The same model with a little noise on its weights."""
-    hf = transformers.AutoModelForSequenceClassification.from_config(model.hf_model.config)
-    hf.load_state_dict(model.hf_model.state_dict())
-    generator = torch.Generator().manual_seed(0)
-    with torch.no_grad():
-        for weights in hf.parameters():
-            weights.add_(torch.randn(weights.shape, generator=generator) * scale)
-    return mixlens.load(hf.eval(), tokenizer=model.tokenizer)
-
-
-def test_alti_consistency_of_a_model_with_itself_is_one_and_less_with_another(model: Any, texts: list[Example]) -> None:
-    models = [model, mixlens.load("sentiment"), other_seed(model)]
-    made = run("alti-consistency", model=models, data=texts, methods=["alti"], progress=False)
-    assert values(made, "alti", "spearman", pair="0-1") == pytest.approx([1.0] * 3)
-    assert max(values(made, "alti", "spearman", pair="0-2")) < 1
-    assert len(made.tables[1].rows) == 3
-    different = [r for r in made.records if not r.info["alike"]]
-    assert cell(made.tables[0], "alti", "predicted differently") == len(different)
-
-
-def test_alti_consistency_counts_only_what_both_predict_alike(model: Any, texts: list[Example]) -> None:
-    used = known()["alti-consistency"]
-    setup = core.Setup(used, (model, model), tuple(texts), ("alti",), {})
-    records = [
-        Record("1", "alti", "spearman", 0.5, {"pair": "0-1", "alike": True}),
-        Record("2", "alti", "spearman", -1.0, {"pair": "0-1", "alike": False}),
-    ]
-    assert used.finish(setup, records)[0].rows[0][1].mean == 0.5
-    with pytest.raises(InputError, match="nothing to compare"):
-        used.finish(setup, records[1:])
-
-
-def test_models_with_other_tokens_are_not_compared(model: Any, gap_model: Any, texts: list[Example]) -> None:
-    config = transformers.BertConfig(
-        vocab_size=len(gap_model.tokenizer), hidden_size=8, num_hidden_layers=1, num_attention_heads=1, intermediate_size=8
-    )
-    stranger = mixlens.load(transformers.BertForSequenceClassification(config).eval(), tokenizer=gap_model.tokenizer)
-    with pytest.raises(InputError, match="as different tokens"):
-        run("alti-consistency", model=[model, stranger], data=texts, methods=["alti"], progress=False)
 
 
 # --- Value Zeroing ----------------------------------------------------------------------------------------------------
@@ -204,7 +119,7 @@ def test_probing_goes_on_from_the_keys_that_are_done(gap_model: Any, monkeypatch
 # --- every experiment -------------------------------------------------------------------------------------------------
 
 OURS = [
-    *("alti-table2", "alti-anisotropy", "alti-special-tokens", "vz-cue-alignment", "vz-faithfulness", "vz-distances"),
+    *("vz-cue-alignment", "vz-faithfulness", "vz-distances"),
     *("attcat-faithfulness", "attcat-confidence"),
 ]
 

@@ -172,6 +172,20 @@ def test_rows_of_a_causal_map_end_at_their_own_token() -> None:
         agreement.row_agreement(a, mixlens.mix(loaded("gpt2").trace(input_ids=ids(5)), "alti"))
 
 
+@pytest.mark.parametrize(("case", "causal"), [("bert", False), ("gpt2", True)])
+def test_maps_are_compared_entry_by_entry(case: str, causal: bool) -> None:
+    trace = loaded(case).trace(input_ids=ids(6))
+    a, b = (mixlens.mix(trace, name) for name in ("norm", "norm_residual_ln"))
+    for how, slow in (("pearson", stats.pearsonr), ("spearman", stats.spearmanr)):
+        whole = agreement.map_agreement(a, b, how=how)
+        for layer in range(3):
+            seen = [(i, j) for i in range(6) for j in range(6) if j <= i or not causal]
+            sides = [[float(one.scores[layer, i, j]) for i, j in seen] for one in (a, b)]
+            assert whole[layer] == pytest.approx(slow(*sides).statistic)
+    with pytest.raises(InputError, match="same model and tokens"):
+        agreement.map_agreement(a, mixlens.mix(loaded(case).trace(input_ids=ids(5)), "alti"))
+
+
 def test_two_models_are_compared_where_they_predict_alike() -> None:
     generator = np.random.default_rng(0)
     first, second = ([generator.normal(size=6) for _ in range(5)] for _ in range(2))
@@ -194,10 +208,11 @@ def test_two_models_are_compared_where_they_predict_alike() -> None:
 def test_ranks_of_special_tokens_by_hand() -> None:
     scores = attribution([0.5, 0.1, 0.3, 0.1, 0.2], "[CLS] a . ##, [SEP]", "[CLS] [SEP]")
     made = agreement.special_token_ranks(scores)
-    assert made == pytest.approx({"[CLS]": 1.0, ".": 0.8, ",": 0.3, "[SEP]": 0.6})
+    assert made == pytest.approx({"[CLS]": 1.0, ".": 0.75, ",": 0.125, "[SEP]": 0.5})  # (rank - 1) / 4
     twice = attribution([0.5, 0.1, 0.3, 0.4], "[CLS] , a ,", "[CLS]")
-    assert agreement.special_token_ranks(twice)[","] == pytest.approx((0.25 + 0.75) / 2)
+    assert agreement.special_token_ranks(twice)[","] == pytest.approx((0 + 2 / 3) / 2)
     assert agreement.special_token_ranks(twice, variant="released")[","] == pytest.approx(0.25)
+    assert np.isnan(agreement.normalized_ranks([0.5])).all()
     released = agreement.special_token_ranks(scores, variant="released")
     assert released == pytest.approx({"[CLS]": 0.8, ".": 0.6, ",": 0.2, "[SEP]": 0.4})
 

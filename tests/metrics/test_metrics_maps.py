@@ -67,6 +67,20 @@ def test_anisotropy_of_every_layer() -> None:
     assert np.isnan(geometry.anisotropy(loaded("bert").trace(input_ids=ids(1)))).all()
 
 
+def test_anisotropy_of_attention_blocks() -> None:
+    trace = loaded("bert").trace(input_ids=ids(6))
+    expected = []
+    for layer, parts in zip(trace.layers, trace.model.parts, strict=True):
+        outputs = parts.norm_after_attention(layer.input + layer.attention_output)  # ALTI, eq. 1
+        expected.append(np.mean([cosine(a, b) for a, b in itertools.combinations(outputs, 2)]))
+    assert geometry.block_anisotropy(trace).tolist() == pytest.approx(expected, abs=1e-12)
+    before = loaded("gpt2").trace(input_ids=ids(6))  # no norm behind attention: the stream itself
+    stream = before.layers[0].input + before.layers[0].attention_output
+    pairs = [cosine(a, b) for a, b in itertools.combinations(stream, 2)]
+    assert geometry.block_anisotropy(before)[0] == pytest.approx(np.mean(pairs), abs=1e-12)
+    assert np.isnan(geometry.block_anisotropy(loaded("bert").trace(input_ids=ids(1)))).all()
+
+
 @pytest.mark.parametrize("case", ["bert", "gpt2", "llama", "gemma2"])
 def test_anisotropy_of_transformed_vectors(case: str) -> None:
     trace = loaded(case).trace(input_ids=ids(5))
@@ -84,6 +98,13 @@ def test_anisotropy_of_transformed_vectors(case: str) -> None:
 
 
 # --- norms ------------------------------------------------------------------------------------------------------------
+
+
+def test_an_outlier_is_at_least_so_far_off() -> None:
+    weights = np.array([0.0, 0.0, 0.0, 0.0, 5.0])  # mean 1, standard deviation 2: the last is exactly 2 of them off
+    assert geometry.outliers(weights, sigma=2.0) == (4,)
+    assert geometry.outliers(weights, sigma=2.01) == ()
+    assert geometry.outliers(np.ones(4)) == ()
 
 
 def test_outliers_of_norms() -> None:

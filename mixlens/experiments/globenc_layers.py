@@ -1,0 +1,290 @@
+"""GlobEnc layer by layer: Figure 3 (correlation with saliency), Table 2 (single layers against rollout), Figure 1 ([CLS])."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from ..aggregate import rows_to_one
+from ..asking import maps_of
+from ..errors import InputError
+from ..metrics.agreement import GLOBENC, layer_agreement
+from ..metrics.intervals import mean_with_interval
+from ..types import Example, Record
+from .claims import Check, Claim, Examples, Published, Verdict, in_most, order, positive, values_of
+from .experiment import Setup, experiment
+from .globenc import (
+    FAMILY,
+    READ,
+    ROLLED,
+    SALIENCY,
+    known_confidence,
+    known_reference,
+    lines,
+    per_layer,
+    reference_of,
+    rolled,
+)
+from .tables import Table, by
+
+ALONE, PRODUCT = ROLLED[:2]
+AGGREGATED = ("norm", "norm_residual", "globenc")  # the rows of Table 2
+WEIGHTS = (("norm", "attention"), ("norm_residual", "attention_residual"))  # section 4.5.1
+FIRST, MIDDLE, LAST, MOST = "first layer", "middle layer", "last layer", "highest of all layers"
+
+
+# --- Figure 3 and Table 2 -----------------------------------------------------------------------------------------------
+
+
+def finish_layers(setup: Setup, records: list[Record]) -> list[Table]:
+    title = f"Spearman with `{setup.options['reference']}` ({setup.options['over']})"
+    confidence = setup.options["confidence"]
+    note = f"Mean over examples and {100 * confidence:g} % interval. *rolled out*: the matrices as they are, as published."
+    whole = per_layer("layers", title, records, ("method", "metric"), seed=setup.seed, note=note, confidence=confidence)
+    return [whole, _table2(setup, records)]
+
+
+def _table2(setup: Setup, records: Sequence[Record]) -> Table:
+    """Table 2: three layers and the highest of all, of single layers and of rollouts."""
+    groups = by([r for r in records if r.metric in (ALONE, PRODUCT)], "metric", "method")
+    rows = [
+        (metric, method, place, mean_with_interval(values, seed=setup.seed))
+        for metric in (ALONE, PRODUCT)
+        for method in AGGREGATED
+        for place, values in _places(groups.get((metric, method), [])).items()
+    ]
+    note = "The highest of all layers is that with the highest mean. Means with 95 % intervals."
+    return Table("table2", "Single layers against rollout", ("metric", "method", "layer", "spearman"), tuple(rows), note)
+
+
+def _places(records: Sequence[Record]) -> dict[str, list[float]]:
+    """The values of the first, the middle and the last layer, and of that with the highest mean."""
+    of_layer = {int(layer): [r.value for r in group] for (layer,), group in sorted(by(records, "layer").items())}
+    if not of_layer:
+        return {}
+    best = max(of_layer, key=lambda layer: mean_with_interval(of_layer[layer], resamples=1).mean)
+    numbers = {FIRST: 1, MIDDLE: middle_of(of_layer), LAST: max(of_layer), MOST: best}
+    return {place: of_layer[layer] for place, layer in numbers.items()}
+
+
+def middle_of(layers: Iterable[int]) -> int:
+    """The layer half-way up: 6 of 12, 3 of 6."""
+    return max(1, max(layers) // 2)
+
+
+def figure_layers(setup: Setup, tables: list[Table], figure: Any) -> None:
+    whole = tables[0]
+    for axes, how in zip(figure.subplots(1, 2, sharey=True), (ALONE, PRODUCT), strict=True):
+        drawn = tuple(row for row in whole.rows if row[1] == how)
+        lines(Table(whole.name, whole.title, whole.columns, drawn), axes, band=True)
+        axes.set_title(how)
+    axes.legend(fontsize=6)
+
+
+def known_over(setup: Setup) -> None:
+    known_reference(setup)
+    known_confidence(setup)
+    if setup.options["over"] not in READ:
+        raise InputError(f"over= is row or sum, not {setup.options['over']!r}.")
+
+
+def at(records: Sequence[Record], method: str, metric: str, layer: int) -> dict[str, float]:
+    """The values of one method at one layer, by example."""
+    return values_of(records, method, metric, lambda record: record.info["layer"] == layer)
+
+
+def layers_of(records: Sequence[Record]) -> list[int]:
+    return sorted({int(record.info["layer"]) for record in records}) or [0]
+
+
+def _in_most_layers(pairs: Sequence[tuple[str, str]]) -> Check:
+    """The claim that the first of each pair, rolled out, is above the second in almost every layer."""
+    methods = list(dict.fromkeys(name for pair in pairs for name in pair))
+
+    def check(setup: Any, records: Sequence[Record], tables: Sequence[Table]) -> Verdict:
+        values = {
+            f"layer {layer}": {method: at(records, method, PRODUCT, layer) for method in methods} for layer in layers_of(records)
+        }
+        return in_most(values, pairs, seed=setup.seed)
+
+    return check
+
+
+def _curves_flatten(setup: Any, records: Sequence[Record], tables: Sequence[Table]) -> Verdict:
+    return positive({method: _flattening(records, method) for method in AGGREGATED}, seed=setup.seed)
+
+
+def _flattening(records: Sequence[Record], method: str) -> dict[str, float]:
+    """What the first half of the layers adds, less what the second half adds, by example."""
+    layers = layers_of(records)
+    first, middle, last = (at(records, method, PRODUCT, layer) for layer in (layers[0], middle_of(layers), layers[-1]))
+    return {example: 2 * middle[example] - first[example] - last[example] for example in first}
+
+
+def _rises_to_the_end(setup: Any, records: Sequence[Record], tables: Sequence[Table]) -> Verdict:
+    layers = layers_of(records)
+    values: dict[str, Examples] = {
+        f"layer {layer}": at(records, "attention_residual", PRODUCT, layer) for layer in (layers[-1], middle_of(layers))
+    }
+    return order(values, [(f"layer {layers[-1]}", f"layer {middle_of(layers)}")], seed=setup.seed)
+
+
+def _rollout_is_above(setup: Any, records: Sequence[Record], tables: Sequence[Table]) -> Verdict:
+    """Rollout against single layers, in the middle layer and in the last."""
+    layers = layers_of(records)
+    contrasts = {
+        f"{method}, layer {layer}": _gain(records, method, layer)
+        for layer in dict.fromkeys((middle_of(layers), layers[-1]))
+        for method in AGGREGATED
+    }
+    return positive(contrasts, seed=setup.seed)
+
+
+def _gain(records: Sequence[Record], method: str, layer: int) -> dict[str, float]:
+    product, alone = (at(records, method, metric, layer) for metric in (PRODUCT, ALONE))
+    return {example: product[example] - alone[example] for example in product if example in alone}
+
+
+def _printed(metric: str, method: str, *cells: str) -> dict[tuple[str, str, str], str]:
+    return {(metric, method, place): cell for place, cell in zip((FIRST, MIDDLE, LAST, MOST), cells, strict=True)}
+
+
+TABLE2 = Published(
+    "Table 2",
+    "BERT-base, SST2, layers 1, 6, 12",
+    "spearman",
+    {
+        **_printed(ALONE, "norm", "-0.50 ± .18", "+0.28 ± .23", "+0.40 ± .21", "+0.41 ± .21"),
+        **_printed(ALONE, "norm_residual", "-0.48 ± .18", "+0.29 ± .24", "+0.41 ± .19", "+0.41 ± .19"),
+        **_printed(ALONE, "globenc", "-0.47 ± .18", "+0.29 ± .24", "+0.41 ± .19", "+0.41 ± .19"),
+        **_printed(PRODUCT, "norm", "-0.50 ± .18", "+0.44 ± .20", "+0.44 ± .20", "+0.44 ± .20"),
+        **_printed(PRODUCT, "norm_residual", "-0.48 ± .18", "+0.70 ± .14", "+0.73 ± .13", "+0.73 ± .13"),
+        **_printed(PRODUCT, "globenc", "-0.47 ± .18", "+0.74 ± .14", "+0.77 ± .12", "+0.78 ± .12"),
+    },
+    table="table2",
+    keys=3,
+    std=True,
+)
+
+
+@experiment(
+    name="globenc-layers",
+    packages=("scipy",),
+    paper=GLOBENC,
+    shows="Figure 3 and Table 2",
+    data="sentiment",
+    model="sentiment",
+    methods=FAMILY,
+    finish=finish_layers,
+    figure=figure_layers,
+    task=("classification", "masked-lm"),
+    takes="map",
+    options={"reference": "grad_x_input_l2", "over": "row", "target": "true", "classes": "", "confidence": 0.99},
+    prepare=known_over,
+    differs=(
+        SALIENCY,
+        "Table 2 has layers 1, 6 and 12 of 12. In a model of another depth they are the first, the one half-way and the last.",
+    ),
+    published=(TABLE2,),
+    claims=(
+        Claim(
+            "Figure 3",
+            "GlobEnc, rolled out, has the highest correlation of the eight maps in almost every layer.",
+            "curves",
+            _in_most_layers([("globenc", rival) for rival in FAMILY[:-1]]),
+        ),
+        Claim(
+            "Figure 3, section 4.5.1",
+            "The norm-based maps N and N_RES are above W and W_RES in almost every layer.",
+            "curves",
+            _in_most_layers(WEIGHTS),
+        ),
+        Claim(
+            "Figure 3, section 4.5.4",
+            "The curves flatten after a few layers: the first half of the layers adds more than the second (N, N_RES, N_ENC).",
+            "curves; N_ENC: -0.47 in layer 1, 0.74 in layer 6, 0.77 in layer 12",
+            _curves_flatten,
+        ),
+        Claim(
+            "Figure 3, footnote 11",
+            "W_RES is the exception: it still rises in the second half of the layers.",
+            "a curve",
+            _rises_to_the_end,
+        ),
+        Claim(
+            "Table 2, section 4.5.4",
+            "Rollout correlates more than single layers, in the middle layer and in the last (N, N_RES, N_ENC).",
+            "layer 6: 0.44, 0.70, 0.74 against 0.28, 0.29, 0.29; layer 12: 0.44, 0.73, 0.77 against 0.40, 0.41, 0.41",
+            _rollout_is_above,
+        ),
+    ),
+)
+def layers(setup: Setup, example: Example) -> list[Record]:
+    """After how many layers does a map, rolled out or alone, rank the input tokens as the gradient does?"""
+    trace = setup.model.trace(example)
+    reference = reference_of(setup, trace, example)
+    records = []
+    for method, scores in maps_of(trace, setup.requests).items():
+        for how in ROLLED:
+            whole = rolled(scores, how, setup.requests[method].rollout)
+            values = layer_agreement(whole, reference, query=trace.query, over=setup.options["over"])
+            records += [Record(str(example.id), method, how, value, {"layer": i}) for i, value in enumerate(values, 1)]
+    return records
+
+
+# --- Figure 1: the token that predicts ------------------------------------------------------------------------------------
+
+OWN = "own share"
+
+
+def finish_own(setup: Setup, records: list[Record]) -> list[Table]:
+    note = "The share that the token itself has in its row of the rolled-out map, rows to 1. Mean and 95 % interval."
+    title = "How much of [CLS] is still [CLS]"
+    return [per_layer("own", title, records, ("method",), seed=setup.seed, note=note)]
+
+
+def _starts_with_itself(setup: Any, records: Sequence[Record], tables: Sequence[Table]) -> Verdict:
+    return positive({"layer 1": at(records, "globenc", OWN, 1)}, bound=0.5, seed=setup.seed)
+
+
+def _leaves_itself(setup: Any, records: Sequence[Record], tables: Sequence[Table]) -> Verdict:
+    layers = layers_of(records)
+    values: dict[str, Examples] = {f"layer {layer}": at(records, "globenc", OWN, layer) for layer in (layers[0], layers[-1])}
+    return order(values, [(f"layer {layers[0]}", f"layer {layers[-1]}")], seed=setup.seed)
+
+
+@experiment(
+    name="globenc-own-token",
+    paper=GLOBENC,
+    shows="Figure 1, [CLS] by layer (section 4.5.5)",
+    data="sentiment",
+    model="sentiment",
+    methods=("globenc",),
+    finish=finish_own,
+    figure=lambda setup, tables, figure: lines(tables[0], figure.subplots(), band=True),
+    takes="map",
+    differs=("The paper shows two sentences, and so does `mixlens plot --kind layers --rollout`; this is the mean over many.",),
+    claims=(
+        Claim(
+            "Figure 1, section 4.5.5",
+            "In the first layer [CLS] attends mostly to itself: more than half of its attribution.",
+            "pictures of two sentences",
+            _starts_with_itself,
+        ),
+        Claim(
+            "Figure 1, section 4.5.5",
+            "In deeper layers its attribution moves to other tokens: its own share is lower in the last layer than in the first.",
+            "pictures of two sentences",
+            _leaves_itself,
+        ),
+    ),
+)
+def own_token(setup: Setup, example: Example) -> list[Record]:
+    """How much of the attribution of the token that predicts is its own, layer by layer?"""
+    trace = setup.model.trace(example)
+    records = []
+    for method, scores in maps_of(trace, setup.requests).items():
+        whole = rolled(scores, PRODUCT, setup.requests[method].rollout)
+        shares = rows_to_one(whole.scores.double())[0][:, trace.query, trace.query]
+        records += [Record(str(example.id), method, OWN, float(share), {"layer": i}) for i, share in enumerate(shares, 1)]
+    return records
