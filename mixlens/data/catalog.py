@@ -226,7 +226,7 @@ _ALL = (
         "agreement",
         "fill the gap",
         stream=grammar.agreement,
-        gives=("target", "foil", "cues", "attractors"),
+        gives=("target", "foil", "cues", "number", "attractors"),
         licence="part of mixlens",
         paper="docs/use/embedded-models.md",
     ),

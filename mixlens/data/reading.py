@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeVar, overload
 from ..errors import InputError, nearest
 from ..types import Example
 from .catalog import DATASETS, Dataset
-from .grammar import MASK
+from .grammar import MASK, number_of
 from .hub import Hub, hub_rows
 from .labels import label_of
 from .layouts import text_of
@@ -244,7 +244,7 @@ def _sentences(dataset: Dataset, stream: Iterator[Any], prefix: str) -> Iterator
             yield replace(example, info=info | {"label": label_of(sentence.target, dataset.labels)})
         else:
             start = sentence.text.index(MASK)
-            gap = {"mask": (start, start + len(MASK))}
+            gap = {"mask": (start, start + len(MASK)), "number": number_of(sentence.target)}
             yield replace(example, target=sentence.target, foil=sentence.foil, info=info | gap)
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ..data import DATASETS
 from ..errors import InputError, MixlensError, nearest
 from ..files import write
 from ..provenance import public_name
@@ -129,13 +130,22 @@ def _made(
 
 
 def question(step: Step, models: Mapping[str, str], files: Mapping[str, str], fast: bool) -> dict[str, Any]:
-    """The arguments of `run` for one step."""
+    """The arguments of `run` for one step. A local file is read whole, unless the dataset divides it itself."""
     data = f"{step.data}={files[step.data]}" if step.data in files else step.data
     names = [models[role] for role in step.models]
     count = min(step.fast, step.n or step.fast) if fast else step.n
-    settings: dict[str, Any] = {"model": names if len(names) > 1 else names[0], "data": data, "n": count, "split": step.split}
+    settings: dict[str, Any] = {
+        "model": names if len(names) > 1 else names[0],
+        "data": data,
+        "n": count,
+        "split": _split(step, files),
+    }
     settings |= {"methods": step.methods} | dict(step.options) | dict(step.fast_options if fast else {})
     return {key: value for key, value in settings.items() if value is not None}
+
+
+def _split(step: Step, files: Mapping[str, str]) -> str | None:
+    return step.split if step.data not in files or DATASETS[step.data].halves else None
 
 
 # --- the page -----------------------------------------------------------------------------------------------------------
@@ -187,10 +197,10 @@ def _whole_command(reproduction: Reproduction) -> str:
 
 
 def _verdicts(reproduction: Reproduction) -> list[str]:
-    rows = tuple((says, where, paper, here, verdict) for _, says, where, paper, here, verdict in reproduction.claims)
+    rows = tuple((says, where, step, paper, here, verdict) for step, says, where, paper, here, verdict in reproduction.claims)
     if not rows:
         return []
-    table = Table("", "What replicates", ("the paper says", "where", "paper", "here", "verdict"), rows)
+    table = Table("", "What replicates", ("the paper says", "where", "run", "paper", "here", "verdict"), rows)
     return ["##" + table.markdown.removeprefix("###"), f"How a verdict is reached: {RULES}", ""]
 
 

@@ -62,7 +62,7 @@ def simultaneous(
         return {pair: _unknown(row) for pair, row in zip(pairs, differences, strict=True)}
     means, errors = differences.mean(1), _standard_errors(differences)
     largest = _largest(differences, resamples, seed)
-    reach = float(np.quantile(largest, confidence))
+    reach = float(np.quantile(largest, confidence, method="higher"))  # infinite where a few examples leave it open
     return {
         pair: _difference(row, mean, error, reach, largest)
         for pair, row, mean, error in zip(pairs, differences, means, errors, strict=True)
@@ -125,7 +125,7 @@ def _t_of(resampled: NDArray[Any]) -> NDArray[Any]:
     means, errors = np.abs(resampled.mean(-1)), _standard_errors(resampled)
     scale = np.abs(resampled).max(initial=0.0)
     with np.errstate(divide="ignore", invalid="ignore"):
-        t: NDArray[Any] = np.where(means <= 1e-12 * scale, 0.0, means / errors)
+        t: NDArray[Any] = np.where(means <= 1e-12 * scale, 0.0, means / np.where(errors <= 1e-12 * scale, 0.0, errors))
     return t
 
 
