@@ -82,13 +82,19 @@ def _reach(draws: Array, confidence: float) -> float:
 
 def _worded(names: Sequence[str], means: Array, reach: Array) -> Verdict:
     """The word by the rule for order: every interval above 0, one below 0, or neither."""
-    lows, highs = means - reach, means + reach
-    ours = "; ".join(f"{n} {m:+.2f} [{a:+.2f}, {b:+.2f}]" for n, m, a, b in zip(names, means, lows, highs, strict=True))
-    against = [name for name, high in zip(names, highs, strict=True) if high < 0]
+    shown = zip(names, means, means - reach, means + reach, strict=True)
+    ours = "; ".join(f"{name} {mean:+.2f} [{low:+.2f}, {high:+.2f}]" for name, mean, low, high in shown)
+    signs = np.where(np.abs(means) > reach, np.sign(means), 0)
+    return _by_signs(dict(zip(names, signs, strict=True)), ours, "not apart")
+
+
+def _by_signs(signs: Mapping[str, float], ours: str, undecided: str) -> Verdict:
+    """Different where one sign is negative, same where all are positive; else not told apart, for the reason given."""
+    against = [name for name, sign in signs.items() if sign < 0]
     if against:
         return Verdict(DIFFERENT, ours, f"the other way round: {', '.join(against)}")
-    undecided = [name for name, low in zip(names, lows, strict=True) if not low > 0]
-    return Verdict(UNDECIDED, ours, f"not apart: {', '.join(undecided)}") if undecided else Verdict(SAME, ours)
+    open_ = [name for name, sign in signs.items() if sign == 0]
+    return Verdict(UNDECIDED, ours, f"{undecided}: {', '.join(open_)}") if open_ else Verdict(SAME, ours)
 
 
 def verdict_on_agreement(curves: Mapping[str, Agreement], *, negative: bool = False) -> Verdict:
@@ -96,11 +102,6 @@ def verdict_on_agreement(curves: Mapping[str, Agreement], *, negative: bool = Fa
     if not curves:
         return incomparable("none of these was run")
     ours = "; ".join(f"{name} rho {one.rho:+.2f} (p {one.p:.3f})" for name, one in curves.items())
-    wanted = -1 if negative else 1
-    against = [name for name, one in curves.items() if one.sign == -wanted]
-    if against:
-        return Verdict(DIFFERENT, ours, f"the other way round: {', '.join(against)}")
-    undecided = [name for name, one in curves.items() if one.sign == 0]
+    signs = {name: one.sign * (-1 if negative else 1) for name, one in curves.items()}
     layers = next(iter(curves.values())).layers
-    reason = f"chance orders {layers} layers as well in 5 % or more of all orders: {', '.join(undecided)}"
-    return Verdict(UNDECIDED, ours, reason) if undecided else Verdict(SAME, ours)
+    return _by_signs(signs, ours, f"chance orders {layers} layers as well in 5 % or more of all orders")

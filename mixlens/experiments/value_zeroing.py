@@ -29,16 +29,19 @@ MAPS = ("random", "attention", "norm", "norm_residual", "norm_residual_ln", "glo
 GRADIENTS = ("grad_x_input", "integrated_gradients:steps=20", "deeplift")
 METHODS = (*MAPS[:-1], *GRADIENTS, MAPS[-1])  # the order of Tables 2 and 3
 RIVALS = MAPS[:-1]  # the other context mixing methods
-NAMES = dict(
-    zip(
-        METHODS,
-        (
-            *("Rand", "Attn", "Attn-norm", "Attn-norm + RES", "Attn-norm + RES + LN", "GlobEnc", "ALTI"),
-            *("GradXinput", "IG", "DL", "Value Zeroing"),
-        ),
-        strict=True,
-    )
-)
+NAMES = {  # as the paper writes them
+    "random": "Rand",
+    "attention": "Attn",
+    "norm": "Attn-norm",
+    "norm_residual": "Attn-norm + RES",
+    "norm_residual_ln": "Attn-norm + RES + LN",
+    "globenc": "GlobEnc",
+    "alti": "ALTI",
+    "grad_x_input": "GradXinput",
+    "integrated_gradients:steps=20": "IG",
+    "deeplift": "DL",
+    "value_zeroing": "Value Zeroing",
+}
 
 # Rollout as the paper's released code has it: rows sum to 1, and the identity is added where the map has no residual connection.
 WITH_IDENTITY = ("attention", "norm")
@@ -56,8 +59,8 @@ DIFFERS_GRADIENTS = (
     "Gradients at layer l are taken at the states that enter it, which are what a map of layer l mixes; the paper does not say "
     "whether it takes the states that enter or leave a layer (option states=leave).",
     "The paper does not name the steps and the baseline of IG or the implementation of DL. Here IG takes 20 Gauss-Legendre "
-    "nodes; both start from a text of mask tokens, and DL's multipliers are exact through attention and norms, which those of "
-    "common packages are not.",
+    "nodes, both start from a text of mask tokens, and DL's multipliers are exact through attention and norms. The DeepLift of "
+    "captum knows none of BERT's functions; there it is the gradient times the difference from the baseline.",
 )
 DIFFERS_ROLLOUT = (
     "The paper names Abnar and Zuidema's rollout for all scores and releases the code for Value Zeroing alone. Here every row "
@@ -128,14 +131,17 @@ def _attribution_rows(
     trace: Trace, request: MethodRequest, aim: Mapping[str, Any], states: str | None, layers: bool, overall: bool
 ) -> Rows:
     """All layers share their passes. A method that no target changes is not told of one."""
-    first = 1 if states == "leave" else 0
+    first = STATES.index(states or "enter")
     depth = len(trace.layers) if layers and request.has_layers else 0
-    places = [*range(first, first + depth), *([None] if overall else [])]
     question = dict(aim) if request.class_specific else {}
-    aims = [{**question, "layer": place} for place in places]
-    answers = attribute_each([trace] * len(aims), request.name, aims, variant=request.variant, **request.options)
-    scores = [_or_raise(answer) for answer in answers]
+    aims = [{**question, "layer": place} for place in range(first, first + depth)]
+    scores = _attributions(trace, request, [*aims, question] if overall else aims)
     return Rows(tuple(scores[:depth]), scores[-1] if overall else None)
+
+
+def _attributions(trace: Trace, request: MethodRequest, aims: Sequence[Mapping[str, Any]]) -> list[Attribution]:
+    answers = attribute_each([trace] * len(aims), request.name, aims, variant=request.variant, **request.options)
+    return [_or_raise(answer) for answer in answers]
 
 
 def _or_raise(answer: Attribution | MixlensError) -> Attribution:
@@ -181,22 +187,20 @@ def difference(one: Examples, other: Examples) -> dict[str, float]:
 
 def mean_of(several: Sequence[Examples]) -> dict[str, float]:
     """The mean of several values of each example, for the examples that all of them have."""
-    return {example: float(np.mean([one[example] for one in several])) for example in several[0] if _all_have(several, example)}
-
-
-def _all_have(several: Sequence[Examples], example: str) -> bool:
-    return all(example in one for one in several)
+    common = set.intersection(*map(set, several))
+    return {example: float(np.mean([one[example] for one in several])) for example in several[0] if example in common}
 
 
 def layer_table(setup: Setup, records: Sequence[Record], metric: str, title: str, note: str = "") -> Table:
     """Methods by layers: the mean of a metric, as in the paper's heat maps. The note says how wide the intervals are."""
-    values = by_layer(records, metric)
-    layers = range(1, depth_of(values) + 1)
-    methods = [method for method in dict.fromkeys(method for method, _ in values) if (method, 1) in values]
-    cells = {key: mean_with_interval(list(one.values()), seed=setup.seed) for key, one in values.items() if key[1]}
-    rows: list[tuple[Cell, ...]] = [(method, *(cells[method, layer].mean for layer in layers)) for method in methods]
-    columns = ("method", *(f"layer {layer}" for layer in layers))
-    return Table(metric, title, columns, tuple(rows), " ".join([_widest(list(cells.values())), note]).strip())
+    values = {key: one for key, one in by_layer(records, metric).items() if key[1]}
+    cells = {key: mean_with_interval(list(one.values()), seed=setup.seed) for key, one in values.items()}
+    rows: dict[str, list[Cell]] = {}
+    for (method, _), cell in cells.items():
+        rows.setdefault(method, [method]).append(cell.mean)
+    columns = ("method", *(f"layer {layer}" for layer in range(1, depth_of(values) + 1)))
+    text = " ".join([_widest(list(cells.values())), note]).strip()
+    return Table(metric, title, columns, tuple(map(tuple, rows.values())), text)
 
 
 def _widest(cells: Sequence[Interval]) -> str:

@@ -107,22 +107,22 @@ def fall_with_depth(setup: Setup, records: Sequence[Record], tables: Sequence[Ta
     """Gradients: the cue's share in the first layer less its share in the last."""
     values = by_layer(records, "cue_dot")
     last = depth_of(values)
-    measured_here = [name for name in GRADIENTS if (name, 1) in values]
-    if not measured_here or last < 2:
-        return incomparable("needs a gradient method and two layers or more")
-    contrasts = {name: difference(values[name, 1], values[name, last]) for name in measured_here}
-    return positive({f"{name}: layer 1 - layer {last}": one for name, one in contrasts.items()}, seed=setup.seed)
+    names = [name for name in GRADIENTS if (name, 1) in values]
+    if not names:
+        return incomparable("needs a gradient method")
+    contrasts = {f"{name}: layer 1 - layer {last}": difference(values[name, 1], values[name, last]) for name in names}
+    return positive(contrasts, seed=setup.seed)
 
 
 def rollout_helps(setup: Setup, records: Sequence[Record], tables: Sequence[Table]) -> Verdict:
     """GlobEnc and ALTI: the cue's share after rollout less the mean of its shares in single layers."""
     values = by_layer(records, "cue_dot")
-    names = [name for name in ("globenc", "alti") if (name, 0) in values and (name, 1) in values]
-    if len(names) < 2:
+    names = ("globenc", "alti")
+    if any((name, 0) not in values for name in names):
         return incomparable("needs globenc and alti")
-    layers = range(1, depth_of(values) + 1)
-    contrasts = {name: difference(values[name, 0], mean_of([values[name, layer] for layer in layers])) for name in names}
-    return positive({f"{name}: rolled out - single layers": one for name, one in contrasts.items()}, seed=setup.seed)
+    single = {name: mean_of([values[name, layer] for layer in range(1, depth_of(values) + 1)]) for name in names}
+    contrasts = {f"{name}: rolled out - single layers": difference(values[name, 0], one) for name, one in single.items()}
+    return positive(contrasts, seed=setup.seed)
 
 
 def mean_above(methods: str | Sequence[str], rivals: Sequence[str], metric: str, **more: Any) -> Check:
@@ -283,14 +283,18 @@ def unnoticed(setup: Setup, records: Sequence[Record], tables: Sequence[Table]) 
     plain = [name for name in setup.methods if f"{name}:standardize=true" in setup.methods]
     if not plain:
         return incomparable("needs a distance with and without standardize")
-    layers = range(1, depth_of(values) + 1)
-    intervals = {}
-    for name in plain:
-        pairs = [difference(values[f"{name}:standardize=true", layer], values[name, layer]) for layer in layers]
-        intervals[f"{name.partition('=')[2]}: normalised - plain"] = mean_with_interval(
-            list(mean_of(pairs).values()), seed=setup.seed
-        )
+    changes = {name: _change(values, name) for name in plain}
+    intervals = {
+        f"{name.partition('=')[2]}: normalised - plain": mean_with_interval(list(one.values()), seed=setup.seed)
+        for name, one in changes.items()
+    }
     return bounded(intervals, low=-UNNOTICED, high=UNNOTICED)
+
+
+def _change(values: Any, name: str) -> dict[str, float]:
+    """The mean over layers of what standardising changes, for each example."""
+    layers = range(1, depth_of(values) + 1)
+    return mean_of([difference(values[f"{name}:standardize=true", layer], values[name, layer]) for layer in layers])
 
 
 @experiment(

@@ -164,9 +164,13 @@ def _finish_accuracy(setup: Setup, records: list[Record]) -> list[Table]:
 
 
 def _accuracies(setup: Setup, records: Sequence[Record], condition: str, tasks: Sequence[str]) -> list[Cell]:
-    own = [record for record in records if record.method == condition]
-    groups = [own, *([record for record in own if record.info["task"] == task] for task in tasks)]
-    return [mean_with_interval([record.value for record in group], seed=setup.seed) for group in groups]
+    groups = {task: [record.value for record in group] for (task,), group in by(own_records(records, condition), "task").items()}
+    whole = [value for group in groups.values() for value in group]
+    return [mean_with_interval(values, seed=setup.seed) for values in (whole, *(groups[task] for task in tasks))]
+
+
+def own_records(records: Sequence[Record], condition: str) -> list[Record]:
+    return [record for record in records if record.method == condition]
 
 
 def _tuning_helps(setup: Setup, records: Sequence[Record], tables: Sequence[Table]) -> Verdict:

@@ -41,6 +41,7 @@ from .value_zeroing import (
 
 OURS = "value_zeroing"
 PLACES = ("gap", "cue", "other")
+GAP = ("gap", "compression")
 FEWEST = 40  # examples
 DRAWS = 1000
 DIGITS = 6  # of the values of single examples that records hold
@@ -96,15 +97,12 @@ def _resampled(values: Array, seed: int) -> Array:
 
 def curves_in(setup: Setup, records: Sequence[Record]) -> Curves:
     """The curves that the records hold."""
-    gap = sorted((r for r in records if r.metric == "compression" and r.method == "gap"), key=lambda r: r.info["layer"])
+    bits = {record.info["layer"]: record.info["bits"] for record in records if (record.method, record.metric) == GAP}
     values = by_layer(records, "cue_dot")
     layers = range(1, depth_of(values) + 1)
-    alignment = {
-        method: np.array([list(values[method, layer].values()) for layer in layers])
-        for method in setup.methods
-        if (method, 1) in values
-    }
-    return Curves(np.array([record.info["bits"] for record in gap]), alignment, setup.seed)
+    names = [method for method in setup.methods if (method, 1) in values]
+    alignment = {method: np.array([list(values[method, layer].values()) for layer in layers]) for method in names}
+    return Curves(np.array([bits[layer] for layer in sorted(bits)]), alignment, setup.seed)
 
 
 def _finish_probing(setup: Setup, records: list[Record]) -> list[Table]:
@@ -269,15 +267,20 @@ def _prepare_probing(setup: Setup) -> None:
 )
 def probing(setup: Setup, examples: list[Example]) -> Iterator[tuple[str, list[Record]]]:
     """From which layer on does the gap know the number, by minimum description length, and does cue alignment rise there?"""
+    yield from _compressions(setup, examples)
+    for number, example in enumerate(examples[: setup.options["aligned"]]):
+        if f"alignment-{number}" not in setup.done:
+            yield f"alignment-{number}", _alignment(setup, example)
+
+
+def _compressions(setup: Setup, examples: Sequence[Example]) -> Iterator[tuple[str, list[Record]]]:
+    """The compression of every place and layer that is not done."""
     cells = [(place, layer) for layer in range(setup.model.n_layers + 1) for place in names_in(setup.options["places"])]
-    missing = [(place, layer) for place, layer in cells if f"{place}-{layer}" not in setup.done]
+    missing = [cell for cell in cells if "{}-{}".format(*cell) not in setup.done]
     states = _states(setup, examples) if missing else {}
     labels = [example.info["number"] for example in examples]
     for place, layer in missing:
         yield f"{place}-{layer}", [_coded(setup, place, layer, states[place][:, layer], labels)]
-    for number, example in enumerate(examples[: setup.options["aligned"]]):
-        if f"alignment-{number}" not in setup.done:
-            yield f"alignment-{number}", _alignment(setup, example)
 
 
 def _states(setup: Setup, examples: Sequence[Example]) -> dict[str, Array]:
