@@ -1,7 +1,7 @@
 """Fine-tunes a model as the papers used it, with the Hugging Face Trainer, and saves it so that `mixlens.load` reads it.
 
     python -m recipes.finetune classification --model bert-base-uncased --data sst2 --out models/bert-sst2
-    python -m recipes.finetune prompt --model bert-base-uncased --data blimp --split train --out models/bert-blimp
+    python -m recipes.finetune prompt --model bert-base-uncased --data blimp_vz --out models/bert-blimp
     python -m recipes.finetune qa --model bert-base-uncased --data squad1 --out models/bert-squad
 
 Needs pip install 'mixlens[train,data]'. docs/use/finetune.md goes from here to the papers' tables.
@@ -15,80 +15,24 @@ import json
 import random
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
-from torch.nn.functional import cross_entropy
 
 import mixlens
-from mixlens.data import DATASETS, Dataset, for_model
+from mixlens.data import DATASETS, Dataset
 from mixlens.data import load as load_data
+from mixlens.data.portions import HALVES
+from mixlens.data.stored import jsonl
 from mixlens.errors import InputError, ModelError, nearest
 from mixlens.model.loading import EMBEDDED
-from mixlens.targets import token_id
 from mixlens.types import Example
 
-Row = dict[str, Any]  # what the model reads, and under "labels" (or start_positions, end_positions) what it should say
-
-
-@dataclass(frozen=True)
-class Recipe:
-    """One way to fine-tune: what the paper's authors did, as far as it is known. `source` says from where."""
-
-    task: str  # of the dataset
-    head: str  # transformers' class
-    rate: float
-    batch: int
-    epochs: float
-    warmup: float  # share of the steps
-    length: int  # tokens; longer texts are cut (classification), left out (prompt) or read in windows (qa)
-    held_out: float  # share of the examples put aside, on which the result is judged
-    source: str
-    stride: int = 128  # tokens that two windows share
-
-
-RECIPES: dict[str, Recipe] = {
-    "classification": Recipe(
-        "classify",
-        "AutoModelForSequenceClassification",
-        3e-5,
-        32,
-        5,
-        0.0,
-        128,
-        0.05,
-        "rate, batch, epochs, schedule and seed: the card of TehranNLP-org/bert-large-sst2, by GlobEnc's authors. "
-        "Length and held-out share: our choice.",
-    ),
-    "prompt": Recipe(
-        "fill the gap",
-        "AutoModelForMaskedLM",
-        3e-5,
-        64,
-        5,
-        0.1,
-        32,
-        0.33,
-        "rate, batch, epochs, warm-up, length and seed: Value Zeroing's run_finetuning.py. Held-out share: our choice.",
-    ),
-    "qa": Recipe(
-        "answer",
-        "AutoModelForQuestionAnswering",
-        5e-5,
-        32,
-        3,
-        0.1,
-        384,
-        0.05,
-        "rate, batch and epochs: Devlin et al. 2019 for SQuAD v1.1 (v2.0: 2 epochs, batch 48). AttCAT took models from the hub. "
-        "Length, stride, warm-up and held-out share: our choice (length and stride as in Devlin's code).",
-    ),
-}
-SEED = 42  # GlobEnc's and Value Zeroing's
+from .finetune_recipes import RECIPES, SEED, Recipe, checked
+from .finetune_rows import ROWS, Row, accuracy, prompt_loss
 
 
 @dataclass(frozen=True)
@@ -103,113 +47,6 @@ class Result:
     before: float  # right answers, share of the held-out examples
     after: float
     losses: tuple[float, ...]  # as training went on
-
-
-# --- rows: what the model reads, what it should say --------------------------------------------------------------------
-
-
-def classification_rows(examples: Sequence[Example], model: Any, recipe: Recipe, dataset: Dataset) -> list[Row]:
-    """The label's number is its place in the dataset's list."""
-    rows = []
-    for example in examples:
-        if "label" not in example.info:
-            raise InputError(f"example {example.id} has no label. Train on a split whose labels are public.")
-        coded = model.tokenizer(example.text, example.pair, truncation=True, max_length=recipe.length)
-        rows.append({**coded, "labels": dataset.order[example.info["label"]]})
-    return rows
-
-
-def prompt_rows(examples: Sequence[Example], model: Any, recipe: Recipe, dataset: Dataset) -> list[Row]:
-    """Labels are (place of the gap, target, foil). Left out: words that are not one token each, texts that are too long."""
-    rows = []
-    for example in examples:
-        if example.foil is None:
-            raise InputError(f"example {example.id} has no foil. Prompt tuning is target against foil.")
-        given = for_model(example, model)
-        try:
-            words = [token_id(model, str(word)) for word in (given.target, given.foil)]
-        except InputError:
-            continue
-        coded = model.tokenizer(given.text)
-        if len(coded["input_ids"]) <= recipe.length:
-            rows.append({**coded, "labels": [coded["input_ids"].index(model.tokenizer.mask_token_id), *words]})
-    return rows
-
-
-def qa_rows(examples: Sequence[Example], model: Any, recipe: Recipe, dataset: Dataset) -> list[Row]:
-    """Windows over the paragraph. The first answer counts; a window without it asks for the first token, as BERT does."""
-    rows = []
-    for example in examples:
-        answers = example.info["answers"]
-        coded = model.tokenizer(
-            example.text,
-            example.pair,
-            truncation="only_second",
-            max_length=recipe.length,
-            stride=recipe.stride,
-            return_overflowing_tokens=True,
-            return_offsets_mapping=True,
-        )
-        for window in range(len(coded["input_ids"])):
-            row = {name: coded[name][window] for name in model.tokenizer.model_input_names if name in coded}
-            span = span_in(coded["offset_mapping"][window], coded.sequence_ids(window), answers[0] if answers else None)
-            rows.append({**row, "start_positions": span[0], "end_positions": span[1]})
-    return rows
-
-
-def span_in(offsets: Sequence[Any], sequences: Sequence[int | None], answer: tuple[int, int] | None) -> tuple[int, int]:
-    """First and last token of the answer in a window; (0, 0) where it is not in it whole."""
-    if answer is None:
-        return 0, 0
-    inside = [i for i, side in enumerate(sequences) if side == 1]
-    if not inside or offsets[inside[0]][0] > answer[0] or offsets[inside[-1]][1] < answer[1]:
-        return 0, 0
-    covering = [i for i in inside if offsets[i][0] < answer[1] and offsets[i][1] > answer[0]]
-    return (covering[0], covering[-1]) if covering else (0, 0)
-
-
-ROWS: dict[str, Callable[[Sequence[Example], Any, Recipe, Dataset], list[Row]]] = {
-    "classification": classification_rows,
-    "prompt": prompt_rows,
-    "qa": qa_rows,
-}
-
-
-# --- losses and right answers -------------------------------------------------------------------------------------------
-
-
-def at_gap(logits: Tensor, labels: Tensor) -> Tensor:
-    """[batch 2]: the logits of target and foil at the gap, of [batch pos vocabulary] and labels (gap, target, foil)."""
-    rows = torch.arange(len(labels), device=logits.device)
-    return logits[rows, labels[:, 0]].gather(-1, labels[:, 1:])
-
-
-def prompt_loss(output: Any, labels: Tensor, num_items_in_batch: Any = None) -> Tensor:
-    """Cross-entropy of target against foil alone: no other word of the vocabulary counts."""
-    pair = at_gap(output.logits, labels)
-    return cross_entropy(pair, torch.zeros(len(pair), dtype=torch.long, device=pair.device))
-
-
-def right(kind: str, output: Any, batch: Mapping[str, Tensor]) -> Tensor:
-    """[batch]: whether the answer is right. Question answering: whether both ends are."""
-    if kind == "classification":
-        return output.logits.argmax(-1) == batch["labels"]
-    if kind == "prompt":
-        pair = at_gap(output.logits, batch["labels"])
-        return pair[:, 0] > pair[:, 1]
-    return (output.start_logits.argmax(-1) == batch["start_positions"]) & (output.end_logits.argmax(-1) == batch["end_positions"])
-
-
-def accuracy(kind: str, hf_model: Any, rows: Sequence[Row], collate: Callable[[list[Row]], Any], *, batch: int) -> float:
-    """The share of rows with a right answer."""
-    found = []
-    hf_model.eval()
-    for start in range(0, len(rows), batch):
-        given = {name: tensor.to(hf_model.device) for name, tensor in collate(list(rows[start : start + batch])).items()}
-        inputs = {name: tensor for name, tensor in given.items() if name not in ("labels", "start_positions", "end_positions")}
-        with torch.no_grad():
-            found.append(right(kind, hf_model(**inputs), given))
-    return float(torch.cat(found).float().mean())
 
 
 # --- training -----------------------------------------------------------------------------------------------------------
@@ -228,50 +65,59 @@ def finetune(
     recipe: Recipe | None = None,
     quiet: bool = False,
 ) -> Result:
-    """Fine-tune `model` on a dataset of `mixlens data` and save it, with training.json, in the new folder `out`.
+    """Fine-tune `model` on a dataset of `mixlens data` and save it in the new folder `out`.
 
-    `recipe` is that of the paper unless given. `n` examples are enough for a try. The saved model is loaded and proven.
+    `recipe` is that of the paper unless given. `n` examples are enough for a try. Beside the model lie training.json and
+    held_out.jsonl, the examples that were put aside: `load(data, path=...)` reads them. The saved model is loaded and proven.
     """
-    if kind not in RECIPES:
-        raise InputError(f"unknown recipe {kind!r}. {nearest(str(kind), RECIPES)}")
-    used = checked(recipe or RECIPES[kind])
+    used = _recipe(kind, recipe)
     dataset = dataset_for(kind, data)
-    place = Path(out)
-    if place.exists() and (not place.is_dir() or any(place.iterdir())):
-        raise InputError(f"{str(place)!r} is there already and is not empty. Give --out a new folder.")
+    place = _new_folder(out)
     trainer_needs_accelerate()
     import transformers
 
     transformers.set_seed(seed)
-    examples = list(load_data(data, path=path, split=split or ("train" if path is None else None), n=n))
+    sides = train_and_held_out(dataset, path=path, split=split, n=n, share=used.held_out, seed=seed)
     lens = loaded(kind, model, dataset, used)
-    train, judged = divided(examples, share=used.held_out, seed=seed)
-    rows, test = (ROWS[kind](side, lens, used, dataset) for side in (train, judged))
-    if not rows or not test:
-        raise InputError(f"of {len(examples)} examples none is left to train on or to judge by. Give more, or other ones.")
+    train, test = (ROWS[kind](side, lens, used, dataset) for side in sides)
+    if not train or not test:
+        raise InputError(f"of {sum(map(len, sides))} examples none is left to train on or to judge by. Give more, or other ones.")
     collate = collator(lens.tokenizer)
     before = accuracy(kind, lens.hf_model, test, collate, batch=used.batch)
-    losses = trained(kind, lens, rows, collate, used, seed=seed, quiet=quiet)
+    losses = trained(kind, lens, train, collate, used, seed=seed, quiet=quiet)
     after = accuracy(kind, lens.hf_model, test, collate, batch=used.batch)
     lens.hf_model.save_pretrained(place)
     lens.tokenizer.save_pretrained(place)
-    left_out = len(examples) - len(rows) - len(test) if kind == "prompt" else 0
-    result = Result(str(place), seed, len(rows), len(test), left_out, before, after, losses)
-    told = {"recipe": kind, **asdict(used), "model": str(model), "data": data, "path": path and str(path), "split": split}
-    versions = {"mixlens": mixlens.__version__, "torch": torch.__version__, "transformers": transformers.__version__}
-    written = {**told, **asdict(result), "versions": versions}
-    (place / "training.json").write_text(json.dumps(written, indent=2) + "\n")
+    left_out = sum(map(len, sides)) - len(train) - len(test) if kind == "prompt" else 0
+    result = Result(str(place), seed, len(train), len(test), left_out, before, after, losses)
+    asked = {"recipe": kind, **asdict(used), "model": str(model), "data": data, "path": path and str(path), "split": split}
+    write_results(place, asked, result, sides[1])
     mixlens.load(place)  # what cannot be proven is said now, not when it is used
     return result
 
 
-def checked(recipe: Recipe) -> Recipe:
-    for name in ("rate", "batch", "epochs", "length"):
-        if not getattr(recipe, name) > 0:
-            raise InputError(f"{name} must be above 0, not {getattr(recipe, name)}.")
-    if not 0 < recipe.held_out < 1 or not 0 <= recipe.warmup < 1:
-        raise InputError(f"held_out and warmup are shares below 1, not {recipe.held_out} and {recipe.warmup}.")
-    return recipe
+def _recipe(kind: str, recipe: Recipe | None) -> Recipe:
+    if kind not in RECIPES:
+        raise InputError(f"unknown recipe {kind!r}. {nearest(str(kind), RECIPES)}")
+    return checked(recipe or RECIPES[kind])
+
+
+def _new_folder(out: str | Path) -> Path:
+    place = Path(out)
+    if place.exists() and (not place.is_dir() or any(place.iterdir())):
+        raise InputError(f"{str(place)!r} is there already and is not empty. Give --out a new folder.")
+    return place
+
+
+def write_results(place: Path, asked: dict[str, Any], result: Result, held_out: Sequence[Example]) -> None:
+    """training.json: settings, results, versions and the ids of the examples put aside; held_out.jsonl: these examples."""
+    import transformers
+
+    versions = {"mixlens": mixlens.__version__, "torch": torch.__version__, "transformers": transformers.__version__}
+    ids = [example.id for example in held_out]
+    training = {**asked, **asdict(result), "versions": versions, "held_out_ids": ids}
+    (place / "training.json").write_text(json.dumps(training, indent=2) + "\n")
+    (place / "held_out.jsonl").write_text(jsonl(held_out), encoding="utf-8")
 
 
 def dataset_for(kind: str, data: str) -> Dataset:
@@ -313,6 +159,19 @@ def loaded(kind: str, model: str | Path, dataset: Dataset, recipe: Recipe) -> An
     if torch.cuda.is_available():
         hf_model = hf_model.to("cuda")
     return mixlens.load(hf_model, tokenizer=tokenizer, check=False)
+
+
+def train_and_held_out(
+    dataset: Dataset, *, path: str | Path | None, split: str | None, n: int | None, share: float, seed: int
+) -> tuple[list[Example], list[Example]]:
+    """The examples to train on and those put aside: the dataset's own halves where it has them, unless a split or another
+    share was asked for; else a share drawn by the seed. `n` counts the examples of both sides."""
+    if dataset.halves and split is None and share == 0.5:
+        count = None if n is None else max(1, n // 2)
+        train, test = (list(load_data(dataset.name, path=path, split=half, n=count)) for half in HALVES)
+        return train, test
+    whole = load_data(dataset.name, path=path, split=split or ("train" if path is None else None), n=n)
+    return divided(list(whole), share=share, seed=seed)
 
 
 def divided(examples: Sequence[Example], *, share: float, seed: int) -> tuple[list[Example], list[Example]]:

@@ -33,9 +33,9 @@ READING = """
     tracing vocabulary
 """
 PAPERS = """
-    __init__ alti attcat core experiment figures folder globenc identifiability identifiability_mixing prepare running tables
-    value_zeroing
-    alti_consistency alti_shapes claims command globenc_layers globenc_local plan reproduction
+    __init__ alti alti_consistency alti_shapes attcat claims command core experiment figures folder globenc globenc_layers
+    globenc_local identifiability identifiability_mixing layer_curves plan prepare reproduction running tables value_zeroing
+    value_zeroing_cues value_zeroing_faithfulness value_zeroing_probing
 """
 LEFT_OUT: dict[str, str] = {
     "mixlens/fast/loops/gpu.py": "runs on a GPU alone",

@@ -21,7 +21,7 @@ from typing import Any
 from mixlens.experiments.claims import RULES
 from mixlens.experiments.plan import PLANS
 from mixlens.experiments.reproduction import Reproduction, reproduce
-from mixlens.experiments.reproduction_page import COLUMNS, page, verdict_counts
+from mixlens.experiments.reproduction_page import COLUMNS, claim_cells, page, verdict_counts
 from mixlens.experiments.tables import Table
 
 SHARED = Path("../shared")
@@ -99,7 +99,7 @@ def overview(claims: Mapping[str, Sequence[Sequence[str]]]) -> str:
     rows = tuple((f"[{PLANS.find(name).paper}]({name}.md)", len(some), verdict_counts(some)) for name, some in claims.items())
     parts = [HEAD, *Table("", "", ("paper", "claims", "verdicts"), rows).markdown.splitlines()[2:], ""]
     for name, some in claims.items():
-        cells = tuple(tuple(claim[1:]) for claim in some)
+        cells = tuple(claim_cells(claim) for claim in some)
         parts += [f"## {PLANS.find(name).paper}", "", *Table("", "", COLUMNS, cells).markdown.splitlines()[2:], ""]
     return "\n".join([*parts, "## How a verdict is reached", "", RULES, ""])
 

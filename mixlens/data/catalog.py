@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from ..errors import InputError
 from ..types import Example
 from . import grammar
+from .blimp import FIVE, TEMPLATES
 from .hub import CONVERTED, Hub
 from .layouts import (
     Layout,
@@ -22,6 +23,7 @@ from .layouts import (
     tagged,
     word_left_out,
 )
+from .stored import STORED
 
 Sentences = Callable[..., Iterator[grammar.Sentence]]
 
@@ -36,7 +38,9 @@ class Dataset:
     hub: Hub | None = None  # None: local files only
     gives: tuple[str, ...] = ()  # what an Example knows beside its text; see docs/use/data.md
     labels: tuple[str, ...] = ()  # by number
-    where: Mapping[str, str] = field(default_factory=dict)  # rows with another value there are not part of it
+    where: Mapping[str, Collection[str]] = field(default_factory=dict)  # rows with another value there are not part of it
+    balanced: tuple[str, ...] = ()  # tasks of which as many singular as plural examples are kept
+    halves: bool = False  # whether its splits are two equal halves of the one split there is
     columns: tuple[str, ...] | None = None  # of a file without a header
     stream: Sentences | None = None  # made, not read: without end
     licence: str = ""
@@ -50,13 +54,13 @@ class Dataset:
     @property
     def fields(self) -> str:
         """The fields a local file needs, for people: one set or another."""
-        return ", or ".join(" + ".join(layout.needs) for layout in self.layouts)
+        return ", or ".join(" + ".join(layout.needs) for layout in self.layouts or (STORED,))
 
     def layout(self, fields: Collection[str]) -> Layout | None:
-        return next((layout for layout in self.layouts if all(name in fields for name in layout.needs)), None)
+        return next((layout for layout in (*self.layouts, STORED) if all(name in fields for name in layout.needs)), None)
 
     def example(self, row: Mapping[str, Any]) -> Example | None:
-        if any(row.get(name, value) != value for name, value in self.where.items()):
+        if any(name in row and row[name] not in values for name, values in self.where.items()):
             return None
         layout = self.layout(row)
         if layout is None:
@@ -68,59 +72,26 @@ SENTIMENT = ("negative", "positive")
 INFERENCE = ("entailment", "neutral", "contradiction")
 HATE = ("hatespeech", "normal", "offensive")
 TOXIC = ("non-toxic", "toxic")
-QUANTIFIERS = ("all", "any", "both", "each", "every", "few", "many", "most", "no", "several", "some")
-ARTICLES = ("a", "an", "that", "the", "these", "this", "those")
-
-
-# Where the cue is, by the template of the sentence. On the 3,000 development rows they agree with the annotated cues.
-def _subject_phrase(words: Sequence[str], place: int) -> list[int]:
-    first = [word.lower() for word in words[:3]]
-    return list(range(4 if first == ["a", "lot", "of"] else 2 if first[0] in QUANTIFIERS + ARTICLES else 1))
-
-
-def _noun_of_subject(words: Sequence[str], place: int) -> list[int]:
-    return [next((i for i, word in enumerate(words) if word in ("of", "about")), 0) - 1]
-
-
-def _last_word(words: Sequence[str], place: int) -> list[int]:
-    return [len(words) - 2]
-
-
-def _word_before(words: Sequence[str], place: int) -> list[int]:
-    return [place - 1]
-
-
-def _word_after(words: Sequence[str], place: int) -> list[int]:
-    return [place + 1]
-
-
-BLIMP = {  # the template: its short name, where the cue is
-    "anaphor_number_agreement": ("ana", _subject_phrase),
-    "determiner_noun_agreement_2": ("dna", _last_word),
-    "determiner_noun_agreement_with_adj_2": ("dnaa", _last_word),
-    "distractor_agreement_relational_noun": ("darn", _noun_of_subject),
-    "regular_plural_subject_verb_agreement_1": ("rpsv", _word_before),
-    "regular_plural_subject_verb_agreement_2": ("rpsv2", _word_after),
-}
 
 
 def _glue(name: str, split: str = "validation") -> Hub:
     return Hub("nyu-mll/glue", split, (name,))
 
 
-def _blimp(name: str, templates: Sequence[str], where: Mapping[str, str]) -> Dataset:
+def _blimp(name: str, templates: tuple[str, ...], **more: Any) -> Dataset:
     return Dataset(
         name,
         "fill the gap",
         (
             word_left_out("words_good", "target_index", "good_word", "bad_word", number="label", tight=True),
-            minimal_pair({template: BLIMP[template] for template in templates}),
+            minimal_pair({template: TEMPLATES[template] for template in templates}),
         ),
-        Hub("nyu-mll/blimp", "train", tuple(templates)),
-        ("target", "foil", "cues"),
-        where=where,
+        Hub("nyu-mll/blimp", "train", templates),
+        ("target", "foil", "cues", "number"),
+        where={"UID": templates},
         licence="CC BY 4.0",
         paper="Warstadt et al. 2020",
+        **more,
     )
 
 
@@ -240,8 +211,9 @@ _ALL = (
         licence="CC BY-NC 4.0",
         paper="Gulordava et al. 2018",
     ),
-    _blimp("blimp", tuple(BLIMP), {}),
-    *(_blimp(f"blimp_{short}", (template,), {"UID": template}) for template, (short, _) in BLIMP.items()),
+    _blimp("blimp", tuple(TEMPLATES)),
+    _blimp("blimp_vz", FIVE, balanced=("rpsv",), halves=True),
+    *(_blimp(f"blimp_{template.short}", (name,)) for name, template in TEMPLATES.items()),
     Dataset(
         "ud_english",
         "tag",
@@ -255,7 +227,7 @@ _ALL = (
         "agreement",
         "fill the gap",
         stream=grammar.agreement,
-        gives=("target", "foil", "cues", "attractors"),
+        gives=("target", "foil", "cues", "number", "attractors"),
         licence="part of mixlens",
         paper="docs/use/embedded-models.md",
     ),

@@ -11,12 +11,12 @@ from typing import Any
 
 from ..errors import InputError, kind_of, readable
 from ..types import Example
+from .blimp import Template
 from .grammar import MASK
 from .labels import label_of
 
 Row = Mapping[str, Any]
 Span = tuple[int, int]
-Rule = Callable[[Sequence[str], int], list[int]]  # the words and the place of the gap -> the places of the cue
 
 
 @dataclass(frozen=True)
@@ -234,21 +234,22 @@ def word_left_out(
     return Layout((words, place, target, foil), make)
 
 
-def minimal_pair(rules: Mapping[str, tuple[str, Rule]]) -> Layout:
-    """BLiMP as published: two sentences that differ in one word. The rule of the sentence's template finds the cue; rows of
-    templates without a rule are not part of the dataset."""
+def minimal_pair(templates: Mapping[str, Template]) -> Layout:
+    """BLiMP as published: two sentences that differ in one word. The rules of the sentence's template find the cue and the
+    number; rows of other templates are not part of the dataset."""
 
     def make(row: Row) -> Example | None:
-        if row["UID"] not in rules:
+        if row["UID"] not in templates:
             return None
-        task, rule = rules[row["UID"]]
+        template = templates[row["UID"]]
         good, bad = (_split(expanded(text_of(row, f"sentence_{side}"))) for side in ("good", "bad"))
         places = [i for i, (one, other) in enumerate(zip(good, bad, strict=False)) if one != other]
         if len(good) != len(bad) or len(places) != 1:
             raise InputError("the two sentences do not differ in one word.")
         place = places[0]
-        cues = [_place(good, i, "the cue") for i in rule(good, place)]
-        return gap(good, place, good[place], bad[place], cues, tight=True, task=task)
+        cues = [_place(good, i, "the cue") for i in template.cue(good, place)]
+        more = {"task": template.short, "number": template.number(good[place], bad[place])}
+        return gap(good, place, good[place], bad[place], cues, tight=True, **more)
 
     return Layout(("UID", "sentence_good", "sentence_bad"), make)
 

@@ -14,10 +14,11 @@ from typing import Any, Literal, TypeVar, overload
 from ..errors import InputError, nearest
 from ..types import Example
 from .catalog import DATASETS, Dataset
-from .grammar import MASK
+from .grammar import MASK, number_of
 from .hub import Hub, hub_rows
 from .labels import label_of
 from .layouts import text_of
+from .portions import portion, refuse_unknown_half
 from .rows import READERS, Numbered, RowError, reader_of, rows
 from .source import Source
 
@@ -46,7 +47,8 @@ def load(
 
     `n` takes the first n; with `seed`, n drawn at random, the same for the same seed, in the order of the file. The two
     grammars have no end: `n` takes the first n sentences of stream `seed` (0). Their splits are train and heldout
-    (default): pairs of words that the embedded models have never seen together.
+    (default): pairs of words that the embedded models have never seen together. `blimp_vz` is divided into two equal halves,
+    train and test, wherever it is read from. Every dataset also reads the rows that `data.stored` writes.
 
     What is wrong with the whole is refused here, before the first example; a row that is wrong raises when it comes.
     """
@@ -58,11 +60,17 @@ def load(
             raise InputError(f"unknown dataset {str(name)!r}. {nearest(str(name), DATASETS)}")
         return _sample(read(name, split=split, **fields), n, seed)
     _refuse_fields(str(name), {f"{key}=": value for key, value in fields.items()})
-    if dataset.stream is None:
-        return _sample(_strict(_of_dataset(dataset, path, split)), n, seed)
-    if path is not None:
-        raise InputError(f"{dataset.name!r} is made, not read: leave path= out.")
+    if dataset.stream is None or path is not None:
+        return _sample(_portion(dataset, path, split), n, seed)
     return islice(_generated(dataset, split, seed or 0), n)
+
+
+def _portion(dataset: Dataset, path: Named | None, split: str | None) -> Iterator[Example]:
+    """The examples of a split of a dataset. A dataset of two halves has one split on the hub, or one file."""
+    if not dataset.halves:
+        return _strict(_of_dataset(dataset, path, split))
+    refuse_unknown_half(split)
+    return portion(_strict(_of_dataset(dataset, path, None)), split, balanced=dataset.balanced)
 
 
 def _refuse_fields(name: str, fields: dict[str, str | None]) -> None:
@@ -119,7 +127,8 @@ def read(
         _refuse_fields(name, fields)
         if DATASETS[name].stream is not None:
             return load(name, split=split, n=limit)
-        examples = _of_dataset(DATASETS[name], None, split)
+        dataset = DATASETS[name]
+        examples = _portion(dataset, None, split) if dataset.halves else _of_dataset(dataset, None, split)
     return islice(examples if keep_bad else _strict(examples), limit)
 
 
@@ -235,7 +244,7 @@ def _sentences(dataset: Dataset, stream: Iterator[Any], prefix: str) -> Iterator
             yield replace(example, info=info | {"label": label_of(sentence.target, dataset.labels)})
         else:
             start = sentence.text.index(MASK)
-            gap = {"mask": (start, start + len(MASK))}
+            gap = {"mask": (start, start + len(MASK)), "number": number_of(sentence.target)}
             yield replace(example, target=sentence.target, foil=sentence.foil, info=info | gap)
 
 

@@ -34,7 +34,7 @@ def examples_of(data: Data, *, n: int | None, seed: int, **fields: str | None) -
     name, _, path = os.fspath(data).partition("=")
     if name not in DATASETS:
         name, path = os.fspath(data), ""
-    if name in DATASETS and DATASETS[name].stream is not None and n is None:
+    if name in DATASETS and DATASETS[name].stream is not None and n is None and not path:
         raise InputError(f"{name!r} has no end: say how many examples, n=.")
     return list(load(name, path=path or None, n=n, seed=None if n is None else seed, **fields))
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from ..data import DATASETS
 from ..errors import InputError, MixlensError, nearest
 from .experiment import Outcome
 from .plan import PLANS, Plan, Step
@@ -131,15 +132,21 @@ def _made(
 
 
 def question(step: Step, models: Mapping[str, str], files: Mapping[str, str], fast: bool) -> dict[str, Any]:
-    """The arguments of `run` for one step. A local file is read whole, without a split."""
-    step = replace(step, split=None) if step.data in files else step
+    """The arguments of `run` for one step. A local file is read whole, unless the dataset divides it itself."""
     data = f"{step.data}={files[step.data]}" if step.data in files else step.data
     names = [models[role] for role in step.models]
-    count = min(step.fast, step.n or step.fast) if fast else step.n
-    settings: dict[str, Any] = {"model": names if len(names) > 1 else names[0], "data": data, "n": count, "split": step.split}
-    settings |= (
-        {"methods": step.methods, "truncate": step.truncate or None}
-        | dict(step.options)
-        | dict(step.fast_options if fast else {})
-    )
+    settings: dict[str, Any] = {
+        "model": names if len(names) > 1 else names[0],
+        "data": data,
+        "n": min(step.fast, step.n or step.fast) if fast else step.n,
+        "split": _split(step, files),
+        "methods": step.methods,
+        "truncate": step.truncate or None,
+        **step.options,
+        **(step.fast_options if fast else {}),
+    }
     return {key: value for key, value in settings.items() if value is not None}
+
+
+def _split(step: Step, files: Mapping[str, str]) -> str | None:
+    return step.split if step.data not in files or DATASETS[step.data].halves else None

@@ -19,7 +19,7 @@ NAMED = ("data", "n", "split", "methods")  # arguments of a run that are options
 LONGEST = 60  # rows of a table that a page shows
 FIGURE = "{step}/figure.svg"  # beside the page
 NOT_ASKED = "its model is not at hand here"
-COLUMNS = ("the paper says", "where", "paper", "here", "verdict")
+COLUMNS = ("the paper says", "where", "run", "paper", "here", "verdict")
 
 
 def page(reproduction: Reproduction, *, figure: str = FIGURE) -> str:
@@ -91,10 +91,16 @@ def _section_table(title: str, columns: tuple[str, ...], rows: Sequence[tuple[An
     return [f"## {title}", "", *Table("", "", columns, tuple(rows)).markdown.splitlines()[2:], ""]
 
 
+def claim_cells(claim: Sequence[str]) -> tuple[str, ...]:
+    """(step, claim, where, paper, here, verdict) in the order of the columns."""
+    step, says, where, *rest = claim
+    return (says, where, step, *rest)
+
+
 def _verdicts(reproduction: Reproduction) -> list[str]:
     if not reproduction.claims:
         return []
-    rows = [claim[1:] for claim in reproduction.claims]
+    rows = [claim_cells(claim) for claim in reproduction.claims]
     return [*_section_table("What replicates", COLUMNS, rows), f"How a verdict is reached: {RULES}", ""]
 
 

@@ -1,297 +1,269 @@
-"""Value Zeroing's evaluations (Mohebbi et al. 2023, Quantifying Context Mixing in Transformers)."""
+"""What the evaluations of Value Zeroing share (Mohebbi et al. 2023): methods, scores by layer and over all, tables."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from ..asking import every_layer, maps_of
-from ..attributions import attribute
+from ..aggregate import rolled_row, rows_to_one
+from ..asking import MethodRequest, maps_of, rolled
+from ..attributions import attribute_each
 from ..data import cue_tokens
-from ..data.grammar import number_of
-from ..errors import InputError
+from ..errors import InputError, MixlensError
 from ..metrics import Interval, mean_with_interval
-from ..metrics.agreement import spearman
-from ..metrics.alignment import cue_average_precision, cue_dot, probes_needed
-from ..metrics.arguments import marks_at
-from ..metrics.probing import MOHEBBI, online_code
-from ..types import Attribution, Example, Record, Trace
-from .experiment import Setup, experiment
-from .figures import curves_of, lines
-from .tables import Table, by
+from ..metrics.alignment import first_pieces
+from ..metrics.arguments import Array, Marks, marks_at, one_of
+from ..types import Attribution, Example, Map, Record, Trace
+from .claims import Examples
+from .experiment import Setup
+from .tables import Cell, Table, by
 
 PAPER = "Mohebbi et al. 2023, Quantifying Context Mixing in Transformers"
 MODEL = "agreement"
 DATA = "agreement"
-MAPS = (
-    "random",
-    "attention",
-    "norm",
-    "norm_residual",
-    "norm_residual_ln",
-    "globenc:rollout=toolkit",
-    "alti",
-    "value_zeroing",
-)
-METHODS = (*MAPS, "grad_x_input", "integrated_gradients", "deeplift")
-ALIGNED = {"cue_dot": cue_dot, "cue_average_precision": cue_average_precision, "probes_needed": probes_needed}
-DISTANCES = tuple(
-    f"value_zeroing:distance={name}{more}" for name in ("cosine", "euclidean", "spearman") for more in ("", ":standardize=true")
-)
 LANGUAGE = ("masked-lm", "causal-lm")
+MAPS = ("random", "attention", "norm", "norm_residual", "norm_residual_ln", "globenc", "alti", "value_zeroing")
+GRADIENTS = ("grad_x_input", "integrated_gradients:steps=20", "deeplift")
+METHODS = (*MAPS[:-1], *GRADIENTS, MAPS[-1])  # the order of Tables 2 and 3
+RIVALS = MAPS[:-1]  # the other context mixing methods
+NAMES = {  # as the paper writes them
+    "random": "Rand",
+    "attention": "Attn",
+    "norm": "Attn-norm",
+    "norm_residual": "Attn-norm + RES",
+    "norm_residual_ln": "Attn-norm + RES + LN",
+    "globenc": "GlobEnc",
+    "alti": "ALTI",
+    "grad_x_input": "GradXinput",
+    "integrated_gradients:steps=20": "IG",
+    "deeplift": "DL",
+    "value_zeroing": "Value Zeroing",
+}
+
+# Rollout as the paper's released code has it: rows sum to 1, and the identity is added where the map has no residual connection.
+WITH_IDENTITY = ("attention", "norm")
+ROLLED = {name: "abnar" if name in WITH_IDENTITY else "value_zeroing" for name in MAPS}
+
+AIMS, STATES, PIECES = ("target", "pair"), ("enter", "leave"), ("all", "first")
+GRADIENT_OPTIONS: Mapping[str, Any] = {"gradients_of": "target", "states": "enter"}
+CUE_OPTIONS: Mapping[str, Any] = {**GRADIENT_OPTIONS, "signs": "absolute", "pieces": "all"}
+DIFFERS_DATA = (
+    "The cues are found by one rule for each BLiMP template; the paper used spaCy's parser and neuralcoref. The rows of a task "
+    "that is balanced are drawn without replacement, and Train and Test are drawn by another seed than the paper's, which is "
+    "not published. Words of more than one token of the model are left out after balancing, not before.",
+)
+DIFFERS_GRADIENTS = (
+    "Gradients at layer l are taken at the states that enter it, which are what a map of layer l mixes; the paper does not say "
+    "whether it takes the states that enter or leave a layer (option states=leave).",
+    "The paper does not name the steps and the baseline of IG or the implementation of DL. Here IG takes 20 Gauss-Legendre "
+    "nodes, both start from a text of mask tokens, and DL's multipliers are exact through attention and norms. The DeepLift of "
+    "captum knows none of BERT's functions; there it is the gradient times the difference from the baseline.",
+)
+DIFFERS_ROLLOUT = (
+    "The paper names Abnar and Zuidema's rollout for all scores and releases the code for Value Zeroing alone. Here every row "
+    "is made to sum to 1, and the identity is added for Attn and Attn-norm, whose maps hold no residual connection, and for no "
+    "other (name:rollout=CONVENTION changes it for one method).",
+)
 
 
-def target_of(example: Example) -> dict[str, Any]:
-    """The example's own target and foil, or what the model predicts."""
-    return {"target": "predicted" if example.target is None else example.target, "foil": example.foil}
+@dataclass(frozen=True)
+class Rows:
+    """The scores of one method for one example: of every layer (none where it is not defined there), and over all."""
+
+    layers: tuple[Attribution, ...]
+    overall: Attribution | None
 
 
-def layered(setup: Setup, records: Sequence[Record], metrics: Sequence[str], titles: tuple[str, str]) -> list[Table]:
-    """Two tables of metrics that were measured in every layer and over all: over all, and by layer."""
-    grouped = by(records, "method", "layer", "metric")
-
-    def cell(method: str, layer: int, metric: str) -> Interval | None:
-        some = grouped.get((method, layer, metric))
-        return None if some is None else mean_with_interval([r.value for r in some], seed=setup.seed)
-
-    depths = sorted({r.info["layer"] for r in records} - {0})
-    over = tuple((method, *(cell(method, 0, metric) for metric in metrics)) for method in setup.methods)
-    each = tuple(
-        (method, layer, *(cell(method, layer, metric) for metric in metrics))
-        for method in setup.methods
-        for layer in depths
-        if (method, layer, metrics[0]) in grouped
-    )
-    return [
-        Table("overall", titles[0], ("method", *metrics), over),
-        Table("layers", titles[1], ("method", "layer", *metrics), each),
-    ]
+def names_in(written: str) -> list[str]:
+    """The names of an option that holds several, with commas between them."""
+    return [name.strip() for name in str(written).split(",") if name.strip()]
 
 
-def _draw_layers(metrics: Sequence[str]) -> Any:
+# --- scores -------------------------------------------------------------------------------------------------------------
+
+
+def refuse_unknown_words(setup: Setup) -> None:
+    """Refuse an option that is none of the words it takes."""
+    known = {"gradients_of": AIMS, "states": STATES, "pieces": PIECES}
+    for name, words in known.items():
+        if name in setup.options:
+            one_of(name, setup.options[name], words)
+
+
+def aim_of(example: Example, options: Mapping[str, Any]) -> dict[str, Any]:
+    """What gradients explain: the target word (the true label, section 4.3), or with "pair" the target less the foil."""
+    target = "predicted" if example.target is None else example.target
+    foil = example.foil if options.get("gradients_of") == "pair" else None
+    return {"target": target, "foil": foil}
+
+
+def rows_of(setup: Setup, trace: Trace, example: Example, *, layers: bool = True, overall: bool = True) -> dict[str, Rows]:
+    """The rows of every method of the setup at the position that predicts. Maps share the proof of each layer."""
+    requests = setup.requests
+    maps = maps_of(trace, {written: request for written, request in requests.items() if request.is_map})
+    wanted = (layers, overall)
+    return {
+        written: _map_rows(maps.pop(written), request, trace, *wanted)
+        if request.is_map
+        else _attribution_rows(trace, request, aim_of(example, setup.options), setup.options.get("states"), *wanted)
+        for written, request in requests.items()
+    }
+
+
+def _map_rows(scores: Map, request: MethodRequest, trace: Trace, layers: bool, overall: bool) -> Rows:
+    depth = len(scores.scores) if layers else 0
+    single = tuple(scores.readout(trace.query, layer=layer) for layer in range(depth))
+    return Rows(single, rolled_out(scores, request, trace.query) if overall else None)
+
+
+def rolled_out(scores: Map, request: MethodRequest, query: int, *, layer: int = -1) -> Attribution:
+    """The row of a map rolled out up to a layer, by this paper's convention (`ROLLED`), or by the one that is written."""
+    if request.rollout is not None or request.name not in ROLLED:
+        return rolled(scores, request, query)
+    shares = replace(scores, scores=rows_to_one(scores.scores)[0])
+    return rolled_row(shares, query, layer=layer, convention=ROLLED[request.name])
+
+
+def _attribution_rows(
+    trace: Trace, request: MethodRequest, aim: Mapping[str, Any], states: str | None, layers: bool, overall: bool
+) -> Rows:
+    """All layers share their passes. A method that no target changes is not told of one."""
+    first = STATES.index(states or "enter")
+    depth = len(trace.layers) if layers and request.has_layers else 0
+    question = dict(aim) if request.class_specific else {}
+    aims = [{**question, "layer": place} for place in range(first, first + depth)]
+    scores = _attributions(trace, request, [*aims, question] if overall else aims)
+    return Rows(tuple(scores[:depth]), scores[-1] if overall else None)
+
+
+def _attributions(trace: Trace, request: MethodRequest, aims: Sequence[Mapping[str, Any]]) -> list[Attribution]:
+    answers = attribute_each([trace] * len(aims), request.name, aims, variant=request.variant, **request.options)
+    return [_or_raise(answer) for answer in answers]
+
+
+def _or_raise(answer: Attribution | MixlensError) -> Attribution:
+    if isinstance(answer, MixlensError):
+        raise answer
+    return answer
+
+
+def cues_of(setup: Setup, trace: Trace, example: Example) -> Marks:
+    """The cue vector (eq. 11): every token of a cue, or with pieces=first the first token of each of its words."""
+    cues = marks_at(cue_tokens(example, trace), len(trace))
+    return first_pieces(trace, cues) if setup.options.get("pieces") == "first" else cues
+
+
+# --- records and tables -------------------------------------------------------------------------------------------------
+
+
+def measured(example: Example, method: str, rows: Rows, measures: Mapping[str, Any]) -> Iterator[Record]:
+    """One record for each layer and measure; layer 0 is over all layers."""
+    every = [(0, rows.overall), *enumerate(rows.layers, 1)]
+    for layer, scores in every:
+        for name, measure in measures.items() if scores is not None else ():
+            yield Record(str(example.id), method, name, float(measure(scores)), {"layer": layer})
+
+
+def by_layer(records: Sequence[Record], metric: str) -> dict[tuple[str, int], dict[str, float]]:
+    """(method, layer) -> example -> value of a metric."""
+    values: dict[tuple[str, int], dict[str, float]] = {}
+    for record in records:
+        if record.metric == metric:
+            values.setdefault((record.method, record.info["layer"]), {})[record.example] = record.value
+    return values
+
+
+def depth_of(values: Mapping[tuple[str, int], Examples]) -> int:
+    return max((layer for _, layer in values), default=0)
+
+
+def difference(one: Examples, other: Examples) -> dict[str, float]:
+    """one - other, for the examples that both have."""
+    return {example: value - other[example] for example, value in one.items() if example in other}
+
+
+def mean_of(several: Sequence[Examples]) -> dict[str, float]:
+    """The mean of several values of each example, for the examples that all of them have."""
+    common = set.intersection(*map(set, several))
+    return {example: float(np.mean([one[example] for one in several])) for example in several[0] if example in common}
+
+
+def layer_table(setup: Setup, records: Sequence[Record], metric: str, title: str, note: str = "") -> Table:
+    """Methods by layers: the mean of a metric, as in the paper's heat maps. The note says how wide the intervals are."""
+    values = {key: one for key, one in by_layer(records, metric).items() if key[1]}
+    cells = {key: mean_with_interval(list(one.values()), seed=setup.seed) for key, one in values.items()}
+    rows: dict[str, list[Cell]] = {}
+    for (method, _), cell in cells.items():
+        rows.setdefault(method, [method]).append(cell.mean)
+    columns = ("method", *(f"layer {layer}" for layer in range(1, depth_of(values) + 1)))
+    text = " ".join([_widest(list(cells.values())), note]).strip()
+    return Table(metric, title, columns, tuple(map(tuple, rows.values())), text)
+
+
+def _widest(cells: Sequence[Interval]) -> str:
+    reach = max((cell.high - cell.low for cell in cells if not np.isnan(cell.low)), default=np.nan) / 2
+    return "" if np.isnan(reach) else f"Means; the widest 95 % interval reaches {reach:.3f} to each side."
+
+
+def overall_table(setup: Setup, records: Sequence[Record], metrics: Sequence[str], title: str, note: str = "") -> Table:
+    """One row for each method, with the mean of every metric over all layers."""
+    cells = _cells(setup, records)
+    rows = tuple((method, *(cells.get((method, 0, metric)) for metric in metrics)) for method in setup.methods)
+    return Table("overall", title, ("method", *metrics), rows, note)
+
+
+def _cells(setup: Setup, records: Sequence[Record]) -> dict[tuple[str, int, str], Interval]:
+    groups = by(records, "method", "layer", "metric")
+    return {key: mean_with_interval([record.value for record in group], seed=setup.seed) for key, group in groups.items()}
+
+
+def curve_of(values: Mapping[tuple[str, int], Examples], method: str, depth: int) -> Array:
+    """[layer]: the mean of a method's values in layers 1 to `depth`."""
+    return np.array([np.nanmean(list(values[method, layer].values())) for layer in range(1, depth + 1)])
+
+
+def named_table(tables: Sequence[Table], name: str) -> Table:
+    return next(table for table in tables if table.name == name)
+
+
+# --- figures ------------------------------------------------------------------------------------------------------------
+
+
+def heat(axes: Any, table: Table) -> None:
+    """Methods by layers as the paper draws them: darker is higher, the last layer on top, the number in each cell."""
+    methods = table.column("method")
+    grid = np.array([row[1:] for row in table.rows], dtype=np.float64).T[::-1]  # [layer method]
+    axes.imshow(grid, cmap="Blues", aspect="auto")
+    axes.set_xticks(range(len(methods)), [NAMES.get(method, method) for method in methods], rotation=90)
+    axes.set_yticks(range(len(grid)), [str(layer) for layer in range(len(grid), 0, -1)])
+    axes.set_ylabel("layer")
+    axes.set_title(table.name.replace("_", " "))
+    _write_numbers(axes, grid)
+
+
+def _write_numbers(axes: Any, grid: Array) -> None:
+    middle = (np.nanmin(grid) + np.nanmax(grid)) / 2
+    for (row, column), number in np.ndenumerate(grid):
+        if not np.isnan(number):
+            color = "white" if number > middle else "black"
+            axes.text(column, row, f"{number:.2f}", ha="center", va="center", color=color, fontsize=5)
+
+
+def heats(metrics: Sequence[str]) -> Any:
+    """A figure with one heat map for each metric."""
+
     def draw(setup: Setup, tables: list[Table], figure: Any) -> None:
         for axes, metric in zip(figure.subplots(1, len(metrics), squeeze=False)[0], metrics, strict=True):
-            lines(axes, curves_of(tables[1], metric), x="layer", y=metric.replace("_", " "))
+            heat(axes, named_table(tables, metric))
 
     return draw
 
 
-def measured(
-    example: Example, method: str, layers: Sequence[Attribution], overall: Attribution, measures: dict[str, Any]
-) -> list[Record]:
-    """Layer 0 is over all layers."""
-    return [
-        Record(str(example.id), method, name, float(measure(scores)), {"layer": layer})
-        for layer, scores in enumerate([overall, *layers])
-        for name, measure in measures.items()
-    ]
-
-
-# --- cue alignment ----------------------------------------------------------------------------------------------------
-
-
-def _finish_alignment(setup: Setup, records: list[Record]) -> list[Table]:
-    titles = ("Cue alignment over all layers (rolled out)", "Cue alignment of single layers")
-    return layered(setup, records, tuple(ALIGNED), titles)
-
-
-@experiment(
-    name="vz-cue-alignment",
-    packages=("scikit-learn",),
-    paper=PAPER,
-    shows="cue alignment by layer",
-    data=DATA,
-    model=MODEL,
-    methods=METHODS,
-    task=LANGUAGE,
-    needs=("target", "cues"),
-    finish=_finish_alignment,
-    figure=_draw_layers(tuple(ALIGNED)[:2]),
-)
-def cue_alignment(setup: Setup, example: Example) -> list[Record]:
-    """Do the scores at the gap find the word that decides what fills it? In every layer, and over all."""
-    trace = setup.model.trace(example)
-    cues = marks_at(cue_tokens(example, trace), len(trace))
-    measures = {name: (lambda scores, f=function: f(scores, cues)) for name, function in ALIGNED.items()}
-    records = []
-    for method, (layers, overall) in every_layer(trace, setup.requests, **target_of(example)).items():
-        records += measured(example, method, layers, overall, measures)
-    return records
-
-
-# --- faithfulness -----------------------------------------------------------------------------------------------------
-
-
-def _finish_faithfulness(setup: Setup, records: list[Record]) -> list[Table]:
-    titles = ("Spearman's rank correlation with blank-out, over all layers", "The same in single layers")
-    return layered(setup, records, ("spearman",), titles)
-
-
-@experiment(
-    name="vz-faithfulness",
-    packages=("scipy",),
-    paper=PAPER,
-    shows="faithfulness: correlation with blank-out",
-    data=DATA,
-    model=MODEL,
-    methods=METHODS,
-    task=(*LANGUAGE, "classification"),
-    options={"replacement": "unk", "absolute": False},
-    finish=_finish_faithfulness,
-    figure=_draw_layers(("spearman",)),
-)
-def faithfulness(setup: Setup, example: Example) -> list[Record]:
-    """Do the scores rank the tokens as blanking each of them out does? In every layer, and over all."""
-    trace = setup.model.trace(example)
-    target = target_of(example)
-    reference = attribute(trace, "blank_out", **target, **setup.options).scores
-    measures = {"spearman": lambda scores: spearman(scores.scores, reference)}
-    records = []
-    for method, (layers, overall) in every_layer(trace, setup.requests, **target).items():
-        records += measured(example, method, layers, overall, measures)
-    return records
-
-
-# --- distances --------------------------------------------------------------------------------------------------------
-
-
-def _finish_distances(setup: Setup, records: list[Record]) -> list[Table]:
-    first = setup.methods[0]
-    overall, layers = layered(setup, records, ("cue_dot", "like_the_first"), ("", "Single layers"))
-    note = f"like_the_first: Spearman's rank correlation with the same row of `{first}`."
-    title = "Value Zeroing by other distances: cue alignment over all layers"
-    return [Table("overall", title, overall.columns, overall.rows, note), layers]
-
-
-def _prepare_distances(setup: Setup) -> None:
+def refuse_few_methods(setup: Setup) -> None:
+    """Refuse a comparison with nothing, and an option that is none of the words it takes."""
+    refuse_unknown_words(setup)
     if len(setup.methods) < 2:
-        raise InputError("vz-distances compares distances: give two or more methods.")
-
-
-@experiment(
-    name="vz-distances",
-    packages=("scipy",),
-    paper=PAPER,
-    shows="the appendix on other distances",
-    data=DATA,
-    model=MODEL,
-    methods=DISTANCES,
-    task=LANGUAGE,
-    needs=("target", "cues"),
-    takes="map",
-    prepare=_prepare_distances,
-    finish=_finish_distances,
-    figure=_draw_layers(("cue_dot", "like_the_first")),
-)
-def distances(setup: Setup, example: Example) -> list[Record]:
-    """Does it matter how the change of a representation is measured?"""
-    trace = setup.model.trace(example)
-    cues = marks_at(cue_tokens(example, trace), len(trace))
-    first: list[Attribution] = []
-    records = []
-    for method, (layers, overall) in every_layer(trace, setup.requests).items():
-        rows = [overall, *layers]
-        first = first or rows
-        for layer, (scores, other) in enumerate(zip(rows, first, strict=True)):
-            values = {"cue_dot": cue_dot(scores, cues), "like_the_first": spearman(scores.scores, other.scores)}
-            records += [Record(str(example.id), method, name, value, {"layer": layer}) for name, value in values.items()]
-    return records
-
-
-# --- probing ----------------------------------------------------------------------------------------------------------
-
-PLACES = ("gap", "cue", "other")
-
-
-def _finish_probing(setup: Setup, records: list[Record]) -> list[Table]:
-    coded = [r for r in records if r.metric == "compression"]
-    rows = [
-        (r.method, r.info["layer"], Interval(r.value, r.info["low"], r.info["high"], r.info["n"], r.info["std"])) for r in coded
-    ]
-    depth = max(r.info["layer"] for r in coded)
-    gap = [r.value for r in coded if r.method == "gap" and r.info["layer"]]
-    followed = tuple(
-        (method, spearman([r.value for r in some], gap))
-        for (method,), some in by([r for r in records if r.metric == "cue_dot"], "method").items()
-    )
-    note = "Compression of the number (singular or plural) by online coding; 1.0: nothing is known. Layer 0 is the embedding."
-    rises = "Does cue alignment rise where the gap comes to know the number? Spearman over layers"
-    return [
-        Table("compression", "What representations know of the number", ("place", "layer", "compression"), tuple(rows), note),
-        Table("follows", rises, ("method", "spearman"), followed, f"Over {depth} layers alone: no interval."),
-    ]
-
-
-def _number(example: Example) -> str | None:
-    return example.info.get("number") or (number_of(example.target) if isinstance(example.target, str) else None)
-
-
-def _prepare_probing(setup: Setup) -> None:
-    missing = [str(example.id) for example in setup.examples if _number(example) is None]
-    if missing:
-        raise InputError(f"{len(missing)} examples do not say whether the gap is singular or plural ({', '.join(missing[:3])}).")
-    if len(setup.examples) < 40 or len({_number(example) for example in setup.examples}) < 2:
-        raise InputError("probing needs 40 examples or more, singular and plural ones.")
-
-
-@experiment(
-    name="vz-probing",
-    packages=("scipy",),
-    paper=PAPER,
-    shows="probing for number by layer",
-    data=DATA,
-    model=MODEL,
-    methods=("attention", "globenc", "alti", "value_zeroing"),
-    task=LANGUAGE,
-    needs=("target", "cues"),
-    takes="map",
-    whole=True,
-    options={"epochs": 100},
-    prepare=_prepare_probing,
-    finish=_finish_probing,
-    figure=lambda setup, tables, figure: lines(
-        figure.subplots(), curves_of(tables[0], "compression", name="place"), x="layer", y="compression"
-    ),
-)
-def probing(setup: Setup, examples: list[Example]) -> Iterator[tuple[str, list[Record]]]:
-    """From which layer on does the gap know the number, and the cue, and another word? By minimum description length."""
-    depth = setup.model.n_layers
-    cells = [(place, layer) for layer in range(depth + 1) for place in PLACES]
-    if all(f"{place}-{layer}" in setup.done for place, layer in cells) and "alignment" in setup.done:
-        return
-    labels = [_number(example) for example in examples]
-    states: dict[str, list[Any]] = {place: [] for place in PLACES}
-    alignment: dict[str, list[list[float]]] = {method: [] for method in setup.methods}
-    generator = np.random.default_rng(setup.seed)
-    for example in examples:
-        trace = setup.model.trace(example)
-        cues = cue_tokens(example, trace)
-        at = {"gap": trace.query, "cue": cues[0], "other": _other(trace, cues, generator)}
-        for place, position in at.items():
-            states[place].append(trace.hidden_states[:, position].cpu().double().numpy())
-        if "alignment" not in setup.done:
-            marked = marks_at(cues, len(trace))
-            for method, scores in maps_of(trace, setup.requests).items():
-                row = [cue_dot(scores.readout(trace.query, layer=layer), marked) for layer in range(depth)]
-                alignment[method].append(row)
-    for place, layer in cells:
-        if f"{place}-{layer}" not in setup.done:
-            features = np.stack([hidden[layer] for hidden in states[place]])
-            code = online_code(features, labels, percents=MOHEBBI, epochs=setup.options["epochs"], seed=setup.seed)
-            rate = code.compression
-            info = {"layer": layer, "low": rate.low, "high": rate.high, "std": rate.std, "n": rate.n}
-            yield f"{place}-{layer}", [Record("all", place, "compression", rate.mean, info)]
-    if "alignment" not in setup.done:
-        records = []
-        for method, rows in alignment.items():
-            curve = np.nanmean(np.array(rows), axis=0)
-            records += [Record("all", method, "cue_dot", float(value), {"layer": layer}) for layer, value in enumerate(curve, 1)]
-        yield "alignment", records
-
-
-def _other(trace: Trace, cues: Sequence[int], generator: np.random.Generator) -> int:
-    """A token that is neither the gap, nor a cue, nor special; the last one where there is none."""
-    free = [i for i, special in enumerate(trace.special) if not special and i != trace.query and i not in cues]
-    return int(generator.choice(free)) if free else len(trace) - 1
+        raise InputError(f"{setup.experiment.name} compares methods: give two or more methods.")

@@ -32,6 +32,7 @@ class OnlineCode:
     compression: Interval  # uniform_bits / bits; the interval is that of other examples of the same kind
     portions: tuple[float, ...]  # bits of each portion, the first coded uniformly
     cuts: tuple[int, ...]  # where each portion ends
+    each: tuple[float, ...] = ()  # bits of each label, in the order in which the examples were given
 
     @property
     def value(self) -> float:
@@ -60,7 +61,7 @@ def online_code(
     random labels compress to 1.44, and none to over 3.19.
     """
     one_of("variant", variant, VARIANTS)
-    x, y, classes = _examples(features, labels, seed)
+    x, y, classes, order = _examples(features, labels, seed)
     n = len(y)
     portions = blocks(n, percents, variant=variant)
     spent = np.zeros(n)
@@ -74,7 +75,8 @@ def online_code(
     compression = statistic_with_interval(lambda i: uniform[i].sum() / spent[i].sum(), n, confidence=confidence, seed=seed)
     cuts = (portions[0][0], *(end for _, _, end in portions))
     sums = tuple(float(part.sum()) for part in np.split(spent, cuts)[:-1])
-    return OnlineCode(float(spent.sum()), float(uniform.sum()), compression, sums, cuts)
+    each = tuple(map(float, spent[np.argsort(order)]))
+    return OnlineCode(float(spent.sum()), float(uniform.sum()), compression, sums, cuts, each)
 
 
 def blocks(n: int, percents: Sequence[float], *, variant: str = "paper") -> list[tuple[int, int, int]]:
@@ -103,8 +105,9 @@ def compression(losses: Sequence[float], *, n: int, classes: int, first: int, va
     return float(n * np.log2(classes) / (first * np.log2(classes) + nats / (np.log(2) if variant == "paper" else 1)))
 
 
-def _examples(features: Any, labels: Sequence[Any], seed: int) -> tuple[Tensor, Tensor, int]:
-    """Features and labels in one random order: a code that is sent in portions must not be sorted."""
+def _examples(features: Any, labels: Sequence[Any], seed: int) -> tuple[Tensor, Tensor, int, Any]:
+    """Features and labels in one random order, the number of classes, and the order: a code that is sent in portions must not
+    be sorted."""
     x = torch.from_numpy(array(features, "features", 2)).float()
     if len(labels) != len(x):
         raise InputError(f"there are features of {len(x)} examples and {len(labels)} labels. Give one label for each example.")
@@ -112,7 +115,7 @@ def _examples(features: Any, labels: Sequence[Any], seed: int) -> tuple[Tensor, 
     if len(names) < 2:
         raise InputError(f"all labels are {str(names[0])!r}: there is nothing to code. Give labels of two or more kinds.")
     order = np.random.default_rng(seed).permutation(len(x))
-    return x[order], torch.from_numpy(numbers)[order], len(names)
+    return x[order], torch.from_numpy(numbers)[order], len(names), order
 
 
 def _probe(width: int, classes: int) -> nn.Sequential:

@@ -23,6 +23,8 @@ from hypothesis import strategies as st
 import mixlens
 from mixlens.data import DATASETS, RowError, check, cue_tokens, for_model, label_ids, listing, load, read, rows, span_tokens
 from mixlens.data.grammar import number_of
+from mixlens.data.portions import portion
+from mixlens.data.stored import jsonl
 from mixlens.errors import InputError
 from mixlens.types import Example
 
@@ -229,23 +231,91 @@ def test_rows_of_other_templates_are_not_part_of_a_blimp_task(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(
-    ("task", "good", "bad", "text", "cues"),
+    ("task", "good", "bad", "text", "cues", "number"),
     [
-        ("ana", "The boys can't hurt themselves.", "The boys can't hurt himself.", "The boys cannot hurt [MASK].", "The boys"),
-        ("ana", "A lot of boys saw themselves.", "A lot of boys saw himself.", "A lot of boys saw [MASK].", "A lot of boys"),
-        ("ana", "Ann won't see herself.", "Ann won't see themselves.", "Ann will not see [MASK].", "Ann"),
-        ("dna", "Ann cleans this art gallery.", "Ann cleans these art gallery.", "Ann cleans [MASK] art gallery.", "gallery"),
-        ("dnaa", "Ann cleans that old rug.", "Ann cleans those old rug.", "Ann cleans [MASK] old rug.", "rug"),
-        ("darn", "The old men of Ann run.", "The old men of Ann runs.", "The old men of Ann [MASK].", "men"),
-        ("rpsv", "The keys haven't shone.", "The keys hasn't shone.", "The keys [MASK] not shone.", "keys"),
-        ("rpsv2", "The key shines.", "The keys shines.", "The [MASK] shines.", "shines"),
+        (
+            "ana",
+            "The boys can't hurt themselves.",
+            "The boys can't hurt himself.",
+            "The boys cannot hurt [MASK].",
+            "The boys",
+            "plural",
+        ),
+        (
+            "ana",
+            "A lot of boys saw themselves.",
+            "A lot of boys saw himself.",
+            "A lot of boys saw [MASK].",
+            "A lot of boys",
+            "plural",
+        ),
+        ("ana", "Ann won't see herself.", "Ann won't see themselves.", "Ann will not see [MASK].", "Ann", "singular"),
+        (
+            "dna",
+            "Ann cleans this art gallery.",
+            "Ann cleans these art gallery.",
+            "Ann cleans [MASK] art gallery.",
+            "gallery",
+            "singular",
+        ),
+        ("dnaa", "Ann cleans that old rug.", "Ann cleans those old rug.", "Ann cleans [MASK] old rug.", "rug", "singular"),
+        ("darn", "The old men of Ann run.", "The old men of Ann runs.", "The old men of Ann [MASK].", "men", "plural"),
+        ("rpsv", "The keys haven't shone.", "The keys hasn't shone.", "The keys [MASK] not shone.", "keys", "plural"),
+        ("rpsv", "The key shines.", "The key shine.", "The key [MASK].", "key", "singular"),
+        ("rpsv2", "The key shines.", "The keys shines.", "The [MASK] shines.", "shines", "singular"),
+        ("rpsv2", "The women shine.", "The woman shine.", "The [MASK] shine.", "shine", "plural"),
     ],
 )
-def test_the_rule_of_each_template(task: str, good: str, bad: str, text: str, cues: str, tmp_path: Path) -> None:
-    (uid,) = DATASETS[f"blimp_{task}"].where.values()
+def test_the_rules_of_each_template(task: str, good: str, bad: str, text: str, cues: str, number: str, tmp_path: Path) -> None:
+    ((uid,),) = DATASETS[f"blimp_{task}"].where.values()
     example = one(f"blimp_{task}", {"UID": uid, "sentence_good": good, "sentence_bad": bad}, tmp_path)
     assert example.text == text
     assert words_at(example, example.cues) == cues.split()
+    assert example.info["number"] == number
+
+
+def test_a_verb_whose_two_forms_are_of_one_length_has_no_known_number(tmp_path: Path) -> None:
+    uid = "regular_plural_subject_verb_agreement_1"
+    row = {"UID": uid, "sentence_good": "The keys abc.", "sentence_bad": "The keys abd."}
+    assert "number" not in one("blimp_rpsv", row, tmp_path).info
+
+
+def gap_of(i: int, task: str, number: str) -> Example:
+    return Example(f"text {i}", id=str(i), info={"task": task, "number": number})
+
+
+def test_halves_are_balanced_disjoint_whole_and_the_same_again() -> None:
+    """Of 13 singular and 9 plural rpsv sentences 9 each are kept; another task stays as it is."""
+    kinds = ["rpsv singular"] * 13 + ["rpsv plural"] * 9 + ["dna singular"] * 5 + ["dna plural"] * 4
+    examples = [gap_of(i, *kind.split()) for i, kind in enumerate(kinds)]
+    whole = list(portion(examples, None, balanced=("rpsv",)))
+    counts = Counter((e.info["task"], e.info["number"]) for e in whole)
+    assert counts == {("rpsv", "singular"): 9, ("rpsv", "plural"): 9, ("dna", "singular"): 5, ("dna", "plural"): 4}
+    train, test = (list(portion(examples, half, balanced=("rpsv",))) for half in ("train", "test"))
+    assert sorted(int(e.id or 0) for e in (*train, *test)) == [int(e.id or 0) for e in whole]
+    assert [len(train), len(test)] == [14, 13]  # the odd ones: one of each number of rpsv to train, one of dna to test
+    for half in (train, test):
+        numbers = Counter(e.info["number"] for e in half if e.info["task"] == "rpsv")
+        assert numbers["singular"] == numbers["plural"]
+        assert [int(e.id or 0) for e in half] == sorted(int(e.id or 0) for e in half)
+        assert list(portion(half, None, balanced=("rpsv",))) == half
+    assert list(portion(reversed(examples), "test", balanced=("rpsv",))) != test  # drawn by place
+    assert list(portion(iter(examples), "test", balanced=("rpsv",))) == test
+
+
+@pytest.mark.parametrize(("name", "case"), CASES)
+def test_an_example_that_was_written_is_read_again_as_it_was(name: str, case: int, tmp_path: Path) -> None:
+    if DATASETS[name].columns is not None:
+        return  # a file without a header
+    example = one(name, ROWS[name][case], tmp_path)
+    (tmp_path / "stored.jsonl").write_text(jsonl([example]), encoding="utf-8")
+    assert list(load(name, path=tmp_path / "stored.jsonl")) == [example]
+
+
+def test_sentences_of_a_grammar_are_read_again_too(tmp_path: Path) -> None:
+    sentences = list(load("agreement", n=5))
+    (tmp_path / "stored.jsonl").write_text(jsonl(sentences), encoding="utf-8")
+    assert list(load("agreement", path=tmp_path / "stored.jsonl")) == sentences
 
 
 @pytest.mark.parametrize("label", [-1, "-1", None, ""])
@@ -476,7 +546,8 @@ def test_the_csv_module_keeps_its_limit(tmp_path: Path) -> None:
         (lambda f: load("sva"), "'sva' is not on the hub. Give a local file as path=: .jsonl"),
         (lambda f: load("imdb", path=f / "a.jsonl", n=0), "n must be at least 1, not 0"),
         (lambda f: load(f / "a.jsonl", seed=1), "say how many, n="),
-        (lambda f: load("agreement", path=f), "is made, not read"),
+        (lambda f: load("agreement", path=f / "a.jsonl"), "is not written as 'agreement': it needs the fields text + info."),
+        (lambda f: load("blimp_vz", split="dev"), "there is no split 'dev'"),
         (lambda f: load("agreement", split="dev"), "no split 'dev'. Known: heldout, train"),
         (lambda f: read(f / "a.jsonl", text_field="body"), "a.jsonl has no field 'body'. It has: 'text', 'n'"),
         (lambda f: read(f / "a.jsonl", pair_field="b"), "no field 'b'"),
@@ -892,6 +963,7 @@ COUNTS = {  # dataset, folder: how many
     ("sva_gulordava", "sva_gulordava"): 210,
     ("blimp", "blimp_vz"): 3000,
     ("blimp", "blimp_all"): 3000,
+    ("blimp_vz", "blimp_all"): 2312,
     ("blimp_darn", "blimp_vz"): 500,
     ("ud_english", "ud_ewt"): 2001,
 }
@@ -902,7 +974,7 @@ COUNTS = {  # dataset, folder: how many
 def test_real_files_are_read_whole_and_every_span_holds(name: str, folder: str) -> None:
     if folder == "blimp_all":
         pytest.importorskip("pyarrow")
-    examples = list(load(name, path=DATA / folder, split="dev"))
+    examples = list(load(name, path=DATA / folder, split=None if DATASETS[name].halves else "dev"))
     assert len(examples) == COUNTS[name, folder]
     labels = {example.info.get("label") for example in examples} - {None}
     assert labels == set(DATASETS[name].labels)
@@ -922,7 +994,7 @@ def test_rules_find_the_annotated_cues_of_every_sentence() -> None:
         by_rule, by_file = (DATASETS["blimp"].example(one) for one in (published, row))
         assert by_rule is not None
         assert by_file is not None
-        facts = [(e.text, e.target, e.foil, e.cues, e.info["mask"], e.info["task"]) for e in (by_rule, by_file)]
+        facts = [(e.text, e.target, e.foil, e.cues, e.info["mask"], e.info["task"], e.info["number"]) for e in (by_rule, by_file)]
         assert facts[0] == facts[1]
         assert words_at(by_file, by_file.cues) == [row["words_good"][i] for i in row["cue_indices"]]
         checked += 1

@@ -49,7 +49,7 @@ NOT_RUN = {
     "docs/use/cluster.md": 3,
     "docs/use/data.md": 1,
     "docs/use/embedded-models.md": 1,
-    "docs/use/finetune.md": 3,
+    "docs/use/finetune.md": 4,
     "docs/use/large-models.md": 2,
     "docs/use/report.md": 2,
     "docs/use/run.md": 1,

@@ -20,7 +20,7 @@ from mixlens.data import DATASETS, load
 from mixlens.errors import InputError, ModelError
 from mixlens.model.loading import EMBEDDED
 from mixlens.types import Example
-from recipes import finetune
+from recipes import finetune, finetune_rows
 from recipes.finetune import RECIPES
 
 LIGHT = {"epochs": 12, "batch": 16, "rate": 3e-3, "warmup": 0.0, "length": 40}
@@ -48,11 +48,11 @@ def lens(embedded: str) -> Any:
 
 def test_classification_rows_number_labels_by_the_dataset() -> None:
     examples = [Example("the film was good", info={"label": "positive"}), Example("bad", info={"label": "negative"})]
-    rows = finetune.classification_rows(examples, lens("sentiment"), RECIPES["classification"], DATASETS["sentiment"])
+    rows = finetune_rows.classification_rows(examples, lens("sentiment"), RECIPES["classification"], DATASETS["sentiment"])
     assert [row["labels"] for row in rows] == [1, 0]
     assert rows[0]["input_ids"] == lens("sentiment").tokenizer("the film was good")["input_ids"]
     with pytest.raises(InputError, match="has no label"):
-        finetune.classification_rows([Example("x")], lens("sentiment"), RECIPES["classification"], DATASETS["sentiment"])
+        finetune_rows.classification_rows([Example("x")], lens("sentiment"), RECIPES["classification"], DATASETS["sentiment"])
 
 
 def test_prompt_rows_hold_the_gap_and_both_words() -> None:
@@ -60,16 +60,16 @@ def test_prompt_rows_hold_the_gap_and_both_words() -> None:
     (example,) = islice(load("agreement", n=1), 1)
     long_word = replace(example, target="unpronounceables")
     too_long = replace(RECIPES["prompt"], length=3)
-    (row,) = finetune.prompt_rows([example, long_word], model, RECIPES["prompt"], DATASETS["agreement"])
+    (row,) = finetune_rows.prompt_rows([example, long_word], model, RECIPES["prompt"], DATASETS["agreement"])
     gap, target, foil = row["labels"]
     assert model.tokenizer.convert_ids_to_tokens([row["input_ids"][gap], target, foil]) == [
         "[MASK]",
         example.target,
         example.foil,
     ]
-    assert finetune.prompt_rows([example], model, too_long, DATASETS["agreement"]) == []
+    assert finetune_rows.prompt_rows([example], model, too_long, DATASETS["agreement"]) == []
     with pytest.raises(InputError, match="no foil"):
-        finetune.prompt_rows([replace(example, foil=None)], model, RECIPES["prompt"], DATASETS["agreement"])
+        finetune_rows.prompt_rows([replace(example, foil=None)], model, RECIPES["prompt"], DATASETS["agreement"])
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_span_in(answer: tuple[int, int] | None, expected: tuple[int, int]) -> N
     # [CLS] ask [SEP] the|0-3 keys|4-8 rust|9-13 [SEP]
     offsets = [(0, 0), (0, 3), (0, 0), (0, 3), (4, 8), (9, 13), (0, 0)]
     sequences = [None, 0, None, 1, 1, 1, None]
-    assert finetune.span_in(offsets, sequences, answer) == expected
+    assert finetune_rows.span_in(offsets, sequences, answer) == expected
 
 
 def test_qa_rows_are_windows_and_only_those_with_the_answer_ask_for_it() -> None:
@@ -89,7 +89,7 @@ def test_qa_rows_are_windows_and_only_those_with_the_answer_ask_for_it() -> None
     start = paragraph.index("window")
     question = Example("who is old", paragraph, info={"answers": ((start, start + 6),)})
     recipe = replace(RECIPES["qa"], length=14, stride=2)
-    rows = finetune.qa_rows([question], model, recipe, DATASETS["squad1"])
+    rows = finetune_rows.qa_rows([question], model, recipe, DATASETS["squad1"])
     told = [(row["start_positions"], row["end_positions"]) for row in rows]
     assert len(rows) > 1
     assert told[0] == (0, 0)
@@ -98,7 +98,7 @@ def test_qa_rows_are_windows_and_only_those_with_the_answer_ask_for_it() -> None
     for row in found:
         ids = row["input_ids"][row["start_positions"] : row["end_positions"] + 1]
         assert model.tokenizer.decode(ids).replace(" ", "") == "window"
-    unanswerable = finetune.qa_rows([replace(question, info={"answers": ()})], model, recipe, DATASETS["squad1"])
+    unanswerable = finetune_rows.qa_rows([replace(question, info={"answers": ()})], model, recipe, DATASETS["squad1"])
     assert {(row["start_positions"], row["end_positions"]) for row in unanswerable} == {(0, 0)}
 
 
@@ -109,14 +109,14 @@ def test_prompt_loss_is_target_against_foil_at_the_gap() -> None:
     labels = torch.tensor([[1, 1, 2], [2, 3, 4]])
     output = SimpleNamespace(logits=logits)
     expected = (torch.log1p(torch.exp(torch.tensor(-1.0))) + torch.log1p(torch.exp(torch.tensor(3.0)))) / 2
-    torch.testing.assert_close(finetune.prompt_loss(output, labels), expected)
-    assert finetune.right("prompt", output, {"labels": labels}).tolist() == [True, False]
+    torch.testing.assert_close(finetune_rows.prompt_loss(output, labels), expected)
+    assert finetune_rows.right("prompt", output, {"labels": labels}).tolist() == [True, False]
 
 
 def test_right_answers_need_both_ends() -> None:
     output = SimpleNamespace(start_logits=torch.eye(3)[[1, 1, 0]], end_logits=torch.eye(3)[[2, 1, 0]])
     batch = {"start_positions": torch.tensor([1, 1, 0]), "end_positions": torch.tensor([2, 2, 0])}
-    assert finetune.right("qa", output, batch).tolist() == [True, False, True]
+    assert finetune_rows.right("qa", output, batch).tolist() == [True, False, True]
 
 
 def test_divided_is_whole_and_repeatable() -> None:
@@ -128,6 +128,30 @@ def test_divided_is_whole_and_repeatable() -> None:
     assert finetune.divided(examples, share=0.25, seed=2) != (train, aside)
     with pytest.raises(InputError, match="cannot be divided"):
         finetune.divided(examples[:1], share=0.5, seed=0)
+
+
+def blimp_row(i: int, number: str) -> dict[str, Any]:
+    words = {"singular": ("dog", "barks", "bark"), "plural": ("dogs", "bark", "barks")}[number]
+    uid = "regular_plural_subject_verb_agreement_1"
+    return {
+        "id": str(i),
+        "UID": uid,
+        **{f"sentence_{side}": f"The {words[0]} {words[j]}." for side, j in (("good", 1), ("bad", 2))},
+    }
+
+
+def test_a_dataset_of_two_halves_is_divided_as_it_says_itself(tmp_path: Path) -> None:
+    rows = [blimp_row(i, "singular" if i % 3 else "plural") for i in range(24)]  # 16 singular, 8 plural: 8 of each are kept
+    path = tmp_path / "blimp.jsonl"
+    path.write_text("\n".join(json.dumps(row) for row in rows))
+    asked: dict[str, Any] = {"path": path, "n": None, "seed": 3}
+    train, test = finetune.train_and_held_out(DATASETS["blimp_vz"], split=None, share=0.5, **asked)
+    assert (train, test) == tuple(list(load("blimp_vz", path=path, split=half)) for half in ("train", "test"))
+    assert len(train) == len(test) == 8
+    fewer = finetune.train_and_held_out(DATASETS["blimp_vz"], split=None, share=0.5, **{**asked, "n": 6})
+    assert [len(side) for side in fewer] == [3, 3]
+    part = finetune.train_and_held_out(DATASETS["blimp_vz"], split="train", share=0.25, **asked)
+    assert sorted(e.id or "" for side in part for e in side) == sorted(e.id or "" for e in train)
 
 
 @pytest.mark.parametrize(
@@ -196,6 +220,10 @@ def test_classification_learns_is_saved_and_proven(tiny: Any, tmp_path: Path) ->
     assert saved.check().failed == []
     told = json.loads((tmp_path / "out" / "training.json").read_text())
     assert (told["seed"], told["examples"], told["held_out"], told["rate"]) == (42, 48, 16, 3e-3)
+    aside = list(load("sst2", path=tmp_path / "out" / "held_out.jsonl"))
+    assert [example.id for example in aside] == told["held_out_ids"]
+    assert aside == [example for example in load("sst2", path=data) if example.id in told["held_out_ids"]]
+    assert len(aside) == 16
 
 
 def test_prompt_tuning_learns_and_is_the_same_again(tiny: Any, tmp_path: Path) -> None:

@@ -69,6 +69,15 @@ def test_a_code_is_the_sum_of_its_portions() -> None:
     assert again == made
 
 
+def test_the_bits_of_each_label_are_in_the_order_of_the_examples() -> None:
+    """The labels are sent in an order drawn by the seed; each portion's bits are those of its own examples."""
+    labels = np.random.default_rng(0).integers(0, 2, 200)
+    made = probing.online_code(examples(200, 8, 0), labels, percents=probing.MOHEBBI, seed=3)
+    sent = np.array(made.each)[np.random.default_rng(3).permutation(200)]
+    assert sent[: made.cuts[0]] == pytest.approx([1.0] * made.cuts[0])
+    assert [part.sum() for part in np.split(sent, made.cuts)[:-1]] == pytest.approx(list(made.portions))
+
+
 def test_probing_leaves_the_random_numbers_of_others_alone() -> None:
     torch.manual_seed(0)
     expected = torch.rand(1)
