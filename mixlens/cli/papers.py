@@ -51,6 +51,7 @@ def experiment(
     ] = None,
     data: Annotated[str | None, typer.Option("--data", help="A dataset of `mixlens data`, a file, or NAME=FILE.")] = None,
     n: Count = None,
+    first: Annotated[bool, typer.Option("--first", help="The first --n examples instead of drawn ones.")] = False,
     out: Out = None,
     methods: Methods = None,
     seed: Seed = 0,
@@ -66,7 +67,7 @@ def experiment(
     from ..experiments.command import experiment_text, labels_of
 
     options = {"model": _one_or_more(model), "data": data, "n": n, "out": out, "methods": methods, "seed": seed}
-    more = {"leave_out": leave_out, "split": split, "labels": labels_of(labels), "loading": loading.arguments()}
+    more = {"first": first, "leave_out": leave_out, "split": split, "labels": labels_of(labels), "loading": loading.arguments()}
     print(experiment_text(name, options=option or (), **options, **more))
 
 

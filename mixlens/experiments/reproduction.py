@@ -134,6 +134,7 @@ def question(step: Step, models: Mapping[str, str], files: Mapping[str, str], fa
     names = [models[role] for role in step.models]
     count = min(step.fast, step.n or step.fast) if fast else step.n
     settings: dict[str, Any] = {"model": names if len(names) > 1 else names[0], "data": data, "n": count, "split": step.split}
+    settings["first"] = step.first or None
     settings |= {"methods": step.methods} | dict(step.options) | dict(step.fast_options if fast else {})
     return {key: value for key, value in settings.items() if value is not None}
 
@@ -152,6 +153,8 @@ def command(step: Step, models: Mapping[str, str], files: Mapping[str, str], fas
 
 
 def _words(key: str, value: Any) -> list[str]:
+    if key == "first":
+        return ["--first"]
     if key == "model":
         names = value if isinstance(value, list) else [value]
         return [word for name in names for word in ("--model", str(name))]
@@ -209,7 +212,7 @@ def _section(reproduction: Reproduction, step: Step) -> list[str]:
     if step.name not in reproduction.outcomes:
         return [*head, f"Not made: {reproduction.refusals.get(step.name, 'not asked for')}", ""]
     outcome = reproduction.outcomes[step.name]
-    tables = [table.markdown for table in outcome.tables if table.name != "claims"]
+    tables = [table.markdown for table in outcome.tables if table.printed and table.name != "claims"]
     return [*head, _sample(outcome), "", *tables, *_figure(outcome, step), *differences(outcome.setup.experiment)]
 
 
