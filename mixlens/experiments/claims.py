@@ -163,6 +163,8 @@ def above(
 
 def order(values: Mapping[str, Examples], pairs: Sequence[tuple[str, str]], *, seed: int = 0, lower: bool = False) -> Verdict:
     """The verdict on "the first of each pair is above the second" (below, with `lower`), from values by example."""
+    if not pairs:
+        return incomparable("nothing of what the claim compares was run")
     absent = [name for name in dict.fromkeys(name for pair in pairs for name in pair) if not values.get(name)]
     if absent:
         return incomparable(f"not run: {', '.join(absent)}")

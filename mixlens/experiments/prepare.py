@@ -23,9 +23,10 @@ Data = str | os.PathLike[str] | Iterable[Example | str | tuple[str, str]]
 # --- data and models ----------------------------------------------------------------------------------------------------
 
 
-def examples_of(data: Data, *, n: int | None, seed: int, first: bool = False, **fields: str | None) -> list[Example]:
+def examples_of(data: Data, *, n: int | None, seed: int, first: bool = False, **fields: Any) -> list[Example]:
     """`NAME`, `FILE` or `NAME=FILE` (a local copy of a known dataset); or Examples, texts or (text, pair) tuples. With `n`: so
-    many, drawn by `seed`, or the `first` of them. `fields` (text_field, pair_field, label_field) name the fields of a file, or the split of a dataset."""
+    many, drawn by `seed`, or the `first` of them. `fields` (text_field, pair_field, label_field) name the fields of a file, or
+    the split of a dataset."""
     if not isinstance(data, str | os.PathLike):
         if any(fields.values()):
             raise InputError("split=, text_field=, pair_field= and label_field= name the fields of a file; leave them out here.")

@@ -74,3 +74,9 @@ def test_needed_is_the_sample_size_of_a_paired_test() -> None:
 def test_values_of_other_lengths_are_refused() -> None:
     with pytest.raises(InputError, match=r"the lengths are \[1, 2\]"):
         simultaneous({"a": [1.0], "b": [0.0, 1.0]}, [("a", "b")])
+
+
+def test_two_examples_tell_nothing() -> None:
+    """A resample of two equal examples has no spread, and so the interval has no end."""
+    (one,) = simultaneous({"a": [1.0, 2.0], "b": [0.5, 0.1]}, [("a", "b")]).values()
+    assert (one.low, one.high, one.sign) == (-np.inf, np.inf, 0)
