@@ -51,6 +51,7 @@ def experiment(
     ] = None,
     data: Annotated[str | None, typer.Option("--data", help="A dataset of `mixlens data`, a file, or NAME=FILE.")] = None,
     n: Count = None,
+    first: Annotated[bool, typer.Option("--first", help="The first --n examples instead of drawn ones.")] = False,
     out: Out = None,
     methods: Methods = None,
     seed: Seed = 0,
@@ -68,6 +69,7 @@ def experiment(
 
     options = {"model": _one_or_more(model), "data": data, "n": n, "out": out, "methods": methods, "seed": seed}
     more = {
+        "first": first,
         "leave_out": leave_out,
         "truncate": truncate,
         "split": split,

@@ -17,6 +17,7 @@ from .layouts import (
     marked,
     marked_by_several,
     minimal_pair,
+    paragraph,
     parsed_sentence,
     question,
     sentence_with_gap,
@@ -222,6 +223,15 @@ _ALL = (
         ("pos",),
         licence="CC BY-SA 4.0",
         paper="Silveira et al. 2014",
+    ),
+    Dataset(
+        "wikitext",
+        "read",
+        (paragraph(words=30),),
+        Hub("Salesforce/wikitext", "validation", ("wikitext-2-raw-v1",)),
+        ("text",),
+        licence="CC BY-SA 3.0",
+        paper="Merity et al. 2017",
     ),
     Dataset(
         "agreement",

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 Span = tuple[int, int]
 Spans = Iterable[Sequence[Any]]  # (start, end, ...) in characters
-SPANS = ("attractors", "rationale", "pos")  # fields of `info` that hold spans of the text, and move with it
+SPANS = ("attractors", "rationale", "pos", "penn")  # fields of `info` that hold spans of the text, and move with it
 NAMED = 3  # offenders that an error names
 
 

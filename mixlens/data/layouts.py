@@ -195,9 +195,31 @@ def tagged() -> Layout:
         words = [token for token, _ in kept]
         text, spans = (text_of(row, "text"), None) if row.get("text") else spread(words)
         spans = found_in(text, words) if spans is None else spans
-        return Example(text, info={"pos": tuple((*span, tag) for span, (_, tag) in zip(spans, kept, strict=True))})
+        return Example(text, info={"pos": _tags(spans, [tag for _, tag in kept]), **_penn(row, spans, tags)})
 
     return Layout(("tokens", "upos"), make)
+
+
+def _penn(row: Row, spans: Sequence[Any], universal: Sequence[Any]) -> dict[str, Any]:
+    """The tags of the Penn Treebank (the field xpos) of the tokens that have a universal one, where the row has them."""
+    if not row.get("xpos"):
+        return {}
+    tags = [tag for tag, other in zip(_list(row, "xpos"), universal, strict=True) if other != "_"]
+    return {"penn": _tags(spans, tags)}
+
+
+def _tags(spans: Sequence[Any], tags: Sequence[Any]) -> tuple[Any, ...]:
+    """(start, end, tag) of each token."""
+    return tuple((*span, tag) for span, tag in zip(spans, tags, strict=True))
+
+
+def paragraph(*, words: int) -> Layout:
+    """Plain text. A row of fewer words is a heading or empty, and no example."""
+
+    def make(row: Row) -> Example | None:
+        return Example(str(row["text"]).strip()) if len(str(row["text"]).split()) >= words else None
+
+    return Layout(("text",), make)
 
 
 # --- agreement: one word is left out, and another word decides it -----------------------------------------------------

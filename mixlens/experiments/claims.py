@@ -224,6 +224,8 @@ def _word(differences: Sequence[Difference]) -> str:
 
 def _refusal(values: Mapping[str, Examples], pairs: Sequence[tuple[str, str]]) -> Verdict | None:
     """Why these pairs cannot be compared; None where they can."""
+    if not pairs:
+        return incomparable("nothing of what the claim compares was run")
     absent = [name for name in dict.fromkeys(name for pair in pairs for name in pair) if not values.get(name)]
     if absent:
         return incomparable(f"not run: {', '.join(absent)}")

@@ -29,7 +29,7 @@ def experiment_text(name: str | None, *, options: Sequence[str] = (), **question
     )
     outcome = run(name, **question, **dict(_option(name, written) for written in options))
     text = [f"{name} ({outcome.setup.experiment.shows}): {len(outcome.setup.examples)} examples"]
-    for table in outcome.tables:
+    for table in [table for table in outcome.tables if table.printed]:
         text += ["", table.title, *_table_lines(table)]
     return "\n".join([*text, *([] if outcome.out is None else ["", f"Records, tables and figure: {outcome.out}"])])
 

@@ -1,225 +1,270 @@
-"""Evaluations of On Identifiability in Transformers (Brunner et al. 2020): how much of attention its output can tell, and which
-token a hidden state still is. How much of a hidden state came from other tokens: see `identifiability_mixing`."""
+"""Evaluations of On Identifiability in Transformers (Brunner et al. 2020), section 3: how much of attention its output can tell.
+
+Which token a hidden state still is: see `identifiability_tokens` and `identifiability_layers`. How much of a hidden state came
+from other tokens: see `identifiability_mixing`, `identifiability_context` and `identifiability_pos`.
+"""
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from itertools import pairwise, product
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
-from ..asking import maps_of, parse_method
 from ..errors import InputError
-from ..metrics.arguments import array, one_of
-from ..metrics.intervals import Interval
+from ..metrics.arguments import Array
+from ..metrics.intervals import mean_with_interval
 from ..metrics.mixing_stats import BRUNNER
-from ..metrics.raw_and_effective import by_length, raw_against_effective, received_by_type, token_types
-from ..metrics.token_identity import (
-    DISTANCES,
-    KINDS,
-    Identified,
-    Training,
-    identifiability_across_layers,
-    input_vectors,
-    token_identifiability,
+from ..metrics.raw_and_effective import (
+    PERIOD_OR_COMMA,
+    HeadAttention,
+    attention_of_heads,
+    by_length,
+    correlated,
+    given_to,
+    places_of,
+    token_types,
 )
-from ..types import Example, Map, Record
+from ..model.model import Model
+from ..types import Example, Record, Trace
 from .experiment import Setup, experiment
-from .globenc import lines, mean_of, per_layer, reach_of
+from .globenc import mean_of, reach_of
+from .identifiability_claims import EFFECTIVE_CLAIMS, OTHERS, RAW
 from .tables import Table, by
 
-# --- raw against effective attention ------------------------------------------------------------------------------------
-
-EDGES = (0, 16, 32, 64, 128, 256, 513)
-
-
-def finish_effective(setup: Setup, records: list[Record]) -> list[Table]:
-    edges = setup.options["edges"]
-    rows: list[tuple[Any, ...]] = []
-    for (method, metric), some in by([r for r in records if "n" in r.info], "method", "metric").items():
-        lengths = [int(r.info["n"]) for r in some]
-        for (low, high), value in by_length([r.value for r in some], lengths, edges=edges, seed=setup.seed).items():
-            rows.append((method, metric, f"{low}-{high - 1}", value))
-    length = Table("length", "Raw against effective attention by length", ("method", "metric", "tokens", "value"), tuple(rows))
-    received = [r for r in records if r.metric == "received"]
-    types = per_layer(
-        "types", "What positions give to all tokens of a type", received, ("method", "type"), seed=setup.seed, note=_TYPES
-    )
-    return [length, types]
+EDGES = (0, 16, 32, 48, 64, 80, 96, 112, 129)
+CUTS = (128,)
 
 
-_TYPES = "Mean over positions, then over texts. Raw attention adds up to 1 over the types; effective attention need not."
+# --- texts of several lengths -----------------------------------------------------------------------------------------------
 
 
-def figure_effective(setup: Setup, tables: list[Table], figure: Any) -> None:
-    left, right = figure.subplots(1, 2)
-    pooled: list[Any] = [row for row in tables[0].rows if row[1] == "pearson pooled"]
-    for method in dict.fromkeys(row[0] for row in pooled):
-        some = [row for row in pooled if row[0] == method]
-        left.errorbar(range(len(some)), [r[3].mean for r in some], yerr=reach_of([r[3] for r in some]), marker=".", label=method)
-        left.set_xticks(range(len(some)), [r[2] for r in some])
-    left.set_xlabel("tokens")
-    left.set_ylabel("Pearson of raw and effective attention")
-    left.legend()
-    lines(tables[1], right, labels=2)
-    right.legend(fontsize=6)
+def shortened(example: Example, model: Model, tokens: int) -> Example:
+    """The first words of an example, as many as fit into so many tokens. A cut text keeps its id and no spans."""
+    n_words = len(_words(example))
+    if len(model.encode(example).tokens) <= tokens:
+        return example
+    fits = bisect_right(range(1, n_words + 1), tokens, key=lambda count: len(model.encode(_first_words(example, count)).tokens))
+    return _first_words(example, max(1, fits))
+
+
+def _words(example: Example) -> list[str]:
+    return [*example.text.split(), *(example.pair or "").split()]
+
+
+def _first_words(example: Example, count: int) -> Example:
+    """The first words of the text, then those of the pair."""
+    text, pair = example.text.split(), (example.pair or "").split()
+    return Example(" ".join(text[:count]), " ".join(pair[: max(0, count - len(text))]) or None, id=example.id)
+
+
+def traces_of(setup: Setup, example: Example) -> Iterator[Trace]:
+    """The text cut to each of the lengths; a length that the text does not reach gives the whole text, once."""
+    texts = [shortened(example, setup.model, tokens) for tokens in setup.options["cuts"]]
+    for text in {(one.text, one.pair): one for one in texts}.values():
+        yield setup.model.trace(text)
+
+
+# --- records ----------------------------------------------------------------------------------------------------------------
 
 
 def prepare_effective(setup: Setup) -> None:
     for written, request in setup.requests.items():
         if request.name != "effective_attention":
             raise InputError(f"{written!r}: raw attention is compared with effective_attention (or its variant=paper) alone.")
-    edges = setup.options["edges"]
+    edges, cuts = setup.options["edges"], setup.options["cuts"]
     if len(edges) < 2 or any(low >= high for low, high in pairwise(edges)):
         raise InputError(f"edges= are two or more rising lengths, such as {EDGES}, not {edges!r}.")
+    if not isinstance(cuts, list | tuple) or not cuts or not all(isinstance(cut, int) and cut > 3 for cut in cuts):
+        raise InputError(f"cuts= is a list of lengths in tokens, each 4 or more, such as [32, 64, 128], not {cuts!r}.")
+
+
+DIFFERS_EFFECTIVE = (
+    "The paper uses the Wikipedia segments of Clark et al. (2019): two paragraphs of at most 128 tokens in all, with two [SEP]. "
+    "Here a text is whatever the data gives, cut to its first words (option cuts). A paragraph of wikitext has one [SEP].",
+    "Texts no longer than a head is wide lose nothing by the theorem. Attention by type of token is averaged over longer texts "
+    "alone, at their longest cut; the text of the paper does not say which lengths its Figures 1b and 1c average over.",
+    "T = E W_V H has the bias of the values (the default of effective_attention): only then is the output of the head unchanged. "
+    "The paper writes T without it: effective_attention:variant=paper.",
+)
+
+
+def _length_facts(layers: Sequence[HeadAttention]) -> dict[str, float]:
+    compared = correlated(layers)
+    return {
+        "pearson pooled": compared.pooled,
+        "pearson by head": mean_of(compared.per_head)[0],
+        "null dimension": float(np.mean([layer.null_dimension for layer in layers])),
+    }
+
+
+def _given(layers: Sequence[HeadAttention], types: Sequence[str], side: str) -> Iterator[tuple[str, dict[str, Any], Array]]:
+    """(metric, info, [head]): what all positions give to each type, and what [SEP] and the others give to [SEP]."""
+    everything, separator = list(range(len(types))), _separator(types)
+    to_separator = places_of(types, separator) if separator else []
+    for number, layer in enumerate(layers, 1):
+        weights = getattr(layer, side)
+        for name in dict.fromkeys(types):
+            yield "received", {"type": name, "layer": number}, given_to(weights, everything, places_of(types, name))
+        for source in (separator, OTHERS) if separator else ():
+            queries = [i for i in everything if (i in to_separator) == (source == separator)]
+            yield "given", {"source": source, "type": separator, "layer": number}, given_to(weights, queries, to_separator)
+
+
+def _separator(types: Sequence[str]) -> str:
+    """The name of the last special token ([SEP]); empty where a text ends without one."""
+    return types[-1] if types[-1] not in ("word", "punctuation", PERIOD_OR_COMMA) else ""
+
+
+def _type_records(example: str, method: str, layers: Sequence[HeadAttention], types: Sequence[str], side: str) -> list[Record]:
+    """The mean over heads of every value; the values of the heads are in `heads`."""
+    return [
+        Record(example, method, metric, float(np.mean(heads)), {**info, "heads": [float(value) for value in heads]})
+        for metric, info, heads in _given(layers, types, side)
+    ]
+
+
+# --- tables and figure ------------------------------------------------------------------------------------------------------
+
+
+def finish_effective(setup: Setup, records: list[Record]) -> list[Table]:
+    return [_by_length(setup, records), _by_type(setup, records), _points(records), _heads(records)]
+
+
+def _by_length(setup: Setup, records: Sequence[Record]) -> Table:
+    rows: list[tuple[Any, ...]] = []
+    for (method, metric), group in by([r for r in records if "n" in r.info], "method", "metric").items():
+        lengths = [int(r.info["n"]) for r in group]
+        classes = by_length([r.value for r in group], lengths, edges=setup.options["edges"], seed=setup.seed)
+        rows += [(method, metric, f"{low}-{high - 1}", value) for (low, high), value in classes.items()]
+    return Table(
+        "length", "Raw against effective attention by length", ("method", "metric", "tokens", "value"), tuple(rows), _LENGTH
+    )
+
+
+_LENGTH = "Pearson's correlation over all weights of a text (pooled), and its mean over heads and layers. Mean over texts."
+
+
+def _by_type(setup: Setup, records: Sequence[Record]) -> Table:
+    """One row for each method and type, one column for each layer; then what [SEP] and the others give to [SEP]."""
+    groups = {(method, name): group for (method, name), group in by(_of("received", records), "method", "type").items()}
+    groups |= {
+        (m, f"{source} to {name}"): g for (m, source, name), g in by(_of("given", records), "method", "source", "type").items()
+    }
+    layers = sorted({int(r.info["layer"]) for r in _of("received", records)})
+    rows = tuple(
+        (*key, *(_mean(by(group, "layer").get((layer,), []), setup.seed) for layer in layers)) for key, group in groups.items()
+    )
+    return Table(
+        "types", "What positions give to all tokens of a type", ("method", "type", *(f"layer {i}" for i in layers)), rows, _TYPES
+    )
+
+
+_TYPES = (
+    "Mean over heads, positions and texts (those longer than a head is wide). Raw attention adds up to 1 over the types; "
+    "effective attention need not. The null attention of a type is raw less effective."
+)
+
+
+def _of(metric: str, records: Sequence[Record]) -> list[Record]:
+    return [record for record in records if record.metric == metric]
+
+
+def _mean(records: Sequence[Record], seed: int) -> Any:
+    return mean_with_interval([r.value for r in records], seed=seed) if records else None
+
+
+def _points(records: Sequence[Record]) -> Table:
+    """Figure 1a: one point for each text."""
+    points = _of("pearson pooled", records)
+    rows = tuple((r.method, r.example, int(r.info["n"]), r.value) for r in points)
+    return Table("points", "Pearson of each text", ("method", "example", "tokens", "value"), rows, printed=False)
+
+
+def _heads(records: Sequence[Record]) -> Table:
+    """Figures 1b, 1c and 5: one value for each head."""
+    groups = by(_of("received", records) + _of("given", records), "method", "source", "type", "layer")
+    rows = [(*key, np.nanmean([r.info["heads"] for r in group], axis=0)) for key, group in groups.items()]
+    n = max((len(row[-1]) for row in rows), default=0)
+    columns = ("method", "source", "type", "layer", *(f"head {i}" for i in range(1, n + 1)))
+    cells = tuple((m, source or "all", name, layer, *map(float, values)) for m, source, name, layer, values in rows)
+    return Table("heads", "Attention of each head to a type of token", columns, cells, printed=False)
+
+
+def figure_effective(setup: Setup, tables: list[Table], figure: Any) -> None:
+    named = {table.name: table for table in tables}
+    figure.set_size_inches(10, 6)
+    panels = figure.subplots(2, 3).ravel()
+    _draw_points(panels[0], named["points"])
+    methods = list(dict.fromkeys(row[0] for row in named["heads"].rows))
+    for axes, method in zip(panels[1:3], methods, strict=False):
+        _draw_heads(axes, named["heads"], method, [("all", name) for name in ("[CLS]", "[SEP]", PERIOD_OR_COMMA)])
+    for axes, method in zip(panels[3:5], methods, strict=False):
+        _draw_heads(axes, named["heads"], method, [("[SEP]", "[SEP]"), (OTHERS, "[SEP]")])
+    _draw_means(panels[5], named["length"])
+
+
+def _draw_points(axes: Any, table: Table) -> None:
+    axes.scatter(table.column("tokens"), table.column("value"), s=8)
+    axes.set_xlabel("tokens")
+    axes.set_ylabel("Pearson, raw and effective")
+
+
+def _draw_heads(axes: Any, table: Table, method: Any, wanted: Sequence[tuple[str, str]]) -> None:
+    """One point for each head, and a line through the mean of each layer."""
+    for number, (source, name) in enumerate(wanted):
+        rows: Any = [row for row in table.rows if row[:3] == (method, source, name)]
+        places = [row[3] for row in rows for _ in row[4:]]
+        axes.scatter(places, [value for row in rows for value in row[4:]], s=6, alpha=0.5, color=f"C{number}")
+        label = name if source == "all" else f"{source} to {name}"
+        axes.plot([row[3] for row in rows], [np.mean(row[4:]) for row in rows], color=f"C{number}", label=label)
+    axes.set_title(str(method), fontsize=8)
+    axes.set_xlabel("layer")
+    axes.legend(fontsize=6)
+
+
+def _draw_means(axes: Any, table: Table) -> None:
+    rows: Any = [row for row in table.rows if row[1] == "null dimension"]
+    axes.errorbar(range(len(rows)), [row[3].mean for row in rows], yerr=reach_of([row[3] for row in rows]), marker=".")
+    axes.set_xticks(range(len(rows)), [row[2] for row in rows], rotation=45, fontsize=6)
+    axes.set_ylabel("dimension of the null space")
+    axes.set_xlabel("tokens")
 
 
 @experiment(
     name="id-effective-attention",
     paper=BRUNNER,
-    shows="Figures of raw and effective attention (sections 3.4, 3.5, A.2)",
+    shows="Figures 1 and 5: raw and effective attention (sections 3.4, 3.5, A.2)",
     data="agreement",
     model="agreement",
     methods=("effective_attention",),
     finish=finish_effective,
     figure=figure_effective,
     takes="map",
-    options={"edges": EDGES},
+    options={"edges": EDGES, "cuts": CUTS},
     prepare=prepare_effective,
+    differs=DIFFERS_EFFECTIVE,
+    claims=EFFECTIVE_CLAIMS,
 )
 def effective_attention(setup: Setup, example: Example) -> list[Record]:
     """How much of attention can its output tell, the longer the text? And which tokens lose most by it?"""
-    trace = setup.model.trace(example)
-    types = token_types(trace)
-    maps = maps_of(trace, {"attention": parse_method("attention"), **setup.requests})
-    records = _received(example, maps["attention"], "attention", types)
-    for method, request in setup.requests.items():
-        compared = raw_against_effective(trace, variant=request.variant or "released")
-        scores = maps[method]
-        values = {
-            "pearson pooled": compared.pooled,
-            "pearson by head": mean_of(compared.per_head)[0],
-            "null dimension": float(array(scores.info["null_dimension"], "null dimension", 2).mean()),
-        }
-        records += [Record(str(example.id), method, metric, value, {"n": len(trace)}) for metric, value in values.items()]
-        records += _received(example, scores, method, types)
+    records: list[Record] = []
+    traces = list(traces_of(setup, example))
+    for trace in traces:
+        records += _of_trace(setup, str(example.id), trace, longest=len(trace) == max(map(len, traces)))
     return records
 
 
-def _received(example: Example, scores: Map, method: str, types: Sequence[str]) -> list[Record]:
-    return [
-        Record(str(example.id), method, "received", float(value), {"type": name, "layer": i})
-        for name, values in received_by_type(scores, types=types).items()
-        for i, value in enumerate(values, 1)
-    ]
-
-
-# --- which token is it still? -------------------------------------------------------------------------------------------
-
-
-def finish_tokens(setup: Setup, records: list[Record]) -> list[Table]:
-    tables = [_identified("identified", "Share of tokens identified", records, ("method", "distance"))]
-    if any(r.metric == "neighbour" for r in records):
-        tables.append(_identified("neighbour", "Share of neighbours identified", records, ("method", "distance", "offset")))
-    if any(r.metric == "across" for r in records):
-        title = "Share of tokens identified in a layer by a g trained on another"
-        tables.append(_identified("across", title, records, ("method", "distance", "trained")))
-    return tables
-
-
-def _identified(metric: str, title: str, records: Sequence[Record], fields: Sequence[str]) -> Table:
-    some = [r for r in records if r.metric == metric]
-    layers = sorted({int(r.info["layer"]) for r in some})
-    rows: list[tuple[Any, ...]] = []
-    for key, group in by(some, *fields).items():
-        found = {int(r.info["layer"]): _interval(r) for r in group}
-        rows.append((*key, *(found.get(layer) for layer in layers)))
-    return Table(metric, title, (*fields, *(f"layer {layer}" for layer in layers)), tuple(rows), _FOLDS)
-
-
-_FOLDS = "Layer 0 is what enters the first layer. Intervals: texts are resampled, not tokens."
-
-
-def _interval(record: Record) -> Interval:
-    low, high, std = (np.nan if record.info[name] is None else record.info[name] for name in ("low", "high", "std"))
-    return Interval(record.value, low, high, int(record.info["texts"]), std)
-
-
-def figure_tokens(setup: Setup, tables: list[Table], figure: Any) -> None:
-    axes, table = figure.subplots(), tables[0]
-    depth = sum(name.startswith("layer ") for name in table.columns)
-    rows: Any = table.rows
-    for row in rows:
-        cells = [np.nan if cell is None else cell.mean for cell in row[-depth:]]
-        named = [int(name.removeprefix("layer ")) for name in table.columns[-depth:]]
-        axes.plot(named, cells, marker=".", linestyle="-" if row[1] == "cosine" else ":", label=f"{row[0]}, {row[1]}")
-    axes.set_xlabel("layer")
-    axes.set_ylabel("share of tokens identified")
-    axes.legend()
-
-
-def prepare_tokens(setup: Setup) -> None:
-    options, depth = setup.options, setup.model.n_layers
-    for name, known in (("kinds", KINDS), ("distances", DISTANCES)):
-        if isinstance(options[name], str) or not options[name]:
-            raise InputError(f"{name}= is a list of some of {', '.join(known)}, not {options[name]!r}.")
-        for value in options[name]:
-            one_of(name, value, known)
-    for layer in options["layers"] or ():
-        if not 0 <= layer <= depth:
-            raise InputError(f"layer {layer} is out of range: hidden states are numbered 0 (input) to {depth} (final output).")
-    if len(setup.examples) < 7 and set(options["kinds"]) - {"naive"}:
-        raise InputError(f"{len(setup.examples)} texts cannot be split to train, stop and test a g. Give at least 7.")
-
-
-@experiment(
-    name="id-token-identifiability",
-    paper=BRUNNER,
-    shows="Figures of token identifiability (section 4)",
-    data="agreement",
-    model="agreement",
-    methods=(),
-    finish=finish_tokens,
-    figure=figure_tokens,
-    whole=True,
-    options={
-        "kinds": KINDS,
-        "distances": DISTANCES,
-        "layers": None,
-        "folds": 10,
-        "epochs": 500,
-        "offsets": (),
-        "across": False,
-        "embedding": "sum",
-    },
-    prepare=prepare_tokens,
-)
-def token_identities(setup: Setup, examples: list[Example]) -> Iterator[tuple[str, list[Record]]]:
-    """In how many positions is the nearest input token of the text the position's own? As it is, or seen by a trained g."""
-    options = setup.options
-    numbers = list(range(setup.model.n_layers + 1)) if options["layers"] is None else list(options["layers"])
-    traces = [setup.model.trace(example) for example in examples]
-    inputs = [input_vectors(trace, embedding=options["embedding"]) for trace in traces]
-    hidden = {number: [trace.hidden_states[number] for trace in traces] for number in numbers}
-    training: dict[str, Any] = {"folds": options["folds"], "training": Training(epochs=options["epochs"]), "seed": setup.seed}
-    for kind, distance in product(options["kinds"], options["distances"]):
-        question = {"kind": kind, "distance": distance, **training}
-        for number, offset in product(numbers, (0, *options["offsets"])):
-            key = f"{kind}/{distance}/{number}/{offset}"
-            if key not in setup.done:
-                identified = token_identifiability(hidden[number], inputs, offset=offset, **question)
-                place = {"layer": number, "offset": offset} if offset else {"layer": number}
-                yield key, [_record_of(identified, kind, "neighbour" if offset else "identified", distance, **place)]
-        key = f"{kind}/{distance}/across"
-        if options["across"] and kind != "naive" and key not in setup.done:
-            rows = identifiability_across_layers([hidden[number] for number in numbers], inputs, **question)
-            cells = [(n, m, one) for n, row in zip(numbers, rows, strict=True) for m, one in zip(numbers, row, strict=True)]
-            yield key, [_record_of(one, kind, "across", distance, layer=tested, trained=n) for n, tested, one in cells]
-
-
-def _record_of(identified: Identified, kind: str, metric: str, distance: str, **place: Any) -> Record:
-    rate = identified.rate
-    low, high, std = (None if np.isnan(value) else value for value in (rate.low, rate.high, rate.std))
-    info = {"distance": distance, "low": low, "high": high, "std": std, "texts": rate.n, "folds": list(identified.by_fold)}
-    return Record("all", kind, metric, rate.mean, {**info, **place})
+def _of_trace(setup: Setup, example: str, trace: Trace, *, longest: bool) -> list[Record]:
+    records: list[Record] = []
+    types, width = token_types(trace), trace.layers[0].value.shape[-1]
+    for number, (method, request) in enumerate(setup.requests.items()):
+        layers = list(attention_of_heads(trace, variant=request.variant or "released"))
+        facts = {"n": len(trace), "width": width}
+        records += [Record(example, method, metric, value, facts) for metric, value in _length_facts(layers).items()]
+        if longest and len(trace) > width:
+            sides = ((RAW, "raw"), (method, "effective"))[number > 0 :]  # raw attention is the same for every method
+            records += [r for name, side in sides for r in _type_records(example, name, layers, types, side)]
+    return records

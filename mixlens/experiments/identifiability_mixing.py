@@ -1,22 +1,24 @@
-"""Evaluations of On Identifiability in Transformers (Brunner et al. 2020), section 5: how much of a hidden state comes from its
-own token, from how far away the rest comes, and which parts of speech keep most of themselves."""
+"""Evaluations of On Identifiability in Transformers (Brunner et al. 2020), section 5.2: how much of a hidden state comes from its
+own token, and whether a token can be identified where another contributes more."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from ..asking import MethodRequest, map_of, maps_of, parse_method
-from ..data import span_tokens
-from ..errors import InputError
-from ..metrics.arguments import Array, array, tags_at
-from ..metrics.mixing_stats import BRUNNER, not_own_top, own_share, share_around, share_by_distance
-from ..metrics.mixing_stats import DISTANCES as GROUPS
+from ..metrics.intervals import mean_with_interval
+from ..metrics.mixing_stats import BRUNNER, not_own_top, own_share, quantile_with_interval
+from ..metrics.token_identity import token_identifiability
 from ..types import Example, Map, Record, Trace
+from .claims import Claim, Examples, Published, Verdict, bounded, positive
 from .experiment import Setup, experiment
-from .globenc import lines, mean_of, per_layer, reach_of
+from .globenc import lines, per_layer
+from .identifiability_tokens import DIFFERS_TRAINED, TRAINED, States, Units, missing, prepare_kinds, states_of, training_of
+from .identifiability_values import DEPTHS, HTA, depth_of, less, method_named, of_layers, three_layers, with_hta
 from .tables import Table, by
 
 
@@ -35,187 +37,266 @@ def every_contribution(trace: Trace, setup: Setup) -> Iterator[tuple[str, Map]]:
         yield method, rolled_out(scores, setup.requests[method])
 
 
-MIXING = ("own share", "not own top")
+OWN, NOT_OWN = "own share", "not own top"
+MIXING = (OWN, NOT_OWN)
+DIFFERS_HTA = (
+    "Equation 11 takes the L2 norm of the gradient of a vector, which is a matrix. Here it is the Frobenius norm; "
+    "hta:norm=spectral and hta:norm=sum (the gradient of the summed output) are the other readings, and give other shares.",
+    "HTA takes a forward pass for every dimension of every token. hta:probes=N estimates it from N random directions a token.",
+)
 
 
-def _positions(example: Example, method: str, scores: Map, tags: Sequence[str | None] | None = None) -> list[Record]:
-    """One record for every position and layer: own share, and whether another token contributes more."""
-    records = []
-    for metric, values in zip(MIXING, (own_share(scores), not_own_top(scores)), strict=True):
-        for i, row in enumerate(values, 1):
-            for place, value in enumerate(row):
-                tag = None if tags is None else tags[place]
-                if tags is None or tag is not None:
-                    info = {"layer": i} if tags is None else {"layer": i, "tag": tag}
-                    records.append(Record(str(example.id), method, metric, float(value), info))
-    return records
+def position_records(example: Example, method: str, scores: Map, tags: Sequence[str | None] | None = None) -> list[Record]:
+    """One record for every position and layer: own share, and whether another token contributes more.
+
+    With tags: for the positions that have one.
+    """
+    names: Sequence[str | None] = [""] * len(scores.tokens) if tags is None else tags
+    places = [(place, {} if tags is None else {"tag": tag}) for place, tag in enumerate(names) if tag is not None]
+    return [
+        Record(str(example.id), method, metric, float(row[place]), {"layer": layer, **tag})
+        for metric, values in zip(MIXING, (own_share(scores), not_own_top(scores)), strict=True)
+        for layer, row in enumerate(values, 1)
+        for place, tag in places
+    ]
+
+
+# --- tables and figure ------------------------------------------------------------------------------------------------------
+
+QUANTILES = {"5 %": 0.05, "25 %": 0.25, "median": 0.5, "75 %": 0.75, "95 %": 0.95}
+
+
+def quantile_rows(records: Sequence[Record], fields: Sequence[str], layers: Sequence[int], seed: int) -> list[tuple[Any, ...]]:
+    """The quantiles of own share, one row for each group and quantile, one cell for each layer."""
+    return [
+        (*key, name, *(quantile_of(by(group, "layer").get((layer,), []), share, seed) for layer in layers))
+        for key, group in by(records, *fields).items()
+        for name, share in QUANTILES.items()
+    ]
+
+
+def quantile_of(records: Sequence[Record], share: float, seed: int) -> Any:
+    """A quantile over tokens, with an interval from resampled texts; None without a token."""
+    defined = [r for r in records if not np.isnan(r.value)]
+    if not defined:
+        return None
+    return quantile_with_interval(np.array([r.value for r in defined]), [r.example for r in defined], share=share, seed=seed)
 
 
 def finish_mixing(setup: Setup, records: list[Record]) -> list[Table]:
     title = "A position's own token: its share, and how often another contributes more"
-    return [per_layer("mixing", title, records, ("method", "metric"), seed=setup.seed, note=_TOKENS)]
+    mixing = per_layer("mixing", title, records, ("method", "metric"), seed=setup.seed, note=_TOKENS)
+    layers = range(1, depth_of(records) + 1)
+    rows = quantile_rows([r for r in records if r.metric == OWN], ("method",), layers, setup.seed)
+    columns = ("method", "quantile", *(f"layer {layer}" for layer in layers))
+    boxes = Table("quantiles", "Share of the own token, quantiles over tokens", columns, tuple(rows), _RESAMPLED)
+    return [mixing, boxes, *_at_three_depths(setup, mixing, boxes)]
 
 
 _TOKENS = "Mean over all positions. Intervals: texts are resampled, not positions."
+_RESAMPLED = "Intervals: texts are resampled, not tokens."
+
+
+def _at_three_depths(setup: Setup, mixing: Table, boxes: Table) -> list[Table]:
+    """The numbers that the paper gives: medians and P in the first, middle and last layer, by HTA."""
+    method = method_named(setup, HTA)
+    if method is None:
+        return []
+    wanted = ((boxes, "median", "median of own share"), (mixing, NOT_OWN, "P, not the main contributor"))
+    found = [(label, row[2:]) for table, name, label in wanted for row in table.rows if row[:2] == (method, name)]
+    rows = tuple((label, *(cells[layer - 1] for layer in three_layers(len(cells)))) for label, cells in found)
+    return [Table("depths", "First, middle and last layer, by HTA", ("statistic", *DEPTHS), rows)]
 
 
 def figure_mixing(setup: Setup, tables: list[Table], figure: Any) -> None:
-    whole = tables[0]
-    for axes, metric in zip(figure.subplots(1, 2), MIXING, strict=True):
-        lines(Table(whole.name, whole.title, whole.columns, tuple(row for row in whole.rows if row[1] == metric)), axes)
-        axes.set_ylim(0, 1)
-        axes.set_title(metric)
-    axes.legend()
+    draw_mixing(figure.subplots(1, 2), setup, tables)
+
+
+def draw_mixing(panels: Sequence[Any], setup: Setup, tables: Sequence[Table]) -> None:
+    """Figure 3 in two panels."""
+    (left, right), named = panels, {table.name: table for table in tables}
+    _draw_boxes(left, named["quantiles"], setup.methods[0])
+    whole = named["mixing"]
+    lines(Table(whole.name, whole.title, whole.columns, tuple(row for row in whole.rows if row[1] == NOT_OWN)), right)
+    right.set_ylabel("another token contributes more")
+    right.legend()
+
+
+def _draw_boxes(axes: Any, table: Table, method: str) -> None:
+    """A box from the quantiles of each layer; whiskers reach from 5 to 95 % of the tokens."""
+    cells: dict[Any, Any] = {row[1]: row[2:] for row in table.rows if row[0] == method}
+    names = dict(zip(("whislo", "q1", "med", "q3", "whishi"), QUANTILES, strict=True))
+    depth = len(table.columns) - 2
+    axes.bxp(
+        [{key: cells[name][i].mean for key, name in names.items()} | {"label": i + 1} for i in range(depth)], showfliers=False
+    )
+    axes.set_xlabel("layer")
+    axes.set_ylabel(f"share of the own token ({method})")
+
+
+# --- claims -----------------------------------------------------------------------------------------------------------------
+
+
+def _falls(values: Sequence[Examples], first: int, *, rises: bool = False) -> dict[str, Examples]:
+    """Each layer less the next one (the next less the layer, with `rises`)."""
+    steps = enumerate(pairwise(values), first)
+    return {f"{i} {'to' if rises else '-'} {i + 1}": less(b, a) if rises else less(a, b) for i, (a, b) in steps}
+
+
+@with_hta
+def below_a_third(setup: Setup, records: Sequence[Record], method: str) -> Verdict:
+    first = [r for r in records if r.metric == OWN and r.method == method and r.info["layer"] == 1]
+    return bounded({"median of layer 1": quantile_of(first, 0.5, setup.seed)}, high=1 / 3)
+
+
+@with_hta
+def share_falls(setup: Setup, records: Sequence[Record], method: str) -> Verdict:
+    values = [of_layers(records, method, OWN, [layer]) for layer in range(1, depth_of(records) + 1)]
+    return positive(_falls(values, 1), seed=setup.seed)
+
+
+@with_hta
+def own_token_first(setup: Setup, records: Sequence[Record], method: str) -> Verdict:
+    """The first quarter of the layers: 1 to 3 of 12."""
+    early = range(1, max(1, depth_of(records) // 4) + 1)
+    values = {f"layer {layer}": list(of_layers(records, method, NOT_OWN, [layer]).values()) for layer in early}
+    return bounded({name: mean_with_interval(one, seed=setup.seed) for name, one in values.items()}, high=0.01)
+
+
+@with_hta
+def others_rise(setup: Setup, records: Sequence[Record], method: str) -> Verdict:
+    """From the last layer of the first quarter to the last but one: the paper has the same P in the last two."""
+    depth = depth_of(records)
+    start = max(1, depth // 4)
+    values = [of_layers(records, method, NOT_OWN, [layer]) for layer in range(start, max(start + 1, depth - 1) + 1)]
+    return positive(_falls(values, start, rises=True), seed=setup.seed)
+
+
+MIXING_CLAIMS = (
+    Claim("5.2, Figure 3a", "after layer 1 the own token's median share is below a third", "0.306", below_a_third),
+    Claim(
+        "5.2, Figure 3a",
+        "the share decreases monotonically with depth",
+        "0.306, 0.144, 0.107 in layers 1, 6, 12",
+        share_falls,
+    ),
+    Claim(
+        "5.2, Figure 3b",
+        "in the first three layers the own token always contributes most (P at most 0.01)",
+        "P = 0",
+        own_token_first,
+    ),
+    Claim("5.2, Figure 3b", "then P increases monotonically", "0.18 in layer 6, 0.30 in layers 11 and 12", others_rise),
+)
+MIXING_NUMBERS = tuple(
+    Published("5.2, Figure 3", "BERT, MRPC", column, {"median of own share": median, "P, not the main contributor": p}, "depths")
+    for column, median, p in zip(DEPTHS, ("0.306", "0.144", "0.107"), ("0", "0.18", "0.30"), strict=True)
+)
 
 
 @experiment(
     name="id-mixing",
     paper=BRUNNER,
-    shows="Figures of the own token's contribution (section 5.1)",
+    shows="Figures 3, 40, 42: the own token's contribution (section 5.2, D.2)",
     data="agreement",
     model="agreement",
     methods=("hta",),
     finish=finish_mixing,
     figure=figure_mixing,
     takes="map",
+    differs=DIFFERS_HTA,
+    claims=MIXING_CLAIMS,
+    published=MIXING_NUMBERS,
 )
 def own_token(setup: Setup, example: Example) -> list[Record]:
     """How much of a hidden state comes from its own input token, and how often does another token contribute more?"""
     trace = setup.model.trace(example)
-    return [r for method, scores in every_contribution(trace, setup) for r in _positions(example, method, scores)]
+    return [r for method, scores in every_contribution(trace, setup) for r in position_records(example, method, scores)]
 
 
-def group_name(first: int, last: int | None) -> str:
-    return f"{first}+" if last is None else str(first) if first == last else f"{first}-{last}"
+# --- P beside the identifiability error (5.2) -------------------------------------------------------------------------------
 
 
-def finish_context(setup: Setup, records: list[Record]) -> list[Table]:
-    names = {"distance": "By distance, of what comes from others", "neighbour": "By place relative to the position, of the row"}
-    names["around"] = "Around the first [SEP], of the row of the first token"
-    some = {metric: [r for r in records if r.metric == metric] for metric in names}
-    return [
-        per_layer(metric, title, some[metric], ("method", "group"), seed=setup.seed, note=_TEXTS)
-        for metric, title in names.items()
-        if some[metric]
-    ]
+def finish_both(setup: Setup, records: list[Record]) -> list[Table]:
+    title = "How often another token contributes more (P), and how often the token is not identified"
+    return [per_layer("both", title, records, ("metric", "method"), seed=setup.seed, note=_RESAMPLED)]
 
 
-_TEXTS = "Mean over a text's positions, then over texts."
+def figure_both(setup: Setup, tables: list[Table], figure: Any) -> None:
+    axes = figure.subplots()
+    lines(tables[0], axes, labels=2)
+    axes.legend()
 
 
-def figure_context(setup: Setup, tables: list[Table], figure: Any) -> None:
-    for axes, table in zip(np.atleast_1d(figure.subplots(1, len(tables))), tables, strict=True):
-        lines(table, axes, labels=2)
-        axes.set_title(table.name)
-        axes.legend(fontsize=5)
+@with_hta
+def mixing_above_error(setup: Setup, records: Sequence[Record], method: str) -> Verdict:
+    layers = range(1, depth_of(records) + 1)
+    errors = [of_layers(records, ERROR_OF, "error", [layer]) for layer in layers]
+    shares = [of_layers(records, method, NOT_OWN, [layer]) for layer in layers]
+    pairs = zip(layers, shares, errors, strict=True)
+    return positive({f"P - error, layer {layer}": less(share, error) for layer, share, error in pairs}, seed=setup.seed)
 
 
-def prepare_context(setup: Setup) -> None:
-    for name in ("reach", "around"):
-        if not isinstance(setup.options[name], int) or setup.options[name] < 1:
-            raise InputError(f"{name}= is a number of tokens, 1 or more, not {setup.options[name]!r}.")
+ERROR_OF = "linear g, cosine"
 
 
 @experiment(
-    name="id-context",
+    name="id-mixing-and-identity",
     paper=BRUNNER,
-    shows="Figures of the contribution of the context (section 5.2)",
+    shows="P beside the token identifiability error (section 5.2)",
     data="agreement",
     model="agreement",
     methods=("hta",),
-    finish=finish_context,
-    figure=figure_context,
+    finish=finish_both,
+    figure=figure_both,
+    whole=True,
     takes="map",
-    options={"reach": 3, "around": 5},
-    prepare=prepare_context,
+    options={"kinds": ("linear",), "distances": ("cosine",), "folds": 10, **TRAINED},
+    prepare=prepare_kinds,
+    differs=(
+        *DIFFERS_TRAINED,
+        *DIFFERS_HTA,
+        "The paper does not say which g its error is of; here it is the linear one by cosine.",
+    ),
+    claims=(
+        Claim(
+            "5.2",
+            "P is above the token identifiability error in every layer",
+            "0.30 against 0.07 in layer 12",
+            mixing_above_error,
+        ),
+    ),
 )
-def context(setup: Setup, example: Example) -> list[Record]:
-    """From how far away does what a position takes from others come? And what does [CLS] take around [SEP]?"""
-    trace = setup.model.trace(example)
-    records: list[Record] = []
-    for method, scores in every_contribution(trace, setup):
-        distance = share_by_distance(scores)
-        for g, group in enumerate(GROUPS):
-            records += _layers(example, method, "distance", group_name(*group), distance[..., g])
-        for offset, values in neighbours(scores, reach=setup.options["reach"]).items():
-            records += _layers(example, method, "neighbour", f"{offset:+d}", values)
-        if any(trace.special[1:]):
-            reach = setup.options["around"]
-            shares = share_around(scores, reach=reach)
-            for offset in range(-reach, reach + 1):
-                records += _layers(example, method, "around", f"{offset:+d}", shares[:, [offset + reach]])
-    return records
+def mixing_and_identity(setup: Setup, examples: list[Example]) -> Units:
+    """Where another token contributes more, can the own token still be identified?"""
+    states = states_of(setup.model, examples, setup.options["embedding"])
+    yield from missing(setup, _both_units(setup, examples, states))
 
 
-def neighbours(scores: Map, *, reach: int) -> dict[int, Array]:
-    """For each offset -reach to reach but 0, [layer pos]: the share of the token that far to the right in a position's row."""
-    rows = array(scores, "scores", 3)
-    total = rows.sum(-1)
-    shares = {}
-    for offset in (*range(-reach, 0), *range(1, reach + 1)):
-        diagonal = np.diagonal(rows, offset, axis1=-2, axis2=-1)
-        sums = total[:, max(0, -offset) : total.shape[-1] - max(0, offset)]
-        shares[offset] = np.where(sums == 0, np.nan, diagonal / np.where(sums == 0, 1, sums))
-    return shares
+def _both_units(setup: Setup, examples: Sequence[Example], states: States) -> Iterator[tuple[str, Callable[[], list[Record]]]]:
+    for number, example in enumerate(examples):
+        yield f"mixing/{number}", _mixing_of(setup, example)
+    for layer in range(1, setup.model.n_layers + 1):
+        yield f"identity/{layer}", _errors_of(setup, examples, states, layer)
 
 
-def _layers(example: Example, method: str, metric: str, group: str, values: Array) -> list[Record]:
-    """The mean over positions of [layer pos], one record for each layer; none where the text has no such position."""
-    means = [mean_of(row)[0] if row.size else np.nan for row in values]
-    return [
-        Record(str(example.id), method, metric, value, {"layer": i, "group": group})
-        for i, value in enumerate(means, 1)
-        if not np.isnan(value)
-    ]
+def _mixing_of(setup: Setup, example: Example) -> Callable[[], list[Record]]:
+    """P of one text in every layer."""
+
+    def measure() -> list[Record]:
+        maps = every_contribution(setup.model.trace(example), setup)
+        shares = [(method, layer, row) for method, scores in maps for layer, row in enumerate(not_own_top(scores), 1)]
+        return [Record(str(example.id), method, NOT_OWN, float(row.mean()), {"layer": layer}) for method, layer, row in shares]
+
+    return measure
 
 
-def finish_pos(setup: Setup, records: list[Record]) -> list[Table]:
-    titles = {"own share": "Share of the own token", "not own top": "Positions to which another token contributes more"}
-    tables = []
-    for metric, title in titles.items():
-        some = sorted((r for r in records if r.metric == metric), key=lambda r: str(r.info["tag"]))
-        tables.append(
-            per_layer(
-                metric.replace(" ", "_"), f"{title}, by part of speech", some, ("method", "tag"), seed=setup.seed, note=_TOKENS
-            )
-        )
-    counts = by([r for r in records if r.metric == MIXING[0] and r.info["layer"] == 1], "method", "tag")
-    rows = tuple((tag, len(some)) for (method, tag), some in sorted(counts.items(), key=str) if method == setup.methods[0])
-    return [*tables, Table("counts", "Tokens of each part of speech", ("tag", "tokens"), rows)]
+def _errors_of(setup: Setup, examples: Sequence[Example], states: States, layer: int) -> Callable[[], list[Record]]:
+    """The share of tokens of each tested text that g does not identify."""
 
+    def measure() -> list[Record]:
+        found = token_identifiability(states.layer(layer), states.inputs, kind="linear", distance="cosine", **training_of(setup))
+        rows = [(str(examples[text].id), 1 - hits / total) for text, hits, total in found.by_text]
+        return [Record(name, ERROR_OF, "error", error, {"layer": layer}) for name, error in rows]
 
-def figure_pos(setup: Setup, tables: list[Table], figure: Any) -> None:
-    axes, table = figure.subplots(), tables[1]
-    last: list[Any] = [(row[1], row[-1]) for row in table.rows if row[0] == setup.methods[0]]
-    last.sort(key=lambda pair: pair[1].mean)
-    intervals = [interval for _, interval in last]
-    axes.barh([tag for tag, _ in last], [interval.mean for interval in intervals], xerr=reach_of(intervals))
-    axes.set_xlabel("another token contributes more (last layer)")
-
-
-@experiment(
-    name="id-pos",
-    paper=BRUNNER,
-    shows="Figure of the own token's contribution by part of speech (section 5.1)",
-    data="ud_english",
-    model="agreement",
-    methods=("hta",),
-    finish=finish_pos,
-    figure=figure_pos,
-    needs=("pos",),
-    takes="map",
-)
-def parts_of_speech(setup: Setup, example: Example) -> list[Record]:
-    """Which parts of speech keep most of their own token, and which take most from others?"""
-    trace = setup.model.trace(example)
-    tags = tags_of(example, trace)
-    return [r for method, scores in every_contribution(trace, setup) for r in _positions(example, method, scores, tags)]
-
-
-def tags_of(example: Example, trace: Trace) -> tuple[str | None, ...]:
-    """[pos]: the gold part of speech of each token; "special" for special tokens; None where there is no gold token."""
-    spans: dict[str, list[Any]] = {}
-    for start, end, tag in example.info["pos"]:
-        spans.setdefault(tag, []).append((start, end))
-    tags = tags_at({tag: span_tokens(some, trace) for tag, some in spans.items()}, len(trace))
-    return tuple("special" if special else tag for tag, special in zip(tags, trace.special, strict=True))
+    return measure

@@ -28,9 +28,11 @@ class Step:
     data: str  # a dataset of `mixlens data`
     shows: str  # which table or figure, and which part of it
     n: int | None = None  # as many examples as in the paper; None for all
+    first: bool = False  # whether they are the first n of the data; drawn by the seed otherwise
     fast: int = 12  # with --fast
     methods: tuple[str, ...] | None = None  # None for those of the experiment
     options: Mapping[str, Any] = field(default_factory=dict)
+    fast_methods: tuple[str, ...] | None = None  # that replace methods with --fast
     fast_options: Mapping[str, Any] = field(default_factory=dict)  # that replace options with --fast
     split: str | None = None
     truncate: bool = False  # texts that are too long are cut instead of left out

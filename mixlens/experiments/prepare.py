@@ -23,9 +23,10 @@ Data = str | os.PathLike[str] | Iterable[Example | str | tuple[str, str]]
 # --- data and models ----------------------------------------------------------------------------------------------------
 
 
-def examples_of(data: Data, *, n: int | None, seed: int, **fields: str | None) -> list[Example]:
+def examples_of(data: Data, *, n: int | None, seed: int, first: bool = False, **fields: Any) -> list[Example]:
     """`NAME`, `FILE` or `NAME=FILE` (a local copy of a known dataset); or Examples, texts or (text, pair) tuples. With `n`: so
-    many, drawn by `seed`. `fields` (text_field, pair_field, label_field) name the fields of a file, or the split of a dataset."""
+    many, drawn by `seed`, or the `first` of them. `fields` (text_field, pair_field, label_field) name the fields of a file, or
+    the split of a dataset."""
     if not isinstance(data, str | os.PathLike):
         if any(fields.values()):
             raise InputError("split=, text_field=, pair_field= and label_field= name the fields of a file; leave them out here.")
@@ -36,7 +37,7 @@ def examples_of(data: Data, *, n: int | None, seed: int, **fields: str | None) -
         name, path = os.fspath(data), ""
     if name in DATASETS and DATASETS[name].stream is not None and n is None and not path:
         raise InputError(f"{name!r} has no end: say how many examples, n=.")
-    return list(load(name, path=path or None, n=n, seed=None if n is None else seed, **fields))
+    return list(load(name, path=path or None, n=n, seed=None if n is None or first else seed, **fields))
 
 
 def _example(value: Any) -> Example:
@@ -70,6 +71,7 @@ def prepared(
     leave_out: bool,
     options: Mapping[str, Any],
     split: str | None = None,
+    first: bool = False,
     loading: Mapping[str, Any] | None = None,
     truncate: bool = False,
 ) -> Setup:
@@ -83,7 +85,7 @@ def prepared(
     refuse_missing(declared.packages(values) if callable(declared.packages) else declared.packages)
     models = models_of(declared.model if model is None else model, **(loading or {}))
     _refuse_models(declared, models)
-    drawn = examples_of(declared.data if data is None else data, n=n, seed=seed, split=split)
+    drawn = examples_of(declared.data if data is None else data, n=n, seed=seed, first=first, split=split)
     drawn = [replace(example, id=example.id or str(number)) for number, example in enumerate(drawn, 1)]
     drawn = [truncated(example, models[0]) for example in drawn] if truncate else drawn
     examples = fitting([e for e in drawn if _fits(e, declared, models, labels)] if leave_out else drawn, declared, models, labels)

@@ -15,6 +15,7 @@ from .reproduction import Reproduction, question
 from .running import differences
 from .tables import Table
 
+FLAGS = ("first", "truncate")  # arguments of a run that are flags of the command line
 NAMED = ("data", "n", "split", "methods")  # arguments of a run that are options of the command line
 LONGEST = 60  # rows of a table that a page shows
 FIGURE = "{step}/figure.svg"  # beside the page
@@ -45,8 +46,8 @@ def command(step: Step, models: Mapping[str, str], files: Mapping[str, str], fas
 
 def _words(key: str, value: Any) -> list[str]:
     """One argument of a run as the command line writes it."""
-    if key == "truncate":
-        return ["--truncate"]
+    if key in FLAGS:
+        return [f"--{key}"]
     if key == "model":
         names = value if isinstance(value, list) else [value]
         return [word for name in names for word in ("--model", str(name) or "MODEL")]
@@ -149,7 +150,8 @@ def _sample(outcome: Outcome) -> str:
 
 def _tables(outcome: Outcome) -> list[str]:
     """The tables of a run: without the claims, which stand above, and without long ones, which are in its folder."""
-    shown = [table for table in outcome.tables if table.name != "claims" and not _stands_beside(table, outcome.tables)]
+    tables = [table for table in outcome.tables if table.printed and table.name != "claims"]
+    shown = [table for table in tables if not _stands_beside(table, outcome.tables)]
     return [table.markdown if len(table.rows) <= LONGEST else _too_long(table) for table in shown]
 
 

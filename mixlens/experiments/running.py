@@ -40,6 +40,7 @@ def run(
     model: Any = None,
     data: str | os.PathLike[str] | Iterable[Example] | None = None,
     n: int | None = None,
+    first: bool = False,
     out: str | os.PathLike[str] | None = None,
     methods: Sequence[str] | None = None,
     seed: int = 0,
@@ -54,14 +55,15 @@ def run(
     """Run an experiment, or continue it: the same call with the same `out` goes on where it was stopped.
 
     `model`: a name, a Model, or a list of them; names are loaded with `loading` (device, dtype and the other arguments of
-    `mixlens.load`). `data`: `NAME`, `FILE`, `NAME=FILE` or Examples; `split` is that of a dataset. An example that does not fit
-    (too long, a target of two tokens, no cue) is refused, or with `leave_out` left out and counted; with `truncate` a long text
-    is cut to what the model reads, and counted. Without `out` nothing is written. The tables are the same, byte for byte,
-    whether a run was interrupted or not.
+    `mixlens.load`). `data`: `NAME`, `FILE`, `NAME=FILE` or Examples; `split` is that of a dataset. `n` examples are drawn by
+    `seed`, or with `first` they are the first n. An example that does not fit (too long, a target of two tokens, no cue) is
+    refused, or with `leave_out` left out and counted; with `truncate` a long text is cut to what the model reads, and counted.
+    Without `out` nothing is written. The tables are the same, byte for byte, whether a run was interrupted or not.
     """
     refuse_unwritable(out)
     question: dict[str, Any] = {"model": model, "data": data, "n": n, "methods": methods, "seed": seed, "labels": labels}
-    setup = prepared(name, **question, leave_out=leave_out, split=split, loading=loading, truncate=truncate, options=options)
+    question |= {"first": first, "leave_out": leave_out, "split": split, "loading": loading, "truncate": truncate}
+    setup = prepared(name, **question, options=options)
     source = setup.experiment.data if data is None else data
     return run_setup(setup, out=out, source=source, labels=labels, progress=progress)
 
@@ -217,7 +219,7 @@ def markdown(outcome: Outcome) -> str:
     left_out = f" ({setup.left_out} that do not fit the model left out)" if setup.left_out else ""
     cut = f" ({setup.truncated} cut to the length that the model reads)" if setup.truncated else ""
     lines += [f"Model: {models}. {len(setup.examples)} examples{left_out}{cut}. Seed {setup.seed}.", ""]
-    return "\n".join([*lines, *(table.markdown for table in outcome.tables), *differences(declared)])
+    return "\n".join([*lines, *(table.markdown for table in outcome.tables if table.printed), *differences(declared)])
 
 
 def differences(declared: Experiment) -> list[str]:

@@ -25,6 +25,7 @@ class Table:
     columns: tuple[str, ...]
     rows: tuple[tuple[Cell, ...], ...]
     note: str = ""
+    printed: bool = True  # False: the table is a file of numbers, and no page or command prints it
 
     def column(self, name: str) -> list[Any]:
         return [row[self.columns.index(name)] for row in self.rows]

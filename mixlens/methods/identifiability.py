@@ -6,9 +6,9 @@ import torch
 from torch import Tensor
 
 from ..budget import tiles
-from ..errors import InputError
 from ..layer import Block
 from ._mixing import mixing
+from .attention import of_head
 
 PAPER = "Brunner et al. 2020, On Identifiability in Transformers"
 
@@ -122,15 +122,6 @@ def effective(block: Block, *, bias: bool) -> tuple[Tensor, dict[str, Tensor]]:
             rows.append(attention[..., i : i + 1, :] @ own @ own.mT)
         projected = torch.cat(rows, -2)
     return projected, {"rank": rank, "null_dimension": seen.sum(-1, keepdim=True) - rank}
-
-
-def of_head(maps: Tensor, head: int | None) -> Tensor:
-    """One head's map, or the mean over heads."""
-    if head is None:
-        return maps.mean(-3)
-    if not isinstance(head, int) or isinstance(head, bool) or not 0 <= head < maps.shape[-3]:
-        raise InputError(f"head {head!r} does not exist: a layer has heads 0 to {maps.shape[-3] - 1}. None is their mean.")
-    return maps[..., head, :, :]
 
 
 @mixing(

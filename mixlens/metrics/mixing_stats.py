@@ -58,20 +58,39 @@ def share_by_distance(
     """[layer query group]: what a position takes from the tokens at a distance |i - j| of 1, 2, 3, 4-5, 6-10, 11 and more,
     as a share of what it takes from all others. `per_token`: divided by how many there are. NaN where there are none."""
     values = array(scores, "scores", 3)
-    n = values.shape[-1]
-    distance = np.abs(np.arange(n)[:, None] - np.arange(n))
-    others = np.where(distance > 0, values, 0).sum(-1)
+    others = np.where(np.eye(values.shape[-1], dtype=bool), 0, values).sum(-1)
     columns = []
-    for first, last in groups:
-        if first < 1 or (last is not None and last < first):
-            raise InputError(f"a group of distances is (first, last) with 1 <= first <= last, or last None; not {(first, last)}.")
-        within = (distance >= first) & (distance <= (n if last is None else last))
-        if scores.info.get("causal"):
-            within &= np.tri(n, dtype=bool)
+    for within in _within(scores, groups):
         count = within.sum(-1)
         summed = _ratio(np.where(within, values, 0).sum(-1), others)
         columns.append(np.where(count > 0, summed / np.where(per_token, np.maximum(count, 1), 1), np.nan))
     return np.stack(columns, -1)
+
+
+@metric(paper=BRUNNER, needs=("map",), better="neither")
+def mean_by_distance(scores: Map, *, groups: Sequence[tuple[int, int | None]] = DISTANCES) -> NDArray[np.float64]:
+    """[layer query group]: the mean share in a position's row of the tokens at a distance |i - j| of 1, 2, 3, 4-5, 6-10, 11 and
+    more (Appendix C.2, before it is averaged over tokens). NaN where there are none."""
+    values = array(scores, "scores", 3)
+    shares = _ratio(values, values.sum(-1, keepdims=True))
+    return np.stack([_mean_within(shares, within) for within in _within(scores, groups)], -1)
+
+
+def _mean_within(shares: Array, within: NDArray[np.bool_]) -> Array:
+    """[layer query]: the mean of [layer query key] over the keys in `within` [query key]."""
+    count = within.sum(-1)
+    return np.where(count > 0, np.where(within, shares, 0).sum(-1) / np.maximum(count, 1), np.nan)
+
+
+def _within(scores: Map, groups: Sequence[tuple[int, int | None]]) -> list[NDArray[np.bool_]]:
+    """[query key] for each group of distances: which keys are that far from the query, and may be seen."""
+    n = len(scores.tokens)
+    distance = np.abs(np.arange(n)[:, None] - np.arange(n))
+    allowed = np.tri(n, dtype=bool) if scores.info.get("causal") else np.ones((n, n), dtype=bool)
+    for first, last in groups:
+        if first < 1 or (last is not None and last < first):
+            raise InputError(f"a group of distances is (first, last) with 1 <= first <= last, or last None; not {(first, last)}.")
+    return [allowed & (distance >= first) & (distance <= (n if last is None else last)) for first, last in groups]
 
 
 @metric(paper=BRUNNER, needs=("map",), better="neither")
@@ -127,6 +146,30 @@ def _refuse_unequal(values: Sequence[Array], tags: Sequence[Sequence[Hashable | 
             raise InputError(
                 f"example {number}: values of shape {np.shape(value)} need one tag for each query, and have {len(row)}."
             )
+
+
+def quantile_with_interval(
+    values: Array, groups: Sequence[Any], *, share: float = 0.5, confidence: float = 0.95, seed: int = 0, resamples: int = 500
+) -> Interval:
+    """A quantile (0.5: the median) of values, with a bootstrap interval: groups (the texts of tokens) are resampled.
+
+    A resample gives every group a count. Its quantile is the smallest value at which the summed counts reach the share.
+    """
+    names, number = np.unique(np.asarray(groups), return_inverse=True)
+    order = np.argsort(values, kind="stable")
+    exact, ordered, text = float(np.quantile(values, share)), np.asarray(values)[order], number[order]
+    if len(names) < 2:
+        return Interval(exact, np.nan, np.nan, len(names), float(np.std(values)), confidence)
+    generator, n = np.random.default_rng(seed), len(names)
+    draws = (generator.multinomial(n, np.full(n, 1 / n))[text].cumsum() for _ in range(resamples))
+    found = ordered[[_first_at(counts, share) for counts in draws]]
+    low, high = np.quantile(found, [(1 - confidence) / 2, (1 + confidence) / 2])
+    return Interval(exact, float(low), float(high), n, float(np.std(values)), confidence)
+
+
+def _first_at(counts: NDArray[np.int64], share: float) -> int:
+    """The first place at which running counts reach a share of their total; the last place where they are all 0."""
+    return min(int(np.searchsorted(counts, max(1, share * counts[-1]))), len(counts) - 1)
 
 
 def by_layer(values: Sequence[Array], *, confidence: float = 0.95, seed: int = 0) -> tuple[Interval, ...]:

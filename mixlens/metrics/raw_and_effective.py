@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import string
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from ..aggregate import bare
 from ..errors import InputError
@@ -21,6 +22,8 @@ from .arguments import VARIANTS, Array, array, one_of
 from .intervals import Interval, mean_with_interval
 from .mixing_stats import BRUNNER
 from .registry import metric
+
+PERIOD_OR_COMMA = "period or comma"
 
 
 @dataclass(frozen=True)
@@ -43,18 +46,40 @@ def raw_against_effective(trace: Trace, *, variant: str = "released") -> RawEffe
     Weights that the mask forbids are no weights. `paper` leaves the value's bias out, as in `effective_attention`. NaN for
     a head whose weights are all the same.
     """
+    return correlated(list(attention_of_heads(trace, variant=variant)))
+
+
+@dataclass(frozen=True)
+class HeadAttention:
+    """Raw and effective attention of every head of one layer, [head query key] each."""
+
+    raw: Array
+    effective: Array
+    allowed: NDArray[np.bool_]  # [query key]: where the mask lets a query look
+    null_dimension: Array  # [head]
+
+    @property
+    def sides(self) -> tuple[Array, Array]:
+        """The weights that the mask allows, [head weight]: raw, effective."""
+        return self.raw[:, self.allowed], self.effective[:, self.allowed]
+
+
+def attention_of_heads(trace: Trace, *, variant: str = "released") -> Iterator[HeadAttention]:
+    """Raw and effective attention, one layer after the other. `variant` is that of `effective_attention`."""
     one_of("variant", variant, VARIANTS)
-    rows: list[list[float]] = []
-    raw, projections = [], []
-    with torch.no_grad():
-        for index, layer in enumerate(trace.layers):
+    for index, layer in enumerate(trace.layers):
+        with torch.no_grad():
             block = proven_block(layer, index)
-            projected, _ = effective(block, bias=variant == "released")
-            sides = [array(side[:, block.reach], "attention", 2) for side in (block.attention, projected)]
-            rows.append(linear(*sides).tolist())
-            raw.append(sides[0].reshape(-1))
-            projections.append(sides[1].reshape(-1))
-    return RawEffective(len(trace), np.array(rows), float(linear(np.concatenate(raw), np.concatenate(projections))))
+            projected, facts = effective(block, bias=variant == "released")
+        raw, kept = (array(side, "attention", 3) for side in (block.attention, projected))
+        yield HeadAttention(raw, kept, block.reach.cpu().numpy(), array(facts["null_dimension"], "null dimension", 1))
+
+
+def correlated(layers: Sequence[HeadAttention]) -> RawEffective:
+    """Pearson's correlation of raw and effective attention of one text, by head and over all weights together."""
+    per_head = np.array([linear(*layer.sides).tolist() for layer in layers])
+    raw, projected = (np.concatenate([layer.sides[side].reshape(-1) for layer in layers]) for side in (0, 1))
+    return RawEffective(layers[0].raw.shape[-1], per_head, float(linear(raw, projected)))
 
 
 def by_length(
@@ -74,14 +99,16 @@ def by_length(
 
 
 def token_types(scores: Map | Trace) -> tuple[str, ...]:
-    """[pos]: a special token's own name, "punctuation", or "word"."""
+    """[pos]: a special token's own name, "period or comma", "punctuation" (any other), or "word"."""
+    return tuple(
+        token if special else _type_of(bare(token)) for token, special in zip(scores.tokens, scores.special, strict=True)
+    )
 
-    def of(token: str, special: bool) -> str:
-        if special:
-            return token
-        return "punctuation" if all(c in string.punctuation for c in bare(token)) else "word"
 
-    return tuple(of(token, special) for token, special in zip(scores.tokens, scores.special, strict=True))
+def _type_of(token: str) -> str:
+    if token in (".", ","):
+        return PERIOD_OR_COMMA
+    return "punctuation" if all(c in string.punctuation for c in token) else "word"
 
 
 @metric(paper=BRUNNER, needs=("map",), better="neither")
@@ -97,3 +124,18 @@ def received_by_type(scores: Map, *, types: Sequence[str] | None = None) -> Mapp
         raise InputError(f"there are {len(names)} types for {values.shape[-1]} tokens. Give one for each token.")
     keys: dict[str, Any] = {name: np.array([other == name for other in names]) for name in dict.fromkeys(names)}
     return {name: values[..., key].sum(-1).mean(-1) for name, key in keys.items()}
+
+
+def given_to(weights: Array, queries: Sequence[int], keys: Sequence[int]) -> Array:
+    """[head]: what some queries give to all of some keys together, mean over these queries, of [head query key].
+
+    NaN where there is no such query; 0 where there is no such key.
+    """
+    if not len(queries):
+        return np.full(len(weights), np.nan)
+    return weights[:, list(queries)][..., list(keys)].sum(-1).mean(-1)
+
+
+def places_of(types: Sequence[str], name: str) -> list[int]:
+    """The positions of a type."""
+    return [i for i, other in enumerate(types) if other == name]

@@ -127,6 +127,7 @@ ROWS: dict[str, list[dict[str, Any]]] = {
         {"text": "I don't.", "tokens": ["I", "don't", "do", "n't", "."], "upos": ["PRON", "_", "AUX", "PART", "PUNCT"]},
         {"tokens": ["I", "do"], "upos": ["PRON", "AUX"]},
     ],
+    "wikitext": [{"text": "The lobster is blue . " * 8}],
 }
 LABELS = {
     "sst2": "positive",
@@ -193,6 +194,8 @@ def test_what_rows_say_about_their_texts(tmp_path: Path) -> None:
         assert words_at(asked, asked.info["answers"], of="pair") == ["cat"]
     assert one("squad2", ROWS["squad2"][0], tmp_path).info["answers"] == ()
 
+    row = {"tokens": ["I", "don't", "do", "n't"], "upos": ["PRON", "_", "AUX", "PART"], "xpos": ["PRP", "_", "VBP", "RB"]}
+    assert one("ud_english", {**row, "text": "I don't"}, tmp_path).info["penn"] == ((0, 1, "PRP"), (2, 4, "VBP"), (4, 7, "RB"))
     for row, tags in zip(ROWS["ud_english"], ("PRON AUX PART PUNCT", "PRON AUX PART PUNCT", "PRON AUX"), strict=True):
         tagged = one("ud_english", row, tmp_path)
         assert [tag for *_, tag in tagged.info["pos"]] == tags.split()
@@ -966,6 +969,7 @@ COUNTS = {  # dataset, folder: how many
     ("blimp_vz", "blimp_all"): 2312,
     ("blimp_darn", "blimp_vz"): 500,
     ("ud_english", "ud_ewt"): 2001,
+    ("wikitext", "wikitext2"): 1495,
 }
 
 

@@ -1,8 +1,9 @@
-"""Experiments of On Identifiability in Transformers: numbers against ones computed apart, tables by hand, refusals."""
+"""Experiments of On Identifiability in Transformers: numbers against ones computed apart, tables by hand, refusals, claims."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +16,24 @@ import mixlens.experiments.core
 from mixlens.errors import InputError
 from mixlens.experiments import Setup, known, run
 from mixlens.experiments import identifiability as paper
+from mixlens.experiments import identifiability_context as context
 from mixlens.experiments import identifiability_mixing as mixing
+from mixlens.experiments import identifiability_pos as pos
+from mixlens.experiments import identifiability_tokens as tokens
+from mixlens.experiments.claims import Claim
+from mixlens.experiments.plan import PLANS
 from mixlens.metrics import Interval
+from mixlens.metrics.raw_and_effective import token_types
+from mixlens.metrics.token_identity import input_vectors
 from mixlens.types import Example, Map, Record
 
 pytest.importorskip("scipy")
-TAGGED = Example("the keys rust", id="t", info={"pos": ((0, 3, "DET"), (4, 8, "NOUN"), (9, 13, "VERB"))})
+SPANS = ((0, 3, "DET"), (4, 8, "NOUN"), (9, 13, "VERB"))
+TAGGED = Example("the keys rust", id="t", info={"pos": SPANS, "penn": ((0, 3, "DT"), (4, 8, "NNS"), (9, 13, "VBP"))})
 QUICK: dict[str, Any] = {"folds": 1, "epochs": 2}
 CHEAP = ("alti",)
+ESTIMATED = "hta:probes=2"
+LONG = " ".join(["the keys to the cabinet are old , and the dogs are old ."] * 4)
 
 
 @pytest.fixture(scope="module")
@@ -41,36 +52,139 @@ def made_map(scores: Any, **info: Any) -> Map:
     return Map(values, tuple("abcdefg"[: values.shape[-1]]), "made", info, special)
 
 
+def word_of(claim: Claim, records: Sequence[Record], name: str) -> str:
+    return claim.check(setup_of(name), list(records), []).word
+
+
+def claim_of(name: str, start: str) -> Claim:
+    (found,) = [claim for claim in known()[name].claims if claim.says.startswith(start)]
+    return found
+
+
+def both_ways(name: str, start: str, records: Any) -> tuple[str, str]:
+    """The words on records(1) and on records(-1), which say the opposite."""
+    claim = claim_of(name, start)
+    return word_of(claim, records(1), name), word_of(claim, records(-1), name)
+
+
+SAME_AND_DIFFERENT = ("same", "different")
+
+
+def noise(text: int) -> float:
+    return 0.001 * math.sin(7 * text + 1)
+
+
 # --- effective attention ------------------------------------------------------------------------------------------------
 
 
-def test_short_texts_lose_nothing_and_the_types_add_up(model: Any) -> None:
-    made = run("id-effective-attention", model=model, data="agreement", n=2, progress=False)
-    found = {r.metric: r.value for r in made.records if r.example == made.records[0].example and "n" in r.info}
+def test_short_texts_lose_nothing_and_have_no_types(model: Any) -> None:
+    outcome = run("id-effective-attention", model=model, data="agreement", n=2, progress=False)
+    found = {r.metric: r.value for r in outcome.records if r.example == outcome.records[0].example and "n" in r.info}
     assert found["null dimension"] == 0  # fewer tokens than a head is wide
     assert found["pearson pooled"] == pytest.approx(1.0)
-    length, types = made.tables
+    length, types = outcome.tables[:2]
     assert {row[:2] for row in length.rows} == {("effective_attention", m) for m in found}
-    raw = [[r.value for r in made.records if r.info.get("layer") == i and r.method == "attention"] for i in (1, 4)]
-    assert [sum(values) for values in raw] == pytest.approx([2.0, 2.0])  # two texts
-    assert {row[1] for row in types.rows} >= {"word", "[CLS]", "[SEP]"}
+    assert types.rows == ()
 
 
 def test_a_long_text_has_attention_that_its_output_cannot_tell(model: Any) -> None:
-    text = " ".join(["the keys to the cabinet are old and the dogs are old"] * 4)
-    made = run("id-effective-attention", model=model, data=[Example(text)], progress=False)
-    found = {r.metric: r.value for r in made.records if "n" in r.info}
-    n = len(model.trace(text))
-    assert found["null dimension"] == n - model.hf_model.config.hidden_size // 4  # heads of 24
+    outcome = run("id-effective-attention", model=model, data=[Example(LONG)], progress=False)
+    found = {r.metric: r.value for r in outcome.records if "n" in r.info}
+    trace = model.trace(LONG)
+    assert found["null dimension"] == len(trace) - model.hf_model.config.hidden_size // 4  # heads of 24
     assert found["pearson pooled"] < 0.999
+    types, columns = token_types(trace), {}
+    for name in set(types):
+        columns[name] = [j for j, one in enumerate(types) if one == name]
+    for r in outcome.records:
+        if r.metric in ("received", "given"):
+            source = r.info.get("source")
+            queries = [i for i in range(len(trace)) if source is None or (types[i] == "[SEP]") == (source == "[SEP]")]
+            weights = trace.layers[r.info["layer"] - 1].attention if r.method == "attention" else None
+            if weights is not None:
+                heads = [np.mean([float(head[i, columns[r.info["type"]]].sum()) for i in queries]) for head in weights]
+                assert r.info["heads"] == pytest.approx(heads, abs=1e-5)
+                assert r.value == pytest.approx(np.mean(heads), abs=1e-5)
+    raw = [r.value for r in outcome.records if r.metric == "received" and r.method == "attention" and r.info["layer"] == 2]
+    assert sum(raw) == pytest.approx(1, abs=1e-5)  # rows of attention sum to 1
+    heads = next(table for table in outcome.tables if table.name == "heads")
+    assert len(heads.columns) == 4 + 4
+    assert {row[1] for row in heads.rows} == {"all", "[SEP]", "others"}
+
+
+def test_a_text_is_cut_to_whole_words(model: Any) -> None:
+    example = Example(LONG, id="x")
+    for tokens_ in (6, 20, 33):
+        cut = paper.shortened(example, model, tokens_)
+        n = len(model.encode(cut).tokens)
+        more = Example(" ".join(LONG.split()[: len(cut.text.split()) + 1]))
+        assert n <= tokens_ < len(model.encode(more).tokens)
+        assert LONG.startswith(cut.text)
+    assert paper.shortened(example, model, 500) is example
+    outcome = run("id-effective-attention", model=model, data=[example], progress=False, cuts=(12, 40, 90, 91))
+    lengths = [r.info["n"] for r in outcome.records if r.metric == "pearson pooled"]
+    assert lengths == sorted(set(lengths))
+    assert len(lengths) == 3  # the whole text is measured once
 
 
 def test_lengths_fall_into_their_classes() -> None:
-    records = [Record(str(n), "effective_attention", "pearson pooled", n / 100, {"n": n}) for n in (3, 15, 16, 40)]
-    records.append(Record("3", "attention", "received", 1.0, {"type": "word", "layer": 1}))
-    length, types = paper.finish_effective(setup_of("id-effective-attention"), records)
-    assert [(row[2], row[3].mean) for row in length.rows] == [("0-15", pytest.approx(0.09)), ("16-31", 0.16), ("32-63", 0.4)]
-    assert types.rows[0][:2] == ("attention", "word")
+    info = {"width": 64}
+    records = [Record(str(n), "effective_attention", "pearson pooled", n / 100, {"n": n, **info}) for n in (3, 15, 16, 40)]
+    length, _, points, _ = paper.finish_effective(setup_of("id-effective-attention"), records)
+    assert [(row[2], row[3].mean) for row in length.rows] == [("0-15", pytest.approx(0.09)), ("16-31", 0.16), ("32-47", 0.4)]
+    assert [row[2] for row in points.rows] == [3, 15, 16, 40]
+
+
+def pearson(sign: int) -> list[Record]:
+    """Short texts with a correlation of 1, longer ones with one that falls with length; or the opposite."""
+    lengths = [(n, 1.0 if sign > 0 else 0.9) for n in (10, 20, 30)] + [
+        (n, 1 - sign * 0.005 * (n - 64)) for n in range(70, 128, 5)
+    ]
+    return [
+        Record(str(n), "effective_attention", "pearson pooled", value + noise(n) * (n > 64), {"n": n, "width": 64})
+        for n, value in lengths
+    ]
+
+
+def attention_by_type(sign: int) -> list[Record]:
+    """Twelve layers as the paper sees them: raw peaks early, in the middle and deep; effective attention without them."""
+    peaks = {"[CLS]": range(1, 5), "[SEP]": range(5, 9), "period or comma": range(9, 13)}
+    records = []
+    for text in range(8):
+        for layer in range(1, 13):
+            for name, peak in peaks.items():
+                raw = 0.3 + 0.2 * sign * (layer in peak) + noise(text + layer)
+                kept = (0.3 * raw if sign > 0 else 1.5 * raw + 0.2) + (0.1 * sign if name == "period or comma" else 0)
+                for method, value in (("attention", raw), ("effective_attention", kept)):
+                    records.append(Record(str(text), method, "received", value, {"type": name, "layer": layer}))
+                    if name == "[SEP]":
+                        for source in ("[SEP]", "others"):
+                            records.append(
+                                Record(str(text), method, "given", value, {"type": name, "layer": layer, "source": source})
+                            )
+    return records
+
+
+@pytest.mark.parametrize("start", ["texts no longer", "raw and effective attention correlate"])
+def test_claims_about_length(start: str) -> None:
+    assert both_ways("id-effective-attention", start, pearson) == SAME_AND_DIFFERENT
+    assert word_of(claim_of("id-effective-attention", start), [], "id-effective-attention") == "not comparable"
+
+
+def test_a_text_with_several_cuts_is_compared_with_itself() -> None:
+    def cuts(sign: int) -> list[Record]:
+        values = [(text, n, -sign * n / 1000 + noise(text * n)) for text in range(6) for n in (80, 128)]
+        return [Record(str(t), "effective_attention", "pearson pooled", v, {"n": n, "width": 64}) for t, n, v in values]
+
+    assert both_ways("id-effective-attention", "raw and effective attention correlate", cuts) == SAME_AND_DIFFERENT
+
+
+@pytest.mark.parametrize(
+    "start", ["raw attention to", "effective attention has", "the peak of", "by effective", "most of raw", "in layer 4"]
+)
+def test_claims_about_types(start: str) -> None:
+    assert both_ways("id-effective-attention", start, attention_by_type) == SAME_AND_DIFFERENT
+    assert word_of(claim_of("id-effective-attention", start), [], "id-effective-attention") == "not comparable"
 
 
 # --- token identifiability ----------------------------------------------------------------------------------------------
@@ -79,30 +193,35 @@ def test_lengths_fall_into_their_classes() -> None:
 def test_naive_identification_is_the_nearest_input_of_the_text(model: Any) -> None:
     texts = mixlens.experiments.core.examples_of("agreement", n=3, seed=0)
     asked: dict[str, Any] = {"kinds": ("naive",), "distances": ("cosine",), "layers": (0, 3), "offsets": (1,)}
-    made = run("id-token-identifiability", model=model, data=texts, progress=False, **asked)
-    hits, total = 0, 0
+    outcome = run("id-token-identifiability", model=model, data=texts, progress=False, **asked)
+    hits, total = [], []
     for text in texts:
         trace = model.trace(text)
-        inputs = paper.input_vectors(trace, embedding="sum").double()
-        for i, state in enumerate(trace.hidden_states[3].double()):
-            near = torch.nn.functional.cosine_similarity(state[None], inputs)
-            hits, total = hits + int(near[i] == near.max()), total + 1
-    found = {(r.metric, r.info["layer"]): r.value for r in made.records}
-    assert found["identified", 3] == pytest.approx(hits / total)
+        inputs = input_vectors(trace, embedding="sum").double()
+        near = [torch.nn.functional.cosine_similarity(state[None], inputs) for state in trace.hidden_states[3].double()]
+        hits.append(sum(int(one[i] == one.max()) for i, one in enumerate(near)))
+        total.append(len(near))
+    found = {(r.metric, r.info["layer"]): r for r in outcome.records if "layer" in r.info}
+    assert found["identified", 3].value == pytest.approx(sum(hits) / sum(total))
+    assert found["identified", 3].info["by_text"] == [[i, h, n] for i, (h, n) in enumerate(zip(hits, total, strict=True))]
     assert set(found) == {(m, layer) for m in ("identified", "neighbour") for layer in (0, 3)}
-    assert [table.name for table in made.tables] == ["identified", "neighbour"]
+    assert [table.name for table in outcome.tables][:3] == ["identified", "neighbour", "last"]
+    (chance,) = [r.value for r in outcome.records if r.metric == "chance"]
+    assert chance == pytest.approx(3 / sum(total))  # 1 / mean length
 
 
 def test_tables_of_identified_tokens() -> None:
-    told = {"distance": "l2", "low": 0.1, "high": 0.3, "std": 0.2, "texts": 5, "folds": [0.2]}
+    told = {"distance": "l2", "low": 0.1, "high": 0.3, "std": 0.2, "texts": 5, "folds": [0.2], "epochs": [30, 10], "by_text": []}
     one = Record("all", "linear", "identified", 0.2, {**told, "layer": 2})
     other = Record("all", "linear", "identified", 0.5, {**told, "layer": 0, "low": None, "high": None})
     across = Record("all", "linear", "across", 0.4, {**told, "layer": 2, "trained": 0})
-    first, second = paper.finish_tokens(setup_of("id-token-identifiability"), [one, other, across])
+    first, second, last, epochs = tokens.finish_tokens(setup_of("id-token-identifiability"), [one, other, across])
     assert first.columns == ("method", "distance", "layer 0", "layer 2")
     assert first.rows[0][3] == Interval(0.2, 0.1, 0.3, 5, 0.2)
     assert math.isnan(first.rows[0][2].low)
     assert second.rows == (("linear", "l2", 0, Interval(0.4, 0.1, 0.3, 5, 0.2)),)
+    assert last.rows == (("linear, l2", Interval(0.2, 0.1, 0.3, 5, 0.2)),)
+    assert epochs.rows == (("linear", "l2", 6, 10, 20.0, 30),)
 
 
 def test_training_stopped_and_continued_is_the_same(model: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -111,7 +230,7 @@ def test_training_stopped_and_continued_is_the_same(model: Any, tmp_path: Path, 
     asked: dict[str, Any] = {"kinds": ("naive", "linear"), "distances": ("l2",), "layers": (0, 4), "across": True, **QUICK}
     given: dict[str, Any] = {"model": model, "data": "agreement", "n": 8, "progress": False, **asked}
     whole = run("id-token-identifiability", out=tmp_path / "whole", **given)
-    real, seen = paper.token_identifiability, []
+    real, seen = tokens.token_identifiability, []
 
     def stopping(*args: Any, **options: Any) -> Any:
         seen.append(options["kind"])
@@ -119,36 +238,252 @@ def test_training_stopped_and_continued_is_the_same(model: Any, tmp_path: Path, 
             raise KeyboardInterrupt
         return real(*args, **options)
 
-    monkeypatch.setattr(paper, "token_identifiability", stopping)
+    monkeypatch.setattr(tokens, "token_identifiability", stopping)
     with pytest.raises(KeyboardInterrupt):
         run("id-token-identifiability", out=tmp_path / "stopped", **given)
     seen.extend(["-"] * 4)
     again = run("id-token-identifiability", out=tmp_path / "stopped", **given)
     assert seen.count("naive") == 2  # not measured again
     assert [table.csv for table in again.tables] == [table.csv for table in whole.tables]
-    assert len(again.tables) == 2
+
+
+def test_the_paper_has_no_limit_of_epochs_and_the_search_uses_its_rates() -> None:
+    for name in ("id-token-identifiability", "id-across-layers", "id-generalization", "id-neighbours", "id-hidden-to-hidden"):
+        training = tokens.training_of(setup_of(name))["training"]
+        assert (training.epochs, training.rates, training.rate) == (None, (), 1e-4)
+    searched = tokens.training_of(setup_of("id-neighbours", search=True))["training"]
+    assert searched.rates == (0.003, 0.001, 0.0003, 0.0001, 0.00003, 0.00001, 0.000003)
+
+
+def test_the_rate_that_serves_the_validation_texts_best_is_used() -> None:
+    from mixlens.metrics.token_identity import Training, best_fit, fit
+
+    x = torch.randn(60, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    sides = (x[:40], 2 * x[:40]), (x[40:], 2 * x[40:])
+    training = Training(batch=20, epochs=5, rates=(1e-6, 1e-1, 1e-5))
+    best = best_fit(*sides, kind="linear", distance="l2", training=training, seed=0)
+    assert (best.rate, best.epochs) == (1e-1, 5)
+    torch.manual_seed(0)
+    alone = fit(*sides, kind="linear", distance="l2", training=Training(rate=1e-1, batch=20, epochs=5))
+    assert best.loss == alone.loss
+
+
+def rate(kind: str, metric: str, distance: str, value: float, **info: Any) -> Record:
+    """A rate with eight texts around a value."""
+    by_text = [[text, round(1000 * (value + noise(text + len(kind)))), 1000] for text in range(8)]
+    return Record("all", kind, metric, value, {"distance": distance, "by_text": by_text, "low": None, "high": None, **info})
+
+
+def identified(sign: int) -> list[Record]:
+    """Twelve layers: naive falls behind layer 4, linear stays high, cosine above L2; or everything the other way round."""
+    records = []
+    for layer in range(1, 13):
+        late = max(0, layer - 4) if sign > 0 else min(layer, 4)
+        records.append(rate("naive", "identified", "cosine", 0.9 - 0.05 * late if sign > 0 else 0.95 - 0.05 * late, layer=layer))
+        for kind in ("linear", "mlp"):
+            own = 0.99 - 0.005 * layer if sign > 0 else 0.2 + 0.005 * layer + 0.2 * (kind == "mlp")
+            records.append(rate(kind, "identified", "cosine", own, layer=layer))
+            records.append(rate(kind, "identified", "l2", own - 0.1 * sign, layer=layer))
+    return records
+
+
+@pytest.mark.parametrize("start", ["a linear g", "a trained g", "the rate", "without a g", "cosine", "by cosine"])
+def test_claims_about_identity(start: str) -> None:
+    assert both_ways("id-token-identifiability", start, identified) == SAME_AND_DIFFERENT
+    assert word_of(claim_of("id-token-identifiability", start), [], "id-token-identifiability") == "not comparable"
+
+
+def test_a_run_without_a_kind_says_what_was_not_run() -> None:
+    records = [r for r in identified(1) if r.method != "naive"]
+    verdict = claim_of("id-token-identifiability", "a trained g").check(setup_of("id-token-identifiability"), records, [])
+    assert verdict.text == "not comparable (not run: naive, cosine, 12)"
+
+
+# --- other layers, other texts, neighbours ------------------------------------------------------------------------------
+
+
+def test_a_g_of_one_layer_on_all_layers(model: Any) -> None:
+    asked: dict[str, Any] = {"kinds": ("linear",), "distances": ("cosine",), **QUICK}
+    outcome = run("id-across-layers", model=model, data="agreement", n=8, progress=False, **asked)
+    cells = {(r.info["trained"], r.info["layer"]): r.value for r in outcome.records}
+    assert set(cells) == {(a, b) for a in (1, 2, 3, 4) for b in (1, 2, 3, 4)}
+    states = tokens.states_of(model, outcome.setup.examples, "sum")
+    question = tokens.training_of(outcome.setup)
+    alone = tokens.token_identifiability(states.layer(3), states.inputs, kind="linear", distance="cosine", **question)
+    assert cells[3, 3] == alone.value
+
+
+def test_train_and_test_texts_by_hand(model: Any) -> None:
+    asked: dict[str, Any] = {"kinds": ("linear",), "layers": (2,), "shares": (0.5, 1.0), **QUICK}
+    outcome = run("id-generalization", model=model, data="agreement", n=10, progress=False, **asked)
+    found = {r.metric: r for r in outcome.records if r.metric != "size"}
+    order = np.random.default_rng(0).permutation(10).tolist()
+    assert [row[0] for row in found["train"].info["by_text"]] == sorted(order[:7])
+    assert [row[0] for row in found["test"].info["by_text"]] == sorted(order[8:])
+    assert found["gap"].value == pytest.approx(found["train"].value - found["test"].value)
+    sizes = {r.info["share"]: r for r in outcome.records if r.metric == "size"}
+    assert set(sizes) == {0.5, 1.0}
+    assert all(r.info["layer"] == 3 for r in sizes.values())  # the last but one
+    assert [row[0] for row in sizes[0.5].info["by_text"]] == sorted(order[8:])  # the same test texts
+    assert outcome.tables[1].column("training texts") == ["50%", "100%"]
+
+
+def test_neighbours_are_those_of_the_metric(model: Any) -> None:
+    asked: dict[str, Any] = {"kinds": ("naive",), "distances": ("l2",), "layers": (2,), "offsets": (-1, 0, 2)}
+    outcome = run("id-neighbours", model=model, data="agreement", n=3, progress=False, **asked)
+    states = tokens.states_of(model, outcome.setup.examples, "sum")
+    for r in outcome.records:
+        offset, hits, total = r.info["offset"], 0, 0
+        for state, inputs in zip(states.layer(2), states.inputs, strict=True):
+            for i in range(len(state)):
+                if 0 <= i + offset < len(state):
+                    far = torch.linalg.vector_norm(state[i].double() - inputs.double(), dim=-1)
+                    hits, total = hits + int(far[i + offset] == far.min()), total + 1
+        assert r.value == pytest.approx(hits / total)
+
+
+def test_from_one_layer_to_the_next_of_two_models(model: Any) -> None:
+    asked: dict[str, Any] = {"kinds": ("naive",), "distances": ("l2",)}
+    other = mixlens.load("sentiment")
+    outcome = run("id-hidden-to-hidden", model=[model, other], data=["the old keys", "the dog"], progress=False, **asked)
+    for r in outcome.records:
+        hits, total = 0, 0
+        for example in outcome.setup.examples:
+            trace = (model, other)[r.info["model"]].trace(example)
+            states = trace.hidden_states
+            before = input_vectors(trace, embedding="sum") if r.info["layer"] == 1 else states[r.info["layer"] - 1]
+            far = torch.cdist(states[r.info["layer"]].double(), before.double(), compute_mode="donot_use_mm_for_euclid_dist")
+            hits, total = hits + int((far.diagonal() <= far.min(-1).values).sum()), total + len(trace)
+        assert r.value == pytest.approx(hits / total)
+    assert {row[0] for row in outcome.tables[0].rows} == {"1: agreement", "2: sentiment"}
+
+
+def across(sign: int) -> list[Record]:
+    """The g of layer t in layer l: worse for later layers, not for earlier ones; or the opposite."""
+    return [
+        rate(
+            kind,
+            "across",
+            distance,
+            0.9 - 0.03 * sign * (layer - trained) - 0.1 * sign * (kind == "mlp") + (0 if sign > 0 else 0.05),
+            layer=layer,
+            trained=trained,
+        )
+        for kind in ("linear", "mlp")
+        for distance in ("cosine", "l2")
+        for layer in range(1, 13)
+        for trained in (1, 6, 11, 12)
+    ]
+
+
+def neighbour(sign: int) -> list[Record]:
+    """Own token above neighbours, near above far, early above late, previous above next; or the opposite."""
+    return [
+        rate(
+            "linear",
+            "neighbour",
+            "cosine",
+            0.5 - sign * (0.1 * abs(o) + 0.01 * layer) - 0.02 * (o > 0) * (sign > 0),
+            layer=layer,
+            offset=o,
+        )
+        for layer in range(1, 5)
+        for o in range(-3, 4)
+    ]
+
+
+def step(sign: int) -> list[Record]:
+    """Cosine above L2, early above late layers; tuning lowers L2 in the last layer; or the opposite."""
+    records = []
+    for layer in range(1, 13):
+        for model_ in (0, 1):
+            tuned = 0.2 * sign * (model_ == 1 and layer == 12)
+            records.append(rate("naive", "step", "cosine", 0.6 + 0.2 * sign - 0.01 * sign * layer, layer=layer, model=model_))
+            records.append(rate("naive", "step", "l2", 0.6 - 0.01 * sign * layer - tuned, layer=layer, model=model_))
+    return records
+
+
+def sizes(sign: int) -> list[Record]:
+    values = {0.5: 0.74, 0.8: 0.80, 0.9: 0.81, 1.0: 0.82} if sign > 0 else {0.5: 0.74, 0.8: 0.75, 0.9: 0.76, 1.0: 0.85}
+    gaps = [
+        Record("all", k, "gap", 0.1 + 0.2 * (k == "mlp") * (sign < 0), {"layer": i}) for k in ("linear", "mlp") for i in (1, 2, 3)
+    ]
+    return [rate("mlp", "size", "l2", value, layer=11, share=share) for share, value in values.items()] + gaps
+
+
+@pytest.mark.parametrize(
+    ("name", "records"),
+    [("id-across-layers", across), ("id-neighbours", neighbour), ("id-hidden-to-hidden", step), ("id-generalization", sizes)],
+)
+def test_claims_about_layers_and_neighbours(name: str, records: Any) -> None:
+    for claim in known()[name].claims:
+        assert both_ways(name, claim.says, records) == SAME_AND_DIFFERENT, claim.says
+        assert word_of(claim, [], name) == "not comparable"
 
 
 # --- mixing -------------------------------------------------------------------------------------------------------------
 
 
 def test_own_token(model: Any) -> None:
-    made = run("id-mixing", model=model, data="agreement", n=2, methods=("hta:probes=2", *CHEAP), progress=False)
-    (example,) = made.setup.examples[:1]
+    outcome = run("id-mixing", model=model, data="agreement", n=2, methods=(ESTIMATED, *CHEAP), progress=False)
+    (example,) = outcome.setup.examples[:1]
     scores = mixlens.mix(model.trace(example), "alti").rollout().scores.double()
     rows = scores / scores.sum(-1, keepdim=True)
-    found = [r for r in made.records if r.example == example.id and r.method == "alti" and r.info["layer"] == 4]
+    found = [r for r in outcome.records if r.example == example.id and r.method == "alti" and r.info["layer"] == 4]
     own = [r.value for r in found if r.metric == "own share"]
     assert own == pytest.approx(rows[3].diagonal().tolist())
     other = [r.value for r in found if r.metric == "not own top"]
     assert other == [float(rows[3, i].max() > rows[3, i, i]) for i in range(len(own))]
-    (table,) = made.tables
-    assert [row[:2] for row in table.rows] == [(m, k) for m in ("hta:probes=2", "alti") for k in mixing.MIXING]
+    table, boxes, depths = outcome.tables[:3]
+    assert [row[:2] for row in table.rows] == [(m, k) for m in (ESTIMATED, "alti") for k in mixing.MIXING]
+    values = [r.value for r in outcome.records if r.method == ESTIMATED and r.metric == "own share" and r.info["layer"] == 2]
+    medians = {row[:2]: row[2:] for row in boxes.rows}
+    assert medians[ESTIMATED, "median"][1].mean == pytest.approx(np.median(values))
+    assert medians[ESTIMATED, "75 %"][1].mean == pytest.approx(np.quantile(values, 0.75))
+    assert depths.rows[0][:3] == ("median of own share", medians[ESTIMATED, "median"][0], medians[ESTIMATED, "median"][1])
+    beside = [t for t in outcome.tables if t.name.startswith("paper-")]
+    assert [table.rows[0][-1] for table in beside] == ["0.306", "0.144", "0.107"]
+
+
+def shares(sign: int) -> list[Record]:
+    """Twelve layers of own shares that fall from 0.3, P that rises from 0 behind layer 3; or the opposite."""
+    records = []
+    for text in range(8):
+        for layer in range(1, 13):
+            own = 0.3 - 0.02 * layer if sign > 0 else 0.4 + 0.02 * layer
+            lost = 0.03 * max(0, layer - 3) + noise(text) * (layer > 3) if sign > 0 else 0.5 - 0.03 * layer
+            records.append(Record(str(text), "hta", "own share", own + noise(text * layer), {"layer": layer}))
+            records.append(Record(str(text), "hta", "not own top", lost, {"layer": layer}))
+            error = 0.02 * layer - 0.03 * sign - 0.05 * (sign > 0) + noise(text) + (0.5 if sign < 0 else 0)
+            records.append(Record(str(text), mixing.ERROR_OF, "error", error, {"layer": layer}))
+    return records
+
+
+@pytest.mark.parametrize("name", ["id-mixing", "id-mixing-and-identity"])
+def test_claims_about_mixing(name: str) -> None:
+    for claim in known()[name].claims:
+        assert both_ways(name, claim.says, shares) == SAME_AND_DIFFERENT, claim.says
+        other = Setup(known()[name], (), (), ("alti",), known()[name].options)
+        assert claim.check(other, shares(1), []).word == "not comparable"
+
+
+def test_mixing_and_identity_of_the_same_texts(model: Any) -> None:
+    outcome = run("id-mixing-and-identity", model=model, data="agreement", n=8, methods=CHEAP, progress=False, **QUICK)
+    lost = {r.example: r.value for r in outcome.records if r.metric == "not own top" and r.info["layer"] == 4}
+    for example in outcome.setup.examples[:2]:
+        scores = mixlens.mix(model.trace(example), "alti").rollout()
+        assert lost[str(example.id)] == pytest.approx(mixing.not_own_top(scores)[3].mean())
+    errors = [r for r in outcome.records if r.metric == "error" and r.info["layer"] == 4]
+    assert {r.example for r in errors} < set(lost)  # the texts that were tested
+    assert all(0 <= r.value <= 1 for r in errors)
+
+
+# --- context --------------------------------------------------------------------------------------------------------------
 
 
 def test_neighbours_by_hand() -> None:
     scores = made_map([[[2.0, 1.0, 1.0], [3.0, 0.0, 1.0], [0.0, 0.0, 0.0]]])
-    found = mixing.neighbours(scores, reach=2)
+    found = context.neighbours(scores, reach=2)
     assert set(found) == {-2, -1, 1, 2}
     np.testing.assert_allclose(found[1], [[0.25, 0.25]])
     np.testing.assert_allclose(found[-1], [[0.75, np.nan]])  # a row of zeros has no shares
@@ -156,67 +491,160 @@ def test_neighbours_by_hand() -> None:
 
 
 def test_a_text_without_such_a_place_has_no_record() -> None:
-    made = mixing._layers(Example("x", id="e"), "m", "distance", "11+", np.array([[np.nan, 1.0, 3.0], [np.nan] * 3]))
-    assert made == [Record("e", "m", "distance", 2.0, {"layer": 1, "group": "11+"})]
-    assert mixing._layers(Example("x", id="e"), "m", "neighbour", "+3", np.zeros((1, 0))) == []
-    assert [mixing.group_name(*g) for g in ((1, 1), (4, 5), (11, None))] == ["1", "4-5", "11+"]
+    found = context._layers(Example("x", id="e"), "m", "distance", "11+", np.array([[np.nan, 1.0, 3.0], [np.nan] * 3]))
+    assert found == [Record("e", "m", "distance", 2.0, {"layer": 1, "group": "11+", "count": 2})]
+    assert context._layers(Example("x", id="e"), "m", "neighbour", "+3", np.zeros((1, 0))) == []
+    assert context.NAMES == ("1", "2", "3", "4-5", "6-10", "11+")
 
 
-def test_context_shares_add_up(model: Any) -> None:
-    made = run("id-context", model=model, data="agreement", n=1, methods=CHEAP, progress=False)
-    for layer in range(1, 5):
-        shares = [r.value for r in made.records if r.metric == "distance" and r.info["layer"] == layer]
-        # every group is a mean over the positions that have it, so each position's groups add up to 1 but not their means
-        assert 0.9 < sum(shares) < 2
-    assert [table.name for table in made.tables] == ["distance", "neighbour", "around"]
-    trace = model.trace(made.setup.examples[0])
+def test_context_written_out(model: Any) -> None:
+    """Figures 4a and 4b, token by token: means within groups, over all tokens, then over the layers; totals by place."""
+    outcome = run("id-context", model=model, data="agreement", n=3, methods=CHEAP, progress=False)
+    maps = [mixlens.mix(model.trace(e), "alti").rollout().scores.double().numpy() for e in outcome.setup.examples]
+    tables = {table.name: table for table in outcome.tables}
+    for row in tables["distance"].rows:
+        wanted = {"1": [1], "2": [2], "3": [3], "4-5": [4, 5], "6-10": range(6, 11), "11+": range(11, 99)}[str(row[1])]
+        means = []
+        for layer in range(4):
+            cells = []
+            for scores in maps:
+                for i, values in enumerate(scores[layer] / scores[layer].sum(-1, keepdims=True)):
+                    places = [j for j in range(len(values)) if abs(i - j) in wanted]
+                    cells += [np.mean(values[places])] if places else []
+            means.append(np.mean(cells))
+        assert [cell.mean for cell in row[2:]] == pytest.approx([mean / sum(means) for mean in means])
+    found = {str(row[1]): row[4].mean for row in tables["neighbour"].rows}
+    last = [scores[3] / scores[3].sum(-1, keepdims=True) for scores in maps]
+    whole = sum(float(one.sum() - one.trace()) for one in last)
+    for offset in (-2, 1):
+        assert found[f"{offset:+d}"] == pytest.approx(sum(float(np.trace(one, offset)) for one in last) / whole)
+    assert [int(name) for name in found] == sorted(int(name) for name in found)
+
+
+def test_what_the_first_token_takes(model: Any) -> None:
+    pair = Example("the keys", "the dogs are old", id="p")
+    outcome = run("id-context", model=model, data=[pair], methods=CHEAP, progress=False, around=3)
+    trace = model.trace(pair)
     row = mixlens.mix(trace, "alti").rollout().scores[-1, 0].double()
-    place = len(trace) - 1  # [SEP]
-    around = {r.info["group"]: r.value for r in made.records if r.metric == "around" and r.info["layer"] == 4}
-    assert around["+0"] == pytest.approx(float(row[place] / row.sum()))
-    assert around["-2"] == pytest.approx(float(row[place - 2] / row.sum()))
-    assert "+1" not in around  # the text has ended
+    row, middle = row / row.sum(), trace.tokens.index("[SEP]")
+    found = {(r.metric, r.info["group"]): r.value for r in outcome.records if r.info["layer"] == 4}
+    assert found["around", "+0"] == pytest.approx(float(row[middle]))
+    assert found["around", "-2"] == pytest.approx(float(row[middle - 2]))
+    assert found["from place", "2"] == pytest.approx(float(row[2]))
+    assert found["sentence", "first"] == pytest.approx(float(row[1:middle].mean()))
+    assert found["sentence", "second"] == pytest.approx(float(row[middle + 1 : -1].mean()))
+    assert "around" in {table.name for table in outcome.tables}
+    assert not next(table for table in outcome.tables if table.name == "from_place").printed
+
+
+def test_one_pass_gives_both(model: Any) -> None:
+    given: dict[str, Any] = {"model": model, "data": "agreement", "n": 2, "methods": CHEAP, "progress": False}
+    both, own, around = (run(name, **given) for name in ("id-contributions", "id-mixing", "id-context"))
+    files = {table.name: table.csv for table in both.tables}
+    for table in (*own.tables, *around.tables):
+        assert table.name == "claims" or files[table.name] == table.csv
+    assert len(both.tables[-1].rows) == len(own.tables[-1].rows) + len(around.tables[-1].rows)
+
+
+def distances(sign: int) -> list[Record]:
+    """Near context early, far context late, nearest most, [CLS] beside [SEP], the second sentence; or the opposite."""
+    records = []
+    for text in range(8):
+        for layer in range(1, 13):
+            for place, group in enumerate(context.NAMES):
+                level = 0.1 - 0.01 * sign * place
+                slope = sign * 0.001 * (layer - 6) * (1 if group == "11+" else -1)
+                records.append(
+                    Record(
+                        str(text), "hta", "distance", level + slope + noise(text * layer) / 9, {"layer": layer, "group": group}
+                    )
+                )
+            for offset in range(-3, 4):
+                value = 0.05 + sign * 0.02 * (abs(offset) == 1) + noise(text + offset)
+                records.append(Record(str(text), "hta", "around", value, {"layer": layer, "group": f"{offset:+d}"}))
+            for name in ("first", "second"):
+                value = 0.02 + sign * 0.01 * (name == "second") + noise(text + layer + len(name))
+                records.append(Record(str(text), "hta", "sentence", value, {"layer": layer, "group": name}))
+    return records
+
+
+def test_claims_about_context() -> None:
+    for claim in known()["id-context"].claims:
+        assert both_ways("id-context", claim.says, distances) == SAME_AND_DIFFERENT, claim.says
+    few = [r for r in distances(1) if r.metric == "distance" and r.info["group"] != "11+"]
+    for start in ("the most distant", "[CLS] takes", "the second sentence"):
+        assert word_of(claim_of("id-context", start), few, "id-context") == "not comparable"
+
+
+# --- parts of speech --------------------------------------------------------------------------------------------------------
 
 
 def test_tags_follow_the_pieces(model: Any) -> None:
     trace = model.trace(TAGGED)
-    tags = mixing.tags_of(TAGGED, trace)
-    assert tags[0] == tags[-1] == "special"
+    tags = pos.tags_of(TAGGED, trace)
+    assert (tags[0], tags[-1]) == ("[CLS]", "[SEP]")
     assert tags[1:3] == ("DET", "NOUN")
     assert set(tags[3:-1]) == {"VERB"}
+    assert pos.tags_of(TAGGED, trace, "penn")[1:3] == ("DT", "NNS")
     part = Example("the keys rust", info={"pos": ((4, 8, "NOUN"),)})
-    assert mixing.tags_of(part, trace)[1:3] == (None, "NOUN")
+    assert pos.tags_of(part, trace)[1:3] == (None, "NOUN")
 
 
 def test_parts_of_speech(model: Any) -> None:
-    made = run("id-pos", model=model, data=[TAGGED], methods=CHEAP, progress=False)
-    shares, _, counts = made.tables
+    outcome = run("id-pos", model=model, data=[TAGGED], methods=CHEAP, progress=False)
+    medians, _, boxes, counts = outcome.tables[:4]
     scores = mixlens.mix(model.trace(TAGGED), "alti").rollout().scores.double()
     rows = scores / scores.sum(-1, keepdim=True)
-    found = {row[1]: row[-1].mean for row in shares.rows}
-    assert found["NOUN"] == pytest.approx(float(rows[-1, 2, 2]))
-    assert found["special"] == pytest.approx(float((rows[-1, 0, 0] + rows[-1, -1, -1]) / 2))
-    assert dict(counts.rows) == {"DET": 1, "NOUN": 1, "VERB": len(scores[0]) - 4, "special": 2}
+    found = {row[1]: row[-1].mean for row in medians.rows}
+    assert found["NNS"] == pytest.approx(float(rows[-1, 2, 2]))
+    assert found["[SEP]"] == pytest.approx(float(rows[-1, -1, -1]))
+    assert list(found.values()) == sorted(found.values(), reverse=True)  # in the order of the last layer
+    assert found["VBP"] == pytest.approx(np.median([float(rows[-1, i, i]) for i in range(3, len(scores[0]) - 1)]))
+    assert dict(counts.rows) == {"DT": 1, "NNS": 1, "VBP": len(scores[0]) - 4, "[CLS]": 1, "[SEP]": 1}
+    assert len(boxes.rows) == 4 * 5
+    assert not boxes.printed
+
+
+def tagged(sign: int) -> list[Record]:
+    levels = {"[CLS]": 0.45, "NN": 0.3, "DT": 0.2} if sign > 0 else {"[CLS]": 0.3, "NN": 0.4, "DT": 0.6}
+    return [
+        Record(str(text), "hta", "own share", level + noise(text), {"layer": layer, "tag": tag})
+        for text in range(8)
+        for layer in range(1, 7)
+        for tag, level in levels.items()
+    ]
+
+
+def test_claims_about_parts_of_speech() -> None:
+    for claim in known()["id-pos"].claims:
+        assert both_ways("id-pos", claim.says, tagged) == SAME_AND_DIFFERENT, claim.says
 
 
 # --- all of them --------------------------------------------------------------------------------------------------------
 
 ALL: dict[str, dict[str, Any]] = {
-    "id-effective-attention": {"data": "agreement", "n": 2},
+    "id-effective-attention": {"data": [Example(LONG, id="1"), Example("the keys", id="2")]},
     "id-token-identifiability": {"data": "agreement", "n": 7, "layers": (0, 4), "offsets": (1,), "across": True, **QUICK},
-    "id-mixing": {"data": "agreement", "n": 2, "methods": CHEAP},
-    "id-context": {"data": "agreement", "n": 2, "methods": CHEAP},
-    "id-pos": {"data": [TAGGED], "methods": CHEAP},
+    "id-across-layers": {"data": "agreement", "n": 7, "distances": ("l2",), **QUICK},
+    "id-generalization": {"data": "agreement", "n": 7, "layers": (4,), "shares": (0.5,), **QUICK},
+    "id-neighbours": {"data": "agreement", "n": 7, "layers": (4,), "kinds": ("linear",), **QUICK},
+    "id-hidden-to-hidden": {"data": "agreement", "n": 7, "distances": ("l2",), **QUICK},
+    "id-mixing": {"data": "agreement", "n": 2, "methods": (ESTIMATED,)},
+    "id-mixing-and-identity": {"data": "agreement", "n": 7, "methods": (ESTIMATED,), **QUICK},
+    "id-context": {"data": [Example("the keys to the cabinet are old", "the dogs are old", id="1")], "methods": (ESTIMATED,)},
+    "id-contributions": {"data": [Example("the keys are old", "the dogs are old", id="1")], "methods": (ESTIMATED,)},
+    "id-pos": {"data": [TAGGED], "methods": (ESTIMATED,)},
 }
 
 
 @pytest.mark.parametrize("name", ALL)
 def test_the_same_records_give_the_same_tables_and_a_figure(name: str, model: Any) -> None:
-    made = run(name, model=model, progress=False, **ALL[name])
-    again = made.setup.experiment.finish(made.setup, list(made.records))
-    assert [table.csv for table in again] == [table.csv for table in made.tables]
+    outcome = run(name, model=model, progress=False, **ALL[name])
+    again = mixlens.experiments.running.all_tables(outcome.setup, list(outcome.records))
+    assert [table.csv for table in again] == [table.csv for table in outcome.tables]
+    assert outcome.tables[-1].name == "claims"
     pytest.importorskip("matplotlib")
-    assert mixlens.experiments.core.drawn(made)["svg"].startswith(b"<?xml")
+    assert mixlens.experiments.core.drawn(outcome)["svg"].startswith(b"<?xml")
 
 
 @pytest.mark.parametrize(
@@ -224,15 +652,39 @@ def test_the_same_records_give_the_same_tables_and_a_figure(name: str, model: An
     [
         ("id-effective-attention", {"methods": ("alti",)}, "effective_attention"),
         ("id-effective-attention", {"edges": (5, 5)}, "rising"),
+        ("id-effective-attention", {"cuts": (2,)}, "4 or more"),
         ("id-token-identifiability", {"kinds": ("bilinear",)}, "linear"),
         ("id-token-identifiability", {"kinds": "linear"}, "is a list"),
         ("id-token-identifiability", {"layers": (9,)}, "0 .input. to 4"),
         ("id-token-identifiability", {}, "at least 7"),
+        ("id-across-layers", {"kinds": ("naive",)}, "is not trained"),
+        ("id-across-layers", {"trained": (0,), "n": 7}, "from 1 to 4"),
+        ("id-generalization", {"shares": (0,), "n": 7}, "above 0"),
+        ("id-neighbours", {"offsets": (), "n": 7}, "list of places"),
         ("id-mixing", {"methods": ("grad_l2",)}, "takes maps alone"),
         ("id-context", {"reach": 0}, "1 or more"),
         ("id-pos", {}, "have no 'pos'"),
+        ("id-pos", {"data": [TAGGED], "tags": "brown"}, "penn or universal"),
+        ("id-pos", {"data": [Example("the keys", info={"pos": ((0, 3, "DET"),)})]}, "no penn tags"),
     ],
 )
 def test_refusals(name: str, given: dict[str, Any], told: str, model: Any) -> None:
     with pytest.raises(InputError, match=told):
-        run(name, model=model, data="agreement", n=1, progress=False, **given)
+        run(name, **{"model": model, "data": "agreement", "n": 1, "progress": False, **given})
+
+
+# --- the plan ---------------------------------------------------------------------------------------------------------------
+
+
+def test_the_plan_names_every_figure_and_every_step_is_used() -> None:
+    plan = PLANS.find("identifiability")
+    figures = " ".join(item.where for item in plan.items)
+    assert all(
+        f"Figure {number}" in figures or f"{number}" in figures.replace("-", " ").split() for number in (1, 2, 3, 4, 5, 6, 7)
+    )
+    used = {name for item in plan.items for name in item.steps}
+    assert used == {step.name for step in plan.steps}
+    for step_ in plan.steps:
+        declared = known()[step_.experiment]
+        assert set(step_.options) | set(step_.fast_options) <= set(declared.options)
+        assert set(step_.models) <= {role.name for role in plan.roles}

@@ -195,6 +195,32 @@ def test_distances_written_out(causal: bool) -> None:
         mixing_stats.share_by_distance(scores, groups=[(0, 2)])
 
 
+@pytest.mark.parametrize("causal", [False, True])
+def test_means_by_distance_written_out(causal: bool) -> None:
+    scores = random_map(causal=causal)
+    means = mixing_stats.mean_by_distance(scores)
+    groups = ([1], [2], [3], [4, 5], list(range(6, 11)), list(range(11, 15)))
+    for layer, i, (g, group) in itertools.product(range(2), range(15), enumerate(groups)):
+        row = scores.scores[layer, i] / scores.scores[layer, i].sum()
+        places = [j for j in range(15) if abs(i - j) in group and (j < i or not causal)]
+        if places:
+            assert means[layer, i, g] == pytest.approx(sum(float(row[j]) for j in places) / len(places))
+        else:
+            assert np.isnan(means[layer, i, g])
+
+
+def test_a_quantile_resamples_texts() -> None:
+    values, texts = np.array([1.0, 2.0, 3.0, 4.0, 10.0, 20.0]), ["a", "a", "b", "b", "c", "c"]
+    median = mixing_stats.quantile_with_interval(values, texts)
+    assert (median.mean, median.n) == (3.5, 3)
+    assert median.low == 1.0  # the lower median of text a alone
+    assert median.high == 10.0  # that of text c alone
+    assert mixing_stats.quantile_with_interval(values, texts, share=1.0).mean == 20
+    alone = mixing_stats.quantile_with_interval(values, ["a"] * 6)
+    assert (alone.mean, alone.n) == (3.5, 1)
+    assert np.isnan(alone.low)
+
+
 def test_around_the_separator() -> None:
     trace = mixlens.load("sentiment").trace(PAIR)
     rolled = mixlens.mix(trace, "alti").rollout()
@@ -273,8 +299,10 @@ def test_by_length() -> None:
 def test_attention_by_type_of_token() -> None:
     trace = mixlens.load("sentiment").trace(PAIR)
     types = effective.token_types(trace)
-    assert set(types) == {"[CLS]", "[SEP]", "punctuation", "word"}
-    assert [types[i] for i, token in enumerate(trace.tokens) if token in ".,"] == ["punctuation"] * 3
+    assert set(types) == {"[CLS]", "[SEP]", "period or comma", "word"}
+    assert [types[i] for i, token in enumerate(trace.tokens) if token in ".,"] == ["period or comma"] * 3
+    marks = replace(random_map(3), tokens=("!", "a.", "?!"), special=(False,) * 3)
+    assert effective.token_types(marks) == ("punctuation", "word", "punctuation")
     raw, kept = (mixlens.mix(trace, name) for name in ("attention", "effective_attention"))
     made = effective.received_by_type(raw)
     assert sum(made.values()) == pytest.approx(1, abs=1e-5)  # rows of attention sum to 1
@@ -284,6 +312,13 @@ def test_attention_by_type_of_token() -> None:
             keys = [i for i, one in enumerate(types) if one == name]
             expected = [np.mean([sum(float(row[j]) for j in keys) for row in layer]) for layer in scores.scores]
             assert found[name].tolist() == pytest.approx(expected, abs=1e-6)
+    for layer, (one, weights) in enumerate(zip(effective.attention_of_heads(trace), trace.layers, strict=True)):
+        keys = effective.places_of(types, "[SEP]")
+        given = effective.given_to(one.raw, [0, 2], keys)
+        expected = [float(sum(head[i, j] for i in (0, 2) for j in keys)) / 2 for head in weights.attention]
+        assert given.tolist() == pytest.approx(expected, abs=1e-6)
+        assert one.effective.mean(0) == pytest.approx(kept.scores[layer].double().numpy(), abs=1e-6)
+        assert np.isnan(effective.given_to(one.raw, [], keys)).all()
     with pytest.raises(InputError, match="2 types for"):
         effective.received_by_type(raw, types=["a", "b"])
 

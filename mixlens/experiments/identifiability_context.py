@@ -1,0 +1,364 @@
+"""Evaluations of On Identifiability in Transformers (Brunner et al. 2020), section 5.3: from how far context comes, and what
+[CLS] takes from where."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from ..errors import InputError
+from ..metrics.arguments import Array, array
+from ..metrics.intervals import Interval, statistic_with_interval
+from ..metrics.mixing_stats import BRUNNER, mean_by_distance, own_share, share_around, share_by_distance
+from ..metrics.mixing_stats import DISTANCES as GROUPS
+from ..types import Example, Map, Record, Trace
+from .claims import Claim, Examples, Verdict, incomparable, positive
+from .experiment import Setup, experiment
+from .globenc import lines, mean_of, per_layer
+from .identifiability_mixing import DIFFERS_HTA, every_contribution
+from .identifiability_values import (
+    DEPTHS,
+    depth_of,
+    less,
+    mean_over,
+    of_layers,
+    ratio_with_interval,
+    thirds,
+    three_layers,
+    with_hta,
+)
+from .tables import Table, by
+
+
+def group_name(first: int, last: int | None) -> str:
+    return f"{first}+" if last is None else str(first) if first == last else f"{first}-{last}"
+
+
+NAMES = tuple(group_name(*group) for group in GROUPS)
+
+
+# --- records ----------------------------------------------------------------------------------------------------------------
+
+
+def neighbours(scores: Map, *, reach: int) -> dict[int, Array]:
+    """For each offset -reach to reach but 0, [layer pos]: the share of the token that far to the right in a position's row."""
+    rows = array(scores, "scores", 3)
+    total = rows.sum(-1)
+    shares = {}
+    for offset in (*range(-reach, 0), *range(1, reach + 1)):
+        diagonal = np.diagonal(rows, offset, axis1=-2, axis2=-1)
+        sums = total[:, max(0, -offset) : max(0, total.shape[-1] - max(0, offset))]
+        shares[offset] = np.where(sums == 0, np.nan, diagonal / np.where(sums == 0, 1, sums))
+    return shares
+
+
+def _layers(example: Example, method: str, metric: str, group: str, values: Array) -> list[Record]:
+    """The mean over positions of [layer pos], one record for each layer; none where the text has no such position."""
+    return [
+        Record(
+            str(example.id),
+            method,
+            metric,
+            mean_of(row)[0],
+            {"layer": layer, "group": group, "count": int(np.isfinite(row).sum())},
+        )
+        for layer, row in enumerate(values, 1)
+        if np.isfinite(row).any()
+    ]
+
+
+def _groups(scores: Map, setup: Setup) -> Iterator[tuple[str, str, Array]]:
+    """(metric, group, [layer pos]) of everything that is measured on one map."""
+    means, shares = mean_by_distance(scores), share_by_distance(scores)
+    for g, name in enumerate(NAMES):
+        yield "distance", name, means[..., g]
+        if setup.options["others"]:
+            yield "of others", name, shares[..., g]
+    for offset, values in neighbours(scores, reach=setup.options["reach"]).items():
+        yield "neighbour", f"{offset:+d}", values
+    yield "context", "all", 1 - own_share(scores)
+
+
+def _of_first_token(scores: Map, trace: Trace, setup: Setup) -> Iterator[tuple[str, str, Array]]:
+    """What the first token ([CLS]) takes: from every position, and around the first [SEP]."""
+    row = array(scores, "scores", 3)[:, 0]
+    shares = row / row.sum(-1, keepdims=True)
+    for place in range(1, len(trace)):
+        yield "from place", str(place), shares[:, [place]]
+    if any(trace.special[1:]):
+        reach = setup.options["around"]
+        around = share_around(scores, reach=reach)
+        for offset in range(-reach, reach + 1):
+            yield "around", f"{offset:+d}", around[:, [offset + reach]]
+        yield from _sentences(shares, trace)
+
+
+def _sentences(shares: Array, trace: Trace) -> Iterator[tuple[str, str, Array]]:
+    """The mean share of a token before and of one behind the first [SEP], special tokens left out; none without a second text."""
+    middle = trace.special[1:].index(True) + 1
+    places = {"first": range(1, middle), "second": range(middle + 1, len(trace))}
+    words = {name: [i for i in some if not trace.special[i]] for name, some in places.items()}
+    if all(words.values()):
+        for name, some in words.items():
+            yield "sentence", name, shares[:, some].mean(-1, keepdims=True)
+
+
+def context_records(setup: Setup, example: Example, trace: Trace, method: str, scores: Map) -> list[Record]:
+    """Everything that is measured on one map."""
+    groups = (*_groups(scores, setup), *_of_first_token(scores, trace, setup))
+    return [record for metric, group, values in groups for record in _layers(example, method, metric, group, values)]
+
+
+# --- tables -----------------------------------------------------------------------------------------------------------------
+
+
+def finish_context(setup: Setup, records: list[Record]) -> list[Table]:
+    tables = [_by_distance(setup, records), _by_place(setup, records)]
+    others = [r for r in records if r.metric == "of others"]
+    tables += [per_layer("others", _OTHERS, others, ("method", "group"), seed=setup.seed, note=_TEXTS)] if others else []
+    for metric, title, printed in _FIRST_TOKEN:
+        tables += _at_depths(setup, metric, title, records, printed)
+    return tables
+
+
+_OTHERS = "By distance, of what comes from others in a layer"
+_TEXTS = "Mean over a text's positions, then over texts."
+_FIRST_TOKEN = (
+    ("around", "What [CLS] takes from the tokens around the first [SEP] (+0)", True),
+    ("sentence", "What [CLS] takes from a token of the first and of the second text", True),
+    ("from place", "What [CLS] takes from each place of the text", False),
+)
+
+
+def _by_distance(setup: Setup, records: Sequence[Record]) -> Table:
+    """Figure 4a: the mean of each group over all tokens, then each group divided by its sum over the layers."""
+    layers = range(1, depth_of(records) + 1)
+    groups = by([r for r in records if r.metric == "distance"], "method", "group")
+    rows = tuple((*key, *_normalized(group, len(layers), setup.seed)) for key, group in groups.items())
+    columns = ("method", "group", *(f"layer {layer}" for layer in layers))
+    return Table("distance", "Relative contribution of neighbours by distance", columns, rows, _NORMALIZED)
+
+
+_NORMALIZED = (
+    "Mean over the neighbours of a group, then over all tokens; then each group is divided by its sum over the layers (C.2), so "
+    "that a row adds up to 1 and shows in which layer a group contributes most. Intervals: texts are resampled."
+)
+
+
+def _normalized(records: Sequence[Record], depth: int, seed: int) -> list[Interval]:
+    """One cell for each layer: sum_t S_tl / sum_t N_t, divided by its sum over the layers l, for texts t."""
+    texts = {text: number for number, text in enumerate(dict.fromkeys(r.example for r in records))}
+    sums, counts = np.zeros((len(texts), depth)), np.zeros((len(texts), depth))
+    for r in records:
+        place = texts[r.example], int(r.info["layer"]) - 1
+        sums[place], counts[place] = r.value * r.info["count"], r.info["count"]
+
+    def share(rows: Any, layer: int) -> float:
+        means = sums[rows].sum(0) / counts[rows].sum(0)
+        return float(means[layer] / means.sum())
+
+    return [statistic_with_interval(partial(share, layer=layer), len(texts), seed=seed) for layer in range(depth)]
+
+
+def _by_place(setup: Setup, records: Sequence[Record]) -> Table:
+    """Figure 4b: the total from each relative place, divided by the total from all other tokens of the layer."""
+    groups = by([r for r in records if r.metric == "neighbour"], "method", "group")
+    ordered = sorted(groups.items(), key=lambda pair: (setup.methods.index(pair[0][0]), int(pair[0][1])))
+    context = by([r for r in records if r.metric == "context"], "method", "layer")
+    layers = three_layers(depth_of(records))
+    rows = tuple(
+        (*key, *(_total(group, context[key[0], layer], layer, setup.seed) for layer in layers)) for key, group in ordered
+    )
+    return Table(
+        "neighbour",
+        "Total contribution by relative place, of all that comes from others",
+        ("method", "group", *DEPTHS),
+        rows,
+        _TOTAL,
+    )
+
+
+_TOTAL = "Summed over all tokens and divided by what comes from all other tokens in the layer. Intervals: texts are resampled."
+
+
+def _total(records: Sequence[Record], context: Sequence[Record], layer: int, seed: int) -> Interval:
+    parts = {r.example: r.value * r.info["count"] for r in records if r.info["layer"] == layer}
+    wholes = {r.example: r.value * r.info["count"] for r in context}
+    return ratio_with_interval([parts.get(text, 0.0) for text in wholes], list(wholes.values()), seed=seed)
+
+
+def _at_depths(setup: Setup, metric: str, title: str, records: Sequence[Record], printed: bool) -> list[Table]:
+    """A table of the first, middle and last layer."""
+    group = [r for r in records if r.metric == metric]
+    if not group:
+        return []
+    whole = per_layer(metric.replace(" ", "_"), title, group, ("method", "group"), seed=setup.seed, note="Mean over texts.")
+    layers = three_layers(len(whole.columns) - 2)
+    rows = tuple((*row[:2], *(row[1 + layer] for layer in layers)) for row in _in_order(whole.rows))
+    return [Table(whole.name, title, ("method", "group", *DEPTHS), rows, whole.note, printed)]
+
+
+def _in_order(rows: Sequence[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    """Rows by the number of their group, where it is one."""
+    return sorted(rows, key=lambda row: (str(row[0]), int(row[1]) if row[1].lstrip("+-").isdigit() else 0))
+
+
+# --- figure -----------------------------------------------------------------------------------------------------------------
+
+
+def figure_context(setup: Setup, tables: list[Table], figure: Any) -> None:
+    figure.set_size_inches(10, 7)
+    draw_context(figure.subplots(2, 2).ravel(), setup, tables)
+
+
+def draw_context(panels: Sequence[Any], setup: Setup, tables: Sequence[Table]) -> None:
+    """Figures 4a, 4b, 18a and 18b in four panels."""
+    named = {table.name: table for table in tables}
+    first = tuple(row for row in named["distance"].rows if row[0] == setup.methods[0])
+    lines(Table("", "", named["distance"].columns, first), panels[0], labels=2)
+    for axes, name in zip(panels[1:], ("neighbour", "from_place", "around"), strict=True):
+        if name in named:
+            _draw_places(axes, named[name], setup.methods[0])
+        axes.set_title(name.replace("_", " "), fontsize=8)
+    panels[0].set_ylabel("relative contribution of a group")
+    panels[0].legend(fontsize=6)
+
+
+def _draw_places(axes: Any, table: Table, method: str) -> None:
+    """A line for each of the three layers over relative places."""
+    rows: Any = [row for row in table.rows if row[0] == method]
+    for number, name in enumerate(DEPTHS):
+        places = [int(row[1]) for row in rows]
+        axes.plot(places, [np.nan if row[2 + number] is None else row[2 + number].mean for row in rows], marker=".", label=name)
+    axes.set_xlabel("place")
+    axes.legend(fontsize=6)
+
+
+# --- claims -----------------------------------------------------------------------------------------------------------------
+
+
+def _relative(records: Sequence[Record], method: str, group: str, part: Sequence[int]) -> Examples:
+    """The mean of a group over some layers, divided by its sum over all layers, of each text."""
+    depth = depth_of(records)
+    some = of_layers(records, method, "distance", part, group=group)
+    whole = of_layers(records, method, "distance", range(1, depth + 1), group=group)
+    return {text: value / (depth * whole[text]) for text, value in some.items() if whole.get(text)}
+
+
+@with_hta
+def near_context_is_early(setup: Setup, records: Sequence[Record], method: str) -> Verdict:
+    early, _, late = thirds(depth_of(records))
+    parts = [_relative(records, method, NAMES[0], part) for part in (early, late)]
+    return positive({"1st neighbours: early - late third": less(*parts)}, seed=setup.seed)
+
+
+@with_hta
+def far_context_is_late(setup: Setup, records: Sequence[Record], method: str) -> Verdict:
+    early, _, late = thirds(depth_of(records))
+    parts = [_relative(records, method, NAMES[-1], part) for part in (late, early)]
+    if not parts[0]:
+        return incomparable("no text has neighbours 11 or more away")
+    return positive({"11th and on: late - early third": less(*parts)}, seed=setup.seed)
+
+
+@with_hta
+def nearest_contribute_most(setup: Setup, records: Sequence[Record], method: str) -> Verdict:
+    """The mean of one token at a distance of 1 less that of one further away, in three layers."""
+    contrasts: dict[str, Examples] = {}
+    for layer in three_layers(depth_of(records)):
+        near, *further = (of_layers(records, method, "distance", [layer], group=name) for name in NAMES)
+        contrasts |= {f"layer {layer}: 1 - {name}": less(near, far) for name, far in zip(NAMES[1:], further, strict=True) if far}
+    return positive(contrasts, seed=setup.seed)
+
+
+def _around(records: Sequence[Record], method: str, offsets: Sequence[int]) -> Examples:
+    """What [CLS] takes from some places around [SEP], mean over places and over the first, middle and last layer."""
+    layers = three_layers(depth_of(records))
+    values = [of_layers(records, method, "around", layers, group=f"{offset:+d}") for offset in offsets]
+    return mean_over([one for one in values if one])
+
+
+@with_hta
+def beside_the_separator(setup: Setup, records: Sequence[Record], method: str) -> Verdict:
+    reach = setup.options["around"]
+    near, far = _around(records, method, (-1, 1)), _around(records, method, [o for o in range(-reach, reach + 1) if abs(o) > 1])
+    if not near or not far:
+        return incomparable("no text has tokens on both sides of a [SEP]")
+    return positive({"directly beside [SEP] - further away": less(near, far)}, seed=setup.seed)
+
+
+@with_hta
+def second_text_gives_more(setup: Setup, records: Sequence[Record], method: str) -> Verdict:
+    sides: Mapping[str, Examples] = {
+        name: of_layers(records, method, "sentence", range(1, depth_of(records) + 1), group=name) for name in ("second", "first")
+    }
+    if not all(sides.values()):
+        return incomparable("no example has two texts")
+    return positive({"a token of the second - of the first text": less(sides["second"], sides["first"])}, seed=setup.seed)
+
+
+CONTEXT_OPTIONS = {"reach": 10, "around": 10, "others": False}
+DIFFERS_CONTEXT = (
+    *DIFFERS_HTA,
+    "Figures 4b and 18 are normalized, and the paper does not say by what. Here a total is divided by all that comes from "
+    "other tokens in the layer (4b), and what [CLS] takes is a share of its row (18).",
+    "Option others=true also gives the share of each group in all that comes from other tokens. The paper has no such table.",
+)
+CONTEXT_CLAIMS = (
+    Claim(
+        "5.3, Figure 4a",
+        "the closest neighbours contribute more in the first layers than in later ones",
+        "in the figure",
+        near_context_is_early,
+    ),
+    Claim("5.3, Figure 4a", "the most distant neighbours contribute most in deeper layers", "in the figure", far_context_is_late),
+    Claim(
+        "5.3, Figure 4b",
+        "the closest neighbours contribute most, regardless of depth",
+        "in the figure",
+        nearest_contribute_most,
+    ),
+    Claim(
+        "C.3, Figure 18b",
+        "[CLS] takes most from the tokens directly before and after [SEP]",
+        "in the figure",
+        beside_the_separator,
+    ),
+    Claim(
+        "C.3, Figure 18b",
+        "the second sentence contributes more to [CLS] than the first",
+        "it seems so",
+        second_text_gives_more,
+    ),
+)
+
+
+def prepare_context(setup: Setup) -> None:
+    for name in ("reach", "around"):
+        if not isinstance(setup.options[name], int) or setup.options[name] < 1:
+            raise InputError(f"{name}= is a number of tokens, 1 or more, not {setup.options[name]!r}.")
+
+
+@experiment(
+    name="id-context",
+    paper=BRUNNER,
+    shows="Figures 4, 18, 41, 43: the contribution of the context (section 5.3, C.2, C.3, D.2)",
+    data="agreement",
+    model="agreement",
+    methods=("hta",),
+    finish=finish_context,
+    figure=figure_context,
+    takes="map",
+    options=CONTEXT_OPTIONS,
+    prepare=prepare_context,
+    differs=DIFFERS_CONTEXT,
+    claims=CONTEXT_CLAIMS,
+)
+def context(setup: Setup, example: Example) -> list[Record]:
+    """From how far away does what a position takes from others come? And what does [CLS] take around [SEP]?"""
+    trace = setup.model.trace(example)
+    contributions = every_contribution(trace, setup)
+    return [record for method, scores in contributions for record in context_records(setup, example, trace, method, scores)]

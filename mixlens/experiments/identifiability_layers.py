@@ -1,0 +1,322 @@
+"""Evaluations of On Identifiability in Transformers (Brunner et al. 2020), Appendix B: a g on other layers, on fewer texts, on
+neighbours, and from one layer to the next."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import product
+from typing import Any
+
+from ..errors import InputError
+from ..metrics.mixing_stats import BRUNNER
+from ..metrics.token_identity import DISTANCES, KINDS, identifiability_across_layers, token_identifiability, train_and_test_rates
+from ..provenance import public_name
+from ..types import Example, Record
+from .claims import Published
+from .experiment import Setup, experiment
+from .identifiability_token_claims import ACROSS_CLAIMS, GENERALIZATION_CLAIMS, NEIGHBOUR_CLAIMS, STEP_CLAIMS
+from .identifiability_tokens import (
+    DIFFERS_TRAINED,
+    TRAINED,
+    States,
+    Units,
+    draw_rates,
+    epochs_table,
+    figure_tokens,
+    interval_of,
+    missing,
+    of_metric,
+    prepare_kinds,
+    rate_table,
+    record_of,
+    states_of,
+    training_of,
+)
+from .tables import Table
+
+LEARNED = ("linear", "mlp")
+Unit = tuple[str, Callable[[], list[Record]]]
+ONE_SPLIT = "The paper names cross validation for Figure 2a alone. Here too the texts are split once (option folds)."
+
+
+# --- a g on other layers (Figures 2b, 8-10) ---------------------------------------------------------------------------------
+
+
+def prepare_across(setup: Setup) -> None:
+    prepare_kinds(setup)
+    if "naive" in setup.options["kinds"]:
+        raise InputError("the naive g is not trained, so no layer is its own. Give kinds= of linear and mlp.")
+    depth = setup.model.n_layers
+    if not all(isinstance(layer, int) and 1 <= layer <= depth for layer in setup.options["trained"] or ()):
+        raise InputError(f"trained= is a list of layers from 1 to {depth}, not {setup.options['trained']!r}.")
+
+
+def trained_layers(setup: Setup) -> list[int]:
+    """Layers 1, 6, 11 and 12 of 12, as in the paper; the same places of another depth."""
+    depth = setup.model.n_layers
+    return (
+        sorted({1, max(1, depth // 2), max(1, depth - 1), depth})
+        if setup.options["trained"] is None
+        else list(setup.options["trained"])
+    )
+
+
+def finish_across(setup: Setup, records: list[Record]) -> list[Table]:
+    title = "Share of tokens identified in a layer by a g trained on another"
+    return [rate_table("across", title, of_metric("across", records), ("method", "distance", "trained")), *epochs_table(records)]
+
+
+def figure_across(setup: Setup, tables: list[Table], figure: Any) -> None:
+    """One panel for each kind of g and distance, as in Figures 2b and 8 to 10."""
+    groups: dict[tuple[Any, ...], list[Any]] = {}
+    for row in tables[0].rows:
+        groups.setdefault(row[:2], []).append(row)
+    figure.set_size_inches(4 * len(groups) + 1, 4)
+    for axes, (key, rows) in zip(figure.subplots(1, len(groups), squeeze=False)[0], groups.items(), strict=True):
+        draw_rates(axes, Table("", "", tables[0].columns, tuple(rows)), 3)
+        axes.set_title(", ".join(map(str, key)), fontsize=8)
+
+
+@experiment(
+    name="id-across-layers",
+    paper=BRUNNER,
+    shows="Figures 2b, 8, 9, 10: a g trained on one layer, tested on all (section 4.2, B.3)",
+    data="agreement",
+    model="agreement",
+    methods=(),
+    finish=finish_across,
+    figure=figure_across,
+    whole=True,
+    options={"kinds": LEARNED, "distances": DISTANCES, "trained": None, "folds": 1, **TRAINED},
+    prepare=prepare_across,
+    differs=(
+        *DIFFERS_TRAINED,
+        ONE_SPLIT,
+        "A model of another depth is trained on its first, middle, last but one and last layer.",
+    ),
+    claims=ACROSS_CLAIMS,
+    published=(
+        Published(
+            "4.2, Figure 2b",
+            "BERT, MRPC",
+            "layer 12",
+            {("linear", "cosine", 1): "below 0.70", ("linear", "cosine", 12): "0.94"},
+            keys=3,
+        ),
+    ),
+)
+def across_layers(setup: Setup, examples: list[Example]) -> Units:
+    """How well does a g that was trained on one layer identify the tokens of the other layers?"""
+    states = states_of(setup.model, examples, setup.options["embedding"])
+    yield from missing(setup, _across_units(setup, states))
+
+
+def _across_units(setup: Setup, states: States) -> Iterator[Unit]:
+    for kind, distance, layer in product(setup.options["kinds"], setup.options["distances"], trained_layers(setup)):
+        yield f"{kind}/{distance}/{layer}", _across_layer(setup, states, kind, distance, layer)
+
+
+def _across_layer(setup: Setup, states: States, kind: str, distance: str, trained: int) -> Callable[[], list[Record]]:
+    def measure() -> list[Record]:
+        numbers = range(1, setup.model.n_layers + 1)
+        every = [states.layer(number) for number in numbers]
+        question = {"kind": kind, "distance": distance, "trained": [trained - 1], **training_of(setup)}
+        (row,) = identifiability_across_layers(every, states.inputs, **question)
+        return [record_of(one, kind, "across", distance, layer=n, trained=trained) for n, one in zip(numbers, row, strict=True)]
+
+    return measure
+
+
+# --- train and test (Figure 7, B.2) -----------------------------------------------------------------------------------------
+
+
+def finish_generalization(setup: Setup, records: list[Record]) -> list[Table]:
+    both = [r for r in records if r.metric in ("train", "test")]
+    tables = [
+        rate_table("rates", "Share of tokens identified in training texts and in others", both, ("method", "distance", "metric"))
+    ]
+    rows = tuple((f"{r.info['share']:.0%}", interval_of(r)) for r in of_metric("size", records))
+    title = f"Share of tokens identified by an MLP, by L2, in layer {_size_layer(setup)}, by the share of the training texts"
+    return [*tables, Table("sizes", title, ("training texts", "test rate"), rows), *epochs_table(records)]
+
+
+def _size_layer(setup: Setup) -> int:
+    """Layer 11 of 12, as in the paper."""
+    return max(1, setup.model.n_layers - 1) if setup.models else 11
+
+
+def prepare_shares(setup: Setup) -> None:
+    prepare_kinds(setup)
+    if not all(isinstance(share, int | float) and 0 < share <= 1 for share in setup.options["shares"]):
+        raise InputError(
+            f"shares= is a list of shares of the training texts, above 0 and up to 1, not {setup.options['shares']!r}."
+        )
+
+
+@experiment(
+    name="id-generalization",
+    paper=BRUNNER,
+    shows="Figure 7 and the training sizes of B.2: rates of training and test texts",
+    data="agreement",
+    model="agreement",
+    methods=(),
+    finish=finish_generalization,
+    figure=figure_tokens,
+    whole=True,
+    options={"kinds": LEARNED, "distances": ("l2",), "layers": None, "shares": (0.5, 0.8, 0.9, 1.0), "folds": 1, **TRAINED},
+    prepare=prepare_shares,
+    differs=(*DIFFERS_TRAINED, ONE_SPLIT, "The training sizes are those of the last layer but one: layer 11 of the paper's 12."),
+    claims=GENERALIZATION_CLAIMS,
+    published=(
+        Published(
+            "B.2", "MLP, L2, layer 11, MRPC", "test rate", {"50%": "0.74", "80%": "0.80", "90%": "0.81", "100%": "0.82"}, "sizes"
+        ),
+    ),
+)
+def generalization(setup: Setup, examples: list[Example]) -> Units:
+    """How much better does a g do on the texts that it was trained on, and what do more training texts bring?"""
+    states = states_of(setup.model, examples, setup.options["embedding"])
+    yield from missing(setup, _generalization_units(setup, states))
+
+
+def _generalization_units(setup: Setup, states: States) -> Iterator[Unit]:
+    options = setup.options
+    layers = options["layers"] or range(1, setup.model.n_layers + 1)
+    for kind, distance, layer in product(options["kinds"], options["distances"], layers):
+        yield f"{kind}/{distance}/{layer}", _train_and_test(setup, states, kind, distance, layer)
+    for share in options["shares"]:
+        yield f"size/{share}", _size(setup, states, share)
+
+
+def _train_and_test(setup: Setup, states: States, kind: str, distance: str, layer: int) -> Callable[[], list[Record]]:
+    def measure() -> list[Record]:
+        train, test = train_and_test_rates(states.layer(layer), states.inputs, kind=kind, distance=distance, **training_of(setup))
+        rates = [record_of(one, kind, name, distance, layer=layer) for name, one in (("train", train), ("test", test))]
+        return [*rates, Record("all", kind, "gap", train.value - test.value, {"distance": distance, "layer": layer})]
+
+    return measure
+
+
+def _size(setup: Setup, states: States, share: float) -> Callable[[], list[Record]]:
+    def measure() -> list[Record]:
+        layer = _size_layer(setup)
+        question = {"kind": "mlp", "distance": "l2", "share": share, **training_of(setup)}
+        _, test = train_and_test_rates(states.layer(layer), states.inputs, **question)
+        return [record_of(test, "mlp", "size", "l2", layer=layer, share=share)]
+
+    return measure
+
+
+# --- neighbours (Figures 14-17, B.5) ----------------------------------------------------------------------------------------
+
+
+def finish_neighbours(setup: Setup, records: list[Record]) -> list[Table]:
+    title = "Share of neighbours identified: the input token so many places to the right"
+    table = rate_table("neighbours", title, of_metric("neighbour", records), ("method", "distance", "offset"))
+    return [table, *epochs_table(records)]
+
+
+def prepare_offsets(setup: Setup) -> None:
+    prepare_kinds(setup)
+    if not all(isinstance(offset, int) for offset in setup.options["offsets"]) or not setup.options["offsets"]:
+        raise InputError(f"offsets= is a list of places, such as [-1, 0, 1], not {setup.options['offsets']!r}.")
+
+
+@experiment(
+    name="id-neighbours",
+    paper=BRUNNER,
+    shows="Figures 14-17: neighbouring input tokens (B.5)",
+    data="agreement",
+    model="agreement",
+    methods=(),
+    finish=finish_neighbours,
+    figure=figure_across,
+    whole=True,
+    options={
+        "kinds": LEARNED,
+        "distances": DISTANCES,
+        "layers": None,
+        "offsets": (-3, -2, -1, 0, 1, 2, 3),
+        "folds": 1,
+        **TRAINED,
+    },
+    prepare=prepare_offsets,
+    differs=(*DIFFERS_TRAINED, ONE_SPLIT),
+    claims=NEIGHBOUR_CLAIMS,
+)
+def neighbours(setup: Setup, examples: list[Example]) -> Units:
+    """Can the input tokens next to a position be told from its hidden state?"""
+    states = states_of(setup.model, examples, setup.options["embedding"])
+    yield from missing(setup, _neighbour_units(setup, states))
+
+
+def _neighbour_units(setup: Setup, states: States) -> Iterator[Unit]:
+    options = setup.options
+    layers = options["layers"] or range(1, setup.model.n_layers + 1)
+    for kind, distance, layer, offset in product(options["kinds"], options["distances"], layers, options["offsets"]):
+        yield f"{kind}/{distance}/{layer}/{offset}", _neighbour(setup, states, kind, distance, layer, offset)
+
+
+def _neighbour(setup: Setup, states: States, kind: str, distance: str, layer: int, offset: int) -> Callable[[], list[Record]]:
+    def measure() -> list[Record]:
+        question = {"kind": kind, "distance": distance, "offset": offset, **training_of(setup)}
+        found = token_identifiability(states.layer(layer), states.inputs, **question)
+        return [record_of(found, kind, "neighbour", distance, layer=layer, offset=offset)]
+
+    return measure
+
+
+# --- from one layer to the next (Figures 11-13, B.4) ------------------------------------------------------------------------
+
+
+def finish_steps(setup: Setup, records: list[Record]) -> list[Table]:
+    title = "Share of tokens identified among the states that enter the layer"
+    table = rate_table("steps", title, of_metric("step", records), ("name", "method", "distance"))
+    return [table, *epochs_table(records)]
+
+
+def figure_steps(setup: Setup, tables: list[Table], figure: Any) -> None:
+    draw_rates(figure.subplots(), tables[0], 3)
+
+
+@experiment(
+    name="id-hidden-to-hidden",
+    paper=BRUNNER,
+    shows="Figures 11, 12, 13: tokens across single layers, of one model or of one before and after fine-tuning (B.4)",
+    data="agreement",
+    model="agreement",
+    methods=(),
+    finish=finish_steps,
+    figure=figure_steps,
+    whole=True,
+    options={"kinds": KINDS, "distances": DISTANCES, "folds": 1, **TRAINED},
+    prepare=prepare_kinds,
+    differs=(
+        *DIFFERS_TRAINED,
+        ONE_SPLIT,
+        "Several models are compared in the order given: the first is the one before fine-tuning.",
+    ),
+    claims=STEP_CLAIMS,
+)
+def hidden_to_hidden(setup: Setup, examples: list[Example]) -> Units:
+    """Is the nearest of the states that enter a layer the position's own? As it is, or seen by a trained g."""
+    for number, model in enumerate(setup.models):
+        keys = [key for key, _ in _step_units(setup, States([], []), number, model.n_layers)]
+        if set(keys) - setup.done:
+            states = states_of(model, examples, setup.options["embedding"])
+            yield from missing(setup, _step_units(setup, states, number, model.n_layers))
+
+
+def _step_units(setup: Setup, states: States, number: int, depth: int) -> Iterator[Unit]:
+    for kind, distance, layer in product(setup.options["kinds"], setup.options["distances"], range(1, depth + 1)):
+        yield f"{number}/{kind}/{distance}/{layer}", _step(setup, states, number, kind, distance, layer)
+
+
+def _step(setup: Setup, states: States, number: int, kind: str, distance: str, layer: int) -> Callable[[], list[Record]]:
+    def measure() -> list[Record]:
+        before = states.inputs if layer == 1 else states.layer(layer - 1)
+        found = token_identifiability(states.layer(layer), before, kind=kind, distance=distance, **training_of(setup))
+        place = {"layer": layer, "model": number, "name": f"{number + 1}: {public_name(setup.models[number].name)}"}
+        return [record_of(found, kind, "step", distance, **place)]
+
+    return measure

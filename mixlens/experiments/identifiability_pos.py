@@ -1,0 +1,204 @@
+"""Evaluations of On Identifiability in Transformers (Brunner et al. 2020), Appendix C.5: which parts of speech keep most of their
+own token."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ..data import span_tokens
+from ..errors import InputError
+from ..metrics.arguments import tags_at
+from ..metrics.mixing_stats import BRUNNER
+from ..types import Example, Record, Trace
+from .claims import Claim, Verdict, bounded, incomparable, positive
+from .experiment import Setup, experiment
+from .globenc import per_layer
+from .identifiability_mixing import DIFFERS_HTA, NOT_OWN, OWN, every_contribution, position_records, quantile_of
+from .identifiability_values import depth_of, less, values_in, with_hta
+from .tables import Table, by
+
+TAGS = {"penn": "penn", "universal": "pos"}  # option -> field of Example.info
+CONTENT = frozenset(
+    [
+        "NN",
+        "NNS",
+        "NNP",
+        "NNPS",
+        "VB",
+        "VBD",
+        "VBG",
+        "VBN",
+        "VBP",
+        "VBZ",
+        "JJ",
+        "JJR",
+        "JJS",
+        "RB",
+        "RBR",
+        "RBS",
+        "NOUN",
+        "PROPN",
+        "VERB",
+        "ADJ",
+        "ADV",
+    ]
+)
+FUNCTION = frozenset(
+    ["DT", "IN", "PRP", "PRP$", "WP", "WP$", "WDT", "TO", "CC", "SYM", "POS", "DET", "ADP", "PRON", "PART", "CCONJ", "SCONJ"]
+)
+
+
+def tags_of(example: Example, trace: Trace, tags: str = "universal") -> tuple[str | None, ...]:
+    """[pos]: the gold part of speech of each token; special tokens have their own names; None where there is no gold token."""
+    spans: dict[str, list[Any]] = {}
+    for start, end, tag in example.info[TAGS[tags]]:
+        spans.setdefault(tag, []).append((start, end))
+    names = tags_at({tag: span_tokens(some, trace) for tag, some in spans.items()}, len(trace))
+    return tuple(token if special else tag for token, tag, special in zip(trace.tokens, names, trace.special, strict=True))
+
+
+# --- tables and figure ------------------------------------------------------------------------------------------------------
+
+
+def finish_pos(setup: Setup, records: list[Record]) -> list[Table]:
+    medians, counts = _medians(setup, records), _counts(setup, records)
+    lost = [r for r in records if r.metric == NOT_OWN]
+    more = per_layer("not_own_top", _LOST, lost, ("method", "tag"), seed=setup.seed, note=_NOTE)
+    order = [row[:2] for row in medians.rows]
+    rows = tuple(sorted(more.rows, key=lambda row: order.index(row[:2])))
+    return [medians, Table(more.name, more.title, more.columns, rows, more.note), _boxes(setup, records), counts]
+
+
+_LOST = "Share of tokens to which another contributes more, by part of speech"
+_NOTE = "In the order of the median in the last layer. Intervals: texts are resampled, not tokens."
+
+
+def _medians(setup: Setup, records: Sequence[Record]) -> Table:
+    """Figures 26 to 37: the median of own share by part of speech and layer."""
+    layers = range(1, depth_of(records) + 1)
+    groups = by([r for r in records if r.metric == OWN], "method", "tag")
+    rows = [
+        (*key, *(quantile_of(by(group, "layer").get((i,), []), 0.5, setup.seed) for i in layers)) for key, group in groups.items()
+    ]
+    rows.sort(key=lambda row: (setup.methods.index(row[0]), -row[-1].mean if row[-1] else np.inf))
+    columns = ("method", "tag", *(f"layer {layer}" for layer in layers))
+    return Table("own_share", "Share of the own token by part of speech, median over tokens", columns, tuple(rows), _NOTE)
+
+
+def _boxes(setup: Setup, records: Sequence[Record]) -> Table:
+    """The box of each part of speech in each layer."""
+    groups = by([r for r in records if r.metric == OWN], "method", "tag", "layer")
+    quantiles = (0.05, 0.25, 0.5, 0.75, 0.95)
+    rows = [(*key, *map(float, np.quantile([r.value for r in group], quantiles))) for key, group in groups.items()]
+    columns = ("method", "tag", "layer", *(f"{share:.0%}" for share in quantiles))
+    return Table("boxes", "Quantiles of the share of the own token", columns, tuple(rows), printed=False)
+
+
+def _counts(setup: Setup, records: Sequence[Record]) -> Table:
+    first = [r for r in records if r.metric == OWN and r.info["layer"] == 1 and r.method == setup.methods[0]]
+    rows = tuple((tag, len(group)) for (tag,), group in sorted(by(first, "tag").items()))
+    return Table("counts", "Tokens of each part of speech", ("tag", "tokens"), rows)
+
+
+def figure_pos(setup: Setup, tables: list[Table], figure: Any) -> None:
+    """One panel of boxes for each of the first, middle and last layers, ordered by the last layer."""
+    named = {table.name: table for table in tables}
+    order = [row[1] for row in named["own_share"].rows if row[0] == setup.methods[0]]
+    layers: list[Any] = sorted(set(named["boxes"].column("layer")))
+    shown = sorted({layers[0], layers[(len(layers) - 1) // 2], layers[-1]})
+    figure.set_size_inches(9, 3 * len(shown))
+    for axes, layer in zip(figure.subplots(len(shown), 1, squeeze=False)[:, 0], shown, strict=True):
+        rows: Any = {row[1]: row[3:] for row in named["boxes"].rows if row[0] == setup.methods[0] and row[2] == layer}
+        names = ("whislo", "q1", "med", "q3", "whishi")
+        axes.bxp([{**dict(zip(names, rows[tag], strict=True)), "label": tag} for tag in order if tag in rows], showfliers=False)
+        axes.tick_params(axis="x", labelrotation=90, labelsize=6)
+        axes.set_title(f"layer {layer}", fontsize=8)
+
+
+# --- claims -----------------------------------------------------------------------------------------------------------------
+
+
+@with_hta
+def first_token_keeps_most(setup: Setup, records: Sequence[Record], method: str) -> Verdict:
+    first = [r for r in records if r.metric == OWN and r.method == method and r.info["layer"] == 1 and r.info["tag"] == "[CLS]"]
+    return (
+        bounded({"[CLS], median of layer 1": quantile_of(first, 0.5, setup.seed)}, low=0.4) if first else incomparable("no [CLS]")
+    )
+
+
+@with_hta
+def others_are_mixed(setup: Setup, records: Sequence[Record], method: str) -> Verdict:
+    """The median over all words."""
+    words = [
+        r
+        for r in records
+        if r.metric == OWN and r.method == method and r.info["layer"] == 1 and r.info["tag"] in CONTENT | FUNCTION
+    ]
+    return (
+        bounded({"words, median of layer 1": quantile_of(words, 0.5, setup.seed)}, high=0.35)
+        if words
+        else incomparable("no word")
+    )
+
+
+@with_hta
+def content_words_keep_more(setup: Setup, records: Sequence[Record], method: str) -> Verdict:
+    """Content words less function words of each text, in every layer from a third of the depth on: 4 to 12 of 12."""
+    depth = depth_of(records)
+    layers = range(max(1, round(depth / 3)), depth + 1)
+    sides = {(name, i): values_in(records, method, OWN, i, tags) for name, tags in _KINDS for i in layers}
+    return positive({f"layer {i}": less(sides["content", i], sides["function", i]) for i in layers}, seed=setup.seed)
+
+
+_KINDS = (("content", CONTENT), ("function", FUNCTION))
+
+
+def prepare_pos(setup: Setup) -> None:
+    tags = setup.options["tags"]
+    if tags not in TAGS:
+        raise InputError(f"tags= is penn or universal, not {tags!r}.")
+    lacking = [str(example.id) for example in setup.examples if not example.info.get(TAGS[tags])]
+    if lacking:
+        raise InputError(
+            f"{len(lacking)} examples have no {tags} tags ({', '.join(lacking[:3])}). Use tags=universal, or other data."
+        )
+
+
+@experiment(
+    name="id-pos",
+    paper=BRUNNER,
+    shows="Figures 26-37: the own token's contribution by part of speech (C.5)",
+    data="ud_english",
+    model="agreement",
+    methods=("hta",),
+    finish=finish_pos,
+    figure=figure_pos,
+    needs=("pos",),
+    takes="map",
+    options={"tags": "penn"},
+    prepare=prepare_pos,
+    differs=(
+        *DIFFERS_HTA,
+        "The paper tags MRPC with the Stanford tagger. Here texts and gold tags are those of a treebank: Penn's tags, or "
+        "with tags=universal the universal ones.",
+        "The whiskers of the boxes reach from 5 to 95 % of the tokens; the paper does not say how far its own reach.",
+    ),
+    claims=(
+        Claim("C.5, Figure 26", "in layer 1 the median of [CLS] is above 0.40", "above 0.40", first_token_keeps_most),
+        Claim("C.5, Figure 26", "in layer 1 most other types have a median below 0.35", "below 0.35", others_are_mixed),
+        Claim(
+            "C.5, Figures 29-37",
+            "from layer 4 on nouns, verbs, adjectives and adverbs keep more than words of less meaning",
+            "in the figures",
+            content_words_keep_more,
+        ),
+    ),
+)
+def parts_of_speech(setup: Setup, example: Example) -> list[Record]:
+    """Which parts of speech keep most of their own token, and which take most from others?"""
+    trace = setup.model.trace(example)
+    tags = tags_of(example, trace, setup.options["tags"])
+    return [r for method, scores in every_contribution(trace, setup) for r in position_records(example, method, scores, tags)]

@@ -1,0 +1,301 @@
+"""What On Identifiability in Transformers (Brunner et al. 2020) says about the identity of tokens (section 4, Appendix B)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from ..types import Record
+from .claims import Claim, Examples, Verdict, incomparable, positive
+from .identifiability_values import almost_equal, depth_of, less, mean_over, three_layers, unequal
+
+# --- token identifiability (section 4, Appendix B) --------------------------------------------------------------------------
+
+
+def text_rates(record: Record) -> dict[str, float]:
+    """The share of tokens identified in each text that was tested."""
+    return {str(text): hits / total for text, hits, total in record.info["by_text"] if total}
+
+
+def rates_of(records: Iterable[Record], metric: str, *fields: str) -> dict[tuple[Any, ...], dict[str, float]]:
+    """(kind, distance, layer, fields) -> the rate of each text."""
+    return {
+        (r.method, r.info["distance"], r.info["layer"], *(r.info.get(name) for name in fields)): text_rates(r)
+        for r in records
+        if r.metric == metric
+    }
+
+
+def by_rates(metric: str, *fields: str) -> Any:
+    """A decorator: a function from rates and depth to contrasts becomes the check that all of them are above 0."""
+
+    def decorate(contrasts: Callable[[Any, int], Mapping[str, Examples]]) -> Any:
+        def check(setup: Any, records: Sequence[Record], tables: Any) -> Verdict:
+            rates = rates_of(records, metric, *fields)
+            try:
+                return positive(contrasts(rates, depth_of([r for r in records if r.metric == metric])), seed=setup.seed)
+            except KeyError as missing:
+                return incomparable(_not_run(missing))
+
+        return check
+
+    return decorate
+
+
+def _not_run(missing: KeyError) -> str:
+    key = missing.args[0]
+    return f"not run: {', '.join(map(str, key)) if isinstance(key, tuple) else key}"
+
+
+def _over(rates: Examples, bound: float) -> dict[str, float]:
+    return {text: rate - bound for text, rate in rates.items()}
+
+
+@by_rates("identified")
+def trained_above_naive(rates: Any, depth: int) -> Any:
+    last = {kind: rates[kind, "cosine", depth] for kind in ("linear", "naive")}
+    return {"linear - naive, last layer": less(last["linear"], last["naive"])}
+
+
+@by_rates("identified")
+def mostly_identifiable(rates: Any, depth: int) -> Any:
+    return {"linear, cosine, last layer, less one half": _over(rates["linear", "cosine", depth], 0.5)}
+
+
+@by_rates("identified")
+def rate_decreases(rates: Any, depth: int) -> Any:
+    return {"first - last layer": less(rates["linear", "cosine", 1], rates["linear", "cosine", depth])}
+
+
+@by_rates("identified")
+def cosine_above_l2(rates: Any, depth: int) -> Any:
+    kinds = [kind for kind in ("linear", "mlp") if (kind, "cosine", depth) in rates and (kind, "l2", depth) in rates]
+    if not kinds:
+        raise KeyError("linear or mlp by both distances")
+    return {f"{kind}: cosine - l2, last layer": less(rates[kind, "cosine", depth], rates[kind, "l2", depth]) for kind in kinds}
+
+
+@by_rates("identified")
+def naive_falls_late(rates: Any, depth: int) -> Any:
+    """The fall behind the first third of the layers less the fall within it."""
+    early = max(1, round(depth / 3))
+    before, turn, after = (rates["naive", "cosine", layer] for layer in (1, early, depth))
+    return {f"fall behind layer {early} - fall up to it": less(less(turn, after), less(before, turn))}
+
+
+def cosine_kinds_equal(setup: Any, records: Sequence[Record], tables: Any) -> Verdict:
+    rates = rates_of(records, "identified")
+    pairs = [(("mlp", "cosine", layer), ("linear", "cosine", layer)) for layer in sorted({key[2] for key in rates if key[2] > 0})]
+    pairs = [pair for pair in pairs if pair[0] in rates and pair[1] in rates]
+    if not pairs:
+        return incomparable("not run: linear and mlp by cosine")
+    return almost_equal(
+        {"mlp - linear, mean over layers": mean_over([less(rates[a], rates[b]) for a, b in pairs])}, seed=setup.seed
+    )
+
+
+TOKEN_CLAIMS = (
+    Claim("4.2, Figure 2a", "a linear g finds most tokens in the last layer by cosine", "0.93", mostly_identifiable),
+    Claim(
+        "4.2, Figure 2a",
+        "a trained g finds more than none: most of the identity is still there",
+        "0.93 against the naive curve",
+        trained_above_naive,
+    ),
+    Claim("4.2, Figure 2a", "the rate decreases with depth", "in the figure", rate_decreases),
+    Claim(
+        "4.2, Figure 2a",
+        "without a g, states stay near their input up to layer 4, then the rate falls",
+        "in the figure",
+        naive_falls_late,
+    ),
+    Claim("4.2, Figure 2a", "cosine finds more than L2", "in the figure", cosine_above_l2),
+    Claim("B.2", "by cosine, linear and MLP do almost equally well (within 0.05)", "no numbers", cosine_kinds_equal),
+)
+
+
+# --- one layer's g on others (Figures 2b, 8-10) -----------------------------------------------------------------------------
+
+
+def _main(rates: Any) -> tuple[str, str]:
+    """The kind and distance of Figure 2b, or the first that was run."""
+    pairs = dict.fromkeys((key[0], key[1]) for key in rates)
+    return ("linear", "cosine") if ("linear", "cosine") in pairs or not pairs else next(iter(pairs))
+
+
+@by_rates("across", "trained")
+def first_layer_below(rates: Any, depth: int) -> Any:
+    kind, distance = _main(rates)
+    found = {layer: rates[kind, distance, layer, 1] for layer in (depth - 1, depth)}
+    return {f"0.70 - rate of layer {layer}": {text: 0.7 - rate for text, rate in one.items()} for layer, one in found.items()}
+
+
+@by_rates("across", "trained")
+def last_layer_backwards(rates: Any, depth: int) -> Any:
+    kind, distance = _main(rates)
+    return {"g of the last layer: first - last": less(rates[kind, distance, 1, depth], rates[kind, distance, depth, depth])}
+
+
+@by_rates("across", "trained")
+def backwards_above_forwards(rates: Any, depth: int) -> Any:
+    pairs = dict.fromkeys((key[0], key[1]) for key in rates)
+    return {f"{k}, {d}: last on first - first on last": less(rates[k, d, 1, depth], rates[k, d, depth, 1]) for k, d in pairs}
+
+
+@by_rates("across", "trained")
+def drop_to_the_last_layer(rates: Any, depth: int) -> Any:
+    kind, distance = _main(rates)
+    own = rates[kind, distance, depth - 1, depth - 1]
+    return {"g of the last but one: own layer - last": less(own, rates[kind, distance, depth, depth - 1])}
+
+
+@by_rates("across", "trained")
+def linear_generalizes_better(rates: Any, depth: int) -> Any:
+    other = [key[1:] for key in rates if key[0] == "linear" and key[2] != key[3] and key[2] > 0]
+    if not other:
+        raise KeyError("linear")
+    means = {kind: mean_over([rates[(kind, *key)] for key in other]) for kind in ("linear", "mlp")}
+    return {"linear - mlp, on other layers": less(means["linear"], means["mlp"])}
+
+
+ACROSS_CLAIMS = (
+    Claim("4.2, Figure 2b", "the g of layer 1 finds fewer than 70 % in the last two layers", "below 0.70", first_layer_below),
+    Claim(
+        "4.2, Figure 2b",
+        "the g of the last layer finds more, the earlier the layer",
+        "0.94 in layer 12, then rising",
+        last_layer_backwards,
+    ),
+    Claim(
+        "4.2, Figure 2b", "generalizing from the last layer but one to the last is hard", "a sudden drop", drop_to_the_last_layer
+    ),
+    Claim(
+        "B.3, Figures 8-10",
+        "generalizing to later layers works worse than to earlier ones",
+        "in the figures",
+        backwards_above_forwards,
+    ),
+    Claim("B.3", "linear g generalize better across layers than MLPs", "in the figures", linear_generalizes_better),
+)
+
+
+# --- train and test, neighbours, hidden to hidden ---------------------------------------------------------------------------
+
+
+@by_rates("size", "share")
+def little_gain_from_more(rates: Any, depth: int) -> Any:
+    of_share = {key[3]: one for key, one in rates.items()}
+    gains = [less(of_share[0.8], of_share[0.5]), less(of_share[1.0], of_share[0.9])]
+    return {"(0.8 - 0.5) - (1.0 - 0.9) of the training texts": less(*gains)}
+
+
+def equal_overfitting(setup: Any, records: Sequence[Record], tables: Any) -> Verdict:
+    gaps = [(r.method, r.info["layer"], r.value) for r in records if r.metric == "gap"]
+    of_kind = {kind: {str(layer): gap for k, layer, gap in gaps if k == kind} for kind in ("linear", "mlp")}
+    return almost_equal({"mlp - linear, train less test, over layers": less(of_kind["mlp"], of_kind["linear"])}, seed=setup.seed)
+
+
+GENERALIZATION_CLAIMS = (
+    Claim("B.2, Figure 7", "linear and MLP overfit to the same degree by L2 (within 0.05)", "in the figure", equal_overfitting),
+    Claim(
+        "B.2",
+        "more training texts would not help the MLP much",
+        "0.74, 0.80, 0.81, 0.82 of 50, 80, 90, 100 %",
+        little_gain_from_more,
+    ),
+)
+
+
+def _at(rates: Any, kind: str, distance: str, offset: int) -> Examples:
+    """Mean over layers 1 and on of the rate of one offset."""
+    values = [one for key, one in rates.items() if key[0] == kind and key[1] == distance and key[2] > 0 and key[3] == offset]
+    if not values:
+        raise KeyError(f"offset {offset}")
+    return mean_over(values)
+
+
+def _pairs_of(rates: Any) -> list[tuple[str, str]]:
+    return list(dict.fromkeys((key[0], key[1]) for key in rates if key[0] != "naive"))
+
+
+@by_rates("neighbour", "offset")
+def nearer_neighbours_above(rates: Any, depth: int) -> Any:
+    near = {
+        (k, d, far): mean_over([_at(rates, k, d, far), _at(rates, k, d, -far)]) for k, d in _pairs_of(rates) for far in (1, 3)
+    }
+    return {f"{k}, {d}: 1 - 3 away": less(near[k, d, 1], near[k, d, 3]) for k, d in _pairs_of(rates)}
+
+
+@by_rates("neighbour", "offset")
+def neighbours_fade(rates: Any, depth: int) -> Any:
+    side = {(k, d, at): mean_over([rates[k, d, at, 1], rates[k, d, at, -1]]) for k, d in _pairs_of(rates) for at in (1, depth)}
+    return {f"{k}, {d}: first - last layer": less(side[k, d, 1], side[k, d, depth]) for k, d in _pairs_of(rates)}
+
+
+@by_rates("neighbour", "offset")
+def own_token_above_neighbours(rates: Any, depth: int) -> Any:
+    sides = [(k, d, side) for k, d in _pairs_of(rates) for side in (-1, 1)]
+    return {f"{k}, {d}: own - {side:+d}": less(_at(rates, k, d, 0), _at(rates, k, d, side)) for k, d, side in sides}
+
+
+def left_and_right_differ(setup: Any, records: Sequence[Record], tables: Any) -> Verdict:
+    rates = rates_of(records, "neighbour", "offset")
+    try:
+        pairs = {f"{k}, {d}: previous - next": less(_at(rates, k, d, -1), _at(rates, k, d, 1)) for k, d in _pairs_of(rates)}
+    except KeyError as missing:
+        return incomparable(_not_run(missing))
+    return unequal(pairs, seed=setup.seed) if pairs else incomparable("no trained g was run")
+
+
+NEIGHBOUR_CLAIMS = (
+    Claim("B.5, Figures 14-17", "nearer neighbours are found more often", "in the figures", nearer_neighbours_above),
+    Claim("B.5, Figures 14-17", "neighbours are found less often with depth", "in the figures", neighbours_fade),
+    Claim("B.5, Figures 14-17", "previous and next neighbours behave differently", "in the figures", left_and_right_differ),
+    Claim("B.5", "neighbours are found much less often than the token itself", "in the figures", own_token_above_neighbours),
+)
+
+
+@by_rates("step", "model")
+def cosine_above_l2_between_layers(rates: Any, depth: int) -> Any:
+    means = {d: mean_over([rates["naive", d, layer, 0] for layer in range(1, depth + 1)]) for d in ("cosine", "l2")}
+    return {"naive: cosine - l2, mean over layers": less(means["cosine"], means["l2"])}
+
+
+@by_rates("step", "model")
+def later_layers_harder(rates: Any, depth: int) -> Any:
+    first, _, last = three_layers(depth)
+    half = depth // 2
+    means = [
+        mean_over([rates["naive", "l2", layer, 0] for layer in some])
+        for some in (range(first, half + 1), range(half + 1, last + 1))
+    ]
+    return {"naive, L2: first half - second half of the layers": less(*means)}
+
+
+@by_rates("step", "model")
+def tuning_moves_the_last_layer(rates: Any, depth: int) -> Any:
+    return {"naive, L2, last layer: not tuned - tuned": less(rates["naive", "l2", depth, 0], rates["naive", "l2", depth, 1])}
+
+
+@by_rates("step", "model")
+def tuning_spares_the_angle(rates: Any, depth: int) -> Any:
+    falls = [less(rates["naive", d, depth, 0], rates["naive", d, depth, 1]) for d in ("l2", "cosine")]
+    return {"fall by L2 - fall by cosine": less(*falls)}
+
+
+STEP_CLAIMS = (
+    Claim(
+        "B.4, Figure 11",
+        "from layer to layer the angle is changed less than the length: naive cosine finds more than naive L2",
+        "in the figure",
+        cosine_above_l2_between_layers,
+    ),
+    Claim("B.4, Figure 11", "tokens are harder to identify across later layers", "in the figure", later_layers_harder),
+    Claim(
+        "B.4, Figures 12, 13",
+        "fine-tuning lowers the rate across the last layer by L2",
+        "in the figures",
+        tuning_moves_the_last_layer,
+    ),
+    Claim("B.4, Figures 12, 13", "by cosine it lowers it much less", "in the figures", tuning_spares_the_angle),
+)

@@ -1,0 +1,260 @@
+"""Evaluations of On Identifiability in Transformers (Brunner et al. 2020), section 4: which token is a hidden state still?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+from ..errors import InputError
+from ..metrics.arguments import one_of
+from ..metrics.intervals import Interval
+from ..metrics.mixing_stats import BRUNNER
+from ..metrics.token_identity import (
+    DISTANCES,
+    KINDS,
+    RATES,
+    Identified,
+    Training,
+    identifiability_across_layers,
+    input_vectors,
+    token_identifiability,
+)
+from ..model.model import Model
+from ..types import Example, Record
+from .claims import Published
+from .experiment import Setup, experiment
+from .identifiability_token_claims import TOKEN_CLAIMS
+from .identifiability_values import depth_of
+from .tables import Table, by
+
+Units = Iterator[tuple[str, list[Record]]]
+TRAINED: dict[str, Any] = {"epochs": None, "search": False, "embedding": "sum"}  # options of every experiment that trains a g
+DIFFERS_TRAINED = (
+    "The paper's 10 folds are 10 random splits of the texts into 70, 15 and 15 %, so that test sets overlap; it does not say how "
+    "its folds make these shares.",
+    "The input vectors are the sums of word, position and segment embeddings (section 2); option embedding names others.",
+    "The paper searched the learning rate and names 0.0001. Option search=true searches its seven rates on the validation texts.",
+)
+
+
+# --- states and options, for every experiment that trains a g ---------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class States:
+    """The input vectors and the hidden states of every text: [pos d] each. Layer 0 is what enters the first layer."""
+
+    inputs: list[Tensor]
+    hidden: list[list[Tensor]]  # by text, then by layer
+
+    def layer(self, number: int) -> list[Tensor]:
+        return [text[number] for text in self.hidden]
+
+
+def states_of(model: Model, examples: Sequence[Example], embedding: str) -> States:
+    """One forward pass for each text."""
+    inputs, hidden = [], []
+    for example in examples:
+        trace = model.trace(example)
+        inputs.append(input_vectors(trace, embedding=embedding))
+        hidden.append(list(trace.hidden_states))
+    return States(inputs, hidden)
+
+
+def training_of(setup: Setup) -> dict[str, Any]:
+    """The arguments of the metrics that train a g."""
+    options = setup.options
+    training = Training(epochs=options["epochs"], rates=RATES if options["search"] else ())
+    return {"folds": options["folds"], "training": training, "seed": setup.seed}
+
+
+def prepare_kinds(setup: Setup) -> None:
+    """Refuse unknown kinds of g, unknown distances, layers that the model does not have, and too few texts."""
+    options, depth = setup.options, setup.model.n_layers
+    for name, known in (("kinds", KINDS), ("distances", DISTANCES)):
+        if isinstance(options[name], str) or not options[name]:
+            raise InputError(f"{name}= is a list of some of {', '.join(known)}, not {options[name]!r}.")
+        for value in options[name]:
+            one_of(name, value, known)
+    for layer in options.get("layers") or ():
+        if not 0 <= layer <= depth:
+            raise InputError(f"layer {layer} is out of range: hidden states are numbered 0 (input) to {depth} (final output).")
+    if len(setup.examples) < 7 and set(options["kinds"]) - {"naive"}:
+        raise InputError(f"{len(setup.examples)} texts cannot be split to train, stop and test a g. Give at least 7.")
+
+
+def missing(setup: Setup, units: Iterator[tuple[str, Callable[[], list[Record]]]]) -> Units:
+    """The units of a run that are not done, measured one after the other."""
+    for key, measure in units:
+        if key not in setup.done:
+            yield key, measure()
+
+
+def record_of(identified: Identified, kind: str, metric: str, distance: str, **place: Any) -> Record:
+    """One rate. The rate of each text is in `by_text`, the epochs of each training in `epochs`."""
+    rate = identified.rate
+    low, high, std = (None if np.isnan(value) else value for value in (rate.low, rate.high, rate.std))
+    info: dict[str, Any] = {
+        "distance": distance,
+        "low": low,
+        "high": high,
+        "std": std,
+        "texts": rate.n,
+        "folds": list(identified.by_fold),
+    }
+    info |= {"by_text": [list(row) for row in identified.by_text], "epochs": list(identified.epochs)}
+    return Record("all", kind, metric, rate.mean, {**info, **place})
+
+
+def chance_of(states: States) -> Record:
+    """1 / d_s for d_s the mean length of a text (D.1)."""
+    return Record("all", "chance", "chance", len(states.inputs) / sum(map(len, states.inputs)), {})
+
+
+# --- tables -----------------------------------------------------------------------------------------------------------------
+
+
+def rate_table(name: str, title: str, records: Sequence[Record], fields: Sequence[str]) -> Table:
+    """The records of one metric: a row for each group, a column for each layer."""
+    group_of = by(records, *fields)
+    layers = sorted({int(r.info["layer"]) for r in records})
+    cells = {key: {int(r.info["layer"]): interval_of(r) for r in group} for key, group in group_of.items()}
+    rows = tuple((*key, *(found.get(layer) for layer in layers)) for key, found in cells.items())
+    return Table(name, title, (*fields, *(f"layer {layer}" for layer in layers)), rows, _TEXTS)
+
+
+_TEXTS = "Layer 0 is what enters the first layer. Intervals: texts are resampled, not tokens."
+
+
+def interval_of(record: Record) -> Interval:
+    low, high, std = (np.nan if record.info[name] is None else record.info[name] for name in ("low", "high", "std"))
+    return Interval(record.value, low, high, int(record.info["texts"]), std)
+
+
+def of_metric(metric: str, records: Sequence[Record]) -> list[Record]:
+    return [record for record in records if record.metric == metric]
+
+
+def epochs_table(records: Sequence[Record]) -> list[Table]:
+    """How long the trainings took: the paper stops after 20 epochs without improvement and has no other limit."""
+    trained = [r for r in records if r.info.get("epochs")]
+    if not trained:
+        return []
+    counts = {key: [n for r in group for n in r.info["epochs"]] for key, group in by(trained, "method", "distance").items()}
+    rows = tuple((*key, len(one), min(one), float(np.median(one)), max(one)) for key, one in counts.items())
+    columns = ("method", "distance", "trainings", "fewest", "median", "most")
+    return [Table("epochs", "Epochs of training until the validation texts stopped it", columns, rows)]
+
+
+def summary_table(records: Sequence[Record]) -> list[Table]:
+    """The last layer, with chance: what the paper gives in numbers."""
+    identified, depth = of_metric("identified", records), depth_of(of_metric("identified", records))
+    rows: list[tuple[Any, ...]] = [
+        (f"{r.method}, {r.info['distance']}", interval_of(r)) for r in identified if r.info["layer"] == depth
+    ]
+    rows += [("chance (1 / mean length)", r.value) for r in of_metric("chance", records)]
+    return [Table("last", "Share of tokens identified, last layer", ("g", "rate"), tuple(rows))] if rows else []
+
+
+def finish_tokens(setup: Setup, records: list[Record]) -> list[Table]:
+    tables = [rate_table("identified", "Share of tokens identified", of_metric("identified", records), ("method", "distance"))]
+    for metric, title, fields in _MORE:
+        if group := of_metric(metric, records):
+            tables.append(rate_table(metric, title, group, ("method", "distance", *fields)))
+    return [*tables, *summary_table(records), *epochs_table(records)]
+
+
+_MORE = (
+    ("neighbour", "Share of neighbours identified", ("offset",)),
+    ("across", "Share of tokens identified in a layer by a g trained on another", ("trained",)),
+)
+
+
+# --- figure -----------------------------------------------------------------------------------------------------------------
+
+
+def draw_rates(axes: Any, table: Table, names: int) -> None:
+    """A line over layers for each row; its first `names` cells are its name. L2 is dotted."""
+    layers = [int(name.removeprefix("layer ")) for name in table.columns if name.startswith("layer ")]
+    rows: Any = table.rows
+    for row in rows:
+        cells = [np.nan if cell is None else cell.mean for cell in row[-len(layers) :]]
+        axes.plot(layers, cells, marker=".", linestyle="-" if "cosine" in row else ":", label=", ".join(map(str, row[:names])))
+    axes.set_xlabel("layer")
+    axes.set_ylabel("share of tokens identified")
+    axes.legend(fontsize=6)
+
+
+def figure_tokens(setup: Setup, tables: list[Table], figure: Any) -> None:
+    drawn = [table for table in tables if any(name.startswith("layer ") for name in table.columns)]
+    figure.set_size_inches(5 * len(drawn) + 2, 4)
+    for axes, table in zip(np.atleast_1d(figure.subplots(1, len(drawn))), drawn, strict=True):
+        draw_rates(axes, table, sum(not name.startswith("layer ") for name in table.columns))
+        axes.set_title(table.title, fontsize=7)
+
+
+# --- the experiment of Figure 2a --------------------------------------------------------------------------------------------
+
+
+@experiment(
+    name="id-token-identifiability",
+    paper=BRUNNER,
+    shows="Figures 2a, 38, 39: token identifiability (section 4, D.1)",
+    data="agreement",
+    model="agreement",
+    methods=(),
+    finish=finish_tokens,
+    figure=figure_tokens,
+    whole=True,
+    options={"kinds": KINDS, "distances": DISTANCES, "layers": None, "folds": 10, **TRAINED, "offsets": (), "across": False},
+    prepare=prepare_kinds,
+    differs=DIFFERS_TRAINED,
+    claims=TOKEN_CLAIMS,
+    published=(
+        Published(
+            "4.2, Figure 2a", "MRPC", "rate", {"linear, cosine": "0.93", "chance (1 / mean length)": "0.017"}, table="last"
+        ),
+        Published("D.1", "CoLA", "rate", {"chance (1 / mean length)": "0.09"}, table="last"),
+        Published("D.1", "MNLI", "rate", {"chance (1 / mean length)": "0.026"}, table="last"),
+    ),
+)
+def token_identities(setup: Setup, examples: list[Example]) -> Units:
+    """In how many positions is the nearest input token of the text the position's own? As it is, or seen by a trained g."""
+    states = states_of(setup.model, examples, setup.options["embedding"])
+    yield from missing(setup, _token_units(setup, states))
+
+
+def _token_units(setup: Setup, states: States) -> Iterator[tuple[str, Callable[[], list[Record]]]]:
+    options = setup.options
+    layers = list(range(setup.model.n_layers + 1)) if options["layers"] is None else list(options["layers"])
+    yield "chance", lambda: [chance_of(states)]
+    for kind, distance in product(options["kinds"], options["distances"]):
+        for layer, offset in product(layers, (0, *options["offsets"])):
+            yield f"{kind}/{distance}/{layer}/{offset}", _identity(setup, states, kind, distance, layer, offset)
+        if options["across"] and kind != "naive":
+            yield f"{kind}/{distance}/across", _across(setup, states, kind, distance, layers)
+
+
+def _identity(setup: Setup, states: States, kind: str, distance: str, layer: int, offset: int) -> Callable[[], list[Record]]:
+    def measure() -> list[Record]:
+        question = {"kind": kind, "distance": distance, "offset": offset, **training_of(setup)}
+        identified = token_identifiability(states.layer(layer), states.inputs, **question)
+        place = {"layer": layer, "offset": offset} if offset else {"layer": layer}
+        return [record_of(identified, kind, "neighbour" if offset else "identified", distance, **place)]
+
+    return measure
+
+
+def _across(setup: Setup, states: States, kind: str, distance: str, layers: Sequence[int]) -> Callable[[], list[Record]]:
+    def measure() -> list[Record]:
+        every = [states.layer(number) for number in layers]
+        rows = identifiability_across_layers(every, states.inputs, kind=kind, distance=distance, **training_of(setup))
+        cells = [(n, m, one) for n, row in zip(layers, rows, strict=True) for m, one in zip(layers, row, strict=True)]
+        return [record_of(one, kind, "across", distance, layer=tested, trained=n) for n, tested, one in cells]
+
+    return measure

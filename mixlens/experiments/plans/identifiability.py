@@ -1,0 +1,208 @@
+"""The plan of On Identifiability in Transformers (Brunner et al. 2020): its models, its runs, and every figure it has."""
+
+from __future__ import annotations
+
+from ...metrics.mixing_stats import BRUNNER
+from ..plan import Item, Role, Step, plan
+
+BERT, BERT_MRPC, BERT_COLA = "bert", "bert-mrpc", "bert-cola"
+CUTS = (16, 32, 48, 64, 80, 96, 112, 128)
+QUICK = {"kinds": ("naive", "linear"), "folds": 1, "epochs": 100}
+LINEAR = {"kinds": ("linear",), "distances": ("cosine",), "epochs": 100}
+ESTIMATED = "hta:probes=2"
+EXAMPLE = "mixlens plot TEXT --pair TEXT --model bert-base-uncased"
+
+
+ROLES = (
+    Role(BERT, "BERT-base uncased, pre-trained", "bert-base-uncased"),
+    Role(BERT_MRPC, "BERT-base uncased, fine-tuned on MRPC", "textattack/bert-base-uncased-MRPC"),
+    Role(BERT_COLA, "BERT-base uncased, fine-tuned on CoLA", "textattack/bert-base-uncased-CoLA"),
+)
+
+STEPS = (
+    Step(
+        "effective",
+        "id-effective-attention",
+        (BERT,),
+        "wikitext",
+        "Figures 1 and 5: raw and effective attention by length and by type of token",
+        n=1000,
+        fast=8,
+        options={"cuts": CUTS},
+    ),
+    Step(
+        "identity",
+        "id-token-identifiability",
+        (BERT,),
+        "mrpc",
+        "Figure 2a: tokens identified by their hidden states, MRPC",
+        fast=30,
+        fast_options=QUICK,
+    ),
+    Step(
+        "identity-cola",
+        "id-token-identifiability",
+        (BERT,),
+        "cola",
+        "Figure 38: tokens identified by their hidden states, CoLA",
+        fast=60,
+        fast_options=QUICK,
+    ),
+    Step(
+        "identity-mnli",
+        "id-token-identifiability",
+        (BERT,),
+        "mnli",
+        "Figure 39: tokens identified by their hidden states, first 500 of MNLI-matched",
+        n=500,
+        first=True,
+        fast=30,
+        fast_options=QUICK,
+    ),
+    Step(
+        "across",
+        "id-across-layers",
+        (BERT,),
+        "mrpc",
+        "Figures 2b, 8, 9, 10: a g trained on one layer, tested on all",
+        fast=30,
+        fast_options=LINEAR,
+    ),
+    Step(
+        "generalization",
+        "id-generalization",
+        (BERT,),
+        "mrpc",
+        "Figure 7 and B.2: training and test texts, sizes of the training set",
+        fast=30,
+        fast_options={"layers": (1, 6), "epochs": 30},
+    ),
+    Step(
+        "steps",
+        "id-hidden-to-hidden",
+        (BERT,),
+        "mrpc",
+        "Figure 11: tokens identified across single layers",
+        fast=30,
+        fast_options={"kinds": ("naive", "linear"), "distances": ("cosine", "l2"), "epochs": 50},
+    ),
+    Step(
+        "steps-mrpc",
+        "id-hidden-to-hidden",
+        (BERT, BERT_MRPC),
+        "mrpc",
+        "Figure 12: across single layers, before and after fine-tuning on MRPC",
+        fast=60,
+        options={"kinds": ("naive",)},
+    ),
+    Step(
+        "steps-cola",
+        "id-hidden-to-hidden",
+        (BERT, BERT_COLA),
+        "cola",
+        "Figure 13: across single layers, before and after fine-tuning on CoLA",
+        fast=100,
+        options={"kinds": ("naive",)},
+    ),
+    Step(
+        "neighbours",
+        "id-neighbours",
+        (BERT,),
+        "mrpc",
+        "Figures 14-17: neighbouring tokens",
+        fast=30,
+        fast_options={**LINEAR, "layers": (1, 6)},
+    ),
+    Step(
+        "contributions",
+        "id-contributions",
+        (BERT,),
+        "mrpc",
+        "Figures 3, 4 and 18: own token and context by HTA, MRPC",
+        fast=6,
+        fast_methods=(ESTIMATED,),
+    ),
+    Step(
+        "contributions-cola",
+        "id-contributions",
+        (BERT,),
+        "cola",
+        "Figures 40 and 41: own token and context by HTA, CoLA",
+        fast=12,
+        fast_methods=(ESTIMATED,),
+    ),
+    Step(
+        "contributions-mnli",
+        "id-contributions",
+        (BERT,),
+        "mnli",
+        "Figures 42 and 43: own token and context by HTA, first 4,000 of MNLI-matched",
+        n=4000,
+        first=True,
+        fast=6,
+        fast_methods=(ESTIMATED,),
+    ),
+    Step(
+        "mixing-and-identity",
+        "id-mixing-and-identity",
+        (BERT,),
+        "mrpc",
+        "Section 5.2: tokens to which another contributes more, beside tokens not identified",
+        fast=14,
+        fast_methods=(ESTIMATED,),
+        fast_options={"folds": 3, "epochs": 100},
+    ),
+    Step(
+        "pos",
+        "id-pos",
+        (BERT,),
+        "ud_english",
+        "Figures 26-37: own token by part of speech",
+        fast=12,
+        fast_methods=(ESTIMATED,),
+    ),
+)
+
+ITEMS = (
+    Item(
+        "Equations 3-7",
+        "the null space of T, alternative attention",
+        command="mixlens.identifiability, mixlens.alternative_attention",
+    ),
+    Item("Figure 1a", "Pearson of raw and effective attention by length", ("effective",)),
+    Item("Figures 1b, 1c", "raw and effective attention of each head to [CLS], [SEP], periods and commas", ("effective",)),
+    Item("Figure 5", "raw and effective attention to [SEP] from [SEP] and from others", ("effective",)),
+    Item(
+        "Figure 6",
+        "raw, effective and null attention of one head of layer 4 on one passage (the figure does not name the head)",
+        command="mixlens plot TEXT --model bert-base-uncased --kind matrix --layer 4 --method null_attention:head=0 -o null.svg "
+        "(then attention:head=0, effective_attention:head=0)",
+    ),
+    Item("Figure 2a; 0.93 of section 4.2", "tokens identified in each layer", ("identity",)),
+    Item("Figures 2b, 8, 9, 10; 0.70 and 0.94 of section 4.2", "a g of one layer on all layers", ("across",)),
+    Item("Section 4.1", "408 pairs, 26 to 92 tokens", reason="facts of MRPC; the mean length is 1 / chance in step identity"),
+    Item("B.1", "search of the learning rate", command="mixlens experiment id-token-identifiability --option search=true"),
+    Item("Figure 7", "training and test rates", ("generalization",)),
+    Item("B.2: 0.74, 0.80, 0.81, 0.82", "an MLP on 50, 80, 90, 100 % of the training texts", ("generalization",)),
+    Item("Figure 11", "tokens across single layers", ("steps",)),
+    Item("Figure 12", "the same before and after fine-tuning on MRPC", ("steps-mrpc",)),
+    Item("Figure 13", "the same before and after fine-tuning on CoLA", ("steps-cola",)),
+    Item("Figures 14, 15, 16, 17", "neighbouring tokens, four kinds of g", ("neighbours",)),
+    Item("Figures 3a, 3b; 30.6, 14.4, 10.7 %, 18, 30 % of section 5.2", "share of the own token; P", ("contributions",)),
+    Item("Section 5.2", "P is above the identifiability error", ("mixing-and-identity",)),
+    Item("Figures 4a, 4b", "context by distance and by relative place", ("contributions",)),
+    Item("Figures 18a, 18b", "what [CLS] takes, by place and around [SEP]", ("contributions",)),
+    Item(
+        "Figures 19-25",
+        "the context of seven words of one pair, layer by layer",
+        command=f"{EXAMPLE} --method hta --kind layers --query said -o said.svg (and the other words)",
+    ),
+    Item("Figures 26-37", "own token by part of speech, layers 1 to 12", ("pos",)),
+    Item("D.1: 1.7, 9, 2.6 %", "chance", ("identity", "identity-cola", "identity-mnli")),
+    Item("Figure 38", "Figure 2a on CoLA", ("identity-cola",)),
+    Item("Figure 39", "Figure 2a on 500 pairs of MNLI", ("identity-mnli",)),
+    Item("Figures 40, 41", "Figures 3 and 4 on CoLA", ("contributions-cola",)),
+    Item("Figures 42, 43", "Figures 3 and 4 on MNLI", ("contributions-mnli",)),
+)
+
+PLAN = plan("identifiability", paper=BRUNNER, module=__name__, roles=ROLES, steps=STEPS, items=ITEMS)
