@@ -18,7 +18,7 @@ from ..maps import versions
 from ..model.model import Model
 from ..report import METHODS, checked
 from ..show.packing import decode
-from ..show.results_page import SERVED, filled_page, policy
+from ..show.page_template import SERVED, filled_page, policy
 from .describe import about_methods, about_model, docs_page, docs_policy, refusal_line
 from .guard import LOOPBACK, Guard, Refusal, clipped, prompt
 from .jobs import Desk, FullError, Job, Limits

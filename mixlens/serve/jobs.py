@@ -20,7 +20,8 @@ from .. import errors
 from ..errors import InputError, MixlensError
 from ..model.model import Model
 from ..report import gather
-from ..show.results_page import PAGE_ROOM, Entry, entry
+from ..show.page_entry import Entry, entry
+from ..show.results_page import PAGE_ROOM
 
 log = logging.getLogger("mixlens.serve")
 PAGE = 2_000_000  # characters of one result

@@ -10,8 +10,8 @@ import numpy as np
 from ..errors import InputError
 from ..types import Map
 from .packing import EXACT, Precision, encode
-from .results_page import READ, Kind, filled_page, folder_name, plain, safe_json, subtitle_of, visible
-from .text import shown
+from .page_template import READ, Kind, filled_page, folder_name, plain, safe_json, subtitle_of, visible
+from .tokens import shown
 
 if TYPE_CHECKING:
     from ..corpus.page_facts import Bins, OneClass, Overview, Sampled
@@ -48,7 +48,7 @@ def page(facts: Overview, *, maps: Maps | None = None, title: str | None = None,
         for row, blocks in with_maps.items():
             next(one for one in chosen.values() if one["row"] == row)["maps"] = blocks
         without = len(chosen) - len(with_maps)
-        data["held"] = f"Maps of {len(with_maps)} examples are here, {COARSE.told()}." + (
+        data["held"] = f"Maps of {len(with_maps)} examples are here, {COARSE.description()}." + (
             f" Those of {without} are left out: the file has no room for them, or the text is too long." if without else ""
         )
     data["examples"] = sorted(chosen.values(), key=lambda one: one["row"])

@@ -12,7 +12,9 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from mixlens.errors import InputError, printable
-from mixlens.show.text import attribution_view, compare_view, glued, map_view, rendered, shown, strip
+from mixlens.show.text import attribution_view, compare_view, map_view, rendered
+from mixlens.show.tokens import glued, shown
+from mixlens.show.views import strip
 from mixlens.types import Attribution, Map
 
 HOSTILE = (
