@@ -107,6 +107,10 @@ def _refuse(results: Sequence[Attribution]) -> None:
     """Refuse what no picture can be made of."""
     if not results or not all(isinstance(result, Attribution) for result in results):
         raise InputError("LaTeX is made of an Attribution, or of a list of them. Read a map out first: map.readout(query).")
+    _refuse_infinite(results)
+
+
+def _refuse_infinite(results: Sequence[Attribution]) -> None:
     if not all(bool(result.scores.isfinite().all()) for result in results):
         raise InputError("there are scores that are not finite: there is nothing true to draw.")
 

@@ -98,9 +98,15 @@ def sheets_of(result: Result) -> dict[str, np.ndarray]:
     """The maps to keep, each [layer x query, key]: the layers by themselves, and rolled out from the input."""
     if isinstance(result, Attribution):
         return {}
+    return {name: numpy_of(sheet).reshape(-1, len(sheet.tokens)) for name, sheet in _maps_of(result).items()}
+
+
+def _maps_of(result: Map) -> dict[str, Map]:
+    """The layers by themselves, and rolled out from the input, as far as there are such maps."""
     rollout = _rollout_of(result)
-    maps = {"layer": result if rollout is None or _has_layers(result) else None, "rollout": rollout}
-    return {name: numpy_of(one).reshape(-1, len(one.tokens)) for name, one in maps.items() if one is not None}
+    if rollout is None:
+        return {"layer": result}
+    return {"layer": result, "rollout": rollout} if _has_layers(result) else {"rollout": rollout}
 
 
 def _has_layers(result: Map) -> bool:
@@ -151,10 +157,14 @@ def numbered(names: Sequence[str]) -> list[str]:
 def _longer_name(result: Result) -> str:
     """The method with its variant, options, rollout and target."""
     info = result.info
-    options = {key: value for key, value in (info.get("options") or {}).items() if value is not None}
     target = "" if info.get("target") is None else str(info["target"])
-    parts = [str(info.get("variant") or ""), options_line(options), _rollout_name(result), target]
+    parts = [str(info.get("variant") or ""), options_line(_set_options(info)), _rollout_name(result), target]
     return f"{result.method} ({', '.join(filter(None, parts))})"
+
+
+def _set_options(info: Mapping[str, Any]) -> dict[str, Any]:
+    """The options of a method that have a value."""
+    return {key: value for key, value in (info.get("options") or {}).items() if value is not None}
 
 
 def _rollout_name(result: Result) -> str:
@@ -223,11 +233,10 @@ def words_of(result: Result) -> list[Any] | None:
 
 def query_of(results: Sequence[Result]) -> int:
     """The token the page begins with: the one that is explained, a mask, or where the model predicts."""
-    tokens = results[0].tokens
     positions = (result.info.get("query") for result in results)
-    asked = next((position for position in positions if isinstance(position, int)), None)
-    position = _usual_query(results[0]) if asked is None else asked
-    return position if 0 <= position < len(tokens) else 0
+    usual = _usual_query(results[0])
+    position = next((position for position in positions if isinstance(position, int)), usual)
+    return position if position in range(len(results[0].tokens)) else 0
 
 
 def _usual_query(result: Result) -> int:
@@ -245,10 +254,20 @@ def _prediction_of(results: Sequence[Result]) -> Prediction:
 def predicts(results: Sequence[Result], prediction: Prediction) -> str:
     """A line about the prediction: where it is read, or why there is none."""
     info = results[0].info
-    if not prediction:
-        return "No class or word is predicted here." if "prediction" in info else "No prediction is kept in this result."
-    places = [result.info for result in results if result.info.get("query_token") is not None]
-    if info.get("task") == "classification" or not places:
-        return "Most probable outputs"
-    preposition = "after" if info.get("task") == "causal-lm" else "at"
-    return f"Most probable {preposition} {shown(places[0]['query_token'])} (position {places[0]['query']})"
+    if prediction:
+        return f"Most probable {_predicted_place(results, info.get('task'))}"
+    return "No class or word is predicted here." if "prediction" in info else "No prediction is kept in this result."
+
+
+def _place_of(results: Sequence[Result]) -> Mapping[str, Any] | None:
+    """The facts of the first result that names its position."""
+    return next((result.info for result in results if result.info.get("query_token") is not None), None)
+
+
+def _predicted_place(results: Sequence[Result], task: str | None) -> str:
+    """What is predicted: outputs of the whole text, or a word at a position (of a causal model, after it)."""
+    place = _place_of(results)
+    if task == "classification" or place is None:
+        return "outputs"
+    preposition = "after" if task == "causal-lm" else "at"
+    return f"{preposition} {shown(place['query_token'])} (position {place['query']})"

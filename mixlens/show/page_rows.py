@@ -25,16 +25,26 @@ def about_entry(info: Info, n: int) -> list[list[str]]:
     return known_rows(
         [
             ("Model", str(info.get("model", "not known"))),
-            ("Revision", str(info.get("revision") or "not known")),
-            ("Family and task", values_line(info, "family", "task") or "not known"),
+            ("Revision", or_not_known(info.get("revision"))),
+            ("Family and task", or_not_known(values_line(info, "family", "task"))),
             ("Number type", str(info.get("dtype", "not known"))),
-            ("Tokens", f"{n}{', looks back only' if info.get('causal') else ''}"),
-            ("Versions", versions_line(info.get("versions") or {}) or "not known"),
+            ("Tokens", _tokens_line(n, info)),
+            ("Versions", or_not_known(versions_line(info.get("versions") or {}))),
             ("Model check", check_line(info.get("check"))),
             ("Unit", text_or_none(info.get("unit"))),
             ("Special tokens", _special_line(info)),
         ]
     )
+
+
+def or_not_known(value: Any) -> str:
+    """A value as text, and words for an empty one."""
+    return str(value or "not known")
+
+
+def _tokens_line(n: int, info: Info) -> str:
+    """How many tokens there are, and whether each sees those before it alone."""
+    return f"{n}, looks back only" if info.get("causal") else f"{n}"
 
 
 def values_line(info: Info, *names: str) -> str:
@@ -76,14 +86,14 @@ def about_method(info: Info) -> list[list[str]]:
             ("Paper", text_or_none(info.get("paper"))),
             ("Reconstruction gap", _gap_line(info)),
             ("Completeness", _completeness_line(info)),
-            ("Rolled out", rolled(info["rollout"]) if info.get("rollout") else None),
+            ("Rolled out", _rollout_line(info)),
             ("Rollout", _convention_line(info)),
             ("Target", _target_line(info)),
             ("At layer", _layer_line(info)),
             ("Products in", _precision_line(info)),
         ]
     )
-    return [*rows, *(["Note", str(note)] for note in info.get("notes") or [])]
+    return rows + [["Note", str(note)] for note in info.get("notes") or []]
 
 
 def _gap_line(info: Info) -> str | None:
@@ -107,6 +117,10 @@ def _completeness_line(info: Info) -> str | None:
     sums = info["completeness"]
     what = f"the scores add up to {sums['sum']:.6g}, what they explain is {sums['expected']:.6g}"
     return f"adds up to within {bound(gap)}: {what}"
+
+
+def _rollout_line(info: Info) -> str | None:
+    return rolled(info["rollout"]) if info.get("rollout") else None
 
 
 def rolled(rollout: Info) -> str:

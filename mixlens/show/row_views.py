@@ -108,9 +108,15 @@ def _numbers(rows: Sequence[Row], tokens: Sequence[str], width: int, count: int)
 
 def _columns(rows: Sequence[Row], tokens: Sequence[str], room: int, count: int) -> list[list[str]]:
     """A column for each token that is shown: the token, and the percentages of all rows."""
-    texts = [clipped(text, max(4, room)) for text, _ in pieces(tokens, words=any(row.of_words for row in rows))]
+    whole_words = any(row.of_words for row in rows)
+    texts = [clipped(text, max(4, room)) for text, _ in pieces(tokens, words=whole_words)]
     scaled = [shares(row.scores) for row in rows]
-    return [[texts[place], *(f"{100 * row[place]:.0f}" for row in scaled)] for place in _places(scaled, count)]
+    return [[texts[place], *_percentages(scaled, place)] for place in _places(scaled, count)]
+
+
+def _percentages(rows: Sequence[Sequence[float]], place: int) -> list[str]:
+    """The shares of one token in all rows, in percent."""
+    return [f"{100 * row[place]:.0f}" for row in rows]
 
 
 def _places(rows: Sequence[Sequence[float]], count: int) -> list[int]:

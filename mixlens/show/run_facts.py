@@ -13,7 +13,7 @@ from .page_template import visible, visible_or_none
 from .tokens import shown
 
 if TYPE_CHECKING:
-    from ..corpus.page_facts import Bins, Judged, Mean, OneClass, Overview
+    from ..corpus.page_facts import Bins, Judged, Mean, OneClass, Overview, Sampled
 
 WIDEST = 30  # bins of a histogram
 LONGEST = 60  # characters of a token or a class
@@ -27,10 +27,10 @@ def run_facts(facts: Overview) -> dict[str, Any]:
         "rows": facts.rows,
         "errors": facts.errors,
         "finished": facts.finished,
-        "reasons": [[visible(reason), count] for reason, count in facts.reasons],
+        "reasons": _reasons(facts),
         "methods": list(facts.methods),
         "classes": [_class(group, facts.methods) for group in facts.classes],
-        "otherClasses": {"classes": facts.other_classes, "rows": facts.rows - sum(group.rows for group in facts.classes)},
+        "otherClasses": {"classes": facts.other_classes, "rows": _rows_of_other_classes(facts)},
         "probability": _bins(facts.probability),
         "labels": None if facts.judged is None else _labels(facts.judged),
         "noLabels": visible_or_none(facts.not_judged),
@@ -43,15 +43,34 @@ def run_facts(facts: Overview) -> dict[str, Any]:
         "about": about(facts),
         "notes": list(facts.notes),
         "held": None,  # what is here of the maps
-        "chosenAs": list(dict.fromkeys(why for sample in facts.examples for why in sample.why)),
+        "chosenAs": _reasons_of_choice(facts.examples),
         "examples": [],
     }
+
+
+def _reasons(facts: Overview) -> list[list[Any]]:
+    """Why rows could not be explained, and how many."""
+    return [[visible(reason), count] for reason, count in facts.reasons]
+
+
+def _rows_of_other_classes(facts: Overview) -> int:
+    """How many rows have a prediction that is not listed."""
+    return facts.rows - sum(group.rows for group in facts.classes)
+
+
+def _reasons_of_choice(examples: Sequence[Sampled]) -> list[str]:
+    """Why examples were chosen, each reason once."""
+    return list(dict.fromkeys(why for sample in examples for why in sample.why))
 
 
 def short(token: str) -> str:
     """A token or a class, not longer than a table can show."""
     text = shown(token)
     return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
+
+
+def short_or_none(token: str | None) -> str | None:
+    return None if token is None else short(token)
 
 
 def _row(facts: Mapping[str, Any]) -> dict[str, Any]:

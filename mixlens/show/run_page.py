@@ -9,7 +9,7 @@ from ..errors import InputError
 from ..types import Map
 from .packing import EXACT, Precision, encode
 from .page_template import READ, Kind, filled_page, folder_name, plain, safe_json, subtitle_of, visible, visible_or_none
-from .run_facts import run_facts, short
+from .run_facts import run_facts, short, short_or_none
 
 if TYPE_CHECKING:
     from ..corpus.page_facts import Overview, Sampled
@@ -107,7 +107,7 @@ def example(sample: Sampled) -> Example:
         "prediction": short(sample.prediction),
         "probability": sample.probability,
         "target": visible_or_none(sample.target),
-        "label": None if sample.label is None else short(sample.label),
+        "label": short_or_none(sample.label),
         "correct": sample.correct,
         "gap": sample.gap,
         "seconds": sample.seconds,
@@ -115,9 +115,14 @@ def example(sample: Sampled) -> Example:
         "carried": [[visible(name), visible(value)] for name, value in sample.carried],
         "why": list(sample.why),
         "methods": list(sample.methods),
-        "scores": encode(sample.scores, EXACT) if sample.scores.size else None,
+        "scores": _scores(sample),
         "maps": None,
     }
+
+
+def _scores(sample: Sampled) -> Example | None:
+    """The scores of a row as a block; None where no method explains it."""
+    return encode(sample.scores, EXACT) if sample.scores.size else None
 
 
 # --- maps -------------------------------------------------------------------------------------------------------------
@@ -143,9 +148,14 @@ def _maps_within(examples: Sequence[Sampled], maps: Maps, room: int) -> dict[int
 def _likely_rows(examples: Sequence[Sampled], maps: Maps, room: int) -> set[int]:
     """The rows whose maps should fit, by a guess of the characters they take."""
     whole = [sample for sample in examples if not sample.left_out]
-    layers = sum(len(scores.scores) for _, scores in maps([whole[0].row])) if whole else 0
+    layers = _layers_of(maps, whole)
     sizes = {sample.row: layers * len(sample.tokens) ** 2 * 0.8 for sample in whole}
     return set(_first_that_fit(sizes, room)) if layers else set()
+
+
+def _layers_of(maps: Maps, examples: Sequence[Sampled]) -> int:
+    """The layers of all maps of the first example together."""
+    return sum(len(scores.scores) for sample in examples[:1] for _, scores in maps([sample.row]))
 
 
 class _MapBlocks:

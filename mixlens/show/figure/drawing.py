@@ -92,7 +92,7 @@ def _names(results: Any, every: Sequence[Result], labels: Sequence[str] | None) 
 def _kind(kind: str | None, noun: str, several: bool) -> str:
     """The kind of figure, or the usual one; a kind that these results cannot have is refused."""
     known = (KINDS_OF_SEVERAL if several else KINDS)[noun]
-    if kind is None or kind in known:
+    if kind in (None, *known):
         return kind or known[0]
     what = f"several {noun}s" if several else f"{ARTICLES[noun]} {noun}"
     raise InputError(f"{what} cannot be drawn as {kind!r}. {nearest(str(kind), known)}")
@@ -114,7 +114,7 @@ def _refuse_mixture(results: Sequence[Result]) -> None:
     """Refuse results that cannot stand in one figure."""
     if not results:
         raise InputError("there is nothing to draw: no results were given.")
-    if len({type(result) for result in results}) > 1:
+    if len(set(map(type, results))) > 1:
         raise InputError("attributions and maps cannot stand in one figure. Read the maps out first: map.readout(query).")
     if any(result.tokens != results[0].tokens for result in results):
         raise InputError("these results are not of the same tokens, so they cannot share one axis.")

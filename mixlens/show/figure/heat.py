@@ -37,8 +37,10 @@ from .picture import Picture
 from .sheets import LONGEST, Panel, Places, Sheet, arranged, lies
 from .wording import meaning_of
 
+TURNED: dict[str, Any] = {"rotation": 90}  # labels of columns that are too wide to lie
 KEYS = "taken from (key)"
 QUERIES = "position (query)"
+BELOW = 0.38  # inches of a colour bar below the panels
 LEAST_SIZE = 3.5  # points of a number in a cell
 
 
@@ -77,13 +79,13 @@ def _on_page(sheet: Sheet, options: Options, title: str) -> Picture:
     """All panels on a new page."""
     lines = broken(title, SIZE, options.width - 2 * GAP)
     places, upright = arranged(sheet, options, GAP + title_height(lines))
-    below = 0.38 if options.colorbar and not upright else 0.0
+    below = BELOW if options.colorbar and not upright else 0.0
     page = Picture(figsize=(options.width, places.above + places.head + places.whole + places.foot + below + GAP))
     write_title(page, lines)
     for number in range(len(sheet.panels)):
         _place_panel(page, places, number, options.numbers)
     if options.colorbar:
-        (_place_legend_right if upright else _place_legend_below)(page, places)
+        _place_legend(page, places, upright)
     return page
 
 
@@ -100,15 +102,19 @@ def _place_panel(page: Picture, places: Places, number: int, numbers: bool | Non
         _label_rows(axes, [cut(text, SIZE, places.label) for text in sheet.rows], places.row, sheet.row_name)
 
 
+def _place_legend(page: Picture, places: Places, upright: bool) -> None:
+    """The colour bar, upright beside the panels or lying below them."""
+    place = _place_legend_right if upright else _place_legend_below
+    place(page, places)
+
+
 def _place_legend_right(page: Picture, places: Places) -> None:
-    """The colour bar upright beside the panels."""
     right = places.left + places.beside * (places.wide + BETWEEN) - 0.02
     axes = axes_at(page, right, places.above + places.head, 0.08, min(1.5, places.whole))
     legend(axes, places.sheet.colours, places.sheet.meaning, upright=True)
 
 
 def _place_legend_below(page: Picture, places: Places) -> None:
-    """The colour bar lying below the panels."""
     top = places.above + places.head + places.whole + places.foot + 0.04
     legend_below(page, places.left, top, places.width - places.left - GAP, places.sheet.colours, places.sheet.meaning)
 
@@ -163,10 +169,8 @@ def _number(value: float) -> str:
 
 def _label_columns(axes: Axes, texts: Sequence[str], pitch: float, square: bool) -> None:
     """The labels below columns that are `pitch` inches apart, turned where they do not fit."""
-    flat = lies(texts, pitch)
-    size, step = (SIZE, 1) if flat else thinned(pitch)
+    size, step, turned = (SIZE, 1, {}) if lies(texts, pitch) else (*thinned(pitch), TURNED)
     labels = [cut(text, size, LONGEST) for text in texts[::step]]
-    turned: dict[str, Any] = {} if flat else {"rotation": 90}
     axes.set_xticks(range(0, len(texts), step), labels, fontsize=size, parse_math=False, **turned)
     _style_ticks(axes, "x", step)
     if square and _fits(KEYS, pitch * len(texts)):

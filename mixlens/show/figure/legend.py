@@ -36,11 +36,15 @@ class Colours(NamedTuple):
 
 def colours_of(values: Sequence[NDArray[np.float64]], vmax: float | None) -> Colours:
     """The colours of all values together, up to `vmax` or to the largest magnitude."""
-    signed = any(bool((array < 0).any()) for array in values)
+    signed = any(map(_has_minus, values))
     end = vmax or _largest(values) or 1.0
     least = -1 if signed else 0
     table = np.array([shade(step / 255) for step in range(least * 255, 256)]) / 255
     return Colours(ListedColormap(table), Normalize(least * end, end), signed)
+
+
+def _has_minus(array: NDArray[np.float64]) -> bool:
+    return bool((array < 0).any())
 
 
 def _largest(values: Sequence[NDArray[np.float64]]) -> float:

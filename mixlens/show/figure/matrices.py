@@ -75,14 +75,14 @@ def _refuse_layer(layer: Any, results: Sequence[Result]) -> None:
 def draw_layers(results: Sequence[Result], names: Sequence[str], options: Options) -> Any:
     """Rows layers, columns tokens: what one position is made of after each layer."""
     first = results[0]
-    place = _usual_query(first) if options.query is None else find(first.tokens, options.query)
+    place = _query_of(first, options)
     _refuse_depths(results)
     scale = options.scale or _usual_scale(results)
-    heads = list(map(_head, results, names)) if len(results) > 1 else [""]
-    panels = [Panel(_by_row(array_of(result)[:, place], scale), head) for result, head in zip(results, heads, strict=True)]
+    values = [_by_row(array_of(result)[:, place], scale) for result in results]
+    heads = map(_head, results, names) if len(results) > 1 else [""]
     rows = [str(number + 1) for number in range(len(first.scores))]
     title = _title_of_layers(results, f"at {shown(first.tokens[place])}", options)
-    return draw_heat(panels, scale, options, title, results=results, rows=rows, row_name="layer")
+    return draw_heat(list(map(Panel, values, heads)), scale, options, title, results=results, rows=rows, row_name="layer")
 
 
 def _title_of_layers(results: Sequence[Result], position: str, options: Options) -> str:
@@ -103,6 +103,11 @@ def draw_grid(results: Sequence[Result], names: Sequence[str], options: Options)
 
 
 # --- the usual position and scale -------------------------------------------------------------------------------------
+
+
+def _query_of(result: Result, options: Options) -> int:
+    """The position that the user chose, or the usual one."""
+    return _usual_query(result) if options.query is None else find(result.tokens, options.query)
 
 
 def _usual_query(result: Result) -> int:

@@ -33,10 +33,19 @@ def names_of(results: Sequence[Result]) -> list[str]:
 def _longer_names(results: Sequence[Result], key: str, word: str) -> list[str]:
     """The methods with this fact of each result; nothing where the fact does not tell the results apart."""
     values = [result.info.get(key) for result in results]
-    pairs = {(result.method, str(value)) for result, value in zip(results, values, strict=True)}
-    if None in values or len(pairs) < len(results):
+    if None in values or not _differ(results, values):
         return []
-    names = [f"{word} {_counted(key, value)}" for value in values]
+    return _with_methods(results, [f"{word} {_counted(key, value)}" for value in values])
+
+
+def _differ(results: Sequence[Result], values: Sequence[Any]) -> bool:
+    """Whether no two results have the same method and the same value."""
+    pairs = {(result.method, str(value)) for result, value in zip(results, values, strict=True)}
+    return len(pairs) == len(results)
+
+
+def _with_methods(results: Sequence[Result], names: Sequence[str]) -> list[str]:
+    """Names with the method before them, where the results are not all of one method."""
     if len({result.method for result in results}) == 1:
         return list(map(str.strip, names))
     return [f"{result.method} {name}" for result, name in zip(results, names, strict=True)]
@@ -82,9 +91,10 @@ def _explained(result: Result) -> Iterator[str]:
 
 def meaning_of(results: Sequence[Result], signed: bool, scale: str = "all") -> str:
     """What the colours mean."""
-    of_largest = ", of the largest" if scale == "own" else ""
-    if signed or of_largest:
-        return ("against (−), towards (+)" if signed else "score") + of_largest
+    if scale == "own":
+        return "against (−), towards (+), of the largest" if signed else "score, of the largest"
+    if signed:
+        return "against (−), towards (+)"
     return "share" if all(map(_is_share, results)) else "score"
 
 
