@@ -169,7 +169,7 @@ class Guard:
         """A request counts as one of those that are answered once it is here as a whole."""
         self.check(head_of(scope))
         body = await self.whole_body(receive)
-        if body is None:  # whoever asked is gone
+        if body is None:  # the client is gone
             return
         if self.busy >= self.limits.at_once:
             raise Refusal(503, f"more than {self.limits.at_once} requests at once. Try again in a few seconds.")
@@ -188,7 +188,7 @@ class Guard:
             refuse_body(head, self.limits.body)
 
     async def whole_body(self, receive: Any) -> bytes | None:
-        """The body, if it arrives in time; None where whoever sends it is gone."""
+        """The body, if it arrives in time; None where the client is gone."""
         try:
             return await asyncio.wait_for(_read_body(receive, self.limits.body), self.limits.arrival)
         except TimeoutError:
@@ -231,7 +231,7 @@ class Sender:
     async def __call__(self, message: Any) -> None:
         if message["type"] == "http.response.start":
             self.begun, message = True, _with_headers(message)
-        await asyncio.wait_for(self.send(message), DELIVERY)  # whoever does not read its answer does not hold a place for ever
+        await asyncio.wait_for(self.send(message), DELIVERY)  # a client that does not read must not hold its place for ever
 
 
 def _with_headers(message: Any) -> dict[str, Any]:

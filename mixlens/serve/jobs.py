@@ -54,7 +54,7 @@ class StoppedError(MixlensError):
 
 @dataclass
 class Job:
-    """One text and what is asked about it. Only the worker and its own lock change it."""
+    """One text and what is asked about it. Only the worker and the desk change it."""
 
     id: str
     model: Model
@@ -81,40 +81,44 @@ class Job:
         self.state, self.error, self.ended = state, error, time.monotonic()
 
 
-SWITCHES = {"_set_grad_enabled", "set_grad_enabled"}  # must run whatever happens, so that gradients are as they were
+SWITCHES = {
+    "_set_grad_enabled",
+    "set_grad_enabled",
+}  # operations that restore the gradient mode: they run in a job that is stopped, too
 
 
 class Stoppable(TorchFunctionMode):
-    """Asks before every operation of torch in this thread whether to go on, and on the way back through a graph before every
-    step of it, which no operation is called for. Says no once: what tidies up must run."""
+    """Stops what this thread computes as soon as there is a reason. The reason is read before every operation of torch, and in
+    a backward pass before every saved tensor, since a backward pass calls no operation. It is raised once, so that code that
+    tidies up runs."""
 
     def __init__(self, reason: Callable[[], str | None]):
         super().__init__()
-        self.reason, self.said = reason, False
-        self.on_the_way_back = torch.autograd.graph.saved_tensors_hooks(lambda saved: saved, self.unpacked)
+        self.reason, self.has_stopped = reason, False
+        self.backward_hooks = torch.autograd.graph.saved_tensors_hooks(lambda saved: saved, self.unpacked)
 
     def __enter__(self) -> Stoppable:
         super().__enter__()
-        self.on_the_way_back.__enter__()
+        self.backward_hooks.__enter__()
         return self
 
     def __exit__(self, *failure: Any) -> None:
-        self.on_the_way_back.__exit__()
+        self.backward_hooks.__exit__()
         super().__exit__(*failure)
 
-    def asked(self) -> None:
+    def check(self) -> None:
         """Stops what is being computed, once, if there is a reason."""
-        if not self.said and (why := self.reason()) is not None:
-            self.said = True
-            raise StoppedError(why)
+        if not self.has_stopped and (reason := self.reason()) is not None:
+            self.has_stopped = True
+            raise StoppedError(reason)
 
     def unpacked(self, saved: torch.Tensor) -> torch.Tensor:
-        self.asked()
+        self.check()
         return saved
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if getattr(func, "__name__", "") not in SWITCHES:
-            self.asked()
+            self.check()
         return func(*args, **(kwargs or {}))
 
 
@@ -162,6 +166,7 @@ class Desk:
             return len(self._waiting) >= self.limits.queue
 
     def submit(self, name: str, arguments: Mapping[str, Any], notes: Sequence[str] = ()) -> Job:
+        """A new job at the end of the queue; a full queue is refused."""
         job = Job(secrets.token_urlsafe(9), self.models[name], arguments, notes=tuple(notes))
         with self._changed:
             if len(self._waiting) >= self.limits.queue:
@@ -185,7 +190,7 @@ class Desk:
     def ahead(self, job: Job) -> int:
         """How many are before it, the running one included."""
         with self._changed:
-            running = any(one.state == "running" for one in self._jobs.values())
+            running = any(other.state == "running" for other in self._jobs.values())
             return int(running) + (self._waiting.index(job) if job in self._waiting else 0)
 
     def cancel(self, job: Job) -> None:
@@ -197,6 +202,7 @@ class Desk:
                 job.finish("cancelled", "cancelled before it began.")
 
     def close(self) -> None:
+        """Stops all jobs and ends the thread."""
         with self._changed:
             self._closed = True
             for job in self._jobs.values():
@@ -291,12 +297,12 @@ def _refuse_model(model: Model, others: Sequence[Model]) -> None:
         raise InputError(f"two models are called {model.name!r}. Serve one of them.")
 
 
-def _shown_name(name: str, taken: Container[str]) -> str:
-    """Of a model in a folder the name of that folder: where it lies is nobody's business. A second one of that name is
+def _shown_name(name: str, others: Container[str]) -> str:
+    """Of a model in a folder the name of that folder: its path is not shown to visitors. A second one of that name is
     numbered."""
     short = _folder_name(name) or name
     numbered = (f"{short} ({number})" for number in count(2))
-    return next(shown for shown in chain([short], numbered) if shown not in taken)
+    return next(shown for shown in chain([short], numbered) if shown not in others)
 
 
 def _folder_name(name: str) -> str:
@@ -306,7 +312,7 @@ def _folder_name(name: str) -> str:
 
 
 def _reader(model: Model) -> Model:
-    """The model's way to read a text, with a tokenizer of its own: the worker's is in use."""
+    """A copy of the model with another tokenizer, which reads texts while the worker uses the first one."""
     reader = copy.copy(model)
     reader.tokenizer = copy.deepcopy(model.tokenizer)
     return reader

@@ -12,59 +12,59 @@ from .jobs import Desk, FullError, Job, Limits
 from .schemas import Wanted
 
 
-def submitted(desk: Desk, wanted: Wanted) -> Job:
+def submitted(desk: Desk, request: Wanted) -> Job:
     """The job of a request, in the queue. A request that cannot be done is refused at once."""
     if desk.full():
         raise Refusal(429, f"the queue is full: {desk.limits.queue} texts are waiting. Try again in a few seconds.")
-    name = _model_name(desk, wanted)
+    name = _model_name(desk, request)
     try:
-        return _submit(desk, name, wanted)
+        return _submit(desk, name, request)
     except MixlensError as error:
         raise _refusal_of(error, desk.limits) from None
 
 
-def _model_name(desk: Desk, wanted: Wanted) -> str:
+def _model_name(desk: Desk, request: Wanted) -> str:
     """The model that a request names, or the first."""
-    name = next(iter(desk.models)) if wanted.model is None else wanted.model
+    name = next(iter(desk.models)) if request.model is None else request.model
     if name not in desk.models:
         message = f"no model {clipped(name)!r} is served. {nearest(name[:80], desk.models)}"
         raise Refusal(404, message, allowed=list(desk.models))
     return name
 
 
-def _submit(desk: Desk, name: str, wanted: Wanted) -> Job:
-    _refuse_unreadable(wanted, desk.limits)
-    methods_within(wanted.methods, desk.limits.methods)
-    methods = checked([clipped(method) for method in wanted.methods])
-    text = wanted.text if wanted.pair is None else (wanted.text, wanted.pair)
+def _submit(desk: Desk, name: str, request: Wanted) -> Job:
+    _refuse_unreadable(request, desk.limits)
+    methods_within(request.methods, desk.limits.methods)
+    methods = checked([clipped(method) for method in request.methods])
+    text = request.text if request.pair is None else (request.text, request.pair)
     desk.read(name, text)
-    question = {"text": text, "methods": methods, "query": wanted.query, **_targets(desk.models[name], wanted)}
+    question = {"text": text, "methods": methods, "query": request.query, **_targets(desk.models[name], request)}
     return desk.submit(name, question, desk.notes(name, text))
 
 
-def _refuse_unreadable(wanted: Wanted, limits: Limits) -> None:
+def _refuse_unreadable(request: Wanted, limits: Limits) -> None:
     """Refuse texts that are too long, empty, or no text."""
-    readable(wanted.text, "text", most=limits.characters)
-    if wanted.pair is not None:
-        readable(wanted.pair, "pair", most=limits.characters)
+    readable(request.text, "text", most=limits.characters)
+    if request.pair is not None:
+        readable(request.pair, "pair", most=limits.characters)
 
 
-def _targets(model: Model, wanted: Wanted) -> dict[str, Any]:
+def _targets(model: Model, request: Wanted) -> dict[str, Any]:
     """What is to be explained, and against what."""
-    target = "predicted" if wanted.target is None else target_of(model, wanted.target)
-    return {"target": target, "foil": None if wanted.foil is None else target_of(model, wanted.foil)}
+    target = "predicted" if request.target is None else target_of(model, request.target)
+    return {"target": target, "foil": None if request.foil is None else target_of(model, request.foil)}
 
 
-def target_of(model: Model, written: str | int) -> Any:
+def target_of(model: Model, name: str | int) -> Any:
     """A class, a word or an id; of a question-answering model `start,end`."""
-    if model.task == "question-answering" and (span := _span_of(str(written))) is not None:
+    if model.task == "question-answering" and (span := _span_of(str(name))) is not None:
         return span
-    return int(written) if isinstance(written, str) and written.isdigit() else written
+    return int(name) if isinstance(name, str) and name.isdigit() else name
 
 
-def _span_of(written: str) -> tuple[int, int] | None:
+def _span_of(name: str) -> tuple[int, int] | None:
     """Two positions with a comma between them."""
-    parts = written.split(",")
+    parts = name.split(",")
     is_span = len(parts) == 2 and all(part.strip().isdigit() for part in parts)
     return (int(parts[0]), int(parts[1])) if is_span else None
 

@@ -41,9 +41,9 @@ class Routes:
         """Name, kind (map or attribution), paper, cost in forward passes, variants, options and one line about each."""
         return {"methods": about_methods()}
 
-    def ask(self, wanted: Wanted) -> Made:
+    def ask(self, request: Wanted) -> Made:
         """The text waits its turn. Follow it at /api/jobs/{id}; it is refused at once if it cannot be done."""
-        job = submitted(self.desk, wanted)
+        job = submitted(self.desk, request)
         return Made(id=job.id, ahead=self.desk.ahead(job))
 
     def standing(self, number: JobId) -> Standing:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 LEFT_TO_RIGHT = "\u200e"  # after a right-to-left token, so that a terminal does not move the numbers that follow
 
 
-def laid(*parts: tuple[str, str]) -> Text:
+def text_line(*parts: tuple[str, str]) -> Text:
     """Text that is laid out already: never wrapped, never read as markup."""
     from rich.text import Text
 
@@ -63,9 +63,9 @@ def chopped(text: str, width: int) -> list[str]:
     return parts
 
 
-def kept_together(items: Sequence[str], gap: str, width: int, *, first: str = "", style: str = "") -> Iterator[Text]:
+def item_lines(items: Sequence[str], gap: str, width: int, *, first: str = "", style: str = "") -> Iterator[Text]:
     """Items in lines, broken between them only; the line begins with `first`."""
-    return (laid((line, style)) for line in _lines_of(items, gap, width, first))
+    return (text_line((line, style)) for line in _lines_of(items, gap, width, first))
 
 
 def _lines_of(items: Sequence[str], gap: str, width: int, first: str) -> Iterator[str]:

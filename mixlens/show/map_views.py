@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from .colors import shares, style_of
-from .layout import clipped, columns_of, fitting, in_blocks, laid, turned
+from .layout import clipped, columns_of, fitting, in_blocks, text_line, turned
 from .tokens import shown
 from .views import Piece, View, separated
 
@@ -49,7 +49,7 @@ def _number(score: float) -> str:
 def _block(table: Sequence[tuple[str, Sequence[Piece]]], columns: slice) -> Iterator[Text]:
     """Some columns of a table of labels and cells."""
     for label, cells in table:
-        yield laid((label, ""), *cells[columns])
+        yield text_line((label, ""), *cells[columns])
 
 
 # --- the largest scores -----------------------------------------------------------------------------------------------
@@ -69,4 +69,4 @@ def _pairs(scores: Scores) -> list[tuple[float, int, int]]:
 def _pair_line(tokens: Sequence[str], score: float, query: int, key: int, room: int) -> Text:
     """A score, the position that took, and the token it took from."""
     source = turned(clipped(shown(tokens[key]), room))
-    return laid((f" {score:<10.4g}{query:>4} {fitting(shown(tokens[query]), room)} ← {key:>4} {source}", ""))
+    return text_line((f" {score:<10.4g}{query:>4} {fitting(shown(tokens[query]), room)} ← {key:>4} {source}", ""))

@@ -1,4 +1,4 @@
-"""Numbers as text for a page: rows quantised, deflated, in base64. As exact as the room allows, and what is held is said."""
+"""Numbers as text for a page: rows quantised, deflated, in base64, as exact as the room allows. The page says how exact."""
 
 from __future__ import annotations
 

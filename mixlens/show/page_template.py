@@ -65,13 +65,13 @@ def folder_name(model: str) -> str:
 
 @cache
 def asset(*names: str) -> str:
-    """Files of the page, one after the other. "use strict" is said once, by whoever wraps them."""
+    """Files of the page, one after the other. "use strict" is removed: the script around them says it once."""
     text = "\n".join((ASSETS / name).read_text(encoding="utf-8") for name in names)
     return text.replace('"use strict";\n', "")
 
 
 def script_of(*names: str, start: str) -> str:
-    """One script with nothing of it visible outside."""
+    """One script inside a function, so that none of its names is global."""
     return f'(() => {{\n"use strict";\n{asset(*names)}\n{start}\n}})();\n'
 
 

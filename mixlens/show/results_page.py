@@ -75,6 +75,6 @@ def _different_labels(entries: Sequence[Entry]) -> list[str]:
     return numbered([_with_end(one) if names.count(one["label"]) > 1 else one["label"] for one in entries])
 
 
-def _with_end(one: Entry) -> str:
+def _with_end(facts: Entry) -> str:
     """The beginning and the end of a text."""
-    return shortened(one["text"], 40, end=39)
+    return shortened(facts["text"], 40, end=39)

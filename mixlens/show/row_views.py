@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ..errors import printable
 from .colors import shares
 from .heading import largest_of, number_of
-from .layout import clipped, columns_of, fitting, in_blocks, kept_together, laid, turned
+from .layout import clipped, columns_of, fitting, in_blocks, item_lines, text_line, turned
 from .tokens import pieces, shown
 from .views import MANY, View, count_of, largest_first, left_out, separated, strip_lines
 
@@ -71,7 +71,7 @@ def _strips(rows: Sequence[Row], tokens: Sequence[str], width: int, best: int) -
     for row in rows:
         lines = _strip(row, tokens, max(1, width - label - 3), best)
         for name, line in zip(chain([row.name], repeat("")), lines, strict=False):
-            yield laid(_label(name, label)).append_text(line)
+            yield text_line(_label(name, label)).append_text(line)
 
 
 def _strip(row: Row, tokens: Sequence[str], room: int, best: int) -> list[Text]:
@@ -79,7 +79,7 @@ def _strip(row: Row, tokens: Sequence[str], room: int, best: int) -> list[Text]:
     lines = strip_lines(tokens, row.scores, width=room, colours=256, words=row.of_words)
     scores = _largest_scores(row, tokens, best, room)
     if columns_of(lines[-1].plain) + 2 + columns_of(scores) > room:
-        return [*lines, laid((scores, "dim"))]
+        return [*lines, text_line((scores, "dim"))]
     lines[-1].append("  " + scores, style="dim")
     return lines
 
@@ -102,8 +102,8 @@ def _numbers(rows: Sequence[Row], tokens: Sequence[str], width: int, count: int)
     blocks = in_blocks(widths, room, gap=1)
     yield from separated(_block(names, columns[start:stop], widths[start:stop], label) for start, stop in blocks)
     yield from left_out(len(tokens) - count, width)
-    yield laid()
-    yield from kept_together(_caption(rows), " ", width, style="dim")
+    yield text_line()
+    yield from item_lines(_caption(rows), " ", width, style="dim")
 
 
 def _columns(rows: Sequence[Row], tokens: Sequence[str], room: int, count: int) -> list[list[str]]:
@@ -129,7 +129,7 @@ def _block(names: Sequence[str], columns: Sequence[Sequence[str]], widths: Seque
     """Columns beside each other: a line for the tokens, and one for each row."""
     for name, cells in zip(names, zip(*columns, strict=True), strict=True):
         fitted = [fitting(cell, width, right=True) for cell, width in zip(cells, widths, strict=True)]
-        yield laid(_label(name, label), (" ".join(fitted), ""))
+        yield text_line(_label(name, label), (" ".join(fitted), ""))
 
 
 def _caption(rows: Sequence[Row]) -> list[str]:

@@ -137,10 +137,10 @@ def _agreement(facts: Overview) -> dict[str, Any]:
     """[method method]: the mean of rows, and how many there are."""
     n = len(facts.methods)
     mean, rows = np.full((n, n), None), np.zeros((n, n), dtype=np.int64)
-    for pair, one in facts.agreement.items():
+    for pair, agreement in facts.agreement.items():
         i, j = map(facts.methods.index, pair)
-        mean[i, j] = mean[j, i] = one.value
-        rows[i, j] = rows[j, i] = one.count
+        mean[i, j] = mean[j, i] = agreement.value
+        rows[i, j] = rows[j, i] = agreement.count
     return {"mean": mean.tolist(), "rows": rows.tolist()}
 
 

@@ -78,7 +78,7 @@ def _left_out_notes(count: int, total: int) -> list[str]:
 def _fitting(examples: Sequence[Sampled], room: int) -> tuple[dict[int, Example], int]:
     """As many as there is room for, by their place in the list; and the room they take."""
     every = dict(enumerate(map(example, examples)))
-    sizes = {place: len(safe_json(plain(one)).encode()) + 1 for place, one in every.items()}
+    sizes = {place: len(safe_json(plain(facts)).encode()) + 1 for place, facts in every.items()}
     places = _first_that_fit(sizes, room)
     return {place: every[place] for place in places}, sum(sizes[place] for place in places)
 
@@ -130,8 +130,8 @@ def _scores(sample: Sampled) -> Example | None:
 
 def _add_maps(examples: Sequence[Example], blocks: Mapping[int, list[Example]]) -> str:
     """Puts the blocks of maps into their examples, by row. Gives the sentence about the maps that the page holds."""
-    for one in examples:
-        one["maps"] = blocks.get(one["row"])
+    for facts in examples:
+        facts["maps"] = blocks.get(facts["row"])
     without = len(examples) - len(blocks)
     rest = f" Those of {without} are left out: the file has no room for them, or the text is too long." if without else ""
     return f"Maps of {len(blocks)} examples are here, {COARSE.description()}.{rest}"

@@ -24,7 +24,7 @@ from .heading import (
     unit_lines,
     words_of,
 )
-from .layout import kept_together
+from .layout import item_lines
 from .map_views import largest_scores, matrix
 from .row_views import rows
 from .views import View, bars, strip, wrapped
@@ -39,11 +39,11 @@ OF_ROWS = ("layer", "special_removed")  # facts that each row of a comparison sa
 # --- the lines above a picture ----------------------------------------------------------------------------------------
 
 
-def _head(info: Mapping[str, Any], first: str, noted: Sequence[str], about: Sequence[str]) -> list[RenderableType]:
+def _head(info: Mapping[str, Any], first: str, note_lines: Sequence[str], about: Sequence[str]) -> list[RenderableType]:
     """The lines above a picture and an empty one: the first, notes, the prediction, and what the picture is about."""
     from rich.text import Text
 
-    lines = [wrapped(first, "dim"), *_bold(noted)]
+    lines = [wrapped(first, "dim"), *_bold(note_lines)]
     return [*lines, *_prediction(info), *map(wrapped, about), Text()]
 
 
@@ -54,7 +54,7 @@ def _bold(lines: Sequence[str]) -> list[RenderableType]:
 def _prediction(info: Mapping[str, Any]) -> list[RenderableType]:
     """The predicted words; nothing where there are none."""
     words = words_of(info.get("prediction") or [])
-    return [View(lambda width, colours: kept_together(words, "   ", width, first="predicts  "))] if words else []
+    return [View(lambda width, colours: item_lines(words, "   ", width, first="predicts  "))] if words else []
 
 
 # --- the pictures -----------------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ..errors import InputError
 from .colors import shares, style_of
-from .layout import chopped, columns_of, fitting, kept_together, laid, turned
+from .layout import chopped, columns_of, fitting, item_lines, text_line, turned
 from .tokens import pieces, shown
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ Piece = tuple[str, str]  # a text and its style
 BAR = 24  # columns of the longest bar
 LEAST_BAR = 6  # a shorter bar says nothing
 MANY = 30  # tokens from which on bars are of the largest scores alone
-FEW = 15  # so many of them
+FEW = 15  # scores that are shown of a long text
 
 
 @dataclass(frozen=True)
@@ -41,14 +41,14 @@ def _colours_of(console: Console) -> int:
 
 def wrapped(text: str, style: str = "") -> RenderableType:
     """A line, broken between words where the terminal is narrow."""
-    return View(lambda width, colours: kept_together(text.split(" "), " ", width, style=style))
+    return View(lambda width, colours: item_lines(text.split(" "), " ", width, style=style))
 
 
 def separated(blocks: Iterable[Iterable[Text]]) -> Iterator[Text]:
     """The lines of all blocks, with an empty line between two blocks."""
     for number, block in enumerate(blocks):
         if number:
-            yield laid()
+            yield text_line()
         yield from block
 
 
@@ -65,7 +65,7 @@ def strip_lines(tokens: Sequence[str], scores: Sequence[float], *, width: int, c
     lines = _Lines(width)
     for word in _coloured_words(tokens, scores, width, colours, words):
         lines.add_word(word)
-    return [laid(*line) for line in lines.lines]
+    return [text_line(*line) for line in lines.lines]
 
 
 def _coloured_words(
@@ -162,7 +162,7 @@ def _bar_lines(rows: Sequence[Bar], width: int, colours: int) -> Iterator[Text]:
     label, bar = _bar_room(rows, width - (1 + index + 2 + 2 + number + 2))
     for row in rows:
         start = (f" {row.place:>{index}}  ", "dim"), (fitting(row.label, label) + "  ", "")
-        yield laid(*start, *_number_and_bar(row, number, bar, colours))
+        yield text_line(*start, *_number_and_bar(row, number, bar, colours))
 
 
 def _number_and_bar(row: Bar, number: int, bar: int, colours: int) -> tuple[Piece, Piece]:
@@ -189,4 +189,4 @@ def _bar_width(room: int, label: int) -> int:
 def left_out(count: int, width: int) -> Iterator[Text]:
     """A line that says how many are not shown; no line where all are."""
     words = f"{count:,} more: --top 0 shows all (in Python top=0)".split()
-    return kept_together(words, " ", width, first=" ", style="dim") if count else iter(())
+    return item_lines(words, " ", width, first=" ", style="dim") if count else iter(())

@@ -122,10 +122,10 @@ def _refuse_mixture(results: Sequence[Result]) -> None:
 
 def _refuse_choices(choices: Mapping[str, Any], kind: str, several: bool) -> None:
     """Refuse options that a figure of this kind does not read."""
-    one = "" if several else " of one result"
+    count = "" if several else " of one result"
     for option, value in choices.items():
         if value is not None and not _takes(kind, option, several):
-            raise InputError(f"a figure of kind {kind!r}{one} takes no {option}=.")
+            raise InputError(f"a figure of kind {kind!r}{count} takes no {option}=.")
 
 
 def _takes(kind: str, option: str, several: bool) -> bool:

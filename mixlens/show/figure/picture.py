@@ -150,10 +150,10 @@ def save(figure: Figure, path: str | os.PathLike[str]) -> None:
 
 def finished(figure: Any, ax: Axes | None, path: str | os.PathLike[str] | None) -> Any:
     """The figure, or the user's axes where it was drawn on them; saved where there is a path."""
-    drawn, whole = (figure, figure) if ax is None else (ax, ax.get_figure(root=True))
+    result, whole = (figure, figure) if ax is None else (ax, ax.get_figure(root=True))
     if path is not None:
         save(whole, path)  # type: ignore[arg-type]
-    return drawn
+    return result
 
 
 def check_axes(ax: Any) -> None:
