@@ -16,10 +16,9 @@ from .heading import heading_line
 from .packing import EXACT, Block, Precision, encode, fit
 from .page_rows import about_entry, about_method, options_line, rolled
 from .page_template import folder_name, plain, safe_json, visible, visible_or_none
-from .tokens import shown
+from .tokens import MASKS, shown
 
 BLOCK_ROOM = 200  # characters of what is said about each block of numbers
-MASKS = ("[MASK]", "<mask>")
 Entry = dict[str, Any]
 
 
@@ -28,7 +27,7 @@ def entry(results: Sequence[Result], *, room: int) -> Entry:
     lies in a folder is named by that folder alone."""
     results = [_of_folder(result) for result in results]
     facts = _facts(results)
-    return {**facts, **_with_sheets(facts, results, room)}
+    return {**facts, **_add_sheets(facts, results, room)}
 
 
 def _of_folder(result: Result) -> Result:
@@ -71,7 +70,7 @@ class Sheet(NamedTuple):
     rows: np.ndarray
 
 
-def _with_sheets(facts: Entry, results: Sequence[Result], room: int) -> Entry:
+def _add_sheets(facts: Entry, results: Sequence[Result], room: int) -> Entry:
     """Puts the maps into the methods of an entry, as exactly as the room allows. Gives what the page says of their precision."""
     sheets = list(_sheets(results))
     size = len(safe_json(plain(facts)).encode()) + BLOCK_ROOM * (len(sheets) + 2)

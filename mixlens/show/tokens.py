@@ -11,6 +11,7 @@ from ..errors import printable
 
 CONTINUES = "##"
 STARTS = ("Ġ", "▁")
+MASKS = ("[MASK]", "<mask>")
 ADDED = re.compile(r"\[[A-Z]+\d*\]|<[^<>]+>")  # [CLS], <s>: no part of the text, never glued to it
 
 

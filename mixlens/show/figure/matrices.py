@@ -12,12 +12,10 @@ from numpy.typing import NDArray
 from ...aggregate import find
 from ...errors import InputError, printable
 from ...types import Result
-from ..tokens import shown
+from ..tokens import MASKS, shown
 from .heat import Panel, draw_heat
 from .options import Options
 from .wording import array_of, meaning_of, title_of
-
-MASKS = ("[MASK]", "<mask>")
 
 
 def draw_rows(results: Sequence[Result], names: Sequence[str], options: Options) -> Any:
