@@ -11,7 +11,7 @@ from test_aggregate import a_map
 
 import mixlens
 from mixlens.aggregate import CONVENTIONS
-from mixlens.show.text import told
+from mixlens.show.heading import heading_line
 
 
 def maximum_flow(layers: torch.Tensor, layer: int, query: int, key: int) -> float:
@@ -71,7 +71,7 @@ def test_the_methods_own_convention_is_the_default() -> None:
     torch.testing.assert_close(
         attention.flow("abnar", residual=False).scores[0], attention.flow("alti").scores[0], rtol=1e-12, atol=1e-15
     )
-    assert "flow abnar" in told(attention.flow().info, "attention")
+    assert "flow abnar" in heading_line(attention.flow().info, "attention")
 
 
 def test_one_position_is_its_row() -> None:

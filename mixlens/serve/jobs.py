@@ -10,6 +10,7 @@ import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain, count
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,8 @@ from .. import errors
 from ..errors import InputError, MixlensError
 from ..model.model import Model
 from ..report import gather
-from ..show.results_page import PAGE_ROOM, Entry, entry
+from ..show.page_entry import Entry, entry
+from ..show.results_page import PAGE_ROOM
 
 log = logging.getLogger("mixlens.serve")
 PAGE = 2_000_000  # characters of one result
@@ -52,7 +54,7 @@ class StoppedError(MixlensError):
 
 @dataclass
 class Job:
-    """One text and what is asked about it. Only the worker and its own lock change it."""
+    """One text and what is asked about it. Only the worker and the desk change it."""
 
     id: str
     model: Model
@@ -70,43 +72,53 @@ class Job:
 
     @property
     def seconds(self) -> float:
-        begun = self.created if self.started is None else self.started
-        return (time.monotonic() if self.ended is None else self.ended) - begun
+        """How long it has run, or before that, how long it has waited."""
+        begin = self.created if self.started is None else self.started
+        end = time.monotonic() if self.ended is None else self.ended
+        return end - begin
+
+    def finish(self, state: str, error: str | None) -> None:
+        self.state, self.error, self.ended = state, error, time.monotonic()
 
 
-SWITCHES = {"_set_grad_enabled", "set_grad_enabled"}  # must run whatever happens, so that gradients are as they were
+SWITCHES = {
+    "_set_grad_enabled",
+    "set_grad_enabled",
+}  # operations that restore the gradient mode: they run in a job that is stopped, too
 
 
 class Stoppable(TorchFunctionMode):
-    """Asks before every operation of torch in this thread whether to go on, and on the way back through a graph before every
-    step of it, which no operation is called for. Says no once: what tidies up must run."""
+    """Stops what this thread computes as soon as there is a reason. The reason is read before every operation of torch, and in
+    a backward pass before every saved tensor, since a backward pass calls no operation. It is raised once, so that code that
+    tidies up runs."""
 
     def __init__(self, reason: Callable[[], str | None]):
         super().__init__()
-        self.reason, self.said = reason, False
-        self.on_the_way_back = torch.autograd.graph.saved_tensors_hooks(lambda saved: saved, self.unpacked)
+        self.reason, self.has_stopped = reason, False
+        self.backward_hooks = torch.autograd.graph.saved_tensors_hooks(lambda saved: saved, self.unpacked)
 
     def __enter__(self) -> Stoppable:
         super().__enter__()
-        self.on_the_way_back.__enter__()
+        self.backward_hooks.__enter__()
         return self
 
     def __exit__(self, *failure: Any) -> None:
-        self.on_the_way_back.__exit__()
+        self.backward_hooks.__exit__()
         super().__exit__(*failure)
 
-    def asked(self) -> None:
-        if not self.said and (why := self.reason()) is not None:
-            self.said = True
-            raise StoppedError(why)
+    def check(self) -> None:
+        """Stops what is being computed, once, if there is a reason."""
+        if not self.has_stopped and (reason := self.reason()) is not None:
+            self.has_stopped = True
+            raise StoppedError(reason)
 
     def unpacked(self, saved: torch.Tensor) -> torch.Tensor:
-        self.asked()
+        self.check()
         return saved
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if getattr(func, "__name__", "") not in SWITCHES:
-            self.asked()
+            self.check()
         return func(*args, **(kwargs or {}))
 
 
@@ -115,19 +127,7 @@ class Desk:
 
     def __init__(self, models: Sequence[Model], limits: Limits):
         self.limits = limits
-        self.models: dict[str, Model] = {}  # by the name that is shown
-        names: set[str] = set()
-        for model in models:
-            if model.tokenizer is None:
-                raise InputError(f"{model.name!r} has no tokenizer, so it cannot read what is typed.")
-            if model.name in names:
-                raise InputError(f"two models are called {model.name!r}. Serve one of them.")
-            names.add(model.name)
-            named = copy.copy(model)  # the same weights and the same lock
-            named.name = _shown_name(model.name, self.models)
-            self.models[named.name] = named
-        if not self.models:
-            raise InputError("no model to serve.")
+        self.models = _by_shown_name(models)
         self._readers = {name: _reader(model) for name, model in self.models.items()}
         self._reading = threading.Lock()  # a tokenizer is not for two threads at once
         self._changed = threading.Condition()
@@ -142,39 +142,46 @@ class Desk:
 
     def read(self, name: str, text: Any) -> int:
         """How many tokens a text has. It is refused here, before it waits, if it is empty or too long."""
-        with self._reading:
-            count = len(self._readers[name].encode(text).input_ids)
-        most = self.tokens_at_most(self.models[name])  # the narrower of the two is told
-        errors.tokens_within(count, most, repr(name) if most == self.models[name].max_tokens else "this page")
-        return count
+        length = len(self._ids(name, text))
+        most = self.tokens_at_most(self.models[name])  # the message names whichever allows less, the model or the page
+        errors.tokens_within(length, most, repr(name) if most == self.models[name].max_tokens else "this page")
+        return length
 
     def notes(self, name: str, text: Any) -> list[str]:
         """What is worth knowing about a text before its result: that nothing is predicted in it."""
         model = self.models[name]
-        with self._reading:
-            ids = self._readers[name].encode(text).input_ids
         mask = getattr(model.tokenizer, "mask_token_id", None)
-        if model.task != "masked-lm" or mask is None or mask in ids:
+        if model.task != "masked-lm" or mask is None or mask in self._ids(name, text):
             return []
-        written = model.tokenizer.mask_token
-        return [f"The text has no {written}, so no word of it is predicted. Write {written} in place of a word to see what for."]
+        token = model.tokenizer.mask_token
+        return [f"The text has no {token}, so no word of it is predicted. Write {token} in place of a word to see what for."]
+
+    def _ids(self, name: str, text: Any) -> Sequence[int]:
+        """The ids of the tokens of a text."""
+        with self._reading:
+            return self._readers[name].encode(text).input_ids
 
     def full(self) -> bool:
         with self._changed:
             return len(self._waiting) >= self.limits.queue
 
     def submit(self, name: str, arguments: Mapping[str, Any], notes: Sequence[str] = ()) -> Job:
+        """A new job at the end of the queue; a full queue is refused."""
         job = Job(secrets.token_urlsafe(9), self.models[name], arguments, notes=tuple(notes))
         with self._changed:
             if len(self._waiting) >= self.limits.queue:
                 raise FullError(f"the queue is full: {len(self._waiting)} texts are waiting. Try again in a few seconds.")
             self._waiting.append(job)
             self._jobs[job.id] = job
-            ended = [one.id for one in self._jobs.values() if one.ended is not None]
-            for old in ended[: max(0, len(ended) - self.limits.kept)]:
-                del self._jobs[old]
+            self._forget_old()
             self._changed.notify_all()
         return job
+
+    def _forget_old(self) -> None:
+        """Of the jobs that have ended, the last ones are kept."""
+        ended = [job.id for job in self._jobs.values() if job.ended is not None]
+        for number in ended[: max(0, len(ended) - self.limits.kept)]:
+            del self._jobs[number]
 
     def job(self, number: str) -> Job | None:
         with self._changed:
@@ -183,7 +190,7 @@ class Desk:
     def ahead(self, job: Job) -> int:
         """How many are before it, the running one included."""
         with self._changed:
-            running = any(one.state == "running" for one in self._jobs.values())
+            running = any(other.state == "running" for other in self._jobs.values())
             return int(running) + (self._waiting.index(job) if job in self._waiting else 0)
 
     def cancel(self, job: Job) -> None:
@@ -192,9 +199,10 @@ class Desk:
             job.stop = job.stop or "cancelled."
             if job in self._waiting:
                 self._waiting.remove(job)
-                self._end(job, "cancelled", "cancelled before it began.")
+                job.finish("cancelled", "cancelled before it began.")
 
     def close(self) -> None:
+        """Stops all jobs and ends the thread."""
         with self._changed:
             self._closed = True
             for job in self._jobs.values():
@@ -202,66 +210,109 @@ class Desk:
             self._changed.notify_all()
         self._thread.join(timeout=10)
 
-    def _end(self, job: Job, state: str, error: str | None) -> None:
-        job.state, job.error, job.ended = state, error, time.monotonic()
-
     def _work(self) -> None:
+        """What the thread does: one job after the other, until the desk is closed."""
         torch.set_grad_enabled(True)
-        while True:
+        while (job := self._next_job()) is not None:
+            state, error = self._outcome(job)
+            torch.set_grad_enabled(True)
             with self._changed:
-                self._changed.wait_for(lambda: self._waiting or self._closed)
-                if self._closed:
-                    return
-                job = self._waiting.popleft()
-                job.state, job.started = "running", time.monotonic()
-            self._do(job)
+                job.finish(state, error)
 
-    def _do(self, job: Job) -> None:
-        def reason() -> str | None:
-            if job.stop is None and job.seconds > self.limits.seconds:
-                job.stop = (
-                    f"stopped after {self.limits.seconds:g} seconds, the most one text may take. Shorten it, or ask for less."
-                )
-            return job.stop
-
-        def note(doing: str, share: float) -> None:
-            job.doing, job.share = doing, share
-            why = reason()
-            if why is not None and share < 1:
-                raise StoppedError(why)
-
-        state, error = "done", None
-        try:
-            with Stoppable(reason):
-                results = gather(job.model, note=note, **job.arguments)
-                job.entry = entry(results, room=PAGE - PAGE_ROOM)
-        except StoppedError as stop:
-            state, error = "cancelled" if str(stop) == "cancelled." else "failed", str(stop)
-        except MixlensError as refusal:
-            state, error = "failed", str(refusal)
-        except MemoryError:  # numpy's; torch's is told by the methods
-            state, error = "failed", "memory runs out with this text and these methods. Shorten it, or ask for less."
-        except Exception as failure:  # one text that goes wrong must not end the server for the next one
-            log.warning("a job failed: %s: %s", type(failure).__name__, failure)
-            state, error = "failed", f"this went wrong inside ({type(failure).__name__}). The server goes on; try another text."
-        torch.set_grad_enabled(True)
+    def _next_job(self) -> Job | None:
+        """The job that has waited longest, as soon as there is one; None when the desk is closed."""
         with self._changed:
-            self._end(job, state, error)
+            self._changed.wait_for(lambda: self._waiting or self._closed)
+            if self._closed:
+                return None
+            job = self._waiting.popleft()
+            job.state, job.started = "running", time.monotonic()
+            return job
+
+    def _outcome(self, job: Job) -> tuple[str, str | None]:
+        """Does a job. Gives the state it ends in, and the error if it failed."""
+        watch = Watch(job, self.limits.seconds)
+        try:
+            with Stoppable(watch.reason):
+                results = gather(job.model, note=watch.note, **job.arguments)
+                job.entry = entry(results, room=PAGE - PAGE_ROOM)
+        except Exception as failure:  # one text that goes wrong must not end the server for the next one
+            return _failed(failure)
+        return "done", None
 
 
-def _shown_name(name: str, taken: Container[str]) -> str:
-    """Of a model in a folder the folder's own name: where it lies is nobody's business. A second one of that name is numbered."""
-    short = Path(name).name if Path(name).is_absolute() or Path(name).is_dir() else name
-    short = shown = short or name
-    number = 1
-    while shown in taken:
-        number += 1
-        shown = f"{short} ({number})"
+class Watch:
+    """Follows a job, and says why it is to be stopped: it was cancelled, or it takes longer than `seconds`."""
+
+    def __init__(self, job: Job, seconds: float):
+        self.job, self.seconds = job, seconds
+
+    def reason(self) -> str | None:
+        """Why the job is to be stopped; None while it may go on."""
+        if self.job.stop is None and self.job.seconds > self.seconds:
+            self.job.stop = f"stopped after {self.seconds:g} seconds, the most one text may take. Shorten it, or ask for less."
+        return self.job.stop
+
+    def note(self, doing: str, share: float) -> None:
+        """Writes down how far the job is, and stops it if it must not go on."""
+        self.job.doing, self.job.share = doing, share
+        reason = self.reason()
+        if reason is not None and share < 1:
+            raise StoppedError(reason)
+
+
+def _failed(failure: Exception) -> tuple[str, str]:
+    """The state and the error of a job that ended in this failure."""
+    if isinstance(failure, StoppedError):
+        return "cancelled" if str(failure) == "cancelled." else "failed", str(failure)
+    if isinstance(failure, MixlensError):
+        return "failed", str(failure)
+    if isinstance(failure, MemoryError):  # of numpy; methods refuse what is too much for torch
+        return "failed", "memory runs out with this text and these methods. Shorten it, or ask for less."
+    log.warning("a job failed: %s: %s", type(failure).__name__, failure)
+    return "failed", f"this went wrong inside ({type(failure).__name__}). The server goes on; try another text."
+
+
+# --- models -----------------------------------------------------------------------------------------------------------
+
+
+def _by_shown_name(models: Sequence[Model]) -> dict[str, Model]:
+    """The models by the names that are shown; models that cannot be served are refused."""
+    if not models:
+        raise InputError("no model to serve.")
+    shown: dict[str, Model] = {}
+    for number, model in enumerate(models):
+        _refuse_model(model, models[:number])
+        named = copy.copy(model)  # the same weights and the same lock
+        named.name = _shown_name(model.name, shown)
+        shown[named.name] = named
     return shown
 
 
+def _refuse_model(model: Model, others: Sequence[Model]) -> None:
+    """Refuse a model that cannot read a text, or that has the name of another one."""
+    if model.tokenizer is None:
+        raise InputError(f"{model.name!r} has no tokenizer, so it cannot read what is typed.")
+    if model.name in [other.name for other in others]:
+        raise InputError(f"two models are called {model.name!r}. Serve one of them.")
+
+
+def _shown_name(name: str, others: Container[str]) -> str:
+    """Of a model in a folder the name of that folder: its path is not shown to visitors. A second one of that name is
+    numbered."""
+    short = _folder_name(name) or name
+    numbered = (f"{short} ({number})" for number in count(2))
+    return next(shown for shown in chain([short], numbered) if shown not in others)
+
+
+def _folder_name(name: str) -> str:
+    """The last part of the path of a folder; any other name as it is."""
+    path = Path(name)
+    return path.name if path.is_absolute() or path.is_dir() else name
+
+
 def _reader(model: Model) -> Model:
-    """The model's way to read a text, with a tokenizer of its own: the worker's is in use."""
+    """A copy of the model with another tokenizer, which reads texts while the worker uses the first one."""
     reader = copy.copy(model)
     reader.tokenizer = copy.deepcopy(model.tokenizer)
     return reader

@@ -14,8 +14,8 @@ DASHES = ("-", "--", ":", "-.")
 
 def shares(scores: Sequence[float]) -> list[float]:
     """Scores scaled so that the largest magnitude is 1."""
-    largest = max((abs(score) for score in scores), default=0.0)
-    return [score / largest if largest > 0 else 0.0 for score in scores]
+    largest = max(map(abs, scores), default=0.0)
+    return [score / largest for score in scores] if largest > 0 else [0.0] * len(scores)
 
 
 def shade(share: float) -> tuple[int, int, int]:
@@ -26,31 +26,48 @@ def shade(share: float) -> tuple[int, int, int]:
 
 
 def ink(background: tuple[int, int, int]) -> tuple[int, int, int]:
-    """Black or white, whichever reads better on this background (WCAG relative luminance)."""
-
-    def linear(channel: int) -> float:
-        value = channel / 255
-        return value / 12.92 if value <= 0.04045 else ((value + 0.055) / 1.055) ** 2.4
-
-    red, green, blue = (linear(channel) for channel in background)
-    luminance = 0.2126 * red + 0.7152 * green + 0.0722 * blue
+    """Black or white, whichever reads better on this background."""
+    luminance = _luminance(background)
     return (0, 0, 0) if (luminance + 0.05) / 0.05 >= 1.05 / (luminance + 0.05) else (255, 255, 255)
+
+
+def _luminance(color: tuple[int, int, int]) -> float:
+    """The relative luminance of a colour (WCAG)."""
+    red, green, blue = map(_linear, color)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+def _linear(channel: int) -> float:
+    """A channel of sRGB, 0 to 255, as an amount of light, 0 to 1 (WCAG)."""
+    value = channel / 255
+    return value / 12.92 if value <= 0.04045 else ((value + 0.055) / 1.055) ** 2.4
 
 
 def hex_of(color: tuple[int, int, int]) -> str:
     return "#{:02x}{:02x}{:02x}".format(*color)
 
 
+# --- styles of a terminal ---------------------------------------------------------------------------------------------
+
 STRONG, WEAK = 0.5, 0.1  # of sixteen colours: shares that fill the background, and those that colour the letters
 SIXTEEN = {True: ("black on bright_cyan", "cyan"), False: ("black on yellow", "yellow")}  # towards, against
 
 
 def style_of(share: float, colours: int, *, ink_only: bool = False) -> str:
-    """A style for rich. Sixteen colours have no shades: three steps, and two hues that no terminal makes the same."""
+    """A style for rich, for terminals of 0, 16 or 256 colours (or more)."""
     if colours == 0:
         return ""
-    if colours <= 16:
-        full, letters = SIXTEEN[share >= 0]
-        return letters if ink_only or WEAK <= abs(share) < STRONG else full if abs(share) >= STRONG else ""
+    return _style_of_sixteen(share, ink_only) if colours <= 16 else _style_of_shades(share, ink_only)
+
+
+def _style_of_sixteen(share: float, ink_only: bool) -> str:
+    """Sixteen colours have no shades: there are three steps, and two hues that every terminal shows differently."""
+    background, letters = SIXTEEN[share >= 0]
+    if ink_only or WEAK <= abs(share) < STRONG:
+        return letters
+    return background if abs(share) >= STRONG else ""
+
+
+def _style_of_shades(share: float, ink_only: bool) -> str:
     back = shade(share)
     return hex_of(back) if ink_only else f"{hex_of(ink(back))} on {hex_of(back)}"

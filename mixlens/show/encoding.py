@@ -14,14 +14,18 @@ PLAIN = {
 
 
 def _plain(error: UnicodeError) -> tuple[str | bytes, int]:
-    """A letter of the same width for what pictures are made of; anything else is written out as \\u0000."""
+    """The error handler: the plain letters of the characters that the encoding does not have."""
     if not isinstance(error, UnicodeEncodeError):
         raise error
-    text = "".join(PLAIN.get(char) if char in PLAIN else _written(char) for char in error.object[error.start : error.end])  # type: ignore[misc]
-    return text, error.end
+    return "".join(map(_plain_letter, error.object[error.start : error.end])), error.end
 
 
-def _written(char: str) -> str:
+def _plain_letter(char: str) -> str:
+    """A letter of the same width for what pictures are made of; anything else is written out as \\u0000."""
+    return PLAIN[char] if char in PLAIN else _code_of(char)
+
+
+def _code_of(char: str) -> str:
     return f"\\u{ord(char):04x}" if ord(char) < 0x10000 else f"\\U{ord(char):08x}"
 
 
@@ -32,8 +36,13 @@ def can_show(out: Any, text: str = DRAWN, *, replaced: bool = True) -> bool:
     """Can this stream write these characters, or, unless `replaced` is False, does it know what to write instead?"""
     if replaced and getattr(out, "errors", None) == ERRORS:
         return True
+    return _has_letters(getattr(out, "encoding", None) or "utf-8", text)
+
+
+def _has_letters(encoding: str, text: str) -> bool:
+    """Whether the encoding has every character of the text."""
     try:
-        text.encode(getattr(out, "encoding", None) or "utf-8")
+        text.encode(encoding)
     except (UnicodeEncodeError, LookupError):
         return False
     return True

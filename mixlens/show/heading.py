@@ -1,4 +1,4 @@
-"""What stands above a picture: model, method, how well it adds up, what is explained, and in which unit."""
+"""The lines above a picture: model, method, how well it adds up, what is explained, and in which unit."""
 
 from __future__ import annotations
 
@@ -11,23 +11,46 @@ from ..notices import completeness, noticed, off_sum
 from ..types import Attribution, Prediction
 from .tokens import shown
 
+Info = Mapping[str, Any]
 
-def told(info: Mapping[str, Any], method: str) -> str:
+
+# --- one line about a result ------------------------------------------------------------------------------------------
+
+
+def heading_line(info: Info, method: str) -> str:
     """One line: which model, method and variant, how it was rolled out, how well it adds up, what was left out."""
-    parts = [f"model {info.get('model', '?')}", f"method {method}"]
-    if info.get("variant") not in (None, "paper"):
-        parts.append(f"variant {info['variant']}")
-    if info.get("rollout"):
-        parts.append(f"{'flow' if info['rollout'].get('flow') else 'rollout'} {info['rollout']['convention']}")
-    if "layer" in info:
-        parts.append(f"after layer {info['layer'] + 1}")
-    if "gap" in info:
-        parts.append(f"gap {info['gap']:.0e}")
-    if (off := completeness(info)) is not None:
-        parts.append(f"adds up to within {bound(off)}")
-    if (gone := removed(info)) is not None:
-        parts.append(gone)
-    return printable(" · ".join(parts))
+    optional = [part(info) for part in HEADING_PARTS]
+    return printable(" · ".join([f"model {info.get('model', '?')}", f"method {method}", *filter(None, optional)]))
+
+
+def unusual_variant(info: Info) -> str | None:
+    """The variant of a method, where it is not the one of the paper."""
+    return None if info.get("variant") in (None, "paper") else str(info["variant"])
+
+
+def rollout_name(info: Info) -> str | None:
+    """How the layers were put together, and by which convention."""
+    rollout = info.get("rollout")
+    return f"{'flow' if rollout.get('flow') else 'rollout'} {rollout['convention']}" if rollout else None
+
+
+def _variant_part(info: Info) -> str | None:
+    variant = unusual_variant(info)
+    return None if variant is None else f"variant {variant}"
+
+
+def _layer_part(info: Info) -> str | None:
+    return f"after layer {info['layer'] + 1}" if "layer" in info else None
+
+
+def _gap_part(info: Info) -> str | None:
+    return f"gap {info['gap']:.0e}" if "gap" in info else None
+
+
+def _sum_part(info: Info) -> str | None:
+    """How far the scores are from adding up to what they explain."""
+    gap = completeness(info)
+    return None if gap is None else f"adds up to within {bound(gap)}"
 
 
 def bound(share: float) -> str:
@@ -41,55 +64,80 @@ def percent(share: float) -> str:
     return f"{size:.1f}%" if abs(size) >= 0.05 or not size else f"{size:.0e}%"
 
 
-def removed(info: Mapping[str, Any]) -> str | None:
+# --- special tokens that were left out --------------------------------------------------------------------------------
+
+
+def removed(info: Info) -> str | None:
     """What the special tokens that were left out held."""
-    held = removed_size(info)
-    if held is None:
+    size = removed_size(info)
+    if size is None:
         return None
     rest = "; the rest sums to 1" if info["special_removed"].get("rest_made_to_sum_to_1") else ""
-    return f"special tokens left out ({held}{rest})"
+    return f"special tokens left out ({size}{rest})"
 
 
-def removed_size(info: Mapping[str, Any]) -> str | None:
-    """Their share of a map's row, else the sum of their scores."""
-    one = info.get("special_removed")
-    if not isinstance(one, Mapping):
+def removed_size(info: Info) -> str | None:
+    """The share of a map's row that the special tokens held, else the sum of their scores."""
+    facts = info.get("special_removed")
+    if not isinstance(facts, Mapping):
         return None
-    share = one["share"] if "share" in one else one["sum"] if one.get("rest_made_to_sum_to_1") else None
-    return f"their sum: {float(one['sum']):.4g}" if share is None else f"{percent(float(share))} of the row"
+    share = _removed_share(facts)
+    return f"their sum: {float(facts['sum']):.4g}" if share is None else f"{percent(float(share))} of the row"
+
+
+def _removed_share(facts: Info) -> float | None:
+    """The share of the row that was removed; None where scores have no whole that they could be a share of."""
+    return facts.get("share", facts.get("sum") if facts.get("rest_made_to_sum_to_1") else None)
 
 
 def removed_by_each(results: Sequence[Attribution], names: Sequence[str]) -> list[str]:
-    """The same, row by row."""
+    """One line on what the special tokens held in every row; no line where none were left out."""
     sizes = {name: removed_size(result.info) for result, name in zip(results, names, strict=True)}
-    plain = {
-        name: size.removeprefix("their sum: ").removesuffix(" of the row") for name, size in sizes.items() if size is not None
-    }
-    held = [f"{printable(name)} {size}" for name, size in plain.items()]
-    return [f"special tokens left out: {', '.join(held)}"] if held else []
+    parts = [f"{printable(name)} {_bare(size)}" for name, size in sizes.items() if size is not None]
+    return [f"special tokens left out: {', '.join(parts)}"] if parts else []
 
 
-def notes(info: Mapping[str, Any]) -> list[str]:
+def _bare(size: str) -> str:
+    """A size of `removed_size` without the words around it."""
+    return size.removeprefix("their sum: ").removesuffix(" of the row")
+
+
+HEADING_PARTS = (_variant_part, rollout_name, _layer_part, _gap_part, _sum_part, removed)
+
+
+# --- notes ------------------------------------------------------------------------------------------------------------
+
+
+def notes(info: Info) -> list[str]:
     """What must be known before the numbers, a line each."""
-    return [f"note: {printable(one)}" for one in (*noticed(info), *off_sum(info))]
+    return _note_lines([*noticed(info), *off_sum(info)])
 
 
 def notes_of_each(results: Sequence[Attribution], names: Sequence[str]) -> list[str]:
-    """The same of several rows: once what is about the text, and with a name what is about one of them."""
-    of_text = dict.fromkeys(one for result in results for one in noticed(result.info))
-    of_rows = [f"{name}: {one}" for result, name in zip(results, names, strict=True) for one in off_sum(result.info)]
-    return [f"note: {printable(one)}" for one in (*of_text, *of_rows)]
+    """The notes of several rows: those about the text once, those about one row with its name."""
+    of_text = dict.fromkeys(notice for result in results for notice in noticed(result.info))
+    of_rows = [f"{name}: {notice}" for result, name in zip(results, names, strict=True) for notice in off_sum(result.info)]
+    return _note_lines([*of_text, *of_rows])
+
+
+def _note_lines(notices: Sequence[str]) -> list[str]:
+    return [f"note: {printable(notice)}" for notice in notices]
+
+
+# --- what is predicted and explained ----------------------------------------------------------------------------------
 
 
 def predicted(prediction: Prediction) -> str:
+    """The prediction in one line."""
     return "predicts  " + "   ".join(words_of(prediction))
 
 
 def words_of(prediction: Prediction) -> list[str]:
-    return [f"{printable(word)} {share:.1%}" for word, share in prediction]  # by names that can be given back
+    """Each predicted word with its probability, written so that the word can be given back as a target."""
+    return [f"{printable(word)} {share:.1%}" for word, share in prediction]
 
 
-def explained(info: Mapping[str, Any]) -> str:
+def explained(info: Info) -> str:
     """What the scores are about: a generated token, a class or word, or a position."""
     place = f"{shown(info['query_token'])} (position {info['query']})"
     if info.get("generated") is not None:
@@ -99,46 +147,57 @@ def explained(info: Mapping[str, Any]) -> str:
     return f"explains  {place}"
 
 
+def explained_lines(info: Info) -> list[str]:
+    """The line of `explained`; no line where a result is about no position."""
+    return [explained(info)] if "query_token" in info else []
+
+
 def explained_by_each(results: Sequence[Attribution], names: Sequence[str]) -> list[str]:
     """What the rows of a comparison are about: once where it is the same for all, else with the names of the rows."""
     groups: dict[str, list[str]] = {}
     for result, name in zip(results, names, strict=True):
-        if "query_token" in result.info:
-            groups.setdefault(explained(result.info), []).append(printable(name))
-    if len(groups) < 2:
-        return list(groups)
-    return [f"{about}: {', '.join(who)}" for about, who in groups.items()]
+        for line in explained_lines(result.info):
+            groups.setdefault(line, []).append(printable(name))
+    return list(groups) if len(groups) < 2 else [f"{line}: {', '.join(rows)}" for line, rows in groups.items()]
 
 
 # --- units ------------------------------------------------------------------------------------------------------------
 
 
-def in_percent(info: Mapping[str, Any]) -> bool:
+def in_percent(info: Info) -> bool:
     """Is this a row of a map whose unit nobody can read (norms, products of norms)? Then it is shown in percent of the row."""
     return "distribution" in info and not shares_of_one(info)
 
 
-def number_of(info: Mapping[str, Any], scores: Sequence[float], digits: int) -> Callable[[float], str]:
-    """How a score of this row is written."""
+def number_of(info: Info, scores: Sequence[float], digits: int) -> Callable[[float], str]:
+    """The function that writes a score of this row."""
     if not in_percent(info):
         return lambda score: f"{score:.{digits}g}"
     whole = sum(map(abs, scores))
-    return lambda score: f"{100 * score / whole if whole > 0 else 0.0:.1f}%"
+    return lambda score: f"{_percentage(score, whole):.1f}%"
 
 
-def unit_of(info: Mapping[str, Any], scores: Sequence[float]) -> str | None:
-    """A sentence about the unit, where it is not plain."""
+def _percentage(score: float, whole: float) -> float:
+    """100 score / whole, and 0 where the whole is 0."""
+    return 100 * score / whole if whole > 0 else 0.0
+
+
+def unit_lines(info: Info, scores: Sequence[float]) -> list[str]:
+    """A sentence about the unit; none where the unit is plain."""
     if not in_percent(info):
-        return None
-    return f"in percent of the row; its sum is {sum(map(abs, scores)):.3g}, in a unit of the method's own"
+        return []
+    return [f"in percent of the row; its sum is {sum(map(abs, scores)):.3g}, in a unit of the method's own"]
 
 
-def largest_of(info: Mapping[str, Any], scores: Sequence[float]) -> str:
+def largest_of(info: Info, scores: Sequence[float]) -> str:
     """The largest score of a row, with what it is a number of."""
     size = max(map(abs, scores), default=0.0)
-    told_as = number_of(info, scores, 3)(size)
+    return number_of(info, scores, 3)(size) + _unit_after(info)
+
+
+def _unit_after(info: Info) -> str:
+    """What a number of a row is a number of, as it stands after the number."""
     if in_percent(info):
-        return f"{told_as} of the row"
-    if info.get("target") is not None and info.get("score") is not None:
-        return f"{told_as} (of the {str(info['score']).replace('_', ' ')})"
-    return told_as
+        return " of the row"
+    explains_score = info.get("target") is not None and info.get("score") is not None
+    return f" (of the {str(info['score']).replace('_', ' ')})" if explains_score else ""

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from ..errors import InputError, printable
 from ..types import Attribution
 from .colors import ink, shade, shares
-from .text import explained, pieces, told
+from .heading import explained_lines, heading_line
+from .tokens import pieces
 
 SPECIAL = {
     "\\": r"\textbackslash{}",
@@ -59,19 +60,23 @@ def _composed(text: str) -> str:
     return unicodedata.normalize("NFC", text)  # pdfLaTeX knows é, not e and an accent
 
 
-def _strange(texts: Sequence[str]) -> list[str]:
-    """Characters kept as they are that pdfLaTeX has no letters for."""
-    return sorted({char for text in texts for char in _composed(text) if char not in SPECIAL and not KNOWN.match(char)})
+def _strange(texts: Iterable[str]) -> list[str]:
+    """Characters that are left as they are and that pdfLaTeX has no letters for."""
+    characters = {char for text in texts for char in _composed(text)}
+    return sorted(char for char in characters - SPECIAL.keys() if not KNOWN.match(char))
 
 
 def _strip(result: Attribution) -> str:
     """The tokens of an attribution as colour boxes; a token that continues a word touches the one before it."""
     texts = pieces(result.tokens, words=result.info.get("unit") == "word")
-    boxes: list[str] = []
-    for (text, goes_on), share in zip(texts, shares(result.scores.tolist()), strict=True):
-        before = "%\n" if goes_on and boxes else "\n" if boxes else ""
-        boxes.append(before + _box(text, share))
-    return "".join(boxes)
+    colours = shares(result.scores.tolist())
+    boxes = [_separator(goes_on) + _box(text, share) for (text, goes_on), share in zip(texts, colours, strict=True)]
+    return "".join(boxes).removeprefix("\n")
+
+
+def _separator(goes_on: bool) -> str:
+    r"""What stands before a box: a line break is a space to LaTeX, unless % hides it."""
+    return "%\n" if goes_on else "\n"
 
 
 def _box(text: str, share: float) -> str:
@@ -88,30 +93,41 @@ def latex(results: Attribution | Sequence[Attribution], *, standalone: bool = Fa
     """
     every = [results] if isinstance(results, Attribution) else list(results)
     _refuse(every)
-    head = "".join(f"% {note}\n" for note in [*_notes(every), r"needs \usepackage{xcolor}"])
     body = _paragraph(results) if isinstance(results, Attribution) else _table(every)
-    if not standalone:
-        return head + body
+    return _comments(every) + (_document(body) if standalone else body)
+
+
+def _document(body: str) -> str:
+    """A whole document around a picture."""
     start = "\\documentclass{article}\n\\usepackage[T1]{fontenc}\n\\usepackage{xcolor}\n\\begin{document}\n\\noindent\n"
-    return head + start + body + "\\end{document}\n"
+    return start + body + "\\end{document}\n"
 
 
 def _refuse(results: Sequence[Attribution]) -> None:
-    if not results or any(not isinstance(result, Attribution) for result in results):
+    """Refuse what no picture can be made of."""
+    if not results or not all(isinstance(result, Attribution) for result in results):
         raise InputError("LaTeX is made of an Attribution, or of a list of them. Read a map out first: map.readout(query).")
-    if any(not bool(result.scores.isfinite().all()) for result in results):
+    _refuse_infinite(results)
+
+
+def _refuse_infinite(results: Sequence[Attribution]) -> None:
+    if not all(bool(result.scores.isfinite().all()) for result in results):
         raise InputError("there are scores that are not finite: there is nothing true to draw.")
 
 
-def _notes(results: Sequence[Attribution]) -> list[str]:
-    """The comments above the picture: method, what is explained, letters that pdfLaTeX does not have."""
-    notes = [told(result.info, result.method) for result in results]
-    notes += [explained(results[0].info)] if "query_token" in results[0].info else []
-    strange = _strange([text for result in results for text, _ in pieces(result.tokens)])
-    if strange:
-        letters = " ".join(f"{char} (U+{ord(char):04X})" for char in strange)
-        notes.append(f"not in the fonts of pdfLaTeX: {letters}. Use LuaLaTeX or XeLaTeX with a font that has them.")
-    return notes
+def _comments(results: Sequence[Attribution]) -> str:
+    """The comments above the picture: methods, what is explained, letters that pdfLaTeX does not have, what is needed."""
+    methods = [heading_line(result.info, result.method) for result in results]
+    notes = [*methods, *explained_lines(results[0].info), *_letter_notes(results), r"needs \usepackage{xcolor}"]
+    return "".join(f"% {note}\n" for note in notes)
+
+
+def _letter_notes(results: Sequence[Attribution]) -> list[str]:
+    """A note that names the letters that pdfLaTeX does not have; none where it has all."""
+    strange = _strange(text for result in results for text, _ in pieces(result.tokens))
+    letters = " ".join(f"{char} (U+{ord(char):04X})" for char in strange)
+    note = f"not in the fonts of pdfLaTeX: {letters}. Use LuaLaTeX or XeLaTeX with a font that has them."
+    return [note] if strange else []
 
 
 def _paragraph(result: Attribution) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Iterator, Sequence
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -12,7 +13,7 @@ if TYPE_CHECKING:
 LEFT_TO_RIGHT = "\u200e"  # after a right-to-left token, so that a terminal does not move the numbers that follow
 
 
-def laid(*parts: tuple[str, str]) -> Text:
+def text_line(*parts: tuple[str, str]) -> Text:
     """Text that is laid out already: never wrapped, never read as markup."""
     from rich.text import Text
 
@@ -29,12 +30,13 @@ def clipped(text: str, width: int) -> str:
     """At most this many columns; what is cut off is an ellipsis."""
     if columns_of(text) <= width:
         return text
-    beginning = ""
-    for char in text:
-        if columns_of(beginning + char) > width - 1:
-            break
-        beginning += char
-    return beginning + "…"[: max(0, width)]
+    return text[: _beginning(text, width - 1)] + "…"[: max(0, width)]
+
+
+def _beginning(text: str, width: int) -> int:
+    """How many characters of the beginning of a text take at most this many columns."""
+    ends = range(1, len(text) + 1)
+    return next((end - 1 for end in ends if columns_of(text[:end]) > width), len(text))
 
 
 def fitting(text: str, width: int, *, right: bool = False, middle: bool = False) -> str:
@@ -46,7 +48,9 @@ def fitting(text: str, width: int, *, right: bool = False, middle: bool = False)
 
 
 def turned(text: str) -> str:
-    return text + LEFT_TO_RIGHT if any(unicodedata.bidirectional(char) in ("R", "AL", "AN") for char in text) else text
+    """A text with a left-to-right mark behind it where one of its characters is written from right to left."""
+    is_turned = any(unicodedata.bidirectional(char) in ("R", "AL", "AN") for char in text)
+    return text + LEFT_TO_RIGHT if is_turned else text
 
 
 def chopped(text: str, width: int) -> list[str]:
@@ -59,27 +63,35 @@ def chopped(text: str, width: int) -> list[str]:
     return parts
 
 
-def kept_together(items: Sequence[str], gap: str, width: int, *, first: str = "", style: str = "") -> Iterator[Text]:
+def item_lines(items: Sequence[str], gap: str, width: int, *, first: str = "", style: str = "") -> Iterator[Text]:
     """Items in lines, broken between them only; the line begins with `first`."""
+    return (text_line((line, style)) for line in _lines_of(items, gap, width, first))
+
+
+def _lines_of(items: Sequence[str], gap: str, width: int, first: str) -> Iterator[str]:
+    """Items in lines. An item that is wider than a line is chopped."""
     line, between = first, ""
     for item in items:
         longer = line + between + item
         if between and columns_of(longer) > width:
-            yield laid((line, style))
+            yield line
             longer = item
         *full, line = chopped(longer, max(1, width))
-        yield from (laid((part, style)) for part in full)
+        yield from full
         between = gap
-    yield laid((line, style))
+    yield line
 
 
 def in_blocks(wide: Sequence[int], room: int, *, gap: int) -> Iterator[tuple[int, int]]:
     """Columns in groups that fit beside each other, at least one a group."""
-    start, end = 0, 0
-    for number, size in enumerate(wide):
-        if number > start and end + gap + size > room:
-            yield start, number
-            start, end = number, 0
-        end += size + (gap if number > start else 0)
-    if start < len(wide):
-        yield start, len(wide)
+    start = 0
+    while start < len(wide):
+        stop = start + _beside(wide[start:], room, gap)
+        yield start, stop
+        start = stop
+
+
+def _beside(wide: Sequence[int], room: int, gap: int) -> int:
+    """How many of these columns fit beside each other; at least one."""
+    ends = accumulate(wide, lambda end, size: end + gap + size)
+    return max(1, sum(end <= room for end in ends))

@@ -12,12 +12,15 @@ from typing import Any
 from ..errors import InputError
 from ..types import Attribution, Map, Result
 from .colors import ink, shade, shares
-from .packing import EXACT, fit
-from .results_page import asset, numpy_of, palette, plain, query_of, script_of
-from .text import predicted, shown, told
+from .heading import heading_line, predicted
+from .packing import EXACT, Block, Precision, fit
+from .page_entry import numpy_of, query_of
+from .page_template import asset, palette, plain, script_of
+from .tokens import shown
 
 FRAME = '<div style="font:14px/1.9 system-ui,sans-serif;max-width:100%;overflow-x:auto">{}</div>'
 ROOM = 1_000_000  # characters of numbers in one output, so that a notebook stays light
+MOST_NAMED = 60  # tokens of a long text that are named
 PLAIN_CELLS = 4_000  # cells of tables that are written out for readers without scripts
 
 
@@ -38,37 +41,61 @@ def _note(text: str) -> str:
 
 
 def _matrix(result: Map, layer: int) -> str:
-    rows = result.scores[layer].tolist()
+    """One layer as a table: rows are positions, columns are the tokens they took from."""
     head = "".join(f'<th style="font-weight:400;padding:0 3px">{escape(shown(token))}</th>' for token in result.tokens)
-    body = "".join(
-        f'<tr><th style="font-weight:400;text-align:right;padding-right:6px">{escape(shown(token))}</th>'
-        + "".join(
-            f'<td style="{_style(share)};text-align:center;padding:0 3px" title="{score:.6g}">{score:.2f}</td>'
-            for score, share in zip(row, shares(row), strict=True)
-        )
-        + "</tr>"
-        for token, row in zip(result.tokens, rows, strict=True)
-    )
+    body = "".join(_row(token, row) for token, row in zip(result.tokens, result.scores[layer].tolist(), strict=True))
     return f'<table style="border-collapse:collapse;font-size:12px"><tr><td></td>{head}</tr>{body}</table>'
+
+
+def _row(token: str, scores: Sequence[float]) -> str:
+    """One row of a table: the token of the position, and its scores."""
+    label = f'<th style="font-weight:400;text-align:right;padding-right:6px">{escape(shown(token))}</th>'
+    cells = "".join(_cell(score, share) for score, share in zip(scores, shares(scores), strict=True))
+    return f"<tr>{label}{cells}</tr>"
+
+
+def _cell(score: float, share: float) -> str:
+    return f'<td style="{_style(share)};text-align:center;padding:0 3px" title="{score:.6g}">{score:.2f}</td>'
 
 
 def without_script(result: Result) -> str:
     """What is left where scripts do not run (a notebook that is not trusted): tables, as many as are light enough."""
-    notes = _note(told(result.info, result.method))
-    if isinstance(result, Attribution):
-        if result.info.get("prediction"):
-            notes += _note(predicted(result.info["prediction"]))
-        return FRAME.format(notes + _strip(result.tokens, [float(score) for score in result.scores]))
+    body = _sentence(result) if isinstance(result, Attribution) else _layers(result)
+    return FRAME.format(_note(heading_line(result.info, result.method)) + body)
+
+
+def _sentence(result: Attribution) -> str:
+    """The tokens of an attribution on their colours, below the prediction."""
+    prediction = _prediction(result)
+    note = "" if prediction is None else _note(prediction)
+    return note + _strip(result.tokens, [float(score) for score in result.scores])
+
+
+def _prediction(result: Result) -> str | None:
+    """The line of the prediction, where a result has one."""
+    return predicted(result.info["prediction"]) if result.info.get("prediction") else None
+
+
+def _layers(result: Map) -> str:
+    """A table for every layer, or for the last one; of a long text a line alone."""
     depth, n, _ = result.scores.shape
     if n * n > PLAIN_CELLS:
-        line = f"{depth} layers of {n} x {n} tokens: {' '.join(shown(token) for token in result.tokens[:60])}"
-        return FRAME.format(notes + _note(line + (" …" if n > 60 else "")))
+        return _note(_size_line(result))
     first = 0 if depth * n * n <= PLAIN_CELLS else depth - 1
-    layers = "".join(
-        f"<details{' open' if layer == depth - 1 else ''}><summary>layer {layer + 1}</summary>{_matrix(result, layer)}</details>"
-        for layer in range(first, depth)
-    )
-    return FRAME.format(notes + layers)
+    return "".join(_folding_layer(result, layer) for layer in range(first, depth))
+
+
+def _size_line(result: Map) -> str:
+    """How large a map is, and its first tokens."""
+    depth, n, _ = result.scores.shape
+    tokens = " ".join(map(shown, result.tokens[:MOST_NAMED]))
+    return f"{depth} layers of {n} x {n} tokens: {tokens}{' …' if n > MOST_NAMED else ''}"
+
+
+def _folding_layer(result: Map, layer: int) -> str:
+    """A layer that can be folded; the last one is open."""
+    opened = " open" if layer == len(result.scores) - 1 else ""
+    return f"<details{opened}><summary>layer {layer + 1}</summary>{_matrix(result, layer)}</details>"
 
 
 @cache
@@ -82,25 +109,30 @@ def _script() -> tuple[str, str]:
 
 def html(result: Result) -> str:
     """One output of a notebook. It has no ids and no globals: any number of them stand side by side."""
-    is_map = isinstance(result, Map)
     try:
         precision, blocks = fit([numpy_of(result).reshape(-1, max(1, len(result.tokens)))], ROOM)
     except InputError as error:  # a cell that ends in this result must not fail: it says what is wrong with it
-        return FRAME.format(_note(told(result.info, result.method)) + _note(str(error)))
-    data: dict[str, Any] = {
-        "isMap": is_map,
-        "depth": result.scores.shape[0] if is_map else 1,
-        "tokens": [shown(token) for token in result.tokens],
-        "special": list(result.special),
-        "query": query_of([result]),
-        "line": told(result.info, result.method),
-        "predicts": predicted(result.info["prediction"]) if result.info.get("prediction") else None,
-        "holds": None if precision == EXACT else precision.told(signed=blocks[0]["signed"]),
-        "palette": palette(),
-        "block": blocks[0],
-    }
+        return FRAME.format(_note(heading_line(result.info, result.method)) + _note(str(error)))
     script, mark = _script()
+    data = escape(json.dumps(plain(_data(result, precision, blocks[0]))))
     return (
-        f'<div data-mixlens="{mark}" data-result="{escape(json.dumps(plain(data)))}">{without_script(result)}</div>'
+        f'<div data-mixlens="{mark}" data-result="{data}">{without_script(result)}</div>'
         f'<script type="text/javascript">{script}</script>'
     )
+
+
+def _data(result: Result, precision: Precision, block: Block) -> dict[str, Any]:
+    """What the script of an output reads."""
+    is_map = isinstance(result, Map)
+    return {
+        "isMap": is_map,
+        "depth": result.scores.shape[0] if is_map else 1,
+        "tokens": list(map(shown, result.tokens)),
+        "special": list(result.special),
+        "query": query_of([result]),
+        "line": heading_line(result.info, result.method),
+        "predicts": _prediction(result),
+        "holds": None if precision == EXACT else precision.description(signed=block["signed"]),
+        "palette": palette(),
+        "block": block,
+    }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Sequence
+from itertools import chain
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -21,7 +22,12 @@ def widths_of(rows: Rows) -> list[int]:
 def aligned(rows: Rows) -> list[str]:
     """Rows of cells in columns, as wide as they are. The last column is not filled up."""
     *widths, _ = widths_of(rows)
-    return [GAP.join([*(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=False)), row[-1]]) for row in rows]
+    return [_aligned_row(row, widths) for row in rows]
+
+
+def _aligned_row(row: Sequence[str], widths: Sequence[int]) -> str:
+    """All cells but the last in columns of these widths."""
+    return GAP.join([*(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=False)), row[-1]])
 
 
 def listed(rows: Rows, width: int) -> list[str]:
@@ -30,16 +36,18 @@ def listed(rows: Rows, width: int) -> list[str]:
     widths = widths_of(rows)
     if sum(widths) + len(GAP) * (len(widths) - 1) <= width:
         return [line.rstrip() for line in aligned(rows)]
-    return [line for row in rows for line in _stacked(row, width)]
+    return list(chain.from_iterable(_stacked(row, width) for row in rows))
 
 
 def _stacked(row: Sequence[str], width: int) -> list[str]:
     """The first cell that is not empty, and the others below it."""
-    first, *others = (cell for cell in row if cell)
+    first, *others = filter(None, row)
     indent = "    " if width > 20 else ""
-    rest = GAP.join(others)
-    below = textwrap.wrap(rest, width, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False)
-    return [*textwrap.wrap(first, width, break_on_hyphens=False), *below]
+    return _wrapped(first, width, "") + _wrapped(GAP.join(others), width, indent)
+
+
+def _wrapped(text: str, width: int, indent: str) -> list[str]:
+    return textwrap.wrap(text, width, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False)
 
 
 def folded(rows: Rows) -> Table:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import copy
 import json
 import shutil
@@ -24,7 +25,7 @@ from test_serve import SENTENCE, Client, ended  # noqa: E402
 
 import mixlens  # noqa: E402
 from mixlens.serve.app import application, settings  # noqa: E402
-from mixlens.serve.guard import host_name  # noqa: E402
+from mixlens.serve.guard import Guard, host_name  # noqa: E402
 from mixlens.serve.jobs import Desk, Limits, Stoppable, StoppedError  # noqa: E402
 
 PAGE = Path(mixlens.__file__).parent / "show" / "page"
@@ -372,3 +373,28 @@ def test_notes_are_told_behind_done(form: Callable[[str, list[str]], dict[str, A
     assert told["said"] == "Done. The text has no [MASK]."
     assert told["added"] == [{"is": "a page"}]
     assert form("a text", [])["said"] == "Done."
+
+
+@pytest.mark.parametrize("begins", [True, False])
+def test_an_answer_that_fails_is_logged_and_is_not_begun_again(begins: bool, caplog: pytest.LogCaptureFixture) -> None:
+    start = {"type": "http.response.start", "status": 200, "headers": []}
+    sent: list[dict[str, Any]] = []
+
+    async def application_that_fails(scope: Any, receive: Any, send: Any) -> None:
+        if begins:
+            await send(start)
+        raise RuntimeError("secret")
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.request"}
+
+    async def send(message: dict[str, Any]) -> None:
+        sent.append(message)
+
+    scope = {"type": "http", "scheme": "http", "method": "GET", "path": "/", "headers": [(b"Host", b"localhost")]}
+    guard = Guard(application_that_fails, None, Limits(), ("localhost",))  # type: ignore[arg-type]
+    asyncio.run(guard(scope, receive, send))
+    assert [message["status"] for message in sent if "status" in message] == [200 if begins else 500]
+    assert "a request failed: RuntimeError: secret" in caplog.text
+    assert all(b"secret" not in message.get("body", b"") for message in sent)
+    assert guard.busy == 0

@@ -16,7 +16,8 @@ import torch
 
 from mixlens.aggregate import as_convened
 from mixlens.show.packing import Precision, decode, encode
-from mixlens.show.results_page import ASSETS, entry
+from mixlens.show.page_entry import entry
+from mixlens.show.page_template import ASSETS
 from mixlens.types import Map
 
 CALL = """

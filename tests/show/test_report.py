@@ -26,7 +26,8 @@ from mixlens.cli.app import app, main
 from mixlens.errors import InputError, ResultError
 from mixlens.report import gather
 from mixlens.show import packing as coding
-from mixlens.show.results_page import ASSETS, page
+from mixlens.show.page_template import ASSETS
+from mixlens.show.results_page import page
 from mixlens.types import Attribution, Map
 
 SENTENCE = "The keys to the cabinet [MASK] rusty."
@@ -118,9 +119,9 @@ def test_every_number_comes_back_within_what_is_said(kind: str, signed: bool) ->
 
 
 def test_precision_is_said_in_words() -> None:
-    assert "1/131,070" in coding.Precision("bits16").told()
-    assert "1/254" in coding.Precision("bits8").told(signed=True)
-    assert "the 9 largest numbers of each row, to 1/510" in coding.Precision("top", 9).told()
+    assert "1/131,070" in coding.Precision("bits16").description()
+    assert "1/254" in coding.Precision("bits8").description(signed=True)
+    assert "the 9 largest numbers of each row, to 1/510" in coding.Precision("top", 9).description()
 
 
 def test_the_file_holds_what_mix_and_rollout_give(tmp_path: Path) -> None:

@@ -6,7 +6,8 @@ import torch
 
 from mixlens.show.colors import AGAINST, TOWARDS, ink, shade, shares
 from mixlens.show.notebook import html
-from mixlens.show.text import attribution_view, compare_view, map_view, rendered, shown
+from mixlens.show.text import attribution_view, compare_view, map_view, rendered
+from mixlens.show.tokens import shown
 from mixlens.types import Attribution, Map
 
 INFO = {

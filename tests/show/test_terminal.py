@@ -12,7 +12,10 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from mixlens.errors import InputError, printable
-from mixlens.show.text import attribution_view, compare_view, glued, map_view, rendered, shown, strip
+from mixlens.show.layout import columns_of, in_blocks
+from mixlens.show.text import attribution_view, compare_view, map_view, rendered
+from mixlens.show.tokens import glued, shown
+from mixlens.show.views import strip
 from mixlens.types import Attribution, Map
 
 HOSTILE = (
@@ -155,6 +158,17 @@ def test_columns_that_do_not_fit_go_below() -> None:
         "alti = 0.4,",
         "attcat = 2",
     ]
+
+
+@pytest.mark.parametrize("room", [1, 4, 9, 12, 40])
+def test_blocks_hold_every_column_once_and_as_many_as_fit(room: int) -> None:
+    words = ("the", "keys", "to", "the", "old", "cabinet", "of", "curiosities", "日本語", "are", "rusty")
+    widths = [columns_of(word) for word in words]
+    blocks = list(in_blocks(widths, room, gap=1))
+    sizes = {(start, stop): sum(widths[start:stop]) + stop - start - 1 for start, stop in blocks}
+    assert [place for start, stop in blocks for place in range(start, stop)] == list(range(len(widths)))
+    assert all(size <= room or stop == start + 1 for (start, stop), size in sizes.items())
+    assert all(size + 1 + widths[stop] > room for (_, stop), size in sizes.items() if stop < len(widths))
 
 
 def test_several_methods_in_colour_are_strips() -> None:

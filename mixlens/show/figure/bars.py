@@ -33,20 +33,13 @@ from .picture import Picture
 from .wording import array_of, meaning_of, title_of
 
 
-def draw_bars(result: Result, options: Options, top: int | None) -> Any:
+def draw_bars(results: Sequence[Result], names: Sequence[str], options: Options) -> Any:
     """A bar for each token, or for the `top` largest scores."""
-    scores = array_of(result)
-    places = _places(scores, top)
-    more = () if top is None or top >= len(scores) else (f"the largest {top}",)
-    title = options.title_or(title_of(result, *more))
+    result, scores = results[0], array_of(results[0])
+    places = _places(scores, options.top)
+    title = options.title_or(title_of(result, *_how_many(options.top, len(scores))))
     texts = [cut(shown(result.tokens[place]), SIZE, 0.35 * options.width) for place in places]
-    if options.ax is None:
-        pitch = max(0.02, min(0.15, (MOST_HIGH - 1) / len(places)))
-        axes = _new_axes(texts, title, options.width, pitch)
-    else:
-        axes = options.ax
-        write_head(axes, title)
-        pitch = size_of(axes)[1] / (len(places) + 0.4)
+    axes, pitch = _axes_and_pitch(texts, title, options)
     _draw(axes, [float(scores[place]) for place in places])
     _label(axes, texts, pitch, meaning_of([result], bool((scores < 0).any())))
     return axes.figure
@@ -54,10 +47,26 @@ def draw_bars(result: Result, options: Options, top: int | None) -> Any:
 
 def _places(scores: NDArray[np.float64], top: int | None) -> list[int]:
     """The positions that have a bar, from above."""
-    if top is not None and (isinstance(top, bool) or not isinstance(top, int) or top < 1):
-        raise InputError(f"top must be a whole number of at least 1, not {top!r}.")
     places = list(range(len(scores)))
-    return places if top is None else sorted(places, key=lambda place: -abs(scores[place]))[:top]
+    if top is None:
+        return places
+    if isinstance(top, bool) or not isinstance(top, int) or top < 1:
+        raise InputError(f"top must be a whole number of at least 1, not {top!r}.")
+    return sorted(places, key=lambda place: -abs(scores[place]))[:top]
+
+
+def _how_many(top: int | None, count: int) -> tuple[str, ...]:
+    """The part of the title that says how many bars there are, where some are left out."""
+    return () if top is None or top >= count else (f"the largest {top}",)
+
+
+def _axes_and_pitch(texts: Sequence[str], title: str, options: Options) -> tuple[Axes, float]:
+    """Axes on a new page, or those of the user; and the inches from one bar to the next."""
+    if options.ax is None:
+        pitch = max(0.02, min(0.15, (MOST_HIGH - 1) / len(texts)))
+        return _new_axes(texts, title, options.width, pitch), pitch
+    write_head(options.ax, title)
+    return options.ax, size_of(options.ax)[1] / (len(texts) + 0.4)
 
 
 def _new_axes(texts: Sequence[str], title: str, width: float, pitch: float) -> Axes:

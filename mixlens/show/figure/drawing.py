@@ -16,11 +16,12 @@ from .bars import draw_bars
 from .layout import inches_of
 from .matrices import draw_grid, draw_layers, draw_matrices, draw_rows
 from .options import Options
-from .picture import check_axes, check_path, finished, settings
+from .picture import check_axes, check_save, finished, settings
 from .strips import draw_strips
 from .wording import array_of, names_of
 
 KINDS = {"Attribution": ("strip", "bars"), "Map": ("matrix", "layers", "grid")}
+ARTICLES = {"Attribution": "an", "Map": "a"}
 KINDS_OF_SEVERAL = {"Attribution": ("rows", "strip"), "Map": ("matrix", "layers")}
 TAKES = {  # the options that only these kinds read
     "strip": (),
@@ -31,6 +32,14 @@ TAKES = {  # the options that only these kinds read
     "grid": ("numbers",),
 }
 SCALES = ("own", "all")
+DRAW = {  # what draws each kind: (results, names, options) -> figure
+    "strip": draw_strips,
+    "bars": draw_bars,
+    "rows": draw_rows,
+    "matrix": draw_matrices,
+    "layers": draw_layers,
+    "grid": draw_grid,
+}
 
 
 def plot(
@@ -64,36 +73,29 @@ def plot(
     kind = _kind(kind, type(every[0]).__name__, several)
     choices: dict[str, Any] = {"layer": layer, "query": query, "numbers": numbers, "top": top, "scale": scale}
     _refuse_choices(choices, kind, several)
-    for result in every:
-        _refuse_result(result)
-    if labels is not None and len(labels) != len(every):
-        raise InputError(f"{len(labels)} labels for {len(every)} results. Give one for each.")
+    _refuse_results(every, labels)
     _refuse_scale(scale, vmax)
     _refuse_axes(ax, kind, several)
-    if save is not None:
-        check_path(save)
-    names = [str(name) for name in labels or (list(results) if isinstance(results, Mapping) else names_of(every))]
-    inches = inches_of(width, wide=kind in ("grid", "rows") or several)
+    check_save(save)
+    options = Options(ax, inches_of(width, wide=several or kind == "grid"), title, vmax, colorbar, **choices)
     with settings(font, new_figure=ax is None):
-        figure = _drawn(kind, every, names, Options(ax, inches, title, numbers or False, vmax, colorbar), choices)
+        figure = DRAW[kind](every, _names(results, every, labels), options)
     return finished(figure, ax, save)
 
 
-def _drawn(kind: str, results: Sequence[Result], names: Sequence[str], options: Options, choices: Mapping[str, Any]) -> Any:
-    """The figure of one kind."""
-    scale = choices["scale"]
-    match kind:
-        case "bars":
-            return draw_bars(results[0], options, choices["top"])
-        case "strip":
-            return draw_strips(results, names, options)
-        case "rows":
-            return draw_rows(results, names, options, scale or "own")
-        case "matrix":
-            return draw_matrices(results, names, options, -1 if choices["layer"] is None else choices["layer"], scale)
-        case "layers":
-            return draw_layers(results, names, options, choices["query"], scale)
-    return draw_grid(results[0], options)
+def _names(results: Any, every: Sequence[Result], labels: Sequence[str] | None) -> list[str]:
+    """The names of the results: the labels, the keys of a dict, or what the results tell."""
+    keys = list(results) if isinstance(results, Mapping) else []
+    return [str(name) for name in labels or keys or names_of(every)]
+
+
+def _kind(kind: str | None, noun: str, several: bool) -> str:
+    """The kind of figure, or the usual one; a kind that these results cannot have is refused."""
+    known = (KINDS_OF_SEVERAL if several else KINDS)[noun]
+    if kind in (None, *known):
+        return kind or known[0]
+    what = f"several {noun}s" if several else f"{ARTICLES[noun]} {noun}"
+    raise InputError(f"{what} cannot be drawn as {kind!r}. {nearest(str(kind), known)}")
 
 
 # --- what is refused --------------------------------------------------------------------------------------------------
@@ -101,53 +103,70 @@ def _drawn(kind: str, results: Sequence[Result], names: Sequence[str], options: 
 
 def _several(results: Any) -> list[Result]:
     """Several results of one kind and of the same tokens."""
-    every = list(results.values()) if isinstance(results, Mapping) else list(results) if isinstance(results, Sequence) else None
-    if every is None or any(not isinstance(result, Attribution | Map) for result in every):
+    every = list(results.values()) if isinstance(results, Mapping) else results
+    if not isinstance(every, Sequence) or not all(isinstance(result, Attribution | Map) for result in every):
         raise InputError(f"a figure is made of an Attribution, a Map or several of one kind, not of {type(results).__name__}.")
-    if not every:
+    _refuse_mixture(every)
+    return list(every)
+
+
+def _refuse_mixture(results: Sequence[Result]) -> None:
+    """Refuse results that cannot stand in one figure."""
+    if not results:
         raise InputError("there is nothing to draw: no results were given.")
-    if len({type(result) for result in every}) > 1:
+    if len(set(map(type, results))) > 1:
         raise InputError("attributions and maps cannot stand in one figure. Read the maps out first: map.readout(query).")
-    if any(result.tokens != every[0].tokens for result in every):
+    if any(result.tokens != results[0].tokens for result in results):
         raise InputError("these results are not of the same tokens, so they cannot share one axis.")
-    return every
-
-
-def _kind(kind: str | None, noun: str, several: bool) -> str:
-    """The kind of figure, or the usual one; a kind that these results cannot have is refused."""
-    known = (KINDS_OF_SEVERAL if several else KINDS)[noun]
-    if kind is None or kind in known:
-        return kind or known[0]
-    what = f"several {noun}s" if several else f"{'an' if noun == 'Attribution' else 'a'} {noun}"
-    raise InputError(f"{what} cannot be drawn as {kind!r}. {nearest(str(kind), known)}")
 
 
 def _refuse_choices(choices: Mapping[str, Any], kind: str, several: bool) -> None:
     """Refuse options that a figure of this kind does not read."""
-    takes = [name for name in TAKES[kind] if several or (name, kind) != ("scale", "matrix")]
+    count = "" if several else " of one result"
     for option, value in choices.items():
-        if value is not None and option not in takes:
-            raise InputError(f"a figure of kind {kind!r}{'' if several else ' of one result'} takes no {option}=.")
+        if value is not None and not _takes(kind, option, several):
+            raise InputError(f"a figure of kind {kind!r}{count} takes no {option}=.")
+
+
+def _takes(kind: str, option: str, several: bool) -> bool:
+    """Whether a figure of this kind reads an option; one matrix alone has nothing to share a scale with."""
+    return option in TAKES[kind] and (several or (option, kind) != ("scale", "matrix"))
+
+
+def _refuse_results(results: Sequence[Result], labels: Sequence[str] | None) -> None:
+    """Refuse results that cannot be drawn, and labels that are too few or too many."""
+    for result in results:
+        _refuse_result(result)
+    if labels is not None and len(labels) != len(results):
+        raise InputError(f"{len(labels)} labels for {len(results)} results. Give one for each.")
 
 
 def _refuse_result(result: Result) -> None:
     n, shape = len(result.tokens), tuple(result.scores.shape)
     if not n:
         raise InputError("there are no tokens to draw.")
-    if shape != ((n,) if isinstance(result, Attribution) else (*shape[:1], n, n)) or 0 in shape:
+    if 0 in shape or shape != _fitting_shape(result):
         raise InputError(f"scores of shape {shape} do not fit {n} tokens.")
     if not np.isfinite(array_of(result)).all():
         raise InputError(f"{result.method!r} has scores that are not finite: there is nothing true to draw.")
 
 
+def _fitting_shape(result: Result) -> tuple[int, ...]:
+    """The shape that scores must have: [token], or [layer token token] with any number of layers."""
+    n = len(result.tokens)
+    return (n,) if isinstance(result, Attribution) else (*result.scores.shape[:1], n, n)
+
+
 def _refuse_scale(scale: str | None, vmax: float | None) -> None:
     if scale not in (None, *SCALES):
         raise InputError(f"unknown scale {scale!r}. {nearest(str(scale), SCALES)}")
-    if vmax is not None and not (math.isfinite(vmax) and vmax > 0):
+    if vmax is not None and not 0 < vmax < math.inf:
         raise InputError(f"vmax must be a number above 0, not {vmax!r}.")
 
 
 def _refuse_axes(ax: Any, kind: str, several: bool) -> None:
+    """Refuse axes for a figure that has axes of its own."""
     check_axes(ax)
-    if ax is not None and (kind == "grid" or (several and kind != "rows")):
+    has_many = kind == "grid" or (several and kind != "rows")
+    if ax is not None and has_many:
         raise InputError(f"a figure of kind {kind!r} has many axes, so it takes no ax=.")

@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from matplotlib.axes import Axes
 from numpy.typing import NDArray
 
-from ...errors import InputError, printable
+from ...errors import InputError
 from ...types import Result
 from ..colors import hex_of, ink, shade
 from ..tokens import shown
 from .layout import (
     BETWEEN,
     GAP,
-    LINE,
-    MOST_HIGH,
     SIZE,
     SMALL,
     axes_at,
@@ -35,36 +31,17 @@ from .layout import (
     write_head,
     write_title,
 )
-from .legend import Colours, colours_of, legend, legend_below, upright_width
+from .legend import Colours, colours_of, legend, legend_below, thin_spines
 from .options import Options
 from .picture import Picture
+from .sheets import LONGEST, Panel, Places, Sheet, arranged, lies
 from .wording import meaning_of
 
+TURNED: dict[str, Any] = {"rotation": 90}  # labels of columns that are too wide to lie
 KEYS = "taken from (key)"
 QUERIES = "position (query)"
-LONGEST = 0.85  # inches of a label below a column
+BELOW = 0.38  # inches of a colour bar below the panels
 LEAST_SIZE = 3.5  # points of a number in a cell
-
-
-@dataclass(frozen=True)
-class Panel:
-    """One heat map: numbers [row column] and what stands above them."""
-
-    values: NDArray[np.float64]
-    head: str = ""
-
-
-@dataclass(frozen=True)
-class Sheet:
-    """Panels with the same rows and columns. `scale` says whether values were divided by the largest ("own") or not ("all")."""
-
-    panels: Sequence[Panel]
-    columns: Sequence[str]  # labels
-    rows: Sequence[str]  # labels
-    row_name: str
-    square: bool  # rows and columns are the same tokens
-    colours: Colours
-    meaning: str
 
 
 def draw_heat(
@@ -86,10 +63,9 @@ def draw_heat(
 
 
 def _on_axes(sheet: Sheet, axes: Axes, options: Options, title: str) -> Any:
-    box = axes.get_window_extent()
-    wide, high = (
-        float(size) / axes.figure.dpi for size in (box.width / len(sheet.columns), box.height / len(sheet.rows))
-    )  # of a cell
+    """The first panel on the user's axes."""
+    box, dpi = axes.get_window_extent(), axes.figure.dpi
+    wide, high = float(box.width / len(sheet.columns)) / dpi, float(box.height / len(sheet.rows)) / dpi  # of a cell
     _draw_panel(axes, sheet, sheet.panels[0], wide, high, options.numbers)
     _label_columns(axes, sheet.columns, wide, sheet.square)
     _label_rows(axes, sheet.rows, high, sheet.row_name)
@@ -100,105 +76,86 @@ def _on_axes(sheet: Sheet, axes: Axes, options: Options, title: str) -> Any:
 
 
 def _on_page(sheet: Sheet, options: Options, title: str) -> Picture:
+    """All panels on a new page."""
     lines = broken(title, SIZE, options.width - 2 * GAP)
-    above = GAP + title_height(lines)
-    places, upright = _arranged(sheet, options)
-    below = 0.38 if options.colorbar and not upright else 0.0
-    page = Picture(figsize=(options.width, above + places.head + places.whole + places.foot + below + GAP))
+    places, upright = arranged(sheet, options, GAP + title_height(lines))
+    below = BELOW if options.colorbar and not upright else 0.0
+    page = Picture(figsize=(options.width, places.above + places.head + places.whole + places.foot + below + GAP))
     write_title(page, lines)
     for number in range(len(sheet.panels)):
-        _place_panel(page, sheet, places, number, above, options.numbers)
+        _place_panel(page, places, number, options.numbers)
     if options.colorbar:
-        _place_legend(page, sheet, places, above, options.width, upright)
+        _place_legend(page, places, upright)
     return page
 
 
-def _arranged(sheet: Sheet, options: Options) -> tuple[Places, bool]:
-    """The places of a sheet, and whether its colour bar stands upright beside it: that takes square panels that are high
-    enough. Otherwise the bar lies below."""
-    beside = Places(sheet, options.width, upright_width(sheet.colours) if options.colorbar else GAP)
-    if sheet.square and beside.whole >= text_width(sheet.meaning, SMALL + 1):
-        return beside, True
-    return Places(sheet, options.width, GAP), False
-
-
-class Places:
-    """Where everything of a sheet goes, in inches; `right` is what stays free at the right."""
-
-    def __init__(self, sheet: Sheet, width: float, right: float):
-        square, count = sheet.square, len(sheet.panels)
-        self.label = min(0.3 * width, widest(sheet.rows, SIZE))
-        self.left = GAP + self.label + 0.06 + (0.17 if sheet.row_name else 0.0)
-        room = width - self.left - right
-        self.beside = _beside(count, room, square)
-        down = math.ceil(count / self.beside)
-        most = 0.42 if square else 0.6  # few tokens do not make large cells
-        self.pitch = min((room - BETWEEN * (self.beside - 1)) / self.beside / len(sheet.columns), most)
-        self.row = self.pitch if square else max(0.12, min(0.17, (MOST_HIGH - 1.5) / len(sheet.rows) / down))
-        self.wide, self.high = self.pitch * len(sheet.columns), self.row * len(sheet.rows)
-        self.heads = [broken(printable(panel.head), SIZE - 1, self.wide) for panel in sheet.panels]
-        self.head = max(map(len, self.heads)) * (SIZE - 1) * LINE / 72 + (0.03 if any(self.heads) else 0.0)
-        self.step = self.head + self.high + GAP
-        self.whole = (down - 1) * self.step + self.high
-        self.foot = _foot(sheet.columns, self.pitch) + (0.14 if square else 0.0)
-
-
-def _beside(count: int, room: float, square: bool) -> int:
-    """How many panels stand beside each other: as many as fit, spread evenly over the rows of panels."""
-    most = min(count, max(1, int((room + BETWEEN) / (0.95 if square else 1.9))))
-    return math.ceil(count / math.ceil(count / most))
-
-
-def _place_panel(page: Picture, sheet: Sheet, places: Places, number: int, above: float, numbers: bool) -> None:
-    row, column = divmod(number, places.beside)
-    left, top = places.left + column * (places.wide + BETWEEN), above + places.head + row * places.step
-    axes = axes_at(page, left, top, places.wide, places.high)
+def _place_panel(page: Picture, places: Places, number: int, numbers: bool | None) -> None:
+    """One panel on axes of its own, with the labels of the panels at the left and at the bottom."""
+    sheet = places.sheet
+    axes = axes_at(page, *places.corner(number), places.wide, places.high)
     _draw_panel(axes, sheet, sheet.panels[number], places.pitch, places.row, numbers)
     if places.heads[number]:
         write_head(axes, "\n".join(places.heads[number]), size=SIZE - 1, pad=2.5)
     if number + places.beside >= len(sheet.panels):
         _label_columns(axes, sheet.columns, places.pitch, sheet.square)
-    if column == 0:
+    if number % places.beside == 0:
         _label_rows(axes, [cut(text, SIZE, places.label) for text in sheet.rows], places.row, sheet.row_name)
 
 
-def _place_legend(page: Picture, sheet: Sheet, places: Places, above: float, width: float, upright: bool) -> None:
-    if upright:
-        right = places.left + places.beside * (places.wide + BETWEEN) - 0.02
-        axes = axes_at(page, right, above + places.head, 0.08, min(1.5, places.whole))
-        legend(axes, sheet.colours, sheet.meaning, upright=True)
-    else:
-        top = above + places.head + places.whole + places.foot + 0.04
-        legend_below(page, places.left, top, width - places.left - GAP, sheet.colours, sheet.meaning)
+def _place_legend(page: Picture, places: Places, upright: bool) -> None:
+    """The colour bar, upright beside the panels or lying below them."""
+    place = _place_legend_right if upright else _place_legend_below
+    place(page, places)
+
+
+def _place_legend_right(page: Picture, places: Places) -> None:
+    right = places.left + places.beside * (places.wide + BETWEEN) - 0.02
+    axes = axes_at(page, right, places.above + places.head, 0.08, min(1.5, places.whole))
+    legend(axes, places.sheet.colours, places.sheet.meaning, upright=True)
+
+
+def _place_legend_below(page: Picture, places: Places) -> None:
+    top = places.above + places.head + places.whole + places.foot + 0.04
+    legend_below(page, places.left, top, places.width - places.left - GAP, places.sheet.colours, places.sheet.meaning)
 
 
 # --- one panel --------------------------------------------------------------------------------------------------------
 
 
-def _draw_panel(axes: Axes, sheet: Sheet, panel: Panel, wide: float, high: float, numbers: bool) -> None:
+def _draw_panel(axes: Axes, sheet: Sheet, panel: Panel, wide: float, high: float, numbers: bool | None) -> None:
     """The cells of one heat map, `wide` and `high` in inches; with `numbers` the scores in them."""
     axes.imshow(panel.values, cmap=sheet.colours.cmap, norm=sheet.colours.norm, aspect="auto", interpolation="nearest")
     axes.set_xticks([])
     axes.set_yticks([])
-    for spine in axes.spines.values():
-        spine.set_linewidth(0.4)
+    thin_spines(axes)
     if not sheet.square:
-        for row in range(1, len(panel.values)):
-            axes.axhline(row - 0.5, color="white", linewidth=0.8)
+        _draw_lines(axes, len(panel.values))
     if numbers:
         _write_numbers(axes, panel.values, sheet.colours, wide, high)
 
 
+def _draw_lines(axes: Axes, rows: int) -> None:
+    """White lines between the rows."""
+    for row in range(1, rows):
+        axes.axhline(row - 0.5, color="white", linewidth=0.8)
+
+
 def _write_numbers(axes: Axes, values: NDArray[np.float64], colours: Colours, wide: float, high: float) -> None:
-    texts = [[_number(float(value)) for value in row] for row in values]
+    """The scores in the cells, black or white, whichever reads better."""
+    texts = [_number(float(value)) for value in values.flat]
+    size = _number_size(texts, wide, high)
+    for (i, j), text in zip(np.ndindex(*values.shape), texts, strict=True):
+        share = float(np.clip(values[i, j] / colours.end, -1, 1))
+        put(axes, j, i, text, ha="center", va="center", fontsize=size, color=hex_of(ink(shade(share))))
+
+
+def _number_size(texts: Sequence[str], wide: float, high: float) -> float:
+    """The font size of numbers in cells; cells that are too small for numbers are refused."""
     size = min(6.0, high * 72 / 1.1)
-    size *= min(1.0, 0.92 * wide / max(widest(row, size) for row in texts))
+    size *= min(1.0, 0.92 * wide / widest(texts, size))
     if size < LEAST_SIZE:
         raise InputError(f"cells of {wide:.2f} inches are too small for numbers. Give a larger width=, or leave numbers out.")
-    for i, line in enumerate(texts):
-        for j, text in enumerate(line):
-            share = float(np.clip(values[i, j] / colours.end, -1, 1))
-            put(axes, j, i, text, ha="center", va="center", fontsize=size, color=hex_of(ink(shade(share))))
+    return size
 
 
 def _number(value: float) -> str:
@@ -210,33 +167,30 @@ def _number(value: float) -> str:
 # --- labels -----------------------------------------------------------------------------------------------------------
 
 
-def _lies(texts: Sequence[str], pitch: float) -> bool:
-    """Whether the labels of columns fit without being turned."""
-    return widest(texts, SIZE) <= 0.9 * pitch
-
-
-def _foot(texts: Sequence[str], pitch: float) -> float:
-    """The height of the labels of columns, in inches."""
-    if _lies(texts, pitch):
-        return 0.16
-    size, step = thinned(pitch)
-    return min(LONGEST, widest(texts[::step], size)) + 0.04
-
-
 def _label_columns(axes: Axes, texts: Sequence[str], pitch: float, square: bool) -> None:
-    flat = _lies(texts, pitch)
-    size, step = (SIZE, 1) if flat else thinned(pitch)
+    """The labels below columns that are `pitch` inches apart, turned where they do not fit."""
+    size, step, turned = (SIZE, 1, {}) if lies(texts, pitch) else (*thinned(pitch), TURNED)
     labels = [cut(text, size, LONGEST) for text in texts[::step]]
-    turned: dict[str, Any] = {} if flat else {"rotation": 90}
     axes.set_xticks(range(0, len(texts), step), labels, fontsize=size, parse_math=False, **turned)
-    axes.tick_params(axis="x", length=1.5 if step > 1 else 0, width=0.4, pad=2)
-    if square and text_width(KEYS, SMALL + 1) <= pitch * len(texts):
+    _style_ticks(axes, "x", step)
+    if square and _fits(KEYS, pitch * len(texts)):
         axes.set_xlabel(KEYS, fontsize=SMALL + 1, labelpad=1)
 
 
 def _label_rows(axes: Axes, texts: Sequence[str], pitch: float, name: str) -> None:
+    """The labels of rows that are `pitch` inches apart, and what the rows are."""
     size, step = thinned(pitch)
     axes.set_yticks(range(0, len(texts), step), texts[::step], fontsize=size, parse_math=False)
-    axes.tick_params(axis="y", length=1.5 if step > 1 else 0, width=0.4, pad=2)
-    if name and text_width(name, SMALL + 1) <= pitch * len(texts):
+    _style_ticks(axes, "y", step)
+    if name and _fits(name, pitch * len(texts)):
         axes.set_ylabel(name, fontsize=SMALL + 1, labelpad=2.5)
+
+
+def _style_ticks(axes: Axes, axis: Literal["x", "y"], step: int) -> None:
+    """Ticks are drawn only where several rows share one label."""
+    axes.tick_params(axis=axis, length=1.5 if step > 1 else 0, width=0.4, pad=2)
+
+
+def _fits(name: str, room: float) -> bool:
+    """Whether the name of an axis is no longer than the axis, in inches."""
+    return text_width(name, SMALL + 1) <= room

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Sequence
 from typing import Any
 
@@ -27,10 +28,17 @@ def inches_of(width: str | float | None, *, wide: bool) -> float:
     """The width of a figure in inches: by its name, as a number, or the usual one."""
     if width is None:
         return WIDTHS["double" if wide else "single"]
-    if isinstance(width, str):
-        if width not in WIDTHS:
-            raise InputError(f"unknown width {width!r}: single, double, or inches. {nearest(width, WIDTHS)}")
-        return WIDTHS[width]
+    return _named_width(width) if isinstance(width, str) else _checked_width(width)
+
+
+def _named_width(name: str) -> float:
+    if name not in WIDTHS:
+        raise InputError(f"unknown width {name!r}: single, double, or inches. {nearest(name, WIDTHS)}")
+    return WIDTHS[name]
+
+
+def _checked_width(width: Any) -> float:
+    """A width in inches; one that no page has is refused."""
     if isinstance(width, bool) or not isinstance(width, int | float) or not 1.5 <= width <= 30:
         raise InputError(f"a width is single, double, or 1.5 to 30 inches, not {width!r}.")
     return float(width)
@@ -55,11 +63,8 @@ def cut(text: str, size: float, room: float) -> str:
     """The longest beginning of a text that fits the room in inches; an ellipsis stands for the rest."""
     if text_width(text, size) <= room:
         return text
-    low, high = 1, len(text)
-    while low < high:
-        middle = (low + high + 1) // 2
-        low, high = (middle, high) if text_width(text[:middle] + "…", size) <= room else (low, middle - 1)
-    return text[:low] + "…"
+    longer = bisect_left(range(2, len(text) + 1), True, key=lambda end: text_width(text[:end] + "…", size) > room)
+    return text[: longer + 1] + "…"
 
 
 def literal(text: str) -> str:
@@ -78,13 +83,13 @@ def put(axes: Axes, x: float, y: float, text: str, **options: Any) -> Text:
 def broken(title: str, size: float, room: float) -> list[str]:
     """The title in lines that fit the room in inches, broken between its parts."""
     lines: list[str] = []
-    for part in title.split(" · ") if title else []:
-        longer = f"{lines[-1]} · {part}" if lines else part
+    for part in title.split(" · "):
+        longer = " · ".join([*lines[-1:], part])
         if lines and text_width(longer, size) <= room:
             lines[-1] = longer
         else:
             lines.append(cut(part, size, room))
-    return lines
+    return lines if title else []
 
 
 def title_height(lines: Sequence[str]) -> float:
@@ -123,7 +128,6 @@ def size_of(axes: Axes) -> tuple[float, float]:
 
 def thinned(pitch: float) -> tuple[float, int]:
     """The font size of labels that are `pitch` inches apart, and how many rows share one label so that labels do not touch."""
-    for size in (SIZE, 6.0, SMALL):
-        if size * 1.15 / 72 <= pitch:
-            return size, 1
-    return SMALL, math.ceil(SMALL * 1.15 / 72 / pitch)
+    fitting = (size for size in (SIZE, 6.0, SMALL) if size * 1.15 / 72 <= pitch)
+    size = next(fitting, SMALL)
+    return size, max(1, math.ceil(SMALL * 1.15 / 72 / pitch))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -36,11 +36,20 @@ class Colours(NamedTuple):
 
 def colours_of(values: Sequence[NDArray[np.float64]], vmax: float | None) -> Colours:
     """The colours of all values together, up to `vmax` or to the largest magnitude."""
-    signed = any(bool((array < 0).any()) for array in values)
-    end = vmax or max((float(np.abs(array).max()) for array in values), default=0.0) or 1.0
-    steps = range(-255, 256) if signed else range(256)
-    table = np.array([shade(step / 255) for step in steps]) / 255
-    return Colours(ListedColormap(table), Normalize(-end if signed else 0.0, end), signed)
+    signed = any(map(_has_minus, values))
+    end = vmax or _largest(values) or 1.0
+    least = -1 if signed else 0
+    table = np.array([shade(step / 255) for step in range(least * 255, 256)]) / 255
+    return Colours(ListedColormap(table), Normalize(least * end, end), signed)
+
+
+def _has_minus(array: NDArray[np.float64]) -> bool:
+    return bool((array < 0).any())
+
+
+def _largest(values: Sequence[NDArray[np.float64]]) -> float:
+    """The largest magnitude of all values."""
+    return max((float(np.abs(array).max()) for array in values), default=0.0)
 
 
 def upright_width(colours: Colours) -> float:
@@ -59,19 +68,34 @@ def legend_below(page: Figure, left: float, top: float, room: float, colours: Co
 
 def legend(axes: Axes, colours: Colours, label: str, *, upright: bool) -> None:
     """The colour bar: from the least to the largest score, 0 marked, and what it means."""
+    draw = _draw_upright if upright else _draw_lying
     low, high = float(colours.norm.vmin or 0), colours.end
-    steps = np.linspace(low, high, 128)
-    extent = (0.0, 1.0, low, high) if upright else (low, high, 0.0, 1.0)
-    image = steps[:, None] if upright else steps[None, :]
-    axes.imshow(
-        image, cmap=colours.cmap, norm=colours.norm, aspect="auto", origin="lower", extent=extent, interpolation="nearest"
-    )
+    draw(axes, colours, np.linspace(low, high, 128))
     places = [low, 0.0, high] if colours.signed else [low, high]
     (_label_right if upright else _label_below)(axes, places, colours.ticks, label)
     axes.tick_params(labelsize=SMALL + 1, length=1.5, width=0.4, pad=1.5)
     axes.set_gid("colours")
+    thin_spines(axes)
+
+
+def thin_spines(axes: Axes) -> None:
+    """Thin lines around axes."""
     for spine in axes.spines.values():
         spine.set_linewidth(0.4)
+
+
+def _draw_upright(axes: Axes, colours: Colours, steps: NDArray[np.float64]) -> None:
+    _draw(axes, colours, steps[:, None], (0.0, 1.0, float(steps[0]), float(steps[-1])))
+
+
+def _draw_lying(axes: Axes, colours: Colours, steps: NDArray[np.float64]) -> None:
+    _draw(axes, colours, steps[None, :], (float(steps[0]), float(steps[-1]), 0.0, 1.0))
+
+
+def _draw(axes: Axes, colours: Colours, image: NDArray[np.float64], extent: tuple[float, float, float, float]) -> None:
+    """The colours of a bar, from the least score to the largest."""
+    style: dict[str, Any] = {"aspect": "auto", "origin": "lower", "interpolation": "nearest"}
+    axes.imshow(image, cmap=colours.cmap, norm=colours.norm, extent=extent, **style)
 
 
 def _label_right(axes: Axes, places: Sequence[float], texts: Sequence[str], label: str) -> None:

@@ -12,14 +12,15 @@ from numpy.typing import NDArray
 from ...aggregate import find
 from ...errors import InputError, printable
 from ...types import Result
-from ..tokens import shown
+from ..tokens import MASKS, shown
 from .heat import Panel, draw_heat
 from .options import Options
 from .wording import array_of, meaning_of, title_of
 
 
-def draw_rows(results: Sequence[Result], names: Sequence[str], options: Options, scale: str) -> Any:
+def draw_rows(results: Sequence[Result], names: Sequence[str], options: Options) -> Any:
     """Methods as rows, tokens as columns."""
+    scale = options.scale or "own"
     values = _by_row(np.stack([array_of(result) for result in results]), scale)
     title = options.title_or(_title_of_rows(results))
     labels = [printable(name) for name in names]
@@ -27,74 +28,97 @@ def draw_rows(results: Sequence[Result], names: Sequence[str], options: Options,
 
 
 def _title_of_rows(results: Sequence[Result]) -> str:
-    """The title of the first result where all are of one method, but for its layer (the rows name it); else its position."""
+    """The title of the first result where all are of one method; else its position."""
     first = results[0]
     if len({result.method for result in results}) == 1:
-        info = {key: value for key, value in first.info.items() if key not in ("layer", "at_layer")}
-        return title_of(replace(first, info=info))
+        return title_of(_without_layer(first))
     return f"at {shown(first.info['query_token'])}" if "query_token" in first.info else ""
 
 
-def draw_matrices(results: Sequence[Result], names: Sequence[str], options: Options, layer: int, scale: str | None) -> Any:
+def _without_layer(result: Result) -> Result:
+    """The result without its layer, which the rows name."""
+    return replace(result, info={key: value for key, value in result.info.items() if key not in ("layer", "at_layer")})
+
+
+def draw_matrices(results: Sequence[Result], names: Sequence[str], options: Options) -> Any:
     """One layer of each map: what each position (row) took from each token (column)."""
-    for result in results:
-        _refuse_layer(layer, result, len(results[0].scores))
+    layer = -1 if options.layer is None else options.layer
+    _refuse_layer(layer, results)
     places = [f"layer {layer % len(result.scores) + 1}" for result in results]
-    several = len(results) > 1
-    panels = [
-        Panel(array_of(result)[layer], f"{name} · {title_of(result, place, method=False)}" if several else "")
-        for result, name, place in zip(results, names, places, strict=True)
-    ]
-    title = options.title_or("" if several else title_of(results[0], places[0]))
-    return draw_heat(*_scaled(panels, results, scale), options, title, results=results)
+    if len(results) == 1:
+        title = _one_title(results[0], places[0], options)
+        return draw_heat([Panel(array_of(results[0])[layer])], "all", options, title, results=results)
+    heads = map(_head, results, names, places)
+    panels = [Panel(array_of(result)[layer], head) for result, head in zip(results, heads, strict=True)]
+    return draw_heat(*_scaled(panels, results, options.scale), options, options.title_or(""), results=results)
 
 
-def _refuse_layer(layer: Any, result: Result, depth: int) -> None:
-    """Refuse a layer that a map does not have; the message names the `depth` of the first map."""
-    there = len(result.scores)
-    if isinstance(layer, bool) or not isinstance(layer, int) or not -there <= layer < there:
-        raise InputError(f"layer {layer!r} is out of range: the map has {depth} layers, 0 to {depth - 1}.")
+def _one_title(result: Result, place: str, options: Options) -> str:
+    """The title of a figure of one map: its method and what of it is drawn."""
+    return options.title_or(title_of(result, place))
 
 
-def draw_layers(
-    results: Sequence[Result], names: Sequence[str], options: Options, query: int | str | None, scale: str | None
-) -> Any:
+def _head(result: Result, name: str, *more: str) -> str:
+    """What stands above one of several maps."""
+    return f"{name} · {title_of(result, *more, method=False)}".removesuffix(" · ")
+
+
+def _refuse_layer(layer: Any, results: Sequence[Result]) -> None:
+    """Refuse a layer that a map does not have; the message names the layers of the first map."""
+    first, least = len(results[0].scores), min(len(result.scores) for result in results)
+    if isinstance(layer, bool) or not isinstance(layer, int) or not -least <= layer < least:
+        raise InputError(f"layer {layer!r} is out of range: the map has {first} layers, 0 to {first - 1}.")
+
+
+def draw_layers(results: Sequence[Result], names: Sequence[str], options: Options) -> Any:
     """Rows layers, columns tokens: what one position is made of after each layer."""
-    first, several = results[0], len(results) > 1
-    place = _usual_query(first) if query is None else find(first.tokens, query)
+    first = results[0]
+    place = _query_of(first, options)
+    _refuse_depths(results)
+    scale = options.scale or _usual_scale(results)
+    values = [_by_row(array_of(result)[:, place], scale) for result in results]
+    heads = map(_head, results, names) if len(results) > 1 else [""]
+    rows = [str(number + 1) for number in range(len(first.scores))]
+    title = _title_of_layers(results, f"at {shown(first.tokens[place])}", options)
+    return draw_heat(list(map(Panel, values, heads)), scale, options, title, results=results, rows=rows, row_name="layer")
+
+
+def _title_of_layers(results: Sequence[Result], position: str, options: Options) -> str:
+    """The position; of one map with its method."""
+    return options.title_or(position) if len(results) > 1 else _one_title(results[0], position, options)
+
+
+def _refuse_depths(results: Sequence[Result]) -> None:
     if len({len(result.scores) for result in results}) > 1:
         raise InputError("these maps have different numbers of layers, so they cannot share one axis.")
-    scale = _usual_scale(results) if scale is None else scale
-    panels = [
-        Panel(_by_row(array_of(result)[:, place], scale), _head(result, name) if several else "")
-        for result, name in zip(results, names, strict=True)
-    ]
-    position = f"at {shown(first.tokens[place])}"
-    title = options.title_or(position if several else title_of(first, position))
-    rows = [str(number + 1) for number in range(len(first.scores))]
-    return draw_heat(panels, scale, options, title, results=results, rows=rows, row_name="layer")
 
 
-def _head(result: Result, name: str) -> str:
-    return f"{name} · {title_of(result, method=False)}".removesuffix(" · ")
-
-
-def draw_grid(result: Result, options: Options) -> Any:
+def draw_grid(results: Sequence[Result], names: Sequence[str], options: Options) -> Any:
     """A map for every layer."""
-    panels = [Panel(values, f"layer {number + 1}") for number, values in enumerate(array_of(result))]
-    title = options.title_or(title_of(result, f"layers 1 to {len(panels)}"))
-    return draw_heat(panels, "all", options, title, results=[result])
+    panels = [Panel(values, f"layer {number + 1}") for number, values in enumerate(array_of(results[0]))]
+    title = _one_title(results[0], f"layers 1 to {len(panels)}", options)
+    return draw_heat(panels, "all", options, title, results=results)
 
 
 # --- the usual position and scale -------------------------------------------------------------------------------------
 
 
+def _query_of(result: Result, options: Options) -> int:
+    """The position that the user chose, or the usual one."""
+    return _usual_query(result) if options.query is None else find(result.tokens, options.query)
+
+
 def _usual_query(result: Result) -> int:
     """Where a prediction is read: the one mask token, the last token of a causal model, else the first."""
-    masks = [i for i, token in enumerate(result.tokens) if token in ("[MASK]", "<mask>")]
+    masks = [place for place, token in enumerate(result.tokens) if token in MASKS]
     if len(masks) > 1:
         raise InputError(f"there are {len(masks)} mask tokens, at {masks}. Say which one: query=INDEX.")
-    return masks[0] if masks else len(result.tokens) - 1 if result.info.get("causal") else 0
+    return masks[0] if masks else _last_or_first(result)
+
+
+def _last_or_first(result: Result) -> int:
+    """The last token of a causal model, the first of any other."""
+    return len(result.tokens) - 1 if result.info.get("causal") else 0
 
 
 def _usual_scale(results: Sequence[Result]) -> str:
@@ -108,9 +132,12 @@ def _by_row(values: NDArray[np.float64], scale: str) -> NDArray[np.float64]:
     return values if scale == "all" else values / np.where(largest > 0, largest, 1.0)
 
 
-def _scaled(panels: list[Panel], results: Sequence[Result], scale: str | None) -> tuple[list[Panel], str]:
-    """Several matrices on one scale, or each divided by its largest magnitude."""
-    scale = "all" if len(panels) == 1 else _usual_scale(results) if scale is None else scale
-    if scale == "all":
-        return panels, scale
-    return [Panel(panel.values / (np.abs(panel.values).max() or 1.0), panel.head) for panel in panels], scale
+def _scaled(panels: Sequence[Panel], results: Sequence[Result], scale: str | None) -> tuple[Sequence[Panel], str]:
+    """Several matrices on one scale, or each divided by its largest magnitude; and which of the two."""
+    scale = scale or _usual_scale(results)
+    return panels if scale == "all" else list(map(_by_largest, panels)), scale
+
+
+def _by_largest(panel: Panel) -> Panel:
+    """A matrix divided by its largest magnitude."""
+    return Panel(panel.values / (np.abs(panel.values).max() or 1.0), panel.head)

@@ -55,12 +55,18 @@ class Picture(Figure):
 @contextlib.contextmanager
 def settings(font: str | Sequence[str] | None, *, new_figure: bool) -> Iterator[None]:
     """The sizes and fonts of mixlens while a figure is drawn. A new figure takes nothing else from the user's style."""
-    families = [*([font] if isinstance(font, str) else font or ()), PLAIN_FONT]
-    for family in families:
-        _refuse_unknown_font(family)
+    families = _families(font)
     ours = {"font.family": families, "font.size": SIZE, "axes.linewidth": 0.6, "axes.unicode_minus": True, "text.usetex": False}
     with LOCK, missing_characters(), style.context(["default", ours] if new_figure else [ours]):
         yield
+
+
+def _families(font: str | Sequence[str] | None) -> list[str]:
+    """The fonts of a figure, the user's first; one that is not installed is refused."""
+    families = [*([font] if isinstance(font, str) else font or ()), PLAIN_FONT]
+    for family in families:
+        _refuse_unknown_font(family)
+    return families
 
 
 def _refuse_unknown_font(family: str) -> None:
@@ -78,11 +84,16 @@ def missing_characters() -> Iterator[list[str]]:
         warnings.simplefilter("always")
         yield missing
     for warning in caught:
-        match = MISSING.search(str(warning.message))
-        if match is None:
-            warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
-        elif chr(int(match[1])) not in missing:
-            missing.append(chr(int(match[1])))
+        _sort_warning(warning, missing)
+
+
+def _sort_warning(warning: warnings.WarningMessage, missing: list[str]) -> None:
+    """Adds the character that a warning is about to those that are missing; any other warning is given again."""
+    match = MISSING.search(str(warning.message))
+    if match is None:
+        warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
+    elif chr(int(match[1])) not in missing:
+        missing.append(chr(int(match[1])))
 
 
 # --- files ------------------------------------------------------------------------------------------------------------
@@ -100,17 +111,27 @@ def check_path(path: str | os.PathLike[str]) -> Path:
     return place
 
 
+def check_save(path: str | os.PathLike[str] | None) -> None:
+    """Refuse a path that cannot be written, where there is one."""
+    if path is not None:
+        check_path(path)
+
+
 def content(figure: Figure, kind: str, *, dpi: int = 300) -> bytes:
     """The bytes of a figure as .svg, .pdf or .png."""
     out = io.BytesIO()
     with LOCK, missing_characters() as missing, matplotlib.rc_context(SAVING):
         figure.savefig(out, format=kind[1:], metadata=_metadata(figure, kind), dpi=dpi)
     if missing and kind != ".svg":  # an SVG leaves its text to the fonts of the reader
-        characters = " ".join(f"{char} (U+{ord(char):04X})" for char in missing[:5]) + (" ..." if len(missing) > 5 else "")
-        warnings.warn(
-            f"no font of this figure has {characters}. Save it as .svg, or name a font that has: font=...", stacklevel=3
-        )
+        names = _character_names(missing)
+        warnings.warn(f"no font of this figure has {names}. Save it as .svg, or name a font that has: font=...", stacklevel=3)
     return out.getvalue()
+
+
+def _character_names(characters: Sequence[str]) -> str:
+    """The first characters, each with its number in Unicode."""
+    names = [f"{char} (U+{ord(char):04X})" for char in characters[:5]]
+    return " ".join([*names, "..."] if len(characters) > 5 else names)
 
 
 def _metadata(figure: Figure, kind: str) -> dict[str, Any]:
@@ -129,9 +150,10 @@ def save(figure: Figure, path: str | os.PathLike[str]) -> None:
 
 def finished(figure: Any, ax: Axes | None, path: str | os.PathLike[str] | None) -> Any:
     """The figure, or the user's axes where it was drawn on them; saved where there is a path."""
+    result, whole = (figure, figure) if ax is None else (ax, ax.get_figure(root=True))
     if path is not None:
-        save(figure if ax is None else ax.get_figure(root=True), path)  # type: ignore[arg-type]
-    return figure if ax is None else ax
+        save(whole, path)  # type: ignore[arg-type]
+    return result
 
 
 def check_axes(ax: Any) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import Any, NamedTuple
 
 from matplotlib.axes import Axes
@@ -19,6 +21,7 @@ from .picture import Picture
 from .wording import array_of, meaning_of, title_of
 
 HIGH, PITCH = 1.6, 1.9  # the height of a box, and from line to line, as multiples of the font size
+FONT_SIZES = (8.0, SIZE, 6.0, SMALL)  # points, the usual one first
 LEGEND = 0.42  # inches of a colour bar below a strip
 
 
@@ -31,46 +34,30 @@ class Box(NamedTuple):
     text: str
 
 
+class Strip(NamedTuple):
+    """One strip: its result, its colours, and the lines of the head above it."""
+
+    result: Attribution
+    colours: Colours
+    head: Sequence[str]
+
+
 def draw_strips(results: Sequence[Result], names: Sequence[str], options: Options) -> Any:
     """One strip below the other, each with its own colours; or one strip on the user's axes."""
     attributions = [result for result in results if isinstance(result, Attribution)]
-    colours = [colours_of([array_of(result)], options.vmax) for result in attributions]
-    if options.ax is not None:
-        return _on_axes(options.ax, attributions[0], colours[0], options)
-    return _on_page(attributions, names, colours, options)
+    room = options.width - 2 * GAP
+    heads = _heads(attributions, names, room)
+    strips = [Strip(result, _colours(result, options), head) for result, head in zip(attributions, heads, strict=True)]
+    return _on_page(strips, room, options) if options.ax is None else _on_axes(options.ax, strips[0], options)
 
 
-def _on_axes(axes: Axes, result: Attribution, colours: Colours, options: Options) -> Any:
-    figure = axes.get_figure(root=True)
-    assert figure is not None
-    room, high = size_of(axes)
-    size, needed = _font_size(result.tokens, room, high)
-    _draw_strip(axes, result, colours, room, size)
-    if needed < high:
-        axes.set_ylim(high, 0)  # boxes keep their shape
-    write_head(axes, "\n".join(broken(options.title_or(title_of(result)), SIZE, room)))
-    return figure
+def _colours(result: Attribution, options: Options) -> Colours:
+    return colours_of([array_of(result)], options.vmax)
 
 
-def _on_page(results: Sequence[Attribution], names: Sequence[str], colours: Sequence[Colours], options: Options) -> Picture:
-    room, several = options.width - 2 * GAP, len(results) > 1
-    size, strip_height = _font_size(results[0].tokens, room, None)
-    lines = broken(options.title_or("" if several else title_of(results[0])), SIZE, room)
-    heads = [broken(_head(result, name) if several else "", SIZE, room) for name, result in zip(names, results, strict=True)]
-    below = LEGEND if options.colorbar else 0.0
-    heights = [title_height(head) + strip_height + below for head in heads]
-    page = Picture(figsize=(options.width, GAP + title_height(lines) + sum(heights) + GAP * len(results)))
-    write_title(page, lines)
-    top = GAP + title_height(lines)
-    for result, head, high, own in zip(results, heads, heights, colours, strict=True):
-        axes = axes_at(page, GAP, top + title_height(head), room, strip_height)
-        _draw_strip(axes, result, own, room, size)
-        if head:
-            write_head(axes, "\n".join(head), pad=3)
-        if options.colorbar:
-            legend_below(page, GAP, top + high - below + 0.09, room, own, meaning_of([result], own.signed))
-        top += high + GAP
-    return page
+def _heads(results: Sequence[Attribution], names: Sequence[str], room: float) -> list[list[str]]:
+    """The lines above each of several strips; one strip alone has a title instead."""
+    return [[]] if len(results) == 1 else [broken(_head(*pair), SIZE, room) for pair in zip(results, names, strict=True)]
 
 
 def _head(result: Attribution, name: str) -> str:
@@ -78,25 +65,71 @@ def _head(result: Attribution, name: str) -> str:
     return printable(f"{name} · {title_of(result, method=name != result.method)}")
 
 
+def _on_axes(axes: Axes, strip: Strip, options: Options) -> Any:
+    """One strip on the user's axes, in a font that fits them."""
+    figure = axes.get_figure(root=True)
+    assert figure is not None
+    room, high = size_of(axes)
+    size, needed = _font_size(strip.result.tokens, room, high)
+    _draw_strip(axes, strip, room, size)
+    if needed < high:
+        axes.set_ylim(high, 0)  # boxes keep their shape
+    write_head(axes, "\n".join(broken(options.title_or(title_of(strip.result)), SIZE, room)))
+    return figure
+
+
+def _on_page(strips: Sequence[Strip], room: float, options: Options) -> Picture:
+    """All strips on a new page, one below the other."""
+    _, high = _font_size(strips[0].result.tokens, room)
+    lines = broken(options.title_or(_title(strips)), SIZE, room)
+    heights = [title_height(strip.head) + high + _legend_height(options) for strip in strips]
+    page = Picture(figsize=(options.width, GAP + title_height(lines) + sum(heights) + GAP * len(strips)))
+    write_title(page, lines)
+    tops = accumulate((height + GAP for height in heights), initial=GAP + title_height(lines))
+    for strip, top, height in zip(strips, tops, heights, strict=False):
+        _place_strip(page, strip, room, top, high)
+        if options.colorbar:
+            meaning = meaning_of([strip.result], strip.colours.signed)
+            legend_below(page, GAP, top + height - LEGEND + 0.09, room, strip.colours, meaning)
+    return page
+
+
+def _title(strips: Sequence[Strip]) -> str:
+    """The title of one strip; several have heads instead."""
+    return "" if len(strips) > 1 else title_of(strips[0].result)
+
+
+def _legend_height(options: Options) -> float:
+    return LEGEND if options.colorbar else 0.0
+
+
+def _place_strip(page: Picture, strip: Strip, room: float, top: float, high: float) -> None:
+    """A strip and its head on axes of their own, `top` inches from the top of the page."""
+    axes = axes_at(page, GAP, top + title_height(strip.head), room, high)
+    _draw_strip(axes, strip, room, FONT_SIZES[0])
+    if strip.head:
+        write_head(axes, "\n".join(strip.head), pad=3)
+
+
 # --- one strip --------------------------------------------------------------------------------------------------------
 
 
-def _font_size(tokens: Sequence[str], room: float, high: float | None) -> tuple[float, float]:
+def _font_size(tokens: Sequence[str], room: float, high: float = math.inf) -> tuple[float, float]:
     """Font size in points and height of the strip in inches; the font is smaller where the user's axes have less room."""
-    for size in (8.0, SIZE, 6.0, SMALL):
+    for size in FONT_SIZES:
         lines = _boxes(tokens, room, size)[-1].line + 1
         needed = (lines * PITCH - 0.3) * size / 72
-        if high is None or needed <= high:
+        if needed <= high:
             break
     return size, needed
 
 
-def _draw_strip(axes: Axes, result: Attribution, colours: Colours, room: float, size: float) -> None:
+def _draw_strip(axes: Axes, strip: Strip, room: float, size: float) -> None:
     """Tokens on a background as strong as their score. The axes are in inches."""
-    boxes = _boxes(result.tokens, room, size)
+    boxes = _boxes(strip.result.tokens, room, size)
     high, pitch = HIGH * size / 72, PITCH * size / 72
-    for number, (score, box) in enumerate(zip(array_of(result), boxes, strict=True)):
-        back = shade(max(-1.0, min(1.0, float(score) / colours.end)))
+    for number, (score, box) in enumerate(zip(array_of(strip.result), boxes, strict=True)):
+        back = shade(max(-1.0, min(1.0, float(score) / strip.colours.end)))
         top = box.line * pitch
         _draw_box(axes, number, box, top, high, hex_of(back))
         middle, base = box.left + box.wide / 2, top + 0.73 * high
@@ -112,38 +145,66 @@ def _draw_box(axes: Axes, number: int, box: Box, top: float, high: float, colour
     axes.add_patch(patch)
 
 
+# --- where each token stands ------------------------------------------------------------------------------------------
+
+
+class Token(NamedTuple):
+    """A token to be placed: its width in inches, its text, whether it continues the word before it, and the width of itself
+    and of all tokens after it that continue its word."""
+
+    wide: float
+    text: str
+    goes_on: bool
+    word: float
+
+    def needed(self, room: float) -> float:
+        """The width that must fit on a line: a word stays on one line if it can."""
+        return self.word if not self.goes_on and self.word <= room else self.wide
+
+
 def _boxes(tokens: Sequence[str], room: float, size: float) -> list[Box]:
-    """Where each token stands, in lines no wider than the room. A word stays on one line if it can."""
-    texts = _measured(tokens, room, size)
-    words = _word_widths(texts)
-    space = 0.3 * size / 72
-    boxes: list[Box] = []
-    line, end = 0, 0.0
-    for (wide, text, goes_on), word in zip(texts, words, strict=True):
-        gap = 0.0 if goes_on or not end else space
-        needed = word if not goes_on and word <= room else wide
-        if end and end + gap + needed > room + 1e-9:
-            line, end, gap = line + 1, 0.0, 0.0
-        boxes.append(Box(line, end + gap, wide, text))
-        end += gap + wide
-    return boxes
+    """Where each token stands, in lines no wider than the room."""
+    lines = _Lines(room, 0.3 * size / 72)
+    for token in _measured(tokens, room, size):
+        lines.add(token)
+    return lines.boxes
 
 
-def _measured(tokens: Sequence[str], room: float, size: float) -> list[tuple[float, str, bool]]:
-    """Each token's width in inches, its text, and whether it continues the word before it."""
+class _Lines:
+    """Boxes that stand beside each other, up to a room in inches, with a space between words."""
+
+    def __init__(self, room: float, space: float):
+        self.room, self.space = room, space
+        self.line, self.end = 0, 0.0
+        self.boxes: list[Box] = []
+
+    def add(self, token: Token) -> None:
+        """Places a token behind the last one, or on a new line."""
+        gap = self._gap(token)
+        if self.end and self.end + gap + token.needed(self.room) > self.room + 1e-9:
+            self.line, self.end, gap = self.line + 1, 0.0, 0.0
+        self.boxes.append(Box(self.line, self.end + gap, token.wide, token.text))
+        self.end += gap + token.wide
+
+    def _gap(self, token: Token) -> float:
+        """The space before a token: none within a word and at the beginning of a line."""
+        return 0.0 if token.goes_on or not self.end else self.space
+
+
+def _measured(tokens: Sequence[str], room: float, size: float) -> list[Token]:
+    """The tokens with their widths at a font size in points; a text that is wider than the room is cut."""
     pad = 0.35 * size / 72
     texts = [(cut(text, size, room - 2 * pad), goes_on) for text, goes_on in pieces(tokens)]
-    return [(text_width(text, size) + 2 * pad, text, goes_on) for text, goes_on in texts]
+    widths = [text_width(text, size) + 2 * pad for text, _ in texts]
+    words = _word_widths(widths, [goes_on for _, goes_on in texts])
+    return [Token(wide, *text, word) for wide, text, word in zip(widths, texts, words, strict=True)]
 
 
-def _word_widths(texts: Sequence[tuple[float, str, bool]]) -> list[float]:
+def _word_widths(widths: Sequence[float], continues: Sequence[bool]) -> list[float]:
     """For each token: the width of the token and of all tokens after it that continue its word."""
-    widths: list[float] = []
-    for number, (wide, _, _) in enumerate(texts):
-        word = wide
-        for later, _, follows in texts[number + 1 :]:
-            if not follows:
-                break
-            word += later
-        widths.append(word)
-    return widths
+    return [sum(widths[i : _word_end(continues, i)]) for i in range(len(widths))]
+
+
+def _word_end(continues: Sequence[bool], place: int) -> int:
+    """The place behind the last token of a word."""
+    return next((later for later in range(place + 1, len(continues)) if not continues[later]), len(continues))

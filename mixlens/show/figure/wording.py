@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import printable
 from ...types import Attribution, Result
+from ..heading import rollout_name, unusual_variant
 from ..tokens import shown
 
 TELLS_APART = (("at_layer", "layer"), ("layer", "layer"), ("variant", ""), ("target", ""))  # key of info, word before its value
@@ -24,13 +26,34 @@ def names_of(results: Sequence[Result]) -> list[str]:
     methods = [result.method for result in results]
     if len(set(methods)) == len(methods):
         return methods
-    for key, word in TELLS_APART:
-        values = [result.info.get(key) for result in results]
-        if None not in values and len({(m, str(v)) for m, v in zip(methods, values, strict=True)}) == len(results):
-            numbers = [int(v) + (key == "layer") if word else v for v in values]  # type: ignore[arg-type]
-            one = len(set(methods)) == 1
-            return [f"{word} {v}".strip() if one else f"{m} {word} {v}" for m, v in zip(methods, numbers, strict=True)]
-    return [f"{method} {number + 1}" for number, method in enumerate(methods)]
+    longer = (_longer_names(results, key, word) for key, word in TELLS_APART)
+    return next(filter(None, longer), [f"{method} {number + 1}" for number, method in enumerate(methods)])
+
+
+def _longer_names(results: Sequence[Result], key: str, word: str) -> list[str]:
+    """The methods with this fact of each result; nothing where the fact does not tell the results apart."""
+    values = [result.info.get(key) for result in results]
+    if None in values or not _differ(results, values):
+        return []
+    return _with_methods(results, [f"{word} {_counted(key, value)}" for value in values])
+
+
+def _differ(results: Sequence[Result], values: Sequence[Any]) -> bool:
+    """Whether no two results have the same method and the same value."""
+    pairs = {(result.method, str(value)) for result, value in zip(results, values, strict=True)}
+    return len(pairs) == len(results)
+
+
+def _with_methods(results: Sequence[Result], names: Sequence[str]) -> list[str]:
+    """Names with the method before them, where the results are not all of one method."""
+    if len({result.method for result in results}) == 1:
+        return list(map(str.strip, names))
+    return [f"{result.method} {name}" for result, name in zip(results, names, strict=True)]
+
+
+def _counted(key: str, value: Any) -> Any:
+    """A fact as a name says it: a layer after which a map ends is counted from 1."""
+    return int(value) + 1 if key == "layer" else value
 
 
 def title_of(result: Result, *more: str, method: bool = True) -> str:
@@ -42,14 +65,19 @@ def title_of(result: Result, *more: str, method: bool = True) -> str:
 def _computed(result: Result) -> Iterator[str]:
     """How the result was computed, where that is not the usual way."""
     info = result.info
-    if info.get("variant") not in (None, "paper"):
-        yield str(info["variant"])
-    if info.get("rollout"):
-        yield f"{'flow' if info['rollout'].get('flow') else 'rollout'} {info['rollout']['convention']}"
-    if isinstance(result, Attribution) and info.get("layer") is not None:
-        yield f"layer {info['layer'] + 1}"
-    if info.get("at_layer") is not None:
-        yield f"input of layer {info['at_layer'] + 1}"
+    parts = [unusual_variant(info), rollout_name(info), _layer_part(result), _input_part(info)]
+    return (part for part in parts if part is not None)
+
+
+def _layer_part(result: Result) -> str | None:
+    """The layer after which an attribution was read."""
+    layer = result.info.get("layer") if isinstance(result, Attribution) else None
+    return None if layer is None else f"layer {layer + 1}"
+
+
+def _input_part(info: Mapping[str, Any]) -> str | None:
+    """The layer at whose input a method attributes."""
+    return None if info.get("at_layer") is None else f"input of layer {info['at_layer'] + 1}"
 
 
 def _explained(result: Result) -> Iterator[str]:
@@ -63,9 +91,13 @@ def _explained(result: Result) -> Iterator[str]:
 
 def meaning_of(results: Sequence[Result], signed: bool, scale: str = "all") -> str:
     """What the colours mean."""
-    if signed:
-        return "against (−), towards (+)" + (", of the largest" if scale == "own" else "")
     if scale == "own":
-        return "score, of the largest"
-    sums = [array_of(result).sum(-1) for result in results]
-    return "share" if all(np.allclose(total, 1, atol=1e-3) for total in sums) else "score"
+        return "against (−), towards (+), of the largest" if signed else "score, of the largest"
+    if signed:
+        return "against (−), towards (+)"
+    return "share" if all(map(_is_share, results)) else "score"
+
+
+def _is_share(result: Result) -> bool:
+    """Whether the scores of every row sum to 1."""
+    return bool(np.allclose(array_of(result).sum(-1), 1, atol=1e-3))

@@ -1,0 +1,103 @@
+"""The addresses of the server: the page, the JSON API, and how errors are answered."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import HTMLResponse, JSONResponse
+from starlette.exceptions import HTTPException
+
+from ..show.page_template import SERVED, filled_page, policy
+from .answers import entry_of, job_of, plain_scores, standing_of
+from .describe import about_methods, about_model, docs_page, docs_policy, refusal_line
+from .guard import Refusal, clipped
+from .jobs import Desk
+from .questions import submitted
+from .schemas import ERRORS, JobId, LayerNumber, Made, MethodName, Scores, SheetName, Standing, Wanted
+
+
+class Routes:
+    """What is answered at each address. The docstrings are those of the API's description."""
+
+    def __init__(self, app: FastAPI, desk: Desk):
+        self.app, self.desk = app, desk
+
+    def front(self) -> HTMLResponse:
+        title, subtitle = "mixlens", "Which tokens flow into which, layer by layer. Computed on this machine."
+        page = filled_page({"entries": []}, SERVED, title=title, subtitle=subtitle)
+        return HTMLResponse(page, headers={"Content-Security-Policy": policy(SERVED) + "; frame-ancestors 'none'"})
+
+    def docs(self) -> HTMLResponse:
+        return HTMLResponse(docs_page(self.app.openapi()), headers={"Content-Security-Policy": docs_policy()})
+
+    def models_(self) -> dict[str, Any]:
+        """Name, task, layers, longest text, mask token and classes of each; and the limits of this server."""
+        limits = {name: getattr(self.desk.limits, name) for name in ("tokens", "characters", "methods", "seconds")}
+        return {"models": [about_model(self.desk, model) for model in self.desk.models.values()], "limits": limits}
+
+    def methods_(self) -> dict[str, Any]:
+        """Name, kind (map or attribution), paper, cost in forward passes, variants, options and one line about each."""
+        return {"methods": about_methods()}
+
+    def ask(self, request: Wanted) -> Made:
+        """The text waits its turn. Follow it at /api/jobs/{id}; it is refused at once if it cannot be done."""
+        job = submitted(self.desk, request)
+        return Made(id=job.id, ahead=self.desk.ahead(job))
+
+    def standing(self, number: JobId) -> Standing:
+        """State, how many are before it, what is being done and how far, and the error if it failed."""
+        return standing_of(self.desk, job_of(self.desk, number))
+
+    def cancel(self, number: JobId) -> Standing:
+        """A waiting job is gone at once, a running one stops at its next operation."""
+        self.desk.cancel(job_of(self.desk, number))
+        return self.standing(number)
+
+    def page_of(self, number: JobId) -> JSONResponse:
+        """Tokens, words, prediction, provenance, and the maps as blocks: quantised, deflated, in base64."""
+        return JSONResponse(entry_of(self.desk, number))
+
+    def scores_of(self, number: JobId, method: MethodName, layer: LayerNumber = None, sheet: SheetName = "rollout") -> Scores:
+        """scores[query][key] of one layer of a map, or [[...]] of an attribution, as precisely as the result is held."""
+        return plain_scores(entry_of(self.desk, number), method, layer, sheet)
+
+
+def add_routes(app: FastAPI, desk: Desk) -> None:
+    """Every address of the server."""
+    routes, job = Routes(app, desk), "/api/jobs/{number}"
+    app.get("/", response_class=HTMLResponse, include_in_schema=False)(routes.front)
+    app.get("/docs", response_class=HTMLResponse, include_in_schema=False)(routes.docs)
+    app.get("/api/models", summary="The models that are served")(routes.models_)
+    app.get("/api/methods", summary="The methods there are")(routes.methods_)
+    app.post("/api/jobs", status_code=202, response_model=Made, responses=ERRORS, summary="Ask for a text")(routes.ask)
+    app.get(job, response_model=Standing, responses=ERRORS, summary="Where a job stands")(routes.standing)
+    app.delete(job, response_model=Standing, responses=ERRORS, summary="Cancel a job")(routes.cancel)
+    app.get(f"{job}/page", responses=ERRORS, summary="A result as the page reads it")(routes.page_of)
+    app.get(f"{job}/scores", response_model=Scores, responses=ERRORS, summary="A result as plain numbers")(routes.scores_of)
+
+
+# --- errors -----------------------------------------------------------------------------------------------------------
+
+
+async def _refused(request: Request, refusal: Refusal) -> JSONResponse:
+    headers = {"Retry-After": "5"} if refusal.status in (429, 503) else {}
+    return JSONResponse(refusal.body, refusal.status, headers=headers)
+
+
+async def _not_valid(request: Request, wrong: RequestValidationError) -> JSONResponse:
+    return JSONResponse({"error": refusal_line(wrong.errors()), "allowed": "see /docs"}, 422)
+
+
+async def _not_there(request: Request, error: HTTPException) -> JSONResponse:
+    what = f"{request.method} {clipped(request.url.path)}"
+    message = {404: f"there is no {what}.", 405: f"{what} is not allowed."}.get(error.status_code, str(error.detail))
+    return JSONResponse({"error": f"{message} See /docs for what there is."}, error.status_code)
+
+
+def add_error_answers(app: FastAPI) -> None:
+    """Every error is answered with one line of JSON."""
+    app.exception_handler(Refusal)(_refused)
+    app.exception_handler(RequestValidationError)(_not_valid)
+    app.exception_handler(HTTPException)(_not_there)

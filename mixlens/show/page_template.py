@@ -1,0 +1,140 @@
+"""The HTML file around numbers: template, style, script and data in one string that needs no network and no server."""
+
+from __future__ import annotations
+
+import base64
+import datetime
+import hashlib
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from .colors import AGAINST, TOWARDS
+
+ASSETS = Path(__file__).parent / "page"
+MARK = '<meta name="generator" content="mixlens report">'
+FIELD = re.compile(r"\{([^}]*)\}")
+UNSAFE = re.compile("[<>&\u2028\u2029]")
+INVISIBLE_KEPT = "\n\t\u200c\u200d\u3000\u00a0"  # line breaks, joiners, wide spaces
+
+
+# --- texts and values -------------------------------------------------------------------------------------------------
+
+
+def plain(value: Any) -> Any:
+    """A value as JSON can hold it."""
+    return json.loads(json.dumps(value, default=str))
+
+
+def safe_json(value: Any) -> str:
+    """JSON that cannot end the element it stands in."""
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    text = UNSAFE.sub(lambda match: _code_of(match[0]), text)
+    return text.encode("utf-8", "replace").decode()  # a lone surrogate is no character
+
+
+def _code_of(char: str) -> str:
+    return f"\\u{ord(char):04x}"
+
+
+def visible(text: str) -> str:
+    """A text with what cannot be seen, or turns the direction of writing, spelled out. Line breaks and joiners stay."""
+    return "".join(map(_visible_character, text))
+
+
+def _visible_character(char: str) -> str:
+    return char if char.isprintable() or char in INVISIBLE_KEPT else _code_of(char)
+
+
+def visible_or_none(text: str | None) -> str | None:
+    return None if text is None else visible(text)
+
+
+def folder_name(model: str) -> str:
+    """The last part of a local folder; a hub id as it is."""
+    return model.rstrip("/").rpartition("/")[2] if model.startswith((".", "/", "~")) else model
+
+
+# --- files of the page ------------------------------------------------------------------------------------------------
+
+
+@cache
+def asset(*names: str) -> str:
+    """Files of the page, one after the other. "use strict" is removed: the script around them says it once."""
+    text = "\n".join((ASSETS / name).read_text(encoding="utf-8") for name in names)
+    return text.replace('"use strict";\n', "")
+
+
+def script_of(*names: str, start: str) -> str:
+    """One script inside a function, so that none of its names is global."""
+    return f'(() => {{\n"use strict";\n{asset(*names)}\n{start}\n}})();\n'
+
+
+def palette() -> dict[str, Any]:
+    return {"towards": TOWARDS, "against": AGAINST}
+
+
+# --- the page ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of page: its files, and what starts it."""
+
+    styles: tuple[str, ...]
+    scripts: tuple[str, ...]
+    start: str
+    rules: str = ""  # more of its Content-Security-Policy
+
+
+READ = 'JSON.parse(document.getElementById("data").textContent)'
+SHOWN = ("core.js", "views.js", "controls.js", "page.js")
+START = f'const page = startPage({READ}, document.getElementById("main"));'
+FORM = 'startForm(document.getElementById("main"), page).catch((error) => document.body.append(error.message));'
+REPORT = Kind(("views.css", "page.css"), SHOWN, START)
+SERVED = Kind(("views.css", "page.css"), (*SHOWN, "serve.js"), f"{START}\n{FORM}", "; connect-src 'self'")
+
+
+def subtitle_of(models: Sequence[str], methods: Sequence[str]) -> str:
+    return f"{', '.join(models)} · {', '.join(methods)} · made {datetime.date.today().isoformat()} with mixlens"
+
+
+def filled_page(data: Mapping[str, Any], kind: Kind, *, title: str, subtitle: str) -> str:
+    """The template with everything inside. Only our own style and script may run in it, by their hashes."""
+    style, script = style_and_script(kind)
+    fields = {
+        "policy": policy(kind),
+        "title": escape(shown_line(title)),
+        "subtitle": escape(shown_line(subtitle)),
+        "style": style,
+        "data": safe_json(plain({"format": 1, "palette": palette(), **data})),
+        "script": script,
+    }
+    return FIELD.sub(lambda match: fields[match[1]], asset("page.html"))
+
+
+def shown_line(text: str) -> str:
+    """A text on one line: what cannot be printed is a space."""
+    return "".join(char if char.isprintable() else " " for char in text)
+
+
+@cache
+def style_and_script(kind: Kind) -> tuple[str, str]:
+    return asset(*kind.styles), script_of(*kind.scripts, start=kind.start)
+
+
+def policy(kind: Kind) -> str:
+    """The Content-Security-Policy: nothing from anywhere, but this style and this script."""
+    style, script = style_and_script(kind)
+    rules = f"default-src 'none'; style-src {_hash_of(style)}; script-src {_hash_of(script)}; img-src data:"
+    return f"{rules}; base-uri 'none'; form-action 'none'{kind.rules}"
+
+
+def _hash_of(text: str) -> str:
+    """The hash of a style or a script, as a Content-Security-Policy names it."""
+    return "'sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() + "'"
