@@ -13,6 +13,7 @@ from mixlens.corpus.rows import Fields, Given, corpus, fingerprint, windows, wri
 from mixlens.data.rows import RowError
 from mixlens.errors import InputError
 from mixlens.files import RunFolder
+from mixlens.types import Example
 
 ASKED: dict[str, Any] = {
     **{"methods": ["alti", "attcat"], "target": "predicted", "foil": None, "score": None, "query": None, "maps": None},
@@ -149,6 +150,22 @@ def test_a_limit_cuts_the_rows_and_their_number(limit: int | None, total: int) -
 def test_data_of_no_rows_is_refused(data: Any, options: dict[str, Any]) -> None:
     with pytest.raises(InputError, match=r"data is a file|have no split"):
         corpus(data, fields=Fields(), **{"split": None, "limit": None, **options})
+
+
+def test_a_dataset_is_read_by_its_split_with_its_bad_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Any] = []
+
+    def read(name: str, **options: Any) -> Any:
+        asked.append((name, options))
+        return iter([Example("a", id="x", target="was", foil="were"), RowError("s", 2, "bad", "row")])
+
+    monkeypatch.setattr("mixlens.corpus.rows.read", read)
+    source = corpus("agreement", fields=Fields(columns=("target",)), split="test", limit=5)
+    good, bad = source.rows()
+    assert isinstance(good, Given)
+    assert (good.row, good.id, good.text, good.target, good.foil, good.columns) == (1, "x", "a", "was", "were", ("was",))
+    assert isinstance(bad, RowError)
+    assert asked == [("agreement", {"split": "test", "keep_bad": True})]
 
 
 def test_windows_are_numbered_and_their_last_may_be_short() -> None:

@@ -274,3 +274,96 @@ def test_a_package_is_asked_for_before_its_module(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setitem(sys.modules, "json", None)
     with pytest.raises(InputError, match=r"^experiments need json: pip install 'mixlens\[x\]'\.$"):
         optional("json.decoder", "json", "x")
+
+
+# --- what `mix` is asked ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "reason"),
+    [
+        ("alti", {"chunk": 0}, "chunk is a number of elements, at least 1, not 0"),
+        ("alti", {"chunk": -3}, "chunk is a number"),
+        ("alti", {"chunk": True}, "chunk is a number"),
+        ("alti", {"chunk": 1.5}, "chunk is a number"),
+        ("alti", {"chunk": "9"}, "chunk is a number"),
+        ("alti", {"precision": "float16"}, "unknown precision 'float16'"),
+        ("alti", {"precision": 3}, "unknown precision 3"),
+        (b"alti", {}, "a method is a name"),
+        (7, {}, "a method is a name"),
+        ([], {}, "no method was asked for"),
+        (["alti", "altii"], {}, "Did you mean 'alti'"),
+    ],
+    ids=str,
+)
+def test_what_mix_cannot_take_is_refused(name: Any, options: dict[str, Any], reason: str) -> None:
+    trace = loaded("bert").trace(input_ids=ids(4))
+    with pytest.raises(InputError, match=reason):
+        mixlens.mix(trace, name, **options)
+
+
+@pytest.mark.parametrize("method", ["grad_x_input", "alti"])
+def test_what_attribute_cannot_take_is_refused(method: str) -> None:
+    model = loaded("bert", head="AutoModelForSequenceClassification")
+    trace, traces = model.trace(input_ids=ids(4)), model.trace(input_ids=[ids(4), ids(5)])
+    for name in (7, None, b"alti", ["alti"], ("alti",)):
+        with pytest.raises(InputError, match="a method is a name, not"):
+            mixlens.attribute(trace, name)  # type: ignore[call-overload]
+    for layer in ("1", True, 1.0):
+        with pytest.raises(InputError, match="a layer is a number, not"):
+            mixlens.attribute(trace, method, layer=layer)  # type: ignore[call-overload]
+        with pytest.raises(InputError, match="a layer is a number, not"):
+            mixlens.attribute(traces, method, layer=layer)  # type: ignore[call-overload]
+    with pytest.raises(InputError, match=r"unknown method 'grad_x_inputt'\. Did you mean 'grad_x_input'"):
+        mixlens.attribute(trace, "grad_x_inputt")
+
+
+def test_the_smallest_chunk_gives_the_same_scores() -> None:
+    trace = loaded("bert").trace(input_ids=ids(5))
+    names = ["alti", "globenc", "value_zeroing"]
+    whole, pieces = (mixlens.mix(trace, names, chunk=chunk) for chunk in (None, 1))
+    for name in names:
+        torch.testing.assert_close(pieces[name].scores, whole[name].scores, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("layer", [0, 2])
+def test_a_score_that_is_not_finite_is_refused_by_its_layer(layer: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    from mixlens.maps import METHODS
+
+    assert "alti" in mixlens.methods()  # the registry is filled when it is first asked
+    used, calls = METHODS["alti"], iter(range(99))
+
+    @wraps(used.function)
+    def function(block: Any, **options: Any) -> Any:
+        scores, extras = used.function(block, **options)
+        if next(calls) == layer:
+            scores = scores.index_fill(-1, torch.tensor([2]), math.nan)
+        return scores, extras
+
+    monkeypatch.setitem(METHODS, "alti", replace(used, function=function))
+    with pytest.raises(mixlens.MixlensError, match=f"method 'alti' gave a score that is not finite in layer {layer}"):
+        mixlens.mix(loaded("bert").trace(input_ids=ids(4)), "alti")
+
+
+def test_scores_that_rounding_may_move_are_noted_by_the_largest() -> None:
+    from mixlens.scoring import Scorer
+
+    def notes(error: Any) -> Any:
+        return Scorer.remarks(SimpleNamespace(notes=["first"]), {} if error is None else {"rounding_error": error})  # type: ignore[arg-type]
+
+    assert notes(None) == {"notes": ["first"]}
+    assert notes(torch.tensor([1e-12, 1e-12])) == {"notes": ["first"]}
+    assert notes(torch.tensor([1e-12, 0.5]))["notes"][1].startswith("rounding may move a score by 5e-01 of its row")
+
+
+# --- modules as they are asked ----------------------------------------------------------------------------------------
+
+
+def test_a_module_in_float32_is_a_copy_without_gradients() -> None:
+    from mixlens.layer.weights import widened
+
+    module = torch.nn.Linear(4, 3).to(torch.bfloat16)
+    found = widened(module, torch.zeros(1, 4, dtype=torch.bfloat16))
+    assert found is not module
+    assert module.weight.dtype == torch.bfloat16
+    torch.testing.assert_close(found.weight, module.weight.float(), rtol=0, atol=0)  # type: ignore[arg-type]

@@ -53,6 +53,20 @@ def test_a_span_moves_with_the_tokens_before_it() -> None:
         assert float(found.scores[j]) == pytest.approx(lost, abs=1e-10)
 
 
+@pytest.mark.parametrize("n", [1, 2])
+def test_a_text_of_one_token_cannot_be_deleted(n: int) -> None:
+    model = with_head("bert", "AutoModelForSequenceClassification")
+    tokens = ids(n)
+
+    def probability(read: list[int]) -> float:
+        with torch.no_grad():
+            return float(model.hf_model(torch.tensor([read])).logits[0].softmax(-1)[1])
+
+    found = attribute(model.trace(input_ids=tokens), "blank_out", replacement="delete", target=1)
+    expected = [0.0] if n == 1 else [probability(tokens) - probability([other]) for other in tokens[::-1]]
+    assert found.scores.tolist() == pytest.approx(expected, abs=1e-10)
+
+
 @pytest.mark.parametrize("score", ["logit", "probability", "log_probability"])
 @pytest.mark.parametrize("foil", [None, 12])
 def test_each_score_is_the_number_of_the_stock_model(score: str, foil: int | None) -> None:
