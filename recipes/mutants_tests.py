@@ -77,7 +77,7 @@ FROZEN_NUMBERS = "tests/test_freeze.py:numbers[bert,numbers[llama,names"
 FROZEN_TEXTS = "tests/test_freeze.py:commands,help"
 REST: dict[str, tuple[str, ...]] = {  # of an area, after those of the file
     "methods": (FROZEN_NUMBERS,),
-    "core": (FROZEN_NUMBERS, FROZEN_TEXTS),
+    "core": ("tests/test_bounds.py", FROZEN_NUMBERS, FROZEN_TEXTS),
     "kernels": ("tests/test_kernels.py", "tests/test_speed_guard.py:fused,loops,compiler,environment", *MAPS),
     "metrics": METRICS,
     "corpus": (*RUN, FROZEN_TEXTS),

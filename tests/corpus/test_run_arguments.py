@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from mixlens.corpus.plan import Plan, is_count, plan_of
+import mixlens
+from mixlens.asking import parse_method
+from mixlens.corpus.plan import Plan, is_count, plan_of, refuse_target
 from mixlens.corpus.rows import Fields, Given, corpus, fingerprint, windows, written
 from mixlens.data.rows import RowError
 from mixlens.errors import InputError
@@ -66,6 +69,29 @@ def test_a_plan_holds_what_was_asked() -> None:
 def test_one_bad_value_is_refused(changed: dict[str, Any], reason: str) -> None:
     with pytest.raises(InputError, match=reason):
         plan(**changed)
+
+
+@pytest.mark.parametrize("name", ["row", "seconds", "mixing_ratio:alti", "a\u200b", "a\n", "\ud83d", 7])
+def test_a_column_has_a_name_of_its_own(name: Any) -> None:
+    with pytest.raises(InputError, match=r"is named twice, or is one that every run writes|is no name of a column"):
+        plan(columns=("label", name))
+
+
+def test_a_target_that_no_row_could_have_is_refused() -> None:
+    model = mixlens.load("sentiment")
+    specific, maps = ({name: parse_method(name)} for name in ("attcat", "alti"))
+    for fine in ({}, {"target": "gold"}, {"target": None}, {"target": "positive", "foil": "negative"}, {"target": 1, "foil": 0}):
+        refuse_target(model, plan(**fine), {**maps, **specific})
+    refuse_target(model, plan(), maps)
+    for wrong in ({"target": "positiv"}, {"target": 2}, {"foil": "negativ"}, {"target": "positive", "foil": 9}):
+        with pytest.raises(InputError, match=r"positiv|negativ|2|9"):
+            refuse_target(model, plan(**wrong), specific)
+    for useless in ({"target": "positive"}, {"foil": "positive"}, {"score": "logit"}):
+        with pytest.raises(InputError, match="none of these does"):
+            refuse_target(model, plan(**useless), maps)
+    base = SimpleNamespace(task="base", name="m")
+    with pytest.raises(InputError, match="'m' was loaded without a head, so 'attcat' has no prediction"):
+        refuse_target(base, plan(), specific)  # type: ignore[arg-type]
 
 
 def test_counts_are_whole_numbers_from_one() -> None:

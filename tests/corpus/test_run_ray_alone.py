@@ -433,3 +433,67 @@ def test_tickets_are_put_out_once_each_as_they_come(monkeypatch: pytest.MonkeyPa
     feed = SimpleNamespace(tickets=SimpleNamespace(remote=lambda at: at))
     assert list(tickets_of(feed)(None)) == [{"ticket": [number]} for number in range(5)]
     assert asked == [0, 2, 2, 5]
+
+
+# --- the end ----------------------------------------------------------------------------------------------------------
+
+
+class Pump:
+    """A thread that ends once it has been waited for so many times."""
+
+    def __init__(self, joins: int):
+        self.left, self.waited = joins, list[float]()
+
+    def join(self, timeout: float) -> None:
+        self.waited.append(timeout)
+        self.left -= 1
+
+    def is_alive(self) -> bool:
+        return self.left > 0
+
+
+def closing(*, own: bool, begun: bool, joins: int = 1) -> tuple[FakePool, list[str]]:
+    made, steps = FakePool(), list[str]()
+    made.own, made.settings = own, contextlib.ExitStack()
+    made.settings.callback(lambda: steps.append("settings"))
+    fake: Any = made.ray
+    fake.kill = lambda feed: steps.append("feed killed")
+    fake.shutdown = lambda: steps.append("shutdown")
+    fake.get = lambda what, timeout: steps.append("told the end")
+    made.pump = Pump(joins) if begun else None  # type: ignore[assignment]
+    made._kill_workers = lambda: steps.append("workers killed")  # type: ignore[method-assign]
+    return made, steps
+
+
+def test_a_pool_that_never_began_closes_its_settings_and_its_own_cluster() -> None:
+    for own in (False, True):
+        made, steps = closing(own=own, begun=False)
+        made.close()
+        assert steps == [*(["shutdown"] if own else []), "settings"]
+    made, steps = closing(own=False, begun=True)
+    made.feed = None
+    made.close()
+    assert steps == ["settings"]
+
+
+@pytest.mark.parametrize("own", [False, True])
+@pytest.mark.parametrize("joins", [1, 2])
+def test_a_pool_that_began_ends_its_work_its_workers_and_its_feed(own: bool, joins: int) -> None:
+    made, steps = closing(own=own, begun=True, joins=joins)
+    pump: Any = made.pump
+    made.close()
+    killed = ["workers killed"] if joins > 1 else []
+    assert steps == ["told the end", *killed, "feed killed", *(["shutdown"] if own else []), "settings"]
+    assert pump.waited == [0 if own else 5, *([20] if joins > 1 else [])]
+    assert made.feed.put_calls == [({}, [], 0, True)]
+
+
+def test_a_feed_that_does_not_answer_hinders_no_end() -> None:
+    made, steps = closing(own=True, begun=True)
+
+    def fails(*_: Any, **__: Any) -> None:
+        raise ray.exceptions.GetTimeoutError
+
+    made.ray.get = made.ray.kill = fails  # type: ignore[attr-defined]
+    made.close()
+    assert steps == ["shutdown", "settings"]

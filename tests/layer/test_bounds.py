@@ -210,6 +210,32 @@ def test_products_of_weights_are_kept_up_to_a_width(monkeypatch: pytest.MonkeyPa
                 torch.testing.assert_close(narrow.parts(stage).lengths(), wide.parts(stage).lengths(), rtol=1e-10, atol=1e-12)
 
 
+class Linear(torch.nn.Module):
+    """A linear map of no known class: its weights are found by asking it."""
+
+    def __init__(self, inner: torch.nn.Linear):
+        super().__init__()
+        self.inner = inner
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.inner(x)
+
+
+@needs_fast
+@pytest.mark.parametrize(("room", "kept"), [(3 * 1024, 3), (2 * 1024, 2), (2 * 1024 - 1, 1), (1023, 0)])
+def test_answers_of_modules_are_kept_as_long_as_there_is_room(room: int, kept: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of three layers has weights of 32 x 32 numbers; those without room are asked again, to the same scores."""
+    stock = copy.deepcopy(hf_model("bert"))
+    for layer in stock.encoder.layer:
+        layer.attention.output.dense = Linear(layer.attention.output.dense)
+    monkeypatch.setattr(fast_block, "ASKED_KEPT", room)
+    model = mixlens.load(stock)
+    found = mixlens.mix(model.trace(input_ids=ids(5)), "norm")
+    assert model.kept.numbers("asked") == kept * 1024
+    expected = mixlens.mix(loaded("bert").trace(input_ids=ids(5)), "norm")
+    torch.testing.assert_close(found.scores, expected.scores, rtol=1e-9, atol=1e-12)
+
+
 @needs_fast
 def test_memory_that_ran_out_lets_go_of_shared_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """What was decomposed for other calls is free before the layer is scored again in pieces."""
@@ -367,3 +393,13 @@ def test_a_module_in_float32_is_a_copy_without_gradients() -> None:
     assert found is not module
     assert module.weight.dtype == torch.bfloat16
     torch.testing.assert_close(found.weight, module.weight.float(), rtol=0, atol=0)  # type: ignore[arg-type]
+
+
+@needs_fast
+def test_a_length_whose_square_is_rounded_below_zero_is_zero() -> None:
+    from mixlens.fast.loops import plain
+
+    attention = torch.ones(1, 2, 2, dtype=torch.float64)
+    gram = torch.tensor([-1e-20, 4.0], dtype=torch.float64).view(2, 1, 1)
+    found = plain.lengths(attention, gram, torch.full((2,), 0.5, dtype=torch.float64))
+    assert found.tolist() == [[0.0, 1.0], [0.0, 1.0]]

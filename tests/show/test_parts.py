@@ -335,6 +335,28 @@ def test_the_list_of_datasets_is_cut_at_the_edge_of_a_terminal(
     assert capsys.readouterr().out.splitlines()[: len(whole)] == whole
 
 
+@pytest.mark.parametrize("encoding", ["utf-8", "ascii"])
+def test_a_result_as_json_can_be_read_back_and_hides_nothing(encoding: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    import io
+    import sys
+
+    from mixlens.cli.explain import print_json
+
+    out = io.TextIOWrapper(io.BytesIO(), encoding=encoding)
+    monkeypatch.setattr(sys, "stdout", out)
+    tokens = ("é", "a\u200b", "\x1b[31m", "\u202e", "日")
+    info = {"layer": 2, "null_dimension": torch.tensor([[1, 2]])}
+    print_json(Attribution(torch.tensor([0.5, -0.25, 0.0, 1.0, 2.0]), tokens, "alti", info))
+    out.flush()
+    line = out.buffer.getvalue().decode(encoding).removesuffix("\n")  # type: ignore[attr-defined]
+    assert line.isprintable()
+    assert ("é" in line) == (encoding == "utf-8")
+    assert json.loads(line) == {
+        **{"method": "alti", "tokens": list(tokens), "scores": [0.5, -0.25, 0.0, 1.0, 2.0]},
+        "info": {"layer": 2, "null_dimension": [[1, 2]]},
+    }
+
+
 def test_a_position_of_a_report_may_be_a_number_or_a_token() -> None:
     from mixlens.report import gather
 
