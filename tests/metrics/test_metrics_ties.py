@@ -21,9 +21,11 @@ from mixlens.metrics.alignment import cue_average_precision, cue_dot, probes_nee
 from mixlens.metrics.arguments import array, marks, marks_at, pair, tags_at
 from mixlens.metrics.geometry import norm_outliers, outliers
 from mixlens.metrics.intervals import by_column, mean_with_interval, statistic_with_interval
+from mixlens.metrics.mixing_stats import by_layer, by_tag, mixing_ratio, not_own_top, own_share, share_around, share_by_distance
 from mixlens.metrics.plausibility import precision_at_k, rationale_f1, rationale_iou, rationale_iou_f1, runs, top_marks
+from mixlens.metrics.raw_and_effective import by_length, received_by_type, token_types
 from mixlens.metrics.token_identity import identified, nearest_token
-from mixlens.types import Attribution
+from mixlens.types import Attribution, Map
 
 pytest.importorskip("scipy")
 pytest.importorskip("sklearn")
@@ -286,3 +288,96 @@ def test_a_token_is_identified_where_none_is_nearer(distance: str, offset: int) 
 def test_hidden_states_and_inputs_are_of_one_text(shapes: tuple[tuple[int, ...], tuple[int, ...]]) -> None:
     with pytest.raises(InputError, match=r"must be \[pos d\] of one text"):
         identified(torch.zeros(shapes[0]), torch.zeros(shapes[1]))
+
+
+# --- maps -------------------------------------------------------------------------------------------------------------
+
+
+def map_of(n: int = 6, *, causal: bool = False, special: tuple[int, ...] = (0, 4), empty: int | None = None) -> Map:
+    """Random rows; row `empty` of the first layer is zero."""
+    scores = torch.rand(2, n, n, generator=torch.Generator().manual_seed(n), dtype=torch.float64)
+    scores = scores.tril() if causal else scores
+    if empty is not None:
+        scores[0, empty] = 0
+    tokens = tuple(["[CLS]", "a", ".", "##b", "[SEP]", "c", "!?", "d"][:n])
+    return Map(scores, tokens, "alti", {"causal": causal}, tuple(i in special for i in range(n)))
+
+
+@pytest.mark.parametrize("per_token", [False, True])
+@pytest.mark.parametrize("causal", [False, True])
+def test_shares_by_distance_position_by_position(causal: bool, per_token: bool) -> None:
+    scores = map_of(7, causal=causal, empty=3)
+    groups = ((1, 1), (2, 3), (4, None))
+    found = share_by_distance(scores, groups=groups, per_token=per_token)
+    assert found.shape == (2, 7, 3)
+    for layer in range(2):
+        for i in range(7):
+            row = scores.scores[layer, i].tolist()
+            others = sum(value for j, value in enumerate(row) if j != i)
+            for place, (first, last) in enumerate(groups):
+                within = [j for j in range(7) if first <= abs(i - j) <= (last or 7) and (not causal or j <= i)]
+                if not within or not others:
+                    assert math.isnan(found[layer, i, place])
+                    continue
+                share = sum(row[j] for j in within) / others / (len(within) if per_token else 1)
+                assert found[layer, i, place] == pytest.approx(share)
+    for wrong in ((0, 1), (3, 2)):
+        with pytest.raises(InputError, match="a group of distances is"):
+            share_by_distance(scores, groups=[(1, 1), wrong])
+
+
+def test_shares_around_a_token() -> None:
+    scores = map_of(7)
+    for centre, middle in ((None, 4), (2, 2), ("a", 1)):
+        found = share_around(scores, query=3, centre=centre, reach=2)
+        for layer in range(2):
+            row = scores.scores[layer, 3]
+            expected = [float(row[j] / row.sum()) if 0 <= j < 7 else math.nan for j in range(middle - 2, middle + 3)]
+            assert found[layer].tolist() == pytest.approx(expected, nan_ok=True)
+    with pytest.raises(InputError, match="no special token behind its first"):
+        share_around(map_of(4, special=(0,)))
+
+
+def test_a_positions_own_token() -> None:
+    scores = map_of(5, empty=2)
+    scores.scores[1, 3] = torch.tensor([0.1, 0.5, 0.2, 0.5, 0.1])  # a tie counts for the own token
+    own, other = own_share(scores), not_own_top(scores)
+    for layer in range(2):
+        for i in range(5):
+            row = scores.scores[layer, i]
+            assert math.isnan(own[layer, i]) if not row.any() else own[layer, i] == pytest.approx(float(row[i] / row.sum()))
+            assert other[layer, i] == float(any(row[j] > row[i] for j in range(5)))
+    with pytest.raises(InputError, match="a map of 'alti' has no mixing ratio"):
+        mixing_ratio(scores)
+
+
+def test_tokens_receive_by_their_type() -> None:
+    scores = map_of(8)
+    types = ("[CLS]", "word", "punctuation", "word", "[SEP]", "word", "punctuation", "word")
+    assert token_types(scores) == types
+    found = received_by_type(scores)
+    assert list(found) == ["[CLS]", "word", "punctuation", "[SEP]"]
+    for name, values in found.items():
+        places = [i for i, one in enumerate(types) if one == name]
+        assert values.tolist() == pytest.approx(scores.scores[:, :, places].sum(-1).mean(-1).tolist())
+    assert sum(values for values in found.values()).tolist() == pytest.approx(scores.scores.sum(-1).mean(-1).tolist())
+    with pytest.raises(InputError, match="there are 2 types for 8 tokens"):
+        received_by_type(scores, types=["a", "b"])
+
+
+def test_values_by_length_and_by_tag() -> None:
+    found = by_length([1.0, 2.0, 4.0, 8.0], [5, 10, 19, 20], edges=(5, 10, 20, 30, 40))
+    assert {key: interval.mean for key, interval in found.items()} == {(5, 10): 1.0, (10, 20): 3.0, (20, 30): 8.0}
+    for edges in ((5,), (5, 5), (9, 5)):
+        with pytest.raises(InputError, match="edges are two or more rising lengths"):
+            by_length([1.0], [5], edges=edges)
+    with pytest.raises(InputError, match="2 values and 1 lengths"):
+        by_length([1.0, 2.0], [5], edges=(0, 9))
+    values = [np.array([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]), np.array([[7.0], [8.0]])]
+    tagged = by_tag(values, [["noun", None, "verb"], ["noun"]])
+    assert {tag: [one.mean for one in layers] for tag, layers in tagged.items()} == {"noun": [4.0, 6.0], "verb": [3.0, 6.0]}
+    assert [one.n for one in tagged["noun"]] == [2, 2]
+    assert [one.mean for one in by_layer(values)] == pytest.approx([13 / 4, 23 / 4])
+    for wrong_values, tags in ((values, [["noun", None, "verb"]]), ([], []), (values, [["noun", "verb"], ["noun"]])):
+        with pytest.raises(InputError, match=r"there are values for|need one tag for each query"):
+            by_tag(wrong_values, tags)

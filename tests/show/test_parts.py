@@ -97,6 +97,23 @@ def test_the_finest_precision_that_fits_is_taken(n: int, slack: float) -> None:
     assert fit([], 0) == (EXACT, [])
 
 
+def test_the_number_of_kept_scores_is_found_from_a_sample(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whole maps are encoded few times, however little room there is."""
+    sheets = [np.random.default_rng(1).random((160, 160)), np.random.default_rng(2).random((160, 160)) ** 8]
+    size = sum(len(encode(sheet, Precision("bits8"))["data"]) for sheet in sheets)
+    whole: list[str] = []
+
+    def counted(scores: np.ndarray, precision: Precision) -> dict[str, Any]:
+        whole.extend([precision.kind] if len(scores) == 160 else [])
+        return encode(scores, precision)
+
+    monkeypatch.setattr("mixlens.show.packing.encode", counted)
+    for share in (2, 4, 8):
+        whole.clear()
+        assert fit(sheets, size // share)[0].kind == "top"
+        assert len(whole) <= 12  # two sheets, a few tries
+
+
 def test_a_notebook_says_what_it_holds_unless_it_holds_all() -> None:
     def holds(result: Any) -> Any:
         (written,) = re.findall(r'data-result="([^"]*)"', notebook_output(result))
