@@ -225,11 +225,12 @@ def remote(worker: Any, window: Any) -> Any:
     return made
 
 
-def test_a_ticket_comes_back_with_the_files_and_the_seconds() -> None:
-    began = time.monotonic()
+def test_a_ticket_comes_back_with_the_files_and_the_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = iter((100.0, 102.5))
+    monkeypatch.setattr(ray_pool, "time", SimpleNamespace(monotonic=lambda: next(clock)))
     row = remote(FakeWorker(), ((3, ["a", "b"]),)).row(9)
     assert row["ticket"] == 9
-    assert 0 <= row["seconds"] <= time.monotonic() - began
+    assert row["seconds"] == 2.5
     assert (row["content"], row["maps"]) == (b"content", b"maps")
     facts = json.loads(row["told"])
     assert facts["rows"] == 2
@@ -351,15 +352,27 @@ def test_a_feed_that_was_made_again_empty_is_told_what_is_out() -> None:
     assert told == [{1: "x"}]
 
 
-def test_the_silence_of_the_feed_is_counted_from_its_last_answer() -> None:
+def test_the_silence_of_the_feed_is_counted_from_its_last_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     made = FakePool()
-    made.answered -= 1000
+    monkeypatch.setattr(ray_pool, "time", SimpleNamespace(monotonic=lambda: 5000.0))
+    made.answered = 1.0
     looked(made)
-    assert time.monotonic() - made.answered < 100
+    assert made.answered == 5000.0
     assert made.loaded == 0
     made.feed.answer = (0, 0, [], 2)
     looked(made)
     assert made.loaded == 2
+    made.feed.answer = ray.exceptions.GetTimeoutError()
+    made.ray.get = fails
+    for silence, ends in ((ray_pool.SILENCE, False), (ray_pool.SILENCE + 1, True)):
+        made.answered = 5000.0 - silence
+        with pytest.raises(MixlensError, match="has not answered for 181 seconds") if ends else contextlib.nullcontext():
+            looked(made)
+
+
+def fails(*_: Any, **__: Any) -> None:
+    """An answer of Ray that does not come in time."""
+    raise ray.exceptions.GetTimeoutError
 
 
 # --- where windows wait -----------------------------------------------------------------------------------------------
@@ -490,9 +503,6 @@ def test_a_pool_that_began_ends_its_work_its_workers_and_its_feed(own: bool, joi
 
 def test_a_feed_that_does_not_answer_hinders_no_end() -> None:
     made, steps = closing(own=True, begun=True)
-
-    def fails(*_: Any, **__: Any) -> None:
-        raise ray.exceptions.GetTimeoutError
 
     made.ray.get = made.ray.kill = fails  # type: ignore[attr-defined]
     made.close()
