@@ -403,3 +403,18 @@ def test_a_length_whose_square_is_rounded_below_zero_is_zero() -> None:
     gram = torch.tensor([-1e-20, 4.0], dtype=torch.float64).view(2, 1, 1)
     found = plain.lengths(attention, gram, torch.full((2,), 0.5, dtype=torch.float64))
     assert found.tolist() == [[0.0, 1.0], [0.0, 1.0]]
+
+
+def test_fingerprints_have_sixteen_digits_and_tell_what_is_told_apart() -> None:
+    from mixlens.provenance import data_fingerprint, model_fingerprint, public_name
+    from mixlens.types import Example
+
+    found = [model_fingerprint(loaded(case)) for case in ("bert", "roberta")]
+    base = Example("a")
+    others = [Example("b"), Example("a", pair="b"), Example("a", target="b"), Example("a", foil="b"), Example("a", id="b")]
+    found += [data_fingerprint(examples) for examples in ([], [base], [base, base], *([other] for other in others))]
+    assert len(set(found)) == len(found)
+    assert {len(one) for one in found} == {16}
+    assert data_fingerprint([base]) == data_fingerprint([Example("a")])
+    names = {"/a/b": "b", "./b": "b", "~/x/b": "b", "../b/": "b", "org/name": "org/name", "name": "name", "/": "/"}
+    assert {name: public_name(name) for name in names} == names

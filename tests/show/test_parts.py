@@ -18,7 +18,18 @@ import mixlens
 from mixlens.errors import InputError
 from mixlens.show.colors import AGAINST, SIXTEEN, TOWARDS, hex_of, ink, shade, shares, style_of
 from mixlens.show.encoding import PLAIN, Plain, can_show, make_readable
-from mixlens.show.heading import bound, notes_of_each, percent, removed_by_each, told
+from mixlens.show.heading import (
+    bound,
+    explained,
+    explained_by_each,
+    largest_of,
+    notes_of_each,
+    number_of,
+    percent,
+    removed_by_each,
+    told,
+    unit_of,
+)
 from mixlens.show.layout import chopped, clipped, columns_of, fitting, in_blocks, kept_together
 from mixlens.show.notebook import html as notebook_output
 from mixlens.show.packing import EXACT, LEVELS, Precision, decode, encode, fit
@@ -395,3 +406,92 @@ def test_a_position_of_a_report_may_be_a_number_or_a_token() -> None:
     assert ("attention, norm, layer 1 of 4", 0.0) in heard
     assert ("attention, norm, layer 4 of 4", 0.375) in heard  # three quarters of the first of two steps
     assert ("grad_x_input", 0.5) in heard
+
+
+# --- units and rates --------------------------------------------------------------------------------------------------
+
+
+def test_what_is_explained_is_named() -> None:
+    info: dict[str, Any] = {"query": 3, "query_token": "Ġkeys"}
+    assert explained(info) == "explains  keys (position 3)"
+    aim = {**info, "target": "were\u200b", "score": "log_probability"}
+    assert explained(aim) == "explains  log probability of were\\u200b at keys (position 3)"
+    assert explained({**aim, "generated": "Ġx"}) == "explains  x, written after keys (position 3)"
+    rows = [attribution(**info), attribution(**aim), attribution(), attribution(**info)]
+    assert explained_by_each(rows[:1], ["a"]) == ["explains  keys (position 3)"]
+    assert explained_by_each([rows[0], rows[3]], ["a", "d"]) == ["explains  keys (position 3)"]
+    assert explained_by_each(rows, ["a", "b", "c", "d\u200b"]) == [
+        "explains  keys (position 3): a, d\\u200b",
+        "explains  log probability of were\\u200b at keys (position 3): b",
+    ]
+
+
+def test_scores_are_written_in_their_unit() -> None:
+    shares_, logits = {"distribution": True}, {"target": "x", "score": "log_probability"}
+    norms = {"distribution": False}
+    scores = [0.125, -0.375, 0.5]
+    assert largest_of({}, scores) == "0.5"
+    assert largest_of({}, []) == "0"
+    assert largest_of(logits, scores) == "0.5 (of the log probability)"
+    assert largest_of(norms, scores) == "50.0% of the row"
+    assert [number_of(norms, scores, 3)(score) for score in scores] == ["12.5%", "-37.5%", "50.0%"]
+    assert number_of(norms, [0.0], 3)(0.0) == "0.0%"
+    assert number_of(shares_, scores, 2)(0.12345) == "0.12"
+    assert unit_of(shares_, scores) is None
+    assert unit_of(norms, scores) == "in percent of the row; its sum is 1, in a unit of the method's own"
+
+
+def test_a_rate_is_of_rows_or_of_seconds() -> None:
+    from mixlens.cli.runs import rate_of
+
+    assert [rate_of(*one) for one in ((100, 10.0), (40, 10.0), (10, 10.0), (4, 10.0), (1000, 1.0))] == [
+        *("10 a second", "4.0 a second", "1.0 a second", "2.5 s each", "1000 a second"),
+    ]
+
+
+@pytest.mark.parametrize("length", [78, 79, 80, 81, 200])
+def test_a_list_calls_a_text_by_its_beginning(length: int) -> None:
+    from mixlens.show.results_page import entry
+
+    text = "".join(chr(97 + i % 26) for i in range(length))
+    found = entry([attribution(text=text, query=0, query_token="a")], room=100_000)
+    assert found["label"] == (text if length <= 80 else text[:79] + "…")
+
+
+def test_sums_that_nearly_cancel_are_judged_by_the_size_of_the_scores() -> None:
+    from mixlens.completeness import NEARLY_NOTHING, completeness
+
+    scores = torch.tensor([3.0, -1.0, -2.0])
+    assert completeness(scores, 0.0) == {"sum": 0.0, "expected": 0.0, "relative_gap": 0.0}
+    assert completeness(scores, 2.0)["relative_gap"] == 1.0
+    small = 0.5 * NEARLY_NOTHING * 6
+    assert completeness(scores, small)["relative_gap"] == pytest.approx(0.5)
+    assert completeness(torch.zeros(2), 0.0)["relative_gap"] == 0.0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "refused"),
+    [
+        (["runs/none"], "there is no folder 'runs/none'"),
+        (["a text", "runs/none"], "there is no folder 'runs/none'"),
+        (["either/or is said"], None),
+        (["two words"], None),
+        (["word"], None),
+    ],
+)
+def test_a_path_without_a_folder_is_no_text(
+    arguments: list[str], refused: str | None, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Any
+) -> None:
+    from mixlens.cli.pages import _run_folder
+
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "run").mkdir()
+    if refused:
+        with pytest.raises(InputError, match=refused):
+            _run_folder(arguments)
+        return
+    assert _run_folder(arguments) is None
+    assert ("is shown as a text of one word" in capsys.readouterr().err) == (arguments == ["word"])
+    assert str(_run_folder(["run"])) == "run"
+    with pytest.raises(InputError, match="'run' is a folder, and a report shows one run"):
+        _run_folder([*arguments, "run"])
