@@ -66,27 +66,51 @@ MAPS = (
 ALONE = "tests/test_methods.py:alone_in_a_batch,maps_are_what_they_claim,any_input"
 METRICS = (
     *("tests/test_metrics_maps.py", "tests/test_metrics_agreement.py", "tests/test_metrics_intervals.py"),
-    *("tests/test_metrics_faithfulness.py", "tests/test_metrics_golden.py", "tests/test_judge.py"),
+    *("tests/test_metrics_ties.py", "tests/test_metrics_faithfulness.py", "tests/test_metrics_golden.py", "tests/test_judge.py"),
     "tests/test_metrics_probing.py",
 )
 RUN = (
+    "tests/test_run_arguments.py",
     *("tests/test_run.py", "tests/test_summarize.py", "tests/test_report_run.py", "tests/test_run_faults.py:!killed"),
     *("tests/test_run_promises.py:!interrupt", "tests/test_run_identity.py"),
 )
+# Stored numbers and texts of commands: what is left of an area is seen by these, or by nothing.
+FROZEN_NUMBERS = "tests/test_freeze.py:numbers[bert,numbers[llama,names"
+FROZEN_TEXTS = "tests/test_freeze.py:commands,help"
 REST: dict[str, tuple[str, ...]] = {  # of an area, after those of the file
-    "methods": (),
-    "core": (),
+    "methods": (FROZEN_NUMBERS,),
+    "core": ("tests/test_bounds.py", FROZEN_NUMBERS, FROZEN_TEXTS),
     "kernels": ("tests/test_kernels.py", "tests/test_speed_guard.py:fused,loops,compiler,environment", *MAPS),
     "metrics": METRICS,
-    "corpus": RUN,
-    "show": ("tests/test_cli.py", "tests/test_asking.py", "tests/test_fuzz.py"),
+    "corpus": (*RUN, FROZEN_TEXTS),
+    "show": ("tests/test_parts.py", "tests/test_cli.py", "tests/test_asking.py", "tests/test_fuzz.py", FROZEN_TEXTS),
 }
 ATTRIBUTIONS = (
+    "tests/test_stock_model.py",
     "tests/test_results.py",
     "tests/test_released.py",
     "tests/test_attributions.py",
     "tests/test_attributions_batched.py",
     "tests/test_float32.py:attributions",
+)
+# For the files of the core that have no tests named below: decompositions, the scoring of layers, traces.
+CORE = (
+    *(
+        "tests/test_distances.py",
+        "tests/test_without.py",
+        "tests/test_unfoolable.py",
+        "tests/test_golden.py",
+        "tests/test_paths.py",
+        "tests/test_together.py",
+    ),
+    *(*MAPS, "tests/test_float32.py", "tests/test_aggregate.py", "tests/test_identifiability.py", "tests/test_untouched.py"),
+    *(
+        "tests/test_speed_guard.py:[bert,memory,error",
+        "tests/test_load.py",
+        "tests/test_families.py",
+        "tests/test_large.py",
+        ALONE,
+    ),
 )
 FIRST: dict[str, tuple[str, ...]] = {
     "mixlens/methods/alti.py": ("tests/test_golden.py", *MAPS),
@@ -147,20 +171,27 @@ FIRST: dict[str, tuple[str, ...]] = {
     "mixlens/differentiable.py": ("tests/test_differentiable.py",),
     "mixlens/notices.py": ("tests/test_asking.py", "tests/test_report.py", "tests/test_terminal.py"),
     "mixlens/continuing.py": ("tests/test_attributions.py", "tests/test_asking.py", "tests/test_report.py"),
-    "mixlens/asking.py": ("tests/test_asking.py", "tests/test_cli.py"),
+    "mixlens/asking.py": ("tests/test_asking.py", "tests/test_cli.py", "tests/test_report.py", "tests/test_serve.py:!flood"),
     "mixlens/methods/_baselines.py": (*ATTRIBUTIONS, "tests/test_deeplift.py"),
     "mixlens/methods/_backward_rules.py": ("tests/test_rules.py", "tests/test_lrp.py", "tests/test_deeplift.py"),
     "mixlens/methods/_jacobian.py": ("tests/test_hta.py", "tests/test_golden_maps.py"),
     "mixlens/alternative_attention.py": ("tests/test_edges.py", "tests/test_identifiability.py", "tests/test_golden_maps.py"),
     "mixlens/model/words.py": ("tests/test_aggregate.py", "tests/test_load.py", "tests/test_run.py", "tests/test_cli.py"),
     "mixlens/registry.py": ("tests/test_attributions.py", "tests/test_structure.py", "tests/test_metrics_intervals.py"),
-    "mixlens/layer/proof.py": ("tests/test_families.py", "tests/test_load.py", "tests/test_unfoolable.py:head,reads,attention"),
+    "mixlens/layer/norms.py": ("tests/test_norms.py", "tests/test_families.py:norm", *CORE),
+    "mixlens/layer/proof.py": (
+        "tests/test_bounds.py",
+        "tests/test_families.py",
+        "tests/test_load.py",
+        "tests/test_unfoolable.py:head,reads,attention",
+    ),
     "mixlens/types.py": (
         "tests/test_results.py",
         "tests/test_aggregate.py",
         "tests/test_store.py",
         "tests/test_load.py",
         "tests/test_show.py",
+        "tests/test_latex.py",
         *MAPS,
     ),
     "mixlens/metrics/agreement.py": ("tests/test_metrics_agreement.py",),
@@ -173,20 +204,30 @@ FIRST: dict[str, tuple[str, ...]] = {
     "mixlens/metrics/mixing_stats.py": ("tests/test_metrics_maps.py",),
     "mixlens/metrics/plausibility.py": ("tests/test_metrics_agreement.py",),
     "mixlens/metrics/probing.py": ("tests/test_metrics_probing.py",),
-    "mixlens/experiments/judg*.py": ("tests/test_judge.py",),
-    "mixlens/corpus/ray_*.py": ("tests/test_run_ray_watch.py",),
+    "mixlens/experiments/judg*.py": ("tests/test_judge_table.py", "tests/test_judge.py"),
     "mixlens/corpus/ray_pool.py": (
-        "tests/test_run_ray_watch.py",
+        *("tests/test_run_ray_alone.py", "tests/test_run_ray_watch.py"),
         "tests/test_run_ray.py:!whoever,process_that,workers_that_die",
     ),
+    "mixlens/corpus/ray_*.py": ("tests/test_run_ray_alone.py", "tests/test_run_ray_watch.py"),
     "mixlens/corpus/page_*.py": ("tests/test_report_run.py", "tests/test_summarize.py"),
     "mixlens/corpus/summary.py": ("tests/test_summarize.py",),
-    "mixlens/files.py": ("tests/test_disk.py", "tests/test_store.py", "tests/test_run_promises.py"),
+    "mixlens/errors.py": ("tests/test_errors.py", "tests/test_terminal.py:hostile,emoji", "tests/test_cli.py"),
+    "mixlens/files.py": (
+        "tests/test_disk.py",
+        "tests/test_store.py",
+        "tests/test_run_arguments.py",
+        "tests/test_run_promises.py",
+    ),
     "mixlens/saving.py": ("tests/test_store.py", "tests/test_store_hostile.py"),
-    "mixlens/show/packing.py": ("tests/test_report.py",),
-    "mixlens/show/figure/*.py": ("tests/test_figures.py",),
-    "mixlens/show/curves.py": ("tests/test_figures.py",),
-    "mixlens/show/notebook.py": ("tests/test_show.py", "tests/test_report.py"),
+    "mixlens/show/packing.py": ("tests/test_parts.py", "tests/test_report.py"),
+    **dict.fromkeys(
+        [f"mixlens/show/{name}.py" for name in ("colors", "encoding", "heading", "layout", "tables", "tokens")],
+        ("tests/test_parts.py", "tests/test_terminal.py", "tests/test_show.py", "tests/test_figures.py", "tests/test_report.py"),
+    ),
+    "mixlens/show/figure/*.py": ("tests/test_figures_drawn.py", "tests/test_figures.py"),
+    "mixlens/show/curves.py": ("tests/test_figures_drawn.py", "tests/test_figures.py"),
+    "mixlens/show/notebook.py": ("tests/test_parts.py", "tests/test_show.py", "tests/test_report.py"),
     "mixlens/show/latex.py": ("tests/test_latex.py",),
     "mixlens/show/run_*.py": ("tests/test_report_run.py",),
     "mixlens/show/page_*.py": ("tests/test_report.py",),
@@ -208,26 +249,10 @@ FIRST: dict[str, tuple[str, ...]] = {
         "tests/test_kernels.py",
         "tests/test_speed_guard.py:compiler,refused",
     ),
+    "mixlens/fast/loops/*.py": (),
+    "mixlens/fast/shared.py": ("tests/test_shared.py", *CORE),
+    "mixlens/fast/*.py": ("tests/test_equals_plain.py", "tests/test_shared.py", "tests/test_bounds.py", *CORE),
 }
-# For the files of the core that have no tests named above: decompositions, the scoring of layers, traces.
-CORE = (
-    *(
-        "tests/test_distances.py",
-        "tests/test_without.py",
-        "tests/test_unfoolable.py",
-        "tests/test_golden.py",
-        "tests/test_paths.py",
-        "tests/test_together.py",
-    ),
-    *(*MAPS, "tests/test_float32.py", "tests/test_aggregate.py", "tests/test_identifiability.py", "tests/test_untouched.py"),
-    *(
-        "tests/test_speed_guard.py:[bert,memory,error",
-        "tests/test_load.py",
-        "tests/test_families.py",
-        "tests/test_large.py",
-        ALONE,
-    ),
-)
 
 
 def files_of(root: Path, areas: Sequence[str]) -> dict[str, str]:

@@ -192,6 +192,25 @@ def test_leaving_special_tokens_out_never_changes_the_unit_of_other_scores(score
     assert share == (pytest.approx(0.6, abs=1e-6) if info else None)  # of the absolute scores of a map's row
 
 
+def test_what_is_left_without_special_tokens_is_whole() -> None:
+    """Tokens, marks, words and facts are those of the tokens that stay; a word with a special token in it goes."""
+    words = (("[CLS]", (0,)), ("a", (1,)), ("xb", (2, 3)), ("cd", (4, 5)))
+    special = (True, False, True, False, False, False)
+    info = {"distribution": True, "model": "m", "query": 1}
+    read = Attribution(torch.tensor([0.4, 0.1, 0.2, 0.1, 0.1, 0.1]), tuple("0abcde"), "alti", info, special, words)
+    kept = without_special(read)
+    assert kept.tokens == ("a", "c", "d", "e")
+    assert kept.special == (False, False, False, False)
+    assert kept.words == (("a", (0,)), ("cd", (2, 3)))
+    assert kept.method == "alti"
+    assert kept.scores.tolist() == pytest.approx([0.25, 0.25, 0.25, 0.25])
+    assert (kept.info["model"], kept.info["query"], kept.info["special_tokens"]) == ("m", 1, "removed")
+    assert kept.info["special_removed"]["share"] == pytest.approx(0.6)
+    assert without_special(Attribution(torch.ones(2), ("a", "b"), "m", {}, (True, False))).words is None
+    with pytest.raises(mixlens.MixlensError, match="every token is special"):
+        without_special(Attribution(torch.ones(1), ("a",), "m", {}, (True,)))
+
+
 def test_a_rollout_says_whether_its_rows_are_shares() -> None:
     layers = torch.rand(2, 4, 4, generator=torch.Generator().manual_seed(1)) + 0.1
     for distribution, convention, shares in (

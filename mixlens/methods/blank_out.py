@@ -75,7 +75,8 @@ def deleted(question: Question) -> Tensor:
     rows = [row_of(trace, trace.input_ids, None if stays[j] else j) for j in range(len(trace))]
     if not target.positions:
         return question.values(rows)
-    return torch.cat([shifted(question, j).values([row]) for j, row in enumerate(rows)])
+    asked = [question if stays[j] else shifted(question, j) for j in range(len(trace))]
+    return torch.cat([one.values([row]) for one, row in zip(asked, rows, strict=True)])
 
 
 def shifted(question: Question, gone: int) -> Question:

@@ -28,6 +28,7 @@ from .registry import metric
 
 DISTANCES = ("cosine", "l2")
 KINDS = ("naive", "linear", "mlp")
+EQUAL = 1e-12  # distances in float64 that differ by less are equal: a product rounds equal vectors by some 1e-16 apart
 Texts = Sequence[Tensor]  # one [pos d] for each text
 Tested = tuple[Sequence[int], Sequence[Array]]  # texts, and for each of them which tokens were identified, [pos]
 
@@ -101,7 +102,7 @@ def identified(hidden: Tensor, inputs: Tensor, *, distance: str = "cosine", offs
         return np.zeros(0)
     far = distances(hidden[places], inputs, distance=distance)
     own = far[range(len(places)), [i + offset for i in places]]
-    return (own <= far.min(-1).values).double().cpu().numpy()
+    return (own <= far.min(-1).values * (1 + EQUAL) + EQUAL).double().cpu().numpy()
 
 
 @metric(paper=BRUNNER, needs=("hidden",), better="neither")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 import sys
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -216,3 +218,27 @@ def test_two_sources_that_are_nearly_one_share_what_they_get(width: int, row: li
     made = identifiability.within_past(vectors, attention, width)
     torch.testing.assert_close(made[0, 1, :2], torch.tensor(row), rtol=0, atol=1e-3)
     assert not made[0, 1, 2:].any()
+
+
+@pytest.mark.parametrize("blur", [1e-6, 1e-4])
+def test_corners_whose_support_is_not_clear_are_approached_without_a_negative_weight(
+    blur: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A linear program that gives its corner with an error: weights stay a distribution, and the output stays the same."""
+    import scipy.optimize
+
+    generator = torch.Generator().manual_seed(0)
+
+    def linprog(*args: Any, **options: Any) -> Any:
+        found = scipy.optimize.linprog(*args, **options)
+        error = blur * torch.rand(len(found.x), generator=generator, dtype=torch.float64).numpy()
+        return SimpleNamespace(x=found.x + error)
+
+    trace = loaded("bert").trace(input_ids=ids(20))
+    exact = mixlens.alternative_attention(trace, layer=1, head=2)
+    monkeypatch.setattr(sys.modules["mixlens.alternative_attention"], "_scipy", lambda: SimpleNamespace(linprog=linprog))
+    found = mixlens.alternative_attention(trace, layer=1, head=2)
+    assert bool((found.attention >= 0).all())
+    torch.testing.assert_close(found.attention.sum(-1), torch.ones(20, dtype=torch.float64), rtol=0, atol=1e-9)
+    assert found.output_difference < 1e-9  # float64
+    assert float(found.distance.max()) > 0.5 * float(exact.distance.max()) > 0

@@ -1,0 +1,420 @@
+"""Bounds of the core: tiles, gaps, number types, and the sizes at which another way to the same numbers is taken."""
+
+from __future__ import annotations
+
+import copy
+import math
+import threading
+from dataclasses import replace
+from functools import wraps
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from conftest import hf_model, ids, loaded, needs_fast
+
+import mixlens
+from mixlens import budget, fast, maps, rounding
+from mixlens.asking import every_layer, layers_of, parse_method
+from mixlens.errors import InputError, ModelError
+from mixlens.fast import block as fast_block
+from mixlens.layer.proof import Proof
+from mixlens.notices import notices_of, off_sum
+from mixlens.optional import optional
+
+CPU = torch.device("cpu")
+
+# --- tiles and settings -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("sources", [0, 1, 7, 64])
+@pytest.mark.parametrize("each", [0, 1, 3, 100])
+@pytest.mark.parametrize("chunk", [1, 10, 64])
+def test_tiles_cover_the_sources_once_within_the_budget(sources: int, each: int, chunk: int) -> None:
+    with budget.setting(chunk=chunk):
+        found = list(budget.tiles(sources, each, CPU))
+    assert [place for one in found for place in range(one.start, one.stop)] == list(range(sources))
+    sizes = [one.stop - one.start for one in found]
+    assert all(size * each <= chunk or size == 1 for size in sizes)
+    assert max(sizes) - min(sizes) <= 1, "of about one size each"
+    assert len(found) == max(1, -(-sources // max(1, chunk // max(1, each))))  # as few as the budget allows
+
+
+def test_a_tile_has_the_size_of_the_device_unless_the_call_says_otherwise() -> None:
+    assert budget.tile_elements(CPU) == 1 << 18
+    assert budget.tile_elements(CPU, 3) == 3 << 18
+    assert budget.tile_elements(torch.device("cuda"), 2) == 2 << 26
+    with budget.setting(chunk=5):
+        assert budget.tile_elements(CPU, 3) == 5
+        with budget.setting(precision="tf32"):
+            assert budget.settings() == budget.Settings(chunk=5, precision="tf32")
+        seen: list[Any] = []
+        thread = threading.Thread(target=lambda: seen.append(budget.settings()))
+        thread.start()
+        thread.join()
+        assert seen == [budget.Settings()]  # a thread has settings of its own
+    assert budget.settings() == budget.Settings()
+
+
+def test_tf32_is_as_it_was_after_the_block() -> None:
+    flags = torch.backends.cuda.matmul
+    for before in (False, True):
+        flags.allow_tf32 = before
+        try:
+            for precision, allowed in (("float32", before), ("tf32", True), ("bfloat16", True)):
+                with budget.products_in(precision):
+                    assert flags.allow_tf32 == allowed
+                    assert budget.settings().precision == precision
+                    with budget.exact_products():
+                        assert not flags.allow_tf32
+                    assert flags.allow_tf32 == allowed
+                assert flags.allow_tf32 == before
+        finally:
+            flags.allow_tf32 = False
+
+
+def test_which_errors_say_that_memory_ran_out() -> None:
+    for error in (
+        MemoryError(),
+        torch.OutOfMemoryError(),
+        RuntimeError("can't allocate memory: 9"),
+        RuntimeError("CUDA out of memory"),
+    ):
+        assert budget.is_out_of_memory(error)
+    assert not budget.is_out_of_memory(RuntimeError("shapes differ"))
+
+
+# --- rounding ---------------------------------------------------------------------------------------------------------
+
+
+def by_hand(rebuilt: torch.Tensor, seen: torch.Tensor) -> float:
+    """Token by token: root mean square over features of |difference| / max(|seen|, (mean sqrt|seen|)^2); the largest."""
+    worst = 0.0
+    for row, other in zip(rebuilt.flatten(0, -2), seen.flatten(0, -2), strict=True):
+        size = (sum(math.sqrt(abs(float(x))) for x in other) / len(other)) ** 2
+        parts = [abs(float(a) - float(b)) / max(abs(float(b)), size) for a, b in zip(row, other, strict=True)]
+        worst = max(worst, math.sqrt(sum(part**2 for part in parts) / len(parts)))
+    return worst
+
+
+def test_a_gap_is_that_of_the_worst_token() -> None:
+    torch.manual_seed(0)
+    seen = torch.randn(2, 3, 5, dtype=torch.float64) * torch.tensor([1e-3, 1.0, 1e3], dtype=torch.float64)[:, None]
+    rebuilt = seen + 1e-4 * torch.randn(2, 3, 5, dtype=torch.float64)
+    assert rounding.gap(rebuilt, seen) == pytest.approx(by_hand(rebuilt, seen))
+    each = rounding.apart(rebuilt, None, seen, layers=2)
+    assert each.tolist() == pytest.approx([by_hand(rebuilt[i], seen[i]) for i in range(2)])
+    shift = torch.randn(5, dtype=torch.float64)
+    assert float(rounding.apart(rebuilt - shift, shift, seen)) == pytest.approx(by_hand(rebuilt, seen))
+    assert rounding.largest_gap(rebuilt, seen) == pytest.approx(float((rebuilt - seen).abs().max() / seen.abs().max()))
+    for wrong in (math.nan, math.inf):
+        assert rounding.gap(torch.full_like(seen, wrong), seen) == math.inf
+    assert rounding.gap(seen, seen) == 0
+    assert rounding.gap(torch.zeros(2, 2), torch.zeros(2, 2)) == 0
+    with pytest.raises(ValueError, match=r"has shape \(2, 2\), the model's own \(2, 3\)"):
+        rounding.apart(torch.zeros(2, 2), None, torch.zeros(2, 3))
+
+
+def test_products_have_the_digits_of_tf32_on_a_gpu_alone() -> None:
+    digits = rounding.digits_of_products
+    here, there = SimpleNamespace(is_cuda=False), SimpleNamespace(is_cuda=True)
+    for allowed in (False, True):
+        with budget.tf32(allowed):
+            assert digits(here, torch.float32) == torch.float32  # type: ignore[arg-type]
+            assert digits(there, torch.float64) == torch.float64  # type: ignore[arg-type]
+            assert digits(there, torch.float32) == (torch.float16 if allowed else torch.float32)  # type: ignore[arg-type]
+    assert [rounding.working_dtype(dtype) for dtype in (torch.float64, torch.float32, torch.float16, torch.bfloat16)] == [
+        *(torch.float64, torch.float32, torch.float32, torch.float32)
+    ]
+
+
+# --- proofs -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_proof_fails_where_one_gap_is_too_large_or_no_number() -> None:
+    allowed = dict.fromkeys(("parts", "stream", "layer", "head"), 1e-10)
+    for name in allowed:
+        for wrong in (2e-10, math.nan, math.inf):
+            proof = Proof({**dict.fromkeys(allowed, 1e-10), name: wrong}, allowed, {}, 9)
+            assert proof.failed == [name]
+    fine = Proof({"parts": 1e-11, "stream": 3e-11, "layer": 2e-11, "head": 9e-11}, allowed, {}, 9)
+    assert fine.failed == []
+    assert fine.gap == 3e-11
+
+
+def test_a_model_with_one_weight_on_meta_is_refused() -> None:
+    stock = copy.deepcopy(hf_model("bert"))
+    dense = stock.encoder.layer[2].output.dense
+    dense.weight = torch.nn.Parameter(dense.weight.to("meta"))
+    with pytest.raises(ModelError, match="on the device 'meta'"):
+        mixlens.load(stock)
+
+
+# --- several layers, several methods ----------------------------------------------------------------------------------
+
+
+def test_every_layer_of_maps_and_attributions_is_that_of_each_alone() -> None:
+    model = mixlens.load("agreement", dtype="float64")
+    trace = model.trace("The keys to the cabinet [MASK] rusty.")
+    requests = {name: parse_method(name) for name in ("alti", "attcat", "norm", "grad_x_input")}
+    found = every_layer(trace, requests, target="were", foil="was")
+    assert list(found) == list(requests)
+    for name, request in requests.items():
+        layers, overall = layers_of(trace, request, target="were", foil="was")
+        assert len(found[name][0]) == len(layers)
+        for one, other in zip([*found[name][0], found[name][1]], [*layers, overall], strict=True):
+            torch.testing.assert_close(one.scores, other.scores, rtol=1e-10, atol=1e-13)
+            assert one.method == other.method
+
+
+def test_only_short_batches_on_a_gpu_are_kept_whole() -> None:
+    def model(device: str, width: int = 32) -> Any:
+        config = SimpleNamespace(hidden_size=width)
+        return SimpleNamespace(
+            device=torch.device(device), n_layers=2, dtype=torch.float32, hf_model=SimpleNamespace(config=config)
+        )
+
+    def texts(count: int, tokens: int) -> Any:
+        return [SimpleNamespace(input_ids=[0] * (tokens - number)) for number in range(count)]
+
+    assert not maps.fits_whole(model("cpu"), texts(1, 4))
+    assert maps.fits_whole(model("cuda"), texts(1, 4))
+    assert maps.fits_whole(model("cuda"), texts(1, maps.TOKENS))
+    assert not maps.fits_whole(model("cuda"), texts(1, maps.TOKENS + 1))
+    assert not maps.fits_whole(model("cuda"), texts(2, maps.TOKENS // 2 + 1))  # by the longest of the batch
+    width = maps.WHOLE // (8 * 2 * 4 * 4)  # eight tensors a layer of two layers, four tokens of four bytes
+    assert maps.fits_whole(model("cuda", width), texts(1, 4))
+    assert not maps.fits_whole(model("cuda", width + 1), texts(1, 4))
+
+
+@needs_fast
+def test_products_of_weights_are_kept_up_to_a_width(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beyond it they are not made; the scores are the same."""
+    trace = loaded("bert").trace(input_ids=ids(6))
+    layer = trace.layers[0]
+    heads, width = 4, 8
+    with torch.no_grad():
+        monkeypatch.setattr(fast_block, "METRIC_WIDTH", heads * width)
+        narrow = fast_block.Block(layer)
+        square = narrow.metric(narrow.chain("norm"))
+        assert square is not None
+        assert square.shape == (heads, heads, width, width)
+        folded = narrow.folded(narrow.chain("norm"))
+        torch.testing.assert_close(square, torch.einsum("hed,gfd->hgef", folded, folded))
+        monkeypatch.setattr(fast_block, "METRIC_WIDTH", heads * width - 1)
+        wide = fast_block.Block(layer)
+        assert wide.metric(wide.chain("norm")) is None
+        for stage in ("parts", "norm"):
+            if stage == "norm":
+                torch.testing.assert_close(narrow.parts(stage).lengths(), wide.parts(stage).lengths(), rtol=1e-10, atol=1e-12)
+
+
+class Linear(torch.nn.Module):
+    """A linear map of no known class: its weights are found by asking it."""
+
+    def __init__(self, inner: torch.nn.Linear):
+        super().__init__()
+        self.inner = inner
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.inner(x)
+
+
+@needs_fast
+@pytest.mark.parametrize(("room", "kept"), [(3 * 1024, 3), (2 * 1024, 2), (2 * 1024 - 1, 1), (1023, 0)])
+def test_answers_of_modules_are_kept_as_long_as_there_is_room(room: int, kept: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of three layers has weights of 32 x 32 numbers; those without room are asked again, to the same scores."""
+    stock = copy.deepcopy(hf_model("bert"))
+    for layer in stock.encoder.layer:
+        layer.attention.output.dense = Linear(layer.attention.output.dense)
+    monkeypatch.setattr(fast_block, "ASKED_KEPT", room)
+    model = mixlens.load(stock)
+    found = mixlens.mix(model.trace(input_ids=ids(5)), "norm")
+    assert model.kept.numbers("asked") == kept * 1024
+    expected = mixlens.mix(loaded("bert").trace(input_ids=ids(5)), "norm")
+    torch.testing.assert_close(found.scores, expected.scores, rtol=1e-9, atol=1e-12)
+
+
+@needs_fast
+def test_memory_that_ran_out_lets_go_of_shared_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was decomposed for other calls is free before the layer is scored again in pieces."""
+    from mixlens.maps import METHODS
+
+    model = mixlens.load(hf_model("bert"))
+    trace = model.trace(input_ids=ids(6))
+    mixlens.mix(trace, "norm")
+    shared = fast.shared_blocks(trace)
+    assert shared is not None
+    assert shared.blocks
+    shared.busy = False
+    used, seen = METHODS["alti"], list[int]()
+
+    @wraps(used.function)
+    def function(block: Any, **options: Any) -> Any:
+        seen.append(len(shared.blocks))
+        if len(seen) == 1:
+            raise torch.OutOfMemoryError("out of memory")
+        return used.function(block, **options)
+
+    monkeypatch.setitem(METHODS, "alti", replace(used, function=function))
+    with pytest.warns(UserWarning, match="memory ran out in layer 0"):
+        mixlens.mix(trace, "alti")
+    assert seen[0] > 0
+    assert not any(seen[1:])
+
+
+# --- notices ----------------------------------------------------------------------------------------------------------
+
+
+def read_of(tokens: tuple[str, ...], words: tuple[tuple[str, tuple[int, ...]], ...]) -> Any:
+    return SimpleNamespace(tokens=tokens, words=words, special=(False,) * len(tokens), input_ids=[5] * len(tokens))
+
+
+@pytest.mark.parametrize(("unknown", "total", "noticed"), [(0, 4, False), (1, 4, False), (4, 4, True), (3, 4, True)])
+def test_words_that_the_vocabulary_does_not_know_are_counted_by_their_share(unknown: int, total: int, noticed: bool) -> None:
+    tokenizer = SimpleNamespace(mask_token=None, unk_token="[UNK]")
+    model = SimpleNamespace(tokenizer=tokenizer, name="m", task="classification")
+    tokens = tuple(["[UNK]"] * unknown + ["known"] * (total - unknown))
+    words = tuple((f"{'abcd'[i]}word", (i,)) for i in range(total))
+    found = notices_of(model, read_of(tokens, words), query=None)
+    assert bool(found) == noticed
+    if noticed:
+        assert f"does not know {unknown} of the {total} words of this text" in found[0]
+
+
+def test_scores_that_miss_their_sum_are_noticed() -> None:
+    def info(gap: float) -> dict[str, Any]:
+        return {"completeness": {"sum": 1.0 + gap, "expected": 1.0, "relative_gap": gap}}
+
+    assert off_sum({}) == []
+    assert off_sum(info(0.01)) == []
+    (notice,) = off_sum(info(0.5))
+    assert notice.startswith("the scores add up to 1.5 and what they explain is 1: 50.0% apart.")
+
+
+def test_a_package_is_asked_for_before_its_module(monkeypatch: pytest.MonkeyPatch) -> None:
+    import sys
+
+    assert optional("json.decoder", "json", "x") is sys.modules["json.decoder"]
+    monkeypatch.setitem(sys.modules, "json", None)
+    with pytest.raises(InputError, match=r"^experiments need json: pip install 'mixlens\[x\]'\.$"):
+        optional("json.decoder", "json", "x")
+
+
+# --- what `mix` is asked ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "reason"),
+    [
+        ("alti", {"chunk": 0}, "chunk is a number of elements, at least 1, not 0"),
+        ("alti", {"chunk": -3}, "chunk is a number"),
+        ("alti", {"chunk": True}, "chunk is a number"),
+        ("alti", {"chunk": 1.5}, "chunk is a number"),
+        ("alti", {"chunk": "9"}, "chunk is a number"),
+        ("alti", {"precision": "float16"}, "unknown precision 'float16'"),
+        ("alti", {"precision": 3}, "unknown precision 3"),
+        (b"alti", {}, "a method is a name"),
+        (7, {}, "a method is a name"),
+        ([], {}, "no method was asked for"),
+        (["alti", "altii"], {}, "Did you mean 'alti'"),
+    ],
+    ids=str,
+)
+def test_what_mix_cannot_take_is_refused(name: Any, options: dict[str, Any], reason: str) -> None:
+    trace = loaded("bert").trace(input_ids=ids(4))
+    with pytest.raises(InputError, match=reason):
+        mixlens.mix(trace, name, **options)
+
+
+@pytest.mark.parametrize("method", ["grad_x_input", "alti"])
+def test_what_attribute_cannot_take_is_refused(method: str) -> None:
+    model = loaded("bert", head="AutoModelForSequenceClassification")
+    trace, traces = model.trace(input_ids=ids(4)), model.trace(input_ids=[ids(4), ids(5)])
+    for name in (7, None, b"alti", ["alti"], ("alti",)):
+        with pytest.raises(InputError, match="a method is a name, not"):
+            mixlens.attribute(trace, name)  # type: ignore[call-overload]
+    for layer in ("1", True, 1.0):
+        with pytest.raises(InputError, match="a layer is a number, not"):
+            mixlens.attribute(trace, method, layer=layer)  # type: ignore[call-overload]
+        with pytest.raises(InputError, match="a layer is a number, not"):
+            mixlens.attribute(traces, method, layer=layer)  # type: ignore[call-overload]
+    with pytest.raises(InputError, match=r"unknown method 'grad_x_inputt'\. Did you mean 'grad_x_input'"):
+        mixlens.attribute(trace, "grad_x_inputt")
+
+
+def test_the_smallest_chunk_gives_the_same_scores() -> None:
+    trace = loaded("bert").trace(input_ids=ids(5))
+    names = ["alti", "globenc", "value_zeroing"]
+    whole, pieces = (mixlens.mix(trace, names, chunk=chunk) for chunk in (None, 1))
+    for name in names:
+        torch.testing.assert_close(pieces[name].scores, whole[name].scores, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("layer", [0, 2])
+def test_a_score_that_is_not_finite_is_refused_by_its_layer(layer: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    from mixlens.maps import METHODS
+
+    assert "alti" in mixlens.methods()  # the registry is filled when it is first asked
+    used, calls = METHODS["alti"], iter(range(99))
+
+    @wraps(used.function)
+    def function(block: Any, **options: Any) -> Any:
+        scores, extras = used.function(block, **options)
+        if next(calls) == layer:
+            scores = scores.index_fill(-1, torch.tensor([2]), math.nan)
+        return scores, extras
+
+    monkeypatch.setitem(METHODS, "alti", replace(used, function=function))
+    with pytest.raises(mixlens.MixlensError, match=f"method 'alti' gave a score that is not finite in layer {layer}"):
+        mixlens.mix(loaded("bert").trace(input_ids=ids(4)), "alti")
+
+
+def test_scores_that_rounding_may_move_are_noted_by_the_largest() -> None:
+    from mixlens.scoring import Scorer
+
+    def notes(error: Any) -> Any:
+        return Scorer.remarks(SimpleNamespace(notes=["first"]), {} if error is None else {"rounding_error": error})  # type: ignore[arg-type]
+
+    assert notes(None) == {"notes": ["first"]}
+    assert notes(torch.tensor([1e-12, 1e-12])) == {"notes": ["first"]}
+    assert notes(torch.tensor([1e-12, 0.5]))["notes"][1].startswith("rounding may move a score by 5e-01 of its row")
+
+
+# --- modules as they are asked ----------------------------------------------------------------------------------------
+
+
+def test_a_module_in_float32_is_a_copy_without_gradients() -> None:
+    from mixlens.layer.weights import widened
+
+    module = torch.nn.Linear(4, 3).to(torch.bfloat16)
+    found = widened(module, torch.zeros(1, 4, dtype=torch.bfloat16))
+    assert found is not module
+    assert module.weight.dtype == torch.bfloat16
+    torch.testing.assert_close(found.weight, module.weight.float(), rtol=0, atol=0)  # type: ignore[arg-type]
+
+
+@needs_fast
+def test_a_length_whose_square_is_rounded_below_zero_is_zero() -> None:
+    from mixlens.fast.loops import plain
+
+    attention = torch.ones(1, 2, 2, dtype=torch.float64)
+    gram = torch.tensor([-1e-20, 4.0], dtype=torch.float64).view(2, 1, 1)
+    found = plain.lengths(attention, gram, torch.full((2,), 0.5, dtype=torch.float64))
+    assert found.tolist() == [[0.0, 1.0], [0.0, 1.0]]
+
+
+def test_fingerprints_have_sixteen_digits_and_tell_what_is_told_apart() -> None:
+    from mixlens.provenance import data_fingerprint, model_fingerprint, public_name
+    from mixlens.types import Example
+
+    found = [model_fingerprint(loaded(case)) for case in ("bert", "roberta")]
+    base = Example("a")
+    others = [Example("b"), Example("a", pair="b"), Example("a", target="b"), Example("a", foil="b"), Example("a", id="b")]
+    found += [data_fingerprint(examples) for examples in ([], [base], [base, base], *([other] for other in others))]
+    assert len(set(found)) == len(found)
+    assert {len(one) for one in found} == {16}
+    assert data_fingerprint([base]) == data_fingerprint([Example("a")])
+    names = {"/a/b": "b", "./b": "b", "~/x/b": "b", "../b/": "b", "org/name": "org/name", "name": "name", "/": "/"}
+    assert {name: public_name(name) for name in names} == names

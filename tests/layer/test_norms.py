@@ -1,0 +1,104 @@
+"""Frozen norms of hard cases: entries of gamma that are zero, large shifts, odd widths, other number types."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from mixlens.layer.norms import FrozenNorm, beside, numerators
+
+
+class Norm(nn.Module):
+    """A norm of no known class."""
+
+    def __init__(self, gamma: Tensor, beta: Tensor, eps: float, *, centred: bool):
+        super().__init__()
+        self.scales, self.shifts = nn.Parameter(gamma), nn.Parameter(beta)
+        self.eps, self.centred = eps, centred
+
+    def forward(self, u: Tensor) -> Tensor:
+        u = u - u.mean(-1, keepdim=True) if self.centred else u
+        return u / (u.pow(2).mean(-1, keepdim=True) + self.eps).sqrt() * self.scales + self.shifts
+
+
+@pytest.mark.parametrize("centred", [True, False])
+@pytest.mark.parametrize("width", [2, 3, 8, 9])
+@pytest.mark.parametrize("zeros", ["none", "first", "last", "all but one"])
+def test_gamma_beta_and_eps_are_found_with_shifts_and_zeros(zeros: str, width: int, centred: bool) -> None:
+    """Even and odd widths: entries that no probe of one sign reaches are found by the second one."""
+    generator = torch.Generator().manual_seed(width)
+    gamma = torch.rand(width, generator=generator, dtype=torch.float64) + 0.5
+    beta = 10 * torch.randn(width, generator=generator, dtype=torch.float64)
+    places = {"none": [], "first": [0], "last": [-1], "all but one": list(range(1, width))}[zeros]
+    gamma[places] = 0
+    gamma[width // 2 if not places else 0 if zeros == "all but one" else width // 2 if width > 2 else 1 + places[0]] *= -2
+    for eps in (1e-6, 0.3):
+        module = Norm(gamma, beta, eps, centred=centred)
+        found = FrozenNorm.of(module, width, torch.float64)
+        assert found.centred == centred
+        # Answers of 1e8 times a probe's length lose some digits to a shift of 10: 1e-7 of gamma, and more of eps.
+        torch.testing.assert_close(found.beta, beta, rtol=1e-12, atol=1e-12)
+        torch.testing.assert_close(found.gamma, gamma, rtol=1e-7, atol=1e-7)
+        assert found.eps == pytest.approx(eps, rel=1e-4)
+        u = torch.randn(4, width, generator=generator, dtype=torch.float64)
+        torch.testing.assert_close(found(u), module(u).detach(), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("centred", [True, False])
+def test_the_parts_of_a_norm_are_the_norm(centred: bool) -> None:
+    """numerator / scale + beta; and the reciprocal is one over the scale; with eps and d - 1 as they are asked for."""
+    torch.manual_seed(0)
+    norm = FrozenNorm(torch.randn(6).double(), torch.randn(6).double(), centred, 0.01)
+    u = torch.randn(3, 6).double() + 1
+    mean = u.mean(-1, keepdim=True) if centred else torch.zeros(3, 1).double()
+    squares = (u - mean).pow(2).sum(-1, keepdim=True)
+    torch.testing.assert_close(norm.scale(u), (squares / 6 + 0.01).sqrt())
+    torch.testing.assert_close(norm.scale(u, eps=False), (squares / 6).sqrt())
+    torch.testing.assert_close(norm.scale(u, unbiased=True), (squares / 5 + 0.01).sqrt())
+    torch.testing.assert_close(norm.scale(u, eps=False, unbiased=True), (squares / 5).sqrt())
+    torch.testing.assert_close(norm.numerator(u), norm.gamma * (u - mean))
+    expected = norm.gamma * (u - mean) / (squares / 6 + 0.01).sqrt() + norm.beta
+    torch.testing.assert_close(norm(u), expected)
+    normed, reciprocal = norm.with_reciprocal(u)
+    torch.testing.assert_close(normed, expected)
+    torch.testing.assert_close(reciprocal, 1 / norm.scale(u))
+    torch.testing.assert_close(norm.without_gamma.numerator(u), u - mean)
+    torch.testing.assert_close(numerators([norm, norm], u), norm.numerator(norm.numerator(u)))
+    assert torch.equal(numerators([], u), u)
+
+
+@pytest.mark.parametrize("centred", [True, False])
+def test_norms_of_several_layers_are_those_of_each(centred: bool) -> None:
+    torch.manual_seed(0)
+    each = [FrozenNorm(torch.randn(6).double(), torch.randn(6).double(), centred, eps) for eps in (0.01, 0.5)]
+    stacked = FrozenNorm(
+        torch.stack([norm.gamma for norm in each]),
+        torch.stack([norm.beta for norm in each]),
+        centred,
+        torch.tensor([0.01, 0.5]).double(),
+    )
+    u = torch.randn(2, 3, 4, 6).double()
+    for layer, norm in enumerate(each):
+        torch.testing.assert_close(stacked(u)[layer], norm(u[layer]))
+        torch.testing.assert_close(stacked.numerator(u)[layer], norm.numerator(u[layer]))
+        torch.testing.assert_close(stacked.scale(u)[layer], norm.scale(u[layer]))
+        for one, other in zip(stacked.with_reciprocal(u), norm.with_reciprocal(u[layer]), strict=True):
+            torch.testing.assert_close(one[layer], other)
+    assert beside(stacked.gamma, u).shape == (2, 1, 1, 6)
+    assert beside(each[0].gamma, u).shape == (6,)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def test_norms_in_other_number_types_are_asked_in_float64(dtype: torch.dtype) -> None:
+    """gamma is what the number type holds, to the last bit, though beta is large."""
+    torch.manual_seed(0)
+    module = nn.LayerNorm(8).to(dtype)
+    with torch.no_grad():
+        module.weight.copy_(torch.randn(8))
+        module.bias.copy_(100 * torch.randn(8))
+    found = FrozenNorm.of(module, 8, torch.float32)
+    torch.testing.assert_close(found.gamma, module.weight.detach().float(), rtol=1e-6, atol=1e-7)
+    torch.testing.assert_close(found.beta, module.bias.detach().float(), rtol=0, atol=0)
+    assert module.weight.dtype == dtype
+    assert found.gamma.dtype == torch.float32
