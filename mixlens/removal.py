@@ -19,7 +19,7 @@ from torch import Tensor
 
 from .errors import InputError, nearest
 from .model.model import Model
-from .questions import MOST_ROWS, Question
+from .questions import HEADS, MOST_ROWS, TOGETHER
 from .targets import Target
 from .types import Trace
 
@@ -98,14 +98,32 @@ def outcomes(
     trace: Trace, gone: Sequence[Sequence[int]], target: Target, *, replacement: Replacement = "delete"
 ) -> NDArray[np.float64]:
     """[change]: the target's number with the tokens at these positions deleted or replaced, run in batches."""
-    rows: dict[Target, list[tuple[int, Row]]] = defaultdict(list)
-    for number, row in enumerate(_rows(trace, gone, replacement)):
-        rows[_moved(target, set(gone[number])) if replacement == "delete" else target].append((number, row))
-    values = torch.zeros(len(gone), dtype=torch.float64)
-    for moved, numbered in rows.items():
-        question = Question(trace, moved, None, moved.positions[0] if moved.positions else 0)
-        values[[number for number, _ in numbered]] = question.values([row for _, row in numbered]).double().cpu()
-    return values.numpy()
+    rows = _rows(trace, gone, replacement)
+    targets = [_moved(target, set(positions)) if replacement == "delete" else target for positions in gone]
+    step = trace.model.batch_limit or max(1, min(MOST_ROWS, TOGETHER // max(1, len(trace))))
+    values = [
+        _numbers(trace.model, rows[start : start + step], targets[start : start + step]) for start in range(0, len(rows), step)
+    ]
+    return np.concatenate(values)
+
+
+def _numbers(model: Model, rows: Sequence[Row], targets: Sequence[Target]) -> NDArray[np.float64]:
+    """[row]: each row's target, in one pass. Rows that read the same position are read together."""
+    output = model.outputs([SimpleNamespace(**row) for row in rows])
+    groups: dict[tuple[Target, int], list[int]] = defaultdict(list)
+    for number, (row, target) in enumerate(zip(rows, targets, strict=True)):
+        groups[target, len(row["input_ids"])].append(number)
+    values = np.zeros(len(rows))
+    for (target, length), numbers in groups.items():
+        values[numbers] = target.of(_part(output, numbers, length)).double().cpu().numpy()
+    return values
+
+
+def _part(output: Any, numbers: Sequence[int], length: int) -> SimpleNamespace:
+    """The outputs of some rows of a batch. Logits of spans are over positions: those of padding are cut off."""
+    heads = {name: getattr(output, name, None) for name in HEADS}
+    parts = {name: logits[list(numbers)] for name, logits in heads.items() if logits is not None}
+    return SimpleNamespace(**{name: part if name == "logits" else part[:, :length] for name, part in parts.items()})
 
 
 def _rows(trace: Trace, gone: Sequence[Sequence[int]], replacement: Replacement) -> list[Row]:

@@ -1,0 +1,177 @@
+"""From the values of many metrics to one score for each method, and which methods are told apart by it.
+
+    s[method, text] = mean over kinds of ( mean over the metrics of a kind of ( ±(v[method, text] - r[text]) / spread ) )
+
+v is a metric's value, r the mean of several draws of random scores on the same text, and spread the standard deviation of one
+draw (root mean square over texts); the sign makes higher better. So a score says by how many standard deviations of a random
+ranking a method is better than random, it does not depend on which other methods are judged, and metrics that measure the same
+thing count once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import combinations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..metrics import Interval, mean_with_interval
+from ..metrics.comparisons import Difference, simultaneous
+from .judged_metrics import MetricRequest
+
+Array = NDArray[np.float64]
+FEWEST = 5  # texts from which on methods are compared at all
+DIFFERENT = 8  # texts on which two methods must differ before a test of their difference means anything
+
+
+@dataclass(frozen=True)
+class Values:
+    """The values of one metric: of each method that it can judge, [text], and of random scores, [text]."""
+
+    request: MetricRequest
+    of_methods: Mapping[str, Array]
+    random: Array | None = None
+    spread: Array | None = None  # [text]: the standard deviation of one random draw
+
+    @cached_property
+    def defined(self) -> NDArray[np.bool_]:
+        """[text]: whether every method has a value. A method that has none on any text does not count."""
+        every = [values for values in self.of_methods.values() if not np.isnan(values).all()]
+        rows = [*every, *([] if self.random is None else [self.random])]
+        return np.asarray(~np.isnan(np.stack(rows or [np.full(1, np.nan)])).any(axis=0))
+
+    def interval(self, method: str, seed: int) -> Interval | None:
+        """The mean over the texts that all methods share; None where the metric cannot judge the method."""
+        values = self.of_methods.get(method, self.random)
+        if values is None:
+            return None
+        shared = np.where(self.defined, values, np.nan)
+        return mean_with_interval(shared, seed=seed, how="studentised")
+
+    @cached_property
+    def scale(self) -> float:
+        """The spread of one random draw; of all values where there is none; 1 where nothing varies."""
+        every = np.stack(list(self.of_methods.values()))
+        drawn = 0.0 if self.spread is None else float(np.sqrt(np.nanmean(self.spread**2)))
+        candidates = [drawn, 0.0 if np.isnan(every).all() else float(np.nanstd(every))]
+        return next((size for size in candidates if size > 1e-12), 1.0)
+
+    def standard(self, method: str) -> Array:
+        """[text]: how much better than random, in standard deviations of a random draw. NaN on texts that are not shared."""
+        centre = np.nanmean(np.stack(list(self.of_methods.values()))) if self.random is None else self.random
+        values = self.of_methods.get(method, self.random)
+        assert values is not None
+        scores: Array = self.request.sign * (values - centre) / self.scale
+        return np.where(self.defined, scores, np.nan)
+
+
+@dataclass(frozen=True)
+class Scoreboard:
+    """The metrics of one question (faithfulness, plausibility) and the methods that they judge."""
+
+    metrics: tuple[Values, ...]
+    methods: tuple[str, ...]
+    seed: int = 0
+
+    @cached_property
+    def kinds(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(values.request.metric.kind for values in self.metrics))
+
+    @cached_property
+    def by_kind(self) -> dict[str, dict[str, Array]]:
+        """method -> kind -> [text]. A kind that cannot judge a method is not there."""
+        return {method: {kind: of for kind in self.kinds if len(of := self._of_kind(method, kind))} for method in self.methods}
+
+    def _of_kind(self, method: str, kind: str) -> Array:
+        rows = [v.standard(method) for v in self.metrics if v.request.metric.kind == kind and self._judges(v, method)]
+        return _mean(rows) if rows else np.array([])
+
+    def _judges(self, values: Values, method: str) -> bool:
+        return method in values.of_methods or (values.random is not None and method == "random")
+
+    def scores(self, method: str, kinds: Sequence[str] | None = None) -> Array:
+        """[text]: the mean over kinds, by default over all that judge the method."""
+        rows = self.by_kind[method]
+        return _mean([rows[kind] for kind in (rows if kinds is None else kinds)])
+
+    @cached_property
+    def means(self) -> dict[str, Interval]:
+        """The score of each method with its interval."""
+        return {m: mean_with_interval(self.scores(m), seed=self.seed, how="studentised") for m in self.methods}
+
+    @cached_property
+    def order(self) -> tuple[str, ...]:
+        """The methods, the highest score first; those without a score come last."""
+        return tuple(sorted(self.methods, key=lambda method: -np.nan_to_num(self.means[method].mean, nan=-np.inf)))
+
+    @cached_property
+    def differences(self) -> dict[tuple[str, str], Difference]:
+        """Of every two methods, the first of which has the higher score: the paired difference, over the kinds that judge both,
+        with intervals that hold for all pairs at once. Pairs that differ on too few texts to be tested are not there."""
+        pairs = list(combinations(self.order, 2))
+        series = {pair: self._difference(*pair) for pair in pairs}
+        tested = [pair for pair in pairs if _can_be_tested(series[pair])]
+        zero = np.zeros_like(next(iter(series.values()))) if series else np.array([])
+        compared = simultaneous({**{p: series[p] for p in tested}, "": zero}, [(p, "") for p in tested], seed=self.seed)
+        return {pair: difference for (pair, _), difference in compared.items()}
+
+    def _difference(self, first: str, second: str) -> Array:
+        shared = [kind for kind in self.by_kind[first] if kind in self.by_kind[second]]
+        return self.scores(first, shared) - self.scores(second, shared)
+
+    def told_apart(self, first: str, second: str) -> bool:
+        difference = self.differences.get((first, second)) or self.differences.get((second, first))
+        return difference is not None and difference.sign != 0
+
+    @cached_property
+    def groups(self) -> dict[str, int]:
+        """1 for the method with the highest score and those that are not told apart from it; of the others, 2 for the highest
+        and those that are not told apart from it; and so on."""
+        groups: dict[str, int] = {}
+        while rest := [method for method in self.order if method not in groups]:
+            number = 1 + max(groups.values(), default=0)
+            groups |= {method: number for method in rest if method == rest[0] or not self.told_apart(rest[0], method)}
+        return groups
+
+    @cached_property
+    def leaders(self) -> tuple[str, ...]:
+        """The method with the highest score, and those that are not told apart from it."""
+        return tuple(method for method in self.order if self.groups[method] == 1)
+
+    def wins(self, method: str) -> int:
+        """On how many metrics a method is better than random scores, by intervals that hold for all methods and metrics."""
+        return sum(method in better for better in self._better.values())
+
+    @cached_property
+    def _better(self) -> dict[str, set[str]]:
+        """metric -> the methods that are better than random on it."""
+        confidence = 1 - 0.05 / len(self.metrics)
+        return {v.request.written: better_than_random(v, seed=self.seed, confidence=confidence) for v in self.metrics}
+
+
+def better_than_random(values: Values, *, seed: int, confidence: float) -> set[str]:
+    """The methods whose difference from random scores, text by text, lies on the right side of 0."""
+    if values.random is None:
+        return set()
+    series = {method: values.standard(method) for method in values.of_methods}
+    tested = [method for method, row in series.items() if _can_be_tested(row)]
+    zero = np.zeros_like(values.random)
+    compared = simultaneous({**series, "": zero}, [(m, "") for m in tested], seed=seed, confidence=confidence)
+    return {method for (method, _), difference in compared.items() if difference.sign > 0}
+
+
+def _can_be_tested(differences: Array) -> bool:
+    """Enough texts, and enough of them with a difference: resamples without any would have no spread."""
+    defined = differences[~np.isnan(differences)]
+    return len(defined) >= FEWEST and int((np.abs(defined) > 1e-9).sum()) >= min(len(defined), DIFFERENT)
+
+
+def _mean(rows: Sequence[Array]) -> Array:
+    """[text]: the mean over rows, of those that have a value."""
+    table = np.stack(rows)
+    count = (~np.isnan(table)).sum(0)
+    mean: Array = np.where(count > 0, np.nansum(table, axis=0) / np.maximum(count, 1), np.nan)
+    return mean
