@@ -18,6 +18,7 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
+from ..asking import RANDOM
 from ..metrics import Interval, mean_with_interval
 from ..metrics.comparisons import Difference, simultaneous
 from .judged_metrics import MetricRequest
@@ -43,18 +44,26 @@ class Values:
         rows = [*every, *([] if self.random is None else [self.random])]
         return np.asarray(~np.isnan(np.stack(rows or [np.full(1, np.nan)])).any(axis=0))
 
+    @property
+    def has_values(self) -> bool:
+        return bool(self.of_methods) or self.random is not None
+
+    def judges(self, method: str) -> bool:
+        """Whether the metric has values for a method."""
+        return method in self.of_methods or (method == RANDOM and self.random is not None)
+
     def interval(self, method: str, seed: int) -> Interval | None:
         """The mean over the texts that all methods share; None where the metric cannot judge the method."""
-        values = self.of_methods.get(method, self.random)
-        if values is None:
+        if not self.judges(method):
             return None
-        shared = np.where(self.defined, values, np.nan)
+        values = self.of_methods.get(method, self.random)
+        shared: Array = np.where(self.defined, values, np.nan)  # type: ignore[arg-type]
         return mean_with_interval(shared, seed=seed, how="studentised")
 
     @cached_property
     def scale(self) -> float:
         """The spread of one random draw; of all values where there is none; 1 where nothing varies."""
-        every = np.stack(list(self.of_methods.values()))
+        every = np.stack([*self.of_methods.values(), *([] if self.random is None else [self.random])])
         drawn = 0.0 if self.spread is None else float(np.sqrt(np.nanmean(self.spread**2)))
         candidates = [drawn, 0.0 if np.isnan(every).all() else float(np.nanstd(every))]
         return next((size for size in candidates if size > 1e-12), 1.0)
@@ -80,17 +89,24 @@ class Scoreboard:
     def kinds(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(values.request.metric.kind for values in self.metrics))
 
+    def names(self, *, kind: str | None = None, better: str | None = None) -> list[str]:
+        """The metrics of a kind, or those of which one way is better."""
+        wanted = {"kind": kind, "better": better}
+        return [v.request.written for v in self.metrics if all(_fits(v, *pair) for pair in wanted.items())]
+
+    @property
+    def has_random(self) -> bool:
+        """Whether random scores were measured by every metric."""
+        return all(values.random is not None for values in self.metrics)
+
     @cached_property
     def by_kind(self) -> dict[str, dict[str, Array]]:
         """method -> kind -> [text]. A kind that cannot judge a method is not there."""
         return {method: {kind: of for kind in self.kinds if len(of := self._of_kind(method, kind))} for method in self.methods}
 
     def _of_kind(self, method: str, kind: str) -> Array:
-        rows = [v.standard(method) for v in self.metrics if v.request.metric.kind == kind and self._judges(v, method)]
+        rows = [v.standard(method) for v in self.metrics if v.request.metric.kind == kind and v.judges(method)]
         return _mean(rows) if rows else np.array([])
-
-    def _judges(self, values: Values, method: str) -> bool:
-        return method in values.of_methods or (values.random is not None and method == "random")
 
     def scores(self, method: str, kinds: Sequence[str] | None = None) -> Array:
         """[text]: the mean over kinds, by default over all that judge the method."""
@@ -113,7 +129,7 @@ class Scoreboard:
         with intervals that hold for all pairs at once. Pairs that differ on too few texts to be tested are not there."""
         pairs = list(combinations(self.order, 2))
         series = {pair: self._difference(*pair) for pair in pairs}
-        tested = [pair for pair in pairs if _can_be_tested(series[pair])]
+        tested = [pair for pair in pairs if can_be_tested(series[pair])]
         zero = np.zeros_like(next(iter(series.values()))) if series else np.array([])
         compared = simultaneous({**{p: series[p] for p in tested}, "": zero}, [(p, "") for p in tested], seed=self.seed)
         return {pair: difference for (pair, _), difference in compared.items()}
@@ -141,6 +157,17 @@ class Scoreboard:
         """The method with the highest score, and those that are not told apart from it."""
         return tuple(method for method in self.order if self.groups[method] == 1)
 
+    @property
+    def below(self) -> list[str]:
+        """The methods that score lower than the leaders, without random scores."""
+        return [method for method in self.order if method not in self.leaders and method != RANDOM]
+
+    @property
+    def like_random(self) -> list[str]:
+        """The methods that are not told apart from random scores, where these are ranked too."""
+        others = [method for method in self.order if method != RANDOM and RANDOM in self.methods]
+        return [method for method in others if not self.told_apart(method, RANDOM)]
+
     def wins(self, method: str) -> int:
         """On how many metrics a method is better than random scores, by intervals that hold for all methods and metrics."""
         return sum(method in better for better in self._better.values())
@@ -152,18 +179,23 @@ class Scoreboard:
         return {v.request.written: better_than_random(v, seed=self.seed, confidence=confidence) for v in self.metrics}
 
 
+def _fits(values: Values, fact: str, wanted: str | None) -> bool:
+    """Whether a metric has the kind or the direction that is wanted."""
+    return wanted is None or getattr(values.request.metric, fact) == wanted
+
+
 def better_than_random(values: Values, *, seed: int, confidence: float) -> set[str]:
     """The methods whose difference from random scores, text by text, lies on the right side of 0."""
     if values.random is None:
         return set()
     series = {method: values.standard(method) for method in values.of_methods}
-    tested = [method for method, row in series.items() if _can_be_tested(row)]
+    tested = [method for method, row in series.items() if can_be_tested(row)]
     zero = np.zeros_like(values.random)
     compared = simultaneous({**series, "": zero}, [(m, "") for m in tested], seed=seed, confidence=confidence)
     return {method for (method, _), difference in compared.items() if difference.sign > 0}
 
 
-def _can_be_tested(differences: Array) -> bool:
+def can_be_tested(differences: Array) -> bool:
     """Enough texts, and enough of them with a difference: resamples without any would have no spread."""
     defined = differences[~np.isnan(differences)]
     return len(defined) >= FEWEST and int((np.abs(defined) > 1e-9).sum()) >= min(len(defined), DIFFERENT)

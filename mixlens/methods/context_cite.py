@@ -1,6 +1,6 @@
 """ContextCite: a sparse linear model of what the prediction does where parts of the text are left out.
 
-f(S) = log p / (1 - p) of the target where the words S alone are kept;  f(S) ~ b + sum_{j in S} w_j   (LASSO);  s_j = w_j   [pos]
+f(S) = log p / (1 - p) of the target where the tokens S alone are kept;  f(S) ~ b + sum_{j in S} w_j   (LASSO);  s_j = w_j   [pos]
 """
 
 from __future__ import annotations
@@ -26,16 +26,17 @@ LEARNED = 0  # subsets of this stream; the metric `lds` judges by stream 1
 def context_cite(
     question: Question,
     *,
-    unit: str = "word",
+    unit: str = "token",
     count: int = 64,
     penalty: float = 0.01,
     replacement: str | int = "delete",
     seed: int = 0,
 ) -> tuple[Tensor, dict[str, Any]]:
-    """The weights of a sparse linear model (LASSO) that predicts the log-odds of the target from which words are kept.
+    """The weights of a sparse linear model (LASSO) that predicts the log-odds of the target from which tokens are kept.
 
-    `count` random subsets keep half of the units ("word", "token", "sentence"), the others are deleted (or replaced, as
-    `blank_out` does it). `penalty` is that of LASSO on inputs of mean 0 and variance 1. The tokens of a word share its weight.
+    `count` random subsets keep half of the units ("token", "word", "sentence"); the others are deleted, or replaced by "pad",
+    "mask", "unk" or a token's id. `penalty` is that of LASSO on inputs of mean 0 and variance 1. The tokens of a unit share its
+    weight.
     Special tokens and the position that predicts are never left out: their score is 0. Needs scikit-learn.
     """
     if count < 2:

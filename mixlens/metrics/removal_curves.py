@@ -53,7 +53,7 @@ class Lead(Target):
     """By how much the target's logit leads the next one: positive where the model decides for the target."""
 
     def of(self, output: Any) -> Tensor:
-        leads = [self._lead(logits, i) for logits, i in zip(self._logits(output), self.ids, strict=True)]
+        leads = [self._lead(logits, i) for logits, i in zip(self.logits_of(output), self.ids, strict=True)]
         return torch.stack(leads).amin(0)
 
     def _lead(self, logits: Tensor, target: int) -> Tensor:
