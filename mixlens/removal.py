@@ -78,12 +78,9 @@ def _words(trace: Trace) -> list[Unit]:
 
 def _sentences(trace: Trace) -> list[Unit]:
     """Runs of tokens up to a full stop, an exclamation mark or a question mark, the mark included."""
-    groups: list[list[int]] = [[]]
-    for i, token in enumerate(trace.tokens):
-        groups[-1].append(i)
-        if token in ENDS or trace.special[i]:
-            groups.append([])
-    return [tuple(group) for group in groups if group]
+    ends = [i + 1 for i, token in enumerate(trace.tokens) if token in ENDS or trace.special[i]]
+    starts = [0, *ends]
+    return [tuple(range(start, end)) for start, end in zip(starts, [*ends, len(trace)], strict=True) if start < end]
 
 
 def by_unit(scores: NDArray[Any], units: Sequence[Unit]) -> NDArray[np.float64]:

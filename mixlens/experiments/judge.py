@@ -8,6 +8,7 @@ import re
 import textwrap
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 from ..attributions import known as attributions
@@ -169,11 +170,14 @@ def judge_text(
     if text is not None and data is not None:
         raise InputError("give DATA or --text, not both.")
     outcome = judge(model, data if text is None else [text], methods=methods, metrics=metrics, **options)
-    answers = [line for answer in answers_of(outcome.setup, outcome.records) for line in _wrapped(answer, width)]
-    tables = [line for place in range(len(outcome.tables)) for line in _table_lines(outcome, place, width)]
-    left_out = _wrapped(_left_out(), width) if methods == "all" else []
-    folder = [] if outcome.out is None else [f"Records, tables and figure: {outcome.out}"]
-    return "\n".join([*answers, *tables, "", *left_out, *folder, f"{time.perf_counter() - started:.1f} s"])
+    answers = chain.from_iterable(_wrapped(answer, width) for answer in answers_of(outcome.setup, outcome.records))
+    tables = chain.from_iterable(_table_lines(outcome, place, width) for place in range(len(outcome.tables)))
+    ends = _wrapped(_left_out(), width) if methods == "all" else []
+    return "\n".join([*answers, *tables, "", *ends, *_folder(outcome), f"{time.perf_counter() - started:.1f} s"])
+
+
+def _folder(outcome: Outcome) -> list[str]:
+    return [] if outcome.out is None else [f"Records, tables and figure: {outcome.out}"]
 
 
 def _table_lines(outcome: Outcome, place: int, width: int | None) -> list[str]:

@@ -101,11 +101,11 @@ def _refuse_without_classes(setup: Setup, request: MetricRequest) -> None:
 def explained(example: Example, trace: Trace, explains: str) -> dict[str, Any]:
     """target, foil and score: log-odds against the foil where there is one (the logit of the target less the foil's), else the
     log-probability; "logit": the target's logit alone."""
-    asked = example.target is not None and trace.model.task != "question-answering"
-    target: Any = example.target if asked else "predicted"
+    asked = example if trace.model.task != "question-answering" else Example(example.text)  # of these the predicted span
+    target: Any = "predicted" if asked.target is None else asked.target
     if explains == "logit":
         return {"target": target, "foil": None, "score": "logit"}
-    foil = example.foil if asked and example.foil is not None else _other_class(trace, target)
+    foil = _other_class(trace, target) if asked.target is None or asked.foil is None else asked.foil
     return {"target": target, "foil": foil, "score": "log_probability" if foil is None else "logit"}
 
 
@@ -120,13 +120,17 @@ def is_right(example: Example, trace: Trace) -> bool | None:
     """Whether the model predicts what is known to be right: the label, or the target (above the foil); None: nothing is known."""
     if example.target is not None and trace.model.task in ("masked-lm", "causal-lm"):
         return _prefers(trace, example)
-    if trace.model.task != "classification" or trace.logits is None or example.info.get("label") is None:
-        return None
+    label = example.info.get("label") if trace.model.task == "classification" else None
+    return None if label is None else _predicts(trace, label)
+
+
+def _predicts(trace: Trace, label: str) -> bool | None:
+    """Whether the predicted class is this label; None where the names of the classes are not those of the labels."""
     try:
-        gold = label_ids([example.info["label"]], trace.model)
-    except InputError:  # the names of the classes are not those of the labels
+        gold = label_ids([label], trace.model)
+    except InputError:
         return None
-    return int(trace.logits.argmax()) in gold.values()
+    return resolve(trace).ids[0] in gold.values()
 
 
 def _prefers(trace: Trace, example: Example) -> bool:

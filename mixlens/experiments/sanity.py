@@ -176,11 +176,10 @@ def _fixed(question: dict[str, Any], trace: Trace) -> dict[str, Any]:
 )
 def sanity(setup: Setup, examples: Sequence[Example]) -> Iterator[tuple[str, list[Record]]]:
     """Do scores change with the model's weights and with the target, and not with small changes of the input?"""
-    todo = [(str(place), example) for place, example in enumerate(examples) if str(place) not in setup.done]
-    checks = Checks(setup) if todo else None
-    for key, example in todo:
-        assert checks is not None
-        yield key, list(_records(checks, example))
+    todo = {str(place): example for place, example in enumerate(examples) if str(place) not in setup.done}
+    if todo:
+        checks = Checks(setup)
+        yield from ((key, list(_records(checks, example))) for key, example in todo.items())
 
 
 def _likeness(check: str, before: Attribution, after: Attribution) -> float:

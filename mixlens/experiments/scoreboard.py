@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,13 +41,13 @@ class Values:
     @cached_property
     def defined(self) -> NDArray[np.bool_]:
         """[text]: whether every method has a value. A method that has none on any text does not count."""
-        every = [values for values in self.of_methods.values() if not np.isnan(values).all()]
-        rows = [*every, *([] if self.random is None else [self.random])]
-        return np.asarray(~np.isnan(np.stack(rows or [np.full(1, np.nan)])).any(axis=0))
+        rows = [row for row in self.rows if not np.isnan(row).all()]
+        return np.asarray(~np.isnan(np.stack(rows or self.rows)).any(axis=0))
 
     @property
-    def has_values(self) -> bool:
-        return bool(self.of_methods) or self.random is not None
+    def rows(self) -> list[Array]:
+        """The values of every method, and of random scores where there are any, [text] each."""
+        return [*self.of_methods.values(), *filter(lambda row: row is not None, [self.random])]  # type: ignore[list-item]
 
     def judges(self, method: str) -> bool:
         """Whether the metric has values for a method."""
@@ -62,15 +63,14 @@ class Values:
 
     @cached_property
     def scale(self) -> float:
-        """The spread of one random draw; of all values where there is none; 1 where nothing varies."""
-        every = np.stack([*self.of_methods.values(), *([] if self.random is None else [self.random])])
-        drawn = 0.0 if self.spread is None else float(np.sqrt(np.nanmean(self.spread**2)))
-        candidates = [drawn, 0.0 if np.isnan(every).all() else float(np.nanstd(every))]
-        return next((size for size in candidates if size > 1e-12), 1.0)
+        """The spread of one random draw; without several draws that of random scores over texts; without random scores that of
+        all values; 1 where nothing varies."""
+        spreads = [_root_mean_square(self.spread), _spread([self.random]), _spread(self.rows)]
+        return next((size for size in spreads if size > 1e-12), 1.0)
 
     def standard(self, method: str) -> Array:
         """[text]: how much better than random, in standard deviations of a random draw. NaN on texts that are not shared."""
-        centre = np.nanmean(np.stack(list(self.of_methods.values()))) if self.random is None else self.random
+        centre = np.nanmean(np.stack(self.rows)) if self.random is None else self.random
         values = self.of_methods.get(method, self.random)
         assert values is not None
         scores: Array = self.request.sign * (values - centre) / self.scale
@@ -127,12 +127,7 @@ class Scoreboard:
     def differences(self) -> dict[tuple[str, str], Difference]:
         """Of every two methods, the first of which has the higher score: the paired difference, over the kinds that judge both,
         with intervals that hold for all pairs at once. Pairs that differ on too few texts to be tested are not there."""
-        pairs = list(combinations(self.order, 2))
-        series = {pair: self._difference(*pair) for pair in pairs}
-        tested = [pair for pair in pairs if can_be_tested(series[pair])]
-        zero = np.zeros_like(next(iter(series.values()))) if series else np.array([])
-        compared = simultaneous({**{p: series[p] for p in tested}, "": zero}, [(p, "") for p in tested], seed=self.seed)
-        return {pair: difference for (pair, _), difference in compared.items()}
+        return against_zero({pair: self._difference(*pair) for pair in combinations(self.order, 2)}, seed=self.seed)
 
     def _difference(self, first: str, second: str) -> Array:
         shared = [kind for kind in self.by_kind[first] if kind in self.by_kind[second]]
@@ -147,9 +142,11 @@ class Scoreboard:
         """1 for the method with the highest score and those that are not told apart from it; of the others, 2 for the highest
         and those that are not told apart from it; and so on."""
         groups: dict[str, int] = {}
-        while rest := [method for method in self.order if method not in groups]:
-            number = 1 + max(groups.values(), default=0)
-            groups |= {method: number for method in rest if method == rest[0] or not self.told_apart(rest[0], method)}
+        rest = list(self.order)
+        while rest:
+            first, number = rest[0], 1 + max(groups.values(), default=0)
+            groups |= dict.fromkeys([method for method in rest if not self.told_apart(first, method)], number)
+            rest = [method for method in rest if method not in groups]
         return groups
 
     @cached_property
@@ -165,8 +162,8 @@ class Scoreboard:
     @property
     def like_random(self) -> list[str]:
         """The methods that are not told apart from random scores, where these are ranked too."""
-        others = [method for method in self.order if method != RANDOM and RANDOM in self.methods]
-        return [method for method in others if not self.told_apart(method, RANDOM)]
+        ranked = set(self.methods) - {RANDOM} if RANDOM in self.methods else set()
+        return [method for method in self.order if method in ranked and not self.told_apart(method, RANDOM)]
 
     def wins(self, method: str) -> int:
         """On how many metrics a method is better than random scores, by intervals that hold for all methods and metrics."""
@@ -188,11 +185,28 @@ def better_than_random(values: Values, *, seed: int, confidence: float) -> set[s
     """The methods whose difference from random scores, text by text, lies on the right side of 0."""
     if values.random is None:
         return set()
-    series = {method: values.standard(method) for method in values.of_methods}
-    tested = [method for method, row in series.items() if can_be_tested(row)]
-    zero = np.zeros_like(values.random)
-    compared = simultaneous({**series, "": zero}, [(m, "") for m in tested], seed=seed, confidence=confidence)
-    return {method for (method, _), difference in compared.items() if difference.sign > 0}
+    differences = {method: values.standard(method) for method in values.of_methods}
+    compared = against_zero(differences, seed=seed, confidence=confidence)
+    return {method for method, difference in compared.items() if difference.sign > 0}
+
+
+def against_zero(differences: Mapping[Any, Array], **options: Any) -> dict[Any, Difference]:
+    """Series of paired differences [text] against 0, with intervals that hold for all at once. Series that cannot be tested are
+    not there."""
+    tested = {name: row for name, row in differences.items() if can_be_tested(row)}
+    zero = np.zeros(max(map(len, differences.values()), default=0))
+    compared = simultaneous({**tested, None: zero}, [(name, None) for name in tested], **options)
+    return {name: difference for (name, _), difference in compared.items()}
+
+
+def _spread(rows: Sequence[Array | None]) -> float:
+    """The standard deviation of all values; 0 where there are none."""
+    values = np.concatenate([np.zeros(0) if row is None else row[~np.isnan(row)] for row in rows])
+    return float(values.std()) if len(values) else 0.0
+
+
+def _root_mean_square(values: Array | None) -> float:
+    return 0.0 if values is None else float(np.sqrt(np.nanmean(values**2)))
 
 
 def can_be_tested(differences: Array) -> bool:

@@ -50,11 +50,11 @@ def _first_twin(method: str, records: Sequence[Record]) -> str:
 def metric_values(request: MetricRequest, methods: Iterable[str], records: Sequence[Record]) -> Values:
     """The values of one metric, of the methods that it can judge."""
     by_method = {method: group for (method,), group in by(_of_metric(records, request.written), "method").items()}
-    of_methods = {method: _numbers(by_method[method]) for method in methods if method in by_method and method != RANDOM}
-    if RANDOM not in by_method:
+    drawn = by_method.pop(RANDOM, None)
+    of_methods = {method: _numbers(by_method[method]) for method in methods if method in by_method}
+    if drawn is None:
         return Values(request, of_methods)
-    spread = np.array([record.info.get("spread", 0.0) for record in by_method[RANDOM]])
-    return Values(request, of_methods, _numbers(by_method[RANDOM]), spread)
+    return Values(request, of_methods, _numbers(drawn), np.array([record.info.get("spread", 0.0) for record in drawn]))
 
 
 def _of_metric(records: Sequence[Record], metric: str) -> list[Record]:
@@ -69,8 +69,12 @@ def boards_of(setup: Setup, records: Sequence[Record]) -> dict[str, Scoreboard]:
     """One scoreboard for each question that the metrics of a run answer: "ranking" (faithfulness), "plausibility", "others"."""
     methods = list(twins_in(setup, records))
     every = [metric_values(request, methods, records) for request in requests_of(setup.options["metrics"])]
-    boards = {name: [v for v in every if question_of(v.request) == name and v.has_values] for name in TITLES}
-    return {name: _board(setup, metrics, methods) for name, metrics in boards.items() if metrics}
+    questions = {question_of(values.request) for values in every if values.rows}
+    return {name: _board(setup, _of_question(every, name), methods) for name in TITLES if name in questions}
+
+
+def _of_question(metrics: Sequence[Values], name: str) -> list[Values]:
+    return [values for values in metrics if question_of(values.request) == name and values.rows]
 
 
 def _board(setup: Setup, metrics: Sequence[Values], methods: Sequence[str]) -> Scoreboard:

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
 from ..metrics import Interval, mean_with_interval
 from ..metrics.agreement import kendall
-from ..metrics.comparisons import Difference, simultaneous
+from ..metrics.comparisons import Difference
 from ..types import Record
 from .experiment import Setup
 from .judged_metrics import OTHER_SIGNS
-from .scoreboard import Array, Scoreboard, Values, can_be_tested
+from .scoreboard import Array, Scoreboard, Values, against_zero
 from .tables import Cell, Table, by
 
 Rows = list[tuple[Cell, ...]]
+Groups = Mapping[tuple[Any, ...], Sequence[Record]]
+Readings = dict[str, tuple[Array, Array]]  # method -> a metric's values by the one and by the other reading of the signs
 
 
 def mean_of(values: Array, seed: int) -> Interval:
@@ -46,22 +49,24 @@ def _pair_row(method: str, difference: Difference) -> tuple[Cell, ...]:
 
 def signs_table(setup: Setup, methods: Sequence[str], records: Sequence[Record]) -> Table | None:
     """The methods for which it matters whether tokens are ranked by signed scores or by their magnitude."""
-    values = {key: np.array([r.value for r in group]) for key, group in by(records, "method", "metric").items()}
-    rows: Rows = []
-    for name, other in OTHER_SIGNS.items():
-        both = [method for method in methods if {(method, name), (method, other)} <= values.keys()]
-        rows += _sign_rows((name, other), {m: (values[m, name], values[m, other]) for m in both}, setup.seed)
+    groups = by(records, "method", "metric")
+    rows = [row for names in OTHER_SIGNS.items() for row in _sign_rows(names, _readings(groups, methods, names), setup.seed)]
     columns = ("method", "as ranked", "mean", "other reading of the signs", "its mean", "difference")
     note = "Rows are shown where the difference, text by text, is not 0 (95 % intervals, for all methods at once)."
     return Table("signs", "Where signed scores and magnitudes disagree", columns, tuple(rows), note) if rows else None
 
 
-def _sign_rows(names: tuple[str, str], pairs: Mapping[str, tuple[Array, Array]], seed: int) -> Rows:
+def _readings(groups: Groups, methods: Sequence[str], names: tuple[str, str]) -> Readings:
+    """method -> the values of a metric, and those by the other reading of the signs, [text] each."""
+    both = [method for method in methods if all((method, name) in groups for name in names)]
+    first, second = ({m: np.array([r.value for r in groups[m, name]]) for m in both} for name in names)
+    return {method: (first[method], second[method]) for method in both}
+
+
+def _sign_rows(names: tuple[str, str], readings: Readings, seed: int) -> Rows:
     """The methods for which the two readings of a metric differ."""
-    series = {(method, i): row for method, both in pairs.items() for i, row in enumerate(both)}
-    tested = [((m, 0), (m, 1)) for m, (first, second) in pairs.items() if can_be_tested(first - second)]
-    differences = {first[0]: d for (first, _), d in simultaneous(series, tested, seed=seed).items() if d.sign}
-    return [_sign_row(method, names, pairs[method], str(d), seed) for method, d in differences.items()]
+    differences = against_zero({method: first - second for method, (first, second) in readings.items()}, seed=seed)
+    return [_sign_row(method, names, readings[method], str(d), seed) for method, d in differences.items() if d.sign]
 
 
 def _sign_row(method: str, names: tuple[str, str], both: tuple[Array, Array], difference: str, seed: int) -> tuple[Cell, ...]:
@@ -100,8 +105,8 @@ def _of_sides(board: Scoreboard, method: str, sides: Mapping[str, Array]) -> tup
 
 def fillers_table(board: Scoreboard) -> Table | None:
     """How much the order of the methods depends on what stands in the place of a token that is taken away."""
-    fillers = [v for v in board.metrics if "replacement" in v.request.options and v.random is not None and len(v.of_methods) > 1]
-    if len(fillers) < 2:
+    fillers = [values for values in board.metrics if "replacement" in values.request.options]
+    if len(fillers) < 2 or len(fillers[0].of_methods) < 2:
         return None
     rows = tuple(_filler_row(values, fillers[0], board.seed) for values in fillers)
     columns = ("metric", "best method", "random scores", f"agreement of the order with {fillers[0].request.written}")
@@ -112,6 +117,6 @@ def fillers_table(board: Scoreboard) -> Table | None:
 def _filler_row(values: Values, first: Values, seed: int) -> tuple[Cell, ...]:
     means = {method: float(np.nanmean(values.standard(method))) for method in values.of_methods}
     others = [float(np.nanmean(first.standard(method))) for method in means]
-    assert values.random is not None
+    random = None if values.random is None else mean_of(values.random, seed)
     agreement = float(kendall(others, list(means.values())))
-    return values.request.written, max(means, key=lambda method: means[method]), mean_of(values.random, seed), agreement
+    return values.request.written, max(means, key=lambda method: means[method]), random, agreement
