@@ -178,6 +178,7 @@ def every_score(
     *,
     target: Any = "predicted",
     foil: Any = None,
+    score: str | None = None,
     query: int | str | None = None,
 ) -> dict[str, tuple[Attribution, float]]:
     """`scores_of` for several methods of one trace; the maps share the proof of every layer.
@@ -195,7 +196,7 @@ def every_score(
         if request.is_map:
             scores, spent = rolled(maps[written], request, place), seconds_of(maps.pop(written))
         else:
-            scores, spent = attribution_of(trace, request, target=target, foil=foil, query=query), 0.0
+            scores, spent = attribution_of(trace, request, target=target, foil=foil, score=score, query=query), 0.0
         results[written] = scores, spent + time.perf_counter() - started
     return results
 
@@ -212,6 +213,7 @@ def attribution_of(
     *,
     target: Any = "predicted",
     foil: Any = None,
+    score: str | None = None,
     query: int | str | None = None,
     layer: int | None = None,
 ) -> Attribution:
@@ -219,7 +221,7 @@ def attribution_of(
     from .attributions import attribute
 
     options: dict[str, Any] = {"query": query, "variant": request.variant, **request.options}
-    options |= {"target": target, "foil": foil} if request.class_specific else {}
+    options |= {"target": target, "foil": foil, "score": score} if request.class_specific else {}
     options |= {} if layer is None else {"layer": layer}
     result: Attribution = attribute(trace, request.name, **options)
     return result

@@ -32,10 +32,10 @@ class Target:
 
     def of(self, output: Any) -> Tensor:
         """The number, for every example of a batch: [batch], differentiable."""
-        scores = torch.stack([self._score(logits, i) for logits, i in zip(self._logits(output), self.ids, strict=True)])
+        scores = torch.stack([self._score(logits, i) for logits, i in zip(self.logits_of(output), self.ids, strict=True)])
         return scores.prod(0) if self.score == "probability" else scores.sum(0)
 
-    def _logits(self, output: Any) -> list[Tensor]:
+    def logits_of(self, output: Any) -> list[Tensor]:
         """What `ids` index, [batch class] each."""
         if self.task == "question-answering":
             return [output.start_logits, output.end_logits]

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from fnmatch import fnmatch
 from pathlib import Path
 
+JUDGE = "judge judged_metrics judging sanity scoreboard verdict verdict_notes verdict_tables"
 AREAS: dict[str, tuple[str, ...]] = {
     "methods": ("mixlens/methods/*.py",),
     "kernels": (
@@ -18,7 +19,7 @@ AREAS: dict[str, tuple[str, ...]] = {
         "mixlens/fast/loops/compiled.py",
         "mixlens/fast/loops/plain.py",
     ),
-    "metrics": ("mixlens/metrics/*.py", "mixlens/experiments/judge.py", "mixlens/experiments/judging.py"),
+    "metrics": ("mixlens/metrics/*.py", *(f"mixlens/experiments/{name}.py" for name in JUDGE.split())),
     "corpus": ("mixlens/corpus/*.py", "mixlens/files.py", "mixlens/saving.py", "mixlens/errors.py"),
     "show": ("mixlens/show/*.py", "mixlens/show/figure/*.py", "mixlens/serve/*.py", "mixlens/cli/*.py", "mixlens/report.py"),
     "core": (
@@ -66,8 +67,8 @@ MAPS = (
 ALONE = "tests/test_methods.py:alone_in_a_batch,maps_are_what_they_claim,any_input"
 METRICS = (
     *("tests/test_metrics_maps.py", "tests/test_metrics_agreement.py", "tests/test_metrics_intervals.py"),
-    *("tests/test_metrics_ties.py", "tests/test_metrics_faithfulness.py", "tests/test_metrics_golden.py", "tests/test_judge.py"),
-    "tests/test_metrics_probing.py",
+    *("tests/test_metrics_ties.py", "tests/test_metrics_faithfulness.py", "tests/test_metrics_golden.py"),
+    *("tests/test_metrics_removal.py", "tests/test_judge.py", "tests/test_metrics_probing.py"),
 )
 RUN = (
     "tests/test_run_arguments.py",
@@ -117,6 +118,7 @@ FIRST: dict[str, tuple[str, ...]] = {
     "mixlens/methods/attcat.py": ("tests/test_attcat.py", "tests/test_paths.py:segments", *ATTRIBUTIONS, "tests/test_lrp.py"),
     "mixlens/methods/attention.py": ("tests/test_golden.py", *MAPS),
     "mixlens/methods/blank_out.py": ("tests/test_edges.py", *ATTRIBUTIONS, "tests/test_metrics_faithfulness.py"),
+    "mixlens/methods/context_cite.py": ("tests/test_context_cite.py", *ATTRIBUTIONS),
     "mixlens/methods/deeplift.py": ("tests/test_deeplift.py", "tests/test_deeplift_norms.py", *ATTRIBUTIONS),
     "mixlens/methods/gradients.py": ATTRIBUTIONS,
     "mixlens/methods/hta.py": (
@@ -153,6 +155,7 @@ FIRST: dict[str, tuple[str, ...]] = {
         "tests/test_deeplift.py",
         "tests/test_run.py",
     ),
+    "mixlens/removal.py": ("tests/test_metrics_removal.py", "tests/test_metrics_faithfulness.py", "tests/test_context_cite.py"),
     "mixlens/questions.py": (*ATTRIBUTIONS, "tests/test_metrics_faithfulness.py"),
     "mixlens/methods/_attribution.py": (*ATTRIBUTIONS, "tests/test_structure.py"),
     "mixlens/targets.py": (*ATTRIBUTIONS, "tests/test_asking.py", "tests/test_cli.py", "tests/test_fuzz.py"),
@@ -204,7 +207,11 @@ FIRST: dict[str, tuple[str, ...]] = {
     "mixlens/metrics/mixing_stats.py": ("tests/test_metrics_maps.py",),
     "mixlens/metrics/plausibility.py": ("tests/test_metrics_agreement.py",),
     "mixlens/metrics/probing.py": ("tests/test_metrics_probing.py",),
+    "mixlens/metrics/removal_curves.py": ("tests/test_metrics_removal.py",),
+    "mixlens/metrics/subsets.py": ("tests/test_metrics_removal.py",),
     "mixlens/experiments/judg*.py": ("tests/test_judge_table.py", "tests/test_judge.py"),
+    "mixlens/experiments/s*.py": ("tests/test_sanity.py", "tests/test_judge.py"),
+    "mixlens/experiments/verdict*.py": ("tests/test_judge.py",),
     "mixlens/corpus/ray_pool.py": (
         *("tests/test_run_ray_alone.py", "tests/test_run_ray_watch.py"),
         "tests/test_run_ray.py:!whoever,process_that,workers_that_die",

@@ -9,7 +9,7 @@ import typer
 from ..errors import MixlensError, printable
 from ..interrupts import interruptible
 from . import explain as texts
-from . import group, lists, pages, papers, plot, runs
+from . import group, judge, lists, pages, papers, plot, runs
 
 app = typer.Typer(
     cls=group.Commands,
@@ -25,7 +25,7 @@ app.command("explain", epilog=texts.EXPLAIN_EXAMPLE)(texts.explain)
 app.command("data")(lists.data)
 app.command("experiment", epilog=papers.EXPERIMENT_EXAMPLE, cls=papers.ExperimentCommand)(papers.experiment)
 app.command("reproduce", epilog=papers.REPRODUCE_EXAMPLE)(papers.reproduce)
-app.command("judge", epilog=runs.JUDGE_EXAMPLE)(runs.judge)
+app.command("judge", epilog=judge.JUDGE_EXAMPLE)(judge.judge)
 app.command("run", epilog=runs.RUN_EXAMPLE)(runs.run)
 app.command("summarize", epilog=runs.SUMMARIZE_EXAMPLE)(runs.summarize)
 app.command("map", epilog=texts.MAP_EXAMPLE)(texts.map_)

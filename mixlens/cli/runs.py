@@ -1,4 +1,4 @@
-"""`judge`, `run` and `summarize`: many texts, folders of results."""
+"""`run` and `summarize`: many texts, folders of results."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -26,33 +26,8 @@ Seed = Annotated[int, typer.Option("--seed")]
 LeaveOut = Annotated[bool, typer.Option("--leave-out", help="Leave out examples that do not fit, instead of stopping.")]
 Methods = Annotated[str | None, typer.Option("--methods", help="Names with commas between them; options as name:option=value.")]
 
-JUDGE_EXAMPLE = "Example:  mixlens judge sentiment sentiment --n 20"
 RUN_EXAMPLE = "Example:  mixlens run corpus.jsonl --model sentiment --methods alti,attcat --out runs/corpus"
 SUMMARIZE_EXAMPLE = "Example:  mixlens summarize runs/corpus    (as a page: mixlens report runs/corpus)"
-
-
-def judge(
-    model: Annotated[str, typer.Argument(help="A hub id, a folder or an embedded model.")],
-    data: Annotated[str, typer.Argument(help="A dataset of `mixlens data`, a file, or NAME=FILE.")],
-    methods: Annotated[
-        str, typer.Option("--methods", help="all, or names with commas between them; options as name:option=value.")
-    ] = "all",
-    metrics: Annotated[str, typer.Option("--metrics", help="faithfulness, cues, rationales, or names.")] = "faithfulness",
-    n: Count = 50,
-    out: Out = None,
-    seed: Seed = 0,
-    leave_out: LeaveOut = False,
-    text_field: Annotated[str | None, typer.Option("--text-field", help="Of a file: by default text or sentence.")] = None,
-    pair_field: Annotated[str | None, typer.Option("--pair-field", help="Of a file: the second text.")] = None,
-    label_field: Annotated[str | None, typer.Option("--label-field", help="Of a file: the label of a row.")] = None,
-) -> None:
-    """Which method should I trust on my model? One ranked table, with intervals and seconds an example."""
-    from ..experiments.judge import judge_text
-    from ..show.text import console
-
-    fields: dict[str, Any] = {"text_field": text_field, "pair_field": pair_field, "label_field": label_field}
-    options: dict[str, Any] = {"methods": methods, "metrics": metrics, "n": n, "out": out, "seed": seed, "leave_out": leave_out}
-    print(judge_text(model, data, width=console().width, **options, **fields))
 
 
 @loads_a_model

@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import textwrap
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 from ..attributions import known as attributions
+from ..errors import InputError
 from ..maps import known as maps
 from ..metrics import Interval
 from ..metrics.arguments import refuse_missing
+from ..model.model import Model
 from ..types import Example
 from .experiment import Outcome
-from .judging import CUES, FAITHFULNESS, RATIONALES, metrics_of, missing_token, packages_of
+from .judged_metrics import CUES, FAITHFULNESS, GROUPS, RATIONALES, metrics_of, missing_token, packages_of
 from .prepare import examples_of, models_of, prepared
 from .running import refuse_unwritable, run_setup
 from .tables import Table
+from .verdict import answers_of
 
+EMBEDDED = ("agreement", "sentiment")  # models that have a dataset of the same name
 NO_EXPLANATION = ("null_attention",)  # what the model's output cannot know of
 
 
@@ -37,7 +43,7 @@ def every_method() -> tuple[list[str], list[str]]:
 
 def judge(
     model: Any,
-    data: str | os.PathLike[str] | Iterable[Example | str | tuple[str, str]],
+    data: str | os.PathLike[str] | Iterable[Example | str | tuple[str, str]] | None = None,
     *,
     methods: str | Sequence[str] = "all",
     metrics: str | Sequence[str] = "faithfulness",
@@ -49,30 +55,53 @@ def judge(
     text_field: str | None = None,
     pair_field: str | None = None,
     label_field: str | None = None,
+    infill: Any = None,
+    loading: Mapping[str, Any] | None = None,
+    **options: Any,
 ) -> Outcome:
-    """Which method should I trust on my model? Every method on n texts, by every metric; one ranked table.
+    """Which method should I trust on my model? Every method on n texts, by every metric; one ranked table for each question.
 
     `data`: a dataset of `mixlens data`, a file (its fields: `text_field`, by default text or sentence, `pair_field`,
-    `label_field`), Examples, texts, or (text, pair) tuples.
-    `methods`: "all", or names (with options: `value_zeroing:distance=euclidean`). `metrics`: names, or the groups
-    "faithfulness", "cues", "rationales". Where every text has cues or rationales these are judged too. See `run` for the rest.
+    `label_field`), Examples, texts, or (text, pair) tuples; an embedded model has sentences of its own.
+    `methods`: "all", or names (with options: `value_zeroing:distance=euclidean`). `metrics`: names (with options:
+    `aopc:replacement=mask`), or the groups "faithfulness", "cues", "rationales", "fillers". Where every text has cues or
+    rationales these are judged too. `infill`: a masked language model that fills gaps. `loading`: arguments of `mixlens.load`.
+    `options`: `explains` ("measured" or "logit"), `ranking` ("default", "signed", "magnitude"), `unit` ("token", "word",
+    "sentence"), `draws` of random scores. See docs/use/judging.md, and `run` for the rest.
     """
     groups = _names(metrics)
     names = every_method()[0] if methods == "all" else _names(methods)
     fields: dict[str, Any] = {"text_field": text_field, "pair_field": pair_field, "label_field": label_field}
     chosen = metrics_of(groups)
-    examples = examples_of(data, n=n, seed=seed, **fields)
+    source = _data_of(model, data)
+    examples = examples_of(source, n=n, seed=seed, **fields)
     if set(chosen) & set(FAITHFULNESS):
         chosen += _of_marks(chosen, examples)
     refuse_missing(packages_of(chosen))  # before the model is loaded
-    models = models_of(model)
-    if "faithfulness" in groups:  # of the group, what this model can be asked
-        chosen = [name for name in chosen if missing_token(models[0], name) is None]
+    models = models_of([model, *([] if infill is None else [infill])], **(loading or {}))
+    chosen = _possible_for(models, groups, chosen)
     refuse_unwritable(out)
-    question: dict[str, Any] = {"methods": names, "seed": seed, "labels": None, "options": {"metrics": chosen}}
+    question: dict[str, Any] = {"methods": names, "seed": seed, "labels": None, "options": {"metrics": chosen, **options}}
     setup = prepared("judge", model=list(models), data=examples, n=None, leave_out=leave_out, **question)
-    named = isinstance(data, str | os.PathLike) and not any(fields.values())
-    return run_setup(setup, out=out, source=data if named else examples, progress=progress)
+    named = isinstance(source, str | os.PathLike) and not any(fields.values())
+    return run_setup(setup, out=out, source=source if named else examples, progress=progress)
+
+
+def _data_of(model: Any, data: Any) -> Any:
+    """The data that was given; the embedded models have sentences of their own."""
+    if data is not None:
+        return data
+    if isinstance(model, str) and model in EMBEDDED:
+        return model
+    raise InputError("no texts were given: name a dataset of `mixlens data` or a file, or give --text.")
+
+
+def _possible_for(models: Sequence[Model], groups: Sequence[str], metrics: Sequence[str]) -> list[str]:
+    """The metrics without those of a group that this model cannot be asked. One that is named by itself stays, and is refused
+    later."""
+    of_groups = {name for group in groups if group in GROUPS for name in GROUPS[group]} - set(groups)
+    infill = len(models) > 1
+    return [m for m in metrics if m not in of_groups or missing_token(models[0], m, infill=infill) is None]
 
 
 def _of_marks(metrics: Sequence[str], examples: Sequence[Example]) -> list[str]:
@@ -95,10 +124,10 @@ def seconds(outcome: Outcome) -> dict[str, float]:
     return {method: sum(each.values()) / len(each) for method, each in spent.items()}
 
 
-def ranking(outcome: Outcome) -> Table:
-    """The ranked table with the seconds that one example takes."""
-    table, spent = outcome.tables[0], seconds(outcome)
-    rows = tuple((*row, spent[str(row[table.columns.index("method")])]) for row in table.rows)
+def ranking(outcome: Outcome, place: int = 0) -> Table:
+    """A ranked table with the seconds that one example takes, of the first method of a row."""
+    table, spent = outcome.tables[place], seconds(outcome)
+    rows = tuple((*row, spent[str(row[1]).partition(" = ")[0]]) for row in table.rows)
     return Table(table.name, table.title, (*table.columns, "seconds"), rows, table.note)
 
 
@@ -128,23 +157,39 @@ def _parts(widths: Sequence[int], width: int | None, beside: int) -> list[list[i
 
 def _cell(cell: Any) -> str:
     if isinstance(cell, Interval):
-        return f"{cell.mean:.3f} [{cell.low:.3f}, {cell.high:.3f}]" + (f" -{cell.undefined}" if cell.undefined else "")
+        reach = "" if math.isnan(cell.low) else f" [{cell.low:.3f}, {cell.high:.3f}]"
+        return f"{cell.mean:.3f}{reach}" + (f" -{cell.undefined}" if cell.undefined else "")
     return f"{cell:.3f}" if isinstance(cell, float) else "" if cell is None else str(cell)
 
 
-def judge_text(model: str, data: str, *, methods: str, metrics: str, width: int | None = None, **options: Any) -> str:
-    """What `mixlens judge` prints, in lines of at most `width` columns."""
+def judge_text(
+    model: str, data: str | None, *, methods: str, metrics: str, text: str | None = None, width: int | None = None, **options: Any
+) -> str:
+    """What `mixlens judge` prints, in lines of at most `width` columns: the answer, the tables, how to read them."""
     started = time.perf_counter()
-    outcome = judge(model, data, methods=methods, metrics=metrics, **options)
-    table, slow_ones = ranking(outcome), every_method()[1] if methods == "all" else []
-    text = [f"{outcome.setup.model.name}: {len(outcome.setup.examples)} examples"]
-    text += ["", *lines(table, width=width, beside=2), "", *_wrapped(table.note, width)]
-    if slow_ones:
-        left_out = f"Left out, minutes for one text: {', '.join(slow_ones)}. Name them to have them: --methods ..."
-        text += _wrapped(left_out, width)
-    if outcome.out is not None:
-        text.append(f"Records, tables and figure: {outcome.out}")
-    return "\n".join([*text, f"{time.perf_counter() - started:.1f} s"])
+    if text is not None and data is not None:
+        raise InputError("give DATA or --text, not both.")
+    outcome = judge(model, data if text is None else [text], methods=methods, metrics=metrics, **options)
+    answers = chain.from_iterable(_wrapped(answer, width) for answer in answers_of(outcome.setup, outcome.records))
+    tables = chain.from_iterable(_table_lines(outcome, place, width) for place in range(len(outcome.tables)))
+    ends = _wrapped(_left_out(), width) if methods == "all" else []
+    return "\n".join([*answers, *tables, "", *ends, *_folder(outcome), f"{time.perf_counter() - started:.1f} s"])
+
+
+def _folder(outcome: Outcome) -> list[str]:
+    return [] if outcome.out is None else [f"Records, tables and figure: {outcome.out}"]
+
+
+def _table_lines(outcome: Outcome, place: int, width: int | None) -> list[str]:
+    """One table with its title and its note."""
+    table = outcome.tables[place]
+    ranked = table.columns[0] == "rank"
+    body = lines(ranking(outcome, place) if ranked else table, width=width, beside=2 if ranked else 1)
+    return ["", table.title, "", *body, "", *_wrapped(table.note, width)]
+
+
+def _left_out() -> str:
+    return f"Left out, minutes for one text: {', '.join(every_method()[1])}. Name them to have them: --methods ..."
 
 
 def _wrapped(text: str, width: int | None) -> list[str]:

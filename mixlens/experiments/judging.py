@@ -1,181 +1,308 @@
-"""The everyday experiment: which method finds, on this model and these texts, the tokens that the prediction rests on?"""
+"""The everyday experiment: which method finds, on this model and these texts, the tokens that the prediction rests on?
+
+What is explained is what is measured: log p of the target against its foil where there is one (the other class of a classifier
+with two), else log p of the target.
+"""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Mapping, Sequence
+import zlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
+
+import numpy as np
 
 from ..asking import RANDOM, MethodRequest, every_score, scores_of
 from ..attributions import attribute
-from ..data import cue_tokens, span_tokens
-from ..errors import InputError, nearest
-from ..metrics import Interval, Metric, mean_with_interval
-from ..metrics import known as known_metrics
-from ..metrics.agreement import spearman
-from ..metrics.arguments import marks_at
+from ..data import cue_tokens, label_ids, span_tokens
+from ..errors import InputError
+from ..metrics.arguments import marks_at, one_of, vector
+from ..metrics.faithfulness import course_of
+from ..metrics.plausibility import RANKINGS
 from ..metrics.registry import as_number
-from ..model.model import Model
-from ..types import Example, Record, Trace
+from ..metrics.removal_curves import aopc_bounds
+from ..metrics.subsets import held_out_subsets
+from ..removal import UNITS, Infill
+from ..targets import logits_at, resolve
+from ..types import Attribution, Example, Record, Trace
 from .experiment import Setup, experiment
-from .figures import bars
+from .judged_metrics import (
+    BLANKED,
+    CUES,
+    FAITHFULNESS,
+    GROUPS,
+    OTHER_SIGNS,
+    RATIONALES,
+    MetricRequest,
+    metrics_of,
+    missing_token,
+    packages_of,
+    parse_metric,
+    possible,
+    requests_of,
+)
 from .prepare import removable
-from .tables import Cell, Table, by
+from .verdict import figure_of, tables_of
 
-FAITHFULNESS = ("aopc", "lodds", "comprehensiveness", "sufficiency", "blank_out_faithfulness")
-CUES = ("cue_dot", "cue_average_precision", "probes_needed")
-RATIONALES = ("rationale_auprc", "rationale_f1")
-GROUPS: dict[str, tuple[str, ...]] = {"faithfulness": FAITHFULNESS, "cues": CUES, "rationales": RATIONALES}
-NEEDS = {"trace", "scores", "rerun", "cues", "rationale", "classes", "class-specific"}
-PACKAGES = {
-    **dict.fromkeys(("blank_out_faithfulness", "kendall_confidence"), "scipy"),
-    **dict.fromkeys(("cue_average_precision", "rationale_auprc"), "scikit-learn"),
-}
-SURE = 30  # texts from which on a ranking is more than a hint
-BLANKED = "blank_out_faithfulness"
+__all__ = ["CUES", "FAITHFULNESS", "GROUPS", "RATIONALES", "judged", "metrics_of", "missing_token", "packages_of", "possible"]
+EXPLAINS = ("measured", "logit")
+BY_DEFAULT = "default"
+SAME = 1e-4  # shares of scores that differ by less, relative to the largest, are rounding
 
 
-def possible() -> dict[str, Metric]:
-    """The metrics that need one model, one example and one attribution, and judge: one way is better."""
-    return {
-        name: one for name, one in known_metrics().items() if {"scores"} <= set(one.needs) <= NEEDS and one.better != "neither"
-    }
-
-
-def metrics_of(written: Iterable[str]) -> list[str]:
-    """Names of metrics and of groups, as metrics."""
-    metrics: list[str] = []
-    for name in written:
-        if name not in GROUPS and name not in possible():
-            raise InputError(f"unknown metric {name!r}. {nearest(str(name), [*GROUPS, *possible()])}")
-        metrics += [one for one in GROUPS.get(name, (name,)) if one not in metrics]
-    if not metrics:
-        raise InputError(f"no metric was asked for. {nearest('', [*GROUPS, *possible()])}")
-    return metrics
-
-
-def packages_of(metrics: Iterable[str]) -> list[str]:
-    """The packages that the metrics of these names need."""
-    return sorted({PACKAGES[name] for name in metrics_of(metrics) if name in PACKAGES})
-
-
-def missing_token(model: Model, metric: str) -> str | None:
-    """The token a metric replaces others by, where the model has none."""
-    if metric == "lodds" and model.hf_model.config.pad_token_id is None:
-        return "pad"
-    return "unk" if metric == BLANKED and getattr(model.tokenizer, "unk_token_id", None) is None else None
+# --- refused before the long work ---------------------------------------------------------------------------------------
 
 
 def _prepare(setup: Setup) -> None:
-    for name in metrics_of(setup.options["metrics"]):
-        _refuse_examples(setup, name)
-        if "class-specific" in possible()[name].needs:
-            _refuse_without_classes(setup, name)
-        if token := missing_token(setup.model, name):
-            raise InputError(f"{name!r} replaces tokens by the {token} token, and {setup.model.name!r} has none. Leave it out.")
+    one_of("explains", setup.options["explains"], EXPLAINS)
+    one_of("ranking", setup.options["ranking"], (BY_DEFAULT, *RANKINGS))
+    one_of("unit", setup.options["unit"], UNITS)
+    if not isinstance(setup.options["draws"], int) or setup.options["draws"] < 1:
+        raise InputError(f"draws is a number of random rankings, at least 1, not {setup.options['draws']!r}.")
+    for request in requests_of(setup.options["metrics"]):
+        _refuse_metric(setup, request)
     removable(setup)
 
 
-def _refuse_examples(setup: Setup, metric: str) -> None:
+def _refuse_metric(setup: Setup, request: MetricRequest) -> None:
+    _refuse_examples(setup, request)
+    if "class-specific" in request.metric.needs:
+        _refuse_without_classes(setup, request)
+    token = missing_token(setup.model, request.written, infill=len(setup.models) > 1)
+    if token == "infilled":
+        raise InputError(f"{request.written!r} needs a masked language model with this vocabulary: infill=NAME. Or leave it out.")
+    if token:
+        raise InputError(
+            f"{request.written!r} replaces tokens by the {token} token, and {setup.model.name!r} has none. Leave it out."
+        )
+
+
+def _refuse_examples(setup: Setup, request: MetricRequest) -> None:
     """Every example has the cues or the rationale that a metric needs."""
-    for need in ("cues", "rationale"):
-        if need not in possible()[metric].needs:
-            continue
+    for need in {"cues", "rationale"} & set(request.metric.needs):
         without = [str(e.id) for e in setup.examples if not (e.cues if need == "cues" else e.info.get(need))]
         if without:
-            raise InputError(f"{metric!r} needs {need}, and {len(without)} examples have none ({without[0]} ...).")
+            raise InputError(f"{request.written!r} needs {need}, and {len(without)} examples have none ({without[0]} ...).")
 
 
-def _refuse_without_classes(setup: Setup, metric: str) -> None:
+def _refuse_without_classes(setup: Setup, request: MetricRequest) -> None:
     """A metric that compares classes needs a classifier, and methods that explain a class."""
-    wrong = [method for method, request in setup.requests.items() if not request.class_specific]
+    wrong = [method for method, asked in setup.requests.items() if not asked.class_specific]
     if wrong or setup.model.task != "classification":
         what = f"{wrong[0]!r} gives every class the same scores" if wrong else f"{setup.model.name!r} has no classes"
-        raise InputError(f"{metric!r} compares classes, and {what}. Leave it out.")
+        raise InputError(f"{request.written!r} compares classes, and {what}. Leave it out.")
 
 
-# --- the ranking ----------------------------------------------------------------------------------------------------------
+# --- what is explained --------------------------------------------------------------------------------------------------
 
 
-def _finish(setup: Setup, records: list[Record]) -> list[Table]:
+def explained(example: Example, trace: Trace, explains: str) -> dict[str, Any]:
+    """target, foil and score: log-odds against the foil where there is one (the logit of the target less the foil's), else the
+    log-probability; "logit": the target's logit alone."""
+    asked = example if trace.model.task != "question-answering" else Example(example.text)  # of these the predicted span
+    target: Any = "predicted" if asked.target is None else asked.target
+    if explains == "logit":
+        return {"target": target, "foil": None, "score": "logit"}
+    foil = _other_class(trace, target) if asked.target is None or asked.foil is None else asked.foil
+    return {"target": target, "foil": foil, "score": "log_probability" if foil is None else "logit"}
+
+
+def _other_class(trace: Trace, target: Any) -> int | None:
+    """The other class of a classifier with two."""
+    if trace.model.task != "classification" or trace.model.hf_model.config.num_labels != 2:
+        return None
+    return 1 - resolve(trace, target).ids[0]
+
+
+def is_right(example: Example, trace: Trace) -> bool | None:
+    """Whether the model predicts what is known to be right: the label, or the target (above the foil); None: nothing is known."""
+    if example.target is not None and trace.model.task in ("masked-lm", "causal-lm"):
+        return _prefers(trace, example)
+    label = example.info.get("label") if trace.model.task == "classification" else None
+    return None if label is None else _predicts(trace, label)
+
+
+def _predicts(trace: Trace, label: str) -> bool | None:
+    """Whether the predicted class is this label; None where the names of the classes are not those of the labels."""
+    try:
+        gold = label_ids([label], trace.model)
+    except InputError:
+        return None
+    return resolve(trace).ids[0] in gold.values()
+
+
+def _prefers(trace: Trace, example: Example) -> bool:
+    if example.foil is None:
+        return resolve(trace).ids == resolve(trace, example.target).ids
+    pair = resolve(trace, example.target, foil=example.foil)
+    logits = logits_at(trace, pair.positions)
+    return bool(logits[pair.ids[0]] > logits[pair.foil])
+
+
+# --- one example --------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Case:
+    """One example under judgement: its trace, what is explained, and what all methods share."""
+
+    setup: Setup
+    example: Example
+    shared: dict[str, dict[str, Any]] = field(default_factory=dict)  # by metric: what is computed once for all methods
+    values: dict[tuple[str, str], float] = field(default_factory=dict)  # by method and metric
+
+    @cached_property
+    def trace(self) -> Trace:
+        return self.setup.model.trace(self.example)
+
+    @cached_property
+    def explained(self) -> dict[str, Any]:
+        return explained(self.example, self.trace, self.setup.options["explains"])
+
+    @cached_property
+    def right(self) -> bool | None:
+        return is_right(self.example, self.trace)
+
+    @property
+    def question(self) -> dict[str, Any]:
+        """target and foil, as metrics take them."""
+        return {name: self.explained[name] for name in ("target", "foil")}
+
+    @cached_property
+    def columns(self) -> dict[str, Any]:
+        """What metrics need beside the scores: the trace, and the marks [pos] of cues and rationales where there are any."""
+        columns: dict[str, Any] = {"trace": self.trace}
+        if self.example.cues:
+            columns["cues"] = marks_at(cue_tokens(self.example, self.trace), len(self.trace))
+        if self.example.info.get("rationale"):
+            columns["rationale"] = marks_at(span_tokens(self.example.info["rationale"], self.trace), len(self.trace))
+        return columns
+
+    def options(self, request: MetricRequest) -> dict[str, Any]:
+        """The options of a metric: those that are written, the question, the ranking and the unit of this run."""
+        run = self.setup.options
+        wanted = {**self.question, "unit": run["unit"], **_signs(run["ranking"]), "keep_special": False}
+        if request.name == "lds" and run["unit"] == "token":  # its own default, words
+            del wanted["unit"]
+        known = {name: value for name, value in wanted.items() if name in request.metric.options}
+        written = {**known, **request.options}
+        return written if written.get("replacement") != "infill" else {**written, "replacement": self._infill()}
+
+    def _infill(self) -> Any:
+        """The second model of the run fills gaps; without one, the judged model itself."""
+        return Infill(self.setup.models[1]) if len(self.setup.models) > 1 else "infill"
+
+    def value(self, request: MetricRequest, scores: Any, method: MethodRequest | None) -> float:
+        """One metric of one method's scores."""
+        columns = {**self.columns, "scores": scores}
+        if "classes" in request.metric.needs and method is not None:
+            columns["classes"] = _other_classes(self.trace, method)
+        given = [columns[need] for need in request.metric.needs if need in columns]
+        return as_number(request.name, request.metric.function(*given, **self.options(request), **self.once(request)))
+
+    def once(self, request: MetricRequest) -> dict[str, Any]:
+        """What a metric computes of the text and the model alone: once for all methods."""
+        if request.written not in self.shared:
+            self.shared[request.written] = _SHARED[request.name](self, request) if request.name in _SHARED else {}
+        return self.shared[request.written]
+
+
+def _signs(ranking: str) -> dict[str, str]:
+    """`ranking` as the metrics of faithfulness and of cues call it."""
+    signs = {"signed": "positive", "magnitude": "absolute"}
+    return {} if ranking == BY_DEFAULT else {"ranking": ranking, "signs": signs[ranking]}
+
+
+def _other_classes(trace: Trace, request: MethodRequest) -> list[Any]:
+    """The attributions for the classes that are not predicted."""
+    assert trace.logits is not None
+    predicted = int(trace.logits.argmax())
+    return [scores_of(trace, request, target=label)[0] for label in range(len(trace.logits)) if label != predicted]
+
+
+def _blanked(case: Case, request: MetricRequest) -> dict[str, Any]:
+    options = {"replacement": request.replacement(), "absolute": request.options.get("absolute", False)}
+    return {"blanked": attribute(case.trace, "blank_out", **case.question, **options)}
+
+
+def _subsets(case: Case, request: MetricRequest) -> dict[str, Any]:
+    return {"subsets": held_out_subsets(case.trace, **case.options(request))}
+
+
+def _bounds(case: Case, request: MetricRequest) -> dict[str, Any]:
+    options = case.options(request)
+    course = course_of(case.trace, np.zeros(len(case.trace)), **case.question, unit=options["unit"])
+    search = {name: options[name] for name in ("replacement", "beam") if name in options}
+    return {"bounds": aopc_bounds(course, **search)}
+
+
+_SHARED = {BLANKED: _blanked, "lds": _subsets, "naopc": _bounds}
+
+
+# --- all methods on one example -----------------------------------------------------------------------------------------
+
+
+def _measured_methods(setup: Setup) -> dict[str, MethodRequest]:
+    """The methods whose scores are computed: all but plain `random`, which is drawn several times."""
+    return {written: request for written, request in setup.requests.items() if written != RANDOM}
+
+
+def other_signs(setup: Setup) -> list[MetricRequest]:
+    """The other reading of the signs of each metric, where the run leaves the signs to the metrics."""
     names = metrics_of(setup.options["metrics"])
-    values = {key: [r.value for r in group] for key, group in by(records, "method", "metric").items()}
-    cells = {key: mean_with_interval(numbers, seed=setup.seed) for key, numbers in values.items()}
-    places = {name: _places({method: cells[method, name].mean for method in setup.methods}, name) for name in names}
-    mean_place = {method: sum(places[name][method] for name in names) / len(names) for method in setup.methods}
-    order = sorted(setup.methods, key=lambda method: (mean_place[method], setup.methods.index(method)))
-    with_random = RANDOM in setup.methods
-    rows: list[tuple[Cell, ...]] = [
-        (
-            rank,
-            method,
-            mean_place[method],
-            *(cells[method, name] for name in names),
-            *([_beats(setup, values, method, names)] if with_random else []),
-        )
-        for rank, method in zip(_ranks([mean_place[method] for method in order]), order, strict=True)
-    ]
-    columns = ("rank", "method", "mean place", *names, *(["better than random on"] if with_random else []))
-    return [Table("ranking", "Which method to trust here", columns, tuple(rows), _note(setup, names))]
+    written = [OTHER_SIGNS[name] for name in names if name in OTHER_SIGNS and OTHER_SIGNS[name] not in names]
+    return [parse_metric(name) for name in written] if setup.options["ranking"] == BY_DEFAULT else []
 
 
-def _note(setup: Setup, names: Sequence[str]) -> str:
-    """Which way is better, what the places mean, and a caution where texts are few."""
-    ways = {way: ", ".join(name for name in names if possible()[name].better == way) for way in ("higher", "lower")}
-    directions = "; ".join(f"{way} is better: {which}" for way, which in ways.items() if which)
-    note = f"{directions[0].upper()}{directions[1:]}. Ranked by the mean place over these."
-    if RANDOM in setup.methods:
-        note += " Better than random: the 95 % interval of the difference, example by example, is on the right side of 0."
-    if len(setup.examples) < SURE:
-        note += (
-            f" Caution: {len(setup.examples)} texts are few. On other texts the ranks may be others: look at the intervals, and "
-            f"judge {SURE} texts or more."
-        )
-    return note
+def _random_values(case: Case, request: MetricRequest) -> list[float]:
+    """[draw]: the metric of uniform random scores. The seed is made of the text, so that texts have different noise."""
+    seed = zlib.crc32(" ".join(case.trace.tokens).encode())
+    generator = np.random.default_rng([case.setup.seed, seed])
+    return [case.value(request, generator.random(len(case.trace)), None) for _ in range(case.setup.options["draws"])]
 
 
-def _ranks(places: Sequence[float]) -> list[int]:
-    """1 for the first; equal mean places share the rank of the first of them: 1, 2, 2, 4."""
-    return [1 + sum(other < place and not math.isclose(other, place, rel_tol=1e-9) for other in places) for place in places]
+def _random_records(case: Case) -> Iterator[Record]:
+    """The mean over several draws of random scores, and their spread: what every method is compared with."""
+    for request in requests_of(case.setup.options["metrics"]):
+        if "class-specific" not in request.metric.needs:
+            values = np.array(_random_values(case, request))
+            facts = {"seconds": 0.0, "spread": float(values.std(ddof=min(1, len(values) - 1))), "right": case.right}
+            yield Record(str(case.example.id), RANDOM, request.written, float(values.mean()), facts)
 
 
-def _figure(setup: Setup, tables: list[Table], figure: Any) -> None:
-    """The first metric as bars, the best on top: in the order of what is drawn, not of the mean place over all metrics."""
-    name = metrics_of(setup.options["metrics"])[0]
-    table = tables[0]
-    place = table.columns.index(name)
-
-    def key(row: tuple[Cell, ...]) -> float:
-        cell = row[place]
-        mean = cell.mean if isinstance(cell, Interval) else math.nan
-        return math.inf if math.isnan(mean) else -_sign(name) * mean
-
-    way = "higher" if possible()[name].better == "higher" else "lower"
-    ordered = Table(table.name, table.title, table.columns, tuple(sorted(table.rows, key=key)), table.note)
-    bars(figure.subplots(), ordered, name, title=f"{name}, mean and 95 % interval ({way} is better)")
+def twins_of(scores: Mapping[str, Attribution]) -> dict[str, str]:
+    """Method -> the first method whose scores are the same but for their scale and for rounding; itself, where there is none."""
+    shares = {method: _shares(attribution) for method, attribution in scores.items()}
+    return {method: next(other for other in shares if _alike(shares[other], shares[method])) for method in shares}
 
 
-def _sign(name: str) -> int:
-    return 1 if possible()[name].better == "higher" else -1
+def _shares(scores: Attribution) -> Any:
+    """[pos]: scores divided by the largest absolute one."""
+    values = vector(scores)
+    return values / max(float(np.abs(values).max()), 1e-300)
 
 
-def _places(means: Mapping[str, float], name: str) -> dict[str, float]:
-    """1 for the best; equal ones share the mean of their places; one without a value is last."""
-    signed = {method: -math.inf if math.isnan(mean) else _sign(name) * mean for method, mean in means.items()}
-    above = {method: sum(other > mean for other in signed.values()) for method, mean in signed.items()}
-    same = {method: sum(other == mean for other in signed.values()) for method, mean in signed.items()}
-    return {method: above[method] + (same[method] + 1) / 2 for method in means}
+def _alike(one: Any, other: Any) -> bool:
+    return bool(np.abs(one - other).max() < SAME)
 
 
-def _beats(setup: Setup, values: Mapping[tuple[Any, ...], Sequence[float]], method: str, names: Sequence[str]) -> str:
-    if method == RANDOM:
-        return "-"
-    won = 0
-    for name in names:
-        pairs = zip(values[method, name], values[RANDOM, name], strict=True)
-        gap: Interval = mean_with_interval([_sign(name) * (value - other) for value, other in pairs], seed=setup.seed)
-        won += gap.low > 0
-    return f"{won} of {len(names)}"
+def is_circular(method: MethodRequest, request: MetricRequest) -> bool:
+    """Blank-out is not judged by how well it agrees with blank-out."""
+    return method.name == "blank_out" and request.name == BLANKED
+
+
+def _records_of(case: Case, method: str, twin: str, scores: Attribution, facts: Mapping[str, Any]) -> Iterator[Record]:
+    """The records of one method, without the metrics that cannot judge it. A method has the values of its twin."""
+    asked, example = case.setup.requests[method], str(case.example.id)
+    others = other_signs(case.setup) if asked.class_specific else []
+    for request in [*requests_of(case.setup.options["metrics"]), *others]:
+        if not is_circular(asked, request):
+            key = (method if "classes" in request.metric.needs else twin, request.written)
+            if key not in case.values:
+                case.values[key] = case.value(request, scores, asked)
+            yield Record(example, method, request.written, case.values[key], facts)
 
 
 @experiment(
@@ -186,52 +313,25 @@ def _beats(setup: Setup, values: Mapping[tuple[Any, ...], Sequence[float]], meth
     model="agreement",
     methods=(RANDOM, "attention", "globenc", "alti", "value_zeroing", "grad_x_input", "attcat"),
     task=("classification", "masked-lm", "causal-lm", "question-answering"),
-    options={"metrics": ["faithfulness"]},
+    options={
+        "metrics": ["faithfulness"],
+        "explains": "measured",
+        "ranking": BY_DEFAULT,
+        "unit": "token",
+        "draws": 5,
+    },
     packages=lambda options: packages_of(options["metrics"]),
     prepare=_prepare,
-    finish=_finish,
-    figure=_figure,
+    finish=tables_of,
+    figure=figure_of,
 )
 def judged(setup: Setup, example: Example) -> list[Record]:
     """Which method finds the tokens that the model's predictions rest on?"""
-    trace = setup.model.trace(example)
-    target: Any = "predicted" if example.target is None or trace.model.task == "question-answering" else example.target
-    names = metrics_of(setup.options["metrics"])
-    columns = _columns(example, trace)
-    # Blank-out is the same for every method: n forward passes once, not once for each.
-    reference = attribute(trace, "blank_out", target=target, replacement="unk") if BLANKED in names else None
-    records = []
-    for method, (scores, seconds) in every_score(trace, setup.requests, target=target).items():
-        for name in names:
-            if name == BLANKED and reference is not None:
-                value = spearman(scores.scores, reference.scores)
-            else:
-                value = _value(name, {**columns, "scores": scores}, setup.requests[method], target)
-            records.append(Record(str(example.id), method, name, value, {"seconds": seconds}))
+    case = Case(setup, example)
+    timed = every_score(case.trace, _measured_methods(setup), **case.explained)
+    scores = {method: attribution for method, (attribution, _) in timed.items()}
+    records = list(_random_records(case))
+    for method, twin in twins_of(scores).items():
+        facts = {"seconds": timed[method][1], "same_as": twin, "right": case.right}
+        records += _records_of(case, method, twin, scores[twin], facts)
     return records
-
-
-def _columns(example: Example, trace: Trace) -> dict[str, Any]:
-    """What metrics need beside the scores: the trace, and the marks [pos] of cues and rationales where the example has them."""
-    columns: dict[str, Any] = {"trace": trace}
-    if example.cues:
-        columns["cues"] = marks_at(cue_tokens(example, trace), len(trace))
-    if example.info.get("rationale"):
-        columns["rationale"] = marks_at(span_tokens(example.info["rationale"], trace), len(trace))
-    return columns
-
-
-def _value(name: str, columns: Mapping[str, Any], request: MethodRequest, target: Any) -> float:
-    """One metric of one method's scores."""
-    metric = possible()[name]
-    if "classes" in metric.needs:
-        columns = {**columns, "classes": _other_classes(columns["trace"], request)}
-    options = {"target": target} if "target" in metric.options else {}
-    return as_number(name, metric.function(*(columns[need] for need in metric.needs if need in columns), **options))
-
-
-def _other_classes(trace: Trace, request: MethodRequest) -> list[Any]:
-    """The attributions for the classes that are not predicted."""
-    assert trace.logits is not None
-    predicted = int(trace.logits.argmax())
-    return [scores_of(trace, request, target=label)[0] for label in range(len(trace.logits)) if label != predicted]

@@ -13,6 +13,7 @@ from .arguments import Array, Marks, Scores, marks, marks_at, one_of, sklearn_me
 from .registry import metric
 
 PAPER = "Mohebbi et al. 2023, Quantifying Context Mixing in Transformers"
+CUES = "cues"  # a kind of metric
 SIGNS = ("absolute", "positive")
 
 
@@ -25,14 +26,14 @@ def shares(scores: Scores, *, signs: str = "absolute") -> Array:
     return values / total if total > 0 else np.full_like(values, np.nan)
 
 
-@metric(paper=PAPER, needs=("scores", "cues"), better="higher")
+@metric(paper=PAPER, needs=("scores", "cues"), better="higher", kind=CUES)
 def cue_dot(scores: Scores, cues: Any, *, signs: str = "absolute") -> float:
     """S . xi: the share of the scores that lies on cues. NaN where all scores are 0."""
     values = shares(scores, signs=signs)
     return float(values[marks(cues, len(values), "cues")].sum())
 
 
-@metric(paper=PAPER, needs=("scores", "cues"), better="higher")
+@metric(paper=PAPER, needs=("scores", "cues"), better="higher", kind=CUES)
 def cue_average_precision(scores: Scores, cues: Any, *, signs: str = "absolute") -> float:
     """Average precision of the scores as a search for cues, as scikit-learn counts it: sum_k (R_k - R_{k-1}) P_k.
 
@@ -45,7 +46,7 @@ def cue_average_precision(scores: Scores, cues: Any, *, signs: str = "absolute")
     return float(sklearn_metrics().average_precision_score(marked, values))
 
 
-@metric(paper=PAPER, needs=("scores", "cues"), better="lower")
+@metric(paper=PAPER, needs=("scores", "cues"), better="lower", kind=CUES)
 def probes_needed(scores: Scores, cues: Any, *, until: str = "first", signs: str = "absolute") -> float:
     """How many tokens that are no cue one must look at, the highest score first, until the "first" cue, or "all", are found.
 

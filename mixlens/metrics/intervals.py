@@ -11,9 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import InputError
-from .arguments import one_of
+from .arguments import one_of, scipy_stats
 
-HOW = ("bootstrap", "normal")
+HOW = ("bootstrap", "studentised", "bca", "t", "normal")
+CONSTANT = 0.001  # of the resamples: where more are constant, a studentised interval has no meaning
 CELLS = 1_000_000  # numbers drawn at a time
 
 
@@ -38,7 +39,8 @@ class Interval:
 
     def __str__(self) -> str:
         left = f", {self.undefined} undefined" if self.undefined else ""
-        return f"{self.mean:.3f} [{self.low:.3f}, {self.high:.3f}] (n = {self.n}{left})"
+        reach = "" if np.isnan(self.low) else f" [{self.low:.3f}, {self.high:.3f}]"
+        return f"{self.mean:.3f}{reach} (n = {self.n}{left})"
 
 
 def mean_with_interval(
@@ -50,35 +52,140 @@ def mean_with_interval(
     groups: Sequence[Any] | NDArray[Any] | None = None,
     resamples: int = 2000,
 ) -> Interval:
-    """The mean and its interval: percentile bootstrap from a seed, or "normal": z sd / sqrt(n), as ALTI's tables have it.
+    """The mean and its interval at a confidence. `how`:
+
+    - "bootstrap": percentiles of resampled means, from a seed. Too narrow under about 50 examples.
+    - "studentised": resampled means in their own standard errors (bootstrap-t). Covers as stated from about 10 examples on, also
+      where values are skewed; "bca" where resamples are constant, as they are with values that are mostly 0.
+    - "bca": percentiles corrected for bias and skewness (Efron 1987).
+    - "t": Student's t with the sample's standard deviation.
+    - "normal": z sd / sqrt(n) with the population's standard deviation, as ALTI's tables have it.
 
     `groups` says which values belong together (the tokens of a sentence): groups are drawn, not values, and `n` counts
     them. NaN is an example without a value: counted in `undefined`, left out of the rest.
     """
+    array = _finite(values)
+    _checked(confidence, how, resamples)
+    defined = ~np.isnan(array)
+    if groups is not None and len(groups) != len(array):
+        raise InputError(f"groups has {len(groups)} entries for {len(array)} values. Give one for each value.")
+    sums, counts = _by_group(array[defined], None if groups is None else np.asarray(groups)[defined])
+    n, undefined = len(sums), int((~defined).sum())
+    if n == 0:
+        return Interval(np.nan, np.nan, np.nan, 0, np.nan, confidence, undefined)
+    mean, std = float(sums.sum() / counts.sum()), float(array[defined].std())
+    low, high = (np.nan, np.nan) if n == 1 else _ENDS[how](_Sample(sums, counts, mean, confidence, seed, resamples))
+    return Interval(mean, float(low), float(high), n, std, confidence, undefined)
+
+
+def _finite(values: Sequence[float] | NDArray[Any]) -> NDArray[Any]:
     array = np.asarray(values, dtype=np.float64).reshape(-1)
     if not array.size:
         raise InputError("there is nothing to average: no values were given.")
     if np.isinf(array).any():
         raise InputError(f"value {int(np.isinf(array).argmax())} is infinite, and so would the mean be. Values must be finite.")
-    _checked(confidence, how, resamples)
-    defined = ~np.isnan(array)
-    undefined = int((~defined).sum())
-    if groups is not None and len(groups) != len(array):
-        raise InputError(f"groups has {len(groups)} entries for {len(array)} values. Give one for each value.")
-    sums, counts = _by_group(array[defined], None if groups is None else np.asarray(groups)[defined])
-    n = len(sums)
-    if n == 0:
-        return Interval(np.nan, np.nan, np.nan, 0, np.nan, confidence, undefined)
-    mean, std = float(sums.sum() / counts.sum()), float(array[defined].std())
-    if n == 1:
-        return Interval(mean, np.nan, np.nan, 1, std, confidence, undefined)
-    if how == "normal":
-        spread = (sums - mean * counts).std() / (counts.sum() / n)  # of groups; of the values themselves without
-        reach = NormalDist().inv_cdf((1 + confidence) / 2) * float(spread) / n**0.5
-        return Interval(mean, mean - reach, mean + reach, n, std, confidence, undefined)
-    means = np.concatenate([sums[indices].sum(-1) / counts[indices].sum(-1) for indices in _draws(n, resamples, seed)])
-    low, high = _percentiles(means, confidence)
-    return Interval(mean, low, high, n, std, confidence, undefined)
+    return array
+
+
+# --- the ways to an interval --------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Sample:
+    """Sums and counts of n groups (values, where each is its own group), their mean, and what an interval is asked for."""
+
+    sums: NDArray[Any]
+    counts: NDArray[Any]
+    mean: float
+    confidence: float
+    seed: int
+    resamples: int
+
+    @property
+    def n(self) -> int:
+        return len(self.sums)
+
+    @property
+    def tails(self) -> tuple[float, float]:
+        return (1 - self.confidence) / 2, (1 + self.confidence) / 2
+
+    @property
+    def residuals(self) -> NDArray[Any]:
+        """[group]: what each adds to the error of the mean, times n."""
+        spread: NDArray[Any] = (self.sums - self.mean * self.counts) / (self.counts.sum() / self.n)
+        return spread
+
+    @property
+    def means(self) -> NDArray[Any]:
+        """[resample]"""
+        draws = _draws(self.n, self.resamples, self.seed)
+        return np.concatenate([self.sums[rows].sum(-1) / self.counts[rows].sum(-1) for rows in draws])
+
+
+def _bootstrap_ends(sample: _Sample) -> tuple[float, float]:
+    return _percentiles(sample.means, sample.confidence)
+
+
+def _normal_ends(sample: _Sample) -> tuple[float, float]:
+    reach = NormalDist().inv_cdf(sample.tails[1]) * float(sample.residuals.std()) / sample.n**0.5
+    return sample.mean - reach, sample.mean + reach
+
+
+def _t_ends(sample: _Sample) -> tuple[float, float]:
+    reach = float(scipy_stats().t.ppf(sample.tails[1], sample.n - 1)) * _standard_error(sample.residuals)
+    return sample.mean - reach, sample.mean + reach
+
+
+def _standard_error(residuals: NDArray[Any]) -> float:
+    return float(residuals.std(ddof=1)) / len(residuals) ** 0.5
+
+
+def _studentised_ends(sample: _Sample) -> tuple[float, float]:
+    """mean - q s, with the quantiles q of t* = (mean* - mean) / s* over resamples, and s the standard error."""
+    t = np.concatenate([_t_of(sample.residuals[rows]) for rows in _draws(sample.n, sample.resamples, sample.seed)])
+    if (~np.isfinite(t)).mean() > CONSTANT:
+        return _bca_ends(sample)
+    high, low = np.quantile(t[np.isfinite(t)], sample.tails)
+    error = _standard_error(sample.residuals)
+    return sample.mean - low * error, sample.mean - high * error
+
+
+def _t_of(resampled: NDArray[Any]) -> NDArray[Any]:
+    """[resample]: the mean in standard errors, from residuals [resample group]; NaN or infinite where a resample is constant."""
+    constant = (resampled == resampled[:, :1]).all(-1)
+    error = resampled.std(-1, ddof=1) / resampled.shape[-1] ** 0.5
+    with np.errstate(divide="ignore", invalid="ignore"):
+        t: NDArray[Any] = np.where(constant, np.nan, resampled.mean(-1) / error)
+    return t
+
+
+def _bca_ends(sample: _Sample) -> tuple[float, float]:
+    """Percentiles of resampled means at levels corrected for bias (z0) and acceleration (a)."""
+    means, normal = sample.means, NormalDist()
+    if np.ptp(means) == 0:
+        return sample.mean, sample.mean
+    below = (means < sample.mean).mean() + (means == sample.mean).mean() / 2
+    z0 = normal.inv_cdf(float(np.clip(below, 1 / len(means), 1 - 1 / len(means))))
+    a = _acceleration(sample.residuals)
+    quantiles = [z0 + normal.inv_cdf(tail) for tail in sample.tails]
+    levels = [normal.cdf(z0 + z / (1 - a * z)) for z in quantiles]
+    low, high = np.quantile(means, levels)
+    return float(low), float(high)
+
+
+def _acceleration(residuals: NDArray[Any]) -> float:
+    """sum u^3 / (6 (sum u^2)^1.5) of what each group adds to the mean (its influence)."""
+    scaled = residuals / max(float(np.abs(residuals).max()), 1e-300)
+    return float((scaled**3).sum() / (6 * (scaled**2).sum() ** 1.5)) if scaled.any() else 0.0
+
+
+_ENDS: dict[str, Callable[[_Sample], tuple[float, float]]] = {
+    "bootstrap": _bootstrap_ends,
+    "studentised": _studentised_ends,
+    "bca": _bca_ends,
+    "t": _t_ends,
+    "normal": _normal_ends,
+}
 
 
 def statistic_with_interval(

@@ -9,10 +9,19 @@ import numpy as np
 
 from ..errors import InputError
 from .agreement import ATTCAT
-from .arguments import Marks, Scores, marks, marks_at, sklearn_metrics, vector
+from .arguments import Array, Marks, Scores, marks, marks_at, one_of, sklearn_metrics, vector
 from .registry import metric
 
 ERASER = "DeYoung et al. 2020, ERASER: A Benchmark to Evaluate Rationalized NLP Models"
+RATIONALES = "rationales"  # a kind of metric
+RANKINGS = ("signed", "magnitude")
+
+
+def ranked(scores: Scores, ranking: str) -> Array:
+    """The numbers by which tokens are ranked: the scores ("signed": what speaks for the target comes first), or their absolute
+    values ("magnitude": what speaks for or against it comes first)."""
+    values = vector(scores)
+    return np.abs(values) if one_of("ranking", ranking, RANKINGS) == "magnitude" else values
 
 
 @dataclass(frozen=True)
@@ -43,10 +52,10 @@ def top_marks(scores: Scores, k: int) -> Marks:
     return marks_at(np.argsort(-values, kind="stable")[:k].tolist(), len(values))
 
 
-@metric(paper=ERASER, needs=("scores", "rationale"), better="higher")
-def rationale_auprc(scores: Scores, rationale: Any) -> float:
+@metric(paper=ERASER, needs=("scores", "rationale"), better="higher", kind=RATIONALES)
+def rationale_auprc(scores: Scores, rationale: Any, *, ranking: str = "signed") -> float:
     """Area under the precision-recall curve, trapezoids as in ERASER's code. NaN where nothing was marked."""
-    values = vector(scores)
+    values = ranked(scores, ranking)
     marked = marks(rationale, len(values), "rationale")
     if not marked.any():
         return np.nan
@@ -55,30 +64,32 @@ def rationale_auprc(scores: Scores, rationale: Any) -> float:
     return float(sklearn.auc(recall, precision))
 
 
-@metric(paper=ERASER, needs=("scores", "rationale"), better="higher")
-def rationale_f1(scores: Scores, rationale: Any, *, k: int | None = None) -> Match:
+@metric(paper=ERASER, needs=("scores", "rationale"), better="higher", kind=RATIONALES)
+def rationale_f1(scores: Scores, rationale: Any, *, k: int | None = None, ranking: str = "signed") -> Match:
     """Token F1 of the k highest scores (None: as many as were marked) with the rationale. NaN where nothing was marked.
 
     ERASER takes k from the mean length of a dataset's rationales.
     """
-    chosen, marked = _chosen(scores, rationale, k)
+    chosen, marked = _chosen(ranked(scores, ranking), rationale, k)
     if not marked.any():
         return Match(np.nan, np.nan, np.nan)
     both = int((chosen & marked).sum())
     return _match(both / max(int(chosen.sum()), 1), both / int(marked.sum()))
 
 
-@metric(paper=ERASER, needs=("scores", "rationale"), better="higher")
-def rationale_iou(scores: Scores, rationale: Any, *, k: int | None = None) -> float:
+@metric(paper=ERASER, needs=("scores", "rationale"), better="higher", kind=RATIONALES)
+def rationale_iou(scores: Scores, rationale: Any, *, k: int | None = None, ranking: str = "signed") -> float:
     """Tokens in both over tokens in either, for the k highest scores (None: as many as were marked). NaN where none were."""
-    chosen, marked = _chosen(scores, rationale, k)
+    chosen, marked = _chosen(ranked(scores, ranking), rationale, k)
     return float((chosen & marked).sum() / (chosen | marked).sum()) if marked.any() else np.nan
 
 
-@metric(paper=ERASER, needs=("scores", "rationale"), better="higher")
-def rationale_iou_f1(scores: Scores, rationale: Any, *, k: int | None = None, threshold: float = 0.5) -> Match:
+@metric(paper=ERASER, needs=("scores", "rationale"), better="higher", kind=RATIONALES)
+def rationale_iou_f1(
+    scores: Scores, rationale: Any, *, k: int | None = None, threshold: float = 0.5, ranking: str = "signed"
+) -> Match:
     """ERASER's IoU F1: runs of chosen tokens count as found where they overlap a marked run by `threshold` or more."""
-    chosen, marked = _chosen(scores, rationale, k)
+    chosen, marked = _chosen(ranked(scores, ranking), rationale, k)
     if not marked.any():
         return Match(np.nan, np.nan, np.nan)
     chosen_runs, marked_runs = runs(chosen), runs(marked)

@@ -35,6 +35,7 @@ class Metric(Registered):
 
     needs: tuple[str, ...]
     better: str  # "higher", "lower", or "neither": it describes, it does not judge
+    kind: str = ""  # metrics of one kind measure the same thing, and count once in a ranking
 
     @property
     def options(self) -> dict[str, Any]:
@@ -46,12 +47,16 @@ METRICS = Registry[Metric]("metric", folder="mixlens.metrics", group="mixlens.me
 
 
 def metric(
-    *, paper: str, needs: Sequence[str], better: str, variants: Sequence[str] = ("paper",), cost: str = "0"
+    *, paper: str, needs: Sequence[str], better: str, variants: Sequence[str] = ("paper",), cost: str = "0", kind: str = ""
 ) -> Callable[[Function], Function]:
-    """Register a metric under its function's name. `cost` is in forward passes for one example."""
+    """Register a metric under its function's name. `cost` is in forward passes for one example; `kind` is by default the name."""
     assert better in BETTER
     assert set(needs) <= set(NEEDS)
-    return METRICS.register(lambda name, function: Metric(name, function, paper, tuple(variants), cost, tuple(needs), better))
+
+    def entry(name: str, function: Function) -> Metric:
+        return Metric(name, function, paper, tuple(variants), cost, tuple(needs), better, kind or name)
+
+    return METRICS.register(entry)
 
 
 def known() -> dict[str, Metric]:

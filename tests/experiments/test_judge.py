@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import transformers
@@ -18,13 +20,17 @@ from mixlens.errors import InputError
 from mixlens.experiments import core, known
 from mixlens.experiments.command import experiment_text
 from mixlens.experiments.judge import every_method, judge, judge_text, lines, ranking
-from mixlens.experiments.judging import CUES, FAITHFULNESS, _places, metrics_of, possible
+from mixlens.experiments.judged_metrics import CUES, FAITHFULNESS, metrics_of, parse_metric, possible
+from mixlens.experiments.judging import is_right, twins_of
+from mixlens.experiments.scoreboard import Scoreboard, Values
+from mixlens.experiments.verdict import answers_of, boards_of
 from mixlens.fast.block import Block
 from mixlens.metrics import Interval
 from mixlens.metrics.alignment import cue_dot
 from mixlens.metrics.arguments import marks_at
 from mixlens.metrics.faithfulness import aopc, blank_out_faithfulness
-from mixlens.types import Example, Record
+from mixlens.metrics.subsets import lds
+from mixlens.types import Attribution, Example, Record
 
 
 @pytest.fixture(scope="module")
@@ -38,68 +44,275 @@ def model() -> Any:
 
 
 def test_the_numbers_are_those_of_the_metrics(gap_model: Any) -> None:
+    """Attributions explain the target against its foil, and the metrics measure the target against its foil."""
     made = judge(gap_model, "agreement", methods="random,alti,attcat", n=2, progress=False)
     found = {(r.example, r.method, r.metric): r.value for r in made.records}
     for example in made.setup.examples:
         trace = gap_model.trace(example)
-        attcat = mixlens.attribute(trace, "attcat", target=example.target)
+        pair: dict[str, Any] = {"target": example.target, "foil": example.foil}
+        attcat = mixlens.attribute(trace, "attcat", **pair)
         alti = mixlens.attribute(trace, "alti")
         cues = marks_at(data.cue_tokens(example, trace), len(trace))
-        assert found[str(example.id), "attcat", "aopc"] == aopc(trace, attcat, target=example.target).value
-        expected = blank_out_faithfulness(trace, alti, target=example.target)
+        assert found[str(example.id), "attcat", "aopc"] == aopc(trace, attcat, **pair).value
+        expected = blank_out_faithfulness(trace, alti, keep_special=False, **pair)
         assert found[str(example.id), "alti", "blank_out_faithfulness"] == expected
+        assert found[str(example.id), "alti", "lds"] == lds(trace, alti, **pair)
         assert found[str(example.id), "alti", "cue_dot"] == pytest.approx(cue_dot(alti, cues), rel=1e-5)
     assert set(made.setup.options["metrics"]) == {*FAITHFULNESS, *CUES}  # this data has cues
     table = ranking(made)
     assert table.columns[-1] == "seconds"
-    assert all(row[-1] > 0 for row in table.rows)
-    places = table.column("mean place")
-    assert places == sorted(places)
-    assert table.column("rank") == [1 + sum(other < own for other in places) for own in places]
+    scores = [cell.mean for cell in table.column("score")]
+    assert scores == sorted(scores, reverse=True)
+    assert table.column("rank") == [1, 2, 3]
     assert "seconds" not in made.tables[0].csv
+    assert [table.name for table in made.tables][:2] == ["ranking", "plausibility"]  # two questions, two tables
 
 
-def test_places_share_ties_and_know_which_way_is_better() -> None:
-    assert _places({"a": 1.0, "b": 3.0, "c": 3.0, "d": 2.0}, "aopc") == {"a": 4, "b": 1.5, "c": 1.5, "d": 3}
-    assert _places({"a": 1.0, "b": 3.0}, "lodds") == {"a": 1, "b": 2}
-    assert _places({"a": float("nan"), "b": -3.0}, "aopc") == {"a": 2, "b": 1}
+def test_a_classifier_of_two_classes_explains_one_against_the_other(model: Any) -> None:
+    """log p of one of two classes falls as the difference of the logits does: the same ranking of tokens."""
+    made = judge(model, "sentiment", methods="grad_x_input", metrics="aopc", n=1, progress=False)
+    trace = model.trace(made.setup.examples[0])
+    predicted = int(trace.logits.argmax())
+    contrast, logs = (
+        mixlens.attribute(trace, "grad_x_input", target=predicted, foil=foil, score=score)
+        for foil, score in ((1 - predicted, "logit"), (None, "log_probability"))
+    )
+    (record,) = [r for r in made.records if (r.method, r.metric) == ("grad_x_input", "aopc")]
+    assert record.value == aopc(trace, contrast, foil=1 - predicted).value
+    assert record.value == pytest.approx(aopc(trace, logs).value, abs=1e-6)  # float32; two classes: p among two is p
 
 
-def ranked(gap_model: Any, means: dict[str, float], examples: int = 3) -> Any:
-    """The table of made-up methods, each with its aopc."""
+def test_the_logit_alone_can_still_be_explained(gap_model: Any) -> None:
+    """`explains="logit"`: no foil, neither in the scores nor in the metrics."""
+    made = judge(gap_model, "agreement", methods="attcat", metrics="aopc", n=1, explains="logit", progress=False)
+    (example,) = made.setup.examples
+    trace = gap_model.trace(example)
+    attcat = mixlens.attribute(trace, "attcat", target=example.target)
+    (record,) = [r for r in made.records if (r.method, r.metric) == ("attcat", "aopc")]
+    assert record.value == aopc(trace, attcat, target=example.target).value
+
+
+def test_blank_out_is_not_judged_by_itself(gap_model: Any) -> None:
+    asked: dict[str, Any] = {"methods": "blank_out,alti,random", "metrics": "aopc,blank_out_faithfulness", "n": 6}
+    made = judge(gap_model, "agreement", progress=False, **asked)
+    table = made.tables[0]
+    assert table.row("blank_out")["blank_out_faithfulness"] is None
+    assert table.row("alti")["blank_out_faithfulness"] is not None
+    assert "blank_out has no blank_out_faithfulness: it would be compared with itself." in table.note
+    board = boards_of(made.setup, made.records)["ranking"]
+    both = board.scores("alti", ["removing"]) - board.scores("blank_out", ["removing"])  # compared by what judges both
+    pair = ("alti", "blank_out") if ("alti", "blank_out") in board.differences else ("blank_out", "alti")
+    sign = 1 if pair[0] == "alti" else -1
+    assert board.differences[pair].mean == pytest.approx(sign * both.mean())
+
+
+def test_one_method_under_two_names_is_one_row(gap_model: Any) -> None:
+    made = judge(gap_model, "agreement", methods="alti,attention,attention_rollout", metrics="aopc", n=3, progress=False)
+    assert sorted(made.tables[0].column("method")) == ["alti", "attention = attention_rollout"]
+    assert "joined by = have the same scores on every text" in made.tables[0].note
+    values = {m: [r.value for r in made.records if r.method == m] for m in ("attention", "attention_rollout")}
+    assert values["attention"] == values["attention_rollout"]  # to the last bit: rounding moves no token
+
+
+def test_scores_that_differ_by_rounding_or_scale_are_twins() -> None:
+    def of(*scores: float) -> Attribution:
+        return Attribution(torch.tensor(scores), ("a", "b", "c"), "made up")
+
+    made = {
+        "first": of(1.0, 2.0, -4.0),
+        "scaled": of(2.0, 4.00001, -8.0),
+        "mirrored": of(-1.0, -2.0, 4.0),
+        "other": of(1.0, 2.1, -4.0),
+    }
+    assert twins_of(made) == {"first": "first", "scaled": "first", "mirrored": "mirrored", "other": "other"}
+
+
+def ranked(gap_model: Any, values: dict[str, Sequence[float]], metrics: Sequence[str] = ("aopc", "lodds")) -> Any:
+    """The tables of made-up methods, each with its aopc on every text; lodds is the same thing, ten times as large."""
     used = known()["judge"]
-    some = tuple(Example("a text", id=str(i)) for i in range(examples))
-    setup = core.Setup(used, (gap_model,), some, tuple(means), {"metrics": ["aopc", "lodds"]})
-    values = {"aopc": lambda mean: mean, "lodds": lambda mean: -10 * mean}
+    n = len(next(iter(values.values())))
+    some = tuple(Example("a text", id=str(i)) for i in range(n))
+    options = {**used.options, "metrics": list(metrics)}
+    setup = core.Setup(used, (gap_model,), some, tuple(values), options)
+    factors = {"aopc": 1.0, "lodds": -10.0, "cue_dot": -1.0}
     records = [
-        Record(example.id or "", method, metric, made(mean), {"seconds": 0.1})
-        for example in some
-        for method, mean in means.items()
-        for metric, made in values.items()
+        Record(str(i), method, metric, factors[metric] * numbers[i], {"seconds": 0.1, "spread": abs(factors[metric])})
+        for i in range(n)
+        for method, numbers in {**values, "random": values.get("random", [0.0] * n)}.items()
+        for metric in metrics
     ]
-    (table,) = used.finish(setup, records)
-    return setup, table
+    return setup, used.finish(setup, records), records
 
 
-def test_equal_methods_share_a_rank(gap_model: Any) -> None:
-    _, table = ranked(gap_model, {"a": 1.0, "b": 3.0, "c": 1.0, "d": 1.0, "e": 0.5})
-    assert dict(zip(table.column("method"), table.column("rank"), strict=True)) == {"b": 1, "a": 2, "c": 2, "d": 2, "e": 5}
+def test_a_score_is_in_spreads_of_random_and_metrics_of_one_kind_count_once(gap_model: Any) -> None:
+    _, (table, *_), _ = ranked(gap_model, {"a": [1.0, 3.0], "b": [3.0, 4.0]})
+    assert {m: table.row(m)["score"].mean for m in ("a", "b")} == pytest.approx({"a": 2.0, "b": 3.5})
+    _, tables, _ = ranked(gap_model, {"a": [1.0, 3.0], "b": [3.0, 4.0]}, ("aopc", "lodds", "cue_dot"))
+    assert [t.name for t in tables[:2]] == ["ranking", "plausibility"]
+    assert {m: tables[0].row(m)["score"].mean for m in ("a", "b")} == pytest.approx({"a": 2.0, "b": 3.5})
+    assert {m: tables[1].row(m)["score"].mean for m in ("a", "b")} == pytest.approx({"a": -2.0, "b": -3.5})
+
+
+def test_a_score_does_not_depend_on_who_else_is_judged(gap_model: Any) -> None:
+    noise = np.random.default_rng(0).normal(size=(3, 20))
+    both = ranked(gap_model, {"a": noise[0], "b": noise[1]})[1][0]
+    three = ranked(gap_model, {"a": noise[0], "c": noise[2] + 9, "b": noise[1]})[1][0]
+    assert all(both.row(m)["score"] == three.row(m)["score"] for m in ("a", "b"))
+
+
+def test_groups_are_not_told_apart_from_their_first(gap_model: Any) -> None:
+    noise = np.random.default_rng(0).normal(size=(4, 40))
+    values = {"far": noise[0] + 9, "near": noise[1] + 9.1, "low": noise[2] + 4, "random": 0 * noise[3]}
+    setup, tables, records = ranked(gap_model, values)
+    assert {m: tables[0].row(m)["group"] for m in values} == {"far": 1, "near": 1, "low": 2, "random": 3}
+    (answer,) = answers_of(setup, records)
+    assert answer.startswith("On these 40 texts ")
+    assert "far" in answer
+    assert "are not told apart and lead in faithfulness; 1 other scores lower." in answer
+    pairs = next(table for table in tables if table.name == "ranking_pairs")
+    assert dict(zip(pairs.column("method"), pairs.column("told apart"), strict=True))["low"] == "yes"
+
+
+def test_methods_that_do_nothing_are_seldom_told_apart() -> None:
+    """Ten random methods on 30 texts, 60 times: a difference is found in at most 10 % of the runs (5 % are meant; 60 runs)."""
+    request, found = parse_metric("aopc"), 0
+    for seed in range(60):
+        noise = np.random.default_rng(seed).normal(size=(10, 30))
+        values = Values(request, {str(i): row for i, row in enumerate(noise)}, np.zeros(30), np.ones(30))
+        found += len(set(Scoreboard((values,), tuple(values.of_methods)).groups.values())) > 1
+    assert found <= 6
+
+
+def test_near_copies_do_not_hide_a_true_difference() -> None:
+    """Two methods that differ on one text alone cannot be tested, and the others are told apart all the same."""
+    noise = np.random.default_rng(0).normal(size=(2, 40))
+    copy = noise[0].copy()
+    copy[3] += 0.5
+    values = Values(parse_metric("aopc"), {"a": noise[0], "copy": copy, "b": noise[1] + 6}, np.zeros(40), np.ones(40))
+    board = Scoreboard((values,), ("a", "copy", "b"))
+    assert board.groups == {"b": 1, "a": 2, "copy": 2}
+
+
+def test_all_methods_are_judged_on_the_same_texts(gap_model: Any) -> None:
+    """A text without a value for one method is left out for all; a method without any value leaves out nothing."""
+    nan = float("nan")
+    _, (table, *_), _ = ranked(gap_model, {"a": [1.0, nan, 3.0], "b": [5.0, 7.0, 6.0], "none": [nan] * 3}, ["aopc"])
+    assert table.row("b")["aopc"].mean == 5.5
+    assert (table.row("b")["aopc"].n, table.row("a")["aopc"].n) == (2, 2)
+    assert "aopc is undefined for a method on 1 texts, which are left out for all." in table.note
+    assert table.column("method")[-1] == "none"
 
 
 @pytest.mark.parametrize(("examples", "few"), [(3, True), (29, True), (30, False)])
 def test_a_ranking_of_few_texts_comes_with_a_caution(gap_model: Any, examples: int, few: bool) -> None:
-    _, table = ranked(gap_model, {"a": 1.0, "b": 3.0}, examples)
+    _, (table, *_), _ = ranked(gap_model, {"a": [1.0] * examples, "b": [3.0] * examples})
     assert (f"Caution: {examples} texts are few." in table.note) == few
+
+
+def test_one_text_has_no_intervals_and_says_so() -> None:
+    told = judge_text("agreement", None, text="The keys to the cabinet [MASK] rusty.", methods="alti,attcat", metrics="aopc")
+    assert told.splitlines()[0].endswith("has the highest score in faithfulness; so few texts tell no two methods apart.")
+    assert "One text has no intervals" in told
+    assert "[" not in told.replace("[MASK]", "")
+    with pytest.raises(InputError, match="DATA or --text, not both"):
+        judge_text("agreement", "agreement", text="a", methods="alti", metrics="aopc")
+    with pytest.raises(InputError, match="no texts were given"):
+        judge("bert-base-uncased", methods="alti")
+
+
+def test_where_signs_matter_both_readings_are_shown(gap_model: Any) -> None:
+    """The default reading and the other one, of methods for which they differ text by text."""
+    made = judge(gap_model, "agreement", methods="attcat,alti,grad_x_input", metrics="aopc,cues", n=20, progress=False)
+    names = {(r.method, r.metric) for r in made.records}
+    assert ("attcat", "aopc:ranking=magnitude") in names
+    assert ("alti", "aopc:ranking=magnitude") not in names  # a map has no signs
+    table = next(table for table in made.tables if table.name == "signs")
+    for row in table.rows:
+        first, second = (
+            [r.value for r in made.records if (r.method, r.metric) == (row[0], metric)] for metric in (row[1], row[3])
+        )
+        assert row[2].mean == pytest.approx(np.mean(first))
+        assert row[4].mean == pytest.approx(np.mean(second))
+        assert abs(np.mean(first) - np.mean(second)) > 0.01
+    forced = judge(gap_model, "agreement", methods="attcat", metrics="aopc", n=2, ranking="magnitude", progress=False)
+    both = {r.example: r.value for r in made.records if (r.method, r.metric) == ("attcat", "aopc:ranking=magnitude")}
+    for record in forced.records:
+        if (record.method, record.metric) == ("attcat", "aopc"):
+            assert record.value == both[record.example]
+    with pytest.raises(InputError, match="unknown ranking 'absolut'"):
+        judge(gap_model, "agreement", methods="attcat", metrics="aopc", n=2, ranking="absolut", progress=False)
+
+
+def test_random_is_drawn_several_times(gap_model: Any) -> None:
+    """More draws: a steadier reference. The mean over draws, and the spread of one."""
+    asked: dict[str, Any] = {"methods": "random", "metrics": "cue_dot", "n": 4, "progress": False}
+    few, many = (judge(gap_model, "agreement", draws=draws, **asked) for draws in (1, 400))
+    assert {r.info["spread"] for r in few.records} == {0.0}
+    for record, example in zip(many.records, many.setup.examples, strict=True):
+        trace = gap_model.trace(example)
+        cues = marks_at(data.cue_tokens(example, trace), len(trace))
+        share = cues.sum() / len(trace)  # the expected share of uniform scores
+        assert record.value == pytest.approx(share, abs=4 * record.info["spread"] / 20)
+    with pytest.raises(InputError, match="draws is a number"):
+        judge(gap_model, "agreement", draws=0, **asked)
+
+
+def test_right_and_wrong_predictions_are_shown_apart(gap_model: Any) -> None:
+    """A target that the model does not prefer to its foil counts as a wrong prediction."""
+    some = list(data.load("agreement", n=6, seed=0))
+    wrong = [replace(e, target=e.foil, foil=e.target) for e in some[:3]]
+    made = judge(gap_model, [*wrong, *some[3:]], methods="alti,attcat", metrics="aopc", progress=False)
+    table = next(table for table in made.tables if table.name == "correctness")
+    assert table.columns == ("method", "right (3 texts)", "wrong (3 texts)")
+    board = boards_of(made.setup, made.records)["ranking"]
+    assert table.row("alti")["wrong (3 texts)"].mean == pytest.approx(board.scores("alti")[:3].mean())
+
+
+def test_labels_tell_right_from_wrong(model: Any) -> None:
+    labelled = [Example("a good film", info={"label": name}) for name in ("positive", "negative", "unheard of")]
+    assert [is_right(e, model.trace(e)) for e in labelled] == [True, False, None]
+
+
+def test_fillers_are_compared(gap_model: Any) -> None:
+    made = judge(gap_model, "agreement", methods="alti,attcat,random", metrics="fillers", n=3, progress=False)
+    ways = ("delete", "pad", "mask", "unk", "infill")
+    assert made.setup.options["metrics"] == [f"aopc:replacement={way}" for way in ways]
+    table = next(table for table in made.tables if table.name == "fillers")
+    assert table.column("metric") == made.setup.options["metrics"]
+    assert table.column(table.columns[-1])[0] == 1.0  # with itself
+
+
+def test_another_model_fills_gaps_where_the_judged_one_cannot(gap_model: Any, model: Any) -> None:
+    some = ["the mother is here", "the keys are old"]
+    made = judge(model, some, methods="alti,attcat", metrics="fillers", progress=False)
+    assert "aopc:replacement=infill" not in made.setup.options["metrics"]  # of a group, what can be asked
+    with pytest.raises(InputError, match="needs a masked language model with this vocabulary: infill=NAME"):
+        judge(model, some, methods="alti", metrics="aopc:replacement=infill", progress=False)
+    with pytest.raises(InputError, match="their vocabularies differ"):
+        judge(model, some, methods="alti", metrics="aopc:replacement=infill", infill=gap_model, progress=False)
+
+
+def test_metrics_take_options_and_whole_words(gap_model: Any) -> None:
+    asked: dict[str, Any] = {"methods": "alti", "n": 1, "progress": False}
+    words = judge(gap_model, "agreement", metrics="aopc", unit="word", **asked)
+    named = judge(gap_model, "agreement", metrics="aopc:unit=word", **asked)
+    first, second = ([r.value for r in made.records if r.metric.startswith("aopc")] for made in (words, named))
+    assert first == second
+    with pytest.raises(InputError, match="has no option 'replace'"):
+        judge(gap_model, "agreement", metrics="aopc:replace=mask", **asked)
+    with pytest.raises(InputError, match="an option is written key=value"):
+        judge(gap_model, "agreement", metrics="aopc:mask", **asked)
 
 
 def test_bars_stand_in_the_order_of_what_they_show(gap_model: Any) -> None:
     """The best on top, also where the mean place over all metrics says otherwise, and for a metric where lower is better."""
     figure = pytest.importorskip("matplotlib.figure")
-    setup, table = ranked(gap_model, {"a": 1.0, "b": 3.0, "c": 2.0, "d": float("nan")})
-    table = core.Table(table.name, table.title, table.columns, tuple(reversed(table.rows)), table.note)
+    means = {"a": 1.0, "b": 3.0, "c": 2.0, "d": float("nan")}
     for metrics, order in ((["aopc", "lodds"], ["b", "c", "a", "d"]), (["lodds", "aopc"], ["b", "c", "a", "d"])):
+        setup, (table, *_), _ = ranked(gap_model, {name: [mean] * 3 for name, mean in means.items()}, metrics)
+        table = core.Table(table.name, table.title, table.columns, tuple(reversed(table.rows)), table.note)
         drawn = figure.Figure()
-        known()["judge"].figure(replace(setup, options={"metrics": metrics}), [table], drawn)  # type: ignore[misc]
+        known()["judge"].figure(setup, [table], drawn)  # type: ignore[misc]
         (axes,) = drawn.axes
         assert [label.get_text() for label in axes.get_yticklabels()] == order
         assert ("lower is better" in axes.get_xlabel()) == (metrics[0] == "lodds")
@@ -139,15 +352,10 @@ def test_fields_of_a_file_can_be_named(model: Any, tmp_path: Path) -> None:
 
 def test_better_than_random_is_judged_example_by_example(gap_model: Any) -> None:
     """Always a little better is better, though the two means' intervals overlap; sometimes better is not."""
-    used = known()["judge"]
-    setup = core.Setup(used, (gap_model,), (), ("random", "steady", "unsteady"), {"metrics": ["aopc"]})
-    noise = [0.0, 5.0, -5.0, 2.0, -2.0, 1.0]
-    records = [
-        Record(str(i), method, "aopc", level + shift, {})
-        for i, level in enumerate(noise)
-        for method, shift in (("random", 0.0), ("steady", 0.1), ("unsteady", 3.0 if i % 2 else -2.0))
-    ]
-    (table,) = used.finish(setup, records)
+    noise = np.array([0.0, 5.0, -5.0, 2.0, -2.0, 1.0, 3.0, -3.0, 4.0, -4.0])
+    small = 0.1 + 0.01 * np.arange(10)
+    values = {"random": noise, "steady": noise + small, "unsteady": noise + np.where(np.arange(10) % 2, 3.0, -2.0) + small}
+    _, (table, *_), _ = ranked(gap_model, values, ["aopc"])
     told = dict(zip(table.column("method"), table.column("better than random on"), strict=True))
     assert told == {"random": "-", "steady": "1 of 1", "unsteady": "0 of 1"}
     assert table.column("method")[0] == "unsteady"  # its mean is the highest all the same
@@ -188,7 +396,8 @@ def test_what_cannot_be_judged_is_refused_first(gap_model: Any, model: Any, tmp_
         judge(model, [Example("film", id="1")], methods="alti", **asked)
     assert not out.exists()
     made = judge(model, plain, methods="attcat,cat", metrics="kendall_confidence", progress=False)
-    assert isinstance(made.tables[0].rows[0][3], Interval)
+    assert [table.name for table in made.tables] == ["others"]
+    assert isinstance(made.tables[0].rows[0][4], Interval)
 
 
 def test_rationales_are_judged_where_every_text_has_them(model: Any) -> None:
@@ -218,9 +427,9 @@ def test_the_folder_goes_on_and_the_text_says_what_was_found(tmp_path: Path) -> 
     first = judge_text("agreement", "agreement", **asked)
     assert (tmp_path / "out" / "summary.csv").is_file()
     assert first.splitlines()[:-1] == judge_text("agreement", "agreement", **asked).splitlines()[:-1]
-    assert first.splitlines()[0] == "agreement: 3 examples"
-    assert first.splitlines()[2].split()[:4] == ["rank", "method", "mean", "place"]
-    assert first.splitlines()[3].split()[:2] == ["1", "alti"]
+    assert first.splitlines()[0].startswith("On these 3 texts alti has the highest score in plausibility;")
+    assert first.splitlines()[4].split()[:4] == ["rank", "method", "group", "score"]
+    assert first.splitlines()[5].split()[:2] == ["1", "alti"]
     assert "Higher is better: cue_dot, cue_average_precision; lower is better: probes_needed." in first
 
 
@@ -287,7 +496,7 @@ def test_each_text_is_traced_once_and_each_layer_proven_once(gap_model: Any, mon
         made = judge(gap_model, "agreement", methods=methods, metrics="cue_dot", n=2, progress=False)
     finally:
         hook.remove()
-    assert len(made.records) == 8
+    assert len([record for record in made.records if record.method != "random"]) == 8
     assert len(passes) == 2
     assert len(blocks) == 2 * gap_model.n_layers
     assert len(draws) == 1

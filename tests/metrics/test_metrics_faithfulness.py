@@ -239,7 +239,7 @@ def test_released_explains_the_gold_label_and_leaves_short_texts_out() -> None:
     [
         ({"variant": "released"}, "give label="),
         ({"variant": "old"}, "Known: paper, released"),
-        ({"replacement": "hide"}, "Known: delete, mask, pad, unk"),
+        ({"replacement": "hide"}, "Known: delete, infill, mask, pad, unk"),
         ({"percents": (10, 120)}, "from 0 to 100"),
         ({"percents": ()}, "at least one"),
         ({"label": "good", "target": "gold"}, "no class 'good'"),

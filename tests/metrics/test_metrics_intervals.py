@@ -57,6 +57,59 @@ def test_an_interval_covers_the_truth_as_often_as_it_says() -> None:
         assert 0.84 <= held / 300 <= 0.95
 
 
+@pytest.mark.parametrize(("draw", "truth"), [("exponential", 1.0), ("lognormal", math.exp(0.5)), ("normal", 0.0)])
+def test_a_studentised_interval_covers_at_small_n(draw: str, truth: float) -> None:
+    """400 samples of 12: 95 % intervals hold the truth in at least 88 %, where percentiles fall below that for skewed values.
+    400 samples leave a standard error of 1.6 %."""
+    held = {"studentised": 0, "bootstrap": 0}
+    for how in held:
+        generator = np.random.default_rng(1)
+        for _ in range(400):
+            made = mean_with_interval(getattr(generator, draw)(size=12), how=how, resamples=400)
+            held[how] += made.low <= truth <= made.high
+    assert held["studentised"] / 400 >= 0.88
+    assert held["studentised"] > held["bootstrap"]
+
+
+def test_a_studentised_interval_written_out() -> None:
+    """mean - q s, with the quantiles q of (mean* - mean) / s* over the same resamples."""
+    values = np.random.default_rng(0).exponential(size=15)
+    mean, error = values.mean(), values.std(ddof=1) / math.sqrt(15)
+    draws = values[np.random.default_rng(3).integers(0, 15, size=(2000, 15))]
+    t = [(row.mean() - mean) / (row.std(ddof=1) / math.sqrt(15)) for row in draws]
+    high, low = np.quantile(t, [0.025, 0.975])
+    made = mean_with_interval(values, how="studentised", seed=3)
+    assert (made.low, made.high) == pytest.approx((mean - low * error, mean - high * error))
+
+
+def test_bca_is_that_of_scipy() -> None:
+    """The same formula on other resamples: ends agree within the noise of 5,000 resamples (2 % of the width, three times)."""
+    stats = pytest.importorskip("scipy.stats")
+    values = np.random.default_rng(0).exponential(size=25)
+    theirs = stats.bootstrap((values,), np.mean, method="BCa", n_resamples=5000, rng=np.random.default_rng(1)).confidence_interval
+    made = mean_with_interval(values, how="bca", resamples=5000)
+    room = 0.06 * (made.high - made.low)
+    assert (made.low, made.high) == pytest.approx((theirs.low, theirs.high), abs=room)
+
+
+def test_values_that_are_mostly_zero_fall_back_to_bca() -> None:
+    """A resample without any of the few ones has no spread, so t has no meaning there."""
+    values = [0.0] * 18 + [1.0, 2.0]
+    assert mean_with_interval(values, how="studentised") == mean_with_interval(values, how="bca")
+    constant = mean_with_interval([2.0] * 5, how="studentised")
+    assert (constant.low, constant.high) == (2.0, 2.0)
+
+
+def test_a_t_interval_uses_students_quantile() -> None:
+    values = np.random.default_rng(0).normal(size=8)
+    made = mean_with_interval(values, how="t")
+    assert made.high - made.mean == pytest.approx(2.364624 * values.std(ddof=1) / math.sqrt(8), rel=1e-6)  # t(0.975, 7)
+
+
+def test_one_value_is_written_without_an_interval() -> None:
+    assert str(mean_with_interval([4.0])) == "4.000 (n = 1)"
+
+
 def test_tokens_of_one_text_are_not_independent() -> None:
     """Ten texts of 20 equal tokens know as much as ten tokens, not as 200."""
     texts = np.random.default_rng(0).normal(size=10)

@@ -1,0 +1,79 @@
+"""`judge`: which method to trust on a model, in one command."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from .options import LoadOptions, loads_a_model
+from .runs import Count, LeaveOut, Out, Seed
+
+JUDGE_EXAMPLE = "Example:  mixlens judge sentiment --n 20    (one text: mixlens judge sentiment --text 'A good film.')"
+Model = Annotated[str, typer.Argument(help="A hub id, a folder or an embedded model.")]
+Data = Annotated[
+    str | None,
+    typer.Argument(help="A dataset of `mixlens data`, a file, or NAME=FILE. The embedded models have sentences of their own."),
+]
+MethodNames = Annotated[
+    str, typer.Option("--methods", help="all, or names with commas between them; options as name:option=value.")
+]
+Metrics = Annotated[
+    str,
+    typer.Option("--metrics", help="faithfulness, cues, rationales, fillers, or names; options as aopc:replacement=mask."),
+]
+OneText = Annotated[str | None, typer.Option("--text", help="Judge the methods on this one text instead of DATA.")]
+Explains = Annotated[
+    str,
+    typer.Option("--explains", help="measured: what the metrics measure, the target against its foil; or logit, the target's."),
+]
+Ranking = Annotated[
+    str, typer.Option("--ranking", help="signed, magnitude, or default: signed for removal and rationales, magnitude for cues.")
+]
+Unit = Annotated[str, typer.Option("--unit", help="What is taken away at a time: token, word or sentence.")]
+Draws = Annotated[int, typer.Option("--draws", help="Random rankings for each text, with which every method is compared.", min=1)]
+InfillModel = Annotated[
+    str | None, typer.Option("--infill", help="A masked language model that fills gaps, for aopc:replacement=infill.")
+]
+
+
+@loads_a_model
+def judge(
+    model: Model,
+    data: Data = None,
+    text: OneText = None,
+    methods: MethodNames = "all",
+    metrics: Metrics = "faithfulness",
+    n: Count = 50,
+    out: Out = None,
+    seed: Seed = 0,
+    leave_out: LeaveOut = False,
+    explains: Explains = "measured",
+    ranking: Ranking = "default",
+    unit: Unit = "token",
+    draws: Draws = 5,
+    infill: InfillModel = None,
+    text_field: Annotated[str | None, typer.Option("--text-field", help="Of a file: by default text or sentence.")] = None,
+    pair_field: Annotated[str | None, typer.Option("--pair-field", help="Of a file: the second text.")] = None,
+    label_field: Annotated[str | None, typer.Option("--label-field", help="Of a file: the label of a row.")] = None,
+    loading: LoadOptions = LoadOptions(),  # noqa: B008 - frozen
+) -> None:
+    """Which method should I trust on my model? Ranked tables, with intervals and seconds an example.
+
+    The first lines are the answer: which methods lead, and which are not told apart. Faithfulness (does the prediction fall where
+    a method says it rests?) and plausibility (does a method find the words that are known to decide?) have a table each.
+
+    Columns: `score` is how much better than random scores a method is, in standard deviations of a random draw, mean over kinds
+    of metrics. `group`: methods of one group are not told apart from its first. Then each metric, its mean and 95 % interval;
+    on how many metrics a method is better than random; seconds for one text.
+
+    Further tables: the leader against every other method, with the number of texts that would tell them apart; where the signs
+    of scores matter; right and wrong predictions apart. docs/use/judging.md explains every column and every pitfall.
+    """
+    from ..experiments.judge import judge_text
+    from ..show.text import console
+
+    fields: dict[str, Any] = {"text_field": text_field, "pair_field": pair_field, "label_field": label_field}
+    options: dict[str, Any] = {"methods": methods, "metrics": metrics, "n": n, "out": out, "seed": seed, "leave_out": leave_out}
+    options |= {"explains": explains, "ranking": ranking, "unit": unit, "draws": draws, "infill": infill}
+    print(judge_text(model, data, text=text, width=console().width, loading=loading.arguments(), **options, **fields))

@@ -1,0 +1,199 @@
+"""Sanity checks of explanations: do scores depend on what the model learned, on what is explained, and not on small changes?
+
+weights   rank correlation with the scores of the same model with redrawn weights (Adebayo et al. 2018): lower is better
+labels    rank correlation with the scores of a second model, trained on shuffled labels (Adebayo et al. 2018): lower
+target    rank correlation with the scores for another class, or for the foil in the place of the target: lower
+noise     rank correlation with the scores where every word vector is moved by a little (Yeh et al. 2019): higher is better
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ..asking import RANDOM, MethodRequest, every_score
+from ..errors import InputError
+from ..metrics import mean_with_interval
+from ..metrics.agreement import spearman
+from ..metrics.plausibility import ranked
+from ..model.loading import load
+from ..model.model import Model
+from ..targets import resolve
+from ..types import Attribution, Example, Record, Trace
+from .experiment import Setup, experiment
+from .judging import explained
+from .tables import Table, by
+
+CHECKS = ("weights", "labels", "target", "noise")
+BETTER = {"weights": "lower", "labels": "lower", "target": "lower", "noise": "higher"}
+Scores = Mapping[str, Attribution]
+
+
+# --- changed models -----------------------------------------------------------------------------------------------------
+
+
+def redrawn(model: Model, seed: int) -> Model:
+    """A copy of a model whose weights are drawn anew, each tensor with its own mean and standard deviation."""
+    network = copy.deepcopy(model.hf_model)
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for weights in network.parameters():
+            noise = torch.randn(weights.shape, generator=generator, dtype=torch.float64)
+            spread = float(weights.double().std(correction=0))
+            weights.copy_((weights.double().mean() + spread * noise.to(weights.device)).to(weights.dtype))
+    return load(network, tokenizer=model.tokenizer)
+
+
+@contextmanager
+def jittered(model: Model, *, radius: float, seed: int) -> Iterator[None]:
+    """Within this block every word vector is moved by `radius` of its length, each token id in a direction of its own."""
+    table = model.hf_model.get_input_embeddings()
+    directions = _directions(table, seed)
+
+    def moved(module: nn.Module, inputs: tuple[Any, ...], output: Tensor) -> Tensor:
+        return output + radius * output.norm(dim=-1, keepdim=True) * directions[inputs[0]].to(output)
+
+    hook = table.register_forward_hook(moved)
+    try:
+        yield
+    finally:
+        hook.remove()
+
+
+def _directions(table: Any, seed: int) -> Tensor:
+    """[token id, d]: random vectors of length 1."""
+    noise = torch.randn(table.weight.shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    directions: Tensor = (noise / noise.norm(dim=-1, keepdim=True)).to(table.weight.device)
+    return directions
+
+
+# --- scores of changed models and targets ---------------------------------------------------------------------------------
+
+
+def _scores(trace: Trace, requests: Mapping[str, MethodRequest], question: Mapping[str, Any]) -> dict[str, Attribution]:
+    return {method: scores for method, (scores, _) in every_score(trace, requests, **question).items()}
+
+
+def _other_target(trace: Trace, question: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The foil in the place of the target; of a classifier another class; None where there is neither."""
+    if question["foil"] is not None:
+        return {"target": question["foil"], "foil": resolve(trace, question["target"]).ids[0], "score": question["score"]}
+    if trace.model.task != "classification":
+        return None
+    count = trace.model.hf_model.config.num_labels
+    return {**question, "target": (resolve(trace, question["target"]).ids[0] + 1) % count}
+
+
+def _same_prediction(one: Trace, other: Trace) -> bool:
+    return one.prediction(1)[:1] == [] or one.prediction(1)[0][0] == other.prediction(1)[0][0]
+
+
+class Checks:
+    """The checks of a run. The redrawn model is made once."""
+
+    def __init__(self, setup: Setup):
+        self.setup = setup
+        self.names = [name for name in setup.options["checks"] if name != "labels" or len(setup.models) > 1]
+        self.random_model = redrawn(setup.model, setup.seed) if "weights" in self.names else None
+
+    def changed(self, check: str, example: Example, trace: Trace, question: dict[str, Any]) -> Scores | None:
+        """The scores of every method after the change of a check; None where the change is not possible for this example."""
+        by_check: dict[str, Callable[[], Scores | None]] = {
+            "weights": lambda: self._of_model(self.random_model, example, question),
+            "labels": lambda: self._of_model(self.setup.models[1], example, question),
+            "target": lambda: self._of_target(trace, question),
+            "noise": lambda: self._with_noise(example, trace, question),
+        }
+        return by_check[check]()
+
+    def _of_model(self, model: Any, example: Example, question: dict[str, Any]) -> Scores:
+        return _scores(model.trace(example), self.setup.requests, question)
+
+    def _of_target(self, trace: Trace, question: dict[str, Any]) -> Scores | None:
+        other = _other_target(trace, question)
+        return None if other is None else _scores(trace, self.setup.requests, other)
+
+    def _with_noise(self, example: Example, trace: Trace, question: dict[str, Any]) -> Scores | None:
+        with jittered(self.setup.model, radius=self.setup.options["radius"], seed=self.setup.seed):
+            moved = self.setup.model.trace(example)
+            return _scores(moved, self.setup.requests, question) if _same_prediction(trace, moved) else None
+
+
+# --- the experiment -------------------------------------------------------------------------------------------------------
+
+
+def _prepare(setup: Setup) -> None:
+    unknown = [name for name in setup.options["checks"] if name not in CHECKS]
+    if unknown or not setup.options["checks"]:
+        raise InputError(f"checks are some of {', '.join(CHECKS)}, not {setup.options['checks']!r}.")
+    if not 0 < setup.options["radius"] < 1:
+        raise InputError(f"radius is a share of a word vector's length, above 0 and below 1, not {setup.options['radius']!r}.")
+
+
+def _finish(setup: Setup, records: list[Record]) -> list[Table]:
+    cells = {
+        key: mean_with_interval([r.value for r in group], how="studentised")
+        for key, group in by(records, "method", "metric").items()
+    }
+    names = list(dict.fromkeys(record.metric for record in records))
+    rows = tuple((method, *(cells.get((method, name)) for name in names)) for method in setup.methods)
+    ways = "; ".join(f"{name}: {BETTER[name]} is better" for name in names)
+    note = (
+        f"Spearman's rank correlation of scores before and after a change; of their magnitudes, but for the target. {ways}. A "
+        "method that keeps its scores under redrawn weights shows the input and not the model. Texts whose prediction the noise "
+        "changes are left out."
+    )
+    return [Table("sanity", "Sanity checks", ("method", *names), rows, note)]
+
+
+def _fixed(question: dict[str, Any], trace: Trace) -> dict[str, Any]:
+    """The question with the predicted class or word named, so that a changed model is asked the same."""
+    return (
+        {**question, "target": resolve(trace, question["target"]).ids[0]}
+        if trace.model.task != "question-answering"
+        else question
+    )
+
+
+@experiment(
+    name="judge-sanity",
+    paper="Adebayo et al. 2018, Sanity Checks for Saliency Maps",
+    shows="sanity checks of methods",
+    data="agreement",
+    model="agreement",
+    methods=(RANDOM, "attention", "globenc", "alti", "value_zeroing", "grad_x_input", "attcat"),
+    task=("classification", "masked-lm", "causal-lm", "question-answering"),
+    options={"checks": list(CHECKS), "radius": 0.05},
+    packages=("scipy",),
+    whole=True,
+    prepare=_prepare,
+    finish=_finish,
+)
+def sanity(setup: Setup, examples: Sequence[Example]) -> Iterator[tuple[str, list[Record]]]:
+    """Do scores change with the model's weights and with the target, and not with small changes of the input?"""
+    todo = {str(place): example for place, example in enumerate(examples) if str(place) not in setup.done}
+    if todo:
+        checks = Checks(setup)
+        yield from ((key, list(_records(checks, example))) for key, example in todo.items())
+
+
+def _likeness(check: str, before: Attribution, after: Attribution) -> float:
+    """Rank correlation: of magnitudes, but signed for another target, for which scores may change their signs alone."""
+    ranking = "signed" if check == "target" else "magnitude"
+    return spearman(ranked(before, ranking), ranked(after, ranking))
+
+
+def _records(checks: Checks, example: Example) -> Iterator[Record]:
+    trace = checks.setup.model.trace(example)
+    question = _fixed(explained(example, trace, "measured"), trace)
+    before = _scores(trace, checks.setup.requests, question)
+    for check in checks.names:
+        after = checks.changed(check, example, trace, question)
+        for method, scores in before.items():
+            value = float("nan") if after is None else _likeness(check, scores, after[method])
+            yield Record(str(example.id), method, check, value)

@@ -1,0 +1,70 @@
+"""What stands below a ranking: which way is better, what the score and the groups are, and what is left out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from ..asking import RANDOM
+from .experiment import Setup
+from .scoreboard import Scoreboard
+
+SURE = 30  # texts from which on a ranking is more than a hint
+
+
+def note_of(setup: Setup, board: Scoreboard, twins: Mapping[str, Sequence[str]]) -> str:
+    """How to read a ranking, and what is left out of it."""
+    parts = [_directions(board), _score(board), _groups(board), _twins(twins), _circular(board), *_undefined(board)]
+    return " ".join([*filter(None, parts), *filter(None, [_caution(len(setup.examples))])])
+
+
+def _directions(board: Scoreboard) -> str:
+    ways = {way: ", ".join(board.names(better=way)) for way in ("higher", "lower")}
+    directions = "; ".join(f"{way} is better: {names}" for way, names in ways.items() if names)
+    return f"{directions[0].upper()}{directions[1:]}."
+
+
+def _score(board: Scoreboard) -> str:
+    if not board.has_random:
+        return ""
+    kinds = "; ".join(f"{kind} ({', '.join(board.names(kind=kind))})" for kind in board.kinds)
+    return (
+        "Score: how much better than random scores on the same text, in standard deviations of a random draw; the mean over "
+        f"kinds of metrics, each of which counts once: {kinds}."
+    )
+
+
+def _groups(board: Scoreboard) -> str:
+    if not board.differences:
+        return ""
+    return (
+        "Group: the methods that are not told apart from the first of the group, by 95 % intervals of paired differences that "
+        "hold for all pairs at once."
+    )
+
+
+def _twins(twins: Mapping[str, Sequence[str]]) -> str:
+    joined = any(len(group) > 1 for group in twins.values())
+    return "Methods joined by = have the same scores on every text and are one row." if joined else ""
+
+
+def _circular(board: Scoreboard) -> str:
+    judged = set(board.methods) - {RANDOM}
+    if all(values.of_methods.keys() >= judged for values in board.metrics):
+        return ""
+    return (
+        "blank_out has no blank_out_faithfulness: it would be compared with itself. Its score and its differences are over the "
+        "other kinds."
+    )
+
+
+def _undefined(board: Scoreboard) -> list[str]:
+    left = {values.request.written: int((~values.defined).sum()) for values in board.metrics}
+    return [f"{name} is undefined for a method on {n} texts, which are left out for all." for name, n in left.items() if n]
+
+
+def _caution(n: int) -> str:
+    if n == 1:
+        return "One text has no intervals, and no two methods are told apart by it."
+    if n >= SURE:
+        return ""
+    return f"Caution: {n} texts are few. On others the order may be another: look at the groups, and judge {SURE} texts or more."

@@ -1,0 +1,122 @@
+"""The tables behind a ranking: the leader against the others, the signs of scores, right and wrong predictions, fillers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..metrics import Interval, mean_with_interval
+from ..metrics.agreement import kendall
+from ..metrics.comparisons import Difference
+from ..types import Record
+from .experiment import Setup
+from .judged_metrics import OTHER_SIGNS
+from .scoreboard import Array, Scoreboard, Values, against_zero
+from .tables import Cell, Table, by
+
+Rows = list[tuple[Cell, ...]]
+Groups = Mapping[tuple[Any, ...], Sequence[Record]]
+Readings = dict[str, tuple[Array, Array]]  # method -> a metric's values by the one and by the other reading of the signs
+
+
+def mean_of(values: Array, seed: int) -> Interval:
+    return mean_with_interval(values, seed=seed, how="studentised")
+
+
+# --- pairs --------------------------------------------------------------------------------------------------------------
+
+
+def pairs_table(name: str, question: str, board: Scoreboard) -> Table | None:
+    """The method with the highest score against every other, where they can be compared."""
+    leader = board.order[0]
+    rows = [_pair_row(other, d) for (first, other), d in board.differences.items() if first == leader]
+    columns = ("method", f"{leader} less method", "told apart", "p, adjusted", "texts needed")
+    note = "Texts needed: so many would tell this pair alone apart, with 80 % power, if the difference is as large as here."
+    title = f"{leader}, the highest score in {question}, against every other method"
+    return Table(f"{name}_pairs", title, columns, tuple(rows), note) if rows else None
+
+
+def _pair_row(method: str, difference: Difference) -> tuple[Cell, ...]:
+    interval = Interval(difference.mean, difference.low, difference.high, difference.n, math.nan)
+    return method, interval, "yes" if difference.sign else "no", difference.p, None if difference.sign else difference.needed
+
+
+# --- signs --------------------------------------------------------------------------------------------------------------
+
+
+def signs_table(setup: Setup, methods: Sequence[str], records: Sequence[Record]) -> Table | None:
+    """The methods for which it matters whether tokens are ranked by signed scores or by their magnitude."""
+    groups = by(records, "method", "metric")
+    rows = [row for names in OTHER_SIGNS.items() for row in _sign_rows(names, _readings(groups, methods, names), setup.seed)]
+    columns = ("method", "as ranked", "mean", "other reading of the signs", "its mean", "difference")
+    note = "Rows are shown where the difference, text by text, is not 0 (95 % intervals, for all methods at once)."
+    return Table("signs", "Where signed scores and magnitudes disagree", columns, tuple(rows), note) if rows else None
+
+
+def _readings(groups: Groups, methods: Sequence[str], names: tuple[str, str]) -> Readings:
+    """method -> the values of a metric, and those by the other reading of the signs, [text] each."""
+    both = [method for method in methods if all((method, name) in groups for name in names)]
+    first, second = ({m: np.array([r.value for r in groups[m, name]]) for m in both} for name in names)
+    return {method: (first[method], second[method]) for method in both}
+
+
+def _sign_rows(names: tuple[str, str], readings: Readings, seed: int) -> Rows:
+    """The methods for which the two readings of a metric differ."""
+    differences = against_zero({method: first - second for method, (first, second) in readings.items()}, seed=seed)
+    return [_sign_row(method, names, readings[method], str(d), seed) for method, d in differences.items() if d.sign]
+
+
+def _sign_row(method: str, names: tuple[str, str], both: tuple[Array, Array], difference: str, seed: int) -> tuple[Cell, ...]:
+    first, second = (mean_of(values, seed) for values in both)
+    return method, names[0], first, names[1], second, difference
+
+
+# --- right and wrong predictions ----------------------------------------------------------------------------------------
+
+
+def correctness_table(board: Scoreboard, records: Sequence[Record]) -> Table | None:
+    """The scores on texts that the model gets right and on those that it gets wrong, where both are known."""
+    sides = _sides(records)
+    if min(int(side.sum()) for side in sides.values()) < 2:
+        return None
+    rows = tuple(_of_sides(board, method, sides) for method in board.order)
+    columns = ("method", *(f"{name} ({int(side.sum())} texts)" for name, side in sides.items()))
+    note = "The score of the first table, on the texts that the model predicts right and on those that it predicts wrong."
+    return Table("correctness", "Right and wrong predictions", columns, rows, note)
+
+
+def _sides(records: Sequence[Record]) -> dict[str, Array]:
+    """[text]: 1 where the model is right, and where it is wrong; where nothing is known, neither."""
+    of_one = [record for record in records if (record.method, record.metric) == (records[0].method, records[0].metric)]
+    known = [record.info.get("right") for record in of_one]
+    return {name: np.array([right is side for right in known]) for name, side in (("right", True), ("wrong", False))}
+
+
+def _of_sides(board: Scoreboard, method: str, sides: Mapping[str, Array]) -> tuple[Cell, ...]:
+    cells = [mean_of(np.where(side, board.scores(method), np.nan), board.seed) for side in sides.values()]
+    return (method, *cells)
+
+
+# --- fillers ------------------------------------------------------------------------------------------------------------
+
+
+def fillers_table(board: Scoreboard) -> Table | None:
+    """How much the order of the methods depends on what stands in the place of a token that is taken away."""
+    fillers = [values for values in board.metrics if "replacement" in values.request.options]
+    if len(fillers) < 2 or len(fillers[0].of_methods) < 2:
+        return None
+    rows = tuple(_filler_row(values, fillers[0], board.seed) for values in fillers)
+    columns = ("metric", "best method", "random scores", f"agreement of the order with {fillers[0].request.written}")
+    note = "Agreement: Kendall's tau between the two orders of the methods, 1 where they are the same."
+    return Table("fillers", "What stands in the place of removed tokens", columns, rows, note)
+
+
+def _filler_row(values: Values, first: Values, seed: int) -> tuple[Cell, ...]:
+    means = {method: float(np.nanmean(values.standard(method))) for method in values.of_methods}
+    others = [float(np.nanmean(first.standard(method))) for method in means]
+    random = None if values.random is None else mean_of(values.random, seed)
+    agreement = float(kendall(others, list(means.values())))
+    return values.request.written, max(means, key=lambda method: means[method]), random, agreement

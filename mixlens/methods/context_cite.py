@@ -1,0 +1,61 @@
+"""ContextCite: a sparse linear model of what the prediction does where parts of the text are left out.
+
+f(S) = log p / (1 - p) of the target where the tokens S alone are kept;  f(S) ~ b + sum_{j in S} w_j   (LASSO);  s_j = w_j   [pos]
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from ..errors import InputError
+from ..optional import optional
+from ..questions import Question
+from ..removal import Subsets, random_subsets
+from ._attribution import attribution
+
+PAPER = "Cohen-Wang et al. 2024, ContextCite: Attributing Model Generation to Context"
+LEARNED = 0  # subsets of this stream; the metric `lds` judges by stream 1
+
+
+@attribution(paper=PAPER, cost="64", score="log_probability")
+def context_cite(
+    question: Question,
+    *,
+    unit: str = "token",
+    count: int = 64,
+    penalty: float = 0.01,
+    replacement: str | int = "delete",
+    seed: int = 0,
+) -> tuple[Tensor, dict[str, Any]]:
+    """The weights of a sparse linear model (LASSO) that predicts the log-odds of the target from which tokens are kept.
+
+    `count` random subsets keep half of the units ("token", "word", "sentence"); the others are deleted, or replaced by "pad",
+    "mask", "unk" or a token's id. `penalty` is that of LASSO on inputs of mean 0 and variance 1. The tokens of a unit share its
+    weight.
+    Special tokens and the position that predicts are never left out: their score is 0. Needs scikit-learn.
+    """
+    if count < 2:
+        raise InputError(f"count is a number of subsets, at least 2, not {count!r}.")
+    drawn: dict[str, Any] = {"unit": unit, "count": count, "seed": (seed, LEARNED), "replacement": replacement}
+    subsets = random_subsets(question.trace, question.target, **drawn)
+    weights, fit = sparse_weights(subsets, penalty)
+    scores = torch.zeros(len(question.trace), dtype=torch.float64)
+    for positions, weight in zip(subsets.units, weights, strict=True):
+        scores[list(positions)] = weight / len(positions)
+    return scores.to(question.model.dtype), {"fit": fit}
+
+
+def sparse_weights(subsets: Subsets, penalty: float) -> tuple[NDArray[np.float64], float]:
+    """[unit]: the change of the log-odds where a unit is kept, by LASSO; and the share of the variance that this explains."""
+    linear = optional("sklearn.linear_model", "scikit-learn", "judge", what="context_cite", verb="needs")
+    kept = subsets.kept.astype(np.float64)
+    spread = kept.std(0)
+    standard = (kept - kept.mean(0)) / np.where(spread > 0, spread, 1)
+    model = linear.Lasso(alpha=penalty, max_iter=10_000).fit(standard, subsets.log_odds)
+    weights: NDArray[np.float64] = np.where(spread > 0, model.coef_ / np.where(spread > 0, spread, 1), 0.0)
+    return weights, float(model.score(standard, subsets.log_odds))

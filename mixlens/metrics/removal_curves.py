@@ -1,0 +1,155 @@
+"""More ways to take tokens away: put the top ones back into an empty text, count how many go until the decision changes, and
+AOPC on a scale that models share.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..errors import InputError
+from ..removal import Replacement, Unit
+from ..targets import Target, TargetName
+from ..types import Trace
+from .arguments import Array, Scores
+from .faithfulness import KEEPING, REMOVING, TENTHS, Course, course_of, rounded
+from .registry import metric
+
+PETSIUK = "Petsiuk et al. 2018, RISE: Randomized Input Sampling for Explanation of Black-box Models"
+SERRANO = "Serrano and Smith 2019, Is Attention Interpretable?"
+EDIN = "Edin et al. 2025, Normalized AOPC: Fixing Misleading Faithfulness Metrics for Feature Attribution Explainability"
+State = tuple[float, frozenset[Unit]]  # the sum of falls so far, and the units that are gone
+
+
+@metric(paper=PETSIUK, needs=("trace", "scores", "rerun"), better="higher", cost="12", kind=KEEPING)
+def insertion(
+    trace: Trace,
+    scores: Scores,
+    *,
+    percents: Sequence[int] = TENTHS,
+    replacement: Replacement = "delete",
+    target: TargetName = "predicted",
+    foil: str | int | None = None,
+    label: str | int | None = None,
+    ranking: str = "signed",
+    unit: str = "token",
+) -> float:
+    """p(the top k % tokens alone), mean over k = 0, 10, ..., 100: the area under the insertion curve.
+
+    AOPC takes the top tokens away first; insertion begins with an empty text and puts them back first.
+    """
+    course = course_of(trace, scores, target=target, foil=foil, label=label, ranking=ranking, unit=unit)
+    counts = rounded(percents, len(course.order))
+    return float(np.exp(course.logs([course.order[count:] for count in counts], replacement)[1:]).mean())
+
+
+@dataclass(frozen=True)
+class Lead(Target):
+    """By how much the target's logit leads the next one: positive where the model decides for the target."""
+
+    def of(self, output: Any) -> Tensor:
+        leads = [self._lead(logits, i) for logits, i in zip(self.logits_of(output), self.ids, strict=True)]
+        return torch.stack(leads).amin(0)
+
+    def _lead(self, logits: Tensor, target: int) -> Tensor:
+        """[batch]: against the foil, or against the highest of all others."""
+        if self.foil is not None:
+            return logits[:, target] - logits[:, self.foil]
+        others = logits.clone()
+        others[:, target] = -torch.inf
+        return logits[:, target] - others.amax(-1)
+
+
+@metric(paper=SERRANO, needs=("trace", "scores", "rerun"), better="lower", cost="n", kind=REMOVING)
+def decision_flip(
+    trace: Trace,
+    scores: Scores,
+    *,
+    replacement: Replacement = "delete",
+    target: TargetName = "predicted",
+    foil: str | int | None = None,
+    label: str | int | None = None,
+    ranking: str = "signed",
+    unit: str = "token",
+) -> float:
+    """Which share of the tokens must go, the highest score first, until the model decides otherwise: 1 where it never does.
+
+    With a foil: until the foil is more probable. NaN where the model does not decide for the target in the first place.
+    """
+    course = course_of(trace, scores, target=target, foil=foil, label=label, ranking=ranking, unit=unit)
+    course = replace(course, target=Lead(**vars(course.target)))
+    leads = course.logs([course.order[:count] for count in range(1, len(course.order) + 1)], replacement)
+    if leads[0] <= 0:
+        return np.nan
+    return float(np.append(np.flatnonzero(leads <= 0), len(course.order))[0] / len(course.order))
+
+
+# --- AOPC between its bounds --------------------------------------------------------------------------------------------
+
+
+@metric(paper=EDIN, needs=("trace", "scores", "rerun"), better="higher", cost="beam n²", kind=REMOVING)
+def naopc(
+    trace: Trace,
+    scores: Scores,
+    *,
+    replacement: Replacement = "delete",
+    target: TargetName = "predicted",
+    foil: str | int | None = None,
+    label: str | int | None = None,
+    ranking: str = "signed",
+    unit: str = "token",
+    beam: int = 5,
+    bounds: tuple[float, float] | None = None,
+) -> float:
+    """(AOPC - lowest) / (highest - lowest): 0 for the worst order in which this text's tokens can go, 1 for the best.
+
+    AOPC is the mean fall of the probability after 1, 2, ..., n tokens. What it can reach depends on the model and the text, so
+    AOPC of two models cannot be compared, and this can. The bounds are found by beam search (`bounds`: those of this text, where
+    they are at hand). NaN where every order is the same.
+    """
+    course = course_of(trace, scores, target=target, foil=foil, label=label, ranking=ranking, unit=unit)
+    lowest, highest = bounds or aopc_bounds(course, replacement=replacement, beam=beam)
+    steps = [course.order[:count] for count in range(1, len(course.order) + 1)]
+    fall = float(_falls(course, steps, replacement).mean())
+    return (fall - lowest) / (highest - lowest) if highest > lowest else np.nan
+
+
+def aopc_bounds(course: Course, *, replacement: Replacement = "delete", beam: int = 5) -> tuple[float, float]:
+    """The lowest and the highest mean fall over all orders of a text's units, as far as beams of this width find them."""
+    if beam < 1:
+        raise InputError(f"beam is a number of orders, at least 1, not {beam!r}.")
+    lowest, highest = (sign * _best(course, replacement, beam, sign) for sign in (-1, 1))
+    return lowest, highest
+
+
+def _best(course: Course, replacement: Replacement, beam: int, sign: int) -> float:
+    """The highest mean of sign x fall. A fall depends on which units are gone and not on their order: a state is a set."""
+    states: list[State] = [(0.0, frozenset())]
+    for _ in course.order:
+        totals = _next_totals(course, states)
+        falls = _falls(course, [tuple(gone) for gone in totals], replacement)
+        reached = [(total + sign * float(fall), gone) for (gone, total), fall in zip(totals.items(), falls, strict=True)]
+        states = sorted(reached, key=lambda state: -state[0])[:beam]
+    return states[0][0] / len(course.order)
+
+
+def _next_totals(course: Course, states: Iterable[State]) -> dict[frozenset[Unit], float]:
+    """Every set with one unit more, and the highest sum of falls with which it is reached."""
+    totals: dict[frozenset[Unit], float] = {}
+    for total, gone in states:
+        for unit in course.order:
+            if unit not in gone:
+                totals[gone | {unit}] = max(total, totals.get(gone | {unit}, -np.inf))
+    return totals
+
+
+def _falls(course: Course, removals: Sequence[Sequence[Unit]], replacement: Replacement) -> Array:
+    """[removal]: p(whole) - p(without these units)."""
+    probabilities = np.exp(course.logs(removals, replacement))
+    falls: Array = probabilities[0] - probabilities[1:]
+    return falls
