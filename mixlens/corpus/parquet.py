@@ -23,12 +23,12 @@ def arrow() -> Any:
 def schema_of(plan: Plan, dtype: torch.dtype, ratios: Sequence[str]) -> Any:
     """The columns of a run, the same in every shard. `ratios` are the methods that hand out a mixing ratio."""
     pa = arrow()
-    scores = pa.list_(pa.float64() if dtype == torch.float64 else pa.float32())
     kinds = _kinds(pa) | {name: pa.type_for_alias(kind) for name, kind in plan.kinds}
-    fields = [(name, kinds.get(name, pa.string())) for name in (*OWN[:-1], *plan.columns)]
-    fields += [(method, scores) for method in plan.methods]
-    fields += [(RATIO + method, pa.list_(pa.float32())) for method in ratios]
-    return pa.schema([*fields, ("seconds", pa.float64())])
+    kinds |= dict.fromkeys(plan.methods, pa.list_(pa.float64() if dtype == torch.float64 else pa.float32()))
+    columns = [RATIO + method for method in ratios]
+    kinds |= dict.fromkeys(columns, pa.list_(pa.float32()))
+    names = (*OWN[:-1], *plan.columns, *plan.methods, *columns, OWN[-1])
+    return pa.schema([(name, kinds.get(name, pa.string())) for name in names])
 
 
 def _kinds(pa: Any) -> dict[str, Any]:

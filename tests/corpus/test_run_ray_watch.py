@@ -106,7 +106,7 @@ class FakePool(cluster.Pool):
         self.loaded, self.answered = 0, time.monotonic()
 
     def looked(self) -> tuple[bool, Seen]:
-        return self._look_after(SimpleNamespace(given=0, held={}, tell=lambda *_: None), worked=False)  # type: ignore[arg-type]
+        return self.look_after(SimpleNamespace(count=0, held={}, tell=lambda *_: None), worked=False)  # type: ignore[arg-type]
 
 
 NOTHING = (0, 0, [], 0)
@@ -148,10 +148,10 @@ def test_a_feed_that_does_not_answer_is_not_waited_for_for_ever(failure: Excepti
 
 def test_what_is_said_of_workers_that_have_not_begun_is_so() -> None:
     pool = FakePool({}, NOTHING)
-    assert pool._not_begun(Seen(0, 0, 0)).startswith("no Ray worker has found a place yet: each worker needs a CPU, ")
-    assert "2 were started: their machines are busy" in pool._not_begun(Seen(2, 0, 0))
-    assert "niceness" in pool._not_begun(Seen(2, 0, 0))
-    assert "3 were started and died" in pool._not_begun(Seen(1, 3, 0))
+    assert pool.not_begun(Seen(0, 0, 0)).startswith("no Ray worker has found a place yet: each worker needs a CPU, ")
+    assert "2 were started: their machines are busy" in pool.not_begun(Seen(2, 0, 0))
+    assert "niceness" in pool.not_begun(Seen(2, 0, 0))
+    assert "3 were started and died" in pool.not_begun(Seen(1, 3, 0))
 
 
 def test_an_end_is_seen_while_windows_are_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -161,7 +161,7 @@ def test_an_end_is_seen_while_windows_are_waited_for(monkeypatch: pytest.MonkeyP
     table["a"] = actor(restarts=9, pid=9)
     monkeypatch.setattr(pool, "_begin", lambda *_: queue.Queue())
     with pytest.raises(MixlensError, match="9 died and none came through"):
-        list(pool.made(iter([(0, [])]), "run", {}, lambda _: None))
+        list(pool.shards(iter([(0, [])]), "run", {}, lambda _: None))
 
 
 # --- the terminal and the cluster of our own ---
