@@ -124,7 +124,7 @@ def run(
             methods=methods,
             out=out,
             limit=limit,
-            columns=[name.strip() for name in columns.split(",")] if columns else (),
+            columns=_names(columns),
             text_field=text_field,
             pair_field=pair_field,
             ids_field=ids_field,
@@ -175,6 +175,11 @@ def _short_warnings() -> Iterator[None]:
         yield
 
 
+def _names(written: str | None) -> list[str]:
+    """Names with commas between them."""
+    return [name.strip() for name in written.split(",")] if written else []
+
+
 def _number_or_word(written: str) -> int | str:
     return int(written) if written.isdigit() else written
 
@@ -189,8 +194,11 @@ def _print_run(done: Run, json_: bool) -> None:
         print(printable_json(json.dumps({**vars(done), "out": str(done.out)})))
     if done.errors and not done.rows:
         raise MixlensError(f"no row could be explained: {str(done.out / 'errors.jsonl')!r} says why.")
-    if json_:
-        return
+    if not json_:
+        _print_counts(done)
+
+
+def _print_counts(done: Run) -> None:
     rate = f", {rate_of(done.done, done.seconds)}" if done.done else ""
     print(printable(f"{done.rows} rows in {done.out / 'shards'} ({done.done} done now{rate})"))
     if done.errors:
@@ -205,10 +213,13 @@ def rate_of(rows: int, seconds: float) -> str:
 
 def workers_of(written: str | None) -> int | tuple[int, int] | None:
     """A number of workers, such as 8, or the least and the most of them, such as 2-8."""
-    numbers = [] if written is None else written.split("-")
-    if not all(number.isdecimal() for number in numbers) or len(numbers) > 2:
+    if written is None:
+        return None
+    numbers = written.split("-")
+    if not all(map(str.isdecimal, numbers)) or len(numbers) > 2:
         raise InputError(f"--workers is a number, or the least and the most (2-8), not {written!r}.")
-    return None if written is None else int(numbers[0]) if len(numbers) == 1 else (int(numbers[0]), int(numbers[1]))
+    least, most = int(numbers[0]), int(numbers[-1])
+    return (least, most) if len(numbers) == 2 else least
 
 
 def summarize(
