@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -60,12 +61,7 @@ def gather(
     note = note or _silent
     note("running the model", 0.0)
     gathering = _gathering(model, model.trace(text), query, {"target": target, "foil": foil})
-    results: dict[int, Result] = {}
-    groups = _groups(requests)
-    for number, group in enumerate(groups):
-        members = [requests[i] for i in group]
-        step = Step(note, ", ".join(request.name for request in members), number, len(groups))
-        results |= zip(group, gathering.results(members, step), strict=True)
+    results = dict(_numbered(gathering, requests, note))
     note("done", 1.0)
     return [results[number] for number in range(len(requests))]
 
@@ -99,7 +95,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Gathering:
-    """One trace, and what is asked about it. `facts` go with every map, the prediction goes with every result."""
+    """One trace, and what is asked about it. `facts` go with every map; of them the prediction goes with attributions too."""
 
     trace: Trace
     query: int | None  # None: where the model predicts
@@ -118,9 +114,11 @@ class Gathering:
         """The maps of requests with the same variant and options; each layer is decomposed and proven once for all of them."""
         names = [request.name for request in requests]
         maps = mix(_watched(self.trace, step), names, variant=requests[0].variant, **requests[0].options)
-        for request in requests:
-            convention = {} if request.rollout is None else {"convention": request.rollout}
-            yield replace(maps[request.name], info={**maps[request.name].info, **self.facts, **convention})
+        return (self._map(maps[request.name], request) for request in requests)
+
+    def _map(self, scores: Map, request: MethodRequest) -> Map:
+        convention = {} if request.rollout is None else {"convention": request.rollout}
+        return replace(scores, info={**scores.info, **self.facts, **convention})
 
     def _attribution(self, request: MethodRequest) -> Attribution:
         goal = self.goal if request.class_specific else {}
@@ -136,6 +134,15 @@ def _gathering(model: Model, trace: Trace, query: int | str | None, goal: Mappin
     return Gathering(trace, asked, goal, {**facts, **_notices(model, trace, query)})
 
 
+def _numbered(gathering: Gathering, requests: Sequence[MethodRequest], note: Note) -> Iterator[tuple[int, Result]]:
+    """(number of a request, its result), one group of requests after the other."""
+    groups = _groups(requests)
+    for number, group in enumerate(groups):
+        members = [requests[i] for i in group]
+        step = Step(note, ", ".join(request.name for request in members), number, len(groups))
+        yield from zip(group, gathering.results(members, step), strict=True)
+
+
 def _groups(requests: Sequence[MethodRequest]) -> list[list[int]]:
     """The numbers of requests that are answered at once: maps with the same variant and options, and each attribution."""
     groups: dict[str, list[int]] = {}
@@ -146,7 +153,7 @@ def _groups(requests: Sequence[MethodRequest]) -> list[list[int]]:
 
 
 def _watched(trace: Trace, step: Step) -> Trace:
-    """The trace, telling which layer is read."""
+    """The trace, whose step says which layer is read."""
     if not isinstance(trace.layers, LayersOf):
         return trace
     depth = len(trace.layers)
@@ -231,21 +238,25 @@ def report(
 
 
 def _refuse_question(*options: Any) -> None:
-    if any(option is not None for option in options):
+    if _has_any(options):
         raise InputError("texts=, methods=, target=, foil= and query= go with a model. Results are shown as they are.")
 
 
 def _refuse_run_options(*options: Any) -> None:
-    if any(option is not None for option in options):
+    if _has_any(options):
         raise InputError("label= and examples= go with a run.")
+
+
+def _has_any(options: Iterable[Any]) -> bool:
+    return any(option is not None for option in options)
 
 
 def _folder(what: Any) -> Path | None:
     """The folder of a run, if one is meant."""
     if isinstance(what, Run):
         return what.out
-    is_path = isinstance(what, os.PathLike) or (isinstance(what, str) and os.path.isdir(what))
-    return Path(what) if is_path else None
+    is_folder = isinstance(what, str) and os.path.isdir(what)
+    return Path(what) if is_folder or isinstance(what, os.PathLike) else None
 
 
 def _results(what: Any, texts: Texts | None, choices: Mapping[str, Any]) -> list[Result]:
@@ -258,8 +269,8 @@ def _results(what: Any, texts: Texts | None, choices: Mapping[str, Any]) -> list
 def _results_of_model(model: Model, texts: Texts | None, choices: Mapping[str, Any]) -> list[Result]:
     if texts is None:
         raise InputError("a report of a model needs texts=: one text, or a list of them.")
-    every: Any = [texts] if isinstance(texts, str | Example | tuple) else list(texts)
-    return [result for text in every for result in gather(model, text, **choices)]
+    every: Any = [texts] if isinstance(texts, str | Example | tuple) else texts
+    return list(chain.from_iterable(gather(model, text, **choices) for text in every))
 
 
 def _several(what: Any) -> list[Result]:

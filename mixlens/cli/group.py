@@ -112,7 +112,7 @@ def _is_option(parameter: Any) -> bool:
 
 
 class Loading:
-    """A line on a terminal after a while of silence: most of that time torch and the weights are read."""
+    """Prints a line on a terminal once a command that loads a model has taken `patience` seconds and is not ready."""
 
     def __init__(self, command: str | None, *, patience: float = PATIENCE):
         announces = command in LOADS and sys.stderr is not None and sys.stderr.isatty()

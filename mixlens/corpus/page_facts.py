@@ -31,7 +31,7 @@ class OneClass:
 
     name: str
     rows: int
-    counted: int  # rows behind `probability` and `top`: all of them, unless the class was rare for long
+    counted: int  # rows behind `probability` and `top`; fewer than `rows` where the class was dropped as rare and came again
     probability: Bins
     mean: float | None
     top: dict[str, list[tuple[str, float, int]]]  # method -> (word, mean share of the absolute scores, times)
@@ -174,4 +174,5 @@ class PageTally:
             "There were more different tokens than are counted: the rarest were let go, so top tokens are of frequent ones."
         )
         rare_classes = f"{unnamed:,} rows have a prediction that was too rare to be kept; they count in all other numbers."
-        return [*([rare_words] if self.tally.let_go else []), *([rare_classes] if unnamed else [])]
+        notes = {rare_words: self.tally.has_dropped, rare_classes: unnamed > 0}
+        return [note for note, applies in notes.items() if applies]

@@ -17,7 +17,7 @@ LABELS = ("label", "labels", "gold", "class")  # carried columns that are read a
 
 @dataclass(frozen=True)
 class Judged:
-    """Predictions against a carried column."""
+    """Counts of predictions that are compared with a carried column of labels."""
 
     column: str
     rows: int  # with a label that is one of the model's classes
@@ -28,7 +28,7 @@ class Judged:
 
 
 class Labels:
-    """Predictions against one carried column. A number is the model's own class number, as for `target="gold"`."""
+    """Predictions compared with the labels in one column. A number is the model's own class number, as for `target="gold"`."""
 
     def __init__(self, column: str | None, classes: Sequence[str], why_not: str | None = None):
         self.column, self.classes, self._why_not = column, list(classes), why_not
@@ -86,7 +86,7 @@ def _text_of(value: Any) -> str | None:
 
 
 def labels_of(manifest: Mapping[str, Any], label: str | None) -> Labels:
-    """The column that `label` names, or one that is usually called so; where there is none, why not."""
+    """The labels in the column that `label` names, or in a column with a usual name. If there is none, `why_not` says so."""
     model, identity = mapping(manifest.get("model")), mapping(manifest.get("identity"))
     carried, classes = names(mapping(identity.get("options")).get("columns")), names(model.get("classes"))
     if label is None:

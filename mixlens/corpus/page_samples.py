@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from .plan import OWN, RATIO
+from .plan import COLUMNS, RATIO
 from .row_words import is_of_text
 from .tally import Seen
 
@@ -26,7 +26,7 @@ WHY = ("evenly spaced", "methods disagree", "least certain", "wrong")
 
 @dataclass
 class Bins:
-    """How many values fall between two edges; the last edge is inside, what is beyond the edges counts in the last bins."""
+    """How many values fall between two edges. The last edge is in the last bin; values beyond count in the outer bins."""
 
     edges: np.ndarray
     counts: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
@@ -40,11 +40,11 @@ class Bins:
         self.counts[min(max(place, 0), len(self.counts) - 1)] += 1
 
     def trimmed(self) -> Bins:
-        """Without empty bins at both ends."""
-        there = np.nonzero(self.counts)[0]
-        if not len(there):
+        """The bins without the empty ones at both ends."""
+        filled = np.nonzero(self.counts)[0]
+        if not len(filled):
             return self
-        first, last = int(there[0]), int(there[-1])
+        first, last = int(filled[0]), int(filled[-1])
         return Bins(self.edges[first : last + 2], self.counts[first : last + 1])
 
 
@@ -53,20 +53,20 @@ class Spaced:
 
     def __init__(self, most: int):
         self.most, self.step, self.seen = max(2, most + most % 2), 1, 0
-        self.kept: list[Any] = []
+        self.items: list[Any] = []
 
     def offer(self, make: Callable[[], Any]) -> None:
         """One more item; `make` is called only where it is held."""
         is_next = self.seen % self.step == 0
-        if is_next and len(self.kept) == self.most:
-            self.kept, self.step = self.kept[::2], 2 * self.step
+        if is_next and len(self.items) == self.most:
+            self.items, self.step = self.items[::2], 2 * self.step
         if self.seen % self.step == 0:
-            self.kept.append(make())
+            self.items.append(make())
         self.seen += 1
 
 
 class Lowest:
-    """The `most` with the lowest value; of equal ones the first rows."""
+    """The `most` items with the lowest values; of equal values those of the first rows."""
 
     def __init__(self, most: int):
         self.most, self.seen = most, 0
@@ -88,7 +88,7 @@ class Lowest:
 
 
 def spread(items: Sequence[Any]) -> list[Any]:
-    """First, middle, quarters ...: however many are taken from the front, they are spread over all."""
+    """The items in the order first, middle, quarters, eighths: any number of them from the front is spread over all."""
     bits = max(1, (len(items) - 1).bit_length())
     order = sorted(range(len(items)), key=lambda i: int(f"{i:0{bits}b}"[::-1], 2))
     return [items[i] for i in order]
@@ -183,7 +183,7 @@ class Candidate:
         return tuple((name, cut(str(self.row[name]), FIELD)) for name in carried)
 
     def _is_computed(self, column: str) -> bool:
-        return column in OWN or column in self.seen.scores or column.startswith(RATIO)
+        return column in COLUMNS or column in self.seen.scores or column.startswith(RATIO)
 
 
 class Examples:
@@ -213,7 +213,7 @@ class Examples:
 
     def _in_turns(self) -> Iterator[tuple[str, Sampled]]:
         """(reason, row): the first row of each reason, then the second of each."""
-        kinds = [spread(self.spaced.kept), *(self.chosen[why].lowest_first() for why in WHY[1:])]
+        kinds = [spread(self.spaced.items), *(self.chosen[why].lowest_first() for why in WHY[1:])]
         for turn in zip_longest(*kinds):
             yield from (pair for pair in zip(WHY, turn, strict=True) if pair[1] is not None)
 

@@ -13,7 +13,7 @@ from ..model.model import Model
 from ..targets import SCORES, output_id
 from .rows import LIMITS
 
-OWN = (  # columns of every run; a carried column may not have the name of one
+COLUMNS = (  # columns of every run; a carried column may not have the name of one
     *("row", "id", "text", "pair", "input_ids", "tokens", "starts", "ends", "segments", "query"),
     *("prediction", "probability", "target", "gap", "seconds"),
 )
@@ -120,7 +120,7 @@ def _refuse_half_characters(values: Iterable[Any]) -> None:
 def _refuse_columns(columns: Sequence[Any], methods: Sequence[str]) -> None:
     for name in columns:
         if columns.count(name) > 1 or _is_taken(name, methods):
-            raise InputError(f"the column {name!r} is named twice, or is one that every run writes ({', '.join(OWN)}).")
+            raise InputError(f"the column {name!r} is named twice, or is one that every run writes ({', '.join(COLUMNS)}).")
         _refuse_name(name)
 
 
@@ -131,7 +131,7 @@ def _refuse_name(column: str) -> None:
 
 def _is_taken(name: Any, methods: Sequence[str]) -> bool:
     """Whether a run writes a column of this name itself; what is no name is taken too."""
-    return not isinstance(name, str) or name in (*OWN, *methods) or name.startswith(RATIO)
+    return not isinstance(name, str) or name in (*COLUMNS, *methods) or name.startswith(RATIO)
 
 
 def refuse_target(model: Model, plan: Plan, requests: dict[str, MethodRequest]) -> None:

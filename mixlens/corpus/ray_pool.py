@@ -56,8 +56,8 @@ class Pool:
         self.ray = optional("ray", "ray", "ray", what="runs on a cluster")
         optional("ray.data", "ray[data]", "ray", what="runs on a cluster")
         self.model, self.options, self.plan = os.fspath(model), dict(options), plan
-        self.own = not self.ray.is_initialized()
-        if self.own:
+        self.is_connected_here = not self.ray.is_initialized()
+        if self.is_connected_here:
             connect(self.ray, address)
         gpus, cpus = _resources(self.ray, options)
         self.gpus = min(gpus, 1)
@@ -202,7 +202,7 @@ class Pool:
         with uninterrupted():
             if self.feed is not None and self.pump is not None:
                 self._close_feed(self.pump)
-            if self.own:
+            if self.is_connected_here:
                 self.ray.shutdown()
             self.settings.close()
 
@@ -210,7 +210,7 @@ class Pool:
         gone = contextlib.suppress(self.ray.exceptions.RayError)  # the Feed died, or does not answer: the rest is closed
         with gone:
             self.ray.get(self.feed.put.remote({}, [], 0, True), timeout=5)
-        pump.join(0 if self.own else 5)
+        pump.join(0 if self.is_connected_here else 5)
         if pump.is_alive():  # a worker still computes, or is started again and again
             self._kill_workers()
             pump.join(20)  # a request of the pump after the end of Ray would start another cluster

@@ -108,5 +108,5 @@ def files_of(row: Row) -> ShardFiles:
     if "error" in facts:
         kind, message = facts["error"]
         raise getattr(errors, kind, MixlensError)(message)
-    bad = tuple(BadRow(**one) for one in facts["bad"])
+    bad = tuple(BadRow(**row) for row in facts["bad"])
     return ShardFiles(**{**facts, "bad": bad}, **{name: row[name] for name in FILES})

@@ -18,11 +18,13 @@ Visitor = Callable[[Mapping[str, Any], str], Any]  # of a row, and of the name o
 
 
 def mapping(value: Any) -> Mapping[str, Any]:
+    """The value, if it is a mapping; else an empty one."""
     return value if isinstance(value, Mapping) else {}
 
 
 def names(value: Any) -> list[str]:
-    return [str(one) for one in value] if isinstance(value, list) else []
+    """The entries of a list as strings; none where it is no list."""
+    return list(map(str, value)) if isinstance(value, list) else []
 
 
 def manifest_of(out: str | os.PathLike[str]) -> dict[str, Any]:

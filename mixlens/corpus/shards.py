@@ -147,11 +147,11 @@ class CorpusFolder(RunFolder):
 
     def write_errors(self, shards: Mapping[int, Shard]) -> None:
         """errors.jsonl anew, whole. It says nothing that the shards do not say."""
-        write(self.errors, (error_line(one).encode() for one in self.bad_rows(shards)))
+        write(self.errors, (error_line(row).encode() for row in self.bad_rows(shards)))
 
     def add_errors(self, bad: Iterable[Any]) -> None:
         """Append lines to errors.jsonl while the run goes on. A line that a crash cut off is written again by `write_errors`."""
-        lines = "".join(error_line(vars(one)) for one in bad)
+        lines = "".join(error_line(vars(row)) for row in bad)
         if lines:
             with self.errors.open("ab") as file:
                 file.write(lines.encode())
@@ -235,7 +235,7 @@ def _arrow_and_parquet() -> tuple[Any, Any]:
 
 
 def facts_of(path: Path, content: bytes | None = None) -> dict[str, Any]:
-    """The facts in a shard's head, and how many rows it has."""
+    """The facts in a shard's metadata, and how many rows it has."""
     pa, parquet = _arrow_and_parquet()
     try:
         file = parquet.ParquetFile(path if content is None else pa.BufferReader(content))

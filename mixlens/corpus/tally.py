@@ -114,7 +114,7 @@ class Tally:
         self.ratios: dict[str, list[Mean]] = {}
         self.classes: dict[str, OfClass] = {}
         self.entries = 0  # in all of their shares
-        self.let_go = False  # whether rare tokens were dropped
+        self.has_dropped = False  # whether rare tokens were dropped
         self.signed: set[str] = set()  # methods that gave a score below 0
         self.slow: list[tuple[float, int, int, dict[str, Any]]] = []
 
@@ -189,7 +189,7 @@ class Tally:
         for place in np.argsort(times, kind="stable")[: len(words) - TOKENS]:
             shares, word = words[place]
             del shares[word]
-        self.entries, self.let_go = TOKENS, True
+        self.entries, self.has_dropped = TOKENS, True
 
     def top(self, predicted: str, method: str, count: int, least: int) -> Listed:
         """The words with the largest mean share of the absolute scores."""

@@ -369,7 +369,7 @@ def test_what_is_held_has_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
         assert len(counts.classes) <= 10
         assert len(counts.predicted) <= 40
         assert len(pass_.certain) <= 21
-        sizes.append(len(pass_.examples.spaced.kept) + sum(len(one.heap) for one in pass_.examples.chosen.values()))
+        sizes.append(len(pass_.examples.spaced.items) + sum(len(one.heap) for one in pass_.examples.chosen.values()))
     assert max(sizes) <= 12 + 3 * 4
     found = pass_.of_class("often", pass_.tally.predicted["often"], 3, 3)
     assert found.rows == found.counted == 499  # frequent ones are not let go
@@ -408,8 +408,8 @@ def test_spaced_is_even_whatever_comes(count: int) -> None:
     spaced = page_samples.Spaced(24)
     for i in range(count):
         spaced.offer(lambda i=i: i)
-    assert spaced.kept == list(range(0, count, spaced.step))
-    assert min(count, 12) <= len(spaced.kept) <= 24
+    assert spaced.items == list(range(0, count, spaced.step))
+    assert min(count, 12) <= len(spaced.items) <= 24
 
 
 def test_lowest_are_those_of_a_sort() -> None:
