@@ -28,7 +28,7 @@ class Answer:
     seconds: float
 
 
-def answered(questions: Sequence[Any], answer: Callable[[list[int]], Sequence[Read]]) -> list[Read]:
+def answers_of(questions: Sequence[Any], answer: Callable[[list[int]], Sequence[Read]]) -> list[Read]:
     """The answer to each question, all of them at once. A question that is a reason not to ask is its own answer."""
     asked = [i for i, question in enumerate(questions) if not isinstance(question, MixlensError)]
     answers = dict(zip(asked, answer(asked), strict=True))

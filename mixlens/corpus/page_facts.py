@@ -14,7 +14,7 @@ from ..errors import InputError
 from .page_labels import Judged, Labels, labels_of
 from .page_samples import Bins, Candidate, Examples, Lowest, Sampled
 from .reading import manifest_of, methods_of, visit_rows
-from .tally import CLASSES, Mean, OfClass, Tally
+from .tally import CLASSES, ClassCounts, Mean, Tally
 
 EXAMPLES = 60
 PROBABILITY = np.linspace(0, 1, 21)
@@ -163,7 +163,7 @@ class PageTally:
 
     def of_class(self, name: str, rows: int, top: int, least: int) -> OneClass:
         bins, mean = self.certain.get(name, (Bins(PROBABILITY), Mean()))
-        counted = self.tally.classes.get(name, OfClass()).rows
+        counted = self.tally.classes.get(name, ClassCounts()).rows
         words, signed = self.tally.top_of_methods(name, top, least), self.tally.signed_top(name, top, least)
         return OneClass(name, rows, counted, bins, mean.value, words, signed)
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from .plan import COLUMNS, RATIO
 from .row_words import is_of_text
-from .tally import Seen
+from .tally import RowFacts
 
 LONG = 1_024  # tokens of an example that are shown
 TEXT = 4_000  # and characters
@@ -130,7 +130,7 @@ class Candidate:
 
     row: Mapping[str, Any]
     file: str
-    seen: Seen
+    seen: RowFacts
     label: str | None
     correct: bool | None
     column: str | None

@@ -25,7 +25,7 @@ from .plan import Plan, is_count
 from .ray_feed import feed_class, tickets_of
 from .ray_session import connect, settings, uninterrupted
 from .ray_tickets import Tickets
-from .ray_watch import Patience, Seen, Watch
+from .ray_watch import Patience, Watch, WorkerCounts
 from .ray_worker import Remote, files_of
 from .rows import Window
 from .worker import ShardFiles
@@ -133,7 +133,7 @@ class Pool:
 
     # - the workers, from outside
 
-    def look_after(self, tickets: Tickets, *, worked: bool) -> tuple[bool, Seen]:
+    def look_after(self, tickets: Tickets, *, worked: bool) -> tuple[bool, WorkerCounts]:
         """Whether a worker has begun, and what is seen from outside. Workers that die again and again end the run."""
         assert self.watch is not None
         state = self._state(tickets)
@@ -156,7 +156,7 @@ class Pool:
     def _most_deaths(self) -> int:
         return self.size[1] + CRASHES
 
-    def _refuse_deaths(self, state: FeedState, seen: Seen) -> None:
+    def _refuse_deaths(self, state: FeedState, seen: WorkerCounts) -> None:
         if state.began > self._most_deaths():
             machines = ", ".join(sorted({worker["machine"] for worker in state.workers}))
             raise MixlensError(
@@ -169,7 +169,7 @@ class Pool:
                 f"ends them, or memory is short: give fewer workers, or machines with more.{self._reason()}"
             )
 
-    def _refuse_feed(self, seen: Seen) -> None:
+    def _refuse_feed(self, seen: WorkerCounts) -> None:
         silent = time.monotonic() - self.answered
         dies = seen.feed_deaths > self._most_deaths()
         if dies or silent > SILENCE:
@@ -183,7 +183,7 @@ class Pool:
         """What Ray said of the last worker that died."""
         return f" Ray says: {' '.join(self.printed[-1].split())[:300]}" if self.printed else ""
 
-    def not_begun(self, seen: Seen) -> str:
+    def not_begun(self, seen: WorkerCounts) -> str:
         """Why no worker has begun, as far as it is seen."""
         if seen.deaths:
             return f"no Ray worker has begun yet: {seen.deaths} were started and died.{self._reason()}"
@@ -245,7 +245,7 @@ class _Wait:
         if self.patience.is_over():
             self.tickets.repeat_all()  # to compute a window twice does no harm
 
-    def _warn(self, seen: Seen) -> None:
+    def _warn(self, seen: WorkerCounts) -> None:
         if not self.warned and time.monotonic() - self.started > NO_PLACE:
             self.warned = True
             warnings.warn(self.pool.not_begun(seen), stacklevel=4)

@@ -56,11 +56,11 @@ def _cluster(ray: Any, address: str, named: str) -> tuple[dict[str, str], contex
 
 def _has_cluster() -> bool:
     """Whether `ray start` noted a cluster on this machine that answers: one that was killed leaves its note behind."""
-    address = noted()
+    address = noted_address()
     return bool(address) and listens(address)
 
 
-def noted() -> str:
+def noted_address() -> str:
     """The address that `ray start` noted on this machine, if it did."""
     try:
         return (Path(os.environ.get("RAY_TMPDIR") or "/tmp") / "ray" / "ray_current_cluster").read_text().strip()

@@ -12,7 +12,7 @@ Table = Callable[[], Mapping[str, Mapping[str, Any]]]
 
 
 @dataclass(frozen=True)
-class Seen:
+class WorkerCounts:
     """What Ray's table of actors says of the run's workers."""
 
     started: int  # workers that have or had a process
@@ -35,14 +35,14 @@ class Watch:
         """The ids of workers that live, or that Ray would start again."""
         return [name for name, row in self._workers(self.table()).items() if row["State"] != "DEAD"]
 
-    def look(self, *, worked: bool) -> Seen:
+    def look(self, *, worked: bool) -> WorkerCounts:
         """`worked`: a worker has loaded its model, or a window came back, since the last look."""
         rows = self.table()
         workers = [*self._workers(rows).values()]
         deaths, feed_deaths = _deaths(workers), _deaths([rows[self.feed]] if self.feed in rows else [])
         if worked:
             self.counted, self.feed_counted = deaths, feed_deaths
-        return Seen(sum(bool(row["Pid"]) for row in workers), deaths - self.counted, feed_deaths - self.feed_counted)
+        return WorkerCounts(sum(bool(row["Pid"]) for row in workers), deaths - self.counted, feed_deaths - self.feed_counted)
 
 
 def _deaths(rows: Iterable[Mapping[str, Any]]) -> int:

@@ -107,7 +107,7 @@ def run(
     fields = Fields(text_field, pair_field, ids_field, plan.columns)
     with contextlib.ExitStack() as open_:
         source = open_.enter_context(contextlib.closing(corpus(data, fields=fields, split=split, limit=limit)))
-        worker = Worker(_loaded(model, load_options, on_ray=ray is not None), replace(plan, kinds=source.kinds))
+        worker = Worker(_model_here(model, load_options, on_ray=ray is not None), replace(plan, kinds=source.kinds))
         worker.refuse()
         identity = identity_of(worker, source, {"limit": limit, **names, "shard_rows": shard_rows})
         pool = None
@@ -143,7 +143,7 @@ def _refuse_resume(folder: CorpusFolder, resume: bool) -> None:
         raise InputError(f"{str(folder.place)!r} holds no run to resume. Leave resume out to begin one.")
 
 
-def _loaded(model: str | os.PathLike[str] | Model, options: dict[str, Any], *, on_ray: bool) -> Model:
+def _model_here(model: str | os.PathLike[str] | Model, options: dict[str, Any], *, on_ray: bool) -> Model:
     """The model of this process. With Ray the workers have models of their own, and this one is not run."""
     if not isinstance(model, Model):
         return load(model, **(without_gpu(options) if on_ray else options))
@@ -210,7 +210,7 @@ class _CorpusRun:
         present = sum(shard.rows + shard.errors for shard in self.done.values())
         hidden = None if progress is None else not progress
         with tqdm(total=self.source.total, initial=present, unit="row", desc="run", disable=hidden, smoothing=0.1) as bar:
-            for files in self._shards(_noticed(self.worker, self._missing(size)), bar.update):
+            for files in self._shards(_with_notices(self.worker, self._missing(size)), bar.update):
                 _refuse_bad(files, strict, first=not self.done)
                 self.done[files.number] = self.folder.add(files)
                 self.folder.add_errors(files.bad)
@@ -233,7 +233,7 @@ class _CorpusRun:
     def _missing(self, size: int) -> Iterator[Window]:
         """The windows that have no shard of the same rows."""
         number, before = -1, set(self.done)
-        for number, rows in windows(_read(self.source.rows()), size):
+        for number, rows in windows(_guarded(self.source.rows()), size):
             if number not in before or self._drop_changed(number, rows):
                 yield number, rows
         self._drop_beyond(number, before)
@@ -303,7 +303,7 @@ def _json(manifest: Mapping[str, Any]) -> bytes:
 # --- the rows -----------------------------------------------------------------------------------------------------------
 
 
-def _read(rows: Rows) -> Rows:
+def _guarded(rows: Rows) -> Rows:
     """The rows. An error of the system while they are read names the data, not the folder that is written to."""
     while (row := _next_row(rows)) is not None:
         yield row
@@ -318,7 +318,7 @@ def _next_row(rows: Rows) -> InputRow | RowError | None:
         raise InputError(f"the data cannot be read: {error.strerror or error}. The same command goes on.") from error
 
 
-def _noticed(worker: Worker, missing: Iterator[Window]) -> Iterator[Window]:
+def _with_notices(worker: Worker, missing: Iterator[Window]) -> Iterator[Window]:
     """The same windows. What a reader must know of the numbers of the first rows is a warning before the work."""
     for number, rows in islice(missing, 1):
         for notice in _notices(worker, rows):

@@ -70,7 +70,7 @@ def drop_rarest(counts: Counter[str], most: int) -> int:
 
 
 @dataclass(frozen=True)
-class Seen:
+class RowFacts:
     """What was computed of one row while it was counted."""
 
     predicted: str
@@ -79,7 +79,7 @@ class Seen:
 
 
 @dataclass(slots=True)
-class OfClass:
+class ClassCounts:
     """What is counted of the rows with one prediction. `rows` may be fewer than there were: a rare class is dropped."""
 
     rows: int = 0
@@ -112,13 +112,13 @@ class Tally:
         self.tokens, self.seconds, self.gap = Mean(), Mean(), Mean()
         self.agreement = {pair: Mean() for pair in combinations(self.methods, 2)}
         self.ratios: dict[str, list[Mean]] = {}
-        self.classes: dict[str, OfClass] = {}
+        self.classes: dict[str, ClassCounts] = {}
         self.entries = 0  # in all of their shares
         self.has_dropped = False  # whether rare tokens were dropped
         self.signed: set[str] = set()  # methods that gave a score below 0
         self.slow: list[tuple[float, int, int, dict[str, Any]]] = []
 
-    def add(self, row: Mapping[str, Any]) -> Seen:
+    def add(self, row: Mapping[str, Any]) -> RowFacts:
         """Count one row in everything."""
         self.rows += 1
         predicted = row.get("prediction") or NONE
@@ -130,7 +130,7 @@ class Tally:
         self._add_ratios(row)
         self._add_slow(row)
         self._bound()
-        return Seen(predicted, scores, agreement)
+        return RowFacts(predicted, scores, agreement)
 
     def _add_numbers(self, row: Mapping[str, Any]) -> None:
         self.tokens.add(len(row["tokens"]))
@@ -162,7 +162,7 @@ class Tally:
             heapq.heappop(self.slow)
 
     def _count_words(self, predicted: str, row: Mapping[str, Any], scores: Mapping[str, np.ndarray]) -> None:
-        of_class = self.classes.setdefault(predicted, OfClass())
+        of_class = self.classes.setdefault(predicted, ClassCounts())
         of_class.rows += 1
         words, places = words_in(row)
         self.signed |= {method for method, values in scores.items() if (values < 0).any()}
@@ -210,7 +210,7 @@ class Tally:
 
     def _known(self, predicted: str, method: str, least: int) -> dict[str, Share]:
         """The shares of words seen `least` times; of all words where none was."""
-        shares = self.classes.get(predicted, OfClass()).shares.get(method, {})
+        shares = self.classes.get(predicted, ClassCounts()).shares.get(method, {})
         return {word: mean for word, mean in shares.items() if mean.count >= least} or shares
 
     def slowest(self, count: int) -> list[dict[str, Any]]:

@@ -24,7 +24,7 @@ from ..model.model import Model
 from ..model.predict import predictions
 from ..scoring import Call, Scorer, fresh
 from ..types import Attribution, Map, Trace
-from .answers import Answer, Read, answer_columns, answered, input_columns, map_numbers, or_raise, spans
+from .answers import Answer, Read, answer_columns, answers_of, input_columns, map_numbers, or_raise, spans
 from .parquet import Row, maps_content, parquet_content, schema_of, table_of
 from .plan import RATIO, Plan, refuse_target
 from .rows import InputRow, fingerprint, place_of, written
@@ -109,15 +109,15 @@ class Worker:
         self, number: int, rows: Sequence[InputRow | RowError], run: str, tick: Callable[[int], object] = _ignore
     ) -> ShardFiles:
         """The files of the shard of this number. `tick` is called with the number of rows that are done."""
-        texts, bad = self._encoded(rows)
+        texts, bad = self._texts(rows)
         tick(len(bad))
-        answers = self._explained(texts, tick)
+        answers = self._columns_by_text(texts, tick)
         errors = {i: answer for i, answer in answers.items() if isinstance(answer, MixlensError)}
         bad += [_bad_row(texts[i][0], error) for i, error in errors.items()]
         good = [answers[i] for i in sorted(answers.keys() - errors)]
         return self._files(number, run, fingerprint(rows), good, sorted(bad, key=attrgetter("row")))
 
-    def _explained(self, texts: Sequence[Text], tick: Callable[[int], object]) -> dict[int, Any]:
+    def _columns_by_text(self, texts: Sequence[Text], tick: Callable[[int], object]) -> dict[int, Any]:
         """The columns of each text, or the reason why it has none, by its number, in the order of the batches."""
         answers: dict[int, Row | MixlensError] = {}
         for batch in self.model.batches([code for _, code in texts], None, self.plan.batch_tokens):
@@ -140,19 +140,19 @@ class Worker:
         content = parquet_content(table_of(rows, self.schema(), facts))
         return ShardFiles(number, content, file_name(number, content), maps, maps_name, len(rows), tuple(bad), source)
 
-    def _encoded(self, rows: Sequence[InputRow | RowError]) -> tuple[list[Text], list[BadRow]]:
+    def _texts(self, rows: Sequence[InputRow | RowError]) -> tuple[list[Text], list[BadRow]]:
         """The rows with their tokens, and the rows that cannot be read."""
         texts: list[Text] = []
         bad: list[BadRow] = []
         for row in rows:
-            code = self._encoded_row(row)
+            code = self._code_or_reason(row)
             if isinstance(row, RowError) or isinstance(code, MixlensError):
                 bad.append(_bad_row(row, code))
             else:
                 texts.append((row, code))
         return texts, bad
 
-    def _encoded_row(self, row: InputRow | RowError) -> Any:
+    def _code_or_reason(self, row: InputRow | RowError) -> Any:
         """The tokens of one row, or the reason why it has none."""
         if isinstance(row, RowError):
             return InputError(row.reason)
@@ -174,7 +174,7 @@ class Worker:
     def _batch(self, rows: Sequence[InputRow], encoded: Sequence[Encoded]) -> list[Row | MixlensError]:
         """A row or a reason for each. A batch that fails, or does not fit, is halved, so that one row costs no other."""
         try:
-            answers = self._answers(rows, encoded)
+            answers = self._answers_of_batch(rows, encoded)
         except (MixlensError, MemoryError, torch.OutOfMemoryError, RuntimeError) as error:
             reason = _reason(error, encoded[0])
             return [reason] if len(encoded) == 1 else self._halves(rows, encoded)
@@ -186,12 +186,12 @@ class Worker:
         half = len(encoded) // 2
         return self._batch(rows[:half], encoded[:half]) + self._batch(rows[half:], encoded[half:])
 
-    def _answers(self, rows: Sequence[InputRow], encoded: Sequence[Encoded]) -> list[Answer]:
+    def _answers_of_batch(self, rows: Sequence[InputRow], encoded: Sequence[Encoded]) -> list[Answer]:
         started = time.perf_counter()
-        traces, maps = self._streamed(encoded) if self.streams else self._traced(encoded)
-        attributed = self._attributed(rows, traces)
+        traces, maps = self._stream(encoded) if self.streams else self._trace(encoded)
+        attributed = self._attribution_scores(rows, traces)
         predicted = predictions(traces, k=1)
-        scores = {**self._rolled(traces, maps), **attributed}
+        scores = {**self._map_scores(traces, maps), **attributed}
         seconds = (time.perf_counter() - started) / len(encoded)
         by_row = [{name: of_method[i] for name, of_method in scores.items()} for i in range(len(rows))]
         return [Answer(*parts, seconds) for parts in zip(traces, maps, by_row, predicted, strict=True)]
@@ -203,32 +203,32 @@ class Worker:
         except MixlensError as error:
             return error
 
-    def _rolled(self, traces: Sequence[Trace], maps: Sequence[dict[str, Map]]) -> dict[str, list[Read]]:
+    def _map_scores(self, traces: Sequence[Trace], maps: Sequence[dict[str, Map]]) -> dict[str, list[Read]]:
         """Of every map method, the row of each rolled-out map at the position that is read, or the reason why there is none."""
         places = list(map(self._place, traces))
         return {
-            name: answered(places, partial(_rolled_places, [of_trace[name] for of_trace in maps], places, request.rollout))
+            name: answers_of(places, partial(_rows_at, [of_trace[name] for of_trace in maps], places, request.rollout))
             for name, request in self.maps.items()
         }
 
-    def _streamed(self, encoded: Sequence[Encoded]) -> tuple[list[Trace], list[dict[str, Map]]]:
+    def _stream(self, encoded: Sequence[Encoded]) -> tuple[list[Trace], list[dict[str, Map]]]:
         """Every layer is scored by every method when it has run, then released."""
-        return fresh(partial(self._streamed_once, encoded), self.model)
+        return fresh(partial(self._stream_once, encoded), self.model)
 
-    def _streamed_once(self, encoded: Sequence[Encoded]) -> tuple[list[Trace], list[dict[str, Map]]]:
+    def _stream_once(self, encoded: Sequence[Encoded]) -> tuple[list[Trace], list[dict[str, Map]]]:
         scorers = [Scorer(self._call(group), len(encoded), encoded[0].tokens, self.model) for group in self.groups]
         traces, _ = self.model.run_traced(encoded, each=partial(_score_layer, scorers))
         return traces, self._by_method([scorer.maps(traces) for scorer in scorers], len(traces))
 
-    def _traced(self, encoded: Sequence[Encoded]) -> tuple[list[Trace], list[dict[str, Map]]]:
+    def _trace(self, encoded: Sequence[Encoded]) -> tuple[list[Trace], list[dict[str, Map]]]:
         """The traced pass is held until every method has scored it."""
         traces, _ = self.model.run_traced(encoded)
-        maps = self._by_method([self._mixed(traces, group) for group in self.groups], len(traces))
+        maps = self._by_method([self._group_maps(traces, group) for group in self.groups], len(traces))
         for trace, of_trace in zip(traces, maps, strict=True):
             of_trace |= {name: map_of(trace, self.requests[name]) for name in self.random}
         return traces, maps
 
-    def _mixed(self, traces: Sequence[Trace], group: Sequence[str]) -> Any:
+    def _group_maps(self, traces: Sequence[Trace], group: Sequence[str]) -> Any:
         """For every trace the maps of a group of methods that share their options."""
         shared = self.requests[group[0]]
         return mix(traces, [self.requests[name].name for name in group], variant=shared.variant, **shared.options)
@@ -241,11 +241,11 @@ class Worker:
                 of_trace |= {name: by_name[self.requests[name].name] for name in group}
         return maps
 
-    def _attributed(self, rows: Sequence[InputRow], traces: Sequence[Trace]) -> dict[str, list[Read]]:
+    def _attribution_scores(self, rows: Sequence[InputRow], traces: Sequence[Trace]) -> dict[str, list[Read]]:
         """The scores of every attribution method on every row, or the reason why there are none."""
-        return {name: self._attributed_by(request, rows, traces) for name, request in self.attributions.items()}
+        return {name: self._scores_by(request, rows, traces) for name, request in self.attributions.items()}
 
-    def _attributed_by(self, request: MethodRequest, rows: Sequence[InputRow], traces: Sequence[Trace]) -> list[Read]:
+    def _scores_by(self, request: MethodRequest, rows: Sequence[InputRow], traces: Sequence[Trace]) -> list[Read]:
         """The scores of one method on every row. Rows share their gradients."""
         questions = [self._question(request, row) for row in rows]
         options: dict[str, Any] = {"variant": request.variant, "tokens": self.plan.batch_tokens, **request.options}
@@ -253,7 +253,7 @@ class Worker:
         def attributed(asked: Sequence[int]) -> Sequence[Read]:
             return attribute_each([traces[i] for i in asked], request.name, [questions[i] for i in asked], **options)
 
-        return answered(questions, attributed)
+        return answers_of(questions, attributed)
 
     def _question(self, request: MethodRequest, row: InputRow) -> Any:
         """What `attribute` is asked of one row, or the reason why it cannot be asked."""
@@ -310,7 +310,7 @@ def _score_layer(scorers: Sequence[Scorer], index: int, layer: Any) -> None:
         scorer.score([layer], index)
 
 
-def _rolled_places(maps: Sequence[Map], places: Sequence[Any], convention: str | None, asked: Sequence[int]) -> Sequence[Read]:
+def _rows_at(maps: Sequence[Map], places: Sequence[Any], convention: str | None, asked: Sequence[int]) -> Sequence[Read]:
     return _rolled_rows([maps[i] for i in asked], [places[i] for i in asked], convention)
 
 
