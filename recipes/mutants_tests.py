@@ -69,7 +69,7 @@ METRICS = (
 )
 RUN = (
     *("tests/test_run.py", "tests/test_summarize.py", "tests/test_report_run.py", "tests/test_run_faults.py:!killed"),
-    *("tests/test_run_promises.py:!interrupt", "tests/test_run_identity.py"),
+    *("tests/test_run_promises.py:!interrupt", "tests/test_run_identity.py", "tests/test_steps.py"),
 )
 REST: dict[str, tuple[str, ...]] = {  # of an area, after those of the file
     "methods": (),
@@ -178,7 +178,10 @@ FIRST: dict[str, tuple[str, ...]] = {
         "tests/test_run_ray.py:!whoever,process_that,workers_that_die",
     ),
     "mixlens/corpus/page_*.py": ("tests/test_report_run.py", "tests/test_summarize.py"),
+    "mixlens/corpus/ray_tickets.py": ("tests/test_steps.py", "tests/test_run_ray.py:given_out_twice"),
+    "mixlens/corpus/row_words.py": ("tests/test_summarize.py",),
     "mixlens/corpus/summary.py": ("tests/test_summarize.py",),
+    "mixlens/corpus/tally.py": ("tests/test_summarize.py", "tests/test_steps.py", "tests/test_report_run.py"),
     "mixlens/files.py": ("tests/test_disk.py", "tests/test_store.py", "tests/test_run_promises.py"),
     "mixlens/saving.py": ("tests/test_store.py", "tests/test_store_hostile.py"),
     "mixlens/show/packing.py": ("tests/test_report.py",),
