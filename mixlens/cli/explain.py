@@ -330,8 +330,6 @@ def compare(
     latex: Latex = False,
 ) -> None:
     """Several methods under one sentence, from one forward pass."""
-    from ..show.latex import latex as to_latex
-    from ..show.text import compare_view, console
     from .scores import attributions_of, shown
 
     requests = asking.methods_of(methods)
@@ -343,11 +341,19 @@ def compare(
     place = asking.place_of(trace, query)
     question = asking.targets_of(lens, target, foil, score)
     every = attributions_of(trace, requests, query=place, target=question)
-    results = [shown(result, words=words, keep_special=not no_special) for result in every.values()]
+    results = {name: shown(result, words=words, keep_special=not no_special) for name, result in every.items()}
+    _show_compared(results, json_=json_, latex=latex, color=not no_color, top=top)
+
+
+def _show_compared(results: Mapping[str, Attribution], *, json_: bool, latex: bool, color: bool, top: int | None) -> None:
+    """All results under one sentence, or as one table of LaTeX; as JSON one line each."""
+    from ..show.latex import latex as to_latex
+    from ..show.text import compare_view, console
+
     if json_:
-        for result in results:
+        for result in results.values():
             print_json(result)
     elif latex:
-        print(to_latex(results), end="")
+        print(to_latex(list(results.values())), end="")
     else:
-        console(color=not no_color).print(compare_view(results, names=list(requests), top=top))
+        console(color=color).print(compare_view(list(results.values()), names=list(results), top=top))

@@ -111,12 +111,15 @@ def _is_option(parameter: Any) -> bool:
 # --- waiting ------------------------------------------------------------------------------------------------------------
 
 
+def _has_terminal() -> bool:
+    return sys.stderr is not None and sys.stderr.isatty()
+
+
 class Loading:
     """Prints a line on a terminal once a command that loads a model has taken `patience` seconds and is not ready."""
 
     def __init__(self, command: str | None, *, patience: float = PATIENCE):
-        announces = command in LOADS and sys.stderr is not None and sys.stderr.isatty()
-        self._timer = threading.Timer(patience, self._say) if announces else None
+        self._timer = threading.Timer(patience, self._say) if command in LOADS and _has_terminal() else None
 
     def _say(self) -> None:
         print("mixlens: loading (torch, then the model) ...", file=sys.stderr, flush=True)

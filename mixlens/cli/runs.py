@@ -173,10 +173,14 @@ def _print_run(done: Run, json_: bool) -> None:
     """Print what a run did; a run without any row is an error."""
     if json_:
         print(printable_json(json.dumps({**vars(done), "out": str(done.out)})))
-    if done.errors and not done.rows:
-        raise MixlensError(f"no row could be explained: {str(done.out / 'errors.jsonl')!r} says why.")
+    _refuse_no_row(done)
     if not json_:
         _print_counts(done)
+
+
+def _refuse_no_row(done: Run) -> None:
+    if done.errors and not done.rows:
+        raise MixlensError(f"no row could be explained: {str(done.out / 'errors.jsonl')!r} says why.")
 
 
 def _print_counts(done: Run) -> None:
@@ -196,11 +200,16 @@ def workers_of(written: str | None) -> int | tuple[int, int] | None:
     """A number of workers, such as 8, or the least and the most of them, such as 2-8."""
     if written is None:
         return None
+    least, *most = _workers(written)
+    return (least, most[0]) if most else least
+
+
+def _workers(written: str) -> list[int]:
+    """One number, or two with a hyphen between them."""
     numbers = written.split("-")
     if not all(map(str.isdecimal, numbers)) or len(numbers) > 2:
         raise InputError(f"--workers is a number, or the least and the most (2-8), not {written!r}.")
-    least, most = int(numbers[0]), int(numbers[-1])
-    return (least, most) if len(numbers) == 2 else least
+    return list(map(int, numbers))
 
 
 def summarize(
