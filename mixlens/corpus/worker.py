@@ -112,17 +112,17 @@ class Worker:
         texts, bad = self._texts(rows)
         tick(len(bad))
         answers = self._columns_by_text(texts, tick)
-        errors = {i: answer for i, answer in answers.items() if isinstance(answer, MixlensError)}
-        bad += [_bad_row(texts[i][0], error) for i, error in errors.items()]
-        good = [answers[i] for i in sorted(answers.keys() - errors)]
+        bad += [answer for answer in answers.values() if isinstance(answer, BadRow)]
+        good = [answers[i] for i in sorted(answers) if not isinstance(answers[i], BadRow)]
         return self._files(number, run, fingerprint(rows), good, sorted(bad, key=attrgetter("row")))
 
     def _columns_by_text(self, texts: Sequence[Text], tick: Callable[[int], object]) -> dict[int, Any]:
-        """The columns of each text, or the reason why it has none, by its number, in the order of the batches."""
-        answers: dict[int, Row | MixlensError] = {}
+        """The columns of each text, or a BadRow, by its number, in the order of the batches. No error is held beyond its batch:
+        its traceback would hold the traces."""
+        answers: dict[int, Row | BadRow] = {}
         for batch in self.model.batches([code for _, code in texts], None, self.plan.batch_tokens):
             rows, encoded = zip(*(texts[i] for i in batch), strict=True)
-            answers |= zip(batch, self._batch(rows, encoded), strict=True)
+            answers |= zip(batch, map(_columns_or_bad, rows, self._batch(rows, encoded)), strict=True)
             tick(len(batch))
         return answers
 
@@ -340,6 +340,10 @@ def _reason(error: Exception, code: Encoded) -> MixlensError:
 
 def _memory_error(code: Encoded) -> InputError:
     return InputError(f"memory runs out with {len(code.input_ids)} tokens")
+
+
+def _columns_or_bad(row: InputRow, answer: Row | MixlensError) -> Row | BadRow:
+    return _bad_row(row, answer) if isinstance(answer, MixlensError) else answer
 
 
 def _bad_row(row: InputRow | RowError, error: Exception) -> BadRow:

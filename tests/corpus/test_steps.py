@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections import Counter
 from types import SimpleNamespace
 from typing import Any
@@ -13,7 +14,9 @@ from mixlens.corpus import tally as counting
 from mixlens.corpus.answers import answers_of
 from mixlens.corpus.page_samples import WHY, Examples
 from mixlens.corpus.ray_tickets import Tickets
+from mixlens.corpus.rows import InputRow
 from mixlens.corpus.sources import typed_columns
+from mixlens.corpus.worker import BadRow, Plan, Worker
 from mixlens.errors import InputError
 
 pa = pytest.importorskip("pyarrow")
@@ -85,6 +88,24 @@ def test_questions_that_cannot_be_asked_answer_themselves() -> None:
     refusal = InputError("no target")
     assert answers_of(["a", refusal, "c"], answer) == ["answer 0", refusal, "answer 2"]  # type: ignore[arg-type]
     assert calls == [[0, 2]]
+
+
+def test_an_error_is_not_held_beyond_its_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The traceback of an error holds the traces of its batch, and a shard has hundreds of rows."""
+    errors: list[Any] = []
+
+    def fails(self: Worker, rows: Any, encoded: Any) -> list[Any]:
+        assert all(error() is None for error in errors)
+        error = InputError("no")
+        errors.append(weakref.ref(error))
+        return [error]
+
+    monkeypatch.setattr(Worker, "_batch", fails)
+    worker = Worker(SimpleNamespace(batches=lambda *_: [[0], [1], [2]]), Plan(("alti",)))  # type: ignore[arg-type]
+    rows = [InputRow(i, str(i), "text", None, None, None, None, None, None, ()) for i in range(3)]
+    answers = worker._columns_by_text([(row, None) for row in rows], lambda _: None)  # type: ignore[misc]
+    assert answers == {i: BadRow(i, str(i), "no") for i in range(3)}
+    assert len(errors) == 3
 
 
 def test_windows_are_handed_in_up_to_the_limit() -> None:
