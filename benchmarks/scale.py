@@ -19,7 +19,7 @@ import torch
 import transformers
 
 import mixlens
-from mixlens.corpus.rows import Given
+from mixlens.corpus.rows import InputRow
 from mixlens.corpus.worker import Plan, Worker
 
 SHARD = 512
@@ -33,14 +33,14 @@ def model(device: str) -> mixlens.Model:
     return mixlens.load(stock.requires_grad_(False))
 
 
-def sentences(count: int) -> list[Given]:
+def sentences(count: int) -> list[InputRow]:
     seeded = torch.Generator().manual_seed(0)
     lengths = (torch.randn(count, generator=seeded) * 11 + 25).round().clamp(6, 60).long().tolist()
     texts = [torch.randint(1000, 30000, (n,), generator=seeded).tolist() for n in lengths]
-    return [Given(row, str(row), None, None, ids, None, None, None, None, ()) for row, ids in enumerate(texts, 1)]
+    return [InputRow(row, str(row), None, None, ids, None, None, None, None, ()) for row, ids in enumerate(texts, 1)]
 
 
-def worked(lens: mixlens.Model, methods: str, rows: list[Given]) -> float:
+def worked(lens: mixlens.Model, methods: str, rows: list[InputRow]) -> float:
     """Rows a second, after one shard that is not counted."""
     worker = Worker(lens, Plan(methods=tuple(methods.split(","))))
     shards = [rows[i : i + SHARD] for i in range(0, len(rows), SHARD)]
@@ -59,7 +59,7 @@ def worked(lens: mixlens.Model, methods: str, rows: list[Given]) -> float:
 
 
 @torch.no_grad()
-def plain(lens: mixlens.Model, rows: list[Given]) -> float:
+def plain(lens: mixlens.Model, rows: list[InputRow]) -> float:
     """The same of plain forward passes over the same batches, tokenised and padded beforehand."""
     batches = []
     for start in range(0, len(rows), SHARD):

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from .aggregate import find
-from .asking import parse_method
+from .asking import MethodRequest, parse_method
 from .attributions import attribute
 from .corpus import Run
 from .corpus.page import page_of
@@ -56,31 +57,20 @@ def gather(
     attributions explain; `query` is the position that is read, by default where the model predicts.
     """
     requests = [parse_method(name) for name in checked(methods)]
-    if (target != "predicted" or foil is not None) and not any(request.class_specific for request in requests):
+    _refuse_target(requests, target, foil)
+    note = note or _silent
+    note("running the model", 0.0)
+    gathering = _gathering(model, model.trace(text), query, {"target": target, "foil": foil})
+    results = dict(_numbered(gathering, requests, note))
+    note("done", 1.0)
+    return [results[number] for number in range(len(requests))]
+
+
+def _refuse_target(requests: Sequence[MethodRequest], target: TargetName, foil: str | int | None) -> None:
+    if (target, foil) != ("predicted", None) and not any(request.class_specific for request in requests):
         raise InputError(
             "a target goes with a method that explains a prediction, such as attcat; maps explain a position: give query=."
         )
-    note = note or _silent
-    note("running the model", 0.0)
-    trace: Trace = model.trace(text)
-    place = _read_at(trace, query)
-    shared = {"prediction": _prediction(trace, None if query is None else place)}
-    facts = {**shared, "query": place, "query_token": trace.tokens[place], **_notices(model, trace, query)}
-    question: dict[str, Any] = {"query": None if query is None else place}
-    results: dict[int, Result] = {}
-    groups = _groups(requests)
-    for number, group in enumerate(groups):
-        first = requests[group[0]]
-        step = Step(note, ", ".join(requests[i].name for i in group), number, len(groups))
-        if first.is_map:
-            results |= zip(group, _maps(trace, [requests[i] for i in group], facts, step), strict=True)
-        else:
-            step.say()
-            goal: dict[str, Any] = {"target": target, "foil": foil} if first.class_specific else {}
-            read: Attribution = attribute(trace, first.name, variant=first.variant, **question, **goal, **first.options)
-            results[group[0]] = replace(read, info={**read.info, **shared})
-    note("done", 1.0)
-    return [results[number] for number in range(len(requests))]
 
 
 def _silent(doing: str, share: float) -> None:
@@ -103,7 +93,57 @@ class Step:
         self.note(f"{self.name}, layer {layer + 1} of {depth}", (self.number + layer / depth) / self.count)
 
 
-def _groups(requests: Sequence[Any]) -> list[list[int]]:
+@dataclass(frozen=True)
+class Gathering:
+    """One trace, and what is asked about it. `facts` go with every map; of them the prediction goes with attributions too."""
+
+    trace: Trace
+    query: int | None  # None: where the model predicts
+    goal: Mapping[str, Any]  # target and foil of methods that explain a class or a word
+    facts: Mapping[str, Any]
+
+    def results(self, requests: Sequence[MethodRequest], step: Step) -> Iterator[Result]:
+        """The maps of requests that share a call, or the attribution of one request."""
+        step.say()
+        if requests[0].is_map:
+            yield from self._maps(requests, step)
+        else:
+            yield from map(self._attribution, requests)
+
+    def _maps(self, requests: Sequence[MethodRequest], step: Step) -> Iterator[Map]:
+        """The maps of requests with the same variant and options; each layer is decomposed and proven once for all of them."""
+        names = [request.name for request in requests]
+        maps = mix(_watched(self.trace, step), names, variant=requests[0].variant, **requests[0].options)
+        return (self._map(maps[request.name], request) for request in requests)
+
+    def _map(self, scores: Map, request: MethodRequest) -> Map:
+        convention = {} if request.rollout is None else {"convention": request.rollout}
+        return replace(scores, info={**scores.info, **self.facts, **convention})
+
+    def _attribution(self, request: MethodRequest) -> Attribution:
+        goal = self.goal if request.class_specific else {}
+        options: dict[str, Any] = {"variant": request.variant, "query": self.query, **goal, **request.options}
+        read: Attribution = attribute(self.trace, request.name, **options)
+        return replace(read, info={**read.info, "prediction": self.facts["prediction"]})
+
+
+def _gathering(model: Model, trace: Trace, query: int | str | None, goal: Mapping[str, Any]) -> Gathering:
+    place = _place_read(trace, query)
+    asked = None if query is None else place
+    facts = {"prediction": _prediction(trace, asked), "query": place, "query_token": trace.tokens[place]}
+    return Gathering(trace, asked, goal, {**facts, **_notices(model, trace, query)})
+
+
+def _numbered(gathering: Gathering, requests: Sequence[MethodRequest], note: Note) -> Iterator[tuple[int, Result]]:
+    """(number of a request, its result), one group of requests after the other."""
+    groups = _groups(requests)
+    for number, group in enumerate(groups):
+        members = [requests[i] for i in group]
+        step = Step(note, ", ".join(request.name for request in members), number, len(groups))
+        yield from zip(group, gathering.results(members, step), strict=True)
+
+
+def _groups(requests: Sequence[MethodRequest]) -> list[list[int]]:
     """The numbers of requests that are answered at once: maps with the same variant and options, and each attribution."""
     groups: dict[str, list[int]] = {}
     for number, request in enumerate(requests):
@@ -112,18 +152,8 @@ def _groups(requests: Sequence[Any]) -> list[list[int]]:
     return list(groups.values())
 
 
-def _maps(trace: Trace, requests: Sequence[Any], facts: Mapping[str, Any], step: Step) -> Iterator[Map]:
-    """The maps of requests with the same variant and options; each layer is decomposed and proven once for all of them."""
-    step.say()
-    names = [request.name for request in requests]
-    maps = mix(_watched(trace, step), names, variant=requests[0].variant, **requests[0].options)
-    for request in requests:
-        convention = {} if request.rollout is None else {"convention": request.rollout}
-        yield replace(maps[request.name], info={**maps[request.name].info, **facts, **convention})
-
-
 def _watched(trace: Trace, step: Step) -> Trace:
-    """The trace, telling which layer is read."""
+    """The trace, whose step says which layer is read."""
     if not isinstance(trace.layers, LayersOf):
         return trace
     depth = len(trace.layers)
@@ -137,24 +167,30 @@ def _notices(model: Model, trace: Trace, query: int | str | None) -> dict[str, A
 
 def checked(methods: str | Sequence[str]) -> list[str]:
     """Method names, one at least, each once, all of them known."""
-    names = [name.strip() for name in ([methods] if isinstance(methods, str) else methods)]
-    names = [name for name in dict.fromkeys(names) if name]
+    written = [methods] if isinstance(methods, str) else methods
+    names = list(filter(None, dict.fromkeys(name.strip() for name in written)))
     methods_within(names)
     for name in names:
         parse_method(name)
     return names
 
 
-def _read_at(trace: Trace, query: int | str | None) -> int:
+def _place_read(trace: Trace, query: int | str | None) -> int:
     """The position the page begins with: with several masks and no query the first, as the prediction is."""
     if query is not None:
-        try:
-            return find(trace.tokens, query)
-        except InputError:
-            if isinstance(query, str) and query.lstrip("-").isdigit():
-                return find(trace.tokens, int(query))
-            raise
-    return trace.predicts[0] if trace.model.task == "masked-lm" and trace.predicts else trace.query
+        return _place_of(trace, query)
+    has_mask = trace.model.task == "masked-lm" and bool(trace.predicts)
+    return trace.predicts[0] if has_mask else trace.query
+
+
+def _place_of(trace: Trace, query: int | str) -> int:
+    """The position of a token or an index; digits that are no token of the text are an index."""
+    try:
+        return find(trace.tokens, query)
+    except InputError:
+        if isinstance(query, str) and query.lstrip("-").isdigit():
+            return find(trace.tokens, int(query))
+        raise
 
 
 def _prediction(trace: Trace, place: int | None) -> Prediction:
@@ -188,45 +224,61 @@ def report(
     place = Path(path)
     may_write(place, force=force)
     room = room_of(megabytes)
-    question = (texts, methods, foil, query, None if target == "predicted" else target)
-    if not isinstance(what, Model) and any(option is not None for option in question):
-        raise InputError("texts=, methods=, target=, foil= and query= go with a model. Results are shown as they are.")
+    if not isinstance(what, Model):
+        _refuse_question(texts, methods, foil, query, None if target == "predicted" else target)
     folder = _folder(what)
-    if folder is None and (label is not None or examples is not None):
-        raise InputError("label= and examples= go with a run.")
     if folder is not None:
         html = page_of(folder, label=label, examples=examples, title=title, room=room)
-    elif isinstance(what, Model):
-        choices = {"methods": METHODS if methods is None else methods, "target": target, "foil": foil, "query": query}
-        html = page(_results_of_model(what, texts, choices), title=title, room=room)
     else:
-        html = page([what] if isinstance(what, Map | Attribution) else _results(what), title=title, room=room)
+        _refuse_run_options(label, examples)
+        choices = {"methods": METHODS if methods is None else methods, "target": target, "foil": foil, "query": query}
+        html = page(_results(what, texts, choices), title=title, room=room)
     write(html, place)
     return place
 
 
-def _results_of_model(model: Model, texts: Texts | None, choices: Mapping[str, Any]) -> list[Result]:
-    if texts is None:
-        raise InputError("a report of a model needs texts=: one text, or a list of them.")
-    every: Any = [texts] if isinstance(texts, str | Example | tuple) else list(texts)
-    return [result for text in every for result in gather(model, text, **choices)]
+def _refuse_question(*options: Any) -> None:
+    if _has_any(options):
+        raise InputError("texts=, methods=, target=, foil= and query= go with a model. Results are shown as they are.")
+
+
+def _refuse_run_options(*options: Any) -> None:
+    if _has_any(options):
+        raise InputError("label= and examples= go with a run.")
+
+
+def _has_any(options: Iterable[Any]) -> bool:
+    return any(option is not None for option in options)
 
 
 def _folder(what: Any) -> Path | None:
     """The folder of a run, if one is meant."""
     if isinstance(what, Run):
         return what.out
-    if isinstance(what, os.PathLike):
-        return Path(what)
-    return Path(what) if isinstance(what, str) and os.path.isdir(what) else None
+    is_folder = isinstance(what, str) and os.path.isdir(what)
+    return Path(what) if is_folder or isinstance(what, os.PathLike) else None
 
 
-def _results(what: Any) -> list[Result]:
-    if isinstance(what, dict):
-        what = list(what.values())  # as `mix` gives several methods
-    if not isinstance(what, list | tuple):
-        raise InputError(
-            "a report shows a Map, an Attribution, a list of them, a model, or the folder of a run; "
-            f"not {type(what).__name__}{f' ({what!r:.60} is no folder)' if isinstance(what, str) else ''}."
-        )
-    return list(what)
+def _results(what: Any, texts: Texts | None, choices: Mapping[str, Any]) -> list[Result]:
+    """The results to show: those of a model on texts, or those that were given."""
+    if isinstance(what, Model):
+        return _results_of_model(what, texts, choices)
+    return [what] if isinstance(what, Map | Attribution) else _several(what)
+
+
+def _results_of_model(model: Model, texts: Texts | None, choices: Mapping[str, Any]) -> list[Result]:
+    if texts is None:
+        raise InputError("a report of a model needs texts=: one text, or a list of them.")
+    every: Any = [texts] if isinstance(texts, str | Example | tuple) else texts
+    return list(chain.from_iterable(gather(model, text, **choices) for text in every))
+
+
+def _several(what: Any) -> list[Result]:
+    """The results in a list, or in the mapping that `mix` gives for several methods."""
+    results = list(what.values()) if isinstance(what, dict) else what
+    if isinstance(results, list | tuple):
+        return list(results)
+    hint = f" ({what!r:.60} is no folder)" if isinstance(what, str) else ""
+    raise InputError(
+        f"a report shows a Map, an Attribution, a list of them, a model, or the folder of a run; not {type(what).__name__}{hint}."
+    )

@@ -73,7 +73,7 @@ METRICS = (
 RUN = (
     "tests/test_run_arguments.py",
     *("tests/test_run.py", "tests/test_summarize.py", "tests/test_report_run.py", "tests/test_run_faults.py:!killed"),
-    *("tests/test_run_promises.py:!interrupt", "tests/test_run_identity.py"),
+    *("tests/test_run_promises.py:!interrupt", "tests/test_run_identity.py", "tests/test_steps.py"),
 )
 # Stored numbers and texts of commands: what is left of an area is seen by these, or by nothing.
 FROZEN_NUMBERS = "tests/test_freeze.py:numbers[bert,numbers[llama,names"
@@ -218,6 +218,8 @@ FIRST: dict[str, tuple[str, ...]] = {
     ),
     "mixlens/corpus/ray_*.py": ("tests/test_run_ray_alone.py", "tests/test_run_ray_watch.py"),
     "mixlens/corpus/page_*.py": ("tests/test_report_run.py", "tests/test_summarize.py"),
+    "mixlens/corpus/ray_tickets.py": ("tests/test_steps.py", "tests/test_run_ray.py:given_out_twice"),
+    "mixlens/corpus/row_words.py": ("tests/test_summarize.py",),
     "mixlens/corpus/summary.py": ("tests/test_summarize.py",),
     "mixlens/errors.py": ("tests/test_errors.py", "tests/test_terminal.py:hostile,emoji", "tests/test_cli.py"),
     "mixlens/files.py": (
@@ -226,6 +228,7 @@ FIRST: dict[str, tuple[str, ...]] = {
         "tests/test_run_arguments.py",
         "tests/test_run_promises.py",
     ),
+    "mixlens/corpus/tally.py": ("tests/test_summarize.py", "tests/test_steps.py", "tests/test_report_run.py"),
     "mixlens/saving.py": ("tests/test_store.py", "tests/test_store_hostile.py"),
     "mixlens/show/packing.py": ("tests/test_parts.py", "tests/test_report.py"),
     **dict.fromkeys(

@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -41,7 +42,7 @@ from .options import (
 if TYPE_CHECKING:
     from ..asking import MethodRequest
     from ..model.model import Model
-    from ..types import Attribution, Result, Trace
+    from ..types import Attribution, Map, Result, Trace
     from .scores import Explanation
 
 EXPLAIN_EXAMPLE = "Example:  mixlens explain 'The keys to the cabinet [MASK] rusty.' --method attcat --target were --foil was"
@@ -84,31 +85,27 @@ def explain(
     """Which input tokens the prediction rests on, by any method of `mixlens methods`."""
     started = time.perf_counter()
     from ..maps import timed
-    from .scores import Explanation, by_word
+    from .scores import by_word
 
     request = asking.method_of(method, variant)  # a misspelt name is refused before the model is loaded
     asking.refuse_target({method: request}, {"foil": foil, "score": score})
-    if save is not None and generate is not None:
-        raise InputError("--save keeps one result; with --generate there are several. Use --json.")
+    _refuse_save(save, generate)
     _refuse_two_formats(latex, json_)
-    if layers or map_ is not None:
-        _refuse_pictures(method, request, has_map=map_ is not None, other=generate is not None or json_ or latex)
+    _refuse_pictures([layers, map_ is not None], [generate is not None, json_, latex])
+    _refuse_map(method, request, map_)
     source = input_of(text, file, pair)
     imported = time.perf_counter() - started
     lens, seconds = loading.timed_load(model)
     seconds = {"load and check": time.perf_counter() - started, "import": imported, **seconds}
     with timed():
         if generate is None:
-            trace = lens.trace(source)
-            question = _question(lens, trace, request, (query, target, foil, score), method)
-            explanation = Explanation(trace, request, question, keep_special=not no_special)
+            explanation = _explanation(lens, source, request, method, (query, target, foil, score), keep_special=not no_special)
             results = [explanation.attribution]
         else:
             results = _generated(lens, source, request, generate, (target, foil, score), keep_special=not no_special)
     ended = time.perf_counter()
-    joined = [by_word(result, words) for result in results]
-    if save is not None:
-        joined[0].save(save)
+    joined = _joined(results, words)
+    _save(joined[0], save)
     if layers:
         _show_layers(explanation, words=words, color=not no_color, top=top)
     else:
@@ -117,8 +114,15 @@ def explain(
         print()
         by_word(explanation.map, words).show(layer=layer_index(lens, map_), color=not no_color)
     if timing:
-        times = {**seconds, **_times_of(results[0]), "total": ended - started}
-        _print_times(times, file=sys.stderr if json_ else sys.stdout)
+        _print_times({**seconds, **_times_of(results[0]), "total": ended - started}, json_)
+
+
+# --- refusals ---------------------------------------------------------------------------------------------------------
+
+
+def _refuse_save(save: Path | None, generate: int | None) -> None:
+    if save is not None and generate is not None:
+        raise InputError("--save keeps one result; with --generate there are several. Use --json.")
 
 
 def _refuse_two_formats(latex: bool, json_: bool) -> None:
@@ -126,23 +130,44 @@ def _refuse_two_formats(latex: bool, json_: bool) -> None:
         raise InputError("--latex and --json are two ways to print the result. Leave one out.")
 
 
-def _refuse_pictures(method: str, request: MethodRequest, *, has_map: bool, other: bool) -> None:
-    """Refuse --layers and --map beside another format, and --map of a method that has none."""
-    if other:
+def _refuse_pictures(pictures: Iterable[bool], others: Iterable[bool]) -> None:
+    if any(pictures) and any(others):
         raise InputError("--layers and --map are pictures in the terminal: leave --generate, --json and --latex out.")
-    if has_map and not request.is_map:
+
+
+def _refuse_map(method: str, request: MethodRequest, layer: int | None) -> None:
+    if layer is not None and not request.is_map:
         raise InputError(f"{method!r} gives scores of tokens, no map. Leave --map out, or see `mixlens methods` for maps.")
 
 
-def _question(
-    lens: Model, trace: Trace, request: MethodRequest, options: tuple[str | None, str | None, str | None, str | None], method: str
-) -> dict[str, Any]:
-    """What is asked about the trace: a position, and of a class-specific method a target. For other methods --target is a
-    position, as --query."""
+def _refuse_convention(method: str, request: MethodRequest, rollout: bool) -> None:
+    if request.rollout is not None and not rollout:
+        raise InputError(f"{method!r} names a rollout convention: give --rollout, or leave it out.")
+
+
+# --- results ----------------------------------------------------------------------------------------------------------
+
+
+def _explanation(
+    lens: Model,
+    source: Any,
+    request: MethodRequest,
+    method: str,
+    options: tuple[str | None, str | None, str | None, str | None],
+    *,
+    keep_special: bool,
+) -> Explanation:
+    """One method on the text. The options are --query, --target, --foil and --score; for methods that explain a position
+    --target is a position, as --query."""
+    from .scores import Explanation
+
     query, target, foil, score = options
+    trace = lens.trace(source)
     if request.class_specific:
-        return {"query": asking.place_of(trace, query), **asking.targets_of(lens, target, foil, score)}
-    return {"query": asking.place_meant(trace, query, target, method)}
+        question = {"query": asking.place_of(trace, query), **asking.targets_of(lens, target, foil, score)}
+    else:
+        question = {"query": asking.place_meant(trace, query, target, method)}
+    return Explanation(trace, request, question, keep_special=keep_special)
 
 
 def _generated(
@@ -164,11 +189,35 @@ def _generated(
     return results
 
 
-def _show_layers(explanation: Explanation, *, words: bool, color: bool, top: int | None) -> None:
-    from ..show.text import compare_view, console
+def _map_of(lens: Model, trace: Trace, request: MethodRequest, *, rollout: bool) -> Map:
+    """The map of a request with its notices; with `rollout` from the input to each layer."""
+    from ..notices import notices_of
+    from .scores import maps_of
+
+    scores = maps_of(trace, [request])[0]
+    notices = notices_of(lens, trace, query=0)  # a map shows every position, so a missing mask is no surprise
+    scores = replace(scores, info={**scores.info, "notices": notices}) if notices else scores
+    return scores.rollout(request.rollout) if rollout else scores
+
+
+# --- output -----------------------------------------------------------------------------------------------------------
+
+
+def _joined(results: Iterable[Attribution], words: bool) -> list[Attribution]:
     from .scores import by_word
 
-    results = [by_word(result, words) for result in explanation.layers.values()]
+    return [by_word(result, words) for result in results]
+
+
+def _save(result: Result, file: Path | None) -> None:
+    if file is not None:
+        result.save(file)
+
+
+def _show_layers(explanation: Explanation, *, words: bool, color: bool, top: int | None) -> None:
+    from ..show.text import compare_view, console
+
+    results = _joined(explanation.layers.values(), words)
     console(color=color).print(compare_view(results, names=list(explanation.layers), layers=True, top=top))
 
 
@@ -188,10 +237,11 @@ def _times_of(result: Attribution) -> dict[str, float]:
     return {result.method if part == "map" else part: value for part, value in seconds.items() if part != "batch"}
 
 
-def _print_times(seconds: Mapping[str, float], *, file: Any) -> None:
+def _print_times(seconds: Mapping[str, float], json_: bool) -> None:
+    """One line for each part; beside JSON they go to standard error."""
     for part, value in seconds.items():
         name = f"  {part}" if part in INDENTED else part
-        print(f"{name:<16} {1000 * value:10.1f} ms", file=file)
+        print(f"{name:<16} {1000 * value:10.1f} ms", file=sys.stderr if json_ else sys.stdout)
 
 
 def print_json(result: Result) -> None:
@@ -203,9 +253,15 @@ def print_json(result: Result) -> None:
     info = {key: value.tolist() if isinstance(value, Tensor) else value for key, value in result.info.items()}
     content = {"method": result.method, "tokens": list(result.tokens), "scores": result.scores.tolist(), "info": info}
     readable = can_show(sys.stdout, json.dumps(content, ensure_ascii=False), replaced=False)
-    line = json.dumps(content, ensure_ascii=not readable)
-    # JSON may contain characters that a terminal obeys or does not show; these are escaped.
-    print("".join(char if char.isprintable() else json.dumps(char)[1:-1] for char in line))
+    print("".join(map(_shown_character, json.dumps(content, ensure_ascii=not readable))))
+
+
+def _shown_character(char: str) -> str:
+    """The character in JSON; escaped, if a terminal obeys it or does not show it."""
+    return char if char.isprintable() else json.dumps(char)[1:-1]
+
+
+# --- the other commands -----------------------------------------------------------------------------------------------
 
 
 @loads_a_model
@@ -231,25 +287,19 @@ def map_(
 ) -> None:
     """One layer's map: what each position (row) took from each token (column)."""
     from ..maps import method as known_map
-    from ..notices import notices_of
-    from .scores import by_word, maps_of
+    from .scores import by_word
 
     known_map(method.partition(":")[0])
     request = asking.method_of(method, variant)
-    if request.rollout is not None and not rollout:
-        raise InputError(f"{method!r} names a rollout convention: give --rollout, or leave it out.")
+    _refuse_convention(method, request, rollout)
     source = input_of(text, file, pair)
     lens = loading.load(model)
     layer = layer_index(lens, layer)
     trace = lens.trace(source)
     place = asking.place_meant(trace, None, query, method)
-    scores = maps_of(trace, [request])[0]
-    notices = notices_of(lens, trace, query=0)  # a map shows every position, so a missing mask is no surprise
-    scores = replace(scores, info={**scores.info, "notices": notices}) if notices else scores
-    scores = scores.rollout(request.rollout) if rollout else scores
+    scores = _map_of(lens, trace, request, rollout=rollout)
     whole = by_word(scores, words)
-    if save is not None:
-        whole.save(save)
+    _save(whole, save)
     if json_:
         print_json(whole)
     elif place is not None:
@@ -280,8 +330,6 @@ def compare(
     latex: Latex = False,
 ) -> None:
     """Several methods under one sentence, from one forward pass."""
-    from ..show.latex import latex as to_latex
-    from ..show.text import compare_view, console
     from .scores import attributions_of, shown
 
     requests = asking.methods_of(methods)
@@ -293,11 +341,19 @@ def compare(
     place = asking.place_of(trace, query)
     question = asking.targets_of(lens, target, foil, score)
     every = attributions_of(trace, requests, query=place, target=question)
-    results = [shown(result, words=words, keep_special=not no_special) for result in every.values()]
+    results = {name: shown(result, words=words, keep_special=not no_special) for name, result in every.items()}
+    _show_compared(results, json_=json_, latex=latex, color=not no_color, top=top)
+
+
+def _show_compared(results: Mapping[str, Attribution], *, json_: bool, latex: bool, color: bool, top: int | None) -> None:
+    """All results under one sentence, or as one table of LaTeX; as JSON one line each."""
+    from ..show.latex import latex as to_latex
+    from ..show.text import compare_view, console
+
     if json_:
-        for result in results:
+        for result in results.values():
             print_json(result)
     elif latex:
-        print(to_latex(results), end="")
+        print(to_latex(list(results.values())), end="")
     else:
-        console(color=not no_color).print(compare_view(results, names=list(requests), top=top))
+        console(color=color).print(compare_view(list(results.values()), names=list(results), top=top))

@@ -33,21 +33,35 @@ def _in_words(match: re.Match[str], options: set[str], owners: Mapping[str, str]
     """One `name=value` of Python as the command line writes it; what is no option stays as it is."""
     name, value = match[1], (match[2] or "").strip("'")
     if name in options:
-        simple = value.strip("()").replace(", ", ",")
-        return f"--{name.replace('_', '-')}" + (f" {simple}" if simple else "")
+        return _flag(name, value.strip("()").replace(", ", ","))
     return f"--method {owners[name]}:{name}={value}" if name in owners and value else match[0]
+
+
+def _flag(name: str, value: str) -> str:
+    flag = f"--{name.replace('_', '-')}"
+    return f"{flag} {value}" if value else flag
 
 
 def _method_options(methods: Iterable[str]) -> dict[str, str]:
     """The options of the methods that were asked for, each with its method's name."""
-    names = [name.strip().partition(":")[0] for written in methods for name in written.split(",")]
+    names = _method_names(methods)
     if not names or "mixlens.attributions" not in sys.modules:
         return {}
+    return {option: name for name in names for option in _options_of(name)}
+
+
+def _method_names(methods: Iterable[str]) -> list[str]:
+    """The names in lists of methods as written, without their options."""
+    return [name.strip().partition(":")[0] for written in methods for name in written.split(",")]
+
+
+def _options_of(method: str) -> Iterable[str]:
+    """The options of a method; none where it is not known."""
     from ..attributions import known as attributions
     from ..maps import known as maps
 
-    every = {**maps(), **attributions()}
-    return {option: name for name in names if name in every for option in every[name].options}
+    known = {**maps(), **attributions()}
+    return known[method].options if method in known else ()
 
 
 class Commands(typer.core.TyperGroup):
@@ -85,20 +99,27 @@ def with_its_words(command: Any, invoke: Any) -> Any:
 
 
 def _message(error: MixlensError, command: Any, ctx: Any) -> str:
-    options = [parameter.name for parameter in command.params if any(flag.startswith("--") for flag in parameter.opts)]
-    methods = [value for name in ("method", "methods") if isinstance(value := ctx.params.get(name), str)]
-    return as_written(str(error), options, methods)
+    options = [parameter.name for parameter in command.params if _is_option(parameter)]
+    values = (ctx.params.get("method"), ctx.params.get("methods"))
+    return as_written(str(error), options, [value for value in values if isinstance(value, str)])
+
+
+def _is_option(parameter: Any) -> bool:
+    return any(flag.startswith("--") for flag in parameter.opts)
 
 
 # --- waiting ------------------------------------------------------------------------------------------------------------
 
 
+def _has_terminal() -> bool:
+    return sys.stderr is not None and sys.stderr.isatty()
+
+
 class Loading:
-    """A line on a terminal after a while of silence: most of that time torch and the weights are read."""
+    """Prints a line on a terminal once a command that loads a model has taken `patience` seconds and is not ready."""
 
     def __init__(self, command: str | None, *, patience: float = PATIENCE):
-        announces = command in LOADS and sys.stderr is not None and sys.stderr.isatty()
-        self._timer = threading.Timer(patience, self._say) if announces else None
+        self._timer = threading.Timer(patience, self._say) if command in LOADS and _has_terminal() else None
 
     def _say(self) -> None:
         print("mixlens: loading (torch, then the model) ...", file=sys.stderr, flush=True)

@@ -48,11 +48,15 @@ def families() -> None:
 
 
 def _family_row(family: Family) -> tuple[str, str, str, str]:
-    norms = [name for name, place in vars(family).items() if name.startswith("norm_") and place is not None]
     kind = ("gated" if family.mlp_gate else "plain") + (", beside attention" if family.parallel else "")
     when = ", ".join(f"{key}={value}" for key, value in family.when.items())
-    names = [name.removeprefix("norm_").replace("_", " ") for name in norms]
-    return ", ".join(family.model_types), when, kind, ", ".join(names)
+    return ", ".join(family.model_types), when, kind, ", ".join(_norms(family))
+
+
+def _norms(family: Family) -> list[str]:
+    """The places of a family's norms: its fields `norm_...` that name a module."""
+    fields = [name for name, module in vars(family).items() if name.startswith("norm_") and module is not None]
+    return [name.removeprefix("norm_").replace("_", " ") for name in fields]
 
 
 def data() -> None:
@@ -63,8 +67,12 @@ def data() -> None:
 
     out = console()
     for line in aligned(listing()):
-        print(line[: out.width - 1] + "…" if out.is_terminal and len(line) > out.width else line)
+        print(_cut(line, out.width) if out.is_terminal else line)
     print(f"\n{OTHER_DATA}")
+
+
+def _cut(line: str, width: int) -> str:
+    return line[: width - 1] + "…" if len(line) > width else line
 
 
 @loads_a_model

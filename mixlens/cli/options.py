@@ -151,10 +151,15 @@ def _max_memory(written: str | None) -> dict[int | str, str] | None:
     """`0=20GiB,cpu=60GiB`: the size of each device; a device that is a number is a GPU."""
     if written is None:
         return None
-    pairs = [pair.partition("=") for pair in written.split(",")]
-    if not all(device.strip() and size.strip() for device, _, size in pairs):
+    pairs = [tuple(map(str.strip, pair.partition("=")[::2])) for pair in written.split(",")]
+    if not all(map(all, pairs)):
         raise InputError(f"--max-memory is device=size with commas between them, as 0=20GiB,cpu=60GiB, not {written!r:.80}.")
-    return {int(device) if device.strip().isdigit() else device.strip(): size.strip() for device, _, size in pairs}
+    return {_device(device): size for device, size in pairs}
+
+
+def _device(written: str) -> int | str:
+    """The number of a GPU, or the name of another device."""
+    return int(written) if written.isdigit() else written
 
 
 def loads_a_model(command: Callable[..., None]) -> Callable[..., None]:
@@ -196,6 +201,6 @@ def input_of(text: str | None, file: Path | None, pair: str | None) -> Any:
 
 def layer_index(lens: Model, layer: int) -> int:
     """A layer counted from 1, or from the end by a negative number, as the library counts it."""
-    if not (1 <= layer <= lens.n_layers or -lens.n_layers <= layer <= -1):
+    if layer == 0 or abs(layer) > lens.n_layers:
         raise InputError(f"layer {layer} does not exist: {lens.name!r} has layers 1 to {lens.n_layers}, or -1 for the last.")
     return layer - 1 if layer > 0 else layer

@@ -6,13 +6,16 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from .. import asking
 from ..errors import InputError, MixlensError, printable
 from .options import AttributionTarget, Foil, LoadOptions, ModelName, Pair, Query, loads_a_model
+
+if TYPE_CHECKING:
+    from ..model.model import Model
 
 REPORT_EXAMPLES = """Example:  mixlens report 'The keys to the cabinet [MASK] rusty.' --methods alti,globenc,attcat -o report.html
 
@@ -52,59 +55,103 @@ def report(
     loading: LoadOptions = LoadOptions(),  # noqa: B008 - frozen
 ) -> None:
     """One HTML file with the maps of texts, of saved results, or with all of a run: opens from disk, needs no network."""
-    from ..report import METHODS, checked, may_write
+    from ..report import may_write
     from ..report import report as write_report
-    from ..saving import load_result
 
     may_write(output, force=force)
     page: dict[str, Any] = {"title": title, "megabytes": megabytes, "force": force}
-    folder = _run_folder(texts or [])
-    question = any((methods, target, foil, query, pair))
-    if folder is None and (label is not None or examples is not None):
-        raise InputError("--label and --examples are for the folder of a run.")
+    texts, saved = texts or [], from_ or []
+    folder = _run_folder(texts)
+    question = (methods, target, foil, query, pair)
+    _refuse_run_options(folder, label, examples)
     if folder is not None:
-        if from_ or question:
-            raise InputError("a run is shown as it is: leave --from, --methods, --target, --foil, --query and --pair out.")
+        _refuse_beside_run([saved, *question])
         write_report(folder, output, label=label, examples=examples, **page)
-    elif from_:
-        if texts or question:
-            raise InputError("--from shows saved results as they are: leave texts, --methods, --target, --query and --pair out.")
-        write_report([load_result(place) for place in from_], output, **page)
+    elif saved:
+        _refuse_beside_saved([texts, *question])
+        write_report(_results_in(saved), output, **page)
     else:
-        inputs = _inputs(texts or [], pair)
-        names = checked(METHODS if methods is None else methods.split(","))  # before the model is loaded
+        asked = _asked(texts, pair, methods)  # what cannot be asked is refused before the model is loaded
         lens = loading.load(model)
-        goal, other = asking.target_of(lens, target), None if foil is None else asking.target_of(lens, foil)
-        write_report(lens, output, texts=inputs, methods=names, target=goal, foil=other, query=query, **page)
+        write_report(lens, output, **asked, **_goal(lens, target, foil), query=query, **page)
     print(printable(f"{output} ({output.stat().st_size / 1e6:.2f} MB)"))
+
+
+def _refuse_run_options(folder: Path | None, label: str | None, examples: int | None) -> None:
+    if folder is None and (label, examples) != (None, None):
+        raise InputError("--label and --examples are for the folder of a run.")
+
+
+def _refuse_beside_run(others: Sequence[Any]) -> None:
+    if any(others):
+        raise InputError("a run is shown as it is: leave --from, --methods, --target, --foil, --query and --pair out.")
+
+
+def _refuse_beside_saved(others: Sequence[Any]) -> None:
+    if any(others):
+        raise InputError("--from shows saved results as they are: leave texts, --methods, --target, --query and --pair out.")
+
+
+def _results_in(files: Sequence[Path]) -> list[Any]:
+    from ..saving import load_result
+
+    return list(map(load_result, files))
+
+
+def _asked(texts: Sequence[str], pair: str | None, methods: str | None) -> dict[str, Any]:
+    """The texts and the methods of a report, as arguments of `mixlens.report`."""
+    from ..report import METHODS, checked
+
+    inputs = _inputs(texts, pair)
+    return {"texts": inputs, "methods": checked(METHODS if methods is None else methods.split(","))}
+
+
+def _goal(lens: Model, target: str | None, foil: str | None) -> dict[str, Any]:
+    """The target and the foil as the library takes them."""
+    return {"target": asking.target_of(lens, target), "foil": None if foil is None else asking.target_of(lens, foil)}
 
 
 def _inputs(texts: Sequence[str], pair: str | None) -> list[Any]:
     """The texts of a report, or one text with its pair."""
     if not texts:
         raise InputError("give at least one text, the folder of a run, or --from with a saved result.")
-    if pair is not None and len(texts) > 1:
+    if pair is None:
+        return list(texts)
+    if len(texts) > 1:
         raise InputError(f"--pair goes with one text, not with {len(texts)}.")
-    return [text if pair is None else (text, pair) for text in texts]
+    return [(texts[0], pair)]
 
 
 def _run_folder(arguments: Sequence[str]) -> Path | None:
-    """The folder of a run, if the arguments name one. A path without a folder is refused: it would make a strange text."""
+    """The folder of a run, if the arguments name one."""
     for argument in arguments:
-        folder = os.path.isdir(argument)  # False also for a text that is too long for a name
-        if folder and len(arguments) > 1:
-            raise InputError(f"{argument!r} is a folder, and a report shows one run: give it alone.")
-        if "/" in argument and not any(char.isspace() for char in argument) and not folder:
-            raise InputError(f"there is no folder {argument!r:.200}. Give the folder of a run, or texts with spaces in them.")
+        _refuse_path(argument, alone=len(arguments) == 1)
     if len(arguments) != 1:
         return None
     (only,) = arguments
     if os.path.isdir(only):
         return Path(only)
-    if len(only.split()) == 1:
-        line = f"{only!r:.200} is no folder, so it is shown as a text of one word. For a run give its folder."
-        print(f"mixlens: {printable(line)}", file=sys.stderr)
+    _warn_of_one_word(only)
     return None
+
+
+def _refuse_path(argument: str, *, alone: bool) -> None:
+    """Refuse a folder among other arguments, and a path without a folder, which is no text that anyone wants explained."""
+    is_folder = os.path.isdir(argument)  # False also for a text that is too long for a name
+    if is_folder and not alone:
+        raise InputError(f"{argument!r} is a folder, and a report shows one run: give it alone.")
+    if not is_folder and _looks_like_a_path(argument):
+        raise InputError(f"there is no folder {argument!r:.200}. Give the folder of a run, or texts with spaces in them.")
+
+
+def _looks_like_a_path(argument: str) -> bool:
+    return "/" in argument and not any(map(str.isspace, argument))
+
+
+def _warn_of_one_word(text: str) -> None:
+    if len(text.split()) == 1:
+        line = f"{text!r:.200} is no folder, so it is shown as a text of one word. For a run give its folder."
+        print(f"mixlens: {printable(line)}", file=sys.stderr)
 
 
 @loads_a_model

@@ -30,7 +30,8 @@ from .options import (
 
 if TYPE_CHECKING:
     from ..asking import MethodRequest
-    from ..types import Map, Trace
+    from ..model.model import Model
+    from ..types import Attribution, Map, Trace
 
 PLOT_EXAMPLES = """Examples:
 
@@ -88,42 +89,28 @@ def plot(
 ) -> None:
     """A paper figure: real text, colours that most eyes tell apart, the width of a column."""
     from ..show import figure
-    from .scores import attributions_of, by_word, shown
 
     requests = asking.methods_of(method, variant)
-    figure.check_path(output)
-    if output.exists() and not force:
-        raise InputError(f"{str(output)!r} is there already. Give another name, or --force to write over it.")
-    of_map = kind in figure.KINDS["Map"]
-    _refuse_kind(kind, [*figure.KINDS["Map"], *figure.KINDS["Attribution"], *figure.KINDS_OF_SEVERAL["Attribution"]])
-    only_maps = all(request.is_map for request in requests.values())
-    if of_map and not only_maps:
-        name = next(iter(requests))
-        raise InputError(f"kind {kind!r} is drawn of a map, and {name!r} gives scores of tokens: use strip, bars or rows.")
-    if not of_map and (rollout or layer is not None):
-        raise InputError("--rollout and --layer are for maps: --kind matrix, layers or grid. Tokens are always rolled out.")
+    _refuse_output(output, force)
+    _refuse_kind(kind)
+    _refuse_options(kind, requests, (rollout, layer is not None))
     asking.refuse_target(requests, {"foil": foil, "score": score})
-    if of_map and no_special:
-        raise InputError("--no-special leaves tokens out of a row, not of a map. Use --kind strip, bars or rows.")
+    _refuse_no_special(kind, no_special)
     source = input_of(text, file, pair)
     lens = loading.load(model)
     trace = lens.trace(source)
-    place = asking.place_meant(trace, query, target if only_maps else None, method)
+    place = asking.place_meant(trace, query, target if _only_maps(requests) else None, method)
     results: dict[str, Any]
-    if of_map:
-        results = _maps(trace, requests, rollout=rollout)
-        row = _row(trace, place, words) if kind == "layers" else None
-        results = {name: by_word(scores, words) for name, scores in results.items()}
+    if _is_of_map(kind):
+        results = _maps(trace, requests, rollout=rollout, words=words)
     else:
-        row, class_specific = None, any(request.class_specific for request in requests.values())
-        question = asking.targets_of(lens, target, foil, score) if class_specific else {}
-        every = attributions_of(trace, requests, query=place, target=question)
-        results = {name: shown(result, words=words, keep_special=not no_special) for name, result in every.items()}
+        question = _question(lens, requests, target, foil, score)
+        results = _attributions(trace, requests, place, question, words=words, keep_special=not no_special)
     figure.plot(
-        results if len(results) > 1 else next(iter(results.values())),
+        _one_or_several(results),
         kind=kind,
         layer=None if layer is None else layer_index(lens, layer),
-        query=row,
+        query=_row(trace, place, kind, words),
         top=top,
         numbers=numbers or None,
         width=_width(width),
@@ -134,25 +121,100 @@ def plot(
     print(f"wrote {printable(str(output))}")
 
 
-def _refuse_kind(kind: str | None, kinds: Iterable[str]) -> None:
-    known = sorted(set(kinds))
-    if kind is not None and kind not in known:
+# --- refusals ---------------------------------------------------------------------------------------------------------
+
+
+def _refuse_output(output: Path, force: bool) -> None:
+    from ..show import figure
+
+    figure.check_path(output)
+    if output.exists() and not force:
+        raise InputError(f"{str(output)!r} is there already. Give another name, or --force to write over it.")
+
+
+def _refuse_kind(kind: str | None) -> None:
+    from ..show import figure
+
+    known = sorted({*figure.KINDS["Map"], *figure.KINDS["Attribution"], *figure.KINDS_OF_SEVERAL["Attribution"]})
+    if kind not in (None, *known):
         raise InputError(f"unknown kind {kind!r}. {nearest(kind, known)}")
 
 
-def _maps(trace: Trace, requests: Mapping[str, MethodRequest], *, rollout: bool) -> dict[str, Map]:
-    """The map of each request; with `rollout` from the input to each layer."""
-    from .scores import maps_of
+def _refuse_options(kind: str | None, requests: Mapping[str, MethodRequest], map_options: Iterable[bool]) -> None:
+    """Refuse a picture of a map for a method that has none, and options of maps for a picture of tokens."""
+    if _is_of_map(kind) and not _only_maps(requests):
+        name = next(iter(requests))
+        raise InputError(f"kind {kind!r} is drawn of a map, and {name!r} gives scores of tokens: use strip, bars or rows.")
+    if any(map_options) and not _is_of_map(kind):
+        raise InputError("--rollout and --layer are for maps: --kind matrix, layers or grid. Tokens are always rolled out.")
+
+
+def _refuse_no_special(kind: str | None, no_special: bool) -> None:
+    if no_special and _is_of_map(kind):
+        raise InputError("--no-special leaves tokens out of a row, not of a map. Use --kind strip, bars or rows.")
+
+
+def _is_of_map(kind: str | None) -> bool:
+    from ..show import figure
+
+    return kind in figure.KINDS["Map"]
+
+
+def _only_maps(requests: Mapping[str, MethodRequest]) -> bool:
+    return all(request.is_map for request in requests.values())
+
+
+# --- what is drawn ----------------------------------------------------------------------------------------------------
+
+
+def _question(
+    lens: Model, requests: Mapping[str, MethodRequest], target: str | None, foil: str | None, score: str | None
+) -> dict[str, Any]:
+    """The target of methods that explain a class or a word; nothing where none of them does."""
+    class_specific = any(request.class_specific for request in requests.values())
+    return asking.targets_of(lens, target, foil, score) if class_specific else {}
+
+
+def _attributions(
+    trace: Trace,
+    requests: Mapping[str, MethodRequest],
+    place: int | None,
+    question: Mapping[str, Any],
+    *,
+    words: bool,
+    keep_special: bool,
+) -> dict[str, Attribution]:
+    """The attribution of each request, as the options show it."""
+    from .scores import attributions_of, shown
+
+    every = attributions_of(trace, requests, query=place, target=question)
+    return {name: shown(result, words=words, keep_special=keep_special) for name, result in every.items()}
+
+
+def _maps(trace: Trace, requests: Mapping[str, MethodRequest], *, rollout: bool, words: bool) -> dict[str, Map]:
+    """The map of each request; with `rollout` from the input to each layer, with `words` of words."""
+    from .scores import by_word, maps_of
 
     maps = dict(zip(requests, maps_of(trace, requests.values()), strict=True))
-    return {name: scores.rollout(requests[name].rollout) for name, scores in maps.items()} if rollout else maps
+    rolled = {name: scores.rollout(requests[name].rollout) for name, scores in maps.items()} if rollout else maps
+    return {name: by_word(scores, words) for name, scores in rolled.items()}
 
 
-def _row(trace: Trace, place: int | None, words: bool) -> int:
-    """The row of a map that shows a position: of the token, or of the word it belongs to."""
+def _one_or_several(results: Mapping[str, Any]) -> Any:
+    """The result itself, where it is the only one."""
+    return results if len(results) > 1 else next(iter(results.values()))
+
+
+def _row(trace: Trace, place: int | None, kind: str | None, words: bool) -> int | None:
+    """The row of each layer's map that a picture of layers shows: of a token, or of the word it belongs to."""
+    if kind != "layers":
+        return None
     position = trace.query if place is None else place
-    if not words:
-        return position
+    return _word_of(trace, position) if words else position
+
+
+def _word_of(trace: Trace, position: int) -> int:
+    """The number of the word that a token belongs to."""
     return next(number for number, (_, tokens) in enumerate(trace.words or ()) if position in tokens)
 
 

@@ -80,7 +80,7 @@ def run(
             methods=methods,
             out=out,
             limit=limit,
-            columns=[name.strip() for name in columns.split(",")] if columns else (),
+            columns=_names(columns),
             text_field=text_field,
             pair_field=pair_field,
             ids_field=ids_field,
@@ -131,6 +131,11 @@ def _short_warnings() -> Iterator[None]:
         yield
 
 
+def _names(written: str | None) -> list[str]:
+    """Names with commas between them."""
+    return [name.strip() for name in written.split(",")] if written else []
+
+
 def _number_or_word(written: str) -> int | str:
     return int(written) if written.isdigit() else written
 
@@ -143,10 +148,17 @@ def _print_run(done: Run, json_: bool) -> None:
     """Print what a run did; a run without any row is an error."""
     if json_:
         print(printable_json(json.dumps({**vars(done), "out": str(done.out)})))
+    _refuse_no_row(done)
+    if not json_:
+        _print_counts(done)
+
+
+def _refuse_no_row(done: Run) -> None:
     if done.errors and not done.rows:
         raise MixlensError(f"no row could be explained: {str(done.out / 'errors.jsonl')!r} says why.")
-    if json_:
-        return
+
+
+def _print_counts(done: Run) -> None:
     rate = f", {rate_of(done.done, done.seconds)}" if done.done else ""
     print(printable(f"{done.rows} rows in {done.out / 'shards'} ({done.done} done now{rate})"))
     if done.errors:
@@ -161,10 +173,18 @@ def rate_of(rows: int, seconds: float) -> str:
 
 def workers_of(written: str | None) -> int | tuple[int, int] | None:
     """A number of workers, such as 8, or the least and the most of them, such as 2-8."""
-    numbers = [] if written is None else written.split("-")
-    if not all(number.isdecimal() for number in numbers) or len(numbers) > 2:
+    if written is None:
+        return None
+    least, *most = _workers(written)
+    return (least, most[0]) if most else least
+
+
+def _workers(written: str) -> list[int]:
+    """One number, or two with a hyphen between them."""
+    numbers = written.split("-")
+    if not all(map(str.isdecimal, numbers)) or len(numbers) > 2:
         raise InputError(f"--workers is a number, or the least and the most (2-8), not {written!r}.")
-    return None if written is None else int(numbers[0]) if len(numbers) == 1 else (int(numbers[0]), int(numbers[1]))
+    return list(map(int, numbers))
 
 
 def summarize(

@@ -2,7 +2,7 @@
 
 from .page_facts import Overview, overview
 from .running import Run, run
-from .shards import maps
+from .stored_maps import maps
 from .summary import Summary, summarize
 
 __all__ = ["Overview", "Run", "Summary", "maps", "overview", "run", "summarize"]

@@ -9,7 +9,8 @@ from pathlib import Path
 from ..show import run_page
 from ..show.page_file import MEGABYTES, may_write, room_of, write
 from .page_facts import EXAMPLES, overview
-from .shards import maps, shard_files
+from .shards import shard_files
+from .stored_maps import maps
 
 
 def page_of(

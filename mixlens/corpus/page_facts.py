@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from ..errors import InputError
 from .page_labels import Judged, Labels, labels_of
-from .page_samples import Bins, Lowest, Sampled, Spaced, sampled, spread
-from .summary import CLASSES, Mean, Tally, gone_over, manifest_of, methods_of
+from .page_samples import Bins, Candidate, Examples, Lowest, Sampled
+from .reading import manifest_of, methods_of, visit_rows
+from .tally import CLASSES, ClassCounts, Mean, Tally
 
 EXAMPLES = 60
 PROBABILITY = np.linspace(0, 1, 21)
 GAP = 10.0 ** np.arange(-18, 1.01, 0.5)
 SECONDS = 10.0 ** np.arange(-6, 4.01, 0.25)
-WHY = ("evenly spaced", "methods disagree", "least certain", "wrong")
 
 
 # --- values -----------------------------------------------------------------------------------------------------------
@@ -32,7 +31,7 @@ class OneClass:
 
     name: str
     rows: int
-    counted: int  # rows behind `probability` and `top`: all of them, unless the class was rare for long
+    counted: int  # rows behind `probability` and `top`; fewer than `rows` where the class was dropped as rare and came again
     probability: Bins
     mean: float | None
     top: dict[str, list[tuple[str, float, int]]]  # method -> (word, mean share of the absolute scores, times)
@@ -85,12 +84,11 @@ def overview(
 
     `label`: the carried column to compare predictions with, by default `label` (or labels, gold, class) of a classifier.
     """
-    if not isinstance(examples, int) or isinstance(examples, bool) or not 0 <= examples <= 10_000:
-        raise InputError(f"examples is how many rows can be looked at, 0 to 10,000, not {examples!r}.")
+    _refuse_examples(examples)
     manifest = manifest_of(out)
-    wide = _Wide(methods_of(manifest), labels_of(manifest, label), examples)
-    failed = gone_over(out, manifest, wide.add)
-    tally = wide.tally
+    counts = PageTally(methods_of(manifest), labels_of(manifest, label), examples)
+    reasons = visit_rows(out, manifest, counts.add)
+    tally = counts.tally
     named = tally.predicted.most_common(classes)
     return Overview(
         out=str(out),
@@ -98,103 +96,83 @@ def overview(
         methods=tuple(tally.methods),
         finished=bool(manifest.get("finished")),
         rows=tally.rows,
-        errors=failed.total(),
-        reasons=failed.most_common(20),
-        classes=[wide.of_class(name, rows, top, least) for name, rows in named],
+        errors=reasons.total(),
+        reasons=reasons.most_common(20),
+        classes=[counts.of_class(name, rows, top, least) for name, rows in named],
         other_classes=len(tally.predicted) - len(named),
-        probability=wide.probability,
-        judged=wide.labels.judged() if wide.labels.rows else None,
-        not_judged=wide.labels.why_not(),
+        probability=counts.probability,
+        judged=counts.labels.judged(),
+        not_judged=counts.labels.why_not(),
         agreement=dict(tally.agreement),
         ratios=dict(tally.ratios),
         gap=tally.gap,
-        gaps=wide.gaps.trimmed(),
-        no_gap=wide.no_gap,
-        largest_gaps=wide.largest.found(),
-        lengths=wide.lengths,
+        gaps=counts.gaps.trimmed(),
+        no_gap=counts.no_gap,
+        largest_gaps=counts.largest.lowest_first(),
+        lengths=counts.lengths,
         seconds=tally.seconds,
-        times=wide.times.trimmed(),
+        times=counts.times.trimmed(),
         slow=tally.slowest(10),
-        examples=wide.examples(),
-        notes=wide.notes(),
+        examples=counts.examples.rows(),
+        notes=counts.notes(),
     )
 
 
-class _Wide:
+def _refuse_examples(count: Any) -> None:
+    if not isinstance(count, int) or isinstance(count, bool) or not 0 <= count <= 10_000:
+        raise InputError(f"examples is how many rows can be looked at, 0 to 10,000, not {count!r}.")
+
+
+class PageTally:
     """A tally, and what a page shows beside it."""
 
     def __init__(self, methods: Sequence[str], labels: Labels, examples: int):
-        self.tally, self.labels = Tally(methods), labels
+        self.tally, self.labels, self.examples = Tally(methods), labels, Examples(examples)
         self.probability, self.gaps, self.times = Bins(PROBABILITY), Bins(GAP), Bins(SECONDS)
         self.no_gap = 0
         self.lengths: Counter[int] = Counter()
         self.certain: dict[str, tuple[Bins, Mean]] = {}
-        part = examples // 6
-        self.spaced = Spaced(examples // 2) if examples else None
-        self.chosen = {why: Lowest(part) for why in WHY[1:]}
         self.largest = Lowest(5)
 
     def add(self, row: Mapping[str, Any], file: str) -> None:
+        """Count one row in everything."""
         seen = self.tally.add(row)
         self.lengths[len(row["tokens"])] += 1
         self.times.add(row["seconds"])
-        probability, gap, number = row.get("probability"), row.get("gap"), int(row["row"])
-        if probability is not None:
-            self.probability.add(probability)
-            bins, mean = self.certain.setdefault(seen.predicted, (Bins(PROBABILITY), Mean()))
-            bins.add(probability)
-            mean.add(probability)
-            if len(self.certain) > 4 * CLASSES:
-                self.certain = {name: pair for name, pair in self.certain.items() if name in self.tally.classes}
-        if gap is not None:
-            self.no_gap += gap == 0
-            if gap > 0:
-                self.gaps.add(gap)
-            self.largest.offer(-gap, number, lambda: {"row": number, "id": row["id"], "gap": gap})
+        if row.get("probability") is not None:
+            self._add_probability(seen.predicted, row["probability"])
+        if row.get("gap") is not None:
+            self._add_gap({"row": int(row["row"]), "id": row["id"], "gap": row["gap"]})
         label, correct = self.labels.add(row, seen.predicted)
-        agreement = [value for value in seen.agreement.values() if math.isfinite(value)]
-        mean_agreement = sum(agreement) / len(agreement) if agreement else None
-        if self.spaced is None:
-            return
+        self.examples.offer(Candidate(row, file, seen, label, correct, self.labels.column))
 
-        def sample() -> Sampled:
-            return sampled(row, file, seen, label, correct, mean_agreement, self.labels.column)
+    def _add_probability(self, predicted: str, probability: float) -> None:
+        self.probability.add(probability)
+        bins, mean = self.certain.setdefault(predicted, (Bins(PROBABILITY), Mean()))
+        bins.add(probability)
+        mean.add(probability)
+        if len(self.certain) > 4 * CLASSES:
+            self.certain = {name: pair for name, pair in self.certain.items() if name in self.tally.classes}
 
-        self.spaced.offer(sample)
-        if mean_agreement is not None:
-            self.chosen["methods disagree"].offer(mean_agreement, number, sample)
-        if probability is not None:
-            self.chosen["least certain"].offer(probability, number, sample)
-            if correct is False:
-                self.chosen["wrong"].offer(-probability, number, sample)
+    def _add_gap(self, facts: dict[str, Any]) -> None:
+        gap = facts["gap"]
+        self.no_gap += gap == 0
+        if gap > 0:
+            self.gaps.add(gap)
+        self.largest.offer(-gap, facts["row"], facts.copy)
 
     def of_class(self, name: str, rows: int, top: int, least: int) -> OneClass:
         bins, mean = self.certain.get(name, (Bins(PROBABILITY), Mean()))
-        tokens = {method: self.tally.top(name, method, top, least) for method in self.tally.methods}
-        counted = self.tally.classes[name].rows if name in self.tally.classes else 0
-        return OneClass(name, rows, counted, bins, mean.value, tokens, self.tally.signed_top(name, top, least))
-
-    def examples(self) -> list[Sampled]:
-        """Each row once, with all that it was chosen for. The kinds take turns: a cut at any place leaves some of each."""
-        if self.spaced is None:
-            return []
-        kinds = [spread(self.spaced.kept), *(self.chosen[why].found() for why in WHY[1:])]
-        rows: dict[int, Sampled] = {}
-        for turn in range(max(map(len, kinds))):
-            for why, kind in zip(WHY, kinds, strict=True):
-                if turn < len(kind):
-                    one = rows.setdefault(kind[turn].row, kind[turn])
-                    rows[one.row] = replace(one, why=(*one.why, why))
-        return list(rows.values())
+        counted = self.tally.classes.get(name, ClassCounts()).rows
+        words, signed = self.tally.top_of_methods(name, top, least), self.tally.signed_top(name, top, least)
+        return OneClass(name, rows, counted, bins, mean.value, words, signed)
 
     def notes(self) -> list[str]:
-        notes = []
-        if self.tally.let_go:
-            notes.append(
-                "There were more different tokens than are counted: the rarest were let go, so top tokens are of frequent ones."
-            )
-        if self.tally.unnamed:
-            notes.append(
-                f"{self.tally.unnamed:,} rows have a prediction that was too rare to be kept; they count in all other numbers."
-            )
-        return notes
+        """What a reader must know of the counts."""
+        unnamed = self.tally.unnamed
+        rare_words = (
+            "There were more different tokens than are counted: the rarest were let go, so top tokens are of frequent ones."
+        )
+        rare_classes = f"{unnamed:,} rows have a prediction that was too rare to be kept; they count in all other numbers."
+        notes = {rare_words: self.tally.has_dropped, rare_classes: unnamed > 0}
+        return [note for note, applies in notes.items() if applies]

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from ..optional import optional
-from .plan import OWN, RATIO, Plan
+from .plan import COLUMNS, RATIO, Plan
 from .shards import SCHEMA
 
 Row = dict[str, Any]
@@ -23,12 +23,12 @@ def arrow() -> Any:
 def schema_of(plan: Plan, dtype: torch.dtype, ratios: Sequence[str]) -> Any:
     """The columns of a run, the same in every shard. `ratios` are the methods that hand out a mixing ratio."""
     pa = arrow()
-    scores = pa.list_(pa.float64() if dtype == torch.float64 else pa.float32())
     kinds = _kinds(pa) | {name: pa.type_for_alias(kind) for name, kind in plan.kinds}
-    fields = [(name, kinds.get(name, pa.string())) for name in (*OWN[:-1], *plan.columns)]
-    fields += [(method, scores) for method in plan.methods]
-    fields += [(RATIO + method, pa.list_(pa.float32())) for method in ratios]
-    return pa.schema([*fields, ("seconds", pa.float64())])
+    kinds |= dict.fromkeys(plan.methods, pa.list_(pa.float64() if dtype == torch.float64 else pa.float32()))
+    columns = [RATIO + method for method in ratios]
+    kinds |= dict.fromkeys(columns, pa.list_(pa.float32()))
+    names = (*COLUMNS[:-1], *plan.columns, *plan.methods, *columns, COLUMNS[-1])
+    return pa.schema([(name, kinds.get(name, pa.string())) for name in names])
 
 
 def _kinds(pa: Any) -> dict[str, Any]:
@@ -39,7 +39,8 @@ def _kinds(pa: Any) -> dict[str, Any]:
 
 
 def maps_content(number: int, rows: Sequence[Row], number_type: str) -> bytes:
-    """One row per map: [layer query key] flattened. Bytes of one place stand together, which compresses well."""
+    """One row per map: [layer query key] flattened. The first bytes of all numbers stand together, then the second bytes, and
+    so on (byte stream split), which compresses well."""
     pa = arrow()
     kind = pa.list_(pa.float16() if number_type == "float16" else pa.float32())
     schema = pa.schema(
@@ -55,7 +56,7 @@ def maps_content(number: int, rows: Sequence[Row], number_type: str) -> bytes:
 
 
 def table_of(rows: Sequence[Row], schema: Any, facts: Mapping[str, Any]) -> Any:
-    """The rows as a table; the facts stand in its head."""
+    """The rows as a table, with the facts in its metadata."""
     pa = arrow()
     columns = [pa.array([row.get(field.name) for row in rows], field.type) for field in schema]
     return pa.table(columns, schema=schema.with_metadata({"mixlens": json.dumps(facts)}))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,7 +13,7 @@ from ..model.model import Model
 from ..targets import SCORES, output_id
 from .rows import LIMITS
 
-OWN = (  # columns of every run; a carried column may not have the name of one
+COLUMNS = (  # columns of every run; a carried column may not have the name of one
     *("row", "id", "text", "pair", "input_ids", "tokens", "starts", "ends", "segments", "query"),
     *("prediction", "probability", "target", "gap", "seconds"),
 )
@@ -39,15 +40,11 @@ def plan_of(
     methods: Any, target: Any, foil: Any, score: Any, query: Any, maps: Any, batch_tokens: Any, columns: Sequence[str]
 ) -> Plan:
     """The plan that the arguments of `run` mean."""
-    if not isinstance(methods, str | Sequence) or not isinstance(columns, str | Sequence):
-        raise InputError("methods and columns are lists of names.")
+    _refuse_no_names(methods, columns)
     names = _method_names(methods)
     number_type = _number_type(maps)
-    if batch_tokens is not None and not is_count(batch_tokens):
-        raise InputError(f"batch_tokens must be at least 1, not {batch_tokens!r}.")
-    _refuse_words({"score": score, "foil": foil, "query": query, "target": target})
-    if score is not None and score not in SCORES:
-        raise InputError(f"unknown score {score!r}. {nearest(score, SCORES)}")
+    _refuse_batch(batch_tokens)
+    _refuse_question(score, foil, query, target)
     _refuse_half_characters([*names, score, foil, query, *(target if isinstance(target, tuple) else (target,))])
     carried = tuple([columns] if isinstance(columns, str) else columns)
     _refuse_columns(carried, names)
@@ -59,58 +56,107 @@ def is_count(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 1
 
 
+def _refuse_no_names(*lists: Any) -> None:
+    if not all(isinstance(names, str | Sequence) for names in lists):
+        raise InputError("methods and columns are lists of names.")
+
+
 def _method_names(methods: str | Sequence[Any]) -> list[str]:
-    written = [name.strip() for name in methods.split(",")] if isinstance(methods, str) else list(methods)
-    names = [name for name in written if name]
+    written = map(str.strip, methods.split(",")) if isinstance(methods, str) else methods
+    names = list(filter(None, written))
     methods_within(names, LIMITS.methods)
     if not all(isinstance(name, str) for name in names):
         raise InputError("methods are names, as `mixlens methods` lists them.")
-    if len(set(names)) != len(names):
-        raise InputError(f"a method is named twice: {', '.join(sorted({m for m in names if names.count(m) > 1}))}.")
+    _refuse_twice(names)
     return names
 
 
+def _refuse_twice(names: Sequence[str]) -> None:
+    twice = [name for name, count in Counter(names).items() if count > 1]
+    if twice:
+        raise InputError(f"a method is named twice: {', '.join(sorted(twice))}.")
+
+
 def _number_type(maps: Any) -> str | None:
+    """The number type that maps are kept in; None: they are not kept."""
     name = "float32" if maps is True else maps or None
-    if name is not None and name not in DTYPES:
+    if name not in (None, *DTYPES):
         raise InputError(f"maps are kept as {' or '.join(DTYPES)}, not {maps!r}.")
     return name
 
 
-def _refuse_words(options: dict[str, Any]) -> None:
-    """Options that are words or numbers; a target may be a pair of them."""
-    for name, value in options.items():
-        parts = value if name == "target" and isinstance(value, tuple) and len(value) == 2 else (value,)
-        kinds = str | None if name == "score" else str | int | None
-        if not all(isinstance(part, kinds) and not isinstance(part, bool) for part in parts):
-            raise InputError(f"{name} is a word{'' if name == 'score' else ' or a number'}, not {value!r:.80}.")
+def _refuse_batch(tokens: Any) -> None:
+    if tokens is not None and not is_count(tokens):
+        raise InputError(f"batch_tokens must be at least 1, not {tokens!r}.")
 
 
-def _refuse_half_characters(words: Iterable[Any]) -> None:
+def _refuse_question(score: Any, foil: Any, query: Any, target: Any) -> None:
+    """Refuse a score that is not known, and what is neither a word nor a number; a target may be a pair of them."""
+    if not isinstance(score, str | None):
+        raise InputError(f"score is a word, not {score!r:.80}.")
+    _refuse_no_word("foil", foil, [foil])
+    _refuse_no_word("query", query, [query])
+    _refuse_no_word("target", target, target if _is_pair(target) else [target])
+    if score not in (None, *SCORES):
+        raise InputError(f"unknown score {score!r}. {nearest(score, SCORES)}")
+
+
+def _is_pair(value: Any) -> bool:
+    return isinstance(value, tuple) and len(value) == 2
+
+
+def _refuse_no_word(name: str, value: Any, parts: Sequence[Any]) -> None:
+    if not all(isinstance(part, str | int | None) and not isinstance(part, bool) for part in parts):
+        raise InputError(f"{name} is a word or a number, not {value!r:.80}.")
+
+
+def _refuse_half_characters(values: Iterable[Any]) -> None:
+    words = [value for value in values if isinstance(value, str)]
     for word in words:
-        if isinstance(word, str) and not is_text(word):
+        if not is_text(word):
             raise InputError(f"{word!r} holds half a character (a lone surrogate), which is no text.")
 
 
 def _refuse_columns(columns: Sequence[Any], methods: Sequence[str]) -> None:
     for name in columns:
-        taken = name in OWN or name in methods
-        if not isinstance(name, str) or taken or name.startswith(RATIO) or columns.count(name) > 1:
-            raise InputError(f"the column {name!r} is named twice, or is one that every run writes ({', '.join(OWN)}).")
-        if not name.isprintable() or not is_text(name):
-            raise InputError(f"{name!r} is no name of a column.")
+        if columns.count(name) > 1 or _is_taken(name, methods):
+            raise InputError(f"the column {name!r} is named twice, or is one that every run writes ({', '.join(COLUMNS)}).")
+        _refuse_name(name)
+
+
+def _refuse_name(column: str) -> None:
+    if not column.isprintable() or not is_text(column):
+        raise InputError(f"{column!r} is no name of a column.")
+
+
+def _is_taken(name: Any, methods: Sequence[str]) -> bool:
+    """Whether a run writes a column of this name itself; what is no name is taken too."""
+    return not isinstance(name, str) or name in (*COLUMNS, *methods) or name.startswith(RATIO)
 
 
 def refuse_target(model: Model, plan: Plan, requests: dict[str, MethodRequest]) -> None:
-    """A target, a foil or a score that no row could have is refused."""
-    specific = [written for written, request in requests.items() if request.class_specific]
-    if not specific:
-        if plan.target != "predicted" or plan.foil is not None or plan.score is not None:
-            raise InputError("target, foil and score are for methods that explain a class or a word, and none of these does.")
-        return
-    if model.task == "base":
-        raise InputError(f"{model.name!r} was loaded without a head, so {specific[0]!r} has no prediction to explain.")
-    if model.task != "question-answering":
-        for role, value in (("target", plan.target), ("foil", plan.foil)):
-            if value not in (None, "predicted", "gold"):
-                output_id(model, value, role)
+    """Refuse a target, a foil or a score that no row could have."""
+    first = _first_for_a_target(requests)
+    if first is None:
+        _refuse_any_target(plan)
+    elif model.task == "base":
+        raise InputError(f"{model.name!r} was loaded without a head, so {first!r} has no prediction to explain.")
+    elif model.task != "question-answering":
+        _refuse_unknown_output(model, plan.target, "target")
+        _refuse_unknown_output(model, plan.foil, "foil")
+
+
+def _first_for_a_target(requests: dict[str, MethodRequest]) -> str | None:
+    """The first method that explains a class or a word."""
+    return next((written for written, request in requests.items() if request.class_specific), None)
+
+
+def _refuse_any_target(plan: Plan) -> None:
+    if (plan.target, plan.foil, plan.score) != ("predicted", None, None):
+        raise InputError("target, foil and score are for methods that explain a class or a word, and none of these does.")
+
+
+def _refuse_unknown_output(model: Model, value: Any, role: str) -> None:
+    """Refuse a class or a word that the model does not have."""
+    if value not in (None, "predicted", "gold"):
+        output_id(model, value, role)

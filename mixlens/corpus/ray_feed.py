@@ -7,39 +7,39 @@ from typing import Any
 
 
 def feed_class() -> type:
-    """The class is made here so that Ray sends it whole: the process it lives in need not load torch for it."""
+    """The class is defined in a function so that Ray sends its code: the process it runs in need not import torch for it."""
     import asyncio
 
     class Feed:
-        """Where windows wait to be taken. It holds no more than references, and is told all of them again if it dies."""
+        """Where windows wait to be taken. It holds references to windows, and gets all of them again if it dies."""
 
         def __init__(self) -> None:
             self.windows: dict[int, Any] = {}  # by ticket
-            self.given, self.ended = 0, False
+            self.count, self.ended = 0, False
             self.workers: dict[Any, dict[str, Any]] = {}
-            self.began = 0  # to load the model, since one last could
-            self.loaded = 0  # how often one could
+            self.began = 0  # workers that began to load the model since one last succeeded
+            self.loaded = 0  # how often a worker loaded the model
             self.changed = asyncio.Condition()
 
-        async def put(self, windows: dict[int, Any], gone: list[int], given: int, ended: bool) -> None:
-            """All tickets below `given` are out; those that are not held are done."""
+        async def put(self, windows: dict[int, Any], gone: list[int], count: int, ended: bool) -> None:
+            """All tickets below `count` are out; those that are not held are done."""
             async with self.changed:
                 self.windows |= windows
                 for ticket in gone:
                     self.windows.pop(ticket, None)
-                self.given, self.ended = max(given, self.given), ended or self.ended
+                self.count, self.ended = max(count, self.count), ended or self.ended
                 self.changed.notify_all()
 
         async def tickets(self, after: int) -> int:
-            """How many there are, as soon as there are more, or will be no more."""
+            """How many tickets there are, as soon as there are more than `after`, or there will be no more."""
             async with self.changed:
-                await self.changed.wait_for(lambda: self.given > after or self.ended)
-                return self.given
+                await self.changed.wait_for(lambda: self.count > after or self.ended)
+                return self.count
 
         async def take(self, ticket: int, worker: dict[str, Any]) -> Any:
             self.workers[worker["actor"]._actor_id] = worker
             async with self.changed:
-                await self.changed.wait_for(lambda: self.given > ticket or self.ended)
+                await self.changed.wait_for(lambda: self.count > ticket or self.ended)
                 return self.windows.get(ticket)
 
         async def begun(self, worker: dict[str, Any]) -> None:
@@ -51,27 +51,26 @@ def feed_class() -> type:
             self.loaded += 1
 
         async def state(self) -> tuple[int, int, list[dict[str, Any]], int]:
-            return self.given, self.began, [*self.workers.values()], self.loaded
+            return self.count, self.began, [*self.workers.values()], self.loaded
 
     return Feed
 
 
 def tickets_of(feed: Any) -> Callable[[Any], Iterator[dict[str, list[int]]]]:
-    """A task that has no end: one row for each window, as they are handed in. Made here as `feed_class` is."""
+    """A task that puts out one row for each window as it is handed in, and ends with the Feed. Defined as `feed_class` is."""
 
     def tickets(_: Any) -> Iterator[dict[str, list[int]]]:
         import ray
 
-        at = 0
+        first = 0
         while True:
             try:
-                given = ray.get(feed.tickets.remote(at), timeout=60)
+                count = ray.get(feed.tickets.remote(first), timeout=60)
             except ray.exceptions.GetTimeoutError:  # no new window for a minute
                 continue
-            if given <= at:
+            if count <= first:
                 return
-            for ticket in range(at, given):
-                yield {"ticket": [ticket]}
-            at = given
+            yield from ({"ticket": [ticket]} for ticket in range(first, count))
+            first = count
 
     return tickets

@@ -11,12 +11,56 @@ import sys
 import threading
 import warnings
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from ..errors import InputError
 
-def noted() -> str:
+# What a cluster on this machine alone is started with: it listens on the loopback address, and its workers have the priority
+# of this process. Ray's default is niceness 15, with which workers starve where others compute.
+ALONE = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0", "RAY_worker_niceness": "0"}
+# What Ray Data is set to during a run: every ticket goes on at once, no bars, and no limit to the time of a window.
+CONTEXT = {"target_max_block_size": 1, "enable_progress_bars": False, "execution_no_progress_timeout_s": -1}
+
+
+# --- the cluster ------------------------------------------------------------------------------------------------------
+
+
+def connect(ray: Any, address: str) -> None:
+    """Make this process a part of a cluster: the one at `address`; with "auto" the one that RAY_ADDRESS or this machine knows
+    of, else a new one on this machine."""
+    named = os.environ.get("RAY_ADDRESS", "") if address == "auto" else address
+    if named.startswith("ray://"):
+        raise InputError(
+            "ray:// is for processes outside of the cluster, and this one has to be a part of it: run the command on a "
+            "machine of the cluster (or as a Ray job), with --ray auto or HOST:PORT."
+        )
+    try:
+        where, start = _cluster(ray, address, named)
+        with quiet_backend(), start:
+            ray.init(**where, log_to_driver=False, logging_level="error")
+    except (OSError, ValueError, RuntimeError) as error:
+        reason = " ".join(str(error).split())[:160]
+        raise InputError(f"cannot reach a Ray cluster at {address!r}: {reason}") from None
+
+
+def _cluster(ray: Any, address: str, named: str) -> tuple[dict[str, str], contextlib.AbstractContextManager[None]]:
+    """The arguments of `ray.init`, and the context it is called in."""
+    if not named and not _has_cluster():
+        return {"address": "local"}, this_machine_alone(ray)
+    if not listens(named):
+        raise ConnectionError("nobody answers there")
+    return {} if address == "auto" else {"address": address}, contextlib.nullcontext()
+
+
+def _has_cluster() -> bool:
+    """Whether `ray start` noted a cluster on this machine that answers: one that was killed leaves its note behind."""
+    address = noted_address()
+    return bool(address) and listens(address)
+
+
+def noted_address() -> str:
     """The address that `ray start` noted on this machine, if it did."""
     try:
         return (Path(os.environ.get("RAY_TMPDIR") or "/tmp") / "ray" / "ray_current_cluster").read_text().strip()
@@ -25,7 +69,7 @@ def noted() -> str:
 
 
 def listens(address: str) -> bool:
-    """Whether somebody does at HOST:PORT (anything else is Ray's to judge). Ray itself would go on asking for many minutes."""
+    """Whether a process listens at HOST:PORT; an address of another form is left to Ray. Ray itself would try for minutes."""
     host, _, port = address.rpartition(":")
     if not port.isdecimal():
         return True
@@ -38,30 +82,29 @@ def listens(address: str) -> bool:
 
 @contextlib.contextmanager
 def quiet_backend() -> Iterator[None]:
-    """Ray's C++ side would warn, on every run, of how Ray Data starts actors. That it was silenced it would also say."""
+    """Ray's C++ side writes nothing to the terminal: it would warn on every run of how Ray Data starts actors, and say that it
+    was silenced."""
     name = "RAY_BACKEND_LOG_LEVEL"
     if name in os.environ:
         yield
         return
     sys.stderr.flush()
-    kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    terminal, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
     try:
         os.environ[name] = "fatal"
         os.dup2(nowhere, 2)
         yield
     finally:
         os.environ.pop(name, None)
-        os.dup2(kept, 2)
-        os.close(kept)
+        os.dup2(terminal, 2)
+        os.close(terminal)
         os.close(nowhere)
 
 
 @contextlib.contextmanager
 def this_machine_alone(ray: Any) -> Iterator[None]:
-    """How a cluster of our own is started: it listens on the loopback address, and its workers have the priority of this
-    process (Ray's own are at niceness 15 and starve where others compute). What the user set stands."""
-    wanted = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0", "RAY_worker_niceness": "0"}
-    added = {name: value for name, value in wanted.items() if name not in os.environ}
+    """The settings ALONE while a cluster is started. Those that the user set stay as they are."""
+    added = {name: value for name, value in ALONE.items() if name not in os.environ}
     constants = ray._private.ray_constants  # read from the first of these names when Ray was imported
     before = constants.ENABLE_RAY_CLUSTER
     os.environ.update(added)
@@ -76,7 +119,7 @@ def this_machine_alone(ray: Any) -> Iterator[None]:
 
 @contextlib.contextmanager
 def uninterrupted() -> Iterator[None]:
-    """Ctrl-C waits, where this is the thread that gets it."""
+    """Ctrl-C is ignored, where this is the thread that gets it."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -87,33 +130,60 @@ def uninterrupted() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
+# --- settings while a run lasts ---------------------------------------------------------------------------------------
+
+
 @contextlib.contextmanager
 def settings(ray: Any) -> Iterator[deque[str]]:
-    """Of Ray Data, while a run lasts: every ticket goes on at once, a window takes its time, the terminal is ours. What Ray
-    would have printed of workers that died is kept instead, the last few lines of it."""
-    said: deque[str] = deque(maxlen=20)
-    inside = ray._private.worker
-    printed = inside.print_to_stdstream
-    context = ray.data.DataContext.get_current()
-    wanted = {"target_max_block_size": 1, "enable_progress_bars": False, "execution_no_progress_timeout_s": -1}
-    before = {name: getattr(context, name) for name in wanted if hasattr(context, name)}
-    terminal = [handler for handler in logging.getLogger("ray.data").handlers if handler.get_name() == "console"]
+    """Ray Data set to CONTEXT and silent. The last lines that Ray would have printed of workers that died are collected."""
     warnings.filterwarnings("ignore", "The minimum number of concurrent actors")  # fewer shards than workers is no fault
+    with _context(ray.data.DataContext.get_current()), _silent_terminal(), _collected(ray._private.worker) as lines:
+        yield lines
+
+
+@contextlib.contextmanager
+def _context(context: Any) -> Iterator[None]:
+    before = {name: getattr(context, name) for name in CONTEXT if hasattr(context, name)}
     try:
-        for name in before:
-            setattr(context, name, wanted[name])
-        for handler in terminal:
-            handler.addFilter(_silent)
-        inside.print_to_stdstream = lambda data, *_, **__: said.extend(str(line) for line in data.get("lines", ()))
-        yield said
+        _set(context, {name: CONTEXT[name] for name in before})
+        yield
     finally:
-        inside.print_to_stdstream = printed
-        for name, value in before.items():
-            setattr(context, name, value)
-        for handler in terminal:
-            handler.removeFilter(_silent)
+        _set(context, before)
 
 
-def _silent(record: logging.LogRecord) -> bool:
-    """What goes wrong is raised, and Ray's own log file has it too."""
+def _set(target: Any, values: Mapping[str, Any]) -> None:
+    for name, value in values.items():
+        setattr(target, name, value)
+
+
+@contextlib.contextmanager
+def _silent_terminal() -> Iterator[None]:
+    """Ray Data logs nothing to the terminal. What goes wrong is raised, and is in Ray's own log file."""
+    handlers = [handler for handler in logging.getLogger("ray.data").handlers if handler.get_name() == "console"]
+    try:
+        for handler in handlers:
+            handler.addFilter(_drop)
+        yield
+    finally:
+        for handler in handlers:
+            handler.removeFilter(_drop)
+
+
+def _drop(record: logging.LogRecord) -> bool:
     return False
+
+
+@contextlib.contextmanager
+def _collected(worker: Any) -> Iterator[deque[str]]:
+    """The last 20 lines that Ray's driver would print for its workers."""
+    lines: deque[str] = deque(maxlen=20)
+    before = worker.print_to_stdstream
+
+    def collect(data: Mapping[str, Any], *_: Any, **__: Any) -> None:
+        lines.extend(map(str, data.get("lines", ())))
+
+    try:
+        worker.print_to_stdstream = collect
+        yield lines
+    finally:
+        worker.print_to_stdstream = before

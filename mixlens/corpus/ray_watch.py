@@ -1,4 +1,4 @@
-"""What becomes of a run on Ray, judged from outside of its workers: whether they live, and how long to wait for them."""
+"""The workers of a run on Ray, seen from outside: whether they live, and how long to wait for them."""
 
 from __future__ import annotations
 
@@ -12,44 +12,45 @@ Table = Callable[[], Mapping[str, Mapping[str, Any]]]
 
 
 @dataclass(frozen=True)
-class Seen:
-    """Of the run's workers, as Ray's table of actors has them."""
+class WorkerCounts:
+    """What Ray's table of actors says of the run's workers."""
 
-    started: int  # that a process was found for, now or before
-    deaths: int  # since somebody last worked
-    feed_deaths: int  # of the actor that hands out windows, likewise
+    started: int  # workers that have or had a process
+    deaths: int  # of workers, since one of them last worked
+    feed_deaths: int  # of the actor that hands out windows, since a worker last worked
 
 
 class Watch:
-    """Counts deaths from outside: a worker that dies before its first line runs can tell nobody."""
+    """Counts deaths in Ray's table of actors: a worker that dies before its first line runs cannot report it."""
 
     def __init__(self, table: Table, feed: str):
         self.table, self.feed = table, feed
-        self.before = set(table())  # actors of others, or of a run before
+        self.before = set(table())  # actors of other programs, or of an earlier run
         self.counted = self.feed_counted = 0
 
     def _workers(self, rows: Mapping[str, Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
         return {name: row for name, row in rows.items() if name not in self.before and WORKER in row["ActorClassName"]}
 
     def alive(self) -> list[str]:
-        """The ids of workers that live, or would be made again."""
+        """The ids of workers that live, or that Ray would start again."""
         return [name for name, row in self._workers(self.table()).items() if row["State"] != "DEAD"]
 
-    def _deaths(self, rows: Iterable[Mapping[str, Any]]) -> int:
-        return sum(int(row["NumRestarts"]) for row in rows)
-
-    def look(self, *, worked: bool) -> Seen:
+    def look(self, *, worked: bool) -> WorkerCounts:
         """`worked`: a worker has loaded its model, or a window came back, since the last look."""
         rows = self.table()
         workers = [*self._workers(rows).values()]
-        deaths, feed_deaths = self._deaths(workers), self._deaths([rows[self.feed]] if self.feed in rows else [])
+        deaths, feed_deaths = _deaths(workers), _deaths([rows[self.feed]] if self.feed in rows else [])
         if worked:
             self.counted, self.feed_counted = deaths, feed_deaths
-        return Seen(sum(bool(row["Pid"]) for row in workers), deaths - self.counted, feed_deaths - self.feed_counted)
+        return WorkerCounts(sum(bool(row["Pid"]) for row in workers), deaths - self.counted, feed_deaths - self.feed_counted)
+
+
+def _deaths(rows: Iterable[Mapping[str, Any]]) -> int:
+    return sum(int(row["NumRestarts"]) for row in rows)
 
 
 class Patience:
-    """When windows that are out are given out once more: after `least` seconds without any window done, or four times what the
+    """When windows that are out get second tickets: after `least` seconds without any window done, or four times what the
     longest took, and twice as long each time. Their machine may be gone, and their worker find no place elsewhere."""
 
     def __init__(self, least: float, clock: Callable[[], float] = time.monotonic):
@@ -61,6 +62,7 @@ class Patience:
         self.last, self.longest, self.times = self.clock(), max(self.longest, seconds), 1.0
 
     def is_over(self) -> bool:
+        """Whether the time is over; if it is, twice that time begins."""
         if self.clock() - self.last <= self.times * max(self.least, 4 * self.longest):
             return False
         self.last, self.times = self.clock(), 2 * self.times

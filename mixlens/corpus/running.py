@@ -2,37 +2,36 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
-import platform
 import time
 import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import torch
 from tqdm import tqdm
 
+from ..data import RowError
 from ..errors import InputError, MixlensError, is_text
-from ..fast.loops import used
 from ..files import IDENTITY, in_folder, write
-from ..maps import versions
 from ..model.loading import load
 from ..model.model import Model
 from ..notices import notices_of_corpus
 from ..optional import optional
-from ..provenance import model_fingerprint, public_name, whereabouts
 from .page import write_page
 from .plan import is_count, plan_of
 from .ray_pool import Pool
-from .rows import Corpus, Fields, Given, RowError, corpus, fingerprint, windows
+from .reading import kind
+from .rows import Fields, InputRow, Rows, Window, fingerprint, place_of, windows
+from .run_identity import identity_of, places_of, provenance_of, without_gpu
 from .shards import SCHEMA, CorpusFolder, Shard
-from .summary import kind
+from .sources import Corpus, corpus
 from .worker import ShardFiles, Worker
 
 if TYPE_CHECKING:
@@ -41,7 +40,6 @@ if TYPE_CHECKING:
 NOTICED = 64  # rows that are looked at before the work: does the model know such texts?
 SHARD_ROWS = 512  # rows to a shard: as much work as is lost, at most, when a run is killed
 MOST_ROWS = 1_000_000  # rows to a shard: they are held in memory together
-Window = tuple[int, list[Given | RowError]]
 
 
 @dataclass(frozen=True)
@@ -105,30 +103,21 @@ def run(
     _refuse_shards(shard_rows)
     _refuse_names(names)
     folder = CorpusFolder(Path(out))
-    if resume and not (folder.place / "manifest.json").is_file():
-        raise InputError(f"{str(folder.place)!r} holds no run to resume. Leave resume out to begin one.")
-    source = corpus(data, fields=Fields(text_field, pair_field, ids_field, plan.columns), split=split, limit=limit)
-    pool = None
-    try:
-        plan = replace(plan, kinds=source.kinds)
-        if ray is not None and isinstance(model, Model):
-            raise InputError("every Ray worker loads the model itself: give its name or its folder, not a loaded one.")
-        lens = model if isinstance(model, Model) else load(model, **(load_options if ray is None else _without_gpu(load_options)))
-        worker = Worker(lens, plan)
+    _refuse_resume(folder, resume)
+    fields = Fields(text_field, pair_field, ids_field, plan.columns)
+    with contextlib.ExitStack() as open_:
+        source = open_.enter_context(contextlib.closing(corpus(data, fields=fields, split=split, limit=limit)))
+        worker = Worker(_model_here(model, load_options, on_ray=ray is not None), replace(plan, kinds=source.kinds))
         worker.refuse()
-        key = _identity(worker, source, {"limit": limit, **names, "shard_rows": shard_rows})
+        identity = identity_of(worker, source, {"limit": limit, **names, "shard_rows": shard_rows})
+        pool = None
         if ray is not None:
-            pool = Pool(ray, model, load_options, plan, workers)
-            key["device"] = pool.device
-            key["kernels"] = "triton" if pool.device == "cuda" else used(torch.device("cpu"))
+            pool = open_.enter_context(contextlib.closing(Pool(ray, model, load_options, worker.plan, workers)))
+            identity |= places_of(pool)
         with in_folder(folder.place):
-            folder.check(key)
-            with folder.held(key):
-                return _CorpusRun(folder, worker, source, key, pool).run(shard_rows, strict, progress)
-    finally:
-        source.close()
-        if pool is not None:
-            pool.close()
+            folder.check(identity)
+            with folder.held(identity):
+                return _CorpusRun(folder, worker, source, identity, pool).run(shard_rows, strict, progress)
 
 
 def _refuse_shards(rows: Any) -> None:
@@ -140,73 +129,40 @@ def _refuse_shards(rows: Any) -> None:
 
 def _refuse_names(names: Mapping[str, Any]) -> None:
     for name, value in names.items():
-        if value is not None and not (isinstance(value, str) and is_text(value)):
+        if not _is_name(value):
             raise InputError(f"{name} is a name, not {value!r:.80}.")
 
 
-def _without_gpu(options: dict[str, Any]) -> dict[str, Any]:
-    """Load options for the process that only writes: GPUs are for the workers, and a model that is spread stays on disk."""
-    others = {key: value for key, value in options.items() if key not in ("device", "device_map", "max_memory", "offload_folder")}
-    if options.get("device_map") is None or options.get("quantization") is not None:
-        return {**others, "device": "cpu"}
-    return {**others, "device_map": {"": "disk"}, "offload_folder": options.get("offload_folder")}
+def _is_name(value: Any) -> bool:
+    """Whether this is a text that a field or a split can be called, or None."""
+    return value is None or (isinstance(value, str) and is_text(value))
 
 
-def _identity(worker: Worker, source: Corpus, options: Mapping[str, Any]) -> dict[str, Any]:
-    """What makes a run this run: a folder with another identity is not written to."""
-    plan = {key: value for key, value in asdict(worker.plan).items() if key not in ("methods", "kinds")}
-    plan |= {"kinds": dict(worker.plan.kinds)} if worker.plan.kinds else {}
-    return {
-        "kind": "corpus",
-        "model": model_fingerprint(worker.model),
-        "data": source.fingerprint or source.name,
-        "methods": list(worker.plan.methods),
-        "options": {**plan, **options},
-        "dtype": str(worker.model.dtype).removeprefix("torch."),
-        **whereabouts(worker.model),
-        "versions": {key: value for key, value in versions().items() if key != "python"},
-    }
+def _refuse_resume(folder: CorpusFolder, resume: bool) -> None:
+    if resume and not (folder.place / "manifest.json").is_file():
+        raise InputError(f"{str(folder.place)!r} holds no run to resume. Leave resume out to begin one.")
 
 
-def _provenance(worker: Worker, source: Corpus) -> dict[str, Any]:
-    """What the manifest says beside the identity: names, places and versions for a reader."""
-    model = worker.model
-    return {
-        "model": {
-            "name": public_name(model.name),
-            "revision": model.revision,
-            "task": model.task,
-            "family": model.family.name,
-            "classes": _classes(model),
-        },
-        "check": None if model.proof is None else model.proof.gap,
-        "data": public_name(source.name),
-        "versions": versions(),
-        "device": model.placement,
-        "quantization": model.quantization,
-        "threads": torch.get_num_threads(),
-        "machine": platform.machine(),
-        "columns": {field.name: str(field.type) for field in worker.schema()},
-    }
-
-
-def _classes(model: Model) -> list[str] | None:
-    """The names of a classifier's outputs, in the model's order; labels are compared with them."""
-    config = model.hf_model.config
-    return [str(config.id2label.get(i, i)) for i in range(config.num_labels)] if model.task == "classification" else None
+def _model_here(model: str | os.PathLike[str] | Model, options: dict[str, Any], *, on_ray: bool) -> Model:
+    """The model of this process. With Ray the workers have models of their own, and this one is not run."""
+    if not isinstance(model, Model):
+        return load(model, **(without_gpu(options) if on_ray else options))
+    if on_ray:
+        raise InputError("every Ray worker loads the model itself: give its name or its folder, not a loaded one.")
+    return model
 
 
 # --- the long work ------------------------------------------------------------------------------------------------------
 
 
 class _CorpusRun:
-    """One call of `run` on a folder that it holds. `done`: the shards that are there, by number; `aside`: files moved aside."""
+    """One call of `run` on a folder that it holds. `done`: the finished shards, by number; `aside`: files moved aside."""
 
     def __init__(self, folder: CorpusFolder, worker: Worker, source: Corpus, identity: dict[str, Any], pool: Pool | None):
         self.folder, self.worker, self.source, self.identity, self.pool = folder, worker, source, identity, pool
         self.key = hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:16]
         facts = {"schema": SCHEMA, "identity_schema": IDENTITY, "identity": identity, "run": self.key}
-        self.facts = {**facts, **_provenance(worker, source)}
+        self.facts = {**facts, **provenance_of(worker, source)}
         self.done: dict[int, Shard] = {}
         self.aside: list[str] = []
 
@@ -218,7 +174,7 @@ class _CorpusRun:
         self.folder.still_held()
         self.folder.write_errors(self.done)
         shards = [asdict(self.done[number]) for number in sorted(self.done)]
-        rows, errors = (sum(shard[what] for shard in shards) for what in ("rows", "errors"))
+        rows, errors = _total(shards, "rows"), _total(shards, "errors")
         seconds = time.perf_counter() - started
         self._write_manifest({"finished": True, "rows": rows, "errors": errors, "shards": shards})
         if errors > 1 and not rows:
@@ -226,68 +182,87 @@ class _CorpusRun:
         return Run(self.folder.place, rows, errors, worked, seconds, tuple(self.aside))
 
     def _begin(self) -> None:
-        """Find the shards that are done already, and put everything else aside."""
+        """Find the shards that are finished already, and move all other files aside."""
         folder = self.folder
         listed, damaged = folder.listed()
         if damaged:
-            warnings.warn(
-                "the list of shards in manifest.json is damaged: each shard is judged by its own checksum.", stacklevel=5
-            )
-        before = [] if damaged or not listed else folder.manifest["shards"]
+            message = "the list of shards in manifest.json is damaged: each shard is judged by its own checksum."
+            warnings.warn(message, stacklevel=5)
+        before = folder.manifest["shards"] if listed else []
         folder.begin(_json({**self.facts, "finished": False, "shards": before}), maps=self.worker.plan.maps is not None)
         self.done, self.aside = folder.done(self.key, listed)
-        left = [one for one in before if one["number"] in self.done]
-        if len(left) < len(before):  # what is done again is another file: the list must not hold it to the old one
-            self._write_manifest({"finished": False, "shards": left})
+        self._shorten_list(before)
         _warn_aside(self.aside, stacklevel=5)
         folder.write_errors(self.done)
+
+    def _shorten_list(self, before: Sequence[Mapping[str, Any]]) -> None:
+        """Take shards that must be computed again off the manifest's list: each will be another file than the one listed."""
+        still = [shard for shard in before if shard["number"] in self.done]
+        if len(still) < len(before):
+            self._write_manifest({"finished": False, "shards": still})
 
     def _write_manifest(self, facts: Mapping[str, Any]) -> None:
         write(self.folder.place / "manifest.json", _json({**self.facts, **facts}))
 
     def _work(self, size: int, strict: bool, progress: bool | None) -> int:
-        """Make the shards that are missing; how many rows that were."""
+        """Compute the shards that are missing; the number of rows in them."""
         worked = 0
-        there = sum(shard.rows + shard.errors for shard in self.done.values())
+        present = sum(shard.rows + shard.errors for shard in self.done.values())
         hidden = None if progress is None else not progress
-        with tqdm(total=self.source.total, initial=there, unit="row", desc="run", disable=hidden, smoothing=0.1) as bar:
-            for files in self._made(_noticed(self.worker, self._missing(size)), bar.update):
-                _refuse(files, strict, first=not self.done)
+        with tqdm(total=self.source.total, initial=present, unit="row", desc="run", disable=hidden, smoothing=0.1) as bar:
+            for files in self._shards(_with_notices(self.worker, self._missing(size)), bar.update):
+                _refuse_bad(files, strict, first=not self.done)
                 self.done[files.number] = self.folder.add(files)
                 self.folder.add_errors(files.bad)
                 worked += files.rows + len(files.bad)
         return worked
 
-    def _made(self, missing: Iterable[Window], tick: Any) -> Iterator[ShardFiles]:
-        if self.pool is None:
-            return (self.worker.window(number, rows, self.key, tick) for number, rows in missing)
-        # Quantised weights may be packed in another way on a GPU: there the places are compared alone.
-        names = ["device", "device_map", "kernels", "quantization", *([] if "quantization" in self.identity else ["model"])]
-        expected = {name: self.identity[name] for name in names if name in self.identity}
-        return self.pool.made(missing, self.key, expected, tick)
+    def _shards(self, missing: Iterable[Window], tick: Any) -> Iterator[ShardFiles]:
+        """The files of each missing shard, computed here or by the workers of the pool."""
+        if self.pool is not None:
+            return self.pool.shards(missing, self.key, self._expected(), tick)
+        return (self.worker.window(number, rows, self.key, tick) for number, rows in missing)
+
+    def _expected(self) -> dict[str, Any]:
+        """What the model of every worker must have in common with the identity. Quantised weights may be packed in another
+        way on a GPU: of these only the places are compared."""
+        names = ["device", "device_map", "kernels", "quantization"]
+        names += [] if "quantization" in self.identity else ["model"]
+        return {name: self.identity[name] for name in names if name in self.identity}
 
     def _missing(self, size: int) -> Iterator[Window]:
-        """The windows without a shard. A window that has one must hold the same rows as the shard was made of. Where the data is
-        a file that is known to be the same, a shard of other rows is at fault: it goes aside, and is done again."""
+        """The windows that have no shard of the same rows."""
         number, before = -1, set(self.done)
-        for number, rows in windows(_read(self.source.rows()), size):
-            if number not in before:
+        for number, rows in windows(_guarded(self.source.rows()), size):
+            if number not in before or self._drop_changed(number, rows):
                 yield number, rows
-            elif self.done[number].input != fingerprint(rows):
-                first = rows[0].number if isinstance(rows[0], RowError) else rows[0].row
-                self._drop(number, f"rows from {first} on differ from those that were explained before.")
-                yield number, rows
-        for at in sorted(at for at in before if at > number):
-            self._drop(at, f"{self.done[at].file} was made of rows that are not there any more.")
+        self._drop_beyond(number, before)
+
+    def _drop_beyond(self, last: int, before: set[int]) -> None:
+        """Drop the shards after the last window of the data."""
+        for number in sorted(number for number in before if number > last):
+            self._drop(number, f"{self.done[number].file} was made of rows that are not there any more.")
+
+    def _drop_changed(self, number: int, rows: Sequence[InputRow | RowError]) -> bool:
+        """Drop the shard of this number if it was made of other rows; whether it was."""
+        changed = self.done[number].input != fingerprint(rows)
+        if changed:
+            self._drop(number, f"rows from {place_of(rows[0])} on differ from those that were explained before.")
+        return changed
 
     def _drop(self, number: int, reason: str) -> None:
-        """Put a shard of other rows aside; refuse where the data may have changed."""
+        """Move a shard of other rows aside, to be computed again. Where the data is no file that is known to be the same, the
+        data may have changed, and the run is refused."""
         if self.source.source is None:
             raise InputError(f"the data is not what it was: {reason}")
         gone: list[str] = []
         self.folder.drop(self.done.pop(number), gone)
         self.aside += gone
         _warn_aside(gone, stacklevel=4)
+
+
+def _total(shards: Sequence[Mapping[str, Any]], name: str) -> int:
+    return sum(shard[name] for shard in shards)
 
 
 def _warn_aside(aside: Sequence[str], *, stacklevel: int) -> None:
@@ -299,55 +274,64 @@ def _warn_aside(aside: Sequence[str], *, stacklevel: int) -> None:
 
 def _refuse_all(folder: CorpusFolder, done: dict[int, Shard], errors: int) -> None:
     """A run without a single explained row is an error, whatever the reasons were."""
-    kinds = Counter(kind(str(one["reason"])) for one in folder.bad_rows(done))
+    kinds = Counter(kind(str(row["reason"])) for row in folder.bad_rows(done))
     (most, count), *_ = kinds.most_common(1)
-    first = next(one for one in folder.bad_rows(done) if kind(str(one["reason"])) == most)
+    first = next(row for row in folder.bad_rows(done) if kind(str(row["reason"])) == most)
     raise MixlensError(
         f"none of the {errors:,} rows could be explained; {count:,} of them because: {first['reason']} "
         f"Each row's reason is in {str(folder.errors)!r}."
     )
 
 
-def _read(rows: Iterator[Given | RowError]) -> Iterator[Given | RowError]:
-    """The rows; an error of the system while they are read is said of the data, not of the folder that is written to."""
-    while True:
-        try:
-            one = next(rows, None)
-        except OSError as error:
-            if isinstance(error, MixlensError):
-                raise
-            raise InputError(f"the data cannot be read: {error.strerror or error}. The same command goes on.") from error
-        if one is None:
-            return
-        yield one
-
-
-def _noticed(worker: Worker, windows: Iterator[Window]) -> Iterator[Window]:
-    """The same windows; what the first rows say little about is told before the work."""
-    for place, (number, rows) in enumerate(windows):
-        if place == 0:
-            for notice in notices_of_rows(worker, [one for one in rows if not isinstance(one, RowError)][:NOTICED]):
-                warnings.warn(notice, stacklevel=4)
-        yield number, rows
-
-
-def notices_of_rows(worker: Worker, rows: Sequence[Given]) -> list[str]:
-    """What a reader must know of these rows' numbers; rows that cannot be read have errors of their own."""
-    texts = []
-    for one in rows:
-        with suppress(MixlensError):
-            texts.append(worker.encode(one))
-    targets = any(request.class_specific for request in worker.requests.values())
-    return notices_of_corpus(worker.model, texts, query=worker.plan.query, targets=targets)
-
-
-def _refuse(files: ShardFiles, strict: bool, *, first: bool) -> None:
-    """With `strict` any bad row; else a first shard without one good row, all of them bad for one kind of reason."""
+def _refuse_bad(files: ShardFiles, strict: bool, *, first: bool) -> None:
+    """Refuse any bad row where `strict`, and a `first` shard without one good row, all of them bad for one kind of reason."""
     if files.bad and strict:
         raise InputError(f"row {files.bad[0].row}: {files.bad[0].reason} (strict: nothing is left out)")
-    if first and not files.rows and len(files.bad) > 1 and len({kind(one.reason) for one in files.bad}) == 1:
+    if first and _all_alike(files):
         raise MixlensError(f"none of the first {len(files.bad)} rows can be explained: {files.bad[0].reason}")
+
+
+def _all_alike(files: ShardFiles) -> bool:
+    """Whether a shard has several rows, all of them bad for one kind of reason."""
+    return not files.rows and len(files.bad) > 1 and len({kind(row.reason) for row in files.bad}) == 1
 
 
 def _json(manifest: Mapping[str, Any]) -> bytes:
     return (json.dumps(manifest, ensure_ascii=False, indent=1) + "\n").encode()
+
+
+# --- the rows -----------------------------------------------------------------------------------------------------------
+
+
+def _guarded(rows: Rows) -> Rows:
+    """The rows. An error of the system while they are read names the data, not the folder that is written to."""
+    while (row := _next_row(rows)) is not None:
+        yield row
+
+
+def _next_row(rows: Rows) -> InputRow | RowError | None:
+    try:
+        return next(rows, None)
+    except MixlensError:
+        raise
+    except OSError as error:
+        raise InputError(f"the data cannot be read: {error.strerror or error}. The same command goes on.") from error
+
+
+def _with_notices(worker: Worker, missing: Iterator[Window]) -> Iterator[Window]:
+    """The same windows. What a reader must know of the numbers of the first rows is a warning before the work."""
+    for number, rows in islice(missing, 1):
+        for notice in _notices(worker, rows):
+            warnings.warn(notice, stacklevel=4)
+        yield number, rows
+    yield from missing
+
+
+def _notices(worker: Worker, rows: Sequence[InputRow | RowError]) -> list[str]:
+    """What a reader must know of these rows' numbers. Rows that cannot be read are reported as errors later."""
+    texts = []
+    for row in [row for row in rows if not isinstance(row, RowError)][:NOTICED]:
+        with contextlib.suppress(MixlensError):
+            texts.append(worker.encode(row))
+    targets = any(request.class_specific for request in worker.requests.values())
+    return notices_of_corpus(worker.model, texts, query=worker.plan.query, targets=targets)

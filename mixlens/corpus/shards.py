@@ -19,22 +19,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import torch
-
-from ..asking import parse_method
 from ..errors import InputError, ResultError
 from ..files import TEMPORARY, RunFolder, sync_folder, write
-from ..maps import method
 from ..optional import optional
-from ..types import Map
 
 if TYPE_CHECKING:
     from .worker import ShardFiles
 
 SCHEMA = 1
 NAME = re.compile(r"part-(\d{7,})-([0-9a-f]{16})\.parquet")
-MAPS = 4  # maps read at a time
-ASIDE = ".aside-"  # what is no shard of this run is moved out of every reader's sight, not deleted
+ASIDE = ".aside-"  # a file that is no shard of this run gets a name that no reader looks for; it is not deleted
+ENTRY = {"number": int, "file": str, "sha256": str}  # what the manifest's list says of each shard, and more
 
 
 def file_name(number: int, content: bytes) -> str:
@@ -79,11 +74,9 @@ class CorpusFolder(RunFolder):
         if not (self.place / "manifest.json").is_file():
             return {}, False
         shards = self.manifest.get("shards", [])
-        kinds = {"number": int, "file": str, "sha256": str}
-        whole = isinstance(shards, list) and all(
-            isinstance(one, dict) and all(isinstance(one.get(name), kind) for name, kind in kinds.items()) for one in shards
-        )
-        return ({one["number"]: (one["file"], one["sha256"]) for one in shards}, False) if whole else ({}, True)
+        if not isinstance(shards, list) or not all(map(_is_entry, shards)):
+            return {}, True
+        return {shard["number"]: (shard["file"], shard["sha256"]) for shard in shards}, False
 
     def add(self, files: ShardFiles) -> Shard:
         """One more shard. Its maps come first: the shard itself, once there, says that all is done."""
@@ -99,9 +92,7 @@ class CorpusFolder(RunFolder):
         a number that is `listed` must be the very file that is listed."""
         shards: dict[int, Shard] = {}
         aside: list[str] = []
-        for path in sorted(self.shards.iterdir()):
-            if path.name.startswith("."):
-                continue
+        for path in _visible(self.shards):
             shard = self._whole(path, run, listed)
             if shard is None or shard.number in shards:
                 self.put_aside(path, aside)
@@ -111,21 +102,16 @@ class CorpusFolder(RunFolder):
         return shards, aside
 
     def _clear_maps(self, needed: Collection[str | None], aside: list[str]) -> None:
-        """Maps without a shard are deleted where they are whole, because they are made again with it; else they go aside."""
-        for path in sorted(self.maps.iterdir()) if self.maps.is_dir() else []:
-            if path.name in needed or path.name.startswith("."):
-                continue
-            name = NAME.fullmatch(path.name)
-            if name is not None and path.is_file() and file_name(int(name[1]), path.read_bytes()) == path.name:
+        """Delete maps without a shard where they are whole, because they are computed again with it; move others aside."""
+        for path in [path for path in _visible(self.maps) if path.name not in needed]:
+            if _is_whole(path, _number_of(path.name)):
                 path.unlink()
             else:
                 self.put_aside(path, aside)
 
     def put_aside(self, path: Path, aside: list[str]) -> None:
-        """Out of every reader's sight, and not over anything that was put aside before."""
-        short = path.name
-        while len(os.fsencode(short)) > 200:  # a file's name has 255 bytes
-            short = short[:-1]
+        """Give a file a name that no reader looks for, and that no file has yet. Its old name is added to `aside`."""
+        short = _short(path.name)
         place = path.with_name(f"{ASIDE}{short}")
         while os.path.lexists(place):
             place = path.with_name(f"{ASIDE}{secrets.token_hex(6)}-{short}")
@@ -140,54 +126,93 @@ class CorpusFolder(RunFolder):
 
     def _whole(self, path: Path, run: str, listed: Mapping[int, tuple[str, str]]) -> Shard | None:
         """The shard in a file, where it and its maps are whole and of this run."""
-        name = NAME.fullmatch(path.name)
-        if name is None or not path.is_file():
+        number = _number_of(path.name)
+        if number is None or not path.is_file():
             return None
-        content = path.read_bytes()
-        digest = hashlib.sha256(content).hexdigest()
-        if not digest.startswith(name[2]) or listed.get(int(name[1]), (path.name, digest)) != (path.name, digest):
-            return None
-        try:
-            shard = read_shard(path, content, run)
-        except ResultError:
-            return None
-        return shard if shard.number == int(name[1]) and self._has_maps(shard) else None
+        shard = _shard_in(path, run, listed.get(number))
+        return shard if shard is not None and self._is_complete(shard, number) else None
 
-    def _has_maps(self, shard: Shard) -> bool:
-        """Whether the maps that a shard names are there and whole."""
-        if shard.maps is None:
-            return True
-        maps = self.maps / shard.maps
-        return bool(NAME.fullmatch(shard.maps)) and maps.is_file() and file_name(shard.number, maps.read_bytes()) == shard.maps
+    def _is_complete(self, shard: Shard, number: int) -> bool:
+        """Whether a shard has the number in its file's name, and the maps that it names are there and whole."""
+        return shard.number == number and (shard.maps is None or self._has_maps(shard.maps, number))
+
+    def _has_maps(self, name: str, number: int) -> bool:
+        return _number_of(name) is not None and _is_whole(self.maps / name, number)
 
     def bad_rows(self, shards: Mapping[int, Shard]) -> Iterator[dict[str, Any]]:
         """The rows that could not be explained, as the shards say, in the order of the data."""
-        for number in sorted(shards):
-            if shards[number].errors:
-                yield from told_by(self.shards / shards[number].file)["errors"]
+        for shard in [shards[number] for number in sorted(shards)]:
+            if shard.errors:
+                yield from facts_of(self.shards / shard.file)["errors"]
 
     def write_errors(self, shards: Mapping[int, Shard]) -> None:
         """errors.jsonl anew, whole. It says nothing that the shards do not say."""
-        write(self.errors, (error_line(one).encode() for one in self.bad_rows(shards)))
+        write(self.errors, (error_line(row).encode() for row in self.bad_rows(shards)))
 
     def add_errors(self, bad: Iterable[Any]) -> None:
-        """For who looks on while it runs; a line cut off by a crash is made good when the run goes on."""
-        lines = "".join(error_line(vars(one)) for one in bad)
+        """Append lines to errors.jsonl while the run goes on. A line that a crash cut off is written again by `write_errors`."""
+        lines = "".join(error_line(vars(row)) for row in bad)
         if lines:
             with self.errors.open("ab") as file:
                 file.write(lines.encode())
 
 
-def error_line(one: Mapping[str, Any]) -> str:
-    return json.dumps(dict(one), ensure_ascii=False) + "\n"
+def error_line(row: Mapping[str, Any]) -> str:
+    return json.dumps(dict(row), ensure_ascii=False) + "\n"
 
 
-def read_shard(path: Path, content: bytes | None = None, run: str | None = None) -> Shard:
-    """What a shard says of itself; refused where it is none of ours (or, with `run`, of another run)."""
-    content = path.read_bytes() if content is None else content
-    facts = told_by(path, content)
+# --- the files of a folder ----------------------------------------------------------------------------------------------
+
+
+def _visible(folder: Path) -> list[Path]:
+    """What is in a folder, without what was moved aside; nothing where there is no folder."""
+    paths = folder.iterdir() if folder.is_dir() else ()
+    return sorted(path for path in paths if not path.name.startswith("."))
+
+
+def _short(name: str) -> str:
+    """The name, cut to 200 bytes: a file's name has at most 255."""
+    while len(os.fsencode(name)) > 200:
+        name = name[:-1]
+    return name
+
+
+def _number_of(name: str) -> int | None:
+    """The number in the name of a shard, or of its maps; None for other names."""
+    match = NAME.fullmatch(name)
+    return None if match is None else int(match[1])
+
+
+def _is_whole(path: Path, number: int | None) -> bool:
+    """Whether a file is named by this number and by its own checksum."""
+    return number is not None and path.is_file() and file_name(number, path.read_bytes()) == path.name
+
+
+def _is_listed(path: Path, content: bytes, entry: tuple[str, str] | None) -> bool:
+    """Whether a file has the checksum that its name says, and is the one of the manifest's entry, where there is one."""
+    digest = hashlib.sha256(content).hexdigest()
+    return digest.startswith(path.stem.rpartition("-")[2]) and entry in (None, (path.name, digest))
+
+
+def _is_entry(shard: Any) -> bool:
+    """Whether this is what a manifest says of a shard."""
+    return isinstance(shard, dict) and all(isinstance(shard.get(name), kind) for name, kind in ENTRY.items())
+
+
+def _shard_in(path: Path, run: str, entry: tuple[str, str] | None) -> Shard | None:
+    """The shard of this run in a file; None where the file is damaged, or not the one of the manifest's entry."""
+    content = path.read_bytes()
     try:
-        if run is not None and facts["run"] != run:
+        return read_shard(path, content, run) if _is_listed(path, content, entry) else None
+    except ResultError:
+        return None
+
+
+def read_shard(path: Path, content: bytes, run: str) -> Shard:
+    """What a shard says of itself; refused where it is no shard, or one of another run."""
+    facts = facts_of(path, content)
+    try:
+        if facts["run"] != run:
             raise ResultError(f"{path.name!r} is a shard of another run.")
         return Shard(
             int(facts["number"]),
@@ -198,24 +223,29 @@ def read_shard(path: Path, content: bytes | None = None, run: str | None = None)
             str(facts["input"]),
             None if facts["maps"] is None else str(facts["maps"]),
         )
-    except (KeyError, TypeError, ValueError) as error:
-        if isinstance(error, ResultError):
-            raise
+    except ResultError:
+        raise
+    except (KeyError, TypeError, ValueError):
         raise ResultError(f"{path.name!r} is no shard of a corpus run.") from None
 
 
-def told_by(path: Path, content: bytes | None = None) -> dict[str, Any]:
-    """The facts in a shard's head, and how many rows it has."""
+def _arrow_and_parquet() -> tuple[Any, Any]:
     pa, parquet = (optional(name, "pyarrow", "data", what="corpus runs") for name in ("pyarrow", "pyarrow.parquet"))
+    return pa, parquet
+
+
+def facts_of(path: Path, content: bytes | None = None) -> dict[str, Any]:
+    """The facts in a shard's metadata, and how many rows it has."""
+    pa, parquet = _arrow_and_parquet()
     try:
         file = parquet.ParquetFile(path if content is None else pa.BufferReader(content))
         facts = json.loads(file.schema_arrow.metadata[b"mixlens"])
         if facts["schema"] != SCHEMA:
             raise ResultError(f"{path.name!r} has schema {facts['schema']!r}; this mixlens reads {SCHEMA}.")
         return {**facts, "rows": file.metadata.num_rows}
+    except ResultError:
+        raise
     except (pa.ArrowException, KeyError, TypeError, ValueError, OSError, RecursionError) as error:
-        if isinstance(error, ResultError):
-            raise
         raise ResultError(f"{path.name!r} is not a shard of mixlens, or is damaged ({type(error).__name__}).") from None
 
 
@@ -228,14 +258,13 @@ def shard_files(out: str | os.PathLike[str], kind: str = "shards") -> list[Path]
     if not (place / "manifest.json").is_file():
         raise InputError(f"{str(place)!r} holds no run: there is no manifest.json.")
     RunFolder(place).manifest  # noqa: B018 - refused where it is not one of ours
-    folder = place / kind
-    return sorted(path for path in folder.glob("part-*.parquet") if NAME.fullmatch(path.name)) if folder.is_dir() else []
+    return sorted(path for path in (place / kind).glob("part-*.parquet") if NAME.fullmatch(path.name))
 
 
 @contextlib.contextmanager
-def opened(path: Path) -> Iterator[Any]:
-    """A Parquet file; what cannot be read of it is said in one line."""
-    pa, parquet = (optional(name, "pyarrow", "data", what="corpus runs") for name in ("pyarrow", "pyarrow.parquet"))
+def open_parquet(path: Path) -> Iterator[Any]:
+    """A Parquet file; one that cannot be read is refused in one line."""
+    pa, parquet = _arrow_and_parquet()
     try:
         with parquet.ParquetFile(path) as file:
             yield file
@@ -243,61 +272,14 @@ def opened(path: Path) -> Iterator[Any]:
         raise ResultError(f"{path.name!r} cannot be read ({type(error).__name__}). Give the run's command again.") from None
 
 
-def batches(path: Path, columns: list[str] | None = None) -> Iterator[list[dict[str, Any]]]:
-    """The rows of one file, some at a time."""
-    with opened(path) as file:
-        there = None if columns is None else [name for name in columns if name in file.schema_arrow.names]
-        for batch in file.iter_batches(batch_size=256, columns=there):
-            yield batch.to_pylist()
-
-
-def maps(out: str | os.PathLike[str], rows: Collection[int] | None = None) -> Iterator[tuple[int, Map]]:
-    """(row, Map) for every map a run kept (`maps=`), or for those of some rows, in the order of the data. Few are held at a
-    time: maps are large."""
-    missing = None if rows is None else set(rows)
-    for path in shard_files(out):
-        name = told_by(path).get("maps") if missing is None or missing else None
-        if name is None:
-            continue
-        if missing is not None:
-            here = missing & {row["row"] for batch in batches(path, ["row"]) for row in batch}
-            if not here:
-                continue
-            missing -= here
-        tokens = {row["row"]: row["tokens"] for batch in batches(path, ["row", "tokens"]) for row in batch}
-        yield from _maps_in(path, str(name), tokens, rows)
-
-
-def _maps_in(path: Path, name: str, tokens: Mapping[int, list[str]], rows: Collection[int] | None) -> Iterator[tuple[int, Map]]:
-    """The maps of one shard, read from the file that it names."""
-    place = path.parent.parent / "maps" / name
-    if not NAME.fullmatch(name) or not place.is_file():
-        raise ResultError(f"the maps of {path.name!r} are not there. Give the run's command again.")
-    with opened(place) as file:
-        for batch in file.iter_batches(batch_size=MAPS):
-            for i, number in enumerate(batch.column("row").to_pylist()):
-                if rows is None or number in rows:
-                    yield number, _map(batch, i, tokens.get(number), name)
-
-
-def _map(batch: Any, i: int, tokens: list[str] | None, name: str) -> Map:
-    layers, n, method = (batch.column(field)[i].as_py() for field in ("layers", "tokens", "method"))
-    try:
-        scores = torch.tensor(batch.column("scores")[i].values.to_numpy(zero_copy_only=False), dtype=torch.float32)
-        if tokens is None or len(tokens) != n:
-            raise ValueError(n)
-        return Map(scores.reshape(layers, n, n), tuple(tokens), method, _facts(method))
-    except (AttributeError, TypeError, ValueError, RuntimeError) as error:
-        if isinstance(error, InputError):
-            raise
-        raise ResultError(f"the maps {name!r} are damaged. Give the run's command again.") from None
-
-
-def _facts(written: str) -> dict[str, Any]:
-    name = parse_method(written).name
-    return {"method": name, "convention": method(name).rollout, "rollout": None}
+def rows_in(path: Path, columns: Collection[str] | None = None) -> Iterator[dict[str, Any]]:
+    """The rows of one file, with all columns or with those of these that it has. 256 rows are held at a time."""
+    with open_parquet(path) as file:
+        names = None if columns is None else [name for name in columns if name in file.schema_arrow.names]
+        for batch in file.iter_batches(batch_size=256, columns=names):
+            yield from batch.to_pylist()
 
 
 def half_written(place: Path) -> list[Path]:
-    """Temporary files, for whoever wants to see that there are none."""
+    """The temporary files in a folder; a run that ended, however it did, leaves none."""
     return sorted(place.rglob(f"{TEMPORARY}*"))

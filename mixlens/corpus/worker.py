@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
+from itertools import chain, repeat
+from operator import attrgetter
 from typing import Any
 
 import torch
@@ -21,14 +23,15 @@ from ..model.encode import Encoded
 from ..model.model import Model
 from ..model.predict import predictions
 from ..scoring import Call, Scorer, fresh
-from ..types import Attribution, Map, Prediction, Trace
+from ..types import Attribution, Map, Trace
+from .answers import Answer, Read, answer_columns, answers_of, input_columns, map_numbers, or_raise, spans
 from .parquet import Row, maps_content, parquet_content, schema_of, table_of
 from .plan import RATIO, Plan, refuse_target
-from .rows import Given, fingerprint, written
+from .rows import InputRow, fingerprint, place_of, written
 from .shards import SCHEMA, file_name
 
 LONGEST_REASON = 400  # characters
-Read = Attribution | MixlensError  # the scores of one method on one row, or why there are none
+Text = tuple[InputRow, Encoded]
 
 
 @dataclass(frozen=True)
@@ -54,24 +57,39 @@ class ShardFiles:
     input: str  # fingerprint of the rows it was made from
 
 
+def _ignore(_: int) -> None:
+    pass
+
+
 class Worker:
     """A model and a plan. `window` does the work; nothing is remembered between two calls."""
 
     def __init__(self, model: Model, plan: Plan):
         self.model, self.plan = model, plan
         self.requests = parse_methods(plan.methods)
-        self.maps = {written_as: request for written_as, request in self.requests.items() if request.is_map}
-        self.groups = grouped(self.maps)
-        in_groups = [one for group in self.groups for one in group]  # the order of the columns
-        self.ratios = [one for one in in_groups if "mixing_ratio" in method(self.maps[one].name).extras]
+        self.groups = grouped(self.requests)
+        self.ratios = list(filter(self._has_ratio, chain.from_iterable(self.groups)))  # in the order of the columns
+
+    def _has_ratio(self, name: str) -> bool:
+        return "mixing_ratio" in method(self.requests[name].name).extras
+
+    @cached_property
+    def maps(self) -> dict[str, MethodRequest]:
+        return {name: request for name, request in self.requests.items() if request.is_map}
+
+    @cached_property
+    def attributions(self) -> dict[str, MethodRequest]:
+        return {name: request for name, request in self.requests.items() if not request.is_map}
+
+    @cached_property
+    def random(self) -> list[str]:
+        """The requests for random scores, whose seed differs from text to text."""
+        return [name for name, request in self.maps.items() if request.name == RANDOM]
 
     @cached_property
     def streams(self) -> bool:
         """Whether a pass that keeps nothing is enough: for maps alone, which look at one layer at a time."""
-        if len(self.maps) < len(self.requests) or any(request.name == RANDOM for request in self.maps.values()):
-            return False
-        calls = [self._call(group) for group in self.groups]
-        return not any(call.query or any(used.whole for used, _ in call.chosen.values()) for call in calls)
+        return not self.attributions and not self.random and all(map(_reads_single_layers, map(self._call, self.groups)))
 
     def refuse(self) -> None:
         """Refuse what no row could pass."""
@@ -83,28 +101,30 @@ class Worker:
 
     def _call(self, group: Sequence[str]) -> Call:
         shared = self.requests[group[0]]
-        return Call([self.requests[one].name for one in group], shared.variant, None, "float32", shared.options)
+        return Call([self.requests[name].name for name in group], shared.variant, None, "float32", shared.options)
 
     # - one shard
 
     def window(
-        self, number: int, rows: Sequence[Given | RowError], run: str, tick: Callable[[int], None] | None = None
+        self, number: int, rows: Sequence[InputRow | RowError], run: str, tick: Callable[[int], object] = _ignore
     ) -> ShardFiles:
-        """The files of the shard of this number. `tick` is told how many rows are done."""
-        texts, bad = self._encoded(rows)
-        if tick is not None:
-            tick(len(bad))
-        scored: dict[int, Row] = {}
+        """The files of the shard of this number. `tick` is called with the number of rows that are done."""
+        texts, bad = self._texts(rows)
+        tick(len(bad))
+        answers = self._columns_by_text(texts, tick)
+        bad += [answer for answer in answers.values() if isinstance(answer, BadRow)]
+        good = [answers[i] for i in sorted(answers) if not isinstance(answers[i], BadRow)]
+        return self._files(number, run, fingerprint(rows), good, sorted(bad, key=attrgetter("row")))
+
+    def _columns_by_text(self, texts: Sequence[Text], tick: Callable[[int], object]) -> dict[int, Any]:
+        """The columns of each text, or a BadRow, by its number, in the order of the batches. No error is held beyond its batch:
+        its traceback would hold the traces."""
+        answers: dict[int, Row | BadRow] = {}
         for batch in self.model.batches([code for _, code in texts], None, self.plan.batch_tokens):
-            for i, row in zip(batch, self._batch(*zip(*(texts[i] for i in batch), strict=True)), strict=True):
-                if isinstance(row, MixlensError):
-                    bad.append(_bad_row(texts[i][0], row))
-                else:
-                    scored[i] = row
-            if tick is not None:
-                tick(len(batch))
-        ordered = [scored[i] for i in sorted(scored)]
-        return self._files(number, run, fingerprint(rows), ordered, sorted(bad, key=lambda one: one.row))
+            rows, encoded = zip(*(texts[i] for i in batch), strict=True)
+            answers |= zip(batch, map(_columns_or_bad, rows, self._batch(rows, encoded)), strict=True)
+            tick(len(batch))
+        return answers
 
     def _files(self, number: int, run: str, source: str, rows: Sequence[Row], bad: Sequence[BadRow]) -> ShardFiles:
         maps = None if self.plan.maps is None else maps_content(number, rows, self.plan.maps)
@@ -115,215 +135,191 @@ class Worker:
             "number": number,
             "input": source,
             "maps": maps_name,
-            "errors": [vars(one) for one in bad],
+            "errors": list(map(vars, bad)),
         }
         content = parquet_content(table_of(rows, self.schema(), facts))
         return ShardFiles(number, content, file_name(number, content), maps, maps_name, len(rows), tuple(bad), source)
 
-    def _encoded(self, rows: Sequence[Given | RowError]) -> tuple[list[tuple[Given, Encoded]], list[BadRow]]:
+    def _texts(self, rows: Sequence[InputRow | RowError]) -> tuple[list[Text], list[BadRow]]:
         """The rows with their tokens, and the rows that cannot be read."""
-        texts: list[tuple[Given, Encoded]] = []
+        texts: list[Text] = []
         bad: list[BadRow] = []
-        for one in rows:
-            try:
-                if isinstance(one, RowError):
-                    raise InputError(one.reason)
-                texts.append((one, self.encode(one)))
-            except MixlensError as error:
-                bad.append(_bad_row(one, error))
-            except MemoryError:
-                bad.append(_bad_row(one, InputError("memory runs out while the text is cut into tokens.")))
+        for row in rows:
+            code = self._code_or_reason(row)
+            if isinstance(row, RowError) or isinstance(code, MixlensError):
+                bad.append(_bad_row(row, code))
+            else:
+                texts.append((row, code))
         return texts, bad
 
-    def encode(self, one: Given) -> Encoded:
+    def _code_or_reason(self, row: InputRow | RowError) -> Any:
+        """The tokens of one row, or the reason why it has none."""
+        if isinstance(row, RowError):
+            return InputError(row.reason)
+        try:
+            return self.encode(row)
+        except MixlensError as error:
+            return error
+        except MemoryError:
+            return InputError("memory runs out while the text is cut into tokens.")
+
+    def encode(self, row: InputRow) -> Encoded:
         """The tokens of one row."""
-        text = (one.text, one.pair) if one.pair is not None else one.text
-        encoded, _ = self.model.encode_all(text, one.input_ids, one.token_type_ids, one.attention_mask)  # type: ignore[arg-type]
+        text = (row.text, row.pair) if row.pair is not None else row.text
+        encoded, _ = self.model.encode_all(text, row.input_ids, row.token_type_ids, row.attention_mask)  # type: ignore[arg-type]
         return encoded[0]
 
     # - one batch
 
-    def _batch(self, given: Sequence[Given], encoded: Sequence[Encoded]) -> list[Row | MixlensError]:
+    def _batch(self, rows: Sequence[InputRow], encoded: Sequence[Encoded]) -> list[Row | MixlensError]:
         """A row or a reason for each. A batch that fails, or does not fit, is halved, so that one row costs no other."""
         try:
-            started = time.perf_counter()
-            traces, maps = self._streamed(encoded) if self.streams else self._traced(encoded)
-            reads = self._attributed(given, traces)
-            predicted = predictions(traces, k=1)
-            rolled = self._rolled(traces, maps)
-            shared = (time.perf_counter() - started) / len(encoded)
+            answers = self._answers_of_batch(rows, encoded)
         except (MixlensError, MemoryError, torch.OutOfMemoryError, RuntimeError) as error:
-            if not isinstance(error, MixlensError | MemoryError) and not is_out_of_memory(error):
-                raise
-            if len(encoded) == 1:
-                return [error if isinstance(error, MixlensError) else _memory_error(encoded[0])]
-            if self.model.device.type == "cuda":
-                torch.cuda.empty_cache()
-            half = len(encoded) // 2
-            return self._batch(given[:half], encoded[:half]) + self._batch(given[half:], encoded[half:])
-        each = zip(given, encoded, traces, maps, reads, predicted, rolled, strict=True)
-        return [
-            self._tried_row(one, code, trace, of, {**over, **read}, said, shared)
-            for one, code, trace, of, read, said, over in each
-        ]
+            reason = _reason(error, encoded[0])
+            return [reason] if len(encoded) == 1 else self._halves(rows, encoded)
+        return list(map(self._row_or_reason, rows, encoded, answers))
 
-    def _tried_row(self, one: Given, code: Encoded, *answers: Any) -> Row | MixlensError:
-        try:
-            return self._row(one, code, *answers)
-        except MixlensError as error:
-            return error
-        except MemoryError:
-            return _memory_error(code)
+    def _halves(self, rows: Sequence[InputRow], encoded: Sequence[Encoded]) -> list[Row | MixlensError]:
+        if self.model.device.type == "cuda":
+            torch.cuda.empty_cache()
+        half = len(encoded) // 2
+        return self._batch(rows[:half], encoded[:half]) + self._batch(rows[half:], encoded[half:])
+
+    def _answers_of_batch(self, rows: Sequence[InputRow], encoded: Sequence[Encoded]) -> list[Answer]:
+        started = time.perf_counter()
+        traces, maps = self._stream(encoded) if self.streams else self._trace(encoded)
+        attributed = self._attribution_scores(rows, traces)
+        predicted = predictions(traces, k=1)
+        scores = {**self._map_scores(traces, maps), **attributed}
+        seconds = (time.perf_counter() - started) / len(encoded)
+        by_row = [{name: of_method[i] for name, of_method in scores.items()} for i in range(len(rows))]
+        return [Answer(*parts, seconds) for parts in zip(traces, maps, by_row, predicted, strict=True)]
 
     def _place(self, trace: Trace) -> int | MixlensError:
-        """The position that is read, or why there is none."""
+        """The position that is read, or the reason why there is none."""
         try:
             return trace.query if self.plan.query is None else find(trace.tokens, self.plan.query)
         except MixlensError as error:
             return error
 
-    def _rolled(self, traces: Sequence[Trace], maps: Sequence[dict[str, Map]]) -> list[dict[str, Read]]:
-        """The row of every rolled-out map at every trace's place, or why there is none."""
-        places = [self._place(trace) for trace in traces]
-        there = [i for i, place in enumerate(places) if not isinstance(place, MixlensError)]
-        reads: list[dict[str, Read]] = [{} for _ in traces]
-        for written_as, request in self.maps.items():
-            rows = _rolled_rows([maps[i][written_as] for i in there], [places[i] for i in there], request.rollout)
-            _put(reads, written_as, dict(zip(there, rows, strict=True)), places)
-        return reads
+    def _map_scores(self, traces: Sequence[Trace], maps: Sequence[dict[str, Map]]) -> dict[str, list[Read]]:
+        """Of every map method, the row of each rolled-out map at the position that is read, or the reason why there is none."""
+        places = list(map(self._place, traces))
+        return {
+            name: answers_of(places, partial(_rows_at, [of_trace[name] for of_trace in maps], places, request.rollout))
+            for name, request in self.maps.items()
+        }
 
-    def _streamed(self, encoded: Sequence[Encoded]) -> tuple[list[Trace], list[dict[str, Map]]]:
+    def _stream(self, encoded: Sequence[Encoded]) -> tuple[list[Trace], list[dict[str, Map]]]:
         """Every layer is scored by every method when it has run, then released."""
+        return fresh(partial(self._stream_once, encoded), self.model)
 
-        def scored() -> tuple[list[Trace], list[dict[str, Map]]]:
-            scorers = [Scorer(self._call(group), len(encoded), encoded[0].tokens, self.model) for group in self.groups]
+    def _stream_once(self, encoded: Sequence[Encoded]) -> tuple[list[Trace], list[dict[str, Map]]]:
+        scorers = [Scorer(self._call(group), len(encoded), encoded[0].tokens, self.model) for group in self.groups]
+        traces, _ = self.model.run_traced(encoded, each=partial(_score_layer, scorers))
+        return traces, self._by_method([scorer.maps(traces) for scorer in scorers], len(traces))
 
-            def each(index: int, layer: Any) -> None:
-                for scorer in scorers:
-                    scorer.score([layer], index)
-
-            traces, _ = self.model.run_traced(encoded, each=each)
-            return traces, self._by_method([scorer.maps(traces) for scorer in scorers], len(traces))
-
-        return fresh(scored, self.model)
-
-    def _traced(self, encoded: Sequence[Encoded]) -> tuple[list[Trace], list[dict[str, Map]]]:
+    def _trace(self, encoded: Sequence[Encoded]) -> tuple[list[Trace], list[dict[str, Map]]]:
         """The traced pass is held until every method has scored it."""
         traces, _ = self.model.run_traced(encoded)
-        of_groups = []
-        for group in self.groups:
-            shared = self.requests[group[0]]
-            names = [self.requests[one].name for one in group]
-            of_groups.append(mix(traces, names, variant=shared.variant, **shared.options))
-        maps = self._by_method(of_groups, len(traces))
-        for written_as in [one for one, request in self.maps.items() if request.name == RANDOM]:
-            for trace, of_trace in zip(traces, maps, strict=True):
-                of_trace[written_as] = map_of(trace, self.requests[written_as])
+        maps = self._by_method([self._group_maps(traces, group) for group in self.groups], len(traces))
+        for trace, of_trace in zip(traces, maps, strict=True):
+            of_trace |= {name: map_of(trace, self.requests[name]) for name in self.random}
         return traces, maps
+
+    def _group_maps(self, traces: Sequence[Trace], group: Sequence[str]) -> Any:
+        """For every trace the maps of a group of methods that share their options."""
+        shared = self.requests[group[0]]
+        return mix(traces, [self.requests[name].name for name in group], variant=shared.variant, **shared.options)
 
     def _by_method(self, of_groups: Sequence[Sequence[dict[str, Map]]], count: int) -> list[dict[str, Map]]:
         """For every trace its maps by the method as written."""
         maps: list[dict[str, Map]] = [{} for _ in range(count)]
         for group, of_traces in zip(self.groups, of_groups, strict=True):
             for of_trace, by_name in zip(maps, of_traces, strict=True):
-                of_trace |= {one: by_name[self.requests[one].name] for one in group}
+                of_trace |= {name: by_name[self.requests[name].name] for name in group}
         return maps
 
-    def _attributed(self, given: Sequence[Given], traces: Sequence[Trace]) -> list[dict[str, Read]]:
-        """The scores of every attribution method on every row, or why there are none. Rows share their gradients."""
-        reads: list[dict[str, Read]] = [{} for _ in given]
-        for written_as, request in self.requests.items():
-            if request.is_map:
-                continue
-            questions = [self._question(request, one) for one in given]
-            there = [i for i, question in enumerate(questions) if not isinstance(question, MixlensError)]
-            shared: dict[str, Any] = {"variant": request.variant, "tokens": self.plan.batch_tokens, **request.options}
-            rows = attribute_each([traces[i] for i in there], request.name, [questions[i] for i in there], **shared)
-            _put(reads, written_as, dict(zip(there, rows, strict=True)), questions)
-        return reads
+    def _attribution_scores(self, rows: Sequence[InputRow], traces: Sequence[Trace]) -> dict[str, list[Read]]:
+        """The scores of every attribution method on every row, or the reason why there are none."""
+        return {name: self._scores_by(request, rows, traces) for name, request in self.attributions.items()}
 
-    def _question(self, request: MethodRequest, one: Given) -> Any:
-        """What `attribute` is asked of one row, or why it cannot be asked."""
+    def _scores_by(self, request: MethodRequest, rows: Sequence[InputRow], traces: Sequence[Trace]) -> list[Read]:
+        """The scores of one method on every row. Rows share their gradients."""
+        questions = [self._question(request, row) for row in rows]
+        options: dict[str, Any] = {"variant": request.variant, "tokens": self.plan.batch_tokens, **request.options}
+
+        def attributed(asked: Sequence[int]) -> Sequence[Read]:
+            return attribute_each([traces[i] for i in asked], request.name, [questions[i] for i in asked], **options)
+
+        return answers_of(questions, attributed)
+
+    def _question(self, request: MethodRequest, row: InputRow) -> Any:
+        """What `attribute` is asked of one row, or the reason why it cannot be asked."""
         plan, place = self.plan, {"query": self.plan.query}
         if not request.class_specific:
             return place
         if plan.target != "gold":
             return {**place, "target": plan.target, "foil": plan.foil, "score": plan.score}
-        if one.target is None:
+        if row.target is None:
             return InputError("the row has no target and no label, so there is no gold target to explain.")
-        foil = one.foil if plan.foil is None else plan.foil
-        return {**place, "target": one.target, "foil": foil, "score": plan.score}
+        foil = row.foil if plan.foil is None else plan.foil
+        return {**place, "target": row.target, "foil": foil, "score": plan.score}
 
     # - one row
 
-    def _row(
-        self,
-        one: Given,
-        code: Encoded,
-        trace: Trace,
-        maps: dict[str, Map],
-        reads: Mapping[str, Read],
-        predicted: Prediction,
-        shared: float,
-    ) -> Row:
-        """The columns of one row. `shared` are its seconds of the batch."""
+    def _row_or_reason(self, row: InputRow, code: Encoded, answer: Answer) -> Row | MixlensError:
+        try:
+            return self._row(row, code, answer)
+        except MixlensError as error:
+            return error
+        except MemoryError:
+            return _memory_error(code)
+
+    def _row(self, row: InputRow, code: Encoded, answer: Answer) -> Row:
+        """The columns of one row."""
         started = time.perf_counter()
-        place = self._place(trace)
-        if isinstance(place, MixlensError):
-            raise place
-        row: Row = {
-            "row": one.row,
-            "id": one.id,
-            "text": one.text,
-            "pair": one.pair,
-            "input_ids": list(code.input_ids),
-            "tokens": [written(token) for token in code.tokens],
-            "query": place,
-            "prediction": written(predicted[0][0]) if predicted else None,
-            "probability": predicted[0][1] if predicted else None,
-            "target": None,
-            "gap": max((float(scores.info["gap"]) for scores in maps.values()), default=None),
-            **dict(zip(self.plan.columns, one.columns, strict=True)),
-            **_spans(code),
-        }
-        for written_as in self.requests:
-            row |= self._scores(written_as, reads[written_as], row["target"])
-        row |= {RATIO + one: maps[one].info["mixing_ratio"].float().mean(-1).tolist() for one in self.ratios}
+        place = or_raise(self._place(answer.trace))
+        columns: Row = {**input_columns(row, code), "query": place, **answer_columns(answer), **spans(code)}
+        columns |= zip(self.plan.columns, row.columns, strict=True)
+        for name in self.requests:
+            columns |= self._scores(name, or_raise(answer.scores[name]), columns["target"])
+        columns |= {RATIO + name: answer.maps[name].info["mixing_ratio"].float().mean(-1).tolist() for name in self.ratios}
         if self.plan.maps is not None:
-            number_type = getattr(torch, self.plan.maps)
-            row["maps"] = {one: scores.scores.to("cpu", number_type).numpy() for one, scores in maps.items()}
-        row["seconds"] = shared + time.perf_counter() - started
-        return row
+            columns["maps"] = map_numbers(answer.maps, getattr(torch, self.plan.maps))
+        columns["seconds"] = answer.seconds + time.perf_counter() - started
+        return columns
 
-    def _scores(self, written_as: str, read: Read, target: str | None) -> Row:
+    def _scores(self, name: str, read: Attribution, target: str | None) -> Row:
         """One method's scores, and the target that it explained."""
-        if isinstance(read, MixlensError):
-            raise read
-        if self.requests[written_as].is_map:
-            return {written_as: read.scores.numpy()}
-        return {written_as: read.scores.numpy(), "target": read.info["target"] or target}
+        if name in self.maps:
+            return {name: read.scores.numpy()}
+        return {name: read.scores.numpy(), "target": read.info["target"] or target}
 
 
-def _spans(code: Encoded) -> Row:
-    """Where each token begins and ends in its text, and which text that is."""
-    if code.offsets is None or code.sequences is None:
-        return {}
-    starts, ends = ([span[side] for span in code.offsets] for side in (0, 1))
-    return {"starts": starts, "ends": ends, "segments": [-1 if text is None else text for text in code.sequences]}
+# --- answers and reasons ----------------------------------------------------------------------------------------------
 
 
-def _put(reads: Sequence[dict[str, Any]], method: str, answers: Mapping[int, Any], reasons: Sequence[Any]) -> None:
-    """A method's answer for every row, or the reason why there is none."""
-    for i, read in enumerate(reads):
-        read[method] = answers[i] if i in answers else reasons[i]
+def _reads_single_layers(call: Call) -> bool:
+    return not call.query and not any(used.whole for used, _ in call.chosen.values())
+
+
+def _score_layer(scorers: Sequence[Scorer], index: int, layer: Any) -> None:
+    for scorer in scorers:
+        scorer.score([layer], index)
+
+
+def _rows_at(maps: Sequence[Map], places: Sequence[Any], convention: str | None, asked: Sequence[int]) -> Sequence[Read]:
+    return _rolled_rows([maps[i] for i in asked], [places[i] for i in asked], convention)
 
 
 def _rolled_rows(maps: Sequence[Map], places: Sequence[Any], convention: str | None) -> Sequence[Read]:
-    """Together; where one of them is refused, each by itself."""
+    """All rows together; where one of them is refused, each by itself."""
     try:
         return rolled_rows(maps, places, convention=convention) if maps else []
     except MixlensError:
-        return [_rolled_row(scores, place, convention) for scores, place in zip(maps, places, strict=True)]
+        return list(map(_rolled_row, maps, places, repeat(convention)))
 
 
 def _rolled_row(scores: Map, place: int, convention: str | None) -> Read:
@@ -333,10 +329,23 @@ def _rolled_row(scores: Map, place: int, convention: str | None) -> Read:
         return error
 
 
+def _reason(error: Exception, code: Encoded) -> MixlensError:
+    """Why a batch cannot be explained. An error that is neither a refusal nor a want of memory is raised again."""
+    if isinstance(error, MixlensError):
+        return error
+    if isinstance(error, MemoryError) or is_out_of_memory(error):
+        return _memory_error(code)
+    raise error
+
+
 def _memory_error(code: Encoded) -> InputError:
     return InputError(f"memory runs out with {len(code.input_ids)} tokens")
 
 
-def _bad_row(one: Given | RowError, error: Exception) -> BadRow:
+def _columns_or_bad(row: InputRow, answer: Row | MixlensError) -> Row | BadRow:
+    return _bad_row(row, answer) if isinstance(answer, MixlensError) else answer
+
+
+def _bad_row(row: InputRow | RowError, error: Exception) -> BadRow:
     reason = (written(str(error)) or type(error).__name__)[:LONGEST_REASON]
-    return BadRow(one.number, None, reason) if isinstance(one, RowError) else BadRow(one.row, one.id, reason)
+    return BadRow(place_of(row), None if isinstance(row, RowError) else row.id, reason)

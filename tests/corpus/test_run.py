@@ -380,7 +380,7 @@ def test_a_run_with_typed_columns_goes_on(sentiment: Any, typed: Path, tmp_path:
     shards.shard_files(tmp_path / "run")[1].unlink()
     assert go(typed, tmp_path / "run", **asked).done == 2
     assert repr(table(tmp_path / "run")) == repr(table(tmp_path / "whole"))
-    monkeypatch.setattr("mixlens.corpus.rows._simple", lambda *_: ())  # shards of two kinds are not mixed
+    monkeypatch.setattr("mixlens.corpus.sources.typed_columns", lambda *_: ())  # shards of two kinds are not mixed
     with pytest.raises(InputError, match="another run"):
         go(typed, tmp_path / "run", **asked)
 

@@ -143,7 +143,7 @@ def spoil(out: Path, draw: random.Random) -> set[int]:
         (out / "shards" / "part-0000099-0123456789abcdef.parquet").write_bytes(content)
         return set()
     else:
-        told = shards.told_by(path)
+        told = shards.facts_of(path)
         (out / "maps" / told["maps"]).write_bytes(b"")
     return {number}
 
@@ -210,7 +210,7 @@ def test_a_damaged_or_foreign_shard_is_named_and_done_again(
         name = shards.file_name(2, b"hello")
         path.with_name(name).write_bytes(b"hello")
     else:
-        name = str(shards.told_by(path)["maps"])
+        name = str(shards.facts_of(path)["maps"])
         (out / "maps" / name).write_bytes(b"x")
     with pytest.warns(UserWarning, match=name):
         made = go(ROWS, out, model=model, **ASKED)

@@ -133,7 +133,7 @@ def test_a_shard_of_other_rows_than_the_file_holds_is_done_again(sentiment: Any,
     go(file, tmp_path / "whole", model=sentiment, **ASKED)
     out = Path(shutil.copytree(tmp_path / "whole", tmp_path / "run"))
     shard = shards.shard_files(out)[2]
-    content, told = parquet.read_table(shard), shards.told_by(shard)
+    content, told = parquet.read_table(shard), shards.facts_of(shard)
     del told["rows"]
     made = parquet_content(content.replace_schema_metadata({"mixlens": json.dumps({**told, "input": "0" * 16})}))
     shard.unlink()

@@ -92,15 +92,15 @@ def processes(title: str) -> list[int]:
 
 def during(monkeypatch: pytest.MonkeyPatch, what: dict[int, Callable[[Any], Any]]) -> list[Any]:
     """what[n](pool) when n shards have come back and others are under way; and what each said."""
-    own, said = cluster.Pool.made, []
+    own, said = cluster.Pool.shards, []
 
-    def made(self: Any, *rest: Any) -> Iterator[Any]:
+    def watched(self: Any, *rest: Any) -> Iterator[Any]:
         for number, one in enumerate(own(self, *rest), 1):
             if number in what:
                 said.append(what[number](self))
             yield one
 
-    monkeypatch.setattr(cluster.Pool, "made", made)
+    monkeypatch.setattr(cluster.Pool, "shards", watched)
     return said
 
 
@@ -185,13 +185,13 @@ def test_the_process_that_was_started_is_killed_and_the_run_goes_on(connected: s
 
 
 def test_a_worker_that_cannot_load_the_model_says_so(connected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    own = cluster.Pool.made
+    own = cluster.Pool.shards
 
     def elsewhere(self: Any, *rest: Any) -> Iterator[Any]:
         self.model = str(tmp_path / "nowhere")
         return own(self, *rest)
 
-    monkeypatch.setattr(cluster.Pool, "made", elsewhere)
+    monkeypatch.setattr(cluster.Pool, "shards", elsewhere)
     with pytest.raises(ModelError, match=r"nowhere.*on the Ray worker"):
         go(ROWS, tmp_path / "run", ray=connected, workers=1, **ASKED)
     assert all_free()
@@ -224,18 +224,18 @@ def test_workers_that_die_while_they_load_are_not_made_for_ever(
 def test_a_window_that_was_given_out_twice_counts_once() -> None:
     told: list[Any] = []
     feed = SimpleNamespace(put=SimpleNamespace(remote=lambda *said: told.append(said)))
-    out = cluster._Out(SimpleNamespace(put=lambda window: ("reference", window)), feed)
+    out = cluster.Tickets(SimpleNamespace(put=lambda window: ("reference", window)), feed)
     out.give((0, ["a"]))
     out.give((1, ["b"]))
-    out.again()  # tickets 2 and 3
+    out.repeat_all()  # tickets 2 and 3
     assert [told[i][0] for i in (2, 3)] == [{2: out.held[0]}, {3: out.held[1]}]
     assert out.take(2)
     assert told[-1][1] == [0, 2]  # whoever comes with the other ticket is told that it is done
     assert not out.take(0)
     assert not out.take(2)
-    out.again(0)  # done: not given out again
-    out.again(3)  # forgotten by a Feed that died: given out again
-    assert (out.given, sorted(out.held)) == (5, [1, 3, 4])
+    out.repeat(0)  # done: not given out again
+    out.repeat(3)  # forgotten by a Feed that died: given out again
+    assert (out.count, sorted(out.held)) == (5, [1, 3, 4])
     assert out.take(4)
     assert not out.held
 

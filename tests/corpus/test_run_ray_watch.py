@@ -24,7 +24,7 @@ pytest.importorskip("ray.data")
 
 from mixlens.corpus import ray_pool as cluster  # noqa: E402
 from mixlens.corpus import ray_session  # noqa: E402
-from mixlens.corpus.ray_watch import Patience, Seen, Watch  # noqa: E402
+from mixlens.corpus.ray_watch import Patience, Watch, WorkerCounts  # noqa: E402
 from mixlens.errors import MixlensError  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -74,16 +74,16 @@ def actor(name: str = "MapWorker(MapBatches(Remote))", restarts: int = 0, pid: i
 def test_deaths_count_since_somebody_last_worked() -> None:
     table: dict[str, Any] = {"old": actor(restarts=7, pid=1), "feed": actor("Feed", restarts=1)}
     watch = Watch(lambda: table, "feed")
-    assert watch.look(worked=False) == Seen(0, 0, 1)
+    assert watch.look(worked=False) == WorkerCounts(0, 0, 1)
     table |= {"a": actor(), "b": actor(restarts=2, pid=5), "other": actor("Else", restarts=9, pid=3)}
-    assert watch.look(worked=False) == Seen(1, 2, 1)
+    assert watch.look(worked=False) == WorkerCounts(1, 2, 1)
     assert watch.alive() == ["a", "b"]
     table["a"]["State"] = "DEAD"
     assert watch.alive() == ["b"]
     table["b"]["NumRestarts"] = 4
-    assert watch.look(worked=True) == Seen(1, 0, 0)
+    assert watch.look(worked=True) == WorkerCounts(1, 0, 0)
     table["a"]["NumRestarts"], table["feed"]["NumRestarts"] = 1, 3
-    assert watch.look(worked=False) == Seen(1, 1, 2)
+    assert watch.look(worked=False) == WorkerCounts(1, 1, 2)
 
 
 class FakePool(cluster.Pool):
@@ -105,8 +105,8 @@ class FakePool(cluster.Pool):
         self.printed = deque(["(raylet) Worker exit type: SYSTEM_ERROR\n Worker exit detail: killed"])
         self.loaded, self.answered = 0, time.monotonic()
 
-    def looked(self) -> tuple[bool, Seen]:
-        return self._look_after(SimpleNamespace(given=0, held={}, tell=lambda *_: None), worked=False)  # type: ignore[arg-type]
+    def looked(self) -> tuple[bool, WorkerCounts]:
+        return self.look_after(SimpleNamespace(count=0, held={}, tell=lambda *_: None), worked=False)  # type: ignore[arg-type]
 
 
 NOTHING = (0, 0, [], 0)
@@ -116,7 +116,7 @@ def test_workers_that_die_before_they_begin_end_the_run_with_what_ray_said() -> 
     table = {"feed": actor("Feed")}
     pool = FakePool(table, NOTHING)
     table["a"] = actor(restarts=5, pid=9)  # two places and three more are allowed
-    assert pool.looked() == (False, Seen(1, 5, 0))
+    assert pool.looked() == (False, WorkerCounts(1, 5, 0))
     table["a"]["NumRestarts"] = 6
     with pytest.raises(MixlensError, match=r"die before they can load 'agreement': 6 died .* Ray says: .*exit detail: killed"):
         pool.looked()
@@ -129,14 +129,14 @@ def test_a_worker_that_loaded_its_model_sets_the_count_back() -> None:
     pool.looked()
     table["a"]["NumRestarts"] = 6
     pool.told = (0, 0, [{"machine": "here"}], 1)
-    assert pool.looked() == (True, Seen(1, 0, 0))
+    assert pool.looked() == (True, WorkerCounts(1, 0, 0))
 
 
 @pytest.mark.parametrize("failure", [ray.exceptions.GetTimeoutError(), ray.exceptions.ActorUnavailableError("gone", None)])
 def test_a_feed_that_does_not_answer_is_not_waited_for_for_ever(failure: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
     table = {"feed": actor("Feed")}
     pool = FakePool(table, failure)
-    assert pool.looked() == (False, Seen(0, 0, 0))
+    assert pool.looked() == (False, WorkerCounts(0, 0, 0))
     pool.answered -= cluster.SILENCE + 1
     with pytest.raises(MixlensError, match=r"hands out the work has not answered for 181 seconds.*the same command goes on"):
         pool.looked()
@@ -148,10 +148,10 @@ def test_a_feed_that_does_not_answer_is_not_waited_for_for_ever(failure: Excepti
 
 def test_what_is_said_of_workers_that_have_not_begun_is_so() -> None:
     pool = FakePool({}, NOTHING)
-    assert pool._not_begun(Seen(0, 0, 0)).startswith("no Ray worker has found a place yet: each worker needs a CPU, ")
-    assert "2 were started: their machines are busy" in pool._not_begun(Seen(2, 0, 0))
-    assert "niceness" in pool._not_begun(Seen(2, 0, 0))
-    assert "3 were started and died" in pool._not_begun(Seen(1, 3, 0))
+    assert pool.not_begun(WorkerCounts(0, 0, 0)).startswith("no Ray worker has found a place yet: each worker needs a CPU, ")
+    assert "2 were started: their machines are busy" in pool.not_begun(WorkerCounts(2, 0, 0))
+    assert "niceness" in pool.not_begun(WorkerCounts(2, 0, 0))
+    assert "3 were started and died" in pool.not_begun(WorkerCounts(1, 3, 0))
 
 
 def test_an_end_is_seen_while_windows_are_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -161,7 +161,7 @@ def test_an_end_is_seen_while_windows_are_waited_for(monkeypatch: pytest.MonkeyP
     table["a"] = actor(restarts=9, pid=9)
     monkeypatch.setattr(pool, "_begin", lambda *_: queue.Queue())
     with pytest.raises(MixlensError, match="9 died and none came through"):
-        list(pool.made(iter([(0, [])]), "run", {}, lambda _: None))
+        list(pool.shards(iter([(0, [])]), "run", {}, lambda _: None))
 
 
 # --- the terminal and the cluster of our own ---

@@ -16,7 +16,8 @@ from typer.testing import CliRunner
 import mixlens
 from mixlens import data
 from mixlens.cli.app import app
-from mixlens.corpus.summary import Tally, words_in
+from mixlens.corpus.row_words import words_in
+from mixlens.corpus.tally import Tally
 from mixlens.errors import MixlensError
 from mixlens.metrics.agreement import spearman
 

@@ -293,11 +293,11 @@ def test_layers_brought_in_to_a_gpu_give_the_numbers_of_a_gpu() -> None:
 
 def test_rows_of_a_corpus_are_the_cpu_s() -> None:
     """Batches, rows of rollouts and predictions at once: the same rows as on a CPU, text by text."""
-    from mixlens.corpus.rows import Given
+    from mixlens.corpus.rows import InputRow
     from mixlens.corpus.worker import Plan, Worker
 
     texts = ["The keys to the cabinet [MASK] rusty.", "The dog [MASK] here.", "The dogs near the old house [MASK] tired today."]
-    given = [Given(i, str(i), text, None, None, None, None, None, None, ()) for i, text in enumerate(texts, 1)]
+    given = [InputRow(i, str(i), text, None, None, None, None, None, None, ()) for i, text in enumerate(texts, 1)]
     methods = ("alti", "globenc", "attention:rollout=abnar", "norm", "value_zeroing", "attcat", "grad_x_input")
     rows = {}
     for device in ("cpu", "cuda"):

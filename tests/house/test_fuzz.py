@@ -336,7 +336,7 @@ def test_a_malicious_shard_runs_nothing_and_names_no_other_file(model: Any, tmp_
     rows = ["The keys [MASK] rusty."]
     mixlens.run(rows, model=model, out=out, progress=False, maps=True)
     (path,) = shards.shard_files(out)
-    told = {**shards.told_by(path), "maps": "../../secret.parquet"}
+    told = {**shards.facts_of(path), "maps": "../../secret.parquet"}
     table = parquet.read_table(path)
     parquet.write_table(table, tmp_path / "secret.parquet")
     hostile = tmp_path / "hostile.parquet"

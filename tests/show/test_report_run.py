@@ -23,14 +23,13 @@ from typer.testing import CliRunner
 import mixlens
 from mixlens import data
 from mixlens.cli.app import app, main
-from mixlens.corpus import maps, overview, shards, summary
+from mixlens.corpus import maps, overview, page_facts, page_samples, shards, tally
 from mixlens.corpus import overview as overview_of
 from mixlens.errors import InputError, MixlensError, ResultError
 
 pytest.importorskip("pyarrow")
 pandas = pytest.importorskip("pandas")
 stats = pytest.importorskip("scipy.stats")
-wide = sys.modules["mixlens.corpus.page_facts"]
 
 METHODS = ["alti", "globenc", "grad_x_input"]
 HOSTILE = "</script><script>alert(1)</script> <img src=x onerror=alert(2)> \u202e\u200b & {data} שלום 😀"
@@ -190,7 +189,7 @@ def test_examples_are_rows_of_the_run(run: dict[str, Any], frame: Any) -> None:
 
 
 def test_examples_are_those_that_say_most(run: dict[str, Any], frame: Any) -> None:
-    chosen = {why: [one["row"] for one in run["examples"] if why in one["why"]] for why in wide.WHY}
+    chosen = {why: [one["row"] for one in run["examples"] if why in one["why"]] for why in page_samples.WHY}
     spaced = [list(frame["row"]).index(row) for row in chosen["evenly spaced"]]
     assert len({b - a for a, b in itertools.pairwise(spaced)}) == 1
     assert spaced[-1] > len(frame) * 0.8
@@ -356,21 +355,21 @@ def some_row(number: int, *, tokens: int = 4) -> dict[str, Any]:
 
 
 def test_what_is_held_has_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module, name, value in ((summary, "TOKENS", 60), (summary, "CLASSES", 5), (summary, "NAMES", 20), (wide, "CLASSES", 5)):
+    for module, name, value in ((tally, "TOKENS", 60), (tally, "CLASSES", 5), (tally, "NAMES", 20), (page_facts, "CLASSES", 5)):
         monkeypatch.setattr(module, name, value)
-    pass_ = wide._Wide(["a", "b"], wide.Labels("label", ["x", "y"]), 24)
+    pass_ = page_facts.PageTally(["a", "b"], page_facts.Labels("label", ["x", "y"]), 24)
     sizes = []
     for number in range(1, 1500):
         row = some_row(number)
         if number % 3 == 0:
             row["prediction"], row["tokens"] = "often", ["the", "same", *row["tokens"][2:]]
         pass_.add(row, "f")
-        tally = pass_.tally
-        assert tally.entries == sum(len(counted) for one in tally.classes.values() for counted in one.shares.values()) <= 120
-        assert len(tally.classes) <= 10
-        assert len(tally.predicted) <= 40
+        counts = pass_.tally
+        assert counts.entries == sum(len(counted) for one in counts.classes.values() for counted in one.shares.values()) <= 120
+        assert len(counts.classes) <= 10
+        assert len(counts.predicted) <= 40
         assert len(pass_.certain) <= 21
-        sizes.append(len(pass_.spaced.kept) + sum(len(one.heap) for one in pass_.chosen.values()))
+        sizes.append(len(pass_.examples.spaced.items) + sum(len(one.heap) for one in pass_.examples.chosen.values()))
     assert max(sizes) <= 12 + 3 * 4
     found = pass_.of_class("often", pass_.tally.predicted["often"], 3, 3)
     assert found.rows == found.counted == 499  # frequent ones are not let go
@@ -406,19 +405,19 @@ def test_memory_does_not_grow_with_the_rows(out: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("count", [1, 7, 24, 25, 49, 1000])
 def test_spaced_is_even_whatever_comes(count: int) -> None:
-    spaced = wide.Spaced(24)
+    spaced = page_samples.Spaced(24)
     for i in range(count):
         spaced.offer(lambda i=i: i)
-    assert spaced.kept == list(range(0, count, spaced.step))
-    assert min(count, 12) <= len(spaced.kept) <= 24
+    assert spaced.items == list(range(0, count, spaced.step))
+    assert min(count, 12) <= len(spaced.items) <= 24
 
 
 def test_lowest_are_those_of_a_sort() -> None:
     values = np.random.default_rng(0).integers(0, 50, 300).tolist()
-    lowest = wide.Lowest(20)
+    lowest = page_samples.Lowest(20)
     for row, value in enumerate(values):
         lowest.offer(value, row, lambda row=row: row)
-    assert lowest.found() == sorted(range(300), key=lambda row: (values[row], row))[:20]
+    assert lowest.lowest_first() == sorted(range(300), key=lambda row: (values[row], row))[:20]
 
 
 # --- what is no run ---------------------------------------------------------------------------------------------------
