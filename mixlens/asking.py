@@ -110,7 +110,7 @@ def json_or_text(value: str) -> Any:
 
 
 def _convention(name: Any) -> str | None:
-    from .aggregate import CONVENTIONS
+    from .conventions import CONVENTIONS
 
     if name is not None and name not in CONVENTIONS:
         raise InputError(f"unknown rollout convention {name!r}. {nearest(str(name), CONVENTIONS)}")

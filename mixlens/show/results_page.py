@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from ..aggregate import CONVENTIONS, FROM_INPUT
+from ..conventions import CONVENTIONS, FROM_INPUT
 from ..errors import InputError, printable
 from ..notices import completeness, noticed, off_sum
 from ..types import Attribution, Map, Prediction, Result

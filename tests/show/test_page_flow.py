@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import torch
 
-from mixlens.aggregate import as_convened
+from mixlens.conventions import as_convened
 from mixlens.show.packing import Precision, decode, encode
 from mixlens.show.results_page import ASSETS, entry
 from mixlens.types import Map
