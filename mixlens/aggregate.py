@@ -150,18 +150,21 @@ def rolled_rows(maps: Sequence[Map], queries: Sequence[int | str], *, convention
     if _one_by_one(maps):
         return [rolled_row(one, query, convention=convention) for one, query in pairs]
     places = [find(one.tokens, query) for one, query in pairs]
-    facts = _one_convention(maps, Wish(convention))
-    whole = _padded(maps)
+    facts, whole = _one_convention(maps, Wish(convention)), _padded(maps)
     if facts["residual"]:
         whole.diagonal(dim1=-2, dim2=-1).add_(1)
     totals = whole.sum(-1, keepdim=True) if facts["normalize"] else None
     rows, powers = _multiplied_rows(whole, totals, places)
     empty = _rows_of_zeros(totals, maps)
     rows, numbers = rows.cpu(), powers[:, 0].tolist()
-    if empty is not None and int(empty):
-        raise InputError(ROW_OF_ZEROS)
+    _refuse_rows_of_zeros(empty)
     results = zip(maps, places, rows, numbers, strict=True)
     return [_row_of(one, row[: len(one.tokens)], power, facts, place, len(whole) - 1) for one, place, row, power in results]
+
+
+def _refuse_rows_of_zeros(count: Tensor | None) -> None:
+    if count is not None and int(count):
+        raise InputError(ROW_OF_ZEROS)
 
 
 def _one_by_one(maps: Sequence[Map]) -> bool:
