@@ -160,7 +160,7 @@ class RunFolder:
             raise InputError(f"{str(self.place)!r} has schema {manifest.get('schema')!r}; this mixlens writes {self.schema}.")
         if manifest.get("identity_schema", 1) != IDENTITY:
             raise InputError(
-                f"{str(self.place)!r} was begun by another version of mixlens ({_version(manifest)}), which knew a model by "
+                f"{str(self.place)!r} was begun by another version of mixlens ({_version_of(manifest)}), which knew a model by "
                 "fewer of its numbers. It can be read (summarize, report), and not be continued. Give another folder: nothing is "
                 "overwritten."
             )
@@ -263,7 +263,7 @@ class RunFolder:
                 path.unlink()
 
 
-def _version(manifest: Mapping[str, Any]) -> str:
+def _version_of(manifest: Mapping[str, Any]) -> str:
     """The version of mixlens that a manifest names; `?` where it names none."""
     versions = manifest.get("versions")
     return versions.get("mixlens", "?") if isinstance(versions, dict) else "?"

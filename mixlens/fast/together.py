@@ -62,12 +62,16 @@ def _neighbouring(rows: list[int]) -> Any:
 def stack(layers: Sequence[LayerTrace]) -> LayerTrace:
     """One layer of several traces as a batch. A padded query is a copy of the last real one; no one looks at a padded key."""
     n = max(layer.input.shape[-2] for layer in layers)
-    names = [name for name in POSITIONS if getattr(layers[0], name) is not None]
+    names = [name for name in tensors_of(layers[0]) if name in POSITIONS]
     whole: dict[str, Any] = {name: torch.stack([_rows(getattr(layer, name), n) for layer in layers]) for name in names}
-    pairs = "mask" if layers[0].weights is None else "weights"
-    of_layer = _padded_mask if pairs == "mask" else _padded_weights
-    whole[pairs] = torch.stack([of_layer(layer, n) for layer in layers])
-    return replace(layers[0], **whole)
+    return replace(layers[0], **whole, **_stacked_pairs(layers, n))
+
+
+def _stacked_pairs(layers: Sequence[LayerTrace], n: int) -> dict[str, Any]:
+    """The attention weights of several traces as one tensor; where layers have none, their masks."""
+    if layers[0].weights is not None:
+        return {"weights": torch.stack([_padded_weights(layer, n) for layer in layers])}
+    return {"mask": torch.stack([_padded_mask(layer, n) for layer in layers])}
 
 
 def _rows(tensor: Tensor, n: int) -> Tensor:
