@@ -569,12 +569,12 @@ def running(layers: Tensor) -> tuple[Tensor, Tensor]:
     Python and stand half empty. Several: layer by layer."""
     if layers.dim() > 3 or layers.shape[-1] > 1024:
         return plain.running(layers)
-    made, step = layers.clone(), 1
-    while step < len(made):
-        made[step:] = made[step:] @ made[:-step]
+    products, step = layers.clone(), 1
+    while step < len(products):
+        products[step:] = products[step:] @ products[:-step]
         step *= 2
-    low, high = torch.aminmax(made.flatten(1), dim=-1)
-    return made, torch.maximum(-low, high)
+    low, high = torch.aminmax(products.flatten(1), dim=-1)
+    return products, torch.maximum(-low, high)
 
 
 def ends(
