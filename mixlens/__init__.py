@@ -7,7 +7,7 @@ The house in the order of the pipeline. A file imports only from its own folder 
     model           Example -> Trace: the only folder that knows transformers, hooks and accelerate
     layer           LayerTrace -> exact parts: equations only
     fast            the same numbers, sooner
-    provenance aggregate by_word targets notices continuing completeness differentiable questions removal
+    provenance conventions products aggregate by_word targets notices continuing completeness differentiable questions removal
     methods         Block or Question -> scores: one file per paper
     scored_tensors scoring maps attributions alternative_attention asking saving
     metrics         Attribution -> number

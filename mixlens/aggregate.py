@@ -10,35 +10,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .errors import InputError, nearest
-from .fast.products import products_of
+from .conventions import FROM_INPUT, ROW_OF_ZEROS, Wish, as_convened, is_from_input
+from .errors import InputError, is_integer
 from .optional import optional
-from .types import Attribution, Map
+from .products import products_of
+from .types import Attribution, Map, Words
 
-
-@dataclass(frozen=True)
-class Convention:
-    """How a paper turns layer maps into one: is the identity added, are rows made to sum to 1 before the product?"""
-
-    residual: bool
-    normalize: bool
-    source: str
-
-
-CONVENTIONS = {
-    "abnar": Convention(True, True, "Abnar and Zuidema 2020: (A + I) / row sum"),
-    "globenc": Convention(False, False, "Modarressi et al. 2022: the matrices as they are"),
-    "toolkit": Convention(False, True, "GlobEnc as the Value Zeroing authors ran it: rows made to sum to 1"),
-    "alti": Convention(False, True, "Ferrando et al. 2022: rows sum to 1, nothing added"),
-    "value_zeroing": Convention(False, True, "Mohebbi et al. 2023: rows sum to 1, nothing added"),
-    "chefer": Convention(True, True, "Chefer et al. 2021: (M + I) / row sum"),
-}
 TOGETHER = 1 << 26  # elements of a map that is rolled out together with others
-ROW_OF_ZEROS = (
-    "a row of this map sums to 0, so it cannot be normalised. Roll it out by a convention that does not: "
-    "rollout(normalize=False), or name:rollout=globenc where a method is written with its options."
-)
-FROM_INPUT = "input"  # the convention of maps that are from the input to every layer already
 
 
 def rows_to_one(scores: Tensor, *, offset: int = 0) -> tuple[Tensor, dict[str, Tensor]]:
@@ -68,32 +46,61 @@ def rollout(
     from the input to every layer already (`hta`, convention "input") is left as it is. Several maps at once are quicker
     on a GPU; `rolled_row` is much quicker where one row alone is wanted.
     """
+    wish = Wish(convention, residual, normalize)
     if isinstance(scores, Mapping):
-        made = rollout(list(scores.values()), convention, residual=residual, normalize=normalize)
-        return dict(zip(scores, made, strict=True))
-    if isinstance(scores, Map):
-        return rollout([scores], convention, residual=residual, normalize=normalize)[0]
+        return dict(zip(scores, _rolled_out(list(scores.values()), wish), strict=True))
+    return _rolled_out([scores], wish)[0] if isinstance(scores, Map) else _rolled_out(scores, wish)
+
+
+def _rolled_out(scores: Sequence[Map], wish: Wish) -> list[Map]:
+    """`rollout` of each map."""
+    _refuse_other_than_maps(scores, wish)
+    rolled: dict[int, Map] = {}
+    alike: dict[object, list[Convened]] = {}
+    for number, one in enumerate(scores):
+        if wish.leaves(one):
+            facts = {"convention": FROM_INPUT, "residual": False, "normalize": False}
+            rolled[number] = replace(one, info={**one.info, "rollout": facts})
+        else:
+            convened = Convened(number, one, *as_convened(one, wish.convention, residual=wish.residual, normalize=wish.normalize))
+            alike.setdefault(convened.kind, []).append(convened)
+    for group in alike.values():
+        rolled |= _multiplied(group)
+    return [rolled[number] for number in range(len(scores))]
+
+
+def _refuse_other_than_maps(scores: Any, wish: Wish) -> None:
     if not isinstance(scores, Sequence) or not all(isinstance(one, Map) for one in scores):
         raise InputError("rollout takes a Map, a list of maps or a dict of maps, as mix gives them.")
-    if convention is not None and not isinstance(convention, str):
-        raise InputError(f"a rollout convention is a name, not {convention!r:.80}.")
+    if not isinstance(wish.convention, str | None):
+        raise InputError(f"a rollout convention is a name, not {wish.convention!r:.80}.")
+
+
+@dataclass(frozen=True, eq=False)
+class Convened:
+    """One of several maps, its layers [layer query key] made ready by a convention."""
+
+    number: int
+    scores: Map
+    layers: Tensor
+    facts: dict[str, Any]
+
+    @property
+    def kind(self) -> object:
+        """What maps have in common that are multiplied as one: their shape, on one GPU. Others are multiplied apart."""
+        if self.layers.device.type == "cpu" or self.layers.numel() > TOGETHER:
+            return self.number
+        return self.layers.shape, self.layers.dtype, self.layers.device, self.facts["normalize"]
+
+
+def _multiplied(group: Sequence[Convened]) -> dict[int, Map]:
+    """The rollouts of maps that are multiplied as one, by their number."""
+    products, rescaled = products_of([one.layers for one in group], shares=group[0].facts["normalize"])
     rolled: dict[int, Map] = {}
-    alike: dict[Any, list[tuple[int, Tensor, dict[str, Any]]]] = {}  # maps of one shape on one GPU are multiplied as one
-    for number, one in enumerate(scores):
-        if convention is residual is normalize is None and _from_input(one):
-            told = {"convention": FROM_INPUT, "residual": False, "normalize": False}
-            rolled[number] = replace(one, info={**one.info, "rollout": told})
-            continue
-        layers, told = as_convened(one, convention, residual=residual, normalize=normalize)
-        apart = layers.device.type == "cpu" or layers.numel() > TOGETHER
-        kind = (layers.shape, layers.dtype, layers.device, told["normalize"])
-        alike.setdefault(number if apart else kind, []).append((number, layers, told))
-    for group in alike.values():
-        products, rescaled = products_of([layers for _, layers, _ in group], shares=group[0][2]["normalize"])
-        for (number, _, told), product, which in zip(group, products, rescaled, strict=True):
-            info = {**scores[number].info, "rollout": {**told, "rescaled_layers": which}}
-            rolled[number] = replace(scores[number], scores=product, info=info)
-    return [rolled[number] for number in range(len(scores))]
+    for one, product, layers in zip(group, products, rescaled, strict=True):
+        info = {**one.scores.info, "rollout": {**one.facts, "rescaled_layers": layers}}
+        rolled[one.number] = replace(one.scores, scores=product, info=info)
+    return rolled
 
 
 def rolled_row(
@@ -110,59 +117,97 @@ def rolled_row(
     The row is held near 1 by powers of two, which round nothing, and brought back at the end; where that would leave the
     number type's range (as `rollout` rescales) its largest entry stays near 1.
     """
-    if convention is residual is normalize is None and _from_input(scores):
+    if Wish(convention, residual, normalize).leaves(scores):
         return readout(rollout(scores), query, layer=layer)
-    layers, told = as_convened(scores, convention, residual=residual, normalize=normalize)
+    layers, facts = as_convened(scores, convention, residual=residual, normalize=normalize)
     number, position = _layer(layer, len(layers)), find(scores.tokens, query)
     row, power = _near_one(layers[number, position])
     for matrix in reversed(layers[:number].unbind()):
-        row, moved = _near_one(row @ matrix)
-        power = power + moved
-    return _row_of(scores, row.cpu(), float(power), told, position, number)
+        row, factor = _near_one(row @ matrix)
+        power = power + factor
+    return _row_of(scores, row.cpu(), float(power), facts, position, number)
 
 
-def _row_of(scores: Map, row: Tensor, power: float, told: Mapping[str, Any], position: int, layer: int) -> Attribution:
+def _row_of(scores: Map, row: Tensor, power: float, facts: Mapping[str, Any], position: int, layer: int) -> Attribution:
     """A row that was divided by 2^power, brought back where it fits."""
     fits = abs(power) < math.log2(torch.finfo(row.dtype).max) / 2
     if fits:
         row = torch.ldexp(row, torch.tensor(int(power)))
-    info = {
-        **scores.info,
-        "rollout": {**told, "rescaled_layers": [] if fits else [layer]},
-        **{"query": position, "query_token": scores.tokens[position], "layer": layer},
-    }
-    return Attribution(row.clone(), scores.tokens, scores.method, info, scores.special, scores.words)
+    rolled = {"rollout": {**facts, "rescaled_layers": [] if fits else [layer]}}
+    return _attribution(scores, row.clone(), position, layer, rolled)
+
+
+def _attribution(scores: Map, row: Tensor, position: int, layer: int, info: Mapping[str, Any]) -> Attribution:
+    """One row of a map as a result of its own."""
+    place = {"query": position, "query_token": scores.tokens[position], "layer": layer}
+    return Attribution(row, scores.tokens, scores.method, {**scores.info, **info, **place}, scores.special, scores.words)
 
 
 @torch.no_grad()
 def rolled_rows(maps: Sequence[Map], queries: Sequence[int | str], *, convention: str | None = None) -> list[Attribution]:
     """`rolled_row` of each map at its query. Short ones, and on a GPU all, at once: multiplied through the layers together."""
-    if len(maps) == 1 or _by_itself(maps) or any(map(_from_input, maps)) or len({len(one.scores) for one in maps}) > 1:
-        return [rolled_row(one, query, convention=convention) for one, query in zip(maps, queries, strict=True)]
-    places = [find(one.tokens, query) for one, query in zip(maps, queries, strict=True)]
-    name, residual, normalize = _convention(maps[0], convention, None, None)
-    depth, lengths, like = len(maps[0].scores), [len(one.tokens) for one in maps], maps[0].scores
-    whole = like.new_zeros(depth, len(maps), max(lengths), max(lengths))  # nobody looks at what is padded
-    for number, (one, n) in enumerate(zip(maps, lengths, strict=True)):
-        if _convention(one, convention, None, None)[0] != name:
-            raise InputError("maps of several conventions cannot be rolled out as one.")
-        whole[:, number, :n, :n] = one.scores
-    if residual:
+    pairs = list(zip(maps, queries, strict=True))
+    if _one_by_one(maps):
+        return [rolled_row(one, query, convention=convention) for one, query in pairs]
+    places = [find(one.tokens, query) for one, query in pairs]
+    facts, whole = _one_convention(maps, Wish(convention)), _padded(maps)
+    if facts["residual"]:
         whole.diagonal(dim1=-2, dim2=-1).add_(1)
-    totals = whole.sum(-1, keepdim=True) if normalize else None
-    rows = torch.arange(len(maps), device=like.device)
-    row, power = _near_one(_shared(whole[-1], totals, -1)[rows, torch.tensor(places, device=like.device)])
-    for index in range(depth - 2, -1, -1):
-        row, moved = _near_one((row[:, None] @ _shared(whole[index], totals, index))[:, 0])
-        power = power + moved
-    inside = torch.arange(max(lengths), device=like.device) < torch.tensor(lengths, device=like.device)[:, None]
-    empty = torch.zeros((), device=like.device) if totals is None else ((totals[..., 0] == 0) & inside).sum()
-    held, powers, wrong = row.cpu(), power[:, 0].tolist(), int(empty)
-    if wrong:
+    totals = whole.sum(-1, keepdim=True) if facts["normalize"] else None
+    rows, powers = _multiplied_rows(whole, totals, places)
+    empty = _rows_of_zeros(totals, maps)
+    rows, numbers = rows.cpu(), powers[:, 0].tolist()
+    _refuse_rows_of_zeros(empty)
+    results = zip(maps, places, rows, numbers, strict=True)
+    return [_row_of(one, row[: len(one.tokens)], power, facts, place, len(whole) - 1) for one, place, row, power in results]
+
+
+def _refuse_rows_of_zeros(count: Tensor | None) -> None:
+    if count is not None and int(count):
         raise InputError(ROW_OF_ZEROS)
-    told = {"convention": name, "residual": residual, "normalize": normalize}
-    made = zip(maps, places, lengths, held, powers, strict=True)
-    return [_row_of(one, scores[:n], back, told, place, depth - 1) for one, place, n, scores, back in made]
+
+
+def _one_by_one(maps: Sequence[Map]) -> bool:
+    """Are the rows of these maps multiplied one after the other: of one map, of maps unlike each other, or of long ones?"""
+    unlike = any(map(is_from_input, maps)) or len({len(one.scores) for one in maps}) > 1
+    return len(maps) == 1 or _by_itself(maps) or unlike
+
+
+def _one_convention(maps: Sequence[Map], wish: Wish) -> dict[str, Any]:
+    """What is to be done to the layers of all maps; refused where it is not the same for all."""
+    every = [wish.of(one) for one in maps]
+    if any(facts["convention"] != every[0]["convention"] for facts in every):
+        raise InputError("maps of several conventions cannot be rolled out as one.")
+    return every[0]
+
+
+def _padded(maps: Sequence[Map]) -> Tensor:
+    """The maps as one tensor, [layer map query key]; nobody looks at what is padded."""
+    longest = max(len(one.tokens) for one in maps)
+    whole = maps[0].scores.new_zeros(len(maps[0].scores), len(maps), longest, longest)
+    for number, one in enumerate(maps):
+        n = len(one.tokens)
+        whole[:, number, :n, :n] = one.scores
+    return whole
+
+
+def _multiplied_rows(whole: Tensor, totals: Tensor | None, places: Sequence[int]) -> tuple[Tensor, Tensor]:
+    """The row of each map at its place, multiplied through all layers, [map key]; and the power of two it was divided by."""
+    numbers = torch.arange(whole.shape[1], device=whole.device)
+    row, power = _near_one(_shared(whole[-1], totals, -1)[numbers, torch.tensor(places, device=whole.device)])
+    for index in range(len(whole) - 2, -1, -1):
+        row, factor = _near_one((row[:, None] @ _shared(whole[index], totals, index))[:, 0])
+        power = power + factor
+    return row, power
+
+
+def _rows_of_zeros(totals: Tensor | None, maps: Sequence[Map]) -> Tensor | None:
+    """How many rows sum to 0, as a tensor that a GPU need not be waited for; None where rows are not divided by their sums."""
+    if totals is None:
+        return None
+    lengths = torch.tensor([len(one.tokens) for one in maps], device=totals.device)
+    inside = torch.arange(totals.shape[-2], device=totals.device) < lengths[:, None]
+    return ((totals[..., 0] == 0) & inside).sum()
 
 
 def _by_itself(maps: Sequence[Map]) -> bool:
@@ -179,39 +224,6 @@ def _near_one(row: Tensor) -> tuple[Tensor, Tensor]:
     """Rows [... pos] with their largest magnitude between 1/2 and 1, and the power of two each was divided by, [... 1]."""
     _, power = torch.frexp(row.abs().amax(-1, keepdim=True))
     return torch.ldexp(row, -power), power
-
-
-def _from_input(scores: Map) -> bool:
-    return scores.info.get("convention") == FROM_INPUT and scores.info.get("rollout") is None
-
-
-def as_convened(
-    scores: Map, convention: str | None, *, residual: bool | None, normalize: bool | None
-) -> tuple[Tensor, dict[str, Any]]:
-    """The layers [layer query key] as a convention wants them, and what was done: its name, residual and normalize."""
-    name, residual, normalize = _convention(scores, convention, residual, normalize)
-    layers = scores.scores
-    if residual:
-        layers = layers + torch.eye(layers.shape[-1], dtype=layers.dtype, device=layers.device)
-    if normalize:
-        total = layers.sum(-1, keepdim=True)
-        if bool((total == 0).any()):
-            raise InputError(ROW_OF_ZEROS)
-        layers = layers / total
-    return layers, {"convention": name, "residual": residual, "normalize": normalize}
-
-
-def _convention(scores: Map, convention: str | None, residual: bool | None, normalize: bool | None) -> tuple[str, bool, bool]:
-    """A convention's name, and whether the identity is added and rows are made to sum to 1."""
-    if scores.info.get("rollout") is not None:
-        raise InputError("this map is rolled out already. Roll out the map that mix gave.")
-    name = convention or str(scores.info.get("convention", "alti"))
-    if _from_input(scores):
-        raise InputError(f"{scores.method!r} is from the input to every layer already: its layers are not to be multiplied.")
-    if name not in CONVENTIONS:
-        raise InputError(f"unknown rollout convention {name!r}. {nearest(name, CONVENTIONS)}")
-    used = CONVENTIONS[name]
-    return name, used.residual if residual is None else residual, used.normalize if normalize is None else normalize
 
 
 @torch.no_grad()
@@ -231,20 +243,25 @@ def flow(
     divided by their sum: the first layer equals the capacities. Without `query` all layers and positions, a Map: n^2
     flows a layer. With `query` that position after `layer` alone, an Attribution: n flows.
     """
-    layers, told = as_convened(scores, convention, residual=residual, normalize=normalize)
+    layers, facts = as_convened(scores, convention, residual=residual, normalize=normalize)
     if bool((layers < 0).any()):
         raise InputError(f"{scores.method!r} has negative scores, and a capacity cannot be negative.")
-    info = {**scores.info, "rollout": {**told, "flow": True}}
-    depth, n, _ = layers.shape
-    if query is not None:
-        whole, position, number = torch.zeros_like(layers), find(scores.tokens, query), _layer(layer, depth)
-        whole[number, position] = next(_flows(layers, number, [position]))
-        return readout(replace(scores, scores=rows_to_one(whole)[0], info=info), position, layer=number)
+    info = {**scores.info, "rollout": {**facts, "flow": True}}
+    if query is None:
+        return replace(scores, scores=rows_to_one(_all_flows(layers))[0], info=info)
+    whole, position, number = torch.zeros_like(layers), find(scores.tokens, query), _layer(layer, len(layers))
+    whole[number, position] = next(_flows(layers, number, [position]))
+    return readout(replace(scores, scores=rows_to_one(whole)[0], info=info), position, layer=number)
+
+
+def _all_flows(layers: Tensor) -> Tensor:
+    """The maximum flow from every position after every layer to each input token, [layer query key]."""
     from tqdm.auto import tqdm
 
+    depth, n, _ = layers.shape
     rows = (row for number in range(depth) for row in _flows(layers, number, range(n)))
     flows = list(tqdm(rows, total=depth * n, desc="flow", delay=2, leave=False, disable=None))
-    return replace(scores, scores=rows_to_one(torch.stack(flows).view_as(layers))[0], info=info)
+    return torch.stack(flows).view_as(layers)
 
 
 def _flows(layers: Tensor, layer: int, queries: Iterable[int]) -> Iterator[Tensor]:
@@ -267,8 +284,8 @@ def layer_sum(scores: Map) -> Map:
     """The scores of all layers added up: a map of one layer, [1 query key]. No product, nothing normalised (AttCAT's way)."""
     if scores.info.get("rollout") is not None:
         raise InputError("this map is rolled out already. Sum the map that mix gave.")
-    told = {"convention": "sum", "residual": False, "normalize": False, "sum": True}
-    return replace(scores, scores=scores.scores.sum(0, keepdim=True), info={**scores.info, "rollout": told})
+    facts = {"convention": "sum", "residual": False, "normalize": False, "sum": True}
+    return replace(scores, scores=scores.scores.sum(0, keepdim=True), info={**scores.info, "rollout": facts})
 
 
 def bare(token: str) -> str:
@@ -280,26 +297,36 @@ def bare(token: str) -> str:
 
 def find(tokens: Sequence[str], query: int | str) -> int:
     """The position a query means: an index (negative from the end), or a token that occurs once."""
-    n = len(tokens)
-    if isinstance(query, bool) or not isinstance(query, int | str):
+    if is_integer(query):
+        return _index(len(tokens), int(query))
+    if not isinstance(query, str):
         raise InputError(f"a query is an index or a token, not {query!r}.")
-    if isinstance(query, int):
-        if not -n <= query < n:
-            raise InputError(f"query {query} is out of range: there are {n} tokens, {-n} to {n - 1}.")
-        return query % n
-    places = [i for i, token in enumerate(tokens) if token == query] or [
-        i for i, token in enumerate(tokens) if bare(token) == query
-    ]
-    if len(places) == 1:
-        return places[0]
-    listed = " ".join(tokens[:40]) + (" ..." if n > 40 else "")
-    if not places:
-        raise InputError(f"no token {query!r}. The tokens are: {listed}. An index works too.")
-    raise InputError(f"token {query!r} occurs {len(places)} times, at {places}. Say which one by its index.")
+    places = _places(tokens, query) or _places(list(map(bare, tokens)), query)
+    if len(places) != 1:
+        raise InputError(_not_one(tokens, query, places))
+    return places[0]
+
+
+def _places(tokens: Sequence[str], query: str) -> list[int]:
+    return [place for place, token in enumerate(tokens) if token == query]
+
+
+def _index(n: int, query: int) -> int:
+    if not -n <= query < n:
+        raise InputError(f"query {query} is out of range: there are {n} tokens, {-n} to {n - 1}.")
+    return query % n
+
+
+def _not_one(tokens: Sequence[str], query: str, places: Sequence[int]) -> str:
+    """Why a token is no query: it occurs never, or several times."""
+    if places:
+        return f"token {query!r} occurs {len(places)} times, at {places}. Say which one by its index."
+    listed = " ".join(tokens[:40]) + (" ..." if len(tokens) > 40 else "")
+    return f"no token {query!r}. The tokens are: {listed}. An index works too."
 
 
 def _layer(layer: int, depth: int) -> int:
-    if not isinstance(layer, int) or isinstance(layer, bool):
+    if not is_integer(layer):
         raise InputError(f"a layer is a number, not {layer!r:.80}.")
     if not -depth <= layer < depth:
         raise InputError(f"layer {layer} is out of range: the map has {depth} layers, 0 to {depth - 1}.")
@@ -309,9 +336,7 @@ def _layer(layer: int, depth: int) -> int:
 def readout(scores: Map, query: int | str, *, layer: int = -1, keep_special: bool = True) -> Attribution:
     """One row: what position `query` of this layer is made of. Without special tokens: see `without_special`."""
     layer, position = _layer(layer, scores.scores.shape[0]), find(scores.tokens, query)
-    row = scores.scores[layer, position].cpu()
-    info = {**scores.info, "query": position, "query_token": scores.tokens[position], "layer": layer}
-    whole = Attribution(row.clone(), scores.tokens, scores.method, info, scores.special, scores.words)
+    whole = _attribution(scores, scores.scores[layer, position].cpu().clone(), position, layer, {})
     return whole if keep_special else without_special(whole)
 
 
@@ -320,39 +345,50 @@ def shares_of_one(info: Mapping[str, Any]) -> bool:
     no shares: what is left of such a row may sum to nothing."""
     if info.get("signed"):
         return False
-    rolled = info.get("rollout")
-    rows = bool(info.get("distribution", False))
-    if not rolled:
-        return rows
-    return bool(rolled.get("flow") or rolled["normalize"] or (rows and not rolled["residual"] and not rolled.get("sum")))
+    rows, rolled = bool(info.get("distribution", False)), info.get("rollout")
+    return _are_shares_rolled_out(rows, rolled) if rolled else rows
+
+
+def _are_shares_rolled_out(rows: bool, rolled: Mapping[str, Any]) -> bool:
+    """Are rows shares of 1 after this rollout? `rows`: they were before."""
+    untouched = not rolled["residual"] and not rolled.get("sum")
+    return bool(rolled.get("flow") or rolled["normalize"] or (rows and untouched))
 
 
 def without_special(whole: Attribution) -> Attribution:
     """Special tokens left out. Shares (rows that sum to 1, see `shares_of_one`) are made to sum to 1 again; any other score
     stays as it is. `.info["special_removed"]` says how many tokens went, the sum of their scores and, of a map's row, their
     share of it."""
-    kept = [i for i, special in enumerate(whole.special) if not special]
-    if not kept:
+    content = [i for i, special in enumerate(whole.special) if not special]
+    if not content:
         raise InputError("every token is special; nothing would be left.")
-    row = whole.scores[kept]
+    row = whole.scores[content]
     total = row.sum()
-    number = {old: new for new, old in enumerate(kept)}
-    words = (
-        None
-        if whole.words is None
-        else tuple((word, tuple(number[i] for i in places)) for word, places in whole.words if all(i in number for i in places))
-    )
     shares = shares_of_one(whole.info) and float(total) > 0
-    gone = [i for i, special in enumerate(whole.special) if special]
-    removed: dict[str, Any] = {"tokens": len(gone), "sum": float(whole.scores[gone].sum()), "rest_made_to_sum_to_1": shares}
-    size = float(whole.scores.abs().sum())
-    if "distribution" in whole.info and size > 0:
-        removed["share"] = float(whole.scores[gone].abs().sum()) / size
     return replace(
         whole,
         scores=row / total if shares else row,
-        tokens=tuple(whole.tokens[i] for i in kept),
-        special=tuple(False for _ in kept),
-        words=words,
-        info={**whole.info, "special_tokens": "removed", "special_removed": removed},
+        tokens=tuple(whole.tokens[i] for i in content),
+        special=(False,) * len(content),
+        words=_words_of(whole.words, content),
+        info={**whole.info, "special_tokens": "removed", "special_removed": _removed(whole, shares=shares)},
     )
+
+
+def _words_of(words: Words | None, positions: Sequence[int]) -> Words | None:
+    """The words that consist of these positions alone, by the new numbers of the positions."""
+    if words is None:
+        return None
+    number = {old: new for new, old in enumerate(positions)}
+    return tuple((word, tuple(map(number.__getitem__, places))) for word, places in words if number.keys() >= set(places))
+
+
+def _removed(whole: Attribution, *, shares: bool) -> dict[str, Any]:
+    """How many special tokens there are, the sum of their scores and, of a map's row, their share of it. `shares`: the rest is
+    made to sum to 1."""
+    special = whole.scores[[i for i, special in enumerate(whole.special) if special]]
+    facts: dict[str, Any] = {"tokens": len(special), "sum": float(special.sum()), "rest_made_to_sum_to_1": shares}
+    size = float(whole.scores.abs().sum())
+    if "distribution" in whole.info and size > 0:
+        facts["share"] = float(special.abs().sum()) / size
+    return facts

@@ -47,16 +47,16 @@ def identifiability(trace: Trace, *, head: int | None = None) -> list[Identifiab
     it is not empty, weights can move along it, and stay in the probability simplex for small steps, since softmax is
     positive everywhere: `alternative_attention` takes the largest steps it finds.
     """
-    found = []
+    results = []
     with torch.no_grad():
         for index, layer in enumerate(trace.layers):
             block = proven_block(layer, index)
-            _, told = effective(block, bias=True)
+            _, ranks = effective(block, bias=True)
             alone = _identifiable(block)
             for h in _heads(block, head):
-                rank, null = int(told["rank"][h]), int(told["null_dimension"][h])
-                found.append(Identifiability(index, h, rank + null, block.values.shape[-1], rank, null, bool(alone[h])))
-    return found
+                rank, null = int(ranks["rank"][h]), int(ranks["null_dimension"][h])
+                results.append(Identifiability(index, h, rank + null, block.values.shape[-1], rank, null, bool(alone[h])))
+    return results
 
 
 def _heads(block: Block, head: Any) -> list[int]:
@@ -103,11 +103,11 @@ def alternative_attention(trace: Trace, *, layer: int, head: int, seed: int = 0)
         constraints = _with_ones(block)[head].double().cpu()
         own = block.attention[head].double().cpu()
         reach = block.reach.cpu()
-        made = torch.zeros_like(own)
+        others = torch.zeros_like(own)
         generator = torch.Generator().manual_seed(seed)
         for i, allowed in enumerate(reach):
-            made[i, allowed] = _farthest(own[i, allowed], constraints[allowed], block.projection.shape[-1], generator)
-        weights = made.to(block.attention)
+            others[i, allowed] = _farthest(own[i, allowed], constraints[allowed], block.projection.shape[-1], generator)
+        weights = others.to(block.attention)
 
         def change(attention: Tensor) -> Tensor:
             attention = attention.clone()
@@ -116,7 +116,7 @@ def alternative_attention(trace: Trace, *, layer: int, head: int, seed: int = 0)
 
         moved = trace.model.run_with_attention(trace, layer, change)
     difference = float((moved.double() - trace.layers[layer].output.double()).abs().max())
-    return Alternative(layer, head, made, (made - own).abs().sum(-1) / 2, difference)
+    return Alternative(layer, head, others, (others - own).abs().sum(-1) / 2, difference)
 
 
 def _farthest(own: Tensor, constraints: Tensor, width: int, generator: torch.Generator) -> Tensor:
@@ -142,10 +142,10 @@ def _corner(cost: Tensor, basis: Tensor, own: Tensor) -> Tensor:
 
     Where the support is not clear (weights near 1e-7), a step towards the corner, as long as no weight turns negative.
     """
-    found = _scipy().linprog(cost.numpy(), A_eq=basis.T.numpy(), b_eq=(basis.T @ own).numpy(), bounds=(0, None), method="highs")
-    if found.x is None:
+    answer = _scipy().linprog(cost.numpy(), A_eq=basis.T.numpy(), b_eq=(basis.T @ own).numpy(), bounds=(0, None), method="highs")
+    if answer.x is None:
         return own
-    corner = torch.from_numpy(found.x)
+    corner = torch.from_numpy(answer.x)
     support = corner > 1e-7
     exact = torch.zeros_like(own)
     exact[support] = torch.linalg.lstsq(basis[support].T, (basis.T @ own)[:, None], driver="gelsd").solution[:, 0]

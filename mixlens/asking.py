@@ -10,7 +10,7 @@ import json
 import sys
 import time
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -84,14 +84,20 @@ def parse_method(written: Written) -> MethodRequest:
     if isinstance(written, MethodRequest):
         return written
     name, *pairs = written.split(":")
-    methods = {**_attributions(), **_maps()}
-    if name not in methods:
-        raise InputError(f"unknown method {name!r}. {nearest(name, [*_maps(), *_attributions()])}")
+    method = _method(name)
     options = dict(_option(pair, written, name) for pair in pairs)
     variant = options.pop("variant", None)
     rollout = _convention(options.pop("rollout", None)) if name in _maps() else None
-    methods[name].arguments(variant, options)
+    method.arguments(variant, options)
     return MethodRequest(name, variant, rollout, options)
+
+
+def _method(name: str) -> Any:
+    """The method of this name; an unknown name is refused."""
+    methods = {**_attributions(), **_maps()}
+    if name not in methods:
+        raise InputError(f"unknown method {name!r}. {nearest(name, [*_maps(), *_attributions()])}")
+    return methods[name]
 
 
 def _option(pair: str, written: str, name: str) -> tuple[str, Any]:
@@ -110,7 +116,7 @@ def json_or_text(value: str) -> Any:
 
 
 def _convention(name: Any) -> str | None:
-    from .aggregate import CONVENTIONS
+    from .conventions import CONVENTIONS
 
     if name is not None and name not in CONVENTIONS:
         raise InputError(f"unknown rollout convention {name!r}. {nearest(str(name), CONVENTIONS)}")
@@ -140,21 +146,25 @@ def map_of(trace: Trace, written: Written) -> Map:
     from .maps import mix
 
     request = parse_method(written)
-    result: Map = mix(trace, request.name, variant=request.variant, **request.options_for(trace))
-    return result
+    return mix(trace, request.name, variant=request.variant, **request.options_for(trace))
 
 
 def maps_of(trace: Trace, methods: Mapping[str, MethodRequest] | Iterable[str]) -> dict[str, Map]:
     """The maps of several methods as written. Methods with the same variant and options share the proof of every layer."""
-    from .maps import mix
-
     requests = methods if isinstance(methods, Mapping) else parse_methods(methods)
     maps: dict[str, Map] = {}
     for group in grouped(requests):
-        shared = requests[group[0]]
-        by_name = mix(trace, [requests[written].name for written in group], variant=shared.variant, **shared.options)
-        maps |= {written: by_name[requests[written].name] for written in group}
+        maps |= _maps_of_group(trace, {written: requests[written] for written in group})
     return {written: maps[written] if written in maps else map_of(trace, request) for written, request in requests.items()}
+
+
+def _maps_of_group(trace: Trace, requests: Mapping[str, MethodRequest]) -> dict[str, Map]:
+    """The maps of methods with the same variant and options, by one call."""
+    from .maps import mix
+
+    shared = next(iter(requests.values()))
+    by_name = mix(trace, [request.name for request in requests.values()], variant=shared.variant, **shared.options)
+    return {written: by_name[request.name] for written, request in requests.items()}
 
 
 def rolled(scores: Map, written: Written, query: int | str) -> Attribution:
@@ -223,8 +233,7 @@ def attribution_of(
     options: dict[str, Any] = {"query": query, "variant": request.variant, **request.options}
     options |= {"target": target, "foil": foil, "score": score} if request.class_specific else {}
     options |= {} if layer is None else {"layer": layer}
-    result: Attribution = attribute(trace, request.name, **options)
-    return result
+    return attribute(trace, request.name, **options)
 
 
 def layers_of(
@@ -268,8 +277,10 @@ def text_of(text: str | None, file: Path | None) -> str:
         raise InputError("give one text: in quotes, - to read it from standard input, or --file FILE.")
     if file is not None:
         return _content(file)
-    if text != STDIN:
-        return str(text)
+    return _standard_input() if text == STDIN else str(text)
+
+
+def _standard_input() -> str:
     try:
         return sys.stdin.read().removeprefix("\ufeff").rstrip("\r\n")
     except UnicodeDecodeError:
@@ -298,7 +309,7 @@ def method_of(written: str, variant: str | None = None) -> MethodRequest:
 
 def methods_of(written: str, variant: str | None = None) -> dict[str, MethodRequest]:
     """Names with commas between them, each as it was written, and its request."""
-    names = [name.strip() for name in written.split(",") if name.strip()]
+    names = list(filter(None, map(str.strip, written.split(","))))
     if not names:
         raise InputError("no method was asked for. Give names with commas between them.")
     return {name: method_of(name, variant) for name in names}
@@ -311,13 +322,17 @@ def class_methods() -> list[str]:
 
 def refuse_target(methods: Mapping[str, MethodRequest], options: Mapping[str, str | None]) -> None:
     """--target, --foil and --score need a method that explains a class or a word; without one they are refused."""
-    if all(value is None for value in options.values()) or any(request.class_specific for request in methods.values()):
-        return
-    *names, last = (f"--{name}" for name in options)
-    who = ", ".join(map(repr, methods))
-    raise InputError(
-        f"{who} {'explains' if len(methods) == 1 else 'explain'} a position, whatever the class or word: leave "
-        f"{', '.join(names)} and {last} out, or take a method that explains a class or word: {', '.join(class_methods())}."
+    is_named = any(value is not None for value in options.values())
+    if is_named and not any(request.class_specific for request in methods.values()):
+        raise InputError(_no_class(list(methods), [f"--{name}" for name in options]))
+
+
+def _no_class(methods: Sequence[str], options: Sequence[str]) -> str:
+    """Why methods that explain a position take no target."""
+    who, verb = ", ".join(map(repr, methods)), "explains" if len(methods) == 1 else "explain"
+    return (
+        f"{who} {verb} a position, whatever the class or word: leave {', '.join(options[:-1])} and {options[-1]} out, "
+        f"or take a method that explains a class or word: {', '.join(class_methods())}."
     )
 
 
@@ -327,17 +342,23 @@ def target_of(lens: Model, written: str | None) -> Any:
         return "predicted"
     if written == "gold":
         raise InputError("--target gold takes each row's own label, in `mixlens run`. Here, name the class or the word.")
-    if written.isdigit() and lens.task in ("masked-lm", "causal-lm") and lens.tokenizer is not None:
+    if written.isdigit():
         return _token_or_id(lens, written)
-    parts = written.split(",")
-    if lens.task == "question-answering" and len(parts) == 2 and all(part.strip().isdigit() for part in parts):
-        return int(parts[0]), int(parts[1])
-    return int(written) if written.isdigit() else written
+    return (_span(written) if lens.task == "question-answering" else None) or written
+
+
+def _span(written: str) -> tuple[int, int] | None:
+    """The two numbers of a span, `start,end`; None where it is written otherwise."""
+    start, _, end = written.partition(",")
+    return (int(start), int(end)) if start.strip().isdigit() and end.strip().isdigit() else None
 
 
 def _token_or_id(lens: Model, digits: str) -> int:
+    """The token of a language model that has these digits as its name, else the number."""
     from .model.vocabulary import token_id
 
+    if lens.task not in ("masked-lm", "causal-lm") or lens.tokenizer is None:
+        return int(digits)
     try:
         return token_id(lens, digits)
     except InputError:  # no token has this name, so the digits are an id
@@ -365,8 +386,11 @@ def place_of(trace: Trace, query: str | None) -> int | None:
 
 def place_meant(trace: Trace, query: str | None, target: str | None, method: str) -> int | None:
     """The position that a method for positions explains: --query, or a --target that is a token or an index."""
-    if query is not None or target is None:
-        return place_of(trace, query)
+    return place_of(trace, query) if query is not None or target is None else _place_of_target(trace, target, method)
+
+
+def _place_of_target(trace: Trace, target: str, method: str) -> int | None:
+    """The position of a target that is a token or an index; refused where it is a class or a word."""
     try:
         return place_of(trace, target)
     except InputError as error:

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from .aggregate import find, rolled_row, without_special
 from .budget import is_out_of_memory
 from .completeness import warn_where_open
 from .continuing import Continuation
 from .differentiable import differentiable
-from .errors import InputError, MixlensError, ModelError, nearest, tokens_within
+from .errors import InputError, MixlensError, ModelError, is_integer, nearest, tokens_within
 from .maps import known as known_maps
 from .maps import mix
 from .methods._attribution import ATTRIBUTIONS, AttributionMethod, Scored, attribution, known
@@ -22,6 +24,7 @@ from .model.predict import named
 from .notices import notices_in
 from .provenance import provenance
 from .questions import Batch, Question, share_passes
+from .rounding import working_dtype
 from .scoring import through_quantized
 from .targets import Target, TargetName, resolve
 from .types import Attribution, Map, Trace
@@ -65,7 +68,7 @@ def attribute(
     """
     aim = {"target": target, "foil": foil, "score": score, "label": label, "query": query, "layer": layer}
     many = [traces] if isinstance(traces, Trace) else list(traces)
-    results = [_or_raise(one) for one in attribute_each(many, name, [aim] * len(many), variant=variant, **options)]
+    results = list(map(_or_raise, attribute_each(many, name, [aim] * len(many), variant=variant, **options)))
     for result in results:
         warn_where_open(result)
     return results[0] if isinstance(traces, Trace) else results
@@ -91,22 +94,28 @@ def attribute_each(
 
     Traces of similar length share their forward and backward passes, about `tokens` tokens at a time (see `Model.trace`).
     """
+    pairs = list(zip(traces, aims, strict=True))
     if isinstance(name, str) and name in known_maps():
-        return [_read(trace, name, aim, variant, options) for trace, aim in zip(traces, aims, strict=True)]
-    questions: dict[int, Question] = {}
+        return [_read(trace, name, aim, variant, options) for trace, aim in pairs]
+    calls: dict[int, tuple[Question, Call]] = {}
     answers: dict[int, Answer] = {}
-    for i, (trace, aim) in enumerate(zip(traces, aims, strict=True)):
+    for i, (trace, aim) in enumerate(pairs):
         try:
-            questions[i] = _question(trace, name, Aim(**aim))
-            call = Call(known()[name], known()[name].arguments(variant, options))
+            calls[i] = _question(trace, name, Aim(**aim)), Call(known()[name], known()[name].arguments(variant, options))
         except MixlensError as error:
             answers[i] = error
-            questions.pop(i, None)
-    with differentiable([question.model for question in questions.values()]):
-        for batch in _batches(questions, tokens):
-            # Popped, so that the graph of a batch is freed before the next one runs.
-            answers |= zip(batch, _answers(call, [questions.pop(i) for i in batch]), strict=True)
-    return [answers[i] for i in range(len(traces))]
+    answers |= _answered(calls, tokens)
+    return list(map(answers.__getitem__, range(len(traces))))
+
+
+def _answered(calls: dict[int, tuple[Question, Call]], tokens: int | None) -> dict[int, Answer]:
+    """The answers by the numbers of the questions. A question is dropped when its batch is done, and so is the batch's graph."""
+    answers: dict[int, Answer] = {}
+    with differentiable([question.model for question, _ in calls.values()]):
+        for batch in _batches({i: question for i, (question, _) in calls.items()}, tokens):
+            call = calls[batch[0]][1]
+            answers |= zip(batch, _answers(call, [calls.pop(i)[0] for i in batch]), strict=True)
+    return answers
 
 
 # --- what is asked ------------------------------------------------------------------------------------------------------
@@ -144,22 +153,28 @@ def _question(trace: Trace, name: str, aim: Aim) -> Question:
     method, depth = known()[name], len(trace.layers)
     _refuse_layer(method, aim.layer, depth)
     target = _target(trace, method, aim)
-    place = target.positions[0] if target and target.positions else _position(trace, aim.query)
     layer = None if aim.layer is None else aim.layer % (depth + 1)
-    return Question(trace, target, layer, place, user_query=aim.query, mix=mix)
+    return Question(trace, target, layer, _place(trace, target, aim.query), user_query=aim.query, mix=mix)
+
+
+def _place(trace: Trace, target: Target | None, query: int | str | None) -> int:
+    """The position that is explained: the target's, else the user's query."""
+    return target.positions[0] if target and target.positions else _position(trace, query)
 
 
 def _refuse_other_than_number(name: Any, layer: Any) -> None:
     if not isinstance(name, str):
         raise InputError(f"a method is a name, not {name!r:.80}.")
-    if layer is not None and (not isinstance(layer, int) or isinstance(layer, bool)):
+    if layer is not None and not is_integer(layer):
         raise InputError(f"a layer is a number, not {layer!r:.80}.")
 
 
 def _refuse_layer(method: AttributionMethod, layer: int | None, depth: int) -> None:
-    if layer is not None and not method.layers:
+    if layer is None:
+        return
+    if not method.layers:
         raise InputError(f"{method.id!r} is not defined at single layers. Leave layer= out.")
-    if layer is not None and not -depth - 1 <= layer <= depth:
+    if not -depth - 1 <= layer <= depth:
         raise InputError(f"layer {layer} is out of range: hidden states are numbered 0 (input) to {depth} (final output).")
 
 
@@ -183,11 +198,18 @@ def _position(trace: Trace, query: int | str | None) -> int:
 
 def _batches(questions: Mapping[int, Question], tokens: int | None) -> Iterator[list[int]]:
     """Which questions share a batch: those of one model, of similar length."""
-    for model in {id(question.model): question.model for question in questions.values()}.values():
-        numbers = [i for i, question in questions.items() if question.model is model]
-        room = tokens or (2048 if model.device.type == "cpu" else 8192)
-        for batch in model.batches([questions[i].trace for i in numbers], None, max(1, room // GRAPH)):
-            yield [numbers[i] for i in batch]
+    by_model: dict[int, dict[int, Question]] = {}
+    for i, question in questions.items():
+        by_model.setdefault(id(question.model), {})[i] = question
+    return chain.from_iterable([_batches_of_model(of_model, tokens) for of_model in by_model.values()])
+
+
+def _batches_of_model(questions: Mapping[int, Question], tokens: int | None) -> Iterator[list[int]]:
+    """The numbers of the questions of one model that share a batch."""
+    numbers, traces = list(questions), [question.trace for question in questions.values()]
+    model = traces[0].model
+    room = tokens or (2048 if model.device.type == "cpu" else 8192)
+    return ([numbers[i] for i in batch] for batch in model.batches(traces, None, max(1, room // GRAPH)))
 
 
 def _answers(call: Call, questions: Sequence[Question]) -> list[Answer]:
@@ -196,9 +218,14 @@ def _answers(call: Call, questions: Sequence[Question]) -> list[Answer]:
     try:
         return [_answer_or_error(call, question) for question in questions]
     except (MemoryError, RuntimeError) as error:  # torch's error of this kind is a RuntimeError
-        if not isinstance(error, MemoryError) and not is_out_of_memory(error):
+        if not is_out_of_memory(error):
             _refuse_inference_weights(questions[0].model, call.method.id)
             raise
+    return _answers_in_halves(call, questions)
+
+
+def _answers_in_halves(call: Call, questions: Sequence[Question]) -> list[Answer]:
+    """`_answers` of a batch that did not fit into memory; its graph is freed first."""
     if len(questions) == 1:
         return [InputError(f"memory runs out with {len(questions[0].trace)} tokens")]
     for question in questions:
@@ -230,12 +257,16 @@ def _answer(call: Call, question: Question) -> Attribution:
         result = call.method.function(question, **call.arguments)
     scores, extra = result if isinstance(result, tuple) else (result, {})
     scores = scores.detach().cpu()
-    scores = scores.float() if scores.dtype in (torch.float16, torch.bfloat16) else scores
-    if tuple(scores.shape) != (len(trace),):
-        raise MixlensError(f"method {name!r} returned shape {tuple(scores.shape)}; it must be {(len(trace),)}.")
+    scores = scores.to(working_dtype(scores.dtype))
+    _refuse_scores(name, scores, len(trace))
+    return Attribution(scores, trace.tokens, name, {**_info(call, question), **extra}, trace.special, trace.words)
+
+
+def _refuse_scores(name: str, scores: Tensor, n: int) -> None:
+    if tuple(scores.shape) != (n,):
+        raise MixlensError(f"method {name!r} returned shape {tuple(scores.shape)}; it must be {(n,)}.")
     if not bool(torch.isfinite(scores).all()):
         raise MixlensError(f"method {name!r} gave a score that is not finite. No attribution is given.")
-    return Attribution(scores, trace.tokens, name, {**_info(call, question), **extra}, trace.special, trace.words)
 
 
 def _info(call: Call, question: Question) -> dict[str, Any]:
@@ -292,12 +323,16 @@ def explain(model: Model, text: Any, name: str, *, keep_special: bool, generate:
 
     In the place of a text it takes a Trace of the model, which is then not run again.
     """
-    if isinstance(text, Trace) and text.model is not model:
-        raise InputError(f"this trace is of {text.model.name!r}, not of {model.name!r}. Trace the text with the model explained.")
+    _refuse_other_model(model, text)
     if generate is not None:
         return [_cut(result, keep_special) for result in _explained_tokens(model, text, name, generate, options)]
     trace = text if isinstance(text, Trace) else model.trace(text)
     return _cut(_attribute(trace, name, options), keep_special)
+
+
+def _refuse_other_model(model: Model, text: Any) -> None:
+    if isinstance(text, Trace) and text.model is not model:
+        raise InputError(f"this trace is of {text.model.name!r}, not of {model.name!r}. Trace the text with the model explained.")
 
 
 def _explained_tokens(model: Model, text: Any, name: str, count: int, options: Mapping[str, Any]) -> Iterator[Attribution]:
@@ -305,14 +340,18 @@ def _explained_tokens(model: Model, text: Any, name: str, count: int, options: M
     prompt = model.encode(_text_of(text))
     tokens_within(len(prompt.input_ids), model.max_tokens, repr(model.name))
     whole = model.trace(input_ids=[*prompt.input_ids, *model.generate(prompt, count)])
-    if options.get("target", "predicted") != "predicted" or options.get("query") is not None:
-        raise InputError("generate= explains each token the model writes; leave target= and query= out.")
+    _refuse_place(options)
     logits = model.logits(whole)
     continuation = Continuation(model, prompt, whole)
     for place in range(len(prompt.input_ids), len(whole)):
         result = _attribute(whole, name, {**options, "query": place - 1, "target": whole.input_ids[place]})
         prediction = named(model, logits[place - 1], k=5)
         yield _before(result, place, continuation, {"generated": whole.tokens[place], "prediction": prediction})
+
+
+def _refuse_place(options: Mapping[str, Any]) -> None:
+    if options.get("target", "predicted") != "predicted" or options.get("query") is not None:
+        raise InputError("generate= explains each token the model writes; leave target= and query= out.")
 
 
 def _text_of(text: Any) -> Any:

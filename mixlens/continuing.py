@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 from .model.encode import Encoded
@@ -55,8 +56,17 @@ class Continuation:
         offsets, sequences = self.prompt.offsets, self.prompt.sequences
         if self.tokenizer is None or offsets is None or sequences is None:
             return None
-        count = place - self.begin
         texts = (self.prompt.text, self._grown(place)) if self.paired else (self._grown(place), None)
-        spans = [(len(self.last) + self.ends[i], len(self.last) + self.ends[i + 1]) for i in range(count)]
-        added = [None if self.whole.special[self.begin + i] else int(self.paired) for i in range(count)]
+        count = place - self.begin
+        spans, added = self._spans(count), self._sequences(count)
         return group_words(texts, [*offsets, *spans], [*sequences, *added], self.whole.tokens[:place])
+
+    def _spans(self, count: int) -> list[tuple[int, int]]:
+        """The characters of the first `count` written tokens, in the text that the model went on with."""
+        ends = [len(self.last) + end for end in self.ends[: count + 1]]
+        return list(pairwise(ends))
+
+    def _sequences(self, count: int) -> list[int | None]:
+        """The text that each of the first `count` written tokens belongs to; None for special ones."""
+        special = self.whole.special[self.begin : self.begin + count]
+        return [None if one else int(self.paired) for one in special]

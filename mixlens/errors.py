@@ -113,17 +113,26 @@ def kind_of(value: Any) -> str:
     return "nothing" if value is None else f"{type(value).__name__} {str(value)[:40]!r}"
 
 
+def is_integer(value: Any) -> bool:
+    """Whether this is a whole number; True and False are none."""
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
 def readable(value: Any, field: str, *, most: int | None = None) -> str:
     """The value, if it is a text that a model can read: a string, not empty, of whole characters, at most `most` of them."""
     if not isinstance(value, str):
         raise InputError(f"field {field!r} holds {kind_of(value)}, not text.")
     if most is not None and len(value) > most:
         raise LongError(f"field {field!r} has {len(value):,} characters; {most:,} are allowed. Shorten or split it.")
-    if not value.strip():
-        raise InputError(f"field {field!r} is empty.")
-    if not is_text(value):
-        raise InputError(f"field {field!r} holds half a character (a lone surrogate), which is no text.")
+    _refuse_unreadable(value, field)
     return value
+
+
+def _refuse_unreadable(text: str, field: str) -> None:
+    if not text.strip():
+        raise InputError(f"field {field!r} is empty.")
+    if not is_text(text):
+        raise InputError(f"field {field!r} holds half a character (a lone surrogate), which is no text.")
 
 
 def tokens_within(count: int, most: int | None, reader: str) -> None:

@@ -18,6 +18,8 @@ from .errors import InputError, MixlensError, ResultError
 TEMPORARY = ".tmp-"
 OWN_TEMPORARY = re.compile(r"\.tmp-[0-9a-f]{12}-")  # how `write` begins the name of a file that is not whole yet
 LOCK = ".lock"
+# A link is not followed, and a pipe is not waited for. Windows does not know all of these.
+LOCK_FLAGS = os.O_RDWR | os.O_CREAT | sum(getattr(os, name, 0) for name in ("O_NOFOLLOW", "O_NONBLOCK", "O_CLOEXEC"))
 SHORT = 80  # characters of a value in a message
 IDENTITY = 2  # the version of the facts that tell one run from another; a folder with another version is not continued
 
@@ -71,12 +73,17 @@ def sync_folder(place: Path) -> None:
     except PermissionError:
         return
     try:
+        _sync_names(folder)
+    finally:
+        os.close(folder)
+
+
+def _sync_names(folder: int) -> None:
+    try:
         os.fsync(folder)
     except OSError as error:
         if error.errno not in (errno.EINVAL, errno.ENOTSUP):
             raise
-    finally:
-        os.close(folder)
 
 
 @contextlib.contextmanager
@@ -109,12 +116,9 @@ def _refusal(error: OSError, place: Path) -> ResultError:
 
 def _outside(error: OSError, place: Path) -> Path | None:
     """The first file the error names that is neither in the folder nor on the path to it."""
-    for name in (error.filename, error.filename2):
-        if isinstance(name, str | bytes):
-            path = Path(os.fsdecode(name))
-            if place != path and place not in path.parents and path not in place.parents:
-                return path
-    return None
+    names = [name for name in (error.filename, error.filename2) if isinstance(name, str | bytes)]
+    paths = (Path(os.fsdecode(name)) for name in names)
+    return next((path for path in paths if not (path.is_relative_to(place) or place.is_relative_to(path))), None)
 
 
 class RunFolder:
@@ -128,14 +132,17 @@ class RunFolder:
 
     def check(self, identity: Mapping[str, Any]) -> None:
         """Refuse a folder that is neither empty nor of this very run."""
-        if self.place.is_symlink() and not self.place.exists():
-            raise InputError(f"{str(self.place)!r} is a link that leads nowhere; the results need a folder of their own.")
-        if self.place.exists() and not self.place.is_dir():
-            raise InputError(f"{str(self.place)!r} is a file; the results need a folder of their own.")
+        self._refuse_other_than_folder()
         if (self.place / "manifest.json").is_file():
             self._check_manifest(identity)
         else:
             self._check_empty()
+
+    def _refuse_other_than_folder(self) -> None:
+        if self.place.is_symlink() and not self.place.exists():
+            raise InputError(f"{str(self.place)!r} is a link that leads nowhere; the results need a folder of their own.")
+        if self.place.exists() and not self.place.is_dir():
+            raise InputError(f"{str(self.place)!r} is a file; the results need a folder of their own.")
 
     def _check_empty(self) -> None:
         """Refuse a folder without a manifest that holds files of somebody else."""
@@ -152,11 +159,10 @@ class RunFolder:
         if manifest.get("schema") != self.schema:
             raise InputError(f"{str(self.place)!r} has schema {manifest.get('schema')!r}; this mixlens writes {self.schema}.")
         if manifest.get("identity_schema", 1) != IDENTITY:
-            versions = manifest.get("versions")
-            version = versions.get("mixlens", "?") if isinstance(versions, dict) else "?"
             raise InputError(
-                f"{str(self.place)!r} was begun by another version of mixlens ({version}), which knew a model by fewer of its "
-                "numbers. It can be read (summarize, report), and not be continued. Give another folder: nothing is overwritten."
+                f"{str(self.place)!r} was begun by another version of mixlens ({_version_of(manifest)}), which knew a model by "
+                "fewer of its numbers. It can be read (summarize, report), and not be continued. Give another folder: nothing is "
+                "overwritten."
             )
         differences = "; ".join(_differences(manifest["identity"], json.loads(json.dumps(identity))))
         if differences:
@@ -215,11 +221,10 @@ class RunFolder:
         refusal = InputError(
             f"{str(place)!r} is a link or no file. It was not made by a run: take it away, or give another folder."
         )
-        flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
         if place.is_symlink():
             raise refusal
         try:
-            lock = os.open(place, flags | getattr(os, "O_CLOEXEC", 0), 0o666)
+            lock = os.open(place, LOCK_FLAGS, 0o666)
         except OSError as error:
             if error.errno in (errno.ELOOP, errno.EISDIR, errno.ENXIO):
                 raise refusal from None
@@ -245,18 +250,28 @@ class RunFolder:
 
     def refuse_links(self, *folders: Path) -> None:
         """Refuse a link or a file where the run keeps a subfolder: what a link leads to does not belong to the run."""
-        for place in folders:
-            if place.is_symlink() or (place.exists() and not place.is_dir()):
-                raise InputError(
-                    f"{str(place)!r} is a link or a file where a run keeps a folder of its own. Take it away, or give another "
-                    "folder: nothing is touched."
-                )
+        for place in filter(_is_no_folder, folders):
+            raise InputError(
+                f"{str(place)!r} is a link or a file where a run keeps a folder of its own. Take it away, or give another "
+                "folder: nothing is touched."
+            )
 
     def clear(self, *folders: Path) -> None:
         """Delete the half-written files of a run that was killed. Files of other names, and folders, stay."""
         for folder in (self.place, *folders):
             for path in filter(_is_half_written, folder.glob(f"{TEMPORARY}*")):
                 path.unlink()
+
+
+def _version_of(manifest: Mapping[str, Any]) -> str:
+    """The version of mixlens that a manifest names; `?` where it names none."""
+    versions = manifest.get("versions")
+    return versions.get("mixlens", "?") if isinstance(versions, dict) else "?"
+
+
+def _is_no_folder(place: Path) -> bool:
+    """Is there a link, or something that is no folder, at this place?"""
+    return place.is_symlink() or (place.exists() and not place.is_dir())
 
 
 def _is_foreign(name: str) -> bool:
@@ -280,13 +295,16 @@ def _differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[
 
 def _difference(there: Any, here: Any) -> str:
     """Two values side by side; of two lists, one of them long, what each has alone."""
-    both = isinstance(there, list) and isinstance(here, list)
-    if not both or max(len(json.dumps(there)), len(json.dumps(here))) <= SHORT:
+    if not (isinstance(there, list) and isinstance(here, list)) or _are_short(there, here):
         return f"{_brief(there)} there, {_brief(here)} here"
     alone, new = _without(there, here), _without(here, there)
     if alone or new:
         return f"also {_brief(alone)} there, also {_brief(new)} here"
     return "the same in another order, or another number of times"
+
+
+def _are_short(*values: Any) -> bool:
+    return all(len(json.dumps(value)) <= SHORT for value in values)
 
 
 def _without(values: list[Any], others: list[Any]) -> list[Any]:

@@ -17,25 +17,40 @@ LINE = "mixlens: stopped.\n"
 @contextmanager
 def interruptible() -> Iterator[None]:
     """Ctrl-C within this block ends the process with one line and exit code 130."""
-    before = signal.getsignal(signal.SIGINT)
-    if before is signal.default_int_handler:  # a process that ignores Ctrl-C (nohup) or handles it continues to do so
+    with _handled():
         try:
-            signal.signal(signal.SIGINT, _interrupt)
-        except ValueError:  # only the main thread gets signals, and this is another
-            before = None
+            yield
+        except KeyboardInterrupt:
+            _stop()
+        except SystemExit as end:
+            if not _is_silent_interrupt(end):
+                raise
+            _stop()
+
+
+@contextmanager
+def _handled() -> Iterator[None]:
+    """Our handler of Ctrl-C within the block. A process that ignores Ctrl-C (nohup) or handles it continues to do so."""
+    ours = signal.getsignal(signal.SIGINT) is signal.default_int_handler and _takes_handler()
     try:
         yield
-    except KeyboardInterrupt:
-        _stop()
-    except SystemExit as end:
-        # typer turns a Ctrl-C that nobody handled into this code without a message.
-        silent = isinstance(getattr(end.__context__, "__cause__", None), KeyboardInterrupt)
-        if end.code != INTERRUPTED or not silent:
-            raise
-        _stop()
     finally:
-        if before is signal.default_int_handler:
-            signal.signal(signal.SIGINT, before)
+        if ours:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def _takes_handler() -> bool:
+    """Set our handler; only the main thread gets signals, and another one cannot set it."""
+    try:
+        signal.signal(signal.SIGINT, _interrupt)
+    except ValueError:
+        return False
+    return True
+
+
+def _is_silent_interrupt(end: SystemExit) -> bool:
+    """typer turns a Ctrl-C that nobody handled into this exit code without a message."""
+    return end.code == INTERRUPTED and isinstance(getattr(end.__context__, "__cause__", None), KeyboardInterrupt)
 
 
 def _interrupt(number: int, frame: FrameType | None) -> NoReturn:

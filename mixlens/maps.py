@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -44,19 +44,35 @@ def mix(
     `chunk`: the most elements a temporary may have (by default what suits the device; smaller by itself when memory runs
     out). `precision`: large products on a GPU in "tf32" or "bfloat16"; `.info["precision_error"]` is what that costs.
     """
-    many = not isinstance(traces, Trace)
     call = Call(name, variant, chunk, precision, options)
-    if many and not isinstance(traces, Sequence):
-        raise InputError(f"mix takes a Trace or a list of traces, not {type(traces).__name__}.")
-    every: list[Trace] = list(traces) if many else [traces]  # type: ignore[list-item, arg-type]
-    for trace in every:
-        refuse_other(trace)
+    every = _listed(traces)
     maps: dict[int, dict[str, Map]] = {}
-    for batch in [[i] for i in range(len(every))] if call.query is not None else batches(every):
+    for batch in _scored_together(every, call):
         together = [every[i] for i in batch]
         maps |= zip(batch, fresh(lambda: scored(together, call), together[0].model), strict=True)  # noqa: B023 - called at once
-    results = [maps[i] if not isinstance(name, str) else maps[i][name] for i in range(len(every))]
-    return results if many else results[0]
+    results = [_as_asked(maps[i], name) for i in range(len(every))]
+    return results[0] if isinstance(traces, Trace) else results
+
+
+def _listed(traces: Any) -> list[Trace]:
+    """One trace or several as a list; what is no trace is refused."""
+    if not isinstance(traces, Trace | Sequence):
+        raise InputError(f"mix takes a Trace or a list of traces, not {type(traces).__name__}.")
+    every = [traces] if isinstance(traces, Trace) else list(traces)
+    for trace in every:
+        refuse_other(trace)
+    return every
+
+
+def _scored_together(traces: Sequence[Trace], call: Call) -> Iterable[list[int]]:
+    """Indices of the traces of each batch. A query is of one trace; without `fast` each trace is scored alone."""
+    alone = call.query is not None or fast.is_off()
+    return ([i] for i in range(len(traces))) if alone else batches(traces)
+
+
+def _as_asked(maps: dict[str, Map], name: str | Sequence[str]) -> Any:
+    """The map of one method, or those of several by name."""
+    return maps[name] if isinstance(name, str) else maps
 
 
 def refuse_other(trace: Any) -> None:
@@ -82,13 +98,21 @@ def streamed(
 ) -> list[Any]:
     """The maps of one batch, each layer scored when it has run and then released (short ones on a GPU: see `fits_whole`)."""
     call = Call(name, variant, chunk, precision, options)
-    needy = [one for one, (entry, _) in call.chosen.items() if entry.whole]
-    if needy:
-        raise InputError(f"{needy[0]!r} needs all layers at once: use mixlens.mix(model.trace(...), {needy[0]!r}).")
-    if call.query is not None and len(encoded) > 1:
-        return [streamed(model, [one], name, variant=variant, chunk=chunk, precision=precision, **options)[0] for one in encoded]
-    results = fresh(lambda: scored_pass(model, encoded, call), model)
-    return [one if not isinstance(name, str) else one[name] for one in results]
+    _refuse_whole(call)
+    alone = call.query is not None and len(encoded) > 1
+    batches = [[one] for one in encoded] if alone else [encoded]
+    return [_as_asked(maps, name) for batch in batches for maps in _streamed(model, batch, call)]
+
+
+def _streamed(model: Model, encoded: Sequence[Encoded], call: Call) -> list[dict[str, Map]]:
+    return fresh(lambda: scored_pass(model, encoded, call), model)
+
+
+def _refuse_whole(call: Call) -> None:
+    """Refuse a method that reads all layers of a trace, where layers are released one by one."""
+    for name, (entry, _) in call.chosen.items():
+        if entry.whole:
+            raise InputError(f"{name!r} needs all layers at once: use mixlens.mix(model.trace(...), {name!r}).")
 
 
 def scored_pass(model: Model, encoded: Sequence[Encoded], call: Call) -> list[dict[str, Map]]:
@@ -108,7 +132,7 @@ def scored_pass(model: Model, encoded: Sequence[Encoded], call: Call) -> list[di
 
 def fits_whole(model: Model, encoded: Sequence[Encoded]) -> bool:
     """Whether a traced batch is on a GPU, which waits for Python at every layer, and so small that it may be kept whole."""
-    if model.device.type != "cuda":
+    if model.device.type != "cuda" or fast.is_off():
         return False
     tokens = len(encoded) * max(len(one.input_ids) for one in encoded)
     size = 8 * model.n_layers * tokens * model.hf_model.config.hidden_size * model.dtype.itemsize  # eight tensors a layer
@@ -117,14 +141,12 @@ def fits_whole(model: Model, encoded: Sequence[Encoded]) -> bool:
 
 def scored(traces: Sequence[Trace], call: Call) -> list[dict[str, Map]]:
     """All methods on all traces of a batch, layer by layer: one layer's decomposition serves every method."""
-    first, depth = traces[0], len(traces[0].layers)
+    first = traces[0]
     scorer = Scorer(call, len(traces), first.tokens, first.model)
-    if len(traces) == 1 and first.model.device.type == "cpu":
-        scorer.blocks = fast.shared_blocks(first)
-    whole = first.layers.batch if isinstance(first.layers, LayersOf) else first.layers
-    blocks = scorer.blocks
+    alone = len(traces) == 1 and first.model.device.type == "cpu"
+    scorer.blocks = blocks = fast.shared_blocks(first) if alone else None
     try:
-        for indices in neighbours(whole, together_at_once(whole[0], depth)):
+        for indices in _layers_at_once(first):
             scorer.score([layer_of(traces, index) for index in indices], indices.start)
     finally:
         if blocks is not None:
@@ -132,19 +154,33 @@ def scored(traces: Sequence[Trace], call: Call) -> list[dict[str, Map]]:
     return scorer.maps(traces)
 
 
+def _layers_at_once(trace: Trace) -> Iterator[range]:
+    """Numbers of the layers that are scored as one; without `fast` one after the other."""
+    layers = trace.layers.batch if isinstance(trace.layers, LayersOf) else trace.layers
+    return neighbours(layers, 1 if fast.is_off() else together_at_once(layers[0], len(layers)))
+
+
 def layer_of(traces: Sequence[Trace], index: int) -> LayerTrace:
     """One layer of a batch of traces: cut from the batch that they were traced in, or put together."""
-    layers = traces[0].layers
     if len(traces) > 1:
-        batch = origin(traces[0])
-        if batch is None:
-            return stack([trace.layers[index] for trace in traces])
-        rows = [trace.layers.row for trace in traces]  # type: ignore[attr-defined]
-        return of_rows(batch[index], rows, max(map(len, traces)))
-    uncut = isinstance(layers, LayersOf) and layers.batch[0].input.shape[:2] == (1, layers.n)
-    if uncut and traces[0].model.device.type != "cpu":
-        return layers.batch[index]  # type: ignore[attr-defined]  # nothing to cut out
+        return _layer_of_several(traces, index)
+    layers = traces[0].layers
+    if isinstance(layers, LayersOf) and _is_uncut(layers) and traces[0].model.device.type != "cpu":
+        return layers.batch[index]  # nothing to cut out
     return layers[index]
+
+
+def _is_uncut(layers: LayersOf) -> bool:
+    """Is the traced batch this one example, without padding?"""
+    return layers.batch[0].input.shape[:2] == (1, layers.n)
+
+
+def _layer_of_several(traces: Sequence[Trace], index: int) -> LayerTrace:
+    batch = origin(traces[0])
+    if batch is None:
+        return stack([trace.layers[index] for trace in traces])
+    rows = [trace.layers.row for trace in traces]  # type: ignore[attr-defined]
+    return of_rows(batch[index], rows, max(map(len, traces)))
 
 
 def batches(traces: Sequence[Trace]) -> Iterator[list[int]]:

@@ -33,7 +33,11 @@ def no_mask(model: Any, read: Read) -> bool:
 def spelled(read: Read, unknown: str | None) -> tuple[int, int]:
     """The number of words that are cut into letters or hold the token `unknown`, and the number of all words."""
     words = [(word, [read.tokens[i] for i in positions]) for word, positions in read.words or () if _is_word(word)]
-    return sum(len(word) / len(pieces) < SHORT or unknown in pieces for word, pieces in words), len(words)
+    return sum(_is_spelled(word, pieces, unknown) for word, pieces in words), len(words)
+
+
+def _is_spelled(word: str, pieces: Sequence[str], unknown: str | None) -> bool:
+    return len(word) / len(pieces) < SHORT or unknown in pieces
 
 
 def _is_word(word: str) -> bool:
@@ -43,16 +47,18 @@ def _is_word(word: str) -> bool:
 
 def notices_of(model: Any, read: Read, *, query: int | str | None) -> list[str]:
     """One sentence for each fact that makes the numbers of this text say little. `query`: the position a user named, or None."""
-    notices = []
-    mask = getattr(model.tokenizer, "mask_token", None)
-    if query is None and no_mask(model, read):
-        notices.append(
-            f"the text has no {mask or 'mask token'}, so this masked language model predicts nothing here; "
-            f"{read.tokens[0]} (position 0) is explained instead. Put {mask or 'the mask token'} where a word is to be "
-            "predicted, or name a position (--query, in Python query=)."
-        )
+    notices = [_no_mask_notice(model, read)] if query is None and no_mask(model, read) else []
     count, total = spelled(read, getattr(model.tokenizer, "unk_token", None))
     return notices + _vocabulary_notice(model.name, count, total, "words of this text")
+
+
+def _no_mask_notice(model: Any, read: Read) -> str:
+    mask = getattr(model.tokenizer, "mask_token", None)
+    return (
+        f"the text has no {mask or 'mask token'}, so this masked language model predicts nothing here; "
+        f"{read.tokens[0]} (position 0) is explained instead. Put {mask or 'the mask token'} where a word is to be "
+        "predicted, or name a position (--query, in Python query=)."
+    )
 
 
 def _vocabulary_notice(name: str, count: int, total: int, what: str) -> list[str]:
@@ -67,11 +73,9 @@ def _vocabulary_notice(name: str, count: int, total: int, what: str) -> list[str
 
 def notices_of_corpus(model: Any, texts: Sequence[Read], *, query: Any, targets: bool) -> list[str]:
     """The notices for the first rows of a corpus. `targets`: a method explains a prediction, so a row without one is refused."""
-    asks_for_mask = query is None and not targets
-    notices = _mask_notice(model, texts) if asks_for_mask else []
+    notices = _mask_notice(model, texts) if query is None and not targets else []
     unknown = getattr(model.tokenizer, "unk_token", None)
-    counts = [spelled(read, unknown) for read in texts]
-    count, total = (sum(pair[side] for pair in counts) for side in (0, 1))
+    count, total = map(sum, zip((0, 0), *(spelled(read, unknown) for read in texts), strict=True))
     if total < ENOUGH:
         return notices
     return notices + _vocabulary_notice(model.name, count, total, f"words of the first {len(texts)} rows")

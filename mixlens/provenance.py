@@ -6,9 +6,10 @@ import hashlib
 import json
 import os
 import platform
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
+from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
@@ -51,21 +52,29 @@ def versions() -> dict[str, str]:
 def provenance(trace: Trace, other: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """What a result rests on. `other`: that of a trace of the same batch, whose model need not be asked again."""
     model = trace.model
+    about = _about_numbers(model) if other is None else other
     return {
         "model": model.name,
         "revision": model.revision,
         "family": model.family.name,
         "task": model.task,
-        "dtype": str(model.dtype).removeprefix("torch.") if other is None else other["dtype"],
-        "quantization": model.quantization if other is None else other["quantization"],
+        "dtype": about["dtype"],
+        "quantization": about["quantization"],
         "versions": dict(versions()),
         "text": trace.text,
         "pair": trace.pair,
         "input_ids": list(trace.input_ids),
         "causal": is_causal(trace),
         "check": None if model.proof is None else model.proof.gap,
-        "tolerance": TOLERANCE[model.dtype] if other is None else other["tolerance"],
+        "tolerance": about["tolerance"],
     }
+
+
+def _about_numbers(model: Model) -> dict[str, Any]:
+    """What a model's weights are asked for: their number type, their packing, and the rounding that is allowed."""
+    dtype = model.dtype
+    name = str(dtype).removeprefix("torch.")
+    return {"dtype": name, "quantization": model.quantization, "tolerance": TOLERANCE[dtype]}
 
 
 def model_fingerprint(model: Model) -> str:
@@ -92,7 +101,9 @@ def whereabouts(model: Model) -> dict[str, str]:
     places = {"device": "+".join(sorted({device.split(":")[0] for device in model.devices})), "kernels": used(model.device)}
     if model.dispatched:
         places["device_map"] = "dispatched"
-    return places | ({} if model.quantization is None else {"quantization": model.quantization})
+    if model.quantization is not None:
+        places["quantization"] = model.quantization
+    return places
 
 
 def public_name(name: object) -> str:
@@ -115,20 +126,27 @@ def _weights(model: nn.Module) -> Iterator[tuple[str, str, str]]:
 def _tensors(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
     yield from weights_of(model)
     for path, module in model.named_modules():
-        for name, buffer in module._buffers.items():  # those that are computed anew say nothing that the configuration does not
-            if buffer is not None and name not in module._non_persistent_buffers_set and buffer.device.type != "meta":
-                yield f"{path}.{name}", buffer
-        for name, weights in module._parameters.items():
-            yield from ((f"{path}.{name}.{part}", tensor) for part, tensor in _scales(weights))
+        yield from ((f"{path}.{name}", tensor) for name, tensor in chain(_buffers(module), _scales(module)))
 
 
-def _scales(weights: Any) -> Iterator[tuple[str, Tensor]]:
+def _buffers(module: nn.Module) -> Iterator[tuple[str, Tensor]]:
+    """The buffers that are stored; those that are computed anew say nothing that the configuration does not."""
+    for name, buffer in module._buffers.items():
+        if _has_numbers(buffer) and name not in module._non_persistent_buffers_set:
+            yield name, buffer  # type: ignore[misc]
+
+
+def _has_numbers(tensor: Any) -> bool:
+    return isinstance(tensor, Tensor) and tensor.device.type != "meta"
+
+
+def _scales(module: nn.Module) -> Iterator[tuple[str, Tensor]]:
     """The scales that bitsandbytes keeps beside packed numbers; without them the numbers mean nothing."""
-    state: Any = getattr(weights, "quant_state", None)
-    packed = state.as_dict(packed=True) if hasattr(state, "as_dict") else {}
-    for name, tensor in {**packed, "SCB": getattr(weights, "SCB", None)}.items():
-        if isinstance(tensor, Tensor) and tensor.device.type != "meta":
-            yield name, tensor
+    for name, weights in module._parameters.items():
+        state: Any = getattr(weights, "quant_state", None)
+        packed = state.as_dict(packed=True) if hasattr(state, "as_dict") else {}
+        parts = {**packed, "SCB": getattr(weights, "SCB", None)}
+        yield from ((f"{name}.{part}", tensor) for part, tensor in parts.items() if _has_numbers(tensor))
 
 
 def _checksum(weights: Tensor, pool: ThreadPoolExecutor) -> str:
@@ -151,16 +169,31 @@ def _config(model: Model) -> dict[str, Any]:
 
 def _plain(value: Any) -> Any:
     """As JSON, without what differs from machine to machine."""
-    if isinstance(value, Mapping):
-        return {str(key): _plain(one) for key, one in value.items() if key not in VOLATILE}
-    if isinstance(value, list | tuple):
-        return [_plain(one) for one in value]
-    if isinstance(value, set | frozenset):
-        return sorted(json.dumps(_plain(one), sort_keys=True) for one in value)
-    if value is None or isinstance(value, str | int | float | bool):
-        return value
-    # The text of most other objects holds their address; of these it says what they are.
-    return str(value) if isinstance(value, torch.dtype | torch.device) else type(value).__name__
+    for kinds, plain in PLAIN:
+        if isinstance(value, kinds):
+            return plain(value)
+    return type(value).__name__  # the text of most objects holds their address
+
+
+def _plain_mapping(mapping: Mapping[Any, Any]) -> dict[str, Any]:
+    return {str(key): _plain(one) for key, one in mapping.items() if key not in VOLATILE}
+
+
+def _plain_list(values: Iterable[Any]) -> list[Any]:
+    return list(map(_plain, values))
+
+
+def _plain_set(values: Iterable[Any]) -> list[str]:
+    return sorted(json.dumps(_plain(one), sort_keys=True) for one in values)
+
+
+PLAIN: tuple[tuple[Any, Callable[[Any], Any]], ...] = (  # kinds of values, and what each becomes
+    (Mapping, _plain_mapping),
+    ((list, tuple), _plain_list),
+    ((set, frozenset), _plain_set),
+    ((str, int, float, bool, type(None)), lambda value: value),
+    ((torch.dtype, torch.device), str),
+)
 
 
 def _tokenizer(tokenizer: Any) -> Any:
@@ -168,18 +201,20 @@ def _tokenizer(tokenizer: Any) -> Any:
     if tokenizer is None:
         return None
     facts: dict[str, Any] = {name: getattr(tokenizer, name, None) for name in TOKENIZER}
-    facts |= {"class": type(tokenizer).__name__, "special": getattr(tokenizer, "special_tokens_map", None)}
+    special = getattr(tokenizer, "special_tokens_map", None)
+    facts |= {"class": type(tokenizer).__name__, "special": special and {str(k): str(v) for k, v in special.items()}}
+    return _plain(facts | _vocabulary(tokenizer))
+
+
+def _vocabulary(tokenizer: Any) -> dict[str, Any]:
+    """The rules of a tokenizer; of one that is written in Python, its vocabulary and the checksums of its files."""
     backend: Any = getattr(tokenizer, "backend_tokenizer", None)
     if hasattr(backend, "to_str"):
         whole = json.loads(backend.to_str())
         # Truncation and padding are settings of the last call, not of the tokenizer.
-        facts["backend"] = {name: value for name, value in whole.items() if name not in ("truncation", "padding")}
-    else:
-        facts["vocabulary"] = tokenizer.get_vocab() if hasattr(tokenizer, "get_vocab") else None
-        facts["files"] = _files(tokenizer)
-    return _plain(
-        {name: {str(k): str(v) for k, v in one.items()} if name == "special" and one else one for name, one in facts.items()}
-    )
+        return {"backend": {name: value for name, value in whole.items() if name not in ("truncation", "padding")}}
+    vocabulary = tokenizer.get_vocab() if hasattr(tokenizer, "get_vocab") else None
+    return {"vocabulary": vocabulary, "files": _files(tokenizer)}
 
 
 def _files(tokenizer: Any) -> list[str]:
@@ -189,5 +224,8 @@ def _files(tokenizer: Any) -> list[str]:
             tokenizer.save_vocabulary(folder)
         except (AttributeError, NotImplementedError, ValueError):
             return []
-        files = sorted(path for path in Path(folder).iterdir() if path.is_file())
-        return [f"{path.name} {hashlib.sha256(path.read_bytes()).hexdigest()}" for path in files]
+        return [_file_checksum(path) for path in sorted(Path(folder).iterdir()) if path.is_file()]
+
+
+def _file_checksum(path: Path) -> str:
+    return f"{path.name} {hashlib.sha256(path.read_bytes()).hexdigest()}"

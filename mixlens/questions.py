@@ -145,14 +145,14 @@ class Batch:
     def gradients(self, question: Question, tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
         """d target / d tensor of one question. One backward pass gives those of all questions of the batch."""
         if not all(id(tensor) in self._origins for tensor in tensors):  # not tensors of `row` but functions of them
-            gradients = _gradients(question.value, tensors)
-            return tuple(gradient[0] for gradient in gradients)
+            return tuple(gradient[0] for gradient in _gradients(question.value, tensors))
         origins = [self._origins[id(tensor)] for tensor in tensors]
-        self._take({id(whole): whole for _, whole, _ in origins if id(whole) not in self._gradients})
+        self._take([whole for _, whole, _ in origins])
         return tuple(self._gradients[id(whole)][where][0] for _, whole, where in origins)
 
-    def _take(self, wholes: Mapping[int, Tensor]) -> None:
-        """Take the gradients of tensors of the batch, and store them for the other questions."""
+    def _take(self, tensors: Sequence[Tensor]) -> None:
+        """Take the gradients of tensors of the batch that were not taken yet, and store them for the other questions."""
+        wholes = {id(whole): whole for whole in tensors if id(whole) not in self._gradients}
         if wholes:
             total = torch.stack([question.value for question in self.questions]).sum()
             self._gradients |= zip(wholes, _gradients(total, [*wholes.values()]), strict=True)

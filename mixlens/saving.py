@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterable, Mapping
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from .errors import MixlensError, ResultError
+from .errors import MixlensError, ResultError, is_integer
 from .files import write
 from .optional import optional
 from .types import Attribution, Map, Result
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     import pandas
 
 KINDS: dict[str, type[Map] | type[Attribution]] = {"Map": Map, "Attribution": Attribution}
+SHAPES: dict[type, tuple[str, ...]] = {Map: ("layer", "token", "token"), Attribution: ("token",)}  # the axes of scores
 SCHEMA = 1
 Check = Callable[[Any], bool]
 
@@ -29,24 +31,27 @@ Check = Callable[[Any], bool]
 def save(result: Result, path: str | os.PathLike[str]) -> None:
     """Write one file with the scores and all facts about them. The file is whole, or it is not there."""
     place = _checked_place(path)
-    facts = {key: value for key, value in result.info.items() if not isinstance(value, Tensor)}
+    metadata = {"mixlens": json.dumps(_header(result), ensure_ascii=False)}
     tensors = {f"info.{key}": value.contiguous() for key, value in result.info.items() if isinstance(value, Tensor)}
-    header = {
-        "kind": type(result).__name__,
-        "schema": SCHEMA,
-        "tokens": list(result.tokens),
-        "method": result.method,
-        "info": facts,
-        "special": list(result.special),
-        "words": result.words,
-    }
-    metadata = {"mixlens": json.dumps(header, ensure_ascii=False)}
     content = {"scores": result.scores.cpu().contiguous(), **tensors}
     try:
         write(place, lambda beside: save_file(content, beside, metadata=metadata))
     except (OSError, SafetensorError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise ResultError(f"the result could not be written to {str(place)!r}: {reason}.") from error
+
+
+def _header(result: Result) -> dict[str, Any]:
+    """All that a file says of a result besides tensors."""
+    return {
+        "kind": type(result).__name__,
+        "schema": SCHEMA,
+        "tokens": list(result.tokens),
+        "method": result.method,
+        "info": {key: value for key, value in result.info.items() if not isinstance(value, Tensor)},
+        "special": list(result.special),
+        "words": result.words,
+    }
 
 
 def _checked_place(path: str | os.PathLike[str]) -> Path:
@@ -66,8 +71,7 @@ def load_result(path: str | os.PathLike[str]) -> Result:
     if not place.is_file():
         raise ResultError(f"no file {str(place)!r}.")
     try:
-        header, tensors = _content(place)
-        return _result(header, tensors)
+        return _result(*_content(place))
     except MixlensError:
         raise
     except (SafetensorError, OSError, KeyError, TypeError, ValueError, RecursionError) as error:
@@ -104,8 +108,9 @@ def _result(header: dict[str, Any], tensors: dict[str, Tensor]) -> Result:
 
 def _check_scores(scores: Tensor, kind: type[Map] | type[Attribution], n: int) -> None:
     """[layer, token, token] of a map, [token] of an attribution; floating-point numbers."""
-    dims, shape = (3, "[layer, token, token]") if kind is Map else (1, "[token]")
-    fits = scores.dim() == dims and len(scores) > 0 and set(scores.shape[-2:] if dims == 3 else scores.shape) == {n}
+    axes = SHAPES[kind]
+    fits = scores.dim() == len(axes) and len(scores) > 0 and set(scores.shape[-2:]) == {n}
+    shape = f"[{', '.join(axes)}]"
     _require(fits, f"its scores have the shape {list(scores.shape)}, not {shape} of its {n} tokens")
     _require(scores.dtype in NUMBERS, f"its scores are {str(scores.dtype).removeprefix('torch.')} numbers")
 
@@ -113,15 +118,21 @@ def _check_scores(scores: Tensor, kind: type[Map] | type[Attribution], n: int) -
 def _info(facts: Any, tensors: dict[str, Tensor]) -> dict[str, Any]:
     """`.info` of a result: the facts of the header and those that are tensors, each checked by FACTS."""
     _require(isinstance(facts, dict) and not _is_deep(facts), "its facts are not written as a result's are")
-    others = [key for key in tensors if key != "scores" and not key.startswith("info.")]
-    _require(not others, f"it holds {others[:1]}, which no result has")
-    info = facts | {key.removeprefix("info."): value for key, value in tensors.items() if key != "scores"}
+    info = facts | _tensor_facts(tensors)
     for name, value in info.items():
         _require(FACTS.get(name, _is_anything)(value), f"its fact {name!r:.40} has a value that no result has")
     _check_query(info)
     if "prediction" in info:
-        info["prediction"] = [(word, probability) for word, probability in info["prediction"]]
+        info["prediction"] = list(map(tuple, info["prediction"]))
     return info
+
+
+def _tensor_facts(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    """The facts that are tensors, by their names; a tensor that is neither a fact nor the scores is refused."""
+    names = [key for key in tensors if key != "scores"]
+    others = [key for key in names if not key.startswith("info.")]
+    _require(not others, f"it holds {others[:1]}, which no result has")
+    return {key.removeprefix("info."): tensors[key] for key in names}
 
 
 def _check_query(info: Mapping[str, Any]) -> None:
@@ -153,7 +164,11 @@ def _are_words(words: Any, n: int) -> bool:
     """Each word is a text with at least one position; no position belongs to two words."""
     if not _are_pairs(words) or not all(_is_word(*pair) for pair in words):
         return False
-    positions = [position for _, group in words for position in group]
+    return _are_positions([position for _, group in words for position in group], n)
+
+
+def _are_positions(positions: list[Any], n: int) -> bool:
+    """Are these different positions of a text of n tokens?"""
     return all(_is_whole(position) and 0 <= position < n for position in positions) and len(set(positions)) == len(positions)
 
 
@@ -165,7 +180,7 @@ def _is_deep(facts: dict[str, Any]) -> bool:
     """Whether lists and dicts are nested more than DEPTH times."""
     level: list[Any] = [facts]
     for _ in range(DEPTH):
-        level = [value for container in level for value in _inside(container)]
+        level = list(chain.from_iterable(map(_inside, level)))
     return any(isinstance(value, dict | list) for value in level)
 
 
@@ -179,7 +194,7 @@ def _is_anything(value: Any) -> bool:
 
 
 def _is_whole(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and abs(value) < 1 << 63
+    return is_integer(value) and abs(value) < 1 << 63
 
 
 def _is_number(value: Any) -> bool:

@@ -7,7 +7,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, TypeVar
 
 import torch
@@ -16,34 +16,32 @@ from torch import Tensor
 from . import fast
 from .aggregate import find
 from .budget import PRECISIONS, is_out_of_memory, products_in, setting, settings, tile_elements
-from .errors import InputError, MixlensError, ModelError, nearest
+from .errors import InputError, MixlensError, ModelError, is_integer, nearest
 from .fast.cuda_graphs import is_spread
 from .fast.loops import used as loop_form
-from .fast.together import of_one, together_at_once
+from .fast.together import together_at_once
 from .layer import Block
 from .layer.identities import Unproven
 from .methods._mixing import Extras, Method, method
 from .model.model import Model
 from .provenance import provenance
-from .rounding import finite
 from .scored_tensors import (
-    Extra,
+    Gathered,
+    Identities,
     NotFinite,
-    all_layers,
-    gathered,
+    Results,
     identities_of,
     method_facts,
-    of_row,
-    read_numbers,
-    refuse_gap,
+    read_gaps,
     refuse_not_finite,
+    rounding_notes,
     separate,
     shares,
+    unsqueezed,
 )
-from .types import LayerTrace, Map, Trace
+from .types import LayerTrace, Map, Trace, without_batch
 
-NOTED_ERROR = 1e-2  # of a row: rounding that is worth a note
-Scored = tuple[int, dict[str, tuple[Tensor, float]], list[tuple[str, Tensor, Extras]]]  # first layer, identities, scores
+Scored = tuple[int, Identities, list[tuple[str, Tensor, Extras]]]  # first layer, identities, scores
 _T = TypeVar("_T")
 
 
@@ -57,17 +55,22 @@ def fresh(compute: Callable[[], _T], model: Model) -> _T:
         try:
             return compute()
         except Unproven:
-            model.kept.forget()
-            model.graphs.clear()
-            try:
-                return compute()
-            except Unproven as error:
-                raise ModelError(str(error)) from None
+            return _with_nothing_kept(compute, model)
         except NotFinite:
             if model.device.type == "cpu":
                 raise
         with setting(wide=True):
             return compute()
+
+
+def _with_nothing_kept(compute: Callable[[], _T], model: Model) -> _T:
+    """`compute()` with nothing kept of the weights; if an identity fails now, the model is refused."""
+    model.kept.forget()
+    model.graphs.clear()
+    try:
+        return compute()
+    except Unproven as error:
+        raise ModelError(str(error)) from None
 
 
 class Call:
@@ -76,15 +79,11 @@ class Call:
     def __init__(
         self, name: str | Sequence[str], variant: str | None, chunk: int | None, precision: str, options: Mapping[str, Any]
     ):
-        if not isinstance(name, str | Sequence) or isinstance(name, bytes):
-            raise InputError(f"a method is a name, or a list of names, not {name!r:.80}.")
-        names = [method(one).id for one in ([name] if isinstance(name, str) else list(name))]
+        names = [method(one).id for one in _names(name)]
         if not names:
             raise InputError("no method was asked for.")
-        if not isinstance(precision, str) or precision not in PRECISIONS:
-            raise InputError(f"unknown precision {precision!r}. {nearest(str(precision), PRECISIONS)}")
-        if chunk is not None and (not isinstance(chunk, int) or isinstance(chunk, bool) or chunk < 1):
-            raise InputError(f"chunk is a number of elements, at least 1, not {chunk!r}.")
+        _refuse_precision(precision)
+        _refuse_chunk(chunk)
         self.chosen = {one: (method(one), method(one).arguments(variant, options)) for one in names}
         self.chunk, self.precision, self.query = chunk, precision, options.get("query")
 
@@ -94,24 +93,38 @@ class Call:
         return options if options.get("query") is None else {**options, "query": find(tokens, options["query"])}
 
 
-@dataclass
-class Results:
-    """What was computed of the layers so far, in their order."""
+def _names(name: Any) -> list[Any]:
+    """The names of one method or of several."""
+    if isinstance(name, str):
+        return [name]
+    if not isinstance(name, Sequence) or isinstance(name, bytes):
+        raise InputError(f"a method is a name, or a list of names, not {name!r:.80}.")
+    return list(name)
 
-    scores: dict[str, list[Tensor]]
-    extras: dict[str, list[Extras]]
-    gaps: dict[str, list[tuple[int, Tensor, float]]] = field(default_factory=dict)  # first layer, [layer], allowed
 
-    def take(self, start: int, identities: dict[str, tuple[Tensor, float]], scored: Sequence[tuple[str, Tensor, Extras]]) -> None:
-        for identity, (value, allowed) in identities.items():
-            self.gaps.setdefault(identity, []).append((start, value, allowed))
-        for name, scores, extra in scored:
-            self.scores[name].append(scores)
-            self.extras[name].append(extra)
+def _refuse_precision(precision: Any) -> None:
+    if not isinstance(precision, str) or precision not in PRECISIONS:
+        raise InputError(f"unknown precision {precision!r}. {nearest(str(precision), PRECISIONS)}")
 
-    def cut(self, start: int) -> None:
-        """Drop the identities of the layers from `start` on: they are computed again."""
-        self.gaps = {name: [one for one in entries if one[0] < start] for name, entries in self.gaps.items()}
+
+def _refuse_chunk(chunk: Any) -> None:
+    if chunk is not None and not (is_integer(chunk) and chunk >= 1):
+        raise InputError(f"chunk is a number of elements, at least 1, not {chunk!r}.")
+
+
+class Blocks:
+    """The decompositions of some layers: all as one block where there are several, and each where a method asks for that."""
+
+    def __init__(self, layers: Sequence[LayerTrace], several: Block | None, each: Callable[[], list[Block]]):
+        self.layers, self.several, self._each = layers, several, each
+        self.singles: list[Block] = each() if several is None else []
+
+    def of(self, entry: Method) -> list[Block]:
+        """The blocks that a method is called with."""
+        if self.several is not None and entry.stacks:
+            return [self.several]
+        self.singles = self.singles or self._each()
+        return self.singles
 
 
 class Scorer:
@@ -119,9 +132,6 @@ class Scorer:
 
     def __init__(self, call: Call, size: int, tokens: Sequence[str], model: Model):
         self.call, self.size, self.model = call, size, model
-        # Methods that score several layers at once do not wait for a GPU in between: they can be replayed.
-        stacks = call.precision == "float32" and all(entry.stacks for entry, _ in call.chosen.values())
-        self.replayable = stacks and model.device.type == "cuda" and not settings().timing and not is_spread(model.hf_model)
         self.options = {name: call.arguments(name, tokens) for name in call.chosen}
         self.by_layer = {name: entry for name, (entry, _) in call.chosen.items() if not entry.whole}
         self.results = Results({name: [] for name in self.by_layer}, {name: [] for name in self.by_layer})
@@ -131,20 +141,22 @@ class Scorer:
         self.scratch: dict[Any, Tensor] = {}
         self.blocks: Any = None  # where the blocks of one trace are shared with the next call (`fast.shared_blocks`)
 
+    @cached_property
+    def replayable(self) -> bool:
+        """May scores be replayed? Methods that score several layers at once do not wait for a GPU in between."""
+        stacks = self.call.precision == "float32" and all(entry.stacks for entry, _ in self.call.chosen.values())
+        return stacks and self.model.device.type == "cuda" and not settings().timing and not is_spread(self.model.hf_model)
+
     # --- layer by layer
 
     @torch.no_grad()
     def score(self, layers: Sequence[LayerTrace], start: int) -> None:
         """Score some layers, the first of them number `start`. Out of memory: once more in smaller pieces, with a note."""
-        done = {name: len(tensors) for name, tensors in self.results.scores.items()}
         try:
             self.results.take(*self.scored(layers, start, self.call.chunk))
         except (torch.OutOfMemoryError, RuntimeError, MemoryError) as error:
             if not is_out_of_memory(error):
                 raise
-            for name, count in done.items():
-                del self.results.scores[name][count:], self.results.extras[name][count:]
-            self.results.cut(start)
             smaller = self.with_less_memory(layers[0].input.device, start)
             for index, layer in enumerate(layers):
                 self.results.take(*self.scored([layer], start + index, smaller))
@@ -155,6 +167,11 @@ class Scorer:
         note = f"memory ran out in layer {start}: scored again in pieces of {smaller:,} elements"
         warnings.warn(note + ".", stacklevel=6)
         self.notes.append(note)
+        self._free_memory(device)
+        return smaller
+
+    def _free_memory(self, device: torch.device) -> None:
+        """Drop what is shared between layers and calls."""
         self.scratch.clear()
         if self.blocks is not None:
             self.blocks.blocks.clear()
@@ -162,7 +179,6 @@ class Scorer:
         if device.type == "cuda":
             self.model.graphs.clear()
             torch.cuda.empty_cache()
-        return smaller
 
     @property
     def key(self) -> object:
@@ -179,7 +195,7 @@ class Scorer:
         return results or self.computed(layers, start, chunk)
 
     def cut_batch(self, layers: Sequence[LayerTrace]) -> Sequence[LayerTrace]:
-        return [of_one(layers[0])] if len(layers) == 1 and self.size == 1 else layers
+        return [without_batch(layers[0])] if len(layers) == 1 and self.size == 1 else layers
 
     def all_layers(self, layers: Sequence[LayerTrace]) -> list[Scored]:
         """All layers of a pass, as many at once as suits the device."""
@@ -190,21 +206,28 @@ class Scorer:
     def computed(self, layers: Sequence[LayerTrace], start: int, chunk: int | None) -> Scored:
         """Every method's scores [layer batch query key] of some layers, with what it hands out beside them, and the identities
         that prove them."""
-        several = fast.block_of(layers, start) if len(layers) > 1 else None
-        blocks = [] if several is not None else [self.block(layers[0], start)]
+        blocks = self.blocks_of(layers, start)
         with self.timed("proof", layers):
-            _ = (several or blocks[0]).rebuilt  # in full precision, before a method asks for less
-        scored: list[tuple[str, Tensor, Extras]] = []
-        for name, entry in self.by_layer.items():
-            stacked = several is not None and entry.stacks
-            with setting(chunk=chunk), self.timed(name, layers):
-                if several is not None and not stacked:
-                    blocks = blocks or [self.alone(layer, start + i) for i, layer in enumerate(layers)]
-                results = [self.method_scores(name, block) for block in ([several] if several and stacked else blocks)]
-            scored += [(name, *self.with_axes(name, *result, layers[0], stacked=stacked)) for result in results]
+            _ = (blocks.several or blocks.singles[0]).rebuilt  # in full precision, before a method asks for less
+        scored = [one for name in self.by_layer for one in self.scored_by(name, blocks, chunk)]
         with setting(chunk=chunk), self.timed("proof", layers):
-            identities = identities_of(several, blocks)
+            identities = identities_of(blocks.several, blocks.singles)
         return start, identities, scored
+
+    def blocks_of(self, layers: Sequence[LayerTrace], start: int) -> Blocks:
+        """The decompositions of one layer, or of several."""
+        if len(layers) == 1:
+            return Blocks(layers, None, lambda: [self.block(layers[0], start)])
+        several = fast.block_of(layers, start)
+        return Blocks(layers, several, lambda: [self.alone(layer, start + i) for i, layer in enumerate(layers)])
+
+    def scored_by(self, name: str, blocks: Blocks, chunk: int | None) -> list[tuple[str, Tensor, Extras]]:
+        """One method's scores of some layers, with what it hands out beside them."""
+        with setting(chunk=chunk), self.timed(name, blocks.layers):
+            chosen = blocks.of(self.by_layer[name])
+            results = [self.method_scores(name, block) for block in chosen]
+        n, stacked = blocks.layers[0].input.shape[-2], chosen[0] is blocks.several
+        return [(name, *self.with_axes(name, *result, n, stacked=stacked)) for result in results]
 
     def block(self, layer: LayerTrace, index: int) -> Block:
         """The decomposition of one layer, shared with an earlier call on the same trace where it is kept."""
@@ -213,20 +236,17 @@ class Scorer:
         return fast.block_of(layer, index, scratch=self.scratch)
 
     def alone(self, layer: LayerTrace, index: int) -> Block:
-        return fast.block_of(of_one(layer) if self.size == 1 else layer, index)
+        return fast.block_of(without_batch(layer) if self.size == 1 else layer, index)
 
-    def with_axes(self, name: str, scores: Tensor, extras: Extras, layer: LayerTrace, *, stacked: bool) -> tuple[Tensor, Extras]:
+    def with_axes(self, name: str, scores: Tensor, extras: Extras, n: int, *, stacked: bool) -> tuple[Tensor, Extras]:
         """Scores and extras with the axes [layer batch ...], whatever axes the method saw."""
-        for missing, axis in ((not stacked, 0), (self.size == 1, 1)):
-            if missing:
-                scores = scores.unsqueeze(axis)
-                extras = {key: value.unsqueeze(axis) if isinstance(value, Tensor) else value for key, value in extras.items()}
-        n = layer.input.shape[-2]
+        axes = [axis for axis, is_there in enumerate((stacked, self.size > 1)) if not is_there]
+        scores = unsqueezed(scores, axes)
         if tuple(scores.shape[1:]) != (self.size, n, n):
             raise MixlensError(
                 f"method {name!r} returned shape {tuple(scores.shape[1:])} for a layer; it must be {(self.size, n, n)}."
             )
-        return scores, extras
+        return scores, {key: unsqueezed(value, axes) for key, value in extras.items()}
 
     def method_scores(self, name: str, block: Block) -> tuple[Tensor, Extras]:
         """A method's scores, in the precision of the call; what that costs is measured on the first layer."""
@@ -236,11 +256,15 @@ class Scorer:
         with products_in(self.call.precision):
             scores, extras = separate(entry.function(block, **options), self.scratch)
         if name not in self.errors:
-            layers = getattr(block, "layers", (block.layer,))
-            exact = entry.function(fast.block_of(layers if getattr(block, "several", False) else block.layer), **options)
-            change = (shares(scores) - shares(separate(exact, self.scratch)[0])).abs().amax((-1, -2))
-            self.errors[name] = float(change.max())
+            self.errors[name] = self._precision_error(name, block, scores)
         return scores, extras
+
+    def _precision_error(self, name: str, block: Block, scores: Tensor) -> float:
+        """By how much of a row a lower precision moves a score: the layer is scored once more in float32."""
+        layers = getattr(block, "layers", (block.layer,))
+        again = fast.block_of(layers if getattr(block, "several", False) else block.layer)
+        exact, _ = separate(self.by_layer[name].function(again, **self.options[name]), self.scratch)
+        return float((shares(scores) - shares(exact)).abs().amax((-1, -2)).max())
 
     @contextmanager
     def timed(self, name: str, layers: Sequence[LayerTrace]) -> Iterator[None]:
@@ -256,33 +280,31 @@ class Scorer:
     def maps(self, traces: Sequence[Trace]) -> list[dict[str, Map]]:
         """The maps of each trace, by method; refused where an identity does not hold or a score is not finite."""
         # All that a GPU can do is asked of it, and all that is known without it is gathered, before it is waited for.
-        device = traces[0].model.device
-        every = {name: gathered(tensors, device) for name, tensors in self.results.scores.items()}  # [layer batch ..]
-        totals = torch.stack([scores.sum() for scores in every.values()]) if every else torch.empty(0)
-        extras = {
-            name: {key: all_layers([layer[key] for layer in layers]) for key in layers[0]}
-            for name, layers in self.results.extras.items()
-        }
-        facts = [provenance(traces[0])]
-        facts += [provenance(trace, facts[0]) for trace in traces[1:]]
-        gaps, sums = self.read_gaps(traces, totals, extras)
-        results: list[dict[str, Map]] = []
-        for row, (trace, about) in enumerate(zip(traces, facts, strict=True)):
-            n = len(trace)
-            results.append({})
-            for name, (entry, _) in self.call.chosen.items():
-                if entry.whole:
-                    scores, extra = self.whole(name, entry, trace)
-                else:
-                    scores = every[name][:, row, :n, :n].contiguous()
-                    extra = {key: of_row(value, row, None if key in entry.per_head else n) for key, value in extras[name].items()}
-                info = {**about, **method_facts(entry, self.options[name], gaps), **self.measured(name, trace, device)}
-                info |= {**self.tolerance, **self.remarks(extra), **extra}
-                results[-1][name] = Map(scores, trace.tokens, name, info=info, special=trace.special, words=trace.words)
-        finite_sums = {name for name, total in zip(every, sums, strict=True) if math.isfinite(total)}
-        for name in [name for name in self.call.chosen if name not in finite_sums]:
-            refuse_not_finite(name, [result[name] for result in results])
-        return results
+        gathered = self.results.gather(self.model.device)
+        first = provenance(traces[0])
+        facts = [first, *(provenance(trace, first) for trace in traces[1:])]
+        gaps, sums = read_gaps(self.results, gathered, self.model)
+        maps = [self.maps_of(trace, row, facts[row], gathered, gaps) for row, trace in enumerate(traces)]
+        self._refuse_not_finite(maps, dict(zip(gathered.scores, sums, strict=True)))
+        return maps
+
+    def _refuse_not_finite(self, maps: Sequence[Mapping[str, Map]], sums: Mapping[str, float]) -> None:
+        """Refuse a score that is not finite; maps whose scores have a finite sum need not be looked at."""
+        for name in self.call.chosen:
+            if not math.isfinite(sums.get(name, math.nan)):
+                refuse_not_finite(name, (one[name] for one in maps))
+
+    def maps_of(
+        self, trace: Trace, row: int, facts: Mapping[str, Any], gathered: Gathered, gaps: Mapping[str, float]
+    ) -> dict[str, Map]:
+        """The maps of one trace, number `row` of the batch, by method."""
+        maps: dict[str, Map] = {}
+        for name, (entry, _) in self.call.chosen.items():
+            scores, extra = self.whole(name, entry, trace) if entry.whole else gathered.of_trace(entry, row, len(trace))
+            info = {**facts, **method_facts(entry, self.options[name], gaps), **self.measured(name, trace, gathered.device)}
+            info |= {**self.results.tolerance, **self.remarks(extra), **extra}
+            maps[name] = Map(scores, trace.tokens, name, info=info, special=trace.special, words=trace.words)
+        return maps
 
     def whole(self, name: str, entry: Method, trace: Trace) -> tuple[Tensor, Extras]:
         """The scores of a method that reads a whole trace, [layer query key]."""
@@ -305,39 +327,10 @@ class Scorer:
             facts |= {"precision": self.call.precision, "precision_error": self.errors[name]}
         return facts
 
-    @property
-    def tolerance(self) -> dict[str, float]:
-        """How large the gap may be in these layers: more than the number type's own rounding where modules round to 8 bits."""
-        allowed = [limit for name in ("parts", "stream") for _, _, limit in self.results.gaps.get(name, [])]
-        return {"tolerance": max(allowed)} if allowed else {}
-
     def remarks(self, extra: Mapping[str, Any]) -> dict[str, list[str]]:
         """Notes about the numbers: memory that ran out, scores that the number type cannot hold."""
-        notes, error = list(self.notes), extra.get("rounding_error")
-        if error is not None and float(error.max()) > NOTED_ERROR:
-            notes.append(
-                f"rounding may move a score by {float(error.max()):.0e} of its row: float32 does not hold these distances. "
-                "Load the model with dtype='float64'."
-            )
+        notes = [*self.notes, *rounding_notes(extra)]
         return {"notes": notes} if notes else {}
-
-    def read_gaps(self, traces: Sequence[Trace], totals: Tensor, extras: Extra) -> tuple[dict[str, float], list[float]]:
-        """The largest gap of each identity, and each method's sum of scores; extras are brought to the CPU. A GPU is waited
-        for here, once, and a wrong layer is refused."""
-        entries = [(name, *entry) for name, found in self.results.gaps.items() for entry in found]
-        values = [value.to(totals) for _, _, value, _ in entries]
-        gaps = torch.cat(values) if values else totals.new_zeros(0)
-        numbers = read_numbers(gaps, totals, extras)
-        each, sums = iter(numbers[: len(gaps)]), numbers[len(gaps) :]
-        worst: dict[str, float] = {}
-        for identity, start, value, allowed in entries:
-            for layer in range(start, start + len(value)):
-                gap = finite(next(each))
-                worst[identity] = max(gap, worst.get(identity, 0.0))
-                if not gap <= allowed:
-                    refuse_gap(traces[0].model, identity, gap, allowed, layer, sums)
-        worst.pop("weights", None)  # not a gap of the model: whether kept values are those of its weights
-        return worst or {"parts": 0.0}, sums
 
 
 @contextmanager

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from .aggregate import find
-from .errors import InputError, is_text, nearest
+from .errors import InputError, is_integer, is_text, nearest
 from .model.model import Model
 from .model.vocabulary import token_id, token_name
 from .types import Trace
@@ -44,10 +44,15 @@ class Target:
     def _score(self, logits: Tensor, target: int) -> Tensor:
         """The logit (minus the foil's); or the probability among all, among the two with a foil; or its logarithm."""
         if self.score == "logit":
-            return logits[:, target] - (logits[:, self.foil] if self.foil is not None else 0)
-        choices = logits if self.foil is None else logits[:, [target, self.foil]]
-        share = choices.log_softmax(-1)[:, target if self.foil is None else 0]
+            return logits[:, target] - (0 if self.foil is None else logits[:, self.foil])
+        share = self._log_share(logits, target)
         return share if self.score == "log_probability" else share.exp()
+
+    def _log_share(self, logits: Tensor, target: int) -> Tensor:
+        """The logarithm of the target's probability among all, among the two with a foil."""
+        if self.foil is None:
+            return logits.log_softmax(-1)[:, target]
+        return logits[:, [target, self.foil]].log_softmax(-1)[:, 0]
 
 
 def resolve(
@@ -74,13 +79,19 @@ def resolve(
 def _class_or_token(trace: Trace, target: Any, foil: str | int | None, score: str, query: int | str | None) -> Target:
     model = trace.model
     positions = () if model.task == "classification" else (_position(trace, query),)
-    predicted = target == "predicted" or target is None
-    number = int(logits_at(trace, positions).argmax()) if predicted else output_id(model, target, "target")
+    number = _number(trace, target, positions)
     against = None if foil is None else output_id(model, foil, "foil")
     if against == number:
         raise InputError(f"target and foil are the same ({_name(model, number)}).")
-    name = _name(model, number) + ("" if against is None else f" - {_name(model, against)}")
+    name = " - ".join(_name(model, one) for one in (number, against) if one is not None)
     return Target(model.task, positions, (number,), against, score, name)
+
+
+def _number(trace: Trace, target: Any, positions: tuple[int, ...]) -> int:
+    """The class or token that is meant: the predicted one, or the one that is named."""
+    if target in ("predicted", None):
+        return int(logits_at(trace, positions).argmax())
+    return output_id(trace.model, target, "target")
 
 
 def _refuse_unknown_score(score: Any) -> None:
@@ -124,10 +135,14 @@ def logits_at(trace: Trace, positions: tuple[int, ...]) -> Tensor:
 def _position(trace: Trace, query: int | str | None) -> int:
     if query is not None:
         return find(trace.tokens, query)
+    _refuse_no_mask(trace)
+    return trace.query
+
+
+def _refuse_no_mask(trace: Trace) -> None:
     if trace.model.task == "masked-lm" and not trace.predicts:
         mask = getattr(trace.model.tokenizer, "mask_token", None) or "[MASK]"
         raise InputError(f"the text has no mask token to predict. Put {mask} where a word is to be predicted, or give query=.")
-    return trace.query
 
 
 # --- names and ids of classes and tokens --------------------------------------------------------------------------------
@@ -135,10 +150,10 @@ def _position(trace: Trace, query: int | str | None) -> int:
 
 def output_id(model: Model, name: Any, role: str) -> int:
     """The id of a class or a token that is written as an id or by its name."""
-    if isinstance(name, bool) or not isinstance(name, int | str):
-        raise InputError(f"a {role} is a class, a token or an id, not {name!r}.")
-    if isinstance(name, int):
+    if is_integer(name):
         return _known_id(model, name, role)
+    if not isinstance(name, str):
+        raise InputError(f"a {role} is a class, a token or an id, not {name!r}.")
     if not is_text(name):
         raise InputError(f"the {role} holds half a character (a lone surrogate), which is no text.")
     return class_id(model, name) if model.task.endswith("classification") else token_id(model, name, role)
@@ -173,8 +188,7 @@ def _name(model: Model, number: int) -> str:
 def _span(trace: Trace, target: Any, foil: Any, score: str) -> Target:
     if foil is not None:
         raise InputError("a span has no foil. Give target=(start, end).")
-    predicted = target == "predicted" or target is None
-    start, end = _predicted_span(trace) if predicted else _known_span(target, len(trace))
+    start, end = _predicted_span(trace) if target in ("predicted", None) else _known_span(target, len(trace))
     return Target("question-answering", (start, end), (start, end), None, score, f"span {start} to {end}")
 
 
@@ -185,9 +199,13 @@ def _predicted_span(trace: Trace) -> tuple[int, int]:
 
 
 def _known_span(target: Any, n: int) -> tuple[int, int]:
-    if not (isinstance(target, tuple) and len(target) == 2 and all(isinstance(i, int) for i in target)):
+    if not _is_pair_of_numbers(target):
         raise InputError(f"a question-answering model explains a span: target=(start, end) as token positions, not {target!r}.")
     start, end = target
-    if not (0 <= start < n and 0 <= end < n):
+    if min(start, end) < 0 or max(start, end) >= n:
         raise InputError(f"span {target} is out of range: there are {n} tokens, 0 to {n - 1}.")
     return start, end
+
+
+def _is_pair_of_numbers(target: Any) -> bool:
+    return isinstance(target, tuple) and len(target) == 2 and all(isinstance(i, int) for i in target)

@@ -89,12 +89,23 @@ PAIRS = ("mask", "weights")  # [... query key]
 def _cut(layer: LayerTrace, row: int, n: int) -> LayerTrace:
     """One example of a batch, its first n positions."""
     changes: dict[str, Any] = {}
-    for name in POSITIONS + PAIRS:
-        whole = getattr(layer, name)
-        if whole is not None:
-            own = whole[row if whole.shape[0] > 1 else 0]
-            changes[name] = own[..., :n, :] if name in POSITIONS else own[..., :n, :n]
+    for name, whole in tensors_of(layer).items():
+        one = whole[row if whole.shape[0] > 1 else 0]
+        changes[name] = one[..., :n, :] if name in POSITIONS else one[..., :n, :n]
     return replace(layer, **changes)
+
+
+def tensors_of(layer: LayerTrace) -> dict[str, Any]:
+    """The tensors of a layer that have an axis of positions, by name."""
+    tensors = {name: getattr(layer, name) for name in POSITIONS + PAIRS}
+    return {name: tensor for name, tensor in tensors.items() if tensor is not None}
+
+
+def without_batch(layer: LayerTrace) -> LayerTrace:
+    """A batch of one example without its batch axis."""
+    if layer.input.dim() == 2:
+        return layer
+    return replace(layer, **{name: tensor[0] for name, tensor in tensors_of(layer).items()})
 
 
 @dataclass(frozen=True, eq=False)

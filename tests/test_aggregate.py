@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import mixlens
-from mixlens.aggregate import CONVENTIONS, rolled_row, rolled_rows, shares_of_one, without_special
+from mixlens.aggregate import rolled_row, rolled_rows, shares_of_one, without_special
+from mixlens.conventions import CONVENTIONS
 from mixlens.model.words import group_words
 from mixlens.types import Attribution, Map
 

@@ -10,7 +10,7 @@ from conftest import ids, loaded
 from test_aggregate import a_map
 
 import mixlens
-from mixlens.aggregate import CONVENTIONS
+from mixlens.conventions import CONVENTIONS
 from mixlens.show.heading import heading_line
 
 

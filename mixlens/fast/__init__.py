@@ -1,7 +1,7 @@
 """The same numbers, sooner. Nothing in this folder is needed for a right answer: `MIXLENS_FAST=off` runs everything without it.
 
 `block_of` gives a layer's decomposition, `shared_blocks` those of an earlier call on the same trace. Beside this file others
-import `together` (which layers and traces are scored as one), `products` (of a rollout), `loops.used` and `cuda_graphs`.
+import `together` (which layers and traces are scored as one), `loops` (`used`, `running`) and `cuda_graphs`.
 """
 
 from __future__ import annotations

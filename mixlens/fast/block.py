@@ -23,13 +23,14 @@ from ..layer.identities import Identity
 from ..layer.norms import Chain, FrozenNorm
 from ..layer.weights import asked_weight, input_dtype, is_plain, linear_bias, linear_weight
 from ..model.attention import attention_of, attention_weights, repeat_heads
-from ..model.kept import Used, answer_of, module_state
+from ..model.kept import Used
 from ..model.offload import is_away
-from ..rounding import SAME_ANSWER, working_dtype
+from ..rounding import working_dtype
 from ..types import LayerTrace
 from . import loops
-from .norms import known_norm, stacked_norm
+from .norms import known_norm, name_of, stacked_norm
 from .parts import Parts
+from .probes import change_of, is_countable
 from .zeroing import FirstProduct, first_product, moved_without_each
 
 ASKED_KEPT = 1 << 28  # numbers of the answers that are kept: a gigabyte
@@ -38,20 +39,19 @@ Scratch = dict[tuple[str, torch.dtype], Tensor]
 _T = TypeVar("_T")
 # What `Block.at` shares with the whole block: everything that is not of targets.
 OF_SOURCES = {
+    *("layers", "layer", "index", "several", "one_of_batch", "modules", "dtype", "scratch", "targets", "store"),
     *(
-        "layers",
-        "layer",
-        "index",
-        "several",
-        "one_of_batch",
-        "modules",
-        "dtype",
-        "scratch",
-        "targets",
-        "store",
         "keeps_attention",
+        "values",
+        "projection",
+        "bias",
+        "norms",
+        "head_vectors",
+        "wide_modules",
+        "value_bias",
+        "used",
+        "compared",
     ),
-    *("values", "projection", "bias", "norms", "head_vectors", "wide_modules", "value_bias", "used", "compared"),
 }
 
 
@@ -70,11 +70,11 @@ class Block(plain_layer.Block):
         self.scratch = {} if scratch is None else scratch  # memory that the blocks of one call share
         self.used: Used = {}  # modules of which something kept is used: their probes are compared
         self.compared: dict[str, Identity] = {}
-        self.layers = (layer,) if isinstance(layer, LayerTrace) else tuple(layer)
-        self.layer, self.index, self.targets = self.layers[0], index, None
         self.several = not isinstance(layer, LayerTrace)
+        self.layers: tuple[LayerTrace, ...] = (layer,) if isinstance(layer, LayerTrace) else tuple(layer)
+        self.layer, self.index, self.targets = self.layers[0], index, None
         # Layers of a batch of one example: their batch axis becomes the axis of layers, and nothing is cut out or put together.
-        self.one_of_batch = self.several and self.layer.input.dim() == 3 and self.layer.input.shape[0] == 1
+        self.one_of_batch = self.several and self.layer.input.shape[:-2] == (1,)
         self.modules, self.store = self.layer.parts, self.layer.parts.kept
         self.dtype = working_dtype(self.layer.input.dtype)
         self.x, self.attention_output, self.output = (self.seen(name) for name in ("input", "attention_output", "output"))
@@ -83,10 +83,13 @@ class Block(plain_layer.Block):
 
     def seen(self, name: str) -> Tensor:
         """What the trace holds under this name, in the working number type."""
-        tensors = [getattr(layer, name) for layer in self.layers]
+        return self.together([getattr(layer, name) for layer in self.layers]).to(self.dtype)
+
+    def together(self, tensors: Sequence[Tensor]) -> Tensor:
+        """One tensor of each layer as one: of a single layer as it is, else with the first axis of layers."""
         if not self.several:
-            return tensors[0].to(self.dtype)
-        return (torch.cat(tensors) if self.one_of_batch else torch.stack(tensors)).to(self.dtype)
+            return tensors[0]
+        return torch.cat(list(tensors)) if self.one_of_batch else torch.stack(list(tensors))
 
     def beside(self, each: Tensor, axes: int) -> Tensor:
         """[layer ...] of `axes` axes a layer, with axes of one, so that it broadcasts against [layer ... ]."""
@@ -103,16 +106,17 @@ class Block(plain_layer.Block):
         layer = self.layer
         if layer.weights is not None:
             return self.seen("weights")
-        if self.several and len({_setting(one) for one in self.layers}) > 1:  # windows in some layers, none in others
-            each = [attention_of(one) for one in self.layers]
-            return torch.cat(each) if self.one_of_batch else torch.stack(each)
+        if self.several and len(set(map(_setting, self.layers))) > 1:  # windows in some layers, none in others
+            return self.together(list(map(attention_of, self.layers)))
         query, key = self.seen("query"), self.seen("key")
-        shape = (*query.shape[:-1], key.shape[-2])
-        rooms = None if torch.is_grad_enabled() else (self.room("logits", shape), self.attention_room(shape))
+        rooms = self.attention_rooms((*query.shape[:-1], key.shape[-2]))
         return attention_weights(query, key, layer.mask, scaling=layer.scaling, softcap=layer.softcap, rooms=rooms)
 
-    def attention_room(self, shape: Sequence[int]) -> Tensor:
-        return self.x.new_empty(*shape) if self.keeps_attention else self.room("attention", shape)
+    def attention_rooms(self, shape: Sequence[int]) -> tuple[Tensor, Tensor] | None:
+        """Memory for the logits and for the weights; none where a graph is recorded."""
+        if torch.is_grad_enabled():
+            return None
+        return self.room("logits", shape), self.x.new_empty(*shape) if self.keeps_attention else self.room("attention", shape)
 
     @cached_property
     def values(self) -> Tensor:
@@ -201,8 +205,7 @@ class Block(plain_layer.Block):
     @cached_property
     def countable(self) -> bool:
         """Are the output projections plain modules, here, whose changes torch counts? Only of such ones is anything kept."""
-        modules = [layer.parts.output for layer in self.layers]
-        return all(is_plain(module) and not is_away(module) and module_state(module) is not None for module in modules)
+        return all(is_countable(layer.parts.output) for layer in self.layers)
 
     def kept(self, kind: str, name: tuple[int, ...], make: Callable[[], _T]) -> _T:
         """What is made of the output projections and a chain with this name, once as long as they stay what they are."""
@@ -244,8 +247,11 @@ class Block(plain_layer.Block):
 
     def gram(self, chain: Chain) -> Tensor:
         """<P f^h_j, P f^g_j>, [... key head head], from the values alone or a few sources at a time: nobody holds all vectors."""
-        if loops.fused("inner", self.values) is not None and (metric := self.metric(chain)) is not None:
-            return loops.inner(self.values_by_source, metric)
+        metric = self.metric(chain) if loops.fused("inner", self.values) is not None else None
+        return self.gram_by_tiles(chain) if metric is None else loops.inner(self.values_by_source, metric)
+
+    def gram_by_tiles(self, chain: Chain) -> Tensor:
+        """`gram` by the vectors of a few sources at a time."""
         folded, each = self.folded(chain), self.values[..., 0, 0].numel()
         grams = [
             loops.gram(self.product(self.values[..., sources, :], folded))
@@ -266,7 +272,7 @@ class Block(plain_layer.Block):
             return (a.bfloat16() @ b.bfloat16()).to(self.dtype) if settings().precision == "bfloat16" else a @ b
         shape = (*torch.broadcast_shapes(a.shape[:-2], b.shape[:-2]), a.shape[-2], b.shape[-1])
         room = self.room("product", shape)
-        return by_heads(a, b, room) if a.dim() == 4 and b.dim() == 3 else torch.matmul(a, b, out=room)
+        return by_heads(a, b, room) if (a.dim(), b.dim()) == (4, 3) else torch.matmul(a, b, out=room)
 
     def room(self, name: str, shape: Sequence[int]) -> Tensor:
         """Memory for a temporary, the same for every block of one call: on a CPU fresh memory costs more than the work in it."""
@@ -332,9 +338,9 @@ class Block(plain_layer.Block):
             self.compare_kept()
         return rebuilt | self.compared
 
-    def compare(self, identity: str, made: Tensor, seen: Tensor, *, allowed: float | None = None) -> None:
+    def compare(self, identity: str, rebuilt: Tensor, seen: Tensor, *, allowed: float | None = None) -> None:
         dtype = working_dtype(seen.dtype)
-        value = loops.apart(made.to(dtype), None, seen.to(dtype))
+        value = loops.apart(rebuilt.to(dtype), None, seen.to(dtype))
         self.compared[identity] = (value, self.tolerance(identity) if allowed is None else allowed)
 
     def watch(self, module: nn.Module) -> None:
@@ -344,14 +350,9 @@ class Block(plain_layer.Block):
 
     def compare_kept(self) -> None:
         """Send its probe through every module that something kept was made of, and compare the answers with those of then."""
-        worst = [self.x.new_zeros(())]
-        for module, memory in self.used.items():
-            now, dtype = answer_of(module, memory.probe), memory.answer.dtype
-            if now.device.type == "cpu" and torch.equal(now, memory.answer):
-                continue
-            change = loops.apart(now.to(working_dtype(dtype)), None, memory.answer.to(working_dtype(dtype)))
-            worst.append(change.to(self.x) / SAME_ANSWER[dtype])
-        value = torch.stack(worst).amax() if len(worst) > 1 else worst[0]
+        changes = [change for module, memory in self.used.items() if (change := change_of(module, memory, self.x)) is not None]
+        nothing = self.x.new_zeros(())
+        value = torch.stack([nothing, *changes]).amax() if changes else nothing
         self.compared["weights"] = (value.expand(len(self.layers)) if self.several else value, 1.0)
 
     # --- Value Zeroing
@@ -368,13 +369,19 @@ class Block(plain_layer.Block):
         """The same layer with these targets alone; every source stays."""
         block = Block.__new__(Block)
         block.__dict__ |= {key: value for key, value in self.__dict__.items() if key in OF_SOURCES}
-        names = ["x", "stream", *OF_TARGETS[1:]]
-        names += [name for name in ("attention", "by_source") if name == "attention" or name in self.__dict__]
-        for name in names:  # the second axis from the right is targets
+        for name in ("x", "stream", "attention", *OF_TARGETS[1:]):  # the second axis from the right is targets
             block.__dict__[name] = getattr(self, name)[..., rows, :]
-        if "first_product" in self.__dict__:
-            block.__dict__["first_product"] = None if self.first_product is None else self.first_product.at(rows)
+        block.__dict__ |= self.computed_at(rows)
         return block
+
+    def computed_at(self, rows: slice) -> dict[str, Any]:
+        """What is computed once, for these targets alone, where it was computed for all."""
+        values: dict[str, Any] = {}
+        if "by_source" in self.__dict__:
+            values["by_source"] = self.by_source[..., rows, :]
+        if "first_product" in self.__dict__:
+            values["first_product"] = None if self.first_product is None else self.first_product.at(rows)
+        return values
 
 
 def by_heads(values: Tensor, weights: Tensor, room: Tensor | None = None) -> Tensor:
@@ -383,11 +390,6 @@ def by_heads(values: Tensor, weights: Tensor, room: Tensor | None = None) -> Ten
     flat = values.transpose(0, 1).reshape(heads, batch * keys, e)
     product = torch.matmul(flat, weights, out=None if room is None else room.view(heads, batch * keys, -1))
     return product.view(heads, batch, keys, -1).transpose(0, 1)
-
-
-def name_of(chain: Chain) -> tuple[int, ...]:
-    """Chains with one name do the same to a part."""
-    return tuple(id(norm) for norm in (*chain.branch, *chain.stream))
 
 
 def _setting(layer: LayerTrace) -> tuple[object, ...]:

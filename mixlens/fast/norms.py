@@ -1,14 +1,15 @@
-"""Frozen norms that are kept with their modules, and the norms of several layers as one."""
+"""Frozen norms that are kept with their modules, the norms of several layers as one, and the names of chains of norms."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from ..layer.norms import FrozenNorm
+from ..layer.norms import Chain, FrozenNorm
 from ..model.kept import Kept, Used
 from . import loops
 
@@ -16,8 +17,22 @@ from . import loops
 class StackedNorm(FrozenNorm):
     """The norms of several layers as one: gamma and beta [layer d], eps [layer]."""
 
+    def gamma_beside(self, z: Tensor) -> Tensor:
+        return beside(self.gamma, z)
+
+    def eps_beside(self, z: Tensor) -> Any:
+        return beside(self.eps[:, None], z)
+
     def with_reciprocal(self, u: Tensor) -> tuple[Tensor, Tensor]:
         return loops.normed(u, self.gamma, self.beta, self.eps, self.centred)
+
+    def __call__(self, u: Tensor) -> Tensor:
+        return self.numerator(u) / self.scale(u) + beside(self.beta, u)
+
+
+def beside(parameter: Tensor, z: Tensor) -> Tensor:
+    """[layer d] with axes of one, so that it broadcasts against z [layer ... d]."""
+    return parameter.view(parameter.shape[0], *[1] * (z.dim() - 2), parameter.shape[-1])
 
 
 def known_norm(kept: Kept, module: nn.Module, like: Tensor, dtype: torch.dtype, used: Used) -> FrozenNorm:
@@ -42,3 +57,8 @@ def stacked_norm(
 
     key = ("norms", tuple(id(norm) for norm in norms))
     return kept.recall(modules, key, make, width=norms[0].gamma.shape[-1], dtype=dtype, used=used)[1]
+
+
+def name_of(chain: Chain) -> tuple[int, ...]:
+    """Chains with one name do the same to a part."""
+    return tuple(id(norm) for norm in (*chain.branch, *chain.stream))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -10,7 +11,6 @@ from torch import Tensor
 
 from .. import layer as plain_layer
 from ..budget import tiles
-from ..layer.norms import beside
 from . import loops
 
 if TYPE_CHECKING:
@@ -60,18 +60,23 @@ class Parts(plain_layer.Parts):
         block, chain, reciprocal = self.block, self.chain, self.reciprocals[0]
         if y.dim() < 3 or torch.is_grad_enabled():
             return loops.nearer(block.attention, block.by_head(chain), reciprocal, y, shift=shift)
-        on_cpu = y.device.type == "cpu"
-        each = block.values[0, ..., 0].numel() * y.shape[-1] * (1 if on_cpu else 4)  # a GPU is busy with a quarter of its tile
         scores = [
             loops.nearer(block.attention[some], block.by_head(chain, some), reciprocal[some], y[some], shift=shift)
-            for some in tiles(len(y), each, y.device, times=8 if on_cpu else 1)
+            for some in self.examples_at_once(y)
         ]
         return torch.cat(scores) if len(scores) > 1 else scores[0]
+
+    def examples_at_once(self, y: Tensor) -> Iterator[slice]:
+        """The examples (or layers) whose vectors are held at once. A GPU is busy with a quarter of its tile."""
+        each = self.block.values[0, ..., 0].numel() * y.shape[-1]
+        if y.device.type == "cpu":
+            return tiles(len(y), each, y.device, times=8)
+        return tiles(len(y), 4 * each, y.device)
 
     @property
     def norms(self) -> list[tuple[Tensor, bool]]:
         """All norms, the branch's first, as the loops take them: gamma as it broadcasts, and whether the mean is subtracted."""
-        return [(beside(norm.gamma, self.block.x), norm.centred) for norm in (*self.chain.branch, *self.chain.stream)]
+        return [(norm.gamma_beside(self.block.x), norm.centred) for norm in (*self.chain.branch, *self.chain.stream)]
 
     @cached_property
     def reciprocals(self) -> tuple[Tensor, Tensor]:

@@ -76,35 +76,48 @@ def _is_countable(layer: LayerTrace) -> bool:
 
 
 def shared_blocks(trace: Trace) -> SharedBlocks | None:
-    """The blocks of this trace that calls share; None where they would not fit the budget."""
+    """The blocks of this trace that calls share; None where they would not fit the budget, or another call reads them."""
     layers, kept = trace.layers, trace.model.kept
     size = len(layers) * _bytes(layers[0])
     if size > BUDGET or not isinstance(layers, LayersOf):
         return None
     with kept.lock:
         store = _store(kept)
-        entry = store.get(id(layers))
-        if entry is None or entry[0]() is not layers:
-            entry = store[id(layers)] = (weakref.ref(layers, partial(_drop, store, id(layers))), SharedBlocks(size))
-        store[id(layers)] = store.pop(id(layers))  # the last one used goes last
-        while sum(blocks.size for _, blocks in list(store.values())) > BUDGET:  # a trace that goes changes the store
-            store.pop(next(iter(store), -1), None)
-        blocks = entry[1]
+        blocks = _blocks_of(layers, store, size)
+        _shrink(store)
         if blocks.busy:
             return None
         blocks.busy, blocks.calls = True, blocks.calls + 1
     return blocks
 
 
+def _blocks_of(layers: LayersOf, store: Store, size: int) -> SharedBlocks:
+    """The blocks of these layers, new ones where there are none. The last ones used go last in the store."""
+    reference, blocks = store.pop(id(layers), (None, None))
+    if reference is None or blocks is None or reference() is not layers:
+        reference, blocks = weakref.ref(layers, partial(_drop, store, id(layers))), SharedBlocks(size)
+    store[id(layers)] = reference, blocks
+    return blocks
+
+
+def _shrink(store: Store) -> None:
+    """Drop the blocks of the traces that were used longest ago, until the rest is within the budget."""
+    while sum(blocks.size for _, blocks in list(store.values())) > BUDGET:  # a trace that goes changes the store
+        store.pop(next(iter(store), -1), None)
+
+
 def _drop(store: dict[int, Any], key: int, _: object) -> None:
     store.pop(key, None)
 
 
-def _store(kept: Kept) -> dict[int, tuple[Any, SharedBlocks]]:
+def _store(kept: Kept) -> Store:
     """By the id of a trace's layers: a weak reference to them, and their blocks."""
     if kept.blocks is None:
         kept.blocks = {}
     return kept.blocks
+
+
+Store = dict[int, tuple[Any, SharedBlocks]]
 
 
 def _bytes(layer: LayerTrace) -> int:

@@ -1,9 +1,9 @@
-"""What is scored as one: several traces as a batch, several layers as one block."""
+"""What is scored as one: several traces as a batch, several layers as one block. Without `fast` each is scored alone."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -11,82 +11,94 @@ from torch import Tensor
 
 from ..budget import tile_elements
 from ..model.offload import is_away, is_packed
-from ..types import PAIRS, POSITIONS, LayerTrace
-from .switch import is_off
+from ..types import POSITIONS, LayerTrace, tensors_of
 
 
 def neighbours(layers: Sequence[LayerTrace], most: int) -> Iterator[range]:
     """Layers to score at once, `most` at a time: of one device, and their weights on it as they are. Others one by one."""
-
-    if most == 1:
-        yield from (range(number, number + 1) for number in range(len(layers)))
-        return
-    modules = [layer.parts.output for layer in layers]
-    places = [None if is_away(one) or is_packed(one) else layer.output.device for one, layer in zip(modules, layers, strict=True)]
+    places = [None] * len(layers) if most == 1 else list(map(_place, layers))
     start = 0
-    for end in range(1, len(layers) + 1):
-        alone = places[start] is None or places[start].type == "cpu"  # type: ignore[union-attr]
-        if end == len(layers) or end - start == most or alone or places[end] != places[start]:
+    for end, following in enumerate([*places[1:], None], 1):
+        if end - start == most or places[start] is None or places[start] != following:
             yield range(start, end)
             start = end
 
 
+def _place(layer: LayerTrace) -> torch.device | None:
+    """The device on which a layer may be scored together with others; None where it is scored alone."""
+    output, device = layer.parts.output, layer.output.device
+    return None if device.type == "cpu" or is_away(output) or is_packed(output) else device
+
+
 def together_at_once(layer: LayerTrace, depth: int) -> int:
     """How many layers to score at once. A GPU is kept waiting by the number of operations, a CPU by the size of its cache."""
-    if layer.input.device.type == "cpu" or is_off():
+    if layer.input.device.type == "cpu":
         return 1
     heads = (layer.query if layer.query is not None else layer.weights).shape[-3]  # type: ignore[union-attr]
     tokens, (n, width) = layer.input[..., 0].numel(), layer.input.shape[-2:]
     return max(1, min(depth, tile_elements(layer.input.device, 2) // (heads * tokens * max(n, width))))
 
 
-def of_one(layer: LayerTrace) -> LayerTrace:
-    """A batch of one example without its batch axis."""
-    if layer.input.dim() == 2:
-        return layer
-    found = {name: getattr(layer, name) for name in POSITIONS + PAIRS}
-    return replace(layer, **{name: tensor[0] for name, tensor in found.items() if tensor is not None})
+# --- several examples of one traced batch -----------------------------------------------------------------------------
 
 
 def of_rows(layer: LayerTrace, rows: list[int], n: int) -> LayerTrace:
     """Some examples of a traced batch, to the longest of them."""
-    changes: dict[str, Any] = {}
-    first, last = rows[0], rows[-1]
-    some: Any = slice(first, last + 1) if rows == list(range(first, last + 1)) else rows
-    for name in POSITIONS + PAIRS:
-        whole = getattr(layer, name)
-        if whole is not None:
-            own = whole[some] if whole.shape[0] > 1 else whole
-            changes[name] = own[..., :n, :] if name in POSITIONS else own[..., :n, :n]
-    return replace(layer, **changes)
+    several = _neighbouring(rows)
+    tensors = {name: whole[several] if whole.shape[0] > 1 else whole for name, whole in tensors_of(layer).items()}
+    cut = {name: one[..., :n, :] if name in POSITIONS else one[..., :n, :n] for name, one in tensors.items()}
+    return replace(layer, **cut)
+
+
+def _neighbouring(rows: list[int]) -> Any:
+    """Numbers of rows; a slice where they are neighbours, which copies nothing."""
+    every = range(rows[0], rows[-1] + 1)
+    return slice(every.start, every.stop) if rows == list(every) else rows
+
+
+# --- several traces put together --------------------------------------------------------------------------------------
 
 
 def stack(layers: Sequence[LayerTrace]) -> LayerTrace:
     """One layer of several traces as a batch. A padded query is a copy of the last real one; no one looks at a padded key."""
     n = max(layer.input.shape[-2] for layer in layers)
+    names = [name for name in tensors_of(layers[0]) if name in POSITIONS]
+    whole: dict[str, Any] = {name: torch.stack([_rows(getattr(layer, name), n) for layer in layers]) for name in names}
+    return replace(layers[0], **whole, **_stacked_pairs(layers, n))
 
-    def rows(tensor: Tensor, dim: int) -> Tensor:
-        missing = n - tensor.shape[dim]
-        if not missing:
-            return tensor
-        last = tensor.narrow(dim, tensor.shape[dim] - 1, 1)
-        return torch.cat([tensor, last.expand(*(missing if i == dim % tensor.dim() else -1 for i in range(tensor.dim())))], dim)
 
-    def columns(tensor: Tensor, fill: float | bool) -> Tensor:
-        return torch.nn.functional.pad(tensor, (0, n - tensor.shape[-1]), value=fill)
+def _stacked_pairs(layers: Sequence[LayerTrace], n: int) -> dict[str, Any]:
+    """The attention weights of several traces as one tensor; where layers have none, their masks."""
+    if layers[0].weights is not None:
+        return {"weights": torch.stack([_padded_weights(layer, n) for layer in layers])}
+    return {"mask": torch.stack([_padded_mask(layer, n) for layer in layers])}
 
-    def mask(layer: LayerTrace) -> Tensor:
-        here = layer.input.shape[-2]
-        own = layer.mask if layer.mask is not None else torch.ones(1, here, here, dtype=torch.bool, device=layer.input.device)
-        own = own if own.dim() == 3 else own[None]
-        return columns(rows(own, -2), False if own.dtype == torch.bool else torch.finfo(own.dtype).min)
 
-    whole: dict[str, Any] = {f.name: getattr(layers[0], f.name) for f in fields(LayerTrace)}
-    for name in POSITIONS:
-        if whole[name] is not None:
-            whole[name] = torch.stack([rows(getattr(layer, name), -2) for layer in layers])
-    if whole["weights"] is not None:
-        whole["weights"] = torch.stack([columns(rows(layer.weights, -2), 0.0) for layer in layers])  # type: ignore[arg-type]
-    else:
-        whole["mask"] = torch.stack([mask(layer) for layer in layers])
-    return LayerTrace(**whole)
+def _rows(tensor: Tensor, n: int) -> Tensor:
+    """[... pos .] with its last position repeated up to n."""
+    missing = n - tensor.shape[-2]
+    return torch.cat([tensor, tensor[..., -1:, :].expand(*tensor.shape[:-2], missing, -1)], -2) if missing else tensor
+
+
+def _columns(tensor: Tensor, n: int, fill: float | bool) -> Tensor:
+    """[... query key] with n keys, the new ones filled."""
+    return torch.nn.functional.pad(tensor, (0, n - tensor.shape[-1]), value=fill)
+
+
+def _padded_weights(layer: LayerTrace, n: int) -> Tensor:
+    """Attention weights [head query key], none on keys that are padded."""
+    return _columns(_rows(layer.weights, n), n, 0.0)  # type: ignore[arg-type]
+
+
+def _padded_mask(layer: LayerTrace, n: int) -> Tensor:
+    """A mask [1 or head, query, key] that hides the keys that are padded."""
+    mask = _mask_of(layer)
+    return _columns(_rows(mask, n), n, False if mask.dtype == torch.bool else torch.finfo(mask.dtype).min)
+
+
+def _mask_of(layer: LayerTrace) -> Tensor:
+    """The mask of a layer, [1 or head, query, key]; one that hides nothing where the layer has none."""
+    here = layer.input.shape[-2]
+    if layer.mask is None:
+        return torch.ones(1, here, here, dtype=torch.bool, device=layer.input.device)
+    return layer.mask if layer.mask.dim() == 3 else layer.mask[None]

@@ -7,7 +7,7 @@ instead of one per pair.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -25,6 +25,7 @@ from .norms import known_norm
 from .parts import Parts
 
 if TYPE_CHECKING:
+    from ..model.parts import LayerParts
     from .block import Block
 
 # From so many tokens on scores are so small that one half-precision product of the changes is nearer to float64 than float32
@@ -63,26 +64,37 @@ class FirstProduct:
 def first_product(block: Block) -> FirstProduct | None:
     """The feed-forward's first product as a linear map of what attention wrote; None where more than a norm is in between."""
     part = block.wide_modules
-    places = [place for place in ("norm_after_attention", "norm_before_mlp") if getattr(part, place) is not None]
-    if part.parallel or part.norm_on_attention is not None or len(places) != 1:
+    place = _place_of_norm(part)
+    if place is None:
         return None
-    module = getattr(part, places[0])
-    modules = [part.mlp_up] if part.mlp_gate in (None, part.mlp_up) else [part.mlp_up, part.mlp_gate]
-    if any(is_hooked(one) or not is_known(one) for one in (module, *modules) if one is not None):
+    module, modules = getattr(part, place), _first_modules(part)
+    if any(is_hooked(one) or not is_known(one) for one in (module, *modules)):
         return None  # what a hook or a user's own code does now and then is not in the weights
     dtype = block.dtype if part is not block.modules else block.layer.input.dtype
     norm = known_norm(block.store, module, block.x, dtype, block.used)
     if not _sure(block, module, norm, dtype):
         return None
-    unscaled = block.store.recall(
-        [module],
-        ("norm", "without gamma", block.dtype, block.x.device),
-        lambda: norm.without_gamma,
-        width=block.x.shape[-1],
-        dtype=dtype,
-        used=block.used,
-    )
-    return _product((norm, unscaled), [m for m in modules if m is not None], block, on_stream=places[0] == "norm_after_attention")
+    return _product((norm, _unscaled(block, module, norm, dtype)), modules, block, on_stream=place == "norm_after_attention")
+
+
+def _place_of_norm(part: LayerParts) -> str | None:
+    """The place of the one norm between attention and the feed-forward; None where there is more in between, or less."""
+    places = [place for place in ("norm_after_attention", "norm_before_mlp") if getattr(part, place) is not None]
+    alone = len(places) == 1 and not part.parallel and part.norm_on_attention is None
+    return places[0] if alone else None
+
+
+def _first_modules(part: LayerParts) -> list[nn.Module]:
+    """The modules of the feed-forward's first product: up, and the gate where it is a module of its own."""
+    gate = None if part.mlp_gate is part.mlp_up else part.mlp_gate
+    return [part.mlp_up] if gate is None else [part.mlp_up, gate]
+
+
+def _unscaled(block: Block, module: nn.Module, norm: FrozenNorm, dtype: torch.dtype) -> FrozenNorm:
+    """The norm without gamma; kept, so that it is one object as long as the module is the same."""
+    key = ("norm", "without gamma", block.dtype, block.x.device)
+    make: Callable[[], FrozenNorm] = lambda: norm.without_gamma  # noqa: E731
+    return block.store.recall([module], key, make, width=block.x.shape[-1], dtype=dtype, used=block.used)
 
 
 def _sure(block: Block, module: nn.Module, norm: FrozenNorm, dtype: torch.dtype) -> bool:
@@ -129,7 +141,18 @@ def without(block: Block, sources: slice, tile: Tensor, *, few: bool = False) ->
         return block.after_attention(block.attention_output.unsqueeze(-3) - tile)
     u = block.stream.unsqueeze(-3) - tile
     normed, reciprocal = product.norm.with_reciprocal(u)
-    # (base - weights @ vectors) / scale + constant, in two passes: the constant is one more head whose weight is one
+    written = part.mlp_down(part.mlp_hidden(*_reads(block, product, sources, reciprocal)))
+    if part.norm_on_mlp is not None:
+        written = part.norm_on_mlp(written)
+    output = written.add_(normed if product.on_stream else u)
+    return output if part.norm_after_mlp is None else part.norm_after_mlp(output)
+
+
+def _reads(block: Block, product: FirstProduct, sources: slice, reciprocal: Tensor) -> tuple[Tensor, Tensor | None]:
+    """What the feed-forward's activation reads without these sources, [... tile pos m]: of up, and of the gate or None.
+
+    (base - weights @ vectors) / scale + constant, in two passes: the constant is one more head whose weight is one.
+    """
     weights = block.by_source[..., sources, :, :] * -reciprocal
     weights = torch.cat([weights, torch.ones_like(reciprocal)], -1)
     reads = []
@@ -137,11 +160,7 @@ def without(block: Block, sources: slice, tile: Tensor, *, few: bool = False) ->
         room = block.room(f"read{number}", (*weights.shape[:-1], base.shape[-1]))
         read = torch.matmul(weights, vectors[..., sources, :, :], out=room)
         reads.append(read.addcmul_(base.unsqueeze(-3), reciprocal))
-    written = part.mlp_down(part.mlp_hidden(reads[0], reads[1] if len(reads) > 1 else None))
-    if part.norm_on_mlp is not None:
-        written = part.norm_on_mlp(written)
-    moved = written.add_(normed if product.on_stream else u)
-    return moved if part.norm_after_mlp is None else part.norm_after_mlp(moved)
+    return reads[0], reads[1] if len(reads) > 1 else None
 
 
 def moved_without_each(
@@ -149,8 +168,11 @@ def moved_without_each(
 ) -> Tensor:
     """`layer.Block.moved_without_each`. `few`: of one target. `cosine`: the measure is the cosine distance of whole vectors."""
     distances = cosine_from_changes(block, settings().precision) if cosine and not few else None
-    if distances is not None:
-        return distances
+    return distances_by_tiles(block, measure, view, still, few=few) if distances is None else distances
+
+
+def distances_by_tiles(block: Block, measure: Measure, view: View, still: Tensor, *, few: bool) -> Tensor:
+    """Distances [... query key] between the layer's output and its output without each source, a tile of sources at a time."""
     distances = torch.zeros_like(block.attention[..., 0, :, :])
     for sources in tiles(distances.shape[-1], block.x.numel(), block.x.device, times=8):
         rows = readers(block, sources)
@@ -176,11 +198,12 @@ def cosine_from_changes(block: Block, precision: str) -> Tensor | None:
     distance follows from the change of the output: no small difference of large numbers anywhere.
     """
     loop = loops.fused("turned", block.x)
-    part, product = (block.wide_modules, block.first_product) if loop is not None else (None, None)
-    if loop is None or part is None or product is None or part.norm_on_mlp is not None or not is_plain(part.mlp_down):
+    product = None if loop is None else block.first_product
+    if loop is None or product is None or not _is_for_loop(block):
         return None
+    part = block.wide_modules
     activation = loop.activation_number(part.mlp_act)
-    if activation is None or block.x.dim() != 2 or block.several:
+    if activation is None:
         return None
     return loop.turned(
         attention=block.attention,
@@ -193,6 +216,12 @@ def cosine_from_changes(block: Block, precision: str) -> Tensor | None:
         **_changes(block, product),
         **_after(block),
     )
+
+
+def _is_for_loop(block: Block) -> bool:
+    """Is this a block of one layer and one text, whose feed-forward ends in a plain product that is added as it is?"""
+    part = block.wide_modules
+    return block.x.dim() == 2 and not block.several and part.norm_on_mlp is None and is_plain(part.mlp_down)
 
 
 def _halves(part: Any) -> int:
@@ -211,21 +240,23 @@ def _changes(block: Block, product: FirstProduct) -> dict[str, Any]:
     added = (lengths.pow(2) - 2 * (block.attention * inner).sum(0)) / u.shape[-1]  # s'^2 - s^2, [query key]
     new = (s.pow(2) + added).sqrt()
     reciprocal = 1 / new
-    sources = list(product.of_heads)  # [head key m]
-    reads = [base / s + constant for base, constant in zip(product.bases, product.constants, strict=True)]
-    constants = list(product.constants)
-    if _halves(block.wide_modules) == 2:  # one product, gate half first
-        sources, reads, constants = ([*reversed(t[0].chunk(2, -1))] for t in (sources, reads, constants))
     return {
         "vectors": block.by_head(block.chain("norm")) if product.on_stream else block.head_vectors.transpose(-3, -2),
-        "sources": sources,
-        "reads": reads,
-        "constants": constants,
+        **_of_first_product(product, s, halves=_halves(block.wide_modules)),
         "ratio": -added / (new * (s + new)),
-        "inverse": reciprocal,
+        "reciprocal": reciprocal,
         "size": torch.exp2(torch.log2((lengths * reciprocal).clamp(2.0**-40, 2.0**40)).round()),  # a power of two
         "centred_middle": block.middle - norm.beta if product.on_stream else None,
     }
+
+
+def _of_first_product(product: FirstProduct, s: Tensor, *, halves: int) -> dict[str, list[Tensor]]:
+    """What the first product gives for each source, for the stream as it was, and as a constant: of up, then of the gate."""
+    sources, constants = list(product.of_heads), list(product.constants)  # [head key m], [m]
+    reads = [base / s + constant for base, constant in zip(product.bases, product.constants, strict=True)]
+    if halves == 2:  # one product, gate half first
+        sources, reads, constants = ([*reversed(t[0].chunk(2, -1))] for t in (sources, reads, constants))
+    return {"sources": sources, "reads": reads, "constants": constants}
 
 
 def _after(block: Block) -> dict[str, Any]:

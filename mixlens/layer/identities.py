@@ -32,6 +32,10 @@ if TYPE_CHECKING:
 
 Identity = tuple[Tensor, float]  # the gap, a number or [layer], and how large it may be
 NUDGE = 1e-10  # a change that float64 notices and float32 does not
+NORMS_OF = {  # the norms that an identity goes through; of others, the norm of its name
+    "layer": ("norm_on_attention", "norm_after_attention", "norm_before_mlp", "norm_on_mlp", "norm_after_mlp"),
+    "stream": ("norm_on_mlp", "norm_after_mlp"),
+}
 
 
 class Identities:
@@ -94,10 +98,10 @@ class Identities:
         whole = (self.attention @ self.values).square().sum((-3, -1)).sqrt()
         return (each / whole.clamp(min=torch.finfo(each.dtype).tiny)).clamp(min=1)
 
-    def compare(self, identity: str, made: Tensor, seen: Tensor, *, allowed: float | None = None) -> None:
-        """Note how far `made` is from `seen` [... pos d]: no map is given if it is more than allowed."""
+    def compare(self, identity: str, rebuilt: Tensor, seen: Tensor, *, allowed: float | None = None) -> None:
+        """Note how far `rebuilt` is from `seen` [... pos d]: no map is given if it is more than allowed."""
         dtype = working_dtype(seen.dtype)
-        value = self.apart(made.to(dtype), None, seen.to(dtype))
+        value = self.apart(rebuilt.to(dtype), None, seen.to(dtype))
         self.compared[identity] = (value, self.tolerance(identity) if allowed is None else allowed)
 
     @property
@@ -106,16 +110,18 @@ class Identities:
 
     def tolerance(self, identity: str) -> float:
         """What rounding may do. A norm that computes in float32 inside a float64 model is judged as float32."""
-        of_layer = ("norm_on_attention", "norm_after_attention", "norm_before_mlp", "norm_on_mlp", "norm_after_mlp")
-        places = {"layer": of_layer, "stream": ("norm_on_mlp", "norm_after_mlp")}.get(identity, (identity,))
-        dtype, modules = self.layer.input.dtype, [getattr(self.modules, place, None) for place in places]
-        if any(module is not None and self.rounds_inside(module, self.x) for module in modules):
-            dtype = torch.float32
+        dtype = torch.float32 if self.is_coarse(identity) else self.layer.input.dtype
         dtype = digits_of_products(self.x, dtype)
-        allowed = (LAYER_TOLERANCE if identity == "layer" else TOLERANCE)[dtype]
+        allowed, roundings = (LAYER_TOLERANCE, LAYER_ROUNDINGS) if identity == "layer" else (TOLERANCE, ROUNDINGS)
         if dtype in HALF and holds_eight_bits(self.modules.output):
-            allowed = max(allowed, EIGHT_BITS * (LAYER_ROUNDINGS if identity == "layer" else ROUNDINGS))
-        return allowed
+            return max(allowed[dtype], EIGHT_BITS * roundings)
+        return allowed[dtype]
+
+    def is_coarse(self, identity: str) -> bool:
+        """Does a norm that this identity goes through compute in float32 inside a float64 model?"""
+        places = NORMS_OF.get(identity, (identity,))
+        norms = (getattr(self.modules, place, None) for place in places)
+        return any(norm is not None and self.rounds_inside(norm, self.x) for norm in norms)
 
     def rounds_inside(self, module: nn.Module, u: Tensor) -> bool:
         """Does a module of a float64 model compute in float32? Then it does not notice a change of 1e-10 in every other feature.

@@ -23,52 +23,58 @@ class FrozenNorm:
     are found by calling it on vectors whose answer tells them, so any norm of this form works, whatever its class.
     """
 
-    gamma: Tensor  # [d], or [layer d] for the norms of several layers
-    beta: Tensor  # belongs to no token
+    gamma: Tensor  # [d]
+    beta: Tensor  # [d]: belongs to no token
     centred: bool
-    eps: Any  # a number, or [layer]
+    eps: Any  # a number
 
     @staticmethod
     @torch.no_grad()
     def of(module: nn.Module, width: int, dtype: torch.dtype) -> FrozenNorm:
         """The module as a frozen norm, in this number type."""
         weights = next(module.parameters(), None)
-        if weights is not None and weights.dtype != torch.float64:
-            try:  # asked in float64, where a large beta does not cost gamma its digits
-                return _asked(own_copy(module).double(), width, dtype, torch.float64)
-            except RuntimeError:  # its code insists on a number type
-                if weights.dtype in HALF:
-                    return _asked(own_copy(module).float(), width, dtype, torch.float32)
-        return _asked(module, width, dtype, dtype if weights is None else weights.dtype)
+        if weights is None or weights.dtype == torch.float64:
+            return _asked(module, width, dtype, dtype if weights is None else weights.dtype)
+        try:  # asked in float64, where a large beta does not cost gamma its digits
+            return _asked(own_copy(module).double(), width, dtype, torch.float64)
+        except RuntimeError:  # its code insists on a number type
+            half = weights.dtype in HALF
+        return _asked(own_copy(module).float() if half else module, width, dtype, torch.float32 if half else weights.dtype)
 
     @property
     def without_gamma(self) -> FrozenNorm:
         return replace(self, gamma=torch.ones_like(self.gamma))
 
+    def gamma_beside(self, z: Tensor) -> Tensor:
+        """gamma as it broadcasts against z [... d]."""
+        return self.gamma
+
+    def eps_beside(self, z: Tensor) -> Any:
+        """eps as it broadcasts against z [... d]."""
+        return self.eps
+
     def numerator(self, z: Tensor) -> Tensor:
         """gamma * C z."""
-        return (z - z.mean(-1, keepdim=True) if self.centred else z) * beside(self.gamma, z)
+        return (z - z.mean(-1, keepdim=True) if self.centred else z) * self.gamma_beside(z)
 
     def scale(self, u: Tensor, *, eps: bool = True, unbiased: bool = False) -> Tensor:
         """s_i, the target's scalar, [... pos 1]. Released code of ALTI leaves eps out, or divides by d - 1."""
         centred = u - u.mean(-1, keepdim=True) if self.centred else u
         variance = centred.norm(dim=-1, keepdim=True).pow(2) / (u.shape[-1] - int(unbiased))
-        if not eps:
-            return variance.sqrt()
-        return (variance + (beside(self.eps[:, None], u) if isinstance(self.eps, Tensor) else self.eps)).sqrt()
+        return (variance + self.eps_beside(u)).sqrt() if eps else variance.sqrt()
 
     def with_reciprocal(self, u: Tensor) -> tuple[Tensor, Tensor]:
         """g(u) + beta, [... pos d], and the reciprocal of the scale, 1 / s_i, [... pos 1]."""
-        if self.centred and self.gamma.dim() == 1:
+        if self.centred:
             normed, _, reciprocal = torch.native_layer_norm(u, u.shape[-1:], self.gamma, self.beta, self.eps)
             return normed, reciprocal
         reciprocal = 1 / self.scale(u)
-        return self.numerator(u) * reciprocal + beside(self.beta, u), reciprocal
+        return self.numerator(u) * reciprocal + self.beta, reciprocal
 
     def __call__(self, u: Tensor) -> Tensor:
-        if self.centred and self.gamma.dim() == 1:
+        if self.centred:
             return nn.functional.layer_norm(u, u.shape[-1:], self.gamma, self.beta, self.eps)
-        return self.numerator(u) / self.scale(u) + beside(self.beta, u)
+        return self.numerator(u) / self.scale(u) + self.beta
 
 
 def _asked(module: nn.Module, width: int, dtype: torch.dtype, input_dtype: torch.dtype) -> FrozenNorm:
@@ -93,13 +99,6 @@ def _asked(module: nn.Module, width: int, dtype: torch.dtype, input_dtype: torch
     eps = (float(short[pick]) * size) ** 2 * (1 / float(ratios[pick]) ** 2 - 1)
     centred = bool(torch.allclose(shifted, first, rtol=1e-3, atol=1e-6 * float(first.abs().max())))
     return FrozenNorm(gamma.to(dtype), beta.to(dtype), centred, max(eps, 0.0))
-
-
-def beside(parameter: Tensor, z: Tensor) -> Tensor:
-    """[d] as it is; [layer d] with axes of one, so that it broadcasts against z [layer ... d]."""
-    if parameter.dim() == 1:
-        return parameter
-    return parameter.view(parameter.shape[0], *[1] * (z.dim() - 2), parameter.shape[-1])
 
 
 @dataclass(frozen=True, eq=False)

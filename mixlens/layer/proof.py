@@ -58,31 +58,45 @@ class Proof:
 
 def measure(model: Model, input_ids: Sequence[int] | None = None, *, tokens: int = 9) -> Proof:
     """Every identity on one input (random ids unless given), without judging it."""
-    limit = model.max_tokens or tokens
-    if input_ids is None:
-        seeded = torch.Generator(device="cpu").manual_seed(0)
-        pad, shape = getattr(model.hf_model.config, "pad_token_id", None), (min(tokens, limit),)
-        drawn = torch.randint(0, model.hf_model.config.vocab_size, shape, generator=seeded, device="cpu").tolist()
-        input_ids = [i if i != pad else (i + 1) % model.hf_model.config.vocab_size for i in drawn]
-    encoded = model.encode_ids(list(input_ids))
+    ids = random_ids(model, min(tokens, model.max_tokens or tokens)) if input_ids is None else list(input_ids)
+    encoded = model.encode_ids(ids)
     traces, records = model.run_traced([encoded], watch=True)
-    gaps: dict[str, float] = {}
-    allowed: dict[str, float] = {}
-    worst: dict[str, int] = {}
+    worst = Worst()
     with model.computing(), torch.no_grad():
         for index, record in enumerate(records):
             block = Block(traces[0].layers[index], index)
-            after = records[index + 1]["input"][0].to(block.output.device) if index + 1 < len(records) else block.output
-            for name, value in {**block.gaps, **_more_gaps(block, record, after)}.items():
-                allowed[name] = max(block.tolerance(name), allowed.get(name, 0.0))
-                if value >= gaps.get(name, -1.0):
-                    gaps[name], worst[name] = value, index
-        gaps["embeddings"], worst["embeddings"] = _embedding_gap(model, encoded), 0
-        allowed["embeddings"] = TOLERANCE[model.dtype]
+            following = records[index + 1]["input"][0].to(block.output.device) if index + 1 < len(records) else block.output
+            for name, value in {**block.gaps, **_more_gaps(block, record, following)}.items():
+                worst.take(name, value, block.tolerance(name), index)
+        worst.take("embeddings", _embedding_gap(model, encoded), TOLERANCE[model.dtype], 0)
         if model.task == "classification" and is_causal(traces[0]):
-            gaps["head"], worst["head"] = _head_gap(model, list(input_ids)), len(records) - 1
-            allowed["head"] = TOLERANCE[model.dtype]
-    return Proof({name: gaps[name] for name in IDENTITIES if name in gaps}, allowed, worst, len(input_ids))
+            worst.take("head", _head_gap(model, ids), TOLERANCE[model.dtype], len(records) - 1)
+    return worst.proof(len(ids))
+
+
+def random_ids(model: Model, count: int) -> list[int]:
+    """Ids of random tokens, the same in every call; none of them is the padding token."""
+    config, seeded = model.hf_model.config, torch.Generator(device="cpu").manual_seed(0)
+    ids = torch.randint(0, config.vocab_size, (count,), generator=seeded, device="cpu").tolist()
+    return [i if i != model.pad_token else (i + 1) % config.vocab_size for i in ids]
+
+
+class Worst:
+    """The largest gap of each identity so far, how large it may be, and the layer that it is in."""
+
+    def __init__(self) -> None:
+        self.gaps: dict[str, float] = {}
+        self.allowed: dict[str, float] = {}
+        self.layers: dict[str, int] = {}
+
+    def take(self, name: str, gap: float, allowed: float, layer: int) -> None:
+        self.allowed[name] = max(allowed, self.allowed.get(name, 0.0))
+        if gap >= self.gaps.get(name, -1.0):
+            self.gaps[name], self.layers[name] = gap, layer
+
+    def proof(self, tokens: int) -> Proof:
+        """The gaps in the order of IDENTITIES."""
+        return Proof({name: self.gaps[name] for name in IDENTITIES if name in self.gaps}, self.allowed, self.layers, tokens)
 
 
 def _embedding_gap(model: Model, encoded: Encoded) -> float:
@@ -99,21 +113,22 @@ def _embedding_gap(model: Model, encoded: Encoded) -> float:
 def _head_gap(model: Model, ids: list[int]) -> float:
     """Of a decoder's classifier: nothing but the token at `head_position` reaches its logits. Another last hidden state there
     changes them; other ones elsewhere do not."""
-    pad = getattr(model.hf_model.config, "pad_token_id", None)
-    ids = ids if pad is None or len(ids) < 2 else [*ids[:-1], pad]  # a text may end in the padding token
-    encoded = model.encode_ids(ids)
+    encoded = model.encode_ids(_ending_in_padding(model, ids))
     place = head_position(model, encoded.input_ids)
-
-    def logits(changed: Sequence[int]) -> Tensor:
-        return model.changed_logits(encoded, changed)
-
-    own, others = logits([]), [i for i in range(len(encoded.input_ids)) if i != place]
-    moved = gap(logits(others), own) if others else 0.0
-    return moved if gap(logits([place]), own) > 100 * TOLERANCE[model.dtype] else float("inf")
+    others = [i for i in range(len(encoded.input_ids)) if i != place]
+    own = model.changed_logits(encoded, [])
+    elsewhere = gap(model.changed_logits(encoded, others), own) if others else 0.0
+    here = gap(model.changed_logits(encoded, [place]), own)
+    return elsewhere if here > 100 * TOLERANCE[model.dtype] else float("inf")
 
 
-def _more_gaps(block: Block, record: dict[str, Any], after: Tensor) -> dict[str, float]:
-    """What only a watched pass can see: what the values and the feed-forward read."""
+def _ending_in_padding(model: Model, ids: list[int]) -> list[int]:
+    """The ids with the padding token at the end, where there is one: a text may end in it."""
+    return ids if model.pad_token is None or len(ids) < 2 else [*ids[:-1], model.pad_token]
+
+
+def _more_gaps(block: Block, record: dict[str, Any], following: Tensor) -> dict[str, float]:
+    """What only a watched pass can see: what the values and the feed-forward read. `following`: what the next layer reads."""
     part, dtype = block.modules, block.layer.input.dtype
     read = {"norm_before_attention": block.layer.input, "norm_before_mlp": block.layer.input if part.parallel else block.middle}
     seen = {"norm_before_attention": record["attention_input"][0], "norm_before_mlp": record["mlp_input"][0]}
@@ -121,22 +136,22 @@ def _more_gaps(block: Block, record: dict[str, Any], after: Tensor) -> dict[str,
     gaps["values"] = gap(values_in(part, record["value_seen"][0], block.layer.value), block.layer.value)
     gaps["mlp"] = gap(part.mlp(seen["norm_before_mlp"]), block.layer.mlp_output)
     gaps["stream"] = gap(block.called("norm_after_mlp", block.stream_after_mlp), block.output)
-    for place, norm in block.norms.items():
-        gaps[place] = gap(norm(block.read(place)), block.called(place, block.read(place)))
-    if part.norm_after_attention is not None:
-        gaps["norm_after_attention"] = max(
-            gaps["norm_after_attention"], gap(block.called("norm_after_attention", block.stream), block.middle)
-        )
     rebuilt = block.after_attention(block.all_parts + block.bias)
-    gaps["layer"] = gap(rebuilt.to(working_dtype(dtype)), after)
+    return gaps | _norm_gaps(block) | {"layer": gap(rebuilt.to(working_dtype(dtype)), following)}
+
+
+def _norm_gaps(block: Block) -> dict[str, float]:
+    """By how much each frozen norm differs from the norm; and the norm after attention from what the model wrote there."""
+    gaps = {place: gap(norm(block.read(place)), block.called(place, block.read(place))) for place, norm in block.norms.items()}
+    if "norm_after_attention" in gaps:
+        written = gap(block.called("norm_after_attention", block.stream), block.middle)
+        gaps["norm_after_attention"] = max(gaps["norm_after_attention"], written)
     return gaps
 
 
 def measured(model: Model, input_ids: Sequence[int] | None = None, *, tokens: int = 9) -> Proof:
     """Measure, and refuse a model whose numbers are not finite or whose parts do not even fit together."""
-    for name, weights in weights_of(model.hf_model):
-        if weights.is_floating_point() and not bool(torch.isfinite(weights.sum(dtype=_sum_dtype(weights)))):
-            raise ModelError(f"{model.name!r} holds NaN or infinite weights in {name!r}. Use an intact checkpoint.")
+    _refuse_not_finite(model)
     try:
         return measure(model, input_ids, tokens=tokens)
     except torch.OutOfMemoryError:
@@ -148,19 +163,30 @@ def measured(model: Model, input_ids: Sequence[int] | None = None, *, tokens: in
         ) from error
 
 
+def _refuse_not_finite(model: Model) -> None:
+    for name, weights in weights_of(model.hf_model):
+        if weights.is_floating_point() and not bool(torch.isfinite(weights.sum(dtype=_sum_dtype(weights)))):
+            raise ModelError(f"{model.name!r} holds NaN or infinite weights in {name!r}. Use an intact checkpoint.")
+
+
 def check(model: Model, input_ids: Sequence[int] | None = None, *, tokens: int = 9) -> Proof:
     """Measure, and refuse a model that is not what its family's entry says."""
     proof = measured(model, input_ids, tokens=tokens)
     if proof.failed:
-        name = proof.failed[0]
-        raise ModelError(
-            f"{model.name!r} is not what the family entry {model.family.name!r} says: {IDENTITIES[name]} - but the relative gap "
-            f"is {proof.gaps[name]:.1e} in layer {proof.worst_layer[name]} (allowed {proof.allowed[name]:.0e} for "
-            f"{str(model.dtype).removeprefix('torch.')}). {len(proof.failed)} of {len(proof.gaps)} identities fail. "
-            "No map would be true, so the model is refused. See docs/extend/add-a-family.md."
-            + linearity_hint([model.parts[min(proof.worst_layer[name], len(model.parts) - 1)].layer])
-        )
+        raise ModelError(_refusal(model, proof, proof.failed[0]))
     return proof
+
+
+def _refusal(model: Model, proof: Proof, name: str) -> str:
+    """The line that says which identity fails, by how much and in which layer."""
+    layer = proof.worst_layer[name]
+    return (
+        f"{model.name!r} is not what the family entry {model.family.name!r} says: {IDENTITIES[name]} - but the relative gap "
+        f"is {proof.gaps[name]:.1e} in layer {layer} (allowed {proof.allowed[name]:.0e} for "
+        f"{str(model.dtype).removeprefix('torch.')}). {len(proof.failed)} of {len(proof.gaps)} identities fail. "
+        "No map would be true, so the model is refused. See docs/extend/add-a-family.md."
+        + linearity_hint([model.parts[min(layer, len(model.parts) - 1)].layer])
+    )
 
 
 def _sum_dtype(weights: Tensor) -> torch.dtype:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 import torch
@@ -84,14 +84,19 @@ def left_alone(block: Block, measure: Measure, seen_as: View) -> Still:
     eps, wrote = block.eps, block.attention_output
     signs = torch.ones(wrote.shape[-1], dtype=wrote.dtype, device=wrote.device)
     signs[::2] = -1
-    with exact_products() if settings().precision != "float32" else nullcontext():
+    with float32_products():
         # Sums and products behind attention are rounded several times, the stream and the output once each.
         both = block.after_attention(torch.stack([wrote, wrote + 2 * eps * block.stream * signs], -3))
-    made, other = both[..., 0, :, :], both[..., 1, :, :] * (1 + eps / 2 * signs.roll(1))
-    block.compare("layer", made, block.output)
-    still = seen_as(made.unsqueeze(-3))
+    rebuilt, other = both[..., 0, :, :], both[..., 1, :, :] * (1 + eps / 2 * signs.roll(1))
+    block.compare("layer", rebuilt, block.output)
+    still = seen_as(rebuilt.unsqueeze(-3))
     noise = measure(seen_as(other.unsqueeze(-3)), still)[..., 0, :]
-    return Still(still, noise.clamp(min=finest(measure, made.shape[-1], torch.finfo(noise.dtype).eps)))
+    return Still(still, noise.clamp(min=finest(measure, rebuilt.shape[-1], torch.finfo(noise.dtype).eps)))
+
+
+def float32_products() -> AbstractContextManager[None]:
+    """Products in float32 as it is, where a call asks for less: others are compared with these."""
+    return exact_products() if settings().precision != "float32" else nullcontext()
 
 
 def rounding_of_attention(block: Block) -> Tensor:
@@ -123,7 +128,7 @@ def compare_largest(
     weights = block.attention.take_along_dim(source[..., None, :, None], -1)[..., 0].transpose(-1, -2)  # [... query head]
     vectors = block.head_vectors.take_along_dim(source[..., None, None], -3)  # [... query head d]
     part = (weights.unsqueeze(-2) @ vectors).squeeze(-2)
-    with exact_products() if settings().precision != "float32" else nullcontext():
+    with float32_products():
         moved = block.after_attention(block.attention_output - part)
     exact = measure(seen_as(moved.unsqueeze(-3)), still.seen)[..., 0, :]  # [... query]
     quick = distances.take_along_dim(source[..., None], -1)[..., 0]
@@ -152,36 +157,60 @@ def value_zeroing(
     `.info["rounding_error"]`: an estimate, for each layer and query, of what rounding in computing these scores does to the
     row; what half precision did to the model's own activations is not in it.
     """
+    refuse_distance(distance, standardize=standardize, variant=variant)
+    refuse_query(query, block.attention.shape[-1])
+    measure = DISTANCES[distance] if variant == "paper" else one_minus_cosine
+    targets = block if query is None else block.at(slice(query, query + 1))
+    seen_as = view_of(block, standardize=standardize)
+    still = left_alone(targets, measure, seen_as)
+    whole_vectors = measure is cosine and not standardize
+    scores = targets.moved_without_each(measure, seen_as, still.seen, few=query is not None, cosine=whole_vectors)
+    if query is None:  # of one row, every source was run through the modules themselves
+        compare_largest(block, scores, measure, seen_as, still, distance=distance, allowed=allowed_for(block))
+    error = still.error(scores, distance) + 2 * scores * rounding_of_attention(targets)[..., None]
+    if variant == "released" and not bool(block.attention.triu(1).any()):
+        scores = scores.round(decimals=5)
+    shares, extras = with_rounding(scores, error, targets.attention, first=query or 0)
+    return (shares, extras) if query is None else in_all_rows(block, query, shares, extras)
+
+
+def refuse_distance(distance: str, *, standardize: bool, variant: str) -> None:
     if distance not in DISTANCES:
         raise InputError(f"value_zeroing has no distance {distance!r}. {nearest(str(distance), DISTANCES)}")
     if variant == "released" and (distance != "cosine" or standardize):
         raise InputError("the released code knows the cosine distance alone. Other distances have variant='paper'.")
-    measure = DISTANCES[distance] if variant == "paper" else one_minus_cosine
-    n = block.attention.shape[-1]
+
+
+def refuse_query(query: int | None, n: int) -> None:
     if query is not None and not 0 <= query < n:
         raise InputError(f"query {query} is out of range: there are {n} tokens, 0 to {n - 1}.")
-    rows = slice(0, n) if query is None else slice(query, query + 1)
-    some = block if query is None else block.at(rows)
-    whole = block.after_attention(block.attention_output) if standardize else block.output
-    seen_as = standardizer(whole, block.reach.any(-2)) if standardize else lambda vectors: vectors
-    still = left_alone(some, measure, seen_as)
-    whole_vectors = measure is cosine and not standardize
-    scores = some.moved_without_each(measure, seen_as, still.seen, few=query is not None, cosine=whole_vectors)
-    if query is None:  # of one row, every source was run through the modules themselves
-        asked = settings().precision if block.x.device.type != "cpu" else "float32"
-        coarse = block.x.is_cuda and torch.backends.cuda.matmul.allow_tf32  # the user's own setting
-        allowed = max(ALLOWED[asked], ALLOWED["tf32"] if coarse else 0.0)
-        compare_largest(block, scores, measure, seen_as, still, distance=distance, allowed=allowed)
-    error = still.error(scores, distance) + 2 * scores * rounding_of_attention(some)[..., None]
-    if variant == "released" and not bool(block.attention.triu(1).any()):
-        scores = scores.round(decimals=5)
-    untouched = (some.attention == 0).all(-3)  # who took nothing is not moved, to the last bit
+
+
+def view_of(block: Block, *, standardize: bool) -> View:
+    """Representations as the distance sees them: as they are, or with their features in standard deviations."""
+    if not standardize:
+        return lambda vectors: vectors
+    return standardizer(block.after_attention(block.attention_output), block.reach.any(-2))
+
+
+def allowed_for(block: Block) -> float:
+    """How far a distance may be from that of the modules themselves, by the precision of the call and by the user's TF32."""
+    precision = settings().precision if block.x.device.type != "cpu" else "float32"
+    coarse = block.x.is_cuda and torch.backends.cuda.matmul.allow_tf32
+    return max(ALLOWED[precision], ALLOWED["tf32"] if coarse else 0.0)
+
+
+def with_rounding(scores: Tensor, error: Tensor, attention: Tensor, *, first: int) -> tuple[Tensor, dict[str, Tensor]]:
+    """Rows [... query key] that sum to 1, and what rounding may do to each. The first row is the token at `first`."""
+    untouched = (attention == 0).all(-3)  # who took nothing is not moved, to the last bit
     scores = scores.masked_fill(untouched, 0)
-    told = {"rounding_error": (error.masked_fill(untouched, 0).amax(-1) / scores.sum(-1)).nan_to_num(0, 1).clamp(max=1)}
-    shares, empty = rows_to_one(scores, offset=rows.start)
-    told |= empty
-    if query is None:
-        return shares, told
+    rounding = (error.masked_fill(untouched, 0).amax(-1) / scores.sum(-1)).nan_to_num(0, 1).clamp(max=1)
+    shares, empty = rows_to_one(scores, offset=first)
+    return shares, {"rounding_error": rounding} | empty
+
+
+def in_all_rows(block: Block, query: int, shares: Tensor, extras: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
+    """One row in the place of its query, the other rows zero."""
     place = torch.tensor([query], device=shares.device)
-    told = {key: torch.zeros_like(block.x[..., 0], dtype=row.dtype).index_copy_(-1, place, row) for key, row in told.items()}
-    return torch.zeros_like(block.attention[..., 0, :, :]).index_copy_(-2, place, shares), told
+    rows = {key: torch.zeros_like(block.x[..., 0], dtype=row.dtype).index_copy_(-1, place, row) for key, row in extras.items()}
+    return torch.zeros_like(block.attention[..., 0, :, :]).index_copy_(-2, place, shares), rows

@@ -25,9 +25,8 @@ FILES = (
 def __getattr__(name: str) -> Any:
     if name in FILES:
         return importlib.import_module(f".{name}", __name__)
-    if not name.startswith("_"):
-        for file in FILES:
-            names = vars(importlib.import_module(f".{file}", __name__))
-            if name in names:
-                return names[name]
+    for file in () if name.startswith("_") else FILES:
+        names = vars(importlib.import_module(f".{file}", __name__))
+        if name in names:
+            return names[name]
     raise AttributeError(f"module 'mixlens.model' has no attribute {name!r}")

@@ -43,12 +43,15 @@ def attention_weights(
     logits = query @ key.mT * scaling if query.requires_grad else torch.matmul(query * scaling, key.mT, out=room)
     if softcap is not None:
         logits = torch.tanh(logits / softcap) * softcap
-    if mask is None:
-        return torch.softmax(logits, -1, out=weights)
-    if mask.dtype != torch.bool:
-        return torch.softmax(logits + mask, -1, out=weights)
+    if mask is not None and mask.dtype == torch.bool:
+        return _masked_softmax(logits, mask, weights)
+    return torch.softmax(logits if mask is None else logits + mask, -1, out=weights)
+
+
+def _masked_softmax(logits: Tensor, mask: Tensor, weights: Tensor | None) -> Tensor:
+    """softmax under a mask of booleans, in memory that is there, else with a graph and nothing in place."""
     somewhere = mask.any(-1, keepdim=True)  # a row that may look nowhere would be 0 / 0, and so would its gradient
-    if rooms is None:  # with a graph: nothing in place
+    if weights is None:
         return logits.masked_fill(~mask & somewhere, float("-inf")).softmax(-1) * somewhere
     return torch.softmax(logits.masked_fill_(~mask & somewhere, float("-inf")), -1, out=weights).mul_(somewhere)
 
@@ -61,10 +64,11 @@ def repeat_heads(grouped: Tensor, heads: int) -> Tensor:
 
 def looks_ahead(layer: LayerTrace) -> bool:
     """May any position of this layer look at a later one, by its mask or its weights?"""
-    pairs = layer.weights if layer.weights is not None else layer.mask  # [... query key]
-    if pairs is None:
+    if layer.weights is not None:
+        return bool((layer.weights > 0).triu(1).any())
+    if layer.mask is None:
         return True
-    allowed = pairs if pairs.dtype == torch.bool else pairs > (0 if layer.weights is not None else -1e30)
+    allowed = layer.mask if layer.mask.dtype == torch.bool else layer.mask > -1e30  # [... query key]
     return bool(allowed.triu(1).any())
 
 
@@ -73,12 +77,23 @@ def values_in(part: LayerParts, output: Tensor, value: Tensor) -> Tensor:
 
     Infinity, which equals no value, where the width does not fit the layout.
     """
-    heads, n, e = value.shape
-    width = output.shape[-1]
-    if part.value_layout == "heads" and width == 3 * heads * e:
-        return output.view(n, heads, 3 * e)[..., -e:].transpose(0, 1)
-    if part.value_layout == "qkv" and width > heads * e:
-        return output[..., -heads * e :].view(n, heads, e).transpose(0, 1)
-    if part.value_layout not in ("heads", "qkv") and width == heads * e:
-        return output.view(n, heads, e).transpose(0, 1)
-    return torch.full_like(value, float("inf"))
+    values = LAYOUTS.get(part.value_layout, _all_columns)(output, *value.shape)
+    return torch.full_like(value, float("inf")) if values is None else values.transpose(0, 1)
+
+
+def _third_of_each_head(output: Tensor, heads: int, n: int, e: int) -> Tensor | None:
+    """Query, key and value of one head stand side by side, then those of the next head."""
+    return output.view(n, heads, 3 * e)[..., -e:] if output.shape[-1] == 3 * heads * e else None
+
+
+def _last_columns(output: Tensor, heads: int, n: int, e: int) -> Tensor | None:
+    """The queries of all heads stand first, then the keys, then the values."""
+    return output[..., -heads * e :].view(n, heads, e) if output.shape[-1] > heads * e else None
+
+
+def _all_columns(output: Tensor, heads: int, n: int, e: int) -> Tensor | None:
+    """The module makes the values alone."""
+    return output.view(n, heads, e) if output.shape[-1] == heads * e else None
+
+
+LAYOUTS = {"heads": _third_of_each_head, "qkv": _last_columns}  # layout: the values [pos key_head e], None where they do not fit

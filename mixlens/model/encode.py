@@ -53,43 +53,67 @@ def has_segments(one: Any) -> bool:
 def encode(model: Model, text: str | Example | tuple[str, str]) -> Encoded:
     """One text as the tokenizer of the model splits it."""
     example = _example(text)
-    if model.tokenizer is None:
-        raise InputError(
-            f"{model.name!r} has no tokenizer, so it cannot read text. Pass tokenizer= to mixlens.load, "
-            "or give ids: model.trace(input_ids=[...])."
-        )
+    _refuse_no_tokenizer(model)
     fast = bool(getattr(model.tokenizer, "is_fast", False))
     options = {"return_special_tokens_mask": True, "return_offsets_mapping": fast, "verbose": False}
     coded = model.tokenizer(example.text, example.pair, **options)
-    ids = tuple(int(i) for i in coded["input_ids"])
+    ids = tuple(map(int, coded["input_ids"]))
     if not ids:
         raise InputError(f"the tokenizer finds no token in {example.text!r}.")
-    special, names = model.special_ids, model.tokens(ids)
+    names = model.tokens(ids)
     return Encoded(
         input_ids=ids,
         attention_mask=(1,) * len(ids),
-        token_type_ids=tuple(coded["token_type_ids"]) if "token_type_ids" in coded else None,
+        token_type_ids=_optional_tuple(coded.get("token_type_ids")),
         tokens=names,
-        special=tuple(i in special for i in ids),
+        special=_special(model, ids),
         text=example.text,
         pair=example.pair,
         **(_places(example, coded, names) if fast else {"words": None}),
     )
 
 
+def _refuse_no_tokenizer(model: Model) -> None:
+    if model.tokenizer is None:
+        raise InputError(
+            f"{model.name!r} has no tokenizer, so it cannot read text. Pass tokenizer= to mixlens.load, "
+            "or give ids: model.trace(input_ids=[...])."
+        )
+
+
+def _optional_tuple(values: Sequence[int] | None) -> tuple[int, ...] | None:
+    return None if values is None else tuple(values)
+
+
+def _special(model: Model, ids: Sequence[int]) -> tuple[bool, ...]:
+    """Which of the ids carry no content."""
+    return tuple(map(model.special_ids.__contains__, ids))
+
+
 def _example(text: str | Example | tuple[str, str]) -> Example:
     """The text as an Example, refused where no tokenizer could read it."""
-    if isinstance(text, tuple) and len(text) != 2:
-        raise InputError(f"a tuple is a text and its pair, not {len(text)} things.")
-    example = text if isinstance(text, Example) else Example(*(text if isinstance(text, tuple) else (text,)))
+    example = text if isinstance(text, Example) else Example(*_text_and_pair(text))
+    _refuse_other_than_text(example)
     _refuse_unreadable(example)
     return example
 
 
-def _refuse_unreadable(example: Example) -> None:
+def _text_and_pair(text: str | tuple[str, str]) -> tuple[str] | tuple[str, str]:
+    """A text alone, or a text and its pair."""
+    if not isinstance(text, tuple):
+        return (text,)
+    if len(text) != 2:
+        raise InputError(f"a tuple is a text and its pair, not {len(text)} things.")
+    return text
+
+
+def _refuse_other_than_text(example: Example) -> None:
     if not isinstance(example.text, str) or not isinstance(example.pair, str | None):
         raise InputError(f"a text must be a string, not {type(example.text).__name__}. Got {example.text!r}.")
-    if not (is_text(example.text) and is_text(example.pair or "")):
+
+
+def _refuse_unreadable(example: Example) -> None:
+    if not is_text(example.text + (example.pair or "")):
         raise InputError("the text holds half a character (a lone surrogate), which is no text.")
     if not example.text.strip():
         raise InputError("the text is empty. Give at least one word.")
@@ -113,10 +137,13 @@ def special_ids(model: Model) -> set[int]:
     """Ids that carry no content: what the tokenizer adds around a text, or what the configuration names."""
     if model.tokenizer is not None:
         return set(model.tokenizer.all_special_ids) - {model.tokenizer.mask_token_id, model.tokenizer.unk_token_id}
-    entries = [getattr(model.hf_model.config, f"{name}_token_id", None) for name in CONFIGURED]
-    # A configuration may name several ends of a text in one list.
-    lists = [entry if isinstance(entry, list | tuple) else [entry] for entry in entries]
-    return {i for ids in lists for i in ids if isinstance(i, int)}
+    return {i for name in CONFIGURED for i in _configured_ids(model, name) if isinstance(i, int)}
+
+
+def _configured_ids(model: Model, name: str) -> Sequence[Any]:
+    """What the configuration has under the name of a special token: it may name several ends of a text in one list."""
+    entry = getattr(model.hf_model.config, f"{name}_token_id", None)
+    return entry if isinstance(entry, list | tuple) else [entry]
 
 
 # --- ids --------------------------------------------------------------------------------------------------------------
@@ -124,37 +151,39 @@ def special_ids(model: Model) -> set[int]:
 
 def encode_ids(model: Model, ids: Any, types: Any = None, mask: Any = None) -> Encoded:
     """Ids as they are. Padding at the ends (mask 0) is cut off: a padded input is the same input."""
-    ids, types, mask = (
-        _integers(name, values) for name, values in (("input_ids", ids), ("token_type_ids", types), ("attention_mask", mask))
-    )
+    ids, types, mask = _integers("input_ids", ids), _integers("token_type_ids", types), _integers("attention_mask", mask)
     _refuse_lengths(ids, types, mask)
     _refuse_types(model, types)
-    _refuse_mask(mask)
-    mask = mask if mask is not None else [1] * len(ids)
-    if not any(mask):
-        raise InputError("input_ids is empty, or attention_mask hides every token. Give at least one token.")
+    mask = _mask_of(ids, mask)
     _refuse_ids(model, ids)
-    start, end = mask.index(1), len(mask) - mask[::-1].index(1)
-    ids = ids[start:end]
+    read = slice(mask.index(1), len(mask) - mask[::-1].index(1))
     return Encoded(
-        input_ids=tuple(ids),
-        attention_mask=tuple(mask[start:end]),
-        token_type_ids=None if types is None else tuple(types[start:end]),
-        tokens=model.tokens(ids),
-        special=tuple(map(model.special_ids.__contains__, ids)),
+        input_ids=tuple(ids[read]),
+        attention_mask=tuple(mask[read]),
+        token_type_ids=None if types is None else tuple(types[read]),
+        tokens=model.tokens(ids[read]),
+        special=_special(model, ids[read]),
         words=None,
     )
+
+
+def _mask_of(ids: list[int], mask: list[int] | None) -> list[int]:
+    """The mask, or one that shows every token; refused where it shows none."""
+    _refuse_mask(mask)
+    mask = [1] * len(ids) if mask is None else mask
+    if not any(mask):
+        raise InputError("input_ids is empty, or attention_mask hides every token. Give at least one token.")
+    return mask
 
 
 def _integers(name: str, values: Any) -> Any:
     """A list of integers, from a list or a tensor; None stays None."""
     if values is None:
         return None
-    if hasattr(values, "tolist"):
-        values = values.tolist()
-    if not isinstance(values, Sequence) or not set(map(type, values)) <= {int}:
-        raise InputError(f"{name} must be a list of integers, not {values!r:.80}.")
-    return list(values)
+    numbers = values.tolist() if hasattr(values, "tolist") else values
+    if not (isinstance(numbers, Sequence) and set(map(type, numbers)) <= {int}):
+        raise InputError(f"{name} must be a list of integers, not {numbers!r:.80}.")
+    return list(numbers)
 
 
 def _refuse_lengths(ids: list[int], types: list[int] | None, mask: list[int] | None) -> None:
@@ -164,20 +193,24 @@ def _refuse_lengths(ids: list[int], types: list[int] | None, mask: list[int] | N
 
 
 def _refuse_types(model: Model, types: list[int] | None) -> None:
-    config = model.hf_model.config
-    kinds = getattr(config, "type_vocab_size", None) or config.vocab_size  # GPT-2 looks segments up among tokens
-    if types is not None and any(not 0 <= i < kinds for i in types):
+    kinds = _segment_kinds(model.hf_model.config)
+    if types and not (min(types) >= 0 and max(types) < kinds):
         raise InputError(f"token_type_ids of {model.name!r} are 0 to {kinds - 1}.")
 
 
+def _segment_kinds(config: Any) -> int:
+    """How many segments a model knows; GPT-2 looks segments up among tokens."""
+    return getattr(config, "type_vocab_size", None) or config.vocab_size
+
+
 def _refuse_mask(mask: list[int] | None) -> None:
-    if mask is not None and any(i not in (0, 1) for i in mask):
+    if mask is not None and not set(mask) <= {0, 1}:
         raise InputError("attention_mask is 1 for a token that is read and 0 for one that is not.")
 
 
 def _refuse_ids(model: Model, ids: list[int]) -> None:
     vocabulary = model.hf_model.config.vocab_size
-    if not (min(ids) >= 0 and max(ids) < vocabulary):
+    if min(ids) < 0 or max(ids) >= vocabulary:
         wrong = next(i for i in ids if not 0 <= i < vocabulary)
         raise InputError(f"id {wrong} is not in the vocabulary of {model.name!r} (0 to {vocabulary - 1}).")
 
@@ -191,16 +224,25 @@ def encode_all(
     """The examples that are to be run, checked; and whether there were many or one alone."""
     if (text is None) == (input_ids is None):
         raise InputError("give either a text or input_ids=, not both and not neither.")
-    if input_ids is not None:
+    if text is None:
         rows, many = _rows([input_ids, token_type_ids, attention_mask])
         encoded = [model.encode_ids(*row) for row in rows]
     else:
-        many = isinstance(text, Sequence) and not isinstance(text, str | tuple)
-        texts: Any = text if many else [text]
-        encoded = [model.encode(one) for one in texts]
+        texts, many = _texts(text)
+        encoded = list(map(model.encode, texts))
+    _refuse_long(model, encoded)
+    return encoded, many
+
+
+def _texts(text: Texts) -> tuple[Any, bool]:
+    """The texts, and whether there were many."""
+    many = isinstance(text, Sequence) and not isinstance(text, str | tuple)
+    return (text if many else [text]), many
+
+
+def _refuse_long(model: Model, encoded: Sequence[Encoded]) -> None:
     for one in encoded:
         tokens_within(len(one.input_ids), model.max_tokens, repr(model.name))
-    return encoded, many
 
 
 def _rows(columns: list[Any]) -> tuple[list[tuple[Any, ...]], bool]:
@@ -208,35 +250,54 @@ def _rows(columns: list[Any]) -> tuple[list[tuple[Any, ...]], bool]:
     if not _is_nested(columns[0]):
         return [tuple(columns)], False
     count = len(columns[0])
-    if any(column is not None and (not hasattr(column, "__len__") or len(column) != count) for column in columns):
-        raise InputError("input_ids, token_type_ids and attention_mask must hold the same number of examples.")
     filled = [[None] * count if column is None else column for column in columns]
+    _refuse_uneven(filled, count)
     return list(zip(*filled, strict=True)), True
 
 
+def _refuse_uneven(columns: list[Any], count: int) -> None:
+    if not all(hasattr(column, "__len__") and len(column) == count for column in columns):
+        raise InputError("input_ids, token_type_ids and attention_mask must hold the same number of examples.")
+
+
 def _is_nested(ids: Any) -> bool:
+    """Are these the ids of several examples?"""
     if hasattr(ids, "dim"):
         return ids.dim() == 2
-    return isinstance(ids, Sequence) and bool(len(ids)) and (isinstance(ids[0], Sequence) or hasattr(ids[0], "tolist"))
+    return isinstance(ids, Sequence) and bool(len(ids)) and _is_row(ids[0])
+
+
+def _is_row(ids: Any) -> bool:
+    return isinstance(ids, Sequence) or hasattr(ids, "tolist")
 
 
 def batches(
     model: Model, encoded: Sequence[Encoded | Trace], batch_size: int | None, tokens: int | None = None
 ) -> Iterator[list[int]]:
     """Indices, sorted by length, in batches of about 2,048 tokens, on a GPU 8,192 (or of `batch_size` examples)."""
-    if batch_size is not None and batch_size < 1:
-        raise InputError(f"batch_size must be at least 1, not {batch_size}.")
-    batch_size = model.batch_limit or batch_size
-    tokens = tokens or BATCH_TOKENS.get(model.device.type, BATCH_TOKENS_ELSEWHERE)
+    _refuse_batch_size(batch_size)
+    rooms = _rooms(model, encoded, model.batch_limit or batch_size, tokens)
     batch: list[int] = []
     for i in _by_length(encoded):
-        room = batch_size or max(1, tokens // len(encoded[i].input_ids))
-        if batch and (len(batch) >= room or not _go_together(model, encoded[batch[0]], encoded[i])):
+        if batch and not (len(batch) < rooms[i] and _go_together(model, encoded[batch[0]], encoded[i])):
             yield batch
             batch = []
         batch.append(i)
     if batch:
         yield batch
+
+
+def _refuse_batch_size(batch_size: int | None) -> None:
+    if batch_size is not None and batch_size < 1:
+        raise InputError(f"batch_size must be at least 1, not {batch_size}.")
+
+
+def _rooms(model: Model, encoded: Sequence[Encoded | Trace], batch_size: int | None, tokens: int | None) -> Sequence[int]:
+    """How many examples a batch may have whose longest example is this one, for each example."""
+    if batch_size is not None:
+        return [batch_size] * len(encoded)
+    tokens = tokens or BATCH_TOKENS.get(model.device.type, BATCH_TOKENS_ELSEWHERE)
+    return [max(1, tokens // len(one.input_ids)) for one in encoded]
 
 
 def _by_length(encoded: Sequence[Encoded | Trace]) -> list[int]:
@@ -247,8 +308,8 @@ def _by_length(encoded: Sequence[Encoded | Trace]) -> list[int]:
 def _go_together(model: Model, one: Encoded | Trace, other: Encoded | Trace) -> bool:
     """May these two share a batch? Attention code of a family's own rounds in float32, in an order that depends on the padded
     length: there no example is padded."""
-    padded = len(one.input_ids) != len(other.input_ids)
-    return has_segments(one) == has_segments(other) and not (padded and model.family.attention is not None)
+    same_length = len(one.input_ids) == len(other.input_ids)
+    return has_segments(one) == has_segments(other) and (same_length or model.family.attention is None)
 
 
 # --- tensors ----------------------------------------------------------------------------------------------------------
@@ -261,11 +322,18 @@ def inputs(model: Model, encoded: Sequence[Encoded | Trace]) -> dict[str, Any]:
         "input_ids": _padded([one.input_ids for one in encoded], model.pad_id, n, device),
         "attention_mask": _padded([one.attention_mask for one in encoded], 0, n, device),
     }
-    if "token_type_ids" in model.accepts and any(map(has_segments, encoded)):
+    if _takes_segments(model, encoded):
         tensors["token_type_ids"] = _padded(list(map(_segments, encoded)), 0, n, device)
-    if "use_cache" in model.accepts:
-        tensors["use_cache"] = False
-    return tensors
+    return tensors | _no_cache(model)
+
+
+def _no_cache(model: Model) -> dict[str, Any]:
+    """The option of decoders that keeps nothing for the next token."""
+    return {"use_cache": False} if "use_cache" in model.accepts else {}
+
+
+def _takes_segments(model: Model, encoded: Sequence[Encoded | Trace]) -> bool:
+    return "token_type_ids" in model.accepts and any(map(has_segments, encoded))
 
 
 def _segments(one: Encoded | Trace) -> Sequence[int]:
@@ -283,7 +351,11 @@ def _padded(rows: Sequence[Sequence[int]], fill: int, n: int, device: torch.devi
 def unmasked_inputs(model: Model, encoded: Sequence[Encoded]) -> dict[str, Any]:
     """`inputs` without a mask where nothing is hidden: the model need not find that out, which makes a GPU wait."""
     tensors = model.inputs(encoded)
-    n = tensors["input_ids"].shape[1]
-    if all(len(one.input_ids) == n and all(one.attention_mask) for one in encoded):
+    if _hides_nothing(encoded, tensors["input_ids"].shape[1]):
         del tensors["attention_mask"]
     return tensors
+
+
+def _hides_nothing(encoded: Sequence[Encoded], n: int) -> bool:
+    """Are all examples of length n, and is every token read?"""
+    return all(len(one.input_ids) == n and all(one.attention_mask) for one in encoded)

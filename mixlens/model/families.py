@@ -288,9 +288,7 @@ def known() -> tuple[Family, ...]:
 def find(config: Any) -> Family:
     """The entry for this configuration, or a refusal that says what it holds and what to do."""
     for family in known():
-        if config.model_type in family.model_types and all(
-            getattr(config, key, None) == value for key, value in family.when.items()
-        ):
+        if _describes(family, config):
             return family
     raise ModelError(
         f"no family for model type {config.model_type!r}{_circumstances(config)} "
@@ -298,14 +296,25 @@ def find(config: Any) -> Family:
     )
 
 
+def _describes(family: Family, config: Any) -> bool:
+    """Is this entry for the type of this configuration, and for the values of its fields?"""
+    return config.model_type in family.model_types and all(
+        getattr(config, key, None) == value for key, value in family.when.items()
+    )
+
+
 def _circumstances(config: Any) -> str:
     """What the table has instead: entries for other values of a field, or types of a near name, or how to list them all."""
-    fields = {key for family in known() if config.model_type in family.model_types for key in family.when}
-    if fields:
-        return f" with {', '.join(f'{key}={getattr(config, key, None)!r}' for key in sorted(fields))}."
+    if fields := _fields_of_type(config.model_type):
+        return f" with {', '.join(f'{key}={getattr(config, key, None)!r}' for key in fields)}."
     types = families()
     suggestion = suggested(config.model_type, types)
     return f".{suggestion and ' '}{suggestion} `mixlens families` lists the {len(types)} types that are known."
+
+
+def _fields_of_type(model_type: str) -> list[str]:
+    """The fields of a configuration that the entries for this type ask for, in order."""
+    return sorted({key for family in known() if model_type in family.model_types for key in family.when})
 
 
 def families() -> list[str]:

@@ -38,6 +38,11 @@ class Memory:
     answer: Tensor
     values: dict[Key, tuple[object, Any]] = field(default_factory=dict)  # key: (state of all modules, value)
 
+    def forget_kinds(self, kinds: Sequence[str]) -> None:
+        """Forget the values of these kinds."""
+        for key in [key for key in self.values if key[0] in kinds]:
+            del self.values[key]
+
 
 Used = dict[nn.Module, Memory]  # the modules whose kept values a call has read
 
@@ -45,12 +50,16 @@ Used = dict[nn.Module, Memory]  # the modules whose kept values a call has read
 def module_state(module: nn.Module) -> tuple[tuple[int, int], ...] | None:
     """The address and version counter of each of a module's tensors; None where torch does not count."""
     try:
-        if module._modules:
-            return tuple((t.data_ptr(), t._version) for t in (*module.parameters(), *module.buffers()))
-        tensors = (*module._parameters.values(), *module._buffers.values())  # the same, without a walk over modules
-        return tuple((t.data_ptr(), t._version) for t in tensors if t is not None)
+        return tuple((t.data_ptr(), t._version) for t in _tensors(module) if t is not None)
     except RuntimeError:  # tensors made in inference mode
         return None
+
+
+def _tensors(module: nn.Module) -> Iterable[Tensor | None]:
+    """The parameters and buffers; those of a module without parts are read off without a walk over modules."""
+    if module._modules:
+        return (*module.parameters(), *module.buffers())
+    return (*module._parameters.values(), *module._buffers.values())
 
 
 def answer_of(module: nn.Module, probe: Tensor) -> Tensor:
@@ -78,20 +87,23 @@ class Kept:
         `width` and `dtype`: of the vectors that the modules read. `used` gets every module and its memory. Nothing is kept of a
         module whose changes torch does not count.
         """
-        states = tuple(module_state(module) for module in modules)
+        states = tuple(map(module_state, modules))
         if None in states:
             return make()
         memories = [self._memory(module, state, width, dtype) for module, state in zip(modules, states, strict=True)]
         for module, memory in zip(modules, memories, strict=True):
             used.setdefault(module, memory)  # of a module that changed since, the first memory shows it
-        memory = memories[0]
+        return self._value(memories[0].values, key, states, make)
+
+    def _value(self, values: dict[Key, tuple[object, Any]], key: Key, states: object, make: Callable[[], _T]) -> _T:
+        """The value under this key that was made in these states, else a new one, which is kept."""
         with self.lock:
-            entry = memory.values.get(key)
+            entry = values.get(key)
         if entry is not None and entry[0] == states:
             return entry[1]
         value = make()
         with self.lock:
-            memory.values[key] = (states, value)
+            values[key] = (states, value)
         return value
 
     def _memory(self, module: nn.Module, state: object, width: int, dtype: torch.dtype) -> Memory:
@@ -103,10 +115,14 @@ class Kept:
         probe = self.probe(width, dtype, place_of(module))
         fresh = Memory(state, probe, answer_of(module, probe).clone())
         with self.lock:
-            if memory is not None and any(key[0] == "norm" for key in memory.values):
-                self._forget_kinds(OF_NORMS)
+            self._forget_norms_of(memory)
             self._memories[module] = fresh
         return fresh
+
+    def _forget_norms_of(self, memory: Memory | None) -> None:
+        """Forget what depends on frozen norms, where this is the memory of a norm."""
+        if memory is not None and any(key[0] == "norm" for key in memory.values):
+            self._forget_kinds(OF_NORMS)
 
     def probe(self, width: int, dtype: torch.dtype, device: torch.device) -> Tensor:
         """Two random rows, [1 2 width]: one of ordinary size, and one so small that a norm's eps shows."""
@@ -117,9 +133,13 @@ class Kept:
 
     def numbers(self, kind: str) -> int:
         """How many numbers the kept tensors of one kind have."""
+        return sum(value.numel() for value in self._values(kind) if isinstance(value, Tensor))
+
+    def _values(self, kind: str) -> list[Any]:
+        """The kept values of one kind."""
         with self.lock:
-            values = [value for memory in self._memories.values() for key, (_, value) in memory.values.items() if key[0] == kind]
-        return sum(value.numel() for value in values if isinstance(value, Tensor))
+            entries = [entry for memory in self._memories.values() for entry in memory.values.items()]
+        return [value for key, (_, value) in entries if key[0] == kind]
 
     def memories_of(self, modules: Iterable[nn.Module]) -> list[Memory | None]:
         """The memories of these modules: who holds them can go on reading what they hold when it is forgotten here."""
@@ -140,5 +160,4 @@ class Kept:
 
     def _forget_kinds(self, kinds: Sequence[str]) -> None:
         for memory in self._memories.values():
-            for key in [key for key in memory.values if key[0] in kinds]:
-                del memory.values[key]
+            memory.forget_kinds(kinds)

@@ -67,8 +67,7 @@ def load(
     within `max_memory` of each device, the rest in main memory and, in `offload_folder`, on disk. `quantization`: "4bit",
     "8bit" or a configuration of transformers.
     """
-    if task is not None and task not in TASKS:
-        raise ModelError(f"unknown task {task!r}. {nearest(task, TASKS)}")
+    _refuse_task(task)
     dtype = number_type(dtype)
     placing = Placing(device, device_map, max_memory, offload_folder, quantization)
     placing.refuse()
@@ -83,6 +82,11 @@ def load(
     if check:
         loaded.proof = loaded.check()
     return loaded
+
+
+def _refuse_task(task: str | None) -> None:
+    if task is not None and task not in TASKS:
+        raise ModelError(f"unknown task {task!r}. {nearest(task, TASKS)}")
 
 
 def task_of(architecture: str) -> str:
@@ -100,30 +104,43 @@ def _load_module(
     model: Any, tokenizer: Any, task: str | None, placing: Placing, dtype: torch.dtype | str | None, family: Family | None
 ) -> Model:
     """A model the user already has. It is only ever read; a change of dtype or device is made on a copy."""
+    model = _stock_model(model)
+    refuse_meta(model)
+    _refuse_placing(placing)
+    model = _moved(model, placing.device, dtype)
+    name = getattr(model, "name_or_path", "") or type(model).__name__
+    return Model(model, tokenizer, name=name, task=task or task_of(type(model).__name__), family=family or find(model.config))
+
+
+def _stock_model(model: Any) -> Any:
+    """The model of transformers, out of its wrappers; anything else is refused."""
     if not (isinstance(model, nn.Module) and hasattr(model := unwrapped(model), "config")):
         raise ModelError(f"load takes a hub id, a folder or a Hugging Face model, not {type(model).__name__}.")
-    refuse_meta(model)
+    return model
+
+
+def _refuse_placing(placing: Placing) -> None:
+    """Refuse to place or to pack the weights of a model that is loaded already; its device alone may be named."""
     if placing != Placing(placing.device):
         raise ModelError(
             "device_map, max_memory, offload_folder and quantization are for models that are loaded by name. A loaded model "
             "is taken as it is: give these to its from_pretrained."
         )
-    model = _moved(model, placing.device, dtype)
-    entry = family or find(model.config)
-    name = getattr(model, "name_or_path", "") or type(model).__name__
-    return Model(model, tokenizer, name=name, task=task or task_of(type(model).__name__), family=entry)
 
 
 def _moved(model: Any, device: Any, dtype: torch.dtype | str | None) -> Any:
     """The model, or a copy of it in another number type or on another device."""
-    if device is not None or isinstance(dtype, torch.dtype):
+    wanted = _wanted(device, dtype)
+    if wanted:
         _refuse_fixed(model)
-    changes: dict[str, Any] = {}
-    if isinstance(dtype, torch.dtype) and dtype != model.dtype:
-        changes["dtype"] = dtype
-    if device is not None and torch.device(device) != model.device:
-        changes["device"] = torch.device(device)
+    changes = {name: value for name, value in wanted.items() if value != getattr(model, name)}
     return copy.deepcopy(model).to(**changes) if changes else model
+
+
+def _wanted(device: Any, dtype: torch.dtype | str | None) -> dict[str, Any]:
+    """The device and the number type that a user names, as `Module.to` takes them."""
+    wanted: dict[str, Any] = {} if device is None else {"device": torch.device(device)}
+    return wanted | ({"dtype": dtype} if isinstance(dtype, torch.dtype) else {})
 
 
 def _refuse_fixed(model: Any) -> None:
@@ -166,13 +183,18 @@ class Source:
         """Why the name cannot be loaded."""
         if self.folder is not None:
             return f"cannot load the model folder {self.name!r}: {one_line(error)}"
-        if self.name.startswith((".", "/", "~")) or self.name.count("/") > 1:
+        if self.looks_like_path:
             return f"no model folder at {self.name!r}. Give a folder with config.json and model.safetensors, or a hub id."
         embedded = sorted(p.name for p in EMBEDDED.glob("*") if p.is_dir())
         return (
             f"cannot load {self.name!r}: no such folder, and the hub has no such model or cannot be reached "
             f"({one_line(error)}). Models that are always there are embedded. {nearest(self.name, embedded)}"
         )
+
+    @property
+    def looks_like_path(self) -> bool:
+        """Can this be no hub id, which is a name or an owner and a name?"""
+        return self.name.startswith((".", "/", "~")) or self.name.count("/") > 1
 
 
 def _load_named(
@@ -187,8 +209,7 @@ def _load_named(
     options = source.options()
     with _quiet():
         config = _configuration(source, options)
-        entry = family or find(config)
-        task = task or task_of((getattr(config, "architectures", None) or ["Model"])[0])
+        entry, task = family or find(config), task or _configured_task(config)
         places = placing.options(config, dtype)
         weights = _weights(source, task, placing, {"config": config, **places, **options})
         tokenizer = tokenizer if tokenizer is not None else _tokenizer(source, options)
@@ -196,6 +217,11 @@ def _load_named(
         weights = _on_device(weights, placing.device or best_device())
     commit = getattr(config, "_commit_hash", None)
     return Model(weights.eval(), tokenizer, name=source.name, task=task, family=entry, revision=commit or source.revision)
+
+
+def _configured_task(config: Any) -> str:
+    """The task of the class that a configuration names; of none, the base model."""
+    return task_of((getattr(config, "architectures", None) or ["Model"])[0])
 
 
 def _configuration(source: Source, options: Mapping[str, Any]) -> Any:
@@ -215,26 +241,34 @@ def _weights(source: Source, task: str, placing: Placing, options: Mapping[str, 
     try:
         model, report = auto.from_pretrained(source.place, output_loading_info=True, **options)
     except Exception as error:
-        words = ", ".join(key for key in ("device_map", "quantization") if getattr(placing, key) is not None)
-        reason = f"cannot load {source.name!r} with this {words}: {one_line(error)}" if words else source.refusal(error)
-        raise ModelError(reason) from error
+        raise ModelError(_refusal_of_weights(source, placing, error)) from error
     _refuse_missing(source.name, task, model, report)
     return model
+
+
+def _refusal_of_weights(source: Source, placing: Placing, error: Exception) -> str:
+    """Why the weights cannot be loaded; where they are placed or packed in a special way, that is the likely reason."""
+    words = ", ".join(key for key in ("device_map", "quantization") if getattr(placing, key) is not None)
+    return f"cannot load {source.name!r} with this {words}: {one_line(error)}" if words else source.refusal(error)
 
 
 def _tokenizer(source: Source, options: Mapping[str, Any]) -> Any:
     """The tokenizer, or None where the model has none."""
     import transformers
 
-    folder = source.folder
-    if folder is not None and not any((folder / file).exists() for file in TOKENIZER_FILES):
+    if _has_no_tokenizer(source.folder):
         return None
     try:
         return transformers.AutoTokenizer.from_pretrained(source.place, **options)
     except Exception as error:
-        if folder is not None:
+        if source.folder is not None:
             raise ModelError(f"cannot read the tokenizer of {source.name!r}: {one_line(error)}") from error
         return None
+
+
+def _has_no_tokenizer(folder: Path | None) -> bool:
+    """Is this a folder without a file of a tokenizer?"""
+    return folder is not None and not any((folder / file).exists() for file in TOKENIZER_FILES)
 
 
 def _on_device(model: Any, device: Any) -> Any:
@@ -245,25 +279,31 @@ def _on_device(model: Any, device: Any) -> Any:
 
 
 def _refuse_missing(name: str, task: str, model: nn.Module, report: Mapping[str, Any]) -> None:
-    """Weights that are not in the file are random: a map of those says nothing.
-
-    Two are harmless: a bias that is not stored is zero, and the pooler of a model without a classification head is not used.
-    """
-    missing = set(report["missing_keys"])
-    unused = {key for key in missing if "pooler" in key and task != "classification"}
-    random = [*sorted(missing - unused - _zero_biases(model, missing)), *map(_key, report.get("mismatched_keys", []))]
+    """Weights that are not in the file are random: a map of those says nothing."""
+    random = [*_random_keys(task, model, set(report["missing_keys"])), *map(_key, report.get("mismatched_keys", []))]
     if random:
-        listed = ", ".join(random[:3])
+        listed = ", ".join(random[:3]) + (", ..." if len(random) > 3 else "")
         raise ModelError(
-            f"{name!r} has no weights for {len(random)} parts of a {task} model ({listed}{', ...' if len(random) > 3 else ''}). "
+            f"{name!r} has no weights for {len(random)} parts of a {task} model ({listed}). "
             "Random weights would give a map of nothing. Use a complete checkpoint, or another task=."
         )
+
+
+def _random_keys(task: str, model: nn.Module, missing: set[str]) -> list[str]:
+    """The names of weights that are random because they are not in the file, less two harmless kinds.
+
+    A bias that is not stored is zero, and the pooler of a model without a classification head is not used.
+    """
+    unused = {key for key in missing if "pooler" in key and task != "classification"}
+    return sorted(missing - unused - _zero_biases(model, missing))
 
 
 def _zero_biases(model: nn.Module, keys: set[str]) -> set[str]:
     """Those of the keys that are biases and zero. Weights are read only where there is a bias among the keys."""
     biases = {key for key in keys if key.endswith(".bias")}
-    return {key for key, weights in weights_of(model) if key in biases and not bool(weights.any())} if biases else set()
+    if not biases:
+        return set()
+    return {key for key, weights in weights_of(model) if key in biases and not bool(weights.any())}
 
 
 def _key(entry: Any) -> str:
@@ -275,9 +315,11 @@ def _hub_in_reach() -> bool:
     """Whether the hub's name can be looked up at all. Behind a proxy only the proxy knows."""
     from huggingface_hub import constants
 
-    if any(os.environ.get(name) for name in PROXIES):
-        return True
-    host = urlsplit(constants.ENDPOINT).hostname
+    return any(map(os.environ.get, PROXIES)) or _is_known(urlsplit(constants.ENDPOINT).hostname)
+
+
+def _is_known(host: str | None) -> bool:
+    """Does this machine find an address for the host?"""
     try:
         return bool(host and socket.getaddrinfo(host, 443))
     except OSError:

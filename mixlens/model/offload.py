@@ -21,6 +21,7 @@ from ..errors import ModelError
 
 HOOK = "_hf_hook"  # where accelerate keeps its hook
 PACKED = (torch.int8, torch.uint8, *(getattr(torch, name) for name in dir(torch) if name.startswith("float8_")))
+ORDINARY = (nn.Parameter, type(None))  # the types of a module's own parameters, where they are not packed
 
 
 def aligning(module: nn.Module) -> list[Any]:
@@ -46,33 +47,53 @@ def place_of(module: nn.Module) -> torch.device:
     for hook in aligning(module):
         return torch.device(hook.execution_device)
     device = next((t.device for t in chain(module.parameters(), module.buffers())), torch.device("cpu"))
-    if device.type != "meta":
-        return device
+    return device if device.type != "meta" else _place_of_parts(module, device)
+
+
+def _place_of_parts(module: nn.Module, device: torch.device) -> torch.device:
+    """The device that the first part with a hook of accelerate runs on; `device` where no part has one."""
     return next((place_of(part) for part in module.modules() if aligning(part)), device)
 
 
 @contextmanager
 def at_hand(module: nn.Module) -> Iterator[nn.Module]:
     """The weights of a module and its parts, also the offloaded ones, on the device that the module runs on. Not to be nested."""
-    away = [part for part in module.modules() if is_away(part)] if module._modules or HOOK in module.__dict__ else []
     with ExitStack() as stack:
-        for part in away:
+        for part in _parts_away(module):
             stack.callback(part.__dict__[HOOK].post_forward, part, None)
             part.__dict__[HOOK].pre_forward(part)
         yield module
 
 
+def _parts_away(module: nn.Module) -> list[nn.Module]:
+    """The parts of a module whose weights are offloaded; a module without parts and without a hook has none."""
+    if not (module._modules or HOOK in module.__dict__):
+        return []
+    return [part for part in module.modules() if is_away(part)]
+
+
 def weights_of(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
     """Every parameter's name and numbers, shared ones once. Offloaded ones are brought in, a module at a time."""
+    names = _names_once(model)
+    for path, module in model.named_modules():
+        parameters = [(name, short) for name, short in _parameter_names(path, module) if name in names]
+        if parameters:
+            yield from _weights_at_hand(module, parameters)
+
+
+def _names_once(model: nn.Module) -> set[str]:
+    """The names of all parameters, of tied ones the first alone."""
     names = {name for name, _ in model.named_parameters()}
     if HOOK in model.__dict__:  # tied weights are one and the same; where one of them is offloaded, they are no longer
         names -= set(getattr(model, "all_tied_weights_keys", None) or ())
-    for path, module in model.named_modules():
-        parameters = {name: short for name, short in _parameter_names(path, module) if name in names}
-        if parameters:
-            with _own_at_hand(module):
-                for name, short in parameters.items():
-                    yield from _numbers(name, getattr(module, short).detach())
+    return names
+
+
+def _weights_at_hand(module: nn.Module, parameters: Iterable[tuple[str, str]]) -> Iterator[tuple[str, Tensor]]:
+    """The numbers of some of a module's own parameters, each a name in the whole model and a name in the module."""
+    with _own_at_hand(module):
+        for name, short in parameters:
+            yield from _numbers(name, getattr(module, short).detach())
 
 
 def _parameter_names(path: str, module: nn.Module) -> list[tuple[str, str]]:
@@ -106,23 +127,34 @@ def _own_at_hand(module: nn.Module) -> Iterator[None]:
 def own_copy(module: nn.Module) -> nn.Module:
     """A copy with all of its weights present and without accelerate's hooks: nothing moves them any more."""
     with at_hand(module):
-        hooked = [part for part in module.modules() if HOOK in part.__dict__]
-        # Hooks lead to the weights of the whole model, and to the call they replaced: neither is to be copied.
-        skipped = {id(part.__dict__[name]): None for part in hooked for name in (HOOK, "forward") if name in part.__dict__}
-        twin = copy.deepcopy(module, dict(skipped))
-    for part in twin.modules():
-        if HOOK in part.__dict__:
-            del part.__dict__[HOOK]
-            part.__dict__["forward"] = part.__dict__.pop("_old_forward")
+        twin = copy.deepcopy(module, dict.fromkeys(map(id, _hook_entries(module))))
+    for part in filter(_is_hooked, twin.modules()):
+        del part.__dict__[HOOK]
+        part.__dict__["forward"] = part.__dict__.pop("_old_forward")
     return twin
+
+
+def _is_hooked(module: nn.Module) -> bool:
+    return HOOK in module.__dict__
+
+
+def _hook_entries(module: nn.Module) -> list[Any]:
+    """Hooks of accelerate, which lead to the weights of the whole model, and their `forward`, which leads to the call that it
+    replaced: neither is to be copied."""
+    hooked = filter(_is_hooked, module.modules())
+    return [part.__dict__[name] for part in hooked for name in (HOOK, "forward") if name in part.__dict__]
 
 
 def is_packed(module: nn.Module) -> bool:
     """Does it hold quantised weights: numbers of eight bits or fewer, or a subclass of tensor (torchao)?"""
-    tensors: Iterable[Tensor | None] = chain(module.parameters(), module.buffers())
-    if not module._modules:  # the same tensors, without a walk over modules
-        tensors = chain(module._parameters.values(), module._buffers.values())
-    return any(t is not None and (t.dtype in PACKED or type(t) not in (nn.Parameter, Tensor)) for t in tensors)
+    if module._modules:
+        return any(map(_is_packed_tensor, chain(module.parameters(), module.buffers())))
+    # The same tensors, without a walk over modules.
+    return any(map(_is_packed_tensor, chain(module._parameters.values(), module._buffers.values())))
+
+
+def _is_packed_tensor(tensor: Tensor | None) -> bool:
+    return tensor is not None and (tensor.dtype in PACKED or type(tensor) not in (nn.Parameter, Tensor))
 
 
 def holds_eight_bits(module: nn.Module) -> bool:
@@ -142,8 +174,9 @@ def refuse_packed(model: nn.Module, method: str, why: str, instead: str) -> None
 
 
 def _kind(module: nn.Module) -> str:
-    subclasses = [type(t).__name__ for t in module._parameters.values() if t is not None and type(t) is not nn.Parameter]
-    return type(module).__name__ if type(module) is not nn.Linear or not subclasses else f"Linear of {subclasses[0]}"
+    """The class of a module; of a plain linear one, with the class of its packed weights."""
+    subclasses = [type(weights).__name__ for weights in module._parameters.values() if type(weights) not in ORDINARY]
+    return f"Linear of {subclasses[0]}" if type(module) is nn.Linear and subclasses else type(module).__name__
 
 
 def linearity_hint(modules: Iterable[nn.Module]) -> str:
@@ -160,6 +193,10 @@ def linearity_hint(modules: Iterable[nn.Module]) -> str:
 
 def settle(model: nn.Module) -> None:
     """After a pass that was broken off: weights that a hook had brought in, and could not take away, go back."""
-    for module in model.modules():
-        if is_away(module) and any(t is not None and t.device.type != "meta" for t in module._parameters.values()):
+    for module in filter(is_away, model.modules()):
+        if any(_is_present(weights) for weights in module._parameters.values()):
             module.__dict__[HOOK].post_forward(module, None)
+
+
+def _is_present(weights: Tensor | None) -> bool:
+    return weights is not None and weights.device.type != "meta"

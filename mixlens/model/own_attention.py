@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -41,36 +42,52 @@ def our_attention(model: Model) -> AbstractContextManager[None]:
         return nullcontext()
     if any(config._attn_implementation == REGISTERED for config in model.configs):  # a pass inside a pass
         return registered_attention(model.configs, capped=current_pass().capped)
+    return registered_attention(model.configs, capped=_proven(model))
+
+
+def _proven(model: Model) -> bool:
+    """Does the model's own attention cap its logits? Found by the proof, once for each set of its functions."""
     functions = implementation(model)
-    capped = next((capped for proven, capped in model.proven_attention if proven == functions), None)
-    if capped is None:
-        capped = prove(model)
-        model.proven_attention.append((functions, capped))
-    return registered_attention(model.configs, capped=capped)
+    for proven, capped in model.proven_attention:
+        if proven == functions:
+            return capped
+    capped = prove(model)
+    model.proven_attention.append((functions, capped))
+    return capped
 
 
 def implementation(model: Model) -> tuple[Any, Any, Any]:
     """What computes attention in the stock model now: functions that are registered, those in its own code, and which of its
     modules look back alone."""
+    modules = [part for parts in model.parts for part in modules_of(parts.layer)]
+    causal = tuple(part.__dict__["is_causal"] for part in modules if "is_causal" in part.__dict__)
+    return _registered_functions(model), _eager_functions(modules), causal
+
+
+def _registered_functions(model: Model) -> tuple[tuple[str, Any, Any], ...]:
+    """(name, attention function, mask function) of each implementation that the configurations name."""
     from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
     from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
     names = dict.fromkeys(config._attn_implementation for config in model.configs)
-    registered = tuple((name, ALL_ATTENTION_FUNCTIONS.get(name), ALL_MASK_ATTENTION_FUNCTIONS.get(name)) for name in names)
-    modules = [part for parts in model.parts for part in modules_of(parts.layer)]
+    return tuple((name, ALL_ATTENTION_FUNCTIONS.get(name), ALL_MASK_ATTENTION_FUNCTIONS.get(name)) for name in names)
+
+
+def _eager_functions(modules: Sequence[nn.Module]) -> tuple[Any, ...]:
+    """The attention function in each file that the modules come from; None for a file without one."""
     files = dict.fromkeys(type(part).__module__ for part in modules)
-    causal = tuple(part.__dict__["is_causal"] for part in modules if "is_causal" in part.__dict__)
-    return registered, tuple(getattr(sys.modules[file], "eager_attention_forward", None) for file in files), causal
+    return tuple(getattr(sys.modules[file], "eager_attention_forward", None) for file in files)
 
 
 def is_foreign(model: Model) -> bool:
     """Is a function that computes the stock model's attention, or its mask, not one of transformers'? What such a function
     does may depend on anything, so it is compared on every text."""
     registered, written, _ = implementation(model)
-    functions = [function for _, *pair in registered for function in pair] + list(written)
-    return any(
-        function is not None and not str(getattr(function, "__module__", "")).startswith(TRUSTED) for function in functions
-    )
+    return not all(map(_is_trusted, chain(written, *(pair for _, *pair in registered))))
+
+
+def _is_trusted(function: Any) -> bool:
+    return function is None or str(getattr(function, "__module__", "")).startswith(TRUSTED)
 
 
 def prove_foreign(model: Model, inputs: Mapping[str, Any]) -> None:
@@ -91,18 +108,30 @@ def prove(model: Model, inputs: Mapping[str, Any] | None = None) -> bool:
     tolerance = max(LAYER_TOLERANCE[model.dtype], TOLERANCE[torch.float32])  # eager attention has a softmax in float32
     gaps: list[float] = []
     for capped in (True, False):
-        sizes: list[float] = []
-        with registered_attention(model.configs, capped=capped):
-            outputs = _attention_outputs(model, inputs, layer_inputs, sizes)
-        if len(sizes) != len(outputs):  # some layer does not ask the registry: a trace says so
-            return capped
-        gaps.append(_largest_gap(model.dtype, outputs, expected, sizes, tolerance))
+        gaps.append(_gap_of_ours(model, inputs, expected, layer_inputs, capped=capped, tolerance=tolerance))
         if gaps[-1] <= tolerance:
             return capped
     raise ModelError(
         f"{model.name!r} computes attention by a function of its own ({_names(model)}), and a trace would be of another model: "
         f"what attention writes would differ by {min(gaps):.1e} (relative, allowed {tolerance:.0e}). {_advice(model)}"
     )
+
+
+def _gap_of_ours(
+    model: Model,
+    inputs: Mapping[str, Any],
+    expected: list[Tensor],
+    layer_inputs: list[Tensor],
+    *,
+    capped: bool,
+    tolerance: float,
+) -> float:
+    """By how much our attention writes something else than `expected`; 0 where some layer does not ask the registry, which a
+    trace finds and says."""
+    sizes: list[float] = []
+    with registered_attention(model.configs, capped=capped):
+        outputs = _attention_outputs(model, inputs, layer_inputs, sizes)
+    return _largest_gap(model.dtype, outputs, expected, sizes, tolerance) if len(sizes) == len(outputs) else 0.0
 
 
 def _few_tokens(model: Model) -> dict[str, Any]:

@@ -54,30 +54,37 @@ class LayerParts:
         return self.mlp_down(self.mlp_hidden(self.mlp_up(h), gate))
 
 
+PATHS = tuple(one.name for one in fields(LayerParts) if one.name not in NOT_PATHS)  # fields that are paths of the entry too
+
+
 def at(root: Any, path: str) -> Any:
     """The attribute at a dotted path; `*` goes through every member of a list."""
     name, _, rest = path.partition(".")
     if name == "*":
-        groups = [at(member, rest) for member in root]
-        return [layer for group in groups for layer in group]
+        return [layer for member in root for layer in at(member, rest)]
     attribute = getattr(root, name)
     return at(attribute, rest) if rest else attribute
 
 
 def layer_parts(base: nn.Module, family: Family, kept: Kept | None = None) -> list[LayerParts]:
     """Resolve the entry against the model, or refuse with the path that is not there. `kept`: the store of the model."""
+    _refuse_layout(family)
+    store = kept or Kept()
+    return [_parts_of_layer(layer, family, store) for layer in _part(family, base, "layers")]
+
+
+def _refuse_layout(family: Family) -> None:
     if family.attention is not None and family.value_layout != "v":
         raise ModelError(
             f"family {family.name!r} names an attention module and value_layout={family.value_layout!r}. A family whose "
             "attention weights are taken from a module needs value_layout='v': a module that makes the values alone."
         )
-    paths = [one.name for one in fields(LayerParts) if one.name not in NOT_PATHS]
-    store = kept or Kept()
-    common: dict[str, Any] = {"value_layout": family.value_layout, "parallel": family.parallel, "kept": store}
-    return [
-        LayerParts(layer=layer, **common, **{name: _part(family, layer, name) for name in paths})
-        for layer in _part(family, base, "layers")
-    ]
+
+
+def _parts_of_layer(layer: nn.Module, family: Family, kept: Kept) -> LayerParts:
+    """The modules that the paths of the entry lead to from one layer."""
+    modules = {name: _part(family, layer, name) for name in PATHS}
+    return LayerParts(layer=layer, value_layout=family.value_layout, parallel=family.parallel, kept=kept, **modules)
 
 
 def _part(family: Family, root: Any, name: str) -> Any:

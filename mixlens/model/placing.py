@@ -14,6 +14,7 @@ from .quantized import configured
 
 DEVICE_MAPS = ("auto", "balanced", "balanced_low_0", "sequential")
 QUANTIZATIONS = ("4bit", "8bit")
+NUMBER_TYPES = {"float64": torch.float64, "float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
 @dataclass(frozen=True)
@@ -26,25 +27,37 @@ class Placing:
     offload_folder: Any = None
     quantization: Any = None
 
+    @property
+    def limits(self) -> dict[str, Any]:
+        """What a device map has to keep to, by the names of `from_pretrained`."""
+        limits = {"max_memory": self.max_memory, "offload_folder": self.offload_folder}
+        return {name: value for name, value in limits.items() if value is not None}
+
     def refuse(self) -> None:
         """Refuse what contradicts itself, unknown words, and what needs a package that is not installed."""
-        self._refuse_pairs()
-        self._refuse_words()
+        self._refuse_limits()
+        self._refuse_two_devices()
+        self._refuse_device_map()
+        self._refuse_quantization()
         self._refuse_packages()
 
-    def _refuse_pairs(self) -> None:
-        if self.device_map is None and (self.max_memory is not None or self.offload_folder is not None):
+    def _refuse_limits(self) -> None:
+        if self.device_map is None and self.limits:
             raise ModelError("max_memory and offload_folder go with a device_map, for example device_map='auto'.")
+
+    def _refuse_two_devices(self) -> None:
         if self.device is not None and self.device_map is not None:
             raise ModelError(
                 f"device={str(self.device)!r} is one device, device_map={self.device_map!r:.80} spreads the model. Leave one out."
             )
 
-    def _refuse_words(self) -> None:
+    def _refuse_device_map(self) -> None:
         if isinstance(self.device_map, str) and self.device_map not in DEVICE_MAPS:
             raise ModelError(f"unknown device_map {self.device_map!r}. {nearest(self.device_map, DEVICE_MAPS)}")
-        if self.device_map is not None and not isinstance(self.device_map, str | Mapping):
+        if not isinstance(self.device_map, str | Mapping | None):
             raise ModelError(f"device_map is a word or a mapping of module to device, not {type(self.device_map).__name__}.")
+
+    def _refuse_quantization(self) -> None:
         if isinstance(self.quantization, str) and self.quantization not in QUANTIZATIONS:
             raise ModelError(
                 f"unknown quantization {self.quantization!r}. {nearest(self.quantization, QUANTIZATIONS)} Or give a "
@@ -52,28 +65,32 @@ class Placing:
             )
 
     def _refuse_packages(self) -> None:
-        if self.device_map is not None and find_spec("accelerate") is None:
+        if self.device_map is not None and not _are_installed("accelerate"):
             raise ModelError("device_map needs accelerate: pip install 'mixlens[large]'.")
-        if isinstance(self.quantization, str) and (find_spec("accelerate") is None or find_spec("bitsandbytes") is None):
+        if isinstance(self.quantization, str) and not _are_installed("accelerate", "bitsandbytes"):
             raise ModelError(f"quantization={self.quantization!r} needs bitsandbytes: pip install 'mixlens[quantized]'.")
 
     def options(self, config: Any, dtype: torch.dtype | str | None) -> dict[str, Any]:
         """The options of `from_pretrained`: number type, places, packing."""
-        packed = self.quantization is not None or getattr(config, "quantization_config", None) is not None
-        options: dict[str, Any] = {}
+        packing: dict[str, Any] = {}
         if self.quantization is not None:
-            options["quantization_config"], dtype = configured(self.quantization, config, dtype)
-        options["dtype"] = dtype or ("auto" if packed else torch.float32)
+            packing["quantization_config"], dtype = configured(self.quantization, config, dtype)
+        packed = bool(packing) or getattr(config, "quantization_config", None) is not None
+        return packing | {"dtype": dtype or ("auto" if packed else torch.float32)} | self._places(packed)
+
+    def _places(self, packed: bool) -> dict[str, Any]:
+        """The option that says where weights go. A packed model is packed on its device: it cannot be moved later."""
         if self.device_map is not None:
-            options |= self._spread()
-        elif packed:  # such a model is packed on its device: it cannot be moved later
-            options["device_map"] = {"": self.device or best_device()}
-        return options
+            return self._spread()
+        return {"device_map": {"": self.device or best_device()}} if packed else {}
 
     def _spread(self) -> dict[str, Any]:
         device_map = self.device_map if isinstance(self.device_map, str) else dict(self.device_map)
-        limits = {"max_memory": self.max_memory, "offload_folder": self.offload_folder}
-        return {"device_map": device_map} | {name: value for name, value in limits.items() if value is not None}
+        return {"device_map": device_map} | self.limits
+
+
+def _are_installed(*packages: str) -> bool:
+    return all(find_spec(package) is not None for package in packages)
 
 
 def best_device() -> str:
@@ -83,9 +100,8 @@ def best_device() -> str:
 
 def number_type(dtype: str | torch.dtype | None) -> torch.dtype | str | None:
     """The number type that a word names; "auto" and None stay."""
-    allowed = {"float64": torch.float64, "float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
-    if dtype is None or dtype == "auto" or dtype in allowed.values():
+    if dtype in (None, "auto", *NUMBER_TYPES.values()):
         return dtype
-    if isinstance(dtype, str) and dtype in allowed:
-        return allowed[dtype]
-    raise ModelError(f"unknown dtype {dtype!r}. Known: {', '.join(allowed)}, auto.")
+    if isinstance(dtype, str) and dtype in NUMBER_TYPES:
+        return NUMBER_TYPES[dtype]
+    raise ModelError(f"unknown dtype {dtype!r}. Known: {', '.join(NUMBER_TYPES)}, auto.")

@@ -23,16 +23,20 @@ NAMED = ("classification", "masked-lm", "causal-lm")  # tasks whose prediction i
 
 def default_query(trace: Trace) -> int:
     """Where the prediction is read: the one mask, the last token of a causal model, else the first token."""
-    if trace.model.task == "masked-lm":
-        if len(trace.predicts) > 1:
-            raise InputError(
-                f"the text has {len(trace.predicts)} mask tokens, at {list(trace.predicts)}. Say which one: query=INDEX."
-            )
-        if trace.predicts:
-            return trace.predicts[0]
+    if trace.model.task == "masked-lm" and trace.predicts:
+        return _one_mask(trace)
     if not is_causal(trace):
         return 0
     return head_position(trace.model, trace.input_ids) if trace.model.task == "classification" else len(trace) - 1
+
+
+def _one_mask(trace: Trace) -> int:
+    """The position of the mask token, refused where there are several."""
+    if len(trace.predicts) > 1:
+        raise InputError(
+            f"the text has {len(trace.predicts)} mask tokens, at {list(trace.predicts)}. Say which one: query=INDEX."
+        )
+    return trace.predicts[0]
 
 
 def head_position(model: Model, ids: Sequence[int]) -> int:
@@ -56,7 +60,7 @@ def _layers_to_look_at(trace: Trace) -> Iterator[LayerTrace]:
     """One layer for each mask, since layers share their masks; every layer where its own weights tell."""
     if isinstance(trace.layers, LayersOf) and trace.layers.batch[0].weights is None:
         numbers = {id(layer.mask): number for number, layer in enumerate(trace.layers.batch)}
-        return (trace.layers[number] for number in numbers.values())
+        return map(trace.layers.__getitem__, numbers.values())
     return iter(trace.layers)
 
 
@@ -83,10 +87,16 @@ def predictions(traces: Sequence[Trace], *, k: int = 5) -> list[Prediction]:
     logits, model = traces[0].logits, traces[0].model
     if logits is None or logits.device.type == "cpu" or model.task not in NAMED:
         return [prediction(trace, k=k) for trace in traces]
-    rows = {number: row for number, trace in enumerate(traces) if (row := _row(trace)) is not None and row.numel()}
+    rows = _prediction_rows(traces)
     tables = _named_rows(model, torch.stack(list(rows.values())), k) if rows else []
     by_number = dict(zip(rows, tables, strict=True))
     return [by_number.get(number, []) for number in range(len(traces))]
+
+
+def _prediction_rows(traces: Sequence[Trace]) -> dict[int, Tensor]:
+    """The logits of each trace's prediction, by the number of the trace; none of a trace without a prediction."""
+    rows = enumerate(map(_row, traces))
+    return {number: row for number, row in rows if row is not None and row.numel()}
 
 
 def named(model: Model, logits: Tensor, *, k: int) -> Prediction:
@@ -114,13 +124,24 @@ def _names(model: Model, ids: Sequence[int]) -> list[str]:
 def generate(model: Model, start: Encoded | Trace, count: int) -> list[int]:
     """The `count` ids that the model writes after `start`, greedily."""
     length = len(start.input_ids)
+    _refuse_generation(model, length, count)
+    inputs = model.inputs([start])
+    with model.lock, apart_from_others(), evaluating(model.hf_model), recorded(None):
+        ids = model.hf_model.generate(
+            input_ids=inputs["input_ids"],
+            attention_mask=inputs["attention_mask"],
+            max_new_tokens=count,
+            do_sample=False,
+            pad_token_id=model.pad_id,
+        )
+    return list(map(int, ids[0, length:]))
+
+
+def _refuse_generation(model: Model, length: int, count: int) -> None:
+    """Refuse to let a model write that writes no text, or more than it reads."""
     if model.task != "causal-lm":
         raise InputError(f"{model.name!r} is a {model.task} model and writes no text. generate= needs a causal language model.")
     if count < 1:
         raise InputError(f"generate must be at least 1, not {count}.")
     if model.max_tokens is not None and length + count > model.max_tokens:
         raise InputError(f"{length} tokens and {count} more are over the {model.max_tokens} that {model.name!r} reads.")
-    inputs = {key: value for key, value in model.inputs([start]).items() if key in ("input_ids", "attention_mask")}
-    with model.lock, apart_from_others(), evaluating(model.hf_model), recorded(None):
-        ids = model.hf_model.generate(**inputs, max_new_tokens=count, do_sample=False, pad_token_id=model.pad_id)
-    return [int(i) for i in ids[0, length:]]

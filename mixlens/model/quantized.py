@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 from zlib import crc32
@@ -40,6 +40,10 @@ def configured(quantization: Any, config: Any, dtype: torch.dtype | str | None) 
         dtype = getattr(config, "dtype", None) or torch.float32
     if isinstance(quantization, str):
         return _configured_by_word(quantization, dtype)
+    return _configured_by_user(quantization, dtype)
+
+
+def _configured_by_user(quantization: Any, dtype: torch.dtype | str | None) -> tuple[Any, torch.dtype | str | None]:
     return quantization, dtype or getattr(quantization, "bnb_4bit_compute_dtype", None) or "auto"
 
 
@@ -58,10 +62,13 @@ def description(config: Any) -> str:
     """A quantisation in a few words: its method, and the settings that change numbers."""
     settings = dict(config) if isinstance(config, Mapping) else config.to_dict()
     kind, names = _kind_and_names(settings)
-    present = [name for name in names if settings.get(name) is not None]
-    values = [f"{name.removeprefix('bnb_4bit_')}={_in_short(settings[name])}" for name in present]
+    values = [_setting(name, settings[name]) for name in names if settings.get(name) is not None]
     method = settings.get("quant_method", "unknown")
     return f"{getattr(method, 'value', method)} {kind}({', '.join(values)})"
+
+
+def _setting(name: str, value: Any) -> str:
+    return f"{name.removeprefix('bnb_4bit_')}={_in_short(value)}"
 
 
 def _kind_and_names(settings: Mapping[str, Any]) -> tuple[str, tuple[str, ...]]:
@@ -91,15 +98,24 @@ def refuse_unrunnable(model: nn.Module, name: str, dtype: torch.dtype, *, ours: 
     `ours`: mixlens loaded the model itself, so that bitsandbytes' own form may be turned off. Layers are tried as copies: a
     library may change a layer's state and then fail.
     """
-    tried = set()
-    for path, module in model.named_modules():
-        if module._modules or not isinstance(getattr(module, "in_features", None), int) or not is_packed(module):
-            continue
-        if ours and getattr(module, OWN_FORM, False):
+    layers = [(path, module) for path, module in model.named_modules() if _is_packed_linear(module)]
+    if ours:
+        _turn_off_own_form(module for _, module in layers)
+    first_of_kind: dict[object, Trial] = {}
+    for path, module in layers:
+        first_of_kind.setdefault(_kind_of(module), Trial(module, path, name, dtype))
+    for trial in first_of_kind.values():
+        trial.refuse()
+
+
+def _is_packed_linear(module: nn.Module) -> bool:
+    return not module._modules and isinstance(getattr(module, "in_features", None), int) and is_packed(module)
+
+
+def _turn_off_own_form(modules: Iterable[nn.Module]) -> None:
+    for module in modules:
+        if getattr(module, OWN_FORM, False):
             setattr(module, OWN_FORM, False)
-        if _kind_of(module) not in tried:
-            tried.add(_kind_of(module))
-            Trial(module, path, name, dtype).refuse()
 
 
 def _kind_of(module: nn.Module) -> tuple[object, ...]:
@@ -137,11 +153,14 @@ class Trial:
         except torch.OutOfMemoryError:
             raise
         except FAILURES as error:
-            reason = " ".join(str(error).split())[:160] or type(error).__name__
-            raise ModelError(
-                f"{self.model!r} has a quantised layer that {self.library} cannot compute on this machine's {self.place.type}: "
-                f"{self.layer} fails with {reason!r}. {_advice(self.module)}"
-            ) from error
+            raise ModelError(self._failure(error)) from error
+
+    def _failure(self, error: Exception) -> str:
+        reason = " ".join(str(error).split())[:160] or type(error).__name__
+        return (
+            f"{self.model!r} has a quantised layer that {self.library} cannot compute on this machine's {self.place.type}: "
+            f"{self.layer} fails with {reason!r}. {_advice(self.module)}"
+        )
 
     def _refuse_precision(self, answer: Tensor, close: Tensor | None) -> None:
         """Refuse bitsandbytes' own form where it computes in a lower precision. Of other layers the proof is the judge."""
@@ -163,9 +182,9 @@ class Trial:
     @property
     def library(self) -> str:
         """The package of the layer's class, or of its weights where these are a subclass of tensor inside an ordinary layer."""
-        kinds = [type(self.module), *(type(t) for t in self.module._parameters.values() if t is not None)]
+        kinds = (type(self.module), *map(type, self.module._parameters.values()))
         packages = (kind.__module__.partition(".")[0] for kind in kinds)
-        return next((package for package in packages if package != "torch"), "torch")
+        return next((package for package in packages if package not in ("torch", "builtins")), "torch")
 
 
 def _copied(module: nn.Module) -> nn.Module:

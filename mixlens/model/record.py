@@ -54,25 +54,35 @@ class Recorder:
 
     def put(self, name: str, tensor: Tensor) -> None:
         """Note a tensor [batch pos .] of the layer that runs."""
-        if self.paused:
-            return
-        tensor, record = self.tensor(tensor), self.records[-1]
-        if name in record:  # a feed-forward computed in chunks of positions
-            tensor = torch.cat([record[name], tensor.reshape(self.shape[0], -1, tensor.shape[-1])], 1)
-        elif tensor.dim() == 2 and tensor.shape[0] == self.shape[0] * self.shape[1]:  # OPT flattens positions
-            tensor = tensor.reshape(*self.shape, -1)
-        record[name] = tensor
+        if not self.paused:
+            record = self.records[-1]
+            record[name] = self._with_batch(self.tensor(tensor), record.get(name))
+
+    def _with_batch(self, tensor: Tensor, before: Tensor | None) -> Tensor:
+        """The tensor as [batch pos .], behind the chunk of positions that was noted `before`."""
+        if before is not None:  # a feed-forward computed in chunks of positions
+            return torch.cat([before, tensor.reshape(self.shape[0], -1, tensor.shape[-1])], 1)
+        if tensor.dim() == 2 and tensor.shape[0] == self.shape[0] * self.shape[1]:  # OPT flattens positions
+            return tensor.reshape(*self.shape, -1)
+        return tensor
 
     def put_attention(
         self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, scaling: float, softcap: float | None
     ) -> None:
         """Note what attention of the layer that runs reads: [batch head pos e]."""
         if self.sizes is not None:
-            size = float(query.float().norm(dim=-1).max() * key.float().norm(dim=-1).max()) * scaling
-            self.sizes.append(size if softcap is None else min(size, 2 * softcap))
+            self.sizes.append(_size_of_logits(query, key, scaling, softcap))
         if self.records:
             tensors = {"query": self.tensor(query), "key": self.tensor(key), "value": self.tensor(value)}
             self.records[-1].update(tensors, mask=mask, scaling=scaling, softcap=softcap)
+
+    def put_weights(self, weights: Tensor) -> Tensor:
+        """The attention weights [batch head query key] of the layer that runs, changed by `change`; noted where graphs are."""
+        if self.change is not None:
+            weights = self.change(len(self.records) - 1, weights)
+        if self.attached:
+            self.records[-1]["weights"] = weights
+        return weights
 
     def leave(self, module: nn.Module, args: Any, output: Any) -> None:
         """A layer is done, and its record is whole: hand it to `each`."""
@@ -111,6 +121,12 @@ class Recorder:
         return LayerTrace(**{name: value for name, value in record.items() if name in FIELDS})
 
 
+def _size_of_logits(query: Tensor, key: Tensor, scaling: float, softcap: float | None) -> float:
+    """An upper bound of the largest logit of a layer."""
+    size = float(query.float().norm(dim=-1).max() * key.float().norm(dim=-1).max()) * scaling
+    return size if softcap is None else min(size, 2 * softcap)
+
+
 def record_hooks(
     parts: Sequence[LayerParts], recorder: Recorder, configs: Sequence[Any], *, watch: bool = False, begin: bool = True
 ) -> list[Hook]:
@@ -119,19 +135,26 @@ def record_hooks(
     Without `begin` the caller begins every layer's record by a hook of its own. A hook notes something of the layer that runs, so
     a module that several layers share needs each hook once.
     """
-    notes: list[Note] = []
-    for one in parts:
-        notes += _begin_notes(one, recorder) if begin else []
-        notes += _output_notes(one, recorder)
-        notes += _proof_notes(one, recorder) if watch else []
-        notes += _weight_notes(one, recorder, configs) if one.attention is not None else []
     distinct: dict[tuple[int, str, str], Hook] = {}
-    for module, when, name, hook in notes:
-        distinct.setdefault((id(module), when, name), (module, when, hook))
-    hooks = list(distinct.values())
-    if recorder.each is not None:
-        hooks += [(one.layer, "after", recorder.leave) for one in by_layer(parts).values()]
-    return hooks
+    for one in parts:
+        for module, when, name, hook in _notes(one, recorder, configs, watch=watch, begin=begin):
+            distinct.setdefault((id(module), when, name), (module, when, hook))
+    return [*distinct.values(), *_leave_hooks(parts, recorder)]
+
+
+def _notes(parts: LayerParts, recorder: Recorder, configs: Sequence[Any], *, watch: bool, begin: bool) -> list[Note]:
+    """What is noted of one layer."""
+    return [
+        *(_begin_notes(parts, recorder) if begin else ()),
+        *_output_notes(parts, recorder),
+        *(_proof_notes(parts, recorder) if watch else ()),
+        *(_weight_notes(parts, recorder, configs) if parts.attention is not None else ()),
+    ]
+
+
+def _leave_hooks(parts: Sequence[LayerParts], recorder: Recorder) -> list[Hook]:
+    """The hooks that hand out each layer when it is done, where somebody gets it."""
+    return [] if recorder.each is None else [(one.layer, "after", recorder.leave) for one in by_layer(parts).values()]
 
 
 def _begin_notes(parts: LayerParts, recorder: Recorder) -> list[Note]:
@@ -171,15 +194,21 @@ def _weight_notes(parts: LayerParts, recorder: Recorder, configs: Sequence[Any])
     """For attention code of a family's own: its weights [batch head query key], and its values by head."""
 
     def note(module: nn.Module, args: Any, output: Any) -> None:
-        weights = output[1] if isinstance(output, tuple) and len(output) > 1 else None
-        if not isinstance(weights, Tensor):
-            raise ModelError(_no_weights(module, configs))
+        weights = _weights_in(output, module, configs)
         value = recorder.records[-1].pop("value_output")
         shape = (*value.shape[:2], weights.shape[1], -1)
         recorder.records[-1] |= {"weights": recorder.tensor(weights), "value": value.view(shape).transpose(1, 2)}
 
     assert parts.attention is not None
     return [_output_note(parts.value, "value_output", recorder), (parts.attention, "after", "weights", note)]
+
+
+def _weights_in(output: Any, module: nn.Module, configs: Sequence[Any]) -> Tensor:
+    """The attention weights, which a module of a family's own puts out second; refused where it does not."""
+    weights = output[1] if isinstance(output, tuple) and len(output) > 1 else None
+    if not isinstance(weights, Tensor):
+        raise ModelError(_no_weights(module, configs))
+    return weights
 
 
 def _no_weights(module: nn.Module, configs: Sequence[Any]) -> str:

@@ -26,7 +26,7 @@ UNKNOWN = ("position_bias", "s_aux")  # options of attention that are not modell
 
 def configurations(model: nn.Module) -> list[Any]:
     """The configurations by which modules choose their attention; a copied layer may have one of its own."""
-    configs = [module.__dict__["config"] for module in model.modules() if "config" in module.__dict__]
+    configs = (module.__dict__.get("config") for module in model.modules())
     return list({id(config): config for config in configs if hasattr(config, "_attn_implementation")}.values())
 
 
@@ -59,20 +59,24 @@ def _attention(
     from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
     _refuse_unknown(module, options)
-    recorder = current_pass().recorder
     if not current_pass().capped:
         options.pop("softcap", None)
     softcap, scaling = options.get("softcap"), _scaling(query, options)
+    recorder = current_pass().recorder
     if recorder is not None:
         recorder.put_attention(query, key, value, attention_mask, scaling, softcap)
-    recording = recorder if recorder is not None and recorder.records else None
     # The fast kernel cannot cap logits, nor show or change its weights; for float32 on a GPU there is none.
-    if softcap is not None or _shows_weights(recording):
-        return _written_out(query, key, value, attention_mask, scaling, softcap, recording), None
-    if recording is not None and quicker_written_out(query):
-        return _written_out(query * scaling, key, value, attention_mask, 1.0, None, recording), None
+    if softcap is not None or _shows_weights(recorder):
+        return _written_out(query, key, value, attention_mask, scaling, softcap, recorder), None
+    if _is_recording(recorder) and quicker_written_out(query):
+        return _written_out(query * scaling, key, value, attention_mask, 1.0, None, recorder), None
     output, _ = sdpa_attention_forward(module, query, key, value, attention_mask, **options)
     return output, None
+
+
+def _is_recording(recorder: Recorder | None) -> bool:
+    """Does a recorder follow a layer that has begun?"""
+    return recorder is not None and bool(recorder.records)
 
 
 def _scaling(query: Tensor, options: dict[str, Any]) -> float:
@@ -88,7 +92,8 @@ def _refuse_unknown(module: nn.Module, options: dict[str, Any]) -> None:
 
 
 def _shows_weights(recorder: Recorder | None) -> bool:
-    return recorder is not None and (recorder.attached or recorder.change is not None)
+    """Are the weights of the layer that runs to be shown to somebody?"""
+    return recorder is not None and bool(recorder.records) and (recorder.attached or recorder.change is not None)
 
 
 def _written_out(
@@ -103,10 +108,8 @@ def _written_out(
     """softmax(scaling q k^T) v, [batch query head e], by two products. The recorder may change the weights, and holds them where
     it keeps graphs."""
     weights = attention_weights(query, key, mask, scaling=scaling, softcap=softcap)
-    if recorder is not None and recorder.change is not None:
-        weights = recorder.change(len(recorder.records) - 1, weights)
-    if recorder is not None and recorder.attached:
-        recorder.records[-1]["weights"] = weights
+    if recorder is not None and recorder.records:
+        weights = recorder.put_weights(weights)
     output = weights.to(value.dtype) @ repeat_heads(value, query.shape[1])
     return output.transpose(1, 2).contiguous()
 

@@ -36,7 +36,7 @@ def by_batches(model: Model, *columns: Any, batch_size: int | None, compute: Cal
     results: dict[int, Any] = {}
     for batch in model.batches(encoded, batch_size):
         results |= zip(batch, compute([encoded[i] for i in batch]), strict=True)
-    return [results[i] for i in range(len(encoded))] if many else results[0]
+    return list(map(results.__getitem__, range(len(encoded)))) if many else results[0]
 
 
 def run_traced(
@@ -50,14 +50,19 @@ def run_traced(
     inputs = unmasked_inputs(model, encoded)
     recorder = Recorder(tuple(inputs["input_ids"].shape), each=each)
     with model.lock, plain_numbers(), torch.no_grad():
-        replayed = None
-        if each is None and not watch and inputs["input_ids"].is_cuda:
-            replayed = model.graphs.passed(model.hf_model, inputs, lambda tensors: _recorded(model, tensors, recorder))
+        replayed = None if watch else _replayed(model, inputs, recorder)
         output, recorder.records = replayed or _recorded(model, inputs, recorder, watch=watch)
     layers = recorder.layers()
     _refuse_count(model, len(recorder.records))
     info = _info(started, recorder.shape) | {"dtype": model.dtype} | ({} if each is None else {"causal": recorder.causal})
-    return [_slice(model, one, row, layers, output, info) for row, one in enumerate(encoded)], recorder.records
+    return _slices(model, encoded, layers, output, info), recorder.records
+
+
+def _replayed(model: Model, inputs: dict[str, Any], recorder: Recorder) -> Any:
+    """The pass replayed on a GPU; None where it is to be run, and where layers are handed out as they come."""
+    if recorder.each is not None or not inputs["input_ids"].is_cuda:
+        return None
+    return model.graphs.passed(model.hf_model, inputs, lambda tensors: _recorded(model, tensors, recorder))
 
 
 def run_replayed(
@@ -78,7 +83,7 @@ def run_replayed(
         output, _ = _recorded(model, tensors, recorder)
         layers = recorder.layers()
         if not torch.cuda.is_current_stream_capturing():  # it is always run once before it is captured
-            causal = shape[1] > 1 and not any(map(looks_ahead, {id(layer.mask): layer for layer in layers}.values()))
+            causal = shape[1] > 1 and _looks_back_alone(layers)
         return output, compute(layers), causal
 
     with model.lock, plain_numbers(), torch.no_grad():
@@ -86,8 +91,12 @@ def run_replayed(
     if replayed is None:
         return None
     output, computed, causal = replayed
-    info = _info(started, shape) | {"causal": causal}
-    return [_slice(model, one, row, [], output, info) for row, one in enumerate(encoded)], computed
+    return _slices(model, encoded, [], output, _info(started, shape) | {"causal": causal}), computed
+
+
+def _looks_back_alone(layers: Sequence[LayerTrace]) -> bool:
+    """May no position look ahead in any layer? Layers share their masks, so each mask is read once."""
+    return not any(map(looks_ahead, {id(layer.mask): layer for layer in layers}.values()))
 
 
 def _recorded(
@@ -110,6 +119,13 @@ def _refuse_count(model: Model, count: int) -> None:
 
 def _info(started: float, shape: Sequence[int]) -> dict[str, Any]:
     return {"forward_seconds": time.perf_counter() - started, "batch": shape[0], "padded_to": shape[1]}
+
+
+def _slices(
+    model: Model, encoded: Sequence[Encoded], layers: Sequence[LayerTrace], output: Mapping[str, Any], info: Mapping[str, Any]
+) -> list[Trace]:
+    """The traces of a batch, one for each example."""
+    return [_slice(model, one, row, layers, output, info) for row, one in enumerate(encoded)]
 
 
 def _slice(
@@ -139,13 +155,17 @@ def _logits_of(model: Model, one: Encoded, row: int, output: Mapping[str, Any]) 
     n = len(one.input_ids)
     if model.task == "question-answering":
         return torch.stack([output["start_logits"][row, :n], output["end_logits"][row, :n]], -1), tuple(range(n))
-    logits = output["logits"]
-    if logits is None:
+    if output["logits"] is None:
         return None, ()
     if model.task == "classification":
-        return logits[row], ()
+        return output["logits"][row], ()
     if model.task == "token-classification":
-        return logits[row, :n], tuple(range(n))
+        return output["logits"][row, :n], tuple(range(n))
+    places = _predicted_places(model, one.input_ids)
+    return output["logits"][row, places], tuple(places)
+
+
+def _predicted_places(model: Model, ids: Sequence[int]) -> list[int]:
+    """The positions that a language model predicts for: behind the last token of a decoder, else at the masks."""
     mask = model.mask_id
-    places = [n - 1] if model.task == "causal-lm" else [i for i, token in enumerate(one.input_ids) if token == mask]
-    return logits[row, places], tuple(places)
+    return [len(ids) - 1] if model.task == "causal-lm" else [place for place, token in enumerate(ids) if token == mask]

@@ -19,17 +19,18 @@ def token_id(model: Model, word: str, role: str = "target") -> int:
     Byte-level tokenizers write a word inside a text with the space before it, so a plain word means that token; the piece
     without the space is `##` and the piece.
     """
-    tokenizer = model.tokenizer
-    if tokenizer is None:
+    if model.tokenizer is None:
         raise InputError(f"{model.name!r} has no tokenizer: give the {role} as an id.")
     for lookup in (_marked_token, _single_token, _in_vocabulary):
-        number = lookup(tokenizer, word)
+        number = lookup(model.tokenizer, word)
         if number is not None:
             return number
-    split = tokenizer.convert_ids_to_tokens(tokenizer.encode(word, add_special_tokens=False))
-    raise InputError(
-        f"{role} {word!r} is not one token of {model.name!r} but {len(split)} ({' '.join(split)}). Choose a word that is."
-    )
+    raise InputError(_several_tokens(model, word, role))
+
+
+def _several_tokens(model: Model, word: str, role: str) -> str:
+    split = model.tokenizer.convert_ids_to_tokens(model.tokenizer.encode(word, add_special_tokens=False))
+    return f"{role} {word!r} is not one token of {model.name!r} but {len(split)} ({' '.join(split)}). Choose a word that is."
 
 
 def _marked_token(tokenizer: Any, word: str) -> int | None:
@@ -37,9 +38,12 @@ def _marked_token(tokenizer: Any, word: str) -> int | None:
     if not (word.startswith(MARKS) or word.endswith("</w>")):
         return None
     number = _in_vocabulary(tokenizer, word)
-    if number is None and word.startswith(CONTINUES):
-        number = _in_vocabulary(tokenizer, word.removeprefix(CONTINUES))
-    return number
+    return _continuing_piece(tokenizer, word) if number is None else number
+
+
+def _continuing_piece(tokenizer: Any, word: str) -> int | None:
+    """The id of the piece behind `##`, where the tokenizer itself writes no such mark."""
+    return _in_vocabulary(tokenizer, word.removeprefix(CONTINUES)) if word.startswith(CONTINUES) else None
 
 
 def _single_token(tokenizer: Any, word: str) -> int | None:
@@ -72,8 +76,8 @@ def token_name(model: Model, number: int, *, plain: bool = False) -> str:
 def _token_name(model: Model, number: int, plain: bool) -> str:
     name = model.tokens([number])[0]
     words = [model.tokenizer.decode([number]).strip()] if plain else []
-    candidates = (word for word in (*words, name, CONTINUES + name) if word and _means(model, word) == number)
-    return next(candidates, str(number))
+    names = filter(None, (*words, name, CONTINUES + name))
+    return next((word for word in names if _means(model, word) == number), str(number))
 
 
 def _means(model: Model, name: str) -> int | None:

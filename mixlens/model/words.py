@@ -23,25 +23,45 @@ def group_words(
     """Neighbouring tokens that share a word of the text, in order. A token that spans several words joins them.
 
     `sequences[i]` says which text token i comes from; None for tokens the tokenizer added, which stand alone.
+    Each step is one loop over numbers and calls no function of ours for a token, as a corpus runs it for every text.
     """
-    starts = [[match.start() for match in WORD.finditer(text or "")] for text in texts]
-    groups: list[tuple[str, list[int]]] = []
-    last: tuple[int, int] | None = None  # text and number of the last word the previous token touched
-    begin = end = 0  # the characters of the last group; one loop without objects, as a corpus runs it for every token
-    for position, ((start, stop), sequence) in enumerate(zip(offsets, sequences, strict=True)):
-        text = texts[sequence] if sequence is not None else None
-        while text is not None and start < stop and text[start].isspace():
-            start += 1  # byte-level tokenizers count the space before a word as part of it
-        if text is None or sequence is None or start == stop:
-            groups.append((tokens[position], [position]))
-            last = None
+    sources = [*(text or "" for text in texts), ""]  # the last one is the text of tokens that come from none
+    places = [-1 if sequence is None else sequence for sequence in sequences]
+    spans = _visible_spans(sources, places, offsets)
+    groups = _groups(_continuing(sources, places, spans))
+    return tuple((_surface(sources, places, spans, group) or tokens[group[0]], tuple(group)) for group in groups)
+
+
+def _surface(sources: Sequence[str], places: Sequence[int], spans: Sequence[tuple[int, int]], group: Sequence[int]) -> str:
+    """The characters of a group of tokens."""
+    return sources[places[group[0]]][spans[group[0]][0] : max(spans[position][1] for position in group)]
+
+
+def _visible_spans(sources: Sequence[str], places: Sequence[int], offsets: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """The characters of each token without the space before them: byte-level tokenizers count it as part of the word."""
+    return [(stop - len(sources[place][start:stop].lstrip()), stop) for (start, stop), place in zip(offsets, places, strict=True)]
+
+
+def _continuing(sources: Sequence[str], places: Sequence[int], spans: Sequence[tuple[int, int]]) -> list[bool]:
+    """Does each token begin in a word that the token before it touches? A token without characters touches none."""
+    starts = [[match.start() for match in WORD.finditer(text)] for text in sources]
+    continuing, place_before, word_before = [], -1, -1
+    for place, (start, stop) in zip(places, spans, strict=True):
+        if start == stop:
+            continuing.append(False)
+            place_before = -1
             continue
-        head, tail = (max(0, bisect_right(starts[sequence], place) - 1) for place in (start, stop - 1))
-        if last is not None and last[0] == sequence and last[1] >= head:
-            end = max(end, stop)
-            groups[-1] = (text[begin:end], [*groups[-1][1], position])
+        continuing.append(place == place_before and max(0, bisect_right(starts[place], start) - 1) <= word_before)
+        place_before, word_before = place, max(0, bisect_right(starts[place], stop - 1) - 1)
+    return continuing
+
+
+def _groups(continuing: Sequence[bool]) -> list[list[int]]:
+    """The positions of tokens, those that continue a word together with the one before."""
+    groups: list[list[int]] = []
+    for position, continues in enumerate(continuing):
+        if continues:
+            groups[-1].append(position)
         else:
-            begin, end = start, stop
-            groups.append((text[begin:end], [position]))
-        last = (sequence, tail)
-    return tuple((word, tuple(positions)) for word, positions in groups)
+            groups.append([position])
+    return groups

@@ -13,19 +13,28 @@ PARALLEL = ("DataParallel", "DistributedDataParallel", "FullyShardedDataParallel
 
 def unwrapped(model: nn.Module) -> nn.Module:
     """The Hugging Face model inside a wrapper that computes the same; other wrappers are refused by name."""
-    if type(model).__name__ == "OptimizedModule" and isinstance(getattr(model, "_orig_mod", None), nn.Module):
+    if _is_compiled(model):
         return unwrapped(model._orig_mod)  # type: ignore[arg-type]
     if type(model).__name__ in PARALLEL:
         raise ModelError(f"load does not take a {type(model).__name__}. Give the model inside it: load(model.module, ...).")
     if not _is_peft(model):
         return model
+    _refuse_prompts(model)
+    return unwrapped(model.get_base_model())  # type: ignore[operator]
+
+
+def _is_compiled(model: nn.Module) -> bool:
+    return type(model).__name__ == "OptimizedModule" and isinstance(getattr(model, "_orig_mod", None), nn.Module)
+
+
+def _refuse_prompts(model: nn.Module) -> None:
+    """Refuse adapters that add vectors to the input."""
     prompts = [name for name, config in _adapters(model).items() if getattr(config, "is_prompt_learning", False)]
     if prompts:
         raise ModelError(
             f"this {type(model).__name__} puts learned vectors before the text (adapter {prompts[0]!r}: prompt or prefix "
             "tuning), and mixlens does not model these. LoRA and other adapters inside the layers are taken as they are."
         )
-    return unwrapped(model.get_base_model())  # type: ignore[operator]
 
 
 def _is_peft(model: nn.Module) -> bool:

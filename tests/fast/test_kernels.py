@@ -82,17 +82,17 @@ def test_every_loop_is_listed() -> None:
 def test_nearer_and_lengths(axes: tuple[int, ...], form: Any, dtype: torch.dtype) -> None:
     draw = Draw(dtype)
     attention, vectors = draw(*axes, HEADS, N, N).softmax(-1), draw(*axes, HEADS, N, D)
-    inverse, y, shift = draw(*axes, N).abs() + 0.5, draw(*axes, N, D), -0.01
+    reciprocal, y, shift = draw(*axes, N).abs() + 0.5, draw(*axes, N, D), -0.01
     near, long = torch.zeros(*axes, N, N, dtype=torch.float64), torch.zeros(*axes, N, N, dtype=torch.float64)
     for index in examples(axes):
-        a, v, scale, goal = (at(t, index) for t in (attention, vectors, inverse, y))
+        a, v, scale, goal = (at(t, index) for t in (attention, vectors, reciprocal, y))
         for q in range(N):
             for k in range(N):
                 t = scale[q] * sum((a[h, q, k] * v[h, k] for h in range(HEADS)), torch.zeros(D, dtype=torch.float64))
                 near[(*index, q, k)] = goal[q].abs().sum() - (goal[q] + shift - t).abs().sum()
                 long[(*index, q, k)] = t.norm()
-    same(form.nearer(attention, vectors, inverse, y, shift), near, dtype)
-    same(form.lengths(attention, plain.gram(vectors), inverse), long, dtype)
+    same(form.nearer(attention, vectors, reciprocal, y, shift), near, dtype)
+    same(form.lengths(attention, plain.gram(vectors), reciprocal), long, dtype)
 
 
 @pytest.mark.parametrize("axes", AXES.values(), ids=AXES)
@@ -183,8 +183,8 @@ def test_normed(centred: bool, dtype: torch.dtype) -> None:
     """A norm of its own for every layer: torch's, where the mean is taken off."""
     draw = Draw(dtype)
     u, gamma, beta, eps = draw(2, 3, N, D), draw(2, D), draw(2, D), torch.tensor([1e-3, 0.5], dtype=dtype)
-    made, inverse = plain.normed(u, gamma, beta, eps, centred)
-    assert inverse.shape == (2, 3, N, 1)
+    made, reciprocal = plain.normed(u, gamma, beta, eps, centred)
+    assert reciprocal.shape == (2, 3, N, 1)
     for layer in range(2):
         z, g, b = u[layer].double(), gamma[layer].double(), beta[layer].double()
         if centred:
@@ -193,7 +193,7 @@ def test_normed(centred: bool, dtype: torch.dtype) -> None:
         else:
             expected = torch.nn.functional.rms_norm(z, (D,), g, float(eps[layer])) + b
         same(made[layer], expected, dtype)
-        same(inverse[layer], (z.pow(2).mean(-1, keepdim=True) + eps[layer].double()).rsqrt(), dtype)
+        same(reciprocal[layer], (z.pow(2).mean(-1, keepdim=True) + eps[layer].double()).rsqrt(), dtype)
 
 
 @pytest.mark.parametrize("n", [1, 5, cpu.SMALL, cpu.SMALL + 1])

@@ -329,7 +329,7 @@ def layers(draw: Any) -> dict[str, Any]:
     return {
         "attention": attention,
         "vectors": normal(*axes, heads, n, d),
-        "inverse": normal(*axes, queries).abs() + 0.1,
+        "reciprocal": normal(*axes, queries).abs() + 0.1,
         "y": normal(*axes, queries, d),
         "shift": draw(st.sampled_from([0.0, -1e-6, -0.5])),
     }
@@ -360,10 +360,10 @@ def test_fused_loops_are_the_plain_ones(fused: Any, layer: dict[str, Any]) -> No
     length = exact["y"].abs().sum(-1, keepdim=True) + exact["y"].shape[-1]
     close(fused.nearer(**layer), plain.nearer(**exact), length)
     gram, wide_gram = plain.gram(layer["vectors"]), plain.gram(exact["vectors"])
-    made = fused.lengths(layer["attention"], gram, layer["inverse"])
-    expected = plain.lengths(exact["attention"], wide_gram, exact["inverse"])
+    made = fused.lengths(layer["attention"], gram, layer["reciprocal"])
+    expected = plain.lengths(exact["attention"], wide_gram, exact["reciprocal"])
     # A length near zero is the root of a difference: compare squares, on the scale of the largest Gram entry.
-    close(made**2, expected**2, 10 * (wide_gram.abs().max() * exact["inverse"].max() ** 2 + 1e-300))
+    close(made**2, expected**2, 10 * (wide_gram.abs().max() * exact["reciprocal"].max() ** 2 + 1e-300))
     # The Gram matrices without the vectors: any metric W_h W_g^T, which is not that of g and h.
     heads, width = layer["vectors"].shape[-3], min(12, layer["vectors"].shape[-1])
     weights = torch.randn(heads, width, 9, generator=torch.Generator().manual_seed(heads), dtype=torch.float64)
@@ -378,8 +378,8 @@ def test_fused_loops_are_the_plain_ones(fused: Any, layer: dict[str, Any]) -> No
 def test_fused_loops_hide_no_nan(fused: Any, dtype: torch.dtype) -> None:
     attention = torch.full((2, 5, 5), 0.2, dtype=dtype)
     attention[0, 3, 1] = float("nan")
-    vectors, inverse, y = torch.ones(2, 5, 40, dtype=dtype), torch.ones(5, dtype=dtype), torch.ones(5, 40, dtype=dtype)
-    for made in (fused.nearer(attention, vectors, inverse, y, 0.0), fused.lengths(attention, plain.gram(vectors), inverse)):
+    vectors, reciprocal, y = torch.ones(2, 5, 40, dtype=dtype), torch.ones(5, dtype=dtype), torch.ones(5, 40, dtype=dtype)
+    for made in (fused.nearer(attention, vectors, reciprocal, y, 0.0), fused.lengths(attention, plain.gram(vectors), reciprocal)):
         assert made.isnan().nonzero().tolist() == [[3, 1]]
 
 

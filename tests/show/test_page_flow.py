@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import torch
 
-from mixlens.aggregate import as_convened
+from mixlens.conventions import as_convened
 from mixlens.show.packing import Precision, decode, encode
 from mixlens.show.page_entry import entry
 from mixlens.show.page_template import ASSETS

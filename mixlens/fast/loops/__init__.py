@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -21,20 +22,20 @@ from . import plain
 Loop = Callable[..., Any]
 
 
-def nearer(attention: Tensor, vectors: Tensor, inverse: Tensor, y: Tensor, *, shift: float = 0.0) -> Tensor:
-    """sum_d |y_q| - |y_q + shift - T_qk| for T_qk = inverse_q sum_h attention_hqk vectors_hk, [... query key].
+def nearer(attention: Tensor, vectors: Tensor, reciprocal: Tensor, y: Tensor, *, shift: float = 0.0) -> Tensor:
+    """sum_d |y_q| - |y_q + shift - T_qk| for T_qk = reciprocal_q sum_h attention_hqk vectors_hk, [... query key].
 
-    attention [... head query key], vectors [... head key d], inverse [... query], y [... query d].
+    attention [... head query key], vectors [... head key d], reciprocal [... query], y [... query d].
     """
-    return _form("nearer", attention)(attention, vectors, inverse, y, shift)
+    return _form("nearer", attention)(attention, vectors, reciprocal, y, shift)
 
 
-def lengths(attention: Tensor, gram: Tensor, inverse: Tensor) -> Tensor:
-    """inverse_q sqrt(sum_hg attention_hqk gram_khg attention_gqk), [... query key]: lengths of sums by their Gram matrices.
+def lengths(attention: Tensor, gram: Tensor, reciprocal: Tensor) -> Tensor:
+    """reciprocal_q sqrt(sum_hg attention_hqk gram_khg attention_gqk), [... query key]: lengths of sums by their Gram matrices.
 
-    attention [... head query key], gram [... key head head], inverse [... query].
+    attention [... head query key], gram [... key head head], reciprocal [... query].
     """
-    return _form("lengths", attention)(attention, gram, inverse)
+    return _form("lengths", attention)(attention, gram, reciprocal)
 
 
 def gram(vectors: Tensor) -> Tensor:
@@ -94,29 +95,35 @@ def normed(u: Tensor, gamma: Tensor, beta: Tensor, eps: Tensor, centred: bool) -
 def running(layers: Tensor) -> tuple[Tensor, Tensor]:
     """M_1, M_2 M_1, M_3 M_2 M_1, ... of layers [layer ... n n], and the largest magnitude in each, [layer ...]."""
     if layers.dim() == 4 and layers.shape[1] == 1:
-        made, sizes = running(layers[:, 0])
-        return made[:, None], sizes[:, None]
+        products, sizes = running(layers[:, 0])
+        return products[:, None], sizes[:, None]
     return _form("running", layers)(layers)
 
 
 def fused(name: str, like: Tensor) -> Any:
     """The module with a fused form of a loop, for what is done in another way without it; or None."""
     module = _module(like.device.type)
-    usable = module is not plain and like.dtype == torch.float32 and not torch.is_grad_enabled()
-    return module if usable and hasattr(module, name) else None
+    usable = hasattr(module, name) and like.dtype == torch.float32 and not torch.is_grad_enabled()
+    return module if usable and module is not plain else None
 
 
 def used(device: torch.device) -> str:
     """Which form runs on this device: "c", "triton" or "plain"."""
-    return "plain" if _module(device.type) is plain else "c" if device.type == "cpu" else "triton"
+    if _module(device.type) is plain:
+        return "plain"
+    return "c" if device.type == "cpu" else "triton"
 
 
 def _form(name: str, like: Tensor) -> Loop:
-    fused = _module(like.device.type)
-    known = like.dtype in getattr(fused, "TYPES", {}).get(name, (torch.float32, torch.float64))
-    if not known or torch.is_grad_enabled():
-        fused = plain
-    return getattr(fused, name, None) or getattr(plain, name)
+    module = _module(like.device.type)
+    if torch.is_grad_enabled() or not _knows(module, name, like.dtype):
+        module = plain
+    return getattr(module, name, None) or getattr(plain, name)
+
+
+def _knows(module: Any, name: str, dtype: torch.dtype) -> bool:
+    """Is the loop of this name written for this number type?"""
+    return dtype in getattr(module, "TYPES", {}).get(name, (torch.float32, torch.float64))
 
 
 @cache
@@ -125,77 +132,106 @@ def _module(device_type: str) -> Any:
     if os.environ.get("MIXLENS_KERNELS", "") == "plain" or is_off():
         return plain
     try:
-        fused = _build(device_type)
+        module = _build(device_type)
     except Exception as error:  # no compiler, no Triton, an unknown processor: never a reason to stop
         warnings.warn(f"the fused {device_type} loops cannot be built ({error}); the plain ones are used.", stacklevel=4)
         return plain
-    if fused is not None and (wrong := disagreements(fused, device_type)):
+    wrong = [] if module is None else disagreements(module, device_type)
+    if wrong:
         warnings.warn(f"the fused {device_type} loops are wrong here ({wrong}); the plain ones are used.", stacklevel=4)
-        return plain
-    return fused or plain
+    return plain if module is None or wrong else module
 
 
 def _build(device_type: str) -> Any:
-    if device_type == "cpu":
-        from . import cpu
+    """The module of fused forms for a kind of device; None where there is none, or no compiler for it."""
+    return BUILDERS[device_type]() if device_type in BUILDERS else None
 
-        return cpu if cpu.library() is not None else None
-    if device_type == "cuda":
-        from . import gpu
 
-        return gpu if gpu.available() else None
-    return None
+def _build_cpu() -> Any:
+    from . import cpu
+
+    return cpu if cpu.library() is not None else None
+
+
+def _build_gpu() -> Any:
+    from . import gpu
+
+    return gpu if gpu.available() else None
+
+
+BUILDERS = {"cpu": _build_cpu, "cuda": _build_gpu}
 
 
 @torch.no_grad()
 def disagreements(fused: Any, device_type: str) -> list[str]:
     """Names of fused loops that do not give what the plain ones give in float64, on a small random case."""
-    found = []
     seeded = torch.Generator().manual_seed(0)
+    wrong: list[str] = []
     for dtype, close in ((torch.float32, 1e-5), (torch.float64, 1e-12)):
-        batch, heads, n, d = 2, 3, 37, 75
-
-        def draw(*shape: int, dtype: torch.dtype = dtype) -> Tensor:
-            return torch.rand(*shape, generator=seeded, dtype=torch.float64).to(dtype).to(device_type) - 0.3
-
-        attention, vectors = draw(batch, heads, n, n).relu(), draw(batch, heads, n, d)
-        inverse, y = draw(batch, n) + 1, draw(batch, n, d)
-        gram = vectors.transpose(-3, -2) @ vectors.transpose(-3, -2).mT
-        weights = draw(heads * d, heads * d)
-        metric = (weights @ weights.mT).view(heads, d, heads, d).transpose(1, 2)
-        given: dict[str, tuple[Any, ...]] = {
-            "nearer": (attention, vectors, inverse, y, -1e-2),
-            "lengths": (attention, gram, inverse),
-            "gram": (vectors,),
-            "inner": (vectors, metric),
-            "inner of layers": (vectors, torch.stack([metric, 2 * metric])),
-            "apart": (y, draw(d), draw(batch, n, d)),
-            "apart of layers": (y, draw(batch, 1, d), draw(batch, n, d), batch),
-            "apart of plain": (y, None, draw(batch, n, d), batch),
-            "normed": (y, draw(batch, d), draw(batch, d), inverse[:, 0], True),
-            "normed, not centred": (y, draw(batch, d), draw(batch, d), inverse[:, 0], False),
-            "running": (draw(4, n, n) / n,),
-            "running of several": (draw(4, 2, n, n) / n,),
-        }
-        norms = [(draw(d) + 1, True), (draw(d) + 1, False), (draw(d) + 1, True)]
-        for residual in (draw(batch, n, d), None):
-            kind = "with" if residual is not None else "without"
-            ends = (residual, norms, 1, draw(batch, n) + 1, inverse)
-            given[f"ends {kind}"] = (y, draw(batch, n, d), *ends)
-            given[f"own_nearer {kind}"] = (y, *ends, draw(batch, n, d), -1e-2)
-        for case, arguments in given.items():
+        for case, arguments in _cases(_Draw(seeded, dtype, device_type)).items():
             name = case.split()[0].rstrip(",")
-            if getattr(fused, name, None) is None or dtype not in getattr(fused, "TYPES", {}).get(name, (dtype,)):
-                continue
-            made, exact = getattr(fused, name)(*arguments), getattr(plain, name)(*map(_double, arguments))
-            pairs = zip(made, exact, strict=True) if isinstance(made, tuple) else [(made, exact)]
-            apart = max(float((one - other).abs().max() / other.abs().max()) for one, other in pairs)
-            if not apart <= close:
-                found.append(f"{case}, {str(dtype).removeprefix('torch.')}: {apart:.0e} apart")
-    return found
+            distance = _distance(fused, name, arguments) if _has_loop(fused, name, dtype) else 0.0
+            if not distance <= close:
+                wrong.append(f"{case}, {str(dtype).removeprefix('torch.')}: {distance:.0e} apart")
+    return wrong
 
 
-def _double(given: Any) -> Any:
-    if isinstance(given, list):
-        return [(gamma.double(), centred) for gamma, centred in given]
-    return given.double() if isinstance(given, Tensor) else given
+def _has_loop(fused: Any, name: str, dtype: torch.dtype) -> bool:
+    return getattr(fused, name, None) is not None and dtype in getattr(fused, "TYPES", {}).get(name, (dtype,))
+
+
+def _distance(fused: Any, name: str, arguments: tuple[Any, ...]) -> float:
+    """How far a fused loop is from the plain one in float64, relative to its largest number."""
+    results, exact = getattr(fused, name)(*arguments), getattr(plain, name)(*map(_double, arguments))
+    pairs = zip(results, exact, strict=True) if isinstance(results, tuple) else [(results, exact)]
+    return max(float((one - other).abs().max() / other.abs().max()) for one, other in pairs)
+
+
+@dataclass(frozen=True)
+class _Draw:
+    """Random tensors of one number type on one device."""
+
+    seeded: torch.Generator
+    dtype: torch.dtype
+    device_type: str
+
+    def __call__(self, *shape: int) -> Tensor:
+        numbers = torch.rand(*shape, generator=self.seeded, dtype=torch.float64)
+        return numbers.to(self.dtype).to(self.device_type) - 0.3
+
+
+def _cases(draw: Callable[..., Tensor]) -> dict[str, tuple[Any, ...]]:
+    """The arguments of every loop, by its name and what is special about the case."""
+    batch, heads, n, d = 2, 3, 37, 75
+    attention, vectors = draw(batch, heads, n, n).relu(), draw(batch, heads, n, d)
+    reciprocal, y = draw(batch, n) + 1, draw(batch, n, d)
+    gram = vectors.transpose(-3, -2) @ vectors.transpose(-3, -2).mT
+    weights = draw(heads * d, heads * d)
+    metric = (weights @ weights.mT).view(heads, d, heads, d).transpose(1, 2)
+    cases: dict[str, tuple[Any, ...]] = {
+        "nearer": (attention, vectors, reciprocal, y, -1e-2),
+        "lengths": (attention, gram, reciprocal),
+        "gram": (vectors,),
+        "inner": (vectors, metric),
+        "inner of layers": (vectors, torch.stack([metric, 2 * metric])),
+        "apart": (y, draw(d), draw(batch, n, d)),
+        "apart of layers": (y, draw(batch, 1, d), draw(batch, n, d), batch),
+        "apart of plain": (y, None, draw(batch, n, d), batch),
+        "normed": (y, draw(batch, d), draw(batch, d), reciprocal[:, 0], True),
+        "normed, not centred": (y, draw(batch, d), draw(batch, d), reciprocal[:, 0], False),
+        "running": (draw(4, n, n) / n,),
+        "running of several": (draw(4, 2, n, n) / n,),
+    }
+    norms = [(draw(d) + 1, True), (draw(d) + 1, False), (draw(d) + 1, True)]
+    for kind, residual in (("with", draw(batch, n, d)), ("without", None)):
+        ends = (residual, norms, 1, draw(batch, n) + 1, reciprocal)
+        cases[f"ends {kind}"] = (y, draw(batch, n, d), *ends)
+        cases[f"own_nearer {kind}"] = (y, *ends, draw(batch, n, d), -1e-2)
+    return cases
+
+
+def _double(argument: Any) -> Any:
+    """Tensors, also those of norms, in float64; anything else as it is."""
+    if isinstance(argument, list):
+        return [(gamma.double(), centred) for gamma, centred in argument]
+    return argument.double() if isinstance(argument, Tensor) else argument

@@ -32,20 +32,31 @@ def built(name: str, build: Callable[[Path], None]) -> Iterator[Path]:
 
 
 def _kept(folder: Path, name: str, build: Callable[[Path], None]) -> Path:
-    for found in sorted(folder.glob(f"{name}-*.so")):
-        if found.name == _named(name, found):
-            return found
-        found.unlink(missing_ok=True)  # cut off by a power failure or a full disk: to open it would end the process
-    for left in folder.glob("building-*"):  # of a process that was killed while it compiled
+    """The whole file of this name in the folder, built where it is not there."""
+    for place in sorted(folder.glob(f"{name}-*.so")):
+        if place.name == _named(name, place):
+            return place
+        place.unlink(missing_ok=True)  # cut off by a power failure or a full disk: to open it would end the process
+    _clear(folder)
+    return _built_in(folder, name, build)
+
+
+def _clear(folder: Path) -> None:
+    """Delete what is left of processes that were killed while they compiled."""
+    for left in folder.glob("building-*"):
         if time.time() - left.stat().st_mtime > STALE:
             shutil.rmtree(left, ignore_errors=True)
+
+
+def _built_in(folder: Path, name: str, build: Callable[[Path], None]) -> Path:
+    """The file, built and flushed to the disk, then renamed: whole or not at all, also when two processes meet."""
     with tempfile.TemporaryDirectory(dir=folder, prefix="building-") as work:
         fresh = Path(work) / f"{name}.so"
         build(fresh)
         with fresh.open("rb+") as file:
             sync(file.fileno())
         place = folder / _named(name, fresh)
-        fresh.replace(place)  # whole or not at all, also when two processes meet
+        fresh.replace(place)
     sync_folder(folder)
     return place
 
@@ -62,12 +73,16 @@ def private_folder() -> Path | None:
     home = Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"))
     user = os.getuid() if hasattr(os, "getuid") else 0
     for place in (home / "mixlens", Path(tempfile.gettempdir()) / f"mixlens-{user}"):
-        if not place.is_absolute():  # nobody knows where this user's home is
-            continue
         with contextlib.suppress(OSError):
-            place.mkdir(mode=0o700, parents=True, exist_ok=True)
-            found = place.lstat() if place.parent == Path(tempfile.gettempdir()) else place.stat()
-            own = stat.S_ISDIR(found.st_mode) and found.st_uid == user and not found.st_mode & 0o022
-            if own and os.access(place, os.W_OK | os.X_OK):
+            # A path that is not absolute: nobody knows where this user's home is.
+            if place.is_absolute() and _is_private(place, user):
                 return place
     return None
+
+
+def _is_private(place: Path, user: int) -> bool:
+    """Make the folder where it is not there. Does it belong to this user alone, and may this user write to it?"""
+    place.mkdir(mode=0o700, parents=True, exist_ok=True)
+    facts = place.lstat() if place.parent == Path(tempfile.gettempdir()) else place.stat()
+    own = stat.S_ISDIR(facts.st_mode) and facts.st_uid == user and not facts.st_mode & 0o022
+    return own and os.access(place, os.W_OK | os.X_OK)

@@ -58,7 +58,7 @@ static inline REAL NAME(total)(VEC x) {
 #endif
 }
 
-/* out[b q k] = sum_d |y[b q d]| - |y[b q d] + shift - T_qk|,  T_qk = inverse[b q] sum_h attention[b h q k] vectors[b h k d]
+/* out[b q k] = sum_d |y[b q d]| - |y[b q d] + shift - T_qk|,  T_qk = reciprocal[b q] sum_h attention[b h q k] vectors[b h k d]
  *
  * Block by block of targets and sources. Weights and vectors are packed in the order they are read; ROWS targets share the
  * loads of a source's vectors. A source that none of them looks at costs nothing. `scratch`: `nearer_scratch` numbers a thread.
@@ -72,7 +72,7 @@ enum { NAME(ROWS) = 8, NAME(QUERIES) = 64, NAME(KEYS) = 32 };
 long NAME(nearer_scratch)(long heads, long width) { return heads * (width + QUERIES * KEYS); }
 
 void NAME(nearer)(long batch, long heads, long queries, long keys, long width, const REAL *attention, const REAL *vectors,
-                  long example, long stride, const REAL *inverse, const REAL *y, REAL shift, REAL *out, REAL *scratch,
+                  long example, long stride, const REAL *reciprocal, const REAL *y, REAL shift, REAL *out, REAL *scratch,
                   int threads) {
     long query_blocks = (queries + QUERIES - 1) / QUERIES, key_blocks = (keys + KEYS - 1) / KEYS;
     long whole = width / (2 * LANES) * (2 * LANES);
@@ -88,7 +88,7 @@ void NAME(nearer)(long batch, long heads, long queries, long keys, long width, c
                         long row = b * queries + q0 + (q < rows ? q : 0);
                         const REAL *from = attention + ((row / queries * heads + h) * queries + row % queries) * keys + k0;
                         REAL *to = weights + (q / ROWS * heads + h) * ROWS + q % ROWS;
-                        for (long k = 0; k < columns; k++) to[k * heads * QUERIES] = from[k] * inverse[row];
+                        for (long k = 0; k < columns; k++) to[k * heads * QUERIES] = from[k] * reciprocal[row];
                     }
                 for (long k = 0; k < columns; k++) {
                     const REAL *source = vectors + b * example + (k0 + k) * width;
@@ -144,9 +144,9 @@ void NAME(nearer)(long batch, long heads, long queries, long keys, long width, c
 #undef QUERIES
 #undef KEYS
 
-/* out[b q k] = inverse[b q] sqrt(sum_hg a_h gram[b h g k] a_g),  a_h = attention[b h q k]; gram is symmetric in h and g. */
+/* out[b q k] = reciprocal[b q] sqrt(sum_hg a_h gram[b h g k] a_g),  a_h = attention[b h q k]; gram is symmetric in h and g. */
 void NAME(lengths)(long batch, long heads, long queries, long keys, const REAL *attention, const REAL *gram,
-                   const REAL *inverse, REAL *out, int threads) {
+                   const REAL *reciprocal, REAL *out, int threads) {
     enum { ROWS = 4, QUERIES = 32 };
     long query_blocks = (queries + QUERIES - 1) / QUERIES, key_blocks = (keys + LANES - 1) / LANES, plane = queries * keys;
 #pragma omp parallel for collapse(3) schedule(dynamic, 4) num_threads(threads)
@@ -192,7 +192,7 @@ void NAME(lengths)(long batch, long heads, long queries, long keys, const REAL *
                         for (long lane = 0; lane < lanes; lane++) {
                             REAL value = squared[r][lane] < 0 ? 0 : squared[r][lane]; /* NaN stays NaN */
                             value = sizeof(REAL) == sizeof(float) ? sqrtf(value) : sqrt(value);
-                            out[(b * queries + q + r) * keys + k + lane] = inverse[b * queries + q + r] * value;
+                            out[(b * queries + q + r) * keys + k + lane] = reciprocal[b * queries + q + r] * value;
                         }
                 }
             }
@@ -273,23 +273,23 @@ static void NAME(normed)(REAL *z, const REAL *gamma, int centred, long width) {
     for (long i = 0; i < width; i++) z[i] = gamma[i] * (z[i] - mean);
 }
 
-/* Row by row: a = P own inverse_part + R x inverse_stream and o = P (every - own) inverse_part, for P all norms and R those of
- * the stream, the last of them. own_length = |a|, others_length = |o|; nearer = sum |y| - |y + shift - a|. What is not wanted
+/* Row by row: a = P own reciprocal_part + R x reciprocal_stream and o = P (every - own) reciprocal_part, for P all norms and R
+ * those of the stream, the last of them. own_length = |a|, others_length = |o|; nearer = sum |y| - |y + shift - a|. What is not wanted
  * is NULL: every, x, y. gamma is one row, or one for each `of_layer` rows. `scratch`: 3 width numbers a thread.
  */
 void NAME(ends)(long rows, long of_layer, long width, long norms, long of_branch, const REAL *own, const REAL *every, const REAL *x,
-                const REAL *const *gammas, const long *centred, const REAL *inverse_part, const REAL *inverse_stream,
+                const REAL *const *gammas, const long *centred, const REAL *reciprocal_part, const REAL *reciprocal_stream,
                 const REAL *y, REAL shift, REAL *own_length, REAL *others_length, REAL *nearer, REAL *scratch, int threads) {
 #pragma omp parallel for schedule(static) num_threads(threads)
     for (long row = 0; row < rows; row++) {
         REAL *a = scratch + thread_number() * 3 * width, *o = a + width, *r = o + width;
         const REAL *mine = own + row * width;
-        REAL part = inverse_part[row], squares = 0;
+        REAL part = reciprocal_part[row], squares = 0;
         long at = row / of_layer * width;
         for (long i = 0; i < width; i++) a[i] = mine[i];
         for (long norm = 0; norm < norms; norm++) NAME(normed)(a, gammas[norm] + at, (int)centred[norm], width);
         if (x) {
-            REAL stream = inverse_stream[row];
+            REAL stream = reciprocal_stream[row];
             for (long i = 0; i < width; i++) r[i] = x[row * width + i];
             for (long norm = of_branch; norm < norms; norm++) NAME(normed)(r, gammas[norm] + at, (int)centred[norm], width);
             for (long i = 0; i < width; i++) a[i] = a[i] * part + r[i] * stream;

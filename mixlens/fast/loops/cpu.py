@@ -10,7 +10,7 @@ import platform
 import shlex
 import shutil
 import subprocess
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 import torch
@@ -26,23 +26,19 @@ SUFFIX = {torch.float32: "float32", torch.float64: "float64"}
 NUMBER = {torch.float32: ctypes.c_float, torch.float64: ctypes.c_double}
 
 
-def nearer(attention: Tensor, vectors: Tensor, inverse: Tensor, y: Tensor, shift: float) -> Tensor:
+def nearer(attention: Tensor, vectors: Tensor, reciprocal: Tensor, y: Tensor, shift: float) -> Tensor:
     *leading, heads, queries, keys = attention.shape
     width, suffix, threads = y.shape[-1], SUFFIX[y.dtype], torch.get_num_threads()
     compiled = _compiled()
     out = y.new_empty(*leading, queries, keys)
     scratch = y.new_empty(threads * getattr(compiled, f"nearer_scratch_{suffix}")(_long(heads), _long(width)))
-    if vectors.dim() > 4 or vectors.stride()[-2:] != (width, 1):  # examples and heads may lie in any order
-        vectors = vectors.contiguous()
-    example, head = vectors.stride()[-4] if vectors.dim() == 4 else 0, vectors.stride()[-3]
-    if vectors.dim() > 4:
-        example = heads * keys * width
-    attention, inverse, y = (t.contiguous() for t in (attention, inverse, y))  # held until the call is over
+    vectors, strides = _strided(vectors)
+    attention, reciprocal, y = attention.contiguous(), reciprocal.contiguous(), y.contiguous()  # held until the call is over
     getattr(compiled, f"nearer_{suffix}")(
         *map(_long, (out[..., 0, 0].numel(), heads, queries, keys, width)),
         *map(_at, (attention, vectors)),
-        *map(_long, (example, head)),
-        *map(_at, (inverse, y)),
+        *map(_long, strides),
+        *map(_at, (reciprocal, y)),
         NUMBER[y.dtype](shift),
         *map(_at, (out, scratch)),
         ctypes.c_int(threads),
@@ -50,13 +46,24 @@ def nearer(attention: Tensor, vectors: Tensor, inverse: Tensor, y: Tensor, shift
     return out
 
 
-def lengths(attention: Tensor, gram: Tensor, inverse: Tensor) -> Tensor:
+def _strided(vectors: Tensor) -> tuple[Tensor, tuple[int, int]]:
+    """Vectors [... head key d] and the strides of examples and of heads, which may lie in any order; keys and features are made
+    neighbours."""
+    heads, keys, width = vectors.shape[-3:]
+    if vectors.dim() > 4:
+        return vectors.contiguous(), (heads * keys * width, keys * width)
+    if vectors.stride()[-2:] != (width, 1):
+        vectors = vectors.contiguous()
+    return vectors, (vectors.stride()[-4] if vectors.dim() == 4 else 0, vectors.stride()[-3])
+
+
+def lengths(attention: Tensor, gram: Tensor, reciprocal: Tensor) -> Tensor:
     *leading, heads, queries, keys = attention.shape
     out = attention.new_empty(*leading, queries, keys)
-    given = [t.contiguous() for t in (attention, gram.movedim(-3, -1), inverse)]  # gram: [... head head key]
+    arguments = [t.contiguous() for t in (attention, gram.movedim(-3, -1), reciprocal)]  # gram: [... head head key]
     sizes = (_long(out[..., 0, 0].numel()), _long(heads), _long(queries), _long(keys))
     loop = getattr(_compiled(), f"lengths_{SUFFIX[out.dtype]}")
-    loop(*sizes, *map(_at, given), _at(out), ctypes.c_int(torch.get_num_threads()))
+    loop(*sizes, *map(_at, arguments), _at(out), ctypes.c_int(torch.get_num_threads()))
     return out
 
 
@@ -65,10 +72,10 @@ def inner(values: Tensor, metric: Tensor) -> Tensor:
         return torch.stack([inner(some, one.view(one.shape[-4:])) for some, one in zip(values, metric, strict=True)])
     *leading, heads, keys, e = values.shape
     out = values.new_empty(*leading, heads, heads, keys)
-    given = (values.transpose(-3, -2).contiguous(), metric.contiguous())
+    arguments = (values.transpose(-3, -2).contiguous(), metric.contiguous())
     loop = getattr(_compiled(), f"inner_{SUFFIX[out.dtype]}")
     sizes = map(_long, (math.prod(leading), heads, keys, e))
-    loop(*sizes, *map(_at, given), _at(out), ctypes.c_int(torch.get_num_threads()))
+    loop(*sizes, *map(_at, arguments), _at(out), ctypes.c_int(torch.get_num_threads()))
     return out.movedim(-1, -3)
 
 
@@ -103,29 +110,38 @@ def _ends(
     width, threads, kind = own.shape[-1], torch.get_num_threads(), NUMBER[own.dtype]
     rows, layers = own[..., 0].numel(), max((gamma.numel() // width for gamma, _ in norms), default=1)
     scratch = own.new_empty(threads * 3 * width)
-    given = [None if t is None else t.contiguous() for t in (own, every, x, part, stream, y, *(gamma for gamma, _ in norms))]
-    gammas = (ctypes.c_void_p * max(1, len(norms)))(*(t.data_ptr() for t in given[6:] if t is not None))
-    centred = (ctypes.c_long * max(1, len(norms)))(*(int(flag) for _, flag in norms))
+    vectors, scales, goal = _contiguous(own, every, x), _contiguous(part, stream), _contiguous(y)  # held until the call is over
+    gammas, flags = [gamma.contiguous() for gamma, _ in norms], [int(centred) for _, centred in norms]
     getattr(_compiled(), f"ends_{SUFFIX[own.dtype]}")(
         *map(_long, (rows, max(1, rows // layers), width, len(norms), of_branch)),
-        *map(_at, given[:3]),
-        gammas,
-        centred,
-        *map(_at, given[3:6]),
+        *map(_at, vectors),
+        (ctypes.c_void_p * max(1, len(norms)))(*map(Tensor.data_ptr, gammas)),
+        (ctypes.c_long * max(1, len(norms)))(*flags),
+        *map(_at, (*scales, *goal)),
         kind(shift),
         *map(_at, (*outs, scratch)),
         ctypes.c_int(threads),
     )
 
 
+def _contiguous(*tensors: Tensor | None) -> list[Tensor | None]:
+    """The tensors as they lie in the memory that a loop reads; None stays None."""
+    return [None if tensor is None else tensor.contiguous() for tensor in tensors]
+
+
 def apart(rebuilt: Tensor, added: Tensor | None, seen: Tensor, layers: int | None = None) -> Tensor:
-    if layers is not None or rebuilt.shape != seen.shape or (added is not None and added.shape != seen.shape[-1:]):
+    if layers is not None or not _is_one_layer(rebuilt, added, seen):
         return plain.apart(rebuilt, added, seen, layers)
     out, width = rebuilt.new_empty(1), rebuilt.shape[-1]
-    given = [t.contiguous() for t in (rebuilt, rebuilt.new_zeros(width) if added is None else added, seen)]
+    arguments = [t.contiguous() for t in (rebuilt, rebuilt.new_zeros(width) if added is None else added, seen)]
     loop = getattr(_compiled(), f"apart_{SUFFIX[out.dtype]}")
-    loop(*map(_long, (rebuilt.numel() // width, width)), *map(_at, (*given, out)), ctypes.c_int(torch.get_num_threads()))
+    loop(*map(_long, (rebuilt.numel() // width, width)), *map(_at, (*arguments, out)), ctypes.c_int(torch.get_num_threads()))
     return out[0]
+
+
+def _is_one_layer(rebuilt: Tensor, added: Tensor | None, seen: Tensor) -> bool:
+    """Are these tensors of one layer, whose vector to add is [d]?"""
+    return rebuilt.shape == seen.shape and (added is None or added.shape == seen.shape[-1:])
 
 
 def running(layers: Tensor) -> tuple[Tensor, Tensor]:
@@ -147,9 +163,9 @@ def _long(value: int) -> ctypes.c_long:
 
 
 def _compiled() -> ctypes.CDLL:
-    found = library()
-    assert found is not None
-    return found
+    loops = library()
+    assert loops is not None
+    return loops
 
 
 @cache
@@ -169,15 +185,16 @@ def library() -> ctypes.CDLL | None:
     flags += ["-mcpu=native"] if platform.machine() in ("arm64", "aarch64") else ["-march=native"]
     linked = ["-lm"] if openmp is None else ["-fopenmp", openmp, "-lm"]
     key = hashlib.sha256(repr((SOURCE.read_bytes(), compiler, flags, linked, _processor())).encode()).hexdigest()[:24]
-
-    def build(fresh: Path) -> None:
-        command = [*compiler, *flags, "-o", str(fresh), str(SOURCE), *linked]
-        told = subprocess.run(command, check=False, capture_output=True, text=True, timeout=120)
-        if told.returncode:
-            raise RuntimeError((told.stderr.strip() or "the compiler failed").splitlines()[0])
-
-    with built(f"loops-{key}", build) as place:
+    with built(f"loops-{key}", partial(_compile, [*compiler, *flags], linked)) as place:
         return ctypes.CDLL(str(place))
+
+
+def _compile(compiler: list[str], linked: list[str], place: Path) -> None:
+    """Compile the loops to a file, or raise with the first line of what the compiler says."""
+    command = [*compiler, "-o", str(place), str(SOURCE), *linked]
+    result = subprocess.run(command, check=False, capture_output=True, text=True, timeout=120)
+    if result.returncode:
+        raise RuntimeError((result.stderr.strip() or "the compiler failed").splitlines()[0])
 
 
 def _compiler() -> list[str] | None:
@@ -185,19 +202,23 @@ def _compiler() -> list[str] | None:
     compiler that CC names and that is not there is said."""
     named = shlex.split(os.environ.get("CC", ""))
     words = named or ["cc"]
-    found = shutil.which(words[0])
-    if found is None and named:
+    place = shutil.which(words[0])
+    if place is None and named:
         raise RuntimeError(f"CC names {words[0]!r}, which is not there")
-    return None if found is None else [found, *words[1:]]
+    return None if place is None else [place, *words[1:]]
 
 
 def _openmp_of_torch() -> str | None:
     """The OpenMP library already in this process, which is torch's."""
     try:
-        places = {line.split()[-1] for line in Path("/proc/self/maps").read_text().splitlines() if "omp" in line.split()[-1]}
+        lines = Path("/proc/self/maps").read_text().splitlines()
     except OSError:
         return None
-    return next((place for place in sorted(places) if Path(place).name.startswith(("libgomp", "libiomp", "libomp"))), None)
+    return min(filter(_is_openmp, {line.split()[-1] for line in lines}), default=None)
+
+
+def _is_openmp(place: str) -> bool:
+    return Path(place).name.startswith(("libgomp", "libiomp", "libomp"))
 
 
 def _processor() -> str:

@@ -3,6 +3,7 @@ but the changed activations of Value Zeroing, a tile at a time, for the matrix p
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -90,7 +91,7 @@ if triton is not None:
     def _nearer(
         weights,
         vectors,
-        inverse,
+        reciprocal,
         y,
         out,
         shift,
@@ -109,7 +110,7 @@ if triton is not None:
         q = tl.program_id(1) * BQ + tl.arange(0, BQ)
         b = tl.program_id(2).to(tl.int64)
         there = q < queries
-        scale = tl.load(inverse + b * queries + q, mask=there, other=0.0)
+        scale = tl.load(reciprocal + b * queries + q, mask=there, other=0.0)
         moved = tl.load(shift)  # a number handed over by itself would be float32
         columns = tl.arange(0, BK)
         total = tl.zeros((BQ, BK), dtype=y.dtype.element_ty)
@@ -154,7 +155,7 @@ if triton is not None:
         tl.store(place, total, mask=(h < heads)[:, None] & (h < heads)[None, :])
 
     @triton.jit
-    def _lengths(attention, gram, inverse, out, heads: tl.constexpr, queries, keys, BQ: tl.constexpr, BK: tl.constexpr):
+    def _lengths(attention, gram, reciprocal, out, heads: tl.constexpr, queries, keys, BQ: tl.constexpr, BK: tl.constexpr):
         """Four heads against four at a time: what is loaded once is used four times."""
         q = tl.program_id(1) * BQ + tl.arange(0, BQ)
         k = tl.program_id(0) * BK + tl.arange(0, BK)
@@ -163,7 +164,7 @@ if triton is not None:
         tile = attention + b * heads * queries * keys + q[:, None] * keys + k[None, :]
         line = gram + b * heads * heads * keys + k
         seen = k < keys
-        scale = tl.load(inverse + b * queries + q, mask=q < queries, other=0.0)
+        scale = tl.load(reciprocal + b * queries + q, mask=q < queries, other=0.0)
         total = tl.zeros((BQ, BK), dtype=scale.dtype)
         step = queries * keys
         for h in range(0, heads, 4):
@@ -232,7 +233,7 @@ if triton is not None:
             tl.store(out + ((b * heads + g) * heads + h) * keys + k, total, mask=rows)
 
     @triton.jit
-    def _normed(u, gamma, beta, eps, out, inverse, width, of_layer, CENTRED: tl.constexpr, BD: tl.constexpr):
+    def _normed(u, gamma, beta, eps, out, reciprocal, width, of_layer, CENTRED: tl.constexpr, BD: tl.constexpr):
         row = tl.program_id(0).to(tl.int64)
         d = tl.arange(0, BD)
         inside = d < width
@@ -243,7 +244,7 @@ if triton is not None:
         scale = 1 / tl.sqrt(tl.sum(z * z, 0) / width + tl.load(eps + layer))
         z = z * scale * tl.load(gamma + layer * width + d, mask=inside, other=0.0)
         tl.store(out + row * width + d, z + tl.load(beta + layer * width + d, mask=inside, other=0.0), mask=inside)
-        tl.store(inverse + row, scale)
+        tl.store(reciprocal + row, scale)
 
     @triton.jit
     def _apart(rebuilt, added, seen, out, width, of_layer, ADDED: tl.constexpr, BD: tl.constexpr):
@@ -351,7 +352,7 @@ if triton is not None:
         constant,
         gate_constant,
         ratio,
-        inverse,
+        reciprocal,
         size,
         out,
         first_key,
@@ -387,7 +388,7 @@ if triton is not None:
             local = tl.minimum(tl.program_id(2) * BK + i, some - 1)
             k = first_key + local
             turned = tl.load(ratio + k * queries + q, mask=rows, other=0.0)
-            scale = tl.load(inverse + k * queries + q, mask=rows, other=0.0)
+            scale = tl.load(reciprocal + k * queries + q, mask=rows, other=0.0)
             taken = _sums(weights, sources, heads, HP, queries, keys, hidden, 0, k, q, m, False, HOW)
             change = turned[:, None] * own - scale[:, None] * taken
             if GATED:
@@ -412,7 +413,7 @@ if triton is not None:
         more_written,
         centred_middle,
         ratio,
-        inverse,
+        reciprocal,
         size,
         centred_after,
         after_scale,
@@ -451,7 +452,7 @@ if triton is not None:
             change += tl.load(more_written + pair, mask=both, other=0.0)
         change = change * tl.load(size + k * queries + q, mask=rows, other=1.0)[:, None]
         if ON_STREAM:
-            scale = tl.load(inverse + k * queries + q, mask=rows, other=0.0)
+            scale = tl.load(reciprocal + k * queries + q, mask=rows, other=0.0)
             turned = tl.load(ratio + k * queries + q, mask=rows, other=0.0)
             change += turned[:, None] * tl.load(centred_middle + where, mask=both, other=0.0) - scale[:, None] * taken
         else:
@@ -484,16 +485,16 @@ def by_key(attention: Tensor) -> Tensor:
     return attention.movedim(-1, -3).contiguous()
 
 
-def nearer(attention: Tensor, vectors: Tensor, inverse: Tensor, y: Tensor, shift: float) -> Tensor:
+def nearer(attention: Tensor, vectors: Tensor, reciprocal: Tensor, y: Tensor, shift: float) -> Tensor:
     *leading, heads, queries, keys = attention.shape
-    weights, vectors, inverse, y = by_key(attention), vectors.contiguous(), inverse.contiguous(), y.contiguous()
+    weights, vectors, reciprocal, y = by_key(attention), vectors.contiguous(), reciprocal.contiguous(), y.contiguous()
     out = y.new_empty(*leading, queries, keys)
     exact = y.dtype == torch.float64
     tuned = TUNED["nearer exactly" if exact else "nearer"]
     rows, some = tuned["BQ"], tuned["BK"]
     padded = max(16, power_of_two(heads))
     _nearer[(triton.cdiv(keys, some), triton.cdiv(queries, rows), out[..., 0, 0].numel())](
-        *(weights, vectors, inverse, y, out, y.new_full((1,), shift), heads, padded, queries, keys, y.shape[-1]),
+        *(weights, vectors, reciprocal, y, out, y.new_full((1,), shift), heads, padded, queries, keys, y.shape[-1]),
         SKIP=shift == 0,
         EXACT=exact,
         **tuned,
@@ -510,13 +511,13 @@ def gram(vectors: Tensor) -> Tensor:
     return out.movedim(-1, -3)
 
 
-def lengths(attention: Tensor, gram: Tensor, inverse: Tensor) -> Tensor:
+def lengths(attention: Tensor, gram: Tensor, reciprocal: Tensor) -> Tensor:
     *leading, heads, queries, keys = attention.shape
-    attention, gram, inverse = attention.contiguous(), gram.movedim(-3, -1).contiguous(), inverse.contiguous()
+    attention, gram, reciprocal = attention.contiguous(), gram.movedim(-3, -1).contiguous(), reciprocal.contiguous()
     out = attention.new_empty(*leading, queries, keys)
     tuned = TUNED["lengths"]
     grid = (triton.cdiv(keys, tuned["BK"]), triton.cdiv(queries, tuned["BQ"]), out[..., 0, 0].numel())
-    _lengths[grid](attention, gram, inverse, out, heads, queries, keys, **tuned)
+    _lengths[grid](attention, gram, reciprocal, out, heads, queries, keys, **tuned)
     return out
 
 
@@ -537,30 +538,30 @@ def inner(values: Tensor, metric: Tensor) -> Tensor:
 
 def normed(u: Tensor, gamma: Tensor, beta: Tensor, eps: Tensor, centred: bool) -> tuple[Tensor, Tensor]:
     u, width, layers = u.contiguous(), u.shape[-1], eps.numel()
-    out, inverse = torch.empty_like(u), u.new_empty(*u.shape[:-1], 1)
-    of_layer = inverse.numel() // layers
-    _normed[(inverse.numel(),)](
-        *(u, gamma.contiguous(), beta.contiguous(), eps.contiguous(), out, inverse, width, of_layer),
+    out, reciprocal = torch.empty_like(u), u.new_empty(*u.shape[:-1], 1)
+    of_layer = reciprocal.numel() // layers
+    _normed[(reciprocal.numel(),)](
+        *(u, gamma.contiguous(), beta.contiguous(), eps.contiguous(), out, reciprocal, width, of_layer),
         CENTRED=centred,
         BD=power_of_two(width),
-        num_warps=4 if width <= 2048 else 8,
+        num_warps=_warps(width),
     )
-    return out, inverse
+    return out, reciprocal
 
 
 def apart(rebuilt: Tensor, added: Tensor | None, seen: Tensor, layers: int | None = None) -> Tensor:
     out = torch.zeros(layers or 1, dtype=torch.int32, device=seen.device)
     rebuilt, seen = rebuilt.contiguous(), seen.contiguous()
-    width, given = seen.shape[-1], seen if added is None else added.contiguous()
+    width, addend = seen.shape[-1], seen if added is None else added.contiguous()
     rows = seen.numel() // width
     _apart[(rows,)](
-        *(rebuilt, given, seen, out, width, rows // len(out)),
+        *(rebuilt, addend, seen, out, width, rows // len(out)),
         ADDED=added is not None,
         BD=power_of_two(width),
-        num_warps=4 if width <= 2048 else 8,
+        num_warps=_warps(width),
     )
-    found = out.view(torch.float32)
-    return found if layers else found[0]
+    worst = out.view(torch.float32)
+    return worst if layers else worst[0]
 
 
 def running(layers: Tensor) -> tuple[Tensor, Tensor]:
@@ -568,12 +569,12 @@ def running(layers: Tensor) -> tuple[Tensor, Tensor]:
     Python and stand half empty. Several: layer by layer."""
     if layers.dim() > 3 or layers.shape[-1] > 1024:
         return plain.running(layers)
-    made, step = layers.clone(), 1
-    while step < len(made):
-        made[step:] = made[step:] @ made[:-step]
+    products, step = layers.clone(), 1
+    while step < len(products):
+        products[step:] = products[step:] @ products[:-step]
         step *= 2
-    low, high = torch.aminmax(made.flatten(1), dim=-1)
-    return made, torch.maximum(-low, high)
+    low, high = torch.aminmax(products.flatten(1), dim=-1)
+    return products, torch.maximum(-low, high)
 
 
 def ends(
@@ -602,23 +603,34 @@ def _each_end(
     others: Tensor | None,
 ) -> Tensor:
     out, width = own.new_empty(own.shape[:-1]), own.shape[-1]
-    rows = out.numel()
     own, part, stream = own.contiguous(), part.contiguous(), stream.contiguous()
     every, x, y = (own if t is None else t.contiguous() for t in (every, x, y))
-    moved = own.new_full((1,), shift) if shift else own.new_zeros(1)
-    gammas = [gamma.contiguous() for gamma, _ in norms] + [own] * (3 - len(norms))
-    kinds = [2 if centred else 1 for _, centred in norms] + [0] * (3 - len(norms))
-    layers = max((gamma.numel() // width for gamma, _ in norms), default=1)
-    _ends[(rows,)](
-        *(own, every, x, *gammas, part, stream, y, moved, out, out if others is None else others, width, rows // layers),
+    change = own.new_full((1,), shift) if shift else own.new_zeros(1)
+    gammas, kinds, layers = _norms_of_kernel(norms, own)
+    _ends[(out.numel(),)](
+        *(own, every, x, *gammas, part, stream, y, change, out, out if others is None else others, width, out.numel() // layers),
         *kinds,
         BRANCH=of_branch,
         RESIDUAL=x is not own,
         NEARER=y is not own,
         BD=power_of_two(width),
-        num_warps=4 if width <= 2048 else 8,
+        num_warps=_warps(width),
     )
     return out
+
+
+def _norms_of_kernel(norms: Norms, own: Tensor) -> tuple[list[Tensor], list[int], int]:
+    """The gammas of three norms, their kinds (0 no norm, 1 gamma alone, 2 the mean taken away too), and how many layers they are
+    of. `own` stands where there is no norm: nobody reads it."""
+    missing = 3 - len(norms)
+    gammas = [gamma.contiguous() for gamma, _ in norms] + [own] * missing
+    kinds = [2 if centred else 1 for _, centred in norms] + [0] * missing
+    return gammas, kinds, max((gamma.numel() // own.shape[-1] for gamma, _ in norms), default=1)
+
+
+def _warps(width: int) -> int:
+    """The warps of a kernel that reads a row of this width at once."""
+    return 4 if width <= 2048 else 8
 
 
 @cache
@@ -650,7 +662,7 @@ def turned(
     activation: int,
     down: Tensor,
     ratio: Tensor,
-    inverse: Tensor,
+    reciprocal: Tensor,
     size: Tensor,
     centred_middle: Tensor | None,
     centred_after: Tensor | None,
@@ -671,38 +683,32 @@ def turned(
     heads, queries, keys = attention.shape
     width, hidden = vectors.shape[-1], down.shape[0]
     weights, vectors, output = by_key(attention), vectors.contiguous(), output.contiguous()
-    ratio, inverse, size = ratio.mT.contiguous(), inverse.mT.contiguous(), size.mT.contiguous()  # [key query]
-    sources, reads, constants = ([t.contiguous() for t in some] for some in (sources, reads, constants))
-    gated = len(sources) > 1
-    kind = torch.bfloat16 if split or precision == "bfloat16" else torch.float16
-    high = down.to(kind).contiguous()
-    stacked = torch.cat([high, high]) if split else high
-    lower = (down - high.float()).to(kind).contiguous() if split else None
+    pairs = [one.mT.contiguous() for one in (ratio, reciprocal, size)]  # [key query]
+    groups = [[one.contiguous() for one in group] for group in (sources, reads, constants)]
+    of_product = [one for group in groups for one in (group[0], group[-1])]
+    second = SecondProduct.of(down, split=split, coarse=precision == "bfloat16")
     scores = torch.empty(queries, keys, device=attention.device, dtype=torch.float32)
     step = max(1, min(keys, elements // (queries * hidden)))
     blocks = power_of_two(width)
     rows = max(1, min(TUNED["turned"]["BQ"], 4096 // blocks))
-    nothing = weights
-    after = [nothing if t is None else t.contiguous() for t in (centred_after, after_scale, gamma, beta)]
-    middle = nothing if centred_middle is None else centred_middle.contiguous()
-    room = torch.empty(step * queries, (2 if split else 1) * hidden, device=attention.device, dtype=kind)
+    middle, *after = _or_nothing(weights, centred_middle, centred_after, after_scale, gamma, beta)
+    room = second.room(step * queries)
+    tile = TUNED["changed"]
     for first in range(0, keys, step):
-        some = min(step, keys - first)
-        moved = room[: some * queries]
-        t = TUNED["changed"]
-        _changed[(triton.cdiv(hidden, t["BM"]), triton.cdiv(queries, t["BQ"]), triton.cdiv(some, t["BK"]))](
-            *(weights, sources[0], sources[-1], reads[0], reads[-1], constants[0], constants[-1], ratio, inverse, size, moved),
-            *(first, some, heads, max(16, power_of_two(heads)), queries, keys, hidden),
+        count = min(step, keys - first)
+        changes = room[: count * queries]
+        _changed[(triton.cdiv(hidden, tile["BM"]), triton.cdiv(queries, tile["BQ"]), triton.cdiv(count, tile["BK"]))](
+            *(weights, *of_product, *pairs, changes),
+            *(first, count, heads, max(16, power_of_two(heads)), queries, keys, hidden),
             ACT=activation,
-            GATED=gated,
+            GATED=len(sources) > 1,
             SPLIT=split,
             HOW="tf32x3" if precision == "float32" else "tf32",
-            **t,
+            **tile,
         )
-        written = torch.mm(moved, stacked, out_dtype=torch.float32)
-        more = torch.mm(moved[:, :hidden], lower, out_dtype=torch.float32) if lower is not None else nothing
-        _turned[(some, triton.cdiv(queries, rows))](
-            *(weights, vectors, written, more, middle, ratio, inverse, size, *after, output, scores),
+        written, more = second(changes, nothing=weights)
+        _turned[(count, triton.cdiv(queries, rows))](
+            *(weights, vectors, written, more, middle, *pairs, *after, output, scores),
             *(first, heads, queries, keys, width),
             ON_STREAM=centred_middle is not None,
             NORMED=gamma is not None,
@@ -713,3 +719,35 @@ def turned(
             num_warps=TUNED["turned"]["num_warps"],
         )
     return scores
+
+
+def _or_nothing(nothing: Tensor, *tensors: Tensor | None) -> list[Tensor]:
+    """The tensors as a kernel reads them; `nothing`, which it does not read, in the place of those that are not there."""
+    return [nothing if tensor is None else tensor.contiguous() for tensor in tensors]
+
+
+@dataclass(frozen=True)
+class SecondProduct:
+    """The feed-forward's second weight [m d] in half precision; with what is left of it, where it is split in two."""
+
+    high: Tensor  # [m d], or twice below each other where it is split: the changes stand side by side then
+    low: Tensor | None
+
+    @staticmethod
+    def of(down: Tensor, *, split: bool, coarse: bool) -> SecondProduct:
+        kind = torch.bfloat16 if split or coarse else torch.float16
+        high = down.to(kind).contiguous()
+        if not split:
+            return SecondProduct(high, None)
+        return SecondProduct(torch.cat([high, high]), (down - high.float()).to(kind).contiguous())
+
+    def room(self, rows: int) -> Tensor:
+        """Memory for so many rows of changes."""
+        return torch.empty(rows, len(self.high), device=self.high.device, dtype=self.high.dtype)
+
+    def __call__(self, changes: Tensor, *, nothing: Tensor) -> tuple[Tensor, Tensor]:
+        """The changes multiplied, in float32; and with what is left of the weight, `nothing` where nothing is."""
+        written = torch.mm(changes, self.high, out_dtype=torch.float32)
+        if self.low is None:
+            return written, nothing
+        return written, torch.mm(changes[:, : len(self.low)], self.low, out_dtype=torch.float32)

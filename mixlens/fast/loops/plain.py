@@ -18,9 +18,9 @@ def by_source(attention: Tensor) -> Tensor:
     return attention.movedim(-3, -1).transpose(-3, -2).contiguous()
 
 
-def nearer(attention: Tensor, vectors: Tensor, inverse: Tensor, y: Tensor, shift: float) -> Tensor:
+def nearer(attention: Tensor, vectors: Tensor, reciprocal: Tensor, y: Tensor, shift: float) -> Tensor:
     """Coordinate by coordinate, a few sources at a time: no difference of two large sums, no tensor of pairs by features."""
-    weights = by_source(attention) * inverse[..., None, :, None]  # [... key query head]
+    weights = by_source(attention) * reciprocal[..., None, :, None]  # [... key query head]
     sources = vectors.transpose(-3, -2)  # [... key head d]
     length, goal = y.abs().unsqueeze(-3), (y + shift).unsqueeze(-3)
     found = []
@@ -30,10 +30,10 @@ def nearer(attention: Tensor, vectors: Tensor, inverse: Tensor, y: Tensor, shift
     return torch.cat(found, -2).transpose(-1, -2)
 
 
-def lengths(attention: Tensor, gram: Tensor, inverse: Tensor) -> Tensor:
+def lengths(attention: Tensor, gram: Tensor, reciprocal: Tensor) -> Tensor:
     weights = by_source(attention)
     squared = ((weights @ gram) * weights).sum(-1).transpose(-1, -2)
-    return squared.clamp(min=0).sqrt() * inverse[..., None]
+    return squared.clamp(min=0).sqrt() * reciprocal[..., None]
 
 
 def gram(vectors: Tensor) -> Tensor:
@@ -75,9 +75,9 @@ def through(z: Tensor, norms: Norms) -> Tensor:
 def normed(u: Tensor, gamma: Tensor, beta: Tensor, eps: Tensor, centred: bool) -> tuple[Tensor, Tensor]:
     z = u - u.mean(-1, keepdim=True) if centred else u
     aside = (len(eps), *[1] * (u.dim() - 1))
-    inverse = 1 / (z.square().mean(-1, keepdim=True) + eps.view(aside)).sqrt()
+    reciprocal = 1 / (z.square().mean(-1, keepdim=True) + eps.view(aside)).sqrt()
     across = (len(eps), *[1] * (u.dim() - 2), u.shape[-1])
-    return z * inverse * gamma.view(across) + beta.view(across), inverse
+    return z * reciprocal * gamma.view(across) + beta.view(across), reciprocal
 
 
 def running(layers: Tensor) -> tuple[Tensor, Tensor]:
