@@ -34,9 +34,8 @@ READING = """
     tracing vocabulary
 """
 PAPERS = """
-    __init__ alti alti_consistency alti_shapes attcat claims command core experiment figures folder globenc globenc_layers
-    globenc_local identifiability identifiability_mixing layer_curves plan prepare reproduction running tables value_zeroing
-    value_zeroing_cues value_zeroing_faithfulness value_zeroing_probing
+    __init__ alti* attcat* claims command core experiment figures folder globenc* identifiability* layer_curves plan prepare
+    reproduction* running tables value_zeroing*
 """
 LEFT_OUT: dict[str, str] = {
     "mixlens/fast/loops/gpu.py": "runs on a GPU alone",

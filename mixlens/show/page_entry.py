@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..aggregate import CONVENTIONS, FROM_INPUT
+from ..conventions import CONVENTIONS, FROM_INPUT
 from ..errors import InputError, printable
 from ..notices import noticed, off_sum
 from ..types import Attribution, Map, Prediction, Result

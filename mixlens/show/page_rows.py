@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ..aggregate import CONVENTIONS
+from ..conventions import CONVENTIONS
 from ..notices import completeness
 from .heading import bound, removed
 
