@@ -110,14 +110,14 @@ class Identities:
 
     def tolerance(self, identity: str) -> float:
         """What rounding may do. A norm that computes in float32 inside a float64 model is judged as float32."""
-        dtype = torch.float32 if self.is_coarse(identity) else self.layer.input.dtype
+        dtype = torch.float32 if self._is_coarse(identity) else self.layer.input.dtype
         dtype = digits_of_products(self.x, dtype)
         allowed, roundings = (LAYER_TOLERANCE, LAYER_ROUNDINGS) if identity == "layer" else (TOLERANCE, ROUNDINGS)
         if dtype in HALF and holds_eight_bits(self.modules.output):
             return max(allowed[dtype], EIGHT_BITS * roundings)
         return allowed[dtype]
 
-    def is_coarse(self, identity: str) -> bool:
+    def _is_coarse(self, identity: str) -> bool:
         """Does a norm that this identity goes through compute in float32 inside a float64 model?"""
         places = NORMS_OF.get(identity, (identity,))
         norms = (getattr(self.modules, place, None) for place in places)
