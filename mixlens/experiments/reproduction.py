@@ -188,10 +188,12 @@ def _whole_command(reproduction: Reproduction) -> str:
 
 
 def _verdicts(reproduction: Reproduction) -> list[str]:
-    rows = tuple((says, where, paper, here, verdict) for _, says, where, paper, here, verdict in reproduction.claims)
+    rows = tuple(
+        (says, where, paper, f"`{step}`", here, verdict) for step, says, where, paper, here, verdict in reproduction.claims
+    )
     if not rows:
         return []
-    table = Table("", "What replicates", ("the paper says", "where", "paper", "here", "verdict"), rows)
+    table = Table("", "What replicates", ("the paper says", "where", "paper", "run", "here", "verdict"), rows)
     return ["##" + table.markdown.removeprefix("###"), f"How a verdict is reached: {RULES}", ""]
 
 
