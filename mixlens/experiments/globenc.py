@@ -31,6 +31,8 @@ FAMILY = (  # in the order of the paper's Table 1
     "norm_residual_ln",
     "globenc",
 )
+SYMBOLS = ("W", "W_FIXEDRES", "W_RES", "N", "N_FIXEDRES", "N_RES", "N_RESLN", "N_ENC")  # what the paper calls them
+NAMES = f"In the paper: {', '.join(f'{name} {symbol}' for name, symbol in zip(FAMILY, SYMBOLS, strict=True))}."
 ROLLED = ("alone", "rolled out", "rolled out, rows to 1")  # how a map is read
 READ = ("row", "sum")  # GlobEnc's CLS and SUM
 TARGETS = ("true", "predicted")
@@ -197,7 +199,7 @@ def _cells(groups: Mapping[tuple[Any, ...], Sequence[Record]], seed: int) -> lis
     return [mean_with_interval([record.value for record in groups[how,]], seed=seed) for how in ROLLED]
 
 
-NOTE = "Mean over examples and 95 % interval. *rolled out*: the matrices as they are for this family, as published."
+NOTE = f"Mean over examples and 95 % interval. *rolled out*: the matrices as they are for this family, as published. {NAMES}"
 
 
 def figure_table1(setup: Setup, tables: list[Table], figure: Any) -> None:

@@ -13,9 +13,9 @@ from ..maps import known as maps
 from ..metrics.agreement import GLOBENC, map_agreement, row_agreement
 from ..metrics.geometry import NormOutliers, norm_outliers, norm_weights
 from ..types import Example, Map, Record
-from .claims import DIFFERENT, SAME, Claim, Verdict, above, most
+from .claims import DIFFERENT, SAME, UNDECIDED, Claim, Verdict, above, most
 from .experiment import Setup, experiment
-from .globenc import known_confidence, lines, mean_of, per_layer
+from .globenc import NAMES, known_confidence, lines, mean_of, per_layer
 from .tables import Table, by
 
 # --- Figure 4: Hidden Token Attribution -----------------------------------------------------------------------------------
@@ -39,7 +39,9 @@ def finish_hta(setup: Setup, records: list[Record]) -> list[Table]:
     note = (
         f"Mean over texts and {100 * confidence:g} % interval. *whole map*: all entries of a layer's map at once. *row by row*: "
     )
-    note += f"mean over a text's rows; {_undefined(records)} rows (over all methods and layers) are constant and have none."
+    note += (
+        f"mean over a text's rows; {_undefined(records)} rows (over all methods and layers) are constant and have none. " + NAMES
+    )
     return [per_layer("hta", title, records, ("method", "metric"), seed=setup.seed, note=note, confidence=confidence)]
 
 
@@ -118,6 +120,7 @@ def _agreements(scores: Map, reference: Map) -> Iterator[tuple[str, int, float, 
 CORRELATED = ("pearson", "pearson at outliers")
 OUTLIERS = ("first norm", "second norm", "both", *CORRELATED)
 WEIGHT = ("weight in the first norm", "weight in the second norm")
+LARGE = -0.5  # a correlation below it counts as large and negative
 SHOWN = 11  # the layer whose weights Figure 5 shows
 
 
@@ -182,13 +185,21 @@ def known_layer(setup: Setup) -> None:
 
 
 def _opposite(setup: Any, records: Sequence[Record], tables: Sequence[Table]) -> Verdict:
-    """A layer's correlation is known exactly: it has no interval. Layers without two different outliers have none."""
-    defined = [record for record in _with(records, CORRELATED[1:]) if not math.isnan(record.value)]
-    return most({f"layer {record.info['layer']}": _word(record.value) for record in defined})
+    """A layer's correlation is known exactly: it has no interval. Two points always have one of 1 or -1: they are left out."""
+    layers = {layer: _by_metric(group) for (layer,), group in by(_with(records, OUTLIERS), "layer").items()}
+    return most({f"layer {layer}": _word(values[CORRELATED[1]]) for layer, values in layers.items() if _features(values) > 2})
+
+
+def _features(values: Mapping[str, float]) -> float:
+    """How many features are outliers in one norm or the other."""
+    first, second, both = (values[name] for name in OUTLIERS[:3])
+    return first + second - both
 
 
 def _word(correlation: float) -> str:
-    return SAME if correlation < 0 else DIFFERENT
+    if math.isnan(correlation) or LARGE <= correlation <= 0:
+        return UNDECIDED
+    return SAME if correlation < LARGE else DIFFERENT
 
 
 @experiment(
@@ -210,7 +221,8 @@ def _word(correlation: float) -> str:
     claims=(
         Claim(
             "Figure 5, section 4.5.3",
-            "The outlier weights of a layer's two norms are contrary: their correlation is negative, in almost every layer.",
+            "The outlier weights of a layer's two norms are contrary: their correlation is negative and large (below -0.5), in "
+            "almost every layer with three outlier features or more.",
             "large negative correlations, a curve",
             _opposite,
         ),
