@@ -11,7 +11,7 @@ from ..asking import every_score, parse_method, scores_of
 from ..metrics import mean_with_interval
 from ..metrics.agreement import spearman, special_token_ranks
 from ..types import Attribution, Example, Record, Trace
-from .claims import Check, Claim, Published, Verdict, above, order, positive, values_of
+from .claims import Check, Claim, Published, Verdict, above, order, positive, short_names, values_of
 from .experiment import Setup, experiment
 from .figures import bars
 from .tables import Table, by
@@ -66,10 +66,11 @@ def correlations(setup: Setup, example: Example, trace: Trace, reference: Attrib
 
 def steadier(method: str, rivals: Sequence[str], metric: str) -> Check:
     """The claim that a method's values vary less from example to example: the squared distance from the mean is smaller."""
+    names = short_names((method, *rivals))
 
     def check(setup: Any, records: Sequence[Record], tables: Sequence[Table]) -> Verdict:
-        values = {name: _squared_distances(values_of(records, name, metric)) for name in (method, *rivals)}
-        return order(values, [(method, rival) for rival in rivals], seed=setup.seed, lower=True)
+        values = {short: _squared_distances(values_of(records, name, metric)) for name, short in names.items()}
+        return order(values, [(names[method], names[rival]) for rival in rivals], seed=setup.seed, lower=True)
 
     return check
 
@@ -145,13 +146,21 @@ def _finish_sva(setup: Setup, records: list[Record]) -> list[Table]:
 
 def reference_shares(example: Example, trace: Trace, reference: Attribution, method: str) -> list[Record]:
     """How much of the reference's sum is at the last special token, and how many tokens have next to nothing of it."""
-    values = reference.scores.double().abs().cpu().numpy()
-    shares = values / values.sum() if values.sum() > 0 else np.full(len(values), np.nan)
-    even = 1 / len(values)
-    places = [i for i, special in enumerate(trace.special) if special and i != trace.query]
-    numbers = {EVEN: even, IGNORED: float((shares < NOTHING * even).mean())}
-    numbers |= {LAST: float(shares[places[-1]])} if places else {}
-    return [Record(str(example.id), method, metric, number, {}) for metric, number in numbers.items()]
+    shares, even = _shares(reference), 1 / len(trace)
+    numbers = [(EVEN, even), (IGNORED, float((shares < NOTHING * even).mean()))]
+    numbers += [(LAST, float(shares[place])) for place in _special_places(trace)[-1:]]
+    return [Record(str(example.id), method, metric, number, {}) for metric, number in numbers]
+
+
+def _shares(scores: Attribution) -> Any:
+    """[pos]: absolute scores divided by their sum; NaN where all are 0."""
+    sizes = scores.scores.double().abs().cpu().numpy()
+    return sizes / sizes.sum() if sizes.any() else np.full(len(sizes), np.nan)
+
+
+def _special_places(trace: Trace) -> list[int]:
+    """Where special tokens stand, but for the position that predicts."""
+    return [place for place, special in enumerate(trace.special) if special and place != trace.query]
 
 
 def _last_is_high(setup: Any, records: Sequence[Record], tables: Sequence[Table]) -> Verdict:

@@ -9,7 +9,8 @@ from ..asking import every_score
 from ..errors import InputError
 from ..metrics import mean_with_interval
 from ..metrics.agreement import model_agreement
-from ..types import Example, Record
+from ..model.model import Model
+from ..types import Attribution, Example, Record
 from .alti import ALTI, GRADIENT, LOGIT, PAPER
 from .claims import Claim, above
 from .experiment import Setup, experiment
@@ -64,14 +65,17 @@ def model_names(setup: Setup) -> list[str]:
 
 def _prepare_consistency(setup: Setup) -> None:
     first, *others = setup.models
-    for example in setup.examples:
-        tokens = first.encode(example).input_ids
-        for other in others:
-            if other.encode(example).input_ids != tokens:
-                raise InputError(
-                    f"{first.name!r} and {other.name!r} read example {example.id} as different tokens: models can be compared "
-                    "token by token where they share a tokenizer."
-                )
+    for other in others:
+        _refuse_other_tokens(first, other, setup.examples)
+
+
+def _refuse_other_tokens(first: Model, other: Model, examples: Sequence[Example]) -> None:
+    unlike = [example.id for example in examples if first.encode(example).input_ids != other.encode(example).input_ids]
+    if unlike:
+        raise InputError(
+            f"{first.name!r} and {other.name!r} read example {unlike[0]} as different tokens: models can be compared "
+            "token by token where they share a tokenizer."
+        )
 
 
 def _predicted_alike(record: Record) -> bool:
@@ -116,11 +120,13 @@ def consistency(setup: Setup, example: Example) -> list[Record]:
     traces = [model.trace(example) for model in setup.models]
     predicted = [int(trace.logits.argmax()) for trace in traces if trace.logits is not None]
     of_models = [every_score(trace, setup.requests) for trace in traces]
-    records = []
-    for method in setup.methods:
-        scores = [of_model[method][0] for of_model in of_models]
-        for a, b in combinations(range(len(traces)), 2):
-            value = model_agreement([scores[a]], [scores[b]]).mean
-            info = {"pair": f"{a}-{b}", "alike": predicted[a] == predicted[b]}
-            records.append(Record(str(example.id), method, "spearman", value, info))
-    return records
+    return [
+        Record(str(example.id), method, "spearman", value, {"pair": f"{a}-{b}", "alike": predicted[a] == predicted[b]})
+        for method in setup.methods
+        for (a, b), value in _agreements([of_model[method][0] for of_model in of_models]).items()
+    ]
+
+
+def _agreements(scores: Sequence[Attribution]) -> dict[tuple[int, int], float]:
+    """Spearman's correlation of every two models' scores of one text."""
+    return {(a, b): model_agreement([scores[a]], [scores[b]]).mean for a, b in combinations(range(len(scores)), 2)}

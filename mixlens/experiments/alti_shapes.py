@@ -15,7 +15,7 @@ from ..metrics import mean_with_interval
 from ..metrics.geometry import anisotropy, block_anisotropy, transformed_anisotropy
 from ..types import Example, Map, Record, Trace
 from .alti import ALTI, NORM, PAPER
-from .claims import Check, Claim, Published, Verdict, order, positive, values_of
+from .claims import Check, Claim, Published, Verdict, order, positive, short_names, values_of
 from .experiment import Setup, experiment
 from .figures import curves_of, lines
 from .tables import Table, by
@@ -200,10 +200,12 @@ def special_share(relevances: Tensor, special: Sequence[bool]) -> Tensor:
 
 
 def _in_last_layer(metric: str, pairs: Sequence[tuple[str, str]], *, lower: bool = False) -> Check:
+    names = short_names([name for pair in pairs for name in pair])
+
     def check(setup: Any, records: Sequence[Record], tables: Sequence[Table]) -> Verdict:
         last = max((int(record.info["layer"]) for record in records), default=0)
-        values = {name: at_layer(records, name, metric, last) for pair in pairs for name in pair}
-        return order(values, pairs, seed=setup.seed, lower=lower)
+        values = {short: at_layer(records, name, metric, last) for name, short in names.items()}
+        return order(values, [(names[a], names[b]) for a, b in pairs], seed=setup.seed, lower=lower)
 
     return check
 

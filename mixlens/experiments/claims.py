@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -170,11 +171,20 @@ def pairs_above(
 ) -> Check:
     """The claim that the first method of each pair is above the second on a metric (below, with `lower`), example by example."""
 
+    names = short_names([name for pair in pairs for name in pair])
+
     def check(setup: Any, records: Sequence[Record], tables: Sequence[Table]) -> Verdict:
-        values = {name: values_of(records, name, metric, where) for pair in pairs for name in pair}
-        return order(values, pairs, seed=setup.seed, lower=lower)
+        values = {short: values_of(records, name, metric, where) for name, short in names.items()}
+        return order(values, [(names[a], names[b]) for a, b in pairs], seed=setup.seed, lower=lower)
 
     return check
+
+
+def short_names(methods: Sequence[str]) -> dict[str, str]:
+    """Each method as a verdict calls it: without its options, where no other method of the claim has that name."""
+    unique = dict.fromkeys(methods)
+    bare = [method.partition(":")[0] for method in unique]
+    return {method: name if bare.count(name) == 1 else method for method, name in zip(unique, bare, strict=True)}
 
 
 def order(values: Mapping[str, Examples], pairs: Sequence[tuple[str, str]], *, seed: int = 0, lower: bool = False) -> Verdict:
@@ -192,9 +202,9 @@ def in_most(values: Mapping[str, Mapping[str, Examples]], pairs: Sequence[tuple[
 
     `values` maps the name of each layer to the values by method and example. All layers are compared at once.
     """
-    flat = {f"{layer}, {name}": one for layer, of_layer in values.items() for name, one in of_layer.items()}
+    flat = dict(chain.from_iterable(_in_layer(layer, of_layer) for layer, of_layer in values.items()))
     of_layers = {layer: [(f"{layer}, {a}", f"{layer}, {b}") for a, b in pairs] for layer in values}
-    every = [pair for of_layer in of_layers.values() for pair in of_layer]
+    every = list(chain.from_iterable(of_layers.values()))
     refusal = _refusal(flat, every)
     if refusal is not None:
         return refusal
@@ -202,17 +212,25 @@ def in_most(values: Mapping[str, Mapping[str, Examples]], pairs: Sequence[tuple[
     return most({layer: _word([differences[pair] for pair in of_layer]) for layer, of_layer in of_layers.items()})
 
 
+def _in_layer(layer: str, values: Mapping[str, Examples]) -> list[tuple[str, Examples]]:
+    return [(f"{layer}, {name}", one) for name, one in values.items()]
+
+
 def most(words: Mapping[str, str]) -> Verdict:
     """The verdict on "in almost every layer", from the word of each layer."""
     if not words:
         return incomparable("no layer has a value")
-    layers = {word: [layer for layer in words if words[layer] == word] for word in (SAME, DIFFERENT, UNDECIDED)}
-    ours = "; ".join(f"{word}: {', '.join(names)}" for word, names in layers.items() if names)
-    if len(layers[SAME]) >= MOST * len(words):
+    same, different, _ = layers = [_layers_with(word, words) for word in (SAME, DIFFERENT, UNDECIDED)]
+    ours = "; ".join(f"{word}: {', '.join(names)}" for word, names in zip(WORDS, layers, strict=False) if names)
+    if len(same) >= MOST * len(words):
         return Verdict(SAME, ours)
-    if len(layers[DIFFERENT]) > (1 - MOST) * len(words):
-        return Verdict(DIFFERENT, ours, f"the other way round in {len(layers[DIFFERENT])} of {len(words)}")
-    return Verdict(UNDECIDED, ours, f"it holds in {len(layers[SAME])} of {len(words)}")
+    if len(different) > (1 - MOST) * len(words):
+        return Verdict(DIFFERENT, ours, f"the other way round in {len(different)} of {len(words)}")
+    return Verdict(UNDECIDED, ours, f"it holds in {len(same)} of {len(words)}")
+
+
+def _layers_with(word: str, words: Mapping[str, str]) -> list[str]:
+    return [layer for layer, one in words.items() if one == word]
 
 
 def _word(differences: Sequence[Difference]) -> str:
@@ -226,12 +244,11 @@ def _refusal(values: Mapping[str, Examples], pairs: Sequence[tuple[str, str]]) -
     """Why these pairs cannot be compared; None where they can."""
     if not pairs:
         return incomparable("nothing of what the claim compares was run")
-    absent = [name for name in dict.fromkeys(name for pair in pairs for name in pair) if not values.get(name)]
+    absent = [name for name in dict.fromkeys(chain.from_iterable(pairs)) if not values.get(name)]
     if absent:
         return incomparable(f"not run: {', '.join(absent)}")
-    if len(_shared(values, pairs)) < 2:
-        return incomparable("fewer than two examples have all these values")
-    return None
+    few = len(_shared(values, pairs)) < 2
+    return incomparable("fewer than two examples have all these values") if few else None
 
 
 def _shared(values: Mapping[str, Examples], pairs: Sequence[tuple[str, str]]) -> list[str]:
@@ -294,5 +311,5 @@ def _needed(name: str, one: Difference) -> str:
     if one.needed is None:
         return f"{name}: no number of examples would tell"
     if one.needed <= one.n:
-        return f"{name}: of {one.n} examples too few for all pairs at once"
+        return f"{name}: {one.n} examples are too few for all pairs at once"
     return f"{name}: about {one.needed:,} examples would tell, here {one.n:,}"

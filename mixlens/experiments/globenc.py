@@ -31,6 +31,8 @@ FAMILY = (  # in the order of the paper's Table 1
     "norm_residual_ln",
     "globenc",
 )
+SYMBOLS = ("W", "W_FIXEDRES", "W_RES", "N", "N_FIXEDRES", "N_RES", "N_RESLN", "N_ENC")  # what the paper calls them
+NAMES = f"In the paper: {', '.join(f'{name} {symbol}' for name, symbol in zip(FAMILY, SYMBOLS, strict=True))}."
 ROLLED = ("alone", "rolled out", "rolled out, rows to 1")  # how a map is read
 READ = ("row", "sum")  # GlobEnc's CLS and SUM
 TARGETS = ("true", "predicted")
@@ -64,10 +66,8 @@ def target_of(setup: Setup, example: Example) -> Any:
     """The class (or the word of a gap) that is explained: the true one as in the paper, or the predicted one."""
     if setup.options["target"] == "predicted":
         return "predicted"
-    if setup.model.task != "classification":
-        return example.target
-    label = example.info["label"]
-    return label_ids([label], setup.model, given=classes_of(setup))[label]
+    true = _truth(setup, example)
+    return label_ids([true], setup.model, given=classes_of(setup))[true] if setup.model.task == "classification" else true
 
 
 def classes_of(setup: Setup) -> Mapping[str, int] | None:
@@ -98,16 +98,20 @@ def known_target(setup: Setup) -> None:
 
 
 def _refuse_unlabelled(setup: Setup) -> None:
-    classifies = setup.model.task == "classification"
-    truth = {str(example.id): example.info.get("label") if classifies else example.target for example in setup.examples}
+    truth = {str(example.id): _truth(setup, example) for example in setup.examples}
     without = [name for name, true in truth.items() if true is None]
     if without:
         raise InputError(
             f"{setup.experiment.name!r} explains the true class, and {len(without)} examples have none ({without[0]} ...). "
             "Take labelled data, or explain the predicted class: target=predicted."
         )
-    if classifies:
-        label_ids({str(true) for true in truth.values()}, setup.model, given=classes_of(setup))
+    if setup.model.task == "classification":
+        label_ids(map(str, truth.values()), setup.model, given=classes_of(setup))
+
+
+def _truth(setup: Setup, example: Example) -> Any:
+    """The label of a text, or the word of its gap; None where it has none."""
+    return example.info.get("label") if setup.model.task == "classification" else example.target
 
 
 # --- tables by layer ----------------------------------------------------------------------------------------------------
@@ -142,16 +146,19 @@ def _mean(records: Sequence[Record], seed: int, confidence: float) -> Any:
 
 def lines(table: Table, axes: Any, *, labels: int = 1, band: bool = False, **style: Any) -> None:
     """A row of a table is a line over layers; its first `labels` cells are its name. With `band` its intervals are shaded."""
-    rows: Any = table.rows
     depth = _depth(table)
-    for row in rows:
-        means, lows, highs = (_ends(row[-depth:], end) for end in ("mean", "low", "high"))
-        at = range(1, depth + 1)
-        (line,) = axes.plot(at, means, marker=".", label=", ".join(str(cell) for cell in row[:labels]), **style)
-        if band:
-            axes.fill_between(at, lows, highs, color=line.get_color(), alpha=0.2, linewidth=0)
+    for row in table.rows:
+        _line(axes, row[-depth:], ", ".join(str(cell) for cell in row[:labels]), band, style)
     axes.set_xticks(range(1, depth + 1))
     axes.set_xlabel("layer")
+
+
+def _line(axes: Any, cells: Sequence[Any], label: str, band: bool, style: Mapping[str, Any]) -> None:
+    at = range(1, len(cells) + 1)
+    means, lows, highs = (_ends(cells, end) for end in ("mean", "low", "high"))
+    (line,) = axes.plot(at, means, marker=".", label=label, **style)
+    if band:
+        axes.fill_between(at, lows, highs, color=line.get_color(), alpha=0.2, linewidth=0)
 
 
 def _ends(cells: Sequence[Any], end: str) -> list[float]:
@@ -183,15 +190,16 @@ def known_confidence(setup: Setup) -> None:
 
 
 def finish_table1(setup: Setup, records: list[Record]) -> list[Table]:
-    rows: list[tuple[Any, ...]] = []
-    for (method,), group in by(records, "method").items():
-        cells = [[r.value for r in group if r.metric == how] for how in ROLLED]
-        rows.append((method, *(mean_with_interval(cell, seed=setup.seed) for cell in cells)))
+    rows = tuple((method, *_cells(by(group, "metric"), setup.seed)) for (method,), group in by(records, "method").items())
     title = f"Spearman with `{setup.options['reference']}`, last layer"
-    return [Table("table1", title, ("method", *ROLLED), tuple(rows), NOTE)]
+    return [Table("table1", title, ("method", *ROLLED), rows, NOTE)]
 
 
-NOTE = "Mean over examples and 95 % interval. *rolled out*: the matrices as they are for this family, as published."
+def _cells(groups: Mapping[tuple[Any, ...], Sequence[Record]], seed: int) -> list[Interval]:
+    return [mean_with_interval([record.value for record in groups[how,]], seed=seed) for how in ROLLED]
+
+
+NOTE = f"Mean over examples and 95 % interval. *rolled out*: the matrices as they are for this family, as published. {NAMES}"
 
 
 def figure_table1(setup: Setup, tables: list[Table], figure: Any) -> None:

@@ -15,6 +15,7 @@ from .claims import Check, Claim, Examples, Published, Verdict, in_most, order, 
 from .experiment import Setup, experiment
 from .globenc import (
     FAMILY,
+    NAMES,
     READ,
     ROLLED,
     SALIENCY,
@@ -39,7 +40,9 @@ FIRST, MIDDLE, LAST, MOST = "first layer", "middle layer", "last layer", "highes
 def finish_layers(setup: Setup, records: list[Record]) -> list[Table]:
     title = f"Spearman with `{setup.options['reference']}` ({setup.options['over']})"
     confidence = setup.options["confidence"]
-    note = f"Mean over examples and {100 * confidence:g} % interval. *rolled out*: the matrices as they are, as published."
+    note = (
+        f"Mean over examples and {100 * confidence:g} % interval. *rolled out*: the matrices as they are, as published. {NAMES}"
+    )
     whole = per_layer("layers", title, records, ("method", "metric"), seed=setup.seed, note=note, confidence=confidence)
     return [whole, _table2(setup, records)]
 

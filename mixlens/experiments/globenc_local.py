@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from ..asking import map_of, maps_of, parse_method
 from ..errors import InputError, nearest
 from ..maps import known as maps
 from ..metrics.agreement import GLOBENC, map_agreement, row_agreement
-from ..metrics.geometry import norm_outliers, norm_weights
+from ..metrics.geometry import NormOutliers, norm_outliers, norm_weights
 from ..types import Example, Map, Record
-from .claims import DIFFERENT, SAME, Claim, Verdict, above, most
+from .claims import DIFFERENT, SAME, UNDECIDED, Claim, Verdict, above, most
 from .experiment import Setup, experiment
-from .globenc import known_confidence, lines, mean_of, per_layer
+from .globenc import NAMES, known_confidence, lines, mean_of, per_layer
 from .tables import Table, by
 
 # --- Figure 4: Hidden Token Attribution -----------------------------------------------------------------------------------
@@ -34,18 +35,28 @@ def known_map_reference(setup: Setup) -> None:
 
 def finish_hta(setup: Setup, records: list[Record]) -> list[Table]:
     title = f"Agreement with `{setup.options['reference']}`"
-    undefined = sum(int(r.info["undefined"]) for r in records)
     confidence = setup.options["confidence"]
-    note = f"Mean over texts and {100 * confidence:g} % interval. *whole map*: all entries of a layer's map at once. "
-    note += f"*row by row*: mean over a text's rows; {undefined} rows (over all methods and layers) are constant and have none."
+    note = (
+        f"Mean over texts and {100 * confidence:g} % interval. *whole map*: all entries of a layer's map at once. *row by row*: "
+    )
+    note += (
+        f"mean over a text's rows; {_undefined(records)} rows (over all methods and layers) are constant and have none. " + NAMES
+    )
     return [per_layer("hta", title, records, ("method", "metric"), seed=setup.seed, note=note, confidence=confidence)]
 
 
+def _undefined(records: Sequence[Record]) -> int:
+    return sum(int(record.info["undefined"]) for record in records)
+
+
+def rows_of(table: Table, metric: str) -> Table:
+    """The rows of one metric."""
+    return replace(table, rows=tuple(row for row in table.rows if row[1] == metric))
+
+
 def figure_hta(setup: Setup, tables: list[Table], figure: Any) -> None:
-    whole = tables[0]
     for axes, how in zip(figure.subplots(1, 2, sharey=True), (WHOLE, ROWS), strict=True):
-        drawn = Table(whole.name, whole.title, whole.columns, tuple(row for row in whole.rows if row[1] == how))
-        lines(drawn, axes, band=True)
+        lines(rows_of(tables[0], how), axes, band=True)
         axes.set_title(how)
     axes.legend(fontsize=6)
 
@@ -109,59 +120,86 @@ def _agreements(scores: Map, reference: Map) -> Iterator[tuple[str, int, float, 
 CORRELATED = ("pearson", "pearson at outliers")
 OUTLIERS = ("first norm", "second norm", "both", *CORRELATED)
 WEIGHT = ("weight in the first norm", "weight in the second norm")
+LARGE = -0.5  # a correlation below it counts as large and negative
 SHOWN = 11  # the layer whose weights Figure 5 shows
 
 
 def finish_outliers(setup: Setup, records: list[Record]) -> list[Table]:
-    counts = [record for record in records if record.metric in OUTLIERS]
-    rows: list[tuple[Any, ...]] = []
-    for (layer,), group in by(counts, "layer").items():
-        values = {record.metric: record.value for record in group}
-        rows.append((int(layer), *(values[name] if name in CORRELATED else int(values[name]) for name in OUTLIERS)))
+    rows = tuple(_outlier_row(int(layer), _by_metric(group)) for (layer,), group in by(_with(records, OUTLIERS), "layer").items())
     note = f"Outliers: at least {setup.options['sigma']} standard deviations from the mean of a norm's weights."
-    table = Table("outliers", "Outlier weights of the two norms of a layer", ("layer", *OUTLIERS), tuple(rows), note)
-    return [table, _weights_table([record for record in records if record.metric in WEIGHT])]
+    table = Table("outliers", "Outlier weights of the two norms of a layer", ("layer", *OUTLIERS), rows, note)
+    return [table, _weights_table(_with(records, WEIGHT))]
+
+
+def _with(records: Sequence[Record], metrics: Sequence[str]) -> list[Record]:
+    return [record for record in records if record.metric in metrics]
+
+
+def _by_metric(records: Sequence[Record]) -> dict[str, float]:
+    return {record.metric: record.value for record in records}
+
+
+def _outlier_row(layer: int, values: Mapping[str, float]) -> tuple[Any, ...]:
+    counts = (int(values[name]) for name in OUTLIERS[:3])
+    return layer, *counts, *(values[name] for name in CORRELATED)
 
 
 def _weights_table(records: Sequence[Record]) -> Table:
     """The outlier features of the layer that is shown, with their weights in both norms."""
-    rows = []
-    for (feature,), group in by(records, "feature").items():
-        values = {record.metric: record.value for record in group}
-        rows.append((int(feature), *(values[name] for name in WEIGHT)))
-    layer = int(records[0].info["layer"]) if records else None
-    title = "No layer has outlier weights to show" if layer is None else f"Weights of the outlier features in layer {layer}"
-    return Table("weights", title, ("feature", *WEIGHT), tuple(rows))
+    groups = {int(feature): _by_metric(group) for (feature,), group in by(records, "feature").items()}
+    rows = tuple((feature, *(values[name] for name in WEIGHT)) for feature, values in groups.items())
+    shown = f"in layer {records[0].info['layer']}" if records else "(the layer has none)"
+    return Table("weights", f"Weights of the outlier features {shown}", ("feature", *WEIGHT), rows)
 
 
 def figure_outliers(setup: Setup, tables: list[Table], figure: Any) -> None:
     counts, correlations, weights = figure.subplots(1, 3)
-    for name in OUTLIERS:
-        axes = correlations if name in CORRELATED else counts
-        axes.plot(tables[0].column("layer"), tables[0].column(name), marker=".", label=name)
-    counts.set_ylabel("outlier weights")
-    correlations.set_ylabel("Pearson of the two norms' weights")
-    for axes in (counts, correlations):
-        axes.set_xlabel("layer")
-        axes.legend(fontsize=6)
+    _draw(counts, tables[0], OUTLIERS[:3], "outlier weights")
+    _draw(correlations, tables[0], CORRELATED, "Pearson of the two norms' weights")
     weights.scatter(tables[1].column(WEIGHT[0]), tables[1].column(WEIGHT[1]), s=12)
     weights.set_xlabel(WEIGHT[0])
     weights.set_ylabel(WEIGHT[1])
     weights.set_title(tables[1].title, fontsize=7)
 
 
+def _draw(axes: Any, table: Table, names: Sequence[str], label: str) -> None:
+    """Columns of a table as lines over layers."""
+    for name in names:
+        axes.plot(table.column("layer"), table.column(name), marker=".", label=name)
+    axes.set_ylabel(label)
+    axes.set_xlabel("layer")
+    axes.legend(fontsize=6)
+
+
 def known_sigma(setup: Setup) -> None:
-    sigma, layer = setup.options["sigma"], setup.options["layer"]
+    sigma = setup.options["sigma"]
     if not isinstance(sigma, int | float) or not sigma > 0:
         raise InputError(f"sigma= is a number of standard deviations above 0, not {sigma!r}.")
+    known_layer(setup)
+
+
+def known_layer(setup: Setup) -> None:
+    layer = setup.options["layer"]
     if layer is not None and layer not in range(1, setup.model.n_layers + 1):
         raise InputError(f"layer= is a layer of the model, 1 to {setup.model.n_layers}, not {layer!r}.")
 
 
 def _opposite(setup: Any, records: Sequence[Record], tables: Sequence[Table]) -> Verdict:
-    """A layer's correlation is known exactly: it has no interval. Layers without two different outliers have none."""
-    known = {f"layer {r.info['layer']}": r.value for r in records if r.metric == CORRELATED[1] and not math.isnan(r.value)}
-    return most({layer: SAME if value < 0 else DIFFERENT for layer, value in known.items()})
+    """A layer's correlation is known exactly: it has no interval. Two points always have one of 1 or -1: they are left out."""
+    layers = {layer: _by_metric(group) for (layer,), group in by(_with(records, OUTLIERS), "layer").items()}
+    return most({f"layer {layer}": _word(values[CORRELATED[1]]) for layer, values in layers.items() if _features(values) > 2})
+
+
+def _features(values: Mapping[str, float]) -> float:
+    """How many features are outliers in one norm or the other."""
+    first, second, both = (values[name] for name in OUTLIERS[:3])
+    return first + second - both
+
+
+def _word(correlation: float) -> str:
+    if math.isnan(correlation) or LARGE <= correlation <= 0:
+        return UNDECIDED
+    return SAME if correlation < LARGE else DIFFERENT
 
 
 @experiment(
@@ -183,7 +221,8 @@ def _opposite(setup: Any, records: Sequence[Record], tables: Sequence[Table]) ->
     claims=(
         Claim(
             "Figure 5, section 4.5.3",
-            "The outlier weights of a layer's two norms are contrary: their correlation is negative, in almost every layer.",
+            "The outlier weights of a layer's two norms are contrary: their correlation is negative and large (below -0.5), in "
+            "almost every layer with three outlier features or more.",
             "large negative correlations, a curve",
             _opposite,
         ),
@@ -193,21 +232,29 @@ def ln_outliers(setup: Setup, examples: list[Example]) -> Iterator[tuple[str, li
     """Does a layer's second norm undo what the outlier weights of its first norm enlarge? (The model alone is asked.)"""
     if "weights" in setup.done:
         return
-    records = []
     layers = norm_outliers(setup.model, sigma=setup.options["sigma"])
-    for one in layers:
-        values = (len(one.first), len(one.second), len(one.shared), one.pearson, one.pearson_at_outliers)
-        records += [Record("-", "-", n, float(v), {"layer": one.layer + 1}) for n, v in zip(OUTLIERS, values, strict=True)]
-    features = {one.layer + 1: sorted({*one.first, *one.second}) for one in layers}
-    yield "weights", [*records, *_shown_weights(setup, features)]
+    records = [record for layer in layers for record in _outlier_records(layer)]
+    yield "weights", [*records, *_shown_weights(setup, {one.layer + 1: one for one in layers})]
 
 
-def _shown_weights(setup: Setup, features: dict[int, list[int]]) -> list[Record]:
-    """The weights of the outlier features of one layer."""
-    layer = setup.options["layer"] or (SHOWN if SHOWN in features else sorted(features)[-2:][0])
-    both = norm_weights(setup.model).get(layer - 1)
+def _outlier_records(one: NormOutliers) -> list[Record]:
+    values = (len(one.first), len(one.second), len(one.shared), one.pearson, one.pearson_at_outliers)
+    return [Record("-", "-", name, float(value), {"layer": one.layer + 1}) for name, value in zip(OUTLIERS, values, strict=True)]
+
+
+def _shown_weights(setup: Setup, layers: Mapping[int, NormOutliers]) -> list[Record]:
+    """The weights of the outlier features of one layer; none where the layer does not have two norms."""
+    layer = setup.options["layer"] or _shown_layer(layers)
+    if layer not in layers:
+        return []
+    both = norm_weights(setup.model)[layer - 1]
     return [
         Record("-", "-", name, float(weights[feature]), {"layer": layer, "feature": feature})
-        for feature in features.get(layer, [])
-        for name, weights in zip(WEIGHT, both or (), strict=True)
+        for feature in sorted({*layers[layer].first, *layers[layer].second})
+        for name, weights in zip(WEIGHT, both, strict=True)
     ]
+
+
+def _shown_layer(layers: Mapping[int, NormOutliers]) -> int:
+    """Layer 11 as in Figure 5; of fewer layers the last but one."""
+    return SHOWN if SHOWN in layers else sorted(layers)[-2:][0]

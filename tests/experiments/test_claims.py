@@ -16,9 +16,13 @@ from mixlens.experiments.claims import (
     above,
     beside,
     bounded,
+    in_most,
     judged_claims,
+    most,
     order,
+    pairs_above,
     positive,
+    short_names,
 )
 from mixlens.experiments.tables import Table
 from mixlens.metrics import Interval
@@ -92,3 +96,43 @@ def test_claims_are_a_table_with_its_rule() -> None:
 
 def test_a_claim_about_nothing_is_not_comparable() -> None:
     assert positive({}).word == "not comparable"
+
+
+def test_a_claim_about_almost_every_layer_needs_three_quarters_of_them() -> None:
+    high, low = _values(1, seed=1), _values(0, seed=2)
+    layers = {f"layer {i}": {"a": high, "b": low} for i in range(1, 5)}
+    assert in_most(layers, [("a", "b")]).word == SAME
+    one_off = {**layers, "layer 4": {"a": low, "b": high}}
+    verdict = in_most(one_off, [("a", "b")])
+    assert verdict.word == SAME
+    assert verdict.ours == "same: layer 1, layer 2, layer 3; different: layer 4"
+    two_off = {**one_off, "layer 3": {"a": low, "b": high}}
+    assert in_most(two_off, [("a", "b")]).word == DIFFERENT
+    near = _values(1.0001, seed=1)
+    level = {**layers, "layer 3": {"a": low, "b": low}, "layer 4": {"a": near, "b": _values(1, seed=4)}}
+    assert in_most(level, [("a", "b")]).word == UNDECIDED
+    assert in_most({"layer 1": {"a": high}}, [("a", "b")]).word == INCOMPARABLE
+    assert most({}).word == INCOMPARABLE
+
+
+def test_pairs_and_their_short_names() -> None:
+    records = [Record(e, "x:steps=3", "m", value, {}) for e, value in _values(1, seed=1).items()]
+    records += [Record(e, "y", "m", value, {}) for e, value in _values(0, seed=2).items()]
+    verdict = pairs_above([("x:steps=3", "y")], "m")(SETUP, records, [])
+    assert verdict.word == SAME
+    assert verdict.ours.startswith("x - y ")
+    assert pairs_above([("y", "x:steps=3")], "m")(SETUP, records, []).word == DIFFERENT
+    assert short_names(["a:b=1", "c", "a:b=2"]) == {"a:b=1": "a:b=1", "c": "c", "a:b=2": "a:b=2"}
+
+
+def test_mean_and_deviation_stand_beside_mean_and_deviation() -> None:
+    table = Table("t", "T", ("method", "rho"), (("alti", Interval(0.512, 0.4, 0.6, 9, 0.128)),))
+    published = [Published("Table 2", "BERT", "rho", {"alti": "0.75 ± 0.10", "globenc": "0.60 ± 0.10"}, std=True, absent="-")]
+    [both] = beside(published, [table])
+    assert both.rows == (("alti", "0.51 ± 0.13", "0.75 ± 0.10"), ("globenc", "-", "0.60 ± 0.10"))
+
+
+def test_few_examples_leave_no_interval() -> None:
+    verdict = order({"a": {"1": 1.0, "2": 1.1}, "b": {"1": 0.0, "2": 0.3}}, [("a", "b")])
+    assert verdict.word == UNDECIDED
+    assert "no interval from 2 examples" in verdict.ours

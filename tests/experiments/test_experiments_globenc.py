@@ -337,13 +337,18 @@ def test_claims_of_hta_and_of_the_own_token_can_go_both_ways() -> None:
         assert words("globenc-own-token", records) == [word] * 2
 
 
-def test_claim_of_the_norms_counts_layers() -> None:
-    def outliers(*values: float) -> list[Record]:
-        return [Record("-", "-", "pearson at outliers", value, {"layer": i}) for i, value in enumerate(values, 1)]
+def test_claim_of_the_norms_counts_layers_with_three_outliers_or_more() -> None:
+    def outliers(*values: float, features: int = 4) -> list[Record]:
+        numbers = [
+            {"first norm": features, "second norm": 2, "both": 2, "pearson": 0.1, "pearson at outliers": v} for v in values
+        ]
+        return [Record("-", "-", name, n, {"layer": i}) for i, one in enumerate(numbers, 1) for name, n in one.items()]
 
-    assert words("globenc-ln-outliers", outliers(-0.9, -0.8, -0.9, 0.1, math.nan)) == [SAME]
+    assert words("globenc-ln-outliers", outliers(-0.9, -0.8, -0.9, 0.1)) == [SAME]
     assert words("globenc-ln-outliers", outliers(-0.9, 0.8, 0.9, -0.1)) == [DIFFERENT]
-    assert words("globenc-ln-outliers", outliers(math.nan)) == [INCOMPARABLE]
+    assert words("globenc-ln-outliers", outliers(-0.9, -0.1, -0.2, -0.7)) == [UNDECIDED]  # negative, but not large
+    assert words("globenc-ln-outliers", outliers(1.0, 1.0, features=2)) == [INCOMPARABLE]  # two points are always on a line
+    assert words("globenc-ln-outliers", []) == [INCOMPARABLE]
 
 
 def test_the_own_token_is_the_diagonal_of_the_rollout(model: Any) -> None:

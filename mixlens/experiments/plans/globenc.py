@@ -80,7 +80,7 @@ ITEMS = (
     Item("Table 1", "correlation with saliency, BERT-base, three datasets", TABLES["Table 1"]),
     Item(
         "Section 4.5.1, footnote 9",
-        "Abnar and Zuidema's own correlation of 0.14",
+        "Abnar and Zuidema's correlation of 0.14",
         reason="a number of another paper, with DistilBERT and another saliency",
     ),
     Item("Figure 3", "correlation by layer, rolled out, with 99 % bands", ("figure3",)),
