@@ -41,7 +41,9 @@ NAMES = {  # as the paper writes them
     "integrated_gradients:steps=20": "IG",
     "deeplift": "DL",
     "value_zeroing": "Value Zeroing",
+    "attention, rolled out": "Attn-rollout",
 }
+LOWER_IS_BETTER = ("probes_needed",)
 
 # Rollout as the paper's released code has it: rows sum to 1, and the identity is added where the map has no residual connection.
 WITH_IDENTITY = ("attention", "norm")
@@ -233,22 +235,24 @@ def named_table(tables: Sequence[Table], name: str) -> Table:
 
 
 def heat(axes: Any, table: Table) -> None:
-    """Methods by layers as the paper draws them: darker is higher, the last layer on top, the number in each cell."""
+    """Methods by layers as the paper draws them: darker is better, the last layer on top, the number in each cell."""
     methods = table.column("method")
     grid = np.array([row[1:] for row in table.rows], dtype=np.float64).T[::-1]  # [layer method]
-    axes.imshow(grid, cmap="Blues", aspect="auto")
+    sign = -1 if table.name in LOWER_IS_BETTER else 1
+    axes.imshow(sign * grid, cmap="Blues", aspect="auto")
     axes.set_xticks(range(len(methods)), [NAMES.get(method, method) for method in methods], rotation=90)
     axes.set_yticks(range(len(grid)), [str(layer) for layer in range(len(grid), 0, -1)])
     axes.set_ylabel("layer")
     axes.set_title(table.name.replace("_", " "))
-    _write_numbers(axes, grid)
+    _write_numbers(axes, grid, sign)
 
 
-def _write_numbers(axes: Any, grid: Array) -> None:
-    middle = (np.nanmin(grid) + np.nanmax(grid)) / 2
+def _write_numbers(axes: Any, grid: Array, sign: int) -> None:
+    """The number in each cell, white on dark cells: those whose number times `sign` is in the upper half."""
+    middle = sign * (np.nanmin(grid) + np.nanmax(grid)) / 2
     for (row, column), number in np.ndenumerate(grid):
         if not np.isnan(number):
-            color = "white" if number > middle else "black"
+            color = "white" if sign * number > middle else "black"
             axes.text(column, row, f"{number:.2f}", ha="center", va="center", color=color, fontsize=5)
 
 

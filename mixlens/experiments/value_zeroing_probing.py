@@ -229,6 +229,13 @@ def _prepare_probing(setup: Setup) -> None:
         one_of("places", place, PLACES)
     if "gap" not in names_in(setup.options["places"]):
         raise InputError("places must name the gap: its representation is what is probed. Give places=gap, or gap,cue,other.")
+    _refuse_few(setup)
+
+
+def _refuse_few(setup: Setup) -> None:
+    aligned = setup.options["aligned"]
+    if aligned is not None and not (isinstance(aligned, int) and aligned >= 2):
+        raise InputError(f"aligned is the number of examples with cue alignment, 2 or more, or null for all; not {aligned!r}.")
     if len(setup.examples) < FEWEST or len({example.info["number"] for example in setup.examples}) < 2:
         raise InputError(f"probing needs {FEWEST} examples or more, singular and plural ones.")
 

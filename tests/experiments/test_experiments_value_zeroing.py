@@ -240,6 +240,8 @@ def test_probing_needs_a_number_and_leaves_out_what_has_none(model: Any) -> None
     assert made.setup.left_out == 1
     with pytest.raises(InputError, match="must name the gap"):
         run("vz-probing", data=examples, places="cue", **asked)
+    with pytest.raises(InputError, match="2 or more"):
+        run("vz-probing", data=examples, **{**asked, "aligned": 1})
     with pytest.raises(InputError, match="variant"):
         run("vz-probing", data=examples, variant="other", **asked)
 
