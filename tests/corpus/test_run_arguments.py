@@ -250,3 +250,21 @@ def test_of_lists_only_long_ones_are_told_by_what_each_has_alone(tmp_path: Path)
     assert refusal(tmp_path, {"a": edge}, {"a": ["y"]}).endswith('there, ["y"] here')
     assert "also" not in refusal(tmp_path, {"a": edge}, {"a": ["y"]})
     assert "also" in refusal(tmp_path, {"a": [edge[0] + "x"]}, {"a": ["y"]})
+
+
+def test_files_of_a_run_are_those_that_a_run_writes(tmp_path: Path) -> None:
+    from mixlens.corpus.shards import shard_files
+
+    with pytest.raises(InputError, match=r"holds no run: there is no manifest\.json"):
+        shard_files(tmp_path)
+    (tmp_path / "manifest.json").write_text(json.dumps({"schema": 1, "identity": {}}))
+    assert shard_files(tmp_path) == shard_files(tmp_path, "maps") == []
+    (tmp_path / "shards").mkdir()
+    first, second = (f"part-000000{number}-0123456789abcdef.parquet" for number in (0, 1))
+    names = [second, first, "part-x.parquet", f"{first}.old", "other.parquet", f"x{first}", first.replace("-0123", "-xyz3")]
+    for name in names:
+        (tmp_path / "shards" / name).write_bytes(b"")
+    assert [path.name for path in shard_files(tmp_path)] == [first, second]
+    (tmp_path / "manifest.json").write_text("[")
+    with pytest.raises(InputError, match="is not a manifest of mixlens"):
+        shard_files(tmp_path)
