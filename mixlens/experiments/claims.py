@@ -181,7 +181,8 @@ def positive(contrasts: Mapping[str, Examples], *, bound: float = 0.0, seed: int
     examples = {example for one in contrasts.values() for example in one}
     values: dict[str, Examples] = {"bound": dict.fromkeys(examples, bound), **contrasts}
     verdict = order(values, [(name, "bound") for name in contrasts], seed=seed)
-    return Verdict(verdict.word, verdict.ours.replace(" - bound", "" if bound == 0 else f" - {bound:g}"), verdict.reason)
+    shown = "" if bound == 0 else f" - {bound:g}"
+    return Verdict(verdict.word, verdict.ours.replace(" - bound", shown), verdict.reason.replace(" - bound", shown))
 
 
 def incomparable(reason: str, ours: str = "-") -> Verdict:

@@ -17,7 +17,7 @@ from ..metrics.mixing_stats import DISTANCES as GROUPS
 from ..types import Example, Map, Record, Trace
 from .claims import Claim, Examples, Verdict, incomparable, positive
 from .experiment import Setup, experiment
-from .globenc import lines, mean_of, per_layer
+from .globenc import lines, per_layer
 from .identifiability_mixing import DIFFERS_HTA, every_contribution
 from .identifiability_values import (
     DEPTHS,
@@ -26,6 +26,7 @@ from .identifiability_values import (
     mean_over,
     of_layers,
     ratio_with_interval,
+    select,
     thirds,
     three_layers,
     with_hta,
@@ -55,19 +56,22 @@ def neighbours(scores: Map, *, reach: int) -> dict[int, Array]:
     return shares
 
 
-def _layers(example: Example, method: str, metric: str, group: str, values: Array) -> list[Record]:
-    """The mean over positions of [layer pos], one record for each layer; none where the text has no such position."""
+def layer_records(example: Example, method: str, metric: str, group: str, values: Array) -> list[Record]:
+    """The mean over positions of [layer pos], one record for each layer; none where the text has no such position.
+
+    Curves over places are kept at three layers, as the paper draws them.
+    """
+    wanted = three_layers(len(values)) if metric in AT_DEPTHS else range(1, len(values) + 1)
+    rows = {layer: values[layer - 1][np.isfinite(values[layer - 1])] for layer in wanted}
+    place = {"group": group}
     return [
-        Record(
-            str(example.id),
-            method,
-            metric,
-            mean_of(row)[0],
-            {"layer": layer, "group": group, "count": int(np.isfinite(row).sum())},
-        )
-        for layer, row in enumerate(values, 1)
-        if np.isfinite(row).any()
+        Record(str(example.id), method, metric, float(row.mean()), {"layer": layer, **place, "count": len(row)})
+        for layer, row in rows.items()
+        if len(row)
     ]
+
+
+AT_DEPTHS = ("neighbour", "around", "from place")
 
 
 def _groups(scores: Map, setup: Setup) -> Iterator[tuple[str, str, Array]]:
@@ -109,7 +113,7 @@ def _sentences(shares: Array, trace: Trace) -> Iterator[tuple[str, str, Array]]:
 def context_records(setup: Setup, example: Example, trace: Trace, method: str, scores: Map) -> list[Record]:
     """Everything that is measured on one map."""
     groups = (*_groups(scores, setup), *_of_first_token(scores, trace, setup))
-    return [record for metric, group, values in groups for record in _layers(example, method, metric, group, values)]
+    return [record for metric, group, values in groups for record in layer_records(example, method, metric, group, values)]
 
 
 # --- tables -----------------------------------------------------------------------------------------------------------------
@@ -117,7 +121,7 @@ def context_records(setup: Setup, example: Example, trace: Trace, method: str, s
 
 def finish_context(setup: Setup, records: list[Record]) -> list[Table]:
     tables = [_by_distance(setup, records), _by_place(setup, records)]
-    others = [r for r in records if r.metric == "of others"]
+    others = select(records, "of others")
     tables += [per_layer("others", _OTHERS, others, ("method", "group"), seed=setup.seed, note=_TEXTS)] if others else []
     for metric, title, printed in _FIRST_TOKEN:
         tables += _at_depths(setup, metric, title, records, printed)
@@ -136,7 +140,7 @@ _FIRST_TOKEN = (
 def _by_distance(setup: Setup, records: Sequence[Record]) -> Table:
     """Figure 4a: the mean of each group over all tokens, then each group divided by its sum over the layers."""
     layers = range(1, depth_of(records) + 1)
-    groups = by([r for r in records if r.metric == "distance"], "method", "group")
+    groups = by(select(records, "distance"), "method", "group")
     rows = tuple((*key, *_normalized(group, len(layers), setup.seed)) for key, group in groups.items())
     columns = ("method", "group", *(f"layer {layer}" for layer in layers))
     return Table("distance", "Relative contribution of neighbours by distance", columns, rows, _NORMALIZED)
@@ -165,39 +169,35 @@ def _normalized(records: Sequence[Record], depth: int, seed: int) -> list[Interv
 
 def _by_place(setup: Setup, records: Sequence[Record]) -> Table:
     """Figure 4b: the total from each relative place, divided by the total from all other tokens of the layer."""
-    groups = by([r for r in records if r.metric == "neighbour"], "method", "group")
-    ordered = sorted(groups.items(), key=lambda pair: (setup.methods.index(pair[0][0]), int(pair[0][1])))
-    context = by([r for r in records if r.metric == "context"], "method", "layer")
-    layers = three_layers(depth_of(records))
-    rows = tuple(
-        (*key, *(_total(group, context[key[0], layer], layer, setup.seed) for layer in layers)) for key, group in ordered
-    )
-    return Table(
-        "neighbour",
-        "Total contribution by relative place, of all that comes from others",
-        ("method", "group", *DEPTHS),
-        rows,
-        _TOTAL,
-    )
+    groups, layers = by(select(records, "neighbour"), "method", "group"), three_layers(depth_of(records))
+    context = by(select(records, "context"), "method", "layer")
+    ordered = sorted(groups, key=lambda key: (setup.methods.index(key[0]), int(key[1])))
+    rows = tuple((*key, *(_total(groups[key], context[key[0], layer], layer, setup.seed) for layer in layers)) for key in ordered)
+    title = "Total contribution by relative place, of all that comes from others"
+    return Table("neighbour", title, ("method", "group", *DEPTHS), rows, _TOTAL)
 
 
 _TOTAL = "Summed over all tokens and divided by what comes from all other tokens in the layer. Intervals: texts are resampled."
 
 
-def _total(records: Sequence[Record], context: Sequence[Record], layer: int, seed: int) -> Interval:
-    parts = {r.example: r.value * r.info["count"] for r in records if r.info["layer"] == layer}
-    wholes = {r.example: r.value * r.info["count"] for r in context}
+def _total(neighbours: Sequence[Record], context: Sequence[Record], layer: int, seed: int) -> Interval:
+    parts, wholes = _sums(select(neighbours, "neighbour", layer=layer)), _sums(context)
     return ratio_with_interval([parts.get(text, 0.0) for text in wholes], list(wholes.values()), seed=seed)
+
+
+def _sums(records: Sequence[Record]) -> dict[str, float]:
+    """The sum over positions of each text."""
+    return {r.example: r.value * r.info["count"] for r in records}
 
 
 def _at_depths(setup: Setup, metric: str, title: str, records: Sequence[Record], printed: bool) -> list[Table]:
     """A table of the first, middle and last layer."""
-    group = [r for r in records if r.metric == metric]
+    group = select(records, metric)
     if not group:
         return []
     whole = per_layer(metric.replace(" ", "_"), title, group, ("method", "group"), seed=setup.seed, note="Mean over texts.")
-    layers = three_layers(len(whole.columns) - 2)
-    rows = tuple((*row[:2], *(row[1 + layer] for layer in layers)) for row in _in_order(whole.rows))
+    places = [whole.columns.index(f"layer {layer}") for layer in three_layers(depth_of(group))]
+    rows = tuple((*row[:2], *(row[place] for place in places)) for row in _in_order(whole.rows))
     return [Table(whole.name, title, ("method", "group", *DEPTHS), rows, whole.note, printed)]
 
 
@@ -230,9 +230,8 @@ def draw_context(panels: Sequence[Any], setup: Setup, tables: Sequence[Table]) -
 def _draw_places(axes: Any, table: Table, method: str) -> None:
     """A line for each of the three layers over relative places."""
     rows: Any = [row for row in table.rows if row[0] == method]
-    for number, name in enumerate(DEPTHS):
-        places = [int(row[1]) for row in rows]
-        axes.plot(places, [np.nan if row[2 + number] is None else row[2 + number].mean for row in rows], marker=".", label=name)
+    for number, name in enumerate(DEPTHS, 2):
+        axes.plot([int(row[1]) for row in rows], [row[number].mean for row in rows], marker=".", label=name)
     axes.set_xlabel("place")
     axes.legend(fontsize=6)
 

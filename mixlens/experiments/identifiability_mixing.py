@@ -18,7 +18,7 @@ from .claims import Claim, Examples, Published, Verdict, bounded, positive
 from .experiment import Setup, experiment
 from .globenc import lines, per_layer
 from .identifiability_tokens import DIFFERS_TRAINED, TRAINED, States, Units, missing, prepare_kinds, states_of, training_of
-from .identifiability_values import DEPTHS, HTA, depth_of, less, method_named, of_layers, three_layers, with_hta
+from .identifiability_values import DEPTHS, HTA, depth_of, less, method_named, of_layers, select, three_layers, with_hta
 from .tables import Table, by
 
 
@@ -51,14 +51,20 @@ def position_records(example: Example, method: str, scores: Map, tags: Sequence[
 
     With tags: for the positions that have one.
     """
-    names: Sequence[str | None] = [""] * len(scores.tokens) if tags is None else tags
-    places = [(place, {} if tags is None else {"tag": tag}) for place, tag in enumerate(names) if tag is not None]
+    shares = zip(MIXING, (own_share(scores), not_own_top(scores)), strict=True)
+    rows = [(metric, layer, row) for metric, values in shares for layer, row in enumerate(values, 1)]
     return [
         Record(str(example.id), method, metric, float(row[place]), {"layer": layer, **tag})
-        for metric, values in zip(MIXING, (own_share(scores), not_own_top(scores)), strict=True)
-        for layer, row in enumerate(values, 1)
-        for place, tag in places
+        for metric, layer, row in rows
+        for place, tag in _tagged_places(len(scores.tokens), tags)
     ]
+
+
+def _tagged_places(n: int, tags: Sequence[str | None] | None) -> list[tuple[int, dict[str, str]]]:
+    """(position, its tag for a record): every position without tags, those with a tag otherwise."""
+    if tags is None:
+        return [(place, {}) for place in range(n)]
+    return [(place, {"tag": tag}) for place, tag in enumerate(tags) if tag is not None]
 
 
 # --- tables and figure ------------------------------------------------------------------------------------------------------
@@ -87,7 +93,7 @@ def finish_mixing(setup: Setup, records: list[Record]) -> list[Table]:
     title = "A position's own token: its share, and how often another contributes more"
     mixing = per_layer("mixing", title, records, ("method", "metric"), seed=setup.seed, note=_TOKENS)
     layers = range(1, depth_of(records) + 1)
-    rows = quantile_rows([r for r in records if r.metric == OWN], ("method",), layers, setup.seed)
+    rows = quantile_rows(select(records, OWN), ("method",), layers, setup.seed)
     columns = ("method", "quantile", *(f"layer {layer}" for layer in layers))
     boxes = Table("quantiles", "Share of the own token, quantiles over tokens", columns, tuple(rows), _RESAMPLED)
     return [mixing, boxes, *_at_three_depths(setup, mixing, boxes)]
@@ -102,10 +108,15 @@ def _at_three_depths(setup: Setup, mixing: Table, boxes: Table) -> list[Table]:
     method = method_named(setup, HTA)
     if method is None:
         return []
-    wanted = ((boxes, "median", "median of own share"), (mixing, NOT_OWN, "P, not the main contributor"))
-    found = [(label, row[2:]) for table, name, label in wanted for row in table.rows if row[:2] == (method, name)]
-    rows = tuple((label, *(cells[layer - 1] for layer in three_layers(len(cells)))) for label, cells in found)
-    return [Table("depths", "First, middle and last layer, by HTA", ("statistic", *DEPTHS), rows)]
+    median = _three("median of own share", boxes, (method, "median"))
+    rows = (median, _three("P, not the main contributor", mixing, (method, NOT_OWN)))
+    return [Table("depths", "First, middle and last layer, by HTA", ("statistic", *DEPTHS), rows, printed=False)]
+
+
+def _three(label: str, table: Table, key: tuple[str, str]) -> tuple[Any, ...]:
+    """One row of a table at three layers."""
+    (cells,) = (row[2:] for row in table.rows if row[:2] == key)
+    return (label, *(cells[layer - 1] for layer in three_layers(len(cells))))
 
 
 def figure_mixing(setup: Setup, tables: list[Table], figure: Any) -> None:
@@ -145,7 +156,7 @@ def _falls(values: Sequence[Examples], first: int, *, rises: bool = False) -> di
 
 @with_hta
 def below_a_third(setup: Setup, records: Sequence[Record], method: str) -> Verdict:
-    first = [r for r in records if r.metric == OWN and r.method == method and r.info["layer"] == 1]
+    first = select(records, OWN, method, layer=1)
     return bounded({"median of layer 1": quantile_of(first, 0.5, setup.seed)}, high=1 / 3)
 
 
