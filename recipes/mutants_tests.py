@@ -33,7 +33,9 @@ READING = """
     tracing vocabulary
 """
 PAPERS = """
-    __init__ alti attcat core experiment figures folder globenc identifiability identifiability_mixing prepare running tables
+    __init__ alti attcat core experiment figures folder globenc identifiability identifiability_claims
+    identifiability_context identifiability_contributions identifiability_layers identifiability_mixing identifiability_pos
+    identifiability_token_claims identifiability_tokens identifiability_values prepare running tables
     value_zeroing
 """
 LEFT_OUT: dict[str, str] = {
