@@ -163,8 +163,6 @@ def above(
 
 def order(values: Mapping[str, Examples], pairs: Sequence[tuple[str, str]], *, seed: int = 0, lower: bool = False) -> Verdict:
     """The verdict on "the first of each pair is above the second" (below, with `lower`), from values by example."""
-    if not pairs:
-        return incomparable("nothing of what the claim compares was run")
     absent = [name for name in dict.fromkeys(name for pair in pairs for name in pair) if not values.get(name)]
     if absent:
         return incomparable(f"not run: {', '.join(absent)}")
@@ -181,8 +179,7 @@ def positive(contrasts: Mapping[str, Examples], *, bound: float = 0.0, seed: int
     examples = {example for one in contrasts.values() for example in one}
     values: dict[str, Examples] = {"bound": dict.fromkeys(examples, bound), **contrasts}
     verdict = order(values, [(name, "bound") for name in contrasts], seed=seed)
-    shown = "" if bound == 0 else f" - {bound:g}"
-    return Verdict(verdict.word, verdict.ours.replace(" - bound", shown), verdict.reason.replace(" - bound", shown))
+    return Verdict(verdict.word, verdict.ours.replace(" - bound", "" if bound == 0 else f" - {bound:g}"), verdict.reason)
 
 
 def incomparable(reason: str, ours: str = "-") -> Verdict:

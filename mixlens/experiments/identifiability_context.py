@@ -15,12 +15,13 @@ from ..metrics.intervals import Interval, statistic_with_interval
 from ..metrics.mixing_stats import BRUNNER, mean_by_distance, own_share, share_around, share_by_distance
 from ..metrics.mixing_stats import DISTANCES as GROUPS
 from ..types import Example, Map, Record, Trace
-from .claims import Claim, Examples, Verdict, incomparable, positive
+from .claims import Claim, Examples, Verdict, incomparable
 from .experiment import Setup, experiment
 from .globenc import lines, per_layer
 from .identifiability_mixing import DIFFERS_HTA, every_contribution
 from .identifiability_values import (
     DEPTHS,
+    above_zero,
     depth_of,
     less,
     mean_over,
@@ -251,7 +252,7 @@ def _relative(records: Sequence[Record], method: str, group: str, part: Sequence
 def near_context_is_early(setup: Setup, records: Sequence[Record], method: str) -> Verdict:
     early, _, late = thirds(depth_of(records))
     parts = [_relative(records, method, NAMES[0], part) for part in (early, late)]
-    return positive({"1st neighbours: early - late third": less(*parts)}, seed=setup.seed)
+    return above_zero({"1st neighbours: early - late third": less(*parts)}, seed=setup.seed)
 
 
 @with_hta
@@ -260,7 +261,7 @@ def far_context_is_late(setup: Setup, records: Sequence[Record], method: str) ->
     parts = [_relative(records, method, NAMES[-1], part) for part in (late, early)]
     if not parts[0]:
         return incomparable("no text has neighbours 11 or more away")
-    return positive({"11th and on: late - early third": less(*parts)}, seed=setup.seed)
+    return above_zero({"11th and on: late - early third": less(*parts)}, seed=setup.seed)
 
 
 @with_hta
@@ -270,7 +271,7 @@ def nearest_contribute_most(setup: Setup, records: Sequence[Record], method: str
     for layer in three_layers(depth_of(records)):
         near, *further = (of_layers(records, method, "distance", [layer], group=name) for name in NAMES)
         contrasts |= {f"layer {layer}: 1 - {name}": less(near, far) for name, far in zip(NAMES[1:], further, strict=True) if far}
-    return positive(contrasts, seed=setup.seed)
+    return above_zero(contrasts, seed=setup.seed)
 
 
 def _around(records: Sequence[Record], method: str, offsets: Sequence[int]) -> Examples:
@@ -286,7 +287,7 @@ def beside_the_separator(setup: Setup, records: Sequence[Record], method: str) -
     near, far = _around(records, method, (-1, 1)), _around(records, method, [o for o in range(-reach, reach + 1) if abs(o) > 1])
     if not near or not far:
         return incomparable("no text has tokens on both sides of a [SEP]")
-    return positive({"directly beside [SEP] - further away": less(near, far)}, seed=setup.seed)
+    return above_zero({"directly beside [SEP] - further away": less(near, far)}, seed=setup.seed)
 
 
 @with_hta
@@ -296,7 +297,7 @@ def second_text_gives_more(setup: Setup, records: Sequence[Record], method: str)
     }
     if not all(sides.values()):
         return incomparable("no example has two texts")
-    return positive({"a token of the second - of the first text": less(sides["second"], sides["first"])}, seed=setup.seed)
+    return above_zero({"a token of the second - of the first text": less(sides["second"], sides["first"])}, seed=setup.seed)
 
 
 CONTEXT_OPTIONS = {"reach": 10, "around": 10, "others": False}

@@ -14,11 +14,22 @@ from ..metrics.intervals import mean_with_interval
 from ..metrics.mixing_stats import BRUNNER, not_own_top, own_share, quantile_with_interval
 from ..metrics.token_identity import token_identifiability
 from ..types import Example, Map, Record, Trace
-from .claims import Claim, Examples, Published, Verdict, bounded, positive
+from .claims import Claim, Examples, Published, Verdict, bounded
 from .experiment import Setup, experiment
 from .globenc import lines, per_layer
 from .identifiability_tokens import DIFFERS_TRAINED, TRAINED, States, Units, missing, prepare_kinds, states_of, training_of
-from .identifiability_values import DEPTHS, HTA, depth_of, less, method_named, of_layers, select, three_layers, with_hta
+from .identifiability_values import (
+    DEPTHS,
+    HTA,
+    above_zero,
+    depth_of,
+    less,
+    method_named,
+    of_layers,
+    select,
+    three_layers,
+    with_hta,
+)
 from .tables import Table, by
 
 
@@ -163,7 +174,7 @@ def below_a_third(setup: Setup, records: Sequence[Record], method: str) -> Verdi
 @with_hta
 def share_falls(setup: Setup, records: Sequence[Record], method: str) -> Verdict:
     values = [of_layers(records, method, OWN, [layer]) for layer in range(1, depth_of(records) + 1)]
-    return positive(_falls(values, 1), seed=setup.seed)
+    return above_zero(_falls(values, 1), seed=setup.seed)
 
 
 @with_hta
@@ -180,7 +191,7 @@ def others_rise(setup: Setup, records: Sequence[Record], method: str) -> Verdict
     depth = depth_of(records)
     start = max(1, depth // 4)
     values = [of_layers(records, method, NOT_OWN, [layer]) for layer in range(start, max(start + 1, depth - 1) + 1)]
-    return positive(_falls(values, start, rises=True), seed=setup.seed)
+    return above_zero(_falls(values, start, rises=True), seed=setup.seed)
 
 
 MIXING_CLAIMS = (
@@ -245,7 +256,7 @@ def mixing_above_error(setup: Setup, records: Sequence[Record], method: str) -> 
     errors = [of_layers(records, ERROR_OF, "error", [layer]) for layer in layers]
     shares = [of_layers(records, method, NOT_OWN, [layer]) for layer in layers]
     pairs = zip(layers, shares, errors, strict=True)
-    return positive({f"P - error, layer {layer}": less(share, error) for layer, share, error in pairs}, seed=setup.seed)
+    return above_zero({f"P - error, layer {layer}": less(share, error) for layer, share, error in pairs}, seed=setup.seed)
 
 
 ERROR_OF = "linear g, cosine"

@@ -13,11 +13,11 @@ from ..errors import InputError
 from ..metrics.arguments import tags_at
 from ..metrics.mixing_stats import BRUNNER
 from ..types import Example, Record, Trace
-from .claims import Claim, Verdict, bounded, incomparable, positive
+from .claims import Claim, Verdict, bounded, incomparable
 from .experiment import Setup, experiment
 from .globenc import per_layer
 from .identifiability_mixing import DIFFERS_HTA, NOT_OWN, OWN, every_contribution, position_records, quantile_of
-from .identifiability_values import depth_of, less, select, three_layers, values_in, with_hta
+from .identifiability_values import above_zero, depth_of, less, select, three_layers, values_in, with_hta
 from .tables import Table, by
 
 TAGS = {"penn": "penn", "universal": "pos"}  # option -> field of Example.info
@@ -148,7 +148,7 @@ def content_words_keep_more(setup: Setup, records: Sequence[Record], method: str
     depth = depth_of(records)
     layers = range(max(1, round(depth / 3)), depth + 1)
     sides = {(name, i): values_in(records, method, OWN, i, tags) for name, tags in _KINDS for i in layers}
-    return positive({f"layer {i}": less(sides["content", i], sides["function", i]) for i in layers}, seed=setup.seed)
+    return above_zero({f"layer {i}": less(sides["content", i], sides["function", i]) for i in layers}, seed=setup.seed)
 
 
 _KINDS = (("content", CONTENT), ("function", FUNCTION))

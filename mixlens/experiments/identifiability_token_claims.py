@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from ..types import Record
-from .claims import Claim, Examples, Verdict, incomparable, positive
-from .identifiability_values import almost_equal, depth_of, less, mean_over, select, unequal
+from .claims import Claim, Examples, Verdict, incomparable
+from .identifiability_values import above_zero, almost_equal, depth_of, less, mean_over, select, unequal
 
 # --- token identifiability (section 4, Appendix B) --------------------------------------------------------------------------
 
@@ -40,7 +40,7 @@ def by_rates(metric: str, *fields: str) -> Any:
         def check(setup: Any, records: Sequence[Record], tables: Any) -> Verdict:
             rates = rates_of(stopped(setup, records), metric, *fields)
             try:
-                return positive(contrasts(rates, depth_of(select(records, metric))), seed=setup.seed)
+                return above_zero(contrasts(rates, depth_of(select(records, metric))), seed=setup.seed)
             except KeyError as missing:
                 return not_run(setup, missing)
 

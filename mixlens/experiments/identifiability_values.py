@@ -10,7 +10,7 @@ import numpy as np
 from ..metrics.comparisons import Difference, simultaneous
 from ..metrics.intervals import Interval, mean_with_interval, statistic_with_interval
 from ..types import Record
-from .claims import DIFFERENT, SAME, UNDECIDED, Examples, Verdict, bounded, incomparable, values_of
+from .claims import DIFFERENT, SAME, UNDECIDED, Examples, Verdict, bounded, incomparable, positive, values_of
 from .experiment import Setup
 from .tables import Table
 
@@ -92,6 +92,11 @@ def with_hta(check: Callable[[Setup, Sequence[Record], str], Verdict]) -> Any:
 
 
 # --- rules ----------------------------------------------------------------------------------------------------------------
+
+
+def above_zero(contrasts: Mapping[str, Examples], *, seed: int = 0) -> Verdict:
+    """The verdict on "each of these is above 0"; nothing to compare gives none."""
+    return positive(contrasts, seed=seed) if contrasts else incomparable("nothing of what the claim compares was run")
 
 
 def almost_equal(differences: Mapping[str, Examples], *, margin: float = ALMOST, seed: int = 0) -> Verdict:

@@ -59,7 +59,7 @@ def judge(
     """
     groups = _names(metrics)
     names = every_method()[0] if methods == "all" else _names(methods)
-    fields = {"text_field": text_field, "pair_field": pair_field, "label_field": label_field}
+    fields: dict[str, Any] = {"text_field": text_field, "pair_field": pair_field, "label_field": label_field}
     chosen = metrics_of(groups)
     examples = examples_of(data, n=n, seed=seed, **fields)
     if set(chosen) & set(FAITHFULNESS):

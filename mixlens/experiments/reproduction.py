@@ -135,8 +135,7 @@ def question(step: Step, models: Mapping[str, str], files: Mapping[str, str], fa
     count = min(step.fast, step.n or step.fast) if fast else step.n
     settings: dict[str, Any] = {"model": names if len(names) > 1 else names[0], "data": data, "n": count, "split": step.split}
     settings["first"] = step.first or None
-    methods = (step.fast_methods if fast else None) or step.methods
-    settings |= {"methods": methods} | dict(step.options) | dict(step.fast_options if fast else {})
+    settings |= {"methods": step.methods} | dict(step.options) | dict(step.fast_options if fast else {})
     return {key: value for key, value in settings.items() if value is not None}
 
 

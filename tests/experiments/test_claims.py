@@ -88,7 +88,3 @@ def test_claims_are_a_table_with_its_rule() -> None:
     assert "not comparable (not run: a, b)" in str(table.rows[0][4])
     assert "max-t" in table.note
     assert judged_claims([], SETUP, [], []) == []
-
-
-def test_a_claim_about_nothing_is_not_comparable() -> None:
-    assert positive({}).word == "not comparable"

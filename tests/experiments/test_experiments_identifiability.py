@@ -695,5 +695,5 @@ def test_the_plan_names_every_figure_and_every_step_is_used() -> None:
     assert used == {step.name for step in plan.steps}
     for step_ in plan.steps:
         declared = known()[step_.experiment]
-        assert set(step_.options) | set(step_.fast_options) <= set(declared.options)
+        assert set(step_.options) | set(step_.fast_options) <= {*declared.options, "methods"}
         assert set(step_.models) <= {role.name for role in plan.roles}
