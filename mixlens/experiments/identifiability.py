@@ -32,6 +32,7 @@ from ..types import Example, Record, Trace
 from .experiment import Setup, experiment
 from .globenc import mean_of, reach_of
 from .identifiability_claims import EFFECTIVE_CLAIMS, OTHERS, RAW
+from .identifiability_values import depth_of, select
 from .tables import Table, by
 
 EDGES = (0, 16, 32, 48, 64, 80, 96, 112, 129)
@@ -74,9 +75,16 @@ def prepare_effective(setup: Setup) -> None:
     for written, request in setup.requests.items():
         if request.name != "effective_attention":
             raise InputError(f"{written!r}: raw attention is compared with effective_attention (or its variant=paper) alone.")
-    edges, cuts = setup.options["edges"], setup.options["cuts"]
+    _refuse_edges(setup.options["edges"])
+    _refuse_cuts(setup.options["cuts"])
+
+
+def _refuse_edges(edges: Any) -> None:
     if len(edges) < 2 or any(low >= high for low, high in pairwise(edges)):
         raise InputError(f"edges= are two or more rising lengths, such as {EDGES}, not {edges!r}.")
+
+
+def _refuse_cuts(cuts: Any) -> None:
     if not isinstance(cuts, list | tuple) or not cuts or not all(isinstance(cut, int) and cut > 3 for cut in cuts):
         raise InputError(f"cuts= is a list of lengths in tokens, each 4 or more, such as [32, 64, 128], not {cuts!r}.")
 
@@ -102,15 +110,21 @@ def _length_facts(layers: Sequence[HeadAttention]) -> dict[str, float]:
 
 def _given(layers: Sequence[HeadAttention], types: Sequence[str], side: str) -> Iterator[tuple[str, dict[str, Any], Array]]:
     """(metric, info, [head]): what all positions give to each type, and what [SEP] and the others give to [SEP]."""
-    everything, separator = list(range(len(types))), _separator(types)
-    to_separator = places_of(types, separator) if separator else []
     for number, layer in enumerate(layers, 1):
         weights = getattr(layer, side)
         for name in dict.fromkeys(types):
-            yield "received", {"type": name, "layer": number}, given_to(weights, everything, places_of(types, name))
-        for source in (separator, OTHERS) if separator else ():
-            queries = [i for i in everything if (i in to_separator) == (source == separator)]
-            yield "given", {"source": source, "type": separator, "layer": number}, given_to(weights, queries, to_separator)
+            yield "received", {"type": name, "layer": number}, given_to(weights, range(len(types)), places_of(types, name))
+        yield from _given_to_separator(weights, types, number)
+
+
+def _given_to_separator(weights: Array, types: Sequence[str], layer: int) -> Iterator[tuple[str, dict[str, Any], Array]]:
+    name = _separator(types)
+    if not name:
+        return
+    keys = places_of(types, name)
+    queries = {name: keys, OTHERS: [i for i in range(len(types)) if i not in keys]}
+    for source, places in queries.items():
+        yield "given", {"source": source, "type": name, "layer": layer}, given_to(weights, places, keys)
 
 
 def _separator(types: Sequence[str]) -> str:
@@ -135,13 +149,18 @@ def finish_effective(setup: Setup, records: list[Record]) -> list[Table]:
 
 def _by_length(setup: Setup, records: Sequence[Record]) -> Table:
     rows: list[tuple[Any, ...]] = []
-    for (method, metric), group in by([r for r in records if "n" in r.info], "method", "metric").items():
-        lengths = [int(r.info["n"]) for r in group]
-        classes = by_length([r.value for r in group], lengths, edges=setup.options["edges"], seed=setup.seed)
-        rows += [(method, metric, f"{low}-{high - 1}", value) for (low, high), value in classes.items()]
+    for key, group in by([r for r in records if "n" in r.info], "method", "metric").items():
+        rows += [(*key, tokens, value) for tokens, value in _classes(setup, group)]
     return Table(
         "length", "Raw against effective attention by length", ("method", "metric", "tokens", "value"), tuple(rows), _LENGTH
     )
+
+
+def _classes(setup: Setup, records: Sequence[Record]) -> list[tuple[str, Any]]:
+    """The classes of lengths that hold a text, with their means."""
+    lengths, edges = [int(r.info["n"]) for r in records], setup.options["edges"]
+    classes = by_length([r.value for r in records], lengths, edges=edges, seed=setup.seed)
+    return [(f"{low}-{high - 1}", value) for (low, high), value in classes.items()]
 
 
 _LENGTH = "Pearson's correlation over all weights of a text (pooled), and its mean over heads and layers. Mean over texts."
@@ -149,17 +168,17 @@ _LENGTH = "Pearson's correlation over all weights of a text (pooled), and its me
 
 def _by_type(setup: Setup, records: Sequence[Record]) -> Table:
     """One row for each method and type, one column for each layer; then what [SEP] and the others give to [SEP]."""
-    groups = {(method, name): group for (method, name), group in by(_of("received", records), "method", "type").items()}
-    groups |= {
-        (m, f"{source} to {name}"): g for (m, source, name), g in by(_of("given", records), "method", "source", "type").items()
-    }
-    layers = sorted({int(r.info["layer"]) for r in _of("received", records)})
-    rows = tuple(
-        (*key, *(_mean(by(group, "layer").get((layer,), []), setup.seed) for layer in layers)) for key, group in groups.items()
-    )
-    return Table(
-        "types", "What positions give to all tokens of a type", ("method", "type", *(f"layer {i}" for i in layers)), rows, _TYPES
-    )
+    groups = by(_of("received", records), "method", "type")
+    groups |= {(m, f"{source} to {name}"): group for (m, source, name), group in _sources(records).items()}
+    layers = range(1, depth_of(records) + 1)
+    cells = {key: [_mean(by(group, "layer").get((i,), []), setup.seed) for i in layers] for key, group in groups.items()}
+    rows = tuple((*key, *values) for key, values in cells.items())
+    columns = ("method", "type", *(f"layer {i}" for i in layers))
+    return Table("types", "What positions give to all tokens of a type", columns, rows, _TYPES)
+
+
+def _sources(records: Sequence[Record]) -> dict[tuple[Any, ...], list[Record]]:
+    return by(_of("given", records), "method", "source", "type")
 
 
 _TYPES = (
@@ -169,7 +188,7 @@ _TYPES = (
 
 
 def _of(metric: str, records: Sequence[Record]) -> list[Record]:
-    return [record for record in records if record.metric == metric]
+    return select(records, metric)
 
 
 def _mean(records: Sequence[Record], seed: int) -> Any:
@@ -215,14 +234,18 @@ def _draw_points(axes: Any, table: Table) -> None:
 def _draw_heads(axes: Any, table: Table, method: Any, wanted: Sequence[tuple[str, str]]) -> None:
     """One point for each head, and a line through the mean of each layer."""
     for number, (source, name) in enumerate(wanted):
-        rows: Any = [row for row in table.rows if row[:3] == (method, source, name)]
-        places = [row[3] for row in rows for _ in row[4:]]
-        axes.scatter(places, [value for row in rows for value in row[4:]], s=6, alpha=0.5, color=f"C{number}")
-        label = name if source == "all" else f"{source} to {name}"
-        axes.plot([row[3] for row in rows], [np.mean(row[4:]) for row in rows], color=f"C{number}", label=label)
+        rows = [row for row in table.rows if row[:3] == (method, source, name)]
+        _draw_type(axes, rows, f"C{number}", name if source == "all" else f"{source} to {name}")
     axes.set_title(str(method), fontsize=8)
     axes.set_xlabel("layer")
     axes.legend(fontsize=6)
+
+
+def _draw_type(axes: Any, rows: Sequence[Any], color: str, label: str) -> None:
+    """Rows (method, source, type, layer, one value for each head)."""
+    for row in rows:
+        axes.scatter([row[3]] * len(row[4:]), row[4:], s=6, alpha=0.5, color=color)
+    axes.plot([row[3] for row in rows], [np.mean(row[4:]) for row in rows], color=color, label=label)
 
 
 def _draw_means(axes: Any, table: Table) -> None:
@@ -259,12 +282,17 @@ def effective_attention(setup: Setup, example: Example) -> list[Record]:
 
 def _of_trace(setup: Setup, example: str, trace: Trace, *, longest: bool) -> list[Record]:
     records: list[Record] = []
-    types, width = token_types(trace), trace.layers[0].value.shape[-1]
-    for number, (method, request) in enumerate(setup.requests.items()):
+    facts = {"n": len(trace), "width": trace.layers[0].value.shape[-1]}
+    for method, request in setup.requests.items():
         layers = list(attention_of_heads(trace, variant=request.variant or "released"))
-        facts = {"n": len(trace), "width": width}
         records += [Record(example, method, metric, value, facts) for metric, value in _length_facts(layers).items()]
-        if longest and len(trace) > width:
-            sides = ((RAW, "raw"), (method, "effective"))[number > 0 :]  # raw attention is the same for every method
-            records += [r for name, side in sides for r in _type_records(example, name, layers, types, side)]
+        if longest and facts["n"] > facts["width"]:
+            records += _of_sides(setup, example, method, layers, token_types(trace))
     return records
+
+
+def _of_sides(setup: Setup, example: str, method: str, layers: Sequence[HeadAttention], types: Sequence[str]) -> list[Record]:
+    """Effective attention by type; raw attention too for the first method, because it is the same for every method."""
+    effective = _type_records(example, method, layers, types, "effective")
+    raw = _type_records(example, RAW, layers, types, "raw") if method == setup.methods[0] else []
+    return raw + effective

@@ -10,8 +10,8 @@ import numpy as np
 from ..metrics.intervals import mean_with_interval, statistic_with_interval
 from ..metrics.raw_and_effective import PERIOD_OR_COMMA
 from ..types import Record
-from .claims import Claim, Examples, Verdict, bounded, incomparable, positive
-from .identifiability_values import depth_of, less, of_layers, thirds
+from .claims import Claim, Examples, Verdict, bounded, incomparable
+from .identifiability_values import above_zero, depth_of, less, of_layers, thirds
 
 RAW = "attention"
 OTHERS = "others"
@@ -22,10 +22,11 @@ CLS, SEP = "[CLS]", "[SEP]"
 
 
 def short_texts_lose_nothing(setup: Any, records: Sequence[Record], tables: Any) -> Verdict:
+    """At least 0.99: a head whose values are nearly dependent loses a little by rounding."""
     values = [r.value for r in _pearson(records) if r.info["n"] <= r.info["width"]]
     if not values:
         return incomparable("no text is as short as a head is wide")
-    return bounded({"Pearson": mean_with_interval(values, seed=setup.seed)}, low=0.999)
+    return bounded({"Pearson": mean_with_interval(values, seed=setup.seed)}, low=0.99)
 
 
 def correlation_falls_with_length(setup: Any, records: Sequence[Record], tables: Any) -> Verdict:
@@ -33,7 +34,7 @@ def correlation_falls_with_length(setup: Any, records: Sequence[Record], tables:
     longer = [r for r in _pearson(records) if r.info["n"] > r.info["width"]]
     falls = _falls(longer)
     if falls:
-        return positive({"shortest - longest cut of a text": falls}, seed=setup.seed)
+        return above_zero({"shortest - longest cut of a text": falls}, seed=setup.seed)
     lengths, values = np.array([r.info["n"] for r in longer]), np.array([r.value for r in longer])
     if len(set(lengths.tolist())) < 3:
         return incomparable("too few texts of different lengths are longer than a head is wide")
@@ -69,7 +70,7 @@ def _by_types(contrasts: Callable[[Any, str, int], Mapping[str, Examples]]) -> A
         def value(method: str, name: str, layers: Iterable[int], source: str | None = None) -> dict[str, float]:
             return of_layers(received, method, "given" if source else "received", layers, type=name, source=source)
 
-        return positive(contrasts(value, setup.methods[0], depth_of(received)), seed=setup.seed)
+        return above_zero(contrasts(value, setup.methods[0], depth_of(received)), seed=setup.seed)
 
     return check
 
@@ -125,7 +126,7 @@ def _specials_vanish(value: Any, method: str, depth: int) -> Mapping[str, Exampl
 EFFECTIVE_CLAIMS = (
     Claim(
         "Figure 1a",
-        "texts no longer than a head is wide have equal raw and effective attention",
+        "texts no longer than a head is wide have equal raw and effective attention (Pearson at least 0.99)",
         "Pearson 1",
         short_texts_lose_nothing,
     ),

@@ -15,17 +15,19 @@ from ..metrics.intervals import Interval, statistic_with_interval
 from ..metrics.mixing_stats import BRUNNER, mean_by_distance, own_share, share_around, share_by_distance
 from ..metrics.mixing_stats import DISTANCES as GROUPS
 from ..types import Example, Map, Record, Trace
-from .claims import Claim, Examples, Verdict, incomparable, positive
+from .claims import Claim, Examples, Verdict, incomparable
 from .experiment import Setup, experiment
-from .globenc import lines, mean_of, per_layer
+from .globenc import lines, per_layer
 from .identifiability_mixing import DIFFERS_HTA, every_contribution
 from .identifiability_values import (
     DEPTHS,
+    above_zero,
     depth_of,
     less,
     mean_over,
     of_layers,
     ratio_with_interval,
+    select,
     thirds,
     three_layers,
     with_hta,
@@ -55,19 +57,22 @@ def neighbours(scores: Map, *, reach: int) -> dict[int, Array]:
     return shares
 
 
-def _layers(example: Example, method: str, metric: str, group: str, values: Array) -> list[Record]:
-    """The mean over positions of [layer pos], one record for each layer; none where the text has no such position."""
+def layer_records(example: Example, method: str, metric: str, group: str, values: Array) -> list[Record]:
+    """The mean over positions of [layer pos], one record for each layer; none where the text has no such position.
+
+    Curves over places are kept at three layers, as the paper draws them.
+    """
+    wanted = three_layers(len(values)) if metric in AT_DEPTHS else range(1, len(values) + 1)
+    rows = {layer: values[layer - 1][np.isfinite(values[layer - 1])] for layer in wanted}
+    place = {"group": group}
     return [
-        Record(
-            str(example.id),
-            method,
-            metric,
-            mean_of(row)[0],
-            {"layer": layer, "group": group, "count": int(np.isfinite(row).sum())},
-        )
-        for layer, row in enumerate(values, 1)
-        if np.isfinite(row).any()
+        Record(str(example.id), method, metric, float(row.mean()), {"layer": layer, **place, "count": len(row)})
+        for layer, row in rows.items()
+        if len(row)
     ]
+
+
+AT_DEPTHS = ("neighbour", "around", "from place")
 
 
 def _groups(scores: Map, setup: Setup) -> Iterator[tuple[str, str, Array]]:
@@ -109,7 +114,7 @@ def _sentences(shares: Array, trace: Trace) -> Iterator[tuple[str, str, Array]]:
 def context_records(setup: Setup, example: Example, trace: Trace, method: str, scores: Map) -> list[Record]:
     """Everything that is measured on one map."""
     groups = (*_groups(scores, setup), *_of_first_token(scores, trace, setup))
-    return [record for metric, group, values in groups for record in _layers(example, method, metric, group, values)]
+    return [record for metric, group, values in groups for record in layer_records(example, method, metric, group, values)]
 
 
 # --- tables -----------------------------------------------------------------------------------------------------------------
@@ -117,7 +122,7 @@ def context_records(setup: Setup, example: Example, trace: Trace, method: str, s
 
 def finish_context(setup: Setup, records: list[Record]) -> list[Table]:
     tables = [_by_distance(setup, records), _by_place(setup, records)]
-    others = [r for r in records if r.metric == "of others"]
+    others = select(records, "of others")
     tables += [per_layer("others", _OTHERS, others, ("method", "group"), seed=setup.seed, note=_TEXTS)] if others else []
     for metric, title, printed in _FIRST_TOKEN:
         tables += _at_depths(setup, metric, title, records, printed)
@@ -136,7 +141,7 @@ _FIRST_TOKEN = (
 def _by_distance(setup: Setup, records: Sequence[Record]) -> Table:
     """Figure 4a: the mean of each group over all tokens, then each group divided by its sum over the layers."""
     layers = range(1, depth_of(records) + 1)
-    groups = by([r for r in records if r.metric == "distance"], "method", "group")
+    groups = by(select(records, "distance"), "method", "group")
     rows = tuple((*key, *_normalized(group, len(layers), setup.seed)) for key, group in groups.items())
     columns = ("method", "group", *(f"layer {layer}" for layer in layers))
     return Table("distance", "Relative contribution of neighbours by distance", columns, rows, _NORMALIZED)
@@ -165,39 +170,35 @@ def _normalized(records: Sequence[Record], depth: int, seed: int) -> list[Interv
 
 def _by_place(setup: Setup, records: Sequence[Record]) -> Table:
     """Figure 4b: the total from each relative place, divided by the total from all other tokens of the layer."""
-    groups = by([r for r in records if r.metric == "neighbour"], "method", "group")
-    ordered = sorted(groups.items(), key=lambda pair: (setup.methods.index(pair[0][0]), int(pair[0][1])))
-    context = by([r for r in records if r.metric == "context"], "method", "layer")
-    layers = three_layers(depth_of(records))
-    rows = tuple(
-        (*key, *(_total(group, context[key[0], layer], layer, setup.seed) for layer in layers)) for key, group in ordered
-    )
-    return Table(
-        "neighbour",
-        "Total contribution by relative place, of all that comes from others",
-        ("method", "group", *DEPTHS),
-        rows,
-        _TOTAL,
-    )
+    groups, layers = by(select(records, "neighbour"), "method", "group"), three_layers(depth_of(records))
+    context = by(select(records, "context"), "method", "layer")
+    ordered = sorted(groups, key=lambda key: (setup.methods.index(key[0]), int(key[1])))
+    rows = tuple((*key, *(_total(groups[key], context[key[0], layer], layer, setup.seed) for layer in layers)) for key in ordered)
+    title = "Total contribution by relative place, of all that comes from others"
+    return Table("neighbour", title, ("method", "group", *DEPTHS), rows, _TOTAL)
 
 
 _TOTAL = "Summed over all tokens and divided by what comes from all other tokens in the layer. Intervals: texts are resampled."
 
 
-def _total(records: Sequence[Record], context: Sequence[Record], layer: int, seed: int) -> Interval:
-    parts = {r.example: r.value * r.info["count"] for r in records if r.info["layer"] == layer}
-    wholes = {r.example: r.value * r.info["count"] for r in context}
+def _total(neighbours: Sequence[Record], context: Sequence[Record], layer: int, seed: int) -> Interval:
+    parts, wholes = _sums(select(neighbours, "neighbour", layer=layer)), _sums(context)
     return ratio_with_interval([parts.get(text, 0.0) for text in wholes], list(wholes.values()), seed=seed)
+
+
+def _sums(records: Sequence[Record]) -> dict[str, float]:
+    """The sum over positions of each text."""
+    return {r.example: r.value * r.info["count"] for r in records}
 
 
 def _at_depths(setup: Setup, metric: str, title: str, records: Sequence[Record], printed: bool) -> list[Table]:
     """A table of the first, middle and last layer."""
-    group = [r for r in records if r.metric == metric]
+    group = select(records, metric)
     if not group:
         return []
     whole = per_layer(metric.replace(" ", "_"), title, group, ("method", "group"), seed=setup.seed, note="Mean over texts.")
-    layers = three_layers(len(whole.columns) - 2)
-    rows = tuple((*row[:2], *(row[1 + layer] for layer in layers)) for row in _in_order(whole.rows))
+    places = [whole.columns.index(f"layer {layer}") for layer in three_layers(depth_of(group))]
+    rows = tuple((*row[:2], *(row[place] for place in places)) for row in _in_order(whole.rows))
     return [Table(whole.name, title, ("method", "group", *DEPTHS), rows, whole.note, printed)]
 
 
@@ -230,9 +231,8 @@ def draw_context(panels: Sequence[Any], setup: Setup, tables: Sequence[Table]) -
 def _draw_places(axes: Any, table: Table, method: str) -> None:
     """A line for each of the three layers over relative places."""
     rows: Any = [row for row in table.rows if row[0] == method]
-    for number, name in enumerate(DEPTHS):
-        places = [int(row[1]) for row in rows]
-        axes.plot(places, [np.nan if row[2 + number] is None else row[2 + number].mean for row in rows], marker=".", label=name)
+    for number, name in enumerate(DEPTHS, 2):
+        axes.plot([int(row[1]) for row in rows], [row[number].mean for row in rows], marker=".", label=name)
     axes.set_xlabel("place")
     axes.legend(fontsize=6)
 
@@ -252,7 +252,7 @@ def _relative(records: Sequence[Record], method: str, group: str, part: Sequence
 def near_context_is_early(setup: Setup, records: Sequence[Record], method: str) -> Verdict:
     early, _, late = thirds(depth_of(records))
     parts = [_relative(records, method, NAMES[0], part) for part in (early, late)]
-    return positive({"1st neighbours: early - late third": less(*parts)}, seed=setup.seed)
+    return above_zero({"1st neighbours: early - late third": less(*parts)}, seed=setup.seed)
 
 
 @with_hta
@@ -261,7 +261,7 @@ def far_context_is_late(setup: Setup, records: Sequence[Record], method: str) ->
     parts = [_relative(records, method, NAMES[-1], part) for part in (late, early)]
     if not parts[0]:
         return incomparable("no text has neighbours 11 or more away")
-    return positive({"11th and on: late - early third": less(*parts)}, seed=setup.seed)
+    return above_zero({"11th and on: late - early third": less(*parts)}, seed=setup.seed)
 
 
 @with_hta
@@ -271,7 +271,7 @@ def nearest_contribute_most(setup: Setup, records: Sequence[Record], method: str
     for layer in three_layers(depth_of(records)):
         near, *further = (of_layers(records, method, "distance", [layer], group=name) for name in NAMES)
         contrasts |= {f"layer {layer}: 1 - {name}": less(near, far) for name, far in zip(NAMES[1:], further, strict=True) if far}
-    return positive(contrasts, seed=setup.seed)
+    return above_zero(contrasts, seed=setup.seed)
 
 
 def _around(records: Sequence[Record], method: str, offsets: Sequence[int]) -> Examples:
@@ -287,7 +287,7 @@ def beside_the_separator(setup: Setup, records: Sequence[Record], method: str) -
     near, far = _around(records, method, (-1, 1)), _around(records, method, [o for o in range(-reach, reach + 1) if abs(o) > 1])
     if not near or not far:
         return incomparable("no text has tokens on both sides of a [SEP]")
-    return positive({"directly beside [SEP] - further away": less(near, far)}, seed=setup.seed)
+    return above_zero({"directly beside [SEP] - further away": less(near, far)}, seed=setup.seed)
 
 
 @with_hta
@@ -297,7 +297,7 @@ def second_text_gives_more(setup: Setup, records: Sequence[Record], method: str)
     }
     if not all(sides.values()):
         return incomparable("no example has two texts")
-    return positive({"a token of the second - of the first text": less(sides["second"], sides["first"])}, seed=setup.seed)
+    return above_zero({"a token of the second - of the first text": less(sides["second"], sides["first"])}, seed=setup.seed)
 
 
 CONTEXT_OPTIONS = {"reach": 10, "around": 10, "others": False}

@@ -137,7 +137,7 @@ def finish_generalization(setup: Setup, records: list[Record]) -> list[Table]:
     ]
     rows = tuple((f"{r.info['share']:.0%}", interval_of(r)) for r in of_metric("size", records))
     title = f"Share of tokens identified by an MLP, by L2, in layer {_size_layer(setup)}, by the share of the training texts"
-    return [*tables, Table("sizes", title, ("training texts", "test rate"), rows), *epochs_table(records)]
+    return [*tables, Table("sizes", title, ("training texts", "test rate"), rows, printed=False), *epochs_table(records)]
 
 
 def _size_layer(setup: Setup) -> int:
@@ -192,7 +192,12 @@ def _train_and_test(setup: Setup, states: States, kind: str, distance: str, laye
     def measure() -> list[Record]:
         train, test = train_and_test_rates(states.layer(layer), states.inputs, kind=kind, distance=distance, **training_of(setup))
         rates = [record_of(one, kind, name, distance, layer=layer) for name, one in (("train", train), ("test", test))]
-        return [*rates, Record("all", kind, "gap", train.value - test.value, {"distance": distance, "layer": layer})]
+        return [
+            *rates,
+            Record(
+                "all", kind, "gap", train.value - test.value, {"distance": distance, "layer": layer, "epochs": list(test.epochs)}
+            ),
+        ]
 
     return measure
 

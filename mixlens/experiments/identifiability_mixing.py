@@ -14,11 +14,22 @@ from ..metrics.intervals import mean_with_interval
 from ..metrics.mixing_stats import BRUNNER, not_own_top, own_share, quantile_with_interval
 from ..metrics.token_identity import token_identifiability
 from ..types import Example, Map, Record, Trace
-from .claims import Claim, Examples, Published, Verdict, bounded, positive
+from .claims import Claim, Examples, Published, Verdict, bounded
 from .experiment import Setup, experiment
 from .globenc import lines, per_layer
 from .identifiability_tokens import DIFFERS_TRAINED, TRAINED, States, Units, missing, prepare_kinds, states_of, training_of
-from .identifiability_values import DEPTHS, HTA, depth_of, less, method_named, of_layers, three_layers, with_hta
+from .identifiability_values import (
+    DEPTHS,
+    HTA,
+    above_zero,
+    depth_of,
+    less,
+    method_named,
+    of_layers,
+    select,
+    three_layers,
+    with_hta,
+)
 from .tables import Table, by
 
 
@@ -51,14 +62,20 @@ def position_records(example: Example, method: str, scores: Map, tags: Sequence[
 
     With tags: for the positions that have one.
     """
-    names: Sequence[str | None] = [""] * len(scores.tokens) if tags is None else tags
-    places = [(place, {} if tags is None else {"tag": tag}) for place, tag in enumerate(names) if tag is not None]
+    shares = zip(MIXING, (own_share(scores), not_own_top(scores)), strict=True)
+    rows = [(metric, layer, row) for metric, values in shares for layer, row in enumerate(values, 1)]
     return [
         Record(str(example.id), method, metric, float(row[place]), {"layer": layer, **tag})
-        for metric, values in zip(MIXING, (own_share(scores), not_own_top(scores)), strict=True)
-        for layer, row in enumerate(values, 1)
-        for place, tag in places
+        for metric, layer, row in rows
+        for place, tag in _tagged_places(len(scores.tokens), tags)
     ]
+
+
+def _tagged_places(n: int, tags: Sequence[str | None] | None) -> list[tuple[int, dict[str, str]]]:
+    """(position, its tag for a record): every position without tags, those with a tag otherwise."""
+    if tags is None:
+        return [(place, {}) for place in range(n)]
+    return [(place, {"tag": tag}) for place, tag in enumerate(tags) if tag is not None]
 
 
 # --- tables and figure ------------------------------------------------------------------------------------------------------
@@ -87,7 +104,7 @@ def finish_mixing(setup: Setup, records: list[Record]) -> list[Table]:
     title = "A position's own token: its share, and how often another contributes more"
     mixing = per_layer("mixing", title, records, ("method", "metric"), seed=setup.seed, note=_TOKENS)
     layers = range(1, depth_of(records) + 1)
-    rows = quantile_rows([r for r in records if r.metric == OWN], ("method",), layers, setup.seed)
+    rows = quantile_rows(select(records, OWN), ("method",), layers, setup.seed)
     columns = ("method", "quantile", *(f"layer {layer}" for layer in layers))
     boxes = Table("quantiles", "Share of the own token, quantiles over tokens", columns, tuple(rows), _RESAMPLED)
     return [mixing, boxes, *_at_three_depths(setup, mixing, boxes)]
@@ -102,10 +119,15 @@ def _at_three_depths(setup: Setup, mixing: Table, boxes: Table) -> list[Table]:
     method = method_named(setup, HTA)
     if method is None:
         return []
-    wanted = ((boxes, "median", "median of own share"), (mixing, NOT_OWN, "P, not the main contributor"))
-    found = [(label, row[2:]) for table, name, label in wanted for row in table.rows if row[:2] == (method, name)]
-    rows = tuple((label, *(cells[layer - 1] for layer in three_layers(len(cells)))) for label, cells in found)
-    return [Table("depths", "First, middle and last layer, by HTA", ("statistic", *DEPTHS), rows)]
+    median = _three("median of own share", boxes, (method, "median"))
+    rows = (median, _three("P, not the main contributor", mixing, (method, NOT_OWN)))
+    return [Table("depths", "First, middle and last layer, by HTA", ("statistic", *DEPTHS), rows, printed=False)]
+
+
+def _three(label: str, table: Table, key: tuple[str, str]) -> tuple[Any, ...]:
+    """One row of a table at three layers."""
+    (cells,) = (row[2:] for row in table.rows if row[:2] == key)
+    return (label, *(cells[layer - 1] for layer in three_layers(len(cells))))
 
 
 def figure_mixing(setup: Setup, tables: list[Table], figure: Any) -> None:
@@ -145,14 +167,14 @@ def _falls(values: Sequence[Examples], first: int, *, rises: bool = False) -> di
 
 @with_hta
 def below_a_third(setup: Setup, records: Sequence[Record], method: str) -> Verdict:
-    first = [r for r in records if r.metric == OWN and r.method == method and r.info["layer"] == 1]
+    first = select(records, OWN, method, layer=1)
     return bounded({"median of layer 1": quantile_of(first, 0.5, setup.seed)}, high=1 / 3)
 
 
 @with_hta
 def share_falls(setup: Setup, records: Sequence[Record], method: str) -> Verdict:
     values = [of_layers(records, method, OWN, [layer]) for layer in range(1, depth_of(records) + 1)]
-    return positive(_falls(values, 1), seed=setup.seed)
+    return above_zero(_falls(values, 1), seed=setup.seed)
 
 
 @with_hta
@@ -169,7 +191,7 @@ def others_rise(setup: Setup, records: Sequence[Record], method: str) -> Verdict
     depth = depth_of(records)
     start = max(1, depth // 4)
     values = [of_layers(records, method, NOT_OWN, [layer]) for layer in range(start, max(start + 1, depth - 1) + 1)]
-    return positive(_falls(values, start, rises=True), seed=setup.seed)
+    return above_zero(_falls(values, start, rises=True), seed=setup.seed)
 
 
 MIXING_CLAIMS = (
@@ -234,7 +256,7 @@ def mixing_above_error(setup: Setup, records: Sequence[Record], method: str) -> 
     errors = [of_layers(records, ERROR_OF, "error", [layer]) for layer in layers]
     shares = [of_layers(records, method, NOT_OWN, [layer]) for layer in layers]
     pairs = zip(layers, shares, errors, strict=True)
-    return positive({f"P - error, layer {layer}": less(share, error) for layer, share, error in pairs}, seed=setup.seed)
+    return above_zero({f"P - error, layer {layer}": less(share, error) for layer, share, error in pairs}, seed=setup.seed)
 
 
 ERROR_OF = "linear g, cosine"

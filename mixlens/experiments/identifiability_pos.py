@@ -13,11 +13,11 @@ from ..errors import InputError
 from ..metrics.arguments import tags_at
 from ..metrics.mixing_stats import BRUNNER
 from ..types import Example, Record, Trace
-from .claims import Claim, Verdict, bounded, incomparable, positive
+from .claims import Claim, Verdict, bounded, incomparable
 from .experiment import Setup, experiment
 from .globenc import per_layer
 from .identifiability_mixing import DIFFERS_HTA, NOT_OWN, OWN, every_contribution, position_records, quantile_of
-from .identifiability_values import depth_of, less, values_in, with_hta
+from .identifiability_values import above_zero, depth_of, less, select, three_layers, values_in, with_hta
 from .tables import Table, by
 
 TAGS = {"penn": "penn", "universal": "pos"}  # option -> field of Example.info
@@ -65,7 +65,7 @@ def tags_of(example: Example, trace: Trace, tags: str = "universal") -> tuple[st
 
 def finish_pos(setup: Setup, records: list[Record]) -> list[Table]:
     medians, counts = _medians(setup, records), _counts(setup, records)
-    lost = [r for r in records if r.metric == NOT_OWN]
+    lost = select(records, NOT_OWN)
     more = per_layer("not_own_top", _LOST, lost, ("method", "tag"), seed=setup.seed, note=_NOTE)
     order = [row[:2] for row in medians.rows]
     rows = tuple(sorted(more.rows, key=lambda row: order.index(row[:2])))
@@ -79,10 +79,8 @@ _NOTE = "In the order of the median in the last layer. Intervals: texts are resa
 def _medians(setup: Setup, records: Sequence[Record]) -> Table:
     """Figures 26 to 37: the median of own share by part of speech and layer."""
     layers = range(1, depth_of(records) + 1)
-    groups = by([r for r in records if r.metric == OWN], "method", "tag")
-    rows = [
-        (*key, *(quantile_of(by(group, "layer").get((i,), []), 0.5, setup.seed) for i in layers)) for key, group in groups.items()
-    ]
+    groups = by(select(records, OWN), "method", "tag")
+    rows = [(*key, *(quantile_of(select(group, OWN, layer=i), 0.5, setup.seed) for i in layers)) for key, group in groups.items()]
     rows.sort(key=lambda row: (setup.methods.index(row[0]), -row[-1].mean if row[-1] else np.inf))
     columns = ("method", "tag", *(f"layer {layer}" for layer in layers))
     return Table("own_share", "Share of the own token by part of speech, median over tokens", columns, tuple(rows), _NOTE)
@@ -90,7 +88,7 @@ def _medians(setup: Setup, records: Sequence[Record]) -> Table:
 
 def _boxes(setup: Setup, records: Sequence[Record]) -> Table:
     """The box of each part of speech in each layer."""
-    groups = by([r for r in records if r.metric == OWN], "method", "tag", "layer")
+    groups = by(select(records, OWN), "method", "tag", "layer")
     quantiles = (0.05, 0.25, 0.5, 0.75, 0.95)
     rows = [(*key, *map(float, np.quantile([r.value for r in group], quantiles))) for key, group in groups.items()]
     columns = ("method", "tag", "layer", *(f"{share:.0%}" for share in quantiles))
@@ -98,24 +96,29 @@ def _boxes(setup: Setup, records: Sequence[Record]) -> Table:
 
 
 def _counts(setup: Setup, records: Sequence[Record]) -> Table:
-    first = [r for r in records if r.metric == OWN and r.info["layer"] == 1 and r.method == setup.methods[0]]
+    first = select(records, OWN, setup.methods[0], layer=1)
     rows = tuple((tag, len(group)) for (tag,), group in sorted(by(first, "tag").items()))
     return Table("counts", "Tokens of each part of speech", ("tag", "tokens"), rows)
 
 
 def figure_pos(setup: Setup, tables: list[Table], figure: Any) -> None:
-    """One panel of boxes for each of the first, middle and last layers, ordered by the last layer."""
+    """One panel of boxes for each of the first, middle and last layer, ordered by the last layer."""
     named = {table.name: table for table in tables}
     order = [row[1] for row in named["own_share"].rows if row[0] == setup.methods[0]]
-    layers: list[Any] = sorted(set(named["boxes"].column("layer")))
-    shown = sorted({layers[0], layers[(len(layers) - 1) // 2], layers[-1]})
+    shown = sorted(set(three_layers(max(named["boxes"].column("layer")))))
     figure.set_size_inches(9, 3 * len(shown))
     for axes, layer in zip(figure.subplots(len(shown), 1, squeeze=False)[:, 0], shown, strict=True):
-        rows: Any = {row[1]: row[3:] for row in named["boxes"].rows if row[0] == setup.methods[0] and row[2] == layer}
-        names = ("whislo", "q1", "med", "q3", "whishi")
-        axes.bxp([{**dict(zip(names, rows[tag], strict=True)), "label": tag} for tag in order if tag in rows], showfliers=False)
-        axes.tick_params(axis="x", labelrotation=90, labelsize=6)
+        _draw_tags(axes, {row[1]: row[3:] for row in named["boxes"].rows if (row[0], row[2]) == (setup.methods[0], layer)}, order)
         axes.set_title(f"layer {layer}", fontsize=8)
+
+
+def _draw_tags(axes: Any, quantiles: dict[Any, Any], order: Sequence[Any]) -> None:
+    """A box for each part of speech from its five quantiles."""
+    names = ("whislo", "q1", "med", "q3", "whishi")
+    axes.bxp(
+        [{**dict(zip(names, quantiles[tag], strict=True)), "label": tag} for tag in order if tag in quantiles], showfliers=False
+    )
+    axes.tick_params(axis="x", labelrotation=90, labelsize=6)
 
 
 # --- claims -----------------------------------------------------------------------------------------------------------------
@@ -123,25 +126,20 @@ def figure_pos(setup: Setup, tables: list[Table], figure: Any) -> None:
 
 @with_hta
 def first_token_keeps_most(setup: Setup, records: Sequence[Record], method: str) -> Verdict:
-    first = [r for r in records if r.metric == OWN and r.method == method and r.info["layer"] == 1 and r.info["tag"] == "[CLS]"]
-    return (
-        bounded({"[CLS], median of layer 1": quantile_of(first, 0.5, setup.seed)}, low=0.4) if first else incomparable("no [CLS]")
-    )
+    return _median_of("[CLS]", select(records, OWN, method, layer=1, tag="[CLS]"), setup.seed, low=0.4)
 
 
 @with_hta
 def others_are_mixed(setup: Setup, records: Sequence[Record], method: str) -> Verdict:
     """The median over all words."""
-    words = [
-        r
-        for r in records
-        if r.metric == OWN and r.method == method and r.info["layer"] == 1 and r.info["tag"] in CONTENT | FUNCTION
-    ]
-    return (
-        bounded({"words, median of layer 1": quantile_of(words, 0.5, setup.seed)}, high=0.35)
-        if words
-        else incomparable("no word")
-    )
+    words = [r for r in select(records, OWN, method, layer=1) if r.info["tag"] in CONTENT | FUNCTION]
+    return _median_of("words", words, setup.seed, high=0.35)
+
+
+def _median_of(name: str, records: Sequence[Record], seed: int, **bounds: float) -> Verdict:
+    if not records:
+        return incomparable(f"no token is tagged so: {name}")
+    return bounded({f"{name}, median of layer 1": quantile_of(records, 0.5, seed)}, **bounds)
 
 
 @with_hta
@@ -150,7 +148,7 @@ def content_words_keep_more(setup: Setup, records: Sequence[Record], method: str
     depth = depth_of(records)
     layers = range(max(1, round(depth / 3)), depth + 1)
     sides = {(name, i): values_in(records, method, OWN, i, tags) for name, tags in _KINDS for i in layers}
-    return positive({f"layer {i}": less(sides["content", i], sides["function", i]) for i in layers}, seed=setup.seed)
+    return above_zero({f"layer {i}": less(sides["content", i], sides["function", i]) for i in layers}, seed=setup.seed)
 
 
 _KINDS = (("content", CONTENT), ("function", FUNCTION))

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from ..types import Record
-from .claims import Claim, Examples, Verdict, incomparable, positive
-from .identifiability_values import almost_equal, depth_of, less, mean_over, three_layers, unequal
+from .claims import Claim, Examples, Verdict, incomparable
+from .identifiability_values import above_zero, almost_equal, depth_of, less, mean_over, select, unequal
 
 # --- token identifiability (section 4, Appendix B) --------------------------------------------------------------------------
 
@@ -19,11 +19,18 @@ def text_rates(record: Record) -> dict[str, float]:
 
 def rates_of(records: Iterable[Record], metric: str, *fields: str) -> dict[tuple[Any, ...], dict[str, float]]:
     """(kind, distance, layer, fields) -> the rate of each text."""
-    return {
-        (r.method, r.info["distance"], r.info["layer"], *(r.info.get(name) for name in fields)): text_rates(r)
-        for r in records
-        if r.metric == metric
-    }
+    found = select(records, metric)
+    return {(r.method, r.info["distance"], r.info["layer"], *(r.info.get(name) for name in fields)): text_rates(r) for r in found}
+
+
+def stopped(setup: Any, records: Iterable[Record]) -> list[Record]:
+    """The records whose training the validation texts stopped, as in the paper. Option epochs= may cut others short."""
+    cap = setup.options.get("epochs")
+    return [r for r in records if cap is None or cap not in r.info.get("epochs", ())]
+
+
+def _capped(setup: Any) -> bool:
+    return setup.options.get("epochs") is not None
 
 
 def by_rates(metric: str, *fields: str) -> Any:
@@ -31,20 +38,22 @@ def by_rates(metric: str, *fields: str) -> Any:
 
     def decorate(contrasts: Callable[[Any, int], Mapping[str, Examples]]) -> Any:
         def check(setup: Any, records: Sequence[Record], tables: Any) -> Verdict:
-            rates = rates_of(records, metric, *fields)
+            rates = rates_of(stopped(setup, records), metric, *fields)
             try:
-                return positive(contrasts(rates, depth_of([r for r in records if r.metric == metric])), seed=setup.seed)
+                return above_zero(contrasts(rates, depth_of(select(records, metric))), seed=setup.seed)
             except KeyError as missing:
-                return incomparable(_not_run(missing))
+                return not_run(setup, missing)
 
         return check
 
     return decorate
 
 
-def _not_run(missing: KeyError) -> str:
+def not_run(setup: Any, missing: KeyError) -> Verdict:
+    """What a claim compares is missing: it was not run, or its training was cut short."""
     key = missing.args[0]
-    return f"not run: {', '.join(map(str, key)) if isinstance(key, tuple) else key}"
+    name = ", ".join(map(str, key)) if isinstance(key, tuple) else key
+    return incomparable(f"not run: {name}" + (f", or cut short by epochs={setup.options['epochs']}" if _capped(setup) else ""))
 
 
 def _over(rates: Examples, bound: float) -> dict[str, float]:
@@ -84,14 +93,12 @@ def naive_falls_late(rates: Any, depth: int) -> Any:
 
 
 def cosine_kinds_equal(setup: Any, records: Sequence[Record], tables: Any) -> Verdict:
-    rates = rates_of(records, "identified")
-    pairs = [(("mlp", "cosine", layer), ("linear", "cosine", layer)) for layer in sorted({key[2] for key in rates if key[2] > 0})]
-    pairs = [pair for pair in pairs if pair[0] in rates and pair[1] in rates]
-    if not pairs:
+    rates = rates_of(stopped(setup, records), "identified")
+    layers = [layer for kind, distance, layer in rates if (kind, distance) == ("mlp", "cosine") and layer > 0]
+    both = [(rates["mlp", "cosine", i], rates["linear", "cosine", i]) for i in layers if ("linear", "cosine", i) in rates]
+    if not both:
         return incomparable("not run: linear and mlp by cosine")
-    return almost_equal(
-        {"mlp - linear, mean over layers": mean_over([less(rates[a], rates[b]) for a, b in pairs])}, seed=setup.seed
-    )
+    return almost_equal({"mlp - linear, mean over layers": mean_over([less(*pair) for pair in both])}, seed=setup.seed)
 
 
 TOKEN_CLAIMS = (
@@ -190,9 +197,13 @@ def little_gain_from_more(rates: Any, depth: int) -> Any:
 
 
 def equal_overfitting(setup: Any, records: Sequence[Record], tables: Any) -> Verdict:
-    gaps = [(r.method, r.info["layer"], r.value) for r in records if r.metric == "gap"]
-    of_kind = {kind: {str(layer): gap for k, layer, gap in gaps if k == kind} for kind in ("linear", "mlp")}
-    return almost_equal({"mlp - linear, train less test, over layers": less(of_kind["mlp"], of_kind["linear"])}, seed=setup.seed)
+    gaps = {kind: _gaps(stopped(setup, records), kind) for kind in ("linear", "mlp")}
+    return almost_equal({"mlp - linear, train less test, over layers": less(gaps["mlp"], gaps["linear"])}, seed=setup.seed)
+
+
+def _gaps(records: Sequence[Record], kind: str) -> dict[str, float]:
+    """layer -> the rate of the training texts less that of the others."""
+    return {str(r.info["layer"]): r.value for r in select(records, "gap", kind)}
 
 
 GENERALIZATION_CLAIMS = (
@@ -239,11 +250,11 @@ def own_token_above_neighbours(rates: Any, depth: int) -> Any:
 
 
 def left_and_right_differ(setup: Any, records: Sequence[Record], tables: Any) -> Verdict:
-    rates = rates_of(records, "neighbour", "offset")
+    rates = rates_of(stopped(setup, records), "neighbour", "offset")
     try:
         pairs = {f"{k}, {d}: previous - next": less(_at(rates, k, d, -1), _at(rates, k, d, 1)) for k, d in _pairs_of(rates)}
     except KeyError as missing:
-        return incomparable(_not_run(missing))
+        return not_run(setup, missing)
     return unequal(pairs, seed=setup.seed) if pairs else incomparable("no trained g was run")
 
 
@@ -263,11 +274,9 @@ def cosine_above_l2_between_layers(rates: Any, depth: int) -> Any:
 
 @by_rates("step", "model")
 def later_layers_harder(rates: Any, depth: int) -> Any:
-    first, _, last = three_layers(depth)
     half = depth // 2
     means = [
-        mean_over([rates["naive", "l2", layer, 0] for layer in some])
-        for some in (range(first, half + 1), range(half + 1, last + 1))
+        mean_over([rates["naive", "l2", layer, 0] for layer in some]) for some in (range(1, half + 1), range(half + 1, depth + 1))
     ]
     return {"naive, L2: first half - second half of the layers": less(*means)}
 

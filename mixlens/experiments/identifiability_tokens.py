@@ -29,14 +29,19 @@ from ..types import Example, Record
 from .claims import Published
 from .experiment import Setup, experiment
 from .identifiability_token_claims import TOKEN_CLAIMS
-from .identifiability_values import depth_of
+from .identifiability_values import depth_of, select
 from .tables import Table, by
 
 Units = Iterator[tuple[str, list[Record]]]
-TRAINED: dict[str, Any] = {"epochs": None, "search": False, "embedding": "sum"}  # options of every experiment that trains a g
+TRAINED: dict[str, Any] = {
+    "rate": 1e-4,
+    "search": False,
+    "epochs": None,
+    "embedding": "sum",
+}  # options of every experiment that trains a g
 DIFFERS_TRAINED = (
-    "The paper's 10 folds are 10 random splits of the texts into 70, 15 and 15 %, so that test sets overlap; it does not say how "
-    "its folds make these shares.",
+    "The folds are random splits of the texts into 70, 15 and 15 %, so that test sets overlap; the paper does not say how its 10 "
+    "folds make these shares.",
     "The input vectors are the sums of word, position and segment embeddings (section 2); option embedding names others.",
     "The paper searched the learning rate and names 0.0001. Option search=true searches its seven rates on the validation texts.",
 )
@@ -69,23 +74,31 @@ def states_of(model: Model, examples: Sequence[Example], embedding: str) -> Stat
 def training_of(setup: Setup) -> dict[str, Any]:
     """The arguments of the metrics that train a g."""
     options = setup.options
-    training = Training(epochs=options["epochs"], rates=RATES if options["search"] else ())
+    training = Training(rate=options["rate"], epochs=options["epochs"], rates=RATES if options["search"] else ())
     return {"folds": options["folds"], "training": training, "seed": setup.seed}
 
 
 def prepare_kinds(setup: Setup) -> None:
     """Refuse unknown kinds of g, unknown distances, layers that the model does not have, and too few texts."""
-    options, depth = setup.options, setup.model.n_layers
-    for name, known in (("kinds", KINDS), ("distances", DISTANCES)):
-        if isinstance(options[name], str) or not options[name]:
-            raise InputError(f"{name}= is a list of some of {', '.join(known)}, not {options[name]!r}.")
-        for value in options[name]:
-            one_of(name, value, known)
-    for layer in options.get("layers") or ():
-        if not 0 <= layer <= depth:
-            raise InputError(f"layer {layer} is out of range: hidden states are numbered 0 (input) to {depth} (final output).")
+    options = setup.options
+    _refuse_names("kinds", options["kinds"], KINDS)
+    _refuse_names("distances", options["distances"], DISTANCES)
+    _refuse_layers(options.get("layers") or (), setup.model.n_layers)
     if len(setup.examples) < 7 and set(options["kinds"]) - {"naive"}:
         raise InputError(f"{len(setup.examples)} texts cannot be split to train, stop and test a g. Give at least 7.")
+
+
+def _refuse_names(option: str, names: Any, known: Sequence[str]) -> None:
+    if isinstance(names, str) or not names:
+        raise InputError(f"{option}= is a list of some of {', '.join(known)}, not {names!r}.")
+    for name in names:
+        one_of(option, name, known)
+
+
+def _refuse_layers(layers: Sequence[int], depth: int) -> None:
+    for layer in layers:
+        if not 0 <= layer <= depth:
+            raise InputError(f"layer {layer} is out of range: hidden states are numbered 0 (input) to {depth} (final output).")
 
 
 def missing(setup: Setup, units: Iterator[tuple[str, Callable[[], list[Record]]]]) -> Units:
@@ -121,11 +134,14 @@ def chance_of(states: States) -> Record:
 
 def rate_table(name: str, title: str, records: Sequence[Record], fields: Sequence[str]) -> Table:
     """The records of one metric: a row for each group, a column for each layer."""
-    group_of = by(records, *fields)
     layers = sorted({int(r.info["layer"]) for r in records})
-    cells = {key: {int(r.info["layer"]): interval_of(r) for r in group} for key, group in group_of.items()}
-    rows = tuple((*key, *(found.get(layer) for layer in layers)) for key, found in cells.items())
+    rows = tuple((*key, *_cells(group, layers)) for key, group in by(records, *fields).items())
     return Table(name, title, (*fields, *(f"layer {layer}" for layer in layers)), rows, _TEXTS)
+
+
+def _cells(records: Sequence[Record], layers: Sequence[int]) -> list[Interval | None]:
+    found = {int(r.info["layer"]): interval_of(r) for r in records}
+    return [found.get(layer) for layer in layers]
 
 
 _TEXTS = "Layer 0 is what enters the first layer. Intervals: texts are resampled, not tokens."
@@ -137,28 +153,35 @@ def interval_of(record: Record) -> Interval:
 
 
 def of_metric(metric: str, records: Sequence[Record]) -> list[Record]:
-    return [record for record in records if record.metric == metric]
+    return select(records, metric)
 
 
 def epochs_table(records: Sequence[Record]) -> list[Table]:
     """How long the trainings took: the paper stops after 20 epochs without improvement and has no other limit."""
-    trained = [r for r in records if r.info.get("epochs")]
-    if not trained:
-        return []
-    counts = {key: [n for r in group for n in r.info["epochs"]] for key, group in by(trained, "method", "distance").items()}
-    rows = tuple((*key, len(one), min(one), float(np.median(one)), max(one)) for key, one in counts.items())
+    trained = [r for r in records if r.info.get("epochs") and _counts(r)]
+    rows = tuple((*key, *_spread(group)) for key, group in by(trained, "method", "distance").items())
     columns = ("method", "distance", "trainings", "fewest", "median", "most")
-    return [Table("epochs", "Epochs of training until the validation texts stopped it", columns, rows)]
+    return [Table("epochs", "Epochs of training", columns, rows)] if rows else []
+
+
+def _counts(record: Record) -> bool:
+    """Whether a record stands for its training: the same g is also tested on other layers and on its training texts."""
+    return record.metric not in ("train", "gap") and record.info.get("trained", record.info["layer"]) == record.info["layer"]
+
+
+def _spread(records: Sequence[Record]) -> tuple[int, int, float, int]:
+    """How many trainings, and their fewest, median and most epochs."""
+    epochs = [n for r in records for n in r.info["epochs"]]
+    return len(epochs), min(epochs), float(np.median(epochs)), max(epochs)
 
 
 def summary_table(records: Sequence[Record]) -> list[Table]:
-    """The last layer, with chance: what the paper gives in numbers."""
+    """What the paper gives in numbers: the last layer, and chance. They are printed beside the paper's."""
     identified, depth = of_metric("identified", records), depth_of(of_metric("identified", records))
-    rows: list[tuple[Any, ...]] = [
-        (f"{r.method}, {r.info['distance']}", interval_of(r)) for r in identified if r.info["layer"] == depth
-    ]
-    rows += [("chance (1 / mean length)", r.value) for r in of_metric("chance", records)]
-    return [Table("last", "Share of tokens identified, last layer", ("g", "rate"), tuple(rows))] if rows else []
+    last = tuple((f"{r.method}, {r.info['distance']}", interval_of(r)) for r in identified if r.info["layer"] == depth)
+    chance = tuple(("1 / mean length", r.value) for r in of_metric("chance", records))
+    tables = [Table("last", "Share of tokens identified, last layer", ("g", "last layer"), last, printed=False)]
+    return [*tables, Table("chance", "Share that a guess finds", ("guess", "chance"), chance, printed=False)]
 
 
 def finish_tokens(setup: Setup, records: list[Record]) -> list[Table]:
@@ -216,11 +239,10 @@ def figure_tokens(setup: Setup, tables: list[Table], figure: Any) -> None:
     differs=DIFFERS_TRAINED,
     claims=TOKEN_CLAIMS,
     published=(
-        Published(
-            "4.2, Figure 2a", "MRPC", "rate", {"linear, cosine": "0.93", "chance (1 / mean length)": "0.017"}, table="last"
-        ),
-        Published("D.1", "CoLA", "rate", {"chance (1 / mean length)": "0.09"}, table="last"),
-        Published("D.1", "MNLI", "rate", {"chance (1 / mean length)": "0.026"}, table="last"),
+        Published("4.2, Figure 2a", "BERT, MRPC", "last layer", {"linear, cosine": "0.93"}, table="last"),
+        Published("D.1", "MRPC", "chance", {"1 / mean length": "0.017"}, table="chance"),
+        Published("D.1", "CoLA", "chance", {"1 / mean length": "0.09"}, table="chance"),
+        Published("D.1", "MNLI", "chance", {"1 / mean length": "0.026"}, table="chance"),
     ),
 )
 def token_identities(setup: Setup, examples: list[Example]) -> Units:

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from ..metrics.comparisons import simultaneous
+from ..metrics.comparisons import Difference, simultaneous
 from ..metrics.intervals import Interval, mean_with_interval, statistic_with_interval
 from ..types import Record
-from .claims import DIFFERENT, SAME, UNDECIDED, Examples, Verdict, bounded, incomparable, values_of
+from .claims import DIFFERENT, SAME, UNDECIDED, Examples, Verdict, bounded, incomparable, positive, values_of
 from .experiment import Setup
 from .tables import Table
 
@@ -41,14 +41,19 @@ def thirds(depth: int) -> tuple[range, range, range]:
 # --- values of texts ------------------------------------------------------------------------------------------------------
 
 
+def select(records: Iterable[Record], metric: str, method: str | None = None, **info: Any) -> list[Record]:
+    """The records of a metric (and of a method) whose info has these values."""
+    return [r for r in records if r.metric == metric and method in (None, r.method) and _agrees(r, info)]
+
+
+def _agrees(record: Record, info: Mapping[str, Any]) -> bool:
+    return all(record.info.get(key) == value for key, value in info.items())
+
+
 def of_layers(records: Iterable[Record], method: str, metric: str, layers: Iterable[int], **info: Any) -> dict[str, float]:
     """The mean of each text over some layers, of the records whose info has these values."""
     wanted = set(layers)
-
-    def where(record: Record) -> bool:
-        return record.info.get("layer") in wanted and all(record.info.get(key) == value for key, value in info.items())
-
-    return values_of(records, method, metric, where)
+    return values_of(select(records, metric, method, **info), method, metric, lambda r: r.info.get("layer") in wanted)
 
 
 def values_in(records: Iterable[Record], method: str, metric: str, layer: int, tags: Collection[str]) -> dict[str, float]:
@@ -63,8 +68,12 @@ def less(first: Examples, second: Examples) -> dict[str, float]:
 
 def mean_over(values: Sequence[Examples]) -> dict[str, float]:
     """The mean of several values of each text that all of them have."""
-    shared = [text for text in values[0] if all(text in one for one in values)] if values else []
-    return {text: float(np.mean([one[text] for one in values])) for text in shared}
+    return {text: float(np.mean([one[text] for one in values])) for text in shared_texts(values)}
+
+
+def shared_texts(values: Sequence[Examples]) -> list[str]:
+    """The texts that have every value, in the order of the first."""
+    return [text for text in (values[0] if values else ()) if all(text in one for one in values)]
 
 
 def method_named(setup: Setup, name: str) -> str | None:
@@ -85,6 +94,11 @@ def with_hta(check: Callable[[Setup, Sequence[Record], str], Verdict]) -> Any:
 # --- rules ----------------------------------------------------------------------------------------------------------------
 
 
+def above_zero(contrasts: Mapping[str, Examples], *, seed: int = 0) -> Verdict:
+    """The verdict on "each of these is above 0"; nothing to compare gives none."""
+    return positive(contrasts, seed=seed) if contrasts else incomparable("nothing of what the claim compares was run")
+
+
 def almost_equal(differences: Mapping[str, Examples], *, margin: float = ALMOST, seed: int = 0) -> Verdict:
     """The verdict on "these differences are at most `margin`", from the mean over texts of each."""
     if not all(len(one) > 1 for one in differences.values()):
@@ -95,16 +109,21 @@ def almost_equal(differences: Mapping[str, Examples], *, margin: float = ALMOST,
 
 def unequal(differences: Mapping[str, Examples], *, margin: float = 0.01, seed: int = 0) -> Verdict:
     """The verdict on "some of these differences are not 0". It is the other way round if all of them lie within the margin."""
-    texts = list(mean_over(list(differences.values())))
+    texts = shared_texts(list(differences.values()))
     if len(texts) < 2:
         return incomparable("fewer than two examples have all these values")
     values: dict[str, Any] = {name: [one[text] for text in texts] for name, one in differences.items()}
     found = simultaneous({**values, "0": [0.0] * len(texts)}, [(name, "0") for name in differences], seed=seed)
-    ours = "; ".join(f"{name} {one}" for (name, _), one in found.items())
+    return _word_on_unequal({name: one for (name, _), one in found.items()}, margin)
+
+
+def _word_on_unequal(found: Mapping[str, Difference], margin: float) -> Verdict:
+    ours = "; ".join(f"{name} {one}" for name, one in found.items())
     if any(one.sign for one in found.values()):
         return Verdict(SAME, ours)
-    small = all(max(abs(one.low), abs(one.high)) < margin for one in found.values())
-    return Verdict(DIFFERENT, ours, f"all within {margin:g}") if small else Verdict(UNDECIDED, ours, "no interval leaves 0 out")
+    if all(-margin < one.low and one.high < margin for one in found.values()):
+        return Verdict(DIFFERENT, ours, f"all within {margin:g}")
+    return Verdict(UNDECIDED, ours, "no interval leaves 0 out")
 
 
 # --- totals ---------------------------------------------------------------------------------------------------------------

@@ -32,7 +32,6 @@ class Step:
     fast: int = 12  # with --fast
     methods: tuple[str, ...] | None = None  # None for those of the experiment
     options: Mapping[str, Any] = field(default_factory=dict)
-    fast_methods: tuple[str, ...] | None = None  # that replace methods with --fast
     fast_options: Mapping[str, Any] = field(default_factory=dict)  # that replace options with --fast
     split: str | None = None
     truncate: bool = False  # texts that are too long are cut instead of left out

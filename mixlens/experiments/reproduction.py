@@ -141,7 +141,7 @@ def question(step: Step, models: Mapping[str, str], files: Mapping[str, str], fa
         "n": min(step.fast, step.n or step.fast) if fast else step.n,
         "split": _split(step, files),
         "first": step.first or None,
-        "methods": (step.fast_methods if fast else None) or step.methods,
+        "methods": step.methods,
         "truncate": step.truncate or None,
         **step.options,
         **(step.fast_options if fast else {}),

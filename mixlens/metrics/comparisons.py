@@ -62,7 +62,7 @@ def simultaneous(
         return {pair: _unknown(row) for pair, row in zip(pairs, differences, strict=True)}
     means, errors = differences.mean(1), _standard_errors(differences)
     largest = _largest(differences, resamples, seed)
-    reach = _quantile(largest, confidence)
+    reach = float(np.quantile(largest, confidence, method="higher"))  # infinite where a few examples leave it open
     return {
         pair: _difference(row, mean, error, reach, largest)
         for pair, row, mean, error in zip(pairs, differences, means, errors, strict=True)
@@ -118,13 +118,6 @@ def _largest(differences: NDArray[Any], resamples: int, seed: int) -> NDArray[An
     centred = differences - differences.mean(1, keepdims=True)
     sizes = [min(step, resamples - start) for start in range(0, resamples, step)]
     return np.concatenate([_t_of(centred[:, generator.integers(0, n, size=(size, n))]).max(0) for size in sizes])
-
-
-def _quantile(largest: NDArray[Any], confidence: float) -> float:
-    """A quantile of |t|. Of a few examples it may be infinite, and numpy finds no number between two infinities."""
-    with np.errstate(invalid="ignore"):
-        reach = float(np.quantile(largest, confidence))
-    return math.inf if math.isnan(reach) else reach
 
 
 def _t_of(resampled: NDArray[Any]) -> NDArray[Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -215,13 +216,13 @@ def test_tables_of_identified_tokens() -> None:
     one = Record("all", "linear", "identified", 0.2, {**told, "layer": 2})
     other = Record("all", "linear", "identified", 0.5, {**told, "layer": 0, "low": None, "high": None})
     across = Record("all", "linear", "across", 0.4, {**told, "layer": 2, "trained": 0})
-    first, second, last, epochs = tokens.finish_tokens(setup_of("id-token-identifiability"), [one, other, across])
+    first, second, last, _, epochs = tokens.finish_tokens(setup_of("id-token-identifiability"), [one, other, across])
     assert first.columns == ("method", "distance", "layer 0", "layer 2")
     assert first.rows[0][3] == Interval(0.2, 0.1, 0.3, 5, 0.2)
     assert math.isnan(first.rows[0][2].low)
     assert second.rows == (("linear", "l2", 0, Interval(0.4, 0.1, 0.3, 5, 0.2)),)
     assert last.rows == (("linear, l2", Interval(0.2, 0.1, 0.3, 5, 0.2)),)
-    assert epochs.rows == (("linear", "l2", 6, 10, 20.0, 30),)
+    assert epochs.rows == (("linear", "l2", 4, 10, 20.0, 30),)  # the g on another layer is no other training
 
 
 def test_training_stopped_and_continued_is_the_same(model: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -291,6 +292,14 @@ def identified(sign: int) -> list[Record]:
 def test_claims_about_identity(start: str) -> None:
     assert both_ways("id-token-identifiability", start, identified) == SAME_AND_DIFFERENT
     assert word_of(claim_of("id-token-identifiability", start), [], "id-token-identifiability") == "not comparable"
+
+
+def test_a_training_that_was_cut_short_is_not_judged() -> None:
+    claim, records = claim_of("id-token-identifiability", "a trained g"), identified(1)
+    for record in records:
+        record.info["epochs"] = [7, 100] if record.method == "linear" else []
+    verdicts = [claim.check(setup_of("id-token-identifiability", epochs=cap), records, []).text for cap in (None, 101, 100)]
+    assert verdicts == ["same", "same", "not comparable (not run: linear, cosine, 12, or cut short by epochs=100)"]
 
 
 def test_a_run_without_a_kind_says_what_was_not_run() -> None:
@@ -491,9 +500,9 @@ def test_neighbours_by_hand() -> None:
 
 
 def test_a_text_without_such_a_place_has_no_record() -> None:
-    found = context._layers(Example("x", id="e"), "m", "distance", "11+", np.array([[np.nan, 1.0, 3.0], [np.nan] * 3]))
+    found = context.layer_records(Example("x", id="e"), "m", "distance", "11+", np.array([[np.nan, 1.0, 3.0], [np.nan] * 3]))
     assert found == [Record("e", "m", "distance", 2.0, {"layer": 1, "group": "11+", "count": 2})]
-    assert context._layers(Example("x", id="e"), "m", "neighbour", "+3", np.zeros((1, 0))) == []
+    assert context.layer_records(Example("x", id="e"), "m", "neighbour", "+3", np.zeros((1, 0))) == []
     assert context.NAMES == ("1", "2", "3", "4-5", "6-10", "11+")
 
 
@@ -678,13 +687,13 @@ def test_refusals(name: str, given: dict[str, Any], told: str, model: Any) -> No
 
 def test_the_plan_names_every_figure_and_every_step_is_used() -> None:
     plan = PLANS.find("identifiability")
-    figures = " ".join(item.where for item in plan.items)
-    assert all(
-        f"Figure {number}" in figures or f"{number}" in figures.replace("-", " ").split() for number in (1, 2, 3, 4, 5, 6, 7)
-    )
+    named = [item.where.partition(";")[0] for item in plan.items if item.where.startswith("Figure")]
+    spans = [re.findall(r"(\d+)[a-c]?(?:-(\d+))?", where) for where in named]
+    numbers = {n for some in spans for first, last in some for n in range(int(first), int(last or first) + 1)}
+    assert numbers == set(range(1, 44))
     used = {name for item in plan.items for name in item.steps}
     assert used == {step.name for step in plan.steps}
     for step_ in plan.steps:
         declared = known()[step_.experiment]
-        assert set(step_.options) | set(step_.fast_options) <= set(declared.options)
+        assert set(step_.options) | set(step_.fast_options) <= {*declared.options, "methods"}
         assert set(step_.models) <= {role.name for role in plan.roles}

@@ -18,7 +18,7 @@ def test_the_mean_and_the_interval_of_one_pair_are_the_studentised_bootstrap() -
     d = a - b
     drawn = np.random.default_rng(3).integers(0, 40, size=(500, 40))
     t = [abs(d[row].mean() - d.mean()) / (d[row].std(ddof=1) / math.sqrt(40)) for row in drawn]
-    reach = np.quantile(t, 0.95) * d.std(ddof=1) / math.sqrt(40)
+    reach = np.quantile(t, 0.95, method="higher") * d.std(ddof=1) / math.sqrt(40)
     assert one.mean == pytest.approx(d.mean(), rel=1e-12)
     assert (one.low, one.high) == pytest.approx((d.mean() - reach, d.mean() + reach), rel=1e-9)  # sums in another order
     assert one.n == 40
@@ -80,9 +80,3 @@ def test_three_examples_leave_the_interval_open() -> None:
     """One resample of nine holds the same example three times: its spread is 0, and no multiple of it reaches the mean."""
     one = simultaneous({"a": [1.0, 2.0, 4.0], "b": [0.0, 0.0, 0.0]}, [("a", "b")])["a", "b"]
     assert (one.low, one.high, one.sign) == (-math.inf, math.inf, 0)
-
-
-def test_two_examples_tell_nothing() -> None:
-    """A resample of two equal examples has no spread, and so the interval has no end."""
-    (one,) = simultaneous({"a": [1.0, 2.0], "b": [0.5, 0.1]}, [("a", "b")]).values()
-    assert (one.low, one.high, one.sign) == (-np.inf, np.inf, 0)
