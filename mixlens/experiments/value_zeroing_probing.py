@@ -59,7 +59,7 @@ JUMPS = (4, 9)  # the layers at which the fine-tuned BERT jumps
 @dataclass(frozen=True)
 class Curves:
     """What a run measured: bits [layer example] of the gap's number (layer 0 is the embedding); the cue's share in layers 1 to
-    the last, [layer example] of each method, for the first examples or all of them."""
+    the last, [layer example] of each method, for some of the examples or all of them."""
 
     bits: Array
     alignment: Mapping[str, Array]
@@ -275,9 +275,16 @@ def _refuse_few(setup: Setup) -> None:
 def probing(setup: Setup, examples: list[Example]) -> Iterator[tuple[str, list[Record]]]:
     """From which layer on does the gap know the number, by minimum description length, and does cue alignment rise there?"""
     yield from _compressions(setup, examples)
-    for number, example in enumerate(examples[: setup.options["aligned"]]):
-        if f"alignment-{number}" not in setup.done:
-            yield f"alignment-{number}", _alignment(setup, example)
+    for place in _aligned_places(setup, len(examples)):
+        if f"alignment-{place}" not in setup.done:
+            yield f"alignment-{place}", _alignment(setup, examples[place])
+
+
+def _aligned_places(setup: Setup, n: int) -> list[int]:
+    """The places of the examples whose cue alignment is measured: all of them, or so many drawn by the seed, since files are
+    often sorted by task."""
+    count = min(n, setup.options["aligned"] or n)
+    return sorted(np.random.default_rng(setup.seed).permutation(n)[:count].tolist())
 
 
 def _compressions(setup: Setup, examples: Sequence[Example]) -> Iterator[tuple[str, list[Record]]]:
