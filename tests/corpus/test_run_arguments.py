@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 
 import mixlens
 from mixlens.asking import parse_method
@@ -268,3 +269,17 @@ def test_files_of_a_run_are_those_that_a_run_writes(tmp_path: Path) -> None:
     (tmp_path / "manifest.json").write_text("[")
     with pytest.raises(InputError, match="is not a manifest of mixlens"):
         shard_files(tmp_path)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+def test_scores_are_stored_as_wide_as_the_model_computes(dtype: torch.dtype) -> None:
+    pytest.importorskip("pyarrow")
+    from mixlens.corpus.parquet import schema_of
+
+    asked = Plan(("alti", "attcat"), columns=("label", "n"), kinds=(("n", "int64"),))
+    schema = schema_of(asked, dtype, ["alti"])
+    kinds = {name: str(schema.field(name).type).replace("element", "item") for name in schema.names}
+    scores = "list<item: double>" if dtype == torch.float64 else "list<item: float>"
+    assert (kinds["alti"], kinds["attcat"], kinds["mixing_ratio:alti"]) == (scores, scores, "list<item: float>")
+    assert (kinds["label"], kinds["n"], kinds["row"], kinds["seconds"]) == ("string", "int64", "int64", "double")
+    assert schema.names[-5:] == ["n", "alti", "attcat", "mixing_ratio:alti", "seconds"]
