@@ -9,7 +9,7 @@ The house in the order of the pipeline. A file imports only from its own folder 
     fast            the same numbers, sooner
     provenance conventions products aggregate by_word targets notices continuing completeness differentiable questions removal
     methods         Block or Question -> scores: one file per paper
-    scored_tensors scoring maps attributions alternative_attention asking saving
+    scored_tensors scoring maps attributions alternative_attention asking command_words saving
     metrics         Attribution -> number
     show            values -> strings and pictures
     experiments     examples x methods x metrics -> Records

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .. import asking
+from .. import command_words
 from ..errors import InputError
 from .options import (
     AttributionTarget,
@@ -87,8 +87,8 @@ def explain(
     from ..maps import timed
     from .scores import by_word
 
-    request = asking.method_of(method, variant)  # a misspelt name is refused before the model is loaded
-    asking.refuse_target({method: request}, {"foil": foil, "score": score})
+    request = command_words.method_of(method, variant)  # a misspelt name is refused before the model is loaded
+    command_words.refuse_target({method: request}, {"foil": foil, "score": score})
     _refuse_save(save, generate)
     _refuse_two_formats(latex, json_)
     _refuse_pictures([layers, map_ is not None], [generate is not None, json_, latex])
@@ -164,9 +164,9 @@ def _explanation(
     query, target, foil, score = options
     trace = lens.trace(source)
     if request.class_specific:
-        question = {"query": asking.place_of(trace, query), **asking.targets_of(lens, target, foil, score)}
+        question = {"query": command_words.place_of(trace, query), **command_words.targets_of(lens, target, foil, score)}
     else:
-        question = {"query": asking.place_meant(trace, query, target, method)}
+        question = {"query": command_words.place_meant(trace, query, target, method)}
     return Explanation(trace, request, question, keep_special=keep_special)
 
 
@@ -182,7 +182,7 @@ def _generated(
     """One attribution for each token that the model writes."""
     from .scores import arguments_of
 
-    target = asking.targets_of(lens, *options) if request.class_specific else {}
+    target = command_words.targets_of(lens, *options) if request.class_specific else {}
     results: list[Attribution] = lens.explain(
         source, method=request.name, keep_special=keep_special, generate=count, **arguments_of(request), **target
     )
@@ -290,13 +290,13 @@ def map_(
     from .scores import by_word
 
     known_map(method.partition(":")[0])
-    request = asking.method_of(method, variant)
+    request = command_words.method_of(method, variant)
     _refuse_convention(method, request, rollout)
     source = input_of(text, file, pair)
     lens = loading.load(model)
     layer = layer_index(lens, layer)
     trace = lens.trace(source)
-    place = asking.place_meant(trace, None, query, method)
+    place = command_words.place_meant(trace, None, query, method)
     scores = _map_of(lens, trace, request, rollout=rollout)
     whole = by_word(scores, words)
     _save(whole, save)
@@ -332,14 +332,14 @@ def compare(
     """Several methods under one sentence, from one forward pass."""
     from .scores import attributions_of, shown
 
-    requests = asking.methods_of(methods)
-    asking.refuse_target(requests, {"target": target, "foil": foil, "score": score})
+    requests = command_words.methods_of(methods)
+    command_words.refuse_target(requests, {"target": target, "foil": foil, "score": score})
     _refuse_two_formats(latex, json_)
     source = input_of(text, file, pair)
     lens = loading.load(model)
     trace = lens.trace(source)
-    place = asking.place_of(trace, query)
-    question = asking.targets_of(lens, target, foil, score)
+    place = command_words.place_of(trace, query)
+    question = command_words.targets_of(lens, target, foil, score)
     every = attributions_of(trace, requests, query=place, target=question)
     results = {name: shown(result, words=words, keep_special=not no_special) for name, result in every.items()}
     _show_compared(results, json_=json_, latex=latex, color=not no_color, top=top)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
-from .. import asking
+from .. import command_words
 from ..errors import InputError
 from . import group
 
@@ -195,7 +195,7 @@ def _load_parameters() -> list[inspect.Parameter]:
 
 def input_of(text: str | None, file: Path | None, pair: str | None) -> Any:
     """The text of a command, or a pair of texts."""
-    first = asking.text_of(text, file)
+    first = command_words.text_of(text, file)
     return first if pair is None else (first, pair)
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .. import asking
+from .. import command_words
 from ..errors import InputError, MixlensError, printable
 from .options import AttributionTarget, Foil, LoadOptions, ModelName, Pair, Query, loads_a_model
 
@@ -108,7 +108,8 @@ def _asked(texts: Sequence[str], pair: str | None, methods: str | None) -> dict[
 
 def _goal(lens: Model, target: str | None, foil: str | None) -> dict[str, Any]:
     """The target and the foil as the library takes them."""
-    return {"target": asking.target_of(lens, target), "foil": None if foil is None else asking.target_of(lens, foil)}
+    against = None if foil is None else command_words.target_of(lens, foil)
+    return {"target": command_words.target_of(lens, target), "foil": against}
 
 
 def _inputs(texts: Sequence[str], pair: str | None) -> list[Any]:

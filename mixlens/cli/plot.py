@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .. import asking
+from .. import command_words
 from ..errors import InputError, nearest, printable
 from .options import (
     File,
@@ -90,16 +90,16 @@ def plot(
     """A paper figure: real text, colours that most eyes tell apart, the width of a column."""
     from ..show import figure
 
-    requests = asking.methods_of(method, variant)
+    requests = command_words.methods_of(method, variant)
     _refuse_output(output, force)
     _refuse_kind(kind)
     _refuse_options(kind, requests, (rollout, layer is not None))
-    asking.refuse_target(requests, {"foil": foil, "score": score})
+    command_words.refuse_target(requests, {"foil": foil, "score": score})
     _refuse_no_special(kind, no_special)
     source = input_of(text, file, pair)
     lens = loading.load(model)
     trace = lens.trace(source)
-    place = asking.place_meant(trace, query, target if _only_maps(requests) else None, method)
+    place = command_words.place_meant(trace, query, target if _only_maps(requests) else None, method)
     results: dict[str, Any]
     if _is_of_map(kind):
         results = _maps(trace, requests, rollout=rollout, words=words)
@@ -172,7 +172,7 @@ def _question(
 ) -> dict[str, Any]:
     """The target of methods that explain a class or a word; nothing where none of them does."""
     class_specific = any(request.class_specific for request in requests.values())
-    return asking.targets_of(lens, target, foil, score) if class_specific else {}
+    return command_words.targets_of(lens, target, foil, score) if class_specific else {}
 
 
 def _attributions(

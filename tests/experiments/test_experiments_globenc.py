@@ -16,11 +16,10 @@ import mixlens
 import mixlens.experiments.core
 from mixlens.asking import maps_of
 from mixlens.errors import InputError
-from mixlens.experiments import Table, globenc_layers, globenc_local, known, run
 from mixlens.experiments import globenc as paper
+from mixlens.experiments import globenc_layers, globenc_local, known, run
 from mixlens.experiments.claims import DIFFERENT, INCOMPARABLE, SAME, UNDECIDED
 from mixlens.experiments.plan import PLANS
-from mixlens.metrics import Interval
 from mixlens.types import Example, Map, Record
 
 pytest.importorskip("scipy")
@@ -374,22 +373,3 @@ def test_the_plan_has_every_table_and_figure_and_its_steps_exist() -> None:
         assert set(step.options) <= set(known()[step.experiment].options)
     assert steps["table1-bert-mnli"].split == "validation_mismatched"
     assert sum(len(one.numbers) for one in paper.PUBLISHED) == 72
-
-
-# --- the recipe of the results pages ------------------------------------------------------------------------------------
-
-
-def test_verdicts_of_the_results_pages() -> None:
-    from recipes import results_mixing as recipe
-
-    assert recipe._rises([-0.4, 0.1, 0.5, 0.49])
-    assert not recipe._rises([-0.4, 0.5, 0.3])
-    assert not recipe._rises([0.1, 0.5])
-    assert recipe._falls_away([0.1, 0.9, 0.5], 1)
-    assert not recipe._falls_away([0.1, 0.9, 0.5], 2)
-    cells = tuple(Interval(value, 0.0, 1.0, 3, 0.25) for value in (0.5, 0.75))
-    table = Table("t", "T", ("method", "metric", "layer 1", "layer 2"), (("a", "x", *cells), ("b", "x", *cells[::-1])))
-    assert recipe.means(recipe.row_of(table, "b", "x")) == [0.75, 0.5]
-    assert recipe.told(cells[0]) == "0.50 ± 0.25"
-    assert set(recipe.RUNS) >= {f"globenc-{name}" for name in ("table1", "layers", "hta")}
-    assert {one.experiment for one in recipe.RUNS.values()} <= set(known())
