@@ -31,6 +31,8 @@ PACKAGES = {
     **dict.fromkeys(("blank_out_faithfulness", "kendall_confidence", "lds"), "scipy"),
     **dict.fromkeys(("cue_average_precision", "rationale_auprc"), "scikit-learn"),
 }
+# Equation 15 of AttCAT correlates token indices, which says little of a method: judge takes the scores themselves.
+DEFAULTS: dict[str, dict[str, Any]] = {"kendall_confidence": {"variant": "scores"}}
 BLANKED = "blank_out_faithfulness"
 # The other reading of a metric's signs, measured beside it where a method's scores have signs.
 OTHER_SIGNS = {
@@ -76,7 +78,7 @@ def parse_metric(written: str) -> MetricRequest:
         raise InputError(f"unknown metric {name!r}. {nearest(str(name), [*GROUPS, *possible()])}")
     options = dict(_option(pair, written) for pair in pairs)
     possible()[name].arguments(None, options)
-    return MetricRequest(written, name, options)
+    return MetricRequest(written, name, {**DEFAULTS.get(name, {}), **options})
 
 
 def _option(pair: str, written: str) -> tuple[str, Any]:
