@@ -438,7 +438,7 @@ def test_the_list_and_the_text_of_experiments() -> None:
     assert "alti-table2" in told
     assert "vz-probing" in told
     shown = experiment_text("alti-table2", model="sentiment", n=2, methods="alti", options=["keep_special=false"], progress=False)
-    assert shown.startswith("alti-table2 (Table 2, correlation with gradients): 2 examples")
+    assert shown.startswith("alti-table2 (Table 2, SST2: correlation with gradients): 2 examples")
     with pytest.raises(InputError, match="key=value"):
         experiment_text("alti-table2", n=2, options=["reference"])
     with pytest.raises(InputError, match="Did you mean 'alti-table2'"):
