@@ -33,8 +33,8 @@ READING = """
     tracing vocabulary
 """
 PAPERS = """
-    __init__ alti attcat core experiment figures folder globenc identifiability identifiability_mixing layer_curves prepare running
-    tables value_zeroing value_zeroing_cues value_zeroing_faithfulness value_zeroing_probing
+    __init__ alti attcat core experiment figures folder globenc identifiability identifiability_mixing layer_curves prepare
+    running tables value_zeroing value_zeroing_cues value_zeroing_faithfulness value_zeroing_probing
 """
 LEFT_OUT: dict[str, str] = {
     "mixlens/fast/loops/gpu.py": "runs on a GPU alone",
