@@ -45,12 +45,16 @@ NAMES = {  # as the paper writes them
 }
 LOWER_IS_BETTER = ("probes_needed",)
 
-# Rollout as the paper's released code has it: rows sum to 1, and the identity is added where the map has no residual connection.
-WITH_IDENTITY = ("attention", "norm")
-ROLLED = {name: "abnar" if name in WITH_IDENTITY else "value_zeroing" for name in MAPS}
-
-AIMS, STATES, PIECES = ("target", "pair"), ("enter", "leave"), ("all", "first")
-GRADIENT_OPTIONS: Mapping[str, Any] = {"gradients_of": "target", "states": "enter"}
+# In a rollout rows sum to 1, and the identity is added to: the maps that hold no residual connection, all maps, or none.
+WITH_IDENTITY: Mapping[str, tuple[str, ...]] = {"missing": ("attention", "norm"), "always": MAPS, "never": ()}
+WORDS: Mapping[str, tuple[str, ...]] = {  # option -> the words it takes, the default first
+    "gradients_of": ("target", "pair"),
+    "states": ("enter", "leave"),
+    "identity": tuple(WITH_IDENTITY),
+    "pieces": ("all", "first"),
+}
+GRADIENT_OPTIONS: Mapping[str, Any] = {name: WORDS[name][0] for name in ("gradients_of", "states")}
+ROLLOUT_OPTIONS: Mapping[str, Any] = {"identity": WORDS["identity"][0]}
 CUE_OPTIONS: Mapping[str, Any] = {**GRADIENT_OPTIONS, "signs": "absolute", "pieces": "all"}
 DIFFERS_DATA = (
     "The cues are found by one rule for each BLiMP template; the paper used spaCy's parser and neuralcoref. The rows of a task "
@@ -67,7 +71,7 @@ DIFFERS_GRADIENTS = (
 DIFFERS_ROLLOUT = (
     "The paper names Abnar and Zuidema's rollout for all scores and releases the code for Value Zeroing alone. Here every row "
     "is made to sum to 1, and the identity is added for Attn and Attn-norm, whose maps hold no residual connection, and for no "
-    "other (name:rollout=CONVENTION changes it for one method).",
+    "other (options identity=always, identity=never; name:rollout=CONVENTION changes it for one method).",
 )
 
 
@@ -89,8 +93,7 @@ def names_in(written: str) -> list[str]:
 
 def refuse_unknown_words(setup: Setup) -> None:
     """Refuse an option that is none of the words it takes."""
-    known = {"gradients_of": AIMS, "states": STATES, "pieces": PIECES}
-    for name, words in known.items():
+    for name, words in WORDS.items():
         if name in setup.options:
             one_of(name, setup.options[name], words)
 
@@ -106,34 +109,36 @@ def rows_of(setup: Setup, trace: Trace, example: Example, *, layers: bool = True
     """The rows of every method of the setup at the position that predicts. Maps share the proof of each layer."""
     requests = setup.requests
     maps = maps_of(trace, {written: request for written, request in requests.items() if request.is_map})
-    wanted = (layers, overall)
+    options, wanted = setup.options, (layers, overall)
     return {
-        written: _map_rows(maps.pop(written), request, trace, *wanted)
+        written: _map_rows(maps.pop(written), request, trace, options.get("identity"), *wanted)
         if request.is_map
-        else _attribution_rows(trace, request, aim_of(example, setup.options), setup.options.get("states"), *wanted)
+        else _attribution_rows(trace, request, aim_of(example, options), options.get("states"), *wanted)
         for written, request in requests.items()
     }
 
 
-def _map_rows(scores: Map, request: MethodRequest, trace: Trace, layers: bool, overall: bool) -> Rows:
+def _map_rows(scores: Map, request: MethodRequest, trace: Trace, identity: str | None, layers: bool, overall: bool) -> Rows:
     depth = len(scores.scores) if layers else 0
     single = tuple(scores.readout(trace.query, layer=layer) for layer in range(depth))
-    return Rows(single, rolled_out(scores, request, trace.query) if overall else None)
+    return Rows(single, rolled_out(scores, request, trace.query, identity) if overall else None)
 
 
-def rolled_out(scores: Map, request: MethodRequest, query: int, *, layer: int = -1) -> Attribution:
-    """The row of a map rolled out up to a layer, by this paper's convention (`ROLLED`), or by the one that is written."""
-    if request.rollout is not None or request.name not in ROLLED:
+def rolled_out(scores: Map, request: MethodRequest, query: int, identity: str | None = None, *, layer: int = -1) -> Attribution:
+    """The row of a map rolled out up to a layer: rows to 1, the identity added as the option says; a convention that is
+    written with the method is used instead."""
+    if request.rollout is not None or request.name not in MAPS:
         return rolled(scores, request, query)
     shares = replace(scores, scores=rows_to_one(scores.scores)[0])
-    return rolled_row(shares, query, layer=layer, convention=ROLLED[request.name])
+    added = request.name in WITH_IDENTITY[identity or "missing"]
+    return rolled_row(shares, query, layer=layer, convention="abnar" if added else "value_zeroing")
 
 
 def _attribution_rows(
     trace: Trace, request: MethodRequest, aim: Mapping[str, Any], states: str | None, layers: bool, overall: bool
 ) -> Rows:
     """All layers share their passes. A method that no target changes is not told of one."""
-    first = STATES.index(states or "enter")
+    first = WORDS["states"].index(states or "enter")
     depth = len(trace.layers) if layers and request.has_layers else 0
     question = dict(aim) if request.class_specific else {}
     aims = [{**question, "layer": place} for place in range(first, first + depth)]

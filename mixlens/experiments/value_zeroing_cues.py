@@ -30,6 +30,7 @@ from .value_zeroing import (
     MODEL,
     PAPER,
     RIVALS,
+    ROLLOUT_OPTIONS,
     Rows,
     by_layer,
     cues_of,
@@ -211,7 +212,7 @@ def _measures(setup: Setup, trace: Trace, example: Example) -> dict[str, Any]:
     methods=METHODS,
     task=LANGUAGE,
     needs=("target", "cues"),
-    options={**CUE_OPTIONS, "rolled_out": "attention"},
+    options={**CUE_OPTIONS, **ROLLOUT_OPTIONS, "rolled_out": "attention"},
     prepare=_prepare_alignment,
     finish=_finish_alignment,
     figure=heats(tuple(ALIGNED)),
@@ -231,15 +232,15 @@ def cue_alignment(setup: Setup, example: Example) -> list[Record]:
     for method, rows in rows_of(setup, trace, example).items():
         records += measured(example, method, rows, measures)
     for written in names_in(setup.options["rolled_out"]):
-        records += measured(example, f"{written}, rolled out", _rolled_rows(trace, written), measures)
+        records += measured(example, f"{written}, rolled out", _rolled_rows(setup, trace, written), measures)
     return records
 
 
-def _rolled_rows(trace: Trace, written: str) -> Rows:
+def _rolled_rows(setup: Setup, trace: Trace, written: str) -> Rows:
     """The row of a map rolled out from the input to each layer (Attn-rollout of section 4.3)."""
     request, scores = parse_method(written), map_of(trace, written)
-    layers = range(len(scores.scores))
-    return Rows(tuple(rolled_out(scores, request, trace.query, layer=layer) for layer in layers), None)
+    layers, identity = range(len(scores.scores)), setup.options["identity"]
+    return Rows(tuple(rolled_out(scores, request, trace.query, identity, layer=layer) for layer in layers), None)
 
 
 # --- distances ----------------------------------------------------------------------------------------------------------

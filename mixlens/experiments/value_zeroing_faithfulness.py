@@ -29,6 +29,7 @@ from .value_zeroing import (
     METHODS,
     MODEL,
     PAPER,
+    ROLLOUT_OPTIONS,
     by_layer,
     layer_table,
     measured,
@@ -85,7 +86,14 @@ def _random_is_near_zero(setup: Setup, records: Sequence[Record], tables: Sequen
     model=MODEL,
     methods=METHODS,
     task=(*LANGUAGE, "classification"),
-    options={**GRADIENT_OPTIONS, "signs": "absolute", "replacement": "unk", "absolute": False, "layers": False},
+    options={
+        **GRADIENT_OPTIONS,
+        **ROLLOUT_OPTIONS,
+        "signs": "absolute",
+        "replacement": "unk",
+        "absolute": False,
+        "layers": False,
+    },
     prepare=_prepare_faithfulness,
     finish=_finish_faithfulness,
     figure=lambda setup, tables, figure: bars(

@@ -115,9 +115,26 @@ def test_options_of_gradients_and_cues(model: Any, gaps: list[Example]) -> None:
     pair = run("vz-cue-alignment", gradients_of="pair", **asked)
     aim = {"target": gaps[0].target, "foil": gaps[0].foil}
     assert values(pair, "grad_x_input", "cue_dot", layer=1) == pytest.approx([dot(0, **aim)], rel=1e-5)
-    for option, word in (("states", "between"), ("gradients_of", "label"), ("pieces", "last"), ("signs", "both")):
+    for option, word in (
+        ("states", "between"),
+        ("identity", "sometimes"),
+        ("gradients_of", "label"),
+        ("pieces", "last"),
+        ("signs", "both"),
+    ):
         with pytest.raises(InputError, match=word):
             run("vz-cue-alignment", **asked, **{option: word})
+
+
+@pytest.mark.parametrize(("identity", "added"), [("missing", False), ("always", True), ("never", False)])
+def test_the_identity_is_added_in_a_rollout_as_asked(identity: str, added: bool, model: Any, gaps: list[Example]) -> None:
+    asked: dict[str, Any] = {"model": model, "data": gaps[:1], "methods": ["value_zeroing", "norm"], "progress": False}
+    made = run("vz-cue-alignment", identity=identity, rolled_out="", **asked)
+    trace, cues = traced(model, gaps[0])
+    for method, with_identity in (("value_zeroing", added), ("norm", identity != "never")):
+        whole = rolled_slowly(mixlens.mix(trace, method).scores, model.n_layers - 1, identity=with_identity)
+        expected = whole[trace.query][cues].sum()
+        assert values(made, method, "cue_dot", layer=0) == pytest.approx([expected], rel=1e-5)
 
 
 def test_a_rollout_that_is_written_is_the_one_that_is_used(model: Any, gaps: list[Example]) -> None:

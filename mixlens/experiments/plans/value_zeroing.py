@@ -5,6 +5,7 @@ from __future__ import annotations
 from ..plan import Item, Role, Step, plan
 
 PAPER = "Mohebbi et al. 2023, Quantifying Context Mixing in Transformers"
+CONDITIONS = (("pretrained", "pre-trained"), ("tuned", "fine-tuned"))
 DATA, SPLIT = "blimp_vz", "test"
 FAST = 40  # examples of a run with --fast: intervals of fewer tell nothing
 SENTENCE = '"The pictures of some hat [MASK] scaring Marcus."'
@@ -14,8 +15,8 @@ MAPS = (
     ("A.7", "norm", "Attn-norm"),
     ("A.9", "norm_residual", "Attn-norm + RES"),
     ("A.11", "norm_residual_ln", "Attn-norm + RES + LN"),
-    ("A.13", "globenc", "GlobEnc without rollout"),
-    ("A.15", "alti", "ALTI without rollout"),
+    ("A.13", "globenc", "GlobEnc"),
+    ("A.15", "alti", "ALTI"),
     ("A.17", "value_zeroing", "Value Zeroing"),
 )
 
@@ -30,7 +31,7 @@ def _map_items(number: str, method: str, what: str) -> tuple[Item, Item]:
     command = f"mixlens plot {SENTENCE} --model TUNED --method {method} --kind grid"
     after = f"A.{int(number.partition('.')[2]) + 1}"
     return (
-        Item(f"Figure {number}", f"{what}, all layers", command=f"{command} -o figure.svg"),
+        Item(f"Figure {number}", f"{what}, single layers", command=f"{command} -o figure.svg"),
         Item(f"Figure {after}", f"{what}, aggregated by rollout", command=f"{command} --rollout -o figure.svg"),
     )
 
@@ -64,7 +65,7 @@ STEPS = (
             fast=200,
             fast_options={"aligned": FAST},
         )
-        for role, condition in (("pretrained", "pre-trained"), ("tuned", "fine-tuned"))
+        for role, condition in CONDITIONS
     ),
     _step(
         "probing-released",
@@ -78,6 +79,16 @@ STEPS = (
     ),
     _step("faithfulness-pretrained", "vz-faithfulness", "pretrained", "Table 3, pre-trained: correlation with blank-out"),
     _step("faithfulness-tuned", "vz-faithfulness", "tuned", "Table 3, fine-tuned: correlation with blank-out"),
+    *(
+        _step(
+            f"faithfulness-{role}-identity",
+            "vz-faithfulness",
+            role,
+            f"Table 3, {condition}, with the identity added in every rollout, as Abnar and Zuidema define it",
+            options={"identity": "always"},
+        )
+        for role, condition in CONDITIONS
+    ),
     _step("distances", "vz-distances", "tuned", "Figure A.1: Value Zeroing by other distances"),
     _step("cues-roberta", "vz-cue-alignment", "roberta", "Figure A.3 (a): cue alignment, RoBERTa, pre-trained"),
     _step("cues-roberta-tuned", "vz-cue-alignment", "roberta-tuned", "Figure A.3 (b): cue alignment, RoBERTa, fine-tuned"),
@@ -86,7 +97,7 @@ STEPS = (
 )
 CUES = ("cues-pretrained", "cues-tuned")
 PROBING = ("probing-pretrained", "probing-tuned")
-FAITHFUL = ("faithfulness-pretrained", "faithfulness-tuned")
+FAITHFUL = tuple(f"faithfulness-{role}{more}" for more in ("", "-identity") for role, _ in CONDITIONS)
 ITEMS = (
     Item("Table 1", "one example of each task", reason="sentences of BLiMP; `blimp_vz` reads all of them, with cues and foils"),
     Item("section 4.1", "4,276 data points, divided equally (here: as many as fit the model)", ("accuracy",)),
