@@ -161,9 +161,10 @@ class Scoreboard:
 
     @property
     def like_random(self) -> list[str]:
-        """The methods that are not told apart from random scores, where these are ranked too."""
-        ranked = set(self.methods) - {RANDOM} if RANDOM in self.methods else set()
-        return [method for method in self.order if method in ranked and not self.told_apart(method, RANDOM)]
+        """The methods that are not told apart from random scores: a score is a difference from these."""
+        ranked = [method for method in self.order if method != RANDOM and self.has_random]
+        compared = against_zero({method: self.scores(method) for method in ranked}, seed=self.seed)
+        return [method for method in ranked if method not in compared or compared[method].sign == 0]
 
     def wins(self, method: str) -> int:
         """On how many metrics a method is better than random scores, by intervals that hold for all methods and metrics."""

@@ -14,6 +14,7 @@ from ..errors import InputError
 from .arguments import one_of, scipy_stats
 
 HOW = ("bootstrap", "studentised", "bca", "t", "normal")
+ROUNDING = 1e-9  # of the largest value: a smaller spread is rounding
 CONSTANT = 0.001  # of the resamples: where more are constant, a studentised interval has no meaning
 CELLS = 1_000_000  # numbers drawn at a time
 
@@ -151,8 +152,9 @@ def _studentised_ends(sample: _Sample) -> tuple[float, float]:
 
 
 def _t_of(resampled: NDArray[Any]) -> NDArray[Any]:
-    """[resample]: the mean in standard errors, from residuals [resample group]; NaN or infinite where a resample is constant."""
-    constant = (resampled == resampled[:, :1]).all(-1)
+    """[resample]: the mean in standard errors, from residuals [resample group]; NaN where a resample is constant but for
+    rounding."""
+    constant = np.ptp(resampled, axis=-1) <= ROUNDING * np.abs(resampled).max(initial=0.0)
     error = resampled.std(-1, ddof=1) / resampled.shape[-1] ** 0.5
     with np.errstate(divide="ignore", invalid="ignore"):
         t: NDArray[Any] = np.where(constant, np.nan, resampled.mean(-1) / error)

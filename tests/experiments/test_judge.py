@@ -21,7 +21,7 @@ from mixlens.experiments import core, known
 from mixlens.experiments.command import experiment_text
 from mixlens.experiments.judge import every_method, judge, judge_text, lines, ranking
 from mixlens.experiments.judged_metrics import CUES, FAITHFULNESS, metrics_of, parse_metric, possible
-from mixlens.experiments.judging import is_right, twins_of
+from mixlens.experiments.judging import explained, is_right, twins_of
 from mixlens.experiments.scoreboard import Scoreboard, Values
 from mixlens.experiments.verdict import answers_of, boards_of
 from mixlens.fast.block import Block
@@ -73,6 +73,8 @@ def test_a_classifier_of_two_classes_explains_one_against_the_other(model: Any) 
     made = judge(model, "sentiment", methods="grad_x_input", metrics="aopc", n=1, progress=False)
     trace = model.trace(made.setup.examples[0])
     predicted = int(trace.logits.argmax())
+    asked = explained(made.setup.examples[0], trace, "measured")
+    assert asked == {"target": "predicted", "foil": 1 - predicted, "score": "logit"}
     contrast, logs = (
         mixlens.attribute(trace, "grad_x_input", target=predicted, foil=foil, score=score)
         for foil, score in ((1 - predicted, "logit"), (None, "log_probability"))

@@ -96,6 +96,8 @@ def test_values_that_are_mostly_zero_fall_back_to_bca() -> None:
     """A resample without any of the few ones has no spread, so t has no meaning there."""
     values = [0.0] * 18 + [1.0, 2.0]
     assert mean_with_interval(values, how="studentised") == mean_with_interval(values, how="bca")
+    rounding = mean_with_interval([1.0] * 6 + [1 - 1e-15] * 6 + [0.9], how="studentised")
+    assert rounding.low >= 0.9
     constant = mean_with_interval([2.0] * 5, how="studentised")
     assert (constant.low, constant.high) == (2.0, 2.0)
 
