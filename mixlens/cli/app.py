@@ -9,7 +9,7 @@ import typer
 from ..errors import MixlensError, printable
 from ..interrupts import interruptible
 from . import explain as texts
-from . import group, lists, pages, plot, runs
+from . import group, lists, pages, papers, plot, runs
 
 app = typer.Typer(
     cls=group.Commands,
@@ -23,7 +23,8 @@ app = typer.Typer(
 # The order of the commands in the help.
 app.command("explain", epilog=texts.EXPLAIN_EXAMPLE)(texts.explain)
 app.command("data")(lists.data)
-app.command("experiment", epilog=runs.EXPERIMENT_EXAMPLE)(runs.experiment)
+app.command("experiment", epilog=papers.EXPERIMENT_EXAMPLE, cls=papers.ExperimentCommand)(papers.experiment)
+app.command("reproduce", epilog=papers.REPRODUCE_EXAMPLE)(papers.reproduce)
 app.command("judge", epilog=runs.JUDGE_EXAMPLE)(runs.judge)
 app.command("run", epilog=runs.RUN_EXAMPLE)(runs.run)
 app.command("summarize", epilog=runs.SUMMARIZE_EXAMPLE)(runs.summarize)

@@ -14,7 +14,7 @@ import typer.core
 from ..errors import InputError, MixlensError, ModelError, ResultError
 from ..show.encoding import make_readable
 
-LOADS = ("explain", "compare", "map", "plot", "report", "judge", "experiment", "run", "serve", "check")
+LOADS = ("explain", "compare", "map", "plot", "report", "judge", "experiment", "reproduce", "run", "serve", "check")
 PATIENCE = 1.0  # seconds of silence before a command says that it loads
 PYTHON = re.compile(r"\b([a-z_]+)=(\([^()]*\)|'[^']*'|[A-Z]+\b|\.\.\.)?(?!\w)")
 

@@ -1,4 +1,4 @@
-"""`experiment`, `judge`, `run` and `summarize`: many texts, folders of results."""
+"""`judge`, `run` and `summarize`: many texts, folders of results."""
 
 from __future__ import annotations
 
@@ -26,28 +26,9 @@ Seed = Annotated[int, typer.Option("--seed")]
 LeaveOut = Annotated[bool, typer.Option("--leave-out", help="Leave out examples that do not fit, instead of stopping.")]
 Methods = Annotated[str | None, typer.Option("--methods", help="Names with commas between them; options as name:option=value.")]
 
-EXPERIMENT_EXAMPLE = "Example:  mixlens experiment vz-cue-alignment --n 100 --out runs/cues"
 JUDGE_EXAMPLE = "Example:  mixlens judge sentiment sentiment --n 20"
 RUN_EXAMPLE = "Example:  mixlens run corpus.jsonl --model sentiment --methods alti,attcat --out runs/corpus"
 SUMMARIZE_EXAMPLE = "Example:  mixlens summarize runs/corpus    (as a page: mixlens report runs/corpus)"
-
-
-def experiment(
-    name: Annotated[str | None, typer.Argument(help="Without one: the experiments there are.")] = None,
-    model: Annotated[str | None, typer.Option("--model", "-m", help="A hub id, a folder or an embedded model.")] = None,
-    data: Annotated[str | None, typer.Option("--data", help="A dataset of `mixlens data`, a file, or NAME=FILE.")] = None,
-    n: Count = None,
-    out: Out = None,
-    methods: Methods = None,
-    seed: Seed = 0,
-    leave_out: LeaveOut = False,
-    option: Annotated[list[str] | None, typer.Option("--option", help="key=value, an option of the experiment.")] = None,
-) -> None:
-    """An experiment of one of the papers, on any model: records, tables, figure. Stopped at any time, it goes on."""
-    from ..experiments.judge import experiment_text
-
-    options = {"model": model, "data": data, "n": n, "out": out, "methods": methods, "seed": seed, "leave_out": leave_out}
-    print(experiment_text(name, options=option or (), **options))
 
 
 def judge(

@@ -12,6 +12,7 @@ from ..asking import MethodRequest, parse_method
 from ..model.model import Model
 from ..registry import Registry
 from ..types import Example, Record
+from .claims import Claim, Published
 from .tables import Table
 
 TAKES = ("any", "map", "attribution", "class-specific")
@@ -25,7 +26,8 @@ class Experiment:
 
     `measure(setup, example)` gives the records of one example, all methods. With `whole` it is `measure(setup, examples)` and
     yields (key, records), in the same order every time; it skips what is in `setup.done`. `finish(setup, records)` is pure:
-    the same records, the same tables. The first of them is summary.csv. `figure(setup, tables, figure)` draws.
+    the same records, the same tables. The first of them is summary.csv. `figure(setup, tables, figure)` draws. After the tables
+    of `finish` come those of `published` (the paper's numbers beside ours) and of `claims` (verdicts).
     """
 
     name: str
@@ -45,6 +47,9 @@ class Experiment:
     n_models: int = 1  # at least so many
     prepare: Callable[[Setup], None] | None = None  # more to refuse before the long work
     packages: Packages = ()  # beyond those of the core, or a function of the options that names them
+    differs: tuple[str, ...] = ()  # what is not as in the paper, one sentence each
+    published: tuple[Published, ...] = ()  # numbers of the paper, set beside ours
+    claims: tuple[Claim, ...] = ()  # statements of the paper, each with the rule that judges a run by it
 
     def __post_init__(self) -> None:
         assert self.takes in TAKES

@@ -1,4 +1,4 @@
-"""`mixlens judge` and `mixlens experiment`: the experiments from the command line, values in, text out."""
+"""`mixlens judge`: which method to trust, values in, text out."""
 
 from __future__ import annotations
 
@@ -9,17 +9,15 @@ import time
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from ..asking import json_or_text
 from ..attributions import known as attributions
-from ..errors import InputError
 from ..maps import known as maps
 from ..metrics import Interval
 from ..metrics.arguments import refuse_missing
 from ..types import Example
-from .experiment import Outcome, known
+from .experiment import Outcome
 from .judging import CUES, FAITHFULNESS, RATIONALES, metrics_of, missing_token, packages_of
 from .prepare import examples_of, models_of, prepared
-from .running import refuse_unwritable, run, run_setup
+from .running import refuse_unwritable, run_setup
 from .tables import Table
 
 NO_EXPLANATION = ("null_attention",)  # what the model's output cannot know of
@@ -151,34 +149,3 @@ def judge_text(model: str, data: str, *, methods: str, metrics: str, width: int 
 
 def _wrapped(text: str, width: int | None) -> list[str]:
     return [text] if width is None else textwrap.wrap(text, width, break_long_words=False, break_on_hyphens=False)
-
-
-def experiment_text(name: str | None, *, options: Sequence[str] = (), **question: Any) -> str:
-    """What `mixlens experiment` prints: the tables, or without a name the experiments there are."""
-    if name is None:
-        return _experiments_text()
-    if name not in known():
-        run(name)  # refuses, and names the nearest
-    question["methods"] = None if question.get("methods") is None else _names(question["methods"])
-    outcome = run(name, **question, **dict(_option(name, written) for written in options))
-    text = [f"{name} ({outcome.setup.experiment.shows}): {len(outcome.setup.examples)} examples"]
-    for table in outcome.tables:
-        text += ["", table.title, *lines(table), *([table.note] if table.note else [])]
-    return "\n".join([*text, *([] if outcome.out is None else ["", f"Records, tables and figure: {outcome.out}"])])
-
-
-def _experiments_text() -> str:
-    rows = [("experiment", "model for", "data", "shows", "what it asks")]
-    rows += [(e.name, ", ".join(e.task) or "any", e.data, e.shows, e.summary) for e in known().values()]
-    widths = [max(len(row[i]) for row in rows) for i in range(4)]
-    return "\n".join(
-        "  ".join(f"{cell:<{width}}" for cell, width in zip(row[:4], widths, strict=True)) + "  " + row[4] for row in rows
-    )
-
-
-def _option(name: str, written: str) -> tuple[str, Any]:
-    """`key=value`; the value is read as JSON where it is JSON."""
-    key, sign, value = written.partition("=")
-    if not sign:
-        raise InputError(f"an option is written key=value, not {written!r}. {name!r} has: {dict(known()[name].options)}.")
-    return key, json_or_text(value)

@@ -25,10 +25,10 @@ Data = str | os.PathLike[str] | Iterable[Example | str | tuple[str, str]]
 
 def examples_of(data: Data, *, n: int | None, seed: int, **fields: str | None) -> list[Example]:
     """`NAME`, `FILE` or `NAME=FILE` (a local copy of a known dataset); or Examples, texts or (text, pair) tuples. With `n`: so
-    many, drawn by `seed`. `fields` (text_field, pair_field, label_field) name the fields of a file."""
+    many, drawn by `seed`. `fields` (text_field, pair_field, label_field) name the fields of a file, or the split of a dataset."""
     if not isinstance(data, str | os.PathLike):
         if any(fields.values()):
-            raise InputError("text_field=, pair_field= and label_field= name the fields of a file; leave them out here.")
+            raise InputError("split=, text_field=, pair_field= and label_field= name the fields of a file; leave them out here.")
         examples = [_example(value) for value in data]
         return examples if n is None else examples[:n]
     name, _, path = os.fspath(data).partition("=")
@@ -69,6 +69,8 @@ def prepared(
     labels: Mapping[str, int] | None,
     leave_out: bool,
     options: Mapping[str, Any],
+    split: str | None = None,
+    loading: Mapping[str, Any] | None = None,
 ) -> Setup:
     """The Setup of an experiment; everything that can be refused is refused here, the cheap before the dear."""
     declared = _declared(name, options)
@@ -78,9 +80,9 @@ def prepared(
         raise InputError(f"{name!r} needs {declared.model}: say which, model=.")
     values = {**declared.options, **options}
     refuse_missing(declared.packages(values) if callable(declared.packages) else declared.packages)
-    models = models_of(declared.model if model is None else model)
+    models = models_of(declared.model if model is None else model, **(loading or {}))
     _refuse_models(declared, models)
-    drawn = examples_of(declared.data if data is None else data, n=n, seed=seed)
+    drawn = examples_of(declared.data if data is None else data, n=n, seed=seed, split=split)
     drawn = [replace(example, id=example.id or str(number)) for number, example in enumerate(drawn, 1)]
     examples = fitting([e for e in drawn if _fits(e, declared, models, labels)] if leave_out else drawn, declared, models, labels)
     setup = Setup(declared, models, tuple(examples), names, values, seed, len(drawn) - len(examples), parsed=requests)

@@ -24,9 +24,11 @@ from ..maps import versions
 from ..optional import optional
 from ..provenance import data_fingerprint, model_fingerprint, public_name, whereabouts
 from ..types import Example, Record
-from .experiment import Outcome, Setup
+from .claims import beside, judged_claims
+from .experiment import Experiment, Outcome, Setup
 from .folder import SCHEMA, Folder, Units, through
 from .prepare import prepared
+from .tables import Table
 
 FLUSH_SECONDS = 5.0  # so much work is lost, at most, when a run is killed
 Unit = tuple[float, list[Record]]
@@ -43,18 +45,21 @@ def run(
     seed: int = 0,
     labels: Mapping[str, int] | None = None,
     leave_out: bool = False,
+    split: str | None = None,
+    loading: Mapping[str, Any] | None = None,
     progress: bool = True,
     **options: Any,
 ) -> Outcome:
     """Run an experiment, or continue it: the same call with the same `out` goes on where it was stopped.
 
-    `model`: a name, a Model, or a list of them. `data`: `NAME`, `FILE`, `NAME=FILE` or Examples. An example that does not fit
+    `model`: a name, a Model, or a list of them; names are loaded with `loading` (device, dtype and the other arguments of
+    `mixlens.load`). `data`: `NAME`, `FILE`, `NAME=FILE` or Examples; `split` is that of a dataset. An example that does not fit
     (too long, a target of two tokens, no cue) is refused, or with `leave_out` left out and counted. Without `out` nothing is
     written. The tables are the same, byte for byte, whether a run was interrupted or not.
     """
     refuse_unwritable(out)
     question: dict[str, Any] = {"model": model, "data": data, "n": n, "methods": methods, "seed": seed, "labels": labels}
-    setup = prepared(name, **question, leave_out=leave_out, options=options)
+    setup = prepared(name, **question, leave_out=leave_out, split=split, loading=loading, options=options)
     source = setup.experiment.data if data is None else data
     return run_setup(setup, out=out, source=source, labels=labels, progress=progress)
 
@@ -178,7 +183,14 @@ def _units(setup: Setup, done: frozenset[str]) -> Iterator[tuple[str, list[Recor
 
 def _outcome(setup: Setup, units: Units, out: Path | None) -> Outcome:
     records = [record for _, of_unit in units.values() for record in of_unit]
-    return Outcome(setup, records, setup.experiment.finish(setup, records), out, sum(seconds for seconds, _ in units.values()))
+    return Outcome(setup, records, all_tables(setup, records), out, sum(seconds for seconds, _ in units.values()))
+
+
+def all_tables(setup: Setup, records: list[Record]) -> list[Table]:
+    """The tables of the experiment, then the paper's numbers beside ours, then the verdicts on its claims."""
+    declared = setup.experiment
+    tables = declared.finish(setup, records)
+    return [*tables, *beside(declared.published, tables), *judged_claims(declared.claims, setup, records, tables)]
 
 
 # --- reports ------------------------------------------------------------------------------------------------------------
@@ -201,7 +213,12 @@ def markdown(outcome: Outcome) -> str:
     lines = [f"## {declared.name}", "", f"{declared.summary}", "", f"*{declared.paper}: {declared.shows}.*", ""]
     left_out = f" ({setup.left_out} that do not fit the model left out)" if setup.left_out else ""
     lines += [f"Model: {models}. {len(setup.examples)} examples{left_out}. Seed {setup.seed}.", ""]
-    return "\n".join([*lines, *(table.markdown for table in outcome.tables)])
+    return "\n".join([*lines, *(table.markdown for table in outcome.tables), *differences(declared)])
+
+
+def differences(declared: Experiment) -> list[str]:
+    """What is not as in the paper, as lines of Markdown."""
+    return ["### Differs from the paper", "", *(f"- {one}" for one in declared.differs), ""] if declared.differs else []
 
 
 def drawn(outcome: Outcome) -> dict[str, bytes]:

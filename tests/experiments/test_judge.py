@@ -16,7 +16,8 @@ import mixlens
 from mixlens import data
 from mixlens.errors import InputError
 from mixlens.experiments import core, known
-from mixlens.experiments.judge import every_method, experiment_text, judge, judge_text, lines, ranking
+from mixlens.experiments.command import experiment_text
+from mixlens.experiments.judge import every_method, judge, judge_text, lines, ranking
 from mixlens.experiments.judging import CUES, FAITHFULNESS, _places, metrics_of, possible
 from mixlens.fast.block import Block
 from mixlens.metrics import Interval

@@ -1,0 +1,222 @@
+"""What a paper says, beside what a run gives: published numbers, claims, and verdicts that follow from written rules."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..metrics.comparisons import Difference, simultaneous
+from ..metrics.intervals import Interval
+from ..types import Record
+from .tables import Cell, Table
+
+SAME, DIFFERENT, UNDECIDED, INCOMPARABLE = "same", "different", "not told apart", "not comparable"
+WORDS = (SAME, DIFFERENT, UNDECIDED, INCOMPARABLE)
+RULES = (
+    "A claim of order (A above B) is judged by the differences A - B on the same examples, with 95 % intervals that hold "
+    "for all pairs of the claim at once (max-t over 2,000 common resamples). **same**: every interval is above 0. "
+    "**different**: one interval or more is below 0. **not told apart**: neither; the number of examples that would decide "
+    "it (80 % power) is given. A claim of a bound is judged likewise by the differences from the bound. **not comparable**: "
+    "the run does not measure what the paper measures, and the reason is given. Numbers of the paper stand beside ours for "
+    "the reader; they come from other models and are not tested for equality."
+)
+Examples = Mapping[str, float]  # example -> value
+Check = Callable[[Any, Sequence[Record], Sequence[Table]], "Verdict"]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """One of the four words, what was measured, and the reason."""
+
+    word: str
+    ours: str
+    reason: str = ""
+
+    def __post_init__(self) -> None:
+        assert self.word in WORDS
+
+    @property
+    def text(self) -> str:
+        return f"{self.word} ({self.reason})" if self.reason else self.word
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A statement of the paper in our words, where it stands, its numbers there, and how a run is judged by it.
+
+    `check(setup, records, tables)` gives the verdict. It is pure: the same records give the same verdict.
+    """
+
+    where: str
+    says: str
+    paper: str
+    check: Check
+
+
+@dataclass(frozen=True)
+class Published:
+    """Numbers of the paper as printed, for one setting. They stand beside one column of one table of ours.
+
+    `numbers` maps the first cells of a row of our table (one cell, or a tuple of `keys` cells) to the printed number.
+    """
+
+    where: str  # "Table 2"
+    setting: str  # "BERT, SST-2"
+    column: str  # of our table
+    numbers: Mapping[Any, str]
+    table: str = ""  # the name of our table; the first one without a name
+    keys: int = 1
+
+    @property
+    def title(self) -> str:
+        return f"{self.setting} ({self.where})"
+
+
+# --- tables -------------------------------------------------------------------------------------------------------------
+
+
+def beside(published: Sequence[Published], tables: Sequence[Table]) -> list[Table]:
+    """Our columns with the paper's numbers beside them: one table for each column that has published numbers."""
+    groups: dict[tuple[str, str], list[Published]] = {}
+    for one in published:
+        groups.setdefault((one.table or tables[0].name, one.column), []).append(one)
+    named = {table.name: table for table in tables}
+    return [_beside(named[name], column, group) for (name, column), group in groups.items() if _has(named.get(name), column)]
+
+
+def _has(table: Table | None, column: str) -> bool:
+    return table is not None and column in table.columns
+
+
+def _beside(table: Table, column: str, published: Sequence[Published]) -> Table:
+    keys, place = published[0].keys, table.columns.index(column)
+    columns = (*table.columns[:keys], f"{column}, here", *(one.title for one in published))
+    rows = tuple((*row[:keys], row[place], *_printed(row[:keys], published)) for row in table.rows)
+    absent = _absent(table, published)
+    return Table(f"paper-{table.name}-{column}".replace(" ", "-"), f"{column}: ours beside the paper's", columns, rows + absent)
+
+
+def _printed(key: tuple[Cell, ...], published: Iterable[Published]) -> list[str]:
+    name = key[0] if len(key) == 1 else key
+    return [one.numbers.get(name, "") for one in published]
+
+
+def _absent(table: Table, published: Sequence[Published]) -> tuple[tuple[Cell, ...], ...]:
+    """Rows of the paper that our table does not have: the run did not measure them."""
+    keys = published[0].keys
+    present = {row[:keys] for row in table.rows}
+    names = dict.fromkeys(_as_key(name) for one in published for name in one.numbers)
+    return tuple((*key, "not run", *_printed(key, published)) for key in names if key not in present)
+
+
+def _as_key(name: Any) -> tuple[Any, ...]:
+    return name if isinstance(name, tuple) else (name,)
+
+
+def judged_claims(claims: Sequence[Claim], setup: Any, records: Sequence[Record], tables: Sequence[Table]) -> list[Table]:
+    """The claims of the paper, one row each, with their verdicts. No claims, no table."""
+    if not claims:
+        return []
+    rows = [(claim, claim.check(setup, records, tables)) for claim in claims]
+    cells = tuple((claim.says, claim.where, claim.paper, verdict.ours, verdict.text) for claim, verdict in rows)
+    columns = ("the paper says", "where", "paper", "here", "verdict")
+    return [Table("claims", "What the paper says, and what this run says", columns, cells, RULES)]
+
+
+# --- values of a run ----------------------------------------------------------------------------------------------------
+
+
+def values_of(
+    records: Iterable[Record], method: str, metric: str, where: Callable[[Record], bool] | None = None
+) -> dict[str, float]:
+    """The value of each example: the mean over its records of this method and metric for which `where` is true."""
+    groups: dict[str, list[float]] = {}
+    for record in records:
+        if (record.method, record.metric) == (method, metric) and (where is None or where(record)):
+            groups.setdefault(record.example, []).append(record.value)
+    return {example: float(np.mean(numbers)) for example, numbers in groups.items()}
+
+
+# --- rules --------------------------------------------------------------------------------------------------------------
+
+
+def above(
+    methods: str | Sequence[str],
+    rivals: Sequence[str],
+    metric: str,
+    *,
+    where: Callable[[Record], bool] | None = None,
+    lower: bool = False,
+) -> Check:
+    """The claim that each of `methods` is above each of `rivals` on a metric (below, with `lower`), example by example."""
+    firsts = (methods,) if isinstance(methods, str) else tuple(methods)
+
+    def check(setup: Any, records: Sequence[Record], tables: Sequence[Table]) -> Verdict:
+        values = {name: values_of(records, name, metric, where) for name in (*firsts, *rivals)}
+        return order(values, [(first, rival) for first in firsts for rival in rivals], seed=setup.seed, lower=lower)
+
+    return check
+
+
+def order(values: Mapping[str, Examples], pairs: Sequence[tuple[str, str]], *, seed: int = 0, lower: bool = False) -> Verdict:
+    """The verdict on "the first of each pair is above the second" (below, with `lower`), from values by example."""
+    absent = [name for name in dict.fromkeys(name for pair in pairs for name in pair) if not values.get(name)]
+    if absent:
+        return incomparable(f"not run: {', '.join(absent)}")
+    shared = [example for example in values[pairs[0][0]] if all(example in one for one in values.values())]
+    if len(shared) < 2:
+        return incomparable("fewer than two examples have all these values")
+    sign = -1.0 if lower else 1.0
+    arrays = {name: sign * np.array([one[example] for example in shared]) for name, one in values.items()}
+    return _verdict({f"{a} - {b}": one for (a, b), one in simultaneous(arrays, pairs, seed=seed).items()}, sign)
+
+
+def positive(contrasts: Mapping[str, Examples], *, bound: float = 0.0, seed: int = 0) -> Verdict:
+    """The verdict on "each of these is above `bound`", from values by example. A name says what a contrast is."""
+    examples = {example for one in contrasts.values() for example in one}
+    values: dict[str, Examples] = {"bound": dict.fromkeys(examples, bound), **contrasts}
+    verdict = order(values, [(name, "bound") for name in contrasts], seed=seed)
+    return Verdict(verdict.word, verdict.ours.replace(" - bound", "" if bound == 0 else f" - {bound:g}"), verdict.reason)
+
+
+def incomparable(reason: str, ours: str = "-") -> Verdict:
+    """The run does not measure what the paper measures."""
+    return Verdict(INCOMPARABLE, ours, reason)
+
+
+def bounded(intervals: Mapping[str, Interval], *, low: float = -np.inf, high: float = np.inf) -> Verdict:
+    """The verdict on "each of these lies between `low` and `high`", from intervals that were made elsewhere."""
+    ours = "; ".join(f"{name} {one.mean:.3f} [{one.low:.3f}, {one.high:.3f}]" for name, one in intervals.items())
+    outside = [name for name, one in intervals.items() if one.high < low or one.low > high]
+    if outside:
+        return Verdict(DIFFERENT, ours, f"outside: {', '.join(outside)}")
+    inside = all(one.low >= low and one.high <= high for one in intervals.values())
+    return Verdict(SAME, ours) if inside else Verdict(UNDECIDED, ours, "an interval holds the bound")
+
+
+def _verdict(differences: Mapping[str, Difference], sign: float) -> Verdict:
+    """The word by the rule for order. Differences are shown as they are measured, before `lower` turns their sign."""
+    ours = "; ".join(f"{name} {_shown(one, sign)}" for name, one in differences.items())
+    against = [name for name, one in differences.items() if one.sign < 0]
+    undecided = {name: one for name, one in differences.items() if one.sign == 0}
+    if against:
+        return Verdict(DIFFERENT, ours, f"the other way round: {', '.join(against)}")
+    if undecided:
+        return Verdict(UNDECIDED, ours, "; ".join(_needed(name, one) for name, one in undecided.items()))
+    return Verdict(SAME, ours)
+
+
+def _shown(one: Difference, sign: float) -> str:
+    low, high = sorted((sign * one.low, sign * one.high))
+    return f"{sign * one.mean:+.3f} [{low:+.3f}, {high:+.3f}]"
+
+
+def _needed(name: str, one: Difference) -> str:
+    if one.needed is None:
+        return f"{name}: no number of examples would tell"
+    if one.needed <= one.n:
+        return f"{name}: of {one.n} examples too few for all pairs at once"
+    return f"{name}: about {one.needed:,} examples would tell, here {one.n:,}"

@@ -1,0 +1,100 @@
+"""`mixlens experiment` and `mixlens reproduce`: the experiments from the command line, values in, text out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ..asking import json_or_text
+from ..errors import InputError
+from .experiment import Experiment, known
+from .judge import lines
+from .plan import PLANS, Plan
+from .reproduction import Reproduction, reproduce
+from .running import run
+
+
+def experiment_text(name: str | None, *, options: Sequence[str] = (), **question: Any) -> str:
+    """What `mixlens experiment` prints: the tables, or without a name the experiments there are."""
+    if name is None:
+        return _experiments_text()
+    if name not in known():
+        run(name)  # refuses, and names the nearest
+    question["methods"] = (
+        None if question.get("methods") is None else [name.strip() for name in question["methods"].split(",") if name.strip()]
+    )
+    outcome = run(name, **question, **dict(_option(name, written) for written in options))
+    text = [f"{name} ({outcome.setup.experiment.shows}): {len(outcome.setup.examples)} examples"]
+    for table in outcome.tables:
+        text += ["", table.title, *lines(table), *([table.note] if table.note else [])]
+    return "\n".join([*text, *([] if outcome.out is None else ["", f"Records, tables and figure: {outcome.out}"])])
+
+
+def _experiments_text() -> str:
+    rows = [("experiment", "model for", "data", "shows", "what it asks")]
+    rows += [(e.name, ", ".join(e.task) or "any", e.data, e.shows, e.summary) for e in known().values()]
+    widths = [max(len(row[i]) for row in rows) for i in range(4)]
+    return "\n".join(
+        "  ".join(f"{cell:<{width}}" for cell, width in zip(row[:4], widths, strict=True)) + "  " + row[4] for row in rows
+    )
+
+
+def _option(name: str, written: str) -> tuple[str, Any]:
+    """`key=value`; the value is read as JSON where it is JSON."""
+    key, sign, value = written.partition("=")
+    if not sign:
+        raise InputError(f"an option is written key=value, not {written!r}. {name!r} has: {dict(known()[name].options)}.")
+    return key, json_or_text(value)
+
+
+def help_text(declared: Experiment) -> str:
+    """What `mixlens experiment NAME --help` adds: the paper, the protocol that is the default, and what differs from it."""
+    facts = [f"{declared.name}: {declared.summary}", f"{declared.paper}: {declared.shows}."]
+    facts += [f"Model for: {', '.join(declared.task) or 'any task'}. Default model: {declared.model}. Data: {declared.data}."]
+    facts += [f"Methods: {', '.join(declared.methods) or 'none'}."]
+    facts += [f"Options: {', '.join(f'{key}={value}' for key, value in declared.options.items()) or 'none'}."]
+    differs = ["Differs from the paper:", *(f"- {one}" for one in declared.differs)] if declared.differs else []
+    return "\n".join([*facts, *differs])
+
+
+def reproduce_text(name: str | None, **question: Any) -> str:
+    """What `mixlens reproduce` prints: the verdicts, or without a name the papers there are."""
+    if name is None:
+        return "\n".join(_plan_line(one) for one in PLANS.known().values())
+    return reproduction_text(reproduce(name, **question), question.get("out"))
+
+
+def _plan_line(plan: Plan) -> str:
+    roles = ", ".join(role.name for role in plan.roles)
+    data = ", ".join(dict.fromkeys(step.data for step in plan.steps))
+    return f"{plan.name}: {plan.paper}\n  models: {roles}\n  data: {data}\n  steps: {', '.join(s.name for s in plan.steps)}"
+
+
+def reproduction_text(reproduction: Reproduction, out: Any = None) -> str:
+    """The answer first: how many claims have which verdict, then each of them, then what was not made."""
+    claims = reproduction.claims
+    words = [verdict.partition(" (")[0] for *_, verdict in claims]
+    counts = ", ".join(f"{words.count(word)} {word}" for word in dict.fromkeys(words))
+    text = [f"{reproduction.plan.paper}: {len(claims)} claims: {counts or 'none'}.", ""]
+    text += [f"{where}: {says}\n  paper: {paper}\n  here: {here}\n  {verdict}" for _, says, where, paper, here, verdict in claims]
+    text += [f"not made: {step}: {reason}" for step, reason in reproduction.refusals.items()]
+    return "\n".join([*text, *([] if out is None else ["", f"The page: {out}/README.md"])])
+
+
+def pairs_of(written: Sequence[str], flag: str) -> dict[str, str]:
+    """`NAME=VALUE` of an option that may be given several times."""
+    parts = [one.partition("=") for one in written]
+    for name, sign, value in parts:
+        if not (name and sign and value):
+            raise InputError(f"{flag} is written NAME=VALUE, not {name + sign + value!r}.")
+    return {name: value for name, _, value in parts}
+
+
+def labels_of(written: str | None) -> dict[str, int] | None:
+    """`negative=0,positive=1`: the class of each label of the data."""
+    if written is None:
+        return None
+    numbers = pairs_of(written.split(","), "--labels")
+    if not all(number.strip().isdigit() for number in numbers.values()):
+        raise InputError(f"--labels is written NAME=NUMBER with commas between them, not {written!r}.")
+    return {name.strip(): int(number) for name, number in numbers.items()}

@@ -1,0 +1,90 @@
+"""Verdicts follow from their rules; the paper's numbers stand beside ours."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import numpy as np
+
+from mixlens.experiments.claims import (
+    DIFFERENT,
+    INCOMPARABLE,
+    SAME,
+    UNDECIDED,
+    Claim,
+    Published,
+    above,
+    beside,
+    bounded,
+    judged_claims,
+    order,
+    positive,
+)
+from mixlens.experiments.tables import Table
+from mixlens.metrics import Interval
+from mixlens.types import Record
+
+SETUP = SimpleNamespace(seed=0)
+
+
+def _values(mean: float, *, n: int = 40, seed: int = 0) -> dict[str, float]:
+    return {str(i): mean + value for i, value in enumerate(np.random.default_rng(seed).normal(0, 0.1, n))}
+
+
+def test_the_rule_of_order_gives_each_word() -> None:
+    a, b, near = _values(1, seed=1), _values(0, seed=2), _values(1.001, seed=3)
+    assert order({"a": a, "b": b}, [("a", "b")]).word == SAME
+    assert order({"a": a, "b": b}, [("b", "a")]).word == DIFFERENT
+    assert order({"a": a, "b": b}, [("b", "a")], lower=True).word == SAME
+    undecided = order({"a": a, "near": near}, [("near", "a")])
+    assert undecided.word == UNDECIDED
+    assert "examples would tell" in undecided.reason
+    assert order({"a": a}, [("a", "b")]).word == INCOMPARABLE
+
+
+def test_one_pair_against_the_claim_decides() -> None:
+    values = {"a": _values(1, seed=1), "b": _values(0, seed=2), "c": _values(2, seed=3)}
+    verdict = order(values, [("a", "b"), ("a", "c")])
+    assert verdict.word == DIFFERENT
+    assert "a - c" in verdict.reason
+    assert "a - b" not in verdict.reason
+
+
+def test_a_lower_value_is_shown_with_its_own_sign() -> None:
+    verdict = order({"a": _values(0, seed=1), "b": _values(1, seed=2)}, [("a", "b")], lower=True)
+    assert verdict.word == SAME
+    assert verdict.ours.startswith("a - b -1.0")
+
+
+def test_values_come_from_the_records_of_the_metric() -> None:
+    records = [Record(e, "x", "m", value, {"layer": 1}) for e, value in _values(1, seed=1).items()]
+    records += [Record(e, "x", "m", -5.0, {"layer": 2}) for e in _values(1)]
+    records += [Record(e, "y", "m", value, {"layer": 1}) for e, value in _values(0, seed=2).items()]
+    assert above("x", ["y"], "m", where=lambda r: r.info["layer"] == 1)(SETUP, records, []).word == SAME
+    assert above("x", ["y"], "m")(SETUP, records, []).word == DIFFERENT
+
+
+def test_bounds() -> None:
+    assert positive({"gain": _values(0.5)}, bound=0.3).word == SAME
+    assert positive({"gain": _values(0.5)}, bound=0.7).word == DIFFERENT
+    assert "gain - 0.7" in positive({"gain": _values(0.5)}, bound=0.7).ours
+    assert bounded({"x": Interval(0.5, 0.4, 0.6, 9, 0.1)}, low=0.3).word == SAME
+    assert bounded({"x": Interval(0.5, 0.4, 0.6, 9, 0.1)}, high=0.3).word == DIFFERENT
+    assert bounded({"x": Interval(0.5, 0.4, 0.6, 9, 0.1)}, low=0.5).word == UNDECIDED
+
+
+def test_the_paper_stands_beside_ours_and_rows_that_were_not_run_are_named() -> None:
+    table = Table("t", "T", ("method", "rho"), (("alti", 0.5), ("norm", 0.4)))
+    published = [Published("Table 2", "BERT", "rho", {"alti": "0.75 ± 0.1", "globenc": "0.6"})]
+    [both] = beside(published, [table])
+    assert both.columns == ("method", "rho, here", "BERT (Table 2)")
+    assert both.rows == (("alti", 0.5, "0.75 ± 0.1"), ("norm", 0.4, ""), ("globenc", "not run", "0.6"))
+
+
+def test_claims_are_a_table_with_its_rule() -> None:
+    claim = Claim("Table 2", "a is above b", "0.7 against 0.5", lambda *_: order({}, [("a", "b")]))
+    [table] = judged_claims([claim], SETUP, [], [])
+    assert table.rows[0][:3] == ("a is above b", "Table 2", "0.7 against 0.5")
+    assert "not comparable (not run: a, b)" in str(table.rows[0][4])
+    assert "max-t" in table.note
+    assert judged_claims([], SETUP, [], []) == []
