@@ -18,7 +18,7 @@ AREAS: dict[str, tuple[str, ...]] = {
         "mixlens/fast/loops/compiled.py",
         "mixlens/fast/loops/plain.py",
     ),
-    "metrics": ("mixlens/metrics/*.py", "mixlens/experiments/judge.py", "mixlens/experiments/judging.py"),
+    "metrics": ("mixlens/metrics/*.py", *(f"mixlens/experiments/{name}.py" for name in ("claims", "judge", "judging"))),
     "corpus": ("mixlens/corpus/*.py", "mixlens/files.py", "mixlens/saving.py", "mixlens/errors.py"),
     "show": ("mixlens/show/*.py", "mixlens/show/figure/*.py", "mixlens/serve/*.py", "mixlens/cli/*.py", "mixlens/report.py"),
     "core": (
@@ -33,8 +33,8 @@ READING = """
     tracing vocabulary
 """
 PAPERS = """
-    __init__ alti attcat core experiment figures folder globenc identifiability identifiability_mixing prepare running tables
-    value_zeroing
+    __init__ alti attcat command core experiment figures folder globenc identifiability identifiability_mixing plan
+    plans/__init__ prepare reproduction running tables value_zeroing
 """
 LEFT_OUT: dict[str, str] = {
     "mixlens/fast/loops/gpu.py": "runs on a GPU alone",
@@ -202,6 +202,8 @@ FIRST: dict[str, tuple[str, ...]] = {
     "mixlens/metrics/mixing_stats.py": ("tests/test_metrics_maps.py",),
     "mixlens/metrics/plausibility.py": ("tests/test_metrics_agreement.py",),
     "mixlens/metrics/probing.py": ("tests/test_metrics_probing.py",),
+    "mixlens/metrics/comparisons.py": ("tests/test_comparisons.py",),
+    "mixlens/experiments/claims.py": ("tests/test_claims.py",),
     "mixlens/experiments/judg*.py": ("tests/test_judge_table.py", "tests/test_judge.py"),
     "mixlens/corpus/ray_pool.py": (
         *("tests/test_run_ray_alone.py", "tests/test_run_ray_watch.py"),
