@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from fnmatch import fnmatch
 from pathlib import Path
 
-JUDGE = "judge judged_metrics judging sanity scoreboard verdict verdict_notes verdict_tables"
+JUDGE = "claims judge judged_metrics judging sanity scoreboard verdict verdict_notes verdict_tables"
 AREAS: dict[str, tuple[str, ...]] = {
     "methods": ("mixlens/methods/*.py",),
     "kernels": (
@@ -34,7 +34,7 @@ READING = """
     tracing vocabulary
 """
 PAPERS = """
-    __init__ alti* attcat* claims command core experiment figures folder globenc* identifiability* layer_curves plan prepare
+    __init__ alti* attcat* command core experiment figures folder globenc* identifiability* layer_curves plan prepare
     reproduction* running tables value_zeroing*
 """
 LEFT_OUT: dict[str, str] = {
@@ -208,6 +208,8 @@ FIRST: dict[str, tuple[str, ...]] = {
     "mixlens/metrics/probing.py": ("tests/test_metrics_probing.py",),
     "mixlens/metrics/removal_curves.py": ("tests/test_metrics_removal.py",),
     "mixlens/metrics/subsets.py": ("tests/test_metrics_removal.py",),
+    "mixlens/metrics/comparisons.py": ("tests/test_comparisons.py",),
+    "mixlens/experiments/claims.py": ("tests/test_claims.py",),
     "mixlens/experiments/judg*.py": ("tests/test_judge_table.py", "tests/test_judge.py"),
     "mixlens/experiments/s*.py": ("tests/test_sanity.py", "tests/test_judge.py"),
     "mixlens/experiments/verdict*.py": ("tests/test_judge.py",),
