@@ -281,15 +281,21 @@ def later_layers_harder(rates: Any, depth: int) -> Any:
     return {"naive, L2: first half - second half of the layers": less(*means)}
 
 
+def _fall(rates: Any, distance: str, depth: int) -> Examples:
+    """The naive rate across the last layer of the first model, less that of the second."""
+    if not any(key[3] == 1 for key in rates):
+        raise KeyError("a second model, fine-tuned")
+    return less(rates["naive", distance, depth, 0], rates["naive", distance, depth, 1])
+
+
 @by_rates("step", "model")
 def tuning_moves_the_last_layer(rates: Any, depth: int) -> Any:
-    return {"naive, L2, last layer: not tuned - tuned": less(rates["naive", "l2", depth, 0], rates["naive", "l2", depth, 1])}
+    return {"naive, L2, last layer: not tuned - tuned": _fall(rates, "l2", depth)}
 
 
 @by_rates("step", "model")
 def tuning_spares_the_angle(rates: Any, depth: int) -> Any:
-    falls = [less(rates["naive", d, depth, 0], rates["naive", d, depth, 1]) for d in ("l2", "cosine")]
-    return {"fall by L2 - fall by cosine": less(*falls)}
+    return {"fall by L2 - fall by cosine": less(_fall(rates, "l2", depth), _fall(rates, "cosine", depth))}
 
 
 STEP_CLAIMS = (

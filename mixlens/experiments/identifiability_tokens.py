@@ -136,7 +136,7 @@ def rate_table(name: str, title: str, records: Sequence[Record], fields: Sequenc
     """The records of one metric: a row for each group, a column for each layer."""
     layers = sorted({int(r.info["layer"]) for r in records})
     rows = tuple((*key, *_cells(group, layers)) for key, group in by(records, *fields).items())
-    return Table(name, title, (*fields, *(f"layer {layer}" for layer in layers)), rows, _TEXTS)
+    return Table(name, title, (*fields, *(f"layer {layer}" for layer in layers)), rows, _note(layers))
 
 
 def _cells(records: Sequence[Record], layers: Sequence[int]) -> list[Interval | None]:
@@ -144,7 +144,9 @@ def _cells(records: Sequence[Record], layers: Sequence[int]) -> list[Interval | 
     return [found.get(layer) for layer in layers]
 
 
-_TEXTS = "Layer 0 is what enters the first layer. Intervals: texts are resampled, not tokens."
+def _note(layers: Sequence[int]) -> str:
+    first = "Layer 0 is what enters the first layer. " if 0 in layers else ""
+    return f"{first}Intervals: texts are resampled, not tokens."
 
 
 def interval_of(record: Record) -> Interval:
