@@ -33,8 +33,9 @@ READING = """
     tracing vocabulary
 """
 PAPERS = """
-    __init__ alti attcat core experiment figures folder globenc identifiability identifiability_mixing layer_curves prepare
-    running tables value_zeroing value_zeroing_cues value_zeroing_faithfulness value_zeroing_probing
+    __init__ alti attcat core experiment figures folder globenc identifiability identifiability_mixing prepare running tables
+    value_zeroing
+    layer_curves value_zeroing_cues value_zeroing_faithfulness value_zeroing_probing claims command plan reproduction
 """
 LEFT_OUT: dict[str, str] = {
     "mixlens/fast/loops/gpu.py": "runs on a GPU alone",
@@ -45,6 +46,7 @@ LEFT_OUT: dict[str, str] = {
     },
     "mixlens/data/*.py": "reads the papers' datasets",
     **{f"mixlens/experiments/{name}.py": "repeats the papers' tables" for name in PAPERS.split()},
+    "mixlens/experiments/plans/*.py": "lists the papers' tables",
     "mixlens/__init__.py": "names alone",
     "mixlens/__main__.py": "calls the command line",
     "mixlens/interrupts.py": "handles signals; tests of the command line send them to processes",
