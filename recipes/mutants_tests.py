@@ -193,7 +193,7 @@ FIRST: dict[str, tuple[str, ...]] = {
         "tests/test_store.py",
         "tests/test_load.py",
         "tests/test_show.py",
-        "tests/test_latex.py",
+        "tests/test_parts.py",
         *MAPS,
     ),
     "mixlens/metrics/agreement.py": ("tests/test_metrics_agreement.py",),

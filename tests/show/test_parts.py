@@ -495,3 +495,10 @@ def test_a_path_without_a_folder_is_no_text(
     assert str(_run_folder(["run"])) == "run"
     with pytest.raises(InputError, match="'run' is a folder, and a report shows one run"):
         _run_folder([*arguments, "run"])
+
+
+def test_a_result_as_latex_stands_alone_where_that_is_asked_for() -> None:
+    read = Attribution(torch.tensor([0.5, 0.25]), ("a", "b"), "alti", {"query": 0, "query_token": "a"})
+    alone, part = read.to_latex(standalone=True), read.to_latex(standalone=False)
+    assert "\\begin{document}" in alone
+    assert "\\begin{document}" not in part
