@@ -50,11 +50,23 @@ MATERIALS = {
     ),
     "value-zeroing": Material({"pretrained": MLM, "tuned": "+minilm-blimp"}, {"blimp_vz": "blimp_vz/dev.jsonl"}),
     "identifiability": Material(
-        {"bert": MLM, "mrpc": "+minilm-mrpc", "cola": "+minilm-cola"},
-        {"mrpc": "mrpc/dev.jsonl", "cola": "cola/dev.jsonl", "mnli": "mnli/dev.jsonl", "ud_english": "ud_ewt/dev.jsonl"},
+        {"bert": MLM, "bert-mrpc": "+minilm-mrpc", "bert-cola": "+minilm-cola"},
+        {
+            "wikitext": "wikitext2/dev.jsonl",
+            "mrpc": "mrpc/dev.jsonl",
+            "cola": "cola/dev.jsonl",
+            "mnli": "mnli/dev.jsonl",
+            "ud_english": "ud_ewt/dev.jsonl",
+        },
     ),
     "attcat": Material(
-        {"sst2": SST2, "squad1": "+minilm-squad"}, {"sst2": "sst2/dev.jsonl", "squad1": "squad1_xquad_en/dev.jsonl"}
+        {"sst2": SST2, "yelp": SST2, "imdb": SST2, "squad1": "+minilm-squad"},
+        {
+            "sst2": "sst2/dev.jsonl",
+            "yelp": "yelp_tf/dev.jsonl",
+            "imdb": "imdb_tf/dev.jsonl",
+            "squad1": "squad1_xquad_en/dev.jsonl",
+        },
     ),
 }
 HEAD = """# What replicates across the papers
