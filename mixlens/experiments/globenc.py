@@ -333,6 +333,9 @@ CLAIMS = (
         SALIENCY,
         "A text that is longer than the model reads is left out or refused, not cut. The paper does not say what it does; its "
         "released code cuts texts at 64 to 128 tokens.",
+        "HateXplain posts whose three annotators give three labels are left out. The paper does not say what it does; its "
+        "released code takes one of the three.",
+        "Norms have the model's epsilon beside the variance, under the root; appendix A.1 writes it inside the square.",
     ),
     published=PUBLISHED,
     claims=CLAIMS,
