@@ -25,6 +25,7 @@ from .globenc import (
     per_layer,
     reference_of,
     rolled,
+    rows_of,
 )
 from .tables import Table, by
 
@@ -76,12 +77,12 @@ def middle_of(layers: Iterable[int]) -> int:
 
 
 def figure_layers(setup: Setup, tables: list[Table], figure: Any) -> None:
-    whole = tables[0]
-    for axes, how in zip(figure.subplots(1, 2, sharey=True), (ALONE, PRODUCT), strict=True):
-        drawn = tuple(row for row in whole.rows if row[1] == how)
-        lines(Table(whole.name, whole.title, whole.columns, drawn), axes, band=True)
+    both = figure.subplots(1, 2, sharey=True)
+    for axes, how in zip(both, (ALONE, PRODUCT), strict=True):
+        lines(rows_of(tables[0], how), axes, band=True)
         axes.set_title(how)
-    axes.legend(fontsize=6)
+    both[0].set_ylabel(f"Spearman with {setup.options['reference']}")
+    both[1].legend(fontsize=6)
 
 
 def known_over(setup: Setup) -> None:

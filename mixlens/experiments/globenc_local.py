@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from ..asking import map_of, maps_of, parse_method
@@ -15,7 +14,7 @@ from ..metrics.geometry import NormOutliers, norm_outliers, norm_weights
 from ..types import Example, Map, Record
 from .claims import DIFFERENT, SAME, UNDECIDED, Claim, Verdict, above, most
 from .experiment import Setup, experiment
-from .globenc import NAMES, known_confidence, lines, mean_of, per_layer
+from .globenc import NAMES, known_confidence, lines, mean_of, per_layer, rows_of
 from .tables import Table, by
 
 # --- Figure 4: Hidden Token Attribution -----------------------------------------------------------------------------------
@@ -49,16 +48,13 @@ def _undefined(records: Sequence[Record]) -> int:
     return sum(int(record.info["undefined"]) for record in records)
 
 
-def rows_of(table: Table, metric: str) -> Table:
-    """The rows of one metric."""
-    return replace(table, rows=tuple(row for row in table.rows if row[1] == metric))
-
-
 def figure_hta(setup: Setup, tables: list[Table], figure: Any) -> None:
-    for axes, how in zip(figure.subplots(1, 2, sharey=True), (WHOLE, ROWS), strict=True):
+    both = figure.subplots(1, 2, sharey=True)
+    for axes, how in zip(both, (WHOLE, ROWS), strict=True):
         lines(rows_of(tables[0], how), axes, band=True)
         axes.set_title(how)
-    axes.legend(fontsize=6)
+    both[0].set_ylabel(f"correlation with {setup.options['reference']}")
+    both[1].legend(fontsize=6)
 
 
 @experiment(
@@ -159,7 +155,7 @@ def figure_outliers(setup: Setup, tables: list[Table], figure: Any) -> None:
     weights.scatter(tables[1].column(WEIGHT[0]), tables[1].column(WEIGHT[1]), s=12)
     weights.set_xlabel(WEIGHT[0])
     weights.set_ylabel(WEIGHT[1])
-    weights.set_title(tables[1].title, fontsize=7)
+    weights.set_title(tables[1].title.removeprefix("Weights of the "), fontsize=8)
 
 
 def _draw(axes: Any, table: Table, names: Sequence[str], label: str) -> None:
