@@ -115,9 +115,8 @@ def _finish_probing(setup: Setup, records: list[Record]) -> list[Table]:
     alignment: tuple[tuple[Cell, ...], ...] = tuple(
         (method, *np.nanmean(values, -1).tolist()) for method, values in curves.alignment.items()
     )
-    note = (
-        "Compression (eq. 13) of the number, singular or plural, by online coding; 1: nothing is known. Layer 0 is the embedding."
-    )
+    nothing = "1.44: nothing is known (released code)" if setup.options["variant"] == "released" else "1: nothing is known"
+    note = f"Compression (eq. 13) of the number, singular or plural, by online coding; {nothing}. Layer 0 is the embedding."
     rises = "Does cue alignment rise with compression? Spearman's rank correlation over layers"
     why = (
         f"The interval is that of other examples; p is the share of orders of the {depth} layers that give as much by chance, in "
