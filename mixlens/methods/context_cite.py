@@ -19,6 +19,7 @@ from ..removal import Subsets, random_subsets
 from ._attribution import attribution
 
 PAPER = "Cohen-Wang et al. 2024, ContextCite: Attributing Model Generation to Context"
+TOLERANCE = 1e-10  # of LASSO's dual gap: the weights are a function of the data, and not of where the search stops
 LEARNED = 0  # subsets of this stream; the metric `lds` judges by stream 1
 
 
@@ -54,8 +55,10 @@ def sparse_weights(subsets: Subsets, penalty: float) -> tuple[NDArray[np.float64
     """[unit]: the change of the log-odds where a unit is kept, by LASSO; and the share of the variance that this explains."""
     linear = optional("sklearn.linear_model", "scikit-learn", "judge", what="context_cite", verb="needs")
     kept = subsets.kept.astype(np.float64)
-    spread = kept.std(0)
-    standard = (kept - kept.mean(0)) / np.where(spread > 0, spread, 1)
-    model = linear.Lasso(alpha=penalty, max_iter=10_000).fit(standard, subsets.log_odds)
-    weights: NDArray[np.float64] = np.where(spread > 0, model.coef_ / np.where(spread > 0, spread, 1), 0.0)
+    if np.ptp(subsets.log_odds) == 0:  # nothing to explain
+        return np.zeros(kept.shape[1]), 0.0
+    spread = np.where(kept.std(0) > 0, kept.std(0), 1)  # a unit that is always kept, or never, has the weight 0
+    standard = (kept - kept.mean(0)) / spread
+    model = linear.Lasso(alpha=penalty, tol=TOLERANCE, max_iter=100_000).fit(standard, subsets.log_odds)
+    weights: NDArray[np.float64] = model.coef_ / spread
     return weights, float(model.score(standard, subsets.log_odds))

@@ -147,7 +147,7 @@ VARIANTS = {  # of every method: the variants; `mixlens methods` must list the s
     **dict.fromkeys(("attention", "attention_fixed_residual", "hta_layer", "hta_layer_x_input", "hta", "norm"), ("paper",)),
     **dict.fromkeys(("norm_fixed_residual", "norm_residual", "norm_residual_ln", "globenc", "random"), ("paper",)),
     **dict.fromkeys(("effective_attention", "null_attention", "attention_residual"), ("released", "paper")),
-    **dict.fromkeys(("attention_grad", "deeplift", "grad_x_input_l2"), ("paper",)),
+    **dict.fromkeys(("attention_grad", "context_cite", "deeplift", "grad_x_input_l2"), ("paper",)),
     **dict.fromkeys(("value_zeroing", "cat", "attcat", "raw_attention", "attention_rollout"), ("paper", "released")),
     **dict.fromkeys(("attention_x_grad", "blank_out", "grad_l2", "grad_x_input"), ("paper", "released")),
     "integrated_gradients": ("paper", "released"),
@@ -163,6 +163,7 @@ WHOLE = ("hta_layer", "hta_layer_x_input", "hta")  # need all layers at once, so
 REDUCED = {  # few steps are quick and tell one code from another; a model without tokenizer has no mask token
     "integrated_gradients": {"steps": 3},
     "blank_out": {"replacement": 9},
+    "context_cite": {"count": 8},
 }
 MAP_OPTIONS = (
     *(Question("value_zeroing", "paper", {"distance": one}) for one in ("euclidean", "spearman")),
