@@ -12,6 +12,7 @@ from conftest import CAUSAL, CONFIGURATIONS, hf_model, ids, loaded
 from papers_written_out import t_of, without_null_space
 
 import mixlens
+from mixlens.errors import InputError
 from mixlens.layer.block import Block
 from mixlens.methods import identifiability
 
@@ -216,3 +217,16 @@ def test_two_sources_that_are_nearly_one_share_what_they_get(width: int, row: li
     made = identifiability.within_past(vectors, attention, width)
     torch.testing.assert_close(made[0, 1, :2], torch.tensor(row), rtol=0, atol=1e-3)
     assert not made[0, 1, 2:].any()
+
+
+def test_raw_attention_of_one_head_is_effective_and_null_attention_of_it() -> None:
+    """A = A-perp + A-parallel (eq. 8), head by head; without a head the mean over heads."""
+    trace = mixlens.load("agreement").trace(" ".join(["the keys to the cabinet are old"] * 6))
+    heads = [mixlens.mix(trace, "attention", head=head).scores for head in range(4)]
+    for head, raw in enumerate(heads):
+        effective, null = (mixlens.mix(trace, name, head=head).scores for name in ("effective_attention", "null_attention"))
+        assert torch.allclose(raw, effective + null, atol=1e-6)  # float32
+        assert torch.equal(raw[2], trace.layers[2].attention[head])
+    assert torch.allclose(torch.stack(heads).mean(0), mixlens.mix(trace, "attention").scores, atol=1e-6)
+    with pytest.raises(InputError, match="heads 0 to 3"):
+        mixlens.mix(trace, "attention", head=4)
