@@ -15,7 +15,7 @@ from ..metrics.intervals import Interval, statistic_with_interval
 from ..metrics.mixing_stats import BRUNNER, mean_by_distance, own_share, share_around, share_by_distance
 from ..metrics.mixing_stats import DISTANCES as GROUPS
 from ..types import Example, Map, Record, Trace
-from .claims import Claim, Examples, Verdict, incomparable
+from .claims import Claim, Examples, Verdict, incomparable, values_of
 from .experiment import Setup, experiment
 from .globenc import lines, per_layer
 from .identifiability_mixing import DIFFERS_HTA, every_contribution
@@ -23,6 +23,7 @@ from .identifiability_values import (
     DEPTHS,
     above_zero,
     depth_of,
+    largest,
     less,
     mean_over,
     of_layers,
@@ -220,12 +221,19 @@ def draw_context(panels: Sequence[Any], setup: Setup, tables: Sequence[Table]) -
     named = {table.name: table for table in tables}
     first = tuple(row for row in named["distance"].rows if row[0] == setup.methods[0])
     lines(Table("", "", named["distance"].columns, first), panels[0], labels=2)
-    for axes, name in zip(panels[1:], ("neighbour", "from_place", "around"), strict=True):
+    for axes, (name, title) in zip(panels[1:], _PANELS.items(), strict=True):
         if name in named:
             _draw_places(axes, named[name], setup.methods[0])
-        axes.set_title(name.replace("_", " "), fontsize=8)
+        axes.set_title(title, fontsize=8)
     panels[0].set_ylabel("relative contribution of a group")
     panels[0].legend(fontsize=6)
+
+
+_PANELS = {
+    "neighbour": "total by relative place (Figure 4b)",
+    "from_place": "what [CLS] takes by place (Figure 18a)",
+    "around": "what [CLS] takes around the first [SEP] (Figure 18b)",
+}
 
 
 def _draw_places(axes: Any, table: Table, method: str) -> None:
@@ -266,28 +274,31 @@ def far_context_is_late(setup: Setup, records: Sequence[Record], method: str) ->
 
 @with_hta
 def nearest_contribute_most(setup: Setup, records: Sequence[Record], method: str) -> Verdict:
-    """The mean of one token at a distance of 1 less that of one further away, in three layers."""
+    """One token at a distance of 1 less one of the largest group further away, in three layers."""
     contrasts: dict[str, Examples] = {}
-    for layer in three_layers(depth_of(records)):
+    for layer in dict.fromkeys(three_layers(depth_of(records))):
         near, *further = (of_layers(records, method, "distance", [layer], group=name) for name in NAMES)
-        contrasts |= {f"layer {layer}: 1 - {name}": less(near, far) for name, far in zip(NAMES[1:], further, strict=True) if far}
+        contrasts[f"layer {layer}: 1st - largest of the others"] = less(near, largest(further))
     return above_zero(contrasts, seed=setup.seed)
 
 
-def _around(records: Sequence[Record], method: str, offsets: Sequence[int]) -> Examples:
-    """What [CLS] takes from some places around [SEP], mean over places and over the first, middle and last layer."""
+def _beside(records: Sequence[Record], method: str) -> Examples:
+    """What [CLS] takes from a token directly beside the first [SEP], of texts that have one on both sides."""
     layers = three_layers(depth_of(records))
-    values = [of_layers(records, method, "around", layers, group=f"{offset:+d}") for offset in offsets]
-    return mean_over([one for one in values if one])
+    return mean_over([of_layers(records, method, "around", layers, group=group) for group in ("-1", "+1")])
+
+
+def _further(records: Sequence[Record], method: str) -> Examples:
+    """What [CLS] takes from a token further away from the first [SEP], mean over all of them within reach."""
+    return values_of(records, method, "around", lambda r: abs(int(r.info["group"])) > 1)
 
 
 @with_hta
 def beside_the_separator(setup: Setup, records: Sequence[Record], method: str) -> Verdict:
-    reach = setup.options["around"]
-    near, far = _around(records, method, (-1, 1)), _around(records, method, [o for o in range(-reach, reach + 1) if abs(o) > 1])
-    if not near or not far:
+    near = _beside(records, method)
+    if not near:
         return incomparable("no text has tokens on both sides of a [SEP]")
-    return above_zero({"directly beside [SEP] - further away": less(near, far)}, seed=setup.seed)
+    return above_zero({"directly beside [SEP] - further away": less(near, _further(records, method))}, seed=setup.seed)
 
 
 @with_hta

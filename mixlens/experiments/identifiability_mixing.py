@@ -180,7 +180,7 @@ def share_falls(setup: Setup, records: Sequence[Record], method: str) -> Verdict
 @with_hta
 def own_token_first(setup: Setup, records: Sequence[Record], method: str) -> Verdict:
     """The first quarter of the layers: 1 to 3 of 12."""
-    early = range(1, max(1, depth_of(records) // 4) + 1)
+    early = range(1, max(1, round(depth_of(records) / 4)) + 1)
     values = {f"layer {layer}": list(of_layers(records, method, NOT_OWN, [layer]).values()) for layer in early}
     return bounded({name: mean_with_interval(one, seed=setup.seed) for name, one in values.items()}, high=0.01)
 
@@ -189,7 +189,7 @@ def own_token_first(setup: Setup, records: Sequence[Record], method: str) -> Ver
 def others_rise(setup: Setup, records: Sequence[Record], method: str) -> Verdict:
     """From the last layer of the first quarter to the last but one: the paper has the same P in the last two."""
     depth = depth_of(records)
-    start = max(1, depth // 4)
+    start = max(1, round(depth / 4))
     values = [of_layers(records, method, NOT_OWN, [layer]) for layer in range(start, max(start + 1, depth - 1) + 1)]
     return above_zero(_falls(values, start, rises=True), seed=setup.seed)
 

@@ -69,7 +69,7 @@ def finish_pos(setup: Setup, records: list[Record]) -> list[Table]:
     more = per_layer("not_own_top", _LOST, lost, ("method", "tag"), seed=setup.seed, note=_NOTE)
     order = [row[:2] for row in medians.rows]
     rows = tuple(sorted(more.rows, key=lambda row: order.index(row[:2])))
-    return [medians, Table(more.name, more.title, more.columns, rows, more.note), _boxes(setup, records), counts]
+    return [medians, Table(more.name, more.title, more.columns, rows, more.note, printed=False), _boxes(setup, records), counts]
 
 
 _LOST = "Share of tokens to which another contributes more, by part of speech"

@@ -14,6 +14,7 @@ from conftest import CAUSAL, CONFIGURATIONS, hf_model, ids, loaded
 from papers_written_out import t_of, without_null_space
 
 import mixlens
+from mixlens.errors import InputError
 from mixlens.layer.block import Block
 from mixlens.methods import identifiability
 
@@ -242,3 +243,16 @@ def test_corners_whose_support_is_not_clear_are_approached_without_a_negative_we
     torch.testing.assert_close(found.attention.sum(-1), torch.ones(20, dtype=torch.float64), rtol=0, atol=1e-9)
     assert found.output_difference < 1e-9  # float64
     assert float(found.distance.max()) > 0.5 * float(exact.distance.max()) > 0
+
+
+def test_raw_attention_of_one_head_is_effective_and_null_attention_of_it() -> None:
+    """A = A-perp + A-parallel (eq. 8), head by head; without a head the mean over heads."""
+    trace = mixlens.load("agreement").trace(" ".join(["the keys to the cabinet are old"] * 6))
+    heads = [mixlens.mix(trace, "attention", head=head).scores for head in range(4)]
+    for head, raw in enumerate(heads):
+        effective, null = (mixlens.mix(trace, name, head=head).scores for name in ("effective_attention", "null_attention"))
+        assert torch.allclose(raw, effective + null, atol=1e-6)  # float32
+        assert torch.equal(raw[2], trace.layers[2].attention[head])
+    assert torch.allclose(torch.stack(heads).mean(0), mixlens.mix(trace, "attention").scores, atol=1e-6)
+    with pytest.raises(InputError, match="heads 0 to 3"):
+        mixlens.mix(trace, "attention", head=4)

@@ -120,7 +120,7 @@ STEPS = (
         (BERT,),
         "mrpc",
         "Figures 3, 4 and 18: own token and context by HTA, MRPC",
-        fast=4,
+        fast=8,
         fast_options=ESTIMATED,
     ),
     Step(
@@ -140,7 +140,7 @@ STEPS = (
         "Figures 42 and 43: own token and context by HTA, first 4,000 of MNLI-matched",
         n=4000,
         first=True,
-        fast=4,
+        fast=8,
         fast_options=ESTIMATED,
     ),
     Step(
