@@ -148,7 +148,7 @@ VARIANTS = {  # of every method: the variants; `mixlens methods` must list the s
     **dict.fromkeys(("attention", "attention_fixed_residual", "hta_layer", "hta_layer_x_input", "hta", "norm"), ("paper",)),
     **dict.fromkeys(("norm_fixed_residual", "norm_residual", "norm_residual_ln", "globenc", "random"), ("paper",)),
     **dict.fromkeys(("effective_attention", "null_attention", "attention_residual"), ("released", "paper")),
-    **dict.fromkeys(("attention_grad", "context_cite", "deeplift", "grad_x_input_l2"), ("paper",)),
+    **dict.fromkeys(("attention_grad", "deeplift", "grad_x_input_l2"), ("paper",)),
     **dict.fromkeys(("value_zeroing", "cat", "attcat"), ("paper", "released")),
     **dict.fromkeys(("raw_attention", "attention_rollout"), ("paper", "released", "released_squad")),
     **dict.fromkeys(("attention_x_grad", "blank_out", "grad_l2", "grad_x_input"), ("paper", "released")),
