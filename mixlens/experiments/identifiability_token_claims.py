@@ -156,12 +156,17 @@ def drop_to_the_last_layer(rates: Any, depth: int) -> Any:
     return {"g of the last but one: own layer - last": less(own, rates[kind, distance, depth, depth - 1])}
 
 
+def _other_layers(rates: Any) -> list[tuple[Any, ...]]:
+    """(distance, layer, trained) of every linear g on a layer that it was not trained on."""
+    linear = [key[1:] for key in rates if key[0] == "linear"]
+    if not linear:
+        raise KeyError("linear")
+    return [key for key in linear if key[1] != key[2] and key[1] > 0]
+
+
 @by_rates("across", "trained")
 def linear_generalizes_better(rates: Any, depth: int) -> Any:
-    other = [key[1:] for key in rates if key[0] == "linear" and key[2] != key[3] and key[2] > 0]
-    if not other:
-        raise KeyError("linear")
-    means = {kind: mean_over([rates[(kind, *key)] for key in other]) for kind in ("linear", "mlp")}
+    means = {kind: mean_over([rates[(kind, *key)] for key in _other_layers(rates)]) for kind in ("linear", "mlp")}
     return {"linear - mlp, on other layers": less(means["linear"], means["mlp"])}
 
 

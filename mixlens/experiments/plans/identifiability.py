@@ -37,7 +37,7 @@ STEPS = (
         (BERT,),
         "mrpc",
         "Figure 2a: tokens identified by their hidden states, MRPC",
-        fast=20,
+        fast=40,
         fast_options=QUICK,
     ),
     Step(
@@ -66,7 +66,7 @@ STEPS = (
         (BERT,),
         "mrpc",
         "Figures 2b, 8, 9, 10: a g trained on one layer, tested on all",
-        fast=20,
+        fast=60,
         fast_options=LINEAR,
     ),
     Step(
