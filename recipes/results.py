@@ -37,6 +37,7 @@ class Material:
     data: Mapping[str, str]
     left_out: Sequence[str] = field(default=())  # steps
     sizes: Mapping[str, int] = field(default_factory=dict)  # step -> examples, where the whole set would take too long
+    fast: bool = False  # with the options of --fast: fewer folds, estimates
 
 
 MATERIALS = {
@@ -92,6 +93,7 @@ def made(name: str, runs: Path, tuned: Path, settings: Mapping[str, Any]) -> Rep
     steps = [step for step in plan.steps if set(step.models) <= set(models) and step.data in files]
     only = [step.name for step in steps if step.name not in material.left_out]
     sizes = {step: size for step, size in material.sizes.items() if step in only}
+    settings = {**settings, "fast": settings["fast"] or material.fast}
     return reproduce(name, models=models, data=files, out=runs / name, only=only, sizes=sizes, said=print, **settings)
 
 

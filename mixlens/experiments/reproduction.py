@@ -105,7 +105,11 @@ def _steps(plan: Plan, only: Sequence[str] | None, sizes: Mapping[str, int] | No
     for name in (*(only or ()), *(sizes or {})):
         _refuse_unknown("step", name, [step.name for step in plan.steps], plan)
     steps = [step for step in plan.steps if only is None or step.name in only]
-    return [replace(step, n=(sizes or {}).get(step.name, step.n)) for step in steps]
+    return [_sized(step, (sizes or {}).get(step.name)) for step in steps]
+
+
+def _sized(step: Step, size: int | None) -> Step:
+    return step if size is None else replace(step, n=size, fast=size)
 
 
 def _refuse_unknown(kind: str, name: str, known: Sequence[str], plan: Plan) -> None:
