@@ -185,7 +185,7 @@ def _table_lines(outcome: Outcome, place: int, width: int | None) -> list[str]:
     table = outcome.tables[place]
     ranked = table.columns[0] == "rank"
     body = lines(ranking(outcome, place) if ranked else table, width=width, beside=2 if ranked else 1)
-    return ["", table.title, "", *body, "", *_wrapped(table.note, width)]
+    return ["", *_wrapped(table.title, width), "", *body, "", *_wrapped(table.note, width)]
 
 
 def _left_out() -> str:
