@@ -44,12 +44,25 @@ MATERIALS = {
     "alti": Material(
         {"bert-sst2": SST2, "distilbert-sst2": "minilm-sst2-seed1", "bert": AGREEMENT, "distilbert": MLM},
         {"sst2": "sst2/dev.jsonl", "sva": "sva_linzen/dev.jsonl"},
+        sizes={"figure7": 150},
     ),
     "globenc": Material(
         {"bert-sst2": SST2, "bert-hatexplain": HATE},
         {"sst2": "sst2/dev.jsonl", "hatexplain": "hatexplain/dev.jsonl"},
     ),
-    "value-zeroing": Material({"pretrained": MLM, "tuned": "+minilm-blimp"}, {"blimp_vz": "blimp_vz/dev.jsonl"}),
+    "value-zeroing": Material(
+        {"pretrained": MLM, "tuned": "+minilm-blimp"},
+        {"blimp_vz": "blimp_vz/dev.jsonl"},
+        sizes={
+            "accuracy": 1000,
+            **dict.fromkeys(("cues-pretrained", "cues-tuned"), 150),
+            **dict.fromkeys(("probing-pretrained", "probing-tuned", "probing-released"), 1000),
+            **dict.fromkeys((f"faithfulness-{name}" for name in ("pretrained", "tuned")), 300),
+            **dict.fromkeys((f"faithfulness-{name}-identity" for name in ("pretrained", "tuned")), 300),
+            "distances": 300,
+        },
+        fast=True,
+    ),
     "identifiability": Material(
         {"bert": MLM, "bert-mrpc": "+minilm-mrpc", "bert-cola": "+minilm-cola"},
         {
@@ -59,6 +72,16 @@ MATERIALS = {
             "mnli": "mnli/dev.jsonl",
             "ud_english": "ud_ewt/dev.jsonl",
         },
+        sizes={
+            "effective": 150,
+            **dict.fromkeys(("identity", "identity-mnli", "steps", "across", "generalization", "neighbours"), 100),
+            "identity-cola": 200,
+            **dict.fromkeys(("contributions", "contributions-cola", "contributions-mnli", "pos"), 60),
+            "mixing-and-identity": 60,
+            "steps-mrpc": 408,
+            "steps-cola": 500,
+        },
+        fast=True,
     ),
     "attcat": Material(
         {"sst2": SST2, "yelp": SST2, "imdb": SST2, "squad1": "+minilm-squad"},
@@ -67,6 +90,11 @@ MATERIALS = {
             "yelp": "yelp_tf/dev.jsonl",
             "imdb": "imdb_tf/dev.jsonl",
             "squad1": "squad1_xquad_en/dev.jsonl",
+        },
+        sizes={
+            **dict.fromkeys(("table1-yelp", "table1-released-yelp", "table2-yelp"), 100),
+            **dict.fromkeys(("table1-imdb", "table1-released-imdb", "table2-imdb"), 40),
+            **dict.fromkeys(("figure3-squad1", "figure3-squad1-released"), 200),
         },
     ),
 }

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from ..errors import InputError
 
+VARIED = 8  # examples that must differ from the median for a pair to be compared
 CELLS = 2_000_000  # numbers that are resampled at a time
 Pair = tuple[Hashable, Hashable]
 
@@ -61,12 +62,23 @@ def simultaneous(
     if differences.shape[1] < 2:
         return {pair: _unknown(row) for pair, row in zip(pairs, differences, strict=True)}
     means, errors = differences.mean(1), _standard_errors(differences)
-    largest = _largest(differences, resamples, seed)
+    largest = _largest(differences[_varied(differences)], resamples, seed)
     reach = float(np.quantile(largest, confidence, method="higher"))  # infinite where a few examples leave it open
     return {
-        pair: _difference(row, mean, error, reach, largest)
-        for pair, row, mean, error in zip(pairs, differences, means, errors, strict=True)
+        pair: _difference(row, mean, error, reach if varied else math.inf, largest)
+        for pair, row, mean, error, varied in zip(pairs, differences, means, errors, _varied(differences), strict=True)
     }
+
+
+def _varied(differences: NDArray[Any]) -> NDArray[np.bool_]:
+    """[pair]: whether enough examples differ from the others for a resampled spread to mean something.
+
+    A pair that differs on one example alone has no spread in a third of the resamples. Its t is infinite there, and would leave
+    no pair told apart. Of fewer than `VARIED` examples all must differ.
+    """
+    apart = differences != np.median(differences, axis=1, keepdims=True)
+    varied: NDArray[np.bool_] = apart.sum(1) >= min(VARIED, differences.shape[1] - 1)
+    return varied
 
 
 def needed(differences: Sequence[float] | NDArray[Any], *, confidence: float = 0.95, power: float = 0.8) -> int | None:
@@ -112,6 +124,8 @@ def _standard_errors(differences: NDArray[Any]) -> NDArray[Any]:
 
 def _largest(differences: NDArray[Any], resamples: int, seed: int) -> NDArray[Any]:
     """[resample]: the largest |t| of the resampled means about the means of all examples, over all pairs."""
+    if not len(differences):
+        return np.full(resamples, math.inf)
     generator = np.random.default_rng(seed)
     count, n = differences.shape
     step = max(1, CELLS // (count * n))

@@ -80,3 +80,12 @@ def test_three_examples_leave_the_interval_open() -> None:
     """One resample of nine holds the same example three times: its spread is 0, and no multiple of it reaches the mean."""
     one = simultaneous({"a": [1.0, 2.0, 4.0], "b": [0.0, 0.0, 0.0]}, [("a", "b")])["a", "b"]
     assert (one.low, one.high, one.sign) == (-math.inf, math.inf, 0)
+
+
+def test_a_pair_that_differs_on_one_example_does_not_hide_the_others() -> None:
+    generator = np.random.default_rng(0)
+    base = generator.normal(0, 1, 40)
+    values = {"a": base, "nearly a": np.where(np.arange(40) == 3, base + 1, base), "better": base + generator.normal(1, 0.3, 40)}
+    both = simultaneous(values, [("nearly a", "a"), ("better", "a")])
+    assert both["nearly a", "a"].sign == 0
+    assert both["better", "a"].sign == 1
