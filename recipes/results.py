@@ -55,10 +55,10 @@ MATERIALS = {
         {"blimp_vz": "blimp_vz/dev.jsonl"},
         sizes={
             "accuracy": 1000,
-            **dict.fromkeys(("cues-pretrained", "cues-tuned"), 150),
+            **dict.fromkeys(("cues-pretrained", "cues-tuned"), 120),
             **dict.fromkeys(("probing-pretrained", "probing-tuned", "probing-released"), 1000),
-            **dict.fromkeys((f"faithfulness-{name}" for name in ("pretrained", "tuned")), 300),
-            **dict.fromkeys((f"faithfulness-{name}-identity" for name in ("pretrained", "tuned")), 300),
+            **dict.fromkeys((f"faithfulness-{name}" for name in ("pretrained", "tuned")), 200),
+            **dict.fromkeys((f"faithfulness-{name}-identity" for name in ("pretrained", "tuned")), 200),
             "distances": 300,
         },
         fast=True,
@@ -93,7 +93,7 @@ MATERIALS = {
         },
         sizes={
             **dict.fromkeys(("table1-yelp", "table1-released-yelp", "table2-yelp"), 100),
-            **dict.fromkeys(("table1-imdb", "table1-released-imdb", "table2-imdb"), 40),
+            **dict.fromkeys(("table1-imdb", "table1-released-imdb", "table2-imdb"), 25),
             **dict.fromkeys(("figure3-squad1", "figure3-squad1-released"), 200),
         },
     ),
