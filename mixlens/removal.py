@@ -158,12 +158,20 @@ def _moved(target: Target, away: set[int]) -> Target:
 def _token(trace: Trace, replacement: str | int) -> int:
     """The id that tokens are replaced by."""
     if isinstance(replacement, int):
-        return replacement
+        return _known_token(trace, replacement)
     _refuse_other("replacement", replacement, WAYS)
     token = filler_token(trace.model, replacement)
     if token is None:
         raise InputError(f"{trace.model.name!r} has no {replacement} token. Use replacement='delete' or the id of a token.")
     return token
+
+
+def _known_token(trace: Trace, number: int) -> int:
+    """An id of the vocabulary; another number is refused."""
+    size = trace.model.hf_model.config.get_text_config().vocab_size
+    if not 0 <= number < size:
+        raise InputError(f"replacement {number} is no token of {trace.model.name!r}: ids are 0 to {size - 1}.")
+    return number
 
 
 def filler_token(model: Model, replacement: str) -> int | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import textwrap
 from typing import Annotated, Any
 
 import typer
@@ -29,7 +30,7 @@ class ExperimentCommand(typer.core.TyperCommand):
 
     def format_epilog(self, ctx: Any, formatter: Any) -> None:
         for line in ctx.meta.get(ABOUT, ()):
-            formatter.write_text(line)
+            formatter.write(f"{textwrap.fill(line, formatter.width)}\n")
         super().format_epilog(ctx, formatter)
 
 

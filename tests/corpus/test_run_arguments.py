@@ -13,7 +13,8 @@ import torch
 import mixlens
 from mixlens.asking import parse_method
 from mixlens.corpus.plan import Plan, is_count, plan_of, refuse_target
-from mixlens.corpus.rows import Fields, Given, corpus, fingerprint, windows, written
+from mixlens.corpus.rows import Fields, InputRow, fingerprint, windows, written
+from mixlens.corpus.sources import corpus
 from mixlens.data.rows import RowError
 from mixlens.errors import InputError
 from mixlens.files import RunFolder
@@ -106,14 +107,14 @@ def test_as_many_methods_as_are_allowed() -> None:
 # --- rows -------------------------------------------------------------------------------------------------------------
 
 
-def rows_of(data: Any, **options: Any) -> list[Given | RowError]:
+def rows_of(data: Any, **options: Any) -> list[InputRow | RowError]:
     return list(corpus(data, fields=Fields(**options), split=None, limit=None).rows())
 
 
 @pytest.mark.parametrize("ids", [[5, "x"], ["x", 5], [5, True], [5, 6.5], [5, None], {"a": 1}, 5, "[5, true]", "[5", "5", ["5"]])
 def test_ids_are_whole_numbers_all_of_them(ids: Any) -> None:
     good, bad = rows_of([{"input_ids": [5, 6]}, {"input_ids": ids}], ids="input_ids")
-    assert isinstance(good, Given)
+    assert isinstance(good, InputRow)
     assert good.input_ids == [5, 6]
     assert isinstance(bad, RowError)
     assert "field 'input_ids' does not hold a list of integers" in str(bad)
@@ -142,7 +143,7 @@ def test_rows_have_the_number_the_name_and_the_target_that_they_say() -> None:
         {"text": "d", "id": True, "target": None},
     ]
     found = rows_of(values, text="text", columns=())
-    assert [(row.row, row.id, row.text, row.target, row.foil) for row in found if isinstance(row, Given)] == [
+    assert [(row.row, row.id, row.text, row.target, row.foil) for row in found if isinstance(row, InputRow)] == [
         (1, "x", "a", "was", 3),
         (2, "7", "b", 1, None),
         (3, "3", "c", None, None),
@@ -152,7 +153,7 @@ def test_rows_have_the_number_the_name_and_the_target_that_they_say() -> None:
 
 def test_rows_of_every_kind_in_one_list() -> None:
     found = rows_of(["a", ("b", "c"), {"text": "d"}, 7, ("e", "f", "g"), ""])
-    assert [(row.text, row.pair) for row in found if isinstance(row, Given)] == [("a", None), ("b", "c"), ("d", None)]
+    assert [(row.text, row.pair) for row in found if isinstance(row, InputRow)] == [("a", None), ("b", "c"), ("d", None)]
     assert [row.number for row in found if isinstance(row, RowError)] == [4, 5, 6]
     assert "int, not a text" in str(found[3])
     assert "tuple, not a text" in str(found[4])
@@ -168,7 +169,7 @@ def test_a_limit_that_is_no_count_is_refused(limit: Any) -> None:
 def test_a_limit_cuts_the_rows_and_their_number(limit: int | None, total: int) -> None:
     source = corpus(["a", "b", "c"], fields=Fields(), split=None, limit=limit)
     assert source.total == total
-    assert [row.text for row in source.rows() if isinstance(row, Given)] == ["a", "b", "c"][:total]
+    assert [row.text for row in source.rows() if isinstance(row, InputRow)] == ["a", "b", "c"][:total]
     endless = corpus((text for text in "abc"), fields=Fields(), split=None, limit=limit)
     assert endless.total == limit
 
@@ -186,10 +187,10 @@ def test_a_dataset_is_read_by_its_split_with_its_bad_rows(monkeypatch: pytest.Mo
         asked.append((name, options))
         return iter([Example("a", id="x", target="was", foil="were"), RowError("s", 2, "bad", "row")])
 
-    monkeypatch.setattr("mixlens.corpus.rows.read", read)
+    monkeypatch.setattr("mixlens.corpus.sources.read", read)
     source = corpus("agreement", fields=Fields(columns=("target",)), split="test", limit=5)
     good, bad = source.rows()
-    assert isinstance(good, Given)
+    assert isinstance(good, InputRow)
     assert (good.row, good.id, good.text, good.target, good.foil, good.columns) == (1, "x", "a", "was", "were", ("was",))
     assert isinstance(bad, RowError)
     assert asked == [("agreement", {"split": "test", "keep_bad": True})]

@@ -25,7 +25,7 @@ pytest.importorskip("ray.data")
 from mixlens.corpus import ray_pool, ray_session  # noqa: E402
 from mixlens.corpus.plan import Plan  # noqa: E402
 from mixlens.corpus.ray_feed import feed_class, tickets_of  # noqa: E402
-from mixlens.corpus.ray_watch import Seen, Watch  # noqa: E402
+from mixlens.corpus.ray_watch import Watch, WorkerCounts  # noqa: E402
 from mixlens.corpus.worker import BadRow, ShardFiles  # noqa: E402
 from mixlens.errors import InputError, MixlensError  # noqa: E402
 
@@ -284,7 +284,7 @@ def test_shards_come_as_they_are_done_each_once() -> None:
     made, ticks = FakePool(), list[int]()
     for ticket in (1, 0, 1, 2):  # the second answer for ticket 1 is thrown away
         made.found.put(row_of(ticket, rows=ticket + 1))
-    files = list(made.made(iter([(n, ["a"] * (n + 1)) for n in range(3)]), "run", {}, ticks.append))
+    files = list(made.shards(iter([(n, ["a"] * (n + 1)) for n in range(3)]), "run", {}, ticks.append))
     assert [one.rows for one in files] == [2, 1, 3]
     assert ticks == [3, 2, 4]  # rows, and the one bad row of each
     assert [one.content for one in files] == [b"content"] * 3
@@ -299,7 +299,7 @@ def test_few_windows_are_held_at_a_time() -> None:
             read.append(number)
             yield number, ["a"]
 
-    shards = made.made(windows(), "run", {}, lambda _: None)
+    shards = made.shards(windows(), "run", {}, lambda _: None)
     made.found.put(row_of(0))
     next(shards)
     assert len(read) == ray_pool.AHEAD * 2 + 1
@@ -312,7 +312,7 @@ def test_a_ticket_without_an_answer_is_given_out_again() -> None:
     made = FakePool()
     made.found.put({"ticket": 0, "told": None})
     made.found.put(row_of(1))
-    assert len(list(made.made(iter([(0, ["a", "b"])]), "run", {}, lambda _: None))) == 1
+    assert len(list(made.shards(iter([(0, ["a", "b"])]), "run", {}, lambda _: None))) == 1
     assert [sorted(windows) for windows, *_ in made.feed.put_calls] == [[0], [1], []]
 
 
@@ -326,11 +326,11 @@ def test_an_error_and_an_early_end_are_raised() -> None:
         made = FakePool()
         made.found.put(row)
         with pytest.raises(MixlensError, match=says):
-            list(made.made(iter([(0, ["a"])]), "run", {}, lambda _: None))
+            list(made.shards(iter([(0, ["a"])]), "run", {}, lambda _: None))
 
 
-def looked(made: FakePool, **out: Any) -> tuple[bool, Seen]:
-    return made._look_after(SimpleNamespace(**{"given": 0, "held": {}, "tell": None, **out}), worked=False)  # type: ignore[arg-type]
+def looked(made: FakePool, **out: Any) -> tuple[bool, WorkerCounts]:
+    return made.look_after(SimpleNamespace(**{"given": 0, "held": {}, "tell": None, **out}), worked=False)  # type: ignore[arg-type]
 
 
 def test_workers_that_die_while_they_load_are_named_by_their_machines_in_order() -> None:

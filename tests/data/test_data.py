@@ -74,6 +74,7 @@ ROWS: dict[str, list[dict[str, Any]]] = {
     "cola": [{"sentence": "Cats sleeps.", "label": 0}],
     "imdb": [{"text": "Dull.", "label": "neg"}],
     "yelp": [{"text": "Great soup!", "label": 1}],
+    "amazon": [{"content": "Great book!", "label": 1}],
     "hatexplain": [
         {"tokens": ["you", "utter", "fool", "go", "away"], "label3": "offensive", "rationale": [0, 1, 1, 0, 1]},
         {
@@ -138,6 +139,7 @@ LABELS = {
     "cola": "unacceptable",
     "imdb": "negative",
     "yelp": "positive",
+    "amazon": "positive",
     "hatexplain": "offensive",
     "hatexplain_toxic": "toxic",
 }

@@ -31,8 +31,8 @@ def test_a_result_tells_its_variant_and_the_other_options_apart() -> None:
     """`info["variant"]` is the variant, `info["options"]` what else was chosen or is the default."""
     trace = mixlens.load(hf_model("bert", head="AutoModelForSequenceClassification")).trace(input_ids=ids(4))
     read = mixlens.attribute(trace, "attcat", target=1, variant="released", mask_special=False)
-    assert (read.info["variant"], read.info["options"]) == ("released", {"mask_special": False})
+    assert (read.info["variant"], read.info["options"]) == ("released", {"mask_special": False, "aggregation": "sum"})
     read = mixlens.attribute(trace, "attcat", target=1)
-    assert (read.info["variant"], read.info["options"]) == ("paper", {"mask_special": True})
+    assert (read.info["variant"], read.info["options"]) == ("paper", {"mask_special": True, "aggregation": "sum"})
     made = mixlens.mix(trace, "effective_attention", variant="paper", head=2)
     assert (made.info["variant"], made.info["options"]) == ("paper", {"head": 2})

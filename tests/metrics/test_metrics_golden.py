@@ -135,7 +135,7 @@ def test_kendall_confidence() -> None:
     values = golden("eval_attcat/per_sentence_f64.npz")
     for i in range(6):
         own, other = (values[f"{i}/attcat_{side}"] for side in ("gold", "other"))
-        made = agreement.kendall_confidence(own, [other])
+        made = agreement.kendall_confidence(own, [other], variant="scores")
         assert made == pytest.approx(float(values[f"{i}/kendall_scores_for_comparison_scipy"]), rel=1e-9)
         orders = [[np.lexsort((sign * np.arange(len(side)), -side)) for sign in (1, -1)] for side in (own, other)]
         possible = [float(stats.kendalltau(a, b).statistic) for a, b in itertools.product(*orders)]

@@ -353,10 +353,10 @@ def test_a_positions_own_token() -> None:
 
 def test_tokens_receive_by_their_type() -> None:
     scores = map_of(8)
-    types = ("[CLS]", "word", "punctuation", "word", "[SEP]", "word", "punctuation", "word")
+    types = ("[CLS]", "word", "period or comma", "word", "[SEP]", "word", "punctuation", "word")
     assert token_types(scores) == types
     found = received_by_type(scores)
-    assert list(found) == ["[CLS]", "word", "punctuation", "[SEP]"]
+    assert list(found) == ["[CLS]", "word", "period or comma", "[SEP]", "punctuation"]
     for name, values in found.items():
         places = [i for i, one in enumerate(types) if one == name]
         assert values.tolist() == pytest.approx(scores.scores[:, :, places].sum(-1).mean(-1).tolist())

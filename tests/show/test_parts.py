@@ -22,15 +22,15 @@ from mixlens.show.heading import (
     bound,
     explained,
     explained_by_each,
+    heading_line,
     largest_of,
     notes_of_each,
     number_of,
     percent,
     removed_by_each,
-    told,
-    unit_of,
+    unit_lines,
 )
-from mixlens.show.layout import chopped, clipped, columns_of, fitting, in_blocks, kept_together
+from mixlens.show.layout import chopped, clipped, columns_of, fitting, in_blocks, item_lines
 from mixlens.show.notebook import html as notebook_output
 from mixlens.show.packing import EXACT, LEVELS, Precision, decode, encode, fit
 from mixlens.show.tables import aligned, listed, widths_of
@@ -176,7 +176,7 @@ def test_a_chopped_text_is_the_same_text_in_full_lines(text: str, width: int) ->
 
 @given(st.lists(st.text("abc", min_size=1, max_size=5), min_size=1, max_size=6), st.integers(1, 20))
 def test_items_are_broken_between_them_where_they_fit(items: list[str], width: int) -> None:
-    lines = [line.plain for line in kept_together(items, ", ", width, first="")]
+    lines = [line.plain for line in item_lines(items, ", ", width, first="")]
     assert all(columns_of(line) <= width for line in lines)
     assert "".join(lines).replace(", ", "") == "".join(items)
     if all(len(item) <= width for item in items):
@@ -249,11 +249,11 @@ def test_styles_have_as_many_colours_as_the_terminal() -> None:
 
 
 def test_a_heading_names_what_is_known() -> None:
-    assert told({}, "alti") == "model ? · method alti"
+    assert heading_line({}, "alti") == "model ? · method alti"
     info = {"model": "m", "variant": "released", "rollout": {"convention": "alti"}, "layer": 2, "gap": 3.2e-7}
-    assert told(info, "alti") == "model m · method alti · variant released · rollout alti · after layer 3 · gap 3e-07"
+    assert heading_line(info, "alti") == "model m · method alti · variant released · rollout alti · after layer 3 · gap 3e-07"
     flow = {"model": "m", "variant": "paper", "rollout": {"convention": "abnar", "flow": True}}
-    assert told(flow, "alti") == "model m · method alti · flow abnar"
+    assert heading_line(flow, "alti") == "model m · method alti · flow abnar"
 
 
 def test_percentages_have_a_digit_or_an_exponent() -> None:
@@ -273,8 +273,8 @@ def test_special_tokens_are_named_row_by_row_where_they_were_left_out() -> None:
     summed = attribution(special_removed={"tokens": 2, "sum": -1.5, "rest_made_to_sum_to_1": False})
     assert removed_by_each([none], ["x"]) == []
     assert removed_by_each([none, shared, summed], ["x", "y", "z\u200b"]) == ["special tokens left out: y 25.0%, z\\u200b -1.5"]
-    assert told(shared.info, "alti").endswith("special tokens left out (25.0% of the row; the rest sums to 1)")
-    assert told(summed.info, "alti").endswith("special tokens left out (their sum: -1.5)")
+    assert heading_line(shared.info, "alti").endswith("special tokens left out (25.0% of the row; the rest sums to 1)")
+    assert heading_line(summed.info, "alti").endswith("special tokens left out (their sum: -1.5)")
 
 
 def test_a_notice_about_the_text_is_written_once() -> None:
@@ -437,8 +437,8 @@ def test_scores_are_written_in_their_unit() -> None:
     assert [number_of(norms, scores, 3)(score) for score in scores] == ["12.5%", "-37.5%", "50.0%"]
     assert number_of(norms, [0.0], 3)(0.0) == "0.0%"
     assert number_of(shares_, scores, 2)(0.12345) == "0.12"
-    assert unit_of(shares_, scores) is None
-    assert unit_of(norms, scores) == "in percent of the row; its sum is 1, in a unit of the method's own"
+    assert unit_lines(shares_, scores) == []
+    assert unit_lines(norms, scores) == ["in percent of the row; its sum is 1, in a unit of the method's own"]
 
 
 def test_a_rate_is_of_rows_or_of_seconds() -> None:
@@ -451,7 +451,7 @@ def test_a_rate_is_of_rows_or_of_seconds() -> None:
 
 @pytest.mark.parametrize("length", [78, 79, 80, 81, 200])
 def test_a_list_calls_a_text_by_its_beginning(length: int) -> None:
-    from mixlens.show.results_page import entry
+    from mixlens.show.page_entry import entry
 
     text = "".join(chr(97 + i % 26) for i in range(length))
     found = entry([attribution(text=text, query=0, query_token="a")], room=100_000)

@@ -190,6 +190,8 @@ ITEMS = (
     Item("Figures 14, 15, 16, 17", "neighbouring tokens, four kinds of g", ("neighbours",)),
     Item("Figures 3a, 3b; 30.6, 14.4, 10.7 %, 18, 30 % of section 5.2", "share of the own token; P", ("contributions",)),
     Item("Section 5.2", "P is above the identifiability error", ("mixing-and-identity",)),
+    Item("Figure 3 alone", "the same from its own pass of HTA", command="mixlens experiment id-mixing"),
+    Item("Figures 4 and 18 alone", "context, from its own pass of HTA", command="mixlens experiment id-context"),
     Item("Figures 4a, 4b", "context by distance and by relative place", ("contributions",)),
     Item("Figures 18a, 18b", "what [CLS] takes, by place and around [SEP]", ("contributions",)),
     Item(
