@@ -64,18 +64,18 @@ format: $(READY)
 	$(BIN)/ruff check --fix .
 
 train-embedded: $(READY)  ## train the two embedded models again (CPU, under 30 minutes)
-	$(BIN)/python -m recipes.train_embedded
+	$(BIN)/python -m recipes.train.embedded
 
 accuracy: $(READY)  ## measure docs/promises/accuracy.md again (needs the shared models beside the project)
-	$(BIN)/python -m recipes.accuracy
+	$(BIN)/python -m recipes.pages.accuracy
 
 bench: $(READY)  ## each method against a forward pass and the obvious code
 	$(BIN)/python -m benchmarks
 
 docs: $(READY)  ## docs/use/methods.md, docs/use/gallery.md, their figures and the notebooks, by running what they show
-	$(BIN)/python -m recipes.methods_page
-	$(BIN)/python -m recipes.gallery
-	$(BIN)/python -m recipes.notebooks
+	$(BIN)/python -m recipes.pages.methods
+	$(BIN)/python -m recipes.pages.gallery
+	$(BIN)/python -m recipes.pages.notebooks
 
 clean:
 	rm -rf $(VENV) .browser build dist *.egg-info

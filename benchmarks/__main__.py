@@ -20,8 +20,8 @@ from typing import Any
 
 import torch
 
-from . import checks, corpus, growth, large, memory, rows
-from .measure import Results
+from .rows import checks, corpus, growth, large, memory, rows
+from .rows.measure import Results
 
 PARTS = ("rows", "memory", "corpus", "checks", "growth", "large")
 

@@ -146,8 +146,8 @@ def test_plans_are_a_registry() -> None:
 
 
 def test_the_page_of_the_papers_is_written_from_the_plans() -> None:
-    from recipes.papers_page import PAGE, text
+    from recipes.pages.papers import PAGE, text
 
     assert (Path(__file__).parents[2] / PAGE).read_text(encoding="utf-8") == text(), (
-        "make it again: python -m recipes.papers_page"
+        "make it again: python -m recipes.pages.papers"
     )

@@ -20,8 +20,8 @@ from mixlens.data import DATASETS, load
 from mixlens.errors import InputError, ModelError
 from mixlens.model.loading import EMBEDDED
 from mixlens.types import Example
-from recipes import finetune, finetune_rows
-from recipes.finetune import RECIPES
+from recipes.train import finetune, finetune_rows
+from recipes.train.finetune import RECIPES
 
 LIGHT = {"epochs": 12, "batch": 16, "rate": 3e-3, "warmup": 0.0, "length": 40}
 

@@ -30,7 +30,7 @@ def test_the_gallery_is_made_of_what_it_says_twice_the_same(tmp_path: Path) -> N
         assert (tmp_path / "one" / file).read_bytes() == (tmp_path / "two" / file).read_bytes(), file
     pages = (tmp_path / "one" / "gallery.md", ROOT / "docs" / "use" / "gallery.md")
     page, stored = (re.sub(r"gap \de-\d\d", "gap", path.read_text()) for path in pages)
-    assert page == stored, "stale: python -m recipes.gallery"  # but for the rounding of this machine
+    assert page == stored, "stale: python -m recipes.pages.gallery"  # but for the rounding of this machine
 
 
 def test_the_figures_in_the_repository_are_those_of_the_page() -> None:
@@ -50,12 +50,12 @@ def test_notebooks_show_what_they_store(path: Path) -> None:
 
     stored = nbformat.read(path, as_version=4)
     assert notebooks.path_in(path.read_text()) is None
-    assert notebooks.text_of(stored) == path.read_text(), "not as the recipe writes it: python -m recipes.notebooks"
+    assert notebooks.text_of(stored) == path.read_text(), "not as the recipe writes it: python -m recipes.pages.notebooks"
     made = notebooks.run(path)
     for number, (old, new) in enumerate(zip(stored.cells, made.cells, strict=True)):
         if old.cell_type == "code":
             assert old.execution_count is not None, f"cell {number} was never run"
-            same(list(old.outputs), list(new.outputs), f"{path.name}, cell {number}: stale: python -m recipes.notebooks")
+            same(list(old.outputs), list(new.outputs), f"{path.name}, cell {number}: stale: python -m recipes.pages.notebooks")
 
 
 def same(old: list[Any], new: list[Any], told: str) -> None:

@@ -13,8 +13,10 @@ from typing import Any
 
 import pytest
 
-from recipes import mutants, mutants_run, mutants_tests
-from recipes.mutants_faults import OPERATORS, Fault, faults, readable
+from recipes.mutants.faults import OPERATORS, Fault, faults, readable
+from recipes.mutants.sample import run as mutants_run
+from recipes.mutants.sample import sample as mutants
+from recipes.mutants.sample import tests as mutants_tests
 
 TOY = '''
 """Not this: 1 + 1."""
@@ -180,7 +182,8 @@ def test_a_sample_is_fixed_by_its_seed(tmp_path: Path) -> None:
 RUN = """
 import json, sys
 from pathlib import Path
-from recipes import mutants, mutants_run
+from recipes.mutants.sample import sample as mutants
+from recipes.mutants.sample import run as mutants_run
 
 root, folder = Path(sys.argv[1]), Path(sys.argv[2])
 found = {fault.id: fault for fault in mutants.all_faults(root, ["toys.py"])["toys.py"]}
@@ -272,7 +275,7 @@ def test_every_file_is_in_an_area_or_left_out_with_a_reason() -> None:
     files = {path.relative_to(mutants.ROOT).as_posix() for path in (mutants.ROOT / "mixlens").rglob("*.py")}
     inside = mutants_tests.files_of(mutants.ROOT, list(mutants_tests.AREAS))
     outside = {file for file in files for pattern in mutants_tests.LEFT_OUT if fnmatch(file, pattern)}
-    assert files - set(inside) == outside, "a new folder: add it to AREAS or to LEFT_OUT in recipes/mutants_tests.py"
+    assert files - set(inside) == outside, "a new folder: add it to AREAS or to LEFT_OUT in recipes/mutants/tests.py"
     assert set(inside.values()) == set(mutants_tests.AREAS)
     assert all(mutants_tests.LEFT_OUT.values())
     for file, area in inside.items():

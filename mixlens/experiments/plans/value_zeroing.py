@@ -38,7 +38,7 @@ def _map_items(number: str, method: str, what: str) -> tuple[Item, Item]:
 
 ROLES = (
     Role("pretrained", "BERT-base, uncased, pre-trained", "bert-base-uncased"),
-    Role("tuned", "the same, prompt-tuned on the half Train (recipes/finetune.py prompt)"),
+    Role("tuned", "the same, prompt-tuned on the half Train (recipes/train/finetune.py prompt)"),
     Role("roberta", "RoBERTa-base, pre-trained", "roberta-base"),
     Role("roberta-tuned", "the same, prompt-tuned"),
     Role("electra", "ELECTRA-base generator, pre-trained", "google/electra-base-generator"),

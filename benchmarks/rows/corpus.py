@@ -19,7 +19,7 @@ import mixlens
 from .measure import Results, apart, beside, rounded, seconds
 from .rows import NORMS
 
-SHARED = Path(__file__).resolve().parents[2] / "shared"
+SHARED = Path(__file__).resolve().parents[3] / "shared"
 NAMES = [*NORMS, "alti"]
 COUNT = 1000
 

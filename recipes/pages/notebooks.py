@@ -1,6 +1,6 @@
 """Runs the notebooks again and keeps what they show; when and where they ran is left out.
 
-    python -m recipes.notebooks
+    python -m recipes.pages.notebooks
 
 A second run gives the same bytes.
 """
@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-FOLDER = Path(__file__).resolve().parents[1] / "notebooks"
+FOLDER = Path(__file__).resolve().parents[2] / "notebooks"
 PATHS = re.compile(r"(?:/home|/tmp|/usr|/opt|/root|/Users|[A-Z]:\\\\)[\w/\\.-]+")
 
 

@@ -287,6 +287,6 @@ def tests_of(file: str, area: str) -> tuple[str, ...]:
 def place_of(test: str) -> str:
     """The path of a test file that is named without its folder."""
     name, colon, chosen = test.partition(":")
-    root = Path(__file__).resolve().parents[1]
+    root = Path(__file__).resolve().parents[2]
     path = next((root / "tests").rglob(Path(name).name), root / name)
     return path.relative_to(root).as_posix() + colon + chosen

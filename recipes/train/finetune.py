@@ -1,8 +1,8 @@
 """Fine-tunes a model as the papers used it, with the Hugging Face Trainer, and saves it so that `mixlens.load` reads it.
 
-    python -m recipes.finetune classification --model bert-base-uncased --data sst2 --out models/bert-sst2
-    python -m recipes.finetune prompt --model bert-base-uncased --data blimp_vz --out models/bert-blimp
-    python -m recipes.finetune qa --model bert-base-uncased --data squad1 --out models/bert-squad
+    python -m recipes.train.finetune classification --model bert-base-uncased --data sst2 --out models/bert-sst2
+    python -m recipes.train.finetune prompt --model bert-base-uncased --data blimp_vz --out models/bert-blimp
+    python -m recipes.train.finetune qa --model bert-base-uncased --data squad1 --out models/bert-squad
 
 Needs pip install 'mixlens[train,data]'. docs/use/finetune.md goes from here to the papers' tables.
 """
@@ -228,7 +228,7 @@ def trained(
 
 def arguments() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="python -m recipes.finetune", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="python -m recipes.train.finetune", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("recipe", choices=RECIPES)
     parser.add_argument("--model", required=True, help="a hub id or a folder")

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from .mutants_faults import Fault
+from .faults import Fault
 
 IGNORED = (".git", ".venv", "__pycache__", ".hypothesis", ".*_cache", ".browser", "build", "dist", "*.egg-info")
 FAMILIES = ("bert", "roberta", "electra", "distilbert", "albert", "modernbert", "gpt2", "gpt_neo", "gpt_neox", "opt", "llama")

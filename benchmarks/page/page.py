@@ -13,8 +13,8 @@ from typing import Any
 
 from .targets import target
 
-RESULTS = Path(__file__).parent / "results"
-DOCS = Path(__file__).resolve().parents[1] / "docs" / "measured"
+RESULTS = Path(__file__).resolve().parents[1] / "results"
+DOCS = Path(__file__).resolve().parents[2] / "docs" / "measured"
 FIGURES = "figures/performance"
 Held = dict[str, dict[str, Any]]
 GIB = 1024

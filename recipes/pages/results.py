@@ -1,6 +1,6 @@
 """Writes docs/measured/results: a page for each paper from `mixlens reproduce`, and README.md, what replicates across the papers.
 
-    python -m recipes.results RUNS [PAPER ...] [--models FOLDER] [--fast] [--device cuda]
+    python -m recipes.pages.results RUNS [PAPER ...] [--models FOLDER] [--fast] [--device cuda]
 
 RUNS is a folder that keeps the records: stopped and started again, it goes on. The models and data are those of `../shared`,
 which are not part of the package; FOLDER holds the models that the recipes tune on them (see docs/use/finetune.md): minilm-blimp,
@@ -100,15 +100,16 @@ MATERIALS = {
 }
 HEAD = """# What replicates across the papers
 
-*Written by `python -m recipes.results`, from the pages beside it.* The models are small (MiniLM, 6 layers, width 384) and are not
-those of the papers: a verdict of "different" says that a claim does not hold for these models and data, not that the paper erred.
+*Written by `python -m recipes.pages.results`, from the pages beside it.* The models are small (MiniLM, 6 layers, width 384)
+and are not those of the papers: a verdict of "different" says that a claim does not hold for these models and data, not that
+the paper erred.
 
 Stand-ins: `minilm-sst2` (90.5 % right on SST-2) and another seed of it (89.0 %) for BERT and DistilBERT; `minilm-hatexplain`
 (68.3 % of three classes); `minilm-agreement` and `minilm-mlm` as masked language models. Tuned from `minilm-mlm` by
-`recipes.finetune`: `minilm-blimp` (76.9 % before, 99.2 % after, on unseen sentences); `minilm-mrpc` (65.6 %) and `minilm-cola`
-(71.4 %), which are no better than the more frequent class, so that the figures before and after tuning on MRPC and CoLA say little;
-`minilm-squad` (29 % of 31 unseen questions answered with the exact span; 602 questions were there to learn from). The classifier
-of SST-2 also reads Yelp and IMDB, which it was not tuned on.
+`recipes.train.finetune`: `minilm-blimp` (76.9 % before, 99.2 % after, on unseen sentences); `minilm-mrpc` (65.6 %) and
+`minilm-cola` (71.4 %), which are no better than the more frequent class, so that the figures before and after tuning on MRPC
+and CoLA say little; `minilm-squad` (29 % of 31 unseen questions answered with the exact span; 602 questions were there to
+learn from). The classifier of SST-2 also reads Yelp and IMDB, which it was not tuned on.
 """
 
 
@@ -161,7 +162,7 @@ def claims_of(runs: Path) -> dict[str, Any]:
 
 def parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
-        prog="python -m recipes.results", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+        prog="python -m recipes.pages.results", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     parser.add_argument("runs", type=Path, help="a folder that keeps the records")
     parser.add_argument("papers", nargs="*", help=f"{', '.join(MATERIALS)} (all)")

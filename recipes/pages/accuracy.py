@@ -1,6 +1,6 @@
 """Writes docs/promises/accuracy.md: float32 against float64 on real models, and what the released forms lose.
 
-    python -m recipes.accuracy --models ../shared/models --data ../shared/data/sst2/dev.jsonl
+    python -m recipes.pages.accuracy --models ../shared/models --data ../shared/data/sst2/dev.jsonl
 
 Needs real models and sentences beside the project; the folder names are the defaults above.
 """

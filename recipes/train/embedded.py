@@ -1,6 +1,6 @@
 """Trains the two small BERT models that ship with mixlens, on sentences of mixlens.grammar.
 
-    python -m recipes.train_embedded [--model agreement|sentiment|all] [--out DIR] [--steps N]
+    python -m recipes.train.embedded [--model agreement|sentiment|all] [--out DIR] [--steps N]
 
 Training sees no held-out pair of words; the accuracy written beside each model is measured on sentences
 that have at least one. Seeds are fixed and one thread is used, so the number of cores changes nothing.
@@ -25,7 +25,7 @@ from transformers import BertConfig, BertForMaskedLM, BertForSequenceClassificat
 
 from mixlens.data.grammar import NEGATIVE, POSITIVE, Sentence, agreement, number_of, sentiment
 
-OUT = Path(__file__).parent.parent / "mixlens" / "embedded"
+OUT = Path(__file__).resolve().parents[2] / "mixlens" / "embedded"
 SEED, TEST_SEED = 2024, 1
 N_TEST = 6_000
 N_READ_FOR_VOCABULARY = 20_000

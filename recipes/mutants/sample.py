@@ -6,9 +6,9 @@ tests of the area on each.
     python -m recipes.mutants --only 3fb1c2d4                   # one fault again, by the name that the list gives it
     python -m recipes.mutants --list                            # what the sample is; nothing runs
 
-A fault is one small change: an operator, a constant, an axis, a condition, a statement, an argument (recipes/mutants_faults.py).
+A fault is one small change: an operator, a constant, an axis, a condition, a statement, an argument (recipes/mutants/faults.py).
 A file gets a share of the sample by the square root of the number of its faults; in a file the kind is drawn first, then the
-place. The working tree is only read. Faults that change nothing a user can see are in recipes/mutants_equivalent.json, each with
+place. The working tree is only read. Faults that change nothing a user can see are in recipes/mutants/equivalent.json, each with
 its reason; they are counted apart. Not part of `make test`: a fault costs some seconds to some minutes.
 """
 
@@ -23,13 +23,13 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from . import mutants_run
-from .mutants_faults import OPERATORS, Fault, faults, readable
-from .mutants_run import Told
-from .mutants_tests import AREAS, LEFT_OUT_FUNCTIONS, files_of, tests_of
+from . import run as mutants_run
+from .faults import OPERATORS, Fault, faults, readable
+from .run import Told
+from .tests import AREAS, LEFT_OUT_FUNCTIONS, files_of, tests_of
 
-ROOT = Path(__file__).resolve().parents[1]
-EQUIVALENT = Path(__file__).with_name("mutants_equivalent.json")
+ROOT = Path(__file__).resolve().parents[2]
+EQUIVALENT = Path(__file__).with_name("equivalent.json")
 KEYS = ("file", "function", "before", "after")
 Key = tuple[str, str, str, str]
 

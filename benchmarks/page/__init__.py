@@ -1,0 +1,1 @@
+"""docs/measured/performance.md and its figures, from the results."""

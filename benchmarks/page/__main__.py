@@ -1,0 +1,5 @@
+"""`python -m benchmarks.page`."""
+
+from .page import main
+
+main()

@@ -1,0 +1,1 @@
+"""How many faults do the tests see? `python -m recipes.mutants`; see `sample`."""

@@ -1,0 +1,7 @@
+"""`python -m recipes.mutants`."""
+
+import sys
+
+from .sample import main
+
+sys.exit(main())

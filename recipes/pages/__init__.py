@@ -1,0 +1,1 @@
+"""Generated pages and figures of docs/: each file writes one of them."""

@@ -1,0 +1,1 @@
+"""Training: models as the papers used them, and the two embedded models."""
