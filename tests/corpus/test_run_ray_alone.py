@@ -22,10 +22,11 @@ pytest.importorskip("pyarrow")
 ray = pytest.importorskip("ray")
 pytest.importorskip("ray.data")
 
-from mixlens.corpus import ray_pool, ray_session  # noqa: E402
+from mixlens.corpus import ray_pool, ray_session, ray_worker  # noqa: E402
 from mixlens.corpus.plan import Plan  # noqa: E402
 from mixlens.corpus.ray_feed import feed_class, tickets_of  # noqa: E402
-from mixlens.corpus.ray_watch import Watch, WorkerCounts  # noqa: E402
+from mixlens.corpus.ray_tickets import Tickets  # noqa: E402
+from mixlens.corpus.ray_watch import WORKER, Watch, WorkerCounts  # noqa: E402
 from mixlens.corpus.worker import BadRow, ShardFiles  # noqa: E402
 from mixlens.errors import InputError, MixlensError  # noqa: E402
 
@@ -48,10 +49,10 @@ def test_somebody_listens_or_nobody_does() -> None:
 
 def test_the_noted_cluster_is_read_from_rays_folder(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RAY_TMPDIR", str(tmp_path))
-    assert ray_session.noted() == ""
+    assert ray_session.noted_address() == ""
     (tmp_path / "ray").mkdir()
     (tmp_path / "ray/ray_current_cluster").write_text("10.0.0.1:6379\n")
-    assert ray_session.noted() == "10.0.0.1:6379"
+    assert ray_session.noted_address() == "10.0.0.1:6379"
 
 
 @pytest.fixture
@@ -74,7 +75,7 @@ def test_a_cluster_is_joined_where_one_is_and_begun_where_none_is(
     connections: list[dict[str, Any]], tmp_path: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     quiet = {"log_to_driver": False, "logging_level": "error"}
-    assert pool().own
+    assert pool().is_connected_here
     assert connections.pop() == {"address": "local", **quiet}
     with socket.create_server(("127.0.0.1", 0)) as server:
         there = f"127.0.0.1:{server.getsockname()[1]}"
@@ -92,7 +93,7 @@ def test_a_cluster_is_joined_where_one_is_and_begun_where_none_is(
     with pytest.raises(InputError, match="nobody answers there"):
         pool(there)
     monkeypatch.setattr(ray, "is_initialized", lambda: True)
-    assert not pool().own
+    assert not pool().is_connected_here
     assert not connections
 
 
@@ -218,7 +219,7 @@ class FakeWorker:
 
 def remote(worker: Any, window: Any) -> Any:
     """An actor without its cluster: the Feed hands out one window."""
-    made = ray_pool.Remote.__new__(ray_pool.Remote)
+    made = ray_worker.Remote.__new__(ray_worker.Remote)
     made.worker, made.run, made.here = worker, "run", {}
     made.get = lambda call: call()
     made.feed = SimpleNamespace(take=SimpleNamespace(remote=lambda ticket, here: window))
@@ -227,12 +228,12 @@ def remote(worker: Any, window: Any) -> Any:
 
 def test_a_ticket_comes_back_with_the_files_and_the_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = iter((100.0, 102.5))
-    monkeypatch.setattr(ray_pool, "time", SimpleNamespace(monotonic=lambda: next(clock)))
+    monkeypatch.setattr(ray_worker, "time", SimpleNamespace(monotonic=lambda: next(clock)))
     row = remote(FakeWorker(), ((3, ["a", "b"]),)).row(9)
     assert row["ticket"] == 9
     assert row["seconds"] == 2.5
     assert (row["content"], row["maps"]) == (b"content", b"maps")
-    facts = json.loads(row["told"])
+    facts = json.loads(row["facts"])
     assert facts["rows"] == 2
     assert facts["bad"] == [dict.fromkeys(BadRow.__dataclass_fields__, 1)]
     assert not {"content", "maps"} & set(facts)
@@ -243,7 +244,7 @@ def test_a_ticket_that_is_done_comes_back_empty_and_an_error_by_its_kind() -> No
     for made in (remote(FakeWorker(), ((3, []),)), remote(InputError("no rows"), ((3, ["a"]),))):
         row = made.row(9)
         assert row["ticket"] == 9
-        assert json.loads(row["told"]) == {"error": ["InputError", "no rows"]}
+        assert json.loads(row["facts"]) == {"error": ["InputError", "no rows"]}
 
 
 # --- the loop over windows --------------------------------------------------------------------------------------------
@@ -270,10 +271,10 @@ class FakePool(ray_pool.Pool):
         self.watch = Watch(lambda: self.table, "feed")
         self.printed = deque()
         self.loaded, self.answered = 0, time.monotonic()
-        self.found: queue.Queue[Any] = queue.Queue()
+        self.arrivals: queue.Queue[Any] = queue.Queue()
 
     def _begin(self, expected: Any, run: str) -> queue.Queue[Any]:
-        return self.found
+        return self.arrivals
 
 
 def row_of(ticket: int, rows: int = 2) -> dict[str, Any]:
@@ -283,7 +284,7 @@ def row_of(ticket: int, rows: int = 2) -> dict[str, Any]:
 def test_shards_come_as_they_are_done_each_once() -> None:
     made, ticks = FakePool(), list[int]()
     for ticket in (1, 0, 1, 2):  # the second answer for ticket 1 is thrown away
-        made.found.put(row_of(ticket, rows=ticket + 1))
+        made.arrivals.put(row_of(ticket, rows=ticket + 1))
     files = list(made.shards(iter([(n, ["a"] * (n + 1)) for n in range(3)]), "run", {}, ticks.append))
     assert [one.rows for one in files] == [2, 1, 3]
     assert ticks == [3, 2, 4]  # rows, and the one bad row of each
@@ -300,37 +301,37 @@ def test_few_windows_are_held_at_a_time() -> None:
             yield number, ["a"]
 
     shards = made.shards(windows(), "run", {}, lambda _: None)
-    made.found.put(row_of(0))
+    made.arrivals.put(row_of(0))
     next(shards)
     assert len(read) == ray_pool.AHEAD * 2 + 1
-    made.found.put(row_of(1))
+    made.arrivals.put(row_of(1))
     next(shards)
     assert len(read) == ray_pool.AHEAD * 2 + 2
 
 
 def test_a_ticket_without_an_answer_is_given_out_again() -> None:
     made = FakePool()
-    made.found.put({"ticket": 0, "told": None})
-    made.found.put(row_of(1))
+    made.arrivals.put({"ticket": 0, "facts": None})
+    made.arrivals.put(row_of(1))
     assert len(list(made.shards(iter([(0, ["a", "b"])]), "run", {}, lambda _: None))) == 1
     assert [sorted(windows) for windows, *_ in made.feed.put_calls] == [[0], [1], []]
 
 
 def test_an_error_and_an_early_end_are_raised() -> None:
     for row, says in (
-        ({"ticket": 0, "told": json.dumps({"error": ["InputError", "no such model"]}), "seconds": 0.0}, "no such model"),
+        ({"ticket": 0, "facts": json.dumps({"error": ["InputError", "no such model"]}), "seconds": 0.0}, "no such model"),
         (None, r"Ray gave up \(it ended before its time\)"),
         (OSError("disk"), r"Ray gave up \(OSError: disk\)"),
         (InputError("refused"), "refused"),
     ):
         made = FakePool()
-        made.found.put(row)
+        made.arrivals.put(row)
         with pytest.raises(MixlensError, match=says):
             list(made.shards(iter([(0, ["a"])]), "run", {}, lambda _: None))
 
 
-def looked(made: FakePool, **out: Any) -> tuple[bool, WorkerCounts]:
-    return made.look_after(SimpleNamespace(**{"given": 0, "held": {}, "tell": None, **out}), worked=False)  # type: ignore[arg-type]
+def looked(made: FakePool, tickets: Tickets | None = None) -> tuple[bool, WorkerCounts]:
+    return made.look_after(tickets or Tickets(made.ray, made.feed), worked=False)
 
 
 def test_workers_that_die_while_they_load_are_named_by_their_machines_in_order() -> None:
@@ -343,13 +344,19 @@ def test_workers_that_die_while_they_load_are_named_by_their_machines_in_order()
         looked(made)
 
 
-def test_a_feed_that_was_made_again_empty_is_told_what_is_out() -> None:
-    made, told = FakePool(), list[Any]()
+def test_a_feed_that_was_started_again_empty_is_told_what_is_out() -> None:
+    made = FakePool()
+    tickets = Tickets(made.ray, made.feed)
+    for number in range(3):
+        tickets.give((number, []))
+    assert [tickets.take(ticket) for ticket in (0, 2)] == [True, True]
+    made.feed.put_calls.clear()
     made.feed.answer = (3, 0, [], 0)
-    looked(made, given=3, held={1: "x"}, tell=told.append)
-    assert not told
-    looked(made, given=4, held={1: "x"}, tell=told.append)
-    assert told == [{1: "x"}]
+    looked(made, tickets)
+    assert not made.feed.put_calls
+    made.feed.answer = (2, 0, [], 0)
+    looked(made, tickets)
+    assert made.feed.put_calls == [({1: ((1, []),)}, [], 3, False)]
 
 
 def test_the_silence_of_the_feed_is_counted_from_its_last_answer(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -467,14 +474,17 @@ class Pump:
 
 def closing(*, own: bool, begun: bool, joins: int = 1) -> tuple[FakePool, list[str]]:
     made, steps = FakePool(), list[str]()
-    made.own, made.settings = own, contextlib.ExitStack()
+    made.is_connected_here, made.settings = own, contextlib.ExitStack()
     made.settings.callback(lambda: steps.append("settings"))
     fake: Any = made.ray
     fake.kill = lambda feed: steps.append("feed killed")
     fake.shutdown = lambda: steps.append("shutdown")
     fake.get = lambda what, timeout: steps.append("told the end")
     made.pump = Pump(joins) if begun else None  # type: ignore[assignment]
-    made._kill_workers = lambda: steps.append("workers killed")  # type: ignore[method-assign]
+    made.table["ab"] = {"ActorClassName": WORKER, "State": "ALIVE"}
+    fake.ActorID = bytes.hex
+    core = SimpleNamespace(kill_actor=lambda name, for_good: steps.append(f"worker {name} killed, for good: {for_good}"))
+    fake._private = SimpleNamespace(worker=SimpleNamespace(global_worker=SimpleNamespace(core_worker=core)))
     return made, steps
 
 
@@ -495,7 +505,7 @@ def test_a_pool_that_began_ends_its_work_its_workers_and_its_feed(own: bool, joi
     made, steps = closing(own=own, begun=True, joins=joins)
     pump: Any = made.pump
     made.close()
-    killed = ["workers killed"] if joins > 1 else []
+    killed = ["worker ab killed, for good: True"] if joins > 1 else []
     assert steps == ["told the end", *killed, "feed killed", *(["shutdown"] if own else []), "settings"]
     assert pump.waited == [0 if own else 5, *([20] if joins > 1 else [])]
     assert made.feed.put_calls == [({}, [], 0, True)]
@@ -503,7 +513,6 @@ def test_a_pool_that_began_ends_its_work_its_workers_and_its_feed(own: bool, joi
 
 def test_a_feed_that_does_not_answer_hinders_no_end() -> None:
     made, steps = closing(own=True, begun=True)
-
     made.ray.get = made.ray.kill = fails  # type: ignore[attr-defined]
     made.close()
     assert steps == ["shutdown", "settings"]
