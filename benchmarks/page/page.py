@@ -279,7 +279,7 @@ traced forward pass, the proof of every layer and the rollout are inside it. For
 turn (forward, method, forward, method, ...); a round's ratio is to the forward passes right before and after it, after a
 long method to the median of five, so that cold memory flatters nobody. The table has the median of the rounds and, in
 brackets, the smallest and the largest. *Straightforward* is the code a researcher
-would write (`benchmarks/straightforward.py`): every pair's vector held, every intervention run again. *Apart* is the
+would write (`benchmarks/rows/straightforward.py`): every pair's vector held, every intervention run again. *Apart* is the
 largest difference of any row-normalised score between the two, on the very input that is timed. It is checked first: a
 quick answer that is another answer is not timed, and the run fails.
 """

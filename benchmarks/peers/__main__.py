@@ -28,7 +28,7 @@ from safetensors.torch import load_file, save_file
 
 import mixlens
 
-from ..measure import Results, apart, beside, rounded, seconds
+from ..rows.measure import Results, apart, beside, rounded, seconds
 
 HERE = Path(__file__).parent
 ENVIRONMENT = HERE / ".venv"  # ignored by git

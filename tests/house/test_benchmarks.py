@@ -18,14 +18,13 @@ from torch import Tensor
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))  # the benchmarks are beside the package, not in it
 
-from benchmarks.rows.rows.models import Pair, bert  # noqa: E402
-
 import mixlens  # noqa: E402
 from benchmarks import __main__ as command  # noqa: E402
 from benchmarks.page import figure, page  # noqa: E402
 from benchmarks.page.targets import TARGETS, Target  # noqa: E402
 from benchmarks.peers import __main__ as peers  # noqa: E402
 from benchmarks.rows import corpus, growth, large, measure, memory, rows, straightforward  # noqa: E402
+from benchmarks.rows.models import Pair, bert  # noqa: E402
 
 TINY = {"hidden_size": 48, "num_hidden_layers": 3, "num_attention_heads": 4, "intermediate_size": 64, "vocab_size": 20000}
 

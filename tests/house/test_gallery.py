@@ -15,7 +15,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from recipes import gallery, notebooks  # noqa: E402
+from recipes.pages import gallery, notebooks  # noqa: E402
 
 FIGURES = ROOT / "docs" / "use" / "figures" / "gallery"
 

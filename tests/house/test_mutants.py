@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
+from recipes.mutants import run as mutants_run
+from recipes.mutants import sample as mutants
+from recipes.mutants import tests as mutants_tests
 from recipes.mutants.faults import OPERATORS, Fault, faults, readable
-from recipes.mutants.sample import run as mutants_run
-from recipes.mutants.sample import sample as mutants
-from recipes.mutants.sample import tests as mutants_tests
 
 TOY = '''
 """Not this: 1 + 1."""
@@ -182,8 +182,8 @@ def test_a_sample_is_fixed_by_its_seed(tmp_path: Path) -> None:
 RUN = """
 import json, sys
 from pathlib import Path
-from recipes.mutants.sample import sample as mutants
-from recipes.mutants.sample import run as mutants_run
+from recipes.mutants import sample as mutants
+from recipes.mutants import run as mutants_run
 
 root, folder = Path(sys.argv[1]), Path(sys.argv[2])
 found = {fault.id: fault for fault in mutants.all_faults(root, ["toys.py"])["toys.py"]}
@@ -287,7 +287,7 @@ def test_every_file_is_in_an_area_or_left_out_with_a_reason() -> None:
 
 def test_the_command_lists_and_refuses(capsys: pytest.CaptureFixture[str]) -> None:
     assert mutants.main(["--list", "--area", "metrics", "--sample", "5", "--seed", "3"]) == 0
-    lines = [line for line in capsys.readouterr().out.splitlines() if "mixlens/" in line and not line.startswith("mutants_")]
+    lines = [line for line in capsys.readouterr().out.splitlines() if "mixlens/" in line and not line.startswith("equivalent")]
     assert len(lines) == 5
     assert all(line.split()[1].startswith(("mixlens/metrics/", "mixlens/experiments/")) for line in lines)
     assert mutants.main(["--only", "nothing"]) == 2
