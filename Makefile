@@ -74,6 +74,7 @@ bench: $(READY)  ## each method against a forward pass and the obvious code
 
 docs: $(READY)  ## docs/use/methods.md, docs/use/gallery.md, their figures and the notebooks, by running what they show
 	$(BIN)/python -m recipes.pages.methods
+	$(BIN)/python -m recipes.pages.papers
 	$(BIN)/python -m recipes.pages.gallery
 	$(BIN)/python -m recipes.pages.notebooks
 
