@@ -72,7 +72,7 @@ def published(where: str, column: str, numbers: Mapping[str, Sequence[float]]) -
 
 def numbers(table: Mapping[str, Sequence[float]], first: str, second: str) -> str:
     """The numbers of two methods on the six data sets."""
-    return "; ".join(f"{name} {a:g} against {b:g}" for name, a, b in zip(SETS, table[first], table[second], strict=True))
+    return "; ".join(f"{name} {a:.3f} against {b:.3f}" for name, a, b in zip(SETS, table[first], table[second], strict=True))
 
 
 # --- faithfulness: Table 1 ----------------------------------------------------------------------------------------------
@@ -169,13 +169,13 @@ FAITHFUL_CLAIMS = (
     Claim(
         "Table 1, section 6.1",
         "The attention-based methods, RawAtt and Rollout, perform worst (AOPC)",
-        "RawAtt 0.331 and Rollout 0.286 on SST2, the others 0.335 to 0.371; not so on QQP, Amazon and IMDB",
+        "so on SST2 (0.331 and 0.286, the others 0.335 to 0.371) and Yelp alone; not on QQP, MNLI, Amazon and IMDB",
         above(OTHERS, ATTENTION, "aopc"),
     ),
     Claim(
         "Table 1, section 6.1",
         "The attention-based methods, RawAtt and Rollout, perform worst (LOdds)",
-        "on SST2 Grads (-0.252) and AttGrads (-0.603) are worse than both",
+        "so on MNLI and Amazon alone; on SST2 Grads (-0.252) and AttGrads (-0.603), on IMDB Grads (-1.227) are worse than both",
         above(OTHERS, ATTENTION, "lodds", lower=True),
     ),
     Claim(
@@ -255,11 +255,12 @@ def _finish_confidence(setup: Setup, records: list[Record]) -> list[Table]:
         (method, *(mean_with_interval([r.value for r in grouped[method, form]], seed=setup.seed) for form in FORMS))
         for method in setup.methods
     )
-    note = "Lower is better by the paper. kendall: of the token indices in order of decreasing score, as eq. 15 defines it; two "
-    note += "orders of the same indices agree or not by chance, so that values near 0 say little. of scores: Kendall's tau of "
+    note = "Lower is better by the paper. kendall: of the token indices in order of decreasing score, as eq. 15 defines it; the "
+    note += "tau of two lists of indices is near 0 unless the orders are almost the same, so that values near 0 say little. of "
     note += (
-        "the scores themselves; -1 where a class gets the scores of the other with the opposite sign, 1 where both get the same."
+        "scores: Kendall's tau of the scores themselves; -1 where a class gets the scores of the other with the opposite sign, "
     )
+    note += "1 where both get the same."
     columns = ("method", *FORMS)
     return [Table("confidence", "Kendall's tau between the predicted class and the others", columns, rows, note)]
 

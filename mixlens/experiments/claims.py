@@ -21,11 +21,15 @@ RULES = (
     "A claim of order (A above B) is judged by the differences A - B on the same examples, with 95 % intervals that hold "
     "for all pairs of the claim at once (max-t over 2,000 common resamples). **same**: every interval is above 0. "
     "**different**: one interval or more is below 0. **not told apart**: neither; the number of examples that would decide "
-    "it (80 % power) is given. A claim of a bound is judged likewise by the differences from the bound. A claim about almost "
-    "every layer is judged by all layers at once: **same** where it holds in three quarters of the layers or more, "
-    "**different** where it is the other way round in more than a quarter of them. **not comparable**: "
-    "the run does not measure what the paper measures, and the reason is given. Numbers of the paper stand beside ours for "
-    "the reader; they come from other models and are not tested for equality."
+    "it (80 % power) is given. For a claim that A is below B, read above and below exchanged. A claim of a bound is judged "
+    "likewise by the differences from the bound. A claim about almost every layer is judged by all layers at once: **same** "
+    "where it holds in three quarters of the layers or more, **different** where it is the other way round in more than a "
+    "quarter of them. **not comparable**: the run does not measure what the paper measures, and the reason is given. "
+    "Numbers of the paper stand beside ours for the reader; they come from other models and are not tested for equality. "
+    "Claims about ranks over layers are judged by the share of all orders of the layers that correlate as highly (p below "
+    "0.05); exact values, such as correlations of weights, have no interval and are compared with the bound as they are; a "
+    "claim that two numbers are almost equal holds where the interval of their difference lies within the width that the "
+    "claim names."
 )
 Examples = Mapping[str, float]  # example -> value
 Check = Callable[[Any, Sequence[Record], Sequence[Table]], "Verdict"]

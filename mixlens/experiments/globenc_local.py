@@ -193,7 +193,8 @@ def _features(values: Mapping[str, float]) -> float:
 
 
 def _word(correlation: float) -> str:
-    if math.isnan(correlation) or LARGE <= correlation <= 0:
+    """The correlation of two norms' weights has no interval: it is above or below the bound."""
+    if math.isnan(correlation):
         return UNDECIDED
     return SAME if correlation < LARGE else DIFFERENT
 

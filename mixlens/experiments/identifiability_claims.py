@@ -91,13 +91,19 @@ def _raw_peaks(value: Any, method: str, depth: int) -> Mapping[str, Examples]:
 
 
 def _separator_peak_gone(value: Any, method: str, depth: int) -> Mapping[str, Examples]:
-    middle = thirds(depth)[1]
-    return {"raw - effective": less(value(RAW, SEP, middle), value(method, SEP, middle))}
+    return _peak_gone(value, method, SEP, thirds(depth)[1], depth)
+
+
+def _peak_gone(value: Any, method: str, kind: str, layers: Any, depth: int) -> Mapping[str, Examples]:
+    """There is a peak of raw attention in these layers, and effective attention has less than half of it."""
+    elsewhere = [layer for layer in range(1, depth + 1) if layer not in layers]
+    raw, effective = (less(value(name, kind, layers), value(name, kind, elsewhere)) for name in (RAW, method))
+    return {"peak of raw": raw, "half of it - peak of effective": less({e: one / 2 for e, one in raw.items()}, effective)}
 
 
 def _punctuation_peak_gone(value: Any, method: str, depth: int) -> Mapping[str, Examples]:
     deep = range(max(1, round(10 * depth / 12)), depth + 1)
-    return {"raw - effective": less(value(RAW, PERIOD_OR_COMMA, deep), value(method, PERIOD_OR_COMMA, deep))}
+    return _peak_gone(value, method, PERIOD_OR_COMMA, deep, depth)
 
 
 def _punctuation_above(value: Any, method: str, depth: int) -> Mapping[str, Examples]:

@@ -194,15 +194,20 @@ ACROSS_CLAIMS = (
 # --- train and test, neighbours, hidden to hidden ---------------------------------------------------------------------------
 
 
+LITTLE = 0.02  # of a rate: twice what the last tenth of the texts adds in the paper
+
+
 @by_rates("size", "share")
 def little_gain_from_more(rates: Any, depth: int) -> Any:
     of_share = {key[3]: one for key, one in rates.items()}
-    gains = [less(of_share[0.8], of_share[0.5]), less(of_share[1.0], of_share[0.9])]
-    return {"(0.8 - 0.5) - (1.0 - 0.9) of the training texts": less(*gains)}
+    gain = less(of_share[1.0], of_share[0.9])
+    return {f"{LITTLE:g} - (1.0 - 0.9) of the training texts": {text: LITTLE - value for text, value in gain.items()}}
 
 
 def equal_overfitting(setup: Any, records: Sequence[Record], tables: Any) -> Verdict:
     gaps = {kind: _gaps(stopped(setup, records), kind) for kind in ("linear", "mlp")}
+    if len(gaps["mlp"]) < 3:
+        return incomparable("fewer than three layers were trained")
     return almost_equal({"mlp - linear, train less test, over layers": less(gaps["mlp"], gaps["linear"])}, seed=setup.seed)
 
 
@@ -215,7 +220,7 @@ GENERALIZATION_CLAIMS = (
     Claim("B.2, Figure 7", "linear and MLP overfit to the same degree by L2 (within 0.05)", "in the figure", equal_overfitting),
     Claim(
         "B.2",
-        "more training texts would not help the MLP much",
+        "more training texts would not help the MLP much: the last tenth adds less than 0.02",
         "0.74, 0.80, 0.81, 0.82 of 50, 80, 90, 100 %",
         little_gain_from_more,
     ),

@@ -10,7 +10,7 @@ from typing import Any
 from ..provenance import public_name
 from .claims import RULES, WORDS
 from .experiment import Outcome
-from .plan import Plan, Step
+from .plan import PLANS, Plan, Step
 from .reproduction import Reproduction, question
 from .running import differences
 from .tables import Table
@@ -19,7 +19,7 @@ FLAGS = ("first", "truncate")  # arguments of a run that are flags of the comman
 NAMED = ("data", "n", "split", "methods")  # arguments of a run that are options of the command line
 LONGEST = 60  # rows of a table that a page shows
 FIGURE = "{step}/figure.svg"  # beside the page
-NOT_ASKED = "its model is not at hand here"
+NOT_ASKED = "not asked for: its model or its data is not at hand here, or it takes too long"
 COLUMNS = ("the paper says", "where", "run", "paper", "here", "verdict")
 
 
@@ -64,7 +64,15 @@ def whole_command(reproduction: Reproduction) -> str:
         words += ["--model", f"{role}={name}"] if name != hub[role] else []
     for name, path in reproduction.data.items():
         words += ["--data", f"{name}={path}"]
+    words += _sizes(reproduction)
     return " ".join([*map(shlex.quote, words), *(["--fast"] if reproduction.fast else [])])
+
+
+def _sizes(reproduction: Reproduction) -> list[str]:
+    """The numbers of examples that are not those of the plan, as options."""
+    planned = {step.name: step.n for step in PLANS.find(reproduction.plan.name).steps}
+    changed = [step for step in reproduction.plan.steps if step.n != planned.get(step.name, step.n)]
+    return [word for step in changed for word in ("--size", f"{step.name}={step.n}")]
 
 
 # --- parts of the page --------------------------------------------------------------------------------------------------
@@ -107,14 +115,16 @@ def _verdicts(reproduction: Reproduction) -> list[str]:
 
 def _models(reproduction: Reproduction) -> list[str]:
     rows = [
-        (role.name, role.what + (f", `{role.hub}`" if role.hub else ""), _name_here(reproduction.models[role.name]))
+        (role.name, role.what + (f", `{role.hub}`" if role.hub else ""), _name_here(reproduction, role.name))
         for role in reproduction.plan.roles
     ]
-    return _section_table("Models", ("role", "the paper's", "here"), rows)
+    return _section_table("Models", ("role", "the paper's, and a checkpoint for it", "here"), rows)
 
 
-def _name_here(name: str) -> str:
-    return f"`{public_name(name)}`" if name else "none"
+def _name_here(reproduction: Reproduction, role: str) -> str:
+    steps = [step for step in reproduction.plan.steps if step.name in reproduction.outcomes]
+    used = any(role in step.models for step in steps)
+    return f"`{public_name(reproduction.models[role])}`" if used else "not run"
 
 
 def _section(reproduction: Reproduction, step: Step, figure: str) -> list[str]:

@@ -46,7 +46,11 @@ NAMES = {  # as the paper writes them
 LOWER_IS_BETTER = ("probes_needed",)
 
 # In a rollout rows sum to 1, and the identity is added to: the maps that hold no residual connection, all maps, or none.
-WITH_IDENTITY: Mapping[str, tuple[str, ...]] = {"missing": ("attention", "norm"), "always": MAPS, "never": ()}
+WITH_IDENTITY: Mapping[str, tuple[str, ...]] = {
+    "missing": ("attention", "norm"),
+    "always": tuple(name for name in MAPS if name != "random"),
+    "never": (),
+}
 WORDS: Mapping[str, tuple[str, ...]] = {  # option -> the words it takes, the default first
     "gradients_of": ("target", "pair"),
     "states": ("enter", "leave"),
@@ -57,9 +61,9 @@ GRADIENT_OPTIONS: Mapping[str, Any] = {name: WORDS[name][0] for name in ("gradie
 ROLLOUT_OPTIONS: Mapping[str, Any] = {"identity": WORDS["identity"][0]}
 CUE_OPTIONS: Mapping[str, Any] = {**GRADIENT_OPTIONS, "signs": "absolute", "pieces": "all"}
 DIFFERS_DATA = (
-    "The cues are found by one rule for each BLiMP template; the paper used spaCy's parser and neuralcoref. The rows of a task "
-    "that is balanced are drawn without replacement, and Train and Test are drawn by another seed than the paper's, which is "
-    "not published. Words of more than one token of the model are left out after balancing, not before.",
+    "The cues are found by one rule for each BLiMP template; the paper used spaCy (its released code neuralcoref too). The rows "
+    "of a task that is balanced are drawn without replacement, and Train and Test are drawn by another seed than the paper's, "
+    "which is not published. Words of more than one token of the model are left out after balancing, not before.",
 )
 DIFFERS_GRADIENTS = (
     "Gradients at layer l are taken at the states that enter it, which are what a map of layer l mixes; the paper does not say "

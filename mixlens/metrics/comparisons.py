@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from ..errors import InputError
 
-VARIED = 8  # examples that must differ from the median for a pair to be compared
+VARIED = 5  # examples that must differ from the median for a pair to be compared: e^-5 of the resamples have none of them
 CELLS = 2_000_000  # numbers that are resampled at a time
 Pair = tuple[Hashable, Hashable]
 
@@ -61,7 +61,7 @@ def simultaneous(
     differences = _differences(values, pairs)
     if differences.shape[1] < 2:
         return {pair: _unknown(row) for pair, row in zip(pairs, differences, strict=True)}
-    means, errors = differences.mean(1), _standard_errors(differences)
+    means, errors = differences.mean(1), _exact_zeros(_standard_errors(differences), differences)
     largest = _largest(differences[_varied(differences)], resamples, seed)
     reach = float(np.quantile(largest, confidence, method="higher"))  # infinite where a few examples leave it open
     return {
@@ -70,14 +70,20 @@ def simultaneous(
     }
 
 
+def _exact_zeros(errors: NDArray[Any], differences: NDArray[Any]) -> NDArray[Any]:
+    """[pair]: 0 where the differences are equal but for rounding."""
+    rounded: NDArray[Any] = np.where(errors <= 1e-12 * np.abs(differences).max(1, initial=0.0), 0.0, errors)
+    return rounded
+
+
 def _varied(differences: NDArray[Any]) -> NDArray[np.bool_]:
     """[pair]: whether enough examples differ from the others for a resampled spread to mean something.
 
     A pair that differs on one example alone has no spread in a third of the resamples. Its t is infinite there, and would leave
-    no pair told apart. Of fewer than `VARIED` examples all must differ.
+    no pair told apart. Of few examples half must differ.
     """
     apart = differences != np.median(differences, axis=1, keepdims=True)
-    varied: NDArray[np.bool_] = apart.sum(1) >= min(VARIED, differences.shape[1] - 1)
+    varied: NDArray[np.bool_] = apart.sum(1) >= min(VARIED, (differences.shape[1] + 1) // 2)
     return varied
 
 

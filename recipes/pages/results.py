@@ -104,6 +104,10 @@ HEAD = """# What replicates across the papers
 and are not those of the papers: a verdict of "different" says that a claim does not hold for these models and data, not that
 the paper erred.
 
+The runs of Value Zeroing and Identifiability are those of `--fast` with more examples (fewer folds, one learning rate,
+estimated HTA, 40 aligned texts); each page has its commands. Data are the development sets, where ALTI and AttCAT use test
+sets. Folders `../shared/...` hold the models and data that stand in for the papers'; `models/...` those that were tuned.
+
 Stand-ins: `minilm-sst2` (90.5 % right on SST-2) and another seed of it (89.0 %) for BERT and DistilBERT; `minilm-hatexplain`
 (68.3 % of three classes); `minilm-agreement` and `minilm-mlm` as masked language models. Tuned from `minilm-mlm` by
 `recipes.train.finetune`: `minilm-blimp` (76.9 % before, 99.2 % after, on unseen sentences); `minilm-mrpc` (65.6 %) and

@@ -178,6 +178,8 @@ def test_answer_tokens_are_counted(qa_model: Any, question: Example) -> None:
     assert values(every, "attcat", "precision_at_k") == [1.0]
     assert cell(every.tables[0], "attcat", "count").mean == len(gold)
     assert f"no method can have more than {len(gold):.2f} here" in every.tables[0].note
+    assert cell(every.tables[0], "attcat", "share").mean == 1.0
+    assert " of 1 examples)" in every.tables[0].note
     with pytest.raises(InputError, match="1 have no 'answers'"):
         run("attcat-qa", model=qa_model, data=[replace(question, info={})], methods=["attcat"], progress=False)
     with pytest.raises(InputError, match="k is a number of tokens"):
@@ -237,8 +239,8 @@ def test_rolled_out_attcat_is_the_product_of_its_layers(model: Any, texts: list[
 def test_claims_of_figure_4_follow_the_records() -> None:
     paper = {(SUM, "size"): 1.0, (ROLLOUT, "size"): 0.0, (SUM, "aopc"): 1.0, (ROLLOUT, "aopc"): 0.0}
     paper |= {(SUM, "lodds"): -1.0, (ROLLOUT, "lodds"): 0.0}
-    assert words_of("attcat-layers", paper, layer=0)[1:] == ["same"] * 3
-    assert words_of("attcat-layers", {key: -value for key, value in paper.items()}, layer=0)[1:] == ["different"] * 3
+    assert words_of("attcat-layers", paper, layer=0)[1:] == ["not comparable", "same", "same"]
+    assert words_of("attcat-layers", {key: -value for key, value in paper.items()}, layer=0)[2:] == ["different"] * 2
     spreads = [Record(str(i), SUM, "spread", 1 / layer + i / 100, {"layer": layer}) for i in range(9) for layer in (1, 2, 3)]
     claim, setup = known()["attcat-layers"].claims[0], Setup(known()["attcat-layers"], (), (), (), {})
     assert claim.check(setup, spreads, []).word == "same"

@@ -68,7 +68,7 @@ PLAN = plan(
         Item("Table 1", "AOPC and LOdds, six data sets", steps=tuple(step.name for step in (*FAITHFUL, *RELEASED))),
         Item("Table 2", "Kendall's tau between classes, six data sets", steps=tuple(step.name for step in CONFIDENT)),
         Item("Figure 3", "Precision@20 on SQuAD v1 and v2, three models", steps=tuple(step.name for step in QUESTIONS)),
-        Item("Figure 3, caption", "the largest possible scores, 3.72 and 3.84", steps=("figure3-squad1", "figure3-squad2")),
+        Item("Figure 3, caption", "maximal scores of 3.72 and 3.84", steps=("figure3-squad1", "figure3-squad2")),
         Item("Figure 4", "impact scores by layer, Rollout and Sum", steps=("figure4",)),
         Item(
             "Figure 5a",
@@ -78,9 +78,10 @@ PLAN = plan(
         Item(
             "Figure 5b",
             "scores of one sentence by four methods",
-            command=f'mixlens compare "{EXAMPLE}" --methods attcat,transatt,raw_attention,attention_rollout',
+            command=f'mixlens compare "{EXAMPLE}" --model {HUB["sst2"][1]} '
+            "--methods attcat,transatt,raw_attention,attention_rollout",
         ),
         Item("Section 6.1", "Precision@K for other K", command="mixlens experiment attcat-qa --option k=10"),
-        Item("Appendix", "accuracy of the models, more examples", reason="the appendix is not part of the text at hand"),
+        Item("Appendix", "accuracy of the models, more examples", reason="the appendix is not in the paper's text"),
     ),
 )

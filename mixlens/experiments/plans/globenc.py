@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from ...metrics.agreement import GLOBENC
 from ..plan import Item, Role, Step, plan
 
+PAPER = (
+    "Modarressi et al. 2022, GlobEnc: Quantifying Global Token Attribution by Incorporating the Whole Encoder Layer in "
+    "Transformers"
+)
 DATASETS = {"sst2": "SST2", "mnli": "MNLI", "hatexplain": "HateXplain"}
 MODELS = {"bert": ("BERT-base", "Table 1"), "bert-large": ("BERT-large", "Table A.1"), "electra": ("ELECTRA-base", "Table A.2")}
 HUB = {  # the checkpoints that the authors' configuration names
@@ -102,4 +105,4 @@ ITEMS = (
     Item("Figure A.5", "the same, ELECTRA", command=_layers("PREMISE", HUB["electra-mnli"], pair="HYPOTHESIS")),
     Item("Figure A.6", "the same, BERT-large", command=_layers("PREMISE", HUB["bert-large-mnli"], pair="HYPOTHESIS")),
 )
-PLAN = plan("globenc", paper=GLOBENC, module=__name__, roles=ROLES, steps=STEPS, items=ITEMS)
+PLAN = plan("globenc", paper=PAPER, module=__name__, roles=ROLES, steps=STEPS, items=ITEMS)
