@@ -400,7 +400,7 @@ def test_memory_does_not_grow_with_the_rows(out: Path, tmp_path: Path) -> None:
         peaks.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
     assert rows[1] == 8 * rows[0] == 8 * 32 * 16
-    assert peaks[1] < 1.5 * peaks[0]
+    assert peaks[1] < 2 * peaks[0]  # 1.1 on an idle machine, 1.51 was seen on a busy one; 7 with all rows held
 
 
 @pytest.mark.parametrize("count", [1, 7, 24, 25, 49, 1000])
