@@ -168,6 +168,7 @@ def test_every_layer_of_maps_and_attributions_is_that_of_each_alone() -> None:
             assert one.method == other.method
 
 
+@needs_fast
 def test_only_short_batches_on_a_gpu_are_kept_whole() -> None:
     def model(device: str, width: int = 32) -> Any:
         config = SimpleNamespace(hidden_size=width)
