@@ -12,12 +12,13 @@ import numpy as np
 import pytest
 import torch
 import transformers
+from outcomes import cell, values
 
 import mixlens
 from mixlens import data
 from mixlens.cli import main
 from mixlens.errors import InputError
-from mixlens.experiments import Table, alti, alti_consistency, alti_shapes, core, known, run
+from mixlens.experiments import alti, alti_consistency, alti_shapes, core, known, run
 from mixlens.experiments.claims import DIFFERENT, INCOMPARABLE, SAME, UNDECIDED
 from mixlens.experiments.plan import PLANS
 from mixlens.experiments.prepare import fitting
@@ -47,18 +48,6 @@ def texts() -> list[Example]:
 @pytest.fixture(scope="module")
 def gaps() -> list[Example]:
     return list(data.load("agreement", n=3))
-
-
-def values(outcome: Any, method: str, metric: str, **info: Any) -> list[float]:
-    return [
-        r.value
-        for r in outcome.records
-        if (r.method, r.metric) == (method, metric) and all(r.info[key] == value for key, value in info.items())
-    ]
-
-
-def cell(table: Table, method: str, column: str) -> Any:
-    return table.rows[table.column("method").index(method)][table.columns.index(column)]
 
 
 def words(name: str, records: list[Record], **options: Any) -> list[str]:

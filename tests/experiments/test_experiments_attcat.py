@@ -9,13 +9,14 @@ import numpy as np
 import pytest
 import torch
 import transformers
+from outcomes import cell, values
 from scipy import stats
 
 import mixlens
 from mixlens import data
 from mixlens.asking import parse_methods
 from mixlens.errors import InputError
-from mixlens.experiments import Setup, Table, known, run
+from mixlens.experiments import Setup, known, run
 from mixlens.experiments.attcat import BASELINES, CLASSES, METHODS, TABLE1_AOPC
 from mixlens.experiments.attcat_more import ROLLOUT, SUM, span_scores
 from mixlens.metrics.agreement import kendall, kendall_confidence
@@ -31,18 +32,6 @@ def model() -> Any:
 @pytest.fixture(scope="module")
 def texts() -> list[Example]:
     return list(data.load("sentiment", n=3))
-
-
-def values(outcome: Any, method: str, metric: str, **info: Any) -> list[float]:
-    return [
-        r.value
-        for r in outcome.records
-        if (r.method, r.metric) == (method, metric) and all(r.info[key] == value for key, value in info.items())
-    ]
-
-
-def cell(table: Table, method: str, column: str) -> Any:
-    return table.rows[table.column("method").index(method)][table.columns.index(column)]
 
 
 def words_of(name: str, means: dict[tuple[str, str], float], n: int = 40, **info: Any) -> list[str]:

@@ -8,7 +8,7 @@ import pytest
 
 import mixlens
 from mixlens import data
-from mixlens.experiments import Table, core, known, run
+from mixlens.experiments import core, known, run
 from mixlens.experiments.running import all_tables
 from mixlens.metrics import Interval
 from mixlens.types import Example
@@ -32,18 +32,6 @@ def texts() -> list[Example]:
 @pytest.fixture(scope="module")
 def gaps() -> list[Example]:
     return list(data.load("agreement", n=3))
-
-
-def values(outcome: Any, method: str, metric: str, **info: Any) -> list[float]:
-    return [
-        r.value
-        for r in outcome.records
-        if (r.method, r.metric) == (method, metric) and all(r.info[key] == value for key, value in info.items())
-    ]
-
-
-def cell(table: Table, method: str, column: str) -> Any:
-    return table.rows[table.column("method").index(method)][table.columns.index(column)]
 
 
 # --- every experiment -------------------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from outcomes import values
 from scipy.stats import spearmanr
 
 import mixlens
@@ -36,14 +37,6 @@ def model() -> Any:
 @pytest.fixture(scope="module")
 def gaps() -> list[Example]:
     return list(data.load("agreement", n=3))
-
-
-def values(outcome: Any, method: str, metric: str, **info: Any) -> list[float]:
-    return [
-        r.value
-        for r in outcome.records
-        if (r.method, r.metric) == (method, metric) and all(r.info[key] == value for key, value in info.items())
-    ]
 
 
 def traced(model: Any, example: Example) -> tuple[Any, Any]:
