@@ -137,14 +137,14 @@ def _stored(model: str, outputs: str, transformed: str) -> Published:
         ),
         Claim(
             "Figure 3, section 3",
-            "Attention block outputs are highly anisotropic: their cosine is nearer to 1 than to 0 (above 0.5) in every layer.",
-            "curves",
+            "Attention block outputs are highly anisotropic; read here as a cosine above 0.5 in every layer.",
+            "curves, no number in the text; the authors' layer outputs: BERT 0.18 to 0.58, RoBERTa 0.42 to 0.96",
             _outputs_are_alike,
         ),
         Claim(
             "Figure 3, section 3",
-            "In the first layer transformed vectors are almost isotropic: their cosine is below 0.1.",
-            "a curve; the authors' number for BERT: 0.04",
+            "In the first layer transformed vectors are almost isotropic; read here as a cosine below 0.1.",
+            "a curve; the authors' numbers: BERT 0.04, RoBERTa 0.09, DistilBERT 0.11",
             _first_layer_is_isotropic,
         ),
         Claim(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
 
@@ -55,13 +55,23 @@ class Verdict:
 class Claim:
     """A statement of the paper in our words, where it stands, its numbers there, and how a run is judged by it.
 
-    `check(setup, records, tables)` gives the verdict. It is pure: the same records give the same verdict.
+    `check(setup, records, tables)` gives the verdict. It is pure: the same records give the same verdict. A paper may say the
+    same of other data elsewhere: `at` maps the name of such data to that place, or to None where it says nothing of this data.
     """
 
     where: str
     says: str
     paper: str
     check: Check
+    at: Mapping[str, str | None] = field(default_factory=dict)
+
+    def place(self, data: str) -> str | None:
+        """Where the paper says it of this data; None where it does not."""
+        return self.at.get(data, self.where)
+
+    def numbers(self, data: str) -> str:
+        """The paper's numbers. Those of a place that is about other data are marked."""
+        return f"of other data: {self.paper}" if data in self.at else self.paper
 
 
 @dataclass(frozen=True)
@@ -132,10 +142,12 @@ def _as_key(name: Any) -> tuple[Any, ...]:
 
 def judged_claims(claims: Sequence[Claim], setup: Any, records: Sequence[Record], tables: Sequence[Table]) -> list[Table]:
     """The claims of the paper, one row each, with their verdicts. No claims, no table."""
-    if not claims:
+    data = setup.data
+    rows = [(claim, place) for claim in claims if (place := claim.place(data)) is not None]
+    if not rows:
         return []
-    rows = [(claim, claim.check(setup, records, tables)) for claim in claims]
-    cells = tuple((claim.says, claim.where, claim.paper, verdict.ours, verdict.text) for claim, verdict in rows)
+    judged = [(claim, place, claim.check(setup, records, tables)) for claim, place in rows]
+    cells = tuple((claim.says, place, claim.numbers(data), verdict.ours, verdict.text) for claim, place, verdict in judged)
     columns = ("the paper says", "where", "paper", "here", "verdict")
     return [Table("claims", "What the paper says, and what this run says", columns, cells, RULES)]
 
@@ -214,6 +226,23 @@ def in_most(values: Mapping[str, Mapping[str, Examples]], pairs: Sequence[tuple[
         return refusal
     differences = _differences(flat, every, seed, 1.0)
     return most({layer: _word([differences[pair] for pair in of_layer]) for layer, of_layer in of_layers.items()})
+
+
+def in_all(values: Mapping[str, Mapping[str, Examples]], pairs: Sequence[tuple[str, str]], *, seed: int = 0) -> Verdict:
+    """The verdict on "the first of each pair is above the second in every layer", all layers and pairs compared at once.
+
+    Of each layer the pair that speaks least for the claim is shown: the intervals hold for all pairs, so it may be picked
+    afterwards.
+    """
+    flat = dict(chain.from_iterable(_in_layer(layer, of_layer) for layer, of_layer in values.items()))
+    of_layers = {layer: [(f"{layer}, {a}", f"{layer}, {b}") for a, b in pairs] for layer in values}
+    refusal = _refusal(flat, list(chain.from_iterable(of_layers.values())))
+    if refusal is not None:
+        return refusal
+    every = _differences(flat, list(chain.from_iterable(of_layers.values())), seed, 1.0)
+    lowest = [min(some, key=lambda pair: (every[pair].sign, every[pair].low)) for some in of_layers.values()]
+    shown = _verdict({f"{a} - {b.partition(', ')[2]}": every[a, b] for a, b in lowest}, 1.0)
+    return Verdict(_word(list(every.values())), shown.ours, shown.reason)
 
 
 def _in_layer(layer: str, values: Mapping[str, Examples]) -> list[tuple[str, Examples]]:

@@ -78,6 +78,7 @@ class Setup:
     done: frozenset[str] = frozenset()  # keys of a `whole` experiment that need no measuring again
     parsed: Mapping[str, MethodRequest] = field(default_factory=dict, repr=False)  # those of `methods` that are parsed already
     labels: Mapping[str, int] | None = None  # the class of each label of the data, where the user says it
+    data: str = ""  # the name of the dataset, where it has one
 
     @property
     def model(self) -> Model:

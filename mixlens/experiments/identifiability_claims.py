@@ -98,10 +98,12 @@ def _peak_gone(value: Any, method: str, kind: str, layers: Any, depth: int) -> M
     """There is a peak of raw attention in these layers, and effective attention has less than half of it."""
     elsewhere = [layer for layer in range(1, depth + 1) if layer not in layers]
     raw, effective = (less(value(name, kind, layers), value(name, kind, elsewhere)) for name in (RAW, method))
-    return {"peak of raw": raw, "half of it - peak of effective": less({e: one / 2 for e, one in raw.items()}, effective)}
+    at = f"layers {min(layers)} to {max(layers)}"
+    return {f"peak of raw, {at}": raw, "half of it - peak of effective": less({e: one / 2 for e, one in raw.items()}, effective)}
 
 
 def _punctuation_peak_gone(value: Any, method: str, depth: int) -> Mapping[str, Examples]:
+    """Layers 10 to 12 of 12; the same part of another depth."""
     deep = range(max(1, round(10 * depth / 12)), depth + 1)
     return _peak_gone(value, method, PERIOD_OR_COMMA, deep, depth)
 
@@ -122,10 +124,11 @@ def _separator_in_null_space(value: Any, method: str, depth: int) -> Mapping[str
 
 
 def _specials_vanish(value: Any, method: str, depth: int) -> Mapping[str, Examples]:
+    """Layer 4 of 12; the same part of another depth."""
     layer, contrasts = [max(1, round(depth / 3))], {}
     for name in (CLS, SEP):
         half = {text: number / 2 for text, number in value(RAW, name, layer).items()}
-        contrasts[f"half of raw - effective, {name}"] = less(half, value(method, name, layer))
+        contrasts[f"layer {layer[0]}: half of raw - effective, {name}"] = less(half, value(method, name, layer))
     return contrasts
 
 
@@ -156,7 +159,7 @@ EFFECTIVE_CLAIMS = (
     ),
     Claim(
         "Figure 1c",
-        "the peak of raw attention to periods and commas between layers 10 and 12 is null attention",
+        "the peak of raw attention to periods and commas between layers 10 and 12 of 12 is null attention",
         "in the figure",
         _by_types(_punctuation_peak_gone),
     ),
@@ -171,7 +174,7 @@ EFFECTIVE_CLAIMS = (
     ),
     Claim(
         "A.3, Figure 6",
-        "in layer 4 the attention to [CLS] and [SEP] has vanished from effective attention",
+        "in layer 4 of 12 the attention to [CLS] and [SEP] has vanished from effective attention",
         "one head of one passage",
         _by_types(_specials_vanish),
     ),

@@ -15,17 +15,17 @@ from ..metrics.intervals import Interval, statistic_with_interval
 from ..metrics.mixing_stats import BRUNNER, mean_by_distance, own_share, share_around, share_by_distance
 from ..metrics.mixing_stats import DISTANCES as GROUPS
 from ..types import Example, Map, Record, Trace
-from .claims import Claim, Examples, Verdict, incomparable, values_of
+from .claims import Claim, Examples, Verdict, incomparable, order
 from .experiment import Setup, experiment
 from .globenc import lines, per_layer
 from .identifiability_mixing import DIFFERS_HTA, every_contribution
+from .identifiability_token_claims import MRPC_ALONE
 from .identifiability_values import (
     DEPTHS,
     above_zero,
     depth_of,
     largest,
     less,
-    mean_over,
     of_layers,
     ratio_with_interval,
     select,
@@ -282,23 +282,30 @@ def nearest_contribute_most(setup: Setup, records: Sequence[Record], method: str
     return above_zero(contrasts, seed=setup.seed)
 
 
-def _beside(records: Sequence[Record], method: str) -> Examples:
-    """What [CLS] takes from a token directly beside the first [SEP], of texts that have one on both sides."""
+BESIDE = ("-1", "+1")
+
+
+def _around(records: Sequence[Record], method: str) -> dict[str, Examples]:
+    """What [CLS] takes from the token at each place around the first [SEP]: the mean of three layers, by text."""
     layers = three_layers(depth_of(records))
-    return mean_over([of_layers(records, method, "around", layers, group=group) for group in ("-1", "+1")])
+    places = sorted({r.info["group"] for r in select(records, "around", method)}, key=int)
+    return {place: of_layers(records, method, "around", layers, group=place) for place in places}
 
 
-def _further(records: Sequence[Record], method: str) -> Examples:
-    """What [CLS] takes from a token further away from the first [SEP], mean over all of them within reach."""
-    return values_of(records, method, "around", lambda r: abs(int(r.info["group"])) > 1)
+def _of_complete_texts(places: Mapping[str, Examples]) -> dict[str, Examples]:
+    """The same of the texts that reach as far as most do on both sides: a place that few texts have is left out."""
+    most = max((len(one) for one in places.values()), default=0)
+    return {place: one for place, one in places.items() if 2 * len(one) >= most}
 
 
 @with_hta
 def beside_the_separator(setup: Setup, records: Sequence[Record], method: str) -> Verdict:
-    near = _beside(records, method)
-    if not near:
+    """The two places beside [SEP] against every other place, [SEP] itself included."""
+    places = _of_complete_texts(_around(records, method))
+    if not all(place in places for place in BESIDE):
         return incomparable("no text has tokens on both sides of a [SEP]")
-    return above_zero({"directly beside [SEP] - further away": less(near, _further(records, method))}, seed=setup.seed)
+    others = [place for place in places if place not in BESIDE]
+    return order(places, [(near, other) for near in BESIDE for other in others], seed=setup.seed)
 
 
 @with_hta
@@ -318,31 +325,42 @@ DIFFERS_CONTEXT = (
     "other tokens in the layer (4b), and what [CLS] takes is a share of its row (18).",
     "Option others=true also gives the share of each group in all that comes from other tokens. The paper has no such table.",
 )
+AT_D2: dict[str, str | None] = {"cola": "D.2.1, Figure 41", "mnli": "D.2.2, Figure 43"}
 CONTEXT_CLAIMS = (
     Claim(
         "5.3, Figure 4a",
         "the closest neighbours contribute more in the first layers than in later ones",
         "in the figure",
         near_context_is_early,
+        AT_D2,
     ),
-    Claim("5.3, Figure 4a", "the most distant neighbours contribute most in deeper layers", "in the figure", far_context_is_late),
+    Claim(
+        "5.3, Figure 4a",
+        "the most distant neighbours contribute most in deeper layers",
+        "in the figure",
+        far_context_is_late,
+        AT_D2,
+    ),
     Claim(
         "5.3, Figure 4b",
         "the closest neighbours contribute most, regardless of depth",
         "in the figure",
         nearest_contribute_most,
+        AT_D2,
     ),
     Claim(
         "C.3, Figure 18b",
-        "[CLS] takes most from the tokens directly before and after [SEP]",
+        "[CLS] takes most from the tokens directly before and after [SEP]: more from each than from every other place",
         "in the figure",
         beside_the_separator,
+        MRPC_ALONE,
     ),
     Claim(
         "C.3, Figure 18b",
         "the second sentence contributes more to [CLS] than the first",
         "it seems so",
         second_text_gives_more,
+        MRPC_ALONE,
     ),
 )
 

@@ -10,7 +10,7 @@ import numpy as np
 from ..metrics.comparisons import Difference, simultaneous
 from ..metrics.intervals import Interval, mean_with_interval, statistic_with_interval
 from ..types import Record
-from .claims import DIFFERENT, SAME, UNDECIDED, Examples, Verdict, bounded, incomparable, positive, values_of
+from .claims import DIFFERENT, SAME, UNDECIDED, Examples, Verdict, bounded, in_most, incomparable, positive, values_of
 from .experiment import Setup
 from .tables import Table
 
@@ -103,6 +103,12 @@ def with_hta(check: Callable[[Setup, Sequence[Record], str], Verdict]) -> Any:
 def above_zero(contrasts: Mapping[str, Examples], *, seed: int = 0) -> Verdict:
     """The verdict on "each of these is above 0"; nothing to compare gives none."""
     return positive(contrasts, seed=seed) if contrasts else incomparable("nothing of what the claim compares was run")
+
+
+def mostly_above_zero(contrasts: Mapping[str, Examples], *, seed: int = 0) -> Verdict:
+    """The verdict on "almost all of these are above 0", all compared at once."""
+    both = {name: {"difference": one, "0": dict.fromkeys(one, 0.0)} for name, one in contrasts.items()}
+    return in_most(both, [("difference", "0")], seed=seed) if both else incomparable("nothing of what the claim compares was run")
 
 
 def almost_equal(differences: Mapping[str, Examples], *, margin: float = ALMOST, seed: int = 0) -> Verdict:

@@ -32,12 +32,22 @@ def examples_of(data: Data, *, n: int | None, seed: int, first: bool = False, **
             raise InputError("split=, text_field=, pair_field= and label_field= name the fields of a file; leave them out here.")
         examples = [_example(value) for value in data]
         return examples if n is None else examples[:n]
-    name, _, path = os.fspath(data).partition("=")
-    if name not in DATASETS:
-        name, path = os.fspath(data), ""
+    name, path = _name_and_path(os.fspath(data))
     if name in DATASETS and DATASETS[name].stream is not None and n is None and not path:
         raise InputError(f"{name!r} has no end: say how many examples, n=.")
     return list(load(name, path=path or None, n=n, seed=None if n is None or first else seed, **fields))
+
+
+def _name_and_path(data: str) -> tuple[str, str]:
+    """The name of a known dataset and its local copy; of another file the file, and no copy."""
+    name, _, path = data.partition("=")
+    return (name, path) if name in DATASETS else (data, "")
+
+
+def dataset_name(data: Any) -> str:
+    """The name of a known dataset; "" for a file and for examples."""
+    name = _name_and_path(os.fspath(data))[0] if isinstance(data, str | os.PathLike) else ""
+    return name if name in DATASETS else ""
 
 
 def _example(value: Any) -> Example:
@@ -90,7 +100,8 @@ def prepared(
     drawn = [truncated(example, models[0]) for example in drawn] if truncate else drawn
     examples = fitting([e for e in drawn if _fits(e, declared, models, labels)] if leave_out else drawn, declared, models, labels)
     left_out = len(drawn) - len(examples)
-    setup = Setup(declared, models, tuple(examples), names, values, seed, left_out, parsed=requests, labels=labels)
+    name = dataset_name(declared.data if data is None else data)
+    setup = Setup(declared, models, tuple(examples), names, values, seed, left_out, parsed=requests, labels=labels, data=name)
     if declared.prepare is not None:
         declared.prepare(setup)
     return setup

@@ -6,15 +6,13 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-import numpy as np
-
 from ..asking import map_of, parse_method
 from ..metrics import mean_with_interval
 from ..metrics.agreement import spearman
 from ..metrics.alignment import SIGNS, cue_average_precision, cue_dot, probes_needed
 from ..metrics.arguments import one_of
 from ..types import Attribution, Example, Record, Trace
-from .claims import Check, Claim, Verdict, above, bounded, incomparable, positive
+from .claims import Check, Claim, Verdict, above, bounded, in_all, incomparable, positive
 from .experiment import Setup, experiment
 from .layer_curves import Agreement, agreement, verdict_on_agreement
 from .tables import Table
@@ -74,7 +72,7 @@ def single_layers(record: Record) -> bool:
 
 
 def first_in_every_layer(metric: str) -> Check:
-    """Value Zeroing against the best other map of each layer: one contrast for each layer."""
+    """Value Zeroing against every other map in every layer, all of them at once."""
 
     def check(setup: Setup, records: Sequence[Record], tables: Sequence[Table]) -> Verdict:
         values = by_layer(records, metric)
@@ -82,16 +80,10 @@ def first_in_every_layer(metric: str) -> Check:
         if (OURS, 1) not in values or not rivals:
             return incomparable("needs value_zeroing and another map")
         layers = range(1, depth_of(values) + 1)
-        return positive(dict(_against_best(values, rivals, layer) for layer in layers), seed=setup.seed)
+        of_layers = {f"layer {layer}": {name: values[name, layer] for name in (OURS, *rivals)} for layer in layers}
+        return in_all(of_layers, [(OURS, rival) for rival in rivals], seed=setup.seed)
 
     return check
-
-
-def _against_best(values: Any, rivals: Sequence[str], layer: int) -> tuple[str, dict[str, float]]:
-    """Value Zeroing less the other map that has the highest mean in this layer."""
-    means = {name: float(np.nanmean(list(values[name, layer].values()))) for name in rivals}
-    best = max(means, key=means.__getitem__)
-    return f"layer {layer}: {OURS} - {best}", difference(values[OURS, layer], values[best, layer])
 
 
 def below_random(setup: Setup, records: Sequence[Record], tables: Sequence[Table]) -> Verdict:

@@ -16,6 +16,7 @@ from mixlens.experiments.claims import (
     above,
     beside,
     bounded,
+    in_all,
     in_most,
     judged_claims,
     most,
@@ -28,7 +29,7 @@ from mixlens.experiments.tables import Table
 from mixlens.metrics import Interval
 from mixlens.types import Record
 
-SETUP = SimpleNamespace(seed=0)
+SETUP = SimpleNamespace(seed=0, data="")
 
 
 def _values(mean: float, *, n: int = 40, seed: int = 0) -> dict[str, float]:
@@ -136,3 +137,29 @@ def test_few_examples_leave_no_interval() -> None:
     verdict = order({"a": {"1": 1.0, "2": 1.1}, "b": {"1": 0.0, "2": 0.3}}, [("a", "b")])
     assert verdict.word == UNDECIDED
     assert "no interval from 2 examples" in verdict.ours
+
+
+def test_a_claim_about_every_layer_compares_all_rivals_of_all_layers() -> None:
+    high, low = _values(1, seed=1), _values(0, seed=2)
+    layers = {f"layer {i}": {"a": high, "b": low, "c": low} for i in (1, 2)}
+    pairs = [("a", "b"), ("a", "c")]
+    assert in_all(layers, pairs).word == SAME
+    verdict = in_all({**layers, "layer 2": {"a": high, "b": low, "c": _values(2, seed=3)}}, pairs)
+    assert verdict.word == DIFFERENT
+    assert verdict.reason == "the other way round: layer 2, a - c"
+    undecided = in_all({**layers, "layer 2": {"a": high, "b": low, "c": _values(1.001, seed=3)}}, pairs)
+    assert undecided.word == UNDECIDED
+    assert undecided.reason.startswith("layer 2, a - c: about ")
+    assert in_all(layers, [("a", "d")]).text == "not comparable (not run: layer 1, d, layer 2, d)"
+
+
+def test_a_claim_stands_where_the_paper_makes_it_of_this_data() -> None:
+    check = lambda *_: order({"a": _values(1, seed=1), "b": _values(0, seed=2)}, [("a", "b")])  # noqa: E731
+    claim = Claim("4.2", "a is above b", "0.93", check, {"cola": "D.1.1", "mnli": None})
+    rows = {data: judged_claims([claim], SimpleNamespace(seed=0, data=data), [], []) for data in ("", "mrpc", "cola", "mnli")}
+    assert rows["mnli"] == []
+    assert {data: table[0].rows[0][1:3] for data, table in rows.items() if table} == {
+        "": ("4.2", "0.93"),
+        "mrpc": ("4.2", "0.93"),
+        "cola": ("D.1.1", "of other data: 0.93"),
+    }

@@ -159,13 +159,13 @@ def special_records(gradient: float) -> list[Record]:
 
 
 def test_claims_of_figure6_hold_for_rollouts_and_gradients_or_not_at_all() -> None:
-    assert words("alti-special-tokens", special_records(0.5)) == [SAME] * 5
-    assert words("alti-special-tokens", special_records(0.1)) == [DIFFERENT] * 5  # the rollouts alone do not make it true
+    assert words("alti-special-tokens", special_records(0.5)) == [SAME]
+    assert words("alti-special-tokens", special_records(0.1)) == [DIFFERENT]  # the rollouts alone do not make it true
     roberta = [
         Record(r.example, r.method, r.metric, r.value, {"token": {"[CLS]": "<s>"}.get(r.info["token"], r.info["token"])})
         for r in special_records(0.5)
     ]
-    assert words("alti-special-tokens", roberta) == [SAME] * 5
+    assert words("alti-special-tokens", roberta) == [SAME]
 
 
 # --- Figure 3 ---------------------------------------------------------------------------------------------------------

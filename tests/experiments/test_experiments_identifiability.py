@@ -299,13 +299,13 @@ def test_a_training_that_was_cut_short_is_not_judged() -> None:
     for record in records:
         record.info["epochs"] = [7, 100] if record.method == "linear" else []
     verdicts = [claim.check(setup_of("id-token-identifiability", epochs=cap), records, []).text for cap in (None, 101, 100)]
-    assert verdicts == ["same", "same", "not comparable (not run: linear, cosine, 12, or cut short by epochs=100)"]
+    assert verdicts == ["same", "same", "not comparable (not run: linear g by cosine, layer 12, or cut short by epochs=100)"]
 
 
 def test_a_run_without_a_kind_says_what_was_not_run() -> None:
     records = [r for r in identified(1) if r.method != "naive"]
     verdict = claim_of("id-token-identifiability", "a trained g").check(setup_of("id-token-identifiability"), records, [])
-    assert verdict.text == "not comparable (not run: naive, cosine, 12)"
+    assert verdict.text == "not comparable (not run: naive g by cosine, layer 12)"
 
 
 # --- other layers, other texts, neighbours ------------------------------------------------------------------------------
