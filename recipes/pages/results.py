@@ -38,6 +38,7 @@ class Material:
     left_out: Sequence[str] = field(default=())  # steps
     sizes: Mapping[str, int] = field(default_factory=dict)  # step -> examples, where the whole set would take too long
     fast: bool = False  # with the options of --fast: fewer folds, estimates
+    data_note: str = "Data: the development sets, as in the paper."
 
 
 MATERIALS = {
@@ -45,6 +46,7 @@ MATERIALS = {
         {"bert-sst2": SST2, "distilbert-sst2": "minilm-sst2-seed1", "bert": AGREEMENT, "distilbert": MLM},
         {"sst2": "sst2/dev.jsonl", "sva": "sva_linzen/dev.jsonl"},
         sizes={"figure7": 150},
+        data_note="Data: development sets (SST-2, and the agreement sentences of Linzen et al.); the paper uses the test sets.",
     ),
     "globenc": Material(
         {"bert-sst2": SST2, "bert-hatexplain": HATE},
@@ -62,6 +64,7 @@ MATERIALS = {
             "distances": 300,
         },
         fast=True,
+        data_note="Data: the half of the BLiMP sentences that no model was tuned on, drawn as the paper draws its test set.",
     ),
     "identifiability": Material(
         {"bert": MLM, "bert-mrpc": "+minilm-mrpc", "bert-cola": "+minilm-cola"},
@@ -100,8 +103,14 @@ MATERIALS = {
             **dict.fromkeys(("table1-imdb", "table1-released-imdb", "table2-imdb"), 25),
             **dict.fromkeys(("figure3-squad1", "figure3-squad1-released"), 200),
         },
+        data_note="Data: development sets of SST-2 and SQuAD, test texts of Yelp and IMDB; the paper uses whole test sets of SST-2 "
+        "and 2,000 texts of Yelp and IMDB.",
     ),
 }
+STANDS_IN = (
+    "Models: MiniLM (6 layers, width 384) stands in for the paper's models of 12 layers. Where the paper names a layer, the "
+    "layer at the same part of the depth is taken."
+)
 HEAD = """# What replicates across the papers
 
 *Written by `python -m recipes.pages.results`, from the pages beside it.* The models are small (MiniLM, 6 layers, width 384)
@@ -148,8 +157,16 @@ def written(reproduction: Reproduction, runs: Path) -> None:
     for step, outcome in reproduction.outcomes.items():
         if outcome.setup.experiment.figure is not None:
             shutil.copy(runs / name / step / "figure.svg", DOCS / "figures" / f"{name}-{step}.svg")
-    (DOCS / f"{name}.md").write_text(page(reproduction, figure=f"figures/{name}-{{step}}.svg"), encoding="utf-8")
+    text = page(reproduction, figure=f"figures/{name}-{{step}}.svg").replace(
+        "\n## What replicates", f"\n{_stands_in(name)}\n## What replicates", 1
+    )
+    (DOCS / f"{name}.md").write_text(text, encoding="utf-8")
     (runs / name / "claims.json").write_text(json.dumps(reproduction.claims), encoding="utf-8")
+
+
+def _stands_in(name: str) -> str:
+    """What a reader of one page must know of models and data."""
+    return f"{STANDS_IN} {MATERIALS[name].data_note} [All papers](README.md).\n"
 
 
 def overview(claims: Mapping[str, Sequence[Sequence[str]]]) -> str:
