@@ -103,8 +103,8 @@ MATERIALS = {
             **dict.fromkeys(("table1-imdb", "table1-released-imdb", "table2-imdb"), 25),
             **dict.fromkeys(("figure3-squad1", "figure3-squad1-released"), 200),
         },
-        data_note="Data: development sets of SST-2 and SQuAD, test texts of Yelp and IMDB; the paper uses the test set of SST-2 and "
-        "2,000 texts each of Yelp and IMDB.",
+        data_note="Data: development sets of SST-2 and SQuAD, test texts of Yelp and IMDB; the paper uses the test set of SST-2 "
+        "and 2,000 texts each of Yelp and IMDB.",
     ),
 }
 STANDS_IN = (
