@@ -146,7 +146,7 @@ def scored(traces: Sequence[Trace], call: Call) -> list[dict[str, Map]]:
     alone = len(traces) == 1 and first.model.device.type == "cpu"
     scorer.blocks = blocks = fast.shared_blocks(first) if alone else None
     try:
-        for indices in _layers_at_once(first):
+        for indices in _layers_at_once(first, call):
             scorer.score([layer_of(traces, index) for index in indices], indices.start)
     finally:
         if blocks is not None:
@@ -154,10 +154,11 @@ def scored(traces: Sequence[Trace], call: Call) -> list[dict[str, Map]]:
     return scorer.maps(traces)
 
 
-def _layers_at_once(trace: Trace) -> Iterator[range]:
-    """Numbers of the layers that are scored as one; without `fast` one after the other."""
+def _layers_at_once(trace: Trace, call: Call) -> Iterator[range]:
+    """Numbers of the layers that are scored as one; one after the other where every method asks for that, or without `fast`."""
     layers = trace.layers.batch if isinstance(trace.layers, LayersOf) else trace.layers
-    return neighbours(layers, 1 if fast.is_off() else together_at_once(layers[0], len(layers)))
+    alone = fast.is_off() or not any(entry.stacks or entry.whole for entry, _ in call.chosen.values())
+    return neighbours(layers, 1 if alone else together_at_once(layers[0], len(layers)))
 
 
 def layer_of(traces: Sequence[Trace], index: int) -> LayerTrace:

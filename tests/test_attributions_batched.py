@@ -139,6 +139,9 @@ def test_batches_hold_a_quarter_of_the_tokens_of_a_traced_one(passes: list[int])
     model = with_head("bert", "AutoModelForSequenceClassification")
     attribute_each([model.trace(input_ids=ids(8))] * 6, "grad_l2", [{}] * 6, tokens=64)
     assert passes == [2, 2, 2]
+    passes.clear()
+    attribute_each([model.trace(input_ids=ids(8))] * 3, "grad_l2", [{}] * 3, tokens=1)  # less than one token of a graph
+    assert passes == [1, 1, 1]
     assert attributing.GRAPH == 4
 
 

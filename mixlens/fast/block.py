@@ -30,7 +30,7 @@ from ..types import LayerTrace
 from . import loops
 from .norms import known_norm, name_of, stacked_norm
 from .parts import Parts
-from .probes import change_of, is_countable
+from .probes import changes_of, is_countable
 from .zeroing import FirstProduct, first_product, moved_without_each
 
 ASKED_KEPT = 1 << 28  # numbers of the answers that are kept: a gigabyte
@@ -350,7 +350,7 @@ class Block(plain_layer.Block):
 
     def compare_kept(self) -> None:
         """Send its probe through every module that something kept was made of, and compare the answers with those of then."""
-        changes = [change for module, memory in self.used.items() if (change := change_of(module, memory, self.x)) is not None]
+        changes = changes_of(self.used, self.x)
         nothing = self.x.new_zeros(())
         value = torch.stack([nothing, *changes]).amax() if changes else nothing
         self.compared["weights"] = (value.expand(len(self.layers)) if self.several else value, 1.0)

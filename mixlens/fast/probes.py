@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor, nn
 
 from ..layer.weights import is_plain
-from ..model.kept import Memory, answer_of, module_state
+from ..model.kept import Used, answer_of, module_state
 from ..model.offload import is_away
 from ..rounding import SAME_ANSWER, working_dtype
 from . import loops
@@ -17,10 +19,22 @@ def is_countable(module: nn.Module) -> bool:
     return is_plain(module) and not is_away(module) and module_state(module) is not None
 
 
-def change_of(module: nn.Module, memory: Memory, like: Tensor) -> Tensor | None:
-    """How far a module's answer to its probe is from its answer of then, over what the order of sums may do; None: not at all."""
-    now, then = answer_of(module, memory.probe), memory.answer
-    if now.device.type == "cpu" and torch.equal(now, then):
-        return None
+def changes_of(used: Used, like: Tensor) -> list[Tensor]:
+    """How far answers of modules to their probes are from those of then, over what the order of sums may do.
+
+    One number for all answers of one kind, which a GPU compares at once. On a CPU answers that are the same to the last bit are
+    left out.
+    """
+    kinds: dict[object, list[tuple[Tensor, Tensor]]] = {}
+    for module, memory in used.items():
+        now, then = answer_of(module, memory.probe), memory.answer
+        if now.device.type != "cpu" or not torch.equal(now, then):
+            kinds.setdefault((then.shape, then.dtype, then.device), []).append((now, then))
+    return [_largest_change(pairs).to(like) for pairs in kinds.values()]
+
+
+def _largest_change(pairs: Sequence[tuple[Tensor, Tensor]]) -> Tensor:
+    """The largest change of some answers of one shape and number type."""
+    now, then = (torch.cat(answers) if len(answers) > 1 else answers[0] for answers in zip(*pairs, strict=True))
     dtype = working_dtype(then.dtype)
-    return loops.apart(now.to(dtype), None, then.to(dtype)).to(like) / SAME_ANSWER[then.dtype]
+    return loops.apart(now.to(dtype), None, then.to(dtype)) / SAME_ANSWER[then.dtype]

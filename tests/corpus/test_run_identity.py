@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import os
 import shutil
@@ -342,3 +343,13 @@ def test_of_long_lists_what_differs_is_said(sentiment: Any, tmp_path: Path) -> N
     go(["The plot was dull."] * 2, tmp_path / "run", model=sentiment, methods=many)
     with pytest.raises(InputError, match=r'methods: also \["integrated_gradients:steps=8"\] there, also \["alti"\] here'):
         go(["The plot was dull."] * 2, tmp_path / "run", model=sentiment, methods=[*many[:-1], "alti"])
+
+
+def test_a_set_in_a_configuration_has_no_order(sentiment: Any) -> None:
+    """Strings are put into sets in another order in every process."""
+    model = mixlens.load(copy.deepcopy(sentiment.hf_model), tokenizer=sentiment.tokenizer)
+    found = []
+    for heads in ({"a", "b", "c"}, frozenset("cba"), {"a", "b"}):
+        model.hf_model.config.tied = heads
+        found.append(model_fingerprint(model))
+    assert found[0] == found[1] != found[2]

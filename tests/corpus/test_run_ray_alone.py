@@ -247,6 +247,25 @@ def test_a_ticket_that_is_done_comes_back_empty_and_an_error_by_its_kind() -> No
         assert json.loads(row["facts"]) == {"error": ["InputError", "no rows"]}
 
 
+def test_a_window_that_is_long_in_coming_is_asked_for_again() -> None:
+    """Each call has an end, so that a Feed that died and was started again gets the question too."""
+    answers = iter((None, None, "window"))
+    asked: list[float] = []
+
+    class GetTimeoutError(Exception):
+        pass
+
+    def get(answer: str | None, *, timeout: float | None = None) -> str:
+        asked.append(float("inf") if timeout is None else timeout)
+        if answer is None:
+            raise GetTimeoutError
+        return answer
+
+    ray = SimpleNamespace(get=get, exceptions=SimpleNamespace(GetTimeoutError=GetTimeoutError))
+    assert ray_worker._waiting(ray)(lambda: next(answers)) == "window"
+    assert asked == [60, 60, 60]
+
+
 # --- the loop over windows --------------------------------------------------------------------------------------------
 
 

@@ -76,6 +76,8 @@ def test_bounds() -> None:
     assert bounded({"x": Interval(0.5, 0.4, 0.6, 9, 0.1)}, low=0.3).word == SAME
     assert bounded({"x": Interval(0.5, 0.4, 0.6, 9, 0.1)}, high=0.3).word == DIFFERENT
     assert bounded({"x": Interval(0.5, 0.4, 0.6, 9, 0.1)}, low=0.5).word == UNDECIDED
+    assert bounded({"x": Interval(0.5, 0.4, 0.6, 9, 0.1)}, high=0.7).word == SAME  # a bound that is not given holds
+    assert bounded({"x": Interval(0.5, 0.4, 0.6, 9, 0.1)}).word == SAME
 
 
 def test_the_paper_stands_beside_ours_and_rows_that_were_not_run_are_named() -> None:

@@ -66,6 +66,8 @@ def test_the_numbers_are_those_of_the_metrics(gap_model: Any) -> None:
     assert table.column("rank") == [1, 2, 3]
     assert "seconds" not in made.tables[0].csv
     assert [table.name for table in made.tables][:2] == ["ranking", "plausibility"]  # two questions, two tables
+    assert "random" in table.column("method")
+    assert "compared with itself" not in table.note  # every metric judges every method
 
 
 def test_a_classifier_of_two_classes_explains_one_against_the_other(model: Any) -> None:

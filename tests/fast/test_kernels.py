@@ -10,6 +10,7 @@ import platform
 import re
 import subprocess
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -279,6 +280,18 @@ def test_a_loop_that_is_wrong_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
             found = kernels.disagreements(cpu, "cpu")
         assert {one.split(",")[0].split()[0] for one in found} == {name}
         assert {dtype for dtype in ("float32", "float64") if any(dtype in one for one in found)} == {"float32", "float64"}
+
+
+@pytest.mark.parametrize("name", ["gram", "apart", "running"])
+def test_a_loop_that_reads_float64_as_float32_is_found(name: str) -> None:
+    """Its sums are those of float64, so that only numbers with more digits than float32 has show what it does."""
+
+    def coarse(*given: Any) -> Any:
+        return getattr(plain, name)(*(one.float().double() if isinstance(one, Tensor) else one for one in given))
+
+    found = kernels.disagreements(SimpleNamespace(**{name: coarse}), "cpu")
+    assert found
+    assert all(one.startswith(name) and "float64" in one for one in found)
 
 
 @pytest.mark.parametrize("found", [True, False], ids=["torch's OpenMP", "no OpenMP"])

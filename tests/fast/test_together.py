@@ -48,6 +48,29 @@ def test_layers_scored_at_once_are_the_layers_one_by_one(case: str, monkeypatch:
                 torch.testing.assert_close(b[name].info["mixing_ratio"], a[name].info["mixing_ratio"], rtol=1e-10, atol=1e-12)
 
 
+@needs_fast
+@pytest.mark.parametrize(
+    ("names", "at_once"),
+    [("alti", 3), ("value_zeroing", 1), (["value_zeroing", "effective_attention"], 1), (["value_zeroing", "alti"], 3)],
+)
+def test_layers_are_one_block_only_where_a_method_takes_it(
+    names: str | list[str], at_once: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Layers that every method of a call scores one by one are not decomposed, and proven, a second time as one block."""
+    maps, asked = sys.modules["mixlens.maps"], list[int]()
+    trace = loaded("bert").trace(input_ids=ids(5))
+    expected = mixlens.mix(trace, names)
+    neighbours = maps.neighbours
+    monkeypatch.setattr(maps, "together_at_once", lambda layer, depth: depth)
+    monkeypatch.setattr(maps, "neighbours", lambda layers, most: asked.append(most) or neighbours(layers, most))
+    made = mixlens.mix(trace, names)
+    assert asked == [at_once]
+    for one, other in zip(
+        *([each] if isinstance(each, mixlens.Map) else each.values() for each in (made, expected)), strict=True
+    ):
+        torch.testing.assert_close(one.scores, other.scores, rtol=1e-10, atol=1e-12)  # the same sums in another order
+
+
 def test_without_fast_each_trace_and_layer_is_scored_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*arguments: object) -> None:
         raise AssertionError("scored together although fast is off")

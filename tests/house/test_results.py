@@ -36,3 +36,13 @@ def test_a_result_tells_its_variant_and_the_other_options_apart() -> None:
     assert (read.info["variant"], read.info["options"]) == ("paper", {"mask_special": True, "aggregation": "sum"})
     made = mixlens.mix(trace, "effective_attention", variant="paper", head=2)
     assert (made.info["variant"], made.info["options"]) == ("paper", {"head": 2})
+
+
+def test_where_the_time_went_is_told_in_seconds_that_are_not_negative() -> None:
+    """A method that reads layers, and one that reads a whole trace."""
+    trace = mixlens.load(hf_model("bert")).trace(input_ids=ids(4))
+    for name in ("alti", "hta_layer"):
+        seconds = mixlens.mix(trace, name).info["seconds"]
+        assert set(seconds) == {"forward", "proof", "map", "batch"}
+        assert seconds["map"] > 0
+        assert min(seconds.values()) >= 0

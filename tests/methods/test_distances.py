@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,8 @@ from scipy import stats
 from torch import Tensor
 
 import mixlens
-from mixlens.methods.value_zeroing import centred_ranks
+from mixlens.layer import Block
+from mixlens.methods.value_zeroing import centred_ranks, rounding_of_attention
 
 
 def spearman(moved: Tensor, still: Tensor) -> Any:
@@ -67,3 +69,16 @@ def test_what_is_not_there_is_refused() -> None:
     for options in ({"distance": "spearman"}, {"standardize": True}):
         with pytest.raises(mixlens.MixlensError, match="cosine distance alone"):
             mixlens.mix(trace, "value_zeroing", variant="released", **options)
+
+
+def test_rounding_of_attention_is_that_of_logits_within_their_cap() -> None:
+    """gemma2 caps its logits: what lies beyond the cap cannot be rounded by more than the cap is."""
+    layer = loaded("gemma2").trace(input_ids=ids(6)).layers[0]
+    assert layer.softcap == 2.0
+    eps = torch.finfo(torch.float64).eps
+    with torch.no_grad():
+        ten = Block(replace(layer, query=10 * layer.query))
+        free = rounding_of_attention(Block(replace(layer, query=10 * layer.query, softcap=None)))
+        capped = rounding_of_attention(ten)
+    assert float(free.max()) > 2 * eps
+    torch.testing.assert_close(capped, free.clamp(max=2 * eps), rtol=0, atol=0)

@@ -256,3 +256,14 @@ def test_raw_attention_of_one_head_is_effective_and_null_attention_of_it() -> No
     assert torch.allclose(torch.stack(heads).mean(0), mixlens.mix(trace, "attention").scores, atol=1e-6)
     with pytest.raises(InputError, match="heads 0 to 3"):
         mixlens.mix(trace, "attention", head=4)
+
+
+def test_a_causal_layer_in_float32_is_not_factorised_row_by_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Twelve tokens, eight dimensions a head: one basis for the rank, and running sums for the rows."""
+    trace = loaded("gpt2", dtype=torch.float32).trace(input_ids=ids(12))
+    column_space, calls = identifiability.column_space, list[int]()
+    monkeypatch.setattr(identifiability, "column_space", lambda *given: calls.append(1) or column_space(*given))
+    made = mixlens.mix(trace, "effective_attention")
+    assert len(calls) == len(trace.layers)
+    exact = mixlens.mix(loaded("gpt2").trace(input_ids=ids(12)), "effective_attention")
+    torch.testing.assert_close(made.scores.double(), exact.scores, rtol=0, atol=2e-5)  # float32

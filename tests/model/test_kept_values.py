@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 import mixlens
+from mixlens.fast.probes import changes_of
 from mixlens.model.kept import Kept, answer_of
 from mixlens.rounding import SAME_ANSWER, gap
 
@@ -108,3 +109,22 @@ def test_the_answer_of_a_module_that_hands_out_more_is_its_first_part() -> None:
 
     probe = Kept().probe(4, torch.float64, torch.device("cpu"))
     assert torch.equal(answer_of(Two(), probe), probe + 1)
+
+
+def test_answers_of_one_kind_are_compared_at_once_and_the_largest_change_counts() -> None:
+    """Whichever module changed, by its `.data`, which torch does not count."""
+    modules = [nn.Linear(8, 8), nn.Linear(8, 8), nn.LayerNorm(8), nn.Linear(8, 4)]
+    kept, used, like = Kept(), dict[Any, Any](), torch.zeros(1)
+    value_of(kept, modules, [], used)
+    assert changes_of(used, like) == []
+    for changed, by in zip(modules, (1e-3, 1e-2, 1e-4, 1e-1), strict=True):
+        changed.weight.data[0] += by
+        expected: dict[int, float] = {}
+        for module, memory in used.items():
+            now = answer_of(module, memory.probe)
+            change = gap(now, memory.answer) / SAME_ANSWER[torch.float32]
+            expected[now.shape[-1]] = max(change, expected.get(now.shape[-1], 0.0))
+        found = [float(one) for one in changes_of(used, like)]
+        # A kind whose answers are all the same is left out; float32, and the sums of a row in another order.
+        assert found == pytest.approx([change for change in expected.values() if change], rel=1e-5)
+        assert max(found) > 1

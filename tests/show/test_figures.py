@@ -210,6 +210,8 @@ def test_curves_have_their_points_and_bands() -> None:
     assert {tuple(point) for point in band} >= {(0, 0.1), (0, 0.3), (10, 0.4), (10, 0.7)}
     assert len(axes.collections) == 1
     assert {"b_$x$", "percent", "fall"} <= set(texts(svg(made)))
+    half = figure.curves({"one end has no interval": [points[0], 0.3]}, at=[0, 10], x="percent", y="fall")
+    assert not half.axes[0].collections
 
 
 # --- text -------------------------------------------------------------------------------------------------------------
