@@ -14,8 +14,8 @@ from conftest import CONFIGURATIONS, SHARED, head_of, hf_model, ids, loaded, nee
 import mixlens
 from mixlens.attributions import attribute
 from mixlens.completeness import CLOSED, IncompleteWarning, completeness
-from mixlens.methods import _quadrature as quadrature
 from mixlens.methods import _points, integrated
+from mixlens.methods import _quadrature as quadrature
 
 CAUSAL_HEAD = "AutoModelForCausalLM"
 TEXT = "Once upon a time, there was a little girl named Lily. She loved to"

@@ -1,4 +1,4 @@
-"""SmoothGrad, GradientSHAP, conductance and Sequential Integrated Gradients: written out on the stock model, and against captum."""
+"""SmoothGrad, GradientSHAP, conductance and sequential Integrated Gradients, written out on the stock model; and captum's."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ def test_conductance_of_the_embeddings_is_integrated_gradients() -> None:
 
 def hidden_line(trace: Any, layer: int, points: int) -> tuple[torch.Tensor, torch.Tensor]:
     """h(t) and d target / d h(t) of the stock BERT at equal distances from padding to the text: [t pos d] each."""
-    value, x = embedded(trace)
+    _, x = embedded(trace)
     b = trace.model.hf_model.get_input_embeddings().weight[0].detach().expand_as(x)
     states, slopes = [], []
     for t in np.linspace(0, 1, points):

@@ -57,7 +57,7 @@ def shapley(value: Any, n: int) -> list[float]:
 
 
 def owen(value: Any, tree: Any, n: int) -> np.ndarray:
-    """The mean over all orders in which players join, in which the players of a branch of a binary tree come one after another."""
+    """The mean over all orders in which players join, in which the players of a branch of the tree come one after another."""
 
     def orders(node: int) -> list[list[int]]:
         if node < n:

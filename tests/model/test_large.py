@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import torch
-from conftest import QUICK, CONFIGURATIONS, hf_model, ids
+from conftest import CONFIGURATIONS, QUICK, hf_model, ids
 from test_cli import SENTENCE, refuse, run
 from torch import nn
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import torch
-from conftest import QUICK, CONFIGURATIONS, hf_model, ids, randomise
+from conftest import CONFIGURATIONS, QUICK, hf_model, ids, randomise
 from torch import Tensor, nn
 
 import mixlens
