@@ -7,10 +7,13 @@ The house in the order of the pipeline. A file imports only from its own folder 
     model           Example -> Trace: the only folder that knows transformers, hooks and accelerate
     layer           LayerTrace -> exact parts: equations only
     fast            the same numbers, sooner
-    provenance conventions products aggregate by_word targets notices continuing completeness differentiable questions removal
+    provenance conventions products aggregate by_word arithmetic
+    targets notices continuing completeness differentiable questions removal
     methods         Block or Question -> scores: one file per paper
-    scored_tensors scoring maps attributions alternative_attention asking command_words saving
+    scored_tensors scoring maps attributions alternative_attention asking command_words
+    result_facts saving_text saving
     metrics         Attribution -> number
+    averages foreign
     why             a text -> the answer, its reasons and whether to trust them
     show            values -> strings and pictures
     experiments     examples x methods x metrics -> Records
@@ -47,6 +50,8 @@ _PUBLIC = {
     "load_result": "saving",
     "why": "why",
     "Why": "why",
+    "mean": "averages",
+    "attribution_from": "foreign",
     "report": "report",
     "plot": "show.figure.drawing",
     "judge": "experiments.judge",
@@ -75,12 +80,14 @@ __all__ = [
     "alternative_attention",
     "attribute",
     "attribution",
+    "attribution_from",
     "families",
     "flow",
     "identifiability",
     "judge",
     "load",
     "load_result",
+    "mean",
     "methods",
     "mix",
     "mixing",
@@ -97,9 +104,11 @@ if TYPE_CHECKING:
     from .aggregate import flow, readout, rollout
     from .alternative_attention import alternative_attention, identifiability
     from .attributions import attribute, attribution
+    from .averages import mean
     from .corpus import run, summarize
     from .errors import MixlensError
     from .experiments.judge import judge
+    from .foreign import attribution_from
     from .maps import methods, mix, mixing
     from .model.families import Family, families
     from .model.loading import load

@@ -370,12 +370,12 @@ def without_special(whole: Attribution) -> Attribution:
         scores=row / total if shares else row,
         tokens=tuple(whole.tokens[i] for i in content),
         special=(False,) * len(content),
-        words=_words_of(whole.words, content),
+        words=words_at(whole.words, content),
         info={**whole.info, "special_tokens": "removed", "special_removed": _removed(whole, shares=shares)},
     )
 
 
-def _words_of(words: Words | None, positions: Sequence[int]) -> Words | None:
+def words_at(words: Words | None, positions: Sequence[int]) -> Words | None:
     """The words that consist of these positions alone, by the new numbers of the positions."""
     if words is None:
         return None

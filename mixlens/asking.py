@@ -6,6 +6,7 @@ The module imports torch only when a function is called, because the command lin
 from __future__ import annotations
 
 import json
+import re
 import time
 import zlib
 from collections.abc import Iterable, Mapping
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from .types import Attribution, Map, Trace
 
 RANDOM = "random"
+METHOD_NAME = re.compile(r"[\w][\w \-]{0,59}")  # of a method from outside: "," and ":" have a meaning of their own
 
 
 # --- a method as written ----------------------------------------------------------------------------------------------

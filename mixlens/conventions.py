@@ -80,6 +80,8 @@ def as_convened(
     scores: Map, convention: str | None, *, residual: bool | None, normalize: bool | None
 ) -> tuple[Tensor, dict[str, Any]]:
     """The layers [layer query key] as a convention wants them, and what was done: its name, residual and normalize."""
+    if "arithmetic" in scores.info:
+        raise InputError(f"{scores.method!r} is made of other maps and is not rolled out. Roll each of them out first.")
     facts = Wish(convention, residual, normalize).of(scores)
     layers = scores.scores
     if facts["residual"]:

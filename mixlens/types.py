@@ -161,10 +161,67 @@ class _Result:
         return self.scores.cpu().numpy().copy()
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write scores and everything known about them to one .safetensors file, whole or not at all."""
+        """Write scores and all that is known of them to a .safetensors or .json file (.csv: scores), whole or not at all."""
         from .saving import save
 
         save(self, path)  # type: ignore[arg-type]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything in plain types: texts, numbers, lists and dicts."""
+        from .saving_text import dict_of
+
+        return dict_of(self)  # type: ignore[arg-type]
+
+    def to_json(self, path: str | os.PathLike[str] | None = None) -> str | None:
+        """`to_dict` as JSON, which `mixlens.load_result` reads back; with a path it is written there."""
+        from .saving import saved_or_text
+
+        return saved_or_text(self, path, ".json")  # type: ignore[arg-type]
+
+    def to_csv(self, path: str | os.PathLike[str] | None = None) -> str | None:
+        """The scores as a table; with a path it is written there."""
+        from .saving import saved_or_text
+
+        return saved_or_text(self, path, ".csv")  # type: ignore[arg-type]
+
+    def __add__(self, other: Any) -> Any:
+        from .arithmetic import combined
+
+        return combined(self, other, 1)  # type: ignore[type-var]
+
+    def __sub__(self, other: Any) -> Any:
+        from .arithmetic import combined
+
+        return combined(self, other, -1)  # type: ignore[type-var]
+
+    def __mul__(self, factor: Any) -> Any:
+        from .arithmetic import multiplied
+
+        return multiplied(self, factor)  # type: ignore[type-var]
+
+    __rmul__ = __mul__
+
+    def __truediv__(self, divisor: Any) -> Any:
+        from .arithmetic import divided
+
+        return divided(self, divisor)  # type: ignore[type-var]
+
+    def __neg__(self) -> Any:
+        return self * -1
+
+    def __getitem__(self, index: Any) -> Any:
+        """One score, by a position or a word; or a part, by a slice or a list. See `arithmetic.part`."""
+        from .arithmetic import part
+
+        return part(self, index)  # type: ignore[type-var]
+
+    __iter__ = None  # without it, Python would go through a[0], a[1], ... until one is refused
+
+    def normalize(self, how: str = "share") -> Any:
+        """Scores over the sum of their sizes ("share"), the largest ("max") or their length ("length"); of a map row by row."""
+        from .arithmetic import normalized
+
+        return normalized(self, how)  # type: ignore[type-var]
 
     def show(self, **options: Any) -> None:
         """Print to the terminal."""

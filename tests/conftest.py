@@ -23,6 +23,16 @@ settings.register_profile("mixlens", deadline=None, suppress_health_check=[Healt
 settings.load_profile("mixlens")
 
 VOCABULARY = 97
+QUICK: dict[
+    str, dict[str, Any]
+] = {  # few draws and steps; a tolerance of 1 leaves the points where they are in every number type
+    "smooth_grad": {"count": 4},
+    "gradient_shap": {"count": 4},
+    "layer_conductance": {"tolerance": 1.0},
+    "sequential_integrated_gradients": {"steps": 4},
+    "shap": {"evaluations": 20},
+    "lime": {"count": 20},
+}
 SMALL: dict[str, Any] = {
     "vocab_size": VOCABULARY,
     "hidden_size": 32,

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 import transformers
-from conftest import CONFIGURATIONS, DISTINCT, SHARED, VOCABULARY, head_of, hf_model, ids, loaded, needs_shared
+from conftest import CONFIGURATIONS, DISTINCT, QUICK, SHARED, VOCABULARY, head_of, hf_model, ids, loaded, needs_shared
 
 import mixlens
 import mixlens.maps
@@ -21,7 +21,7 @@ from mixlens.targets import resolve, token_id, token_name
 # Few steps keep these tests quick; test_completeness has what that is warned of.
 pytestmark = pytest.mark.filterwarnings("ignore::mixlens.completeness.IncompleteWarning")
 HEADS = {case: "AutoModelForCausalLM" if "neo" in case else head_of(case) for case in CONFIGURATIONS}
-SLOW = {"integrated_gradients": {"steps": 4}}
+SLOW = {"integrated_gradients": {"steps": 4}, **QUICK}
 
 
 def with_head(case: str, head: str | None = None) -> Any:

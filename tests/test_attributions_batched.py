@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import torch
-from conftest import ids
+from conftest import QUICK, ids
 from test_attributions import with_head
 from test_run import bad, go, table
 
@@ -67,7 +67,7 @@ def test_a_padded_batch_gives_the_numbers_of_each_row_alone(head: str, score: st
 def test_layers_and_variants_in_a_batch(name: str) -> None:
     model = with_head("bert", "AutoModelForSequenceClassification")
     traces, used = traces_of(model)[:3], known()[name]
-    own = {"integrated_gradients": {"steps": 3}, "blank_out": {"replacement": "zero"}}.get(name, {})
+    own = {"integrated_gradients": {"steps": 3}, "blank_out": {"replacement": "zero"}, **QUICK}.get(name, {})
     for options in [{"layer": 1}] * used.layers + [{"variant": variant} for variant in used.variants]:
         for read, trace in zip(attribute(traces, name, **options, **own), traces, strict=True):
             alone = attribute(trace, name, **options, **own)

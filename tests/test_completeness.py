@@ -14,8 +14,8 @@ from conftest import CONFIGURATIONS, SHARED, head_of, hf_model, ids, loaded, nee
 import mixlens
 from mixlens.attributions import attribute
 from mixlens.completeness import CLOSED, IncompleteWarning, completeness
+from mixlens.methods import _points, integrated
 from mixlens.methods import _quadrature as quadrature
-from mixlens.methods import integrated
 
 CAUSAL_HEAD = "AutoModelForCausalLM"
 TEXT = "Once upon a time, there was a little girl named Lily. She loved to"
@@ -207,7 +207,7 @@ def test_the_gap_is_kept_in_a_file(tmp_path: Any) -> None:
 def test_a_large_chunk_is_cut_to_what_a_pass_holds(monkeypatch: pytest.MonkeyPatch) -> None:
     """`chunk` says how many steps share a pass at most; the numbers are the same to rounding (1e-9 of float64)."""
     trace = loaded("bert", head="AutoModelForSequenceClassification").trace(input_ids=ids(6))
-    monkeypatch.setattr(integrated, "TOKENS", 12)
+    monkeypatch.setattr(_points, "TOKENS", 12)
     sizes: list[int] = []
     own = integrated.Line.target
 

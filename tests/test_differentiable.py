@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 import torch
-from conftest import hf_model, ids
+from conftest import QUICK, hf_model, ids
 
 import mixlens
 from mixlens.attributions import attribute, known
 from mixlens.errors import ModelError
 
 GRADIENTS = [name for name, method in known().items() if method.needs_target]
-OPTIONS: dict[str, dict[str, Any]] = {"integrated_gradients": {"steps": 4}, "blank_out": {"replacement": "zero"}}
+OPTIONS: dict[str, dict[str, Any]] = {"integrated_gradients": {"steps": 4}, "blank_out": {"replacement": "zero"}, **QUICK}
 HEAD = "AutoModelForSequenceClassification"
 pytestmark = pytest.mark.filterwarnings("ignore::mixlens.completeness.IncompleteWarning")  # few steps keep it quick
 

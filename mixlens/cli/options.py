@@ -54,7 +54,7 @@ Score = Annotated[str | None, typer.Option("--score", help="logit (default), pro
 # --- the picture ------------------------------------------------------------------------------------------------------
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a picture.")]
-Save = Annotated[Path | None, typer.Option("--save", help="Also save the result to this .safetensors file.")]
+Save = Annotated[Path | None, typer.Option("--save", help="Also save the result to this .safetensors, .json or .csv file.")]
 Words = Annotated[bool, typer.Option("--words", help="Join subwords to words.")]
 NoSpecial = Annotated[
     bool, typer.Option("--no-special", help="Leave special tokens out. Shares are made to sum to 1 again; other scores stay.")

@@ -36,7 +36,8 @@ def report(
         typer.Option("--methods", help="Names with commas between them; options as name:option=value. Default: three maps."),
     ] = None,
     from_: Annotated[
-        list[Path] | None, typer.Option("--from", help="A saved result to show instead (.safetensors); may be given again.")
+        list[Path] | None,
+        typer.Option("--from", help="A saved result to show instead (.safetensors, .json); may be given again."),
     ] = None,
     model: ModelName = "agreement",
     query: Query = None,

@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import math
 import os
-import re
 import textwrap
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
-from ..attributions import known as attributions
 from ..errors import InputError
-from ..maps import known as maps
+from ..foreign import as_methods
 from ..metrics import Interval
 from ..metrics.arguments import refuse_missing
 from ..model.model import Model
 from ..types import Example
 from .experiment import Outcome
+from .judged_methods import asked_methods, every_method, scorers_of
 from .judged_metrics import CUES, FAITHFULNESS, GROUPS, RATIONALES, metrics_of, missing_token, packages_of
 from .prepare import examples_of, models_of, prepared
 from .running import refuse_unwritable, run_setup
@@ -26,26 +25,13 @@ from .tables import Table
 from .verdict import answers_of
 
 EMBEDDED = ("agreement", "sentiment")  # models that have a dataset of the same name
-NO_EXPLANATION = ("null_attention",)  # what the model's output cannot know of
-
-
-def slow(name: str) -> bool:
-    """Its cost grows with the width of the model: minutes for one text."""
-    cost = (maps()[name] if name in maps() else attributions()[name]).cost
-    return bool(re.search(r"\bd\b", cost))
-
-
-def every_method() -> tuple[list[str], list[str]]:
-    """All methods that explain, and those left out because they take minutes for one text."""
-    all_ = [name for name in [*maps(), *attributions()] if name not in NO_EXPLANATION]
-    return [name for name in all_ if not slow(name)], [name for name in all_ if slow(name)]
 
 
 def judge(
     model: Any,
     data: str | os.PathLike[str] | Iterable[Example | str | tuple[str, str]] | None = None,
     *,
-    methods: str | Sequence[str] = "all",
+    methods: str | Sequence[Any] | Mapping[str, Any] = "all",
     metrics: str | Sequence[str] = "faithfulness",
     n: int | None = 50,
     out: str | os.PathLike[str] | None = None,
@@ -63,14 +49,16 @@ def judge(
 
     `data`: a dataset of `mixlens data`, a file (its fields: `text_field`, by default text or sentence, `pair_field`,
     `label_field`), Examples, texts, or (text, pair) tuples; an embedded model has sentences of its own.
-    `methods`: "all", or names (with options: `value_zeroing:distance=euclidean`). `metrics`: names (with options:
+    `methods`: "all", "peers" (methods of other tools, such as shap and lime), or names (with options:
+    `value_zeroing:distance=euclidean`). In a list also functions `trace -> scores`, and dicts of a name and a function or a
+    list of the scores of each text (`mixlens.attribution_from` says what scores may be). `metrics`: names (with options:
     `aopc:replacement=mask`), or the groups "faithfulness", "cues", "rationales", "fillers". Where every text has cues or
     rationales these are judged too. `infill`: a masked language model that fills gaps. `loading`: arguments of `mixlens.load`.
     `options`: `explains` ("measured" or "logit"), `ranking` ("default", "signed", "magnitude"), `unit` ("token", "word",
     "sentence"), `draws` of random scores. See docs/use/judging.md, and `run` for the rest.
     """
     groups = _names(metrics)
-    names = every_method()[0] if methods == "all" else _names(methods)
+    names, given = asked_methods(methods)
     fields: dict[str, Any] = {"text_field": text_field, "pair_field": pair_field, "label_field": label_field}
     chosen = metrics_of(groups)
     source = _data_of(model, data)
@@ -78,13 +66,14 @@ def judge(
     if set(chosen) & set(FAITHFULNESS):
         chosen += _of_marks(chosen, examples)
     refuse_missing(packages_of(chosen))  # before the model is loaded
-    models = models_of([model, *([] if infill is None else [infill])], **(loading or {}))
-    chosen = _possible_for(models, groups, chosen)
-    refuse_unwritable(out)
-    question: dict[str, Any] = {"methods": names, "seed": seed, "labels": None, "options": {"metrics": chosen, **options}}
-    setup = prepared("judge", model=list(models), data=examples, n=None, leave_out=leave_out, **question)
-    named = isinstance(source, str | os.PathLike) and not any(fields.values())
-    return run_setup(setup, out=out, source=source if named else examples, progress=progress)
+    with as_methods(scorers_of(given, examples)):
+        models = models_of([model, *([] if infill is None else [infill])], **(loading or {}))
+        chosen = _possible_for(models, groups, chosen)
+        refuse_unwritable(out)
+        question: dict[str, Any] = {"methods": names, "seed": seed, "labels": None, "options": {"metrics": chosen, **options}}
+        setup = prepared("judge", model=list(models), data=examples, n=None, leave_out=leave_out, **question)
+        named = isinstance(source, str | os.PathLike) and not any(fields.values())
+        return run_setup(setup, out=out, source=source if named else examples, progress=progress)
 
 
 def _data_of(model: Any, data: Any) -> Any:

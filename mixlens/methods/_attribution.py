@@ -20,6 +20,7 @@ class AttributionMethod(Registered):
     score: str  # what of the target is explained unless the user says otherwise: logit or probability
     needs_target: bool
     layers: bool  # takes layer=
+    peer: bool = False  # a method of other tools, to compare with: judged where it is named, or by the group "peers"
 
 
 ATTRIBUTIONS = Registry[AttributionMethod]("method", folder="mixlens.methods", group="mixlens.methods")
@@ -33,11 +34,12 @@ def attribution(
     score: str = "logit",
     needs_target: bool = True,
     layers: bool = False,
+    peer: bool = False,
 ) -> Callable[[Callable[..., Scored]], Callable[..., Scored]]:
     """Register an attribution method under its function's name. It gets a Question and returns [pos], signed."""
 
     def entry(name: str, function: Callable[..., Scored]) -> AttributionMethod:
-        return AttributionMethod(name, function, paper, tuple(variants), cost, score, needs_target, layers)
+        return AttributionMethod(name, function, paper, tuple(variants), cost, score, needs_target, layers, peer)
 
     return ATTRIBUTIONS.register(entry)
 

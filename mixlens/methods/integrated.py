@@ -18,6 +18,7 @@ from ..errors import InputError, nearest
 from ..questions import Question
 from ._attribution import attribution
 from ._baselines import baseline_run
+from ._points import chunk_of, place_of, refuse_last_layer, run_at, wide_dtype
 from ._quadrature import Array, gauss_legendre, integral_up_to
 from .gradients import once_embedded, shared
 
@@ -26,7 +27,6 @@ RULES = ("gauss_legendre", "riemann_right")
 STEPS = 50  # nodes on the whole line, which steps=None begins with
 PANEL = 12  # nodes of one piece of the line, where 50 on the whole of it do not suffice
 MOST_STEPS = 1_000_000
-TOKENS = 4096  # the most that one pass on a CPU holds, whatever `chunk` says; sixteen times as many elsewhere
 
 
 def nodes(steps: int, rule: str) -> tuple[Tensor, Tensor]:
@@ -56,10 +56,8 @@ class Line:
         self.question, self.place, self.rule = question, place, rule
         self.steps = 0  # nodes at which gradients were taken
         self.x, self.b = ends
-        wide = torch.float32 if self.x.device.type == "mps" else torch.float64  # the number type that gradients are summed in
-        self.change = (self.x - self.b).to(wide)
-        room = TOKENS if self.x.device.type == "cpu" else 16 * TOKENS
-        self.chunk = question.model.batch_limit or max(1, min(chunk, room // len(question.trace)))
+        self.change = (self.x - self.b).to(wide_dtype(self.x))
+        self.chunk = chunk_of(question, chunk)
         self.values: dict[float, float] = {}  # the target's number, by point
 
     def at(self, points: Tensor) -> Tensor:
@@ -69,9 +67,7 @@ class Line:
 
     def target(self, between: Tensor) -> Tensor:
         """The target's number for each of several inputs, [t]."""
-        question, count = self.question, len(between)
-        inputs = {key: value.expand(count, -1) if isinstance(value, Tensor) else value for key, value in question.inputs.items()}
-        return question.target.of(question.model.run_attached(inputs, place=self.place, value=between).output)
+        return run_at(self.question, self.place, between)[1]
 
     def value(self, point: float) -> float:
         """The target's number at one point."""
@@ -110,14 +106,14 @@ class Line:
         """The largest gap at a node, where the target's number is known too: at the end of the line two errors may cancel."""
         return float(np.abs(integral - (values - self.value(begin))).max())
 
-    def whole(self, tolerance: float, most: int) -> Tensor:
-        """[pos], over the whole line, with as many steps as it takes.
+    def whole(self, tolerance: float, most: int, first: int = STEPS) -> Tensor:
+        """[pos], over the whole line, with as many steps as it takes, the `first` of them on the whole line.
 
         Where the nodes on the whole line do not suffice, it is halved. Of its pieces the one whose sum is furthest from the
         target's change on it is halved again, until all pieces together are within `tolerance` of the whole change. A piece
         whose gap is within the rounding of the target is not halved.
         """
-        pieces = [self.piece(0.0, 1.0, min(STEPS, most))]
+        pieces = [self.piece(0.0, 1.0, min(first, most))]
         change = abs(self.value(1.0) - self.value(0.0))
         steps = max(2, min(PANEL, most))
         while sum(piece.gap for piece in pieces) > tolerance * change:
@@ -142,13 +138,6 @@ def refuse_counts(tolerance: float, **counts: int) -> None:
             raise InputError(f"{name} must be at least 1 and at most {MOST_STEPS:,}, not {count}.")
     if not tolerance > 0:
         raise InputError(f"tolerance must be above 0, such as {CLOSED}, not {tolerance}.")
-
-
-def place_of(question: Question, embedding: str) -> str | int:
-    """Where `run_attached` puts the points of the line: a layer's input, or an embedding."""
-    question.place(question.run, embedding)  # refuses an unknown name
-    place: str | int = embedding if question.layer is None else question.layer
-    return 0 if place == "after" or (place == "sum" and question.model.embedding_norm is None) else place
 
 
 @attribution(paper=PAPER, variants=("paper", "released"), cost="steps x 3", layers=True)
@@ -185,8 +174,7 @@ def integrated_gradients(
     x, b = (
         once_embedded(question, run) if released else question.place(run, embedding).detach() for run in (question.run, below)
     )
-    if question.layer == len(question.trace.layers):
-        raise InputError("integrated gradients need a layer behind them: layer must be less than the number of layers.")
+    refuse_last_layer(question, "integrated gradients")
     line = Line(question, place, (x, b), rule, chunk)
     exact = line.whole(tolerance, most_steps) if steps is None else line.piece(0.0, 1.0, steps).shares
     shares = exact.to(x.dtype if x.dtype in (torch.float32, torch.float64) else torch.float32)

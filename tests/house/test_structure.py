@@ -28,7 +28,9 @@ EXCEPTIONS: dict[tuple[str, str], str] = {
     ("types.py", "by_word"): "`.by_word`, one line",
     ("types.py", "aggregate"): "`Map.rollout`, `.flow`, `.readout` and `Attribution.top`: one line each",
     ("types.py", "model"): "`Trace.prediction`, `.query` and `LayerTrace.attention`: one line each",
-    ("types.py", "saving"): "`.save`, one line",
+    ("types.py", "arithmetic"): "`+`, `-`, `*`, `/`, `[...]` and `.normalize`: one line each",
+    ("types.py", "saving"): "`.save`, `.to_json` and `.to_csv`: one line each",
+    ("types.py", "saving_text"): "`.to_dict`, one line",
     ("types.py", "show"): "`.show`, `.plot`, `.to_latex` and the notebook's picture: one line each",
 }
 

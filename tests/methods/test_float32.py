@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import torch
-from conftest import hf_model, ids, loaded
+from conftest import QUICK, hf_model, ids, loaded
 from papers_written_out import same_weights
 from test_hta import input_jacobians, layer_hta, pair_norm, wide
 
@@ -65,7 +65,7 @@ def test_attributions_in_float32_alone_and_in_a_batch(case: str, name: str, vari
     narrow = mixlens.load(hf_model(case, head=head, dtype=torch.float32))
     same_weights(exact.hf_model, narrow.hf_model)
     texts = [ids(5), ids(8, 1)]
-    options: dict[str, Any] = {"integrated_gradients": {"steps": 8}, "blank_out": {"replacement": 3}}.get(name, {})
+    options: dict[str, Any] = {"integrated_gradients": {"steps": 8}, "blank_out": {"replacement": 3}, **QUICK}.get(name, {})
     if attributions()[name].needs_target:
         options = {**options, "target": 1}
     expected = [mixlens.attribute(exact.trace(input_ids=text), name, variant=variant, **options).scores for text in texts]

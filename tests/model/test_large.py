@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import torch
-from conftest import CONFIGURATIONS, hf_model, ids
+from conftest import CONFIGURATIONS, QUICK, hf_model, ids
 from test_cli import SENTENCE, refuse, run
 from torch import nn
 
@@ -89,7 +89,8 @@ def test_every_method_gives_the_same_scores_from_disk(case: str, tmp_path: Path)
         expected, made = (mixlens.mix(trace, name).scores for trace in traces)
         torch.testing.assert_close(made, expected, rtol=1e-9, atol=1e-9)
     for name in attributions():
-        asked = {"query": 3} if case == "bert" else {}
+        asked: dict[str, Any] = {"query": 3} if case == "bert" else {}
+        asked |= QUICK.get(name, {})
         if name == "blank_out":
             asked["replacement"] = "zero"
         expected, made = (mixlens.attribute(trace, name, **asked).scores for trace in traces)

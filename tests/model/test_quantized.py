@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import torch
-from conftest import CONFIGURATIONS, hf_model, ids, randomise
+from conftest import CONFIGURATIONS, QUICK, hf_model, ids, randomise
 from torch import Tensor, nn
 
 import mixlens
@@ -98,7 +98,8 @@ def test_every_attribution_goes_through_or_is_refused(case: str) -> None:
     stock = hf_model(case, head=HEADS[case])
     traces = [mixlens.load(replaced(stock, made)).trace(input_ids=ids(6)) for made in (unpacked, Packed)]
     for name in attributions():
-        asked = {"query": 3} if case == "bert" else {}
+        asked: dict[str, Any] = {"query": 3} if case == "bert" else {}
+        asked |= QUICK.get(name, {})
         if name == "blank_out":
             asked["replacement"] = "zero"
         if name in REFUSED:

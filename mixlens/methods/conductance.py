@@ -1,0 +1,133 @@
+"""Conductance of a layer: Integrated Gradients that flow through each position's hidden state.
+
+s_j = sum_d integral_0^1 d target / d h_jd (t) . d h_jd / dt dt,    h(t): what enters the layer where embeddings are b + t (x - b)
+sum_j s_j = target(x) - target(b), at every layer
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain, pairwise
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..completeness import CLOSED, completeness
+from ..questions import Question
+from ._attribution import attribution
+from ._baselines import baseline_run
+from ._points import chunk_of, place_of, refuse_last_layer, run_at, wide_dtype
+from .integrated import refuse_counts
+
+PAPER = "Dhamdhere et al. 2019, How Important Is a Neuron?"
+STEPS = 32  # pieces of the line to begin with
+PARTS = 8  # pieces that a rough one is cut into
+
+
+@dataclass(frozen=True, eq=False)
+class State:
+    """The layer's input at one point of the line, the target's gradient there, and the target's number."""
+
+    hidden: Tensor  # [pos d]
+    gradient: Tensor
+    value: float
+
+
+@dataclass(frozen=True, eq=False)
+class Flow:
+    """What one piece of the line adds to every position, and how far the sum is from the target's change on the piece."""
+
+    begin: float
+    end: float
+    shares: Tensor  # [pos]
+    gap: float
+
+
+class HiddenLine:
+    """The line from the baseline's embeddings to the text's, as the layer `layer` sees it."""
+
+    def __init__(self, question: Question, place: str | int, ends: tuple[Tensor, Tensor], layer: int, chunk: int):
+        self.question, self.place, self.layer, self.chunk = question, place, layer, chunk
+        self.x, self.b = (end.to(wide_dtype(end)) for end in ends)
+        self.dtype = ends[0].dtype
+        self.steps = 0  # points at which gradients were taken
+        self.values: dict[float, float] = {}  # the target's number, by point
+
+    def states(self, points: Sequence[float]) -> Iterator[State]:
+        """The layer's input and the gradient at each point, several in one pass."""
+        for start in range(0, len(points), self.chunk):
+            some = points[start : start + self.chunk]
+            t = torch.tensor(some, dtype=self.x.dtype, device=self.x.device)[:, None, None]
+            between = (self.b + t * (self.x - self.b)).to(self.dtype).requires_grad_()
+            run, values = run_at(self.question, self.place, between)
+            hidden = run.inputs[self.layer]
+            (gradient,) = torch.autograd.grad(values.sum(), [hidden])
+            numbers, self.steps = values.detach().tolist(), self.steps + len(some)
+            self.values |= zip(some, numbers, strict=True)
+            wide = wide_dtype(hidden)
+            yield from map(State, hidden.detach().to(wide), gradient.to(wide), numbers)
+
+    def pieces(self, begin: float, end: float, count: int) -> list[Flow]:
+        """A part of the line in `count` pieces. The gradient on a piece is the mean of those at its ends."""
+        points = [begin + (end - begin) * i / count for i in range(count + 1)]
+        ends = pairwise(zip(points, self.states(points), strict=True))
+        return [_flow(low, high) for low, high in ends]
+
+    def whole(self, tolerance: float, most: int) -> Tensor:
+        """[pos]. The pieces that are off by more than their part of the tolerance are cut up, while `most` points allow it."""
+        flows = self.pieces(0.0, 1.0, STEPS)
+        while (rough := self._rough(flows, tolerance)) and self.steps + len(rough) * (PARTS + 1) <= most:
+            finer = chain.from_iterable(self.pieces(flow.begin, flow.end, PARTS) for flow in rough)
+            flows = [flow for flow in flows if flow not in rough] + list(finer)
+        return torch.stack([flow.shares for flow in sorted(flows, key=lambda flow: flow.begin)]).sum(0)
+
+    def _rough(self, flows: Sequence[Flow], tolerance: float) -> list[Flow]:
+        """The pieces that are to be cut up; none where all of them together are within the tolerance."""
+        allowed = tolerance * abs(self.values[1.0] - self.values[0.0])
+        if sum(flow.gap for flow in flows) <= allowed:
+            return []
+        rounding = 4 * torch.finfo(self.dtype).eps * max(map(abs, self.values.values()))
+        return [flow for flow in flows if flow.gap > max(rounding, allowed / (2 * len(flows)))]
+
+
+def _flow(low: tuple[float, State], high: tuple[float, State]) -> Flow:
+    """The piece between two points, each with its state."""
+    (begin, first), (end, last) = low, high
+    shares = ((first.gradient + last.gradient) / 2 * (last.hidden - first.hidden)).sum(-1)
+    return Flow(begin, end, shares, abs(float(shares.sum()) - (last.value - first.value)))
+
+
+@attribution(paper=PAPER, cost="steps x 3", layers=True, peer=True)
+def layer_conductance(
+    question: Question,
+    *,
+    embedding: str = "word",
+    baseline: str | int | None = None,
+    chunk: int = 16,
+    tolerance: float = CLOSED,
+    most_steps: int = 2000,
+) -> tuple[Tensor, dict[str, Any]]:
+    """How much of Integrated Gradients flows through each position of what enters a layer: `layer=`, by default the middle one.
+
+    The scores add up to target(x) - target(baseline) at every layer; at layer 0 they are integrated_gradients of what enters the
+    first layer. Points are added until the sum is right to within `tolerance`. A score is of a position, which in a deep layer is
+    a mixture of tokens.
+    """
+    refuse_counts(tolerance, chunk=chunk, most_steps=most_steps)
+    refuse_last_layer(question, "gradients of conductance")
+    layer = len(question.trace.layers) // 2 if question.layer is None else question.layer
+    whole = Question(question.trace, question.target, None, question.query)  # the line is that of the embeddings
+    below, name = baseline_run(whole, baseline)
+    place = place_of(whole, embedding)
+    x, b = (whole.place(run, embedding).detach() for run in (whole.run, below))
+    line = HiddenLine(whole, place, (x, b), layer, chunk_of(whole, chunk))
+    shares = line.whole(tolerance, most_steps).to(x.dtype if x.dtype == torch.float64 else torch.float32)
+    difference = line.values[1.0] - line.values[0.0]
+    return shares, {
+        "baseline": name,
+        "at_layer": layer,
+        "steps": line.steps,
+        "completeness": completeness(shares, difference),
+    }

@@ -1,0 +1,79 @@
+"""Sequential Integrated Gradients: one line for each token, on which that token alone changes.
+
+s_j = (x_j - b_j) . integral_0^1 d target / d x_j (x with b_j + t (x_j - b_j) at j) dt
+    = target(x) - target(x with b_j at j)                            by the fundamental theorem of calculus, for every token
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..completeness import CLOSED, completeness
+from ..questions import Question
+from ._attribution import attribution
+from ._baselines import baseline_run
+from ._points import place_of
+from .integrated import PANEL, Line, nodes, refuse_counts
+
+PAPER = "Enguehard 2023, Sequential Integrated Gradients"
+
+
+def lines_of(question: Question, place: str | int, ends: tuple[Tensor, Tensor], rule: str, chunk: int) -> dict[int, Line]:
+    """The line of each token that is not special, by its position: from the text with the token's baseline to the text."""
+    x, b = ends
+    lines: dict[int, Line] = {}
+    for j in (j for j, special in enumerate(question.trace.special) if not special):
+        without = x.clone()
+        without[:, j] = b[:, j]
+        lines[j] = Line(question, place, (x, without), rule, chunk)
+    return lines
+
+
+def change_on(line: Line) -> float:
+    """The target's change from one end of a line to the other."""
+    return line.value(1.0) - line.value(0.0)
+
+
+def share_on(line: Line, steps: int | None, tolerance: float, most: int) -> float:
+    """What the one token that changes on a line adds. `tolerance` is absolute."""
+    if steps is not None:
+        return float(line.piece(0.0, 1.0, steps).shares.sum())
+    change = abs(change_on(line))
+    return float(line.whole(tolerance / change if change else 1.0, most, PANEL).sum())
+
+
+@attribution(paper=PAPER, cost="n x steps x 3", peer=True)
+def sequential_integrated_gradients(
+    question: Question,
+    *,
+    embedding: str = "word",
+    baseline: str | int | None = None,
+    steps: int | None = None,
+    rule: str = "gauss_legendre",
+    chunk: int = 16,
+    tolerance: float = CLOSED,
+    most_steps: int = 2000,
+) -> tuple[Tensor, dict[str, Any]]:
+    """(x_j - b_j) . integral of d target / d x_j while token j alone goes from its baseline to its embedding.
+
+    The baseline and the steps are as for integrated_gradients, for each token; `tolerance` is a share of the largest score. A
+    score is target(x) - target(x with b_j), so with enough steps the scores are those of blank_out with the same replacement, at
+    many times its cost; the paper then divides them by their length. Special tokens stay as they are: their score is 0.
+    """
+    refuse_counts(tolerance, steps=1 if steps is None else steps, chunk=chunk, most_steps=most_steps)
+    nodes(1, rule)  # refuses an unknown name
+    place = place_of(question, embedding)
+    below, name = baseline_run(question, baseline)
+    x, b = (question.place(run, embedding).detach() for run in (question.run, below))
+    lines = lines_of(question, place, (x, b), rule, chunk)
+    changes = {j: change_on(line) for j, line in lines.items()}
+    within = tolerance * max(map(abs, changes.values()), default=0.0)
+    scores = torch.zeros(len(question.trace), dtype=torch.float64)
+    for j, line in lines.items():
+        scores[j] = share_on(line, steps, within, most_steps)
+    shares = scores.to(x.dtype if x.dtype == torch.float64 else torch.float32)
+    taken = sum(line.steps for line in lines.values())
+    return shares, {"baseline": name, "steps": taken, "completeness": completeness(shares, sum(changes.values()))}

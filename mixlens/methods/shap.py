@@ -1,0 +1,135 @@
+"""SHAP: Shapley values of the game v(S) = target where the units S alone are kept, by the library `shap`.
+
+partition   Owen values: Shapley values in which only neighbouring groups of a tree over the text join as one
+exact       s_j = sum_S |S|! (n - |S| - 1)! / n! (v(S + j) - v(S)),  S without j
+
+Both are efficient: sum_j s_j = v(all) - v(none).
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from ..completeness import completeness
+from ..errors import InputError, nearest
+from ..optional import optional
+from ..questions import Question
+from ..types import Trace
+from ._attribution import attribution
+from ._coalitions import Game, game_of
+from ._points import refuse_count
+
+PAPER = "Lundberg and Lee 2017, A Unified Approach to Interpreting Model Predictions"
+ALGORITHMS = ("partition", "exact")
+MOST_PLAYERS = 16  # of exact values, which take 2^n texts
+TOGETHER = 64  # texts that shap asks for at a time
+GONE = 0  # in place of a unit's number, which is 1 or more
+
+
+@attribution(paper=PAPER, cost="evaluations", peer=True)
+def shap(
+    question: Question,
+    *,
+    algorithm: str = "partition",
+    unit: str = "token",
+    evaluations: int = 500,
+    replacement: str | int | None = None,
+) -> tuple[Tensor, dict[str, Any]]:
+    """Shapley values of the units (the library shap): what each adds to the target, averaged over what else is kept.
+
+    "partition" (shap.PartitionExplainer): over shap's tree of the text, with about `evaluations` texts at most; where they are
+    used up, the units of a group share its value. "exact" (shap.ExactExplainer): all subsets of up to 16 units. A unit is a
+    "token", a "word" or a "sentence"; one that is left out is replaced by the mask token, where the model has one, else deleted
+    (`replacement`: "mask", "pad", "unk", "delete" or a token's id). The scores add up to target(text) - target(nothing kept).
+    """
+    refuse_count(evaluations=evaluations)
+    if algorithm not in ALGORITHMS:
+        raise InputError(f"unknown algorithm {algorithm!r}. {nearest(algorithm, ALGORITHMS)}")
+    library = _library()
+    game = game_of(question, unit, replacement)
+    _refuse_many(algorithm, len(game.units))
+    scores = game.scores(_values(library, game, algorithm, evaluations))
+    expected = game.value(True) - game.value(False)
+    return scores, {
+        "replacement": game.replacement,
+        "nothing_kept": game.value(False),
+        "passes": game.passes,
+        "completeness": completeness(scores, expected),
+    }
+
+
+def _library() -> Any:
+    """shap, which sets matplotlib up in a way that matplotlib warns of."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return optional("shap", "shap", "peers", what="the method shap", verb="needs")
+
+
+def _refuse_many(algorithm: str, count: int) -> None:
+    if algorithm == "exact" and count > MOST_PLAYERS:
+        raise InputError(
+            f"exact values of {count} units take 2^{count} texts; at most {MOST_PLAYERS} units are taken. Use "
+            "algorithm='partition', or unit='word' or 'sentence'."
+        )
+
+
+def _values(library: Any, game: Game, algorithm: str, evaluations: int) -> NDArray[np.float64]:
+    """[unit], by shap's explainer; of one unit alone all there is."""
+    if len(game.units) == 1:
+        return np.array([game.value(True) - game.value(False)])
+    text = _Units(game)
+    masker = library.maskers.Text(text, mask_token=GONE, output_type="token_ids")
+    if algorithm == "partition":
+        explainer = library.PartitionExplainer(text.values, masker)
+        made = explainer([text.text], max_evals=max(evaluations, 3), batch_size=TOGETHER, silent=True)
+    else:
+        masker.clustering = None  # Shapley values, not those of a tree
+        explainer = library.ExactExplainer(text.values, masker)
+        made = explainer([text.text], max_evals=2 ** len(game.units), batch_size=TOGETHER, silent=True)
+    values: NDArray[np.float64] = np.asarray(made.values[0], dtype=np.float64)
+    return values
+
+
+class _Units:
+    """A tokenizer for shap, whose tokens are the units of a game: the numbers 1 to n."""
+
+    def __init__(self, game: Game):
+        self.game = game
+        self.text, self.offsets = _written(game)
+
+    def __call__(self, text: str, return_offsets_mapping: bool = True) -> dict[str, Any]:
+        """The units of the text; of any other text nothing, which tells shap that no token is added to a text."""
+        whole = text == self.text
+        numbers = list(range(1, len(self.offsets) + 1)) if whole else []
+        return {"input_ids": numbers, "offset_mapping": self.offsets if whole else []}
+
+    def values(self, rows: Any) -> NDArray[np.float64]:
+        """[row]: the target's number where the units of a row that are not GONE are kept."""
+        return self.game.values(np.stack([np.asarray(row) != GONE for row in rows]))
+
+
+def _written(game: Game) -> tuple[str, list[tuple[int, int]]]:
+    """The units as one text, a space between words, and where each of them is: shap builds its tree of that."""
+    trace, text, offsets = game.question.trace, "", []
+    starts = _word_starts(trace)
+    for positions in game.units:
+        text += " " if text and positions[0] in starts else ""
+        piece = "".join(_letters(trace.tokens[i]) for i in positions) or "?"
+        offsets.append((len(text), len(text) + len(piece)))
+        text += piece
+    return text, offsets
+
+
+def _word_starts(trace: Trace) -> set[int]:
+    """The first positions of words; every position, where words are not known."""
+    return set(range(len(trace))) if trace.words is None else {positions[0] for _, positions in trace.words}
+
+
+def _letters(token: str) -> str:
+    """A token without what tokenizers write for "inside of a word" and for a space."""
+    return token.removeprefix("##").replace("Ġ", "").replace("▁", "").strip()
