@@ -17,18 +17,23 @@ from torch import Tensor
 from .errors import MixlensError, ResultError, is_integer
 from .files import write
 from .optional import optional
-from .types import Attribution, Map, Result
+from .types import Attribution, HeadMaps, Map, Result
 
 if TYPE_CHECKING:
     import pandas
 
-KINDS: dict[str, type[Map] | type[Attribution]] = {"Map": Map, "Attribution": Attribution}
-SHAPES: dict[type, tuple[str, ...]] = {Map: ("layer", "token", "token"), Attribution: ("token",)}  # the axes of scores
+Saved = Result | HeadMaps
+KINDS: dict[str, type[Map] | type[HeadMaps] | type[Attribution]] = {"Map": Map, "HeadMaps": HeadMaps, "Attribution": Attribution}
+SHAPES: dict[type, tuple[str, ...]] = {  # the axes of scores
+    Map: ("layer", "token", "token"),
+    HeadMaps: ("layer", "head", "token", "token"),
+    Attribution: ("token",),
+}
 SCHEMA = 1
 Check = Callable[[Any], bool]
 
 
-def save(result: Result, path: str | os.PathLike[str]) -> None:
+def save(result: Saved, path: str | os.PathLike[str]) -> None:
     """Write one file with the scores and all facts about them. The file is whole, or it is not there."""
     place = _checked_place(path)
     metadata = {"mixlens": json.dumps(_header(result), ensure_ascii=False)}
@@ -41,7 +46,7 @@ def save(result: Result, path: str | os.PathLike[str]) -> None:
         raise ResultError(f"the result could not be written to {str(place)!r}: {reason}.") from error
 
 
-def _header(result: Result) -> dict[str, Any]:
+def _header(result: Saved) -> dict[str, Any]:
     """All that a file says of a result besides tensors."""
     return {
         "kind": type(result).__name__,
@@ -65,8 +70,8 @@ def _checked_place(path: str | os.PathLike[str]) -> Path:
     return place
 
 
-def load_result(path: str | os.PathLike[str]) -> Result:
-    """The Map or Attribution that `.save` wrote, bit for bit. A file with anything that `.save` does not write is refused."""
+def load_result(path: str | os.PathLike[str]) -> Saved:
+    """The Map, HeadMaps or Attribution that `.save` wrote, bit for bit. What `.save` does not write is refused."""
     place = Path(path)
     if not place.is_file():
         raise ResultError(f"no file {str(place)!r}.")
@@ -93,7 +98,7 @@ class _WrongError(ValueError):
     """A statement in a file that no result makes."""
 
 
-def _result(header: dict[str, Any], tensors: dict[str, Tensor]) -> Result:
+def _result(header: dict[str, Any], tensors: dict[str, Tensor]) -> Saved:
     """The result that a file describes. Every part is checked first, so that the code which shows it can rely on it."""
     kind, scores, tokens, words = KINDS[header["kind"]], tensors["scores"], header["tokens"], header["words"]
     _require(_are_texts(tokens) and bool(tokens), "its tokens are no texts")
@@ -106,10 +111,10 @@ def _result(header: dict[str, Any], tensors: dict[str, Tensor]) -> Result:
     return kind(scores, tuple(tokens), header["method"], info, tuple(header["special"]), groups)
 
 
-def _check_scores(scores: Tensor, kind: type[Map] | type[Attribution], n: int) -> None:
-    """[layer, token, token] of a map, [token] of an attribution; floating-point numbers."""
+def _check_scores(scores: Tensor, kind: type[Saved], n: int) -> None:
+    """[layer, token, token] of a map, [token] of an attribution, ...; floating-point numbers."""
     axes = SHAPES[kind]
-    fits = scores.dim() == len(axes) and len(scores) > 0 and set(scores.shape[-2:]) == {n}
+    fits = scores.dim() == len(axes) and scores.numel() > 0 and set(scores.shape[-2:]) == {n}
     shape = f"[{', '.join(axes)}]"
     _require(fits, f"its scores have the shape {list(scores.shape)}, not {shape} of its {n} tokens")
     _require(scores.dtype in NUMBERS, f"its scores are {str(scores.dtype).removeprefix('torch.')} numbers")
@@ -267,6 +272,15 @@ def map_frame(scores: Map) -> pandas.DataFrame:
             "score": scores.to_numpy().reshape(-1),
         }
     )
+
+
+def heads_frame(heads: HeadMaps) -> pandas.DataFrame:
+    """A table with one row per layer, head, query and key."""
+    counts = map(torch.arange, heads.scores.shape)
+    layer, head, query, key = (axis.flatten().numpy() for axis in torch.meshgrid(*counts, indexing="ij"))
+    names = {f"{side}_token": [heads.tokens[i] for i in places] for side, places in (("query", query), ("key", key))}
+    places = {"layer": layer, "head": head, "query": query, "key": key}
+    return _pandas().DataFrame({**places, **names, "score": heads.to_numpy().reshape(-1)})
 
 
 def attribution_frame(scores: Attribution) -> pandas.DataFrame:

@@ -23,6 +23,7 @@ EXCEPTIONS: dict[tuple[str, str], str] = {
     ("model/model.py", "layer"): "`Model.check`, one line",
     ("model/model.py", "maps"): "`Model.mix`, one line",
     ("types.py", "by_word"): "`.by_word`, one line",
+    ("types.py", "head_maps"): "`HeadMaps.head`, `.layer`, `.roles` and `.by_word`: one line each",
     ("types.py", "aggregate"): "`Map.rollout`, `.flow`, `.readout` and `Attribution.top`: one line each",
     ("types.py", "model"): "`Trace.prediction`, `.query` and `LayerTrace.attention`: one line each",
     ("types.py", "saving"): "`.save`, one line",
