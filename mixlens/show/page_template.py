@@ -108,18 +108,19 @@ def subtitle_of(models: Sequence[str], methods: Sequence[str]) -> str:
 
 
 def filled_page(
-    data: Mapping[str, Any], kind: Kind, *, title: str, subtitle: str, crumb: str = "", name: str | None = None
+    data: Mapping[str, Any], kind: Kind, *, title: str, subtitle: str, crumb: str = "", name: str | None = None, answer: str = ""
 ) -> str:
     """The template with everything inside. Only our own style and script may run in it, by their hashes.
 
     `title` is the question, the only h1; `subtitle` the small line above it; `crumb` says in the head of the page what kind of
-    page it is; `name` is the name of the browser's window, by default the title."""
+    page it is; `name` is the name of the browser's window, by default the title; `answer` a sentence that stands there without scripts."""
     style, script = style_and_script(kind)
     fields = {
         "policy": policy(kind),
         "name": escape(shown_line(name or title)),
         "title": escape(shown_line(title)),
         "subtitle": escape(shown_line(subtitle)),
+        "answer": f'<p class="answer">{escape(shown_line(answer))}</p>' if answer else "",
         "crumb": escape(shown_line(crumb)),
         "width": "wide" if kind.wide else "usual",
         "style": style,
