@@ -13,19 +13,14 @@ from .errors import InputError
 from .types import Attribution, Map, Words
 
 
-def word_matrix(words: Words, n: int, dtype: torch.dtype) -> Tensor:
+def _word_matrix(words: Words | None, n: int, dtype: torch.dtype) -> tuple[Tensor, Words]:
     """[word, pos]: 1 where a token belongs to a word."""
+    if words is None:
+        raise InputError("the words are not known: the input was ids, or the tokenizer gives no character offsets.")
     belongs = torch.zeros(len(words), n, dtype=dtype)
     for number, (_, places) in enumerate(words):
         belongs[number, list(places)] = 1
-    return belongs
-
-
-def _word_matrix(words: Words | None, n: int, dtype: torch.dtype) -> tuple[Tensor, Words]:
-    """The matrix of words that are known, and these words; unknown words are refused."""
-    if words is None:
-        raise InputError("the words are not known: the input was ids, or the tokenizer gives no character offsets.")
-    return word_matrix(words, n, dtype), words
+    return belongs, words
 
 
 def _info_by_word(info: Any) -> dict[str, Any]:

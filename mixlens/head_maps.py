@@ -17,7 +17,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from .by_word import word_matrix
 from .errors import InputError, is_integer
 from .sentences import Word, sentences_of, words_in
 from .types import HeadMaps, Map, Words
@@ -34,6 +33,7 @@ class Role(NamedTuple):
 
 ROLES: Mapping[str, Role] = {
     "start": Role("rests on the start mark", 0.3),
+    "begin": Role("rests on the begin mark", 0.3),
     "first": Role("rests on the first word", 0.3),
     "end": Role("rests on the end mark", 0.3),
     "itself": Role("stays on the word itself", 0.3),
@@ -96,8 +96,14 @@ def heads_by_word(heads: HeadMaps) -> HeadMaps:
 
 def grouped(scores: torch.Tensor, words: Words, n: int) -> torch.Tensor:
     """[... query key] of tokens as [... word word]: averaged over queries, summed over keys."""
-    belongs = word_matrix(words, n, scores.dtype).to(scores.device)
-    return (belongs / belongs.sum(-1, keepdim=True)) @ scores @ belongs.T
+    count = len(words)
+    number = torch.full((n,), count, device=scores.device)  # tokens of no word go to one more word, which is left out
+    for word, (_, places) in enumerate(words):
+        number[list(places)] = word
+    sizes = torch.tensor([len(places) for _, places in words], dtype=scores.dtype, device=scores.device)
+    by_key = scores.new_zeros(*scores.shape[:-1], count + 1).index_add_(-1, number, scores)
+    by_both = scores.new_zeros(*scores.shape[:-2], count + 1, count + 1).index_add_(-2, number, by_key)
+    return by_both[..., :count, :count] / sizes[:, None]
 
 
 # --- what a head does most --------------------------------------------------------------------------------------------
@@ -120,7 +126,9 @@ def _places(words: Sequence[Word], causal: bool) -> dict[str, Rows]:
     """Which cells [query key] of words each share is the sum of. All but "sentence" part a row without rest."""
     n = len(words)
     special = np.array([word.special for word in words])
-    places = {name: np.zeros((n, n)) for name in ("start", "first", "end", "itself", "back", "ahead", "spread", "sentence")}
+    places = {
+        name: np.zeros((n, n)) for name in ("start", "begin", "first", "end", "itself", "back", "ahead", "spread", "sentence")
+    }
     places["end"][:, special] = 1
     texts = np.flatnonzero(~special)
     for before, place in zip([None, *texts], texts, strict=False):
@@ -130,7 +138,8 @@ def _places(words: Sequence[Word], causal: bool) -> dict[str, Rows]:
     if n and (special[0] or causal):
         for cells in places.values():
             cells[:, 0] = 0
-        places["start" if special[0] else "first"][:, 0] = 1
+        mark = "begin" if causal else "start"  # [CLS] opens a text that is read both ways, <s> one that is read forwards
+        places[mark if special[0] else "first"][:, 0] = 1
     places["spread"] = 1 - np.sum(list(places.values()), 0)
     for sentence in sentences_of(words):
         places["sentence"][np.ix_(sentence, sentence)] = 1
@@ -140,9 +149,12 @@ def _places(words: Sequence[Word], causal: bool) -> dict[str, Rows]:
 def _shares(rows: Rows, words: Sequence[Word], places: Mapping[str, Rows]) -> list[dict[str, float]]:
     """The shares of each head, averaged over the rows of words; rows without a score count for nothing."""
     texts = [place for place, word in enumerate(words) if not word.special] or list(range(len(words)))
-    whole = rows.sum(-1, keepdims=True)
-    shared = (rows / np.where(whole > 0, whole, 1.0))[:, texts]
-    sums = {name: (shared * cells[texts]).sum(-1).mean(-1) for name, cells in places.items()}
+    chosen = rows[:, texts]
+    whole = chosen.sum(-1, keepdims=True)
+    shared = chosen / np.where(whole > 0, whole, 1.0)
+    cells = np.stack([one[texts] for one in places.values()]).reshape(len(places), -1)
+    means = shared.reshape(len(rows), -1) @ cells.T / len(texts)  # [head place]
+    sums = dict(zip(places, means.T, strict=True))
     several = len(sentences_of(words)) > 1
     names = [name for name in ROLES if several or name != "sentence"]
     return [{name: float(sums[name][head]) for name in names} for head in range(len(rows))]

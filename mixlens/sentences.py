@@ -16,7 +16,7 @@ from .types import Words
 
 ENDS = frozenset(".!?…。！？")
 CLOSES = frozenset("\"'”’»)]")
-ABBREVIATIONS = frozenset(["mr", "mrs", "ms", "dr", "st", "vs", "etc", "prof", "jr", "sr", "no", "fig", "eq", "al", "inc"])
+ABBREVIATIONS = frozenset(["mr", "mrs", "ms", "dr", "st", "vs", "prof", "jr", "sr", "fig", "eq", "al", "inc"])
 
 
 @dataclass(frozen=True)

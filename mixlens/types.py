@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -221,6 +222,12 @@ class Map(_Result):
         from .aggregate import readout
 
         return readout(self, query, layer=layer, keep_special=keep_special)
+
+    def report(self, path: str | os.PathLike[str], **options: Any) -> Path:
+        """Write the page of what flowed where, one HTML file. See `show.flow_page.write_flow`."""
+        from .show.flow_page import write_flow
+
+        return write_flow(self, path, **options)
 
     def by_word(self) -> Map:
         """Subwords to words: summed over keys, averaged over queries."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from math import ceil
 
 from ..sentences import Word, sentences_of
@@ -76,7 +77,7 @@ def _cut(sentence: Sequence[int]) -> list[Sequence[int]]:
         return [sentence]
     count = ceil(2 * len(sentence) / LONGEST)
     ends = [round(number * len(sentence) / count) for number in range(count + 1)]
-    return [sentence[start:stop] for start, stop in zip(ends, ends[1:], strict=False)]
+    return [sentence[start:stop] for start, stop in pairwise(ends)]
 
 
 def unit_of(groups: Sequence[Group]) -> str:

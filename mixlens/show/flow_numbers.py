@@ -62,8 +62,8 @@ def layers_of(scores: Map, rollout: str | None = None) -> tuple[Array, dict[str,
     sums = matrices.sum(-1, keepdims=True)
     if not np.isfinite(sums).all() or np.abs(sums - 1).max() > OFF:
         raise InputError(
-            f"{scores.method!r} is rolled out by {facts['convention']!r}, whose rows do not add up to 1: it has no shares that could "
-            "flow. Use alti, or rollout='toolkit', which makes rows add up to 1."
+            f"{scores.method!r} is rolled out by {facts['convention']!r}, whose rows do not add up to 1: no shares could flow. "
+            "Use alti, or rollout='toolkit', which makes rows add up to 1."
         )
     return matrices / sums, facts
 

@@ -18,10 +18,10 @@ from ..provenance import public_name
 from ..sentences import Word, words_in
 from ..types import HeadMaps, Map
 from ..why.names import name_of
-from ..wording import counted, listed, percent, probability
+from ..wording import counted, percent, probability
 from .flow_groups import Group, groups_of, unit_of
 from .flow_numbers import DRAWN, Flow, flow_of, heads_by_group, layers_of
-from .packing import EXACT, Block, Precision, encode, fit
+from .packing import EXACT, Precision, encode, fit
 from .page_entry import query_of, shortened
 from .page_file import MEGABYTES, may_write, room_of, write
 from .page_template import BASE_SCRIPTS, BASE_STYLES, READ, Kind, filled_page, visible
@@ -127,9 +127,7 @@ def flow_page(
     return page
 
 
-def picture_of(
-    scores: Map, *, heads: HeadMaps | None = None, query: int | None = None, rollout: str | None = None
-) -> Picture:
+def picture_of(scores: Map, *, heads: HeadMaps | None = None, query: int | None = None, rollout: str | None = None) -> Picture:
     """The words, the columns and the numbers of a map."""
     _refuse_other_heads(scores, heads)
     place = query_of([scores]) if query is None else query
@@ -294,19 +292,27 @@ def _facts(picture: Picture, precision: Precision, heads: dict[str, Any]) -> lis
     info, names = picture.scores.info, name_of(picture.scores.method)
     model = public_name(info.get("model", "?"))
     rows = [
-        ["Model", f"{model}, {info.get('family', 'model')}, {len(picture.flow.rolled)} layers, {info.get('dtype', '')}".strip(", ")],
+        [
+            "Model",
+            f"{model}, {info.get('family', 'model')}, {len(picture.flow.rolled)} layers, {info.get('dtype', '')}".strip(", "),
+        ],
         ["Text", shortened(visible(info.get("text") or " ".join(picture.scores.tokens)), 300)],
         ["Method", f"{names.everyday} ({names.name}; {info.get('paper', '')}); variant {info.get('variant')}"],
         ["Layers", f"multiplied by the convention “{picture.convention}”: rows add up to 1"],
         ["Read at", f"{picture.groups[picture.column].title}, token {picture.query}"],
         ["Columns", "sums over what gave, averages over what took; bands are sums. Grouping never changes a total"],
-        ["Bands", f"all from {100 * DRAWN:.2f}\u2009% of the answer; the others are at most {percent(picture.flow.undrawn)} of a level"],
+        [
+            "Bands",
+            f"all from {100 * DRAWN:.2f}\u2009% of the answer; the others are at most {percent(picture.flow.undrawn)} of a level",
+        ],
         ["Held here", f"columns: every number, in 32 bits; words of a column: {precision.description()}"],
     ]
     if heads:
         rows.append(["Heads", f"attention weights, {heads['holds']}. Names: the largest share by a fixed rule (docs: heads)"])
     if "gap" in info:
-        rows.append(["Rebuilt layers", f"largest gap against the model {info['gap']:.1e} (allowed: {info.get('tolerance', 0):.0e})"])
+        rows.append(
+            ["Rebuilt layers", f"largest gap against the model {info['gap']:.1e} (allowed: {info.get('tolerance', 0):.0e})"]
+        )
     versions = info.get("versions") or {}
     rows.append(["Versions", ", ".join(f"{name} {version}" for name, version in versions.items())])
     rows.append(["Made again by", _command(picture)])

@@ -29,7 +29,7 @@ EXCEPTIONS: dict[tuple[str, str], str] = {
     ("types.py", "aggregate"): "`Map.rollout`, `.flow`, `.readout` and `Attribution.top`: one line each",
     ("types.py", "model"): "`Trace.prediction`, `.query` and `LayerTrace.attention`: one line each",
     ("types.py", "saving"): "`.save`, one line",
-    ("types.py", "show"): "`.show`, `.plot`, `.to_latex` and the notebook's picture: one line each",
+    ("types.py", "show"): "`.show`, `.plot`, `.report`, `.to_latex` and the notebook's picture: one line each",
 }
 
 

@@ -145,10 +145,12 @@ def test_the_value_is_a_value(tmp_path: Path) -> None:
     heads = mixlens.mix(trace, "norm", head="all")
     assert list(heads.to_numpy().shape) == [3, HEADS, 6, 6]
     one = heads.layer(-1)
-    assert torch.equal(one.scores, heads.scores[2:]) and one.info["layer"] == 2
+    assert torch.equal(one.scores, heads.scores[2:])
+    assert one.info["layer"] == 2
     heads.save(tmp_path / "heads.safetensors")
     again = mixlens.load_result(tmp_path / "heads.safetensors")
-    assert isinstance(again, mixlens.HeadMaps) and torch.equal(again.scores, heads.scores)
+    assert isinstance(again, mixlens.HeadMaps)
+    assert torch.equal(again.scores, heads.scores)
     assert (again.tokens, again.method, again.special) == (heads.tokens, heads.method, heads.special)
     frame = heads.to_pandas()
     row = frame[(frame.layer == 1) & (frame["head"] == 3) & (frame["query"] == 4) & (frame.key == 2)]
@@ -166,11 +168,11 @@ def test_what_has_no_heads_is_refused_in_one_line() -> None:
     trace = loaded("bert").trace(input_ids=ids(4))
     assert [name for name, entry in known().items() if entry.has_heads] == BY_HEAD
     for name in ("alti", "value_zeroing", "attention_fixed_residual", "attention_residual", "random"):
-        with pytest.raises(mixlens.MixlensError, match="has no option 'head'.*By head: attention, ") as refusal:
+        with pytest.raises(mixlens.MixlensError, match=r"has no option 'head'.*By head: attention, ") as refusal:
             mixlens.mix(trace, name, head=1)
         assert "\n" not in str(refusal.value)
     for wrong in (4, -1, "every", True):
-        with pytest.raises(mixlens.MixlensError, match="heads 0 to 3, or 'all'|is of type"):
+        with pytest.raises(mixlens.MixlensError, match=r"heads 0 to 3, or 'all'|is of type"):
             mixlens.mix(trace, "norm", head=wrong)
     with pytest.raises(mixlens.MixlensError, match="gives a map for each head"):
         mixlens.attribute(trace, "attention", head="all")

@@ -3,25 +3,37 @@
 
 const LEAST_PART = 0.0004; // of the answer: a smaller part of a band has no colour of its own
 
+/** The width that each column needs: its label, its words where it is open, and its widest bar below the answer. */
+function neededWidths(numbers, state, narrow, scale) {
+  const { columns, unit } = numbers.data;
+  const usual = unit === "word" ? 24 : narrow ? 16 : state.open ? 20 : 26;
+  return columns.map((column, i) => {
+    let widest = 0;
+    for (let level = 0; level < numbers.layers; level++) widest = Math.max(widest, numbers.share(level, i));
+    const label = state.open && i === state.chosen ? column.words.length * 14 : column.kind === "mark" ? Math.min(22, usual) : usual;
+    return Math.max(label, widest * scale + 8);
+  });
+}
+
 /** Where everything of the picture stands. In the open picture the chosen column is as wide as its words. */
 function bandPlaces(numbers, state, room) {
   const { columns, unit } = numbers.data;
   const narrow = room < 600;
   const left = narrow ? 50 : 62;
   const words = state.open ? columns[state.chosen].words : [];
-  const least = columns.map((column, i) => (state.open && i === state.chosen ? words.length * 15 : column.kind === "mark" ? 22 : unit === "word" ? 24 : narrow ? 18 : 26));
+  const scale = Math.min(narrow ? 110 : 230, (room - left) / 3.2);
+  const least = neededWidths(numbers, state, narrow, scale);
   const needed = least.reduce((a, b) => a + b, 0);
   const width = Math.max(room, left + needed + 10);
-  const stretch = (width - left - 10) / needed;
+  const widths = least.map((size) => size + (width - left - 10 - needed) / least.length);
   let at = left;
-  const middles = least.map((size) => { at += size * stretch; return at - (size * stretch) / 2; });
-  const open = least[state.chosen] * stretch;
+  const middles = widths.map((size) => { at += size; return at - size / 2; });
+  const open = widths[state.chosen];
   const wordPlaces = words.map((_, i) => middles[state.chosen] - open / 2 + ((i + 0.5) * open) / words.length);
   const high = narrow ? 56 : numbers.layers > 8 ? 58 : 72;
   const top = 46;
-  const scale = Math.min(narrow ? 140 : 230, (width - left) / 3.2);
   const below = unit === "word" || state.open ? 118 : 64;
-  return { width, left, narrow, middles, words, wordPlaces, column: (width - left) / columns.length, scale, top, high, bottom: top + numbers.layers * high, below };
+  return { width, left, narrow, middles, tight: Math.min(...widths) < 40, words, wordPlaces, scale, top, high, bottom: top + numbers.layers * high, below };
 }
 
 /** Every band with its place: from (level, column or word) to (level + 1, column). */
@@ -94,7 +106,7 @@ function levelBars(numbers, state, places, level) {
     const x = (last ? answerPlace(places) : places.middles[i]) - wide / 2;
     const own = numbers.origin(level, i, state.chosen);
     const bar = { y: levelAt(places, level) - 4, height: 8, rx: 2 };
-    const whole = draw("rect", { class: "level-bar", x, width: wide, ...bar, "data-level": level, "data-column": i, "data-share": share, "data-own": own });
+    const whole = draw("rect", { class: "level-bar", x, width: wide, ...bar, "data-level": level, "data-column": i, "data-share": share, "data-own": own, "data-wide": share * places.scale });
     const violet = share > 0 && own / share > 0.5 ? draw("rect", { class: "level-bar own", x, width: wide, ...bar }) : null;
     return [whole, violet];
   });
@@ -110,7 +122,7 @@ function inputLabels(numbers, state, places) {
     const text = shortened(column.name, 13);
     const value = percent(numbers.share(0, i));
     if (unit === "word" && column.kind !== "mark") return upright(places.middles[i], `${text}  ${value}`, `read label${chosen}`);
-    if (places.column < 40 || unit === "word") return draw("text", { class: `label ${column.kind}${chosen}`, x: places.middles[i], y, "text-anchor": "middle" }, column.kind !== unit && places.narrow ? text[0] : text);
+    if (places.tight || unit === "word") return draw("text", { class: `label ${column.kind}${chosen}`, x: places.middles[i], y, "text-anchor": "middle" }, column.kind !== unit && places.narrow ? text[0] : text);
     return draw("text", { class: `label ${column.kind}${chosen}`, x: places.middles[i], y, "text-anchor": "middle" }, text, draw("tspan", { class: "axis", x: places.middles[i], dy: 17 }, value));
   });
   const opened = places.words.map((place, i) => upright(places.wordPlaces[i], shortened(words[place].text, 12) + (words[place].share >= 0.005 ? `  ${percent(words[place].share)}` : String()), "read label chosen"));

@@ -85,7 +85,7 @@ function strongestColumn(numbers) {
 // --- above the pictures ------------------------------------------------------------------------------------------------------
 
 function answerLines(data) {
-  const said = make("p", { class: "answer long" }, ...data.sentence.map(([text, strong]) => (strong ? make("b", {}, word(text)) : text)));
+  const said = make("p", { class: "answer long" }, ...data.sentence.map(([text, strong]) => (strong ? make("b", {}, word(text)) : text.startsWith(" (") ? [" ", make("span", { class: "one-line" }, text.slice(1))] : text)).flat());
   const sure = data.answer.sure ? `The model is ${data.answer.sure} sure. ` : String();
   const lines = [said, make("p", { class: "small" }, `${sure}Shares say how much flowed, not whether it spoke for or against.`)];
   if (data.answer.name) {
@@ -122,8 +122,9 @@ function columnList(numbers, choose) {
   const rest = others.map(([column, share]) => `${column.title}${column.kind === "answer" ? " itself" : String()} ${percent(share)}`);
   const head = data.unit === "word" ? "The text, word by word" : `The text, by ${data.unit}`;
   const list = make("ol", { class: data.unit === "word" ? "columns words" : "columns", tabindex: 0, "aria-label": head }, ...Array.from(buttons.values(), (one) => make("li", {}, one)));
-  const foot = rest.length ? `${largeFirst(listed(rest).join(String()))}. Together 100${THIN}%.` : `Together 100${THIN}%.`;
-  const element = section({ title: head, lead: "Share of the answer. Choose one to follow it through every picture." }, list, make("p", { class: "small" }, foot));
+  const whole = make("span", { class: "one-line" }, `Together 100${THIN}%.`);
+  const foot = rest.length ? [`${largeFirst(listed(rest).join(String()))}. `, whole] : [whole];
+  const element = section({ title: head, lead: "Share of the answer. Choose one to follow it through every picture." }, list, make("p", { class: "small" }, ...foot));
   element.classList.add("text-list");
   return { element, show: (chosen) => buttons.forEach((one, i) => one.setAttribute("aria-pressed", String(i === chosen))) };
 }
