@@ -63,8 +63,7 @@ def _stretches(sentences: Sequence[Sequence[int]]) -> list[Group]:
     pieces = [(number, piece) for number, sentence in enumerate(whole, 1) for piece in _cut(sentence)]
     if len(pieces) == len(whole) <= COLUMNS:
         return [Group("sentence", str(number), f"sentence {number}", tuple(piece)) for number, piece in pieces]
-    size = ceil(len(pieces) / COLUMNS)
-    joined = [pieces[start : start + size] for start in range(0, len(pieces), size)]
+    joined = [pieces[start:stop] for start, stop in pairwise(_ends(len(pieces), min(COLUMNS, len(pieces))))]
     return [
         Group("part", str(number), f"part {number}", tuple(place for _, piece in part for place in piece))
         for number, part in enumerate(joined, 1)
@@ -75,9 +74,13 @@ def _cut(sentence: Sequence[int]) -> list[Sequence[int]]:
     """A sentence in stretches of equal length, none longer than LONGEST / 2 words; a shorter one whole."""
     if len(sentence) <= LONGEST:
         return [sentence]
-    count = ceil(2 * len(sentence) / LONGEST)
-    ends = [round(number * len(sentence) / count) for number in range(count + 1)]
+    ends = _ends(len(sentence), ceil(2 * len(sentence) / LONGEST))
     return [sentence[start:stop] for start, stop in pairwise(ends)]
+
+
+def _ends(size: int, count: int) -> list[int]:
+    """Where `count` stretches of equal length begin and end."""
+    return [round(number * size / count) for number in range(count + 1)]
 
 
 def unit_of(groups: Sequence[Group]) -> str:
