@@ -7,7 +7,7 @@ The house in the order of the pipeline. A file imports only from its own folder 
     model           Example -> Trace: the only folder that knows transformers, hooks and accelerate
     layer           LayerTrace -> exact parts: equations only
     fast            the same numbers, sooner
-    provenance conventions products aggregate by_word arithmetic
+    provenance conventions products aggregate by_word sentences head_maps arithmetic
     targets notices continuing completeness differentiable questions removal
     methods         Block or Question -> scores: one file per paper
     scored_tensors scoring maps attributions alternative_attention asking command_words
@@ -62,6 +62,7 @@ _PUBLIC = {
     "Example": "types",
     "Trace": "types",
     "Map": "types",
+    "HeadMaps": "types",
     "Attribution": "types",
     "Record": "types",
     "MixlensError": "errors",
@@ -70,6 +71,7 @@ __all__ = [
     "Attribution",
     "Example",
     "Family",
+    "HeadMaps",
     "Map",
     "MixlensError",
     "Model",
@@ -116,7 +118,7 @@ if TYPE_CHECKING:
     from .report import report
     from .saving import load_result
     from .show.figure.drawing import plot
-    from .types import Attribution, Example, Map, Record, Trace
+    from .types import Attribution, Example, HeadMaps, Map, Record, Trace
     from .why import Why, why
 
 

@@ -86,7 +86,15 @@ def parse_method(written: Written) -> MethodRequest:
     variant = options.pop("variant", None)
     rollout = _convention(options.pop("rollout", None)) if name in _maps() else None
     method.arguments(variant, options)
+    _refuse_all_heads(name, options)
     return MethodRequest(name, variant, rollout, options)
+
+
+def _refuse_all_heads(name: str, options: Mapping[str, Any]) -> None:
+    """A method as written gives one map."""
+    from .methods._mixing import refuse_all_heads
+
+    refuse_all_heads(name, options)
 
 
 def _method(name: str) -> Any:

@@ -19,6 +19,7 @@ from .errors import InputError, MixlensError, ModelError, is_integer, nearest, t
 from .maps import known as known_maps
 from .maps import mix
 from .methods._attribution import ATTRIBUTIONS, AttributionMethod, Scored, attribution, known
+from .methods._mixing import refuse_all_heads
 from .model.model import Model
 from .model.predict import named
 from .notices import notices_in
@@ -310,6 +311,7 @@ def row_of_map(
 
     For callers that have the map at hand: `attribute(trace, scores.method, ...)` would make it once more.
     """
+    refuse_all_heads(scores.method, scores.info.get("options") or {})
     row = rolled_row(scores, _position(trace, query), layer=-1 if layer is None else layer, convention=rollout)
     info = {**row.info, "prediction": trace.prediction(), **notices_in(trace, query)}
     return Attribution(row.scores, row.tokens, scores.method, info, row.special, row.words)

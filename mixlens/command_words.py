@@ -152,3 +152,25 @@ def _place_of_target(trace: Trace, target: str, method: str) -> int | None:
             f"{method!r} explains a position, and no token of the text is {target!r}. For a class or a word take a method "
             f"that explains one (--method): {', '.join(class_methods())}."
         ) from None
+
+
+def head_of(request: MethodRequest, head: str | None) -> MethodRequest:
+    """A method with the head of --head: a number counted from 1, or all. A method without heads is refused."""
+    if head is None:
+        return request
+    from .methods._mixing import method
+
+    method(request.name)  # an attribution to a prediction has no map
+    if head != "all" and not (head.isdecimal() and int(head) > 0):
+        raise InputError(f"--head is a number, counted from 1, or all, not {head!r:.40}.")
+    options = {**request.options, "head": head if head == "all" else int(head) - 1}
+    method(request.name).arguments(request.variant, options)
+    return replace(request, options=options)
+
+
+def refuse_head(trace: Trace, request: MethodRequest) -> None:
+    """Refuse a head that the model's layers do not have; heads are counted from 1, as --head does."""
+    head, layer = request.options.get("head"), trace.layers[0]
+    heads = (layer.weights if layer.query is None else layer.query).shape[-3]  # type: ignore[union-attr]
+    if isinstance(head, int) and head >= heads:
+        raise InputError(f"head {head + 1} does not exist: {trace.model.name!r} has heads 1 to {heads} in a layer, or all.")

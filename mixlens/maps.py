@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -16,7 +16,7 @@ from .model.encode import Encoded
 from .model.model import Model
 from .provenance import provenance, versions
 from .scoring import Call, Scorer, fresh
-from .types import LayersOf, LayerTrace, Map, Trace
+from .types import HeadMaps, LayersOf, LayerTrace, Map, Trace
 
 WHOLE = 1 << 28  # bytes of a trace that is not worth releasing layer by layer
 TOGETHER = 8192  # tokens, with padding, that are scored as one batch
@@ -40,13 +40,15 @@ def mix(
 ) -> Any:
     """Score every layer of a trace: a Map. A list of traces gives a list; a list of methods a dict of maps.
 
+    With `head=3` a method that has heads scores that head alone, with `head="all"` each: HeadMaps [layer head query key].
+
     The layers' decomposition is proven against the model on the way; its gap is in `.info`, and so is where the time went.
     `chunk`: the most elements a temporary may have (by default what suits the device; smaller by itself when memory runs
     out). `precision`: large products on a GPU in "tf32" or "bfloat16"; `.info["precision_error"]` is what that costs.
     """
     call = Call(name, variant, chunk, precision, options)
     every = _listed(traces)
-    maps: dict[int, dict[str, Map]] = {}
+    maps: dict[int, dict[str, Map | HeadMaps]] = {}
     for batch in _scored_together(every, call):
         together = [every[i] for i in batch]
         maps |= zip(batch, fresh(lambda: scored(together, call), together[0].model), strict=True)  # noqa: B023 - called at once
@@ -70,7 +72,7 @@ def _scored_together(traces: Sequence[Trace], call: Call) -> Iterable[list[int]]
     return ([i] for i in range(len(traces))) if alone else batches(traces)
 
 
-def _as_asked(maps: dict[str, Map], name: str | Sequence[str]) -> Any:
+def _as_asked(maps: Mapping[str, Map | HeadMaps], name: str | Sequence[str]) -> Any:
     """The map of one method, or those of several by name."""
     return maps[name] if isinstance(name, str) else maps
 
@@ -104,7 +106,7 @@ def streamed(
     return [_as_asked(maps, name) for batch in batches for maps in _streamed(model, batch, call)]
 
 
-def _streamed(model: Model, encoded: Sequence[Encoded], call: Call) -> list[dict[str, Map]]:
+def _streamed(model: Model, encoded: Sequence[Encoded], call: Call) -> list[dict[str, Map | HeadMaps]]:
     return fresh(lambda: scored_pass(model, encoded, call), model)
 
 
@@ -115,7 +117,7 @@ def _refuse_whole(call: Call) -> None:
             raise InputError(f"{name!r} needs all layers at once: use mixlens.mix(model.trace(...), {name!r}).")
 
 
-def scored_pass(model: Model, encoded: Sequence[Encoded], call: Call) -> list[dict[str, Map]]:
+def scored_pass(model: Model, encoded: Sequence[Encoded], call: Call) -> list[dict[str, Map | HeadMaps]]:
     """One pass whose layers are scored as they come; on a GPU, whole where it is short, and replayed where it came before."""
     scorer = Scorer(call, len(encoded), encoded[0].tokens, model)
     if not fits_whole(model, encoded):
@@ -139,7 +141,7 @@ def fits_whole(model: Model, encoded: Sequence[Encoded]) -> bool:
     return tokens <= TOKENS and size <= WHOLE
 
 
-def scored(traces: Sequence[Trace], call: Call) -> list[dict[str, Map]]:
+def scored(traces: Sequence[Trace], call: Call) -> list[dict[str, Map | HeadMaps]]:
     """All methods on all traces of a batch, layer by layer: one layer's decomposition serves every method."""
     first = traces[0]
     scorer = Scorer(call, len(traces), first.tokens, first.model)

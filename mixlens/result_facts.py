@@ -10,15 +10,20 @@ import torch
 from torch import Tensor
 
 from .errors import is_integer
-from .types import Attribution, Map, Result
+from .types import Attribution, HeadMaps, Map, Result
 
-KINDS: dict[str, type[Map] | type[Attribution]] = {"Map": Map, "Attribution": Attribution}
-SHAPES: dict[type, tuple[str, ...]] = {Map: ("layer", "token", "token"), Attribution: ("token",)}  # the axes of scores
+Saved = Result | HeadMaps
+KINDS: dict[str, type[Map] | type[HeadMaps] | type[Attribution]] = {"Map": Map, "HeadMaps": HeadMaps, "Attribution": Attribution}
+SHAPES: dict[type, tuple[str, ...]] = {  # the axes of scores
+    Map: ("layer", "token", "token"),
+    HeadMaps: ("layer", "head", "token", "token"),
+    Attribution: ("token",),
+}
 SCHEMA = 1
 Check = Callable[[Any], bool]
 
 
-def header_of(result: Result) -> dict[str, Any]:
+def header_of(result: Saved) -> dict[str, Any]:
     """All that a file says of a result besides tensors."""
     return {
         "kind": type(result).__name__,
@@ -35,7 +40,7 @@ class WrongError(ValueError):
     """A statement in a file that no result makes."""
 
 
-def result_of(header: dict[str, Any], tensors: dict[str, Tensor]) -> Result:
+def result_of(header: dict[str, Any], tensors: dict[str, Tensor]) -> Saved:
     """The result that a file describes. Every part is checked first, so that the code which shows it can rely on it."""
     kind, scores, tokens, words = KINDS[header["kind"]], tensors["scores"], header["tokens"], header["words"]
     require(_are_texts(tokens) and bool(tokens), "its tokens are no texts")
@@ -48,10 +53,10 @@ def result_of(header: dict[str, Any], tensors: dict[str, Tensor]) -> Result:
     return kind(scores, tuple(tokens), header["method"], info, tuple(header["special"]), groups)
 
 
-def _check_scores(scores: Tensor, kind: type[Map] | type[Attribution], n: int) -> None:
-    """[layer, token, token] of a map, [token] of an attribution; floating-point numbers."""
+def _check_scores(scores: Tensor, kind: type[Saved], n: int) -> None:
+    """[layer, token, token] of a map, [token] of an attribution, ...; floating-point numbers."""
     axes = SHAPES[kind]
-    fits = scores.dim() == len(axes) and len(scores) > 0 and set(scores.shape[-2:]) == {n}
+    fits = scores.dim() == len(axes) and scores.numel() > 0 and set(scores.shape[-2:]) == {n}
     shape = f"[{', '.join(axes)}]"
     require(fits, f"its scores have the shape {list(scores.shape)}, not {shape} of its {n} tokens")
     require(scores.dtype in NUMBERS, f"its scores are {str(scores.dtype).removeprefix('torch.')} numbers")

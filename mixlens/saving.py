@@ -15,9 +15,9 @@ from torch import Tensor
 from .errors import MixlensError, ResultError
 from .files import write
 from .optional import optional
-from .result_facts import SCHEMA, WrongError, header_of, result_of
+from .result_facts import SCHEMA, Saved, WrongError, header_of, result_of
 from .saving_text import content_of, csv_of, json_of
-from .types import Attribution, Map, Result
+from .types import Attribution, HeadMaps, Map
 
 if TYPE_CHECKING:
     import pandas
@@ -26,10 +26,10 @@ WRITTEN = {".json": json_of, ".csv": csv_of}  # text files, by their ends
 SUFFIXES = (".safetensors", *WRITTEN)
 FAULTS = (SafetensorError, OSError, KeyError, TypeError, ValueError, RecursionError, OverflowError)
 
-RESULT_KINDS = ("map", "attribution")  # a JSON file of another kind is an answer
+RESULT_KINDS = ("map", "headmaps", "attribution")  # a JSON file of another kind is an answer
 
 
-def save(result: Result, path: str | os.PathLike[str]) -> None:
+def save(result: Saved, path: str | os.PathLike[str]) -> None:
     """Write one file with the scores and all facts about them; .csv has the scores alone. It is whole, or it is not there."""
     place = _checked_place(path)
     try:
@@ -39,7 +39,7 @@ def save(result: Result, path: str | os.PathLike[str]) -> None:
         raise ResultError(f"the result could not be written to {str(place)!r}: {reason}.") from error
 
 
-def _write(result: Result, suffix: str, place: Path) -> None:
+def _write(result: Saved, suffix: str, place: Path) -> None:
     if suffix in WRITTEN:
         Path(place).write_text(WRITTEN[suffix](result), encoding="utf-8", newline="")
         return
@@ -57,7 +57,7 @@ def _checked_place(path: str | os.PathLike[str]) -> Path:
     return place
 
 
-def saved_or_text(result: Result, path: str | os.PathLike[str] | None, suffix: str) -> str | None:
+def saved_or_text(result: Saved, path: str | os.PathLike[str] | None, suffix: str) -> str | None:
     """The text of a result; with a path nothing, and the text is written there."""
     if path is None:
         return WRITTEN[suffix](result)
@@ -69,7 +69,7 @@ def saved_or_text(result: Result, path: str | os.PathLike[str] | None, suffix: s
 
 
 def load_result(path: str | os.PathLike[str]) -> Any:
-    """The Map or Attribution that `.save` wrote as .safetensors or .json, bit for bit, or the answer that `Why.to_json` wrote.
+    """The Map, HeadMaps or Attribution that `.save` wrote as .safetensors or .json, bit for bit, or the answer that `Why.to_json` wrote.
 
     A file with anything that these do not write is refused.
     """
@@ -142,6 +142,15 @@ def map_frame(scores: Map) -> pandas.DataFrame:
             "score": scores.to_numpy().reshape(-1),
         }
     )
+
+
+def heads_frame(heads: HeadMaps) -> pandas.DataFrame:
+    """A table with one row per layer, head, query and key."""
+    counts = map(torch.arange, heads.scores.shape)
+    layer, head, query, key = (axis.flatten().numpy() for axis in torch.meshgrid(*counts, indexing="ij"))
+    names = {f"{side}_token": [heads.tokens[i] for i in places] for side, places in (("query", query), ("key", key))}
+    places = {"layer": layer, "head": head, "query": query, "key": key}
+    return _pandas().DataFrame({**places, **names, "score": heads.to_numpy().reshape(-1)})
 
 
 def attribution_frame(scores: Attribution) -> pandas.DataFrame:

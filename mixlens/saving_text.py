@@ -7,14 +7,15 @@ import io
 import json
 import math
 from collections.abc import Iterator, Mapping
+from itertools import product
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from .errors import ResultError, is_integer
-from .result_facts import KINDS, SCHEMA, header_of, require
-from .types import Attribution, Map, Result
+from .result_facts import KINDS, SCHEMA, Saved, header_of, require
+from .types import Attribution, HeadMaps, Map
 
 NOT_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}  # JSON has no such numbers
 DTYPES = {
@@ -27,7 +28,7 @@ TENSOR = {"tensor", "shape", "values"}  # the keys of a tensor among the facts
 # --- plain values -------------------------------------------------------------------------------------------------------
 
 
-def dict_of(result: Result) -> dict[str, Any]:
+def dict_of(result: Saved) -> dict[str, Any]:
     """Everything about a result in plain types: texts, numbers, lists, dicts. `scores` is nested as the tensor is."""
     header = header_of(result)
     scores = result.scores.detach().cpu()
@@ -70,7 +71,7 @@ def _plain(value: Any) -> Any:
 # --- JSON ---------------------------------------------------------------------------------------------------------------
 
 
-def json_of(result: Result) -> str:
+def json_of(result: Saved) -> str:
     """A result as one line of JSON."""
     return json.dumps(dict_of(result), ensure_ascii=False, allow_nan=False)
 
@@ -129,11 +130,11 @@ def _numbers(values: Any) -> Any:
 # --- CSV ----------------------------------------------------------------------------------------------------------------
 
 
-def csv_of(result: Result) -> str:
+def csv_of(result: Saved) -> str:
     """A table with a head: one row for each token, or for each layer, query and key. The facts are not in it."""
     out = io.StringIO()
     table = csv.writer(out, lineterminator="\n")
-    table.writerows(_map_rows(result) if isinstance(result, Map) else _rows(result))
+    table.writerows(_rows(result) if isinstance(result, Attribution) else _map_rows(result))
     return out.getvalue()
 
 
@@ -144,9 +145,9 @@ def _rows(result: Attribution) -> Iterator[list[Any]]:
         yield [i, result.tokens[i], special[i], score]
 
 
-def _map_rows(result: Map) -> Iterator[list[Any]]:
-    yield ["layer", "query", "key", "query_token", "key_token", "score"]
-    for layer, rows in enumerate(result.scores.tolist()):
-        for query, row in enumerate(rows):
-            for key, score in enumerate(row):
-                yield [layer, query, key, result.tokens[query], result.tokens[key], score]
+def _map_rows(result: Map | HeadMaps) -> Iterator[list[Any]]:
+    axes = ["layer", "query", "key"] if isinstance(result, Map) else ["layer", "head", "query", "key"]
+    yield [*axes, "query_token", "key_token", "score"]
+    places = product(*map(range, result.scores.shape))
+    for place, score in zip(places, result.scores.flatten().tolist(), strict=True):
+        yield [*place, *(result.tokens[i] for i in place[-2:]), score]

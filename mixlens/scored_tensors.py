@@ -18,7 +18,7 @@ from .methods._mixing import Extras, Method, Scores
 from .model.model import Model
 from .model.offload import linearity_hint
 from .rounding import finite
-from .types import Map
+from .types import HeadMaps, Map
 
 Extra = dict[str, dict[str, Any]]  # of all layers, by method and name
 Identities = dict[str, tuple[Tensor, float]]  # by name: the gap, and how large it may be
@@ -37,7 +37,7 @@ def refuse_gap(model: Model, identity: str, gap: float, allowed: float, layer: i
     raise Unproven(refusal(identity, gap, allowed, layer) + hint)
 
 
-def refuse_not_finite(name: str, maps: Iterable[Map]) -> None:
+def refuse_not_finite(name: str, maps: Iterable[Map | HeadMaps]) -> None:
     """Refuse a method's maps where a score is infinite or no number, with the layer."""
     for result in maps:
         layers = torch.isfinite(result.scores).flatten(1).all(-1)
@@ -191,9 +191,9 @@ class Gathered:
     extras: Extra
 
     def of_trace(self, entry: Method, row: int, n: int) -> tuple[Tensor, Extras]:
-        """One method's scores [layer query key] of one trace of n tokens, and its extras."""
+        """One method's scores [layer query key] of one trace of n tokens (or [layer head query key]), and its extras."""
         extras = {key: of_row(value, row, None if key in entry.per_head else n) for key, value in self.extras[entry.id].items()}
-        return self.scores[entry.id][:, row, :n, :n].contiguous(), extras
+        return self.scores[entry.id][:, row, ..., :n, :n].contiguous(), extras
 
 
 def read_gaps(results: Results, gathered: Gathered, model: Model) -> tuple[dict[str, float], list[float]]:

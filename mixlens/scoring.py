@@ -22,7 +22,7 @@ from .fast.loops import used as loop_form
 from .fast.together import together_at_once
 from .layer import Block
 from .layer.identities import Unproven
-from .methods._mixing import Extras, Method, method
+from .methods._mixing import ALL, Extras, Method, method
 from .model.model import Model
 from .provenance import provenance
 from .scored_tensors import (
@@ -39,7 +39,7 @@ from .scored_tensors import (
     shares,
     unsqueezed,
 )
-from .types import LayerTrace, Map, Trace, without_batch
+from .types import HeadMaps, LayerTrace, Map, Trace, without_batch
 
 Scored = tuple[int, Identities, list[tuple[str, Tensor, Extras]]]  # first layer, identities, scores
 _T = TypeVar("_T")
@@ -147,6 +147,10 @@ class Scorer:
         stacks = self.call.precision == "float32" and all(entry.stacks for entry, _ in self.call.chosen.values())
         return stacks and self.model.device.type == "cuda" and not settings().timing and not is_spread(self.model.hf_model)
 
+    def of_heads(self, name: str) -> bool:
+        """Does a method score every head by itself, [... head query key]?"""
+        return self.options[name].get("head") == ALL
+
     # --- layer by layer
 
     @torch.no_grad()
@@ -242,10 +246,9 @@ class Scorer:
         """Scores and extras with the axes [layer batch ...], whatever axes the method saw."""
         axes = [axis for axis, is_there in enumerate((stacked, self.size > 1)) if not is_there]
         scores = unsqueezed(scores, axes)
-        if tuple(scores.shape[1:]) != (self.size, n, n):
-            raise MixlensError(
-                f"method {name!r} returned shape {tuple(scores.shape[1:])} for a layer; it must be {(self.size, n, n)}."
-            )
+        fitting = (self.size, *scores.shape[2 : -2 if self.of_heads(name) else 2], n, n)
+        if tuple(scores.shape[1:]) != fitting or scores.dim() > 5:
+            raise MixlensError(f"method {name!r} returned shape {tuple(scores.shape[1:])} for a layer; it must be {fitting}.")
         return scores, {key: unsqueezed(value, axes) for key, value in extras.items()}
 
     def method_scores(self, name: str, block: Block) -> tuple[Tensor, Extras]:
@@ -277,7 +280,7 @@ class Scorer:
     # --- the maps
 
     @torch.no_grad()
-    def maps(self, traces: Sequence[Trace]) -> list[dict[str, Map]]:
+    def maps(self, traces: Sequence[Trace]) -> list[dict[str, Any]]:
         """The maps of each trace, by method; refused where an identity does not hold or a score is not finite."""
         # All that a GPU can do is asked of it, and all that is known without it is gathered, before it is waited for.
         gathered = self.results.gather(self.model.device)
@@ -288,7 +291,7 @@ class Scorer:
         self._refuse_not_finite(maps, dict(zip(gathered.scores, sums, strict=True)))
         return maps
 
-    def _refuse_not_finite(self, maps: Sequence[Mapping[str, Map]], sums: Mapping[str, float]) -> None:
+    def _refuse_not_finite(self, maps: Sequence[Mapping[str, Map | HeadMaps]], sums: Mapping[str, float]) -> None:
         """Refuse a score that is not finite; maps whose scores have a finite sum need not be looked at."""
         for name in self.call.chosen:
             if not math.isfinite(sums.get(name, math.nan)):
@@ -296,14 +299,15 @@ class Scorer:
 
     def maps_of(
         self, trace: Trace, row: int, facts: Mapping[str, Any], gathered: Gathered, gaps: Mapping[str, float]
-    ) -> dict[str, Map]:
+    ) -> dict[str, Map | HeadMaps]:
         """The maps of one trace, number `row` of the batch, by method."""
-        maps: dict[str, Map] = {}
+        maps: dict[str, Map | HeadMaps] = {}
         for name, (entry, _) in self.call.chosen.items():
             scores, extra = self.whole(name, entry, trace) if entry.whole else gathered.of_trace(entry, row, len(trace))
             info = {**facts, **method_facts(entry, self.options[name], gaps), **self.measured(name, trace, gathered.device)}
             info |= {**self.results.tolerance, **self.remarks(extra), **extra}
-            maps[name] = Map(scores, trace.tokens, name, info=info, special=trace.special, words=trace.words)
+            kind = HeadMaps if self.of_heads(name) else Map
+            maps[name] = kind(scores, trace.tokens, name, info=info, special=trace.special, words=trace.words)
         return maps
 
     def whole(self, name: str, entry: Method, trace: Trace) -> tuple[Tensor, Extras]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from torch import Tensor
 if TYPE_CHECKING:
     import pandas
 
+    from .head_maps import HeadRole
     from .model.model import Model
     from .model.parts import LayerParts
 
@@ -278,6 +280,12 @@ class Map(_Result):
 
         return readout(self, query, layer=layer, keep_special=keep_special)
 
+    def report(self, path: str | os.PathLike[str], **options: Any) -> Path:
+        """Write the page of what flowed where, one HTML file. See `show.flow_page.write_flow`."""
+        from .show.flow_page import write_flow
+
+        return write_flow(self, path, **options)
+
     def by_word(self) -> Map:
         """Subwords to words: summed over keys, averaged over queries."""
         from .by_word import map_by_word
@@ -289,6 +297,48 @@ class Map(_Result):
         from .saving import map_frame
 
         return map_frame(self)
+
+
+@dataclass(frozen=True, eq=False)
+class HeadMaps(_Result):
+    """scores[layer, head, query, key]: the map of every head of every layer, by one method."""
+
+    scores: Tensor = field(repr=False)
+    tokens: tuple[str, ...]
+    method: str
+    info: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    special: tuple[bool, ...] = field(default=(), repr=False)
+    words: Words | None = field(default=None, repr=False)
+
+    def head(self, head: int) -> Map:
+        """One head in every layer: what `mix(..., head=head)` gives."""
+        from .head_maps import map_of_head
+
+        return map_of_head(self, head)
+
+    def layer(self, layer: int) -> HeadMaps:
+        """The heads of one layer, [1 head query key]."""
+        from .head_maps import heads_of_layer
+
+        return heads_of_layer(self, layer)
+
+    def roles(self) -> list[HeadRole]:
+        """What each head of each layer does most, in one name and a share. See `head_maps.ROLES`."""
+        from .head_maps import roles_of
+
+        return roles_of(self)
+
+    def by_word(self) -> HeadMaps:
+        """Subwords to words: summed over keys, averaged over queries."""
+        from .head_maps import heads_by_word
+
+        return heads_by_word(self)
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """One row per layer, head, query and key."""
+        from .saving import heads_frame
+
+        return heads_frame(self)
 
 
 @dataclass(frozen=True, eq=False)

@@ -42,7 +42,7 @@ from .options import (
 if TYPE_CHECKING:
     from ..asking import MethodRequest
     from ..model.model import Model
-    from ..types import Attribution, Map, Result, Trace
+    from ..types import Attribution, Result, Trace
     from .scores import Explanation
 
 EXPLAIN_EXAMPLE = "Example:  mixlens explain 'The keys to the cabinet [MASK] rusty.' --method attcat --target were --foil was"
@@ -145,6 +145,12 @@ def _refuse_convention(method: str, request: MethodRequest, rollout: bool) -> No
         raise InputError(f"{method!r} names a rollout convention: give --rollout, or leave it out.")
 
 
+def _refuse_all_heads(request: MethodRequest, rollout: bool, query: str | None) -> None:
+    """Refuse what one map has and the maps of all heads have not."""
+    if request.options.get("head") == "all" and (rollout or query is not None):
+        raise InputError("--head all is a table of one layer's heads: leave --rollout and --query out, or choose one head.")
+
+
 # --- results ----------------------------------------------------------------------------------------------------------
 
 
@@ -189,7 +195,7 @@ def _generated(
     return results
 
 
-def _map_of(lens: Model, trace: Trace, request: MethodRequest, *, rollout: bool) -> Map:
+def _map_of(lens: Model, trace: Trace, request: MethodRequest, *, rollout: bool) -> Any:
     """The map of a request with its notices; with `rollout` from the input to each layer."""
     from ..notices import notices_of
     from .scores import maps_of
@@ -277,6 +283,10 @@ def map_(
     query: Annotated[
         str | None, typer.Option("--query", "--target", help="Show this position's row alone: a token or an index.")
     ] = None,
+    head: Annotated[
+        str | None,
+        typer.Option("--head", "--heads", help="One head, counted from 1, or all: what each does most. See `mixlens methods`."),
+    ] = None,
     pair: Pair = None,
     file: File = None,
     words: Words = False,
@@ -290,13 +300,16 @@ def map_(
     from .scores import by_word
 
     known_map(method.partition(":")[0])
-    request = command_words.method_of(method, variant)
+    request = command_words.head_of(command_words.method_of(method, variant), head)
     _refuse_convention(method, request, rollout)
+    _refuse_all_heads(request, rollout, query)
     source = input_of(text, file, pair)
     lens = loading.load(model)
     layer = layer_index(lens, layer)
     trace = lens.trace(source)
     place = command_words.place_meant(trace, None, query, method)
+    if head is not None:
+        command_words.refuse_head(trace, request)
     scores = _map_of(lens, trace, request, rollout=rollout)
     whole = by_word(scores, words)
     _save(whole, save)

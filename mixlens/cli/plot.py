@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from ..model.model import Model
     from ..types import Attribution, Map, Trace
 
+HEADS = "heads"
 PLOT_EXAMPLES = """Examples:
 
 mixlens plot 'The keys to the cabinet [MASK] rusty.' -o strip.svg
@@ -42,6 +44,8 @@ mixlens plot 'The keys to the cabinet [MASK] rusty.' --method attcat --target we
 mixlens plot 'The keys to the cabinet [MASK] rusty.' --kind matrix --layer 3 -o map.svg
 
 mixlens plot 'The keys to the cabinet [MASK] rusty.' --kind layers --rollout --width double -o layers.svg
+
+mixlens plot 'The keys to the cabinet [MASK] rusty.' --method attention --kind heads --layer 2 -o heads.svg
 
 mixlens plot 'The keys to the cabinet [MASK] rusty.' --method attention,globenc,alti -o methods.png"""
 
@@ -62,7 +66,7 @@ def plot(
         typer.Option(
             "--kind",
             help="strip or bars (tokens); matrix (one layer), layers (layers by tokens) or grid (all layers) of a map; "
-            "rows or strip of several methods.",
+            "heads (of one layer) of a method that has them; rows or strip of several methods.",
         ),
     ] = None,
     model: ModelName = "agreement",
@@ -71,7 +75,7 @@ def plot(
     target: Target = None,
     foil: Foil = None,
     score: Score = None,
-    layer: Annotated[int | None, typer.Option("--layer", "-l", help="For matrix; counted from 1, -1 is the last.")] = None,
+    layer: Annotated[int | None, typer.Option("--layer", "-l", help="For matrix, heads; counted from 1, -1 is the last.")] = None,
     rollout: Annotated[
         bool, typer.Option("--rollout", help="Maps from the input to each layer, instead of each layer alone.")
     ] = False,
@@ -90,7 +94,7 @@ def plot(
     """A paper figure: real text, colours that most eyes tell apart, the width of a column."""
     from ..show import figure
 
-    requests = command_words.methods_of(method, variant)
+    requests = _with_heads(command_words.methods_of(method, variant), kind)
     _refuse_output(output, force)
     _refuse_kind(kind)
     _refuse_options(kind, requests, (rollout, layer is not None))
@@ -135,18 +139,29 @@ def _refuse_output(output: Path, force: bool) -> None:
 def _refuse_kind(kind: str | None) -> None:
     from ..show import figure
 
-    known = sorted({*figure.KINDS["Map"], *figure.KINDS["Attribution"], *figure.KINDS_OF_SEVERAL["Attribution"]})
+    known = sorted({*chain.from_iterable(figure.KINDS.values()), *figure.KINDS_OF_SEVERAL["Attribution"]})
     if kind not in (None, *known):
         raise InputError(f"unknown kind {kind!r}. {nearest(kind, known)}")
 
 
-def _refuse_options(kind: str | None, requests: Mapping[str, MethodRequest], map_options: Iterable[bool]) -> None:
+def _refuse_options(kind: str | None, requests: Mapping[str, MethodRequest], map_options: Sequence[bool]) -> None:
     """Refuse a picture of a map for a method that has none, and options of maps for a picture of tokens."""
     if _is_of_map(kind) and not _only_maps(requests):
         name = next(iter(requests))
         raise InputError(f"kind {kind!r} is drawn of a map, and {name!r} gives scores of tokens: use strip, bars or rows.")
     if any(map_options) and not _is_of_map(kind):
         raise InputError("--rollout and --layer are for maps: --kind matrix, layers or grid. Tokens are always rolled out.")
+    if kind == HEADS and map_options[0]:
+        raise InputError("--rollout multiplies whole layers, not heads. Leave it out, or use --kind grid.")
+
+
+def _with_heads(requests: dict[str, MethodRequest], kind: str | None) -> dict[str, MethodRequest]:
+    """The requests; for a figure of heads the one request with all of its heads."""
+    if kind != HEADS:
+        return requests
+    if len(requests) > 1:
+        raise InputError("a figure of kind 'heads' is of one method. Give one --method.")
+    return {name: command_words.head_of(request, "all") for name, request in requests.items()}
 
 
 def _refuse_no_special(kind: str | None, no_special: bool) -> None:
@@ -157,7 +172,7 @@ def _refuse_no_special(kind: str | None, no_special: bool) -> None:
 def _is_of_map(kind: str | None) -> bool:
     from ..show import figure
 
-    return kind in figure.KINDS["Map"]
+    return kind in (*figure.KINDS["Map"], *figure.KINDS["HeadMaps"])
 
 
 def _only_maps(requests: Mapping[str, MethodRequest]) -> bool:

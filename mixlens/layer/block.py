@@ -120,6 +120,10 @@ class Block(Identities):
         vectors = (self.values[..., source : source + 1, :] @ self.projection).squeeze(-2)  # [... head d]
         return self.attention[..., source].transpose(-1, -2) @ vectors
 
+    def written_by(self, head: int) -> Tensor:
+        """sum_j a^h_ij f^h_j: what one head wrote, [... query d]. All heads and b_O together are what attention wrote."""
+        return self.attention[..., head, :, :] @ self.values[..., head, :, :] @ self.projection[..., head, :, :]
+
     @property
     def own_part(self) -> Tensor:
         """z_ii, [... query d]."""

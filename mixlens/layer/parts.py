@@ -48,6 +48,15 @@ class Parts:
         """sum_d |y_i| - |y_i + shift - w_ij|, coordinate by coordinate, [... query key]; y [... query d]."""
         return torch.stack([(y.abs() - (y + shift - vectors).abs()).sum(-1) for _, vectors in self.each()], -1)
 
+    def head_lengths(self, head: int) -> Tensor:
+        """|P a^h_ij f^h_j| / p_i of one head, [... query key]: a^h_ij |P f^h_j| / p_i, for a weight only scales its vector.
+
+        The residual, b_O and the norms' biases belong to no head and are in none of them.
+        """
+        block = self.block
+        vectors = self.chain.part(block.values[..., head, :, :] @ block.projection[..., head, :, :])  # P f^h_j, [... key d]
+        return block.attention[..., head, :, :] * vectors.norm(dim=-1).unsqueeze(-2) * self.reciprocals[0].unsqueeze(-1)
+
     def others(self) -> Tensor:
         """|sum_{j != i} w_ij|, [... query]."""
         whole = self.chain.part(self.block.all_parts - self.block.own_part)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from torch import Tensor
 
 from ..errors import InputError, nearest
 from ..registry import Registered, Registry
 
+ALL = "all"  # as `head`: every head, [... head query key]
 Extras = dict[str, Tensor | str]
 Scores = Tensor | tuple[Tensor, dict[str, Tensor]] | tuple[Tensor, Extras]
 
@@ -28,6 +30,18 @@ class Method(Registered):
     per_head: tuple[str, ...] = ()  # names of extras that are [... head]
     stacks: bool = False  # takes several layers at once, [layer ... query key]: quicker on a GPU
     extras: tuple[str, ...] = ()  # names of what it always hands out beside its scores, such as "mixing_ratio"
+
+    @property
+    def has_heads(self) -> bool:
+        """Whether it scores one head too, by the option `head`."""
+        return "head" in self.options
+
+    def arguments(self, variant: str | None, options: Mapping[str, Any]) -> dict[str, Any]:
+        """All keyword arguments of a call, checked."""
+        if "head" in options and not self.has_heads:
+            others = ", ".join(name for name, entry in known().items() if entry.has_heads)
+            raise InputError(f"{self.id!r} has no option 'head': it scores all heads together. By head: {others}.")
+        return super().arguments(variant, options)
 
 
 METHODS = Registry[Method]("method", folder="mixlens.methods", group="mixlens.methods")
@@ -57,6 +71,15 @@ def mixing(
         return Method(name, function, paper, *names)
 
     return METHODS.register(entry)
+
+
+def refuse_all_heads(name: str, options: Mapping[str, Any]) -> None:
+    """Refuse "all" heads where one map is needed."""
+    if options.get("head") == ALL:
+        raise InputError(
+            f"{name!r} with head={ALL!r} gives a map for each head, and here it takes one: choose a head, as head=0. For all of "
+            f"them use mixlens.mix(trace, {name!r}, head={ALL!r}), or on the command line mixlens map --head {ALL}."
+        )
 
 
 def known() -> dict[str, Method]:

@@ -7,23 +7,30 @@ from torch import Tensor
 
 from ..errors import InputError
 from ..layer import Block
-from ._mixing import mixing
+from ._mixing import ALL, mixing
 
 ABNAR = "Abnar and Zuidema 2020, Quantifying Attention Flow in Transformers"
 
 
-def of_head(maps: Tensor, head: int | None) -> Tensor:
-    """The map of one head, or the mean over heads, of [... head query key]."""
+def of_head(maps: Tensor, head: int | str | None) -> Tensor:
+    """Of [... head query key] the map of one head, the mean over heads, or with "all" every head."""
     if head is None:
         return maps.mean(-3)
-    if not isinstance(head, int) or isinstance(head, bool) or not 0 <= head < maps.shape[-3]:
-        raise InputError(f"head {head!r} does not exist: a layer has heads 0 to {maps.shape[-3] - 1}. None is their mean.")
-    return maps[..., head, :, :]
+    if head == ALL:
+        return maps
+    return maps[..., checked_head(head, maps.shape[-3]), :, :]
+
+
+def checked_head(head: int | str, heads: int) -> int:
+    """The number of a head that a layer has; any other is refused."""
+    if not isinstance(head, int) or isinstance(head, bool) or not 0 <= head < heads:
+        raise InputError(f"head {head!r} does not exist: a layer has heads 0 to {heads - 1}, or {ALL!r} for each of them.")
+    return head
 
 
 @mixing(paper=ABNAR, rollout="abnar", stacks=True)
-def attention(block: Block, *, head: int | None = None) -> Tensor:
-    """W: attention weights, averaged over heads, or those of one `head`."""
+def attention(block: Block, *, head: int | str | None = None) -> Tensor:
+    """W: attention weights, averaged over heads, or those of one `head`, or of "all"."""
     return of_head(block.attention, head)
 
 

@@ -132,11 +132,13 @@ def effective(block: Block, *, bias: bool) -> tuple[Tensor, dict[str, Tensor]]:
     signed=True,
     per_head=("rank", "null_dimension"),
 )
-def effective_attention(block: Block, *, head: int | None = None, variant: str = "released") -> tuple[Tensor, dict[str, Tensor]]:
+def effective_attention(
+    block: Block, *, head: int | str | None = None, variant: str = "released"
+) -> tuple[Tensor, dict[str, Tensor]]:
     """A-perp (eq. 9): attention without what the head's output cannot tell; may be negative, rows need not sum to 1.
 
     T with the value's bias, as in the only public code: only then is the head's true output unchanged. `paper` leaves the
-    bias out, as eq. 2 writes T. One `head`, or the mean over heads.
+    bias out, as eq. 2 writes T. One `head`, "all" of them, or the mean over heads.
     """
     projected, told = effective(block, bias=variant == "released")
     return of_head(projected, head), told
@@ -150,7 +152,7 @@ def effective_attention(block: Block, *, head: int | None = None, variant: str =
     signed=True,
     per_head=("rank", "null_dimension"),
 )
-def null_attention(block: Block, *, head: int | None = None, variant: str = "released") -> tuple[Tensor, dict[str, Tensor]]:
+def null_attention(block: Block, *, head: int | str | None = None, variant: str = "released") -> tuple[Tensor, dict[str, Tensor]]:
     """A-parallel (eq. 8): what of attention lies in the left null space of T, so that the head's output does not know it.
 
     Zero, without rounding errors, in a head whose null space is empty.

@@ -102,7 +102,13 @@ def _bare(size: str) -> str:
     return size.removeprefix("their sum: ").removesuffix(" of the row")
 
 
-HEADING_PARTS = (_variant_part, rollout_name, _layer_part, _gap_part, _sum_part, removed)
+def _head_part(info: Info) -> str | None:
+    """The head that was scored, counted from 1 as layers are."""
+    head = (info.get("options") or {}).get("head")
+    return f"head {head + 1}" if isinstance(head, int) else None
+
+
+HEADING_PARTS = (_variant_part, _head_part, rollout_name, _layer_part, _gap_part, _sum_part, removed)
 
 
 # --- notes ------------------------------------------------------------------------------------------------------------

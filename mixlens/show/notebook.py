@@ -10,7 +10,7 @@ from html import escape
 from typing import Any
 
 from ..errors import InputError
-from ..types import Attribution, Map, Result
+from ..types import Attribution, HeadMaps, Map, Result
 from .colors import ink, shade, shares
 from .heading import heading_line, predicted
 from .packing import EXACT, Block, Precision, fit
@@ -107,8 +107,10 @@ def _script() -> tuple[str, str]:
     return script_of(*files, start=f'startOutputs("{mark}", {style});'), mark
 
 
-def html(result: Result) -> str:
+def html(result: Result | HeadMaps) -> str:
     """One output of a notebook. It has no ids and no globals: any number of them stand side by side."""
+    if isinstance(result, HeadMaps):
+        return _heads(result)
     try:
         precision, blocks = fit([numpy_of(result).reshape(-1, max(1, len(result.tokens)))], ROOM)
     except InputError as error:  # a cell that ends in this result must not fail: it says what is wrong with it
@@ -119,6 +121,17 @@ def html(result: Result) -> str:
         f'<div data-mixlens="{mark}" data-result="{data}">{without_script(result)}</div>'
         f'<script type="text/javascript">{script}</script>'
     )
+
+
+def _heads(result: HeadMaps) -> str:
+    """What each head of each layer does most, as a table of layers by heads."""
+    rows: dict[int, str] = {}
+    for role in result.roles():
+        rows[role.layer] = rows.get(role.layer, "") + f'<td style="padding:0 8px">{escape(role.name)}, {role.share:.0%}</td>'
+    heads = "".join(f"<th>head {number + 1}</th>" for number in range(result.scores.shape[1]))
+    body = "".join(f"<tr><th>layer {layer + 1}</th>{cells}</tr>" for layer, cells in rows.items())
+    table = f'<table style="font-size:12px"><tr><td></td>{heads}</tr>{body}</table>'
+    return FRAME.format(_note(heading_line(result.info, result.method)) + table)
 
 
 def _data(result: Result, precision: Precision, block: Block) -> dict[str, Any]:

@@ -11,8 +11,9 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..errors import InputError, printable
-from ..types import Attribution, Map, Result
+from ..types import Attribution, HeadMaps, Map, Result
 from .encoding import readable
+from .head_views import heads_view
 from .heading import (
     explained_by_each,
     explained_lines,
@@ -126,7 +127,9 @@ def _comparison_head(results: Sequence[Attribution], labels: Sequence[str], laye
     return _head(info, line, notes_of_each(results, labels), about)
 
 
-def view(result: Result, **options: Any) -> RenderableType:
+def view(result: Result | HeadMaps, **options: Any) -> RenderableType:
+    if isinstance(result, HeadMaps):
+        return heads_view(result, **options)
     return attribution_view(result, **options) if isinstance(result, Attribution) else map_view(result, **options)
 
 
@@ -154,6 +157,6 @@ def console(*, color: bool = True) -> Console:
     return Console(file=out, highlight=False, no_color=None if color else True)  # None: as NO_COLOR says
 
 
-def show(result: Result, *, color: bool = True, **options: Any) -> None:
+def show(result: Result | HeadMaps, *, color: bool = True, **options: Any) -> None:
     """Prints the picture of a result."""
     console(color=color).print(view(result, **options))

@@ -58,7 +58,11 @@ def write_why(why: HasDict, path: str | os.PathLike[str], *, force: bool = False
 
 def crumb_of(content: Mapping[str, Any]) -> str:
     """What kind of page this is, in the head of the page."""
-    names = {"classification": "Why this class?", "token-classification": "Why this tag?", "question-answering": "Why this answer?"}
+    names = {
+        "classification": "Why this class?",
+        "token-classification": "Why this tag?",
+        "question-answering": "Why this answer?",
+    }
     return names.get(content["task"], "Why this word?")
 
 
@@ -75,4 +79,3 @@ def shown_why(content: Mapping[str, Any]) -> dict[str, Any]:
     words = [{**one, "text": visible(one["text"])} for one in content["words"]]
     texts = {name: visible(content[name] or "") or None for name in ("text", "pair")}
     return {**content, **texts, "text": texts["text"] or "", "words": words, "sentence": shown_line(content["sentence"])}
-

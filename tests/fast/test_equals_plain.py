@@ -30,6 +30,7 @@ VALUES = (
 BLOCK_VERBS: dict[str, Callable[[Any], Any]] = {
     **{name: (lambda block, name=name: getattr(block, name)) for name in VALUES},
     "part": lambda block: block.part(2),
+    "written_by": lambda block: [block.written_by(head) for head in (0, 3)],
     "projected": lambda block: block.projected(block.attention @ block.values),
     "output_weight": lambda block: block.output_weight(),
     "seen": lambda block: block.seen("output"),
@@ -65,6 +66,7 @@ DATA = {"layer", "index", "modules", "dtype", "targets"}
 PART_VERBS: dict[str, Callable[[Any], Any]] = {
     "lengths": lambda parts: parts.lengths(),
     "others": lambda parts: parts.others(),
+    "head_lengths": lambda parts: [parts.head_lengths(head) for head in (0, 3)],
     "nearer": lambda parts: parts.nearer(parts.block.middle, shift=-1e-6),
     "each": lambda parts: [vectors for _, vectors in parts.each()],
     "reciprocals": lambda parts: list(parts.reciprocals),

@@ -26,12 +26,13 @@ EXCEPTIONS: dict[tuple[str, str], str] = {
     ("saving.py", "why"): "`load_result` of a JSON file, one line",
     ("why/value.py", "show"): "`.show`, `.report` and the notebook's picture: one line each",
     ("types.py", "by_word"): "`.by_word`, one line",
+    ("types.py", "head_maps"): "`HeadMaps.head`, `.layer`, `.roles` and `.by_word`: one line each",
     ("types.py", "aggregate"): "`Map.rollout`, `.flow`, `.readout` and `Attribution.top`: one line each",
     ("types.py", "model"): "`Trace.prediction`, `.query` and `LayerTrace.attention`: one line each",
     ("types.py", "arithmetic"): "`+`, `-`, `*`, `/`, `[...]` and `.normalize`: one line each",
     ("types.py", "saving"): "`.save`, `.to_json` and `.to_csv`: one line each",
     ("types.py", "saving_text"): "`.to_dict`, one line",
-    ("types.py", "show"): "`.show`, `.plot`, `.to_latex` and the notebook's picture: one line each",
+    ("types.py", "show"): "`.show`, `.plot`, `.report`, `.to_latex` and the notebook's picture: one line each",
 }
 
 

@@ -11,18 +11,19 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from ...errors import InputError, nearest
-from ...types import Attribution, Map, Result
+from ...types import Attribution, HeadMaps, Map, Result
 from .bars import draw_bars
 from .layout import inches_of
-from .matrices import draw_grid, draw_layers, draw_matrices, draw_rows
+from .matrices import draw_grid, draw_heads, draw_layers, draw_matrices, draw_rows
 from .options import Options
 from .picture import check_axes, check_save, finished, settings
 from .strips import draw_strips
 from .wording import array_of, names_of
 
-KINDS = {"Attribution": ("strip", "bars"), "Map": ("matrix", "layers", "grid")}
-ARTICLES = {"Attribution": "an", "Map": "a"}
+KINDS = {"Attribution": ("strip", "bars"), "Map": ("matrix", "layers", "grid"), "HeadMaps": ("heads",)}
+ARTICLES = {"Attribution": "an", "Map": "a", "HeadMaps": "a"}
 KINDS_OF_SEVERAL = {"Attribution": ("rows", "strip"), "Map": ("matrix", "layers")}
+ONE = (Attribution, Map, HeadMaps)
 TAKES = {  # the options that only these kinds read
     "strip": (),
     "bars": ("top",),
@@ -30,6 +31,7 @@ TAKES = {  # the options that only these kinds read
     "matrix": ("layer", "numbers", "scale"),
     "layers": ("query", "numbers", "scale"),
     "grid": ("numbers",),
+    "heads": ("layer", "numbers"),
 }
 SCALES = ("own", "all")
 DRAW = {  # what draws each kind: (results, names, options) -> figure
@@ -39,11 +41,12 @@ DRAW = {  # what draws each kind: (results, names, options) -> figure
     "matrix": draw_matrices,
     "layers": draw_layers,
     "grid": draw_grid,
+    "heads": draw_heads,
 }
 
 
 def plot(
-    results: Result | Sequence[Result] | Mapping[str, Result],
+    results: Result | HeadMaps | Sequence[Result] | Mapping[str, Result],
     *,
     kind: str | None = None,
     layer: int | None = None,
@@ -63,13 +66,14 @@ def plot(
     """A paper figure of one result, or of several with methods as rows (a list, or a dict by name). Gives a Picture.
 
     Attribution: "strip" (default), "bars" (`top=10`: the largest). Map: "matrix" of one `layer` (default, the last),
-    "layers" (rows layers, columns tokens, for one `query`), "grid" of all layers. Several attributions: "rows", "strip";
-    several maps: "matrix", "layers". `width` is "single" (3.3 inches), "double" (6.8) or inches; `scale` is "own" (each
-    row, or each matrix, by its own largest score) or "all"; `numbers=True` writes scores into cells; `vmax` sets the end
-    of the colours. With `ax` it is drawn there and the Axes are given back; `save` writes it to a file, too.
+    "layers" (rows layers, columns tokens, for one `query`), "grid" of all layers. HeadMaps: "heads" of one `layer` (the
+    last), each named by what it does most. Several attributions: "rows", "strip"; several maps: "matrix", "layers".
+    `width` is "single" (3.3 inches), "double" (6.8) or inches; `scale` is "own" (each row, or each matrix, by its own
+    largest score) or "all"; `numbers=True` writes scores into cells; `vmax` sets the end of the colours. With `ax` it is
+    drawn there and the Axes are given back; `save` writes it to a file, too.
     """
-    several = not isinstance(results, Attribution | Map)
-    every = [results] if isinstance(results, Attribution | Map) else _several(results)
+    several = not isinstance(results, ONE)
+    every: list[Any] = [results] if isinstance(results, ONE) else _several(results)
     kind = _kind(kind, type(every[0]).__name__, several)
     choices: dict[str, Any] = {"layer": layer, "query": query, "numbers": numbers, "top": top, "scale": scale}
     _refuse_choices(choices, kind, several)
@@ -77,7 +81,7 @@ def plot(
     _refuse_scale(scale, vmax)
     _refuse_axes(ax, kind, several)
     check_save(save)
-    options = Options(ax, inches_of(width, wide=several or kind == "grid"), title, vmax, colorbar, **choices)
+    options = Options(ax, inches_of(width, wide=several or kind in ("grid", "heads")), title, vmax, colorbar, **choices)
     with settings(font, new_figure=ax is None):
         figure = DRAW[kind](every, _names(results, every, labels), options)
     return finished(figure, ax, save)
@@ -152,9 +156,9 @@ def _refuse_result(result: Result) -> None:
 
 
 def _fitting_shape(result: Result) -> tuple[int, ...]:
-    """The shape that scores must have: [token], or [layer token token] with any number of layers."""
-    n = len(result.tokens)
-    return (n,) if isinstance(result, Attribution) else (*result.scores.shape[:1], n, n)
+    """The shape that scores must have: [token], [layer token token] or [layer head token token], with any number of layers."""
+    n, axes = len(result.tokens), {"Map": 1, "HeadMaps": 2}
+    return (n,) if isinstance(result, Attribution) else (*result.scores.shape[: axes[type(result).__name__]], n, n)
 
 
 def _refuse_scale(scale: str | None, vmax: float | None) -> None:
@@ -167,6 +171,6 @@ def _refuse_scale(scale: str | None, vmax: float | None) -> None:
 def _refuse_axes(ax: Any, kind: str, several: bool) -> None:
     """Refuse axes for a figure that has axes of its own."""
     check_axes(ax)
-    has_many = kind == "grid" or (several and kind != "rows")
+    has_many = kind in ("grid", "heads") or (several and kind != "rows")
     if ax is not None and has_many:
         raise InputError(f"a figure of kind {kind!r} has many axes, so it takes no ax=.")

@@ -100,6 +100,17 @@ def draw_grid(results: Sequence[Result], names: Sequence[str], options: Options)
     return draw_heat(panels, "all", options, title, results=results)
 
 
+def draw_heads(results: Sequence[Any], names: Sequence[str], options: Options) -> Any:
+    """A map for every head of one layer, on one scale, each named by what it does most."""
+    layer = -1 if options.layer is None else options.layer
+    _refuse_layer(layer, results)
+    one = results[0].layer(layer)
+    heads = [f"{role.head + 1} · {role.name} · {100 * role.share:.0f} %" for role in one.roles()]
+    panels = [Panel(values, head) for values, head in zip(array_of(one)[0], heads, strict=True)]
+    title = _one_title(one, f"heads of layer {one.info['layer'] + 1}", options)
+    return draw_heat(panels, "all", options, title, results=results)
+
+
 # --- the usual position and scale -------------------------------------------------------------------------------------
 
 

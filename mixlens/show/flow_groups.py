@@ -1,0 +1,88 @@
+"""The columns of a flow picture: words of a short text; else its sentences, special tokens, and the position that is read.
+
+A text of more than COLUMNS words is grouped by sentences. A sentence of more than LONGEST words is cut into stretches of equal
+length, and where there are still more than COLUMNS groups, neighbours are joined. Every token is in exactly one group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from math import ceil
+
+from ..sentences import Word, sentences_of
+from .tokens import MASKS, shown
+
+COLUMNS = 40  # groups of words that a picture can hold
+LONGEST = 60  # words of a sentence that is one column
+
+
+@dataclass(frozen=True)
+class Group:
+    """Some words that stand as one column. `kind`: word, sentence, part (of a sentence, or several), mark, answer."""
+
+    kind: str
+    name: str  # short: what stands under the column
+    title: str  # in a sentence: “ball”, sentence 8, the start mark
+    words: tuple[int, ...]
+
+
+def groups_of(words: Sequence[Word], query: int, *, causal: bool) -> list[Group]:
+    """The columns, in the order of the text. `query`: the number of the word that the answer is read at."""
+    alone = [place for place, word in enumerate(words) if word.special or place == query]
+    singles = [_single(words, place, query, causal) for place in alone]
+    texts = [place for place, word in enumerate(words) if not word.special and place != query]
+    if len(texts) <= COLUMNS:
+        several = [Group("word", shown(words[place].text), f"“{shown(words[place].text)}”", (place,)) for place in texts]
+    else:
+        several = _stretches([[place for place in sentence if place != query] for sentence in sentences_of(words)])
+    return sorted([*singles, *several], key=lambda group: group.words[0])
+
+
+def _single(words: Sequence[Word], place: int, query: int, causal: bool) -> Group:
+    """A special token, or the position that is read."""
+    word = words[place]
+    name = _mark(words, place, causal) if word.special else shown(word.text)
+    title = f"the {name}" if word.special else f"“{name}”"
+    return Group("answer" if place == query else "mark", name.removesuffix(" mark"), title, (place,))
+
+
+def _mark(words: Sequence[Word], place: int, causal: bool) -> str:
+    """What a special token is called."""
+    if words[place].text in MASKS:
+        return "mask"
+    if place == 0:
+        return "begin mark" if causal else "start mark"
+    return "end mark" if all(word.special for word in words[place:]) else "middle mark"
+
+
+def _stretches(sentences: Sequence[Sequence[int]]) -> list[Group]:
+    """Sentences as columns; long ones cut, neighbours joined where there are too many."""
+    whole = [sentence for sentence in sentences if sentence]
+    pieces = [(number, piece) for number, sentence in enumerate(whole, 1) for piece in _cut(sentence)]
+    if len(pieces) == len(whole) <= COLUMNS:
+        return [Group("sentence", str(number), f"sentence {number}", tuple(piece)) for number, piece in pieces]
+    joined = [pieces[start:stop] for start, stop in pairwise(_ends(len(pieces), min(COLUMNS, len(pieces))))]
+    return [
+        Group("part", str(number), f"part {number}", tuple(place for _, piece in part for place in piece))
+        for number, part in enumerate(joined, 1)
+    ]
+
+
+def _cut(sentence: Sequence[int]) -> list[Sequence[int]]:
+    """A sentence in stretches of equal length, none longer than LONGEST / 2 words; a shorter one whole."""
+    if len(sentence) <= LONGEST:
+        return [sentence]
+    ends = _ends(len(sentence), ceil(2 * len(sentence) / LONGEST))
+    return [sentence[start:stop] for start, stop in pairwise(ends)]
+
+
+def _ends(size: int, count: int) -> list[int]:
+    """Where `count` stretches of equal length begin and end."""
+    return [round(number * size / count) for number in range(count + 1)]
+
+
+def unit_of(groups: Sequence[Group]) -> str:
+    """What most columns are: "word", "sentence" or "part"."""
+    return next((group.kind for group in groups if group.kind in ("word", "sentence", "part")), "word")

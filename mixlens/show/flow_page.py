@@ -1,0 +1,326 @@
+"""The page "What flows where": from the words of the input, layer by layer, into the position that the answer is read from."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..errors import InputError
+from ..head_maps import roles_of
+from ..maps import mix
+from ..model.model import Model
+from ..provenance import public_name
+from ..sentences import Word, words_in
+from ..types import HeadMaps, Map
+from ..why.names import name_of
+from ..wording import counted, percent, probability
+from .flow_groups import Group, groups_of, unit_of
+from .flow_numbers import DRAWN, Flow, flow_of, heads_by_group, layers_of
+from .packing import EXACT, Precision, encode, fit
+from .page_entry import query_of, shortened
+from .page_file import MEGABYTES, may_write, room_of, write
+from .page_template import BASE_SCRIPTS, BASE_STYLES, READ, Kind, filled_page, visible
+from .tokens import shown
+
+FLOW = Kind(
+    (*BASE_STYLES, "flow.css"),
+    (*BASE_SCRIPTS, "core.js", "bands.js", "matrix.js", "heads.js", "flow.js"),
+    f'startFlow({READ}, document.getElementById("main")).catch((error) => document.body.append(String(error)));',
+    wide=True,
+)
+WORDS_ROOM, HEADS_ROOM = 0.3, 0.3  # parts of the page's room that numbers of words and of heads may take
+STEPS = Precision("bits16")
+NAMED = 3  # columns and words that the answer names
+UNITS = {"word": "word", "sentence": "sentence", "part": "part"}
+
+
+@dataclass(frozen=True)
+class Picture:
+    """All that the page is made of."""
+
+    scores: Map
+    words: list[Word]
+    groups: list[Group]
+    flow: Flow
+    query: int
+    convention: str
+    heads: HeadMaps | None
+
+    @property
+    def unit(self) -> str:
+        return unit_of(self.groups)
+
+    @property
+    def column(self) -> int:
+        """The column that the answer is read at."""
+        return next(number for number, group in enumerate(self.groups) if group.kind == "answer")
+
+    @property
+    def prediction(self) -> list[tuple[str, float]]:
+        return list(self.scores.info.get("prediction") or [])
+
+    def tokens_of(self, group: Group) -> list[int]:
+        return [token for place in group.words for token in self.words[place].tokens]
+
+
+def flow_results(model: Model, text: Any, *, method: str = "alti", query: int | str | None = None) -> tuple[Map, HeadMaps]:
+    """What `write_flow` takes, from one pass: the map of a text with what the model predicts, and the attention of its heads."""
+    from dataclasses import replace
+
+    from ..aggregate import find
+
+    trace = model.trace(text)
+    place = trace.query if query is None else find(trace.tokens, query)
+    scores, heads = mix(trace, method), mix(trace, "attention", head="all")
+    prediction = trace.prediction() if place == trace.query else []
+    return replace(scores, info={**scores.info, "query": place, "prediction": prediction}), heads
+
+
+def write_flow(
+    scores: Map,
+    path: str | os.PathLike[str],
+    *,
+    heads: HeadMaps | None = None,
+    query: int | None = None,
+    rollout: str | None = None,
+    megabytes: float = MEGABYTES,
+    force: bool = False,
+) -> Path:
+    """Write the page of a map (not rolled out). `heads`: attention of every head, `mix(trace, "attention", head="all")`.
+
+    `query` is the position that the answer is read at: by default the map's own, else where the model predicts. A file that is
+    no page of mixlens is not overwritten, unless `force`."""
+    place = Path(path)
+    may_write(place, force=force)
+    write(flow_page(scores, heads=heads, query=query, rollout=rollout, megabytes=megabytes), place)
+    return place
+
+
+def flow_page(
+    scores: Map,
+    *,
+    heads: HeadMaps | None = None,
+    query: int | None = None,
+    rollout: str | None = None,
+    megabytes: float = MEGABYTES,
+) -> str:
+    """The whole page as one string."""
+    picture = picture_of(scores, heads=heads, query=query, rollout=rollout)
+    room = room_of(megabytes)
+    asked = _asked(picture)
+    page = filled_page(
+        flow_data(picture, room),
+        FLOW,
+        title=f"What flowed into {asked}?",
+        subtitle=_about(picture),
+        crumb="What flows where?",
+        name=f"What flowed into {asked}? · mixlens",
+        answer="".join(text for text, _ in answer_of(picture)),
+    )
+    if len(page.encode()) > room:
+        raise InputError(f"the page takes {len(page.encode()) / 1e6:.1f} MB, more than {megabytes}. Allow more megabytes.")
+    return page
+
+
+def picture_of(scores: Map, *, heads: HeadMaps | None = None, query: int | None = None, rollout: str | None = None) -> Picture:
+    """The words, the columns and the numbers of a map."""
+    _refuse_other_heads(scores, heads)
+    place = query_of([scores]) if query is None else query
+    if place not in range(len(scores.tokens)):
+        raise InputError(f"query {place!r} is out of range: there are {len(scores.tokens)} tokens.")
+    layers, facts = layers_of(scores, rollout)
+    words = words_in(scores)
+    number = next(number for number, word in enumerate(words) if place in word.tokens)
+    groups = groups_of(words, number, causal=bool(scores.info.get("causal")))
+    columns = [[token for one in group.words for token in words[one].tokens] for group in groups]
+    flow = flow_of(layers, place, columns, [word.tokens for word in words])
+    return Picture(scores, words, groups, flow, place, facts["convention"], heads)
+
+
+def _refuse_other_heads(scores: Map, heads: HeadMaps | None) -> None:
+    if not isinstance(scores, Map):
+        raise InputError(f"a flow page is made of a Map, not of {type(scores).__name__}.")
+    if heads is not None and (heads.tokens != scores.tokens or len(heads.scores) != len(scores.scores)):
+        raise InputError("the heads are not of the same tokens and layers as the map.")
+
+
+# --- in words ---------------------------------------------------------------------------------------------------------
+
+
+def _asked(picture: Picture) -> str:
+    """What the question names: the predicted class or word, or a position."""
+    if picture.prediction:
+        return f"the answer {visible(picture.prediction[0][0])}"
+    return picture.groups[picture.column].title
+
+
+def _about(picture: Picture) -> str:
+    """The small line above the question."""
+    texts = [word for word in picture.words if not word.special]
+    marks = sum(word.is_mark for word in texts)
+    parts = [counted_number(len(texts) - marks, "word")] + ([counted_number(marks, "mark")] if marks else [])
+    sizes = [" and ".join(parts), counted_number(len(picture.scores.tokens), "token")]
+    if picture.unit != "word":
+        sizes.append(counted_number(sum(group.kind == picture.unit for group in picture.groups), picture.unit))
+    return f"{public_name(picture.scores.info.get('model', 'a model'))} · a text of {', '.join(sizes)}"
+
+
+def counted_number(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def answer_of(picture: Picture) -> list[tuple[str, bool]]:
+    """The answer as pieces of text, each with whether it is strong."""
+    columns = [number for number, group in enumerate(picture.groups) if group.kind == picture.unit]
+    shares = picture.flow.shares[0]
+    first = sorted(columns, key=lambda number: -shares[number])[:NAMED]
+    together = percent(float(sum(shares[number] for number in first)))
+    noun = "words and marks" if picture.unit == "word" else f"{picture.unit}s"
+    pieces = [(f"{together} of it comes from {counted(len(first), '')[:-1].strip()} of {len(columns)} {noun}: ", False)]
+    names = [picture.groups[number].name for number in first]
+    if picture.unit != "word":
+        names[0] = f"number {names[0]}"
+    pieces += _named([(name, float(shares[number])) for name, number in zip(names, first, strict=True)])
+    if picture.unit != "word":
+        pieces += [(" The strongest words are ", False), *_named(_strongest(picture))]
+    return pieces
+
+
+def _strongest(picture: Picture) -> list[tuple[str, float]]:
+    """The words that the largest shares of the answer came from; marks and the position itself are none."""
+    group = picture.groups[picture.column]
+    places = [
+        place for place, word in enumerate(picture.words) if not word.special and not word.is_mark and place not in group.words
+    ]
+    first = sorted(places, key=lambda place: -picture.flow.words[place])[:NAMED]
+    return [(shown(picture.words[place].text), float(picture.flow.words[place])) for place in first]
+
+
+def _named(items: Sequence[tuple[str, float]]) -> list[tuple[str, bool]]:
+    """a (22 %), b (14 %) and c (11 %)."""
+    pieces: list[tuple[str, bool]] = []
+    for number, (name, share) in enumerate(items):
+        joint = "" if number == 0 else " and " if number == len(items) - 1 else ", "
+        pieces += [(joint, False), (name, True), (f" ({percent(share)})", False)]
+    return [*pieces, (".", False)]
+
+
+# --- the data ---------------------------------------------------------------------------------------------------------
+
+
+def flow_data(picture: Picture, room: int) -> dict[str, Any]:
+    """What the script of the page reads."""
+    flow, bands = picture.flow, picture.flow.bands
+    precision, word_blocks = fit([_rows(flow.rolled_words), _rows(flow.alone_words)], int(WORDS_ROOM * room))
+    blocks = {
+        **{name: encode(_rows(getattr(flow, name)), EXACT) for name in ("shares", "origins", "rolled", "alone")},
+        **dict(zip(("rolledWords", "aloneWords"), word_blocks, strict=True)),
+        "inputBands": encode(flow.input_bands, STEPS),
+        "bandShares": encode(bands.share[None], EXACT),
+        "bandParts": encode(bands.parts, STEPS),
+    }
+    heads = _heads_data(picture, int(HEADS_ROOM * room))
+    return {
+        "kind": "flow",
+        "answer": _answer_data(picture),
+        "sentence": [[text, strong] for text, strong in answer_of(picture)],
+        "unit": picture.unit,
+        "layers": len(flow.rolled),
+        "columns": [_column_data(picture, group) for group in picture.groups],
+        "words": [_word_data(word, share) for word, share in zip(picture.words, flow.words.tolist(), strict=True)],
+        "bands": {name: getattr(bands, name).tolist() for name in ("layer", "above", "below")},
+        "blocks": blocks | ({"heads": heads.pop("block")} if heads else {}),
+        "heads": heads,
+        "drawn": DRAWN,
+        "undrawn": flow.undrawn,
+        "method": dict(zip(("everyday", "name"), name_of(picture.scores.method), strict=True)),
+        "facts": _facts(picture, precision, heads),
+    }
+
+
+def _rows(array: np.ndarray) -> np.ndarray:
+    return array.reshape(-1, array.shape[-1])
+
+
+def _answer_data(picture: Picture) -> dict[str, Any]:
+    """What is read, where, and how sure the model is."""
+    group, prediction = picture.groups[picture.column], picture.prediction
+    return {
+        "name": visible(prediction[0][0]) if prediction else None,
+        "sure": probability(prediction[0][1]) if prediction else None,
+        "asked": _asked(picture),
+        "read": group.title,
+        "column": picture.column,
+    }
+
+
+def _column_data(picture: Picture, group: Group) -> dict[str, Any]:
+    text = "".join(f"{picture.words[place].before}{picture.words[place].text}" for place in group.words)
+    return {
+        "kind": group.kind,
+        "name": visible(group.name),
+        "title": visible(group.title),
+        "text": visible(" ".join(text.split())),
+        "words": list(group.words),
+    }
+
+
+def _word_data(word: Word, share: float) -> dict[str, Any]:
+    return {"text": visible(shown(word.text)), "before": word.before, "special": word.special, "share": float(np.float32(share))}
+
+
+def _heads_data(picture: Picture, room: int) -> dict[str, Any]:
+    """Attention of every head between columns, as exact as the room allows, and what each head does most."""
+    if picture.heads is None:
+        return {}
+    columns = [picture.tokens_of(group) for group in picture.groups]
+    grouped = heads_by_group(picture.heads, columns)
+    precision, (block,) = fit([_rows(grouped)], room)
+    roles: list[list[dict[str, Any]]] = [[] for _ in picture.heads.scores]
+    for role in roles_of(picture.heads):
+        roles[role.layer].append({"name": role.name, "share": role.share})
+    return {"count": grouped.shape[1], "roles": roles, "block": block, "holds": precision.description()}
+
+
+def _facts(picture: Picture, precision: Precision, heads: dict[str, Any]) -> list[list[str]]:
+    """Where the numbers come from: words first, then raw numbers."""
+    info, names = picture.scores.info, name_of(picture.scores.method)
+    model = public_name(info.get("model", "?"))
+    rows = [
+        [
+            "Model",
+            f"{model}, {info.get('family', 'model')}, {len(picture.flow.rolled)} layers, {info.get('dtype', '')}".strip(", "),
+        ],
+        ["Text", shortened(visible(info.get("text") or " ".join(picture.scores.tokens)), 300)],
+        ["Method", f"{names.everyday} ({names.name}; {info.get('paper', '')}); variant {info.get('variant')}"],
+        ["Layers", f"multiplied by the convention “{picture.convention}”: rows add up to 1"],
+        ["Read at", f"{picture.groups[picture.column].title}, token {picture.query}"],
+        ["Columns", "sums over what gave, averages over what took; bands are sums. Grouping never changes a total"],
+        [
+            "Bands",
+            f"all from {100 * DRAWN:.2f}\u2009% of the answer; the others are at most {percent(picture.flow.undrawn)} of a level",
+        ],
+        ["Held here", f"columns: every number, in 32 bits; words of a column: {precision.description()}"],
+    ]
+    if heads:
+        rows.append(["Heads", f"attention weights, {heads['holds']}. Names: the largest share by a fixed rule (docs: heads)"])
+    if "gap" in info:
+        rows.append(
+            ["Rebuilt layers", f"largest gap against the model {info['gap']:.1e} (allowed: {info.get('tolerance', 0):.0e})"]
+        )
+    versions = info.get("versions") or {}
+    rows.append(["Versions", ", ".join(f"{name} {version}" for name, version in versions.items())])
+    rows.append(["Made again by", _command(picture)])
+    return rows
+
+
+def _command(picture: Picture) -> str:
+    """The Python lines that make this page again."""
+    info, method = picture.scores.info, picture.scores.method
+    model = public_name(info.get("model", "?"))
+    return f"flow_results(mixlens.load({model!r}), TEXT, method={method!r}), then write_flow"

@@ -1,0 +1,146 @@
+"""Sentences of a text, and what a head does most: on maps made by hand, where the answer is known."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+import torch
+from torch import Tensor
+
+from mixlens.head_maps import ROLES, grouped
+from mixlens.sentences import sentences_of, words_in
+from mixlens.types import HeadMaps
+
+TEXT = "One two three. Four five six."
+TOKENS = ("[CLS]", "One", "two", "three", ".", "Four", "five", "si", "##x", ".", "[SEP]")
+PLACES = [(0,), (1,), (2,), (3,), (4,), (5,), (6,), (7, 8), (9,), (10,)]
+SURFACES = ["[CLS]", "One", "two", "three", ".", "Four", "five", "six", ".", "[SEP]"]
+WORDS = tuple(zip(SURFACES, PLACES, strict=True))
+SPECIAL = tuple(token.startswith("[") for token in TOKENS)
+
+
+def maps(*heads: Tensor, causal: bool = False, special: tuple[bool, ...] = SPECIAL, text: str = TEXT) -> HeadMaps:
+    info = {"text": text, "pair": None, "causal": causal}
+    return HeadMaps(torch.stack(heads)[None], TOKENS, "attention", info, special, WORDS)
+
+
+def looking(*columns: int) -> Tensor:
+    """Every token looks at these tokens alone, with equal weights."""
+    scores = torch.zeros(11, 11, dtype=torch.float64)
+    scores[:, list(columns)] = 1 / len(columns)
+    return scores
+
+
+def shifted(step: int) -> Tensor:
+    """Every token looks `step` tokens further; those at the end at the first token."""
+    scores = torch.zeros(11, 11, dtype=torch.float64)
+    for query in range(11):
+        scores[query, query + step if 0 <= query + step < 11 else 0] = 1
+    return scores
+
+
+def within() -> Tensor:
+    """Every token looks at its own sentence, evenly."""
+    scores = torch.zeros(11, 11, dtype=torch.float64)
+    scores[1:5, 1:5] = 1 / 4
+    scores[5:10, 5:10] = 1 / 5
+    scores[[0, 10], 0] = 1
+    return scores
+
+
+def test_heads_made_by_hand_get_their_names() -> None:
+    even = torch.full((11, 11), 1 / 11, dtype=torch.float64)
+    roles = maps(looking(0), looking(10), torch.eye(11, dtype=torch.float64), shifted(-1), shifted(1), within(), even).roles()
+    assert [role.id for role in roles] == ["start", "end", "itself", "back", "ahead", "sentence", "spread"]
+    assert [role.name for role in roles] == [ROLES[role.id].name for role in roles]
+    assert [role.head for role in roles] == list(range(7))
+    assert {role.layer for role in roles} == {0}
+    assert roles[0].share == roles[1].share == roles[2].share == 1.0
+    # Eight words: seven have one before; "six" is two tokens, and the second looks at the first, so half of its row is itself.
+    assert roles[3].share == pytest.approx((6 + 0.5) / 8)
+    assert roles[5].share == pytest.approx(1.0)
+    for role in roles:
+        assert sum(share for name, share in role.shares.items() if name != "sentence") == pytest.approx(1.0)
+
+
+def test_the_limits_are_those_of_the_table() -> None:
+    """A mixture of "back" and "spread": at its limit the narrow role names the head, under it the largest share does."""
+    limit = ROLES["back"].limit
+    far = looking(1, 5)  # two words; few are neighbours of all others
+    share = maps(shifted(-1)).roles()[0].shares["back"]
+    for weight, expected in ((limit / share + 0.02, "back"), (0.05, "spread")):
+        role = maps(weight * shifted(-1) + (1 - weight) * far).roles()[0]
+        assert role.id == expected
+        assert (role.shares["back"] >= limit) == (expected == "back")
+
+
+def test_marks_by_the_kind_of_model() -> None:
+    """<s> of a model that reads forwards is the begin mark; without a mark its first word is where heads rest."""
+    head = looking(0)
+    assert maps(head, causal=True).roles()[0].id == "begin"
+    assert maps(head, causal=True, special=(False,) * 10 + (True,)).roles()[0].id == "first"
+
+
+def test_one_sentence_is_no_sentence() -> None:
+    """All of it is in the same sentence: that says nothing of a head."""
+    tokens = tuple("abcdefgh")
+    even = torch.full((1, 1, 8, 8), 1 / 8, dtype=torch.float64)
+    role = HeadMaps(even, tokens, "attention", {"text": "a b c d e f g h"}, (False,) * 8).roles()[0]
+    assert role.id == "spread"
+    assert "sentence" not in role.shares
+    assert "sentence" in maps(within()).roles()[0].shares
+
+
+def test_a_layer_keeps_its_number() -> None:
+    heads = HeadMaps(torch.stack([looking(0)[None], looking(10)[None]]), TOKENS, "attention", {"text": TEXT}, SPECIAL, WORDS)
+    assert [(role.layer, role.id) for role in heads.roles()] == [(0, "start"), (1, "end")]
+    assert [(role.layer, role.id) for role in heads.layer(1).roles()] == [(1, "end")]
+
+
+def test_words_are_summed_over_keys_and_averaged_over_queries() -> None:
+    scores = torch.rand(2, 11, 11, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    made = grouped(scores, WORDS, 11)
+    for q, (_, queries) in enumerate(WORDS):
+        for k, (_, keys) in enumerate(WORDS):
+            expected = sum(scores[1, i, j] for i in queries for j in keys) / len(queries)
+            assert float(made[1, q, k]) == pytest.approx(float(expected), abs=1e-15)
+    by_word = maps(scores[0], scores[1]).by_word()
+    torch.testing.assert_close(by_word.scores[0], made, rtol=0, atol=1e-15)
+    assert by_word.tokens == tuple(SURFACES)
+
+
+@pytest.mark.parametrize(
+    ("text", "sentences"),
+    [
+        ("It was long. I slept!", ["It was long.", "I slept!"]),
+        ("it was long. i slept.", ["it was long.", "i slept."]),
+        (
+            "Mr. Smith paid 3.50 dollars, i.e. little. J. Doe did not.",
+            ["Mr. Smith paid 3.50 dollars, i.e. little.", "J. Doe did not."],
+        ),
+        ('He said "no." Then he left...', ['He said "no."', "Then he left..."]),
+        ("What?! Really? Yes (I think.) So be it", ["What?!", "Really?", "Yes (I think.)", "So be it"]),
+        ("Title\n\nIt begins here", ["Title", "It begins here"]),
+        ("no mark at all", ["no mark at all"]),
+    ],
+)
+def test_sentences(text: str, sentences: list[str]) -> None:
+    surfaces = re.findall(r"\w+(?:['-]\w+)*|[^\w\s]", text)
+    words = tuple((surface, (place,)) for place, surface in enumerate(surfaces))
+    scores = torch.eye(len(surfaces))[None, None]
+    heads = HeadMaps(scores, tuple(surfaces), "attention", {"text": text}, (False,) * len(surfaces), words)
+    found = words_in(heads)
+    assert "".join(word.before + word.text for word in found) == text
+    made = ["".join(found[place].before + found[place].text for place in sentence).strip() for sentence in sentences_of(found)]
+    assert made == sentences
+
+
+def test_a_pair_is_two_sentences_and_marks_are_in_none() -> None:
+    tokens = ("[CLS]", "Who", "came", "[SEP]", "Bob", "came", "[SEP]")
+    words = tuple((token, (place,)) for place, token in enumerate(tokens))
+    special = tuple(token.startswith("[") for token in tokens)
+    heads = HeadMaps(torch.eye(7)[None, None], tokens, "attention", {"text": "Who came", "pair": "Bob came"}, special, words)
+    found = words_in(heads)
+    assert [word.source for word in found] == [-1, 0, 0, -1, 1, 1, -1]
+    assert sentences_of(found) == [[1, 2], [4, 5]]
