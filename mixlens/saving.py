@@ -25,8 +25,7 @@ if TYPE_CHECKING:
 WRITTEN = {".json": json_of, ".csv": csv_of}  # text files, by their ends
 SUFFIXES = (".safetensors", *WRITTEN)
 FAULTS = (SafetensorError, OSError, KeyError, TypeError, ValueError, RecursionError, OverflowError)
-
-RESULT_KINDS = ("map", "headmaps", "attribution")  # a JSON file of another kind is an answer
+ANSWER = "why"  # the kind of a JSON file that holds an answer
 
 
 def save(result: Saved, path: str | os.PathLike[str]) -> None:
@@ -69,7 +68,7 @@ def saved_or_text(result: Saved, path: str | os.PathLike[str] | None, suffix: st
 
 
 def load_result(path: str | os.PathLike[str]) -> Any:
-    """The Map, HeadMaps or Attribution that `.save` wrote as .safetensors or .json, bit for bit, or the answer that `Why.to_json` wrote.
+    """The Map, HeadMaps or Attribution that `.save` wrote as .safetensors or .json, bit for bit; or the `Why` of a JSON file.
 
     A file with anything that these do not write is refused.
     """
@@ -80,8 +79,8 @@ def load_result(path: str | os.PathLike[str]) -> Any:
         raise ResultError(
             f"{place.name!r}: a table has the scores alone. Save a result as .safetensors or .json to load it again."
         )
-    if place.suffix == ".json" and _kind(place) not in RESULT_KINDS:
-        return _answer(place)
+    if place.suffix == ".json" and (answer := _answer(place)) is not None:
+        return answer
     try:
         return result_of(*_content(place))
     except MixlensError:
@@ -91,24 +90,15 @@ def load_result(path: str | os.PathLike[str]) -> Any:
         raise ResultError(f"{place.name!r} is not a mixlens result (or is damaged): {fault}.") from error
 
 
-def _json(place: Path) -> Any:
-    try:
-        return json.loads(place.read_text(encoding="utf-8"))
-    except (ValueError, OSError, RecursionError):
-        raise ResultError(f"{place.name!r} is not JSON (or is damaged).") from None
-
-
-def _kind(place: Path) -> Any:
-    """What a JSON file holds, as it says itself."""
-    content = _json(place)
-    return content.get("kind", RESULT_KINDS[0]) if isinstance(content, dict) else RESULT_KINDS[0]
-
-
 def _answer(place: Path) -> Any:
-    """The `Why` of a JSON file."""
+    """The `Why` of a JSON file; None where the file does not say that it holds one."""
     from .why import from_dict
 
-    return from_dict(_json(place))
+    try:
+        content = json.loads(place.read_text(encoding="utf-8"))
+    except (ValueError, OSError, RecursionError):
+        return None
+    return from_dict(content) if isinstance(content, dict) and content.get("kind") == ANSWER else None
 
 
 def _content(place: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
