@@ -168,7 +168,7 @@ def layer_of(traces: Sequence[Trace], index: int) -> LayerTrace:
     if len(traces) > 1:
         return _layer_of_several(traces, index)
     layers = traces[0].layers
-    if isinstance(layers, LayersOf) and _is_uncut(layers) and traces[0].model.device.type != "cpu":
+    if isinstance(layers, LayersOf) and _is_uncut(layers) and layers.batch[index].input.device.type != "cpu":
         return layers.batch[index]  # nothing to cut out
     return layers[index]
 

@@ -235,6 +235,11 @@ def test_plot_is_what_the_library_draws(tmp_path: Path) -> None:
     rolled = mixlens.mix(mixlens.load("agreement").trace(SENTENCE), "globenc").rollout()
     rolled.plot(kind="layers", query="[MASK]", save=tmp_path / "b.svg")
     assert (tmp_path / "a.svg").read_bytes() == (tmp_path / "b.svg").read_bytes()
+    run("plot", SENTENCE, "-o", str(tmp_path / "c.svg"), "--kind", "matrix", "--layer", "1", "--numbers")
+    alti = mixlens.mix(mixlens.load("agreement").trace(SENTENCE), "alti")
+    for numbers in (True, None):
+        alti.plot(kind="matrix", layer=0, numbers=numbers, save=tmp_path / f"{numbers}.svg")
+    assert (tmp_path / "c.svg").read_bytes() == (tmp_path / "True.svg").read_bytes() != (tmp_path / "None.svg").read_bytes()
 
 
 def test_plot_keeps_a_file_that_is_there(

@@ -102,3 +102,21 @@ def test_norms_in_other_number_types_are_asked_in_float64(dtype: torch.dtype) ->
     torch.testing.assert_close(found.beta, module.bias.detach().float(), rtol=0, atol=0)
     assert module.weight.dtype == dtype
     assert found.gamma.dtype == torch.float32
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def test_a_norm_whose_code_knows_no_float64_is_asked_in_float32(dtype: torch.dtype) -> None:
+    """Such code, fused for a GPU most often, takes numbers of its weights' own type alone."""
+
+    class Fused(Norm):
+        def forward(self, u: Tensor) -> Tensor:
+            if u.dtype != self.scales.dtype or u.dtype == torch.float64:
+                raise RuntimeError(f"no loop for {u.dtype} with {self.scales.dtype}")
+            return super().forward(u)
+
+    torch.manual_seed(0)
+    gamma, beta = torch.randn(8).to(dtype), torch.randn(8).to(dtype)
+    found = FrozenNorm.of(Fused(gamma, beta, 1e-3, centred=True), 8, torch.float32)
+    torch.testing.assert_close(found.gamma, gamma.float(), rtol=1e-5, atol=1e-5)  # float32: answers less a beta of their size
+    torch.testing.assert_close(found.beta, beta.float(), rtol=0, atol=0)
+    assert found.eps == pytest.approx(1e-3, rel=1e-3)

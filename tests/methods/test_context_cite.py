@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import numpy as np
@@ -63,11 +64,19 @@ def test_a_linear_model_is_found_and_what_does_nothing_has_no_weight() -> None:
     assert (weights.tolist(), fit) == ([0.0] * 6, 0.0)  # nothing depends on what is kept
 
 
-def test_tokens_of_a_word_share_its_weight() -> None:
+def test_tokens_of_a_word_share_its_weight(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[Any] = []
+    module = sys.modules["mixlens.methods.context_cite"]
+    monkeypatch.setattr(
+        module, "sparse_weights", lambda subsets, penalty: seen.append((subsets, sparse_weights(subsets, penalty))) or seen[-1][1]
+    )
     trace = mixlens.load("sentiment", dtype="float64").trace("The unfilmable plot was not dull.")
     made = mixlens.attribute(trace, "context_cite", unit="word")
     word = next(list(positions) for _, positions in trace.words if len(positions) > 1)
     assert len(set(made.scores[word].tolist())) == 1
+    ((subsets, (weights, _)),) = seen
+    assert [float(made.scores[list(unit)].sum()) for unit in subsets.units] == pytest.approx(weights.tolist(), rel=1e-12)
+    assert any(weight and len(unit) > 1 for unit, weight in zip(subsets.units, weights, strict=True))
     first, same, other = (mixlens.attribute(trace, "context_cite", seed=seed).scores for seed in (0, 0, 1))
     assert first.equal(same)
     assert not first.equal(other)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
+from types import SimpleNamespace
 from typing import Any
 
 import papers_written_out as slow
@@ -217,6 +218,16 @@ def test_random_gives_these_numbers() -> None:
         made = mixlens.mix(trace, "random", seed=seed).scores[layer, i]
         torch.testing.assert_close(made, torch.tensor(expected, dtype=torch.float64), rtol=1e-12, atol=0)
         torch.testing.assert_close(made, slow.random(trace, seed)[layer, i], rtol=1e-12, atol=0)
+
+
+def test_random_looks_wherever_any_head_looks() -> None:
+    """A weight too small for the number type is 0 in one head, and not in the others."""
+    weights = torch.full((2, 3, 3), 1 / 3, dtype=torch.float64)
+    weights[0, 1] = torch.tensor([0.5, 0.5, 0.0])
+    weights[:, 2] = torch.tensor([0.0, 0.5, 0.5])
+    block = SimpleNamespace(x=torch.zeros(3, 4, dtype=torch.float64), attention=weights, index=0, dtype=torch.float64)
+    made = known()["random"].function(block)
+    assert (made > 0).tolist() == [[True] * 3, [True] * 3, [False, True, True]]
 
 
 def test_random_is_uniform_and_a_function_of_the_seed() -> None:

@@ -314,6 +314,7 @@ def test_attention_by_type_of_token() -> None:
             assert found[name].tolist() == pytest.approx(expected, abs=1e-6)
     for layer, (one, weights) in enumerate(zip(effective.attention_of_heads(trace), trace.layers, strict=True)):
         keys = effective.places_of(types, "[SEP]")
+        assert keys == [i for i, token in enumerate(trace.tokens) if token == "[SEP]"]
         given = effective.given_to(one.raw, [0, 2], keys)
         expected = [float(sum(head[i, j] for i in (0, 2) for j in keys)) / 2 for head in weights.attention]
         assert given.tolist() == pytest.approx(expected, abs=1e-6)

@@ -168,6 +168,7 @@ def test_gaps_lengths_and_seconds(run: dict[str, Any], frame: Any) -> None:
     counts = frame["tokens"].map(len)
     assert (lengths["mean"], lengths["largest"]) == (pytest.approx(counts.mean()), counts.max())
     assert lengths["counts"] == np.histogram(counts, bins=lengths["edges"])[0].tolist()
+    assert min(lengths["counts"][0], lengths["counts"][-1]) > 0  # from the shortest to the longest
     slow = frame.nlargest(10, "seconds")
     assert [(one["row"], one["seconds"]) for one in run["slow"]] == list(zip(slow["row"], slow["seconds"], strict=True))
 
