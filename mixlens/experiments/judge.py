@@ -17,8 +17,8 @@ from ..metrics.arguments import refuse_missing
 from ..model.model import Model
 from ..types import Example
 from .experiment import Outcome
-from .judged_methods import asked_methods, every_method, peers, scorers_of
 from .judge_summary import ONE_TEXT, summary_lines
+from .judged_methods import asked_methods, every_method, peers, scorers_of
 from .judged_metrics import CUES, FAITHFULNESS, GROUPS, RATIONALES, metrics_of, missing_token, packages_of
 from .prepare import examples_of, models_of, prepared
 from .running import refuse_unwritable, run_setup

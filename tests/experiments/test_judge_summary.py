@@ -63,8 +63,8 @@ def test_one_text_is_told_to_be_no_ranking(monkeypatch: pytest.MonkeyPatch) -> N
     asked: dict[str, Any] = {"methods": "random,alti,attcat", "metrics": "aopc", "width": 80, "full": False, "progress": False}
     told = judge_text("sentiment", None, text=TEXTS[0], **asked)
     assert "One text: the order below is not a ranking" in told
-    assert "rank " not in told
+    assert not any(line.startswith("rank ") for line in told.splitlines())
     assert max(map(len, told.splitlines())) <= 80
     several = judge_text("sentiment", None, **{**asked, "n": 2})
     assert "One text" not in several
-    assert "rank " in several
+    assert any(line.startswith("rank ") for line in several.splitlines())
