@@ -92,7 +92,7 @@ def _differences(left: Attribution | Map, right: Attribution | Map) -> list[str]
     return named + [key for key in TOLD if key != "method" and left.info.get(key) != right.info.get(key)]
 
 
-def _labels(left: Attribution | Map, right: Attribution | Map, differ: Sequence[str]) -> list[str]:
+def _labels(left: Attribution | Map, right: Attribution | Map, differ: Any) -> list[str]:
     """The methods; where they are the same, with the first thing that differs."""
     key = next(
         (key for key in ("target", "model", "variant", "options", "query_token", "layer", "at_layer") if key in differ), None

@@ -190,7 +190,10 @@ def test_judge_names_fields(tmp_path: Path, capsys: Any, monkeypatch: pytest.Mon
     assert max(len(line.strip()) for line in out.splitlines()) <= 80  # blanks that clear the progress bar are no text
     assert "On these 2 texts" in out
     assert "Caution: 2 texts are few." in out.replace("\n", " ")
-    assert out.count("attcat:variant=released") > 1  # in every block of columns
+    assert "--full" in out
+    full = run("judge", "sentiment", str(place), *asked, "faithfulness", "--full", columns=80)
+    assert max(len(line.strip()) for line in full.splitlines()) <= 80
+    assert full.count("attcat:variant=released") > 1  # in every block of columns
 
 
 # --- targets

@@ -16,7 +16,10 @@ Data = Annotated[
     typer.Argument(help="A dataset of `mixlens data`, a file, or NAME=FILE. The embedded models have sentences of their own."),
 ]
 MethodNames = Annotated[
-    str, typer.Option("--methods", help="all, or names with commas between them; options as name:option=value.")
+    str,
+    typer.Option(
+        "--methods", help="all, peers (of other tools: shap, lime ...), or names with commas; options as name:option=value."
+    ),
 ]
 Metrics = Annotated[
     str,
@@ -53,6 +56,7 @@ def judge(
     unit: Unit = "token",
     draws: Draws = 5,
     infill: InfillModel = None,
+    full: Annotated[bool, typer.Option("--full", help="Every metric with its interval, and the further tables.")] = False,
     text_field: Annotated[str | None, typer.Option("--text-field", help="Of a file: by default text or sentence.")] = None,
     pair_field: Annotated[str | None, typer.Option("--pair-field", help="Of a file: the second text.")] = None,
     label_field: Annotated[str | None, typer.Option("--label-field", help="Of a file: the label of a row.")] = None,
@@ -64,11 +68,11 @@ def judge(
     a method says it rests?) and plausibility (does a method find the words that are known to decide?) have a table each.
 
     Columns: `score` is how much better than random scores a method is, in standard deviations of a random draw, mean over kinds
-    of metrics. `group`: methods of one group are not told apart from its first. Then each metric, its mean and 95 % interval;
-    on how many metrics a method is better than random; seconds for one text.
+    of metrics. `group`: methods of one group are not told apart from its first. Then the mean of as many metrics as fit the line
+    (--full: all of them, with 95 % intervals); on how many metrics a method is better than random; seconds for one text.
 
-    Further tables: the leader against every other method, with the number of texts that would tell them apart; where the signs
-    of scores matter; right and wrong predictions apart. docs/use/judging.md explains every column and every pitfall.
+    Further tables (--full): the leader against every other method, with the number of texts that would tell them apart; where the
+    signs of scores matter; right and wrong predictions apart. docs/use/judging.md explains every column and every pitfall.
     """
     from ..experiments.judge import judge_text
     from ..show.text import console
@@ -76,4 +80,5 @@ def judge(
     fields: dict[str, Any] = {"text_field": text_field, "pair_field": pair_field, "label_field": label_field}
     options: dict[str, Any] = {"methods": methods, "metrics": metrics, "n": n, "out": out, "seed": seed, "leave_out": leave_out}
     options |= {"explains": explains, "ranking": ranking, "unit": unit, "draws": draws, "infill": infill}
-    print(judge_text(model, data, text=text, width=console().width, loading=loading.arguments(), **options, **fields))
+    options |= {"full": full, "width": console().width, "loading": loading.arguments()}
+    print(judge_text(model, data, text=text, **options, **fields))

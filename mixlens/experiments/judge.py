@@ -17,7 +17,8 @@ from ..metrics.arguments import refuse_missing
 from ..model.model import Model
 from ..types import Example
 from .experiment import Outcome
-from .judged_methods import asked_methods, every_method, scorers_of
+from .judge_summary import ONE_TEXT, summary_lines
+from .judged_methods import asked_methods, every_method, peers, scorers_of
 from .judged_metrics import CUES, FAITHFULNESS, GROUPS, RATIONALES, metrics_of, missing_token, packages_of
 from .prepare import examples_of, models_of, prepared
 from .running import refuse_unwritable, run_setup
@@ -152,21 +153,47 @@ def _cell(cell: Any) -> str:
 
 
 def judge_text(
-    model: str, data: str | None, *, methods: str, metrics: str, text: str | None = None, width: int | None = None, **options: Any
+    model: str,
+    data: str | None,
+    *,
+    methods: str,
+    metrics: str,
+    text: str | None = None,
+    width: int | None = None,
+    full: bool = True,
+    **options: Any,
 ) -> str:
-    """What `mixlens judge` prints, in lines of at most `width` columns: the answer, the tables, how to read them."""
+    """What `mixlens judge` prints, in lines of at most `width` columns: the answer, the tables, how to read them. Not `full`: the
+    rankings alone, one row for each method."""
     started = time.perf_counter()
     if text is not None and data is not None:
         raise InputError("give DATA or --text, not both.")
     outcome = judge(model, data if text is None else [text], methods=methods, metrics=metrics, **options)
     answers = chain.from_iterable(_wrapped(answer, width) for answer in answers_of(outcome.setup, outcome.records))
-    tables = chain.from_iterable(_table_lines(outcome, place, width) for place in range(len(outcome.tables)))
+    answers = chain(answers, _wrapped(ONE_TEXT, width) if len(outcome.setup.examples) == 1 else [])
+    tables = _all_tables(outcome, width) if full or width is None else _summaries(outcome, width)
     ends = _wrapped(_left_out(), width) if methods == "all" else []
     return "\n".join([*answers, *tables, "", *ends, *_folder(outcome), f"{time.perf_counter() - started:.1f} s"])
 
 
 def _folder(outcome: Outcome) -> list[str]:
     return [] if outcome.out is None else [f"Records, tables and figure: {outcome.out}"]
+
+
+def _all_tables(outcome: Outcome, width: int | None) -> Iterable[str]:
+    """Every table with every column, in parts that fit the line."""
+    return chain.from_iterable(_table_lines(outcome, place, width) for place in range(len(outcome.tables)))
+
+
+def _summaries(outcome: Outcome, width: int) -> Iterable[str]:
+    """The rankings, one row for each method."""
+    one_text = len(outcome.setup.examples) == 1
+    for place, table in enumerate(outcome.tables):
+        if table.columns[0] == "rank":
+            body = summary_lines(ranking(outcome, place), width=width, one_text=one_text)
+            rows = len(table.rows) + 2
+            ends = chain.from_iterable(_wrapped(line, width) for line in body[rows:])
+            yield from ["", *_wrapped(table.title, width), "", *body[:rows], *ends, "", *_wrapped(table.note, width)]
 
 
 def _table_lines(outcome: Outcome, place: int, width: int | None) -> list[str]:
@@ -178,7 +205,10 @@ def _table_lines(outcome: Outcome, place: int, width: int | None) -> list[str]:
 
 
 def _left_out() -> str:
-    return f"Left out, minutes for one text: {', '.join(every_method()[1])}. Name them to have them: --methods ..."
+    return (
+        f"Left out, minutes for one text: {', '.join(every_method()[1])}. Name them to have them: --methods ... Methods of other "
+        f"tools ({', '.join(peers())}) are a group of their own: --methods all,peers."
+    )
 
 
 def _wrapped(text: str, width: int | None) -> list[str]:

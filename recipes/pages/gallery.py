@@ -110,6 +110,14 @@ sentiment.explain(review, method="deeplift", target="positive", keep_special=Fal
         alt="Six methods as rows over the tokens of the sentence",
     ),
     Entry(
+        "Methods of other tools",
+        "SHAP, LIME and methods that captum has, with the same target as ours (`pip install 'mixlens[peers]'`).",
+        command=f"mixlens plot {SENTENCE} --method integrated_gradients,attcat,shap,lime,gradient_shap,smooth_grad,"
+        "layer_conductance,sequential_integrated_gradients --target were --foil was -o peers.svg",
+        figure="peers.svg",
+        alt="Eight methods as rows: keys counts most for all but smooth_grad and layer_conductance",
+    ),
+    Entry(
         "Several maps",
         "A list, or the dict that `mixlens.mix` gives for several methods.",
         code="""maps = mixlens.mix(trace, ["attention", "globenc", "alti", "value_zeroing"])

@@ -143,7 +143,13 @@ class Question:
         return " ".join(part for part in (self.name + (f":{written}" if written else ""), self.then) if part)
 
 
-UNSTORED = {"context_cite": ("paper",)}  # its search ends at a tolerance: the last digits are those of the machine
+# Methods without stored numbers. The search of context_cite ends at a tolerance: the last digits are those of the machine. Those to
+# compare with are held against what is written out in tests/methods/test_peers_gradients.py and test_shap_lime.py; the numbers of shap
+# and lime are those of their libraries' versions.
+UNSTORED = dict.fromkeys(
+    ("context_cite", "shap", "lime", "gradient_shap", "smooth_grad", "layer_conductance", "sequential_integrated_gradients"),
+    ("paper",),
+)
 VARIANTS = {  # of every method: the variants; `mixlens methods` must list the same
     **dict.fromkeys(("attention", "attention_fixed_residual", "hta_layer", "hta_layer_x_input", "hta", "norm"), ("paper",)),
     **dict.fromkeys(("norm_fixed_residual", "norm_residual", "norm_residual_ln", "globenc", "random"), ("paper",)),
