@@ -202,7 +202,7 @@ def summarize(
     classes: Annotated[int, typer.Option("--classes", help="The most frequent classes.", min=1)] = 8,
     json_: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """What a run found: top tokens per class, agreement between methods, mixing ratio, gaps, slow rows, reasons of errors."""
+    """What a run found: words for and against each class, what turns without them, agreement, mixing, gaps, slow rows, errors."""
     from ..corpus import summarize as summary_of
 
     summary = summary_of(folder, top=top, classes=classes)
