@@ -146,6 +146,17 @@ curves(fall, at=range(0, 101, 10), x="tokens removed (%)", y="fall of the probab
         alt="Four curves of the fall of the probability, with bands",
     ),
     Entry(
+        "Do the top words matter?",
+        "What is left of predictions without each method's three first words; random words to compare with.",
+        code="""from mixlens.corpus import turned_figure
+
+texts = [example.text for example in mixlens.data.load("sentiment", n=40)]
+mixlens.run(texts, model="sentiment", methods=["deeplift", "attcat", "alti"], trust=True, out="runs/turned", progress=False)
+turned_figure("runs/turned", save="turned.svg")""",
+        figure="turned.svg",
+        alt="Histograms of the probability that is left, for DeepLift, AttCAT, ALTI and random words",
+    ),
+    Entry(
         "In a figure of your own",
         "With `ax=` a picture is drawn where you say, and the Axes come back.",
         code="""from matplotlib.figure import Figure
