@@ -82,7 +82,7 @@ def plot(
     ] = False,
     top: Annotated[int | None, typer.Option("--top", help="For bars: the largest scores only.", min=1)] = None,
     numbers: Annotated[bool, typer.Option("--numbers", help="Write the scores into the cells of a map.")] = False,
-    width: Annotated[str | None, typer.Option("--width", help="single (3.3 inches), double (6.8), or inches.")] = None,
+    width: Annotated[str | None, typer.Option("--width", help="single (84 mm), double (174 mm), or inches.")] = None,
     title: Annotated[str | None, typer.Option("--title", help="Instead of method and layer; '' for none.")] = None,
     font: Annotated[str | None, typer.Option("--font", help="An installed font, for letters that the usual one lacks.")] = None,
     pair: Pair = None,

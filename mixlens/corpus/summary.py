@@ -9,8 +9,13 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from ..errors import printable, printable_json
+from ..wording import for_terminal, percent
 from .reading import manifest_of, mapping, methods_of, visit_rows
 from .tally import Listed, Tally
+from .turned_counts import TurnedCounts
+
+LEAST_ROWS = 5  # rows that a word must be in to be listed
+RANDOM_WORDS = "(random words)"  # beside the methods: no method has such a name
 
 
 @dataclass(frozen=True)
@@ -33,6 +38,13 @@ class Summary:
     slow: list[dict[str, Any]] = field(default_factory=list)
     # class -> method with scores below 0 -> "towards" and "against" -> (word, mean share with its sign, times)
     signed: dict[str, dict[str, dict[str, Listed]]] = field(default_factory=dict)
+    # class -> method -> "for" and "against" -> (word, mean share of a row with its sign, rows); words in LEAST_ROWS rows or more
+    words: dict[str, dict[str, dict[str, Listed]]] = field(default_factory=dict)
+    word_agreement: dict[str, float | None] = field(default_factory=dict)  # "a, b" -> mean Spearman correlation over words
+    turned: dict[str, dict[str, Any]] = field(
+        default_factory=dict
+    )  # method -> share that turned, its interval, rows; with `trust`
+    open: dict[str, dict[str, Any]] = field(default_factory=dict)  # method -> rows whose scores do not add up; with `trust`
 
     def json(self) -> str:
         return printable_json(json.dumps(asdict(self), ensure_ascii=False))
@@ -43,9 +55,9 @@ class Summary:
 
 
 def summarize(out: str | os.PathLike[str], *, top: int = 8, classes: int = 8, least: int = 3) -> Summary:
-    """Top words for each predicted class (by their mean share of the absolute scores, of words seen `least` times; tokens
-    where words are not known; of signed scores towards and against apart), agreement between methods, mixing ratio per
-    layer, reconstruction gaps, slow examples, reasons of errors."""
+    """Words for and against each predicted class (by their mean share of a row, in five rows or more), what turned without them
+    (where the run was made with `trust`), agreement between methods, mixing ratio per layer, reconstruction gaps, slow
+    examples, reasons of errors. `top` and `signed` are by the mean share of an occurrence, of words seen `least` times."""
     manifest = manifest_of(out)
     tally = Tally(methods_of(manifest))
     reasons = visit_rows(out, manifest, lambda row, _: tally.add(row))
@@ -66,7 +78,21 @@ def summarize(out: str | os.PathLike[str], *, top: int = 8, classes: int = 8, le
         gap={"mean": tally.gap.value, "largest": tally.gap.largest if tally.gap.count else None},
         slow=tally.slowest(5),
         signed={name: tally.signed_top(name, top, least) for name in frequent},
+        words={name: tally.words_of_rows(name, top, LEAST_ROWS) for name in frequent},
+        word_agreement={f"{a}, {b}": mean.value for (a, b), mean in tally.word_agreement.items()},
+        turned=_turned(tally.removal),
+        open={method: vars(gaps) for method, gaps in tally.removal.gaps.items() if gaps.rows},
     )
+
+
+def _turned(counts: TurnedCounts) -> dict[str, dict[str, Any]]:
+    """What turned without words: the method first whose words turn most, random words last."""
+    ways = {method: counts.methods[method] for method in counts.best_first()} | {RANDOM_WORDS: counts.random}
+    return {name: {"share": way.share, **_ends(way.interval()), "rows": way.rows} for name, way in ways.items() if way.rows}
+
+
+def _ends(interval: tuple[float, float] | None) -> dict[str, float]:
+    return {} if interval is None else dict(zip(("low", "high"), interval, strict=True))
 
 
 def _mean_agreement(tally: Tally) -> dict[str, float | None]:
@@ -92,10 +118,12 @@ def _row_lines(summary: Summary) -> Iterator[str]:
     """What is said of rows that were explained."""
     yield f"{summary.tokens_a_row:.1f} tokens a row, {1000 * (summary.seconds_a_row or 0):.2f} ms a row"
     yield from _gap_lines(summary.gap)
-    for name in summary.top:
+    for name in summary.words:
         yield from _class_lines(summary, name)
-    agreement = {pair: _numbers([value]) for pair, value in summary.agreement.items()}
-    yield from _block("agreement between methods (mean Spearman correlation over the tokens of a row)", agreement)
+    yield from _turned_lines(summary.turned)
+    yield from _open_lines(summary.open)
+    agreement = {pair: _numbers([value]) for pair, value in summary.word_agreement.items()}
+    yield from _block("agreement between methods (mean Spearman correlation over the words of a row)", agreement)
     yield from _block("mixing ratio by layer", {name: _numbers(layers) for name, layers in summary.mixing_ratio.items()})
     yield from ("", "slowest rows", *map(_slow_line, summary.slow))
 
@@ -121,22 +149,48 @@ def _block(title: str, rows: Mapping[str, str]) -> Iterator[str]:
 
 
 def _class_lines(summary: Summary, name: str) -> Iterator[str]:
-    """The top words of the rows with one prediction; of signed scores towards and against apart."""
-    methods = summary.top[name]
-    width = max(map(len, methods))
+    """The words of the rows with one prediction, each with the rows that have it; of signed scores for and against apart."""
+    methods = summary.words[name]
+    width = max(map(len, methods), default=0)
     yield from ("", f"predicted {name!r}: {summary.classes[name]} rows")
-    for method, words in methods.items():
-        ways = summary.signed.get(name, {}).get(method)
-        first, *others = [_words(words)] if ways is None else _signed_cells(ways)
+    for method, ways in methods.items():
+        first, *others = _way_cells(ways, signed=method in summary.signed.get(name, {}))
         yield f"  {method:<{width}}  {first}"
         yield from (f"  {'':<{width}}  {cell}" for cell in others)
 
 
-def _signed_cells(ways: Mapping[str, Listed]) -> list[str]:
-    """The words that count towards, and those that count against, what is explained."""
-    return [f"{way}: {_words(words, '+') or '-'}" for way, words in ways.items()]
+def _way_cells(ways: Mapping[str, Listed], *, signed: bool) -> list[str]:
+    """The words for what was predicted, and those against it; one line where scores have no sign."""
+    if not any(ways.values()):
+        return [f"no word is in {LEAST_ROWS} rows or more"]
+    if not signed:
+        return [_words(ways["for"], sign=False)]
+    return [f"{way + ':':<8} {_words(words, sign=True) or '-'}" for way, words in ways.items()]
 
 
-def _words(words: Listed, sign: str = "") -> str:
-    """Each word with its share, which is written with a `sign` where that is "+"."""
-    return "  ".join(f"{word} {share:{sign}.3f}" for word, share, _ in words)
+def _words(words: Listed, *, sign: bool) -> str:
+    """Each word with its share and its rows."""
+    return "  ".join(
+        f"{word} {for_terminal(percent(share, sign=sign), unicode=False)} ({rows} rows)" for word, share, rows in words
+    )
+
+
+def _turned_lines(turned: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
+    """How many predictions turn without three words, with 95 % intervals."""
+    lines = {_turned_name(name): _turned_line(facts) for name, facts in turned.items()}
+    yield from _block("predictions that turn without the three first words (95 % interval)", lines)
+
+
+def _turned_name(name: str) -> str:
+    return "three random words" if name == RANDOM_WORDS else name
+
+
+def _turned_line(facts: Mapping[str, Any]) -> str:
+    share, low, high = (for_terminal(percent(facts[name])) for name in ("share", "low", "high"))
+    return f"{share:>6}  ({low} to {high}; {facts['rows']} rows)"
+
+
+def _open_lines(opened: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
+    """In how many rows scores miss the sum that they have to have."""
+    lines = {name: f"{facts['open']} of {facts['rows']} rows, at worst {facts['largest']:.2%}" for name, facts in opened.items()}
+    yield from _block("scores that do not add up within 1 %", lines)

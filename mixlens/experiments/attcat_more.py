@@ -16,11 +16,11 @@ from ..errors import InputError, nearest
 from ..metrics import mean_with_interval
 from ..metrics.faithfulness import aopc, lodds
 from ..metrics.plausibility import precision_at_k
-from ..show.colors import AGAINST, TOWARDS
 from ..types import Attribution, Example, Record, Trace
 from .attcat import METHODS, PAPER, refuse_variant, requests_of
 from .claims import Claim, Verdict, above, incomparable, positive, values_of
 from .experiment import Setup, experiment
+from .figure_style import signed_fills
 from .figures import bars
 from .prepare import removable
 from .tables import Table, by
@@ -195,17 +195,12 @@ def _heatmap(records: Sequence[Record]) -> Table:
 
 
 def _draw_layers(setup: Setup, tables: list[Table], figure: Any) -> None:
-    from ..optional import optional
-
-    colors = optional("matplotlib.colors", "matplotlib", "plot")
     table, axes = tables[2], figure.subplots()
     scores = [list(row[1:]) for row in table.rows]
-    hues = [tuple(channel / 255 for channel in hue) for hue in (AGAINST, (255, 255, 255), TOWARDS)]
-    shades = colors.LinearSegmentedColormap.from_list("impact", hues)
-    picture = axes.imshow(list(zip(*scores, strict=True)), cmap=shades, vmin=-1, vmax=1, aspect="auto")
+    picture = axes.imshow(list(zip(*scores, strict=True)), cmap=signed_fills(), vmin=-1, vmax=1, aspect="auto")
     axes.set_xticks(range(len(scores)), table.column("token"), rotation=90)
     axes.set_yticks(range(len(table.columns) - 1), table.columns[1:])
-    figure.colorbar(picture, ax=axes, label="impact score, largest of the row of layers = 1")
+    figure.colorbar(picture, ax=axes, label="against ← impact score, largest of the row of layers = 1 → for")
 
 
 def _prepare_layers(setup: Setup) -> None:

@@ -24,6 +24,7 @@ from ..maps import versions
 from ..optional import optional
 from ..provenance import data_fingerprint, model_fingerprint, public_name, whereabouts
 from ..types import Example, Record
+from . import figure_style
 from .claims import beside, judged_claims
 from .experiment import Experiment, Outcome, Setup
 from .folder import SCHEMA, Folder, Units, through
@@ -231,10 +232,11 @@ def drawn(outcome: Outcome) -> dict[str, bytes]:
     """The figure as SVG and PNG, the same bytes every time."""
     figures, matplotlib = optional("matplotlib.figure", "matplotlib", "plot"), optional("matplotlib", "matplotlib", "plot")
     files = {}
-    with matplotlib.rc_context({"svg.hashsalt": "mixlens", "svg.fonttype": "none", "font.size": 9}):
-        figure = figures.Figure(figsize=(7, 4), layout="constrained")
+    with matplotlib.rc_context({"svg.hashsalt": "mixlens", "svg.fonttype": "none", **figure_style.settings()}):
+        figure = figures.Figure(figsize=figure_style.figure_size(), layout="constrained")
         assert outcome.setup.experiment.figure is not None
         outcome.setup.experiment.figure(outcome.setup, outcome.tables, figure)
+        figure_style.tidy(figure)
         for kind, metadata in (("svg", {"Date": None}), ("png", {"Software": None})):
             content = BytesIO()
             figure.savefig(content, format=kind, metadata=metadata, dpi=150)

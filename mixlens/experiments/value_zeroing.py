@@ -19,6 +19,7 @@ from ..metrics.arguments import Array, Marks, marks_at, one_of
 from ..types import Attribution, Example, Map, Record, Trace
 from .claims import Examples
 from .experiment import Setup
+from .figure_style import share_tints
 from .tables import Cell, Table, by
 
 PAPER = "Mohebbi et al. 2023, Quantifying Context Mixing in Transformers"
@@ -248,21 +249,20 @@ def heat(axes: Any, table: Table) -> None:
     methods = table.column("method")
     grid = np.array([row[1:] for row in table.rows], dtype=np.float64).T[::-1]  # [layer method]
     sign = -1 if table.name in LOWER_IS_BETTER else 1
-    axes.imshow(sign * grid, cmap="Blues", aspect="auto")
+    axes.imshow(sign * grid, cmap=share_tints(), aspect="auto")
     axes.set_xticks(range(len(methods)), [NAMES.get(method, method) for method in methods], rotation=90)
     axes.set_yticks(range(len(grid)), [str(layer) for layer in range(len(grid), 0, -1)])
     axes.set_ylabel("layer")
     axes.set_title(table.name.replace("_", " "))
-    _write_numbers(axes, grid, sign)
+    _write_numbers(axes, grid)
 
 
-def _write_numbers(axes: Any, grid: Array, sign: int) -> None:
-    """The number in each cell, white on dark cells: those whose number times `sign` is in the upper half."""
-    middle = sign * (np.nanmin(grid) + np.nanmax(grid)) / 2
+def _write_numbers(axes: Any, grid: Array) -> None:
+    """The number in each cell, without the zero before its point."""
     for (row, column), number in np.ndenumerate(grid):
         if not np.isnan(number):
-            color = "white" if sign * number > middle else "black"
-            axes.text(column, row, f"{number:.2f}", ha="center", va="center", color=color, fontsize=5)
+            text = f"{number:.2f}".replace("0.", ".", 1).replace("-", "−")
+            axes.text(column, row, text, ha="center", va="center", fontsize=6.5)
 
 
 def heats(metrics: Sequence[str]) -> Any:

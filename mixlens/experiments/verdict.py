@@ -12,6 +12,7 @@ from ..asking import RANDOM
 from ..metrics import Interval
 from ..types import Record
 from .experiment import Setup
+from .figure_style import axis_label
 from .figures import bars
 from .judged_metrics import MetricRequest, parse_metric, requests_of
 from .scoreboard import Array, Scoreboard, Values
@@ -162,7 +163,8 @@ def figure_of(setup: Setup, tables: list[Table], figure: Any) -> None:
     request = parse_metric(name)
     rows = sorted(table.rows, key=lambda row: _lowness(row[4], request.sign))
     ordered = Table(table.name, table.title, table.columns, tuple(rows), table.note)
-    bars(figure.subplots(), ordered, name, title=f"{name}, mean and 95 % interval ({request.metric.better} is better)")
+    title = f"{axis_label(name)}, mean and 95 % interval ({request.metric.better} is better)"
+    bars(figure.subplots(), ordered, name, title=title, ordered=True)
 
 
 def _lowness(cell: Cell, sign: int) -> float:

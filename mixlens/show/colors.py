@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 TOWARDS = (0, 114, 178)  # Okabe and Ito's blue
 AGAINST = (213, 94, 0)  # and vermillion
-# Lines beside each other: the same palette without its yellow, which is lost on white. Marks tell them apart in grey, too.
-LINES = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#767676")
+# Lines beside each other: no hue that means for, against or share. Marks and dashes tell them apart in grey, too.
+LINES = ("#15181e", "#0f8a7e", "#b83280", "#8a7400", "#767d88", "#3d8b37", "#7c4a2d", "#d08fb5")
 MARKS = ("o", "s", "^", "D", "v", "P", "X", "d")
 DASHES = ("-", "--", ":", "-.")
 

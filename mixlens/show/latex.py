@@ -1,4 +1,4 @@
-r"""Token heat strips for LaTeX: \colorbox of the xcolor package, nothing else. Every special character is escaped."""
+r"""Token heat strips for LaTeX: \colorbox of xcolor, dashed lines of ulem. Every special character is escaped."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 
 from ..errors import InputError, printable
 from ..types import Attribution
-from .colors import ink, shade, shares
+from .colors import LIGHT, hue_of, rgb_of, scaled, shares
 from .heading import explained_lines, heading_line
 from .tokens import pieces
 
@@ -48,6 +48,8 @@ SPECIAL = {
     "←": r"$\leftarrow$",
     "→": r"$\rightarrow$",
 }
+MARKED = 0.03  # of the sum of all magnitudes: from here on a token is underlined, for, or dashed, against
+XCOLOR, ULEM = r"\usepackage{xcolor}", r"\usepackage[normalem]{ulem}"
 KNOWN = re.compile("[\x20-\x7e\xa0-\xff\u0100-\u017f]")  # what pdfLaTeX can set by itself (some of it in T1)
 
 
@@ -69,9 +71,25 @@ def _strange(texts: Iterable[str]) -> list[str]:
 def _strip(result: Attribution) -> str:
     """The tokens of an attribution as colour boxes; a token that continues a word touches the one before it."""
     texts = pieces(result.tokens, words=result.info.get("unit") == "word")
-    colours = shares(result.scores.tolist())
-    boxes = [_separator(goes_on) + _box(text, share) for (text, goes_on), share in zip(texts, colours, strict=True)]
+    scores = result.scores.tolist()
+    signed, least = _is_signed(result), MARKED * sum(map(abs, scores))
+    marks = [_mark(score, least) if signed else "" for score in scores]
+    boxes = [
+        _separator(goes_on) + _box(text, share, mark, signed=signed)
+        for (text, goes_on), share, mark in zip(texts, shares(scores), marks, strict=True)
+    ]
     return "".join(boxes).removeprefix("\n")
+
+
+def _is_signed(result: Attribution) -> bool:
+    return bool((result.scores < 0).any())
+
+
+def _mark(score: float, least: float) -> str:
+    """The line below a token: solid for, dashed against, none below a score that is weak."""
+    if abs(score) < least or not score:
+        return ""
+    return r"\underline" if score > 0 else r"\dashuline"
 
 
 def _separator(goes_on: bool) -> str:
@@ -79,16 +97,20 @@ def _separator(goes_on: bool) -> str:
     return "%\n" if goes_on else "\n"
 
 
-def _box(text: str, share: float) -> str:
-    back = shade(share)
-    front = "{},{},{}".format(*ink(back))
-    return rf"\colorbox[RGB]{{{back[0]},{back[1]},{back[2]}}}{{\color[RGB]{{{front}}}\strut {escaped(text)}}}"
+def _box(text: str, share: float, mark: str, *, signed: bool) -> str:
+    """A token on its tint. \\mbox keeps what is underlined in one piece."""
+    back, front = (
+        "{},{},{}".format(*rgb_of(colour)) for colour in (scaled(share, f"{hue_of(share, signed=signed)}-tint"), LIGHT["ink"])
+    )
+    written = f"{mark}{{\\mbox{{{escaped(text)}}}}}" if mark else escaped(text)
+    return rf"\colorbox[RGB]{{{back}}}{{\color[RGB]{{{front}}}\strut {written}}}"
 
 
 def latex(results: Attribution | Sequence[Attribution], *, standalone: bool = False) -> str:
     r"""Tokens on a background as strong as their score; several attributions are a table with their methods.
 
-    Needs \usepackage{xcolor} and, for accented letters, \usepackage[T1]{fontenc}. Other letters are kept as they are: a
+    What counts for the target is underlined, what counts against it has a dashed line. Needs \usepackage{xcolor}, for dashed
+    lines \usepackage[normalem]{ulem} and, for accented letters, \usepackage[T1]{fontenc}. Other letters are kept as they are: a
     comment names those that only LuaLaTeX or XeLaTeX with a fitting font can set.
     """
     every = [results] if isinstance(results, Attribution) else list(results)
@@ -99,7 +121,8 @@ def latex(results: Attribution | Sequence[Attribution], *, standalone: bool = Fa
 
 def _document(body: str) -> str:
     """A whole document around a picture."""
-    start = "\\documentclass{article}\n\\usepackage[T1]{fontenc}\n\\usepackage{xcolor}\n\\begin{document}\n\\noindent\n"
+    packages = ["\\documentclass{article}", "\\usepackage[T1]{fontenc}", XCOLOR, ULEM, "\\begin{document}", "\\noindent", ""]
+    start = "\n".join(packages)
     return start + body + "\\end{document}\n"
 
 
@@ -118,8 +141,13 @@ def _refuse_infinite(results: Sequence[Attribution]) -> None:
 def _comments(results: Sequence[Attribution]) -> str:
     """The comments above the picture: methods, what is explained, letters that pdfLaTeX does not have, what is needed."""
     methods = [heading_line(result.info, result.method) for result in results]
-    notes = [*methods, *explained_lines(results[0].info), *_letter_notes(results), r"needs \usepackage{xcolor}"]
+    notes = [*methods, *explained_lines(results[0].info), *_letter_notes(results), _needs(results)]
     return "".join(f"% {note}\n" for note in notes)
+
+
+def _needs(results: Sequence[Attribution]) -> str:
+    """The packages that a document must load."""
+    return f"needs {XCOLOR}" + (f" and {ULEM}" if any(map(_is_signed, results)) else "")
 
 
 def _letter_notes(results: Sequence[Attribution]) -> list[str]:

@@ -10,6 +10,7 @@ import numpy as np
 
 from .page_rows import check_line, options_line, values_line, versions_line
 from .page_template import visible, visible_or_none
+from .run_checks import agreement_matrix, check_facts
 from .tokens import shown
 
 if TYPE_CHECKING:
@@ -34,7 +35,8 @@ def run_facts(facts: Overview) -> dict[str, Any]:
         "probability": _bins(facts.probability),
         "labels": None if facts.judged is None else _labels(facts.judged),
         "noLabels": visible_or_none(facts.not_judged),
-        "agreement": _agreement(facts),
+        "agreement": agreement_matrix(facts.methods, facts.agreement),
+        **check_facts(facts),
         "ratios": [_ratio(name, layers) for name, layers in facts.ratios.items()],
         "gap": _gap(facts),
         "lengths": {**_lengths(facts.lengths), "mean": _mean_length(facts), "largest": max(facts.lengths, default=None)},
@@ -94,6 +96,7 @@ def _class(group: OneClass, methods: Sequence[str]) -> dict[str, Any]:
         **_bins(group.probability),
         "top": [_words(group.top.get(method, [])) for method in methods],
         "signed": [_signed_words(group, method) for method in methods],
+        "words": [_words_both_ways(group, method) for method in methods],
     }
 
 
@@ -104,6 +107,11 @@ def _words(words: Words) -> list[list[Any]]:
 def _signed_words(group: OneClass, method: str) -> dict[str, Any] | None:
     """The words that count towards and against, of a method with scores below 0."""
     return {way: _words(words) for way, words in group.signed[method].items()} if method in group.signed else None
+
+
+def _words_both_ways(group: OneClass, method: str) -> dict[str, Any]:
+    """The words for and against a class by their mean share of a row, with the rows that have them."""
+    return {way: _words(words) for way, words in group.words.get(method, {}).items()}
 
 
 def _labels(judged: Judged) -> dict[str, Any]:
@@ -131,17 +139,6 @@ def _label_sums(judged: Judged) -> Counter[str]:
 
 
 # --- methods, gaps, lengths -------------------------------------------------------------------------------------------
-
-
-def _agreement(facts: Overview) -> dict[str, Any]:
-    """[method method]: the mean of rows, and how many there are."""
-    n = len(facts.methods)
-    mean, rows = np.full((n, n), None), np.zeros((n, n), dtype=np.int64)
-    for pair, agreement in facts.agreement.items():
-        i, j = map(facts.methods.index, pair)
-        mean[i, j] = mean[j, i] = agreement.value
-        rows[i, j] = rows[j, i] = agreement.count
-    return {"mean": mean.tolist(), "rows": rows.tolist()}
 
 
 def _ratio(name: str, layers: Sequence[Mean]) -> dict[str, Any]:

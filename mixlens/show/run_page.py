@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import InputError
 from ..types import Map
+from ..wording import counted, listed
 from .packing import EXACT, Precision, encode
 from .page_template import (
     BASE_SCRIPTS,
@@ -17,7 +18,6 @@ from .page_template import (
     folder_name,
     plain,
     safe_json,
-    subtitle_of,
     visible,
     visible_or_none,
 )
@@ -27,12 +27,13 @@ if TYPE_CHECKING:
     from ..corpus.page_facts import Overview, Sampled
 
 RUN = Kind(
-    (*BASE_STYLES, "views.css", "page.css", "run.css"),
-    (*BASE_SCRIPTS, "core.js", "views.js", "controls.js", "run.js"),
+    (*BASE_STYLES, "run.css"),
+    (*BASE_SCRIPTS, "core.js", "run_maps.js", "run_rows.js", "run_folds.js", "run.js"),
     f'startRun({READ}, document.getElementById("main"));',
 )
 NOTES = 3_000  # characters kept for what is said about things left out
 COARSE = Precision("bits8")  # maps: what the eye can tell apart
+MOST_NAMED = 3  # classes in the question of the page
 FILES = (".jsonl", ".csv", ".tsv", ".parquet", ".txt")  # data that is called by its file's name, not by its folder's
 Maps = Callable[[Collection[int]], Iterable[tuple[int, Map]]]
 Example = dict[str, Any]
@@ -52,10 +53,27 @@ def page(facts: Overview, *, maps: Maps | None = None, title: str | None = None,
 
 
 def _headings(facts: Overview, title: str | None) -> dict[str, str]:
-    """The title and the subtitle of the page."""
+    """The question of the page, and the line above it."""
     model, source = named(facts)
-    subtitle = subtitle_of([f"{facts.rows:,} rows", model], facts.methods)
-    return {"title": title or f"{model} on {source}", "subtitle": subtitle}
+    name = f"{model} on {source}"
+    count = counted(len(facts.methods), "method")
+    subtitle = f"Run over {facts.rows:,} rows of {source} · {model} · {count}"
+    return {"title": title or question(facts), "subtitle": subtitle, "crumb": "A whole run", "name": title or name}
+
+
+def question(facts: Overview) -> str:
+    """What the words of a run decide: its classes by name where they are few."""
+    names = sorted(group.name for group in facts.classes)
+    if not facts.rows or not _is_classifier(facts):
+        return f"Which words decide what {named(facts)[0]} says?"
+    if len(names) > MOST_NAMED or facts.other_classes:
+        return "Which words decide the class?"
+    return f"Which words decide {listed([short(name) for name in names])}?"
+
+
+def _is_classifier(facts: Overview) -> bool:
+    model = facts.manifest.get("model")
+    return isinstance(model, Mapping) and model.get("task") == "classification"
 
 
 def named(facts: Overview) -> tuple[str, str]:
@@ -72,7 +90,7 @@ def _data_name(data: str) -> str:
 
 def _room_left(data: Mapping[str, Any], names: Mapping[str, str], room: int) -> int:
     """The bytes that are left for examples and maps; a page whose numbers alone take more is refused."""
-    left = room - NOTES - len(filled_page({"run": data}, RUN, title=names["title"], subtitle=names["subtitle"]).encode())
+    left = room - NOTES - len(filled_page({"run": data}, RUN, **names).encode())
     if left < 0:
         raise InputError(f"the numbers of this run alone take {(room - left) / 1e6:.2f} MB. Allow more megabytes.")
     return left
@@ -126,9 +144,26 @@ def example(sample: Sampled) -> Example:
         "agreement": sample.agreement,
         "carried": [[visible(name), visible(value)] for name, value in sample.carried],
         "why": list(sample.why),
+        "tags": list(sample.tags),
+        "words": [[visible(word.text), visible(word.before), word.segment, list(word.tokens)] for word in sample.words],
+        "check": _check(sample),
         "methods": list(sample.methods),
         "scores": _scores(sample),
         "maps": None,
+    }
+
+
+def _check(sample: Sampled) -> Example | None:
+    """What was left without words, by method and of each draw, and gaps of completeness by method."""
+    check = sample.check
+    if check is None:
+        return None
+    return {
+        "left": [check.left.get(method) for method in sample.methods],
+        "turned": [check.turned.get(method) for method in sample.methods],
+        "randomLeft": check.random_left,
+        "randomTurned": check.random_turned,
+        "gaps": [check.gaps.get(method) for method in sample.methods],
     }
 
 

@@ -57,21 +57,21 @@ FIGURES = (
     ),
     Entry(
         "A signed heat strip",
-        "Why *were* and not *was*? Blue counts towards, orange against.",
+        "Why *were* and not *was*? Blue counts for *were*, orange with a dashed line against it.",
         command=f"mixlens plot {SENTENCE} --method attcat --target were --foil was -o signed.svg",
         figure="signed.svg",
         alt="Heat strip of AttCAT: keys is blue, the mask and rusty are orange",
     ),
     Entry(
         "Bars",
-        "The same numbers, when they are to be read off. `--top 5` keeps the largest.",
+        "The same numbers, from most for to most against. `--top 5` keeps the largest.",
         command=f"mixlens plot {SENTENCE} --method attcat --target were --foil was --kind bars -o bars.svg",
         figure="bars.svg",
         alt="Bars of AttCAT, one for each token",
     ),
     Entry(
         "A longer text",
-        'Strips break between words, at the width of a column (3.3 inches) or of a page (`width="double"`, 6.8 inches).',
+        'Strips break between words, at the width of a column (84 mm) or of a page (`width="double"`, 174 mm).',
         code="""sentiment = mixlens.load("sentiment")
 review = (
     "Although the music was dull and nobody liked the story, the ending was truly wonderful, "
@@ -83,7 +83,7 @@ sentiment.explain(review, method="deeplift", target="positive", keep_special=Fal
     ),
     Entry(
         "One layer's map",
-        "Rows are positions, columns the tokens they took from. `--numbers` writes the scores into the cells.",
+        "Rows are positions, columns the tokens they took from. `--numbers` writes scores into the cells, shares as percents.",
         command=f"mixlens plot {SENTENCE} --method value_zeroing --kind matrix --layer 3 --numbers -o matrix.svg",
         figure="matrix.svg",
         alt="Matrix of Value Zeroing in layer 3",
@@ -104,10 +104,14 @@ sentiment.explain(review, method="deeplift", target="positive", keep_special=Fal
     ),
     Entry(
         "Several methods",
-        "Methods as rows; each row by its own largest score, since their units differ.",
-        command=f"mixlens plot {SENTENCE} --method attention,globenc,alti,value_zeroing,attcat,deeplift -o methods.svg",
+        "Why *were* and not *was*? Methods as rows; each row by its own largest score, since their units differ. Methods without "
+        "a sign stand below the line.",
+        command=(
+            f"mixlens plot {SENTENCE} --method attcat,integrated_gradients,alti,globenc,value_zeroing,attention "
+            "--target were --foil was -o methods.svg"
+        ),
         figure="methods.svg",
-        alt="Six methods as rows over the tokens of the sentence",
+        alt="Six methods as rows over the tokens of the sentence: keys speaks for were, whatever the method",
     ),
     Entry(
         "Methods of other tools",
@@ -150,6 +154,17 @@ curves(fall, at=range(0, 101, 10), x="tokens removed (%)", y="fall of the probab
         alt="Four curves of the fall of the probability, with bands",
     ),
     Entry(
+        "Do the top words matter?",
+        "What is left of predictions without each method's three first words; random words to compare with.",
+        code="""from mixlens.corpus import turned_figure
+
+texts = [example.text for example in mixlens.data.load("sentiment", n=40)]
+mixlens.run(texts, model="sentiment", methods=["deeplift", "attcat", "alti"], trust=True, out="runs/turned", progress=False)
+turned_figure("runs/turned", save="turned.svg")""",
+        figure="turned.svg",
+        alt="Histograms of the probability that is left, for DeepLift, AttCAT, ALTI and random words",
+    ),
+    Entry(
         "In a figure of your own",
         "With `ax=` a picture is drawn where you say, and the Axes come back.",
         code="""from matplotlib.figure import Figure
@@ -171,7 +186,8 @@ TEXTS = (
     Entry("One layer's map", "", command=f"mixlens map {SENTENCE} --layer 3 --method value_zeroing"),
     Entry(
         "LaTeX",
-        "Colour boxes of the xcolor package; every special character is escaped. In Python: `attribution.to_latex()`.",
+        "Colour boxes of the xcolor package, underlined for and dashed against; every special character is escaped. "
+        "In Python: `attribution.to_latex()`.",
         command=f"mixlens explain {SENTENCE} --method attcat --target were --foil was --no-special --latex",
     ),
 )
@@ -234,7 +250,7 @@ def main(docs: Path = DOCS) -> None:
         "",
         "Every kind of picture, with the command or the lines that made it, from the",
         "embedded models. Figures are SVG with real text; `.pdf` and `.png` work as well. Widths are those of a paper's column",
-        "(`single`, 3.3 inches) or page (`double`, 6.8 inches). Python lines go on from these:",
+        "(`single`, 84 mm) or page (`double`, 174 mm). Python lines go on from these:",
         "",
         "```python",
         START,

@@ -38,6 +38,10 @@ def test_the_numbers_are_those_of_the_rows(out: Path) -> None:
     assert found.classes == dict(Counter(row["prediction"] for row in rows).most_common())
     for a, b in (("alti", "globenc"), ("alti", "grad_x_input"), ("globenc", "grad_x_input")):
         assert found.agreement[f"{a}, {b}"] == pytest.approx(np.mean([spearman(row[a], row[b]) for row in rows]))
+        by_word = [
+            [np.bincount(at[at >= 0], np.array(row[m])[at >= 0]) for m in (a, b)] for row in rows for _, at in [words_in(row)]
+        ]
+        assert found.word_agreement[f"{a}, {b}"] == pytest.approx(np.mean([spearman(*pair) for pair in by_word]))
     ratio = np.mean([row["mixing_ratio:globenc"] for row in rows], 0)
     assert found.mixing_ratio["globenc"] == pytest.approx(ratio)
     assert found.gap["largest"] == max(row["gap"] for row in rows)
@@ -75,6 +79,33 @@ def test_signed_scores_are_listed_towards_and_against() -> None:
     }
 
 
+def test_words_of_a_class_are_means_of_rows() -> None:
+    """A word twice in a row counts once, with both shares; marks and words in too few rows are not listed."""
+    tally = Tally(["attcat"])
+    for number in range(5):
+        tokens = ["good", "good", "!", "but"] if number else ["good", "bad", "!", "but"]
+        row = {"row": number, "id": str(number), "seconds": 0.1, "prediction": "positive", "tokens": tokens}
+        tally.add({**row, "segments": [0] * 4, "attcat": [1.0, 2.0, -4.0, -1.0]})
+    found = tally.words_of_rows("positive", 9, 5)["attcat"]
+    assert found == {"for": [("good", pytest.approx((4 * 3 / 8 + 1 / 8) / 5), 5)], "against": [("but", pytest.approx(-1 / 8), 5)]}
+    assert tally.words_of_rows("positive", 9, 6)["attcat"] == {"for": [], "against": []}
+
+
+def test_what_turned_is_summarized(tmp_path: Path) -> None:
+    rows = [example.text for example in data.load("sentiment", n=12)]
+    go(rows, tmp_path / "run", model="sentiment", methods=["deeplift", "alti"], trust=True)
+    found, written = mixlens.summarize(tmp_path / "run"), table(tmp_path / "run")
+    for method in ("deeplift", "alti"):
+        assert found.turned[method]["share"] == pytest.approx(np.mean([row[f"turned:{method}"] for row in written]))
+    assert found.turned["(random words)"]["share"] == pytest.approx(np.mean([np.mean(row["turned_random"]) for row in written]))
+    assert list(found.turned)[-1] == "(random words)"
+    gaps = [row["completeness:deeplift"] for row in written]
+    assert found.open == {"deeplift": {"rows": 12, "open": sum(gap > 0.01 for gap in gaps), "largest": pytest.approx(max(gaps))}}
+    told = found.text()
+    assert re.search(r"three random words +[\d.]+ %  \([\d.]+ % to [\d.]+ %; 12 rows\)", told)
+    assert "scores that do not add up" in told
+
+
 @pytest.mark.parametrize("known", [True, False])
 def test_words_are_counted_where_their_characters_are_known(known: bool) -> None:
     row = {"tokens": ["<s>", "▁The", "▁US", "ly", "ĠCafé"], "segments": [-1, 0, 0, 0, 0], "text": "The USly Café"}
@@ -89,8 +120,10 @@ def test_the_command(out: Path) -> None:
     assert told.exit_code == 0
     for word in ("40 rows explained, 2 could not be", "predicted 'positive'", "Spearman", "mixing ratio", "slowest"):
         assert word in told.stdout
-    assert re.search(r"  grad_x_input  towards: \S+ \+0\.\d+ .*\n +against: \S+ -0\.\d+", told.stdout)
-    assert re.search(r"  alti          \S+ 0\.\d+ ", told.stdout)
+    assert re.search(
+        r"  grad_x_input  for:     \S+ \+[\d.]+ % \(\d+ rows\) .*\n +against: \S+ -[\d.]+ % \(\d+ rows\)", told.stdout
+    )
+    assert re.search(r"  alti          \S+ [\d.]+ % \(\d+ rows\) ", told.stdout)
     made = json.loads(CliRunner().invoke(app, ["summarize", str(out), "--json"]).stdout)
     assert made["rows"] == 40
     assert set(made["signed"]["positive"]) == {"grad_x_input"}

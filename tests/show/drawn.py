@@ -75,7 +75,7 @@ FIGURES: dict[str, Callable[[], Any]] = {
     "wide matrix with numbers": lambda: map_of(n=12).plot(numbers=True, width="double", title="Numbers"),
     "large matrix": lambda: map_of(1, 70).plot(),
     "layers": lambda: map_of().plot(kind="layers"),
-    "layers of many tokens": lambda: map_of(12, 30).plot(kind="layers", query=3, numbers=True, scale="all"),
+    "layers of many tokens": lambda: map_of(12, 30).plot(kind="layers", query=3, numbers=True, scale="all", width="double"),
     "grid": lambda: map_of(7).plot(kind="grid"),
     "grid with numbers": lambda: map_of(4, 4).plot(kind="grid", numbers=True, width=5.0),
     "rows": lambda: mixlens.plot([read(), read(signed=True, method="attcat")]),

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from test_browser import HOSTILE, api, browser, opened, picture, settled, violations  # noqa: F401 - fixtures
 from test_run import go
@@ -18,7 +19,8 @@ from mixlens.corpus import maps
 
 pandas = pytest.importorskip("pandas")
 pytest.importorskip("pyarrow")
-METHODS = ["alti", "globenc", "attcat"]
+METHODS = ["alti", "globenc", "deeplift"]
+THIN = "\u2009"
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +29,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Any:
     rows: list[Any] = [{"text": one.text, "label": one.info["label"]} for one in data.load("sentiment", n=80)]
     for row in rows[::6]:
         row["label"] = "positive" if row["label"] == "negative" else "negative"
-    return go([*rows, {"text": ""}], place / "run", model="sentiment", methods=METHODS, columns=["label"], maps=True)
+    options = {"model": "sentiment", "methods": METHODS, "columns": ["label"], "maps": True, "trust": True}
+    return go([*rows, {"text": ""}], place / "run", **options)
 
 
 @pytest.fixture(scope="module")
@@ -45,88 +48,177 @@ def told(page: Any, name: str) -> str:
 
 
 def shown(page: Any) -> list[int]:
-    return [int(row) for row in page.locator(".example").evaluate_all("all => all.map(one => one.dataset.row)")]
+    return [int(row) for row in page.locator("details.row").evaluate_all("all => all.map(one => one.dataset.row)")]
 
 
-def test_the_numbers_are_on_the_page(opened: Callable[..., Any], address: str, frame: Any) -> None:  # noqa: F811
+def whole_list(page: Any) -> list[int]:
+    """All rows that are found, not only the first ones."""
+    while (more := page.get_by_role("button", name="Show 20 more")).is_visible():
+        more.click()
+        settled(page)
+    return shown(page)
+
+
+def shares_of(row: Any, method: str) -> list[float]:
+    """The shares of the words of a row: this model's vocabulary has pieces that go on with "##"."""
+    sums: list[float] = []
+    for token, segment, score in zip(row["tokens"], row["segments"], row[method], strict=True):
+        if segment >= 0 and token.startswith("##"):
+            sums[-1] += score
+        elif segment >= 0:
+            sums.append(float(score))
+    return [score / sum(map(abs, sums)) for score in sums]
+
+
+def test_the_answer_comes_first(opened: Callable[..., Any], address: str, frame: Any) -> None:  # noqa: F811
     page = opened(address)
-    tiles = page.locator(".tiles").inner_text()
+    assert page.locator("h1").inner_text() == "Which words decide negative and positive?"
+    answer = page.locator(".answer").inner_text()
+    turned, random = frame["turned:deeplift"].mean(), frame["turned_random"].map(np.mean).mean()
+    for share in (turned, random):
+        assert f"{100 * share:.{0 if share >= 0.0995 else 1}f}{THIN}%" in answer
+    facts = page.locator(".stats").inner_text()
     right = int((frame["label"] == frame["prediction"]).sum())
-    for piece in (f"{len(frame)}\n", f"{right / len(frame):.1%}", f"{right} of {len(frame)} rows, against label"):
-        assert piece in tiles
-    for name, rows in frame["prediction"].value_counts().items():
-        assert re.search(rf"{name}\s+{rows}\s+{rows / len(frame):.1%}", told(page, "Predictions"))
-    cells = page.locator('section[aria-label="Against the labels"] .heat td[data-value]')
-    table = pandas.crosstab(frame["label"], frame["prediction"])
-    assert sorted(int(one) for one in cells.evaluate_all("all => all.map(one => one.dataset.value)")) == sorted(
-        table.to_numpy().flatten().tolist()
+    for piece in (f"{len(frame)}\n", "1 could not be", f"{100 * right / len(frame):.1f}{THIN}%", f"{len(frame) - right} wrong"):
+        assert piece in facts
+    assert f"{(frame['probability'] > 0.99).sum()} of {len(frame)}" in facts
+
+
+def test_words_are_on_one_scale_and_lead_to_their_rows(
+    opened: Callable[..., Any],  # noqa: F811
+    address: str,
+    frame: Any,
+) -> None:
+    page = opened(address)
+    bars = page.locator(".word-row")
+    seen = bars.evaluate_all(
+        "all => all.map(one => [+one.dataset.value, one.querySelector('.bar').getBoundingClientRect().width])"
     )
-    assert "field 'text' is empty" in told(page, "Rows that could not be explained")
-    bars = page.locator('section[aria-label="Lengths"] .column title').all_text_contents()
-    assert sum(int(bar.split(": ")[1].split()[0]) for bar in bars) == len(frame)
-    assert "globenc" in told(page, "Mixing ratio")
-    assert page.locator('section[aria-label="Mixing ratio"] circle').count() == 4
-    about = page.locator("#about").inner_text()
-    for piece in ("sentiment", "rows given in Python", "alti, globenc, attcat", "torch"):
-        assert piece in about
-
-
-def test_examples_show_the_scores(opened: Callable[..., Any], address: str, frame: Any) -> None:  # noqa: F811
-    page = opened(address)
-    first = page.locator(".example").first
-    row = int(first.get_attribute("data-row"))
-    for method in METHODS:
-        seen = page.locator(f'[aria-label="Row {row} by {method}"] .token').evaluate_all(
-            "all => all.map(one => +one.dataset.value)"
-        )
-        assert seen == pytest.approx(frame.loc[row, method].tolist(), rel=1e-5, abs=1e-7)
-    page.get_by_label("Method", exact=True).select_option("globenc")
+    widths = [width / abs(value) for value, width in seen if abs(value) > 0.02]
+    assert max(widths) == pytest.approx(min(widths), rel=0.05)  # pixels are rounded
+    first = bars.first
+    word, count = first.get_attribute("data-word"), int(first.locator(".count").inner_text())
+    called = page.locator(".class-words").first.locator("h3").inner_text().split()[1]
+    first.click()
     settled(page)
-    assert page.locator(f'[aria-label="Row {row} by globenc"]').count() == 1
-    assert page.locator(f'[aria-label="Row {row} by alti"]').count() == 0
+    rows = whole_list(page)
+    assert len(rows) == count
+    assert all(word in frame.loc[row, "tokens"].tolist() and frame.loc[row, "prediction"] == called for row in rows)
+    page.get_by_label("By", exact=True).select_option("0")
+    assert bars.first.locator(".bar.share").count() == 1  # ALTI has no sign
+
+
+def test_what_turned_is_drawn(opened: Callable[..., Any], address: str, frame: Any) -> None:  # noqa: F811
+    page = opened(address)
+    drawn = page.locator("svg.usual")
+    values = drawn.locator("text.value").all_text_contents()
+    shares = sorted((frame[f"turned:{method}"].mean() for method in METHODS), reverse=True)
+    shares.append(frame["turned_random"].map(np.mean).mean())
+    assert [float(value.removesuffix(f"{THIN}%")) for value in values] == pytest.approx([100 * one for one in shares], abs=0.5)
+    assert drawn.locator("text.name").all_text_contents()[-1] == "three random words"
+    heights = [
+        float(one) for one in drawn.locator("rect.random").evaluate_all("all => all.map(one => one.getAttribute('height'))")
+    ]
+    counts = np.histogram(np.concatenate(frame["without_random"].to_list()), bins=20, range=(0, 1))[0]
+    assert np.argmax(heights) == np.argmax(counts)
+    assert [height > 0 for height in heights] == [count > 0 for count in counts]
+
+
+def test_agreement_is_of_words(opened: Callable[..., Any], address: str, made: Any) -> None:  # noqa: F811
+    page = opened(address)
+    found = mixlens.summarize(made.out).word_agreement
+    cells = [float(one) for one in page.locator("table.matrix .cell").evaluate_all("all => all.map(one => one.dataset.value)")]
+    assert sorted(cells) == pytest.approx(sorted(found.values()))
+
+
+def test_a_row_opens_into_its_methods(opened: Callable[..., Any], address: str, frame: Any) -> None:  # noqa: F811
+    page = opened(address)
+    first = page.locator("details.row").first
+    row = frame.loc[int(first.get_attribute("data-row"))]
+    seen = first.locator(".row-text [data-value]").evaluate_all("all => all.map(one => +one.dataset.value)")
+    assert seen == pytest.approx(shares_of(row, "deeplift"), abs=1e-4)  # scores are packed in 16 bits
+    assert "".join(first.locator(".row-text").all_text_contents()) == row["text"]
+    first.locator("summary").first.click()
+    table = first.locator("table.across")
+    assert table.locator("tbody th").all_text_contents() == ["DeepLift", "ALTI", "GlobEnc"]  # signed before unsigned
+    for name, method in (("ALTI", "alti"), ("DeepLift", "deeplift")):
+        cells = table.locator("tr", has_text=name).locator(".cell")
+        assert cells.evaluate_all("all => all.map(one => +one.dataset.value)") == pytest.approx(shares_of(row, method), abs=1e-4)
     first.get_by_text("Every number").click()
-    cells = first.locator("tbody tr").nth(2).inner_text().split()
-    assert cells[1] == frame.loc[row, "tokens"][2]
-    assert [float(cell) for cell in cells[2:]] == pytest.approx([frame.loc[row, method][2] for method in METHODS], rel=1e-3)
+    cells_ = first.locator(".aside tbody tr").nth(2).inner_text().replace("−", "-").split()
+    assert cells_[1] == row["tokens"][2]
+    assert [float(cell) for cell in cells_[2:]] == pytest.approx([row[method][2] for method in METHODS], rel=1e-3)
+    page.get_by_label("Tint by", exact=True).select_option("0")
+    settled(page)
+    again = page.locator("details.row").first.locator(".row-text [data-value]")
+    assert again.evaluate_all("all => all.map(one => +one.dataset.value)") == pytest.approx(shares_of(row, "alti"), abs=1e-4)
 
 
-def test_examples_are_found_filtered_and_sorted(opened: Callable[..., Any], address: str, frame: Any) -> None:  # noqa: F811
+def test_rows_are_found_filtered_and_sorted(opened: Callable[..., Any], address: str, frame: Any) -> None:  # noqa: F811
     page = opened(address)
-    assert len(shown(page)) == 20
-    page.get_by_role("button", name="Show more").click()
+    assert len(shown(page)) == 10
+    assert whole_list(page) == sorted(frame.index)
+    page.get_by_label("Called", exact=True).select_option("negative")
     settled(page)
-    everyone = shown(page)
-    assert everyone == sorted(everyone)
-    assert len(everyone) > 20
-    page.get_by_label("Predicted", exact=True).select_option("negative")
-    settled(page)
-    assert shown(page) == [row for row in everyone if frame.loc[row, "prediction"] == "negative"][:20]
-    page.get_by_label("Predicted", exact=True).select_option("")
-    page.get_by_label("Chosen as", exact=True).select_option("wrong")
+    assert whole_list(page) == [row for row in frame.index if frame.loc[row, "prediction"] == "negative"]
+    page.get_by_label("Called", exact=True).select_option("")
+    page.get_by_label("Only", exact=True).select_option("bad")
     page.get_by_label("Order", exact=True).select_option("sure")
     settled(page)
-    rows = shown(page)
-    assert rows
-    assert all(frame.loc[row, "label"] != frame.loc[row, "prediction"] for row in rows)
-    assert rows == sorted(rows, key=lambda row: (-frame.loc[row, "probability"], row))
-    page.get_by_label("Chosen as", exact=True).select_option("")
-    word = frame.loc[everyone[3], "text"].split()[-1]
-    page.get_by_label("Search", exact=True).fill(word.upper())
+    wrong = frame[frame["label"] != frame["prediction"]]
+    assert whole_list(page) == sorted(wrong.index, key=lambda row: (-frame.loc[row, "probability"], row))
+    page.get_by_label("Order", exact=True).select_option("fall")
     settled(page)
-    assert set(shown(page)) == {row for row in everyone if word in frame.loc[row, "text"]}
-    page.get_by_label("Search", exact=True).fill("nobody wrote this")
+    fall = frame["without:deeplift"] - frame["probability"]
+    assert whole_list(page) == sorted(wrong.index, key=lambda row: (fall[row], row))
+    page.get_by_label("Only", exact=True).select_option("")
+    word = frame.loc[3, "text"].split()[-1]
+    page.get_by_label("Word or text", exact=True).fill(word.upper())
+    settled(page)
+    assert set(whole_list(page)) == {row for row in frame.index if word.lower() in frame.loc[row, "text"].lower()}
+    page.get_by_label("Word or text", exact=True).fill("nobody wrote this")
     settled(page)
     assert shown(page) == []
-    assert page.locator("#examples .said").inner_text().startswith("0 of ")
+    assert page.locator(".found").inner_text().startswith("No row has this.")
+
+
+def test_lists_lead_to_their_rows(opened: Callable[..., Any], address: str, frame: Any) -> None:  # noqa: F811
+    page = opened(address)
+    held = frame[frame[[f"without:{method}" for method in METHODS]].min(axis=1) >= 0.9]
+    box = page.locator('.list[data-tag="held"]')
+    assert box.locator(".list-head b").inner_text() == str(len(held))
+    box.get_by_role("button").click()
+    settled(page)
+    assert set(whole_list(page)) == set(held.index)
+    assert page.get_by_label("Only", exact=True).input_value() == "held"
+    wrong = frame[(frame["label"] != frame["prediction"]) & (frame["probability"] > 0.95)]
+    assert page.locator('.list[data-tag="wrong"] .list-head b').inner_text() == str(len(wrong))
+
+
+def test_more_numbers(opened: Callable[..., Any], address: str, frame: Any) -> None:  # noqa: F811
+    page = opened(address)
+    for name in ("More numbers", "Rows that could not be explained", "Where these numbers come from"):
+        page.locator("summary", has_text=name).click()
+    table = pandas.crosstab(frame["label"], frame["prediction"])
+    cells = page.locator("table.confusion td[data-value]").evaluate_all("all => all.map(one => +one.dataset.value)")
+    assert sorted(cells) == sorted(table.to_numpy().flatten().tolist())
+    assert "field 'text' is empty" in page.locator(".fold", has_text="Rows that could not").inner_text()
+    titles = page.get_by_role("region", name="Lengths", exact=True).locator("rect title").all_text_contents()
+    assert sum(int(re.findall(r"(\d+) row", one)[0]) for one in titles) == len(frame)
+    assert "GlobEnc" in told(page, "Mixing ratio")
+    about = page.locator(".fold", has_text="Where these numbers").inner_text()
+    for piece in ("sentiment", "rows given in Python", "alti, globenc, deeplift", "torch"):
+        assert piece in about
 
 
 def test_maps_can_be_looked_at(opened: Callable[..., Any], address: str, made: Any) -> None:  # noqa: F811
     page = opened(address)
-    first = page.locator(".example").first
+    first = page.locator("details.row").first
     row = int(first.get_attribute("data-row"))
+    first.locator("summary").first.click()
     first.get_by_text("Layer maps").click()
     page.wait_for_selector(".maps canvas")
-    first.get_by_label("Map", exact=True).select_option("globenc")
+    first.get_by_label("Map", exact=True).select_option("1")
     slider = first.locator("input[type=range]")
     slider.focus()
     page.keyboard.press("Home")
@@ -136,36 +228,36 @@ def test_maps_can_be_looked_at(opened: Callable[..., Any], address: str, made: A
     n = len(whole)
     box = first.locator("canvas").bounding_box()
     page.mouse.move(box["x"] + 3.5 / n * box["width"], box["y"] + 1.5 / n * box["height"])
-    numbers = [float(first.locator(".readout").get_attribute(f"data-{name}") or "") for name in ("took", "gave")]
-    close = float(whole.max()) / 400
+    numbers = [float(number) for number in re.findall(r"(?:took|it) ([\d.e-]+)", first.locator(".maps .readout").inner_text())]
+    close = float(whole.max()) / 400  # maps are packed in 8 bits
     assert numbers == pytest.approx([float(whole[1, 3]), float(whole[3, 1])], abs=close)
 
 
 def test_light_dark_and_paper(opened: Callable[..., Any], address: str) -> None:  # noqa: F811
     page = opened(address, theme="dark")
-    token = page.locator(".example .token").first
-    before = token.evaluate("one => getComputedStyle(one).backgroundColor")
+    word = page.locator(".row-text .for").first
+    before = word.evaluate("one => getComputedStyle(one).backgroundColor")
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(16, 19, 24)"
     page.get_by_role("radio", name="Light").check()
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(250, 249, 247)"
-    assert token.evaluate("one => getComputedStyle(one).backgroundColor") != before
+    assert word.evaluate("one => getComputedStyle(one).backgroundColor") != before
     page.emulate_media(media="print")
-    assert not page.locator(".examples-controls").is_visible()
-    assert page.locator("#about").is_visible()
+    assert not page.locator(".find").first.is_visible()
+    assert page.locator("details.row").first.is_visible()
 
 
 def test_everything_is_reached_by_the_keyboard(opened: Callable[..., Any], address: str) -> None:  # noqa: F811
     page = opened(address)
     seen = []
-    for _ in range(60):
+    for _ in range(90):
         page.keyboard.press("Tab")
         seen.append(page.evaluate("(document.activeElement.tagName + ' ' + document.activeElement.className).trim()"))
-    for part in ("A", "SUMMARY", "SELECT", "INPUT", "DIV table-scroll"):
+    for part in ("BUTTON word-row", "A skip", "SUMMARY", "SELECT", "INPUT", "BUTTON quiet no-print"):
         assert part in seen, seen
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
-@pytest.mark.parametrize("width", [390, 1280])
+@pytest.mark.parametrize("width", [390, 1400])
 def test_nothing_sticks_out_and_axe_finds_nothing(
     opened: Callable[..., Any],  # noqa: F811
     address: str,
@@ -173,8 +265,10 @@ def test_nothing_sticks_out_and_axe_finds_nothing(
     width: int,
 ) -> None:
     page = opened(address, theme=theme, width=width)
-    for name in ("Every number", "Layer maps"):
-        page.locator(".example").first.get_by_text(name).click()
+    page.locator("details.row > summary").nth(1).click()
+    for summary in page.locator("details.fold > summary, details.aside > summary").all():
+        if summary.is_visible():
+            summary.click()
     page.wait_for_selector(".maps canvas")
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     picture(page, f"run-{theme}-{width}")
@@ -189,19 +283,27 @@ def test_hostile_rows_are_shown_as_text(opened: Callable[..., Any], tmp_path: Pa
     manifest["model"]["name"] = manifest["data"] = HOSTILE[1]
     (tmp_path / "run/manifest.json").write_text(json.dumps(manifest))
     page = opened(made.report(tmp_path / "r.html", title=HOSTILE[0]).as_uri(), width=390)
-    page.get_by_text("Every number").last.click()
+    page.locator("details.row > summary").click()
     assert page.locator("h1").inner_text() == HOSTILE[0]
     assert page.locator("img, main script").count() == 0
-    assert HOSTILE[0] in page.locator(".example").inner_text()
+    assert HOSTILE[0] in page.locator("details.row").inner_text()
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
+
+
+def test_without_a_check_the_page_says_how_to_make_one(opened: Callable[..., Any], tmp_path: Path) -> None:  # noqa: F811
+    rows = [one.text for one in data.load("sentiment", n=6)]
+    page = opened(go(rows, tmp_path / "run", model="sentiment").report(tmp_path / "r.html").as_uri())
+    assert "Make the run again with --trust" in page.locator("section", has=page.locator("#matter")).inner_text()
+    assert page.locator("svg.usual, table.matrix, .list").count() == 0  # no empty frame
+    assert "turns" not in page.locator(".answer").inner_text()
 
 
 def test_a_run_without_rows_says_so(opened: Callable[..., Any], tmp_path: Path) -> None:  # noqa: F811
     made = go([""], tmp_path / "run", model="sentiment")
     page = opened(made.report(tmp_path / "r.html").as_uri())
-    assert "No row could be explained" in page.locator(".notice").inner_text()
+    assert "No row could be explained" in page.locator(".note").inner_text()
     for path in (tmp_path / "run/shards").iterdir():
         path.unlink()
     page = opened(mixlens.report(tmp_path / "run", tmp_path / "e.html").as_uri())
-    assert "No row has been worked on yet" in page.locator(".notice").inner_text()
-    assert page.locator("#about").is_visible()
+    assert "No row has been worked on yet" in page.locator(".note").inner_text()
+    assert page.locator(".facts").is_visible()

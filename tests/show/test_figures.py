@@ -24,7 +24,7 @@ import mixlens
 from mixlens.errors import InputError
 from mixlens.metrics import Interval
 from mixlens.show import figure
-from mixlens.show.colors import AGAINST, TOWARDS, hex_of, ink, shade
+from mixlens.show.colors import LIGHT, scaled
 from mixlens.types import Attribution, Map
 
 TOKENS = ("[CLS]", "the", "un", "##happy", "keys", "[MASK]")
@@ -83,22 +83,60 @@ EVERY = {
 def test_a_strip_has_the_colours_of_its_scores() -> None:
     made = read(SIGNED).plot()
     boxes = [patch for patch in made.axes[0].patches if str(patch.get_gid()).startswith("token-")]
-    assert [to_hex(box.get_facecolor()) for box in boxes] == [hex_of(shade(score)) for score in SIGNED]
-    assert to_hex(boxes[2].get_facecolor()) == hex_of(TOWARDS)
-    assert to_hex(boxes[4].get_facecolor()) == hex_of(AGAINST)
+    hues = ["for-tint" if score > 0 else "against-tint" for score in SIGNED]
+    assert [to_hex(box.get_facecolor()) for box in boxes] == [scaled(score, hue) for score, hue in zip(SIGNED, hues, strict=True)]
+    assert to_hex(boxes[2].get_facecolor()) == LIGHT["for-tint"].lower()
+    assert to_hex(boxes[4].get_facecolor()) == LIGHT["against-tint"].lower()
     assert to_hex(boxes[0].get_facecolor()) == "#ffffff"
-    written = made.axes[0].texts
+    written = [text for text in made.axes[0].texts if text.get_fontsize() == 8]
     assert [text.get_text() for text in written] == ["[CLS]", "the", "un", "happy", "keys", "[MASK]"]
-    assert [to_hex(text.get_color()) for text in written] == [hex_of(ink(shade(score))) for score in SIGNED]
+    assert {to_hex(text.get_color()) for text in written} == {LIGHT["ink"].lower()}
+
+
+def test_a_strip_has_values_and_lines_that_show_the_sign() -> None:
+    axes = read(SIGNED, target="were", score="logit").plot().axes[0]
+    values = [text.get_text() for text in axes.texts if text.get_fontsize() == 6.5]
+    assert values == ["−0.5", "+1", "+0.25", "−1"]  # those of 0 have none
+    assert [line.get_linestyle() for line in axes.lines] == ["--", "-", "-", "--"]  # dashed: against
+    shares = read((0.05, 0.05, 0.1, 0.3, 0.49, 0.01)).plot().axes[0]
+    assert [text.get_text() for text in shares.texts if text.get_fontsize() == 6.5] == [
+        f"{share}\u2009%" for share in (5, 5, 10, 30, 49)
+    ]
+    long = read([0.01] * 70, ("a",) * 70).plot().axes[0]
+    assert {text.get_fontsize() for text in long.texts} == {8.0}  # a long text has no values
+
+
+def test_the_target_and_both_sides_are_named() -> None:
+    made = read(SIGNED, target="were - was", score="logit").plot()
+    assert made.get_suptitle().endswith("logit of were − was")
+    (bar,) = [ax for ax in made.axes if ax.get_gid() == "colours"]
+    assert [label.get_text() for label in bar.get_xticklabels()] == ["−1\nagainst", "0", "1\nfor were − was"]
+    assert bar.get_xlabel() == "logit of were − was"
+    reads = [read(SIGNED, method="attcat", target="were", score="logit"), read()]
+    rows = mixlens.plot(reads)
+    assert rows.get_suptitle().startswith("logit of were")
+
+
+@pytest.mark.parametrize("name", sorted(EVERY))
+def test_no_text_is_smaller_than_can_be_read(name: str) -> None:
+    from matplotlib.text import Text
+
+    made = EVERY[name]()
+    sizes = [text.get_fontsize() for text in made.findobj(Text) if text.get_visible() and text.get_text().strip()]
+    assert min(sizes) >= 6.5
+    assert max(sizes) <= 8
 
 
 def test_bars_are_as_long_as_their_scores() -> None:
     made = read(SIGNED).plot(kind="bars")
-    assert [bar.get_width() for bar in made.axes[0].patches] == pytest.approx(SIGNED)
-    assert [to_hex(bar.get_facecolor()) for bar in made.axes[0].patches][1:3] == [hex_of(AGAINST), hex_of(TOWARDS)]
+    drawn = made.axes[0].patches
+    assert [bar.get_width() for bar in drawn] == pytest.approx(sorted(SIGNED, reverse=True))
+    assert [to_hex(bar.get_facecolor()) for bar in (drawn[0], drawn[-1])] == [LIGHT["for"].lower(), LIGHT["against"].lower()]
+    assert [bool(bar.get_hatch()) for bar in drawn] == [bar.get_width() < 0 for bar in drawn]
+    assert made.axes[0].texts[0].get_text().strip() == "+1"
     largest = read((0.1, -0.9, 0.2, 0.3, 0.5, 0.0)).plot(kind="bars", top=2)
-    assert [bar.get_width() for bar in largest.axes[0].patches] == pytest.approx([-0.9, 0.5])
-    assert [label.get_text() for label in largest.axes[0].get_yticklabels()] == ["the", "keys"]
+    assert [bar.get_width() for bar in largest.axes[0].patches] == pytest.approx([0.5, -0.9])
+    assert [label.get_text() for label in largest.axes[0].get_yticklabels()] == ["keys", "the"]
     assert "the largest 2" in largest.get_suptitle()
 
 
@@ -109,8 +147,9 @@ def test_a_matrix_is_the_layer() -> None:
         (image,) = images(made)
         np.testing.assert_array_equal(image, whole.scores[layer].numpy())
         assert f"layer {layer % 3 + 1}" in made.get_suptitle()
-        assert "alti" in made.get_suptitle()
-        assert made.axes[0].images[0].get_clim() == (0.0, float(whole.scores[layer].max()))
+        assert "ALTI" in made.get_suptitle()
+        given = whole.scores[layer] - whole.scores[layer].diag().diag()  # what tokens keep does not set the scale
+        assert made.axes[0].images[0].get_clim() == (0.0, float(given.max()))
 
 
 def test_rows_are_queries_and_columns_are_keys() -> None:
@@ -127,7 +166,9 @@ def test_rows_are_queries_and_columns_are_keys() -> None:
 
 def test_numbers_in_cells() -> None:
     made = Map(torch.tensor([[[0.25, 0.75], [1.0, 0.0]]]), ("a", "b"), "alti", INFO).plot(numbers=True)
-    assert [text.get_text() for text in made.axes[0].texts] == [".25", ".75", "1.00", ".00"]
+    assert [text.get_text() for text in made.axes[0].texts] == ["25", "75", "100", "·"]
+    made = Map(torch.tensor([[[0.25, 2.5], [1.0, 0.0]]]), ("a", "b"), "norm", INFO).plot(numbers=True)
+    assert [text.get_text() for text in made.axes[0].texts] == [".25", "2.50", "1.00", ".00"]
 
 
 def test_layers_are_rows_for_one_query() -> None:
@@ -159,10 +200,16 @@ def test_a_grid_has_every_layer_on_one_scale() -> None:
 def test_methods_are_rows_each_by_its_own_largest() -> None:
     reads = [read(), read(SIGNED, method="attcat")]
     made = mixlens.plot(reads)
-    np.testing.assert_allclose(images(made)[0], [reads[0].scores.numpy() / reads[0].scores.max().item(), SIGNED], rtol=1e-6)
-    assert [label.get_text() for label in made.axes[0].get_yticklabels()] == ["alti", "attcat"]
+    np.testing.assert_allclose(images(made)[0], [SIGNED, reads[0].scores.numpy() / reads[0].scores.max().item()], rtol=1e-6)
+    assert [label.get_text() for label in made.axes[0].get_yticklabels()] == ["AttCAT", "ALTI"]  # signed first
+    below = made.axes[0].images[1]  # scores without a sign have colours and a legend of their own
+    assert np.ma.getmaskarray(below.get_array()).tolist() == [[True] * 6, [False] * 6]
+    assert to_hex(below.cmap(1.0)) == LIGHT["share"].lower()
+    assert len([ax for ax in made.axes if ax.get_gid() == "colours"]) == 2
+    hatched = [patch for patch in made.axes[0].patches if patch.get_hatch()]
+    assert len(hatched) == sum(score < 0 for score in SIGNED)
     made = mixlens.plot(reads, scale="all")
-    np.testing.assert_allclose(images(made)[0], [reads[0].scores.numpy(), SIGNED], rtol=1e-6)
+    np.testing.assert_allclose(images(made)[0], [SIGNED, reads[0].scores.numpy()], rtol=1e-6)
     assert made.axes[0].images[0].get_clim() == (-1.0, 1.0)
 
 
@@ -181,10 +228,10 @@ def test_colours_are_one_hue_from_zero_or_two_around_it() -> None:
         made = mixlens.plot([read(values, ("a", "b"))], scale="all")
         image = made.axes[0].images[0]
         assert image.get_clim() == (low, 0.5)
-        assert to_hex(image.cmap(image.norm(0.5))) == hex_of(TOWARDS)
+        assert to_hex(image.cmap(image.norm(0.5))) == LIGHT["for" if signed else "share"].lower()
         assert to_hex(image.cmap(image.norm(0.0))) == "#ffffff"
         if signed:
-            assert to_hex(image.cmap(image.norm(-0.5))) == hex_of(AGAINST)
+            assert to_hex(image.cmap(image.norm(-0.5))) == LIGHT["against"].lower()
     assert map_of().plot(vmax=0.9).axes[0].images[0].get_clim() == (0.0, 0.9)
 
 
@@ -195,8 +242,9 @@ def test_the_colour_bar_says_what_it_means() -> None:
 
     assert meaning(map_of().plot()) == "share"
     assert meaning(Map(map_of().scores * 3, TOKENS, "norm", INFO).plot()) == "score"
-    assert meaning(read(SIGNED).plot()) == "against (−), towards (+)"
-    assert meaning(mixlens.plot([read(), read(method="b")])) == "score, of the largest"
+    assert meaning(read(SIGNED).plot()) == "score"
+    assert meaning(read(SIGNED, target="were", score="logit").plot()) == "logit of were"
+    assert meaning(mixlens.plot([read(), read(method="b")])) == "of the largest in each row"
     assert not [ax for ax in map_of().plot(colorbar=False).axes if ax.get_gid() == "colours"]
 
 
@@ -289,7 +337,7 @@ def test_few_and_many_tokens(kind: str, n: int) -> None:
 def test_widths(name: str, width: Any) -> None:
     result = map_of(4) if name in ("matrix", "layers", "grid") else read(SIGNED)
     made = result.plot(kind=name, width=width)
-    assert made.get_figwidth() == {"single": 3.3, "double": 6.8}.get(width, width)
+    assert made.get_figwidth() == pytest.approx({"single": 84 / 25.4, "double": 174 / 25.4}.get(width, width))
     inside_and_apart(made)
 
 

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from mixlens.errors import InputError
-from mixlens.show.colors import AGAINST, TOWARDS
+from mixlens.show.colors import LIGHT, rgb_of
 from mixlens.show.latex import escaped, latex
 from mixlens.types import Attribution
 
@@ -28,18 +28,30 @@ def test_letter_by_letter() -> None:
     assert read(("a", "un", "##happy"), [1.0, -1.0, 0.0]).to_latex() == (
         "% model a_b% · method alti\n"
         "% explains  logit of 50% at x (position 0)\n"
-        "% needs \\usepackage{xcolor}\n"
+        "% needs \\usepackage{xcolor} and \\usepackage[normalem]{ulem}\n"
         "{\\setlength{\\fboxsep}{1.5pt}\\raggedright\n"
-        "\\colorbox[RGB]{0,114,178}{\\color[RGB]{255,255,255}\\strut a}\n"
-        "\\colorbox[RGB]{213,94,0}{\\color[RGB]{0,0,0}\\strut un}%\n"
-        "\\colorbox[RGB]{255,255,255}{\\color[RGB]{0,0,0}\\strut happy}\\par}\n"
+        "\\colorbox[RGB]{74,159,209}{\\color[RGB]{21,24,30}\\strut \\underline{\\mbox{a}}}\n"
+        "\\colorbox[RGB]{236,149,84}{\\color[RGB]{21,24,30}\\strut \\dashuline{\\mbox{un}}}%\n"
+        "\\colorbox[RGB]{255,255,255}{\\color[RGB]{21,24,30}\\strut happy}\\par}\n"
     )
 
 
 def test_two_hues() -> None:
     made = read(("a", "b"), [2.0, -2.0]).to_latex()
-    for hue in (TOWARDS, AGAINST):
-        assert "{},{},{}".format(*hue) in made
+    for hue in ("for-tint", "against-tint"):
+        assert "{},{},{}".format(*rgb_of(LIGHT[hue])) in made
+
+
+def test_scores_without_a_sign_are_violet_and_not_underlined() -> None:
+    made = read(("a", "b"), [1.0, 0.25]).to_latex()
+    assert "{},{},{}".format(*rgb_of(LIGHT["share-tint"])) in made
+    assert "line{" not in made
+    assert "ulem" not in made
+
+
+def test_a_weak_token_is_not_underlined() -> None:
+    made = read(("a", "b", "c"), [1.0, -0.02, 0.05]).to_latex()
+    assert [name for name in ("a", "b", "c") if f"{{\\mbox{{{name}}}}}" in made] == ["a", "c"]
 
 
 def test_specials_are_escaped() -> None:

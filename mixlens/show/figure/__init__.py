@@ -14,8 +14,21 @@ except ImportError:
     raise InputError("figures need matplotlib: pip install 'mixlens[plot]'.") from None
 
 from .drawing import KINDS, KINDS_OF_SEVERAL, plot
+from .histograms import histogram_rows
 from .layout import WIDTHS
 from .line_plot import curves
 from .picture import FORMATS, Picture, check_path, content, save
 
-__all__ = ["FORMATS", "KINDS", "KINDS_OF_SEVERAL", "WIDTHS", "Picture", "check_path", "content", "curves", "plot", "save"]
+__all__ = [
+    "FORMATS",
+    "KINDS",
+    "KINDS_OF_SEVERAL",
+    "WIDTHS",
+    "Picture",
+    "check_path",
+    "content",
+    "curves",
+    "histogram_rows",
+    "plot",
+    "save",
+]

@@ -68,7 +68,7 @@ def plot(
     Attribution: "strip" (default), "bars" (`top=10`: the largest). Map: "matrix" of one `layer` (default, the last),
     "layers" (rows layers, columns tokens, for one `query`), "grid" of all layers. HeadMaps: "heads" of one `layer` (the
     last), each named by what it does most. Several attributions: "rows", "strip"; several maps: "matrix", "layers".
-    `width` is "single" (3.3 inches), "double" (6.8) or inches; `scale` is "own" (each row, or each matrix, by its own
+    `width` is "single" (84 mm), "double" (174 mm) or inches; `scale` is "own" (each row, or each matrix, by its own
     largest score) or "all"; `numbers=True` writes scores into cells; `vmax` sets the end of the colours. With `ax` it is
     drawn there and the Axes are given back; `save` writes it to a file, too.
     """

@@ -8,13 +8,15 @@ from typing import Any, Literal
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.patches import Rectangle
 from numpy.typing import NDArray
 
 from ...errors import InputError
 from ...types import Result
-from ..colors import hex_of, ink, shade
+from ..colors import LIGHT
 from ..tokens import shown
 from .layout import (
+    AXES,
     BETWEEN,
     GAP,
     SIZE,
@@ -35,13 +37,14 @@ from .legend import Colours, colours_of, legend, legend_below, thin_spines
 from .options import Options
 from .picture import Picture
 from .sheets import LONGEST, Panel, Places, Sheet, arranged, lies
-from .wording import meaning_of
+from .wording import is_share, meaning_of, target_of
 
 TURNED: dict[str, Any] = {"rotation": 90}  # labels of columns that are too wide to lie
 KEYS = "taken from (key)"
 QUERIES = "position (query)"
-BELOW = 0.38  # inches of a colour bar below the panels
-LEAST_SIZE = 3.5  # points of a number in a cell
+BELOW = 0.5  # inches of a colour bar below the panels
+HATCHED = 0.05  # of the largest score: cells against that are at least as strong are hatched
+MOST_HATCHED = 4_000  # cells of a panel
 
 
 def draw_heat(
@@ -53,13 +56,33 @@ def draw_heat(
     results: Sequence[Result],
     rows: Sequence[str] | None = None,
     row_name: str = QUERIES,
+    split: int | None = None,
 ) -> Any:
-    """The panels on a new page, or the one panel on the user's axes. Without `rows` the rows are the tokens."""
+    """The panels on a new page, or the one panel on the user's axes. Without `rows` the rows are the tokens. From row `split` on,
+    scores have no sign: they have colours of their own."""
     columns = [shown(token) for token in results[0].tokens]
-    colours = colours_of([panel.values for panel in panels], options.vmax)
-    meaning = meaning_of(results, colours.signed, scale)
-    sheet = Sheet(panels, columns, columns if rows is None else rows, row_name, rows is None, colours, meaning)
+    percent = scale == "own" or all(map(is_share, results))
+    values = [panel.values for panel in panels]
+    style: dict[str, Any] = {"text": bool(options.numbers), "percent": percent, "target": target_of(_signed(results))}
+    colours = colours_of(values, options.vmax or _end(values, square=rows is None), **style)
+    second = None if split is None else colours_of([panel.values[split:] for panel in panels], options.vmax, **style)
+    meaning = meaning_of(results, colours.signed, scale, "map" if rows is None else "row")
+    names = columns if rows is None else rows
+    sheet = Sheet(panels, columns, names, row_name, rows is None, colours, meaning, second, split or 0)
     return _on_page(sheet, options, title) if options.ax is None else _on_axes(sheet, options.ax, options, title)
+
+
+def _end(values: Sequence[NDArray[np.float64]], *, square: bool) -> float | None:
+    """The end of the colours of maps: the largest score that a token gave another. What tokens keep is often far larger, and
+    would leave all else white. None where no token gave another anything, or rows are no tokens."""
+    if not square:
+        return None
+    return max(float(np.abs(array - np.diag(np.diag(array))).max()) for array in values) or None
+
+
+def _signed(results: Sequence[Result]) -> list[Result]:
+    """The results with scores below 0; all where none has."""
+    return [result for result in results if bool((result.scores < 0).any())] or list(results)
 
 
 def _on_axes(sheet: Sheet, axes: Axes, options: Options, title: str) -> Any:
@@ -95,7 +118,7 @@ def _place_panel(page: Picture, places: Places, number: int, numbers: bool | Non
     axes = axes_at(page, *places.corner(number), places.wide, places.high)
     _draw_panel(axes, sheet, sheet.panels[number], places.pitch, places.row, numbers)
     if places.heads[number]:
-        write_head(axes, "\n".join(places.heads[number]), size=SIZE - 1, pad=2.5)
+        write_head(axes, "\n".join(places.heads[number]), size=AXES, pad=2.5)
     if number + places.beside >= len(sheet.panels):
         _label_columns(axes, sheet.columns, places.pitch, sheet.square)
     if number % places.beside == 0:
@@ -115,8 +138,13 @@ def _place_legend_right(page: Picture, places: Places) -> None:
 
 
 def _place_legend_below(page: Picture, places: Places) -> None:
-    top = places.above + places.head + places.whole + places.foot + 0.04
-    legend_below(page, places.left, top, places.width - places.left - GAP, places.sheet.colours, places.sheet.meaning)
+    top, sheet = places.above + places.head + places.whole + places.foot + 0.04, places.sheet
+    room = places.width - places.left - GAP
+    if sheet.second is None:
+        legend_below(page, places.left, top, room, sheet.colours, sheet.meaning)
+        return
+    legend_below(page, places.left, top, room / 2, sheet.colours, sheet.meaning)
+    legend_below(page, places.left + room / 2, top, room / 2, sheet.second, f"no sign, {sheet.meaning}")
 
 
 # --- one panel --------------------------------------------------------------------------------------------------------
@@ -124,38 +152,57 @@ def _place_legend_below(page: Picture, places: Places) -> None:
 
 def _draw_panel(axes: Axes, sheet: Sheet, panel: Panel, wide: float, high: float, numbers: bool | None) -> None:
     """The cells of one heat map, `wide` and `high` in inches; with `numbers` the scores in them."""
-    axes.imshow(panel.values, cmap=sheet.colours.cmap, norm=sheet.colours.norm, aspect="auto", interpolation="nearest")
+    style: dict[str, Any] = {"aspect": "auto", "interpolation": "nearest"}
+    axes.imshow(panel.values, cmap=sheet.colours.cmap, norm=sheet.colours.norm, **style)
+    if sheet.second is not None:
+        below = np.ma.masked_array(panel.values, np.arange(len(panel.values))[:, None] < sheet.split + 0 * panel.values)
+        axes.imshow(below, cmap=sheet.second.cmap, norm=sheet.second.norm, **style)
     axes.set_xticks([])
     axes.set_yticks([])
     thin_spines(axes)
     if not sheet.square:
-        _draw_lines(axes, len(panel.values))
+        _draw_lines(axes, len(panel.values), sheet.split)
     if numbers:
         _write_numbers(axes, panel.values, sheet.colours, wide, high)
+    elif sheet.colours.signed and panel.values.size <= MOST_HATCHED:
+        _hatch(axes, panel.values, sheet.colours)
 
 
-def _draw_lines(axes: Axes, rows: int) -> None:
-    """White lines between the rows."""
+def _hatch(axes: Axes, values: NDArray[np.float64], colours: Colours) -> None:
+    """Cells against are hatched, so that the sign is there without colour."""
+    for row, column in np.argwhere(values <= -HATCHED * colours.end):
+        corner = (column - 0.5, row - 0.5)
+        axes.add_patch(Rectangle(corner, 1, 1, fill=False, hatch="/////", edgecolor=LIGHT["surface"], linewidth=0))
+
+
+def _draw_lines(axes: Axes, rows: int, split: int) -> None:
+    """White lines between the rows; a dark one above those without signs."""
     for row in range(1, rows):
-        axes.axhline(row - 0.5, color="white", linewidth=0.8)
+        divides = row == split
+        axes.axhline(row - 0.5, color=LIGHT["ink" if divides else "surface"], linewidth=1.0 if divides else 0.8)
 
 
 def _write_numbers(axes: Axes, values: NDArray[np.float64], colours: Colours, wide: float, high: float) -> None:
-    """The scores in the cells, black or white, whichever reads better."""
-    texts = [_number(float(value)) for value in values.flat]
+    """The scores in the cells: whole percents of shares."""
+    write = _whole_percent if colours.percent else _number
+    texts = [write(float(value)) for value in values.flat]
     size = _number_size(texts, wide, high)
     for (i, j), text in zip(np.ndindex(*values.shape), texts, strict=True):
-        share = float(np.clip(values[i, j] / colours.end, -1, 1))
-        put(axes, j, i, text, ha="center", va="center", fontsize=size, color=hex_of(ink(shade(share))))
+        put(axes, j, i, text, ha="center", va="center", fontsize=size, color=LIGHT["ink"])
 
 
 def _number_size(texts: Sequence[str], wide: float, high: float) -> float:
     """The font size of numbers in cells; cells that are too small for numbers are refused."""
-    size = min(6.0, high * 72 / 1.1)
-    size *= min(1.0, 0.92 * wide / widest(texts, size))
-    if size < LEAST_SIZE:
+    size = min(AXES, high * 72 / 1.1)
+    size *= min(1.0, 0.96 * wide / widest(texts, size))
+    if size < SMALL:
         raise InputError(f"cells of {wide:.2f} inches are too small for numbers. Give a larger width=, or leave numbers out.")
     return size
+
+
+def _whole_percent(value: float) -> str:
+    """A share in percent; a dot where it is under a half."""
+    return f"{100 * value:.0f}".replace("-", "−") if abs(value) >= 0.005 else "·"
 
 
 def _number(value: float) -> str:
@@ -174,7 +221,7 @@ def _label_columns(axes: Axes, texts: Sequence[str], pitch: float, square: bool)
     axes.set_xticks(range(0, len(texts), step), labels, fontsize=size, parse_math=False, **turned)
     _style_ticks(axes, "x", step)
     if square and _fits(KEYS, pitch * len(texts)):
-        axes.set_xlabel(KEYS, fontsize=SMALL + 1, labelpad=1)
+        axes.set_xlabel(KEYS, fontsize=AXES, labelpad=1)
 
 
 def _label_rows(axes: Axes, texts: Sequence[str], pitch: float, name: str) -> None:
@@ -183,7 +230,7 @@ def _label_rows(axes: Axes, texts: Sequence[str], pitch: float, name: str) -> No
     axes.set_yticks(range(0, len(texts), step), texts[::step], fontsize=size, parse_math=False)
     _style_ticks(axes, "y", step)
     if name and _fits(name, pitch * len(texts)):
-        axes.set_ylabel(name, fontsize=SMALL + 1, labelpad=2.5)
+        axes.set_ylabel(name, fontsize=AXES, labelpad=2.5)
 
 
 def _style_ticks(axes: Axes, axis: Literal["x", "y"], step: int) -> None:
@@ -193,4 +240,4 @@ def _style_ticks(axes: Axes, axis: Literal["x", "y"], step: int) -> None:
 
 def _fits(name: str, room: float) -> bool:
     """Whether the name of an axis is no longer than the axis, in inches."""
-    return text_width(name, SMALL + 1) <= room
+    return text_width(name, AXES) <= room

@@ -16,8 +16,8 @@ from matplotlib.textpath import text_to_path
 
 from ...errors import InputError, nearest, printable
 
-WIDTHS = {"single": 3.3, "double": 6.8}  # inches: one column of a paper, and both
-SIZE, SMALL = 7.0, 5.0  # points: the usual text, and the smallest text that can be read in print
+WIDTHS = {"single": 84 / 25.4, "double": 174 / 25.4}  # inches: one column of a paper, and both
+SIZE, AXES, SMALL = 8.0, 7.0, 6.5  # points: the usual text, axes and colour bars, and the smallest text of a figure
 GAP = 0.06  # inches between things, and around the figure
 BETWEEN = 0.1  # inches between heat maps beside each other
 LINE = 1.25  # the height of a line of text, as a multiple of its font size
@@ -128,6 +128,6 @@ def size_of(axes: Axes) -> tuple[float, float]:
 
 def thinned(pitch: float) -> tuple[float, int]:
     """The font size of labels that are `pitch` inches apart, and how many rows share one label so that labels do not touch."""
-    fitting = (size for size in (SIZE, 6.0, SMALL) if size * 1.15 / 72 <= pitch)
+    fitting = (size for size in (SIZE, AXES, SMALL) if size * 1.15 / 72 <= pitch)
     size = next(fitting, SMALL)
     return size, max(1, math.ceil(SMALL * 1.15 / 72 / pitch))

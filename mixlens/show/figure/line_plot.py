@@ -14,6 +14,7 @@ from ...metrics import Interval
 from ..curves import lines
 from .layout import inches_of, literal, write_head
 from .picture import Picture, check_axes, check_save, finished, settings
+from .wording import researcher_name
 
 Points = list[tuple[float, Interval]]
 
@@ -51,7 +52,7 @@ def _draw(axes: Axes, points: Mapping[str, Points], title: str | None, x: str, y
     """The curves on axes, with their title and the names of the axes."""
     if title:
         write_head(axes, title)
-    lines(axes, {literal(name): line for name, line in points.items()}, x=literal(x), y=literal(y))
+    lines(axes, {literal(researcher_name(name)): line for name, line in points.items()}, x=literal(x), y=literal(y))
 
 
 def _fix_layout(figure: Any) -> None:

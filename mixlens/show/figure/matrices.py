@@ -15,24 +15,36 @@ from ...types import Result
 from ..tokens import MASKS, shown
 from .heat import Panel, draw_heat
 from .options import Options
-from .wording import array_of, meaning_of, title_of
+from .wording import array_of, meaning_of, researcher_name, score_name, title_of
 
 
 def draw_rows(results: Sequence[Result], names: Sequence[str], options: Options) -> Any:
     """Methods as rows, tokens as columns."""
     scale = options.scale or "own"
+    order, split = _signed_first(results)
+    results, names = [results[number] for number in order], [names[number] for number in order]
     values = _by_row(np.stack([array_of(result) for result in results]), scale)
     title = options.title_or(_title_of_rows(results))
-    labels = [printable(name) for name in names]
-    return draw_heat([Panel(values)], scale, options, title, results=results, rows=labels, row_name="")
+    labels = [printable(researcher_name(name)) for name in names]
+    return draw_heat([Panel(values)], scale, options, title, results=results, rows=labels, row_name="", split=split)
+
+
+def _signed_first(results: Sequence[Result]) -> tuple[list[int], int | None]:
+    """The numbers of the results, those with scores below 0 first, and how many these are where there are others. Results of one
+    method stay in their order: they are layers, or targets, whose scores happen to have no minus."""
+    signed = [bool((result.scores < 0).any()) for result in results]
+    if all(signed) or not any(signed) or len({result.method for result in results}) == 1:
+        return list(range(len(results))), None
+    return sorted(range(len(results)), key=lambda number: not signed[number]), sum(signed)
 
 
 def _title_of_rows(results: Sequence[Result]) -> str:
-    """The title of the first result where all are of one method; else its position."""
-    first = results[0]
+    """The title of the first result where all are of one method; else what they explain, and the position they are read at."""
     if len({result.method for result in results}) == 1:
-        return title_of(_without_layer(first))
-    return f"at {shown(first.info['query_token'])}" if "query_token" in first.info else ""
+        return title_of(_without_layer(results[0]))
+    explained = {score_name(result.info): None for result in results if result.info.get("target") is not None}
+    places = {f"at {shown(result.info['query_token'])}": None for result in results if "query_token" in result.info}
+    return printable(" · ".join([*explained, *list(places)[:1]]))
 
 
 def _without_layer(result: Result) -> Result:
@@ -60,7 +72,7 @@ def _one_title(result: Result, place: str, options: Options) -> str:
 
 def _head(result: Result, name: str, *more: str) -> str:
     """What stands above one of several maps."""
-    return f"{name} · {title_of(result, *more, method=False)}".removesuffix(" · ")
+    return f"{researcher_name(name)} · {title_of(result, *more, method=False)}".removesuffix(" · ")
 
 
 def _refuse_layer(layer: Any, results: Sequence[Result]) -> None:

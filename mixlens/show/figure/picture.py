@@ -20,7 +20,8 @@ from matplotlib.font_manager import FontProperties
 
 from ...errors import InputError
 from ...files import write
-from .layout import SIZE
+from ..colors import LIGHT
+from .layout import AXES, SIZE
 
 FORMATS: dict[str, dict[str, Any]] = {  # by None the metadata leaves out the date and the program
     ".svg": {"Date": None, "Creator": None},
@@ -28,6 +29,12 @@ FORMATS: dict[str, dict[str, Any]] = {  # by None the metadata leaves out the da
     ".png": {"Software": None},
 }
 SAVING: Any = {"svg.fonttype": "none", "svg.hashsalt": "mixlens", "pdf.fonttype": 42, "text.usetex": False}
+STYLE: Any = {  # type and lines in place of matplotlib's own
+    **{"font.size": SIZE, "axes.labelsize": AXES, "xtick.labelsize": AXES, "ytick.labelsize": AXES, "hatch.linewidth": 0.6},
+    **{"axes.linewidth": 0.6, "axes.edgecolor": LIGHT["edge"], "xtick.color": LIGHT["edge"], "ytick.color": LIGHT["edge"]},
+    **{"xtick.labelcolor": LIGHT["ink"], "ytick.labelcolor": LIGHT["ink"], "text.color": LIGHT["ink"]},
+    **{"axes.labelcolor": LIGHT["ink"], "axes.unicode_minus": True, "text.usetex": False},
+}
 PLAIN_FONT = "DejaVu Sans"  # comes with matplotlib
 MISSING = re.compile(r"Glyph (\d+) .*missing from font")
 LOCK = threading.RLock()  # all threads share the settings of matplotlib
@@ -56,7 +63,7 @@ class Picture(Figure):
 def settings(font: str | Sequence[str] | None, *, new_figure: bool) -> Iterator[None]:
     """The sizes and fonts of mixlens while a figure is drawn. A new figure takes nothing else from the user's style."""
     families = _families(font)
-    ours = {"font.family": families, "font.size": SIZE, "axes.linewidth": 0.6, "axes.unicode_minus": True, "text.usetex": False}
+    ours = {**STYLE, "font.family": families}
     with LOCK, missing_characters(), style.context(["default", ours] if new_figure else [ours]):
         yield
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import printable
-from .layout import BETWEEN, GAP, LINE, MOST_HIGH, SIZE, SMALL, broken, text_width, thinned, widest
+from .layout import AXES, BETWEEN, GAP, LINE, MOST_HIGH, SIZE, broken, text_width, thinned, widest
 from .legend import Colours, upright_width
 from .options import Options
 
@@ -37,6 +37,8 @@ class Sheet:
     square: bool  # rows and columns are the same tokens
     colours: Colours
     meaning: str
+    second: Colours | None = None  # of the rows from `split` on: scores without a sign, below those that have one
+    split: int = 0
 
 
 @dataclass(frozen=True)
@@ -86,7 +88,7 @@ class Places:
         """The height of a cell."""
         if self.sheet.square:
             return self.pitch
-        return max(0.12, min(0.17, (MOST_HIGH - 1.5) / len(self.sheet.rows) / self.down))
+        return max(0.14, min(0.18, (MOST_HIGH - 1.5) / len(self.sheet.rows) / self.down))
 
     @property
     def wide(self) -> float:
@@ -101,12 +103,12 @@ class Places:
     @cached_property
     def heads(self) -> list[list[str]]:
         """The lines above each panel."""
-        return [broken(printable(panel.head), SIZE - 1, self.wide) for panel in self.sheet.panels]
+        return [broken(printable(panel.head), AXES, self.wide) for panel in self.sheet.panels]
 
     @cached_property
     def head(self) -> float:
         """The height of the lines above a panel."""
-        return max(map(len, self.heads)) * (SIZE - 1) * LINE / 72 + (0.03 if any(self.heads) else 0.0)
+        return max(map(len, self.heads)) * (AXES) * LINE / 72 + (0.03 if any(self.heads) else 0.0)
 
     @property
     def step(self) -> float:
@@ -121,7 +123,7 @@ class Places:
     @cached_property
     def foot(self) -> float:
         """The height of the labels of columns, and of what they are."""
-        return _label_height(self.sheet.columns, self.pitch) + (0.14 if self.sheet.square else 0.0)
+        return _label_height(self.sheet.columns, self.pitch) + (0.16 if self.sheet.square else 0.0)
 
     def corner(self, number: int) -> tuple[float, float]:
         """The left and the upper edge of a panel."""
@@ -133,7 +135,7 @@ def arranged(sheet: Sheet, options: Options, above: float) -> tuple[Places, bool
     """The places of a sheet, and whether its colour bar stands upright beside it: that takes square panels that are high
     enough. Otherwise the bar lies below."""
     beside = Places(sheet, options.width, above, upright_width(sheet.colours) if options.colorbar else GAP)
-    if sheet.square and beside.whole >= text_width(sheet.meaning, SMALL + 1):
+    if sheet.square and beside.whole >= text_width(sheet.meaning, AXES):
         return beside, True
     return Places(sheet, options.width, above, GAP), False
 

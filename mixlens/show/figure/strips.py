@@ -12,17 +12,20 @@ from matplotlib.patches import Rectangle
 
 from ...errors import printable
 from ...types import Attribution, Result
-from ..colors import hex_of, ink, shade
+from ..colors import LIGHT
 from ..tokens import pieces
-from .layout import GAP, SIZE, SMALL, axes_at, broken, cut, put, size_of, text_width, title_height, write_head, write_title
-from .legend import Colours, colours_of, legend_below
+from .layout import AXES, GAP, SIZE, SMALL, axes_at, broken, cut, put, size_of, text_width, title_height, write_head, write_title
+from .legend import Colours, colours_of, legend_below, number
 from .options import Options
 from .picture import Picture
-from .wording import array_of, meaning_of, title_of
+from .wording import array_of, is_share, meaning_of, researcher_name, target_of, title_of
 
 HIGH, PITCH = 1.6, 1.9  # the height of a box, and from line to line, as multiples of the font size
-FONT_SIZES = (8.0, SIZE, 6.0, SMALL)  # points, the usual one first
-LEGEND = 0.42  # inches of a colour bar below a strip
+VALUED = 2.95  # from line to line where values stand below the boxes
+FONT_SIZES = (SIZE, AXES, SMALL)  # points, the usual one first
+LEGEND = 0.52  # inches of a colour bar below a strip
+MARKED = 0.03  # of the sum of all magnitudes: from here on a token has a line below it, and its value
+MOST_VALUED = 60  # tokens of a strip with values
 
 
 class Box(NamedTuple):
@@ -52,7 +55,8 @@ def draw_strips(results: Sequence[Result], names: Sequence[str], options: Option
 
 
 def _colours(result: Attribution, options: Options) -> Colours:
-    return colours_of([array_of(result)], options.vmax)
+    shares = is_share(result)
+    return colours_of([array_of(result)], options.vmax, text=True, percent=shares, target=target_of([result]))
 
 
 def _heads(results: Sequence[Attribution], names: Sequence[str], room: float) -> list[list[str]]:
@@ -62,7 +66,7 @@ def _heads(results: Sequence[Attribution], names: Sequence[str], room: float) ->
 
 def _head(result: Attribution, name: str) -> str:
     """What stands above one of several strips."""
-    return printable(f"{name} · {title_of(result, method=name != result.method)}")
+    return printable(f"{researcher_name(name)} · {title_of(result, method=name != result.method)}")
 
 
 def _on_axes(axes: Axes, strip: Strip, options: Options) -> Any:
@@ -71,7 +75,7 @@ def _on_axes(axes: Axes, strip: Strip, options: Options) -> Any:
     assert figure is not None
     room, high = size_of(axes)
     size, needed = _font_size(strip.result.tokens, room, high)
-    _draw_strip(axes, strip, room, size)
+    _draw_strip(axes, strip, room, size, valued=False)
     if needed < high:
         axes.set_ylim(high, 0)  # boxes keep their shape
     write_head(axes, "\n".join(broken(options.title_or(title_of(strip.result)), SIZE, room)))
@@ -80,7 +84,8 @@ def _on_axes(axes: Axes, strip: Strip, options: Options) -> Any:
 
 def _on_page(strips: Sequence[Strip], room: float, options: Options) -> Picture:
     """All strips on a new page, one below the other."""
-    _, high = _font_size(strips[0].result.tokens, room)
+    valued = len(strips[0].result.tokens) <= MOST_VALUED
+    high = max(_height(strip, room, valued=valued) for strip in strips)
     lines = broken(options.title_or(_title(strips)), SIZE, room)
     heights = [title_height(strip.head) + high + _legend_height(options) for strip in strips]
     page = Picture(figsize=(options.width, GAP + title_height(lines) + sum(heights) + GAP * len(strips)))
@@ -92,6 +97,23 @@ def _on_page(strips: Sequence[Strip], room: float, options: Options) -> Picture:
             meaning = meaning_of([strip.result], strip.colours.signed)
             legend_below(page, GAP, top + height - LEGEND + 0.09, room, strip.colours, meaning)
     return page
+
+
+def _height(strip: Strip, room: float, *, valued: bool) -> float:
+    """The height of a strip in inches."""
+    lines = _boxes(strip.result.tokens, room, SIZE, _value_widths(strip) if valued else ())[-1].line + 1
+    return (lines * (VALUED if valued else PITCH) - 0.3) * SIZE / 72
+
+
+def _value_widths(strip: Strip) -> list[float]:
+    """The width of the value below each token; 0 where it has none."""
+    scores = array_of(strip.result)
+    least = MARKED * float(abs(scores).sum())
+    return [text_width(_value(strip.colours, float(score)), SMALL) if abs(score) >= least > 0 else 0.0 for score in scores]
+
+
+def _value(colours: Colours, score: float) -> str:
+    return number(score, percent=colours.percent, sign=colours.signed)
 
 
 def _title(strips: Sequence[Strip]) -> str:
@@ -106,7 +128,7 @@ def _legend_height(options: Options) -> float:
 def _place_strip(page: Picture, strip: Strip, room: float, top: float, high: float) -> None:
     """A strip and its head on axes of their own, `top` inches from the top of the page."""
     axes = axes_at(page, GAP, top + title_height(strip.head), room, high)
-    _draw_strip(axes, strip, room, FONT_SIZES[0])
+    _draw_strip(axes, strip, room, FONT_SIZES[0], valued=len(strip.result.tokens) <= MOST_VALUED)
     if strip.head:
         write_head(axes, "\n".join(strip.head), pad=3)
 
@@ -124,24 +146,39 @@ def _font_size(tokens: Sequence[str], room: float, high: float = math.inf) -> tu
     return size, needed
 
 
-def _draw_strip(axes: Axes, strip: Strip, room: float, size: float) -> None:
-    """Tokens on a background as strong as their score. The axes are in inches."""
-    boxes = _boxes(strip.result.tokens, room, size)
-    high, pitch = HIGH * size / 72, PITCH * size / 72
-    for number, (score, box) in enumerate(zip(array_of(strip.result), boxes, strict=True)):
-        back = shade(max(-1.0, min(1.0, float(score) / strip.colours.end)))
+def _draw_strip(axes: Axes, strip: Strip, room: float, size: float, *, valued: bool) -> None:
+    """Tokens on a background as strong as their score; the strong ones with a line and, `valued`, their number below. The axes
+    are in inches."""
+    boxes = _boxes(strip.result.tokens, room, size, _value_widths(strip) if valued else ())
+    high, pitch = HIGH * size / 72, (VALUED if valued else PITCH) * size / 72
+    scores = array_of(strip.result)
+    least = MARKED * float(abs(scores).sum())
+    for place, (score, box) in enumerate(zip(map(float, scores), boxes, strict=True)):
         top = box.line * pitch
-        _draw_box(axes, number, box, top, high, hex_of(back))
+        _draw_box(axes, place, box, top, high, strip.colours.shade(score))
         middle, base = box.left + box.wide / 2, top + 0.73 * high
-        put(axes, middle, base, box.text, ha="center", va="baseline", fontsize=size, color=hex_of(ink(back)))
+        put(axes, middle, base, box.text, ha="center", va="baseline", fontsize=size, color=LIGHT["ink"])
+        if abs(score) >= least > 0:
+            _mark(axes, strip.colours, score, box, top + high, valued=valued)
     axes.set_xlim(0, room)
-    axes.set_ylim((boxes[-1].line + 1) * pitch - (pitch - high), 0)
+    axes.set_ylim((boxes[-1].line + 1) * pitch - 0.3 * size / 72, 0)
     axes.set_axis_off()
 
 
-def _draw_box(axes: Axes, number: int, box: Box, top: float, high: float, colour: str) -> None:
-    patch = Rectangle((box.left, top), box.wide, high, facecolor=colour, edgecolor="#b0b0b0", linewidth=0.3, clip_on=False)
-    patch.set_gid(f"token-{number}")
+def _mark(axes: Axes, colours: Colours, score: float, box: Box, bottom: float, *, valued: bool) -> None:
+    """A line below a box, solid for and dashed against, and the score."""
+    hue = colours.hue(score)
+    dash: Any = (0, (2.2, 1.4)) if hue == "against" else "-"
+    style = {"color": LIGHT[hue], "linewidth": 1.2, "linestyle": dash, "solid_capstyle": "butt", "clip_on": False}
+    axes.plot([box.left, box.left + box.wide], [bottom, bottom], **style)
+    if valued:
+        middle, ink = box.left + box.wide / 2, LIGHT[f"{hue}-ink"]
+        put(axes, middle, bottom + 0.03, _value(colours, score), ha="center", va="top", fontsize=SMALL, color=ink)
+
+
+def _draw_box(axes: Axes, place: int, box: Box, top: float, high: float, colour: str) -> None:
+    patch = Rectangle((box.left, top), box.wide, high, facecolor=colour, edgecolor="none", linewidth=0, clip_on=False)
+    patch.set_gid(f"token-{place}")
     axes.add_patch(patch)
 
 
@@ -162,10 +199,10 @@ class Token(NamedTuple):
         return self.word if not self.goes_on and self.word <= room else self.wide
 
 
-def _boxes(tokens: Sequence[str], room: float, size: float) -> list[Box]:
-    """Where each token stands, in lines no wider than the room."""
+def _boxes(tokens: Sequence[str], room: float, size: float, least: Sequence[float] = ()) -> list[Box]:
+    """Where each token stands, in lines no wider than the room. `least`: how wide each must be for what stands below it."""
     lines = _Lines(room, 0.3 * size / 72)
-    for token in _measured(tokens, room, size):
+    for token in _measured(tokens, room, size, least):
         lines.add(token)
     return lines.boxes
 
@@ -191,11 +228,12 @@ class _Lines:
         return 0.0 if token.goes_on or not self.end else self.space
 
 
-def _measured(tokens: Sequence[str], room: float, size: float) -> list[Token]:
+def _measured(tokens: Sequence[str], room: float, size: float, least: Sequence[float]) -> list[Token]:
     """The tokens with their widths at a font size in points; a text that is wider than the room is cut."""
     pad = 0.35 * size / 72
     texts = [(cut(text, size, room - 2 * pad), goes_on) for text, goes_on in pieces(tokens)]
-    widths = [text_width(text, size) + 2 * pad for text, _ in texts]
+    floors = least or [0.0] * len(texts)
+    widths = [max(text_width(text, size) + 2 * pad, floor) for (text, _), floor in zip(texts, floors, strict=True)]
     words = _word_widths(widths, [goes_on for _, goes_on in texts])
     return [Token(wide, *text, word) for wide, text, word in zip(widths, texts, words, strict=True)]
 

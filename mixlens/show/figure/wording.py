@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from ...errors import printable
 from ...types import Attribution, Result
+from ...why.names import NAMES
 from ..heading import rollout_name, unusual_variant
 from ..tokens import shown
 
@@ -56,9 +57,20 @@ def _counted(key: str, value: Any) -> Any:
     return int(value) + 1 if key == "layer" else value
 
 
+def researcher_name(name: str) -> str:
+    """A method as researchers call it; any other name as it is."""
+    return NAMES[name].name if name in NAMES else name
+
+
+def target_of(results: Sequence[Result]) -> str:
+    """What all results speak for; nothing where they differ or speak for nothing."""
+    targets = {str(result.info.get("target") or "") for result in results}
+    return printable(targets.pop().replace(" - ", " − ")) if len(targets) == 1 else ""
+
+
 def title_of(result: Result, *more: str, method: bool = True) -> str:
     """The title of a result: method, variant, rollout, layer, target or position, and `more`."""
-    parts = [result.method] if method else []
+    parts = [researcher_name(result.method)] if method else []
     return printable(" · ".join([*parts, *_computed(result), *_explained(result), *more]))
 
 
@@ -84,20 +96,27 @@ def _explained(result: Result) -> Iterator[str]:
     """What the result explains: a target, or a position."""
     info = result.info
     if info.get("target") is not None:
-        yield f"{str(info.get('score', 'score')).replace('_', ' ')} of {info['target']}"
+        yield score_name(info)
     elif isinstance(result, Attribution) and "query_token" in info:
         yield f"at {shown(info['query_token'])}"
 
 
-def meaning_of(results: Sequence[Result], signed: bool, scale: str = "all") -> str:
-    """What the colours mean."""
+def score_name(info: Mapping[str, Any]) -> str:
+    """What is explained: "logit of were − was"."""
+    name = f"{str(info.get('score', 'score')).replace('_', ' ')} of {info['target']}"
+    return name.replace(" - ", " − ")
+
+
+def meaning_of(results: Sequence[Result], signed: bool, scale: str = "all", each: str = "row") -> str:
+    """The unit of the colours: a share, or the score that is explained; or the largest score of `each` row or map."""
     if scale == "own":
-        return "against (−), towards (+), of the largest" if signed else "score, of the largest"
-    if signed:
-        return "against (−), towards (+)"
-    return "share" if all(map(_is_share, results)) else "score"
+        return f"of the largest in each {each}"
+    if not signed and all(map(is_share, results)):
+        return "share"
+    explained = {score_name(result.info) for result in results if result.info.get("target") is not None}
+    return printable(explained.pop()) if len(explained) == 1 else "score"
 
 
-def _is_share(result: Result) -> bool:
+def is_share(result: Result) -> bool:
     """Whether the scores of every row sum to 1."""
     return bool(np.allclose(array_of(result).sum(-1), 1, atol=1e-3))
