@@ -2,14 +2,16 @@
 
 The house in the order of the pipeline. A file imports only from its own folder and from what stands before it here.
 
-    interrupts errors registry optional files budget rounding types
+    interrupts errors wording registry optional files budget rounding types
     data            text -> Example
     model           Example -> Trace: the only folder that knows transformers, hooks and accelerate
     layer           LayerTrace -> exact parts: equations only
     fast            the same numbers, sooner
-    provenance conventions products aggregate by_word targets notices continuing completeness differentiable questions removal
+    provenance conventions products aggregate by_word targets notices continuing sequences completeness differentiable questions
+    removal
     methods         Block or Question -> scores: one file per paper
     scored_tensors scoring maps attributions alternative_attention asking command_words saving
+    generation      a prompt and what was written after it -> Generation
     metrics         Attribution -> number
     show            values -> strings and pictures
     experiments     examples x methods x metrics -> Records
@@ -52,6 +54,9 @@ _PUBLIC = {
     "families": "model.families",
     "Family": "model.families",
     "Example": "types",
+    "Chat": "types",
+    "chat_text": "model.chat",
+    "Generation": "generation",
     "Trace": "types",
     "Map": "types",
     "Attribution": "types",
@@ -60,8 +65,10 @@ _PUBLIC = {
 }
 __all__ = [
     "Attribution",
+    "Chat",
     "Example",
     "Family",
+    "Generation",
     "Map",
     "MixlensError",
     "Model",
@@ -71,6 +78,7 @@ __all__ = [
     "alternative_attention",
     "attribute",
     "attribution",
+    "chat_text",
     "families",
     "flow",
     "identifiability",
@@ -95,14 +103,16 @@ if TYPE_CHECKING:
     from .corpus import run, summarize
     from .errors import MixlensError
     from .experiments.judge import judge
+    from .generation import Generation
     from .maps import methods, mix, mixing
+    from .model.chat import chat_text
     from .model.families import Family, families
     from .model.loading import load
     from .model.model import Model
     from .report import report
     from .saving import load_result
     from .show.figure.drawing import plot
-    from .types import Attribution, Example, Map, Record, Trace
+    from .types import Attribution, Chat, Example, Map, Record, Trace
 
 
 class _Face(ModuleType):

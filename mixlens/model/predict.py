@@ -124,7 +124,7 @@ def _names(model: Model, ids: Sequence[int]) -> list[str]:
 def generate(model: Model, start: Encoded | Trace, count: int) -> list[int]:
     """The `count` ids that the model writes after `start`, greedily."""
     length = len(start.input_ids)
-    _refuse_generation(model, length, count)
+    refuse_generation(model, length, count)
     inputs = model.inputs([start])
     with model.lock, apart_from_others(), evaluating(model.hf_model), recorded(None):
         ids = model.hf_model.generate(
@@ -137,10 +137,10 @@ def generate(model: Model, start: Encoded | Trace, count: int) -> list[int]:
     return list(map(int, ids[0, length:]))
 
 
-def _refuse_generation(model: Model, length: int, count: int) -> None:
+def refuse_generation(model: Model, length: int, count: int, option: str = "generate") -> None:
     """Refuse to let a model write that writes no text, or more than it reads."""
     if model.task != "causal-lm":
-        raise InputError(f"{model.name!r} is a {model.task} model and writes no text. generate= needs a causal language model.")
+        raise InputError(f"{model.name!r} is a {model.task} model and writes no text. {option}= needs a causal language model.")
     if count < 1:
         raise InputError(f"generate must be at least 1, not {count}.")
     if model.max_tokens is not None and length + count > model.max_tokens:
