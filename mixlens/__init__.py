@@ -13,6 +13,7 @@ The house in the order of the pipeline. A file imports only from its own folder 
     scored_tensors scoring maps attributions alternative_attention asking command_words saving
     generation      a prompt and what was written after it -> Generation
     metrics         Attribution -> number
+    why             a text -> the answer, its reasons and whether to trust them
     show            values -> strings and pictures
     experiments     examples x methods x metrics -> Records
     corpus          a corpus -> Parquet shards
@@ -46,6 +47,8 @@ _PUBLIC = {
     "identifiability": "alternative_attention",
     "alternative_attention": "alternative_attention",
     "load_result": "saving",
+    "why": "why",
+    "Why": "why",
     "report": "report",
     "plot": "show.figure.drawing",
     "judge": "experiments.judge",
@@ -74,6 +77,7 @@ __all__ = [
     "Model",
     "Record",
     "Trace",
+    "Why",
     "__version__",
     "alternative_attention",
     "attribute",
@@ -94,6 +98,7 @@ __all__ = [
     "rollout",
     "run",
     "summarize",
+    "why",
 ]
 
 if TYPE_CHECKING:
@@ -113,6 +118,7 @@ if TYPE_CHECKING:
     from .saving import load_result
     from .show.figure.drawing import plot
     from .types import Attribution, Chat, Example, Map, Record, Trace
+    from .why import Why, why
 
 
 class _Face(ModuleType):

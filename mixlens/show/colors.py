@@ -12,6 +12,43 @@ MARKS = ("o", "s", "^", "D", "v", "P", "X", "d")
 DASHES = ("-", "--", ":", "-.")
 
 
+# The design tokens of pages, as show/page/tokens.css has them. Each hue: ink for text, fill for bars and cells without a number,
+# tint behind text. Blue is for, orange against, violet has no sign.
+LIGHT = {
+    "paper": "#FAF9F7", "surface": "#FFFFFF", "sunk": "#F2F0EC", "ink": "#15181E", "soft": "#565C67", "edge": "#868B95",
+    "line": "#DFDCD6", "focus": "#0A58CA", "ok": "#17694A", "warn": "#7A5200", "error": "#A3123B",
+    "for-ink": "#07568A", "for": "#0B6BA8", "for-tint": "#4A9FD1",
+    "against-ink": "#953B03", "against": "#C2500A", "against-tint": "#EC9554",
+    "share-ink": "#4A3993", "share": "#5D4AA8", "share-tint": "#9080D4",
+}  # fmt: skip
+DARK = {
+    "paper": "#101318", "surface": "#171B21", "sunk": "#20262E", "ink": "#E9ECF1", "soft": "#A8B0BD", "edge": "#727C8B",
+    "line": "#333A45", "focus": "#8FC4FF", "ok": "#6FD3A8", "warn": "#E8BE5F", "error": "#FF9BB0",
+    "for-ink": "#8FCCF3", "for": "#58AEE3", "for-tint": "#1D6B9E",
+    "against-ink": "#F6B684", "against": "#EE9450", "against-tint": "#98501B",
+    "share-ink": "#C4B9F8", "share": "#A292EE", "share-tint": "#5F4DAE",
+}  # fmt: skip
+
+
+def rgb_of(color: str) -> tuple[int, int, int]:
+    """The channels of #RRGGBB."""
+    red, green, blue = (int(color[at : at + 2], 16) for at in (1, 3, 5))
+    return red, green, blue
+
+
+def hue_of(score: float, *, signed: bool) -> str:
+    """The hue of a score: "for" or "against" where scores have a sign, else "share"."""
+    return ("against" if score < 0 else "for") if signed else "share"
+
+
+def scaled(strength: float, end: str, *, zero: str = "surface") -> str:
+    """A step of a light scale as #rrggbb: `zero` for 0, the token `end` ("for-tint" behind text, "for" without) for 1."""
+    low, high = rgb_of(LIGHT[zero]), rgb_of(LIGHT[end])
+    part = min(1.0, abs(strength))
+    red, green, blue = (round(a + (b - a) * part) for a, b in zip(low, high, strict=True))
+    return hex_of((red, green, blue))
+
+
 def shares(scores: Sequence[float]) -> list[float]:
     """Scores scaled so that the largest magnitude is 1."""
     largest = max(map(abs, scores), default=0.0)

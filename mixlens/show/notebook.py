@@ -101,8 +101,8 @@ def _folding_layer(result: Map, layer: int) -> str:
 @cache
 def _script() -> tuple[str, str]:
     """The script of every output, and the mark of the outputs it starts: those of this very version."""
-    files = ("core.js", "views.js", "notebook.js")
-    style = json.dumps(asset("views.css", "notebook.css"))
+    files = ("dom.js", "core.js", "views.js", "notebook.js")
+    style = json.dumps(asset("tokens.css", "views.css", "notebook.css"))
     mark = hashlib.sha256((asset(*files) + style).encode()).hexdigest()[:12]
     return script_of(*files, start=f'startOutputs("{mark}", {style});'), mark
 

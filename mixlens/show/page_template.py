@@ -84,33 +84,45 @@ def palette() -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of page: its files, and what starts it."""
+    """A kind of page: its files, and what starts it. `wide`: 1,280 px of content instead of 1,080."""
 
     styles: tuple[str, ...]
     scripts: tuple[str, ...]
     start: str
     rules: str = ""  # more of its Content-Security-Policy
+    wide: bool = False
 
 
 READ = 'JSON.parse(document.getElementById("data").textContent)'
-SHOWN = ("core.js", "views.js", "controls.js", "page.js")
+BASE_STYLES = ("tokens.css", "base.css")  # before the styles of every page
+BASE_SCRIPTS = ("dom.js", "base.js")  # before the scripts of every page; base.js says what they offer
+SHOWN = (*BASE_SCRIPTS, "core.js", "views.js", "controls.js", "page.js")
 START = f'const page = startPage({READ}, document.getElementById("main"));'
 FORM = 'startForm(document.getElementById("main"), page).catch((error) => document.body.append(error.message));'
-REPORT = Kind(("views.css", "page.css"), SHOWN, START)
-SERVED = Kind(("views.css", "page.css"), (*SHOWN, "serve.js"), f"{START}\n{FORM}", "; connect-src 'self'")
+REPORT = Kind((*BASE_STYLES, "views.css", "page.css"), SHOWN, START)
+SERVED = Kind((*BASE_STYLES, "views.css", "page.css"), (*SHOWN, "serve.js"), f"{START}\n{FORM}", "; connect-src 'self'")
 
 
 def subtitle_of(models: Sequence[str], methods: Sequence[str]) -> str:
     return f"{', '.join(models)} · {', '.join(methods)} · made {datetime.date.today().isoformat()} with mixlens"
 
 
-def filled_page(data: Mapping[str, Any], kind: Kind, *, title: str, subtitle: str) -> str:
-    """The template with everything inside. Only our own style and script may run in it, by their hashes."""
+def filled_page(
+    data: Mapping[str, Any], kind: Kind, *, title: str, subtitle: str, crumb: str = "", name: str | None = None, answer: str = ""
+) -> str:
+    """The template with everything inside. Only our own style and script may run in it, by their hashes.
+
+    `title` is the question, the only h1; `subtitle` the small line above it; `crumb` says in the head of the page what kind of
+    page it is; `name` is the name of the browser's window, by default the title; `answer` a sentence that stands there without scripts."""
     style, script = style_and_script(kind)
     fields = {
         "policy": policy(kind),
+        "name": escape(shown_line(name or title)),
         "title": escape(shown_line(title)),
         "subtitle": escape(shown_line(subtitle)),
+        "answer": f'<p class="answer">{escape(shown_line(answer))}</p>' if answer else "",
+        "crumb": escape(shown_line(crumb)),
+        "width": "wide" if kind.wide else "usual",
         "style": style,
         "data": safe_json(plain({"format": 1, "palette": palette(), **data})),
         "script": script,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import cache
 from typing import Any
 
 from ..errors import InputError
@@ -10,16 +11,21 @@ from ..types import Attribution, Map, Result
 from .page_entry import Entry, entry, numbered, shortened
 from .page_template import REPORT, filled_page, folder_name, subtitle_of
 
-PAGE_ROOM = 60_000  # characters for the page itself: its style and its script
 IDENTITY = ("model", "revision", "text", "pair", "dtype", "unit")  # facts that results about one text share
 
 
 def page(results: Sequence[Result], *, title: str | None = None, room: int = 2_000_000) -> str:
     """The whole page as one string, at most `room` characters for each text."""
-    every = entries(results, room=room - PAGE_ROOM)
+    every = entries(results, room=room - page_room())
     models = _distinct(folder_name(one["model"]) for one in every)
     names = _distinct(method["name"] for one in every for method in one["methods"])
     return filled_page({"entries": every}, REPORT, title=title or "How a text was mixed", subtitle=subtitle_of(models, names))
+
+
+@cache
+def page_room() -> int:
+    """The characters of the page itself: its style and its script, and a little for names."""
+    return len(filled_page({"entries": []}, REPORT, title="", subtitle="").encode()) + 1_000
 
 
 def _distinct(names: Iterable[str]) -> list[str]:

@@ -8,15 +8,27 @@ from typing import TYPE_CHECKING, Any
 from ..errors import InputError
 from ..types import Map
 from .packing import EXACT, Precision, encode
-from .page_template import READ, Kind, filled_page, folder_name, plain, safe_json, subtitle_of, visible, visible_or_none
+from .page_template import (
+    BASE_SCRIPTS,
+    BASE_STYLES,
+    READ,
+    Kind,
+    filled_page,
+    folder_name,
+    plain,
+    safe_json,
+    subtitle_of,
+    visible,
+    visible_or_none,
+)
 from .run_facts import run_facts, short, short_or_none
 
 if TYPE_CHECKING:
     from ..corpus.page_facts import Overview, Sampled
 
 RUN = Kind(
-    ("views.css", "page.css", "run.css"),
-    ("core.js", "views.js", "controls.js", "run.js"),
+    (*BASE_STYLES, "views.css", "page.css", "run.css"),
+    (*BASE_SCRIPTS, "core.js", "views.js", "controls.js", "run.js"),
     f'startRun({READ}, document.getElementById("main"));',
 )
 NOTES = 3_000  # characters kept for what is said about things left out

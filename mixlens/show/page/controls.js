@@ -1,13 +1,5 @@
 "use strict";
-// What every page has: light and dark, labelled choices, lists of facts.
-
-/** Light or dark: what the reader chose, else what the system says; paper is light. */
-function themeOf() {
-  if (matchMedia("print").matches) return "light";
-  const chosen = document.documentElement.dataset.theme;
-  if (chosen) return chosen;
-  return matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
-}
+// Labelled choices and lists of facts.
 
 /** A labelled <select>; options are [value, text]. */
 function selectField(name, options, onchange) {
@@ -34,24 +26,6 @@ function pairs(rows) {
   const list = make("dl", { class: "about" });
   for (const [name, value] of rows) list.append(make("div", {}, make("dt", {}, name), make("dd", {}, String(value))));
   return list;
-}
-
-/** The button for light and dark; `redraw` when either the reader or the system changes it. */
-function themeButton(redraw) {
-  const button = document.getElementById("theme");
-  const say = () => { button.textContent = themeOf() === "dark" ? "Light" : "Dark"; };
-  button.addEventListener("click", () => {
-    document.documentElement.dataset.theme = themeOf() === "dark" ? "light" : "dark";
-    say();
-    redraw();
-  });
-  for (const query of ["(prefers-color-scheme: dark)", "print"]) {
-    matchMedia(query).addEventListener("change", () => {
-      say();
-      redraw();
-    });
-  }
-  say();
 }
 
 /** Can this browser unpack the numbers? If not, the page says so. */

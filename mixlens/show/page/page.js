@@ -267,7 +267,7 @@ function startPage(data, root) {
 
   // - light and dark
 
-  themeButton(() => { if (data.entries.length) refresh(); });
+  themeSwitch(() => { if (data.entries.length) refresh(); });
   if (!canUnpack(root)) return null;
   if (data.entries.length) chooseEntry(0);
   return {

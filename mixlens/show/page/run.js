@@ -521,7 +521,7 @@ function startRun(data, root) {
 
   // - all of it
 
-  themeButton(() => {
+  themeSwitch(() => {
     for (const [element, share] of [...painted, ...shownPaint]) paint(element, share, look);
     redraws.forEach((update) => update());
   });

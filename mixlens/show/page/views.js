@@ -1,44 +1,6 @@
 "use strict";
 // Pictures of numbers: a strip of tokens, a map, bars, a flow. Every text goes in as text, never as markup.
 
-const SVG = "http://www.w3.org/2000/svg";
-let numbered = 0; // for ids, which labels need; unique within the root they are put into
-
-/** An element with attributes, listeners (onclick ...) and children; a string child is text. */
-function make(name, attributes = {}, ...children) {
-  const element = document.createElement(name);
-  return filled(element, attributes, children);
-}
-
-function draw(name, attributes = {}, ...children) {
-  return filled(document.createElementNS(SVG, name), attributes, children);
-}
-
-function filled(element, attributes, children) {
-  for (const [key, value] of Object.entries(attributes)) {
-    if (key.startsWith("on")) element.addEventListener(key.slice(2), value);
-    else if (value === true) element.setAttribute(key, key);
-    else if (value !== false && value !== null && value !== undefined) element.setAttribute(key, String(value));
-  }
-  element.append(...children.filter((child) => child !== null && child !== undefined));
-  return element;
-}
-
-function freshId(stem) {
-  numbered += 1;
-  return `${stem}-${numbered}`;
-}
-
-/** A token that keeps its own writing direction. */
-function word(text) {
-  return make("bdi", {}, text);
-}
-
-function shortened(text, most) {
-  const letters = Array.from(text);
-  return letters.length > most ? `${letters.slice(0, most - 1).join(String())}…` : text;
-}
-
 function paint(element, share, look) {
   const back = shadeOf(share, look.palette, look.theme());
   element.style.backgroundColor = `rgb(${back.join(", ")})`;
