@@ -107,13 +107,22 @@ def _known_words(continuation: Continuation, special: Sequence[bool]) -> list[Wo
     words: list[Word] = []
     for name, part in parts:
         sequence, start, stop = _place(part, spans)
-        text, before = name, ""
+        text, before = _template_text(continuation, part, spans) if is_chat and sequence is None else name, ""
         if sequence is not None:
             source = continuation.text_of(sequence)
             text = source[start:stop].strip()
             before, end[sequence] = source[end[sequence] : stop - len(text)], stop
         words.append(_word(text, before, _segment(part[0] >= continuation.begin, sequence, is_chat), part, special))
-    return _named(_joined(_joined(words, _is_template_run), _is_blank), continuation.whole.tokens)
+    joined = _joined(_joined(_joined(words, _is_template_run), _is_blank), _ends_blank)
+    return _named(joined, continuation.whole.tokens)
+
+
+def _template_text(continuation: Continuation, positions: Sequence[int], spans: Sequence[tuple[int | None, int, int]]) -> str:
+    """The characters of tokens of a template; of a special token that was written, its name."""
+    if positions[0] >= continuation.begin:
+        return continuation.whole.tokens[positions[0]]
+    _, start, stop = _place(positions, spans)
+    return (continuation.prompt.text or "")[start:stop]
 
 
 def _word(text: str, before: str, segment: str, positions: tuple[int, ...], special: Sequence[bool]) -> Word:
@@ -123,13 +132,14 @@ def _word(text: str, before: str, segment: str, positions: tuple[int, ...], spec
 
 
 def _joined(words: Sequence[Word], belongs: Callable[[Word, Word], bool]) -> list[Word]:
-    """The words, those that belong to the one behind them joined with it."""
+    """The words, those that belong together as one."""
     joined: list[Word] = []
     for word in words:
         if joined and belongs(joined[-1], word):
             first = joined.pop()
             places = (*first.tokens, *word.tokens)
-            word = replace(word, text=first.text + word.text, before=first.before or word.before, tokens=places)
+            whole = {"text": first.text + word.text, "before": first.before or word.before, "mark": first.mark or word.mark}
+            word = replace(word, **whole, tokens=places)
         joined.append(word)
     return joined
 
@@ -139,6 +149,11 @@ def _is_blank(word: Word, behind: Word) -> bool:
     return not word.text and word.segment == behind.segment and not behind.special
 
 
+def _ends_blank(word: Word, behind: Word) -> bool:
+    """A word before the spaces that end its text."""
+    return not behind.text and word.segment == behind.segment and not (word.special or behind.special)
+
+
 def _is_template_run(word: Word, behind: Word) -> bool:
     """Two tokens of a template beside each other."""
     return word.segment == behind.segment == "template"
@@ -146,7 +161,8 @@ def _is_template_run(word: Word, behind: Word) -> bool:
 
 def _named(words: Sequence[Word], tokens: Sequence[str]) -> list[Word]:
     """Words without a visible character are called by their token."""
-    return [word if word.text.strip() else replace(word, text=tokens[word.tokens[0]]) for word in words]
+    texts = [" ".join(word.text.split()) for word in words]
+    return [replace(word, text=text or tokens[word.tokens[0]]) for word, text in zip(words, texts, strict=True)]
 
 
 def _parts(positions: tuple[int, ...], begin: int) -> Iterator[tuple[int, ...]]:

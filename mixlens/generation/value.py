@@ -149,11 +149,12 @@ class Generation(Sequence[Attribution]):
 
         return plot(self, **options)
 
-    def report(self, path: str | os.PathLike[str], *, force: bool = False) -> Any:
-        """One HTML file: the answer, the texts, the table, and what leaving out parts of the prompt does."""
+    def report(self, path: str | os.PathLike[str], *, leave_out: bool = True, force: bool = False) -> Any:
+        """One HTML file: the answer, the texts, the table, and, unless `leave_out` is False, what leaving out each word and
+        sentence of the prompt does (see `with_effects`)."""
         from ..show.generation_page import write_generation
 
-        return write_generation(self, path, force=force)
+        return write_generation(self.with_effects() if leave_out and self.whole is not None else self, path, force=force)
 
     def _repr_html_(self) -> str:
         from ..show.generation_page import notebook_html

@@ -91,7 +91,8 @@ def _about_loss(generation: Generation, loss: Loss) -> Sequence[tuple[str, str]]
     share = percent(float(prompt_shares(generation)[loss.row]))
     after = percent(max(0.0, whole + loss.change))
     how = "comes back for" if float(own_shares(generation)[loss.row]) > BACK else "counts most for"
-    begin = [("", f" The prompt {how} "), ("strong", word), ("", f": {share} of that word is made of the prompt, and ")]
+    made = f"{share} of its evidence is in the prompt" if generation.signed else f"{share} of that word is made of the prompt"
+    begin = [("", f" The prompt {how} "), ("strong", word), ("", f": {made}, and ")]
     return [*begin, ("", "without "), *loss.what, ("", f" its probability would be {after} instead of {percent(whole)}.")]
 
 

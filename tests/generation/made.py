@@ -6,7 +6,7 @@ from functools import cache
 from typing import Any
 
 import transformers
-from conftest import hf_model
+from conftest import CONFIGURATIONS, randomise
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, processors
 
 import mixlens
@@ -42,4 +42,9 @@ def tokenizer(*, chat: bool = True) -> Any:
 
 @cache
 def talker(case: str = "llama", *, chat: bool = True) -> Any:
-    return mixlens.load(hf_model(case, head="AutoModelForCausalLM"), tokenizer=tokenizer(chat=chat))
+    """A model of a family that reads 160 tokens."""
+    model_type, options = CONFIGURATIONS[case]
+    longest = {name: 160 for name in ("max_position_embeddings", "n_positions") if name in options}
+    model = transformers.AutoModelForCausalLM.from_config(transformers.AutoConfig.for_model(model_type, **{**options, **longest}))
+    randomise(model)
+    return mixlens.load(model.double().eval(), tokenizer=tokenizer(chat=chat))

@@ -218,7 +218,7 @@ def test_a_given_continuation_is_explained_as_if_it_were_written() -> None:
         ({"continuation": " "}, "continuation is empty"),
         ({"continuation": 5}, "a continuation is a text"),
         ({"continuation": "the", "target": "cat"}, "leave target= and query= out"),
-        ({"continuation": "the cat " * 40}, "are over the 40"),
+        ({"continuation": "the cat " * 90}, "are over the 160"),
         ({"generate": 0}, "at least 1"),
     ],
 )
