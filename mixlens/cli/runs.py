@@ -56,6 +56,14 @@ def run(
     query: Query = None,
     maps: Annotated[bool, typer.Option("--maps", help="Keep the maps too.")] = False,
     maps_dtype: Annotated[str, typer.Option("--maps-dtype", help="float32 or float16.")] = "float32",
+    trust: Annotated[
+        bool,
+        typer.Option(
+            "--trust",
+            help="Does a prediction turn without each method's three first words, and without ten random sets?"
+            " Costs a pass for each.",
+        ),
+    ] = False,
     batch_tokens: Annotated[int | None, typer.Option("--batch-tokens", help="Tokens to a batch; by default what suits.")] = None,
     shard_rows: Annotated[
         int, typer.Option("--shard-rows", help="Rows to a shard: so much work is lost, at most, when a run is killed.")
@@ -90,6 +98,7 @@ def run(
             score=score,
             query=_index_or_token(query),
             maps=maps_dtype if maps else False,
+            trust=trust,
             batch_tokens=batch_tokens,
             shard_rows=shard_rows,
             strict=strict,

@@ -11,12 +11,16 @@ from typing import Any
 import numpy as np
 
 from ..errors import InputError
+from .bins import Bins
 from .page_labels import Judged, Labels, labels_of
-from .page_samples import Bins, Candidate, Examples, Lowest, Sampled
+from .page_samples import Candidate, Examples, Lowest, Sampled
 from .reading import manifest_of, methods_of, visit_rows
 from .tally import CLASSES, ClassCounts, Mean, Tally
+from .turned_counts import TurnedCounts
 
-EXAMPLES = 60
+EXAMPLES = 300
+LEAST_ROWS = 5  # rows that a word must be in to be listed
+SURE = 0.99  # probabilities above this are counted as sure
 PROBABILITY = np.linspace(0, 1, 21)
 GAP = 10.0 ** np.arange(-18, 1.01, 0.5)
 SECONDS = 10.0 ** np.arange(-6, 4.01, 0.25)
@@ -36,6 +40,7 @@ class OneClass:
     mean: float | None
     top: dict[str, list[tuple[str, float, int]]]  # method -> (word, mean share of the absolute scores, times)
     signed: dict[str, dict[str, list[tuple[str, float, int]]]] = field(default_factory=dict)  # method -> towards, against
+    words: dict[str, dict[str, list[tuple[str, float, int]]]] = field(default_factory=dict)  # method -> for, against; by rows
 
 
 @dataclass(frozen=True)
@@ -66,6 +71,12 @@ class Overview:
     slow: list[dict[str, Any]]
     examples: list[Sampled]  # those that say most first
     notes: list[str]
+    signed: tuple[str, ...] = ()  # methods with scores below 0
+    word_agreement: dict[tuple[str, str], Mean] = field(default_factory=dict)
+    special: dict[str, Mean] = field(default_factory=dict)  # method -> share of the absolute scores of tokens of no word
+    removal: TurnedCounts | None = None  # None: the run made no check
+    tagged: Counter[str] = field(default_factory=Counter)  # list of rows worth a look -> rows
+    sure: int = 0  # rows with a probability above SURE
 
 
 # --- the pass ---------------------------------------------------------------------------------------------------------
@@ -115,6 +126,12 @@ def overview(
         slow=tally.slowest(10),
         examples=counts.examples.rows(),
         notes=counts.notes(),
+        signed=tuple(method for method in tally.methods if method in tally.signed),
+        word_agreement=dict(tally.word_agreement),
+        special=dict(tally.special),
+        removal=tally.removal if tally.removal.rows else None,
+        tagged=counts.examples.tagged,
+        sure=counts.sure,
     )
 
 
@@ -129,7 +146,7 @@ class PageTally:
     def __init__(self, methods: Sequence[str], labels: Labels, examples: int):
         self.tally, self.labels, self.examples = Tally(methods), labels, Examples(examples)
         self.probability, self.gaps, self.times = Bins(PROBABILITY), Bins(GAP), Bins(SECONDS)
-        self.no_gap = 0
+        self.no_gap = self.sure = 0
         self.lengths: Counter[int] = Counter()
         self.certain: dict[str, tuple[Bins, Mean]] = {}
         self.largest = Lowest(5)
@@ -148,6 +165,7 @@ class PageTally:
 
     def _add_probability(self, predicted: str, probability: float) -> None:
         self.probability.add(probability)
+        self.sure += probability > SURE
         bins, mean = self.certain.setdefault(predicted, (Bins(PROBABILITY), Mean()))
         bins.add(probability)
         mean.add(probability)
@@ -165,7 +183,8 @@ class PageTally:
         bins, mean = self.certain.get(name, (Bins(PROBABILITY), Mean()))
         counted = self.tally.classes.get(name, ClassCounts()).rows
         words, signed = self.tally.top_of_methods(name, top, least), self.tally.signed_top(name, top, least)
-        return OneClass(name, rows, counted, bins, mean.value, words, signed)
+        of_rows = self.tally.words_of_rows(name, top, LEAST_ROWS)
+        return OneClass(name, rows, counted, bins, mean.value, words, signed, of_rows)
 
     def notes(self) -> list[str]:
         """What a reader must know of the counts."""

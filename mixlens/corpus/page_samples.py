@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 import math
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import zip_longest
@@ -11,41 +12,20 @@ from typing import Any
 
 import numpy as np
 
-from .plan import COLUMNS, RATIO
-from .row_words import is_of_text
+from .plan import is_computed
+from .row_words import WrittenWord, is_of_text, written_words
 from .tally import RowFacts
+from .turned_counts import OPEN, RowCheck
 
 LONG = 1_024  # tokens of an example that are shown
 TEXT = 4_000  # and characters
 FIELD = 200  # characters of a carried value
-WHY = ("evenly spaced", "methods disagree", "least certain", "wrong")
+WHY = ("evenly spaced", "methods disagree", "least certain", "wrong", "nothing turned it", "does not add up")
+SURE = 0.95  # a wrong prediction above this is sure of it
+APART = 0.10  # a mean correlation of the methods below this is a disagreement
 
 
 # --- streams ----------------------------------------------------------------------------------------------------------
-
-
-@dataclass
-class Bins:
-    """How many values fall between two edges. The last edge is in the last bin; values beyond count in the outer bins."""
-
-    edges: np.ndarray
-    counts: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
-
-    def __post_init__(self) -> None:
-        if not len(self.counts):
-            self.counts = np.zeros(len(self.edges) - 1, dtype=np.int64)
-
-    def add(self, value: float) -> None:
-        place = int(np.searchsorted(self.edges, value, side="right")) - 1
-        self.counts[min(max(place, 0), len(self.counts) - 1)] += 1
-
-    def trimmed(self) -> Bins:
-        """The bins without the empty ones at both ends."""
-        filled = np.nonzero(self.counts)[0]
-        if not len(filled):
-            return self
-        first, last = int(filled[0]), int(filled[-1])
-        return Bins(self.edges[first : last + 2], self.counts[first : last + 1])
 
 
 class Spaced:
@@ -116,12 +96,15 @@ class Sampled:
     correct: bool | None
     gap: float | None
     seconds: float
-    agreement: float | None  # mean Spearman correlation over the pairs of methods
+    agreement: float | None  # mean Spearman correlation over the pairs of methods, over words
     carried: tuple[tuple[str, str], ...]
     methods: tuple[str, ...]
     scores: np.ndarray = field(repr=False)
     file: str  # the shard it is in
     why: tuple[str, ...] = ()
+    words: tuple[WrittenWord, ...] = ()
+    check: RowCheck | None = None
+    tags: tuple[str, ...] = ()  # the lists of `OUTLIERS` that it belongs to
 
 
 @dataclass(frozen=True)
@@ -137,14 +120,29 @@ class Candidate:
 
     def agreement(self) -> float | None:
         """The mean Spearman correlation over the pairs of methods that have one."""
-        values = list(filter(math.isfinite, self.seen.agreement.values()))
+        values = list(filter(math.isfinite, self.seen.word_agreement.values()))
         return sum(values) / len(values) if values else None
+
+    def tags(self) -> tuple[str, ...]:
+        """The lists of rows worth a look that the row belongs to."""
+        check, probability, agreement = self.seen.check, self.row.get("probability"), self.agreement()
+        belongs = {
+            "wrong": self.correct is False and probability is not None and probability > SURE,
+            "held": check is not None and check.nothing_turned,
+            "apart": agreement is not None and agreement < APART,
+            "open": check is not None and check.gap is not None and check.gap > OPEN,
+        }
+        return tuple(tag for tag, belonging in belongs.items() if belonging)
 
     def values(self) -> dict[str, float | None]:
         """Of each reason to show a row a value that is low where the reason is strong; None where it does not apply."""
         probability = self.row.get("probability")
         wrong = None if probability is None or self.correct is not False else -probability
-        return {"methods disagree": self.agreement(), "least certain": probability, "wrong": wrong}
+        check = self.seen.check
+        held = -min(check.left.values()) if check is not None and check.nothing_turned else None
+        opened = -check.gap if check is not None and check.gap is not None and check.gap > OPEN else None
+        chosen = {"methods disagree": self.agreement(), "least certain": probability, "wrong": wrong}
+        return {**chosen, "nothing turned it": held, "does not add up": opened}
 
     def sample(self) -> Sampled:
         """The row as the page shows it: long texts and values are cut."""
@@ -170,6 +168,9 @@ class Candidate:
             methods=tuple(seen.scores),
             scores=np.array([values[:LONG] for values in seen.scores.values()]).reshape(len(seen.scores), -1),
             file=self.file,
+            words=tuple(word for word in written_words(row) if max(word.tokens) < LONG),
+            check=seen.check,
+            tags=self.tags(),
         )
 
     def _shown_label(self) -> str | None:
@@ -183,28 +184,46 @@ class Candidate:
         return tuple((name, cut(str(self.row[name]), FIELD)) for name in carried)
 
     def _is_computed(self, column: str) -> bool:
-        return column in COLUMNS or column in self.seen.scores or column.startswith(RATIO)
+        return is_computed(column) or column in self.seen.scores
 
 
 class Examples:
-    """About `count` rows to look at: half of them evenly spaced, the others for one of the reasons in WHY."""
+    """About `count` rows to look at: half of them evenly spaced, the others for one of the reasons in WHY. Up to `count` rows
+    are all held. `tagged`: of each list of rows worth a look how many rows belong to it, held or not."""
 
     def __init__(self, count: int):
         self.count = count
+        self.every: list[Sampled] | None = []  # all rows, as long as there is room for them
         self.spaced = Spaced(count // 2)
         self.chosen = {why: Lowest(count // 6) for why in WHY[1:]}
+        self.tagged: Counter[str] = Counter()
 
     def offer(self, candidate: Candidate) -> None:
         """One more row; it is held only where it is chosen."""
+        self.tagged.update(candidate.tags())
         if not self.count:
             return
+        self._hold(candidate)
         self.spaced.offer(candidate.sample)
         for why, value in candidate.values().items():
             if value is not None:
                 self.chosen[why].offer(value, int(candidate.row["row"]), candidate.sample)
 
+    def _hold(self, candidate: Candidate) -> None:
+        """Hold the row with all before it, or let all go where there are too many."""
+        if self.every is not None and len(self.every) < self.count:
+            self.every.append(candidate.sample())
+        else:
+            self.every = None
+
     def rows(self) -> list[Sampled]:
-        """Each row once, with all reasons it was chosen for. The kinds take turns: a cut at any place leaves some of each."""
+        """Each row once, with all reasons it was chosen for. The kinds take turns: a cut at any place leaves some of each. Where
+        all rows are held, those that were not chosen come last."""
+        chosen = self._chosen_rows()
+        known = {sample.row for sample in chosen}
+        return [*chosen, *(sample for sample in self.every or () if sample.row not in known)]
+
+    def _chosen_rows(self) -> list[Sampled]:
         rows: dict[int, Sampled] = {}
         for why, sample in self._in_turns():
             row = rows.setdefault(sample.row, sample)

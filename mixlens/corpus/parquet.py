@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from ..optional import optional
-from .plan import COLUMNS, RATIO, Plan
+from .plan import COLUMNS, COMPLETENESS, RANDOM_TURNED, RANDOM_WITHOUT, RATIO, TURNED, WITHOUT, Plan
 from .shards import SCHEMA
 
 Row = dict[str, Any]
@@ -27,8 +27,18 @@ def schema_of(plan: Plan, dtype: torch.dtype, ratios: Sequence[str]) -> Any:
     kinds |= dict.fromkeys(plan.methods, pa.list_(pa.float64() if dtype == torch.float64 else pa.float32()))
     columns = [RATIO + method for method in ratios]
     kinds |= dict.fromkeys(columns, pa.list_(pa.float32()))
+    checks = _checks(pa, plan.methods) if plan.trust else {}
+    kinds |= checks
+    columns += checks
     names = (*COLUMNS[:-1], *plan.columns, *plan.methods, *columns, COLUMNS[-1])
     return pa.schema([(name, kinds.get(name, pa.string())) for name in names])
+
+
+def _checks(pa: Any, methods: Sequence[str]) -> dict[str, Any]:
+    """The columns of the check of the first words."""
+    of_methods = {WITHOUT: pa.float64(), TURNED: pa.bool_(), COMPLETENESS: pa.float64()}
+    kinds = {prefix + method: kind for prefix, kind in of_methods.items() for method in methods}
+    return {**kinds, RANDOM_WITHOUT: pa.list_(pa.float64()), RANDOM_TURNED: pa.list_(pa.bool_())}
 
 
 def _kinds(pa: Any) -> dict[str, Any]:

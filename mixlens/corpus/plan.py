@@ -18,6 +18,12 @@ COLUMNS = (  # columns of every run; a carried column may not have the name of o
     *("prediction", "probability", "target", "gap", "seconds"),
 )
 RATIO = "mixing_ratio:"  # then the method
+WITHOUT = "without:"  # then the method: the probability left for the prediction without the method's first words
+TURNED = "turned:"  # then the method: whether the prediction turned
+COMPLETENESS = "completeness:"  # then the method: by how much its scores miss their sum
+RANDOM_WITHOUT, RANDOM_TURNED = "without_random", "turned_random"  # the same for each random set of words
+PREFIXES = (RATIO, WITHOUT, TURNED, COMPLETENESS)
+COMPUTED = (*COLUMNS, RANDOM_WITHOUT, RANDOM_TURNED)
 DTYPES = ("float32", "float16")
 
 
@@ -34,10 +40,19 @@ class Plan:
     batch_tokens: int | None = None
     columns: tuple[str, ...] = ()
     kinds: tuple[tuple[str, str], ...] = ()  # (column, type) of carried columns that are no text
+    trust: bool = False  # whether the first words are taken out, and random words beside them
 
 
 def plan_of(
-    methods: Any, target: Any, foil: Any, score: Any, query: Any, maps: Any, batch_tokens: Any, columns: Sequence[str]
+    methods: Any,
+    target: Any,
+    foil: Any,
+    score: Any,
+    query: Any,
+    maps: Any,
+    batch_tokens: Any,
+    columns: Sequence[str],
+    trust: Any = False,
 ) -> Plan:
     """The plan that the arguments of `run` mean."""
     _refuse_no_names(methods, columns)
@@ -47,8 +62,9 @@ def plan_of(
     _refuse_question(score, foil, query, target)
     _refuse_half_characters([*names, score, foil, query, *(target if isinstance(target, tuple) else (target,))])
     carried = tuple([columns] if isinstance(columns, str) else columns)
-    _refuse_columns(carried, names)
-    return Plan(tuple(names), target, foil, score, query, number_type, batch_tokens, carried)
+    _refuse_trust(trust)
+    _refuse_columns(carried, names, COMPUTED if trust else COLUMNS)
+    return Plan(tuple(names), target, foil, score, query, number_type, batch_tokens, carried, trust=trust)
 
 
 def is_count(value: Any) -> bool:
@@ -117,10 +133,15 @@ def _refuse_half_characters(values: Iterable[Any]) -> None:
             raise InputError(f"{word!r} holds half a character (a lone surrogate), which is no text.")
 
 
-def _refuse_columns(columns: Sequence[Any], methods: Sequence[str]) -> None:
+def _refuse_trust(trust: Any) -> None:
+    if not isinstance(trust, bool):
+        raise InputError(f"trust is True or False, not {trust!r:.80}.")
+
+
+def _refuse_columns(columns: Sequence[Any], methods: Sequence[str], computed: Sequence[str]) -> None:
     for name in columns:
-        if columns.count(name) > 1 or _is_taken(name, methods):
-            raise InputError(f"the column {name!r} is named twice, or is one that every run writes ({', '.join(COLUMNS)}).")
+        if columns.count(name) > 1 or _is_taken(name, methods, computed):
+            raise InputError(f"the column {name!r} is named twice, or is one that every run writes ({', '.join(computed)}).")
         _refuse_name(name)
 
 
@@ -129,9 +150,15 @@ def _refuse_name(column: str) -> None:
         raise InputError(f"{column!r} is no name of a column.")
 
 
-def _is_taken(name: Any, methods: Sequence[str]) -> bool:
+def _is_taken(name: Any, methods: Sequence[str], computed: Sequence[str]) -> bool:
     """Whether a run writes a column of this name itself; what is no name is taken too."""
-    return not isinstance(name, str) or name in (*COLUMNS, *methods) or name.startswith(RATIO)
+    prefixes = PREFIXES if RANDOM_WITHOUT in computed else RATIO
+    return not isinstance(name, str) or name in (*computed, *methods) or name.startswith(prefixes)
+
+
+def is_computed(column: str) -> bool:
+    """Whether a run wrote the column itself, and not a method's scores."""
+    return column in COMPUTED or column.startswith(PREFIXES)
 
 
 def refuse_target(model: Model, plan: Plan, requests: dict[str, MethodRequest]) -> None:

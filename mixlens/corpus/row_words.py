@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,17 +14,47 @@ from ..model.words import group_words
 Words = tuple[list[str], np.ndarray]
 
 
+@dataclass(frozen=True)
+class WrittenWord:
+    """A word as the text has it, with the characters between the word before and this one. `segment`: 0, or 1 in the pair."""
+
+    text: str
+    before: str
+    segment: int
+    tokens: tuple[int, ...]
+
+
 def words_in(row: Mapping[str, Any]) -> Words:
     """The words of a row's text, and of each token the number of its word (-1: the tokenizer added it). Where characters are
     not known, the words are the tokens without their marks. A word is written as its tokens are: in lower case, where the
     tokenizer makes it so."""
-    has_offsets = row.get("text") is not None and row.get("starts") is not None and bool(row.get("segments"))
-    return _words_of_text(row) if has_offsets else _words_of_tokens(row)
+    return _words_of_text(row) if _has_offsets(row) else _words_of_tokens(row)
+
+
+def _has_offsets(row: Mapping[str, Any]) -> bool:
+    return row.get("text") is not None and row.get("starts") is not None and bool(row.get("segments"))
 
 
 def is_of_text(row: Mapping[str, Any]) -> list[bool]:
     """Of each token whether it is of the text, not added by the tokenizer."""
     return [segment >= 0 for segment in row["segments"]] if row.get("segments") else [True] * len(row["tokens"])
+
+
+def written_words(row: Mapping[str, Any]) -> list[WrittenWord]:
+    """The words of a row in their own letters, in the order of `words_in`."""
+    if not _has_offsets(row):
+        places = np.flatnonzero(is_of_text(row)).tolist()
+        return [WrittenWord(bare(row["tokens"][place]), " " * (number > 0), 0, (place,)) for number, place in enumerate(places)]
+    ends = {0: 0, 1: 0}  # of the word before, in each text
+    return [_written_word(row, word, tuple(at), ends) for word, at in _groups(row)]
+
+
+def _written_word(row: Mapping[str, Any], word: str, at: tuple[int, ...], ends: dict[int, int]) -> WrittenWord:
+    segment = row["segments"][at[0]]
+    end = max(row["ends"][i] for i in at)
+    before = str(row["pair"] if segment else row["text"])[ends[segment] : end - len(word)]
+    ends[segment] = end
+    return WrittenWord(word, before, segment, at)
 
 
 def _words_of_tokens(row: Mapping[str, Any]) -> Words:

@@ -35,10 +35,11 @@ def identity_of(worker: Worker, source: Corpus, options: Mapping[str, Any]) -> d
 
 
 def _plan_options(worker: Worker) -> dict[str, Any]:
-    """The plan without its methods; with the types of carried columns where some are no text."""
+    """The plan without its methods; with the types of carried columns where some are no text; with `trust` where it is set."""
     plan = asdict(worker.plan)
-    del plan["methods"], plan["kinds"]
-    return {**plan, "kinds": dict(worker.plan.kinds)} if worker.plan.kinds else plan
+    del plan["methods"], plan["kinds"], plan["trust"]
+    kinds = {"kinds": dict(worker.plan.kinds)} if worker.plan.kinds else {}
+    return {**plan, **kinds, **({"trust": True} if worker.plan.trust else {})}
 
 
 def _library_versions() -> dict[str, Any]:

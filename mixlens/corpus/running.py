@@ -79,6 +79,7 @@ def run(
     score: str | None = None,
     query: int | str | None = None,
     maps: bool | str = False,
+    trust: bool = False,
     batch_tokens: int | None = None,
     shard_rows: int = SHARD_ROWS,
     strict: bool = False,
@@ -93,12 +94,13 @@ def run(
     `data`: a file (JSONL, CSV, TSV, Parquet, text with a text a line), a dataset of `mixlens data`, a hub id, or texts,
     (text, pair) tuples, Examples or mappings. A field with ids (`ids_field`, by default `input_ids`) is read as it is.
     `target`: as for `attribute`; "gold" takes each row's own target (and foil) or label. `maps`: keep the maps too, as
-    "float32" (True) or "float16". `strict`: stop at the first row that cannot be explained, instead of noting it in
-    errors.jsonl. `resume`: refuse to begin anew. Memory does not grow with the corpus. `ray`: "auto" or the address of a
-    Ray cluster, whose `workers` (by default one for each GPU, else CPU) do the work; `model` is then a name.
+    "float32" (True) or "float16". `trust`: delete each method's three first words, then ten random sets of three words, and
+    note whether the prediction turns (a pass for each). `strict`: stop at the first row that cannot be explained, instead of
+    noting it in errors.jsonl. `resume`: refuse to begin anew. Memory does not grow with the corpus. `ray`: "auto" or the
+    address of a Ray cluster, whose `workers` (by default one for each GPU, else CPU) do the work; `model` is then a name.
     """
     optional("pyarrow.parquet", "pyarrow", "data", what="corpus runs")
-    plan = plan_of(methods, target, foil, score, query, maps, batch_tokens, columns)
+    plan = plan_of(methods, target, foil, score, query, maps, batch_tokens, columns, trust)
     names = {"split": split, "text_field": text_field, "pair_field": pair_field, "ids_field": ids_field}
     _refuse_shards(shard_rows)
     _refuse_names(names)

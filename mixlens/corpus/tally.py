@@ -15,6 +15,7 @@ import numpy as np
 from ..metrics.agreement import linear, ranks
 from .plan import RATIO
 from .row_words import words_in
+from .turned_counts import RowCheck, TurnedCounts, check_of
 
 # What is counted is bounded, so that memory does not grow with the rows. Beyond twice as many the rarest are dropped.
 TOKENS = 150_000  # (class, method, token)
@@ -42,9 +43,10 @@ class Mean:
 
 @dataclass(slots=True)
 class Share(Mean):
-    """A word's mean share of a row's absolute scores, and the same with its sign."""
+    """A word's mean share of a row's absolute scores, and the same with its sign. `count`: times; `rows`: rows that have it."""
 
     signed: float = 0.0
+    rows: int = 0
 
     def count_in(self, share: float) -> None:
         self.add(abs(share))
@@ -54,6 +56,11 @@ class Share(Mean):
     def direction(self) -> float:
         """Above 0: towards what was explained, on the whole; below 0: against it."""
         return self.signed / self.count if self.count else 0.0
+
+    @property
+    def of_row(self) -> float:
+        """The mean over the rows that have the word; of a word that comes twice in a row, both shares together."""
+        return self.signed / self.rows if self.rows else 0.0
 
 
 Listed = list[tuple[str, float, int]]  # word, mean share, times
@@ -75,7 +82,9 @@ class RowFacts:
 
     predicted: str
     scores: dict[str, np.ndarray]
-    agreement: dict[tuple[str, str], float]  # Spearman; NaN where one side is constant
+    agreement: dict[tuple[str, str], float]  # Spearman over tokens; NaN where one side is constant
+    word_agreement: dict[tuple[str, str], float] = field(default_factory=dict)  # the same over words
+    check: RowCheck | None = None
 
 
 @dataclass(slots=True)
@@ -89,8 +98,12 @@ class ClassCounts:
         """Count (word, share) of one row; how many words were not counted before."""
         counts = self.shares.setdefault(method, {})
         before = len(counts)
+        words = set()
         for word, share in shares:
             counts.setdefault(word, Share()).count_in(share)
+            words.add(word)
+        for word in words:
+            counts[word].rows += 1
         return len(counts) - before
 
     def words(self) -> Iterator[tuple[dict[str, Share], str]]:
@@ -111,6 +124,9 @@ class Tally:
         self.unnamed = 0  # rows whose prediction was too rare to be kept
         self.tokens, self.seconds, self.gap = Mean(), Mean(), Mean()
         self.agreement = {pair: Mean() for pair in combinations(self.methods, 2)}
+        self.word_agreement = {pair: Mean() for pair in self.agreement}
+        self.special = {method: Mean() for method in self.methods}  # the share of the absolute scores that no word has
+        self.removal = TurnedCounts(self.methods)
         self.ratios: dict[str, list[Mean]] = {}
         self.classes: dict[str, ClassCounts] = {}
         self.entries = 0  # in all of their shares
@@ -125,12 +141,14 @@ class Tally:
         self.predicted[predicted] += 1
         self._add_numbers(row)
         scores = {name: np.array(row[name], dtype=np.float64) for name in self.methods if row.get(name) is not None}
-        self._count_words(predicted, row, scores)
+        by_word = self._count_words(predicted, row, scores)
         agreement = self._add_agreement(row, scores)
+        word_agreement = self._add_word_agreement(by_word)
+        check = self._add_check(row)
         self._add_ratios(row)
         self._add_slow(row)
         self._bound()
-        return RowFacts(predicted, scores, agreement)
+        return RowFacts(predicted, scores, agreement, word_agreement, check)
 
     def _add_numbers(self, row: Mapping[str, Any]) -> None:
         self.tokens.add(len(row["tokens"]))
@@ -144,6 +162,20 @@ class Tally:
         for pair, value in agreement.items():
             self.agreement[pair].add(value)
         return agreement
+
+    def _add_word_agreement(self, scores: Mapping[str, np.ndarray]) -> dict[tuple[str, str], float]:
+        """Spearman's correlation over words of each pair of methods; a row of one word has none."""
+        length = max(map(len, scores.values()), default=0)
+        agreement = _agreement(scores, list(self.word_agreement)) if length > 1 else {}
+        for pair, value in agreement.items():
+            self.word_agreement[pair].add(value)
+        return agreement
+
+    def _add_check(self, row: Mapping[str, Any]) -> RowCheck | None:
+        check = check_of(row, self.methods)
+        if check is not None:
+            self.removal.add(check)
+        return check
 
     def _add_ratios(self, row: Mapping[str, Any]) -> None:
         names = [name for name, values in row.items() if name.startswith(RATIO) and values is not None]
@@ -161,13 +193,23 @@ class Tally:
         if len(self.slow) > 32:
             heapq.heappop(self.slow)
 
-    def _count_words(self, predicted: str, row: Mapping[str, Any], scores: Mapping[str, np.ndarray]) -> None:
+    def _count_words(self, predicted: str, row: Mapping[str, Any], scores: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Count the words of one row. Gives the scores of its words by method, of the methods that scored these tokens."""
         of_class = self.classes.setdefault(predicted, ClassCounts())
         of_class.rows += 1
         words, places = words_in(row)
         self.signed |= {method for method, values in scores.items() if (values < 0).any()}
-        for method, values in scores.items():
-            self.entries += of_class.count(method, _shares(words, places, values))
+        by_word = {method: sums_of(words, places, values) for method, values in scores.items() if len(values) == len(places)}
+        for method, sums in by_word.items():
+            self.entries += of_class.count(method, _shares(words, sums))
+            self._add_special(method, scores[method][places < 0], sums)
+        return by_word
+
+    def _add_special(self, method: str, special: np.ndarray, sums: np.ndarray) -> None:
+        """Count the share of the absolute scores that tokens of no word have."""
+        apart, total = np.abs(special).sum(), np.abs(special).sum() + np.abs(sums).sum()
+        if total > 0:
+            self.special[method].add(float(apart / total))
 
     def _bound(self) -> None:
         """Drop what is rarest where more is counted than twice a bound."""
@@ -208,6 +250,16 @@ class Tally:
             for method, known in shares.items()
         }
 
+    def words_of_rows(self, predicted: str, count: int, least: int) -> dict[str, dict[str, Listed]]:
+        """Of each method the words for and against the prediction, by their mean share of a row, with the number of rows. Marks
+        are no words here, nor is what is in fewer than `least` rows."""
+        return {method: self._ways(predicted, method, count, least) for method in self.methods}
+
+    def _ways(self, predicted: str, method: str, count: int, least: int) -> dict[str, Listed]:
+        shares = self.classes.get(predicted, ClassCounts()).shares.get(method, {})
+        known = {word: share for word, share in shares.items() if share.rows >= least and any(map(str.isalnum, word))}
+        return {"for": _most(known, 1, count), "against": _most(known, -1, count)}
+
     def _known(self, predicted: str, method: str, least: int) -> dict[str, Share]:
         """The shares of words seen `least` times; of all words where none was."""
         shares = self.classes.get(predicted, ClassCounts()).shares.get(method, {})
@@ -217,11 +269,13 @@ class Tally:
         return [facts for *_, facts in heapq.nlargest(count, self.slow, key=lambda entry: entry[:3])]
 
 
-def _shares(words: Sequence[str], places: np.ndarray, values: np.ndarray) -> list[tuple[str, float]]:
-    """(word, share of the absolute scores with its sign) of each word; none where scores are not of these tokens, or all 0."""
-    if len(values) != len(places) or not words:
-        return []
-    sums = np.bincount(places[places >= 0], values[places >= 0], len(words))
+def sums_of(words: Sequence[str], places: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """[word]: the sum of the scores of each word's tokens."""
+    return np.bincount(places[places >= 0], values[places >= 0], len(words))
+
+
+def _shares(words: Sequence[str], sums: np.ndarray) -> list[tuple[str, float]]:
+    """(word, share of the absolute scores with its sign) of each word; none where all scores are 0."""
     total = np.abs(sums).sum()
     return list(zip(words, (sums / total).tolist(), strict=True)) if total > 0 else []
 
@@ -230,6 +284,12 @@ def _largest(shares: Mapping[str, Share], sign: int, count: int) -> Listed:
     """The words whose shares are largest in one direction."""
     sizes = [(sign * mean.direction, word, mean.count) for word, mean in shares.items() if sign * mean.direction > 0]
     return [(word, sign * size, times) for size, word, times in heapq.nlargest(count, sizes)]
+
+
+def _most(shares: Mapping[str, Share], sign: int, count: int) -> Listed:
+    """(word, mean share of a row, rows) of the words whose shares of a row are largest in one direction."""
+    sizes = [(sign * share.of_row, word, share.rows) for word, share in shares.items() if sign * share.of_row > 0]
+    return [(word, sign * size, rows) for size, word, rows in heapq.nlargest(count, sizes)]
 
 
 def _agreement(scores: Mapping[str, np.ndarray], pairs: Sequence[tuple[str, str]]) -> dict[tuple[str, str], float]:

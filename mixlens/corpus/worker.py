@@ -29,6 +29,7 @@ from .parquet import Row, maps_content, parquet_content, schema_of, table_of
 from .plan import RATIO, Plan, refuse_target
 from .rows import InputRow, fingerprint, place_of, written
 from .shards import SCHEMA, file_name
+from .taken_out import refuse_trust, trust_columns
 
 LONGEST_REASON = 400  # characters
 Text = tuple[InputRow, Encoded]
@@ -94,6 +95,8 @@ class Worker:
     def refuse(self) -> None:
         """Refuse what no row could pass."""
         refuse_target(self.model, self.plan, self.requests)
+        if self.plan.trust:
+            refuse_trust(self.model, self.plan.target, self.plan.foil)
 
     def schema(self) -> Any:
         """The columns of every shard."""
@@ -286,6 +289,8 @@ class Worker:
         for name in self.requests:
             columns |= self._scores(name, or_raise(answer.scores[name]), columns["target"])
         columns |= {RATIO + name: answer.maps[name].info["mixing_ratio"].float().mean(-1).tolist() for name in self.ratios}
+        if self.plan.trust:
+            columns |= trust_columns(answer.trace, columns, {name: or_raise(read) for name, read in answer.scores.items()})
         if self.plan.maps is not None:
             columns["maps"] = map_numbers(answer.maps, getattr(torch, self.plan.maps))
         columns["seconds"] = answer.seconds + time.perf_counter() - started
