@@ -104,6 +104,7 @@ def explain(
     lens, seconds = loading.timed_load(model)
     seconds = {"load and check": time.perf_counter() - started, "import": imported, **seconds}
     with timed():
+        results: Any
         if writing.asked:
             results = generated(lens, source, request, writing, (target, foil, score), keep_special=not no_special)
         else:

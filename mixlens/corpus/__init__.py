@@ -4,5 +4,6 @@ from .page_facts import Overview, overview
 from .running import Run, run
 from .stored_maps import maps
 from .summary import Summary, summarize
+from .writing import generations
 
-__all__ = ["Overview", "Run", "Summary", "maps", "overview", "run", "summarize"]
+__all__ = ["Overview", "Run", "Summary", "generations", "maps", "overview", "run", "summarize"]

@@ -21,11 +21,13 @@ from ..maps import known as known_maps
 from ..maps import mix
 from ..model.encode import Encoded
 from ..model.model import Model
-from ..model.predict import named, refuse_generation
+from ..model.predict import generate_each, named, refuse_generation
 from ..sequences import continuation_ids
 from ..types import Attribution, LayersOf, Map, Trace
 from .text import written_text
 from .value import Generation
+
+SLACK = 0.02  # of the distance between the largest logit and the mean of all
 
 
 def explain(
@@ -57,6 +59,7 @@ class Written:
     prompt: Encoded
     whole: Trace
     given: bool
+    known_logits: Tensor | None = None  # [position vocabulary], where a pass has given them already
 
     @cached_property
     def continuation(self) -> Continuation:
@@ -65,7 +68,7 @@ class Written:
     @cached_property
     def logits(self) -> Tensor:
         """[position vocabulary]: what the model says at every position."""
-        return self.model.logits(self.whole)
+        return self.model.logits(self.whole) if self.known_logits is None else self.known_logits
 
     @property
     def places(self) -> range:
@@ -115,6 +118,31 @@ def write(model: Model, text: Any, *, generate: int | None = None, continuation:
 def written_after(model: Model, prompt: Encoded, ids: Sequence[int], *, given: bool) -> Written:
     """A prompt and these ids behind it, traced as one."""
     return Written(model, prompt, model.trace(input_ids=[*prompt.input_ids, *ids]), given)
+
+
+def write_each(model: Model, prompts: Sequence[Encoded], count: int) -> list[Written]:
+    """What a model writes after each of several prompts: written, traced and read in batches. Each token that was written in a
+    batch must be the likeliest in the traced pass, which is padded in another way; else its text is written again, alone."""
+    written = generate_each(model, prompts, count)
+    wholes = [model.encode_ids([*prompt.input_ids, *ids]) for prompt, ids in zip(prompts, written, strict=True)]
+    traces, _ = model.run_traced(wholes)
+    logits = model.outputs(wholes).logits
+    parts = zip(prompts, traces, logits, strict=True)
+    texts = [Written(model, prompt, trace, False, row[: len(trace)]) for prompt, trace, row in parts]
+    return [text if _is_likeliest(text) else write_alone(model, text.prompt, count) for text in texts]
+
+
+def write_alone(model: Model, prompt: Encoded, count: int) -> Written:
+    """What a model writes after one prompt."""
+    return written_after(model, prompt, model.generate(prompt, count), given=False)
+
+
+def _is_likeliest(text: Written) -> bool:
+    """Whether every written token has the largest logit, or one as large within SLACK of the spread: two passes round apart."""
+    logits = text.logits[[place - 1 for place in text.places]].float()
+    chosen = logits[range(len(text.places)), [text.whole.input_ids[place] for place in text.places]]
+    most = logits.amax(-1)
+    return bool((most - chosen <= SLACK * (most - logits.mean(-1))).all())
 
 
 def _given_ids(model: Model, prompt: Encoded, continuation: Any) -> list[int]:

@@ -138,8 +138,8 @@ def _joined(words: Sequence[Word], belongs: Callable[[Word, Word], bool]) -> lis
         if joined and belongs(joined[-1], word):
             first = joined.pop()
             places = (*first.tokens, *word.tokens)
-            whole = {"text": first.text + word.text, "before": first.before or word.before, "mark": first.mark or word.mark}
-            word = replace(word, **whole, tokens=places)
+            text, before, mark = first.text + word.text, first.before or word.before, first.mark or word.mark
+            word = replace(word, text=text, before=before, mark=mark, tokens=places)
         joined.append(word)
     return joined
 

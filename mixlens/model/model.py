@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from ..types import Text, Texts, Trace
+from ..types import Example, Text, Texts, Trace
 from . import encode, predict, rerun, runner, tracing
 from .chat import instead_of
 from .encode import Encoded
@@ -273,7 +273,7 @@ class Model:
         source = text if messages is None else instead_of(text, messages)
         return explain(self, source, method, keep_special=keep_special, generate=generate, continuation=continuation, **options)
 
-    def why(self, text: Text | Trace, target: Any = None, foil: Any = None, **options: Any) -> Why:
+    def why(self, text: str | Example | tuple[str, str] | Trace, target: Any = None, foil: Any = None, **options: Any) -> Why:
         """Why the model says this of a text: the answer, the words for and against it, whether to trust them. See `mixlens.why`."""
         from ..why import why
 
