@@ -8,10 +8,11 @@ The house in the order of the pipeline. A file imports only from its own folder 
     layer           LayerTrace -> exact parts: equations only
     fast            the same numbers, sooner
     provenance conventions products aggregate by_word sentences head_maps arithmetic
-    targets notices continuing completeness differentiable questions removal
+    targets notices continuing sequences completeness differentiable questions removal
     methods         Block or Question -> scores: one file per paper
     scored_tensors scoring maps attributions alternative_attention asking command_words
     result_facts saving_text saving
+    generation      a prompt and what was written after it -> Generation
     metrics         Attribution -> number
     averages foreign
     why             a text -> the answer, its reasons and whether to trust them
@@ -60,6 +61,9 @@ _PUBLIC = {
     "families": "model.families",
     "Family": "model.families",
     "Example": "types",
+    "Chat": "types",
+    "chat_text": "model.chat",
+    "Generation": "generation",
     "Trace": "types",
     "Map": "types",
     "HeadMaps": "types",
@@ -69,8 +73,10 @@ _PUBLIC = {
 }
 __all__ = [
     "Attribution",
+    "Chat",
     "Example",
     "Family",
+    "Generation",
     "HeadMaps",
     "Map",
     "MixlensError",
@@ -82,6 +88,7 @@ __all__ = [
     "alternative_attention",
     "attribute",
     "attribution",
+    "chat_text",
     "attribution_from",
     "families",
     "flow",
@@ -111,14 +118,16 @@ if TYPE_CHECKING:
     from .errors import MixlensError
     from .experiments.judge import judge
     from .foreign import attribution_from
+    from .generation import Generation
     from .maps import methods, mix, mixing
+    from .model.chat import chat_text
     from .model.families import Family, families
     from .model.loading import load
     from .model.model import Model
     from .report import report
     from .saving import load_result
     from .show.figure.drawing import plot
-    from .types import Attribution, Example, HeadMaps, Map, Record, Trace
+    from .types import Attribution, Chat, Example, HeadMaps, Map, Record, Trace
     from .why import Why, why
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
@@ -13,20 +13,19 @@ from torch import Tensor
 from .aggregate import find, rolled_row, without_special
 from .budget import is_out_of_memory
 from .completeness import warn_where_open
-from .continuing import Continuation
 from .differentiable import differentiable
-from .errors import InputError, MixlensError, ModelError, is_integer, nearest, tokens_within
+from .errors import InputError, MixlensError, ModelError, is_integer, nearest
 from .maps import known as known_maps
 from .maps import mix
 from .methods._attribution import ATTRIBUTIONS, AttributionMethod, Scored, attribution, known
 from .methods._mixing import refuse_all_heads
 from .model.model import Model
-from .model.predict import named
 from .notices import notices_in
 from .provenance import provenance
 from .questions import Batch, Question, share_passes
 from .rounding import working_dtype
 from .scoring import through_quantized
+from .sequences import followed, usual_score
 from .targets import Target, TargetName, resolve
 from .types import Attribution, Map, Trace
 
@@ -39,8 +38,10 @@ __all__ = [
     "attribute",
     "attribute_each",
     "attribution",
+    "cut",
     "explain",
     "known",
+    "refuse_other_model",
     "row_of_map",
 ]
 GRAPH = 4  # a pass with its graph takes about four times the memory of a traced one, so a quarter of the tokens go into it
@@ -153,6 +154,7 @@ def _question(trace: Trace, name: str, aim: Aim) -> Question:
         raise InputError(f"unknown method {name!r}. {nearest(str(name), [*known(), *known_maps()])}")
     method, depth = known()[name], len(trace.layers)
     _refuse_layer(method, aim.layer, depth)
+    trace = followed(trace, aim.target) if method.needs_target and aim.query is None else trace
     target = _target(trace, method, aim)
     layer = None if aim.layer is None else aim.layer % (depth + 1)
     return Question(trace, target, layer, _place(trace, target, aim.query), user_query=aim.query, mix=mix)
@@ -181,7 +183,7 @@ def _refuse_layer(method: AttributionMethod, layer: int | None, depth: int) -> N
 
 def _target(trace: Trace, method: AttributionMethod, aim: Aim) -> Target | None:
     if method.needs_target:
-        score = aim.score or method.score
+        score = aim.score or usual_score(trace.model, aim.target, method.score)
         return resolve(trace, aim.target, foil=aim.foil, score=score, label=aim.label, query=aim.query)
     if aim.of_a_target():
         raise InputError(
@@ -320,60 +322,17 @@ def row_of_map(
 # --- from a text --------------------------------------------------------------------------------------------------------
 
 
-def explain(model: Model, text: Any, name: str, *, keep_special: bool, generate: int | None, **options: Any) -> Any:
-    """`Model.explain`: trace, then `attribute`; with `generate`, once for every token the model writes.
-
-    In the place of a text it takes a Trace of the model, which is then not run again.
-    """
-    _refuse_other_model(model, text)
-    if generate is not None:
-        return [_cut(result, keep_special) for result in _explained_tokens(model, text, name, generate, options)]
+def explain(model: Model, text: Any, name: str, *, keep_special: bool, **options: Any) -> Attribution:
+    """`Model.explain`: trace, then `attribute`. In the place of a text it takes a Trace of the model, which is not run again."""
+    refuse_other_model(model, text)
     trace = text if isinstance(text, Trace) else model.trace(text)
-    return _cut(_attribute(trace, name, options), keep_special)
+    return cut(_attribute(trace, name, options), keep_special)
 
 
-def _refuse_other_model(model: Model, text: Any) -> None:
+def refuse_other_model(model: Model, text: Any) -> None:
+    """Refuse a trace of another model."""
     if isinstance(text, Trace) and text.model is not model:
         raise InputError(f"this trace is of {text.model.name!r}, not of {model.name!r}. Trace the text with the model explained.")
-
-
-def _explained_tokens(model: Model, text: Any, name: str, count: int, options: Mapping[str, Any]) -> Iterator[Attribution]:
-    """An Attribution for each of the tokens that a model writes after a text."""
-    prompt = model.encode(_text_of(text))
-    tokens_within(len(prompt.input_ids), model.max_tokens, repr(model.name))
-    whole = model.trace(input_ids=[*prompt.input_ids, *model.generate(prompt, count)])
-    _refuse_place(options)
-    logits = model.logits(whole)
-    continuation = Continuation(model, prompt, whole)
-    for place in range(len(prompt.input_ids), len(whole)):
-        result = _attribute(whole, name, {**options, "query": place - 1, "target": whole.input_ids[place]})
-        prediction = named(model, logits[place - 1], k=5)
-        yield _before(result, place, continuation, {"generated": whole.tokens[place], "prediction": prediction})
-
-
-def _refuse_place(options: Mapping[str, Any]) -> None:
-    if options.get("target", "predicted") != "predicted" or options.get("query") is not None:
-        raise InputError("generate= explains each token the model writes; leave target= and query= out.")
-
-
-def _text_of(text: Any) -> Any:
-    """The text that was traced, with its pair; anything but a Trace as it is."""
-    if not isinstance(text, Trace):
-        return text
-    return text.text if text.pair is None else (text.text, text.pair)
-
-
-def _before(result: Attribution, place: int, continuation: Continuation, info: Mapping[str, Any]) -> Attribution:
-    """The part of a result before a place: a causal model has not read what comes later."""
-    origin = {"text": continuation.text_before(place), "pair": continuation.prompt.pair}
-    return replace(
-        result,
-        scores=result.scores[:place],
-        tokens=result.tokens[:place],
-        special=result.special[:place],
-        words=continuation.words_before(place),
-        info={**result.info, **info, **origin},
-    )
 
 
 def _attribute(trace: Trace, name: str, options: Mapping[str, Any]) -> Attribution:
@@ -384,5 +343,6 @@ def _attribute(trace: Trace, name: str, options: Mapping[str, Any]) -> Attributi
     return result
 
 
-def _cut(result: Attribution, keep_special: bool) -> Attribution:
+def cut(result: Attribution, keep_special: bool) -> Attribution:
+    """The attribution, without its special tokens where they are not kept."""
     return result if keep_special else without_special(result)

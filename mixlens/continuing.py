@@ -61,6 +61,17 @@ class Continuation:
         spans, added = self._spans(count), self._sequences(count)
         return group_words(texts, [*offsets, *spans], [*sequences, *added], self.whole.tokens[:place])
 
+    def text_of(self, sequence: int) -> str:
+        """The text (0) or its pair (1), with what was written behind it."""
+        grown = self._grown(len(self.whole))
+        return grown if bool(sequence) == self.paired else self.prompt.text or ""
+
+    def spans(self) -> list[tuple[int | None, int, int]]:
+        """Of each token the text it belongs to, its first character there and the one behind its last."""
+        offsets, sequences, count = self.prompt.offsets or (), self.prompt.sequences or (), len(self.whole) - self.begin
+        places = zip([*sequences, *self._sequences(count)], [*offsets, *self._spans(count)], strict=True)
+        return [(sequence, start, stop) for sequence, (start, stop) in places]
+
     def _spans(self, count: int) -> list[tuple[int, int]]:
         """The characters of the first `count` written tokens, in the text that the model went on with."""
         ends = [len(self.last) + end for end in self.ends[: count + 1]]

@@ -124,6 +124,24 @@ def answers(trace: Trace, gone: Sequence[Sequence[int]], target: Target, *, repl
     return found
 
 
+def every_outcome(
+    trace: Trace, gone: Sequence[Sequence[int]], targets: Sequence[Sequence[Target]], *, replacement: Replacement = "delete"
+) -> list[list[float]]:
+    """[change][target]: the numbers of several targets with the tokens at these positions deleted or replaced. The targets of
+    a change name positions of the changed text, and are read in one pass."""
+    from tqdm.auto import tqdm
+
+    rows = _rows(trace, gone, replacement)
+    step = trace.model.batch_limit or max(1, min(MOST_ROWS, TOGETHER // max(1, len(trace))))
+    values: list[list[float]] = []
+    for start in tqdm(range(0, len(rows), step), desc="leaving out", delay=2, leave=False, disable=None):
+        output = trace.model.outputs([SimpleNamespace(**row) for row in rows[start : start + step]])
+        for number, row in enumerate(rows[start : start + step]):
+            part = _part(output, [number], len(row["input_ids"]))
+            values.append([float(target.of(part)[0]) for target in targets[start + number]])
+    return values
+
+
 def _answers(model: Model, rows: Sequence[Row], targets: Sequence[Target]) -> list[Answer]:
     """Of each row, in one pass. Rows that read the same position are read together."""
     output = model.outputs([SimpleNamespace(**row) for row in rows])

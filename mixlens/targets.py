@@ -11,7 +11,7 @@ from torch import Tensor
 from .aggregate import find
 from .errors import InputError, is_integer, is_text, nearest
 from .model.model import Model
-from .model.vocabulary import token_id, token_name
+from .model.vocabulary import pieces_of, token_id, token_name
 from .types import Trace
 
 SCORES = ("logit", "probability", "log_probability")
@@ -21,7 +21,8 @@ Wanted = TargetName  # its old name
 
 @dataclass(frozen=True)
 class Target:
-    """`ids` at `positions`: one entry for a class or a token, two (start, end) for a span. `foil` is subtracted."""
+    """`ids` at `positions`: one entry for a class or a token, two (start, end) for a span, one for each token of a word of
+    several. `foil` is subtracted."""
 
     task: str
     positions: tuple[int, ...]  # where token-level logits are read; () for a class of the whole text
@@ -39,7 +40,9 @@ class Target:
         """What `ids` index, [batch class] each."""
         if self.task == "question-answering":
             return [output.start_logits, output.end_logits]
-        return [output.logits if self.task == "classification" else output.logits[:, self.positions[0]]]
+        if self.task == "classification":
+            return [output.logits]
+        return [output.logits[:, position] for position in self.positions]
 
     def _score(self, logits: Tensor, target: int) -> Tensor:
         """The logit (minus the foil's); or the probability among all, among the two with a foil; or its logarithm."""
@@ -65,7 +68,8 @@ def resolve(
     query: int | str | None = None,
 ) -> Target:
     """The Target a user means. `target` is "predicted", "gold" (then give `label`), a class id or name, a token, a
-    (target, foil) pair, or a (start, end) span of a question-answering model."""
+    (target, foil) pair, or a (start, end) span of a question-answering model. A word of several tokens is the sum of their
+    scores: one at each mask of a masked language model, or one after the other (see `sequences`)."""
     _refuse_unknown_score(score)
     _refuse_headless(trace.model)
     target = _gold(label) if target == "gold" else target
@@ -73,6 +77,9 @@ def resolve(
         return _span(trace, target, foil, score)
     if isinstance(target, tuple):
         target, foil = _pair(target, foil)
+    pieces = pieces_meant(trace.model, target)
+    if pieces:
+        return _sequence(trace, str(target), pieces, foil, score)
     return _class_or_token(trace, target, foil, score, query)
 
 
@@ -180,6 +187,52 @@ def _name(model: Model, number: int) -> str:
     if model.task.endswith("classification"):
         return str(model.hf_model.config.id2label.get(number, number))
     return token_name(model, number)
+
+
+# --- words of several tokens ---------------------------------------------------------------------------------------------
+
+GIVEN = "given_pieces"  # in `.info` of a trace: how many tokens of a word of several tokens stand behind its text
+
+
+def pieces_meant(model: Model, target: Any) -> tuple[int, ...]:
+    """The tokens of a target of a language model that is a word of several; empty for any other target."""
+    is_word = isinstance(target, str) and target != "predicted" and is_text(target)
+    return pieces_of(model, target) if is_word and model.task in ("masked-lm", "causal-lm") else ()
+
+
+def _sequence(trace: Trace, word: str, pieces: tuple[int, ...], foil: Any, score: str) -> Target:
+    """The tokens of a word, each where it is predicted; `score` is summed (a probability multiplied) over them."""
+    if foil is not None:
+        raise InputError(f"target {word!r} is {_told(trace.model, pieces)}: such a target takes no foil. Leave the foil out.")
+    places = _mask_places(trace, word, pieces) if trace.model.task == "masked-lm" else _last_places(trace, word, pieces)
+    return Target(trace.model.task, places, pieces, None, score, word)
+
+
+def _mask_places(trace: Trace, word: str, pieces: tuple[int, ...]) -> tuple[int, ...]:
+    """The masks of the text, as many as the word has tokens."""
+    count = len(trace.predicts)
+    if count != len(pieces):
+        mask = getattr(trace.model.tokenizer, "mask_token", None) or "[MASK]"
+        raise InputError(
+            f"target {word!r} is not one token of {trace.model.name!r} but {_told(trace.model, pieces)}, and the text has "
+            f"{count} {mask}. Write {len(pieces)} of them, or choose a word that is one token."
+        )
+    return trace.predicts
+
+
+def _last_places(trace: Trace, word: str, pieces: tuple[int, ...]) -> tuple[int, ...]:
+    """The last positions of a text that was traced with the word's tokens behind it, but for the last of them."""
+    given = len(pieces) - 1
+    if trace.info.get(GIVEN) != given or trace.input_ids[-given:] != pieces[:-1]:
+        raise InputError(
+            f"target {word!r} is not one token of {trace.model.name!r} but {_told(trace.model, pieces)}, which this trace does "
+            "not hold. Use model.explain or mixlens.attribute, which trace them, or choose a word that is one token."
+        )
+    return tuple(range(len(trace) - given - 1, len(trace)))
+
+
+def _told(model: Model, pieces: tuple[int, ...]) -> str:
+    return f"{len(pieces)} ({' '.join(model.tokens(pieces))})"
 
 
 # --- spans --------------------------------------------------------------------------------------------------------------

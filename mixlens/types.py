@@ -36,6 +36,16 @@ class Example:
     info: Mapping[str, Any] = field(default_factory=dict, repr=False, hash=False)  # what else is known; see docs/use/data.md
 
 
+@dataclass(frozen=True)
+class Chat:
+    """A conversation in the place of a text: messages with a role and a content, written out by the tokenizer's template."""
+
+    messages: tuple[Mapping[str, str], ...] = field(hash=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "messages", tuple(self.messages) if isinstance(self.messages, Sequence) else self.messages)
+
+
 @dataclass(frozen=True, eq=False)
 class LayerTrace:
     """One layer of one forward pass. Axes: [... pos d] and [... head pos e]; `...` is a batch axis or nothing.
@@ -388,4 +398,5 @@ class Record:
 
 
 Result = Map | Attribution
-Texts = str | Example | tuple[str, str] | Sequence[str | Example | tuple[str, str]]
+Text = str | Example | Chat | tuple[str, str]  # one text, as a user gives it
+Texts = Text | Sequence[Text]

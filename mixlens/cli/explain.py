@@ -15,6 +15,7 @@ import typer
 from .. import command_words
 from ..errors import InputError
 from . import group
+from .generation import Each, GenerateCount, GivenText, IsChat, LeaveOut, MessageFile, PageFile, Writing, generated, messages_of
 from .options import (
     AttributionTarget,
     File,
@@ -64,15 +65,19 @@ def explain(
     target: Target = None,
     foil: Foil = None,
     score: Score = None,
-    generate: Annotated[
-        int | None, typer.Option("--generate", help="Let a causal model write this many tokens; explain each.")
-    ] = None,
+    generate: GenerateCount = None,
+    continuation: GivenText = None,
+    chat: IsChat = False,
+    messages: MessageFile = None,
+    leave_out: LeaveOut = False,
+    each: Each = False,
     pair: Pair = None,
     file: File = None,
     words: Words = False,
     no_special: NoSpecial = False,
     json_: Json = False,
     save: Save = None,
+    out: PageFile = None,
     loading: LoadOptions = LoadOptions(),  # noqa: B008 - frozen
     no_color: NoColor = False,
     top: Top = None,
@@ -90,24 +95,31 @@ def explain(
 
     request = command_words.method_of(method, variant)  # a misspelt name is refused before the model is loaded
     command_words.refuse_target({method: request}, {"foil": foil, "score": score})
-    _refuse_save(save, generate)
+    writing = Writing(generate, continuation, leave_out, each, out)
+    writing.refuse(save)
     _refuse_two_formats(latex, json_)
-    _refuse_pictures([layers, map_ is not None], [generate is not None, json_, latex])
+    _refuse_pictures([layers, map_ is not None], [writing.asked, json_, latex])
     _refuse_map(method, request, map_)
-    source = input_of(text, file, pair)
+    source = messages_of(text, file, chat, messages) or input_of(text, file, pair)
     imported = time.perf_counter() - started
     lens, seconds = loading.timed_load(model)
     seconds = {"load and check": time.perf_counter() - started, "import": imported, **seconds}
     with group.working(), timed():
-        if generate is None:
+        results: Any
+        if writing.asked:
+            results = generated(lens, source, request, writing, (target, foil, score), keep_special=not no_special)
+        else:
             explanation = _explanation(lens, source, request, method, (query, target, foil, score), keep_special=not no_special)
             results = [explanation.attribution]
-        else:
-            results = _generated(lens, source, request, generate, (target, foil, score), keep_special=not no_special)
     ended = time.perf_counter()
     joined = _joined(results, words)
-    _save(joined[0], save)
-    if layers:
+    if writing.asked:
+        writing.keep(results, save)
+    else:
+        _save(joined[0], save)
+    if writing.asked and not (each or json_ or latex):
+        results.show(color=not no_color)
+    elif layers:
         _show_layers(explanation, words=words, color=not no_color, top=top)
     else:
         _show_results(joined, json_=json_, latex=latex, color=not no_color, top=top)
@@ -119,11 +131,6 @@ def explain(
 
 
 # --- refusals ---------------------------------------------------------------------------------------------------------
-
-
-def _refuse_save(save: Path | None, generate: int | None) -> None:
-    if save is not None and generate is not None:
-        raise InputError("--save keeps one result; with --generate there are several. Use --json.")
 
 
 def _refuse_two_formats(latex: bool, json_: bool) -> None:
@@ -175,25 +182,6 @@ def _explanation(
     else:
         question = {"query": command_words.place_meant(trace, query, target, method)}
     return Explanation(trace, request, question, keep_special=keep_special)
-
-
-def _generated(
-    lens: Model,
-    source: Any,
-    request: MethodRequest,
-    count: int,
-    options: tuple[str | None, str | None, str | None],
-    *,
-    keep_special: bool,
-) -> list[Attribution]:
-    """One attribution for each token that the model writes."""
-    from .scores import arguments_of
-
-    target = command_words.targets_of(lens, *options) if request.class_specific else {}
-    results: list[Attribution] = lens.explain(
-        source, method=request.name, keep_special=keep_special, generate=count, **arguments_of(request), **target
-    )
-    return results
 
 
 def _map_of(lens: Model, trace: Trace, request: MethodRequest, *, rollout: bool) -> Any:

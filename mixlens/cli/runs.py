@@ -56,6 +56,9 @@ def run(
     query: Query = None,
     maps: Annotated[bool, typer.Option("--maps", help="Keep the maps too.")] = False,
     maps_dtype: Annotated[str, typer.Option("--maps-dtype", help="float32 or float16.")] = "float32",
+    generate: Annotated[
+        int | None, typer.Option("--generate", help="Let a causal model write this many tokens after each row; explain each.")
+    ] = None,
     trust: Annotated[
         bool,
         typer.Option(
@@ -99,6 +102,7 @@ def run(
             query=_index_or_token(query),
             maps=maps_dtype if maps else False,
             trust=trust,
+            generate=generate,
             batch_tokens=batch_tokens,
             shard_rows=shard_rows,
             strict=strict,

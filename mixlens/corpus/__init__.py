@@ -5,5 +5,6 @@ from .running import Run, run
 from .stored_maps import maps
 from .summary import Summary, summarize
 from .turned_figure import turned_figure
+from .writing import generations
 
-__all__ = ["Overview", "Run", "Summary", "maps", "overview", "run", "summarize", "turned_figure"]
+__all__ = ["Overview", "Run", "Summary", "generations", "maps", "overview", "run", "summarize", "turned_figure"]

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from ..optional import optional
-from .plan import COLUMNS, COMPLETENESS, RANDOM_TURNED, RANDOM_WITHOUT, RATIO, TURNED, WITHOUT, Plan
+from .plan import COLUMNS, COMPLETENESS, RANDOM_TURNED, RANDOM_WITHOUT, RATIO, TURNED, WITHOUT, WRITTEN, WRITTEN_SCORES, Plan
 from .shards import SCHEMA
 
 Row = dict[str, Any]
@@ -30,6 +30,11 @@ def schema_of(plan: Plan, dtype: torch.dtype, ratios: Sequence[str]) -> Any:
     checks = _checks(pa, plan.methods) if plan.trust else {}
     kinds |= checks
     columns += checks
+    if plan.generate is not None:
+        written = {"written_ids": pa.list_(pa.int32()), "probabilities": pa.list_(pa.float64())}
+        written |= {WRITTEN_SCORES + method: kinds[method] for method in plan.methods}
+        kinds |= written
+        columns += [*WRITTEN, *(WRITTEN_SCORES + method for method in plan.methods)]
     names = (*COLUMNS[:-1], *plan.columns, *plan.methods, *columns, COLUMNS[-1])
     return pa.schema([(name, kinds.get(name, pa.string())) for name in names])
 

@@ -22,7 +22,9 @@ WITHOUT = "without:"  # then the method: the probability left for the prediction
 TURNED = "turned:"  # then the method: whether the prediction turned
 COMPLETENESS = "completeness:"  # then the method: by how much its scores miss their sum
 RANDOM_WITHOUT, RANDOM_TURNED = "without_random", "turned_random"  # the same for each random set of words
-PREFIXES = (RATIO, WITHOUT, TURNED, COMPLETENESS)
+WRITTEN_SCORES = "written:"  # then the method: its scores for every written token, one row after the other
+WRITTEN = ("written", "written_ids", "probabilities", "layout")  # what the model wrote, and its words
+PREFIXES = (RATIO, WITHOUT, TURNED, COMPLETENESS, WRITTEN_SCORES)
 COMPUTED = (*COLUMNS, RANDOM_WITHOUT, RANDOM_TURNED)
 DTYPES = ("float32", "float16")
 
@@ -41,6 +43,7 @@ class Plan:
     columns: tuple[str, ...] = ()
     kinds: tuple[tuple[str, str], ...] = ()  # (column, type) of carried columns that are no text
     trust: bool = False  # whether the first words are taken out, and random words beside them
+    generate: int | None = None  # how many tokens the model writes after each row, which are then explained
 
 
 def plan_of(
@@ -53,6 +56,7 @@ def plan_of(
     batch_tokens: Any,
     columns: Sequence[str],
     trust: Any = False,
+    generate: Any = None,
 ) -> Plan:
     """The plan that the arguments of `run` mean."""
     _refuse_no_names(methods, columns)
@@ -63,8 +67,9 @@ def plan_of(
     _refuse_half_characters([*names, score, foil, query, *(target if isinstance(target, tuple) else (target,))])
     carried = tuple([columns] if isinstance(columns, str) else columns)
     _refuse_trust(trust)
-    _refuse_columns(carried, names, COMPUTED if trust else COLUMNS)
-    return Plan(tuple(names), target, foil, score, query, number_type, batch_tokens, carried, trust=trust)
+    _refuse_generate(generate, {"target": target != "predicted", "query": query is not None, "maps": maps, "trust": trust})
+    _refuse_columns(carried, names, _computed(trust, generate))
+    return Plan(tuple(names), target, foil, score, query, number_type, batch_tokens, carried, trust=trust, generate=generate)
 
 
 def is_count(value: Any) -> bool:
@@ -138,6 +143,22 @@ def _refuse_trust(trust: Any) -> None:
         raise InputError(f"trust is True or False, not {trust!r:.80}.")
 
 
+def _refuse_generate(generate: Any, others: dict[str, Any]) -> None:
+    """Refuse a number of tokens that is none, and what a written text does not go with."""
+    if generate is None:
+        return
+    if not is_count(generate):
+        raise InputError(f"generate is how many tokens the model writes, at least 1, not {generate!r:.80}.")
+    given = [name for name, value in others.items() if value]
+    if given:
+        raise InputError(f"generate explains each token that the model writes: leave {' and '.join(given)} out.")
+
+
+def _computed(trust: bool, generate: int | None) -> tuple[str, ...]:
+    """The columns that a run computes besides the scores of its methods."""
+    return (*(COMPUTED if trust else COLUMNS), *(WRITTEN if generate is not None else ()))
+
+
 def _refuse_columns(columns: Sequence[Any], methods: Sequence[str], computed: Sequence[str]) -> None:
     for name in columns:
         if columns.count(name) > 1 or _is_taken(name, methods, computed):
@@ -152,13 +173,13 @@ def _refuse_name(column: str) -> None:
 
 def _is_taken(name: Any, methods: Sequence[str], computed: Sequence[str]) -> bool:
     """Whether a run writes a column of this name itself; what is no name is taken too."""
-    prefixes = PREFIXES if RANDOM_WITHOUT in computed else RATIO
+    prefixes = PREFIXES if RANDOM_WITHOUT in computed or "written" in computed else RATIO
     return not isinstance(name, str) or name in (*computed, *methods) or name.startswith(prefixes)
 
 
 def is_computed(column: str) -> bool:
     """Whether a run wrote the column itself, and not a method's scores."""
-    return column in COMPUTED or column.startswith(PREFIXES)
+    return column in (*COMPUTED, *WRITTEN[1:]) or column.startswith(PREFIXES)
 
 
 def refuse_target(model: Model, plan: Plan, requests: dict[str, MethodRequest]) -> None:

@@ -35,11 +35,14 @@ def identity_of(worker: Worker, source: Corpus, options: Mapping[str, Any]) -> d
 
 
 def _plan_options(worker: Worker) -> dict[str, Any]:
-    """The plan without its methods; with the types of carried columns where some are no text; with `trust` where it is set."""
+    """The plan without its methods; with the types of carried columns where some are no text; with `trust` and
+    `generate` where they are set."""
     plan = asdict(worker.plan)
     del plan["methods"], plan["kinds"], plan["trust"]
+    generate = plan.pop("generate")
     kinds = {"kinds": dict(worker.plan.kinds)} if worker.plan.kinds else {}
-    return {**plan, **kinds, **({"trust": True} if worker.plan.trust else {})}
+    trust = {"trust": True} if worker.plan.trust else {}
+    return {**plan, **kinds, **trust, **({} if generate is None else {"generate": generate})}
 
 
 def _library_versions() -> dict[str, Any]:

@@ -80,6 +80,7 @@ def run(
     query: int | str | None = None,
     maps: bool | str = False,
     trust: bool = False,
+    generate: int | None = None,
     batch_tokens: int | None = None,
     shard_rows: int = SHARD_ROWS,
     strict: bool = False,
@@ -95,12 +96,14 @@ def run(
     (text, pair) tuples, Examples or mappings. A field with ids (`ids_field`, by default `input_ids`) is read as it is.
     `target`: as for `attribute`; "gold" takes each row's own target (and foil) or label. `maps`: keep the maps too, as
     "float32" (True) or "float16". `trust`: delete each method's three first words, then ten random sets of three words, and
-    note whether the prediction turns (a pass for each). `strict`: stop at the first row that cannot be explained, instead of
-    noting it in errors.jsonl. `resume`: refuse to begin anew. Memory does not grow with the corpus. `ray`: "auto" or the
-    address of a Ray cluster, whose `workers` (by default one for each GPU, else CPU) do the work; `model` is then a name.
+    note whether the prediction turns (a pass for each). `generate`: let a causal model write so many tokens after each row,
+    and explain each of them (`corpus.generations` reads them back). `strict`: stop at the first row that cannot be explained,
+    instead of noting it in errors.jsonl. `resume`: refuse to begin anew. Memory does not grow with the corpus. `ray`: "auto"
+    or the address of a Ray cluster, whose `workers` (by default one for each GPU, else CPU) do the work; `model` is then a
+    name.
     """
     optional("pyarrow.parquet", "pyarrow", "data", what="corpus runs")
-    plan = plan_of(methods, target, foil, score, query, maps, batch_tokens, columns, trust)
+    plan = plan_of(methods, target, foil, score, query, maps, batch_tokens, columns, trust, generate)
     names = {"split": split, "text_field": text_field, "pair_field": pair_field, "ids_field": ids_field}
     _refuse_shards(shard_rows)
     _refuse_names(names)

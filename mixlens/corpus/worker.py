@@ -21,7 +21,7 @@ from ..errors import InputError, MixlensError
 from ..maps import method, mix
 from ..model.encode import Encoded
 from ..model.model import Model
-from ..model.predict import predictions
+from ..model.predict import predictions, refuse_generation
 from ..scoring import Call, Scorer, fresh
 from ..types import Attribution, Map, Trace
 from .answers import Answer, Read, answer_columns, answers_of, input_columns, map_numbers, or_raise, spans
@@ -30,6 +30,7 @@ from .plan import RATIO, Plan, refuse_target
 from .rows import InputRow, fingerprint, place_of, written
 from .shards import SCHEMA, file_name
 from .taken_out import refuse_trust, trust_columns
+from .writing import written_rows
 
 LONGEST_REASON = 400  # characters
 Text = tuple[InputRow, Encoded]
@@ -69,7 +70,8 @@ class Worker:
         self.model, self.plan = model, plan
         self.requests = parse_methods(plan.methods)
         self.groups = grouped(self.requests)
-        self.ratios = list(filter(self._has_ratio, chain.from_iterable(self.groups)))  # in the order of the columns
+        grouped_names = () if plan.generate is not None else chain.from_iterable(self.groups)
+        self.ratios = list(filter(self._has_ratio, grouped_names))  # in the order of the columns
 
     def _has_ratio(self, name: str) -> bool:
         return "mixing_ratio" in method(self.requests[name].name).extras
@@ -95,6 +97,8 @@ class Worker:
     def refuse(self) -> None:
         """Refuse what no row could pass."""
         refuse_target(self.model, self.plan, self.requests)
+        if self.plan.generate is not None:
+            refuse_generation(self.model, 1, 1)
         if self.plan.trust:
             refuse_trust(self.model, self.plan.target, self.plan.foil)
 
@@ -177,6 +181,8 @@ class Worker:
     def _batch(self, rows: Sequence[InputRow], encoded: Sequence[Encoded]) -> list[Row | MixlensError]:
         """A row or a reason for each. A batch that fails, or does not fit, is halved, so that one row costs no other."""
         try:
+            if self.plan.generate is not None:
+                return written_rows(self.model, self.plan, self.requests, rows, encoded)
             answers = self._answers_of_batch(rows, encoded)
         except (MixlensError, MemoryError, torch.OutOfMemoryError, RuntimeError) as error:
             reason = _reason(error, encoded[0])

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from ..errors import InputError, is_text, tokens_within
-from ..types import Example, Texts, Trace
+from ..types import Chat, Example, Text, Texts, Trace
 from .words import group_words
 
 if TYPE_CHECKING:
@@ -40,6 +40,7 @@ class Encoded:
     pair: str | None = None
     offsets: tuple[tuple[int, int], ...] | None = None  # the characters of each token, in the text it comes from
     sequences: tuple[int | None, ...] | None = None  # that text: 0, 1 (the pair), or None for a token that was added
+    turns: tuple[tuple[str, tuple[int, ...]], ...] | None = None  # of a chat: the role and the positions of each message
 
 
 def has_segments(one: Any) -> bool:
@@ -50,10 +51,14 @@ def has_segments(one: Any) -> bool:
 # --- texts ------------------------------------------------------------------------------------------------------------
 
 
-def encode(model: Model, text: str | Example | tuple[str, str]) -> Encoded:
+def encode(model: Model, text: Text) -> Encoded:
     """One text as the tokenizer of the model splits it."""
-    example = _example(text)
     _refuse_no_tokenizer(model)
+    if isinstance(text, Chat):
+        from .chat import encode_chat  # which makes an `Encoded` too
+
+        return encode_chat(model, text)
+    example = _example(text)
     fast = bool(getattr(model.tokenizer, "is_fast", False))
     options = {"return_special_tokens_mask": True, "return_offsets_mapping": fast, "verbose": False}
     coded = model.tokenizer(example.text, example.pair, **options)
@@ -66,7 +71,7 @@ def encode(model: Model, text: str | Example | tuple[str, str]) -> Encoded:
         attention_mask=(1,) * len(ids),
         token_type_ids=_optional_tuple(coded.get("token_type_ids")),
         tokens=names,
-        special=_special(model, ids),
+        special=special_among(model, ids),
         text=example.text,
         pair=example.pair,
         **(_places(example, coded, names) if fast else {"words": None}),
@@ -85,7 +90,7 @@ def _optional_tuple(values: Sequence[int] | None) -> tuple[int, ...] | None:
     return None if values is None else tuple(values)
 
 
-def _special(model: Model, ids: Sequence[int]) -> tuple[bool, ...]:
+def special_among(model: Model, ids: Sequence[int]) -> tuple[bool, ...]:
     """Which of the ids carry no content."""
     return tuple(map(model.special_ids.__contains__, ids))
 
@@ -162,7 +167,7 @@ def encode_ids(model: Model, ids: Any, types: Any = None, mask: Any = None) -> E
         attention_mask=tuple(mask[read]),
         token_type_ids=None if types is None else tuple(types[read]),
         tokens=model.tokens(ids[read]),
-        special=_special(model, ids[read]),
+        special=special_among(model, ids[read]),
         words=None,
     )
 

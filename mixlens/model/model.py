@@ -8,15 +8,16 @@ happens, and the model is left as it came. A model of two stacks (an encoder and
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 
-from ..types import Example, Texts, Trace
+from ..types import Example, Text, Texts, Trace
 from . import encode, predict, rerun, runner, tracing
+from .chat import instead_of
 from .encode import Encoded
 from .families import Family
 from .kept import Kept
@@ -151,7 +152,7 @@ class Model:
 
     # --- text in ------------------------------------------------------------------------------------------------------
 
-    def encode(self, text: str | Example | tuple[str, str]) -> Encoded:
+    def encode(self, text: Text) -> Encoded:
         """One text as the tokenizer splits it."""
         return encode.encode(self, text)
 
@@ -246,7 +247,7 @@ class Model:
 
     def explain(
         self,
-        text: str | Example | tuple[str, str],
+        text: Text | None = None,
         *,
         method: str = "alti",
         query: int | str | None = None,
@@ -255,17 +256,22 @@ class Model:
         variant: str | None = None,
         keep_special: bool = True,
         generate: int | None = None,
+        continuation: str | None = None,
+        messages: Sequence[Mapping[str, str]] | None = None,
         **options: Any,
     ) -> Any:
         """One line for all of it: an Attribution of the prediction to the input tokens.
 
         A map method is traced, mixed, rolled out and read out at `query`. An attribution method explains `target` (see
-        `attribute`). `generate=20` lets a causal model write 20 tokens and gives a list, one Attribution for each.
+        `attribute`). `generate=20` lets a causal model write 20 tokens and gives a Generation: a sequence with one
+        Attribution for each, and a picture of all. `continuation="..."` takes these words as if the model had written
+        them. `messages` is a conversation in the place of the text (see `Chat`).
         """
-        from ..attributions import explain
+        from ..generation import explain
 
         options = {"query": query, "target": target, "foil": foil, "variant": variant, **options}
-        return explain(self, text, method, keep_special=keep_special, generate=generate, **options)
+        source = text if messages is None else instead_of(text, messages)
+        return explain(self, source, method, keep_special=keep_special, generate=generate, continuation=continuation, **options)
 
     def why(self, text: str | Example | tuple[str, str] | Trace, target: Any = None, foil: Any = None, **options: Any) -> Why:
         """Why the model says this: the answer, the words for and against it, whether to trust them. See `mixlens.why`."""

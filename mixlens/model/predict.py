@@ -124,7 +124,7 @@ def _names(model: Model, ids: Sequence[int]) -> list[str]:
 def generate(model: Model, start: Encoded | Trace, count: int) -> list[int]:
     """The `count` ids that the model writes after `start`, greedily."""
     length = len(start.input_ids)
-    _refuse_generation(model, length, count)
+    refuse_generation(model, length, count)
     inputs = model.inputs([start])
     with model.lock, apart_from_others(), evaluating(model.hf_model), recorded(None):
         ids = model.hf_model.generate(
@@ -137,10 +137,54 @@ def generate(model: Model, start: Encoded | Trace, count: int) -> list[int]:
     return list(map(int, ids[0, length:]))
 
 
-def _refuse_generation(model: Model, length: int, count: int) -> None:
+def generate_each(model: Model, starts: Sequence[Encoded], count: int) -> list[list[int]]:
+    """`generate` after each of several texts, in one call. Texts of unequal length are padded on the left, and only where the
+    stock model is told the positions of its tokens; else those of equal length go together."""
+    for start in starts:
+        refuse_generation(model, len(start.input_ids), count)
+    groups: dict[int, list[int]] = {}
+    for number, start in enumerate(starts):
+        groups.setdefault(0 if _takes_padding(model) else len(start.input_ids), []).append(number)
+    written: dict[int, list[int]] = {}
+    for numbers in groups.values():
+        written |= zip(numbers, _generate_padded(model, [starts[number] for number in numbers], count), strict=True)
+    return [written[number] for number in range(len(starts))]
+
+
+def _takes_padding(model: Model) -> bool:
+    """Whether padding on the left changes nothing: positions are counted from the first token, attention is not code of the
+    family, and no logits are capped (then a position that may look nowhere is not a number, and spoils others)."""
+    capped = getattr(model.hf_model.config.get_text_config(), "attn_logit_softcapping", None) is not None
+    return "position_ids" in model.accepts and model.family.attention is None and not capped
+
+
+def _generate_padded(model: Model, starts: Sequence[Encoded], count: int) -> list[list[int]]:
+    longest = max(len(start.input_ids) for start in starts)
+    ids = [[model.pad_id] * (longest - len(start.input_ids)) + list(start.input_ids) for start in starts]
+    mask = [[0] * (longest - len(start.input_ids)) + list(start.attention_mask) for start in starts]
+    with model.lock, apart_from_others(), evaluating(model.hf_model), recorded(None):
+        written = model.hf_model.generate(
+            input_ids=torch.tensor(ids, device=model.device),
+            attention_mask=torch.tensor(mask, device=model.device),
+            max_new_tokens=count,
+            do_sample=False,
+            pad_token_id=model.pad_id,
+        )
+    return [_up_to_end(model, row) for row in written[:, longest:].tolist()]
+
+
+def _up_to_end(model: Model, ids: list[int]) -> list[int]:
+    """The ids up to the first that ends a text; what follows it fills a row of a batch."""
+    named = getattr(model.hf_model.generation_config, "eos_token_id", None)
+    ends = set(named if isinstance(named, list | tuple) else [named])
+    stop = next((place + 1 for place, one in enumerate(ids) if one in ends), len(ids))
+    return ids[:stop]
+
+
+def refuse_generation(model: Model, length: int, count: int, option: str = "generate") -> None:
     """Refuse to let a model write that writes no text, or more than it reads."""
     if model.task != "causal-lm":
-        raise InputError(f"{model.name!r} is a {model.task} model and writes no text. generate= needs a causal language model.")
+        raise InputError(f"{model.name!r} is a {model.task} model and writes no text. {option}= needs a causal language model.")
     if count < 1:
         raise InputError(f"generate must be at least 1, not {count}.")
     if model.max_tokens is not None and length + count > model.max_tokens:

@@ -21,11 +21,28 @@ def token_id(model: Model, word: str, role: str = "target") -> int:
     """
     if model.tokenizer is None:
         raise InputError(f"{model.name!r} has no tokenizer: give the {role} as an id.")
-    for lookup in (_marked_token, _single_token, _in_vocabulary):
-        number = lookup(model.tokenizer, word)
-        if number is not None:
-            return number
-    raise InputError(_several_tokens(model, word, role))
+    number = _one_token(model, word)
+    if number is None:
+        raise InputError(_several_tokens(model, word, role))
+    return number
+
+
+def _one_token(model: Model, word: str) -> int | None:
+    """The id of a word that is one token; None where it is several."""
+    numbers = (lookup(model.tokenizer, word) for lookup in (_marked_token, _single_token, _in_vocabulary))
+    return next((number for number in numbers if number is not None), None)
+
+
+def pieces_of(model: Model, word: str) -> tuple[int, ...]:
+    """The ids of a word that is several tokens: as it is written inside a text or at its beginning, by the shorter way.
+
+    Empty where the word is one token, is not in the vocabulary, or where there is no tokenizer.
+    """
+    if model.tokenizer is None or _one_token(model, word) is not None:
+        return ()
+    ways = [model.tokenizer.encode(text, add_special_tokens=False) for text in (f" {word}", word)]
+    pieces = min(ways, key=len)
+    return () if model.tokenizer.unk_token_id in pieces else tuple(map(int, pieces))
 
 
 def _several_tokens(model: Model, word: str, role: str) -> str:

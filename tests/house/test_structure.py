@@ -18,7 +18,8 @@ ROOT = Path(mixlens.__file__).parent
 ALIASES = {"attributing", "decompose", "families", "grammar", "identify", "judge", "mixing", "proof", "reporting", "store"}
 # Imports against the order, by name, each with its reason.
 EXCEPTIONS: dict[tuple[str, str], str] = {
-    ("model/model.py", "attributions"): "`Model.explain`, one line",
+    ("generation/value.py", "show"): "`.show`, `.plot`, `.report` and the notebook's picture: one line each",
+    ("model/model.py", "generation"): "`Model.explain`, one line",
     ("model/model.py", "fast"): "`Model.graphs`: an empty set of graphs, made in the model's store when first read",
     ("model/model.py", "layer"): "`Model.check`, one line",
     ("model/model.py", "maps"): "`Model.mix`, one line",

@@ -11,6 +11,7 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from ...errors import InputError, nearest
+from ...generation import Generation
 from ...types import Attribution, HeadMaps, Map, Result
 from .bars import draw_bars
 from .layout import inches_of
@@ -19,6 +20,7 @@ from .options import Options
 from .picture import check_axes, check_save, finished, settings
 from .strips import draw_strips
 from .wording import array_of, names_of
+from .written import written_figure
 
 KINDS = {"Attribution": ("strip", "bars"), "Map": ("matrix", "layers", "grid"), "HeadMaps": ("heads",)}
 ARTICLES = {"Attribution": "an", "Map": "a", "HeadMaps": "a"}
@@ -67,11 +69,15 @@ def plot(
 
     Attribution: "strip" (default), "bars" (`top=10`: the largest). Map: "matrix" of one `layer` (default, the last),
     "layers" (rows layers, columns tokens, for one `query`), "grid" of all layers. HeadMaps: "heads" of one `layer` (the
-    last), each named by what it does most. Several attributions: "rows", "strip"; several maps: "matrix", "layers".
+    last), each named by what it does most. Several attributions: "rows", "strip"; several maps: "matrix", "layers". A
+    Generation is drawn as "words", "sentences" (of the prompt) or "left_out" (what leaving out each word does).
     `width` is "single" (84 mm), "double" (174 mm) or inches; `scale` is "own" (each row, or each matrix, by its own
     largest score) or "all"; `numbers=True` writes scores into cells; `vmax` sets the end of the colours. With `ax` it is
     drawn there and the Axes are given back; `save` writes it to a file, too.
     """
+    if isinstance(results, Generation):
+        given = {"layer": layer, "query": query, "ax": ax, "labels": labels, "numbers": numbers, "top": top, "scale": scale}
+        return _plot_generation(results, kind, given, width=width, title=title, vmax=vmax, font=font, save=save)
     several = not isinstance(results, ONE)
     every: list[Any] = [results] if isinstance(results, ONE) else _several(results)
     kind = _kind(kind, type(every[0]).__name__, several)
@@ -85,6 +91,20 @@ def plot(
     with settings(font, new_figure=ax is None):
         figure = DRAW[kind](every, _names(results, every, labels), options)
     return finished(figure, ax, save)
+
+
+def _plot_generation(
+    generation: Generation, kind: str | None, given: Mapping[str, Any], *, width: Any, title: Any, vmax: Any, font: Any, save: Any
+) -> Any:
+    """The figure of a written text; options that it does not read are refused."""
+    for option, value in given.items():
+        if value is not None:
+            raise InputError(f"a figure of a Generation takes no {option}=.")
+    _refuse_scale(None, vmax)
+    check_save(save)
+    with settings(font, new_figure=True):
+        figure = written_figure(generation, kind, width=inches_of(width, wide=True), title=title, vmax=vmax)
+    return finished(figure, None, save)
 
 
 def _names(results: Any, every: Sequence[Result], labels: Sequence[str] | None) -> list[str]:

@@ -1,0 +1,118 @@
+"""What `explain` does with --generate, --continuation, --chat and --messages."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from .. import command_words
+from ..errors import InputError
+
+if TYPE_CHECKING:
+    from ..asking import MethodRequest
+    from ..generation import Generation
+    from ..model.model import Model
+
+GenerateCount = Annotated[int | None, typer.Option("--generate", help="Let a causal model write this many tokens; explain each.")]
+GivenText = Annotated[
+    str | None,
+    typer.Option("--continuation", help="Explain these words as if the model had written them; ##ing goes on with a word."),
+]
+IsChat = Annotated[bool, typer.Option("--chat", help="The text is one message to a chat model, by its own template.")]
+MessageFile = Annotated[
+    Path | None, typer.Option("--messages", help="A JSON file with a list of messages, each with role and content.")
+]
+LeaveOut = Annotated[
+    bool, typer.Option("--leave-out", help="Of a written text: also run it without each word and sentence of the prompt.")
+]
+Each = Annotated[bool, typer.Option("--each", help="Of a written text: one picture for each token instead of one for all.")]
+PageFile = Annotated[Path | None, typer.Option("--out", "-o", help="Of a written text: write a page, an .html file.")]
+
+
+@dataclass(frozen=True)
+class Writing:
+    """The options of a command about a written text."""
+
+    generate: int | None
+    continuation: str | None
+    leave_out: bool
+    each: bool
+    page: Path | None
+
+    @property
+    def asked(self) -> bool:
+        return self.generate is not None or self.continuation is not None
+
+    def refuse(self, save: Path | None) -> None:
+        """Refuse options that have nothing to work on, and files that cannot be written, before the model is loaded."""
+        self._refuse_files(save if self.asked else None)
+        for name, given in (("--leave-out", self.leave_out), ("--each", self.each), ("--out", self.page is not None)):
+            if given and not self.asked:
+                raise InputError(f"{name} is for a written text: give --generate N or --continuation TEXT too.")
+
+    def _refuse_files(self, save: Path | None) -> None:
+        if save is not None and save.suffix.lower() not in (".json", ".csv"):
+            raise InputError(f"--save of a written text is a .json or .csv file, not {save.name!r}.")
+        if self.page is not None:
+            from ..show.page_file import may_write
+
+            may_write(self.page, force=False)
+
+    def keep(self, result: Generation, save: Path | None) -> None:
+        """Write the files that were asked for."""
+        if save is not None:
+            (result.to_csv if save.suffix.lower() == ".csv" else result.save)(save)
+        if self.page is not None:
+            result.report(self.page)
+
+
+def messages_of(text: str | None, file: Path | None, chat: bool, messages: Path | None) -> Any:
+    """The conversation that --chat or --messages names; None where there is none."""
+    if messages is None:
+        return _one_message(command_words.text_of(text, file)) if chat else None
+    if chat or text is not None or file is not None:
+        raise InputError("--messages holds the whole conversation: leave the text, --file and --chat out.")
+    return _chat(_read(messages))
+
+
+def _one_message(text: str) -> Any:
+    return _chat([{"role": "user", "content": text}])
+
+
+def _chat(messages: Sequence[Any]) -> Any:
+    from ..model.chat import instead_of
+
+    return instead_of(None, messages)
+
+
+def _read(file: Path) -> Any:
+    try:
+        return json.loads(file.read_text(encoding="utf-8-sig"))
+    except OSError as error:
+        raise InputError(f"--messages: {str(file)!r} cannot be read: {error.strerror}.") from None
+    except ValueError:
+        raise InputError(f"--messages: {str(file)!r} is not JSON in UTF-8.") from None
+
+
+def generated(
+    lens: Model, source: Any, request: MethodRequest, writing: Writing, options: tuple[Any, Any, Any], *, keep_special: bool
+) -> Generation:
+    """What each token that was written rests on."""
+    from .scores import arguments_of
+
+    target = command_words.targets_of(lens, *options) if request.class_specific else {}
+    result: Generation = lens.explain(
+        source,
+        method=request.name,
+        keep_special=keep_special,
+        generate=writing.generate,
+        continuation=writing.continuation,
+        **arguments_of(request),
+        **target,
+    )
+    return result.with_effects() if writing.leave_out or writing.page is not None else result

@@ -1,0 +1,169 @@
+"""The answer in words: what the written words rest on, on average, and the word that the prompt comes back for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from ..wording import percent, points
+
+if TYPE_CHECKING:
+    from .text import Group
+    from .value import Generation
+
+QUESTION = "What did each written word rest on?"
+SHOWN = 4  # words of a group that are quoted
+BACK = 0.6  # the share of own words from which on a prompt that counts has come back
+LEAST = 0.01  # the smallest loss of probability that is worth a sentence: one point
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A text in parts: ("", words of ours) or ("strong", ...) or ("quote", words of the model's text)."""
+
+    parts: tuple[tuple[str, str], ...]
+
+    @property
+    def plain(self) -> str:
+        """The answer as one text; what is quoted stands in quotation marks."""
+        return "".join(f"“{text}”" if kind == "quote" else text for kind, text in self.parts)
+
+
+@dataclass(frozen=True)
+class Loss:
+    """The largest loss of a written word when a part of the prompt is left out."""
+
+    row: int
+    what: tuple[tuple[str, str], ...]  # the part, in words
+    change: float
+
+
+# --- shares of a row ----------------------------------------------------------------------------------------------------
+
+
+def own_shares(generation: Generation) -> Tensor:
+    """[row]: the part of each row that its own words hold, in magnitudes."""
+    return generation.matrix[:, generation.text.first :].abs().sum(-1)
+
+
+def prompt_shares(generation: Generation) -> Tensor:
+    """[row]: the part that words of the prompt hold; neither the begin mark nor a template's tokens."""
+    counts = [number for number, word in enumerate(generation.columns) if word.counts]
+    return generation.matrix[:, counts].abs().sum(-1)
+
+
+def group_shares(generation: Generation) -> Tensor:
+    """[row group]: the part that each sentence or turn of the prompt holds, in magnitudes."""
+    sums = [generation.matrix[:, list(group.words)].abs().sum(-1) for group in generation.text.groups]
+    return torch.stack(sums, -1) if sums else torch.zeros(len(generation.rows), 0, dtype=torch.float64)
+
+
+# --- the answer ---------------------------------------------------------------------------------------------------------
+
+
+def answer(generation: Generation) -> Answer:
+    """One sentence on the average, and one on the word that needs the prompt most."""
+    return Answer((*_average(generation), *_comes_back(generation)))
+
+
+def _average(generation: Generation) -> Sequence[tuple[str, str]]:
+    own, prompt = (float(shares.mean()) for shares in (own_shares(generation), prompt_shares(generation)))
+    if own == 0 and prompt == 0:
+        return [("", "On nothing that this method sees: all of it went to special tokens.")]
+    where, share = ("the words just written", own) if own >= prompt else ("the prompt", prompt)
+    return [("", f"Mostly on {where}: "), ("strong", percent(share)), ("", " on average.")]
+
+
+def _comes_back(generation: Generation) -> Sequence[tuple[str, str]]:
+    """The written word that needs the prompt most: by what leaving out does, else by the largest share of one word."""
+    loss = largest_loss(generation)
+    if loss is not None:
+        return _about_loss(generation, loss)
+    return _about_cell(generation) if generation.effects is None else [("", " Leaving out no single part changes much.")]
+
+
+def _about_loss(generation: Generation, loss: Loss) -> Sequence[tuple[str, str]]:
+    word, whole = generation.rows[loss.row].text, generation.row_probabilities[loss.row]
+    share = percent(float(prompt_shares(generation)[loss.row]))
+    after = percent(max(0.0, whole + loss.change))
+    how = "comes back for" if float(own_shares(generation)[loss.row]) > BACK else "counts most for"
+    made = f"{share} of its evidence is in the prompt" if generation.signed else f"{share} of that word is made of the prompt"
+    begin = [("", f" The prompt {how} "), ("strong", word), ("", f": {made}, and ")]
+    return [*begin, ("", "without "), *loss.what, ("", f" its probability would be {after} instead of {percent(whole)}.")]
+
+
+def _about_cell(generation: Generation) -> Sequence[tuple[str, str]]:
+    """The word of the prompt that gave most to one written word."""
+    numbers = [number for number, word in enumerate(generation.columns) if word.counts]
+    rows = [number for number, row in enumerate(generation.rows) if not row.mark and not row.special]
+    if not numbers or not rows:
+        return []
+    table = generation.matrix[rows][:, numbers].abs()
+    row, column = divmod(int(table.argmax()), len(numbers))
+    gave, took = generation.columns[numbers[column]].text, generation.rows[rows[row]].text
+    share = percent(float(table[row, column]))
+    return [("", " Of the prompt, "), ("quote", gave), ("", f" gave most to one word: {share} of "), ("strong", took), ("", ".")]
+
+
+# --- what leaving out does ----------------------------------------------------------------------------------------------
+
+
+def largest_loss(generation: Generation) -> Loss | None:
+    """The largest loss of a written word that is no mark, by a sentence or turn, or by a word where there is one group."""
+    if generation.effects is None:
+        return None
+    groups = generation.text.groups
+    by_group = len(groups) > 1
+    table = generation.effects.groups if by_group else generation.effects.words
+    skipped = [number for number, row in enumerate(generation.rows) if row.mark or row.special]
+    lost = torch.nan_to_num(table.clone(), nan=0.0)
+    lost[skipped] = 0
+    row, column = divmod(int(lost.argmin()), max(1, lost.shape[1]))
+    change = float(lost[row, column]) if lost.numel() else 0.0
+    if change > -LEAST:
+        return None
+    what = group_name(generation, column, row) if by_group else (("quote", generation.columns[column].text),)
+    return Loss(row, what, change)
+
+
+def group_name(generation: Generation, number: int, row: int) -> tuple[tuple[str, str], ...]:
+    """`sentence 2 (… with her red ball …)`: the words around the one that gave most to a row."""
+    group = generation.text.groups[number]
+    title = group_title(group, number, generation.text.groups)
+    return (("", f"{title} ("), ("quote", quoted(generation, group, row)), ("", ")"))
+
+
+def group_title(group: Group, number: int, groups: Sequence[Group]) -> str:
+    """`sentence 2`, or `user turn 1`: a turn is counted among those of its role."""
+    if group.kind == "sentence":
+        return f"sentence {number + 1}"
+    same = [other for other in groups[: number + 1] if other.role == group.role]
+    return f"{group.role} turn {len(same)}"
+
+
+def quoted(generation: Generation, group: Group, row: int) -> str:
+    """A few words of a group, up to the one that gave most to a row."""
+    words = group.words
+    most = max(range(len(words)), key=lambda i: abs(float(generation.matrix[row, words[i]])))
+    begin = max(0, min(most - SHOWN + 1, len(words) - SHOWN))
+    shown = [generation.columns[number] for number in words[begin : begin + SHOWN]]
+    text = "".join(word.before + word.text for word in shown).strip()
+    return f"{'… ' if begin else ''}{text}{' …' if begin + SHOWN < len(words) else ''}"
+
+
+def losses_in_words(generation: Generation, rows: Sequence[int], count: int = 2) -> list[tuple[str, float]]:
+    """The words of the prompt without which these rows would lose most, with the mean change."""
+    if generation.effects is None or not rows:
+        return []
+    mean = torch.nan_to_num(generation.effects.words[list(rows)].mean(0), nan=0.0)
+    order = [number for number in mean.argsort().tolist() if float(mean[number]) < 0 and generation.columns[number].counts]
+    return [(generation.columns[number].text, float(mean[number])) for number in order[:count]]
+
+
+def spoken_change(change: float) -> str:
+    """`−17 points`."""
+    return points(change)
