@@ -2,7 +2,7 @@
 
 The house in the order of the pipeline. A file imports only from its own folder and from what stands before it here.
 
-    interrupts errors registry optional files budget rounding types
+    interrupts errors wording registry optional files budget rounding types
     data            text -> Example
     model           Example -> Trace: the only folder that knows transformers, hooks and accelerate
     layer           LayerTrace -> exact parts: equations only
@@ -11,6 +11,7 @@ The house in the order of the pipeline. A file imports only from its own folder 
     methods         Block or Question -> scores: one file per paper
     scored_tensors scoring maps attributions alternative_attention asking command_words saving
     metrics         Attribution -> number
+    why             a text -> the answer, its reasons and whether to trust them
     show            values -> strings and pictures
     experiments     examples x methods x metrics -> Records
     corpus          a corpus -> Parquet shards
@@ -44,6 +45,8 @@ _PUBLIC = {
     "identifiability": "alternative_attention",
     "alternative_attention": "alternative_attention",
     "load_result": "saving",
+    "why": "why",
+    "Why": "why",
     "report": "report",
     "plot": "show.figure.drawing",
     "judge": "experiments.judge",
@@ -67,6 +70,7 @@ __all__ = [
     "Model",
     "Record",
     "Trace",
+    "Why",
     "__version__",
     "alternative_attention",
     "attribute",
@@ -86,6 +90,7 @@ __all__ = [
     "rollout",
     "run",
     "summarize",
+    "why",
 ]
 
 if TYPE_CHECKING:
@@ -103,6 +108,7 @@ if TYPE_CHECKING:
     from .saving import load_result
     from .show.figure.drawing import plot
     from .types import Attribution, Example, Map, Record, Trace
+    from .why import Why, why
 
 
 class _Face(ModuleType):

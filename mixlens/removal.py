@@ -95,25 +95,49 @@ def outcomes(
     trace: Trace, gone: Sequence[Sequence[int]], target: Target, *, replacement: Replacement = "delete"
 ) -> NDArray[np.float64]:
     """[change]: the target's number with the tokens at these positions deleted or replaced, run in batches."""
+    return np.array([answer.value for answer in answers(trace, gone, target, replacement=replacement)], dtype=np.float64)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What the model says of a changed text: the target's number, and what it predicts in the target's place."""
+
+    value: float
+    predicted: tuple[int, ...]  # a class, a token, or the start and the end of a span
+    target: Target  # where it is in the changed text
+    input_ids: tuple[int, ...]
+
+    @property
+    def is_target(self) -> bool:
+        """Does the model still predict the target?"""
+        return self.predicted == self.target.ids
+
+
+def answers(trace: Trace, gone: Sequence[Sequence[int]], target: Target, *, replacement: Replacement = "delete") -> list[Answer]:
+    """The answer to each text with the tokens at these positions deleted or replaced, run in batches."""
     rows = _rows(trace, gone, replacement)
     targets = [_moved(target, set(positions)) if replacement == "delete" else target for positions in gone]
     step = trace.model.batch_limit or max(1, min(MOST_ROWS, TOGETHER // max(1, len(trace))))
-    values = [
-        _numbers(trace.model, rows[start : start + step], targets[start : start + step]) for start in range(0, len(rows), step)
-    ]
-    return np.concatenate(values)
+    found: list[Answer] = []
+    for start in range(0, len(rows), step):
+        found += _answers(trace.model, rows[start : start + step], targets[start : start + step])
+    return found
 
 
-def _numbers(model: Model, rows: Sequence[Row], targets: Sequence[Target]) -> NDArray[np.float64]:
-    """[row]: each row's target, in one pass. Rows that read the same position are read together."""
+def _answers(model: Model, rows: Sequence[Row], targets: Sequence[Target]) -> list[Answer]:
+    """Of each row, in one pass. Rows that read the same position are read together."""
     output = model.outputs([SimpleNamespace(**row) for row in rows])
     groups: dict[tuple[Target, int], list[int]] = defaultdict(list)
     for number, (row, target) in enumerate(zip(rows, targets, strict=True)):
         groups[target, len(row["input_ids"])].append(number)
-    values = np.zeros(len(rows))
+    found: dict[int, Answer] = {}
     for (target, length), numbers in groups.items():
-        values[numbers] = target.of(_part(output, numbers, length)).double().cpu().numpy()
-    return values
+        part = _part(output, numbers, length)
+        values = target.of(part).double().cpu().tolist()
+        predicted = zip(*(logits.argmax(-1).tolist() for logits in target.logits_of(part)), strict=True)
+        for number, value, ids in zip(numbers, values, predicted, strict=True):
+            found[number] = Answer(value, ids, target, tuple(rows[number]["input_ids"]))
+    return list(map(found.__getitem__, range(len(rows))))
 
 
 def _part(output: Any, numbers: Sequence[int], length: int) -> SimpleNamespace:
@@ -150,8 +174,11 @@ def _inputs(trace: Trace) -> Row:
 
 
 def _moved(target: Target, away: set[int]) -> Target:
-    """The same target where tokens are missing: positions behind them move to the left."""
-    positions = tuple(p - sum(i < p for i in away) for p in target.positions)
+    """The same target where tokens are missing: positions behind them move to the left.
+
+    A position that is away itself (the last word of a causal model's text) is read at the token before it.
+    """
+    positions = tuple(max(0, p - sum(i < p for i in away) - (p in away)) for p in target.positions)
     return replace(target, positions=positions, ids=positions if target.task == "question-answering" else target.ids)
 
 

@@ -10,17 +10,19 @@ from ..errors import MixlensError, printable
 from ..interrupts import interruptible
 from . import explain as texts
 from . import group, judge, lists, pages, papers, plot, runs
+from . import why as answers
 
 app = typer.Typer(
     cls=group.Commands,
     help="Which tokens flow into which in a Transformer, layer by layer, proven against the model itself.",
-    epilog="Start with:  mixlens explain 'The keys to the cabinet [MASK] rusty.'",
+    epilog="Start with:  mixlens why 'A dull film, but the cast is wonderful.'",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 # The order of the commands in the help.
+app.command("why", epilog=answers.WHY_EXAMPLES)(answers.why)
 app.command("explain", epilog=texts.EXPLAIN_EXAMPLE)(texts.explain)
 app.command("data")(lists.data)
 app.command("experiment", epilog=papers.EXPERIMENT_EXAMPLE, cls=papers.ExperimentCommand)(papers.experiment)

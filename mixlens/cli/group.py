@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import sys
-import threading
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import typer.core
 
 from ..errors import InputError, MixlensError, ModelError, ResultError
 from ..show.encoding import make_readable
+from .waiting import PATIENCE, Spinner
 
-LOADS = ("explain", "compare", "map", "plot", "report", "judge", "experiment", "reproduce", "run", "serve", "check")
-PATIENCE = 1.0  # seconds of silence before a command says that it loads
+LOADS = ("why", "explain", "compare", "map", "plot", "report", "judge", "experiment", "reproduce", "run", "serve", "check")
 PYTHON = re.compile(r"\b([a-z_]+)=(\([^()]*\)|'[^']*'|[A-Z]+\b|\.\.\.)?(?!\w)")
 
 
@@ -111,29 +111,16 @@ def _is_option(parameter: Any) -> bool:
 # --- waiting ------------------------------------------------------------------------------------------------------------
 
 
-def _has_terminal() -> bool:
-    return sys.stderr is not None and sys.stderr.isatty()
-
-
-class Loading:
-    """Prints a line on a terminal once a command that loads a model has taken `patience` seconds and is not ready."""
+class Loading(Spinner):
+    """The wait of a command that loads a model, until it is loaded."""
 
     def __init__(self, command: str | None, *, patience: float = PATIENCE):
-        self._timer = threading.Timer(patience, self._say) if command in LOADS and _has_terminal() else None
-
-    def _say(self) -> None:
-        print("mixlens: loading (torch, then the model) ...", file=sys.stderr, flush=True)
+        super().__init__("loading torch, then the model", patience=patience, shown=command in LOADS)
 
     def __enter__(self) -> Loading:
-        if self._timer is not None:
-            self._timer.daemon = True
-            self._timer.start()
-            LOADING.append(self)
+        LOADING.append(self)
+        super().__enter__()
         return self
-
-    def end(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
 
     def __exit__(self, *_: Any) -> None:
         self.end()
@@ -144,6 +131,13 @@ LOADING: list[Loading] = []  # of the command that runs
 
 
 def loaded() -> None:
-    """The model is loaded: the line about waiting is not printed any more."""
+    """The model is loaded: the wait is over."""
     for loading in LOADING:
         loading.end()
+
+
+@contextlib.contextmanager
+def working(step: str = "computing") -> Iterator[Callable[[str], None]]:
+    """While something is computed: yields a function that is told each step. What is printed comes after it."""
+    with Spinner(step) as spinner:
+        yield spinner.tell

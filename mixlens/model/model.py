@@ -29,6 +29,7 @@ from .seam import configurations
 if TYPE_CHECKING:
     from ..fast.cuda_graphs import Graphs
     from ..layer.proof import Proof
+    from ..why import Why
 
 
 class Model:
@@ -265,6 +266,12 @@ class Model:
 
         options = {"query": query, "target": target, "foil": foil, "variant": variant, **options}
         return explain(self, text, method, keep_special=keep_special, generate=generate, **options)
+
+    def why(self, text: str | Example | tuple[str, str] | Trace, target: Any = None, foil: Any = None, **options: Any) -> Why:
+        """Why the model says this of a text: the answer, the words for and against it, whether to trust them. See `mixlens.why`."""
+        from ..why import why
+
+        return why(self, text, target=target, foil=foil, **options)
 
     def check(self, **options: Any) -> Proof:
         """Run every identity on this model and return the gaps. See `proof.check`."""

@@ -22,6 +22,8 @@ EXCEPTIONS: dict[tuple[str, str], str] = {
     ("model/model.py", "fast"): "`Model.graphs`: an empty set of graphs, made in the model's store when first read",
     ("model/model.py", "layer"): "`Model.check`, one line",
     ("model/model.py", "maps"): "`Model.mix`, one line",
+    ("model/model.py", "why"): "`Model.why`, one line",
+    ("why/value.py", "show"): "`.show`, `.report` and the notebook's picture: one line each",
     ("types.py", "by_word"): "`.by_word`, one line",
     ("types.py", "aggregate"): "`Map.rollout`, `.flow`, `.readout` and `Attribution.top`: one line each",
     ("types.py", "model"): "`Trace.prediction`, `.query` and `LayerTrace.attention`: one line each",

@@ -1,0 +1,72 @@
+"""A word about waiting: on a terminal, a spinner with the step that is under way, erased when the wait ends."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from typing import Any
+
+from ..show.encoding import can_show
+
+PATIENCE = 0.15  # seconds of silence before something is said; Python itself took as long before
+TICK = 0.1  # seconds between two pictures
+SLOW = 2.0  # seconds after which the time is told, too
+FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
+PLAIN_FRAMES = "|/-\\"
+ERASE = "\r\x1b[K"
+
+
+def has_terminal() -> bool:
+    return sys.stderr is not None and sys.stderr.isatty()
+
+
+class Spinner:
+    """Says on a terminal what is waited for, from `patience` seconds on; elsewhere it says nothing."""
+
+    def __init__(self, step: str, *, patience: float = PATIENCE, shown: bool | None = None):
+        self.step, self._patience = step, patience
+        self._over, self._drawn, self._lock = threading.Event(), False, threading.Lock()
+        visible = has_terminal() if shown is None else shown and has_terminal()
+        self._thread = threading.Thread(target=self._turn, daemon=True) if visible else None
+
+    def __enter__(self) -> Spinner:
+        self._began = time.perf_counter()
+        if self._thread is not None:
+            self._thread.start()
+        return self
+
+    def tell(self, step: str) -> None:
+        """What is waited for now."""
+        self.step = step
+
+    def end(self) -> None:
+        """The wait is over: the line is erased, and none is written any more."""
+        self._over.set()
+        with self._lock:
+            if self._drawn:
+                sys.stderr.write(ERASE)
+                sys.stderr.flush()
+                self._drawn = False
+
+    def __exit__(self, *_: Any) -> None:
+        self.end()
+
+    def _turn(self) -> None:
+        frames = FRAMES if can_show(sys.stderr, FRAMES, replaced=False) else PLAIN_FRAMES
+        wait, turn = self._patience, 0
+        while not self._over.wait(wait):
+            self._draw(frames[turn % len(frames)])
+            wait, turn = TICK, turn + 1
+
+    def _draw(self, frame: str) -> None:
+        with self._lock:
+            if not self._over.is_set():
+                sys.stderr.write(f"{ERASE}{line_of(frame, self.step, time.perf_counter() - self._began)}")
+                sys.stderr.flush()
+                self._drawn = True
+
+
+def line_of(frame: str, step: str, seconds: float) -> str:
+    """What the spinner writes: a frame, the step, and the seconds of a long wait."""
+    return f"{frame} mixlens: {step}" + (f" ({seconds:.0f} s)" if seconds >= SLOW else "")

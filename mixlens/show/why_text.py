@@ -1,0 +1,296 @@
+"""An answer of `why` in the terminal: the sentence, what happens without its words, the method; then text, bars and trust."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from ..errors import printable
+from ..wording import THIN, counted, gap, number_word, percent, probability
+from .colors import style_of
+from .layout import clipped, columns_of, fitting, text_line
+from .text import console
+from .views import View
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
+    from ..why import Why
+    from ..why.value import Reading, Word
+
+MOST_BARS = 12
+LONGEST_BAR = 20
+LEAST_SHARE = 0.03  # of the evidence: words under it carry no mark
+MOST_MARKED = 20  # words of a long text that carry a mark
+LONG = 60  # words of a long text
+MARKS = {"ok": "ok", "caution": "!", "fail": "x", "info": " "}
+STYLES = {"ok": "green", "caution": "yellow", "fail": "bold red", "info": ""}
+
+
+def show_why(why: Why, *, color: bool = True) -> None:
+    """Prints an answer."""
+    console(color=color).print(view(why))
+
+
+def view(why: Why) -> View:
+    """The answer as a picture for rich."""
+    return View(lambda width, colours: lines_of(why, width, colours))
+
+
+def lines_of(why: Why, width: int, colours: int) -> Iterator[Text]:
+    """All lines, in the order of a page: the answer, the evidence, whether to trust it, what to know."""
+    yield from _answer(why, width, colours)
+    yield from _notes(why, width, colours)
+    yield text_line()
+    yield from _strip(why, width, colours)
+    yield text_line()
+    yield from _bars(why, width, colours)
+    yield text_line()
+    yield from _trust(why, width, colours)
+
+
+def _plain(text: str) -> str:
+    return printable(text.replace(THIN, " "))
+
+
+# --- the answer -----------------------------------------------------------------------------------------------------------
+
+
+def _answer(why: Why, width: int, colours: int) -> Iterator[Text]:
+    """Three lines: the sentence; without its words; the method."""
+    yield from _paragraph(why.sentence, width, style="bold" if colours else "")
+    yield from _paragraph(without_line(why), width)
+    yield from _paragraph(method_line(why), width, style="dim" if colours else "")
+
+
+def without_line(why: Why) -> str:
+    """What is left of the answer without the words that are named."""
+    trust, k = why.trust, why.trust.k
+    if not k:
+        return "no word speaks for the answer, so none was taken out"
+    what = why.answer.target if why.answer.foil is None else f"{why.answer.target} against {why.answer.foil}"
+    these = "this word" if k == 1 else f"these {counted(k, 'word')}"
+    others = "one random word" if k == 1 else f"{number_word(k)} random words"
+    sets = f"all {trust.random.count:,} sets" if trust.random.all_ else f"{trust.random.count:,} draws"
+    return f"without {these}: {probability(trust.without)} {what} ({others}: {probability(trust.random.mean)} on average, {sets})"
+
+
+def method_line(why: Why) -> str:
+    """The method, why this one, its gap, and how many methods agree."""
+    parts = [f"{why.method.name}: {why.method.reason}"]
+    parts += [] if why.gaps.completeness is None else [f"completeness gap {gap(why.gaps.completeness)}"]
+    parts += [agreement_line(why)] if why.agreement.of > 1 and why.agreement.k else []
+    return "; ".join(parts)
+
+
+def agreement_line(why: Why) -> str:
+    one = why.agreement
+    first = "the same word" if one.k == 1 else f"the same {counted(one.k, 'word')}"
+    return f"{one.same} of {one.of} methods put {first} first"
+
+
+def _notes(why: Why, width: int, colours: int) -> Iterator[Text]:
+    for note in why.notes:
+        yield from _paragraph(f"{MARKS[note.state]} {note.text}", width, style=STYLES[note.state] if colours else "", indent="  ")
+
+
+def _paragraph(text: str, width: int, *, style: str = "", indent: str = "") -> Iterator[Text]:
+    """A text in lines, broken between words; lines after the first begin with `indent`."""
+    for line in _filled(_plain(text).split(" "), width, indent):
+        yield text_line((line, style))
+
+
+def _filled(words: Sequence[str], width: int, indent: str) -> Iterator[str]:
+    line = ""
+    for word in words:
+        longer = f"{line} {word}" if line.strip() else line + word
+        if columns_of(longer) > width and line.strip():
+            yield line
+            longer = indent + word
+        while columns_of(longer) > max(1, width):
+            head = clipped(longer, max(2, width)).removesuffix("…")
+            yield head
+            longer = longer[len(head) :]
+        line = longer
+    yield line
+
+
+# --- the text -------------------------------------------------------------------------------------------------------------
+
+
+def shown_words(why: Why) -> list[int]:
+    """The words of a text as a reader sees them: special tokens are left out."""
+    return [place for place, word in enumerate(why.words) if not word.special]
+
+
+def marked_words(why: Why) -> set[int]:
+    """The words that carry a mark: those with a share of the evidence, of a long text the strongest."""
+    places = [place for place in shown_words(why) if abs(why.words[place].share) >= _least(why)]
+    return set(sorted(places, key=lambda place: -abs(why.words[place].share))[:MOST_MARKED])
+
+
+def _least(why: Why) -> float:
+    """In a long text every share is small: there the strongest are marked."""
+    return LEAST_SHARE if len(shown_words(why)) <= LONG else 0.0
+
+
+def _strip(why: Why, width: int, colours: int) -> Iterator[Text]:
+    """The text with its own spaces, and under each line a line of + and -."""
+    marked = marked_words(why)
+    largest = max((abs(why.words[place].share) for place in marked), default=1.0) or 1.0
+    for line in _text_lines(why, max(1, width)):
+        yield text_line(*((text, _style(why, place, marked, largest, colours)) for text, place in line))
+        below = "".join(_signs(why, place, marked) * columns_of(text) for text, place in line).rstrip()
+        if below and why.method.signed:
+            yield text_line((below, ""))
+
+
+def _style(why: Why, place: int | None, marked: set[int], largest: float, colours: int) -> str:
+    if place is None or place not in marked:
+        return ""
+    return style_of(why.words[place].share / largest, colours)
+
+
+def _signs(why: Why, place: int | None, marked: set[int]) -> str:
+    if place is None or place not in marked:
+        return " "
+    return "+" if why.words[place].share > 0 else "-"
+
+
+def _text_lines(why: Why, width: int) -> list[list[tuple[str, int | None]]]:
+    """The words in lines, each with its index; what stands between two words has none."""
+    lines: list[list[tuple[str, int | None]]] = [[]]
+    end, segment = 0, None
+    for place in shown_words(why):
+        word = why.words[place]
+        between = _between(word, first=not lines[-1])
+        if segment not in (None, word.segment):
+            lines.append([])
+            end, between = 0, ""
+        segment = word.segment
+        for part in _parts(_plain(word.text), width):
+            if end and end + columns_of(between) + columns_of(part) > width:
+                lines.append([])
+                end, between = 0, ""
+            lines[-1] += [(between, None)] if between else []
+            lines[-1].append((part, place))
+            end += columns_of(between) + columns_of(part)
+            between = ""
+    return lines
+
+
+def _between(word: Word, *, first: bool) -> str:
+    """The characters before a word on one line."""
+    return "" if first else _plain(" ".join(word.before.split("\n"))) if word.before.strip() else " " if word.before else ""
+
+
+def _parts(text: str, width: int) -> list[str]:
+    """A word in parts that are not wider than the terminal."""
+    parts = [""]
+    for char in text:
+        if parts[-1] and columns_of(parts[-1] + char) > width:
+            parts.append("")
+        parts[-1] += char
+    return parts
+
+
+# --- bars -----------------------------------------------------------------------------------------------------------------
+
+
+def bar_words(why: Why) -> list[int]:
+    """The words with bars, from most for to most against: at most twelve."""
+    shown = sorted(shown_words(why), key=lambda place: -abs(why.words[place].share))
+    strong = [place for place in shown if abs(why.words[place].share) >= LEAST_SHARE] or shown[:MOST_BARS]
+    return sorted(strong[:MOST_BARS], key=lambda place: -why.words[place].share)
+
+
+def _bars(why: Why, width: int, colours: int) -> Iterator[Text]:
+    places = bar_words(why)
+    shares = [why.words[place].share for place in places]
+    numbers = [_plain(percent(share, sign=why.method.signed)) for share in shares]
+    label, bar = _room(why, places, numbers, width)
+    largest = max(map(abs, shares), default=0.0) or 1.0
+    for place, share, number in zip(places, shares, numbers, strict=True):
+        blocks = ("█" if share >= 0 else "▒") * round(abs(share) / largest * bar)
+        style = style_of(1.0 if share >= 0 else -1.0, colours, ink_only=True)
+        start = f"  {fitting(_plain(why.words[place].text), label)}  {number:>{max(map(len, numbers))}}"
+        yield text_line((start, ""), (f"  {blocks}" if blocks else "", style))
+    yield from _paragraph(rest_line(why, places), width, indent="  ", style="dim" if colours else "")
+
+
+def _room(why: Why, places: Sequence[int], numbers: Sequence[str], width: int) -> tuple[int, int]:
+    """The columns of the words and of the longest bar; a narrow terminal has no bars."""
+    longest = max((columns_of(_plain(why.words[place].text)) for place in places), default=0)
+    room = width - 6 - max(map(len, numbers), default=0)
+    bar = min(LONGEST_BAR, room - longest) if room - longest >= 6 else 6 if room >= 14 else 0
+    return max(1, min(longest, room - bar)), bar
+
+
+def rest_line(why: Why, places: Sequence[int]) -> str:
+    """What is not drawn, and the unit."""
+    rest = [why.words[place] for place in shown_words(why) if place not in set(places)]
+    more = f"{len(rest):,} more carry {percent(sum(abs(word.share) for word in rest))} together; " if rest else ""
+    unit = "share of evidence" if why.method.signed else "share of evidence, without a sign"
+    return f"  {more}{unit}, {why.method.name}"
+
+
+# --- trust ----------------------------------------------------------------------------------------------------------------
+
+
+def _trust(why: Why, width: int, colours: int) -> Iterator[Text]:
+    """One line for each check, and the sentence that sums them up."""
+    rows = list(trust_rows(why))
+    name = max((columns_of(row[1]) for row in rows), default=0)
+    for number, (state, title, value) in enumerate(rows):
+        start = "Trust" if number == 0 else "     "
+        mark = (f"{MARKS[state]:<2}", STYLES[state] if colours else "")
+        if 11 + name + 2 + columns_of(value) <= width:
+            yield text_line((f"{start}  ", ""), mark, (f"  {title:<{name}}  {value}", ""))
+            continue
+        lines = list(_filled(f"{title}  {value}".split(" "), max(10, width - 11), ""))
+        yield text_line((f"{start}  ", ""), mark, (f"  {lines[0]}", ""))
+        for line in lines[1:]:
+            yield text_line((f"{' ' * 11}{line}", ""))
+    style = STYLES[why.trust.verdict] if colours else ""
+    yield from _paragraph(
+        f"{' ' * 7}{why.trust.sentence}" if width > 40 else why.trust.sentence, width, style=style, indent=" " * 7
+    )
+
+
+def trust_rows(why: Why) -> Iterable[tuple[str, str, str]]:
+    """State, what was checked, and its number."""
+    trust, states = why.trust, {check.id: check.state for check in why.trust.checks}
+    if trust.k:
+        these = "this word" if trust.k == 1 else f"these {counted(trust.k, 'word')}"
+        others = "one random word" if trust.k == 1 else f"{number_word(trust.k)} random words"
+        sets = f"all {trust.random.count:,} sets" if trust.random.all_ else f"{trust.random.count:,} draws"
+        turned = f"{trust.random.turned:,} turn it"
+        yield states["removal"], f"without {these}", _arrow(trust.whole, trust.without)
+        yield "info", f"without {others}", f"{_arrow(trust.whole, trust.random.mean)}  ({sets}, {turned})"
+        yield "info", "with these alone" if trust.k > 1 else "with this word alone", _arrow(trust.whole, trust.alone)
+    if "agreement" in states:
+        same = "same word first" if trust.k == 1 else f"same {counted(trust.k, 'word')} first"
+        yield states["agreement"], same, f"{why.agreement.same} of {why.agreement.of} methods"
+    if why.gaps.completeness is not None:
+        yield states["completeness"], "scores add up", f"gap {_plain(gap(why.gaps.completeness))}"
+    if trust.single is not None and trust.k > 1:
+        word = _plain(why.words[trust.single.word].text)
+        title = "one word decides" if trust.single.turned else "no single word decides"
+        yield "info", title, f"without {word} alone {_plain(probability(trust.single.without))}"
+
+
+def _arrow(before: float, after: float) -> str:
+    return _plain(f"{probability(before)} -> {probability(after)}")
+
+
+# --- several methods ------------------------------------------------------------------------------------------------------
+
+
+def reading_lines(why: Why) -> list[str]:
+    """One line for each method: its first words."""
+    return [f"{reading.name}: {', '.join(_first(why, reading))}" for reading in why.methods]
+
+
+def _first(why: Why, reading: Reading) -> list[str]:
+    shown = sorted(shown_words(why), key=lambda place: -reading.shares[place])[: max(1, why.trust.k)]
+    return [f"{why.words[place].text} {percent(reading.shares[place], sign=reading.signed)}" for place in shown]

@@ -1,0 +1,385 @@
+"""`why`: a model and a text -> `Why`."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..asking import MethodRequest, parse_method, scores_of
+from ..data.truncation import truncated
+from ..errors import InputError, MixlensError, is_integer
+from ..model.model import Model
+from ..notices import completeness
+from ..provenance import versions
+from ..types import Attribution, Example, Trace
+from . import choice, rules, sentences, trust
+from .asked import Asked, asked_of, output_name, span_text
+from .names import is_signed, name_of
+from .notes import notes_of_scores, notes_of_text, notes_of_trust
+from .value import Agreement, Answer, Filler, Gaps, Method, Reading, Trust, Why, Word
+from .words import Piece, pieces_of, removable
+
+Progress = Callable[[str], None]  # told of each step in words
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the user chose; None is what the table has for the task."""
+
+    method: str | None = None
+    methods: tuple[str, ...] | None = None
+    filler: str | None = None
+    draws: int = choice.DRAWS
+    seed: int = 0
+
+
+def why(
+    model: Model,
+    text: str | Example | tuple[str, str] | Trace,
+    *,
+    target: Any = None,
+    foil: str | int | None = None,
+    query: int | str | None = None,
+    pair: str | None = None,
+    method: str | None = None,
+    methods: Sequence[str] | None = None,
+    filler: str | None = None,
+    draws: int = choice.DRAWS,
+    seed: int = 0,
+    truncate: bool = False,
+    progress: Progress | None = None,
+) -> Why:
+    """Which words made the model say this, and can that be trusted for this text?
+
+    `target` is the predicted class or word unless named, `foil` what it is explained against; `query` a word that a tagger tags.
+    `method` leads in the place of the table's choice, `methods` are those it is compared with. `filler` ("delete", "mask",
+    "pad", "unk") stands in the place of words that are taken out, `draws` random sets of words by `seed`. `truncate` cuts a text
+    that is longer than the model reads.
+    """
+    settings = Settings(method, None if methods is None else tuple(methods), filler, _checked_draws(draws), _checked_seed(seed))
+    tell = progress or _silent
+    choice.choice_for(model)
+    requests = _requests(model, settings)
+    filled = choice.filler_for(model, filler)
+    trace, cut = _traced(model, text, pair, truncate)
+    pieces, unit = pieces_of(trace)
+    asked = asked_of(trace, pieces, target=target, foil=foil, query=query)
+    readings, lead, left_out = _readings(trace, asked, pieces, requests, settings, tell)
+    return _put_together(trace, asked, pieces, unit, readings, lead, left_out, filled, settings, cut, tell)
+
+
+def _silent(step: str) -> None:
+    return None
+
+
+def _checked_draws(draws: int) -> int:
+    if not is_integer(draws) or not 1 <= draws <= choice.MOST_DRAWS:
+        raise InputError(f"draws is a number of random sets, 1 to {choice.MOST_DRAWS}, not {draws!r}.")
+    return draws
+
+
+def _checked_seed(seed: int) -> int:
+    if not is_integer(seed) or seed < 0:
+        raise InputError(f"seed is a number, 0 or more, not {seed!r}.")
+    return seed
+
+
+def _traced(model: Model, text: Any, pair: str | None, truncate: bool) -> tuple[Trace, int | None]:
+    """The trace, and the number of tokens of a text that was cut; None where it was not."""
+    if isinstance(text, Trace):
+        if text.model is not model:
+            raise InputError(f"this trace is of {text.model.name!r}, not of {model.name!r}. Trace the text with the model asked.")
+        return text, None
+    example = _example(text, pair)
+    if not truncate:
+        return model.trace(example), None
+    shorter = truncated(example, model)
+    return model.trace(shorter), shorter.info.get("truncated")
+
+
+def _example(text: Any, pair: str | None) -> Any:
+    """The text and its pair, which is given once."""
+    if pair is None:
+        return Example(*text) if isinstance(text, tuple) and len(text) == 2 else Example(text) if isinstance(text, str) else text
+    if not isinstance(text, str):
+        raise InputError("give the pair once: (text, pair), or text and pair=.")
+    return Example(text, pair)
+
+
+# --- scores -------------------------------------------------------------------------------------------------------------
+
+
+def _requests(model: Model, settings: Settings) -> dict[str, MethodRequest]:
+    """The methods as written, the leading one first; an unknown name is refused before the model runs."""
+    names = list(settings.methods or choice.methods_for(model))
+    if settings.method is not None:
+        lead = parse_method(settings.method)
+        names = [settings.method, *(name for name in names if parse_method(name).name != lead.name)]
+    return {name: parse_method(name) for name in dict.fromkeys(names)}
+
+
+@dataclass(frozen=True)
+class Scored:
+    """One method's scores by word, and its attribution."""
+
+    request: MethodRequest
+    scores: tuple[float, ...]
+    result: Attribution
+
+    @property
+    def signed(self) -> bool:
+        return is_signed(self.request)
+
+
+def _readings(
+    trace: Trace, asked: Asked, pieces: Sequence[Piece], requests: Mapping[str, MethodRequest], settings: Settings, tell: Progress
+) -> tuple[list[Scored], Scored, list[tuple[str, str]]]:
+    """Every method that can answer, the leading one, and those that cannot with their reasons. A method that the user named to
+    lead must answer."""
+    found: list[Scored] = []
+    left_out: list[tuple[str, str]] = []
+    for number, (written, request) in enumerate(requests.items()):
+        tell(f"{name_of(request.name).name}, method {number + 1} of {len(requests)}")
+        try:
+            found.append(_scored(trace, asked, pieces, request))
+        except MixlensError as error:
+            if written == settings.method or len(requests) == 1:
+                raise
+            left_out.append((name_of(request.name).name, str(error)))
+    if not found:
+        raise InputError(f"no method could answer: {left_out[0][0]}: {left_out[0][1]}")
+    lead = found[0]
+    return [lead, *sorted((one for one in found if one is not lead), key=lambda one: not one.signed)], lead, left_out
+
+
+def _scored(trace: Trace, asked: Asked, pieces: Sequence[Piece], request: MethodRequest) -> Scored:
+    """A method's scores: those of a word are the sum of its tokens'."""
+    query = asked.query if asked.query is not None else asked.measured.positions[0] if asked.measured.positions else None
+    question: dict[str, Any] = {"target": asked.target, "foil": asked.foil, "query": query}
+    if trace.model.task == "question-answering":
+        question["query"] = query if request.is_map else None
+    result, _ = scores_of(trace, request, **question)
+    return Scored(request, tuple(float(result.scores[list(piece.tokens)].double().sum()) for piece in pieces), result)
+
+
+def shares_of(scores: Sequence[float], pieces: Sequence[Piece]) -> tuple[float, ...]:
+    """Scores as shares of all evidence: their sizes sum to 1 over words that are not special; special tokens have 0."""
+    total = sum(abs(score) for score, piece in zip(scores, pieces, strict=True) if not piece.special)
+    return tuple(0.0 if piece.special or not total else score / total for score, piece in zip(scores, pieces, strict=True))
+
+
+# --- the answer ---------------------------------------------------------------------------------------------------------
+
+
+def _put_together(
+    trace: Trace,
+    asked: Asked,
+    pieces: Sequence[Piece],
+    unit: str,
+    scored: Sequence[Scored],
+    lead: Scored,
+    left_out: Sequence[tuple[str, str]],
+    filler: str,
+    settings: Settings,
+    cut: int | None,
+    tell: Progress,
+) -> Why:
+    words = _words(pieces, lead)
+    free = removable(pieces, _staying(trace, asked, filler))
+    reasons = rules.named_for(lead.scores, free)
+    against = rules.named_against(lead.scores, free) if lead.signed else []
+    tell("words taken out")
+    plan = trust.plan_of(lead.scores, reasons, free, tokens=len(trace), draws=settings.draws, seed=settings.seed)
+    removal = trust.Removal(trace, asked.measured, pieces, filler)
+    removal.run(plan.every())
+    readings = tuple(_reading(one, pieces, free, reasons) for one in scored)
+    agreement = Agreement(sum(one.same_first == len(reasons) for one in readings), len(readings), len(reasons))
+    gaps = Gaps(completeness(lead.result.info), None if trace.model.proof is None else trace.model.proof.gap)
+    trusted = _trust(removal, plan, asked, filler, agreement, gaps, words, pieces)
+    special = _special_share(words, pieces, lead)
+    own = sum(abs(word.share) for word in words if set(word.tokens) & asked.own and trace.model.task in OWN)
+    notes = [
+        *notes_of_text(trace, asked, cut),
+        *notes_of_scores(words, free, special, lead.signed, own),
+        *notes_of_trust(trusted, agreement, left_out),
+    ]
+    state = rules.removal_state(trusted.whole, trusted.without, trusted.random.mean) if reasons else "ok"
+    but = sentences.but(state, trusted.whole, trusted.without, trusted.random.mean)
+    return Why(
+        model=model_name(trace.model),
+        task=trace.model.task,
+        classes=_classes(trace.model),
+        text=trace.text or "",
+        pair=trace.pair,
+        question=sentences.question(asked, trace.model.task),
+        sentence=sentences.headline(asked, words, reasons, against, but),
+        answer=Answer(
+            asked.name, asked.foil_name, asked.probability, rules.certainty(asked.probability), tuple(reasons), tuple(against)
+        ),
+        predictions=asked.predictions,
+        unit=unit,
+        words=words,
+        special_share=special,
+        method=_method(lead, settings, trace.model),
+        methods=readings,
+        trust=trusted,
+        agreement=agreement,
+        notes=tuple(notes),
+        gaps=gaps,
+        limits=dict(choice.LIMITS),
+        provenance=_provenance(trace, settings, scored, asked, filler),
+    )
+
+
+OWN = ("question-answering",)  # tasks whose answer is made of words of the text
+
+
+def _words(pieces: Sequence[Piece], lead: Scored) -> tuple[Word, ...]:
+    shares = shares_of(lead.scores, pieces)
+    return tuple(
+        Word(piece.text, piece.before, piece.segment, piece.special, piece.mark and not piece.special, score, share, piece.tokens)
+        for piece, score, share in zip(pieces, lead.scores, shares, strict=True)
+    )
+
+
+def _staying(trace: Trace, asked: Asked, filler: str) -> set[int]:
+    """Positions that are never taken out: special tokens, the mask that is filled, the words of a span; where words are deleted
+    also the word that is tagged. The last word of a causal model's text may go: the one before it then predicts."""
+    special = {place for place, flag in enumerate(trace.special) if flag}
+    masks = {place for place, token in enumerate(trace.input_ids) if token == trace.model.mask_id}
+    task = trace.model.task
+    keeps = task == "question-answering" or (task in ("token-classification", "masked-lm") and filler == "delete")
+    return special | masks | (set(asked.own) if keeps else set())
+
+
+def _special_share(words: Sequence[Word], pieces: Sequence[Piece], lead: Scored) -> float:
+    """The part of all scores that special tokens hold."""
+    total = sum(map(abs, lead.scores))
+    held = sum(abs(score) for score, piece in zip(lead.scores, pieces, strict=True) if piece.special)
+    return held / total if total else 0.0
+
+
+def _reading(one: Scored, pieces: Sequence[Piece], free: Sequence[int], reasons: Sequence[int]) -> Reading:
+    everyday, name = name_of(one.request.name)
+    same = len(rules.first_words(one.scores, free, len(reasons)) & set(reasons))
+    gap = completeness(one.result.info)
+    return Reading(one.request.name, name, everyday, one.signed, one.scores, shares_of(one.scores, pieces), same, gap)
+
+
+def _method(lead: Scored, settings: Settings, model: Model) -> Method:
+    everyday, name = name_of(lead.request.name)
+    chosen = settings.method is not None or settings.methods is not None
+    reason = "you chose it" if chosen else choice.choice_for(model).reason
+    return Method(lead.request.name, name, everyday, str(lead.result.info.get("paper") or ""), reason, lead.signed)
+
+
+def _trust(
+    removal: trust.Removal,
+    plan: trust.Plan,
+    asked: Asked,
+    filler: str,
+    agreement: Agreement,
+    gaps: Gaps,
+    words: Sequence[Word],
+    pieces: Sequence[Piece],
+) -> Trust:
+    """Everything that taking words out says."""
+    k, random = len(plan.named), trust.random_of(removal, plan)
+    whole, without = removal.value(()), removal.value(plan.named)
+    turned = removal.turned(plan.named)
+    state = rules.removal_state(whole, without, random.mean) if k else "fail"
+    complete = None if gaps.completeness is None else rules.completeness_state(gaps.completeness)
+    verdict = rules.verdict(state, complete, rules.agreement_state(agreement.same, agreement.of))
+    single = trust.single_of(removal, plan)
+    return Trust(
+        verdict=verdict,
+        sentence=sentences.verdict_sentence(verdict, state, k, whole, without, turned, random),
+        k=k,
+        filler=Filler(filler, choice.FILLERS[filler]),
+        measures=sentences.measures(asked),
+        whole=whole,
+        without=without,
+        without_prediction=_prediction_without(removal, plan, pieces),
+        turned=turned,
+        random=random,
+        alone=removal.value(set(plan.free) - set(plan.named)),
+        empty=removal.value(plan.free),
+        single=single,
+        curve=trust.curve_of(removal, plan),
+        checks=sentences.checks(k, whole, without, random, single, agreement, gaps, words),
+    )
+
+
+def _prediction_without(removal: trust.Removal, plan: trust.Plan, pieces: Sequence[Piece]) -> str:
+    """What the model says without the named words."""
+    answer, trace = removal.known[frozenset(plan.named)], removal.trace
+    if trace.model.task != "question-answering":
+        return output_name(trace.model, answer.predicted[0])
+    if answer.is_target:
+        return span_text(trace, pieces, *removal.target.ids)
+    start, end = answer.predicted
+    text = trace.model.tokenizer.decode(list(answer.input_ids[start : end + 1]), skip_special_tokens=True).strip()
+    return str(text) or "no answer"
+
+
+# --- facts --------------------------------------------------------------------------------------------------------------
+
+
+def model_name(model: Model) -> str:
+    """The last part of a folder; a hub id as it is."""
+    path = Path(model.name)
+    return path.name if path.is_absolute() or path.is_dir() or model.name.startswith(".") else model.name
+
+
+def _classes(model: Model) -> tuple[str, ...] | None:
+    if not model.task.endswith("classification"):
+        return None
+    labels = model.hf_model.config.id2label
+    return tuple(str(labels[number]) for number in sorted(labels))
+
+
+def _provenance(trace: Trace, settings: Settings, scored: Sequence[Scored], asked: Asked, filler: str) -> dict[str, Any]:
+    model, known = trace.model, versions()
+    return {
+        **{name: known[name] for name in ("mixlens", "torch", "transformers", "python")},
+        "revision": model.revision,
+        "family": model.family.name,
+        "dtype": str(model.dtype).removeprefix("torch."),
+        "device": str(model.device),
+        "quantization": model.quantization,
+        "seed": settings.seed,
+        "draws": settings.draws,
+        "tokens": len(trace),
+        "methods": {one.request.name: _facts(one) for one in scored},
+        "command": command(trace, settings, asked),
+    }
+
+
+def _facts(one: Scored) -> dict[str, Any]:
+    """What a method's scores rest on, as plain types."""
+    info = one.result.info
+    keys = ("paper", "variant", "options", "target", "score", "baseline", "steps", "completeness", "convention", "gap")
+    return {key: _jsonable(info[key]) for key in keys if key in info}
+
+
+def _jsonable(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(key): _jsonable(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return list(map(_jsonable, value))
+    return value if isinstance(value, str | int | float | bool | type(None)) else str(value)
+
+
+def command(trace: Trace, settings: Settings, asked: Asked) -> str:
+    """The command that gives this answer again."""
+    options = {"--pair": trace.pair, "--query": None if asked.word is None else asked.word, "--method": settings.method}
+    options |= {"--target": None if asked.predicted else asked.name, "--foil": None if asked.suggested else asked.foil_name}
+    options |= {"--methods": None if settings.methods is None else ",".join(settings.methods), "--filler": settings.filler}
+    numbers = {"--draws": (settings.draws, choice.DRAWS), "--seed": (settings.seed, 0)}
+    options |= {flag: None if value == usual else str(value) for flag, (value, usual) in numbers.items()}
+    parts = ["mixlens", "why", trace.text or "", "-m", model_name(trace.model)]
+    parts += [part for flag, value in options.items() if value is not None for part in (flag, value)]
+    return shlex.join(parts)

@@ -1,0 +1,78 @@
+"""Notes: what a reader must know before the numbers. Each is one sentence, in the same place as the answer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from ..model.model import Model
+from ..notices import MANY, no_mask, spelled
+from ..types import Trace
+from ..wording import listed, percent, points
+from .asked import Asked
+from .choice import NO_EFFECT, SPECIAL
+from .rules import agreement_state
+from .sentences import quoted, these
+from .value import Agreement, Note, Trust, Word
+
+
+def notes_of_text(trace: Trace, asked: Asked, cut: int | None) -> Iterator[Note]:
+    """Of the text: cut, spelled out by the vocabulary, without a mask."""
+    model = trace.model
+    if cut is not None:
+        yield Note(
+            "cut",
+            "caution",
+            f"The text was cut: it has {cut:,} tokens and the model reads {len(trace):,}. What follows was not read.",
+        )
+    yield from _shredded(model, trace)
+    if asked.query is not None and no_mask(model, trace):
+        mask = model.tokenizer.mask_token
+        yield Note("no_mask", "caution", f"There is no {mask} in the text: the model sees the word that it predicts here.")
+
+
+def _shredded(model: Model, trace: Trace) -> Iterator[Note]:
+    count, total = spelled(trace, getattr(model.tokenizer, "unk_token", None))
+    if total and count / total >= MANY:
+        text = (
+            f"The vocabulary of this model does not know {count} of the {total} words: they are cut into letters or are unknown, "
+            "so the scores say little about words. Use a model that was trained on such texts."
+        )
+        yield Note("shredded", "fail", text)
+
+
+def notes_of_scores(words: Sequence[Word], free: Sequence[int], special_share: float, signed: bool, own: float) -> Iterator[Note]:
+    """Of the scores: held by special tokens, by marks, by the answer's own words, without a sign."""
+    if special_share > SPECIAL:
+        yield Note(
+            "special", "caution", f"Special tokens hold {percent(special_share)} of all scores; the shares are of the rest."
+        )
+    mark = max((word for word in words if word.mark and not word.special), key=lambda word: abs(word.share), default=None)
+    strongest = max((abs(words[place].share) for place in free), default=0.0)
+    if mark is not None and abs(mark.share) > strongest and any(not words[place].mark for place in free):
+        yield Note(
+            "marks",
+            "caution",
+            f"The mark {quoted(mark.text)} scores more than any word ({percent(mark.share, sign=True)}); marks are not named.",
+        )
+    if own > SPECIAL:
+        yield Note(
+            "own_words",
+            "caution",
+            f"The answer’s own words hold {percent(own)} of the evidence; they stay when words are taken out.",
+        )
+    if not signed:
+        yield Note("no_sign", "caution", "This method has no sign: it says how much a word counted, not whether for or against.")
+
+
+def notes_of_trust(trust: Trust, agreement: Agreement, left_out: Sequence[tuple[str, str]]) -> Iterator[Note]:
+    """Of the checks: words whose removal does nothing, methods that disagree, methods that could not be asked."""
+    change = trust.without - trust.whole
+    if trust.k and abs(change) < NO_EFFECT:
+        yield Note(
+            "no_effect", "fail", f"Without {these(trust.k)} the answer stays ({points(change)}): the model does not need them."
+        )
+    if trust.k and agreement_state(agreement.same, agreement.of) == "fail":
+        yield Note("disagree", "caution", f"The methods disagree: no other of the {agreement.of} puts {these(trust.k)} first.")
+    if left_out:
+        reasons = listed([f"{name} ({reason.rstrip('.')})" for name, reason in left_out])
+        yield Note("left_out", "caution", f"Not asked: {reasons}.")
