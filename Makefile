@@ -24,10 +24,10 @@ $(READY): $(CORE)
 	$(INSTALL) -e '.[dev]'
 	touch $(READY)
 
-demo: $(CORE)  ## explain a sentence with the embedded model; needs the core alone
+demo: $(CORE)  ## ask the embedded models why; needs the core alone
 	$(BIN)/mixlens check agreement
 	$(BIN)/mixlens explain "The keys to the cabinet [MASK] rusty."
-	$(BIN)/mixlens compare "The keys to the cabinet [MASK] rusty." --no-special
+	$(BIN)/mixlens why "The plot was dull, but the acting was wonderful."
 	@echo
 	@echo "For the mixlens command in this shell:  . $(BIN)/activate"
 
