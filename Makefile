@@ -2,24 +2,34 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+CORE := $(VENV)/.core
 READY := $(VENV)/.ready
 AXE := 4.14.0
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+export NO_MKDOCS_2_WARNING := 1
 
-.PHONY: demo test mutants browser check format train-embedded accuracy bench docs clean
+.PHONY: demo test mutants browser check format train-embedded accuracy bench pages docs package clean
 
-# Exact versions come from constraints.txt, so that every machine gets the same ones.
-$(READY): pyproject.toml constraints.txt
+# Exact versions come from constraints.txt, so that every machine gets the same ones. The core is what `pip install mixlens` brings;
+# tests and tools need more.
+$(CORE): pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' || \
 		{ echo "$(PYTHON) is not Python 3.11, 3.12 or 3.13. Name one: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
+	@echo "Setting up $(VENV), about a minute ..."
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	$(INSTALL) -e .
+	touch $(CORE)
+
+$(READY): $(CORE)
+	$(INSTALL) -e '.[dev]'
 	touch $(READY)
 
-demo: $(READY)  ## explain a sentence with the embedded model
-	$(BIN)/mixlens explain "The keys to the cabinet [MASK] rusty."
-	$(BIN)/mixlens compare "The keys to the cabinet [MASK] rusty." --no-special
+demo: $(CORE)  ## ask the embedded models why; needs the core alone
 	$(BIN)/mixlens check agreement
-	@echo "For the mixlens command in this shell: . $(BIN)/activate"
+	$(BIN)/mixlens explain "The keys to the cabinet [MASK] rusty."
+	$(BIN)/mixlens why "The plot was dull, but the acting was wonderful."
+	@echo
+	@echo "For the mixlens command in this shell:  . $(BIN)/activate"
 
 test: $(READY)  ## the whole suite
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
@@ -28,7 +38,7 @@ mutants: $(READY)  ## how many of a fixed sample of faults the tests see (an hou
 	OMP_NUM_THREADS=1 $(BIN)/python -m recipes.mutants
 
 browser: $(READY)  ## what the browser tests need (playwright, a Chromium, axe-core), then those tests
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,browser]'
+	$(INSTALL) -e '.[dev,browser]'
 	command -v chromium || command -v chromium-browser || command -v google-chrome || \
 		{ test "$$(id -u)" = 0 && command -v apt-get && apt-get update -qq && apt-get install -y -qq chromium; } || \
 		echo "no Chromium, and it cannot be installed from here: the browser tests will be skipped"
@@ -37,13 +47,13 @@ browser: $(READY)  ## what the browser tests need (playwright, a Chromium, axe-c
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/show/test_browser.py tests/show/test_browser_run.py -rs
 
 # The tests of numbers, on cases that differ: other families have the same code.
-CORE := $(addprefix tests/,methods/test_golden.py methods/test_golden_maps.py model/test_families.py methods/test_distances.py methods/test_methods.py \
+TESTED := $(addprefix tests/,methods/test_golden.py methods/test_golden_maps.py model/test_families.py methods/test_distances.py methods/test_methods.py \
 	methods/test_hta.py methods/test_lrp.py methods/test_deeplift.py test_aggregate.py methods/test_without.py \
 	fast/test_together.py methods/test_identifiability.py methods/test_released_attgrads.py model/test_quantized.py layer/test_unfoolable.py)
 SOME := bert or gpt2 or llama or gemma3
 # Families that are one more entry of the table: the same code as others.
 MORE := phi or cohere or stablelm or starcoder2 or smollm3 or olmo or glm or ernie or nemotron or arcee or ministral or gptj or gpt_bigcode or biogpt or data2vec or prelayernorm
-NUMBERS := $(BIN)/python -m pytest -q -n 2 $(CORE) -k
+NUMBERS := $(BIN)/python -m pytest -q -n 2 $(TESTED) -k
 
 .PHONY: test-portable
 test-portable: $(READY)  ## the numbers again as other machines compute them: plain processors, threads, no compiler, no home
@@ -72,11 +82,22 @@ accuracy: $(READY)  ## measure docs/promises/accuracy.md again (needs the shared
 bench: $(READY)  ## each method against a forward pass and the obvious code
 	$(BIN)/python -m benchmarks
 
-docs: $(READY)  ## docs/use/methods.md, docs/use/gallery.md, their figures and the notebooks, by running what they show
+pages: $(READY)  ## docs/use/methods.md, docs/use/gallery.md, their figures and the notebooks, by running what they show
 	$(BIN)/python -m recipes.pages.methods
 	$(BIN)/python -m recipes.pages.papers
 	$(BIN)/python -m recipes.pages.gallery
 	$(BIN)/python -m recipes.pages.notebooks
+
+docs: $(READY)  ## the site, strictly, in build/site
+	$(BIN)/python -m mkdocs build --strict --quiet
+	@echo "Open build/site/index.html"
+
+package: $(READY)  ## wheel and source archive in dist/, checked, and installed in clean environments (minutes)
+	$(INSTALL) -e '.[dev,package]'
+	rm -rf build/lib build/bdist.* dist
+	$(BIN)/python -W error::UserWarning -m build --no-isolation
+	$(BIN)/python -m twine check --strict dist/*
+	MIXLENS_SLOW=1 $(BIN)/python -m pytest -q -rs tests/house/test_package_installed.py
 
 clean:
 	rm -rf $(VENV) .browser build dist *.egg-info

@@ -148,7 +148,7 @@ def test_each_dependency_is_told_once() -> None:
 
 def test_make_test_portable_runs_files_that_are_there_and_ci_runs_it() -> None:
     made = (ROOT / "Makefile").read_text().replace("\\\n", " ")
-    named = re.search(r"CORE := \$\(addprefix tests/,([^)]*)\)", made)
+    named = re.search(r"TESTED := \$\(addprefix tests/,([^)]*)\)", made)
     assert named is not None
     files = named[1].split()
     core = ("golden", "methods", "families", "distances", "hta", "lrp", "deeplift")
