@@ -112,6 +112,8 @@ def test_a_head_that_no_result_has_is_refused(kind: str, case: str, tmp_path: Pa
 
 SCORES: dict[str, torch.Tensor] = {
     "of three tokens": torch.ones(2, 3, 3),
+    "of three queries": torch.ones(2, 3, 2),
+    "of three keys": torch.ones(2, 2, 3),
     "of no layer": torch.ones(0, 2, 2),
     "of a million layers of nothing": torch.ones(1_000_000, 0, 0),
     "flat": torch.ones(8),
