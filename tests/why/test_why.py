@@ -295,7 +295,7 @@ def test_csv_has_a_row_for_each_word_and_a_column_for_each_method() -> None:
 
 
 def test_a_path_is_never_printed() -> None:
-    from mixlens.why.answering import model_name
+    from mixlens.why.facts import model_name
 
     model = mixlens.load("sentiment")
     for name, told in (("/tmp/models/mine", "mine"), ("./mine", "mine"), ("org/name", "org/name")):
