@@ -212,7 +212,7 @@ def _put_together(
     special = _special_share(words, pieces, lead)
     own = sum(abs(word.share) for word in words if set(word.tokens) & asked.own and trace.model.task in OWN)
     notes = [
-        *notes_of_text(trace, asked, cut),
+        *notes_of_text(trace, asked, cut, [words[place] for place in reasons]),
         *notes_of_scores(words, free, special, lead.signed, own),
         *notes_of_trust(trusted, agreement, left_out),
     ]

@@ -49,7 +49,7 @@ class Choice:
     fillers: tuple[str, ...] = ("delete",)  # the first that the model has
 
 
-LED = "its scores have signs and must add up, and in `judge` none that do pointed better at the words such answers rest on"
+LED = "of the methods whose scores have signs and add up it led in `judge` for this task"
 CHOICES: dict[str, Choice] = {
     "classification": Choice(("deeplift", "attcat", "blank_out", "integrated_gradients", "alti"), LED),
     "token-classification": Choice(

@@ -184,6 +184,10 @@ def ids_of(why: Why) -> list[str]:
 def test_a_vocabulary_that_does_not_know_the_words_is_said() -> None:
     assert "shredded" in ids_of(answer(text="Unflinchingly bleak and desperate."))
     assert "shredded" not in ids_of(answer())
+    one = answer(text="A dull, lifeless film that wastes a wonderful cast.")  # two of seven are spelled, and one of them is named
+    note = next(note for note in one.notes if note.id == "shredded")
+    assert note.state == "caution"
+    assert "does not know lifeless:" in note.text
 
 
 def test_a_text_that_is_cut_says_so_and_one_that_is_not_is_refused() -> None:
