@@ -23,6 +23,7 @@ from .show.results_page import Told, page, page_of_texts
 from .targets import TargetName, logits_at
 from .types import Attribution, Example, LayersOf, Map, Prediction, Result, Texts, Trace
 from .why import Why, why
+from .why.choice import CHOICES, methods_for
 
 METHODS = ("alti", "globenc", "value_zeroing")
 PRESET_METHODS: dict[str, tuple[str, ...]] = {  # what a page computes beside the answer, unless methods are named
@@ -30,6 +31,8 @@ PRESET_METHODS: dict[str, tuple[str, ...]] = {  # what a page computes beside th
     "flow": ("alti",),
     "methods": ("integrated_gradients", "attcat", "grad_x_input", "alti", "globenc", "value_zeroing", "attention_rollout"),
 }
+LONG_TEXT = 128  # tokens; above it an answer is not compared with methods that run the model once for each word
+ONCE_A_WORD = frozenset({"blank_out"})
 WHOLE_TEXT = ("classification", "question-answering")  # tasks whose answer is read from the whole text
 Note = Callable[[str, float], None]  # what is being done, and how far it is from 0 to 1
 
@@ -49,7 +52,7 @@ class WatchedLayers(LayersOf):
 
 def gather(
     model: Model,
-    text: str | Example | tuple[str, str],
+    text: str | Example | tuple[str, str] | Trace,
     methods: str | Sequence[str] = METHODS,
     *,
     target: TargetName = "predicted",
@@ -66,7 +69,8 @@ def gather(
     _refuse_target(requests, target, foil)
     note = note or _silent
     note("running the model", 0.0)
-    gathering = _gathering(model, model.trace(text), query, {"target": target, "foil": foil})
+    trace = text if isinstance(text, Trace) else model.trace(text)
+    gathering = _gathering(model, trace, query, {"target": target, "foil": foil})
     results = dict(_numbered(gathering, requests, note))
     note("done", 1.0)
     return [results[number] for number in range(len(requests))]
@@ -293,19 +297,27 @@ def _told(model: Model, texts: Texts | None, choices: Mapping[str, Any], preset:
 
 def _told_of(model: Model, text: Any, choices: Mapping[str, Any]) -> Told:
     """One text. A report shows maps where there is no answer, and says why there is none; without methods that is a refusal."""
-    results = gather(model, text, **choices) if choices["methods"] else []
+    trace = model.trace(text)
+    results = gather(model, trace, **choices) if choices["methods"] else []
     try:
-        return Told(results, why=_answer(model, text, choices))
+        return Told(results, why=_answer(model, trace, choices))
     except InputError as error:
         if not results:
             raise
         return Told(results, unanswered=str(error))
 
 
-def _answer(model: Model, text: Any, choices: Mapping[str, Any]) -> Why:
+def _answer(model: Model, trace: Trace, choices: Mapping[str, Any]) -> Why:
     """Why the model says what it says; a position is asked about where words are predicted or tagged."""
     place = None if model.task in WHOLE_TEXT else choices["query"]
-    return why(model, text, target=choices["target"], foil=choices["foil"], query=place)
+    return why(model, trace, target=choices["target"], foil=choices["foil"], query=place, methods=_compared(model, len(trace)))
+
+
+def _compared(model: Model, tokens: int) -> list[str] | None:
+    """The methods that an answer is compared with: of a long text without those that run the model once for each word."""
+    if tokens <= LONG_TEXT or model.task not in CHOICES:
+        return None
+    return [name for name in methods_for(model) if parse_method(name).name not in ONCE_A_WORD]
 
 
 def _several(what: Any) -> list[Result]:

@@ -245,12 +245,11 @@ function explorerOf(data, status) {
     const row = make("div", { class: "row-part" }, heading, strip.element, below, line, largest, all);
     const parts = [make("p", { class: "small method-line" }, make("b", {}, one.everyday), ` · ${one.line}`), row];
     let map = null;
-    const mapKey = make("div", {});
     const flowBox = make("div", { class: "flow-part" });
     if (isMap) {
       const room = Math.max(260, Math.min(560, (panels.clientWidth || 800) - (state.other >= 0 ? 420 : 40)));
       map = mapView(units.labels, { choose: (i) => choosePlace(units.groups[i][0]), room });
-      parts.push(make("div", { class: "map-part" }, make("h3", {}, "The whole layer"), make("p", { class: "small" }, "Rows took, columns gave. The framed row is the chosen one."), map.element, mapKey), flowBox);
+      parts.push(make("div", { class: "map-part" }, make("h3", {}, "The whole layer"), make("p", { class: "small" }, "Rows took, columns gave. The framed row is the chosen one."), map.element), flowBox);
     }
     const element = make("section", { class: "panel-part", "aria-label": one.title, "data-method": one.label }, ...parts);
 
@@ -304,7 +303,6 @@ function explorerOf(data, status) {
       map.update(matrix, chosen, `${one.title}: what each position took from each token, ${where}`);
       const unitText = took ? "Unit: share of what this position took; a row makes 100" : "Unit: share of what each position took; every position’s own row makes 100";
       finish(chosen, took ? "Most taken from" : "Most given to", { signed: matrix.signed, sides: ["against", matrix.signed ? "for" : "share"], most: mostOf(current.view), unit: `${unitText}${THIN}%.` });
-      mapKey.replaceChildren(legend({ signed: matrix.signed, sides: ["against", matrix.signed ? "for" : "share of the row"], most: "largest of the row", fill: true, unit: "Each row has its own scale; its own word does not set it." }));
       await drawFlow(mine, chosen, number);
       const best = largestOf(current.view.shares, 3).map((i) => `${shortened(units.labels[i], 30)} ${percent(current.view.shares[i])}`).join(", ");
       return `${one.short}, ${where}: ${name} ${took ? "took most from" : "went mostly to"} ${best}`;

@@ -67,7 +67,7 @@ const LABELLED = 48; // more tokens than this are not named beside their row and
 const HINT = "Point at a cell, or go through the cells with the arrow keys, to read its numbers.";
 
 /**
- * One layer as a picture: rows took, columns gave. Each row is coloured by the share of its largest score, its own word apart.
+ * One layer as a picture: rows took, columns gave. A cell is coloured by its share of its row.
  * The pointer, or the arrow keys, show a row and a column, and their numbers below; a click or Enter chooses the row.
  */
 function mapView(labels, { choose, room = 620 }) {
@@ -92,6 +92,7 @@ function mapView(labels, { choose, room = 620 }) {
   const grid = make("div", { class: "map" }, make("span", {}), head, side, cells);
   const scroll = make("div", { class: "scroll", tabindex: 0, role: "group", "aria-label": "Map: rows took, columns gave. Arrow keys go through its cells." }, grid);
   const line = make("p", { class: "readout", "aria-live": "polite" }, HINT);
+  const key = make("div", {});
   let matrix = null;
   let pointed = null;
   let first = 0; // the row that the arrow keys begin at
@@ -130,35 +131,46 @@ function mapView(labels, { choose, room = 620 }) {
     if (event.key === "Enter" && pointed && choose) choose(pointed[0]);
     if (!matrix || (!down && !right)) return;
     event.preventDefault();
-    const [query, key] = pointed || [first - down, -right];
-    show(Math.max(0, Math.min(n - 1, query + down)), Math.max(0, Math.min(n - 1, key + right)));
+    const [row, column] = pointed || [first - down, -right];
+    show(Math.max(0, Math.min(n - 1, row + down)), Math.max(0, Math.min(n - 1, column + right)));
   });
   hide();
   return {
-    element: make("div", { class: "map-frame" }, scroll, line),
+    element: make("div", { class: "map-frame" }, scroll, line, key),
     show,
     hide,
     update(next, unit, name) {
       matrix = next;
       first = unit;
       const image = new ImageData(n, n);
-      const shades = shadesOf(canvas);
+      const shades = shadesOf(canvas)[matrix.signed ? 1 : 0];
+      const { end, text } = scaleOf(matrix);
       for (let query = 0; query < n; query++) {
-        const row = rowOf(matrix, query);
-        const most = row.reduce((so, score, key) => (key === query && n > 1 ? so : Math.max(so, Math.abs(score))), 0);
-        row.forEach((score, key) => {
-          const strength = most > 0 ? Math.max(-1, Math.min(1, score / most)) : Math.sign(score);
-          const shade = shades[matrix.signed ? 1 : 0][Math.round(strength * 255) + 255];
+        for (let key = 0; key < n; key++) {
+          const share = matrix.values[query * n + key] / matrix.totals[query];
+          const shade = shades[Math.round(Math.max(-1, Math.min(1, share / end)) * 255) + 255];
           const place = 4 * (query * n + key);
           for (let channel = 0; channel < 3; channel++) image.data[place + channel] = shade[channel];
           image.data[place + 3] = 255;
-        });
+        }
       }
+      key.replaceChildren(legend({ signed: matrix.signed, sides: ["against", matrix.signed ? "for" : "share of the row"], most: text, fill: true, unit: "One scale for all rows; what a word took from itself does not set it." }));
       canvas.getContext("2d").putImageData(image, 0, 0);
       canvas.setAttribute("aria-label", name);
       mark(chosenMark, unit, 0, 1, n);
     },
   };
+}
+
+/** Where the scale of a map ends: at its largest share, or, where a few are far larger, at the 99th percentile. The diagonal sets none. */
+function scaleOf({ values, totals, size }) {
+  const shares = [];
+  values.forEach((value, i) => { if (i % size !== Math.floor(i / size) || size === 1) shares.push(Math.abs(value) / totals[Math.floor(i / size)]); });
+  const order = Float64Array.from(shares).sort();
+  const [most, usual] = [order[order.length - 1], order[Math.floor(0.99 * (order.length - 1))]];
+  const cut = usual > 0 && usual < 0.7 * most;
+  const end = (cut ? usual : most) || 1;
+  return { end, text: cut ? `${percent(end)} and more` : percent(end) };
 }
 
 /** The 511 shades from -1 to 1, without and with a sign. */
