@@ -70,16 +70,11 @@ def _checked_place(path: str | os.PathLike[str]) -> Path:
     return place
 
 
-<<<<<<< HEAD
-def load_result(path: str | os.PathLike[str]) -> Saved:
-    """The Map, HeadMaps or Attribution that `.save` wrote, bit for bit. What `.save` does not write is refused."""
-=======
 def load_result(path: str | os.PathLike[str]) -> Any:
-    """The Map or Attribution that `.save` wrote, bit for bit. A file with anything that `.save` does not write is refused.
+    """The Map, HeadMaps or Attribution that `.save` wrote, bit for bit. What `.save` does not write is refused.
 
     A .json file is the answer that `Why.to_json` wrote.
     """
->>>>>>> page
     place = Path(path)
     if not place.is_file():
         raise ResultError(f"no file {str(place)!r}.")

@@ -10,13 +10,8 @@ from html import escape
 from typing import Any
 
 from ..errors import InputError
-<<<<<<< HEAD
 from ..types import Attribution, HeadMaps, Map, Result
-from .colors import ink, shade, shares
-=======
-from ..types import Attribution, Map, Result
 from .colors import LIGHT, hue_of, scaled, shares
->>>>>>> page
 from .heading import heading_line, predicted
 from .packing import EXACT, Block, Precision, fit
 from .page_entry import is_signed, numpy_of, query_of
@@ -125,15 +120,10 @@ def output(data: Mapping[str, Any], fallback: str, script: str, mark: str) -> st
     return f'<div data-mixlens="{mark}" data-result="{held}">{fallback}</div><script type="text/javascript">{script}</script>'
 
 
-<<<<<<< HEAD
 def html(result: Result | HeadMaps) -> str:
-    """One output of a notebook. It has no ids and no globals: any number of them stand side by side."""
+    """One output of a notebook."""
     if isinstance(result, HeadMaps):
         return _heads(result)
-=======
-def html(result: Result) -> str:
-    """One output of a notebook."""
->>>>>>> page
     try:
         precision, blocks = fit([numpy_of(result).reshape(-1, max(1, len(result.tokens)))], ROOM)
     except InputError as error:  # a cell that ends in this result must not fail: it says what is wrong with it
