@@ -18,6 +18,7 @@ from .maps import mix
 from .model.model import Model
 from .model.predict import named
 from .notices import notices_of
+from .show.flow_page import flow_page, flow_results
 from .show.page_file import MEGABYTES, may_write, room_of, write
 from .show.results_page import Told, page, page_of_texts
 from .targets import TargetName, logits_at
@@ -280,19 +281,36 @@ def refuse_preset(preset: str | None) -> None:
 
 def _page(what: Any, texts: Texts | None, choices: Mapping[str, Any], **page_options: Any) -> str:
     """The page of a model on texts, or of results that were given."""
+    if isinstance(what, Model) and page_options["preset"] == "flow" and len(_texts(texts)) == 1:
+        return _flow(what, _texts(texts)[0], choices, page_options["room"])
     if isinstance(what, Model):
         return page_of_texts(_told(what, texts, choices, page_options["preset"]), **page_options)
     return page([what] if isinstance(what, Map | Attribution) else _several(what), **page_options)
 
 
+def _flow(model: Model, text: Any, choices: Mapping[str, Any], room: int) -> str:
+    """The page of what flows where, of one text: the first map of the methods, by default ALTI, and the heads."""
+    _refuse_target([], choices["target"], choices["foil"])
+    written = checked(choices["methods"] or PRESET_METHODS["flow"])[0]
+    request = parse_method(written)
+    if not request.is_map or request.variant or request.options:
+        raise InputError(f"a page of what flows where is made of a map, such as alti, not of {written!r}.")
+    scores, heads = flow_results(model, text, method=request.name, query=choices["query"])
+    return flow_page(scores, heads=heads, rollout=request.rollout, megabytes=room / 1_000_000)
+
+
 def _told(model: Model, texts: Texts | None, choices: Mapping[str, Any], preset: str | None) -> list[Told]:
     """What the page tells of each text: its answer, and the results of the methods."""
-    if texts is None:
-        raise InputError("a report of a model needs texts=: one text, or a list of them.")
-    every: Any = [texts] if isinstance(texts, str | Example | tuple) else texts
     usual = METHODS if preset is None else PRESET_METHODS[preset]
     methods = usual if choices["methods"] is None else checked(choices["methods"])
-    return [_told_of(model, text, {**choices, "methods": methods}) for text in every]
+    return [_told_of(model, text, {**choices, "methods": methods}) for text in _texts(texts)]
+
+
+def _texts(texts: Texts | None) -> list[Any]:
+    """One text or several as a list."""
+    if texts is None:
+        raise InputError("a report of a model needs texts=: one text, or a list of them.")
+    return [texts] if isinstance(texts, str | Example | tuple) else list(texts)
 
 
 def _told_of(model: Model, text: Any, choices: Mapping[str, Any]) -> Told:

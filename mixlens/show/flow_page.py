@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from ..aggregate import find
 from ..errors import InputError
 from ..head_maps import roles_of
 from ..maps import mix
@@ -36,7 +38,6 @@ FLOW = Kind(
 WORDS_ROOM, HEADS_ROOM = 0.3, 0.3  # parts of the page's room that numbers of words and of heads may take
 STEPS = Precision("bits16")
 NAMED = 3  # columns and words that the answer names
-UNITS = {"word": "word", "sentence": "sentence", "part": "part"}
 
 
 @dataclass(frozen=True)
@@ -70,10 +71,6 @@ class Picture:
 
 def flow_results(model: Model, text: Any, *, method: str = "alti", query: int | str | None = None) -> tuple[Map, HeadMaps]:
     """What `write_flow` takes, from one pass: the map of a text with what the model predicts, and the attention of its heads."""
-    from dataclasses import replace
-
-    from ..aggregate import find
-
     trace = model.trace(text)
     place = trace.query if query is None else find(trace.tokens, query)
     scores, heads = mix(trace, method), mix(trace, "attention", head="all")
@@ -320,7 +317,10 @@ def _facts(picture: Picture, precision: Precision, heads: dict[str, Any]) -> lis
 
 
 def _command(picture: Picture) -> str:
-    """The Python lines that make this page again."""
+    """The command that makes this page again."""
     info, method = picture.scores.info, picture.scores.method
+    text, pair = (shortened(visible(info.get(name) or ""), 300) for name in ("text", "pair"))
     model = public_name(info.get("model", "?"))
-    return f"flow_results(mixlens.load({model!r}), TEXT, method={method!r}), then write_flow"
+    words = ["mixlens", "report", text, *(["--pair", pair] if pair else []), "-m", model, "--preset", "flow"]
+    chosen = [] if method == "alti" else ["--methods", method]
+    return shlex.join([*words, *chosen, "--query", str(picture.query), "-o", "flow.html"])
