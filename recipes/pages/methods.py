@@ -16,23 +16,25 @@ from mixlens.attributions import ATTRIBUTIONS, AttributionMethod
 from mixlens.attributions import known as attributions
 from mixlens.maps import Method
 from mixlens.maps import known as maps
-from mixlens.show.colors import ink, shade, shares
+from mixlens.show.colors import LIGHT, hue_of, scaled, shares
 
 SENTENCE = "The keys to the cabinet [MASK] rusty."
 DOCS = Path("docs/use")
+LEAST = 0.1  # of the largest score: weaker tokens have no line
 
 
 def strip(read: mixlens.Attribution) -> str:
-    """Tokens on a background as strong as their score, as SVG with real text."""
-    x, boxes = 4, []
+    """Tokens on a background as strong as their score, as SVG with real text; a solid line below for, a dashed one against."""
+    x, boxes, signed = 4, [], bool((read.scores < 0).any())
     scores = [float(score) for score in read.scores]
     for token, score, share in zip(read.tokens, scores, shares(scores), strict=True):
         width = 14 + 9 * len(token)
-        back = shade(share)
+        hue = hue_of(score, signed=signed)
         boxes.append(
             f"<g><title>{escape(token)}: {score:.4g}</title>"
-            f'<rect x="{x}" y="4" width="{width}" height="26" rx="4" fill="rgb{back}"/>'
-            f'<text x="{x + width / 2}" y="22" text-anchor="middle" fill="rgb{ink(back)}">{escape(token)}</text></g>'
+            f'<rect x="{x}" y="4" width="{width}" height="26" rx="4" fill="{scaled(share, f"{hue}-tint")}"/>'
+            f'<text x="{x + width / 2}" y="22" text-anchor="middle" fill="{LIGHT["ink"]}">{escape(token)}</text>'
+            f"{_line(x, width, hue) if abs(share) >= LEAST else ''}</g>"
         )
         x += width + 4
     label = f"Heat strip of {escape(read.method)}: " + ", ".join(f"{escape(t)} {s:.3g}" for t, s in read.top(3))
@@ -40,6 +42,12 @@ def strip(read: mixlens.Attribution) -> str:
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{x}" height="34" role="img" aria-label="{label}" '
         f'font-family="ui-monospace, monospace" font-size="15">{"".join(boxes)}</svg>\n'
     )
+
+
+def _line(x: float, width: float, hue: str) -> str:
+    """The line below a token."""
+    dash = ' stroke-dasharray="4 3"' if hue == "against" else ""
+    return f'<path d="M{x} 31h{width}" stroke="{LIGHT[hue]}" stroke-width="2.5"{dash}/>'
 
 
 def section(method: Method | AttributionMethod, read: mixlens.Attribution, figure: str) -> str:
@@ -73,7 +81,7 @@ def main() -> None:
         "The figures all show the same sentence,",
         f"*{SENTENCE}*, with the embedded `agreement` model; hover a token to see its score. Maps are rolled out over all",
         "layers by their paper's convention and read at `[MASK]`; attributions explain the logit (or probability) of the",
-        "predicted word. Blue counts towards, orange against.",
+        "predicted word. Blue with a solid line counts for it, orange with a dashed one against; violet has no sign.",
         "",
         "Notation: a^h_ij attention of head h from position i (query) to token j (key), v^h_j value, f^h_j = W_O^h v^h_j,",
         "z_ij = sum_h a^h_ij f^h_j, x_i layer input.",

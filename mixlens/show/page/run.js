@@ -158,7 +158,7 @@ function wordsSection(run, choose) {
 /** One histogram row for each method, best first, random last. `wide`, and room for names to the left, in px. */
 function turnedPicture(run, wide, left, kind) {
   const { edges, methods, random } = run.removal;
-  const [right, top, high] = [kind === "narrow" ? 52 : 88, 30, kind === "narrow" ? 62 : 56];
+  const [right, top, high] = [kind === "narrow" ? 62 : 88, 30, kind === "narrow" ? 62 : 56];
   const rows = [...methods.map((one) => ({ ...one, name: run.names[one.method] })), { ...random, name: "three random words", random: true }];
   const most = Math.max(...rows.flatMap((row) => row.counts.map((count) => count / (row.draws / row.rows))), 1);
   const room = wide - left - right;
@@ -208,14 +208,14 @@ function turnedSection(run) {
   const range = (one) => `${percent(one.low)} to ${percent(one.high)}`;
   const lines = [...methods.map((one) => [run.names[one.method], one]), ["three random words", random]];
   const intervals = table(["words of", "turned", `95${THIN}% interval`, "rows", "draws"], lines.map(([name, one]) => [name, percent(one.share), range(one), counted(one.rows), counted(one.draws)]), { numbers: [1, 2, 3, 4] });
-  const draws = `${(random.draws / random.rows).toFixed(random.draws % random.rows ? 1 : 0)} draws a row, each counted by itself`;
+  const draws = `${Number((random.draws / random.rows).toFixed(1))} draws a row, each counted by itself`;
   const lead = methods.find((one) => one.method === run.lead);
   const chosen = `${run.names[run.lead]} leads this page: it is the first method of the run with signs, named before any row was read.`;
   const short = unchecked ? ` ${rowsText(unchecked)} of three words or fewer could not be checked.` : String();
   const told = `${rowsText(random.rows)}; numbers on bars are rows, and heights share one scale. Random: ${draws}. 95${THIN}% interval of ${run.names[run.lead]}: ${range(lead)}; of random words: ${range(random)}. ${run.methods.length > 1 ? chosen : String()}${short}`;
   return section(
     { title, lead: "Each method’s three top words are deleted from every row. Good scores push rows to the left; random words leave them on the right.", id: "matter" },
-    make("figure", {}, turnedPicture(run, 900, 190, "usual"), turnedPicture(run, 360, 8, "narrow")), make("p", { class: "small" }, told), aside("Every number", () => scrollBox("Every number", intervals)),
+    make("figure", {}, turnedPicture(run, 900, 190, "usual"), turnedPicture(run, 360, 20, "narrow")), make("p", { class: "small" }, told), aside("Every number", () => scrollBox("Every number", intervals)),
   );
 }
 
@@ -269,13 +269,20 @@ function listsSection(run, choose) {
     const here = run.examples.filter((one) => one.tags.includes(tag)).sort((a, b) => order[tag](a) - order[tag](b) || a.row - b.row);
     const all = run.tagged[tag];
     const show = here.length === all ? `Show all ${counted(all)} below` : `Show ${counted(here.length)} of them below`;
-    const items = here.slice(0, 3).map((one) => make("li", {}, make("span", { class: "read" }, word(shortened(one.text, 64))), make("span", { class: "small" }, told[tag](one))));
+    const items = here.slice(0, 3).map((one) => make("li", {}, make("span", { class: "read" }, word(firstWords(one.text, 64))), make("span", { class: "small" }, told[tag](one))));
     return make(
       "div", { class: "list", "data-tag": tag }, make("div", { class: "list-head" }, make("h3", {}, title), make("b", {}, counted(all))), make("p", { class: "small" }, what),
       make("ul", {}, ...items), make("button", { type: "button", class: "quiet no-print", onclick: () => choose(tag) }, all === 1 ? "Show it below" : show),
     );
   };
   return section({ title: "Rows worth a look", id: "look" }, make("div", { class: "lists" }, ...some.map(box)));
+}
+
+/** The beginning of a text, cut between words where it has some. */
+function firstWords(text, most) {
+  const cut = shortened(text, most);
+  const space = cut.lastIndexOf(" ");
+  return cut === text || space < most / 2 ? cut : `${cut.slice(0, space)} …`;
 }
 
 function largestGap(one) {
