@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from fnmatch import fnmatch
 from pathlib import Path
 
-JUDGE = "claims judge judged_metrics judging sanity scoreboard verdict verdict_notes verdict_tables"
+JUDGE = "claims judge judge_summary judged_methods judged_metrics judging sanity scoreboard verdict verdict_notes verdict_tables"
 AREAS: dict[str, tuple[str, ...]] = {
     "methods": ("mixlens/methods/*.py",),
     "kernels": (
@@ -230,7 +230,19 @@ FIRST: dict[str, tuple[str, ...]] = {
         "tests/test_run_promises.py",
     ),
     "mixlens/corpus/tally.py": ("tests/test_summarize.py", "tests/test_steps.py", "tests/test_report_run.py"),
-    "mixlens/saving.py": ("tests/test_store.py", "tests/test_store_hostile.py"),
+    "mixlens/saving.py": ("tests/test_store.py", "tests/test_store_hostile.py", "tests/test_store_text.py"),
+    "mixlens/saving_text.py": ("tests/test_store_text.py",),
+    "mixlens/result_facts.py": ("tests/test_store_text.py", "tests/test_store.py", "tests/test_store_hostile.py"),
+    "mixlens/arithmetic.py": ("tests/test_arithmetic.py",),
+    "mixlens/averages.py": ("tests/test_arithmetic.py",),
+    "mixlens/foreign.py": ("tests/test_foreign.py",),
+    "mixlens/experiments/judge_summary.py": ("tests/test_judge_summary.py",),
+    "mixlens/experiments/judged_methods.py": ("tests/test_foreign.py", "tests/test_judge.py"),
+    **dict.fromkeys(
+        [f"mixlens/methods/{name}.py" for name in ("_points", "conductance", "gradient_shap", "sequential", "smooth_grad")],
+        ("tests/test_peers_gradients.py", "tests/test_attributions.py"),
+    ),
+    **dict.fromkeys([f"mixlens/methods/{name}.py" for name in ("_coalitions", "lime", "shap")], ("tests/test_shap_lime.py",)),
     "mixlens/show/packing.py": ("tests/test_parts.py", "tests/test_report.py"),
     **dict.fromkeys(
         [f"mixlens/show/{name}.py" for name in ("colors", "encoding", "heading", "layout", "tables", "tokens")],

@@ -119,7 +119,7 @@ sentiment.explain(review, method="deeplift", target="positive", keep_special=Fal
         command=f"mixlens plot {SENTENCE} --method integrated_gradients,attcat,shap,lime,gradient_shap,smooth_grad,"
         "layer_conductance,sequential_integrated_gradients --target were --foil was -o peers.svg",
         figure="peers.svg",
-        alt="Eight methods as rows: keys counts most for all but smooth_grad and layer_conductance",
+        alt="Eight methods as rows over the tokens of the sentence",
     ),
     Entry(
         "Several maps",
