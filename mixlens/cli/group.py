@@ -26,15 +26,16 @@ def as_written(message: str, options: Iterable[str], methods: Iterable[str] = ()
     """An error of the library in the words of the command line: `query=` is `--query`, and an option of a method that was
     asked for, such as replacement='delete' of blank_out, is `--method blank_out:replacement=delete`."""
     names, owners = set(options), _method_options(methods)
-    return PYTHON.sub(lambda match: _in_words(match, names, owners), message)
+    flag = "--methods" if "methods" in names and "method" not in names else "--method"
+    return PYTHON.sub(lambda match: _in_words(match, names, owners, flag), message)
 
 
-def _in_words(match: re.Match[str], options: set[str], owners: Mapping[str, str]) -> str:
+def _in_words(match: re.Match[str], options: set[str], owners: Mapping[str, str], flag: str) -> str:
     """One `name=value` of Python as the command line writes it; what is no option stays as it is."""
     name, value = match[1], (match[2] or "").strip("'")
     if name in options:
         return _flag(name, value.strip("()").replace(", ", ","))
-    return f"--method {owners[name]}:{name}={value}" if name in owners and value else match[0]
+    return f"{flag} {owners[name]}:{name}={value}" if name in owners and value else match[0]
 
 
 def _flag(name: str, value: str) -> str:

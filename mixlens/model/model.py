@@ -274,7 +274,7 @@ class Model:
         return explain(self, source, method, keep_special=keep_special, generate=generate, continuation=continuation, **options)
 
     def why(self, text: str | Example | tuple[str, str] | Trace, target: Any = None, foil: Any = None, **options: Any) -> Why:
-        """Why the model says this of a text: the answer, the words for and against it, whether to trust them. See `mixlens.why`."""
+        """Why the model says this: the answer, the words for and against it, whether to trust them. See `mixlens.why`."""
         from ..why import why
 
         return why(self, text, target=target, foil=foil, **options)

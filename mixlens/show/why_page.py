@@ -9,10 +9,19 @@ from typing import Any, Protocol
 
 from .page_entry import shortened
 from .page_file import may_write, write
-from .page_template import BASE_SCRIPTS, BASE_STYLES, READ, Kind, filled_page, shown_line, visible
+from .page_template import (
+    BASE_SCRIPTS,
+    BASE_STYLES,
+    READ,
+    WHY_SCRIPTS,
+    WHY_STYLES,
+    Kind,
+    filled_page,
+    shown_line,
+    visible,
+    visible_or_none,
+)
 
-WHY_STYLES = ("why.css",)
-WHY_SCRIPTS = ("why.js",)
 WHY = Kind(
     (*BASE_STYLES, *WHY_STYLES),
     (*BASE_SCRIPTS, *WHY_SCRIPTS),
@@ -58,7 +67,11 @@ def write_why(why: HasDict, path: str | os.PathLike[str], *, force: bool = False
 
 def crumb_of(content: Mapping[str, Any]) -> str:
     """What kind of page this is, in the head of the page."""
-    names = {"classification": "Why this class?", "token-classification": "Why this tag?", "question-answering": "Why this answer?"}
+    names = {
+        "classification": "Why this class?",
+        "token-classification": "Why this tag?",
+        "question-answering": "Why this answer?",
+    }
     return names.get(content["task"], "Why this word?")
 
 
@@ -71,8 +84,24 @@ def about_line(content: Mapping[str, Any]) -> str:
 
 
 def shown_why(content: Mapping[str, Any]) -> dict[str, Any]:
-    """The content with every text of the reader's as it can be shown: what cannot be seen is spelled out."""
+    """The content with every text of the reader's as it can be shown: what cannot be seen is spelled out. Numbers have seven
+    digits, as maps on pages have."""
     words = [{**one, "text": visible(one["text"])} for one in content["words"]]
-    texts = {name: visible(content[name] or "") or None for name in ("text", "pair")}
-    return {**content, **texts, "text": texts["text"] or "", "words": words, "sentence": shown_line(content["sentence"])}
+    texts = {"text": visible(content["text"] or ""), "pair": visible_or_none(content["pair"])}
+    shown = {
+        **content,
+        **texts,
+        "words": words,
+        "sentence": shown_line(content["sentence"]),
+        "question": shown_line(content["question"]),
+    }
+    return dict(_rounded(shown))
 
+
+def _rounded(value: Any) -> Any:
+    """The value with seven digits in every number that is not whole."""
+    if isinstance(value, float):
+        return float(f"{value:.7g}")
+    if isinstance(value, Mapping):
+        return {key: _rounded(one) for key, one in value.items()}
+    return list(map(_rounded, value)) if isinstance(value, list | tuple) else value

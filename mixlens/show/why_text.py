@@ -228,7 +228,7 @@ def _room(why: Why, places: Sequence[int], numbers: Sequence[str], width: int) -
 
 def rest_line(why: Why, places: Sequence[int]) -> str:
     """What is not drawn, and the unit."""
-    rest = [why.words[place] for place in shown_words(why) if place not in set(places)]
+    rest = [why.words[place] for place in shown_words(why) if place not in set(places) and why.words[place].share]
     more = f"{len(rest):,} more carry {percent(sum(abs(word.share) for word in rest))} together; " if rest else ""
     unit = "share of evidence" if why.method.signed else "share of evidence, without a sign"
     return f"  {more}{unit}, {why.method.name}"

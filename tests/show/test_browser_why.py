@@ -244,3 +244,30 @@ def test_the_script_writes_numbers_as_python_does(opened: Open, tmp_path: Path) 
         for one in NUMBERS
     ]
     assert seen == wanted
+
+
+def test_a_notebook_shows_the_answer_in_a_root_of_its_own(opened: Open, browser: Any, tmp_path: Path) -> None:  # noqa: F811
+    import mixlens
+
+    why = mixlens.load("sentiment").why("a good film")
+    place = tmp_path / "notebook.html"
+    head = '<!doctype html><html lang="en"><meta charset="utf-8"><title>n</title><link rel="icon" href="data:,">'
+    place.write_text(f"{head}<style>p{{color:red}}</style><main><h1>n</h1>{why._repr_html_() * 2}</main>", encoding="utf-8")
+    page = opened(place.as_uri(), ready="[data-started]", width=900)
+    hosts = page.locator("[data-mixlens]")
+    assert hosts.count() == 2
+    assert hosts.locator(".question").all_inner_texts() == [why.question] * 2
+    assert hosts.nth(1).locator(".chip").all_inner_texts() == [why.words[k].text for k in why.answer.for_]
+    hosts.nth(0).locator(".strip .w").first.hover()
+    assert "carries" in hosts.nth(0).locator(".readout").inner_text()
+    assert "carries" not in hosts.nth(1).locator(".readout").inner_text()
+    assert page.evaluate("document.documentElement.scrollWidth") <= 900
+    assert page.evaluate("['startWhy', 'make', 'startOutputs'].filter((name) => name in window)") == []
+    around = ("heading-order", "landmark-unique")  # the same answer twice, in a notebook with headings of its own
+    assert [one for one in violations(page) if one.partition(":")[0] not in around] == []
+    picture(page, "notebook-why")
+    plain = browser.new_page(java_script_enabled=False)
+    plain.goto(place.as_uri())
+    assert why.question in plain.locator("main").inner_text()
+    assert why.trust.sentence in plain.locator("main").inner_text()
+    plain.close()

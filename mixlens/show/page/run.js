@@ -1,6 +1,11 @@
 "use strict";
 // The page of a run: what was counted over all rows, and some rows to look at.
 
+/** The tint of a share with a sign. */
+function paint(element, share) {
+  tinted(element, share, hueOf(share, true));
+}
+
 const AT_ONCE = 20; // examples drawn before "Show more"
 const SERIES = 8;
 
@@ -442,7 +447,7 @@ function startRun(data, root) {
       text.value = `${at + 1} of ${made.depth}`;
       made.sheet ||= Sheet.of(made.block);
       const sheet = await made.sheet;
-      view.update(matrixOf(sheet, at, units), one.query, look, `${made.method} of row ${one.row}, layer ${at + 1}`);
+      view.update(matrixOf(sheet, at, units), one.query, `${made.method} of row ${one.row}, layer ${at + 1}`);
     }
     redraws.push(update);
     update();
