@@ -51,6 +51,7 @@ NOT_RUN = {
     "docs/use/data.md": 1,
     "docs/use/embedded-models.md": 1,
     "docs/use/finetune.md": 4,
+    "docs/use/generation.md": 1,
     "docs/use/large-models.md": 2,
     "docs/use/report.md": 2,
     "docs/use/run.md": 1,
@@ -114,7 +115,27 @@ def masked(place: Path) -> None:
     shutil.copytree(Path(mixlens.__file__).parent / "embedded" / "agreement", place)
 
 
+def writer(place: Path) -> None:
+    """A small random model that writes, with a tokenizer of words and a chat template."""
+    sys.path.insert(0, str(ROOT / "tests" / "generation"))
+    from made import talker
+
+    talker().hf_model.save_pretrained(place)
+    talker().tokenizer.save_pretrained(place)
+
+
+def prompts(place: Path) -> None:
+    place.write_text("".join(json.dumps({"text": text}) + "\n" for text in ("the cat likes", "the dog is red. where is")))
+
+
+def messages(place: Path) -> None:
+    place.write_text(json.dumps([{"role": "user", "content": "where is the cat?"}]))
+
+
 GIVEN: dict[str, Callable[[Path], None]] = {
+    "my-writer": writer,
+    "prompts.jsonl": prompts,
+    "messages.json": messages,
     "corpus.jsonl": reviews,
     "reviews.jsonl": reviews,
     "my.csv": sst2,

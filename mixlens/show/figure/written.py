@@ -70,7 +70,8 @@ def _label_width(generation: Generation) -> float:
 def bands_of(generation: Generation, kind: str) -> list[Band]:
     """The columns from left to right."""
     table = (generation.effects.words if kind == "left_out" and generation.effects else generation.matrix).numpy()
-    groups, sums, bands = generation.text.groups, group_shares(generation).numpy(), []
+    groups, sums = generation.text.groups, group_shares(generation).numpy()
+    bands: list[Band] = []
     seen: set[int] = set()
     for word in generation.columns[: generation.text.first]:
         if word.special and (not bands or bands[-1].values is not None):
@@ -224,13 +225,13 @@ class Sheet:
         axes = axes_at(page, GAP, top, self.width - 2 * GAP, 0.01)
         axes.axis("off")
         for number, line in enumerate(self._unit_lines(most)):
-            put(axes, 0, 0, line, fontsize=AXIS, va="top", transform=_down(axes, number * AXIS * 1.25))
+            put(axes, 0, 0, line, fontsize=AXIS, va="top", transform=_down(page, axes, number * AXIS * 1.25))
 
     def _unit_lines(self, most: float) -> list[str]:
         lines = [""]
         for word in self._unit(most).split(" "):
             longer = f"{lines[-1]} {word}".strip()
-            fits = text_width(longer, AXIS) <= self.width - 2 * GAP
+            fits = 1.06 * text_width(longer, AXIS) <= self.width - 2 * GAP  # a screen's letters are a little wider
             lines = [*lines[:-1], longer] if fits else [*lines, word]
         return lines
 
@@ -248,9 +249,9 @@ class Sheet:
         return f"share of the written word by {self.generation.method}{full}{sides}; hatched columns: special tokens"
 
 
-def _down(axes: Axes, points: float) -> Transform:
+def _down(page: Picture, axes: Axes, points: float) -> Transform:
     """The coordinates of axes, so many points further down."""
-    return axes.transAxes + ScaledTranslation(0, -points / 72, axes.get_figure(root=True).dpi_scale_trans)
+    return axes.transAxes + ScaledTranslation(0, -points / 72, page.dpi_scale_trans)
 
 
 def _bracket(axes: Axes, x: float, wide: float, name: str) -> None:
