@@ -103,6 +103,14 @@ sentiment.explain(review, method="deeplift", target="positive", keep_special=Fal
         alt="Maps of ALTI for layers 1 to 4",
     ),
     Entry(
+        "Why this class, by several methods",
+        "Signed methods as rows; blue counts towards *positive*, orange against.",
+        command="mixlens plot 'The plot was dull, but the acting was wonderful.' -m sentiment "
+        "--method deeplift,integrated_gradients,attcat,blank_out --target positive --no-special --words -o classes.svg",
+        figure="classes.svg",
+        alt="Four methods as rows: wonderful and but count towards positive, dull against",
+    ),
+    Entry(
         "Several methods",
         "Why *were* and not *was*? Methods as rows; each row by its own largest score, since their units differ. Methods without "
         "a sign stand below the line.",
