@@ -22,7 +22,7 @@ from .show.flow_page import flow_page, flow_results
 from .show.page_file import MEGABYTES, may_write, room_of, write
 from .show.results_page import Told, page, page_of_texts
 from .targets import TargetName, logits_at
-from .types import Attribution, Example, LayersOf, Map, Prediction, Result, Texts, Trace
+from .types import Attribution, Chat, Example, LayersOf, Map, Prediction, Result, Texts, Trace
 from .why import Why, why
 from .why.choice import CHOICES, methods_for
 
@@ -310,7 +310,7 @@ def _texts(texts: Texts | None) -> list[Any]:
     """One text or several as a list."""
     if texts is None:
         raise InputError("a report of a model needs texts=: one text, or a list of them.")
-    return [texts] if isinstance(texts, str | Example | tuple) else list(texts)
+    return [texts] if isinstance(texts, str | Example | Chat | tuple) else list(texts)
 
 
 def _told_of(model: Model, text: Any, choices: Mapping[str, Any]) -> Told:
