@@ -28,14 +28,23 @@ def examples_of(data: Data, *, n: int | None, seed: int, first: bool = False, **
     many, drawn by `seed`, or the `first` of them. `fields` (text_field, pair_field, label_field) name the fields of a file, or
     the split of a dataset."""
     if not isinstance(data, str | os.PathLike):
-        if any(fields.values()):
-            raise InputError("split=, text_field=, pair_field= and label_field= name the fields of a file; leave them out here.")
-        examples = [_example(value) for value in data]
-        return examples if n is None else examples[:n]
+        return _given(data, n, fields)
     name, path = _name_and_path(os.fspath(data))
-    if name in DATASETS and DATASETS[name].stream is not None and n is None and not path:
-        raise InputError(f"{name!r} has no end: say how many examples, n=.")
+    if n is None and not path:
+        _refuse_endless(name)
     return list(load(name, path=path or None, n=n, seed=None if n is None or first else seed, **fields))
+
+
+def _given(data: Iterable[Example | str | tuple[str, str]], n: int | None, fields: Mapping[str, Any]) -> list[Example]:
+    """The first n of the examples that are given."""
+    if any(fields.values()):
+        raise InputError("split=, text_field=, pair_field= and label_field= name the fields of a file; leave them out here.")
+    return [_example(value) for value in data][:n]
+
+
+def _refuse_endless(name: str) -> None:
+    if name in DATASETS and DATASETS[name].stream is not None:
+        raise InputError(f"{name!r} has no end: say how many examples, n=.")
 
 
 def _name_and_path(data: str) -> tuple[str, str]:
@@ -53,11 +62,15 @@ def dataset_name(data: Any) -> str:
 def _example(value: Any) -> Example:
     if isinstance(value, str):
         return Example(value)
-    if isinstance(value, tuple) and len(value) == 2 and all(isinstance(part, str) for part in value):
+    if _is_text_and_pair(value):
         return Example(*value)
     if not isinstance(value, Example):
         raise InputError(f"data is a name, a file, or a list of Examples, texts or (text, pair) tuples, not of {value!r:.80}.")
     return value
+
+
+def _is_text_and_pair(value: Any) -> bool:
+    return isinstance(value, tuple) and len(value) == 2 and all(isinstance(part, str) for part in value)
 
 
 def models_of(model: Any, **options: Any) -> tuple[Model, ...]:
@@ -89,21 +102,31 @@ def prepared(
     declared = _declared(name, options)
     names = tuple(declared.methods if methods is None else methods)
     requests = _requests(declared, names)
-    if model is None and " " in declared.model:  # a note, no name
-        raise InputError(f"{name!r} needs {declared.model}: say which, model=.")
+    if model is None:
+        _refuse_no_model(declared)
     values = {**declared.options, **options}
     refuse_missing(declared.packages(values) if callable(declared.packages) else declared.packages)
     models = models_of(declared.model if model is None else model, **(loading or {}))
     _refuse_models(declared, models)
-    drawn = examples_of(declared.data if data is None else data, n=n, seed=seed, first=first, split=split)
-    drawn = [replace(example, id=example.id or str(number)) for number, example in enumerate(drawn, 1)]
+    source = declared.data if data is None else data
+    drawn = _numbered(examples_of(source, n=n, seed=seed, first=first, split=split))
     drawn = [truncated(example, models[0]) for example in drawn] if truncate else drawn
-    examples = fitting([e for e in drawn if _fits(e, declared, models, labels)] if leave_out else drawn, declared, models, labels)
-    left_out = len(drawn) - len(examples)
-    name = dataset_name(declared.data if data is None else data)
-    setup = Setup(declared, models, tuple(examples), names, values, seed, left_out, parsed=requests, labels=labels, data=name)
-    if declared.prepare is not None:
-        declared.prepare(setup)
+    fit = [example for example in drawn if _fits(example, declared, models, labels)] if leave_out else drawn
+    examples = tuple(fitting(fit, declared, models, labels))
+    more: dict[str, Any] = {"parsed": requests, "labels": labels, "data": dataset_name(source)}
+    setup = Setup(declared, models, examples, names, values, seed, len(drawn) - len(examples), **more)
+    return _with_preparation(setup)
+
+
+def _numbered(examples: Iterable[Example]) -> list[Example]:
+    """The examples; one without an id gets its number."""
+    return [replace(example, id=example.id or str(number)) for number, example in enumerate(examples, 1)]
+
+
+def _with_preparation(setup: Setup) -> Setup:
+    """The setup, when the experiment's own preparation has not refused it."""
+    if setup.experiment.prepare is not None:
+        setup.experiment.prepare(setup)
     return setup
 
 
@@ -111,18 +134,23 @@ def _declared(name: str, options: Mapping[str, Any]) -> Experiment:
     """The experiment of this name, which has all these options."""
     if name not in known():
         raise InputError(f"unknown experiment {name!r}. {nearest(str(name), known())}")
-    for option in options:
-        if option not in known()[name].options:
-            raise InputError(f"{name!r} has no option {option!r}. {nearest(option, known()[name].options)}")
-    return known()[name]
+    declared = known()[name]
+    unknown = [option for option in options if option not in declared.options]
+    if unknown:
+        raise InputError(f"{name!r} has no option {unknown[0]!r}. {nearest(unknown[0], declared.options)}")
+    return declared
+
+
+def _refuse_no_model(declared: Experiment) -> None:
+    if " " in declared.model:  # a note, no name
+        raise InputError(f"{declared.name!r} needs {declared.model}: say which, model=.")
 
 
 def _requests(declared: Experiment, names: Sequence[str]) -> dict[str, MethodRequest]:
     """The methods, parsed; each is named once and is of a kind that the experiment takes."""
     if declared.methods and not names:
         raise InputError("no method was asked for.")
-    if len(set(names)) != len(names):
-        raise InputError(f"a method is named twice: {', '.join(sorted({m for m in names if names.count(m) > 1}))}.")
+    _refuse_twice(names)
     requests = {}
     for written in names:
         requests[written] = parse_method(written)
@@ -130,24 +158,39 @@ def _requests(declared: Experiment, names: Sequence[str]) -> dict[str, MethodReq
     return requests
 
 
+def _refuse_twice(names: Sequence[str]) -> None:
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise InputError(f"a method is named twice: {', '.join(twice)}.")
+
+
+UNFIT = {  # what an experiment takes -> (whether a method is of another kind, what is said then)
+    "map": (lambda request: not request.is_map, "{0!r} looks at single layers and takes maps alone; {1!r} is an attribution."),
+    "attribution": (lambda request: request.is_map, "{0!r} takes attributions alone; {1!r} is a map."),
+    "class-specific": (
+        lambda request: not request.class_specific,
+        "{0!r} compares classes, and {1!r} gives every class the same scores. Leave it out.",
+    ),
+}
+
+
 def _refuse_kind(declared: Experiment, request: MethodRequest) -> None:
-    if declared.takes == "map" and not request.is_map:
-        raise InputError(f"{declared.name!r} looks at single layers and takes maps alone; {request.name!r} is an attribution.")
-    if declared.takes == "attribution" and request.is_map:
-        raise InputError(f"{declared.name!r} takes attributions alone; {request.name!r} is a map.")
-    if declared.takes == "class-specific" and not request.class_specific:
-        raise InputError(
-            f"{declared.name!r} compares classes, and {request.name!r} gives every class the same scores. Leave it out."
-        )
+    is_unfit, message = UNFIT.get(declared.takes, (lambda _: False, ""))
+    if is_unfit(request):
+        raise InputError(message.format(declared.name, request.name))
 
 
 def _refuse_models(declared: Experiment, models: Sequence[Model]) -> None:
     if len(models) < declared.n_models:
         raise InputError(f"{declared.name!r} compares models: give {declared.n_models} or more, not {len(models)}.")
     for model in models:
-        if declared.task and model.task not in declared.task:
-            tasks = " or ".join(declared.task)
-            raise InputError(f"{declared.name!r} needs a model for {tasks}; {model.name!r} is one for {model.task}.")
+        _refuse_task(declared, model)
+
+
+def _refuse_task(declared: Experiment, model: Model) -> None:
+    if declared.task and model.task not in declared.task:
+        tasks = " or ".join(declared.task)
+        raise InputError(f"{declared.name!r} needs a model for {tasks}; {model.name!r} is one for {model.task}.")
 
 
 # --- examples that fit a model ------------------------------------------------------------------------------------------
@@ -160,11 +203,17 @@ def fitting(
     rewritten = [for_model(example, models[0]) for example in examples]
     for model in models:
         check(rewritten, model, needs=declared.needs, labels=labels)
-    if declared.task and models[0].task == "masked-lm":
-        _refuse_gaps(rewritten, models[0])
-    if declared.task and models[0].task in ("masked-lm", "causal-lm"):
-        _refuse_words(rewritten, models[0])
+    if declared.task:
+        _refuse_language(rewritten, models[0])
     return rewritten
+
+
+def _refuse_language(examples: Sequence[Example], model: Model) -> None:
+    """What a language model cannot read: no gap, or targets of several tokens."""
+    if model.task == "masked-lm":
+        _refuse_gaps(examples, model)
+    if model.task in ("masked-lm", "causal-lm"):
+        _refuse_words(examples, model)
 
 
 def _fits(example: Example, declared: Experiment, models: Sequence[Model], labels: Mapping[str, int] | None) -> bool:
@@ -182,11 +231,15 @@ def _listed(names: Sequence[str]) -> str:
 def _refuse_gaps(examples: Sequence[Example], model: Model) -> None:
     """A model that fills a gap needs exactly one mask token."""
     mask = model.tokenizer.mask_token
-    wrong = [str(example.id) for example in examples if f"{example.text} {example.pair or ''}".count(mask) != 1]
+    wrong = [str(example.id) for example in examples if _both_texts(example).count(mask) != 1]
     if wrong:
         raise InputError(
             f"{model.name!r} fills a gap, and {len(wrong)} examples do not have {mask} exactly once ({_listed(wrong)})."
         )
+
+
+def _both_texts(example: Example) -> str:
+    return f"{example.text} {example.pair or ''}"
 
 
 def _refuse_words(examples: Sequence[Example], model: Model) -> None:
