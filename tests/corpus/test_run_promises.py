@@ -306,6 +306,7 @@ def test_odd_names_among_the_shards_stop_nothing(model: Any, whole: Path, out: P
     assert ".tmp-0123456789ab-part" not in there
     kept = [path for path in (out / "shards").iterdir() if path.name.startswith(shards.ASIDE)]
     assert len(kept) == 6  # what was put aside before is not lost
+    assert sum("ü" * 100 in path.name for path in kept) == 2  # 200 bytes of the long name stay
     assert table(out) == table(whole)
 
 

@@ -69,6 +69,16 @@ def test_a_code_is_the_sum_of_its_portions() -> None:
     assert again == made
 
 
+def test_no_probe_is_trained_on_fewer_than_twenty_examples() -> None:
+    """A portion that comes after fewer is sent by the uniform code, though the features tell the labels."""
+    x = examples(400, 8, 0)
+    made = probing.online_code(x, (x[:, 0] > 0).astype(int), percents=(2, 4.75, 5, 100))
+    assert made.cuts == (8, 19, 20, 400)
+    assert made.portions[:3] == (8, 11, 1)
+    assert made.portions[3] < 380
+    assert sum(bits != 1 for bits in made.each) > 370
+
+
 def test_the_bits_of_each_label_are_in_the_order_of_the_examples() -> None:
     """The labels are sent in an order drawn by the seed; each portion's bits are those of its own examples."""
     labels = np.random.default_rng(0).integers(0, 2, 200)

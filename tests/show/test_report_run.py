@@ -26,6 +26,8 @@ from mixlens.cli.app import app, main
 from mixlens.corpus import maps, overview, page_facts, page_samples, shards, tally
 from mixlens.corpus import overview as overview_of
 from mixlens.errors import InputError, MixlensError, ResultError
+from mixlens.show import run_page
+from mixlens.show.page_template import safe_json
 
 pytest.importorskip("pyarrow")
 pandas = pytest.importorskip("pandas")
@@ -579,3 +581,11 @@ def test_errors_are_one_line(
     assert end.value.code == 2
     assert message in capsys.readouterr().err
     assert not (tmp_path / "report.html").exists()
+
+
+@pytest.mark.parametrize(("spare", "held"), [(10, [1]), (9, [])])
+def test_a_map_takes_the_bytes_of_its_block_and_ten_for_what_stands_around_it(spare: int, held: list[int]) -> None:
+    block = {"method": "alti", "depth": 1, "block": {"data": "AAAA"}}
+    blocks = run_page._MapBlocks({1}, len(safe_json(block)) + spare)
+    blocks._keep(1, block)
+    assert list(blocks.by_row) == sorted(blocks.rows) == held
