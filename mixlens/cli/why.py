@@ -62,7 +62,7 @@ def why(
     json_: Annotated[bool, typer.Option("--json", help="Print JSON instead of a picture.")] = False,
     csv: Csv = None,
     out: Page = None,
-    force: Annotated[bool, typer.Option("--force", help="Write over a page that is there already.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Write the page over a file that is no page of mixlens.")] = False,
     loading: LoadOptions = LoadOptions(),  # noqa: B008 - frozen
     no_color: NoColor = False,
 ) -> None:
@@ -104,12 +104,13 @@ def why(
 
 
 def _refuse_places(csv: Path | None, page: Path | None, *, force: bool) -> None:
-    """A folder that is not there, and a page that is, are refused before the model is loaded."""
-    if page is not None and page.exists() and not force:
-        raise InputError(f"{str(page)!r} is there already. Write over it with --force, or name another file.")
-    for file in (csv, page):
-        if file is not None and not file.absolute().parent.is_dir():
-            raise InputError(f"no folder {str(file.parent)!r} to write {file.name!r} in.")
+    """What cannot be written is refused before the model is loaded."""
+    from ..show.page_file import may_write
+
+    if page is not None:
+        may_write(page, force=force)
+    if csv is not None and not csv.absolute().parent.is_dir():
+        raise InputError(f"no folder {str(csv.parent)!r} to write {csv.name!r} in.")
 
 
 def _print(answer: Why, *, json_: bool, color: bool) -> None:

@@ -215,7 +215,7 @@ class Why:
         show_why(self, color=color)
 
     def report(self, path: str | os.PathLike[str], *, force: bool = False) -> Path:
-        """One HTML file that opens on the answer. A file that is there already is kept, unless `force`."""
+        """One HTML file that opens on the answer. A file that is no page of mixlens is kept, unless `force`."""
         from ..show.why_page import write_why
 
         return write_why(self, path, force=force)
