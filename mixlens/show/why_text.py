@@ -6,7 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from ..errors import printable
-from ..wording import THIN, counted, gap, number_word, percent, probability
+from ..why.sentences import draws, random_words, these
+from ..wording import THIN, counted, gap, percent, probability
 from .colors import style_of
 from .layout import clipped, columns_of, fitting, text_line
 from .text import console
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from ..why import Why
-    from ..why.value import Reading, Word
+    from ..why.value import Word
 
 MOST_BARS = 12
 LONGEST_BAR = 20
@@ -69,10 +70,8 @@ def without_line(why: Why) -> str:
     if not k:
         return "no word speaks for the answer, so none was taken out"
     what = why.answer.target if why.answer.foil is None else f"{why.answer.target} against {why.answer.foil}"
-    these = "this word" if k == 1 else f"these {counted(k, 'word')}"
-    others = "one random word" if k == 1 else f"{number_word(k)} random words"
-    sets = f"all {trust.random.count:,} sets" if trust.random.all_ else f"{trust.random.count:,} draws"
-    return f"without {these}: {probability(trust.without)} {what} ({others}: {probability(trust.random.mean)} on average, {sets})"
+    chance = f"{random_words(k)}: {probability(trust.random.mean)} on average, {draws(trust.random)}"
+    return f"without {these(k)}: {probability(trust.without)} {what} ({chance})"
 
 
 def method_line(why: Why) -> str:
@@ -260,12 +259,9 @@ def trust_rows(why: Why) -> Iterable[tuple[str, str, str]]:
     """State, what was checked, and its number."""
     trust, states = why.trust, {check.id: check.state for check in why.trust.checks}
     if trust.k:
-        these = "this word" if trust.k == 1 else f"these {counted(trust.k, 'word')}"
-        others = "one random word" if trust.k == 1 else f"{number_word(trust.k)} random words"
-        sets = f"all {trust.random.count:,} sets" if trust.random.all_ else f"{trust.random.count:,} draws"
-        turned = f"{trust.random.turned:,} turn it"
-        yield states["removal"], f"without {these}", _arrow(trust.whole, trust.without)
-        yield "info", f"without {others}", f"{_arrow(trust.whole, trust.random.mean)}  ({sets}, {turned})"
+        told = f"({draws(trust.random)}, {trust.random.turned:,} turn it)"
+        yield states["removal"], f"without {these(trust.k)}", _arrow(trust.whole, trust.without)
+        yield "info", f"without {random_words(trust.k)}", f"{_arrow(trust.whole, trust.random.mean)}  {told}"
         yield "info", "with these alone" if trust.k > 1 else "with this word alone", _arrow(trust.whole, trust.alone)
     if "agreement" in states:
         same = "same word first" if trust.k == 1 else f"same {counted(trust.k, 'word')} first"
@@ -280,16 +276,3 @@ def trust_rows(why: Why) -> Iterable[tuple[str, str, str]]:
 
 def _arrow(before: float, after: float) -> str:
     return _plain(f"{probability(before)} -> {probability(after)}")
-
-
-# --- several methods ------------------------------------------------------------------------------------------------------
-
-
-def reading_lines(why: Why) -> list[str]:
-    """One line for each method: its first words."""
-    return [f"{reading.name}: {', '.join(_first(why, reading))}" for reading in why.methods]
-
-
-def _first(why: Why, reading: Reading) -> list[str]:
-    shown = sorted(shown_words(why), key=lambda place: -reading.shares[place])[: max(1, why.trust.k)]
-    return [f"{why.words[place].text} {percent(reading.shares[place], sign=reading.signed)}" for place in shown]

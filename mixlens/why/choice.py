@@ -34,10 +34,6 @@ LIMITS = MappingProxyType(
         "agreement_ok": 0.5,  # more than this part of the methods put the same words first
     }
 )
-LIMITS_TEXT = (
-    "Limits: ok where the answer falls at least 20 points more without the named words than without random ones (caution from "
-    "5 on), where scores add up to within 1 % (caution to 5 %), and where more than half of the methods put the same words first."
-)
 
 
 @dataclass(frozen=True)

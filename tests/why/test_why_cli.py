@@ -150,3 +150,15 @@ def test_a_spinner_tells_the_step_and_the_seconds_of_a_long_wait() -> None:
 
     assert line_of("|", "words taken out", 0.4) == "| mixlens: words taken out"
     assert line_of("|", "words taken out", 2.6) == "| mixlens: words taken out (3 s)"
+
+
+def test_the_help_tells_the_limits_of_the_table(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    from mixlens.why.choice import DRAWS, LIMITS
+
+    run("why", "--help", monkeypatch=monkeypatch, columns=200)
+    told = " ".join(capsys.readouterr().out.split())
+    assert f"at least {100 * LIMITS['removal_ok']:.0f} points more" in told
+    assert f"(! from {100 * LIMITS['removal_caution']:.0f} points)" in told
+    assert f"within {100 * LIMITS['completeness_ok']:.0f} % (! to {100 * LIMITS['completeness_caution']:.0f} %)" in told
+    assert f"default: {DRAWS}" in told
+    assert "Examples:" in told
