@@ -138,7 +138,7 @@ function textOf(why, special) {
 }
 
 function unitOf(why) {
-  const left = why.words.length > LONG ? `The ${MOST_TINTED} ${why.unit}s that count most are marked.` : `${why.unit === "word" ? "Words" : "Tokens"} under ${percent(MARKED)} carry no mark.`;
+  const left = why.words.length > LONG ? `The ${MOST_TINTED} ${why.unit}s that count most are marked.` : `${why.unit === "word" ? "Words" : "Tokens"} under ${MARKED * 100}${THIN}% carry no mark.`;
   const unit = why.method.signed
     ? `Unit: share of all evidence in this text; for and against make 100${THIN}%.`
     : `Unit: share of the answer; all ${why.unit}s make 100${THIN}%. It says how much, not which way.`;
