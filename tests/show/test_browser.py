@@ -473,6 +473,19 @@ def test_400_tokens_and_12_layers(opened: Callable[..., Any], tmp_path: Path) ->
     page.get_by_text("Where these maps come from").click()
     assert "largest numbers of each row" in page.locator(".folds").inner_text()
     assert page.locator(".flow circle").count() > 8
+    page.get_by_label("from the input").check()
+    page.get_by_text("Every number of this row").click()
+    settled(page)
+    rows = [row.split() for row in page.locator("details[open] .largest tbody tr:not(.rest)").all_inner_texts()]
+    listed = {row[0]: row[1] for row in rows}
+    drawn = dict(
+        zip(
+            page.locator(".flow text.name").all_text_contents(), page.locator(".flow text.share").all_text_contents(), strict=True
+        )
+    )
+    both = {name: share.split()[0] for name, share in drawn.items() if name in listed}
+    assert len(both) >= 4
+    assert both == {name: listed[name] for name in both}  # one thing has one value on the page
     picture(page, "long")
 
 

@@ -188,6 +188,7 @@ function flowOf(sheet, convention, units, unit, layer, { rolled = null, causal =
   const masses = [];
   const edges = [];
   const back = [];
+  let left = 0; // what the rolled-out row does not hold of what is at the input
   masses[depth] = summed(mass, units);
   for (let level = depth; level > 0; level--) {
     const below = new Float64Array(n);
@@ -229,6 +230,7 @@ function flowOf(sheet, convention, units, unit, layer, { rolled = null, causal =
       edges.push({ level, query: Math.floor(edge / units.size), key: edge % units.size, flow });
     }
     mass = scale ? scale.row : below;
+    if (scale) left = scale.rest;
     best = bestBelow;
     back[level] = from;
     masses[level - 1] = summed(mass, units);
@@ -238,14 +240,15 @@ function flowOf(sheet, convention, units, unit, layer, { rolled = null, causal =
     for (let level = 1; level <= depth; level++) way.push(back[level][way[level - 1]]);
     return { weight: best[place], way };
   });
-  return { depth, masses, edges, paths };
+  return { depth, masses, edges, paths, left };
 }
 
-/** The rolled-out row of some positions (their mean), and by how much the masses at the input differ from it. */
+/** The rolled-out row of some positions (their mean), what it does not hold, and by how much the masses at the input differ from it. */
 function scaledTo(rolled, layer, places, below) {
   const row = new Float64Array(below.length);
   for (const place of places) rolled.row(layer * below.length + place).forEach((score, key) => { row[key] += score / places.length; });
-  return { row, by: Float64Array.from(row, (score, key) => (below[key] === 0 ? 0 : score / below[key])) };
+  const rest = places.reduce((sum, place) => sum + rolled.rest(layer * below.length + place) / places.length, 0);
+  return { row, rest, by: Float64Array.from(row, (score, key) => (below[key] === 0 ? 0 : score / below[key])) };
 }
 
 /** Four digits, as a reader wants them. */

@@ -211,7 +211,7 @@ function flowView(flow, units, unit, queryName, room) {
   const wanted = Math.min(FLOW.tokens, units.size);
   const column = Math.max(58, Math.min(76, Math.floor((room - FLOW.left) / wanted)));
   const count = Math.max(5, Math.min(wanted, Math.floor((room - FLOW.left) / column)));
-  const carried = flow.masses.map((mass) => mass.reduce((sum, one) => sum + Math.abs(one), 1e-300));
+  const carried = flow.masses.map((mass, level) => mass.reduce((sum, one) => sum + Math.abs(one), level ? 1e-300 : Math.abs(flow.left) || 1e-300));
   const weight = Float64Array.from({ length: units.size }, (_, i) => (
     Math.max(...flow.masses.map((mass, level) => Math.abs(mass[i]) / carried[level]))
   ));
@@ -260,8 +260,7 @@ function flowView(flow, units, unit, queryName, room) {
     picture.append(draw("text", { x: x(i), y: y(0) + 26, class: i === unit ? "name read chosen" : "name read" }, label));
     picture.append(draw("text", { x: x(i), y: y(0) + 42, class: "share", "data-value": flow.masses[0][i] }, percent(flow.masses[0][i] / carried[0])));
   }
-  const outside = 1 - shown.reduce((sum, i) => sum + Math.abs(flow.masses[0][i]), 0)
-    / Math.max(1e-30, flow.masses[0].reduce((sum, mass) => sum + Math.abs(mass), 0));
+  const outside = 1 - shown.reduce((sum, i) => sum + Math.abs(flow.masses[0][i]), 0) / carried[0];
   const paths = make("ol", { class: "paths" });
   for (const path of flow.paths) {
     const item = make("li", { "data-value": path.weight, title: `raw ${numberText(path.weight)}` }, `${percent(path.weight / carried[flow.depth])}  `);

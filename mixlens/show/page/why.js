@@ -5,6 +5,7 @@
 const NAMED_BARS = 7; // words beside bars; the rest is one line
 const MOST_COLUMNS = 24; // words of a methods table; a longer text shows those that count most
 const FEW_COLUMNS = 14;
+const COLUMNS_ROOM = 800; // pixels that their columns may take
 const SLOTS = ["[MASK]", "<mask>"];
 const CAUSES = { classification: "sure", "token-classification": "sure", "question-answering": "sure" };
 
@@ -137,7 +138,7 @@ function textOf(why, special) {
 }
 
 function unitOf(why) {
-  const left = why.words.length > LONG ? `The ${MOST_TINTED} ${why.unit}s that count most are marked.` : `${why.unit === "word" ? "Words" : "Tokens"} under ${percent(MARKED)} carry no mark.`;
+  const left = why.words.length > LONG ? `The ${MOST_TINTED} ${why.unit}s that count most are marked.` : `${why.unit === "word" ? "Words" : "Tokens"} under ${MARKED * 100}${THIN}% carry no mark.`;
   const unit = why.method.signed
     ? `Unit: share of all evidence in this text; for and against make 100${THIN}%.`
     : `Unit: share of the answer; all ${why.unit}s make 100${THIN}%. It says how much, not which way.`;
@@ -351,7 +352,8 @@ function falling(why) {
 /** The words that a table has room for, in the order of the text. */
 function columnsOf(why, most) {
   const all = evidence(why);
-  if (all.length <= most) return { shown: all, rest: [] };
+  const width = all.reduce((sum, k) => sum + Math.max(34, 12 + 8 * Math.min(14, why.words[k].text.length)), 0);
+  if (all.length <= most && width <= COLUMNS_ROOM) return { shown: all, rest: [] };
   const weight = (k) => Math.max(...why.methods.map((one) => Math.abs(one.shares[k])));
   const shown = [...all].sort((a, b) => weight(b) - weight(a)).slice(0, FEW_COLUMNS).sort((a, b) => a - b);
   return { shown, rest: all.filter((k) => !shown.includes(k)) };
