@@ -116,6 +116,8 @@ def test_the_position_that_is_read_stands_alone() -> None:
     assert [group.words for group in groups if group.kind == "answer"] == [(5,)]
     assert sorted(place for group in groups for place in group.words) == list(range(len(words)))
     assert groups[0].title == "the begin mark"
+    short = groups_of(words_of("A short text."), 2, causal=False)
+    assert [(group.kind, group.words) for group in short[1:4]] == [("word", (1,)), ("answer", (2,)), ("word", (3,))]
 
 
 # --- the page ---------------------------------------------------------------------------------------------------------
