@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +19,21 @@ from .model.model import Model
 from .model.predict import named
 from .notices import notices_of
 from .show.page_file import MEGABYTES, may_write, room_of, write
-from .show.results_page import page
+from .show.results_page import Told, page, page_of_texts
 from .targets import TargetName, logits_at
 from .types import Attribution, Example, LayersOf, Map, Prediction, Result, Texts, Trace
+from .why import Why, why
+from .why.choice import CHOICES, methods_for
 
 METHODS = ("alti", "globenc", "value_zeroing")
+PRESET_METHODS: dict[str, tuple[str, ...]] = {  # what a page computes beside the answer, unless methods are named
+    "why": (),
+    "flow": ("alti",),
+    "methods": ("integrated_gradients", "attcat", "grad_x_input", "alti", "globenc", "value_zeroing", "attention_rollout"),
+}
+LONG_TEXT = 128  # tokens; above it an answer is not compared with methods that run the model once for each word
+ONCE_A_WORD = frozenset({"blank_out"})
+WHOLE_TEXT = ("classification", "question-answering")  # tasks whose answer is read from the whole text
 Note = Callable[[str, float], None]  # what is being done, and how far it is from 0 to 1
 
 
@@ -43,7 +52,7 @@ class WatchedLayers(LayersOf):
 
 def gather(
     model: Model,
-    text: str | Example | tuple[str, str],
+    text: str | Example | tuple[str, str] | Trace,
     methods: str | Sequence[str] = METHODS,
     *,
     target: TargetName = "predicted",
@@ -60,7 +69,8 @@ def gather(
     _refuse_target(requests, target, foil)
     note = note or _silent
     note("running the model", 0.0)
-    gathering = _gathering(model, model.trace(text), query, {"target": target, "foil": foil})
+    trace = text if isinstance(text, Trace) else model.trace(text)
+    gathering = _gathering(model, trace, query, {"target": target, "foil": foil})
     results = dict(_numbered(gathering, requests, note))
     note("done", 1.0)
     return [results[number] for number in range(len(requests))]
@@ -211,6 +221,7 @@ def report(
     label: str | None = None,
     examples: int | None = None,
     title: str | None = None,
+    preset: str | None = None,
     megabytes: float = MEGABYTES,
     force: bool = False,
 ) -> Path:
@@ -219,11 +230,14 @@ def report(
 
     The file opens from disk and needs no network. It takes at most `megabytes` for each text, or for a run: where not every
     number fits, maps are held less finely or left out, and the page says how. A file that is no report is not overwritten,
-    unless `force`. Of a run, `label` is the carried column to compare predictions with, `examples` about how many rows it shows.
+    unless `force`. A model's page opens on the answer to why; `preset` says what it is for: "why" (the answer alone, no maps),
+    "flow" (what flows where) or "methods" (all methods beside each other). Of a run, `label` is the carried column to compare
+    predictions with, `examples` about how many rows it shows.
     """
     place = Path(path)
     may_write(place, force=force)
     room = room_of(megabytes)
+    refuse_preset(preset)
     if not isinstance(what, Model):
         _refuse_question(texts, methods, foil, query, None if target == "predicted" else target)
     folder = _folder(what)
@@ -231,8 +245,8 @@ def report(
         html = page_of(folder, label=label, examples=examples, title=title, room=room)
     else:
         _refuse_run_options(label, examples)
-        choices = {"methods": METHODS if methods is None else methods, "target": target, "foil": foil, "query": query}
-        html = page(_results(what, texts, choices), title=title, room=room)
+        choices = {"methods": methods, "target": target, "foil": foil, "query": query}
+        html = _page(what, texts, choices, preset=preset, title=title, room=room)
     write(html, place)
     return place
 
@@ -259,18 +273,51 @@ def _folder(what: Any) -> Path | None:
     return Path(what) if is_folder or isinstance(what, os.PathLike) else None
 
 
-def _results(what: Any, texts: Texts | None, choices: Mapping[str, Any]) -> list[Result]:
-    """The results to show: those of a model on texts, or those that were given."""
+def refuse_preset(preset: str | None) -> None:
+    if preset is not None and preset not in PRESET_METHODS:
+        raise InputError(f"preset is one of {', '.join(PRESET_METHODS)}, not {preset!r}.")
+
+
+def _page(what: Any, texts: Texts | None, choices: Mapping[str, Any], **page_options: Any) -> str:
+    """The page of a model on texts, or of results that were given."""
     if isinstance(what, Model):
-        return _results_of_model(what, texts, choices)
-    return [what] if isinstance(what, Map | Attribution) else _several(what)
+        return page_of_texts(_told(what, texts, choices, page_options["preset"]), **page_options)
+    return page([what] if isinstance(what, Map | Attribution) else _several(what), **page_options)
 
 
-def _results_of_model(model: Model, texts: Texts | None, choices: Mapping[str, Any]) -> list[Result]:
+def _told(model: Model, texts: Texts | None, choices: Mapping[str, Any], preset: str | None) -> list[Told]:
+    """What the page tells of each text: its answer, and the results of the methods."""
     if texts is None:
         raise InputError("a report of a model needs texts=: one text, or a list of them.")
     every: Any = [texts] if isinstance(texts, str | Example | tuple) else texts
-    return list(chain.from_iterable(gather(model, text, **choices) for text in every))
+    usual = METHODS if preset is None else PRESET_METHODS[preset]
+    methods = usual if choices["methods"] is None else checked(choices["methods"])
+    return [_told_of(model, text, {**choices, "methods": methods}) for text in every]
+
+
+def _told_of(model: Model, text: Any, choices: Mapping[str, Any]) -> Told:
+    """One text. A report shows maps where there is no answer, and says why there is none; without methods that is a refusal."""
+    trace = model.trace(text)
+    results = gather(model, trace, **choices) if choices["methods"] else []
+    try:
+        return Told(results, why=_answer(model, trace, choices))
+    except InputError as error:
+        if not results:
+            raise
+        return Told(results, unanswered=str(error))
+
+
+def _answer(model: Model, trace: Trace, choices: Mapping[str, Any]) -> Why:
+    """Why the model says what it says; a position is asked about where words are predicted or tagged."""
+    place = None if model.task in WHOLE_TEXT else choices["query"]
+    return why(model, trace, target=choices["target"], foil=choices["foil"], query=place, methods=_compared(model, len(trace)))
+
+
+def _compared(model: Model, tokens: int) -> list[str] | None:
+    """The methods that an answer is compared with: of a long text without those that run the model once for each word."""
+    if tokens <= LONG_TEXT or model.task not in CHOICES:
+        return None
+    return [name for name in methods_for(model) if parse_method(name).name not in ONCE_A_WORD]
 
 
 def _several(what: Any) -> list[Result]:

@@ -12,6 +12,7 @@ import typer
 
 from .. import command_words
 from ..errors import InputError, MixlensError, printable
+from . import group
 from .options import AttributionTarget, Foil, LoadOptions, ModelName, Pair, Query, loads_a_model
 
 if TYPE_CHECKING:
@@ -33,7 +34,10 @@ def report(
     output: Annotated[Path, typer.Option("--output", "-o", help="The file to write.")] = Path("report.html"),
     methods: Annotated[
         str | None,
-        typer.Option("--methods", help="Names with commas between them; options as name:option=value. Default: three maps."),
+        typer.Option(
+            "--methods",
+            help="Names with commas between them; options as name:option=value. Default: those of the preset, or three maps.",
+        ),
     ] = None,
     from_: Annotated[
         list[Path] | None, typer.Option("--from", help="A saved result to show instead (.safetensors); may be given again.")
@@ -43,6 +47,12 @@ def report(
     target: AttributionTarget = None,
     foil: Foil = None,
     pair: Pair = None,
+    preset: Annotated[
+        str | None,
+        typer.Option(
+            "--preset", help="What the page is for: why (the answer alone), flow (what flows where), methods (compared)."
+        ),
+    ] = None,
     title: Annotated[str | None, typer.Option("--title", help="The heading of the page.")] = None,
     label: Annotated[
         str | None, typer.Option("--label", help="Of a run: the carried column that says what is right. Default: label.")
@@ -55,25 +65,28 @@ def report(
     loading: LoadOptions = LoadOptions(),  # noqa: B008 - frozen
 ) -> None:
     """One HTML file with the maps of texts, of saved results, or with all of a run: opens from disk, needs no network."""
-    from ..report import may_write
+    from ..report import may_write, refuse_preset
     from ..report import report as write_report
 
     may_write(output, force=force)
     page: dict[str, Any] = {"title": title, "megabytes": megabytes, "force": force}
+    refuse_preset(preset)
     texts, saved = texts or [], from_ or []
     folder = _run_folder(texts)
-    question = (methods, target, foil, query, pair)
+    question = (methods, target, foil, query, pair, preset)
     _refuse_run_options(folder, label, examples)
     if folder is not None:
         _refuse_beside_run([saved, *question])
-        write_report(folder, output, label=label, examples=examples, **page)
+        with group.working("reading the run"):
+            write_report(folder, output, label=label, examples=examples, **page)
     elif saved:
         _refuse_beside_saved([texts, *question])
         write_report(_results_in(saved), output, **page)
     else:
-        asked = _asked(texts, pair, methods)  # what cannot be asked is refused before the model is loaded
+        asked = {**_asked(texts, pair, methods), "preset": preset}  # what cannot be asked is refused before the model is loaded
         lens = loading.load(model)
-        write_report(lens, output, **asked, **_goal(lens, target, foil), query=query, **page)
+        with group.working("computing the page"):
+            write_report(lens, output, **asked, **_goal(lens, target, foil), query=query, **page)
     print(printable(f"{output} ({output.stat().st_size / 1e6:.2f} MB)"))
 
 
@@ -84,12 +97,14 @@ def _refuse_run_options(folder: Path | None, label: str | None, examples: int | 
 
 def _refuse_beside_run(others: Sequence[Any]) -> None:
     if any(others):
-        raise InputError("a run is shown as it is: leave --from, --methods, --target, --foil, --query and --pair out.")
+        raise InputError("a run is shown as it is: leave --from, --methods, --target, --foil, --query, --pair and --preset out.")
 
 
 def _refuse_beside_saved(others: Sequence[Any]) -> None:
     if any(others):
-        raise InputError("--from shows saved results as they are: leave texts, --methods, --target, --query and --pair out.")
+        raise InputError(
+            "--from shows saved results as they are: leave texts, --methods, --target, --query, --pair and --preset out."
+        )
 
 
 def _results_in(files: Sequence[Path]) -> list[Any]:
@@ -100,10 +115,9 @@ def _results_in(files: Sequence[Path]) -> list[Any]:
 
 def _asked(texts: Sequence[str], pair: str | None, methods: str | None) -> dict[str, Any]:
     """The texts and the methods of a report, as arguments of `mixlens.report`."""
-    from ..report import METHODS, checked
+    from ..report import checked
 
-    inputs = _inputs(texts, pair)
-    return {"texts": inputs, "methods": checked(METHODS if methods is None else methods.split(","))}
+    return {"texts": _inputs(texts, pair), "methods": None if methods is None else checked(methods.split(","))}
 
 
 def _goal(lens: Model, target: str | None, foil: str | None) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from ..errors import InputError, MixlensError
 from ..model.model import Model
 from ..report import gather
 from ..show.page_entry import Entry, entry
-from ..show.results_page import PAGE_ROOM
+from ..show.results_page import page_room
 
 log = logging.getLogger("mixlens.serve")
 PAGE = 2_000_000  # characters of one result
@@ -235,7 +235,7 @@ class Desk:
         try:
             with Stoppable(watch.reason):
                 results = gather(job.model, note=watch.note, **job.arguments)
-                job.entry = entry(results, room=PAGE - PAGE_ROOM)
+                job.entry = entry(results, room=PAGE - page_room())
         except Exception as failure:  # one text that goes wrong must not end the server for the next one
             return _failed(failure)
         return "done", None

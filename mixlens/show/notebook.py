@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from html import escape
 from typing import Any
 
 from ..errors import InputError
 from ..types import Attribution, Map, Result
-from .colors import ink, shade, shares
+from .colors import LIGHT, hue_of, scaled, shares
 from .heading import heading_line, predicted
 from .packing import EXACT, Block, Precision, fit
-from .page_entry import numpy_of, query_of
-from .page_template import asset, palette, plain, script_of
+from .page_entry import is_signed, numpy_of, query_of
+from .page_template import BASE_SCRIPTS, asset, plain, script_of
 from .tokens import shown
 
 FRAME = '<div style="font:14px/1.9 system-ui,sans-serif;max-width:100%;overflow-x:auto">{}</div>'
@@ -24,15 +24,16 @@ MOST_NAMED = 60  # tokens of a long text that are named
 PLAIN_CELLS = 4_000  # cells of tables that are written out for readers without scripts
 
 
-def _style(share: float) -> str:
-    back = shade(share)
-    return f"background:rgb{back};color:rgb{ink(back)}".replace(" ", "")
+def _style(share: float, signed: bool) -> str:
+    hue = hue_of(share, signed=signed)
+    return f"background:{scaled(share, f'{hue}-tint')};color:{LIGHT['ink']}"
 
 
-def _strip(tokens: Sequence[str], scores: Sequence[float]) -> str:
+def _strip(result: Attribution) -> str:
+    scores, signed = [float(score) for score in result.scores], is_signed(result)
     return " ".join(
-        f'<span style="{_style(share)};padding:2px 4px;border-radius:3px" title="{score:.6g}">{escape(shown(token))}</span>'
-        for token, score, share in zip(tokens, scores, shares(scores), strict=True)
+        f'<span style="{_style(share, signed)};padding:2px 4px" title="{score:.6g}">{escape(shown(token))}</span>'
+        for token, score, share in zip(result.tokens, scores, shares(scores), strict=True)
     )
 
 
@@ -43,19 +44,20 @@ def _note(text: str) -> str:
 def _matrix(result: Map, layer: int) -> str:
     """One layer as a table: rows are positions, columns are the tokens they took from."""
     head = "".join(f'<th style="font-weight:400;padding:0 3px">{escape(shown(token))}</th>' for token in result.tokens)
-    body = "".join(_row(token, row) for token, row in zip(result.tokens, result.scores[layer].tolist(), strict=True))
+    signed = is_signed(result)
+    body = "".join(_row(token, row, signed) for token, row in zip(result.tokens, result.scores[layer].tolist(), strict=True))
     return f'<table style="border-collapse:collapse;font-size:12px"><tr><td></td>{head}</tr>{body}</table>'
 
 
-def _row(token: str, scores: Sequence[float]) -> str:
+def _row(token: str, scores: Sequence[float], signed: bool) -> str:
     """One row of a table: the token of the position, and its scores."""
     label = f'<th style="font-weight:400;text-align:right;padding-right:6px">{escape(shown(token))}</th>'
-    cells = "".join(_cell(score, share) for score, share in zip(scores, shares(scores), strict=True))
+    cells = "".join(_cell(score, share, signed) for score, share in zip(scores, shares(scores), strict=True))
     return f"<tr>{label}{cells}</tr>"
 
 
-def _cell(score: float, share: float) -> str:
-    return f'<td style="{_style(share)};text-align:center;padding:0 3px" title="{score:.6g}">{score:.2f}</td>'
+def _cell(score: float, share: float, signed: bool) -> str:
+    return f'<td style="{_style(share, signed)};text-align:center;padding:0 3px" title="{score:.6g}">{score:.2f}</td>'
 
 
 def without_script(result: Result) -> str:
@@ -68,7 +70,7 @@ def _sentence(result: Attribution) -> str:
     """The tokens of an attribution on their colours, below the prediction."""
     prediction = _prediction(result)
     note = "" if prediction is None else _note(prediction)
-    return note + _strip(result.tokens, [float(score) for score in result.scores])
+    return note + _strip(result)
 
 
 def _prediction(result: Result) -> str | None:
@@ -98,27 +100,34 @@ def _folding_layer(result: Map, layer: int) -> str:
     return f"<details{opened}><summary>layer {layer + 1}</summary>{_matrix(result, layer)}</details>"
 
 
+OUTPUT_STYLES = ("tokens.css", "base.css", "views.css", "notebook.css")
+OUTPUT_SCRIPTS = (*BASE_SCRIPTS, "notebook.js")
+
+
 @cache
-def _script() -> tuple[str, str]:
-    """The script of every output, and the mark of the outputs it starts: those of this very version."""
-    files = ("dom.js", "core.js", "views.js", "notebook.js")
-    style = json.dumps(asset("tokens.css", "views.css", "notebook.css"))
-    mark = hashlib.sha256((asset(*files) + style).encode()).hexdigest()[:12]
-    return script_of(*files, start=f'startOutputs("{mark}", {style});'), mark
+def output_script(styles: tuple[str, ...], scripts: tuple[str, ...], start: str) -> tuple[str, str]:
+    """The script of every output of a kind, and the mark of the outputs it starts: those of this very version. `start` is the
+    function that fills an output."""
+    style = json.dumps(asset(*styles))
+    mark = hashlib.sha256((asset(*scripts) + style).encode()).hexdigest()[:12]
+    return script_of(*scripts, start=f'startOutputs("{mark}", {style}, {start});'), mark
+
+
+def output(data: Mapping[str, Any], fallback: str, script: str, mark: str) -> str:
+    """One output: its data, what is left without scripts, and the script. It has no ids and no globals: any number of them
+    stand side by side."""
+    held = escape(json.dumps(plain(data)))
+    return f'<div data-mixlens="{mark}" data-result="{held}">{fallback}</div><script type="text/javascript">{script}</script>'
 
 
 def html(result: Result) -> str:
-    """One output of a notebook. It has no ids and no globals: any number of them stand side by side."""
+    """One output of a notebook."""
     try:
         precision, blocks = fit([numpy_of(result).reshape(-1, max(1, len(result.tokens)))], ROOM)
     except InputError as error:  # a cell that ends in this result must not fail: it says what is wrong with it
         return FRAME.format(_note(heading_line(result.info, result.method)) + _note(str(error)))
-    script, mark = _script()
-    data = escape(json.dumps(plain(_data(result, precision, blocks[0]))))
-    return (
-        f'<div data-mixlens="{mark}" data-result="{data}">{without_script(result)}</div>'
-        f'<script type="text/javascript">{script}</script>'
-    )
+    script, mark = output_script(OUTPUT_STYLES, (*OUTPUT_SCRIPTS, "core.js", "views.js", "notebook_result.js"), "startResult")
+    return output(_data(result, precision, blocks[0]), without_script(result), script, mark)
 
 
 def _data(result: Result, precision: Precision, block: Block) -> dict[str, Any]:
@@ -133,6 +142,6 @@ def _data(result: Result, precision: Precision, block: Block) -> dict[str, Any]:
         "line": heading_line(result.info, result.method),
         "predicts": _prediction(result),
         "holds": None if precision == EXACT else precision.description(signed=block["signed"]),
-        "palette": palette(),
+        "signed": is_signed(result),
         "block": block,
     }

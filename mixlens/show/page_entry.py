@@ -12,6 +12,7 @@ from ..conventions import CONVENTIONS, FROM_INPUT
 from ..errors import InputError, printable
 from ..notices import noticed, off_sum
 from ..types import Attribution, Map, Prediction, Result
+from ..why.names import UNSIGNED, name_of
 from .heading import heading_line
 from .packing import EXACT, Block, Precision, encode, fit
 from .page_rows import about_entry, about_method, options_line, rolled
@@ -22,11 +23,11 @@ BLOCK_ROOM = 200  # characters of what is said about each block of numbers
 Entry = dict[str, Any]
 
 
-def entry(results: Sequence[Result], *, room: int) -> Entry:
+def entry(results: Sequence[Result], *, room: int, more: Mapping[str, Any] | None = None) -> Entry:
     """What the page knows of one text. The maps share the room, in one precision. A page is made to be passed on: a model that
-    lies in a folder is named by that folder alone."""
+    lies in a folder is named by that folder alone. `more` are facts from elsewhere, such as the answer to why."""
     results = [_of_folder(result) for result in results]
-    facts = _facts(results)
+    facts = {**_facts(results), **(more or {})}
     return {**facts, **_add_sheets(facts, results, room)}
 
 
@@ -51,7 +52,9 @@ def _facts(results: Sequence[Result]) -> Entry:
         "words": words_of(first),
         "causal": bool(info.get("causal")),
         "query": query_of(results),
+        "question": question_of(results),
         "notices": notices_of(results),
+        "scoreNotices": score_notices(results),
         "prediction": [[printable(word), float(probability)] for word, probability in prediction],
         "predicts": predicts(results, prediction),
         "about": about_entry(info, len(first.tokens)),
@@ -177,15 +180,33 @@ def _rollout_name(result: Result) -> str:
 def method_of(result: Result, label: str) -> dict[str, Any]:
     """What the page knows of one result, without the sheets of its map."""
     is_map = isinstance(result, Map)
+    names = name_of(result.method)
     facts: dict[str, Any] = {
         "name": result.method,
         "label": label,
+        "everyday": names.everyday,
+        "short": names.name,
+        "title": label
+        if names.everyday == result.method
+        else f"{names.everyday} · {_title_name(names.name, label, result.method)}",
+        "signed": is_signed(result),
         "kind": "map" if is_map else "attribution",
         "line": heading_line(result.info, result.method),
         "about": about_method(result.info),
         "sheets": {},
     }
     return {**facts, **(_map_facts(result) if is_map else _attribution_facts(result))}
+
+
+def _title_name(name: str, label: str, method: str) -> str:
+    """The researcher's name; with what tells it from others of the same method."""
+    return name if label == method else f"{name}{label.removeprefix(method)}"
+
+
+def is_signed(result: Result) -> bool:
+    """Whether scores say for or against. Attributions to a target do, unless they are sizes; others where a score is under 0."""
+    to_target = isinstance(result, Attribution) and result.info.get("target") is not None
+    return (to_target and result.method not in UNSIGNED) or bool((result.scores < 0).any())
 
 
 def _map_facts(result: Result) -> dict[str, Any]:
@@ -221,8 +242,20 @@ def explains(info: Mapping[str, Any]) -> str:
 def notices_of(results: Sequence[Result]) -> list[str]:
     """What must be known before the numbers; of one method alone with its name."""
     about_text = dict.fromkeys(visible(notice) for result in results for notice in noticed(result.info))
+    return [*about_text, *score_notices(results)]
+
+
+def score_notices(results: Sequence[Result]) -> list[str]:
+    """What must be known of the scores of one method."""
     pairs = zip(results, labels(results), strict=True)
-    return [*about_text, *(visible(f"{name}: {notice}") for result, name in pairs for notice in off_sum(result.info))]
+    return [visible(f"{name}: {notice}") for result, name in pairs for notice in off_sum(result.info)]
+
+
+def question_of(results: Sequence[Result]) -> str:
+    """What the results answer, as the title of a page that has no answer to why."""
+    targets = (result.info.get("target") for result in results if isinstance(result, Attribution))
+    target = next((target for target in targets if target is not None), None)
+    return "What flows where in this text?" if target is None else f"What counts for {visible(shown(str(target)))}?"
 
 
 def words_of(result: Result) -> list[Any] | None:

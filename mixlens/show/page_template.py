@@ -14,7 +14,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from .colors import AGAINST, TOWARDS
+from ..wording import THIN
 
 ASSETS = Path(__file__).parent / "page"
 MARK = '<meta name="generator" content="mixlens report">'
@@ -75,10 +75,6 @@ def script_of(*names: str, start: str) -> str:
     return f'(() => {{\n"use strict";\n{asset(*names)}\n{start}\n}})();\n'
 
 
-def palette() -> dict[str, Any]:
-    return {"towards": TOWARDS, "against": AGAINST}
-
-
 # --- the page ---------------------------------------------------------------------------------------------------------
 
 
@@ -96,11 +92,13 @@ class Kind:
 READ = 'JSON.parse(document.getElementById("data").textContent)'
 BASE_STYLES = ("tokens.css", "base.css")  # before the styles of every page
 BASE_SCRIPTS = ("dom.js", "base.js")  # before the scripts of every page; base.js says what they offer
-SHOWN = (*BASE_SCRIPTS, "core.js", "views.js", "controls.js", "page.js")
+WHY_STYLES, WHY_SCRIPTS = ("why.css",), ("why.js",)  # the sections of an answer, on any page
+SHOWN = (*BASE_SCRIPTS, *WHY_SCRIPTS, "core.js", "views.js", "controls.js", "page.js")
+REPORT_STYLES = (*BASE_STYLES, *WHY_STYLES, "views.css", "page.css")
 START = f'const page = startPage({READ}, document.getElementById("main"));'
 FORM = 'startForm(document.getElementById("main"), page).catch((error) => document.body.append(error.message));'
-REPORT = Kind((*BASE_STYLES, "views.css", "page.css"), SHOWN, START)
-SERVED = Kind((*BASE_STYLES, "views.css", "page.css"), (*SHOWN, "serve.js"), f"{START}\n{FORM}", "; connect-src 'self'")
+REPORT = Kind(REPORT_STYLES, SHOWN, START)
+SERVED = Kind(REPORT_STYLES, (*SHOWN, "serve.js"), f"{START}\n{FORM}", "; connect-src 'self'")
 
 
 def subtitle_of(models: Sequence[str], methods: Sequence[str]) -> str:
@@ -108,30 +106,32 @@ def subtitle_of(models: Sequence[str], methods: Sequence[str]) -> str:
 
 
 def filled_page(
-    data: Mapping[str, Any], kind: Kind, *, title: str, subtitle: str, crumb: str = "", name: str | None = None
+    data: Mapping[str, Any], kind: Kind, *, title: str, subtitle: str, crumb: str = "", name: str | None = None, answer: str = ""
 ) -> str:
     """The template with everything inside. Only our own style and script may run in it, by their hashes.
 
     `title` is the question, the only h1; `subtitle` the small line above it; `crumb` says in the head of the page what kind of
-    page it is; `name` is the name of the browser's window, by default the title."""
+    page it is; `name` is the name of the browser's window, by default the title; `answer` a sentence that stands there without
+    scripts."""
     style, script = style_and_script(kind)
     fields = {
         "policy": policy(kind),
         "name": escape(shown_line(name or title)),
         "title": escape(shown_line(title)),
         "subtitle": escape(shown_line(subtitle)),
+        "answer": f'<p class="answer">{escape(shown_line(answer))}</p>' if answer else "",
         "crumb": escape(shown_line(crumb)),
         "width": "wide" if kind.wide else "usual",
         "style": style,
-        "data": safe_json(plain({"format": 1, "palette": palette(), **data})),
+        "data": safe_json(plain({"format": 1, **data})),
         "script": script,
     }
     return FIELD.sub(lambda match: fields[match[1]], asset("page.html"))
 
 
 def shown_line(text: str) -> str:
-    """A text on one line: what cannot be printed is a space."""
-    return "".join(char if char.isprintable() else " " for char in text)
+    """A text on one line: what cannot be printed is a space. The thin space before % stays."""
+    return "".join(char if char.isprintable() or char == THIN else " " for char in text)
 
 
 @cache

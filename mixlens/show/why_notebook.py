@@ -1,4 +1,4 @@
-"""An answer of `why` in a notebook: the question, the sentence, the text, trust. No script, no network."""
+"""An answer of `why` in a notebook: the sections of its page in a shadow root; without scripts the sentence, text and trust."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ from html import escape
 from typing import TYPE_CHECKING
 
 from ..wording import percent
-from .colors import ink, shade
+from .colors import LIGHT, hue_of, scaled
+from .notebook import OUTPUT_SCRIPTS, output, output_script
+from .page_template import WHY_SCRIPTS, WHY_STYLES
+from .why_page import shown_why
 from .why_text import marked_words, method_line, shown_words, without_line
 
 if TYPE_CHECKING:
@@ -18,8 +21,18 @@ LEGEND = "Blue and a solid line: for; orange and a dashed line: against."
 ICONS = {"ok": "✓", "caution": "▲", "fail": "⬣", "info": "·"}
 
 
+STYLES = ("tokens.css", "base.css", *WHY_STYLES, "notebook.css")
+SCRIPTS = (*OUTPUT_SCRIPTS, *WHY_SCRIPTS, "notebook_why.js")
+
+
 def html(why: Why) -> str:
-    """The answer as one piece of HTML."""
+    """One output of a notebook."""
+    script, mark = output_script(STYLES, SCRIPTS, "startAnswer")
+    return output({"why": shown_why(why.to_dict())}, without_script(why), script, mark)
+
+
+def without_script(why: Why) -> str:
+    """What is left where scripts do not run."""
     parts = [
         f'<div style="font-size:20px;font-weight:600">{escape(why.question)}</div>',
         f'<div style="font-size:17px">{escape(why.sentence)}</div>',
@@ -44,8 +57,9 @@ def _word(why: Why, place: int, largest: float | None) -> str:
     word = why.words[place]
     if largest is None:
         return escape(word.before + word.text)
-    back = shade(word.share / largest)
-    line = "solid" if word.share > 0 else "dashed"
-    style = f"background:rgb{back};color:rgb{ink(back)};border-bottom:2px {line};padding:0 2px".replace(" (", "(")
+    hue = hue_of(word.share, signed=why.method.signed)
+    line = "dashed" if hue == "against" else "solid"
+    back = scaled(word.share / largest, f"{hue}-tint")
+    style = f"background:{back};color:{LIGHT['ink']};border-bottom:2px {line} {LIGHT[hue]};padding:0 3px;border-radius:4px"
     share = percent(word.share, sign=why.method.signed)
     return f'{escape(word.before)}<span style="{style}" title="{share}">{escape(word.text)}</span>'

@@ -94,14 +94,14 @@ def _notes(why: Why, width: int, colours: int) -> Iterator[Text]:
         yield from _paragraph(f"{MARKS[note.state]} {note.text}", width, style=STYLES[note.state] if colours else "", indent="  ")
 
 
-def _paragraph(text: str, width: int, *, style: str = "", indent: str = "") -> Iterator[Text]:
-    """A text in lines, broken between words; lines after the first begin with `indent`."""
-    for line in _filled(_plain(text).split(" "), width, indent):
+def _paragraph(text: str, width: int, *, style: str = "", first: str = "", indent: str = "") -> Iterator[Text]:
+    """A text in lines, broken between words; the first begins with `first`, the others with `indent`."""
+    for line in _filled(_plain(text).split(" "), width, indent, first):
         yield text_line((line, style))
 
 
-def _filled(words: Sequence[str], width: int, indent: str) -> Iterator[str]:
-    line = ""
+def _filled(words: Sequence[str], width: int, indent: str = "", first: str = "") -> Iterator[str]:
+    line = first
     for word in words:
         longer = f"{line} {word}" if line.strip() else line + word
         if columns_of(longer) > width and line.strip():
@@ -215,7 +215,7 @@ def _bars(why: Why, width: int, colours: int) -> Iterator[Text]:
         style = style_of(1.0 if share >= 0 else -1.0, colours, ink_only=True)
         start = f"  {fitting(_plain(why.words[place].text), label)}  {number:>{max(map(len, numbers))}}"
         yield text_line((start, ""), (f"  {blocks}" if blocks else "", style))
-    yield from _paragraph(rest_line(why, places), width, indent="  ", style="dim" if colours else "")
+    yield from _paragraph(rest_line(why, places), width, first="  ", indent="  ", style="dim" if colours else "")
 
 
 def _room(why: Why, places: Sequence[int], numbers: Sequence[str], width: int) -> tuple[int, int]:
@@ -228,10 +228,10 @@ def _room(why: Why, places: Sequence[int], numbers: Sequence[str], width: int) -
 
 def rest_line(why: Why, places: Sequence[int]) -> str:
     """What is not drawn, and the unit."""
-    rest = [why.words[place] for place in shown_words(why) if place not in set(places)]
+    rest = [why.words[place] for place in shown_words(why) if place not in set(places) and why.words[place].share]
     more = f"{len(rest):,} more carry {percent(sum(abs(word.share) for word in rest))} together; " if rest else ""
     unit = "share of evidence" if why.method.signed else "share of evidence, without a sign"
-    return f"  {more}{unit}, {why.method.name}"
+    return f"{more}{unit}, {why.method.name}"
 
 
 # --- trust ----------------------------------------------------------------------------------------------------------------
@@ -247,14 +247,13 @@ def _trust(why: Why, width: int, colours: int) -> Iterator[Text]:
         if 11 + name + 2 + columns_of(value) <= width:
             yield text_line((f"{start}  ", ""), mark, (f"  {title:<{name}}  {value}", ""))
             continue
-        lines = list(_filled(f"{title}  {value}".split(" "), max(10, width - 11), ""))
+        lines = list(_filled(f"{title}: {' '.join(value.split())}".split(" "), max(8, width - 11)))
         yield text_line((f"{start}  ", ""), mark, (f"  {lines[0]}", ""))
         for line in lines[1:]:
             yield text_line((f"{' ' * 11}{line}", ""))
     style = STYLES[why.trust.verdict] if colours else ""
-    yield from _paragraph(
-        f"{' ' * 7}{why.trust.sentence}" if width > 40 else why.trust.sentence, width, style=style, indent=" " * 7
-    )
+    indent = " " * 7 if width > 40 else ""
+    yield from _paragraph(why.trust.sentence, width, style=style, first=indent, indent=indent)
 
 
 def trust_rows(why: Why) -> Iterable[tuple[str, str, str]]:

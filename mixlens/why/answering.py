@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ..asking import MethodRequest, parse_method, scores_of
+from ..attributions import attribute_each
 from ..data.truncation import truncated
 from ..errors import InputError, MixlensError, is_integer
 from ..model.model import Model
@@ -161,8 +162,17 @@ def _scored(trace: Trace, asked: Asked, pieces: Sequence[Piece], request: Method
     question: dict[str, Any] = {"target": asked.target, "foil": asked.foil, "query": query}
     if trace.model.task == "question-answering":
         question["query"] = query if request.is_map else None
-    result, _ = scores_of(trace, request, **question)
+    result = scores_of(trace, request, **question)[0] if request.is_map else _attributed(trace, request, question)
     return Scored(request, tuple(float(result.scores[list(piece.tokens)].double().sum()) for piece in pieces), result)
+
+
+def _attributed(trace: Trace, request: MethodRequest, question: Mapping[str, Any]) -> Attribution:
+    """What `attribute` gives, without its warning of scores that do not add up: the answer itself says so."""
+    aim = question if request.class_specific else {"query": question["query"]}
+    result = attribute_each([trace], request.name, [aim], variant=request.variant, **request.options_for(trace))[0]
+    if isinstance(result, MixlensError):
+        raise result
+    return result
 
 
 def shares_of(scores: Sequence[float], pieces: Sequence[Piece]) -> tuple[float, ...]:
@@ -188,7 +198,7 @@ def _put_together(
     tell: Progress,
 ) -> Why:
     words = _words(pieces, lead)
-    free = removable(pieces, _staying(trace, asked, filler))
+    free = removable(pieces, _staying(trace, asked, pieces, filler))
     reasons = rules.named_for(lead.scores, free)
     against = rules.named_against(lead.scores, free) if lead.signed else []
     tell("words taken out")
@@ -202,7 +212,7 @@ def _put_together(
     special = _special_share(words, pieces, lead)
     own = sum(abs(word.share) for word in words if set(word.tokens) & asked.own and trace.model.task in OWN)
     notes = [
-        *notes_of_text(trace, asked, cut),
+        *notes_of_text(trace, asked, cut, [words[place] for place in reasons]),
         *notes_of_scores(words, free, special, lead.signed, own),
         *notes_of_trust(trusted, agreement, left_out),
     ]
@@ -245,14 +255,16 @@ def _words(pieces: Sequence[Piece], lead: Scored) -> tuple[Word, ...]:
     )
 
 
-def _staying(trace: Trace, asked: Asked, filler: str) -> set[int]:
+def _staying(trace: Trace, asked: Asked, pieces: Sequence[Piece], filler: str) -> set[int]:
     """Positions that are never taken out: special tokens, the mask that is filled, the words of a span; where words are deleted
-    also the word that is tagged. The last word of a causal model's text may go: the one before it then predicts."""
+    also the word that is tagged. The last word of a causal model's text may go: the one before it then predicts. Where nothing
+    stays, the last word does: a text is never empty."""
     special = {place for place, flag in enumerate(trace.special) if flag}
     masks = {place for place, token in enumerate(trace.input_ids) if token == trace.model.mask_id}
     task = trace.model.task
     keeps = task == "question-answering" or (task in ("token-classification", "masked-lm") and filler == "delete")
-    return special | masks | (set(asked.own) if keeps else set())
+    stays = special | masks | (set(asked.own) if keeps else set())
+    return stays or set(pieces[-1].tokens)
 
 
 def _special_share(words: Sequence[Word], pieces: Sequence[Piece], lead: Scored) -> float:

@@ -81,12 +81,12 @@ def verdict_sentence(verdict: str, removal: str, k: int, whole: float, without: 
     if not k:
         return "No: no word speaks for the answer, so there is nothing to take out."
     fell = f"without {'it' if k == 1 else 'them'} the answer changes by {points(without - whole)}"
-    chance = f"{random_words(k)} {'costs' if k == 1 else 'cost'} {points(random.mean - whole)}"
+    chance = f"without {random_words(k)} by {points(random.mean - whole)}"
     turns = f"the answer turns without {'it' if k == 1 else 'them'}"
     if removal == "fail":
         return f"No: {fell}, {chance}."
     start = {"ok": "Yes", "caution": "Partly", "fail": "No"}[verdict]
-    why = "" if verdict == removal else " See what is marked below."
+    why = "" if verdict == removal else " See the lines that are marked."
     return f"{start}, for {these(k)}: {turns if turned else f'{fell}, {chance}'}.{why}"
 
 

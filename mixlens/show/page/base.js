@@ -15,37 +15,39 @@ const HUES = ["for", "against", "share"];
 
 // --- formats -----------------------------------------------------------------------------------------------------------------
 
-/** A share as a reader wants it: under 10 one decimal, from 10 none. */
-function percent(share) {
-  const size = Math.abs(share * 100);
-  if (size === 0) return `0${THIN}%`;
-  if (size < 0.05) return `<0.1${THIN}%`;
-  return `${share < 0 ? MINUS : String()}${size < 9.95 ? size.toFixed(1) : size.toFixed(0)}${THIN}%`;
+/** A share as a reader wants it: under 10 one decimal, from 10 none; never 0.0 for what is not 0. (The same as wording.py.) */
+function percent(share, { sign = false } = {}) {
+  const size = Math.abs(share);
+  const mark = share < 0 ? MINUS : sign && share > 0 ? "+" : String();
+  if (size > 0 && size < 0.0005) return `${sign ? mark : String()}<0.1${THIN}%`;
+  return `${mark}${(100 * size).toFixed(size > 0 && Number((100 * size).toFixed(1)) < 10 ? 1 : 0)}${THIN}%`;
 }
 
-/** A share with its sign; what is under 0.1 % has none. */
+/** A share with its sign. */
 function signedPercent(share) {
-  return share > 0 && share * 100 >= 0.05 ? `+${percent(share)}` : percent(share);
+  return percent(share, { sign: true });
 }
 
-/** A probability: one decimal, and never 0.0 or 100.0. */
+/** A probability: one decimal; what would round to nothing or to certainty says so. */
 function probability(value) {
-  if (value * 100 < 0.05) return `<0.1${THIN}%`;
-  return value * 100 >= 99.95 ? `>99.9${THIN}%` : `${(value * 100).toFixed(1)}${THIN}%`;
+  if (value > 0 && value < 0.0005) return `<0.1${THIN}%`;
+  if (value >= 0.9995 && value < 1) return `>99.9${THIN}%`;
+  return `${(100 * value).toFixed(value > 0 && value < 1 ? 1 : 0)}${THIN}%`;
 }
 
 /** A change of a probability. */
 function points(change) {
-  const size = Math.abs(change * 100);
-  const sign = change < 0 ? MINUS : "+";
-  return size < 0.05 ? "0 points" : `${sign}${size < 9.95 ? size.toFixed(1) : size.toFixed(0)} points`;
+  const size = Math.abs(100 * change);
+  const number = size >= 9.95 ? size.toFixed(0) : size >= 0.05 || size === 0 ? size.toFixed(1) : "<0.1";
+  const sign = change < 0 ? MINUS : change > 0 ? "+" : String();
+  return `${sign}${number.replace(/\.0$/, String())} ${number === "1.0" ? "point" : "points"}`;
 }
 
 /** How far sums are from what they should be: one digit that counts. */
 function gapText(gap) {
-  const size = Math.abs(gap) * 100;
-  if (size < 1e-4) return `under 0.0001${THIN}%`;
-  return size >= 1 ? percent(Math.abs(gap)) : `${size.toFixed(Math.max(1, -Math.floor(Math.log10(size))))}${THIN}%`;
+  if (gap === 0) return `0${THIN}%`;
+  if (gap < 1e-8) return `<0.000001${THIN}%`;
+  return `${(100 * gap).toFixed(Math.max(0, Math.min(6, -Math.floor(Math.log10(100 * gap)))))}${THIN}%`;
 }
 
 /** A raw number: four digits, sign written. */
@@ -64,7 +66,7 @@ function listed(parts) {
   return parts.flatMap((part, i) => (i === 0 ? [part] : [i === parts.length - 1 ? " and " : ", ", part]));
 }
 
-const SMALL_NUMBERS = ["no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"];
+const SMALL_NUMBERS = ["no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"];
 
 function numberWord(count) {
   return SMALL_NUMBERS[count] || counted(count);
@@ -231,12 +233,13 @@ function tintedWords(words) {
 
 /**
  * A text as it was written, its words tinted by their share. words: { text, before, share, special }. Arrow keys go from word to
- * word. `special`: whether special tokens are shown; `most`: the share at the end of the scale; `segment`: this one alone.
+ * word. `special`: whether special tokens are shown; `most`: the share at the end of the scale; `segment`: this one alone;
+ * `always(word)`: shown although it is special.
  */
-function strip(words, { signed = true, special = false, most = null, label, segment = null, long = words.length > LONG }) {
+function strip(words, { signed = true, special = false, most = null, label, segment = null, long = words.length > LONG, always = () => false }) {
   const marked = tintedWords(words);
   const largest = most || words.reduce((so, one) => (one.special ? so : Math.max(so, Math.abs(one.share))), 1e-30);
-  const places = words.map((_, k) => k).filter((k) => (special || !words[k].special) && (segment === null || words[k].segment === segment));
+  const places = words.map((_, k) => k).filter((k) => (special || !words[k].special || always(words[k])) && (segment === null || words[k].segment === segment));
   const box = make("div", { class: long ? "strip long" : "strip", role: "group", "aria-label": label, dir: directionOf(places.map((k) => words[k].text).join(" ")) });
   const elements = places.map((k, i) => {
     const one = words[k];
@@ -295,7 +298,7 @@ function legend({ signed = true, sides = ["against", "for"], most, unit, fill = 
 }
 
 /**
- * Bars, in the order given. rows: { k, name, share, title }. Zero stands where the numbers put it; the value is at the bar's end.
+ * Bars, in the order given. rows: { k, name, share, title, which }. Zero stands where the numbers put it; the value is at the bar's end.
  * `doubt`: the numbers did not add up, so bars are hatched grey.
  */
 function bars(rows, { signed = true, label, doubt = false }) {
@@ -311,7 +314,7 @@ function bars(rows, { signed = true, label, doubt = false }) {
     const end = row.share < 0 ? { right: `${100 - from}%` } : { left: `${from + width}%` };
     const value = make("span", { class: `value ${doubt ? String() : hue}`, style: end }, signed ? signedPercent(row.share) : percent(row.share));
     const track = make("span", { class: "track", style: { "--at": `${zero}%` } }, bar, value);
-    return make("div", { class: "bar-row", "data-k": row.k, title: row.title, tabindex: 0 }, make("span", { class: "name" }, word(row.name)), track);
+    return make("div", { class: "bar-row", "data-k": row.k, title: row.title, tabindex: 0 }, make("span", { class: "name" }, word(row.name), row.which ? make("small", {}, ` ${row.which}`) : null), track);
   });
   return make("div", { class: signed ? "bars" : "bars unsigned", role: "group", "aria-label": label }, ...list);
 }

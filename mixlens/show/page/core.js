@@ -89,17 +89,28 @@ function matrixOf(sheet, layer, units) {
   const { groups, of, size } = units;
   const values = new Float64Array(size * size);
   const rest = new Float64Array(size);
+  let negative = false;
   groups.forEach((places, unit) => {
     for (const place of places) {
       const number = layer * sheet.columns + place;
       const row = sheet.row(number);
       for (let key = 0; key < row.length; key++) {
+        if (row[key] < 0) negative = true;
         if (of[key] >= 0) values[unit * size + of[key]] += row[key] / places.length;
       }
       rest[unit] += sheet.rest(number) / places.length;
     }
   });
-  return { size, values, rest };
+  return { size, values, rest, signed: negative, totals: totalsOf(values, rest, size) };
+}
+
+/** What each row holds in all, without signs: what a share is a share of. */
+function totalsOf(values, rest, size) {
+  return Float64Array.from(rest, (left, query) => {
+    let total = Math.abs(left);
+    for (let key = 0; key < size; key++) total += Math.abs(values[query * size + key]);
+    return total || 1;
+  });
 }
 
 function rowOf(matrix, query) {
@@ -113,6 +124,12 @@ function columnOf(matrix, key) {
 /** Scores of positions as scores of units: summed. */
 function summed(scores, units) {
   return Float64Array.from(units.groups, (places) => places.reduce((sum, place) => sum + scores[place], 0));
+}
+
+/** Scores of one row as shares of what it holds, without signs. Special tokens that are hidden take no part. */
+function viewOf(scores, { total = null, signed, special, hidden, rest = 0 }) {
+  const whole = total === null ? scores.reduce((sum, score, i) => (hidden && special[i] ? sum : sum + Math.abs(score)), Math.abs(rest)) || 1 : total;
+  return { scores, shares: Array.from(scores, (score) => score / whole), signed, special, hidden, rest: rest / whole };
 }
 
 /** Scores scaled so that the largest magnitude is 1. */
@@ -229,26 +246,6 @@ function scaledTo(rolled, layer, places, below) {
   const row = new Float64Array(below.length);
   for (const place of places) rolled.row(layer * below.length + place).forEach((score, key) => { row[key] += score / places.length; });
   return { row, by: Float64Array.from(row, (score, key) => (below[key] === 0 ? 0 : score / below[key])) };
-}
-
-const INK = { light: [[255, 255, 255], 0], dark: [[24, 26, 31], 0.35] }; // paper, and how much lighter the hues are on it
-
-/** Paper for 0, the full hue for 1 or -1. */
-function shadeOf(share, palette, theme) {
-  const [paper, lighter] = INK[theme];
-  const hue = (share >= 0 ? palette.towards : palette.against).map((channel) => channel + (255 - channel) * lighter);
-  const strength = Math.min(1, Math.abs(share));
-  return paper.map((channel, i) => Math.round(channel + (hue[i] - channel) * strength));
-}
-
-/** Black or white, whichever reads better on this background (WCAG relative luminance). */
-function inkOn(background) {
-  const [red, green, blue] = background.map((channel) => {
-    const value = channel / 255;
-    return value <= 0.04045 ? value / 12.92 : ((value + 0.055) / 1.055) ** 2.4;
-  });
-  const luminance = 0.2126 * red + 0.7152 * green + 0.0722 * blue;
-  return (luminance + 0.05) / 0.05 >= 1.05 / (luminance + 0.05) ? "rgb(0, 0, 0)" : "rgb(255, 255, 255)";
 }
 
 /** Four digits, as a reader wants them. */

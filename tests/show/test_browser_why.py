@@ -1,0 +1,273 @@
+"""The page that answers why, in a real browser: it opens on the answer, and its numbers are those of the answer."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from test_browser import browser, opened, picture, violations  # noqa: F401 - fixtures
+from why_example import SCORES, TEXT, WORDS, example, shares, special, trust
+
+from mixlens.show.page_template import BASE_SCRIPTS, script_of
+from mixlens.show.why_page import write_why
+
+THIN, MINUS = "\u2009", "\u2212"
+Open = Callable[..., Any]
+
+
+def written(folder: Path, **changed: Any) -> str:
+    """The address of the page of an answer."""
+    content = example(**changed)
+    return write_why(SimpleNamespace(to_dict=lambda: content), folder / "why.html").as_uri()
+
+
+def percent(share: float, *, sign: bool = True) -> str:
+    """A share, written out by hand."""
+    mark = (MINUS if share < 0 else "+") if sign else ""
+    size = abs(share) * 100
+    return f"{mark}{size:.1f}{THIN}%" if size < 9.95 else f"{mark}{size:.0f}{THIN}%"
+
+
+def test_the_page_opens_on_the_answer_and_shows_its_numbers(opened: Open, tmp_path: Path) -> None:  # noqa: F811
+    page = opened(written(tmp_path), width=1400)
+    assert page.title().startswith("Why did the model say positive? A thin plot")
+    assert page.locator("h1").inner_text() == "Why did the model say positive?"
+    assert page.locator("h1 u").inner_text() == "positive"
+    answer = page.locator(".answer")
+    assert answer.count() == 1
+    told = f"It is 95.0{THIN}% sure, mostly because of superb, acting and but. thin spoke for negative instead."
+    assert answer.inner_text() == told
+    assert answer.bounding_box()["y"] < 300  # on the first screen
+    assert page.locator(".chip.for").all_inner_texts() == ["superb", "acting", "but"]
+    assert page.locator(".chip.against").all_inner_texts() == ["thin"]
+    # the text: as it was written, special tokens off, values of those that carry 3 % and more
+    strip = page.locator(".strip")
+    evidence = [(word, share) for (word, _), share in zip(WORDS, shares(SCORES), strict=True) if not special(word)]
+    bodies = strip.locator(".w b").all_inner_texts()
+    assert bodies == [word for word, _ in evidence]
+    spoken = strip.evaluate(
+        "one => { const copy = one.cloneNode(true); copy.querySelectorAll('i').forEach((i) => i.remove()); "
+        "return copy.textContent; }"
+    )
+    assert spoken == TEXT
+    marked = [(word, share) for word, share in evidence if abs(share) >= 0.03]
+    assert strip.locator(".w i").all_inner_texts() == [percent(share) for _, share in marked]
+    assert strip.locator(".w.against b").all_inner_texts() == [word for word, share in marked if share < 0]
+    largest = max(abs(share) for _, share in evidence)
+    assert page.locator(".specimen .ticks span").all_inner_texts() == [percent(-largest), "0", percent(largest)]
+    # bars: sorted, seven at most, the rest in one line
+    rows = page.locator(".which .bar-row")
+    order = sorted(sorted(evidence, key=lambda one: -abs(one[1]))[:7], key=lambda one: -one[1])
+    assert [row.split("\n")[0] for row in rows.all_inner_texts()] == [word for word, share in order if share]
+    assert page.locator(".which .value").all_inner_texts()[2:] == [percent(share) for _, share in order if share]
+    gone = [share for _, share in evidence if share > 0]
+    assert page.locator(".balance-names").inner_text().split("\n")[-1] == f"{percent(sum(gone), sign=False)} for positive"
+    assert "more word or mark carries 0" in page.locator(".which .rest").inner_text()
+    # trust
+    panel = page.locator(".trust")
+    assert [one.inner_text() for one in panel.locator(".track .what b").all()] == [f"12.0{THIN}%", f"90.0{THIN}%", f"99.0{THIN}%"]
+    told = panel.inner_text()
+    for piece in (
+        "Yes, for these three words",
+        "now says negative",
+        "average of 20 draws",
+        f"31.0{THIN}% to 97.0{THIN}%",
+        "2 of 20 turn",
+        "words are deleted",
+    ):
+        assert piece in told
+    assert panel.locator(".check").count() == 4  # the verdict, and three checks
+    first = example()["trust"]["curve"]["first"]
+    assert page.locator(".fall .point title").all_text_contents() == [
+        f"{i} taken out: {value:.1%}".replace("%", f"{THIN}%") for i, value in enumerate(first)
+    ]
+    # methods
+    cells = page.locator(".wide-table tbody tr").first.locator("td.cell").all_inner_texts()
+    whole = [round(abs(share) * 100) for _, share in evidence]
+    assert cells == [
+        "·" if not size else f"{'+' if share > 0 else MINUS}{size}" for size, (_, share) in zip(whole, evidence, strict=True)
+    ]
+    assert "Without a sign" in page.locator(".wide-table .divider").inner_text()
+    assert page.locator(".wide-table td.number").all_inner_texts() == ["3 of 3", "2 of 3"]
+    page.get_by_text("Where these numbers come from").click()
+    about = page.locator(".facts").inner_text()
+    for piece in ("made-up", "Nobody 2020", "gap 0.001", "4.6e-7", "mixlens why", "20 points", "steps 50"):
+        assert piece in about
+
+
+def test_a_word_is_one_thing_everywhere_and_reached_by_the_keyboard(opened: Open, tmp_path: Path) -> None:  # noqa: F811
+    page = opened(written(tmp_path), width=1400)
+    page.locator('.strip [data-k="6"]').hover()
+    lit = page.locator(".hit").evaluate_all("ones => ones.map((one) => one.dataset.k)")
+    assert set(lit) == {"6"}
+    assert len(lit) >= 5  # strip, chip, bar, and both methods
+    assert "carries +40" in page.locator(".readout").inner_text()
+    assert "raw score 2" in page.locator(".readout").inner_text()
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.className") == "skip"
+    page.locator(".strip .w").first.focus()
+    page.keyboard.press("End")
+    assert page.evaluate("document.activeElement.dataset.k") == "8"
+    page.keyboard.press("ArrowLeft")
+    assert page.evaluate("document.activeElement.dataset.k") == "7"
+    assert "acting" in page.locator(".readout").inner_text()
+    order = []
+    for _ in range(12):
+        page.keyboard.press("Tab")
+        order.append(page.evaluate("document.activeElement.tagName + ' ' + document.activeElement.className"))
+    assert order[0].startswith("INPUT")  # the switch for special tokens, then the bars, then the fold of numbers
+    assert [one for one in order if "bar-row" in one]
+    assert "SUMMARY " in order
+    page.get_by_label("Show special tokens").check()
+    assert page.locator(".strip .w.special b").all_inner_texts() == ["[CLS]", "[SEP]"]
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("width", [390, 1400])
+def test_axe_finds_nothing_and_nothing_sticks_out(opened: Open, tmp_path: Path, theme: str, width: int) -> None:  # noqa: F811
+    note = {"id": "shredded", "state": "caution", "text": "Half of the words are not known."}
+    page = opened(written(tmp_path, notes=[note]), width=width, theme=theme)
+    picture(page, f"why-{theme}-{width}")
+    page.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
+    page.get_by_label("Show special tokens").check()
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    assert page.locator(".narrow-table" if width < 860 else ".wide-table").is_visible()
+    assert not page.locator(".wide-table" if width < 860 else ".narrow-table").is_visible()
+    assert violations(page) == []
+    page.get_by_role("radio", name="Dark" if theme == "light" else "Light").check()
+    assert (
+        page.evaluate("getComputedStyle(document.body).backgroundColor")
+        == {"light": "rgb(16, 19, 24)", "dark": "rgb(250, 249, 247)"}[theme]
+    )
+    page.emulate_media(media="print")
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    assert not page.locator("#theme").is_visible()
+
+
+def test_a_failed_check_is_as_large_as_a_passed_one(opened: Open, tmp_path: Path) -> None:  # noqa: F811
+    checks = [{**one, "state": "fail"} if one["id"] in ("removal", "completeness") else one for one in trust()["checks"]]
+    told = trust(
+        verdict="fail",
+        sentence="No: without them the answer changes by −1 point.",
+        without=0.94,
+        without_prediction="positive",
+        checks=checks,
+    )
+    page = opened(written(tmp_path, trust=told, gaps={"completeness": 0.4, "reconstruction": None}))
+    banner = page.locator(".note.fail")
+    assert f"miss 40{THIN}%" in banner.inner_text()
+    assert banner.bounding_box()["y"] < page.locator(".answer").bounding_box()["y"]
+    assert "but taking random words out changes more" in page.locator(".answer").inner_text()
+    assert page.locator(".verdict.fail").count() == 1
+    assert page.locator(".which .bar.doubt").count() == page.locator(".which .bar-row").count()
+    assert page.locator(".which .bar-row .bar.for").count() == 0
+
+
+def test_leaning_foils_pairs_and_no_words(opened: Open, tmp_path: Path) -> None:  # noqa: F811
+    words = [{**one, "segment": "pair" if k > 5 else "text"} for k, one in enumerate(example()["words"])]
+    answer = {**example()["answer"], "certainty": "leans", "probability": 0.4, "foil": "negative"}
+    page = opened(written(tmp_path, words=words, answer=answer, pair="superb acting."))
+    assert page.locator(".answer").inner_text().startswith(f"It leans to positive (40.0{THIN}%) rather than negative")
+    assert page.locator(".segment > p").all_inner_texts() == ["Text", "Second text"]
+    none = {**answer, "for": [], "against": []}
+    page = opened(written(tmp_path, answer=none, trust=trust(k=0, verdict="fail", checks=[]), methods=example()["methods"][:1]))
+    assert "no word speaks for it" in page.locator(".answer").inner_text()
+    assert page.locator(".trust .track, .fall, .methods-table, .checks").count() == 0  # no empty frame
+
+
+HOSTILE = ("</script><script>alert(1)</script>", "<img src=x onerror=alert(2)>", "שלום", "👩‍👩‍👧", "\u202e", "a" * 200)
+
+
+def test_hostile_words_are_text(opened: Open, tmp_path: Path) -> None:  # noqa: F811
+    words = [{**example()["words"][1 + k], "text": text, "special": False} for k, text in enumerate(HOSTILE)]
+    few = [{**one, "shares": one["shares"][: len(words)], "scores": one["scores"][: len(words)]} for one in example()["methods"]]
+    answer = {**example()["answer"], "target": HOSTILE[0], "for": [0, 5], "against": [1]}
+    changed = {
+        "words": words,
+        "methods": few,
+        "answer": answer,
+        "question": f"Why did the model say {HOSTILE[0]}?",
+        "text": " ".join(HOSTILE),
+    }
+    page = opened(written(tmp_path, **changed, predictions=[[HOSTILE[0], 0.9], [HOSTILE[1], 0.1]]), width=390)
+    assert page.locator(".strip .w b").all_inner_texts()[:4] == list(HOSTILE[:4])
+    assert page.locator("img, main script").count() == 0
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    assert violations(page) == []
+
+
+def test_long_texts_are_set_small_and_stay_light(opened: Open, tmp_path: Path) -> None:  # noqa: F811
+    n = 512
+    words = [
+        {
+            **example()["words"][1],
+            "text": f"word{k}",
+            "before": " ",
+            "share": (-1) ** k * (k + 1) / (n * (n + 1) / 2),
+            "score": k + 1.0,
+            "tokens": [k],
+        }
+        for k in range(n)
+    ]
+    shares_ = [one["share"] for one in words]
+    methods = [
+        {**one, "shares": shares_, "scores": [one["score"] for one in words]} for one in example()["methods"] for _ in (0, 1)
+    ]
+    address = written(
+        tmp_path, words=words, methods=methods, answer={**example()["answer"], "for": [510, 508, 506], "against": [511]}
+    )
+    assert (tmp_path / "why.html").stat().st_size < 2_000_000
+    page = opened(address, width=390)
+    assert page.locator(".strip.long .w").count() == n
+    assert page.locator(".strip .w.for, .strip .w.against").count() == 20
+    assert page.locator(".strip .w i").count() == 0
+    assert page.locator(".narrow-table tbody tr").count() == 16  # fourteen words, the others, and who agrees
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    assert "505 more words carry" in page.locator(".which .rest").inner_text()
+
+
+NUMBERS = (0, 1e-9, 3e-4, 0.0005, 0.001, 0.0994, 0.0996, 0.1, 0.1949, 0.5, 0.9994, 0.9995, 0.99999, 1)
+
+
+def test_the_script_writes_numbers_as_python_does(opened: Open, tmp_path: Path) -> None:  # noqa: F811
+    wording = pytest.importorskip("mixlens.wording")
+    page = opened(written(tmp_path))
+    ask = "return numbers.map((one) => [percent(one), signedPercent(-one), probability(one), points(-one), gapText(one)]);"
+    body = re.sub(r"^\(\(\) => \{", "(numbers) => {", script_of(*BASE_SCRIPTS, start=ask)).rstrip().removesuffix("})();") + "}"
+    seen = page.evaluate(body, list(NUMBERS))
+    wanted = [
+        [wording.percent(one), wording.percent(-one, sign=True), wording.probability(one), wording.points(-one), wording.gap(one)]
+        for one in NUMBERS
+    ]
+    assert seen == wanted
+
+
+def test_a_notebook_shows_the_answer_in_a_root_of_its_own(opened: Open, browser: Any, tmp_path: Path) -> None:  # noqa: F811
+    import mixlens
+
+    why = mixlens.load("sentiment").why("a good film")
+    place = tmp_path / "notebook.html"
+    head = '<!doctype html><html lang="en"><meta charset="utf-8"><title>n</title><link rel="icon" href="data:,">'
+    place.write_text(f"{head}<style>p{{color:red}}</style><main><h1>n</h1>{why._repr_html_() * 2}</main>", encoding="utf-8")
+    page = opened(place.as_uri(), ready="[data-started]", width=900)
+    hosts = page.locator("[data-mixlens]")
+    assert hosts.count() == 2
+    assert hosts.locator(".question").all_inner_texts() == [why.question] * 2
+    assert hosts.nth(1).locator(".chip").all_inner_texts() == [why.words[k].text for k in why.answer.for_]
+    hosts.nth(0).locator(".strip .w").first.hover()
+    assert "carries" in hosts.nth(0).locator(".readout").inner_text()
+    assert "carries" not in hosts.nth(1).locator(".readout").inner_text()
+    assert page.evaluate("document.documentElement.scrollWidth") <= 900
+    assert page.evaluate("['startWhy', 'make', 'startOutputs'].filter((name) => name in window)") == []
+    around = ("heading-order", "landmark-unique")  # the same answer twice, in a notebook with headings of its own
+    assert [one for one in violations(page) if one.partition(":")[0] not in around] == []
+    picture(page, "notebook-why")
+    plain = browser.new_page(java_script_enabled=False)
+    plain.goto(place.as_uri())
+    assert why.question in plain.locator("main").inner_text()
+    assert why.trust.sentence in plain.locator("main").inner_text()
+    plain.close()
