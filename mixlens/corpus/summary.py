@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from ..errors import printable, printable_json
-from ..wording import for_terminal, percent
+from ..wording import for_terminal, gap, percent
 from .reading import manifest_of, mapping, methods_of, visit_rows
 from .tally import Listed, Tally
 from .turned_counts import TurnedCounts
@@ -192,5 +192,8 @@ def _turned_line(facts: Mapping[str, Any]) -> str:
 
 def _open_lines(opened: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
     """In how many rows scores miss the sum that they have to have."""
-    lines = {name: f"{facts['open']} of {facts['rows']} rows, at worst {facts['largest']:.2%}" for name, facts in opened.items()}
-    yield from _block("scores that do not add up within 1 %", lines)
+    yield from _block("scores that do not add up within 1 %", {name: _open_line(facts) for name, facts in opened.items()})
+
+
+def _open_line(facts: Mapping[str, Any]) -> str:
+    return f"{facts['open']} of {facts['rows']} rows, at worst {for_terminal(gap(facts['largest']))}"
