@@ -143,9 +143,9 @@ class Question:
         return " ".join(part for part in (self.name + (f":{written}" if written else ""), self.then) if part)
 
 
-# Methods without stored numbers. The search of context_cite ends at a tolerance: the last digits are those of the machine. Methods
-# of other tools are compared with what is written out in tests/methods/test_peers_gradients.py and test_shap_lime.py; shap and lime
-# have the numbers of their libraries' versions.
+# Methods without stored numbers. The search of context_cite ends at a tolerance: the last digits are those of the machine. Those
+# of other tools are compared with what is written out in test_peers_gradients.py and test_shap_lime.py; shap and lime have the
+# numbers of their libraries' versions.
 UNSTORED = dict.fromkeys(
     ("context_cite", "shap", "lime", "gradient_shap", "smooth_grad", "layer_conductance", "sequential_integrated_gradients"),
     ("paper",),
