@@ -95,7 +95,8 @@ def _differences(left: Attribution | Map, right: Attribution | Map) -> list[str]
 def _labels(left: Attribution | Map, right: Attribution | Map, differ: Any) -> list[str]:
     """The methods; where they are the same, with the first thing that differs."""
     key = next(
-        (key for key in ("target", "model", "variant", "options", "query_token", "layer", "at_layer") if key in differ), None
+        (key for key in ("target", "score", "model", "variant", "options", "query_token", "layer", "at_layer") if key in differ),
+        None,
     )
     if left.method != right.method or key is None:
         return [left.method, right.method]

@@ -63,6 +63,16 @@ def test_both_sides_are_recorded_and_only_what_holds_of_both_is_said(trace: Any,
     assert (against - b).info["arithmetic"]["left"]["arithmetic"]["differ"] == ["target"]
 
 
+def test_a_target_is_not_said_without_its_score(trace: Any, tmp_path: Any) -> None:
+    """Of the logit and of the probability of one class: neither is what the difference explains, and a file of it is read."""
+    logit, probability = (mixlens.attribute(trace, "grad_x_input", score=score) for score in ("logit", "probability"))
+    made = logit - probability
+    assert made.info["arithmetic"]["differ"] == ["score"]
+    assert not {"score", "target"} & set(made.info)
+    made.save(tmp_path / "x.json")
+    assert mixlens.load_result(tmp_path / "x.json").info["query_token"] == "[CLS]"
+
+
 def test_what_one_method_says_of_its_scores_is_not_said_of_a_sum(trace: Any, maps: Any) -> None:
     complete = mixlens.attribute(trace, "integrated_gradients", steps=20)
     for made in (complete - complete, 2 * complete, complete.normalize(), complete[1:3]):

@@ -33,6 +33,11 @@ def wide_dtype(like: Tensor) -> torch.dtype:
     return torch.float32 if like.device.type == "mps" else torch.float64
 
 
+def as_scores(sums: Tensor, like: Tensor) -> Tensor:
+    """What was summed widely, in the number type of the model, at least float32."""
+    return sums.to(like.dtype if like.dtype in (torch.float32, torch.float64) else torch.float32)
+
+
 def run_at(question: Question, place: str | int, points: Tensor) -> tuple[Attached, Tensor]:
     """The model run on several points [t pos d], and the target's number for each, [t]."""
     count = len(points)

@@ -18,7 +18,7 @@ from ..completeness import CLOSED, completeness
 from ..questions import Question
 from ._attribution import attribution
 from ._baselines import baseline_run
-from ._points import chunk_of, place_of, refuse_last_layer, run_at, wide_dtype
+from ._points import as_scores, chunk_of, place_of, refuse_last_layer, run_at, wide_dtype
 from .integrated import refuse_counts
 
 PAPER = "Dhamdhere et al. 2019, How Important Is a Neuron?"
@@ -123,7 +123,7 @@ def layer_conductance(
     place = place_of(whole, embedding)
     x, b = (whole.place(run, embedding).detach() for run in (whole.run, below))
     line = HiddenLine(whole, place, (x, b), layer, chunk_of(whole, chunk))
-    shares = line.whole(tolerance, most_steps).to(x.dtype if x.dtype == torch.float64 else torch.float32)
+    shares = as_scores(line.whole(tolerance, most_steps), x)
     difference = line.values[1.0] - line.values[0.0]
     return shares, {
         "baseline": name,

@@ -16,7 +16,7 @@ from torch import Tensor
 from ..questions import Question
 from ._attribution import attribution
 from ._baselines import BASELINES, baseline_run, tokens_of
-from ._points import chunk_of, place_of, refuse_draws, refuse_last_layer, run_at, value_at, wide_dtype
+from ._points import as_scores, chunk_of, place_of, refuse_draws, refuse_last_layer, run_at, value_at, wide_dtype
 from .smooth_grad import noisy
 
 PAPER = "Lundberg and Lee 2017, A Unified Approach to Interpreting Model Predictions"
@@ -75,7 +75,7 @@ def gradient_shap(
     inputs = noisy(x, noise, count, chunk_of(question, chunk), generator)
     shares = torch.cat(list(products(question, place, drawn(inputs, baselines, generator))))
     below = [value_at(question, place, b[None]) for b in baselines]
-    return shares.mean(0), {
+    return as_scores(shares.mean(0), x), {
         "baseline": " ".join(name for _, name in runs),
         "difference": value_at(question, place, x) - sum(below) / len(below),
         "standard_error": float(shares.sum(-1).std() / count**0.5) if count > 1 else None,

@@ -15,7 +15,7 @@ from ..completeness import CLOSED, completeness
 from ..questions import Question
 from ._attribution import attribution
 from ._baselines import baseline_run
-from ._points import place_of
+from ._points import as_scores, place_of
 from .integrated import PANEL, Line, nodes, refuse_counts
 
 PAPER = "Enguehard 2023, Sequential Integrated Gradients"
@@ -74,6 +74,6 @@ def sequential_integrated_gradients(
     scores = torch.zeros(len(question.trace), dtype=torch.float64)
     for j, line in lines.items():
         scores[j] = share_on(line, steps, within, most_steps)
-    shares = scores.to(x.dtype if x.dtype == torch.float64 else torch.float32)
+    shares = as_scores(scores, x)
     taken = sum(line.steps for line in lines.values())
     return shares, {"baseline": name, "steps": taken, "completeness": completeness(shares, sum(changes.values()))}

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from ..questions import Question
 from ._attribution import attribution
-from ._points import chunk_of, gradients_at, place_of, refuse_draws, refuse_last_layer, wide_dtype
+from ._points import as_scores, chunk_of, gradients_at, place_of, refuse_draws, refuse_last_layer, wide_dtype
 
 PAPER = "Smilkov et al. 2017, SmoothGrad: Removing Noise by Adding Noise"
 
@@ -49,4 +49,4 @@ def smooth_grad(
     inputs = noisy(x, noise, count, chunk_of(question, chunk), np.random.default_rng(seed))
     sums = [gradient.sum(0) for gradient in gradients_at(question, place_of(question, embedding), inputs)]
     mean = torch.stack(sums).sum(0) / count
-    return (mean * x[0]).sum(-1) if times_input else mean.norm(dim=-1)
+    return as_scores((mean * x[0]).sum(-1) if times_input else mean.norm(dim=-1), x)
