@@ -14,11 +14,13 @@ from .attributions import attribute
 from .corpus import Run
 from .corpus.page import page_of
 from .errors import InputError, methods_within
+from .generation import Generation
 from .maps import mix
 from .model.model import Model
 from .model.predict import named
 from .notices import notices_of
 from .show.flow_page import flow_page, flow_results
+from .show.generation_page import generation_page
 from .show.page_file import MEGABYTES, may_write, room_of, write
 from .show.results_page import Told, page, page_of_texts
 from .targets import TargetName, logits_at
@@ -226,8 +228,8 @@ def report(
     megabytes: float = MEGABYTES,
     force: bool = False,
 ) -> Path:
-    """Write one HTML file that shows results: a Map, an Attribution, a list of them, a model with `texts` and `methods`, or a
-    whole run (a `Run`, or its folder), finished or not.
+    """Write one HTML file that shows results: a Map, an Attribution, a list of them, a Generation, a model with `texts` and
+    `methods`, or a whole run (a `Run`, or its folder), finished or not.
 
     The file opens from disk and needs no network. It takes at most `megabytes` for each text, or for a run: where not every
     number fits, maps are held less finely or left out, and the page says how. A file that is no report is not overwritten,
@@ -242,7 +244,9 @@ def report(
     if not isinstance(what, Model):
         _refuse_question(texts, methods, foil, query, None if target == "predicted" else target)
     folder = _folder(what)
-    if folder is not None:
+    if isinstance(what, Generation):
+        html = generation_page(what.with_effects() if what.whole is not None else what)
+    elif folder is not None:
         html = page_of(folder, label=label, examples=examples, title=title, room=room)
     else:
         _refuse_run_options(label, examples)

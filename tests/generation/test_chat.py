@@ -42,6 +42,12 @@ def test_tokens_of_the_template_are_apart() -> None:
     }  # fmt: skip
 
 
+def test_a_message_that_says_what_the_template_says_is_still_the_message() -> None:
+    read = talker().encode(Chat(({"role": "user", "content": "user"},)))
+    ((_, places),) = read.turns
+    assert read.text[read.offsets[places[0]][0] - len("<|user|>\n") : read.offsets[places[-1]][1]] == "<|user|>\nuser"
+
+
 def test_an_answer_that_was_begun_is_gone_on_with() -> None:
     begun = [*MESSAGES[:2], {"role": "assistant", "content": "the park"}]
     assert chat_text(talker(), begun).endswith("<|assistant|>\nthe park")

@@ -69,6 +69,17 @@ def test_every_kind_of_method_gives_what_each_text_alone_gives(name: str) -> Non
         assert rollout == expected.info.get("rollout")
 
 
+def test_the_beginning_of_a_trace_is_the_trace_of_the_beginning() -> None:
+    written = write(talker(), "the cat is red. the dog", continuation="likes playing")
+    place = written.places[1]
+    begun, alone = written.before(place), talker().trace(input_ids=list(written.whole.input_ids[:place]))
+    assert (begun.tokens, begun.predicts, len(begun.layers)) == (alone.tokens, alone.predicts, len(alone.layers))
+    for one, other in zip(begun.layers, alone.layers, strict=True):
+        torch.testing.assert_close(one.input, other.input, **CLOSE)
+        torch.testing.assert_close(one.attention, other.attention, **CLOSE)
+    torch.testing.assert_close(begun.logits, alone.logits, **CLOSE)
+
+
 def test_a_map_is_made_once_for_all_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     calls = []
     known = mixlens.generation.explaining.mix

@@ -12,6 +12,7 @@ import pytest
 from made import talker
 
 import mixlens
+from mixlens.wording import points
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "show"))
 pytest.importorskip("playwright.sync_api", reason="needs playwright: make browser")
@@ -73,14 +74,18 @@ def test_the_page_opens_on_the_answer_and_shows_the_table(opened: Open, generati
     assert ends[0].startswith("+")
     assert ends[2].startswith(MINUS)
     page.get_by_role("radio", name="by sentence").check(force=True)
-    row, group = 4, 1
+    effects = generation.effects  # where leaving out a sentence differs most from leaving out its first word
+    firsts = effects.words[:, [one.words[0] for one in generation.text.groups]]
+    row, group = divmod(int((effects.groups - firsts).abs().argmax()), 3)
     cells = page.locator(".matrix .cell")
     assert cells.count() == len(generation.rows) * 3
     cells.nth(group * len(generation.rows) + row).hover()
     before, change = generation.row_probabilities[row], float(generation.effects.groups[row, group])
     said = page.locator("section .readout").inner_text()
-    assert said.startswith(f"Without sentence 2, “{generation.rows[row].text}” goes from {percent(before)} to ")
-    assert percent(max(0.0, before + change)) in said
+    after = percent(max(0.0, before + change))
+    named = f"Without sentence {group + 1}, “{generation.rows[row].text}”"
+    assert said == f"{named} goes from {percent(before)} to {after}: {points(change)}."
+    assert points(change) != points(float(firsts[row, group]))
     # own words one by one
     page.get_by_role("radio", name="how much it is made of").check(force=True)
     page.get_by_role("radio", name="one by one").check(force=True)

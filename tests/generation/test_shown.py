@@ -105,6 +105,12 @@ def test_figures_that_cannot_be_are_refused(generation: Any) -> None:
         talker().explain("the cat", continuation="is red").plot(kind="left_out")
 
 
+def test_report_of_a_generation_is_its_page(generation: Any, tmp_path: Path) -> None:
+    mixlens.report(generation, tmp_path / "a.html")
+    generation.report(tmp_path / "b.html")
+    assert (tmp_path / "a.html").read_text() == (tmp_path / "b.html").read_text()
+
+
 # --- the command ---
 
 
