@@ -65,11 +65,16 @@ def _checked_place(path: str | os.PathLike[str]) -> Path:
     return place
 
 
-def load_result(path: str | os.PathLike[str]) -> Result:
-    """The Map or Attribution that `.save` wrote, bit for bit. A file with anything that `.save` does not write is refused."""
+def load_result(path: str | os.PathLike[str]) -> Any:
+    """The Map or Attribution that `.save` wrote, bit for bit. A file with anything that `.save` does not write is refused.
+
+    A .json file is the answer that `Why.to_json` wrote.
+    """
     place = Path(path)
     if not place.is_file():
         raise ResultError(f"no file {str(place)!r}.")
+    if place.suffix == ".json":
+        return _answer(place)
     try:
         return _result(*_content(place))
     except MixlensError:
@@ -77,6 +82,17 @@ def load_result(path: str | os.PathLike[str]) -> Result:
     except (SafetensorError, OSError, KeyError, TypeError, ValueError, RecursionError) as error:
         fault = str(error) if isinstance(error, _WrongError) else type(error).__name__
         raise ResultError(f"{place.name!r} is not a mixlens result (or is damaged): {fault}.") from error
+
+
+def _answer(place: Path) -> Any:
+    """The `Why` of a JSON file."""
+    from .why import from_dict
+
+    try:
+        content = json.loads(place.read_text(encoding="utf-8"))
+    except (ValueError, OSError, RecursionError):
+        raise ResultError(f"{place.name!r} is not JSON (or is damaged).") from None
+    return from_dict(content)
 
 
 def _content(place: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:

@@ -17,7 +17,7 @@ def percent(share: float, *, sign: bool = False) -> str:
         return f"?{THIN}%"
     mark = _sign(share) if sign else (MINUS if share < 0 else "")
     if 0 < size < 0.0005:
-        return f"{'<' if not sign else mark + '<'}0.1{THIN}%"
+        return f"{mark}<0.1{THIN}%" if sign else f"<0.1{THIN}%"
     digits = 1 if round(100 * size, 1) < 10 and size > 0 else 0
     return f"{mark}{100 * size:.{digits}f}{THIN}%"
 
@@ -36,7 +36,9 @@ def probability(value: float) -> str:
 def points(change: float) -> str:
     """A change of a probability: "−17 points"."""
     size = abs(100 * change)
-    number = f"{size:.0f}" if size >= 9.95 else f"{size:.1f}" if size >= 0.05 or size == 0 else "<0.1"
+    if 0 < size < 0.05:
+        return "<0.1 points"
+    number = f"{size:.0f}" if size >= 9.95 else f"{size:.1f}"
     unit = "point" if number == "1.0" else "points"
     return f"{_sign(change)}{number.removesuffix('.0')} {unit}"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import re
 import sys
 import warnings
@@ -26,15 +27,16 @@ def as_written(message: str, options: Iterable[str], methods: Iterable[str] = ()
     """An error of the library in the words of the command line: `query=` is `--query`, and an option of a method that was
     asked for, such as replacement='delete' of blank_out, is `--method blank_out:replacement=delete`."""
     names, owners = set(options), _method_options(methods)
-    return PYTHON.sub(lambda match: _in_words(match, names, owners), message)
+    flag = "--methods" if "methods" in names and "method" not in names else "--method"
+    return PYTHON.sub(lambda match: _in_words(match, names, owners, flag), message)
 
 
-def _in_words(match: re.Match[str], options: set[str], owners: Mapping[str, str]) -> str:
+def _in_words(match: re.Match[str], options: set[str], owners: Mapping[str, str], flag: str) -> str:
     """One `name=value` of Python as the command line writes it; what is no option stays as it is."""
     name, value = match[1], (match[2] or "").strip("'")
     if name in options:
         return _flag(name, value.strip("()").replace(", ", ","))
-    return f"--method {owners[name]}:{name}={value}" if name in owners and value else match[0]
+    return f"{flag} {owners[name]}:{name}={value}" if name in owners and value else match[0]
 
 
 def _flag(name: str, value: str) -> str:
@@ -112,18 +114,33 @@ def _is_option(parameter: Any) -> bool:
 
 
 class Loading(Spinner):
-    """The wait of a command that loads a model, until it is loaded."""
+    """The wait of a command that loads a model, until it is loaded.
+
+    Python looks for garbage many times while torch and transformers are imported, and there is none: one eighth of the time. It
+    is not looked for until the model is loaded, and what was imported is left out later.
+    """
 
     def __init__(self, command: str | None, *, patience: float = PATIENCE):
+        self._quick = command in LOADS and gc.isenabled()
         super().__init__("loading torch, then the model", patience=patience, shown=command in LOADS)
 
     def __enter__(self) -> Loading:
         LOADING.append(self)
+        if self._quick:
+            gc.disable()
         super().__enter__()
         return self
 
+    def end(self) -> None:
+        super().end()
+        if self._quick and not gc.isenabled():
+            gc.freeze()
+            gc.enable()
+
     def __exit__(self, *_: Any) -> None:
         self.end()
+        if self._quick:
+            gc.unfreeze()
         LOADING[:] = [loading for loading in LOADING if loading is not self]
 
 

@@ -268,7 +268,7 @@ class Model:
         return explain(self, text, method, keep_special=keep_special, generate=generate, **options)
 
     def why(self, text: str | Example | tuple[str, str] | Trace, target: Any = None, foil: Any = None, **options: Any) -> Why:
-        """Why the model says this of a text: the answer, the words for and against it, whether to trust them. See `mixlens.why`."""
+        """Why the model says this: the answer, the words for and against it, whether to trust them. See `mixlens.why`."""
         from ..why import why
 
         return why(self, text, target=target, foil=foil, **options)

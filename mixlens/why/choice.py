@@ -13,8 +13,7 @@ from ..model.model import Model
 from ..removal import filler_token
 
 MOST_NAMED = 3  # words that are named as reasons
-WEAKEST_FOR = 0.1  # of the strongest: a word that scores less is not named as a reason
-WEAKEST_AGAINST = 1 / 3  # of the strongest: a word against the answer that scores less is not named
+WEAKEST = 1 / 3  # of the strongest: a word for or against the answer that scores less is not named
 LEANS = 0.6  # the probability under which the answer "leans"
 FOIL = 0.05  # the probability from which on the second-best word of a language model is the foil
 ALL_SETS = 200  # sets of words up to which all are taken
@@ -22,7 +21,7 @@ DRAWS = 20
 MOST_DRAWS = 1000
 MOST_STEPS, FEW_STEPS = 12, 6  # words of a removal curve, in a short text and in a long one
 LONG = 64  # tokens from which on a text is long
-CURVE_TOKENS = 6000  # that the random orders of a curve may take
+CURVE_TOKENS = 1300  # that the random orders of a curve may take, as they are many and drawn only for the picture
 NO_EFFECT = 0.01  # points: without these words the answer is the same
 SPECIAL = 0.5  # the part of all scores that special tokens hold, above which a note is given
 
@@ -35,10 +34,6 @@ LIMITS = MappingProxyType(
         "agreement_ok": 0.5,  # more than this part of the methods put the same words first
     }
 )
-LIMITS_TEXT = (
-    "Limits: ok where the answer falls at least 20 points more without the named words than without random ones (caution from "
-    "5 on), where scores add up to within 1 % (caution to 5 %), and where more than half of the methods put the same words first."
-)
 
 
 @dataclass(frozen=True)
@@ -50,15 +45,15 @@ class Choice:
     fillers: tuple[str, ...] = ("delete",)  # the first that the model has
 
 
-JUDGED = "its scores add up, and no method told apart from it points better at the words this kind of answer rests on"
+LED = "of the methods whose scores have signs and add up it led in `judge` for this task"
 CHOICES: dict[str, Choice] = {
-    "classification": Choice(("deeplift", "integrated_gradients", "attcat", "blank_out", "alti"), JUDGED),
+    "classification": Choice(("deeplift", "attcat", "blank_out", "integrated_gradients", "alti"), LED),
     "token-classification": Choice(
-        ("deeplift", "integrated_gradients", "attcat", "blank_out", "alti"), JUDGED, ("mask", "unk", "delete")
+        ("deeplift", "attcat", "blank_out", "integrated_gradients", "alti"), LED, ("mask", "unk", "delete")
     ),
-    "question-answering": Choice(("deeplift", "grad_x_input", "attcat", "blank_out", "alti"), JUDGED),
-    "masked-lm": Choice(("deeplift", "integrated_gradients", "attcat", "blank_out", "alti"), JUDGED),
-    "causal-lm": Choice(("deeplift", "grad_x_input", "attcat", "blank_out:replacement=delete", "alti"), JUDGED),
+    "question-answering": Choice(("deeplift", "attcat", "blank_out", "integrated_gradients", "alti"), LED),
+    "masked-lm": Choice(("integrated_gradients", "attcat", "blank_out", "deeplift", "alti"), LED),
+    "causal-lm": Choice(("deeplift", "blank_out:replacement=delete", "transatt", "alti", "globenc"), LED),
 }
 FILLERS = {
     "delete": "words are deleted",

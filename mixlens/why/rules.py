@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .choice import LEANS, LIMITS, MOST_NAMED, WEAKEST_AGAINST, WEAKEST_FOR
+from .choice import LEANS, LIMITS, MOST_NAMED, WEAKEST
 
 WORST = ("ok", "caution", "fail")
 HALF = 0.5
@@ -56,16 +56,19 @@ def most_named(free: int) -> int:
 
 
 def named_for(scores: Sequence[float], free: Sequence[int]) -> list[int]:
-    """The words for the answer that are named, the highest score first; of equal ones the first in the text."""
+    """The words for the answer that are named, the highest score first; of equal ones the first in the text.
+
+    A word with less than a third of the highest score is not named.
+    """
     order = sorted((word for word in free if scores[word] > 0), key=lambda word: -scores[word])
-    return [word for word in order if scores[word] >= WEAKEST_FOR * scores[order[0]]][: most_named(len(free))]
+    return [word for word in order if scores[word] >= WEAKEST * scores[order[0]]][: most_named(len(free))]
 
 
 def named_against(scores: Sequence[float], free: Sequence[int]) -> list[int]:
     """The word against the answer, where it carries at least a third of the strongest."""
     lowest = min(free, key=lambda word: scores[word], default=None)
     strongest = max((abs(scores[word]) for word in free), default=0.0)
-    return [lowest] if lowest is not None and scores[lowest] < 0 and -scores[lowest] >= WEAKEST_AGAINST * strongest else []
+    return [lowest] if lowest is not None and scores[lowest] < 0 and -scores[lowest] >= WEAKEST * strongest else []
 
 
 def first_words(scores: Sequence[float], free: Sequence[int], k: int) -> set[int]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..wording import counted, gap, listed, number_word, points, probability, sentence_case
+from ..wording import counted, gap, number_word, points, probability, sentence_case
 from .asked import Asked
 from .rules import agreement_state, certainty, completeness_state, removal_state
-from .value import Agreement, Check, Curve, Gaps, Random, Single, Word, named
+from .value import Agreement, Check, Gaps, Random, Single, Word, named
 
 BUT = {
     "fail": ", but taking these words out changes little",
@@ -81,12 +81,12 @@ def verdict_sentence(verdict: str, removal: str, k: int, whole: float, without: 
     if not k:
         return "No: no word speaks for the answer, so there is nothing to take out."
     fell = f"without {'it' if k == 1 else 'them'} the answer changes by {points(without - whole)}"
-    chance = f"{random_words(k)} {'costs' if k == 1 else 'cost'} {points(random.mean - whole)}"
+    chance = f"without {random_words(k)} by {points(random.mean - whole)}"
     turns = f"the answer turns without {'it' if k == 1 else 'them'}"
     if removal == "fail":
         return f"No: {fell}, {chance}."
     start = {"ok": "Yes", "caution": "Partly", "fail": "No"}[verdict]
-    why = "" if verdict == removal else " See what is marked below."
+    why = "" if verdict == removal else " See the lines that are marked."
     return f"{start}, for {these(k)}: {turns if turned else f'{fell}, {chance}'}.{why}"
 
 
@@ -139,8 +139,3 @@ def _single(single: Single, whole: float, words: Sequence[Word]) -> Check:
 
 def _reconstruction(size: float) -> Check:
     return Check("reconstruction", "info", "The model was taken apart and put together again.", f"Largest gap {size:.1e}.")
-
-
-def curve_text(curve: Curve) -> str:
-    """What a curve shows, in one sentence."""
-    return f"{listed([probability(value) for value in curve.first[:4]])} after 0, 1, 2, ... words"

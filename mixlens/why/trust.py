@@ -41,9 +41,13 @@ class Removal:
         return self.known[frozenset(words)].value
 
     def turned(self, words: Iterable[int]) -> bool:
-        """Does the model say something else? Against a foil: is the foil the more probable one?"""
-        answer = self.known[frozenset(words)]
-        return answer.value < 0.5 if self.target.foil is not None else not answer.is_target
+        """Does the model, which says this of the whole text, say something else now? It cannot turn from what it does not say."""
+        return self._says(frozenset()) and not self._says(frozenset(words))
+
+    def _says(self, words: Words) -> bool:
+        """Does the model say the target? Against a foil: is it the more probable of the two?"""
+        answer = self.known[words]
+        return answer.value >= 0.5 if self.target.foil is not None else answer.is_target
 
 
 @dataclass(frozen=True)

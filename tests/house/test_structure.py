@@ -23,6 +23,7 @@ EXCEPTIONS: dict[tuple[str, str], str] = {
     ("model/model.py", "layer"): "`Model.check`, one line",
     ("model/model.py", "maps"): "`Model.mix`, one line",
     ("model/model.py", "why"): "`Model.why`, one line",
+    ("saving.py", "why"): "`load_result` of a JSON file, one line",
     ("why/value.py", "show"): "`.show`, `.report` and the notebook's picture: one line each",
     ("types.py", "by_word"): "`.by_word`, one line",
     ("types.py", "aggregate"): "`Map.rollout`, `.flow`, `.readout` and `Attribution.top`: one line each",

@@ -1,0 +1,164 @@
+"""`mixlens why` on the command line: the answer first, one line for what is refused, any terminal."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.cells import cell_len
+
+import mixlens
+from mixlens.cli.app import main
+from mixlens.show import why_text
+from mixlens.show.text import rendered
+
+TEXT = "A dull film, but the cast is wonderful."
+
+
+def run(*arguments: str, monkeypatch: pytest.MonkeyPatch, columns: int = 80) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    monkeypatch.setattr("sys.argv", ["mixlens", *arguments])
+    with pytest.raises(SystemExit) as done:
+        main()
+    if done.value.code not in (0, None):
+        raise RuntimeError(done.value.code)
+
+
+@pytest.fixture(scope="module")
+def why() -> Any:
+    return mixlens.why(mixlens.load("sentiment"), TEXT)
+
+
+def test_the_answer_comes_first(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    run("why", TEXT, monkeypatch=monkeypatch, columns=200)
+    lines = capsys.readouterr().out.splitlines()
+    assert re.fullmatch(r"positive \(\d\d\.\d %\), because of wonderful(, \w+)*(; against it: \w+)?", lines[0])
+    assert re.match(
+        r"without (this word|these \w+ words): [<\d.]+ % positive \(\w+ random words?: [\d.]+ % on average, all \d+ sets\)",
+        lines[1],
+    )
+    assert re.match(r"DeepLift: .*; completeness gap [\d.<]+ %; \d of 5 methods put the same .* first", lines[2])
+    assert TEXT in lines
+    below = lines[lines.index(TEXT) + 1]
+    assert set(below) <= {" ", "+", "-"}
+    assert "+" * len("wonderful") in below
+    assert any(line.startswith("Trust  ok  without ") for line in lines)
+
+
+def test_json_csv_and_page_of_one_call(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    run("why", TEXT, "--json", "--csv", str(tmp_path / "a.csv"), "--methods", "attcat", monkeypatch=monkeypatch)
+    content = json.loads(capsys.readouterr().out)
+    assert content["kind"] == "why"
+    assert content["text"] == TEXT
+    assert content["provenance"]["command"].startswith("mixlens why 'A dull film, but the cast is wonderful.' -m sentiment")
+    assert (tmp_path / "a.csv").read_text().startswith("word,segment,special,mark,score,share,attcat\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["why"], "give one text"),
+        (["why", TEXT, "--target", "bad"], "has no class 'bad'"),
+        (["why", TEXT, "--method", "deeplyft"], "unknown method 'deeplyft'"),
+        (["why", TEXT, "--filler", "zero"], "unknown filler 'zero'"),
+        (["why", TEXT, "--draws", "0"], "draws is a number of random sets"),
+        (["why", "The keys were rusty.", "-m", "agreement"], "or name a word: --query WORD"),
+        (["why", TEXT, "--csv", "no/such/folder.csv"], "no folder 'no/such'"),
+        (["why", "good " * 800], "Shorten or split it"),
+    ],
+)
+def test_refusals_are_one_line(
+    arguments: list[str], message: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(RuntimeError, match="2"):
+        run(*arguments, monkeypatch=monkeypatch)
+    said = capsys.readouterr().err
+    assert message in said
+    assert len(said.splitlines()) == 1
+
+
+@pytest.mark.parametrize("width", [20, 40, 80, 120])
+@pytest.mark.parametrize("color", [False, True])
+def test_no_line_is_wider_than_the_terminal(why: Any, width: int, color: bool) -> None:
+    text = re.sub(r"\x1b\[[\d;]*m", "", rendered(why_text.view(why), width=width, color=color))
+    assert max(map(cell_len, text.splitlines())) <= width
+    assert "\u2009" not in text
+    assert text.startswith("positive")
+
+
+def test_sign_is_never_lost(why: Any) -> None:
+    """Without colours by the line of + and -, with sixteen colours by two hues."""
+    plain = rendered(why_text.view(why), width=100)
+    assert "+++++++++" in plain
+    coloured = {why_text.style_of(share, 16) for share in (1.0, -1.0)}
+    assert len(coloured) == 2
+
+
+def test_at_most_twelve_bars_and_the_rest_is_counted() -> None:
+    text = "The film was good and the staff was nice but the food was awful and the room was old and the view was lovely."
+    why = mixlens.why(mixlens.load("sentiment"), text, methods=["grad_x_input"], draws=2)
+    lines = rendered(why_text.view(why), width=80).splitlines()
+    bars = [line for line in lines if re.match(r"  \S+ +[+−][\d.<]+ %", line)]
+    assert 0 < len(bars) <= why_text.MOST_BARS
+    rest = next(line for line in lines if "more carry" in line)
+    assert int(rest.split()[0]) + len(bars) == sum(not word.special and word.share != 0 for word in why.words)
+
+
+def test_a_notebook_escapes_the_text() -> None:
+    why = mixlens.why(mixlens.load("sentiment"), "<script>alert(1)</script> is good", methods=["grad_x_input"], draws=1)
+    assert "<script" not in why._repr_html_()
+    assert "&lt;" in why._repr_html_()
+
+
+def test_narrow_lines_have_no_spaces_at_their_ends(why: Any) -> None:
+    import io
+
+    from rich.console import Console
+
+    for width in (30, 40, 80):
+        out = io.StringIO()
+        Console(file=out, width=width, color_system=None, highlight=False, force_jupyter=False).print(why_text.view(why))
+        assert [line for line in out.getvalue().splitlines() if line != line.rstrip()] == []
+
+
+def test_garbage_is_not_looked_for_while_a_command_loads_and_is_afterwards(monkeypatch: pytest.MonkeyPatch) -> None:
+    import gc
+
+    from mixlens.cli import group
+
+    assert gc.isenabled()
+    with group.Loading("why"):
+        assert not gc.isenabled()
+        group.loaded()
+        assert gc.isenabled()
+        assert gc.get_freeze_count() > 0
+    assert gc.get_freeze_count() == 0
+    with group.Loading("families"):
+        assert gc.isenabled()
+    with pytest.raises(KeyError), group.Loading("explain"):
+        raise KeyError
+    assert gc.isenabled()
+
+
+def test_a_spinner_tells_the_step_and_the_seconds_of_a_long_wait() -> None:
+    from mixlens.cli.waiting import line_of
+
+    assert line_of("|", "words taken out", 0.4) == "| mixlens: words taken out"
+    assert line_of("|", "words taken out", 2.6) == "| mixlens: words taken out (3 s)"
+
+
+def test_the_help_tells_the_limits_of_the_table(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    from mixlens.why.choice import DRAWS, LIMITS
+
+    run("why", "--help", monkeypatch=monkeypatch, columns=200)
+    told = " ".join(capsys.readouterr().out.split())
+    assert f"at least {100 * LIMITS['removal_ok']:.0f} points more" in told
+    assert f"(! from {100 * LIMITS['removal_caution']:.0f} points)" in told
+    assert f"within {100 * LIMITS['completeness_ok']:.0f} % (! to {100 * LIMITS['completeness_caution']:.0f} %)" in told
+    assert f"default: {DRAWS}" in told
+    assert "Examples:" in told
