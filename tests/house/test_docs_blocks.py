@@ -2,8 +2,8 @@
 
 A block that cannot be run in a test says so in the line above it: `<!-- not run: reason -->`. What a page takes for granted (a
 corpus of the reader's, a model of the hub) is named above the first block that uses it, `<!-- given: corpus.jsonl -->`, and made
-by `GIVEN` below. Where a page trains a model, its numbers are those of one machine: `<!-- numbers vary: reason -->` above the block
-that prints them, and words alone are compared.
+by `GIVEN` below. Where a page trains a model, its numbers are those of one machine: `<!-- numbers vary: reason -->` stands above the
+block that prints them, and words alone are compared.
 """
 
 from __future__ import annotations
