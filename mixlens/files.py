@@ -9,6 +9,8 @@ import os
 import re
 import secrets
 import stat
+import sys
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, cast
@@ -20,6 +22,7 @@ OWN_TEMPORARY = re.compile(r"\.tmp-[0-9a-f]{12}-")  # how `write` begins the nam
 LOCK = ".lock"
 # A link is not followed, and a pipe is not waited for. Windows does not know all of these.
 LOCK_FLAGS = os.O_RDWR | os.O_CREAT | sum(getattr(os, name, 0) for name in ("O_NOFOLLOW", "O_NONBLOCK", "O_CLOEXEC"))
+WAITS = (0.01, 0.05, 0.2, 0.5)  # seconds between tries to replace a file, on Windows
 SHORT = 80  # characters of a value in a message
 IDENTITY = 2  # the version of the facts that tell one run from another; a folder with another version is not continued
 
@@ -60,8 +63,29 @@ def sync(file: int) -> None:
 
 def move(beside: Path, place: Path) -> None:
     """Rename a file to its place, and make the new name outlast a power cut."""
-    os.replace(beside, place)
+    _replace(beside, place)
     sync_folder(place.parent)
+
+
+def _replace(beside: Path, place: Path) -> None:
+    """`os.replace`. Windows refuses while another program, a virus scanner say, reads the file: there it is tried again."""
+    for seconds in WAITS if os.name == "nt" else ():
+        with contextlib.suppress(PermissionError):
+            return os.replace(beside, place)
+        time.sleep(seconds)
+    return os.replace(beside, place)
+
+
+def take_lock(lock: int) -> None:
+    """An exclusive lock on an open file, until it is closed or the process ends; OSError where another process has it."""
+    if sys.platform == "win32":
+        import msvcrt
+
+        msvcrt.locking(lock, msvcrt.LK_NBLCK, 1)
+    else:
+        import fcntl
+
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def sync_folder(place: Path) -> None:
@@ -203,13 +227,9 @@ class RunFolder:
             os.close(lock)
 
     def _take_lock(self, lock: int) -> None:
-        """Refuse where another process has the lock. Windows has no such lock."""
+        """Refuse where another process has the lock."""
         try:
-            import fcntl
-
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except ImportError:
-            pass
+            take_lock(lock)
         except OSError as error:
             if error.errno not in (errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES):
                 raise

@@ -27,7 +27,17 @@ LEFT_OUT = shutil.ignore_patterns(".[!cg]*", ".git", "__pycache__", "*.egg-info"
 UNSET = ("PYTHONPATH", "PYTHONDONTWRITEBYTECODE")  # setuptools tells of the second
 NOT_IN_ALL = {"all", "dev", "ray", "readers", "browser", "site", "package"}  # docs/extend/release.md says why
 IN_THE_ARCHIVE = (
-    *(".ci/run", "constraints.txt", "Makefile", "mkdocs.yml", "pyproject.toml", "README.md", "CHANGELOG.md", "LICENSE"),
+    *(
+        ".ci/run",
+        ".github/workflows/tests.yml",
+        "constraints.txt",
+        "Makefile",
+        "mkdocs.yml",
+        "pyproject.toml",
+        "README.md",
+        "CHANGELOG.md",
+        "LICENSE",
+    ),
     *("docs/use/run.md", "tests/conftest.py", "recipes/site/hooks.py", "notebooks/first_steps.ipynb", "mixlens/cli/app.py"),
 )
 
