@@ -38,6 +38,7 @@ function probability(value) {
 /** A change of a probability. */
 function points(change) {
   const size = Math.abs(100 * change);
+  if (size > 0 && size < 0.05) return "<0.1 points";
   const number = size >= 9.95 ? size.toFixed(0) : size >= 0.05 || size === 0 ? size.toFixed(1) : "<0.1";
   const sign = change < 0 ? MINUS : change > 0 ? "+" : String();
   return `${sign}${number.replace(/\.0$/, String())} ${number === "1.0" ? "point" : "points"}`;
