@@ -150,5 +150,5 @@ def _place_of_target(trace: Trace, target: str, method: str) -> int | None:
             raise
         raise InputError(
             f"{method!r} explains a position, and no token of the text is {target!r}. For a class or a word take a method "
-            f"that explains one (--method): {', '.join(class_methods())}."
+            f"that explains one (--method): {', '.join(class_methods())}. `mixlens why` picks one by itself."
         ) from None

@@ -36,6 +36,12 @@ def spelled(read: Read, unknown: str | None) -> tuple[int, int]:
     return sum(_is_spelled(word, pieces, unknown) for word, pieces in words), len(words)
 
 
+def spelled_words(read: Read, unknown: str | None) -> set[tuple[int, ...]]:
+    """The positions of each word that is cut into letters or holds the token `unknown`."""
+    words = [(word, positions) for word, positions in read.words or () if _is_word(word)]
+    return {positions for word, positions in words if _is_spelled(word, [read.tokens[i] for i in positions], unknown)}
+
+
 def _is_spelled(word: str, pieces: Sequence[str], unknown: str | None) -> bool:
     return len(word) / len(pieces) < SHORT or unknown in pieces
 

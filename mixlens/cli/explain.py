@@ -14,6 +14,7 @@ import typer
 
 from .. import command_words
 from ..errors import InputError
+from . import group
 from .generation import Each, GenerateCount, GivenText, IsChat, LeaveOut, MessageFile, PageFile, Writing, generated, messages_of
 from .options import (
     AttributionTarget,
@@ -103,7 +104,7 @@ def explain(
     imported = time.perf_counter() - started
     lens, seconds = loading.timed_load(model)
     seconds = {"load and check": time.perf_counter() - started, "import": imported, **seconds}
-    with timed():
+    with group.working(), timed():
         results: Any
         if writing.asked:
             results = generated(lens, source, request, writing, (target, foil, score), keep_special=not no_special)
@@ -325,10 +326,11 @@ def compare(
     _refuse_two_formats(latex, json_)
     source = input_of(text, file, pair)
     lens = loading.load(model)
-    trace = lens.trace(source)
-    place = command_words.place_of(trace, query)
-    question = command_words.targets_of(lens, target, foil, score)
-    every = attributions_of(trace, requests, query=place, target=question)
+    with group.working(f"computing {len(requests)} methods"):
+        trace = lens.trace(source)
+        place = command_words.place_of(trace, query)
+        question = command_words.targets_of(lens, target, foil, score)
+        every = attributions_of(trace, requests, query=place, target=question)
     results = {name: shown(result, words=words, keep_special=not no_special) for name, result in every.items()}
     _show_compared(results, json_=json_, latex=latex, color=not no_color, top=top)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import re
 import sys
 import warnings
@@ -113,18 +114,33 @@ def _is_option(parameter: Any) -> bool:
 
 
 class Loading(Spinner):
-    """The wait of a command that loads a model, until it is loaded."""
+    """The wait of a command that loads a model, until it is loaded.
+
+    Python looks for garbage many times while torch and transformers are imported, and there is none: one eighth of the time. It
+    is not looked for until the model is loaded, and what was imported is left out later.
+    """
 
     def __init__(self, command: str | None, *, patience: float = PATIENCE):
+        self._quick = command in LOADS and gc.isenabled()
         super().__init__("loading torch, then the model", patience=patience, shown=command in LOADS)
 
     def __enter__(self) -> Loading:
         LOADING.append(self)
+        if self._quick:
+            gc.disable()
         super().__enter__()
         return self
 
+    def end(self) -> None:
+        super().end()
+        if self._quick and not gc.isenabled():
+            gc.freeze()
+            gc.enable()
+
     def __exit__(self, *_: Any) -> None:
         self.end()
+        if self._quick:
+            gc.unfreeze()
         LOADING[:] = [loading for loading in LOADING if loading is not self]
 
 

@@ -12,6 +12,7 @@ import typer
 
 from .. import command_words
 from ..errors import InputError, MixlensError, printable
+from . import group
 from .options import AttributionTarget, Foil, LoadOptions, ModelName, Pair, Query, loads_a_model
 
 if TYPE_CHECKING:
@@ -76,14 +77,16 @@ def report(
     _refuse_run_options(folder, label, examples)
     if folder is not None:
         _refuse_beside_run([saved, *question])
-        write_report(folder, output, label=label, examples=examples, **page)
+        with group.working("reading the run"):
+            write_report(folder, output, label=label, examples=examples, **page)
     elif saved:
         _refuse_beside_saved([texts, *question])
         write_report(_results_in(saved), output, **page)
     else:
         asked = {**_asked(texts, pair, methods), "preset": preset}  # what cannot be asked is refused before the model is loaded
         lens = loading.load(model)
-        write_report(lens, output, **asked, **_goal(lens, target, foil), query=query, **page)
+        with group.working("computing the page"):
+            write_report(lens, output, **asked, **_goal(lens, target, foil), query=query, **page)
     print(printable(f"{output} ({output.stat().st_size / 1e6:.2f} MB)"))
 
 

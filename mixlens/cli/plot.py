@@ -10,6 +10,7 @@ import typer
 
 from .. import command_words
 from ..errors import InputError, nearest, printable
+from . import group
 from .options import (
     File,
     Foil,
@@ -98,26 +99,27 @@ def plot(
     _refuse_no_special(kind, no_special)
     source = input_of(text, file, pair)
     lens = loading.load(model)
-    trace = lens.trace(source)
-    place = command_words.place_meant(trace, query, target if _only_maps(requests) else None, method)
-    results: dict[str, Any]
-    if _is_of_map(kind):
-        results = _maps(trace, requests, rollout=rollout, words=words)
-    else:
-        question = _question(lens, requests, target, foil, score)
-        results = _attributions(trace, requests, place, question, words=words, keep_special=not no_special)
-    figure.plot(
-        _one_or_several(results),
-        kind=kind,
-        layer=None if layer is None else layer_index(lens, layer),
-        query=_row(trace, place, kind, words),
-        top=top,
-        numbers=numbers or None,
-        width=_width(width),
-        title=title,
-        font=font,
-        save=output,
-    )
+    with group.working("computing and drawing"):
+        trace = lens.trace(source)
+        place = command_words.place_meant(trace, query, target if _only_maps(requests) else None, method)
+        results: dict[str, Any]
+        if _is_of_map(kind):
+            results = _maps(trace, requests, rollout=rollout, words=words)
+        else:
+            question = _question(lens, requests, target, foil, score)
+            results = _attributions(trace, requests, place, question, words=words, keep_special=not no_special)
+        figure.plot(
+            _one_or_several(results),
+            kind=kind,
+            layer=None if layer is None else layer_index(lens, layer),
+            query=_row(trace, place, kind, words),
+            top=top,
+            numbers=numbers or None,
+            width=_width(width),
+            title=title,
+            font=font,
+            save=output,
+        )
     print(f"wrote {printable(str(output))}")
 
 

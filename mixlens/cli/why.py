@@ -62,6 +62,7 @@ def why(
     json_: Annotated[bool, typer.Option("--json", help="Print JSON instead of a picture.")] = False,
     csv: Csv = None,
     out: Page = None,
+    force: Annotated[bool, typer.Option("--force", help="Write the page over a file that is no page of mixlens.")] = False,
     loading: LoadOptions = LoadOptions(),  # noqa: B008 - frozen
     no_color: NoColor = False,
 ) -> None:
@@ -75,7 +76,7 @@ def why(
     names = None if methods is None else list(command_words.methods_of(methods))
     if method is not None:
         command_words.method_of(method)
-    _refuse_places(csv, out)
+    _refuse_places(csv, out, force=force)
     lens = loading.load(model)
     from ..why import why as ask
 
@@ -98,15 +99,18 @@ def why(
     if csv is not None:
         answer.to_csv(csv)
     if out is not None:
-        answer.report(out)
+        answer.report(out, force=force)
     _print(answer, json_=json_, color=not no_color)
 
 
-def _refuse_places(*files: Path | None) -> None:
-    """A folder that is not there is refused before the model is loaded."""
-    for file in files:
-        if file is not None and not file.absolute().parent.is_dir():
-            raise InputError(f"no folder {str(file.parent)!r} to write {file.name!r} in.")
+def _refuse_places(csv: Path | None, page: Path | None, *, force: bool) -> None:
+    """What cannot be written is refused before the model is loaded."""
+    from ..show.page_file import may_write
+
+    if page is not None:
+        may_write(page, force=force)
+    if csv is not None and not csv.absolute().parent.is_dir():
+        raise InputError(f"no folder {str(csv.parent)!r} to write {csv.name!r} in.")
 
 
 def _print(answer: Why, *, json_: bool, color: bool) -> None:

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from ..errors import printable
-from ..wording import THIN, counted, gap, number_word, percent, probability
+from ..why.sentences import draws, random_words, these
+from ..wording import THIN, counted, gap, percent, probability
 from .colors import style_of
 from .layout import clipped, columns_of, fitting, text_line
 from .text import console
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from ..why import Why
-    from ..why.value import Reading, Word
+    from ..why.value import Word
 
 MOST_BARS = 12
 LONGEST_BAR = 20
@@ -69,10 +70,8 @@ def without_line(why: Why) -> str:
     if not k:
         return "no word speaks for the answer, so none was taken out"
     what = why.answer.target if why.answer.foil is None else f"{why.answer.target} against {why.answer.foil}"
-    these = "this word" if k == 1 else f"these {counted(k, 'word')}"
-    others = "one random word" if k == 1 else f"{number_word(k)} random words"
-    sets = f"all {trust.random.count:,} sets" if trust.random.all_ else f"{trust.random.count:,} draws"
-    return f"without {these}: {probability(trust.without)} {what} ({others}: {probability(trust.random.mean)} on average, {sets})"
+    chance = f"{random_words(k)}: {probability(trust.random.mean)} on average, {draws(trust.random)}"
+    return f"without {these(k)}: {probability(trust.without)} {what} ({chance})"
 
 
 def method_line(why: Why) -> str:
@@ -94,14 +93,14 @@ def _notes(why: Why, width: int, colours: int) -> Iterator[Text]:
         yield from _paragraph(f"{MARKS[note.state]} {note.text}", width, style=STYLES[note.state] if colours else "", indent="  ")
 
 
-def _paragraph(text: str, width: int, *, style: str = "", indent: str = "") -> Iterator[Text]:
-    """A text in lines, broken between words; lines after the first begin with `indent`."""
-    for line in _filled(_plain(text).split(" "), width, indent):
+def _paragraph(text: str, width: int, *, style: str = "", first: str = "", indent: str = "") -> Iterator[Text]:
+    """A text in lines, broken between words; the first begins with `first`, the others with `indent`."""
+    for line in _filled(_plain(text).split(" "), width, indent, first):
         yield text_line((line, style))
 
 
-def _filled(words: Sequence[str], width: int, indent: str) -> Iterator[str]:
-    line = ""
+def _filled(words: Sequence[str], width: int, indent: str = "", first: str = "") -> Iterator[str]:
+    line = first
     for word in words:
         longer = f"{line} {word}" if line.strip() else line + word
         if columns_of(longer) > width and line.strip():
@@ -215,7 +214,7 @@ def _bars(why: Why, width: int, colours: int) -> Iterator[Text]:
         style = style_of(1.0 if share >= 0 else -1.0, colours, ink_only=True)
         start = f"  {fitting(_plain(why.words[place].text), label)}  {number:>{max(map(len, numbers))}}"
         yield text_line((start, ""), (f"  {blocks}" if blocks else "", style))
-    yield from _paragraph(rest_line(why, places), width, indent="  ", style="dim" if colours else "")
+    yield from _paragraph(rest_line(why, places), width, first="  ", indent="  ", style="dim" if colours else "")
 
 
 def _room(why: Why, places: Sequence[int], numbers: Sequence[str], width: int) -> tuple[int, int]:
@@ -231,7 +230,7 @@ def rest_line(why: Why, places: Sequence[int]) -> str:
     rest = [why.words[place] for place in shown_words(why) if place not in set(places) and why.words[place].share]
     more = f"{len(rest):,} more carry {percent(sum(abs(word.share) for word in rest))} together; " if rest else ""
     unit = "share of evidence" if why.method.signed else "share of evidence, without a sign"
-    return f"  {more}{unit}, {why.method.name}"
+    return f"{more}{unit}, {why.method.name}"
 
 
 # --- trust ----------------------------------------------------------------------------------------------------------------
@@ -247,26 +246,22 @@ def _trust(why: Why, width: int, colours: int) -> Iterator[Text]:
         if 11 + name + 2 + columns_of(value) <= width:
             yield text_line((f"{start}  ", ""), mark, (f"  {title:<{name}}  {value}", ""))
             continue
-        lines = list(_filled(f"{title}  {value}".split(" "), max(10, width - 11), ""))
+        lines = list(_filled(f"{title}: {' '.join(value.split())}".split(" "), max(8, width - 11)))
         yield text_line((f"{start}  ", ""), mark, (f"  {lines[0]}", ""))
         for line in lines[1:]:
             yield text_line((f"{' ' * 11}{line}", ""))
     style = STYLES[why.trust.verdict] if colours else ""
-    yield from _paragraph(
-        f"{' ' * 7}{why.trust.sentence}" if width > 40 else why.trust.sentence, width, style=style, indent=" " * 7
-    )
+    indent = " " * 7 if width > 40 else ""
+    yield from _paragraph(why.trust.sentence, width, style=style, first=indent, indent=indent)
 
 
 def trust_rows(why: Why) -> Iterable[tuple[str, str, str]]:
     """State, what was checked, and its number."""
     trust, states = why.trust, {check.id: check.state for check in why.trust.checks}
     if trust.k:
-        these = "this word" if trust.k == 1 else f"these {counted(trust.k, 'word')}"
-        others = "one random word" if trust.k == 1 else f"{number_word(trust.k)} random words"
-        sets = f"all {trust.random.count:,} sets" if trust.random.all_ else f"{trust.random.count:,} draws"
-        turned = f"{trust.random.turned:,} turn it"
-        yield states["removal"], f"without {these}", _arrow(trust.whole, trust.without)
-        yield "info", f"without {others}", f"{_arrow(trust.whole, trust.random.mean)}  ({sets}, {turned})"
+        told = f"({draws(trust.random)}, {trust.random.turned:,} turn it)"
+        yield states["removal"], f"without {these(trust.k)}", _arrow(trust.whole, trust.without)
+        yield "info", f"without {random_words(trust.k)}", f"{_arrow(trust.whole, trust.random.mean)}  {told}"
         yield "info", "with these alone" if trust.k > 1 else "with this word alone", _arrow(trust.whole, trust.alone)
     if "agreement" in states:
         same = "same word first" if trust.k == 1 else f"same {counted(trust.k, 'word')} first"
@@ -281,16 +276,3 @@ def trust_rows(why: Why) -> Iterable[tuple[str, str, str]]:
 
 def _arrow(before: float, after: float) -> str:
     return _plain(f"{probability(before)} -> {probability(after)}")
-
-
-# --- several methods ------------------------------------------------------------------------------------------------------
-
-
-def reading_lines(why: Why) -> list[str]:
-    """One line for each method: its first words."""
-    return [f"{reading.name}: {', '.join(_first(why, reading))}" for reading in why.methods]
-
-
-def _first(why: Why, reading: Reading) -> list[str]:
-    shown = sorted(shown_words(why), key=lambda place: -reading.shares[place])[: max(1, why.trust.k)]
-    return [f"{why.words[place].text} {percent(reading.shares[place], sign=reading.signed)}" for place in shown]

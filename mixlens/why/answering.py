@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from ..asking import MethodRequest, parse_method, scores_of
@@ -14,10 +12,10 @@ from ..data.truncation import truncated
 from ..errors import InputError, MixlensError, is_integer
 from ..model.model import Model
 from ..notices import completeness
-from ..provenance import versions
 from ..types import Attribution, Example, Trace
 from . import choice, rules, sentences, trust
 from .asked import Asked, asked_of, output_name, span_text
+from .facts import classes_of, model_name, provenance_of
 from .names import is_signed, name_of
 from .notes import notes_of_scores, notes_of_text, notes_of_trust
 from .value import Agreement, Answer, Filler, Gaps, Method, Reading, Trust, Why, Word
@@ -212,7 +210,7 @@ def _put_together(
     special = _special_share(words, pieces, lead)
     own = sum(abs(word.share) for word in words if set(word.tokens) & asked.own and trace.model.task in OWN)
     notes = [
-        *notes_of_text(trace, asked, cut),
+        *notes_of_text(trace, asked, cut, [words[place] for place in reasons]),
         *notes_of_scores(words, free, special, lead.signed, own),
         *notes_of_trust(trusted, agreement, left_out),
     ]
@@ -221,7 +219,7 @@ def _put_together(
     return Why(
         model=model_name(trace.model),
         task=trace.model.task,
-        classes=_classes(trace.model),
+        classes=classes_of(trace.model),
         text=trace.text or "",
         pair=trace.pair,
         question=sentences.question(asked, trace.model.task),
@@ -240,7 +238,7 @@ def _put_together(
         notes=tuple(notes),
         gaps=gaps,
         limits=dict(choice.LIMITS),
-        provenance=_provenance(trace, settings, scored, asked, filler),
+        provenance=provenance_of(trace, settings, scored, asked),
     )
 
 
@@ -335,63 +333,3 @@ def _prediction_without(removal: trust.Removal, plan: trust.Plan, pieces: Sequen
     start, end = answer.predicted
     text = trace.model.tokenizer.decode(list(answer.input_ids[start : end + 1]), skip_special_tokens=True).strip()
     return str(text) or "no answer"
-
-
-# --- facts --------------------------------------------------------------------------------------------------------------
-
-
-def model_name(model: Model) -> str:
-    """The last part of a folder; a hub id as it is."""
-    path = Path(model.name)
-    return path.name if path.is_absolute() or path.is_dir() or model.name.startswith(".") else model.name
-
-
-def _classes(model: Model) -> tuple[str, ...] | None:
-    if not model.task.endswith("classification"):
-        return None
-    labels = model.hf_model.config.id2label
-    return tuple(str(labels[number]) for number in sorted(labels))
-
-
-def _provenance(trace: Trace, settings: Settings, scored: Sequence[Scored], asked: Asked, filler: str) -> dict[str, Any]:
-    model, known = trace.model, versions()
-    return {
-        **{name: known[name] for name in ("mixlens", "torch", "transformers", "python")},
-        "revision": model.revision,
-        "family": model.family.name,
-        "dtype": str(model.dtype).removeprefix("torch."),
-        "device": str(model.device),
-        "quantization": model.quantization,
-        "seed": settings.seed,
-        "draws": settings.draws,
-        "tokens": len(trace),
-        "methods": {one.request.name: _facts(one) for one in scored},
-        "command": command(trace, settings, asked),
-    }
-
-
-def _facts(one: Scored) -> dict[str, Any]:
-    """What a method's scores rest on, as plain types."""
-    info = one.result.info
-    keys = ("paper", "variant", "options", "target", "score", "baseline", "steps", "completeness", "convention", "gap")
-    return {key: _jsonable(info[key]) for key in keys if key in info}
-
-
-def _jsonable(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {str(key): _jsonable(one) for key, one in value.items()}
-    if isinstance(value, list | tuple):
-        return list(map(_jsonable, value))
-    return value if isinstance(value, str | int | float | bool | type(None)) else str(value)
-
-
-def command(trace: Trace, settings: Settings, asked: Asked) -> str:
-    """The command that gives this answer again."""
-    options = {"--pair": trace.pair, "--query": None if asked.word is None else asked.word, "--method": settings.method}
-    options |= {"--target": None if asked.predicted else asked.name, "--foil": None if asked.suggested else asked.foil_name}
-    options |= {"--methods": None if settings.methods is None else ",".join(settings.methods), "--filler": settings.filler}
-    numbers = {"--draws": (settings.draws, choice.DRAWS), "--seed": (settings.seed, 0)}
-    options |= {flag: None if value == usual else str(value) for flag, (value, usual) in numbers.items()}
-    parts = ["mixlens", "why", trace.text or "", "-m", model_name(trace.model)]
-    parts += [part for flag, value in options.items() if value is not None for part in (flag, value)]
-    return shlex.join(parts)

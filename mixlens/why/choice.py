@@ -34,10 +34,6 @@ LIMITS = MappingProxyType(
         "agreement_ok": 0.5,  # more than this part of the methods put the same words first
     }
 )
-LIMITS_TEXT = (
-    "Limits: ok where the answer falls at least 20 points more without the named words than without random ones (caution from "
-    "5 on), where scores add up to within 1 % (caution to 5 %), and where more than half of the methods put the same words first."
-)
 
 
 @dataclass(frozen=True)
@@ -49,7 +45,7 @@ class Choice:
     fillers: tuple[str, ...] = ("delete",)  # the first that the model has
 
 
-LED = "its scores have signs and must add up, and in `judge` none that do pointed better at the words such answers rest on"
+LED = "of the methods whose scores have signs and add up it led in `judge` for this task"
 CHOICES: dict[str, Choice] = {
     "classification": Choice(("deeplift", "attcat", "blank_out", "integrated_gradients", "alti"), LED),
     "token-classification": Choice(

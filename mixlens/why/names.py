@@ -45,10 +45,17 @@ NAMES: dict[str, Name] = {
     "hta": Name("Steepness from each word", "Hidden Token Attribution"),
     "hta_layer": Name("Steepness from each word, one layer", "Hidden Token Attribution, one layer"),
     "hta_layer_x_input": Name("Steepness × word, one layer", "Hidden Token Attribution × input"),
+    "shap": Name("What each word adds, averaged", "SHAP"),
+    "lime": Name("A straight line near the text", "LIME"),
+    "gradient_shap": Name("Gradients at random points", "GradientSHAP"),
+    "smooth_grad": Name("Steepness under noise", "SmoothGrad"),
+    "layer_conductance": Name("What flows through one layer", "Layer Conductance"),
+    "sequential_integrated_gradients": Name("Path of gradients, word by word", "Sequential Integrated Gradients"),
     "random": Name("Random numbers", "random"),
 }
 # Attributions to a target whose scores are sizes; every other one says for or against.
-UNSIGNED = frozenset({"grad_l2", "grad_x_input_l2", "partial_lrp", "transatt"})
+UNSIGNED = frozenset({"grad_l2", "grad_x_input_l2", "partial_lrp", "smooth_grad", "transatt"})
+SIGNING = "times_input"  # an option that gives a sign to scores that are sizes without it
 
 
 def name_of(method: str) -> Name:
@@ -58,6 +65,6 @@ def name_of(method: str) -> Name:
 
 def is_signed(request: MethodRequest) -> bool:
     """Whether the scores say for or against. Decided by the method and its options, never by the scores."""
-    if not request.class_specific or request.name in UNSIGNED:
+    if not request.class_specific or (request.name in UNSIGNED and not request.options.get(SIGNING)):
         return False
     return not request.options.get("absolute") and not str(request.variant or "").startswith("released")

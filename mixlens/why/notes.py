@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from ..model.model import Model
-from ..notices import MANY, no_mask, spelled
+from ..notices import MANY, no_mask, spelled, spelled_words
 from ..types import Trace
 from ..wording import listed, percent, points
 from .asked import Asked
@@ -15,8 +15,8 @@ from .sentences import quoted, these
 from .value import Agreement, Note, Trust, Word
 
 
-def notes_of_text(trace: Trace, asked: Asked, cut: int | None) -> Iterator[Note]:
-    """Of the text: cut, spelled out by the vocabulary, without a mask."""
+def notes_of_text(trace: Trace, asked: Asked, cut: int | None, reasons: Sequence[Word]) -> Iterator[Note]:
+    """Of the text: cut, spelled out by the vocabulary, without a mask. `reasons`: the words that are named."""
     model = trace.model
     if cut is not None:
         yield Note(
@@ -24,20 +24,29 @@ def notes_of_text(trace: Trace, asked: Asked, cut: int | None) -> Iterator[Note]
             "caution",
             f"The text was cut: it has {cut:,} tokens and the model reads {len(trace):,}. What follows was not read.",
         )
-    yield from _shredded(model, trace)
+    yield from _shredded(model, trace, reasons)
     if asked.query is not None and no_mask(model, trace):
         mask = model.tokenizer.mask_token
         yield Note("no_mask", "caution", f"There is no {mask} in the text: the model sees the word that it predicts here.")
 
 
-def _shredded(model: Model, trace: Trace) -> Iterator[Note]:
-    count, total = spelled(trace, getattr(model.tokenizer, "unk_token", None))
+def _shredded(model: Model, trace: Trace, reasons: Sequence[Word]) -> Iterator[Note]:
+    """Where the vocabulary does not know many of the words, or one that is named."""
+    unknown = getattr(model.tokenizer, "unk_token", None)
+    count, total = spelled(trace, unknown)
+    named = [word.text for word in reasons if word.tokens in spelled_words(trace, unknown)]
     if total and count / total >= MANY:
         text = (
             f"The vocabulary of this model does not know {count} of the {total} words: they are cut into letters or are unknown, "
             "so the scores say little about words. Use a model that was trained on such texts."
         )
         yield Note("shredded", "fail", text)
+    elif named:
+        yield Note(
+            "shredded",
+            "caution",
+            f"The vocabulary of this model does not know {listed(named)}: it reads letters there, not a word.",
+        )
 
 
 def notes_of_scores(words: Sequence[Word], free: Sequence[int], special_share: float, signed: bool, own: float) -> Iterator[Note]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..wording import counted, gap, listed, number_word, points, probability, sentence_case
+from ..wording import counted, gap, number_word, points, probability, sentence_case
 from .asked import Asked
 from .rules import agreement_state, certainty, completeness_state, removal_state
-from .value import Agreement, Check, Curve, Gaps, Random, Single, Word, named
+from .value import Agreement, Check, Gaps, Random, Single, Word, named
 
 BUT = {
     "fail": ", but taking these words out changes little",
@@ -139,8 +139,3 @@ def _single(single: Single, whole: float, words: Sequence[Word]) -> Check:
 
 def _reconstruction(size: float) -> Check:
     return Check("reconstruction", "info", "The model was taken apart and put together again.", f"Largest gap {size:.1e}.")
-
-
-def curve_text(curve: Curve) -> str:
-    """What a curve shows, in one sentence."""
-    return f"{listed([probability(value) for value in curve.first[:4]])} after 0, 1, 2, ... words"

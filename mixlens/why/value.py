@@ -214,12 +214,11 @@ class Why:
 
         show_why(self, color=color)
 
-    def report(self, path: str | os.PathLike[str]) -> Path:
-        """One HTML file that opens on the answer."""
+    def report(self, path: str | os.PathLike[str], *, force: bool = False) -> Path:
+        """One HTML file that opens on the answer. A file that is no page of mixlens is kept, unless `force`."""
         from ..show.why_page import write_why
 
-        write_why(self, path)
-        return Path(path)
+        return write_why(self, path, force=force)
 
     def _repr_html_(self) -> str:
         from ..show.why_notebook import html

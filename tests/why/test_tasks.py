@@ -12,6 +12,8 @@ from conftest import CAUSAL, DISTINCT, head_of, ids, loaded, randomise
 
 import mixlens
 from mixlens.errors import InputError
+from mixlens.removal import answers
+from mixlens.targets import resolve
 from mixlens.why import Why
 
 CONTEXT = "The keys to the cabinet were rusty. The author of the books was old."
@@ -108,24 +110,20 @@ def test_an_answer_is_words_of_the_context_which_stay() -> None:
 
 
 def test_the_last_word_of_a_prompt_may_go_and_the_one_before_it_predicts() -> None:
-    model = tiny("AutoModelForCausalLM", "gpt2", n_embd=16, n_layer=2, n_head=2, n_positions=48)
-    text = "The keys to the cabinet were"
-    encoded = model.encode(text)
-    words = [i for i, flag in enumerate(encoded.special) if not flag]
-    why = mixlens.why(model, text, methods=("grad_x_input",), draws=500)
-    target, foil = (model.hf_model(input_ids=torch.tensor([encoded.input_ids])).logits[0, -1].topk(2).indices).tolist()
-    assert why.answer.foil is not None
-    last = why.words[max(i for i, word in enumerate(why.words) if not word.special)]
-    gone = set(last.tokens)
-    output, _ = logits_without(model, text, gone)
-    read = -1 if words[-1] == len(encoded.input_ids) - 1 else -2
-    logits = output.logits[0, -1]
-    expected = float(torch.sigmoid(logits[target] - logits[foil]))
-    values = mixlens.removal.answers(
-        model.trace(text), [sorted(gone)], mixlens.targets.resolve(model.trace(text), target, foil=foil, score="probability")
-    )
-    assert values[0].value == pytest.approx(expected, abs=1e-9)
-    assert read in (-1, -2)
+    model = loaded("gpt2", head="AutoModelForCausalLM")
+    prompt = ids(6)
+    trace = model.trace(input_ids=prompt)
+    target, foil = trace.logits[0].topk(2).indices.tolist()
+    asked = resolve(trace, target, foil=foil, score="probability")
+    for gone in ([5], [4, 5], [1, 5], [2], [0, 1]):
+        kept = torch.tensor([[token for place, token in enumerate(prompt) if place not in gone]])
+        with torch.no_grad():
+            logits = model.hf_model(input_ids=kept).logits[0, -1]
+        (found,) = answers(trace, [gone], asked)
+        assert found.value == pytest.approx(float(torch.sigmoid(logits[target] - logits[foil])), abs=1e-9)
+        assert found.predicted == (int(logits.argmax()),)
+    why = mixlens.why(model, trace, methods=("grad_x_input",))
+    assert (why.answer.target, why.answer.foil) == (str(target), str(foil))
 
 
 def test_a_model_without_a_head_says_nothing() -> None:

@@ -73,6 +73,22 @@ def test_signed_methods_come_before_the_others_and_the_leading_one_first() -> No
     assert all(reading.everyday != reading.id for reading in why.methods)
 
 
+def test_every_method_has_both_names_and_one_without_a_sign_gives_no_negative_score() -> None:
+    from mixlens.asking import parse_method
+    from mixlens.attributions import known as attributions
+    from mixlens.maps import known as maps
+    from mixlens.why.names import NAMES, is_signed
+
+    assert set(NAMES) >= {*maps(), *attributions()}
+    assert len({name.name for name in NAMES.values()}) == len({name.everyday for name in NAMES.values()}) == len(NAMES)
+    trace = lens("sentiment").trace(TEXT)
+    for method in attributions():
+        if not is_signed(parse_method(method)):
+            assert float(mixlens.attribute(trace, method).scores.min()) >= 0, method
+    assert not is_signed(parse_method("blank_out:absolute=true"))
+    assert is_signed(parse_method("blank_out"))
+
+
 # --- trust, by the stock model alone ------------------------------------------------------------------------------------
 
 
@@ -85,8 +101,12 @@ def without(why: Why, model: Any, gone: Collection[int]) -> torch.Tensor:
         return model.hf_model(input_ids=kept).logits[0].softmax(-1)
 
 
-def test_every_number_of_trust_is_what_the_stock_model_says() -> None:
-    why, model = answer(), lens("sentiment")
+@pytest.mark.parametrize(
+    "text", [TEXT, "The staff was unpleasant, disappointing and old."]
+)  # the second names words of many tokens
+def test_every_number_of_trust_is_what_the_stock_model_says(text: str) -> None:
+    why, model = answer(text=text), lens("sentiment")
+    assert (text == TEXT) or max(len(why.words[place].tokens) for place in why.answer.for_) > 1
     trust, words = why.trust, [i for i, word in enumerate(why.words) if not word.special and not word.mark]
     label = list(why.classes or ()).index(why.answer.target)
 
@@ -184,6 +204,10 @@ def ids_of(why: Why) -> list[str]:
 def test_a_vocabulary_that_does_not_know_the_words_is_said() -> None:
     assert "shredded" in ids_of(answer(text="Unflinchingly bleak and desperate."))
     assert "shredded" not in ids_of(answer())
+    one = answer(text="A dull, lifeless film that wastes a wonderful cast.")  # two of seven are spelled, and one of them is named
+    note = next(note for note in one.notes if note.id == "shredded")
+    assert note.state == "caution"
+    assert "does not know lifeless:" in note.text
 
 
 def test_a_text_that_is_cut_says_so_and_one_that_is_not_is_refused() -> None:
@@ -291,7 +315,7 @@ def test_csv_has_a_row_for_each_word_and_a_column_for_each_method() -> None:
 
 
 def test_a_path_is_never_printed() -> None:
-    from mixlens.why.answering import model_name
+    from mixlens.why.facts import model_name
 
     model = mixlens.load("sentiment")
     for name, told in (("/tmp/models/mine", "mine"), ("./mine", "mine"), ("org/name", "org/name")):

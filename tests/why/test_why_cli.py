@@ -113,3 +113,52 @@ def test_a_notebook_escapes_the_text() -> None:
     why = mixlens.why(mixlens.load("sentiment"), "<script>alert(1)</script> is good", methods=["grad_x_input"], draws=1)
     assert "<script" not in why._repr_html_()
     assert "&lt;" in why._repr_html_()
+
+
+def test_narrow_lines_have_no_spaces_at_their_ends(why: Any) -> None:
+    import io
+
+    from rich.console import Console
+
+    for width in (30, 40, 80):
+        out = io.StringIO()
+        Console(file=out, width=width, color_system=None, highlight=False, force_jupyter=False).print(why_text.view(why))
+        assert [line for line in out.getvalue().splitlines() if line != line.rstrip()] == []
+
+
+def test_garbage_is_not_looked_for_while_a_command_loads_and_is_afterwards(monkeypatch: pytest.MonkeyPatch) -> None:
+    import gc
+
+    from mixlens.cli import group
+
+    assert gc.isenabled()
+    with group.Loading("why"):
+        assert not gc.isenabled()
+        group.loaded()
+        assert gc.isenabled()
+        assert gc.get_freeze_count() > 0
+    assert gc.get_freeze_count() == 0
+    with group.Loading("families"):
+        assert gc.isenabled()
+    with pytest.raises(KeyError), group.Loading("explain"):
+        raise KeyError
+    assert gc.isenabled()
+
+
+def test_a_spinner_tells_the_step_and_the_seconds_of_a_long_wait() -> None:
+    from mixlens.cli.waiting import line_of
+
+    assert line_of("|", "words taken out", 0.4) == "| mixlens: words taken out"
+    assert line_of("|", "words taken out", 2.6) == "| mixlens: words taken out (3 s)"
+
+
+def test_the_help_tells_the_limits_of_the_table(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    from mixlens.why.choice import DRAWS, LIMITS
+
+    run("why", "--help", monkeypatch=monkeypatch, columns=200)
+    told = " ".join(capsys.readouterr().out.split())
+    assert f"at least {100 * LIMITS['removal_ok']:.0f} points more" in told
+    assert f"(! from {100 * LIMITS['removal_caution']:.0f} points)" in told
+    assert f"within {100 * LIMITS['completeness_ok']:.0f} % (! to {100 * LIMITS['completeness_caution']:.0f} %)" in told
+    assert f"default: {DRAWS}" in told
+    assert "Examples:" in told
