@@ -87,7 +87,7 @@ def test_refusals_are_one_line(
 def test_no_line_is_wider_than_the_terminal(why: Any, width: int, color: bool) -> None:
     text = re.sub(r"\x1b\[[\d;]*m", "", rendered(why_text.view(why), width=width, color=color))
     assert max(map(cell_len, text.splitlines())) <= width
-    assert "\u2009" not in text
+    assert "\u202f" not in text
     assert text.startswith("positive")
 
 
