@@ -304,7 +304,7 @@ def _facts(picture: Picture, precision: Precision, heads: dict[str, Any]) -> lis
         ["Columns", "sums over what gave, averages over what took; bands are sums. Grouping never changes a total"],
         [
             "Bands",
-            f"all from {100 * DRAWN:.2f}\u2009% of the answer; the others are at most {percent(picture.flow.undrawn)} of a level",
+            f"all from {100 * DRAWN:.2f}\u202f% of the answer; the others are at most {percent(picture.flow.undrawn)} of a level",
         ],
         ["Held here", f"columns: every number, in 32 bits; words of a column: {precision.description()}"],
     ]

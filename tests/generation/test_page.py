@@ -18,7 +18,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "show"))
 pytest.importorskip("playwright.sync_api", reason="needs playwright: make browser")
 from test_browser import HOSTILE, browser, opened, violations  # noqa: F401 - fixtures
 
-THIN, MINUS = "\u2009", "\u2212"
+THIN, MINUS = "\u202f", "\u2212"
 PROMPT = "the cat likes the red ball. the dog is a cat! where is the park"
 WRITTEN = "open the ball. playing dogs likes red"
 Open = Callable[..., Any]

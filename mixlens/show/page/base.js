@@ -9,7 +9,7 @@
 //   pictures    tinted(element, share of the largest, hue)   strip(words, options)   legend(options)   bars(rows, options)   balance(parts)
 //               table(heads, rows, options)   readout(text)   lightWords(root, told): one data-k lights everywhere
 
-const THIN = "\u2009";
+const THIN = "\u202f";
 const MINUS = "\u2212";
 const HUES = ["for", "against", "share"];
 
@@ -38,6 +38,7 @@ function probability(value) {
 /** A change of a probability. */
 function points(change) {
   const size = Math.abs(100 * change);
+  if (size > 0 && size < 0.05) return "<0.1 points";
   const number = size >= 9.95 ? size.toFixed(0) : size >= 0.05 || size === 0 ? size.toFixed(1) : "<0.1";
   const sign = change < 0 ? MINUS : change > 0 ? "+" : String();
   return `${sign}${number.replace(/\.0$/, String())} ${number === "1.0" ? "point" : "points"}`;
