@@ -64,6 +64,7 @@ def test_the_page_opens_on_the_answer_and_shows_the_table(opened: Open, generati
     line = page.locator(".story .readout").inner_text()
     assert line.startswith(f"“{generation.rows[4].text}” ({percent(generation.row_probabilities[4])} sure): ")
     page.locator("summary", has_text="Every number").click()
+    page.locator("section table tbody td.number").first.wait_for()  # the fold is filled after it opens
     shown = page.locator("section table tbody td.number").all_inner_texts()
     shares = [percent(float(generation.matrix[4, column])) for column in prompt]
     assert shown[::2] == shares
