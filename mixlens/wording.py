@@ -66,6 +66,12 @@ def number_word(count: int) -> str:
     return COUNTS[count] if 0 <= count < len(COUNTS) else f"{count:,}"
 
 
+def ordinal(place: int) -> str:
+    """ "1st", "2nd", "11th"."""
+    ending = "th" if 10 < place % 100 < 14 else {1: "st", 2: "nd", 3: "rd"}.get(place % 10, "th")
+    return f"{place}{ending}"
+
+
 def listed(items: Sequence[str], *, last: str = "and") -> str:
     """ "a", "a and b", "a, b and c"."""
     return f"{', '.join(items[:-1])} {last} {items[-1]}" if len(items) > 1 else "".join(items)

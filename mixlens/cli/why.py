@@ -62,6 +62,7 @@ def why(
     json_: Annotated[bool, typer.Option("--json", help="Print JSON instead of a picture.")] = False,
     csv: Csv = None,
     out: Page = None,
+    generate: Annotated[int | None, typer.Option("--generate", hidden=True)] = None,
     force: Annotated[bool, typer.Option("--force", help="Write the page over a file that is no page of mixlens.")] = False,
     loading: LoadOptions = LoadOptions(),  # noqa: B008 - frozen
     no_color: NoColor = False,
@@ -72,6 +73,10 @@ def why(
     ok: the answer falls at least 20 points more without the named words than without random ones (! from 5 points), scores add up
     to within 1 % (! to 5 %), more than half of the methods put the same words first.
     """
+    if generate is not None:
+        raise InputError(
+            f"why answers for one word or class. For a text that the model writes: mixlens explain --generate {generate}."
+        )
     written = command_words.text_of(text, file)
     names = None if methods is None else list(command_words.methods_of(methods))
     if method is not None:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from ..errors import printable
-from ..why.sentences import draws, random_words, these
+from ..why.sentences import called, draws, random_words, these, turning
 from ..wording import THIN, counted, gap, percent, probability
 from .colors import style_of
 from .layout import clipped, columns_of, fitting, text_line
@@ -69,9 +69,16 @@ def without_line(why: Why) -> str:
     trust, k = why.trust, why.trust.k
     if not k:
         return "no word speaks for the answer, so none was taken out"
-    what = why.answer.target if why.answer.foil is None else f"{why.answer.target} against {why.answer.foil}"
-    chance = f"{random_words(k)}: {probability(trust.random.mean)} on average, {draws(trust.random)}"
-    return f"without {these(k)}: {probability(trust.without)} {what} ({chance})"
+    value = probability(trust.without)
+    left = f"{value} {why.answer.target}" if why.answer.foil is None else f"of the two, {why.answer.target} {value}"
+    return f"without {these(k)}: {left} ({_chance(trust)})"
+
+
+def _chance(trust: Trust) -> str:
+    """The answer without random words."""
+    if not trust.random.count:
+        return "nothing to compare with"
+    return f"{random_words(trust.k)}: {probability(trust.random.mean)} on average, {draws(trust.random)}"
 
 
 def method_line(why: Why) -> str:
@@ -125,7 +132,13 @@ def shown_words(why: Why) -> list[int]:
 def marked_words(why: Why) -> set[int]:
     """The words that carry a mark: those with a share of the evidence, of a long text the strongest."""
     places = [place for place in shown_words(why) if abs(why.words[place].share) >= _least(why)]
-    return set(sorted(places, key=lambda place: -abs(why.words[place].share))[:MOST_MARKED])
+    return set(named_first(why, places)[:MOST_MARKED])
+
+
+def named_first(why: Why, places: Iterable[int]) -> list[int]:
+    """The words that the answer names, then the others from the largest share to the smallest."""
+    named = {*why.answer.for_, *why.answer.against}
+    return sorted({*places, *named}, key=lambda place: (place not in named, -abs(why.words[place].share)))
 
 
 def _least(why: Why) -> float:
@@ -197,10 +210,10 @@ def _parts(text: str, width: int) -> list[str]:
 
 
 def bar_words(why: Why) -> list[int]:
-    """The words with bars, from most for to most against: at most twelve."""
-    shown = sorted(shown_words(why), key=lambda place: -abs(why.words[place].share))
-    strong = [place for place in shown if abs(why.words[place].share) >= LEAST_SHARE] or shown[:MOST_BARS]
-    return sorted(strong[:MOST_BARS], key=lambda place: -why.words[place].share)
+    """The words with bars, from most for to most against: at most twelve, those that are named among them."""
+    shown = shown_words(why)
+    strong = [place for place in shown if abs(why.words[place].share) >= LEAST_SHARE] or shown
+    return sorted(named_first(why, strong)[:MOST_BARS], key=lambda place: -why.words[place].share)
 
 
 def _bars(why: Why, width: int, colours: int) -> Iterator[Text]:
@@ -235,7 +248,8 @@ def _longest_bar(room: int, longest: int) -> int:
 def rest_line(why: Why, places: Sequence[int]) -> str:
     """What is not drawn, and the unit."""
     rest = [why.words[place] for place in shown_words(why) if place not in set(places) and why.words[place].share]
-    more = f"{len(rest):,} more carry {percent(sum(abs(word.share) for word in rest))} together; " if rest else ""
+    carried = percent(sum(abs(word.share) for word in rest))
+    more = f"{len(rest):,} more carry {carried} together; " if len(rest) > 1 else f"1 more carries {carried}; " if rest else ""
     unit = "share of evidence" if why.method.signed else "share of evidence, without a sign"
     return f"{more}{unit}, {why.method.name}"
 
@@ -269,23 +283,26 @@ def trust_rows(why: Why) -> Iterable[tuple[str, str, str]]:
     """State, what was checked, and its number."""
     trust, states = why.trust, {check.id: check.state for check in why.trust.checks}
     if trust.k:
-        yield from _removal_rows(trust, states["removal"])
+        yield from _removal_rows(why, states["removal"])
     if "agreement" in states:
         same = "same word first" if trust.k == 1 else f"same {counted(trust.k, 'word')} first"
         yield states["agreement"], same, f"{why.agreement.same} of {why.agreement.of} methods"
     if why.gaps.completeness is not None:
         yield states["completeness"], "scores add up", f"gap {_plain(gap(why.gaps.completeness))}"
     if trust.single is not None and trust.k > 1:
-        word = _plain(why.words[trust.single.word].text)
+        word = _plain(called(why.words, [trust.single.word])[0])
         title = "one word decides" if trust.single.turned else "no single word decides"
         yield "info", title, f"without {word} alone {_plain(probability(trust.single.without))}"
 
 
-def _removal_rows(trust: Trust, state: str) -> Iterator[tuple[str, str, str]]:
+def _removal_rows(why: Why, state: str) -> Iterator[tuple[str, str, str]]:
     """Without the words that are named, without words drawn at random, and with the named ones alone."""
-    told = f"({draws(trust.random)}, {trust.random.turned:,} turn it)"
-    yield state, f"without {these(trust.k)}", _arrow(trust.whole, trust.without)
-    yield "info", f"without {random_words(trust.k)}", f"{_arrow(trust.whole, trust.random.mean)}  {told}"
+    trust = why.trust
+    of_two = "" if why.answer.foil is None else f"of the two, {_plain(why.answer.target)} "
+    yield state, f"without {these(trust.k)}", f"{of_two}{_arrow(trust.whole, trust.without)}"
+    if trust.random.count:
+        told = f"({draws(trust.random)}, {turning(trust.random.turned)})"
+        yield "info", f"without {random_words(trust.k)}", f"{_arrow(trust.whole, trust.random.mean)}  {told}"
     yield "info", "with these alone" if trust.k > 1 else "with this word alone", _arrow(trust.whole, trust.alone)
 
 

@@ -210,19 +210,18 @@ def _put_together(
     plan = trust.plan_of(lead.scores, reasons, free, tokens=len(trace), draws=settings.draws, seed=settings.seed)
     removal = trust.Removal(trace, asked.measured, pieces, filler)
     removal.run(plan.every())
-    readings = tuple(_reading(one, pieces, free, reasons) for one in scored)
+    readings = tuple(_reading(one, pieces, free, reasons, leads=one is lead) for one in scored)
     agreement = Agreement(sum(one.same_first == len(reasons) for one in readings), len(readings), len(reasons))
     gaps = Gaps(completeness(lead.result.info), None if trace.model.proof is None else trace.model.proof.gap)
-    trusted = _trust(removal, plan, asked, filler, agreement, gaps, words, pieces)
+    fall = _fall(removal, plan, asked)
+    trusted = _trust(removal, plan, fall, asked, filler, agreement, gaps, words, pieces)
     special = _special_share(words, pieces, lead)
     own = _own_share(words, asked) if trace.model.task in OWN else 0
     notes = [
         *notes_of_text(trace, asked, cut, [words[place] for place in reasons]),
-        *notes_of_scores(words, free, special, lead.signed, own),
-        *notes_of_trust(trusted, agreement, left_out),
+        *notes_of_scores(words, reasons, special, lead.signed, own),
+        *notes_of_trust(trusted, fall, agreement, left_out, words),
     ]
-    state = rules.removal_state(trusted.whole, trusted.without, trusted.random.mean) if reasons else "ok"
-    but = sentences.but(state, trusted.whole, trusted.without, trusted.random.mean)
     return Why(
         model=model_name(trace.model),
         task=trace.model.task,
@@ -230,9 +229,15 @@ def _put_together(
         text=trace.text or "",
         pair=trace.pair,
         question=sentences.question(asked, trace.model.task),
-        sentence=sentences.headline(asked, words, reasons, against, but),
+        sentence=sentences.headline(asked, words, reasons, against, trusted.but),
         answer=Answer(
-            asked.name, asked.foil_name, asked.probability, rules.certainty(asked.probability), tuple(reasons), tuple(against)
+            asked.name,
+            asked.foil_name,
+            asked.probability,
+            rules.certainty(asked.probability),
+            tuple(reasons),
+            tuple(against),
+            asked.predicted,
         ),
         predictions=asked.predictions,
         unit=unit,
@@ -287,11 +292,11 @@ def _special_share(words: Sequence[Word], pieces: Sequence[Piece], lead: Scored)
     return held / total if total else 0.0
 
 
-def _reading(one: Scored, pieces: Sequence[Piece], free: Sequence[int], reasons: Sequence[int]) -> Reading:
+def _reading(one: Scored, pieces: Sequence[Piece], free: Sequence[int], reasons: Sequence[int], *, leads: bool) -> Reading:
     everyday, name = name_of(one.request.name)
-    same = len(rules.first_words(one.scores, free, len(reasons)) & set(reasons))
-    gap = completeness(one.result.info)
-    return Reading(one.request.name, name, everyday, one.signed, one.scores, shares_of(one.scores, pieces), same, gap)
+    shares = shares_of(one.scores, pieces)
+    same = len(reasons) if leads else len(rules.first_words(shares, free, len(reasons)) & set(reasons))
+    return Reading(one.request.name, name, everyday, one.signed, one.scores, shares, same, completeness(one.result.info))
 
 
 def _method(lead: Scored, settings: Settings, model: Model) -> Method:
@@ -301,9 +306,26 @@ def _method(lead: Scored, settings: Settings, model: Model) -> Method:
     return Method(lead.request.name, name, everyday, str(lead.result.info.get("paper") or ""), reason, lead.signed)
 
 
+def _fall(removal: trust.Removal, plan: trust.Plan, asked: Asked) -> rules.Fall:
+    """How the answer falls without the named words and without random ones."""
+    random, single = trust.random_of(removal, plan), trust.single_of(removal, plan)
+    return rules.Fall(
+        whole=removal.value(()),
+        without=removal.value(plan.named),
+        random=random.mean,
+        k=len(plan.named),
+        turned=removal.turned(plan.named),
+        count=random.count,
+        random_turned=random.turned,
+        predicted=asked.predicted,
+        single=None if single is None else single.without,
+    )
+
+
 def _trust(
     removal: trust.Removal,
     plan: trust.Plan,
+    fall: rules.Fall,
     asked: Asked,
     filler: str,
     agreement: Agreement,
@@ -312,29 +334,27 @@ def _trust(
     pieces: Sequence[Piece],
 ) -> Trust:
     """Everything that taking words out says."""
-    k, random = len(plan.named), trust.random_of(removal, plan)
-    whole, without = removal.value(()), removal.value(plan.named)
-    turned = removal.turned(plan.named)
-    state = rules.removal_state(whole, without, random.mean) if k else "fail"
+    random, single = trust.random_of(removal, plan), trust.single_of(removal, plan)
+    state = rules.removal_state(fall) if fall.k else "fail"
     complete = None if gaps.completeness is None else rules.completeness_state(gaps.completeness)
     verdict = rules.verdict(state, complete, rules.agreement_state(agreement.same, agreement.of))
-    single = trust.single_of(removal, plan)
     return Trust(
         verdict=verdict,
-        sentence=sentences.verdict_sentence(verdict, state, k, whole, without, turned, random),
-        k=k,
+        sentence=sentences.verdict_sentence(verdict, fall, asked, words[single.word].text if single else ""),
+        k=fall.k,
         filler=Filler(filler, choice.FILLERS[filler]),
         measures=sentences.measures(asked),
-        whole=whole,
-        without=without,
+        whole=fall.whole,
+        without=fall.without,
         without_prediction=_prediction_without(removal, plan, pieces),
-        turned=turned,
+        turned=fall.turned,
         random=random,
         alone=removal.value(set(plan.free) - set(plan.named)),
         empty=removal.value(plan.free),
         single=single,
         curve=trust.curve_of(removal, plan),
-        checks=sentences.checks(k, whole, without, random, single, agreement, gaps, words),
+        checks=sentences.checks(fall, random, single, agreement, gaps, words),
+        but=sentences.but(fall) if fall.k else "",
     )
 
 

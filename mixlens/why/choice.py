@@ -13,6 +13,7 @@ from ..model.model import Model
 from ..removal import filler_token
 
 MOST_NAMED = 3  # words that are named as reasons
+MOST_LISTED = 5  # words in a note
 WEAKEST = 1 / 3  # of the strongest: a word for or against the answer that scores less is not named
 LEANS = 0.6  # the probability under which the answer "leans"
 FOIL = 0.05  # the probability from which on the second-best word of a language model is the foil
@@ -22,13 +23,15 @@ MOST_DRAWS = 1000
 MOST_STEPS, FEW_STEPS = 12, 6  # words of a removal curve, in a short text and in a long one
 LONG = 64  # tokens from which on a text is long
 CURVE_TOKENS = 1300  # that the random orders of a curve may take, as they are many and drawn only for the picture
-NO_EFFECT = 0.01  # points: without these words the answer is the same
+NO_EFFECT = 0.01  # probability: without these words the answer is the same
+FIRST = 0.03  # the share of a method's row under which a word does not count as one of its first
 SPECIAL = 0.5  # the part of all scores that special tokens hold, above which a note is given
 
 LIMITS = MappingProxyType(
     {
         "removal_ok": 0.20,  # how much more the answer falls without the named words than without random ones
         "removal_caution": 0.05,
+        "random_turned": 1 / 3,  # the part of random sets that turn the answer, above which turning it says little
         "completeness_ok": 0.01,  # relative distance of the scores' sum from what it should be
         "completeness_caution": 0.05,
         "agreement_ok": 0.5,  # more than this part of the methods put the same words first

@@ -67,9 +67,15 @@ def command(trace: Trace, settings: Settings, asked: Asked) -> str:
     options = {"--pair": trace.pair, "--query": asked.word, "--method": settings.method}
     options |= {"--target": None if asked.predicted else asked.name, "--foil": None if asked.suggested else asked.foil_name}
     options |= _settings_options(settings)
-    parts = ["mixlens", "why", trace.text or "", "-m", model_name(trace.model)]
+    parts = ["mixlens", "why", trace.text or "", "-m", _model_argument(trace.model)]
     parts += [part for flag, value in options.items() if value is not None for part in (flag, value)]
     return shlex.join(parts)
+
+
+def _model_argument(model: Model) -> str:
+    """The model as it is named on the command line. The path to a folder is left out: FOLDER stands in its place."""
+    name = model_name(model)
+    return name if name == model.name else f"FOLDER/{name}"
 
 
 def _settings_options(settings: Settings) -> dict[str, str | None]:

@@ -7,12 +7,12 @@ from collections.abc import Iterator, Sequence
 from ..model.model import Model
 from ..notices import MANY, no_mask, spelled, spelled_words
 from ..types import Trace
-from ..wording import listed, percent, points
+from ..wording import listed, percent, points, probability
 from .asked import Asked
-from .choice import NO_EFFECT, SPECIAL
-from .rules import agreement_state
-from .sentences import quoted, these
-from .value import Agreement, Note, Trust, Word
+from .choice import MOST_LISTED, NO_EFFECT, SPECIAL
+from .rules import Fall, act_together, agreement_state
+from .sentences import called, quoted, them, these
+from .value import Agreement, Note, Single, Trust, Word
 
 
 def notes_of_text(trace: Trace, asked: Asked, cut: int | None, reasons: Sequence[Word]) -> Iterator[Note]:
@@ -25,6 +25,8 @@ def notes_of_text(trace: Trace, asked: Asked, cut: int | None, reasons: Sequence
             f"The text was cut: it has {cut:,} tokens and the model reads {len(trace):,}. What follows was not read.",
         )
     yield from _shredded(model, trace, reasons)
+    yield from _unknown(model, trace)
+    yield from _typed(model, trace)
     if asked.query is not None and no_mask(model, trace):
         mask = model.tokenizer.mask_token
         yield Note("no_mask", "caution", f"There is no {mask} in the text: the model sees the word that it predicts here.")
@@ -49,13 +51,39 @@ def _shredded(model: Model, trace: Trace, reasons: Sequence[Word]) -> Iterator[N
         )
 
 
-def notes_of_scores(words: Sequence[Word], free: Sequence[int], special_share: float, signed: bool, own: float) -> Iterator[Note]:
+def _unknown(model: Model, trace: Trace) -> Iterator[Note]:
+    """Words that are the unknown token and nothing else: the model sees that a word stands there, not which."""
+    number = getattr(model.tokenizer, "unk_token_id", None)
+    if number is None or trace.words is None:
+        return
+    words = [text for text, places in trace.words if all(trace.input_ids[place] == number for place in places)]
+    unknown = [quoted(word) for word in dict.fromkeys(words) if word != model.tokenizer.unk_token]
+    if unknown:
+        more = [f"{len(unknown) - MOST_LISTED:,} more"] if len(unknown) > MOST_LISTED else []
+        names = listed([*unknown[:MOST_LISTED], *more])
+        yield Note("unknown", "caution", f"The model cannot read {names}: it sees {model.tokenizer.unk_token} there.")
+
+
+def _typed(model: Model, trace: Trace) -> Iterator[Note]:
+    """Special tokens that stand in the text itself; the mask of a model that fills it is meant."""
+    meant = model.tokenizer.mask_token if model.task == "masked-lm" and model.mask_id is not None else None
+    texts = [text for text in (trace.text, trace.pair) if text]
+    names = getattr(model.tokenizer, "all_special_tokens", ()) if texts else ()
+    typed = [quoted(name) for name in names if name != meant and any(name in text for text in texts)]
+    if typed:
+        what = "a special token" if len(typed) == 1 else "special tokens"
+        yield Note("typed_special", "caution", f"The text has {listed(typed)} in it: the model reads {what} there, not words.")
+
+
+def notes_of_scores(
+    words: Sequence[Word], reasons: Sequence[int], special_share: float, signed: bool, own: float
+) -> Iterator[Note]:
     """Of the scores: held by special tokens, by marks, by the answer's own words, without a sign."""
     if special_share > SPECIAL:
         yield Note(
             "special", "caution", f"Special tokens hold {percent(special_share)} of all scores; the shares are of the rest."
         )
-    yield from _note_of_marks(words, [words[place] for place in free])
+    yield from _note_of_marks(words, [words[place] for place in reasons])
     if own > SPECIAL:
         yield Note(
             "own_words",
@@ -66,15 +94,14 @@ def notes_of_scores(words: Sequence[Word], free: Sequence[int], special_share: f
         yield Note("no_sign", "caution", "This method has no sign: it says how much a word counted, not whether for or against.")
 
 
-def _note_of_marks(words: Sequence[Word], free: Sequence[Word]) -> Iterator[Note]:
-    """A mark that scores more than every word that may be taken out. `free`: these words; of marks alone nothing is said."""
+def _note_of_marks(words: Sequence[Word], reasons: Sequence[Word]) -> Iterator[Note]:
+    """A mark that scores more than every word that is named; where marks themselves are named nothing is said."""
     mark = _strongest_mark(words)
-    strongest = max((abs(word.share) for word in free), default=0.0)
-    if mark is not None and abs(mark.share) > strongest and any(not word.mark for word in free):
+    strongest = max((abs(word.share) for word in reasons), default=0.0)
+    if mark is not None and abs(mark.share) > strongest and any(not word.mark for word in reasons):
+        score = percent(mark.share, sign=True)
         yield Note(
-            "marks",
-            "caution",
-            f"The mark {quoted(mark.text)} scores more than any word ({percent(mark.share, sign=True)}); marks are not named.",
+            "marks", "caution", f"The mark {quoted(mark.text)} scores more than any word named ({score}); marks are not named."
         )
 
 
@@ -82,15 +109,24 @@ def _strongest_mark(words: Sequence[Word]) -> Word | None:
     return max((word for word in words if word.mark and not word.special), key=lambda word: abs(word.share), default=None)
 
 
-def notes_of_trust(trust: Trust, agreement: Agreement, left_out: Sequence[tuple[str, str]]) -> Iterator[Note]:
+def notes_of_trust(
+    trust: Trust, fall: Fall, agreement: Agreement, left_out: Sequence[tuple[str, str]], words: Sequence[Word]
+) -> Iterator[Note]:
     """Of the checks: words whose removal does nothing, methods that disagree, methods that could not be asked."""
-    change = trust.without - trust.whole
-    if trust.k and abs(change) < NO_EFFECT:
-        yield Note(
-            "no_effect", "fail", f"Without {these(trust.k)} the answer stays ({points(change)}): the model does not need them."
-        )
+    if act_together(fall) and trust.single is not None:
+        yield Note("together", "caution", _together(trust, trust.single, words))
+    elif trust.k and abs(fall.size) < NO_EFFECT:
+        what = "answer" if fall.predicted else trust.measures
+        stays = f"Without {these(trust.k)} the {what} stays ({points(-fall.size)}): the model does not need {them(trust.k)}."
+        yield Note("no_effect", "fail", stays)
     if trust.k and agreement_state(agreement.same, agreement.of) == "fail":
         yield Note("disagree", "caution", f"The methods disagree: no other of the {agreement.of} puts {these(trust.k)} first.")
     if left_out:
         reasons = listed([f"{name} ({reason.rstrip('.')})" for name, reason in left_out])
         yield Note("left_out", "caution", f"Not asked: {reasons}.")
+
+
+def _together(trust: Trust, single: Single, words: Sequence[Word]) -> str:
+    (word,) = called(words, [single.word])
+    alone = f"without {word} alone it is {probability(single.without)}"
+    return f"The words act together: without {these(trust.k)} the answer is {probability(trust.without)}, {alone}."

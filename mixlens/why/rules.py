@@ -3,26 +3,74 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
-from .choice import LEANS, LIMITS, MOST_NAMED, WEAKEST
+from .choice import FIRST, LEANS, LIMITS, MOST_NAMED, NO_EFFECT, WEAKEST
 
 WORST = ("ok", "caution", "fail")
 HALF = 0.5
 
 
-def advantage(whole: float, without: float, random: float) -> float:
+@dataclass(frozen=True)
+class Fall:
+    """The answer of the whole text, without the words that are named, and without random sets of as many words."""
+
+    whole: float
+    without: float
+    random: float  # the mean over random sets
+    k: int = 1  # words that are named
+    turned: bool = False  # without them the model says something else
+    count: int = 20  # random sets
+    random_turned: int = 0  # random sets without which the model says something else
+    predicted: bool = True  # the answer is what the model says
+    single: float | None = None  # without the one named word whose removal does most
+
+    @property
+    def size(self) -> float:
+        """How much the answer falls without the named words; negative where it rises."""
+        return self.whole - self.without
+
+
+def advantage(fall: Fall) -> float:
     """How much more the answer falls without the named words than without random ones, in probability.
 
-    An answer of less than 50 % cannot fall by much: it is counted as if it had 50 %.
+    Random words that raise the answer count as if they left it as it is. A predicted answer of less than 50 % cannot fall by
+    much: it is counted as if it had 50 %. One that the model does not predict counts as it is measured.
     """
-    scale = HALF / whole if 0 < whole < HALF else 1.0
-    return (random - without) * scale
+    scale = HALF / fall.whole if fall.predicted and 0 < fall.whole < HALF else 1.0
+    return (min(fall.random, fall.whole) - fall.without) * scale
 
 
-def removal_state(whole: float, without: float, random: float) -> str:
+def removal_state(fall: Fall) -> str:
     """Of words taken out, against random words taken out."""
-    more = advantage(whole, without, random)
+    if act_together(fall):
+        return "caution"
+    state = _state_of_fall(fall)
+    return "caution" if state == "ok" and (not fall.count or is_even(fall) or random_sets_turn(fall)) else state
+
+
+def _state_of_fall(fall: Fall) -> str:
+    if fall.size < NO_EFFECT:
+        return "fail"
+    more = advantage(fall)
     return "ok" if more >= LIMITS["removal_ok"] else "caution" if more >= LIMITS["removal_caution"] else "fail"
+
+
+def act_together(fall: Fall) -> bool:
+    """Whether the answer stays without all named words, and falls without one of them alone: "not bad"."""
+    if fall.k < 2 or fall.single is None or _state_of_fall(fall) != "fail":
+        return False
+    return _state_of_fall(replace(fall, without=fall.single)) == "ok"
+
+
+def is_even(fall: Fall) -> bool:
+    """Whether the model says the answer but was not sure of it, so that little turns it."""
+    return fall.predicted and fall.whole < LEANS
+
+
+def random_sets_turn(fall: Fall) -> bool:
+    """Whether many random sets turn the answer, too."""
+    return fall.random_turned > LIMITS["random_turned"] * fall.count
 
 
 def completeness_state(gap: float) -> str:
@@ -71,6 +119,7 @@ def named_against(scores: Sequence[float], free: Sequence[int]) -> list[int]:
     return [lowest] if lowest is not None and scores[lowest] < 0 and -scores[lowest] >= WEAKEST * strongest else []
 
 
-def first_words(scores: Sequence[float], free: Sequence[int], k: int) -> set[int]:
-    """The k words with the highest scores."""
-    return set(sorted(free, key=lambda word: -scores[word])[:k])
+def first_words(shares: Sequence[float], free: Sequence[int], k: int) -> set[int]:
+    """The k words with the highest shares of a method's row. One under 3 % (in a long text: under the mean) is no first word."""
+    least = min(FIRST, 1 / max(1, len(free)))
+    return {word for word in sorted(free, key=lambda word: -shares[word])[:k] if shares[word] >= least}

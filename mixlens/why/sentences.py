@@ -4,55 +4,99 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..wording import counted, gap, number_word, points, probability, sentence_case
-from .asked import Asked
-from .rules import agreement_state, certainty, completeness_state, removal_state
-from .value import Agreement, Check, Gaps, Random, Single, Word, named
-
-BUT = {
-    "fail": ", but taking these words out changes little",
-    "worse": ", but taking random words out changes more",
-}
+from ..wording import counted, gap, number_word, ordinal, points, probability, sentence_case
+from . import rules
+from .asked import NO_ANSWER, Asked
+from .rules import Fall, agreement_state, certainty, completeness_state, removal_state
+from .value import Agreement, Check, Gaps, Random, Single, Word
 
 
 def quoted(text: str) -> str:
     return f"“{text}”"
 
 
+def called(words: Sequence[Word], places: Sequence[int]) -> list[str]:
+    """The words at these indices in quotes; of one that stands in the text more than once also which one: “the” (4th word)."""
+    return [f"{quoted(words[place].text)}{_which(words, place)}" for place in places]
+
+
+def _which(words: Sequence[Word], place: int) -> str:
+    shown = [i for i, word in enumerate(words) if not word.special]
+    if sum(words[i].text == words[place].text for i in shown) < 2:
+        return ""
+    same = [i for i in shown if words[i].segment == words[place].segment and (not words[i].mark or i == place)]
+    other = " of the second text" if words[place].segment == "pair" else ""
+    return f" ({ordinal(same.index(place) + 1)} word{other})"
+
+
 def question(asked: Asked, task: str) -> str:
     """The title: what is asked."""
-    target = asked.name
-    if task == "token-classification":
-        return f"Why did the model tag {quoted(asked.word or '')} as {target}?"
-    if task == "question-answering":
-        return f"Why did the model answer {quoted(target)}?"
     if not asked.predicted:
-        return f"What speaks for {target}?"
-    rather = f" rather than {asked.foil_name}" if asked.foil_name is not None else ""
-    return f"Why did the model say {target}{rather}?"
+        return f"What speaks for {_wanted(asked, task)}?"
+    if task == "token-classification":
+        return f"Why did the model tag {quoted(asked.word or '')} as {asked.name}{_rather(asked)}?"
+    if task == "question-answering":
+        return f"Why did the model answer {quoted(asked.name)}?"
+    return f"Why did the model say {asked.name}{_rather(asked)}?"
+
+
+def _wanted(asked: Asked, task: str) -> str:
+    """A target that the model does not predict, in the title."""
+    if task == "token-classification":
+        return f"tagging {quoted(asked.word or '')} as {asked.name}{_rather(asked)}"
+    return f"the answer {quoted(asked.name)}" if task == "question-answering" else f"{asked.name}{_rather(asked)}"
+
+
+def _rather(asked: Asked) -> str:
+    return f" rather than {asked.foil_name}" if asked.foil_name is not None else ""
 
 
 def headline(asked: Asked, words: Sequence[Word], reasons: Sequence[int], against: Sequence[int], but: str) -> str:
-    """One plain sentence: the answer, the words for it, the word against it, and whether that holds."""
-    start = f"{head(asked)} ({probability(asked.probability)})"
-    because = f", because of {', '.join(named(words, reasons))}" if reasons else "; no word speaks for it"
-    despite = f"; against it: {', '.join(named(words, against))}" if against else ""
-    return f"{start}{because}{despite}{but if reasons else ''}"
+    """One plain sentence: the answer, the words for it, whether that holds, and the word against it."""
+    start, because = _said(asked) if asked.predicted else _unsaid(asked)
+    reason = f"{because}{', '.join(called(words, reasons))}{but}" if reasons else "; no word speaks for it"
+    despite = f"; against it: {', '.join(called(words, against))}" if against else ""
+    return f"{start}{reason}{despite}"
 
 
-def head(asked: Asked) -> str:
-    """What the model says, before its probability."""
+def _said(asked: Asked) -> tuple[str, str]:
+    """What the model says, and what leads to the words for it."""
+    leans = "leans to " if certainty(asked.probability) == "leans" else ""
+    return f"{leans}{_what(asked)} ({probability(asked.probability)})", ", because of "
+
+
+def _unsaid(asked: Asked) -> tuple[str, str]:
+    """What is asked for, what the model says instead, and what leads to the words for what is asked for."""
+    best, share = asked.predictions[0]
+    says = "gives" if best == NO_ANSWER else "says"
+    start = f"{probability(asked.probability)} for {_what(asked)}; the model {says} {best} ({probability(share)})"
+    return start, f"; for {asked.name}: "
+
+
+def _what(asked: Asked) -> str:
     what = f"{asked.word}: {asked.name}" if asked.word is not None else asked.name
-    rather = f" rather than {asked.foil_name}" if asked.foil_name is not None else ""
-    leans = "leans to " if asked.predicted and certainty(asked.probability) == "leans" else ""
-    return f"{leans}{what}{rather}"
+    return f"{what}{_rather(asked)}"
 
 
-def but(state: str, whole: float, without: float, random: float) -> str:
-    """What contradicts the headline, where words were taken out in vain."""
-    if state != "fail":
-        return ""
-    return BUT["worse"] if whole - random > max(0.0, whole - without) else BUT["fail"]
+def but(fall: Fall) -> str:
+    """What the headline adds to the words that are named, where their removal does not bear them out."""
+    if rules.act_together(fall):
+        return ", which act together"
+    if not fall.count and removal_state(fall) != "fail":
+        return ", with nothing to compare with"
+    return _failed(fall) if removal_state(fall) == "fail" else ""
+
+
+def _failed(fall: Fall) -> str:
+    """Why a removal fails."""
+    what = "this word" if fall.k == 1 else "these words"
+    if fall.size <= -rules.NO_EFFECT:
+        return f", but taking {what} out makes it more likely"
+    if fall.whole - fall.random > max(0.0, fall.size):
+        return ", but taking random words out changes more"
+    if fall.size < rules.LIMITS["removal_caution"]:
+        return f", but taking {what} out changes little"
+    return f", but taking {what} out changes no more than random words do"
 
 
 def measures(asked: Asked) -> str:
@@ -72,47 +116,84 @@ def random_words(k: int) -> str:
     return "one random word" if k == 1 else f"{number_word(k)} random words"
 
 
+def them(k: int) -> str:
+    return "it" if k == 1 else "them"
+
+
 def draws(random: Random) -> str:
-    return f"all {random.count:,} sets" if random.all_ else f"{random.count:,} draws"
+    if not random.all_:
+        return f"{random.count:,} draws" if random.count != 1 else "one draw"
+    return f"all {random.count:,} other sets" if random.count != 1 else "the one other set"
 
 
-def verdict_sentence(verdict: str, removal: str, k: int, whole: float, without: float, turned: bool, random: Random) -> str:
-    """The answer to "can I trust this?"."""
-    if not k:
+def turning(count: int) -> str:
+    """ "none turns it", "1 turns it", "9 turn it"."""
+    return "none turns it" if not count else "1 turns it" if count == 1 else f"{count:,} turn it"
+
+
+def verdict_sentence(verdict: str, fall: Fall, asked: Asked, single: str) -> str:
+    """The answer to "can I trust this?". `single`: the one named word whose removal does most."""
+    if not fall.k:
         return "No: no word speaks for the answer, so there is nothing to take out."
-    fell = f"without {'it' if k == 1 else 'them'} the answer changes by {points(without - whole)}"
-    chance = f"without {random_words(k)} by {points(random.mean - whole)}"
-    turns = f"the answer turns without {'it' if k == 1 else 'them'}"
+    removal = removal_state(fall)
+    if rules.act_together(fall):
+        alone = f"without {quoted(single)} alone it is {probability(fall.single or 0)}"
+        return f"{START[verdict]}: the words act together. {_changes(fall)}; {alone}."
     if removal == "fail":
-        return f"No: {fell}, {chance}."
-    start = {"ok": "Yes", "caution": "Partly", "fail": "No"}[verdict]
-    why = "" if verdict == removal else " See the lines that are marked."
-    return f"{start}, for {these(k)}: {turns if turned else f'{fell}, {chance}'}.{why}"
+        return f"No: {_unsaid_first(asked)}{_compared(fall, asked)}."
+    marked = "" if verdict == removal else " See the lines that are marked."
+    return f"{START[verdict]}, for {these(fall.k)}: {_unsaid_first(asked)}{_found(fall, asked)}.{marked}"
+
+
+START = {"ok": "Yes", "caution": "Partly", "fail": "No"}
+
+
+def _unsaid_first(asked: Asked) -> str:
+    return "" if asked.predicted else f"the model does not say {asked.name}; "
+
+
+def _changes(fall: Fall) -> str:
+    """What the answer does without the named words."""
+    return sentence_case(f"without {them(fall.k)} {'all ' if fall.k > 2 else ''}the answer changes by {points(-fall.size)}")
+
+
+def _compared(fall: Fall, asked: Asked) -> str:
+    """The change without the named words, beside that without random ones."""
+    what = "the answer" if asked.predicted else f"the {measures(asked)}"
+    fell = f"without {them(fall.k)} {what} changes by {points(-fall.size)}"
+    if not fall.count:
+        return f"{fell}; there is nothing to compare with"
+    return f"{fell}, without {random_words(fall.k)} by {points(fall.random - fall.whole)}"
+
+
+def _found(fall: Fall, asked: Asked) -> str:
+    """What the removal says where it does not fail, with what asks for caution."""
+    if not fall.turned or not fall.count or not asked.predicted:
+        return _compared(fall, asked)
+    turns = f"the answer turns without {them(fall.k)}"
+    if rules.random_sets_turn(fall):
+        return f"{turns}, but also without {fall.random_turned:,} of {fall.count:,} random sets"
+    if rules.is_even(fall):
+        return f"{turns}, but it was near even before ({probability(fall.whole)})"
+    return turns
 
 
 def checks(
-    k: int,
-    whole: float,
-    without: float,
-    random: Random,
-    single: Single | None,
-    agreement: Agreement,
-    gaps: Gaps,
-    words: Sequence[Word],
+    fall: Fall, random: Random, single: Single | None, agreement: Agreement, gaps: Gaps, words: Sequence[Word]
 ) -> tuple[Check, ...]:
     """Everything that was checked, one line each."""
-    found = [_removal(k, whole, without, random)] if k else []
-    found += [_agreement(agreement)] if agreement.of > 1 and k else []
+    found = [_removal(fall, random)] if fall.k else []
+    found += [_agreement(agreement)] if agreement.of > 1 and fall.k else []
     found += [] if gaps.completeness is None else [_completeness(gaps.completeness)]
-    found += [] if single is None else [_single(single, whole, words)]
+    found += [] if single is None else [_single(single, fall.whole, words)]
     return (*found, *([] if gaps.reconstruction is None else [_reconstruction(gaps.reconstruction)]))
 
 
-def _removal(k: int, whole: float, without: float, random: Random) -> Check:
-    turned = f"{random.turned} of {random.count} turn the answer"
-    detail = f"{sentence_case(random_words(k))}: {probability(random.mean)} on average ({draws(random)}, {turned})."
-    title = f"Without {these(k)}: {probability(whole)} becomes {probability(without)}."
-    return Check("removal", removal_state(whole, without, random.mean), title, detail)
+def _removal(fall: Fall, random: Random) -> Check:
+    mean = f"{sentence_case(random_words(fall.k))}: {probability(random.mean)} on average"
+    detail = f"{mean} ({draws(random)}, {turning(random.turned)})." if random.count else "There is nothing to compare with."
+    title = f"Without {these(fall.k)}: {probability(fall.whole)} becomes {probability(fall.without)}."
+    return Check("removal", removal_state(fall), title, detail)
 
 
 def _agreement(agreement: Agreement) -> Check:
@@ -129,7 +210,7 @@ def _completeness(size: float) -> Check:
 
 
 def _single(single: Single, whole: float, words: Sequence[Word]) -> Check:
-    word = quoted(words[single.word].text)
+    word = called(words, [single.word])[0]
     title = f"One word decides: {word}." if single.turned else "No single word decides."
     still = "it is" if single.turned else "it is still"
     return Check(

@@ -80,19 +80,24 @@ def plan_of(scores: Sequence[float], named: Sequence[int], free: Sequence[int], 
     steps = min(len(free), choice.MOST_STEPS if tokens <= choice.LONG else choice.FEW_STEPS)
     by_score = sorted(free, key=lambda word: -scores[word])[:steps]
     generator = np.random.default_rng(seed)
-    sets, all_sets = random_sets(free, len(named), draws, generator)
+    sets, all_sets = random_sets(free, named, draws, generator)
     count = min(draws, max(2, choice.CURVE_TOKENS // max(1, steps * tokens)))
     orders = [tuple(map(int, generator.permutation(list(free))[:steps])) for _ in range(count)]
     return Plan(tuple(named), tuple(free), tuple(by_score), tuple(sets), all_sets, tuple(orders))
 
 
-def random_sets(free: Sequence[int], size: int, draws: int, generator: np.random.Generator) -> tuple[list[Words], bool]:
-    """Sets of `size` words: all of them where they are few, else as many different ones as there are draws."""
-    if comb(len(free), size) <= max(choice.ALL_SETS, draws):
-        return list(map(frozenset, combinations(free, size))), True
+def random_sets(
+    free: Sequence[int], named: Sequence[int], draws: int, generator: np.random.Generator
+) -> tuple[list[Words], bool]:
+    """Sets of as many words as are named, other than the named one: all where they are few, else as many different ones as
+    there are draws."""
+    size, own = len(named), frozenset(named)
+    if comb(len(free), size) - 1 <= max(choice.ALL_SETS, draws):
+        return [one for one in map(frozenset, combinations(free, size)) if one != own], True
     drawn: dict[Words, None] = {}
     while len(drawn) < draws:
-        drawn[frozenset(map(int, generator.choice(list(free), size, replace=False)))] = None
+        one = frozenset(map(int, generator.choice(list(free), size, replace=False)))
+        drawn |= {one: None} if one != own else {}
     return list(drawn), False
 
 
@@ -100,18 +105,19 @@ def random_sets(free: Sequence[int], size: int, draws: int, generator: np.random
 
 
 def random_of(removal: Removal, plan: Plan) -> Random:
-    """The answer without random words. A draw turns the answer or not, and draws are counted."""
+    """The answer without random words; that of the whole text where there is no other set. A draw turns the answer or not, and
+    draws are counted."""
     values = [removal.value(one) for one in plan.sets]
     turned = sum(removal.turned(one) for one in plan.sets)
-    low, high = (min(values), max(values)) if values else (np.nan, np.nan)
-    return Random(float(np.mean(values)), low, high, len(values), plan.all_sets, turned, tuple(values))
+    shown = values or [removal.value(())]
+    return Random(float(np.mean(shown)), min(shown), max(shown), len(values), plan.all_sets, turned, tuple(values))
 
 
 def single_of(removal: Removal, plan: Plan) -> Single | None:
-    """The answer without the strongest word; None where no word is named."""
+    """The answer without the one named word whose removal does most; None where no word is named."""
     if not plan.named:
         return None
-    word = plan.named[0]
+    word = min(plan.named, key=lambda word: removal.value([word]))
     return Single(word, removal.value([word]), removal.turned([word]))
 
 

@@ -6,8 +6,8 @@ import csv
 import io
 import json
 import os
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, is_dataclass
+from collections.abc import Mapping
+from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +41,7 @@ class Answer:
     certainty: str  # "sure" or "leans"
     for_: tuple[int, ...]
     against: tuple[int, ...]
+    predicted: bool = True  # the target is what the model says
 
 
 @dataclass(frozen=True)
@@ -79,20 +80,20 @@ class Filler:
 
 @dataclass(frozen=True)
 class Random:
-    """The answer without random sets of as many words."""
+    """The answer without random sets of as many words, other than the named one; of the whole text where there is none."""
 
     mean: float
     low: float
     high: float
     count: int
-    all_: bool  # every set there is
+    all_: bool  # every other set there is
     turned: int
     values: tuple[float, ...]
 
 
 @dataclass(frozen=True)
 class Single:
-    """The answer without the strongest word alone."""
+    """The answer without one named word alone: the one whose removal does most."""
 
     word: int
     without: float
@@ -136,6 +137,7 @@ class Trust:
     single: Single | None
     curve: Curve
     checks: tuple[Check, ...]
+    but: str = ""  # what the answer adds to the words that are named, where their removal does not bear them out
 
 
 @dataclass(frozen=True)
@@ -270,7 +272,8 @@ def _made(kind: type, content: Mapping[str, Any] | None) -> Any:
     """A dataclass of its plain form, its own parts included."""
     if content is None:
         return None
-    values = {one.name: content[one.name.rstrip("_")] for one in fields(kind)}
+    known = [one for one in fields(kind) if one.name.rstrip("_") in content or one.default is MISSING]
+    values = {one.name: content[one.name.rstrip("_")] for one in known}
     for name, value in values.items():
         if (kind, name) in INNER:
             values[name] = _made(INNER[kind, name], value)
@@ -293,8 +296,3 @@ INNER: dict[tuple[type, str], type] = {
     (Trust, "curve"): Curve,
 }
 LISTS: dict[str, type] = {"words": Word, "methods": Reading, "notes": Note}
-
-
-def named(words: Sequence[Word], places: Sequence[int]) -> list[str]:
-    """The words at these indices, as they stand in the text."""
-    return [words[place].text for place in places]

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -9,6 +12,7 @@ from mixlens.errors import InputError
 from mixlens.why import choice, rules, sentences, trust
 from mixlens.why.value import Agreement, Gaps, Random, Single, Word
 from mixlens.why.words import Piece
+from mixlens.wording import ordinal
 
 
 @pytest.mark.parametrize(
@@ -19,20 +23,59 @@ from mixlens.why.words import Piece
         (0.99, 0.80, 0.95, "caution"),
         (0.99, 0.91, 0.95, "fail"),
         (0.99, 0.50, 0.40, "fail"),  # random words change more
-        (0.04, 0.01, 0.04, "ok"),  # three quarters of a small probability are lost
+        (0.04, 0.01, 0.04, "caution"),  # three quarters of a small probability are lost
         (0.04, 0.039, 0.04, "fail"),
+        (0.004, 0.001, 0.004, "fail"),  # less than a point is no effect, whatever part of the answer it is
         (0.0, 0.0, 0.0, "fail"),
+        (0.44, 0.56, 0.99, "fail"),  # a rise is no fall, however much random words raise it
+        (0.90, 0.88, 0.99, "fail"),  # random words that raise the answer do not help the named ones
+        (0.519, 0.10, 0.50, "caution"),  # a coin toss is turned by little
     ],
 )
 def test_named_words_are_compared_with_random_ones(whole: float, without: float, random: float, state: str) -> None:
-    assert rules.removal_state(whole, without, random) == state
+    assert rules.removal_state(rules.Fall(whole, without, random)) == state
+
+
+def test_a_target_that_the_model_does_not_say_counts_as_it_is_measured() -> None:
+    assert rules.removal_state(rules.Fall(0.04, 0.01, 0.04, predicted=False)) == "fail"  # three points
+    assert rules.removal_state(rules.Fall(0.30, 0.05, 0.29, predicted=False)) == "ok"
+    assert rules.advantage(rules.Fall(0.04, 0.01, 0.04, predicted=False)) == pytest.approx(0.03)
+    assert rules.advantage(rules.Fall(0.04, 0.01, 0.04)) == pytest.approx(0.03 * 0.5 / 0.04)
+
+
+@pytest.mark.parametrize(
+    ("count", "random_turned", "state"), [(20, 6, "ok"), (20, 9, "caution"), (0, 0, "caution"), (3, 1, "ok")]
+)
+def test_random_sets_that_turn_the_answer_and_a_text_without_other_sets_ask_for_caution(
+    count: int, random_turned: int, state: str
+) -> None:
+    fall = rules.Fall(0.99, 0.05, 0.60, turned=True, count=count, random_turned=random_turned)
+    assert rules.removal_state(fall) == state
+
+
+def test_words_that_act_together_ask_for_caution() -> None:
+    """Without "not" and "bad" the answer stays, without one of them it turns."""
+    both = rules.Fall(0.999, 0.996, 0.50, k=2, single=0.029)
+    assert rules.removal_state(both) == "caution"
+    assert rules.act_together(both)
+    assert not rules.act_together(rules.Fall(0.999, 0.996, 0.50, k=2, single=0.98))
+    assert not rules.act_together(rules.Fall(0.999, 0.01, 0.9, k=2, single=0.029))  # the words turn it: nothing to explain
+    assert not rules.act_together(rules.Fall(0.999, 0.996, 0.01, k=2, single=0.029))  # random words do more
+    assert rules.removal_state(rules.Fall(0.999, 0.996, 0.50, k=1, single=0.029)) == "fail"
+
+
+def test_a_share_near_zero_makes_no_first_word() -> None:
+    free = list(range(4))
+    assert rules.first_words([0.9, 0.029, 0.03, 0.0], free, 3) == {0, 2}
+    assert rules.first_words([0.0, 0.0, 0.0, 0.0], free, 1) == set()
+    assert rules.first_words([0.012, *[0.988 / 99] * 99], range(100), 1) == {0}  # in a long text every share is small
 
 
 def test_the_limits_are_those_of_the_table() -> None:
     at = choice.LIMITS
-    assert rules.removal_state(1.0, 0.5, 0.5 + at["removal_ok"] + 1e-9) == "ok"
-    assert rules.removal_state(1.0, 0.5, 0.5 + at["removal_ok"] - 0.001) == "caution"
-    assert rules.removal_state(1.0, 0.5, 0.5 + at["removal_caution"] - 0.001) == "fail"
+    assert rules.removal_state(rules.Fall(1.0, 0.5, 0.5 + at["removal_ok"] + 1e-9)) == "ok"
+    assert rules.removal_state(rules.Fall(1.0, 0.5, 0.5 + at["removal_ok"] - 0.001)) == "caution"
+    assert rules.removal_state(rules.Fall(1.0, 0.5, 0.5 + at["removal_caution"] - 0.001)) == "fail"
     assert [rules.completeness_state(gap) for gap in (0.01, 0.011, 0.05, 0.051)] == ["ok", "caution", "caution", "fail"]
     assert [rules.agreement_state(same, 5) for same in (5, 3, 2, 1)] == ["ok", "ok", "caution", "fail"]
     assert rules.agreement_state(2, 4) == "caution"  # half is not more than half
@@ -65,32 +108,118 @@ def random(mean: float, *, all_: bool = False, turned: int = 0) -> Random:
     return Random(mean, mean, mean, 20, all_, turned, (mean,) * 20)
 
 
-def said(removal: str, verdict: str, *, k: int = 3, without: float = 0.001, turned: bool = True, mean: float = 0.945) -> str:
-    return sentences.verdict_sentence(verdict, removal, k, 0.999, without, turned, random(mean))
+def asked(*, predicted: bool = True, foil: str | None = None) -> Any:
+    """What a sentence needs to know of the question."""
+    best = (("negative", 0.9),) if predicted else (("positive", 0.8), ("negative", 0.1))
+    facts = {
+        "name": "negative",
+        "foil_name": foil,
+        "word": None,
+        "predicted": predicted,
+        "probability": 0.9 if predicted else 0.1,
+    }
+    return SimpleNamespace(**facts, predictions=best)
+
+
+def said(verdict: str, **facts: Any) -> str:
+    fall = rules.Fall(**{"whole": 0.999, "without": 0.001, "random": 0.945, "k": 3, "turned": True, **facts})
+    return sentences.verdict_sentence(verdict, fall, asked(predicted=fall.predicted), "bad").replace("\u202f", " ")
 
 
 def test_the_verdict_is_said_in_words() -> None:
-    assert said("ok", "ok") == "Yes, for these three words: the answer turns without them."
-    assert said("ok", "ok", k=1, turned=False, without=0.7, mean=0.99) == (
+    assert said("ok") == "Yes, for these three words: the answer turns without them."
+    assert said("ok", k=1, turned=False, without=0.7, random=0.99) == (
         "Yes, for this word: without it the answer changes by −30 points, without one random word by −0.9 points."
     )
-    assert said("fail", "fail", turned=False, without=0.98) == (
+    assert said("fail", turned=False, without=0.98) == (
         "No: without them the answer changes by −1.9 points, without three random words by −5.4 points."
     )
-    assert said("ok", "caution").endswith("See the lines that are marked.")
-    assert said("fail", "fail", k=0).startswith("No: no word speaks for the answer")
+    assert said("caution").endswith("See the lines that are marked.")
+    assert said("fail", k=0).startswith("No: no word speaks for the answer")
+
+
+def test_caution_says_its_reason() -> None:
+    assert said("caution", random_turned=9) == (
+        "Partly, for these three words: the answer turns without them, but also without 9 of 20 random sets."
+    )
+    assert said("caution", k=1, whole=0.519, random=0.5) == (
+        "Partly, for this word: the answer turns without it, but it was near even before (51.9 %)."
+    )
+    assert said("caution", k=2, without=0.996, random=0.5, turned=False, single=0.029) == (
+        "Partly: the words act together. Without them the answer changes by −0.3 points; without “bad” alone it is 2.9 %."
+    )
+    assert said("caution", k=1, count=0, random=0.999).endswith("changes by −100 points; there is nothing to compare with.")
+    assert said("fail", k=1, whole=0.04, without=0.01, random=0.04, turned=False, predicted=False) == (
+        "No: the model does not say negative; without it the probability of negative changes by −3 points, "
+        "without one random word by 0 points."
+    )
 
 
 def test_a_failed_removal_contradicts_the_headline() -> None:
-    assert sentences.but("ok", 0.99, 0.01, 0.9) == ""
-    assert sentences.but("fail", 0.99, 0.98, 0.985) == ", but taking these words out changes little"
-    assert sentences.but("fail", 0.99, 0.98, 0.90) == ", but taking random words out changes more"
+    def but(*numbers: float, **facts: Any) -> str:
+        return sentences.but(rules.Fall(*numbers, **{"k": 2, **facts}))
+
+    assert but(0.99, 0.01, 0.9) == ""
+    assert but(0.99, 0.98, 0.985) == ", but taking these words out changes little"
+    assert but(0.99, 0.98, 0.985, k=1) == ", but taking this word out changes little"
+    assert but(0.99, 0.98, 0.90) == ", but taking random words out changes more"
+    assert but(0.99, 0.40, 0.41) == ", but taking these words out changes no more than random words do"
+    assert but(0.44, 0.56, 0.5, k=1) == ", but taking this word out makes it more likely"
+    assert but(0.99, 0.40, 0.99, count=0, k=1) == ", with nothing to compare with"
+    assert but(0.999, 0.996, 0.50, single=0.029) == ", which act together"
+
+
+def test_the_headline_quotes_words_and_says_which_one_of_several() -> None:
+    text = ["the", "keys", "to", "the", "and"]
+    words = [Word(one, " ", "text", False, False, 1.0, 0.2, (place,)) for place, one in enumerate(text)]
+
+    def told(question: Any, against: list[int]) -> str:
+        return sentences.headline(question, words, [3, 4], against, "").replace("\u202f", " ")
+
+    assert told(asked(), []) == "negative (90.0 %), because of “the” (4th word), “and”"
+    assert told(asked(predicted=False, foil="neutral"), [1]) == (
+        "10.0 % for negative rather than neutral; the model says positive (80.0 %); for negative: “the” (4th word), “and”; "
+        "against it: “keys”"
+    )
+
+
+def test_a_title_asks_why_only_of_what_the_model_says() -> None:
+    unsaid, said = asked(predicted=False), asked()
+    assert sentences.question(said, "question-answering") == "Why did the model answer “negative”?"
+    assert sentences.question(unsaid, "question-answering") == "What speaks for the answer “negative”?"
+    unsaid.word = said.word = "keys"
+    assert sentences.question(said, "token-classification") == "Why did the model tag “keys” as negative?"
+    assert sentences.question(unsaid, "token-classification") == "What speaks for tagging “keys” as negative?"
+    assert (
+        sentences.question(asked(predicted=False, foil="neutral"), "masked-lm") == "What speaks for negative rather than neutral?"
+    )
+
+
+def test_numbers_of_sets_agree_with_their_verbs() -> None:
+    one = Random(0.5, 0.5, 0.5, 1, True, 1, (0.5,))
+    assert (sentences.draws(one), sentences.draws(random(0.5, all_=True))) == ("the one other set", "all 20 other sets")
+    assert [sentences.turning(count) for count in (0, 1, 9)] == ["none turns it", "1 turns it", "9 turn it"]
+    assert [ordinal(place) for place in (1, 2, 3, 4, 11, 12, 21, 112)] == [
+        "1st",
+        "2nd",
+        "3rd",
+        "4th",
+        "11th",
+        "12th",
+        "21st",
+        "112th",
+    ]
 
 
 def test_checks_carry_their_states() -> None:
     words = [Word("wastes", "", "text", False, False, 1.0, 1.0, (1,))]
     found = sentences.checks(
-        3, 0.999, 0.001, random(0.945, turned=1), Single(0, 0.998, False), Agreement(5, 5, 3), Gaps(1e-5, 4.6e-7), words
+        rules.Fall(0.999, 0.001, 0.945, k=3),
+        random(0.945, turned=1),
+        Single(0, 0.998, False),
+        Agreement(5, 5, 3),
+        Gaps(1e-5, 4.6e-7),
+        words,
     )
     told = {check.id: (check.state, check.title.replace("\u202f", " ")) for check in found}
     assert told == {
@@ -100,7 +229,9 @@ def test_checks_carry_their_states() -> None:
         "single": ("info", "No single word decides."),
         "reconstruction": ("info", "The model was taken apart and put together again."),
     }
-    open_sum = sentences.checks(1, 0.9, 0.9, random(0.5), Single(0, 0.2, True), Agreement(1, 4, 1), Gaps(0.98, None), words)
+    open_sum = sentences.checks(
+        rules.Fall(0.9, 0.9, 0.5), random(0.5), Single(0, 0.2, True), Agreement(1, 4, 1), Gaps(0.98, None), words
+    )
     assert [(check.id, check.state) for check in open_sum] == [
         ("removal", "fail"),
         ("agreement", "fail"),
@@ -114,16 +245,19 @@ def test_checks_carry_their_states() -> None:
 
 
 def test_few_sets_are_all_taken_and_many_are_drawn_without_repeats() -> None:
-    every, all_ = trust.random_sets(range(9), 3, 20, np.random.default_rng(0))
+    every, all_ = trust.random_sets(range(9), (0, 1, 2), 20, np.random.default_rng(0))
     assert all_
-    assert len(every) == len(set(every)) == 84
-    drawn, all_ = trust.random_sets(range(30), 3, 20, np.random.default_rng(0))
+    assert len(every) == len(set(every)) == 83  # of 84, without the named one
+    drawn, all_ = trust.random_sets(range(30), (0, 1, 2), 20, np.random.default_rng(0))
     assert not all_
     assert len(drawn) == len(set(drawn)) == 20
     assert all(len(one) == 3 and one <= set(range(30)) for one in drawn)
-    again, _ = trust.random_sets(range(30), 3, 20, np.random.default_rng(0))
-    other, _ = trust.random_sets(range(30), 3, 20, np.random.default_rng(1))
+    again, _ = trust.random_sets(range(30), (0, 1, 2), 20, np.random.default_rng(0))
+    other, _ = trust.random_sets(range(30), (0, 1, 2), 20, np.random.default_rng(1))
     assert drawn == again != other
+    own = frozenset(drawn[0])
+    assert own not in trust.random_sets(range(30), tuple(own), 20, np.random.default_rng(0))[0]
+    assert trust.random_sets([4], (4,), 20, np.random.default_rng(0)) == ([], True)  # nothing to compare with
 
 
 def test_a_plan_ends_where_the_text_does() -> None:

@@ -35,9 +35,9 @@ def why() -> Any:
 def test_the_answer_comes_first(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     run("why", TEXT, monkeypatch=monkeypatch, columns=200)
     lines = capsys.readouterr().out.splitlines()
-    assert re.fullmatch(r"positive \(\d\d\.\d %\), because of wonderful(, \w+)*(; against it: \w+)?", lines[0])
+    assert re.fullmatch(r"positive \(\d\d\.\d %\), because of “wonderful”(, “\w+”)*(; against it: “\w+”)?", lines[0])
     assert re.match(
-        r"without (this word|these \w+ words): [<\d.]+ % positive \(\w+ random words?: [\d.]+ % on average, all \d+ sets\)",
+        r"without (this word|these \w+ words): [<\d.]+ % positive \(\w+ random words?: [\d.]+ % on average, all \d+ other sets\)",
         lines[1],
     )
     assert re.match(r"DeepLift: .*; completeness gap [\d.<]+ %; \d of 5 methods put the same .* first", lines[2])

@@ -49,8 +49,6 @@ function chip(why, k) {
 
 function certain(why) {
   const { answer, task } = why;
-  const asked = why.predictions.length && why.predictions[0][0] !== answer.target && task !== "token-classification" && task !== "question-answering";
-  if (asked) return [make("b", {}, probability(answer.probability)), " for ", word(answer.target), "; the model says ", word(why.predictions[0][0])];
   if (answer.certainty === "leans") return ["It leans to ", word(answer.target), " (", make("b", {}, probability(answer.probability)), ")"];
   if (CAUSES[task]) return ["It is ", make("b", {}, `${probability(answer.probability)} sure`)];
   return ["It gives ", word(answer.target), " ", make("b", {}, probability(answer.probability))];
@@ -65,28 +63,42 @@ function instead(why) {
 
 /** Where taking the words out does little, the answer says so itself. */
 function contradiction(why) {
-  const { whole, without, random } = why.trust;
-  if (!why.answer.for.length || byId(why, "removal").state !== "fail") return null;
-  return whole - random.mean > Math.max(0, whole - without) ? ", but taking random words out changes more" : ", but taking these words out changes little";
+  return why.trust.but || null;
+}
+
+/** Whether the target is what the model says. */
+function isPredicted(why) {
+  return why.answer.predicted !== false;
+}
+
+/** What is asked for, and what the model says instead. */
+function unsaid(why, rather) {
+  const [best, share] = why.predictions[0];
+  return [make("b", {}, probability(why.answer.probability)), " for ", word(why.answer.target), ...rather, "; the model says ", word(best), ` (${probability(share)})`];
+}
+
+/** What leads to the words for the target. */
+function leadingTo(why) {
+  if (!isPredicted(why)) return ["; for ", word(why.answer.target), why.method.signed ? " speak " : ", most came from "];
+  return [why.method.signed ? ", mostly because of " : ", and most came from "];
 }
 
 function answerOf(why) {
-  const { answer, method } = why;
+  const { answer } = why;
   const rather = answer.foil !== null ? [" rather than ", word(answer.foil)] : [];
-  const because = answer.for.length
-    ? [method.signed ? ", mostly because of " : ", and most came from ", ...listed(answer.for.map((k) => chip(why, k)))]
-    : ["; no word speaks for it"];
+  const start = isPredicted(why) ? [...certain(why), ...rather] : unsaid(why, rather);
+  const because = answer.for.length ? [...leadingTo(why), ...listed(answer.for.map((k) => chip(why, k)))] : ["; no word speaks for it"];
   const against = answer.against.length ? [" ", ...listed(answer.against.map((k) => chip(why, k))), ...instead(why)] : [];
-  const text = make("p", { class: "answer" }, ...certain(why), ...rather, ...because, contradiction(why), ".", ...against);
+  const text = make("p", { class: "answer" }, ...start, ...because, contradiction(why), ".", ...against);
   text.classList.toggle("long", text.textContent.length > 130);
   return text;
 }
 
 function othersOf(why) {
-  const others = why.predictions.slice(1, 5).filter(([name]) => name !== why.answer.target);
+  const others = why.predictions.slice(isPredicted(why) ? 1 : 0, 5).filter(([name]) => name !== why.answer.target);
   if (others.length < 2 || why.task === "question-answering") return null;
   const list = others.flatMap(([name, value], i) => [i ? ", " : String(), word(name), ` ${probability(value)}`]);
-  return make("p", { class: "small others" }, "After it: ", ...list, ".");
+  return make("p", { class: "small others" }, isPredicted(why) ? "After it: " : "The model’s own: ", ...list, ".");
 }
 
 function notesOf(why, state) {
@@ -264,14 +276,14 @@ function tracks(why) {
   const { trust, answer } = why;
   const { random } = trust;
   const now = trust.without_prediction === answer.target ? "; the model still says " : "; the model now says ";
-  const of = random.all ? `average of all ${counted(random.count)} sets` : `average of ${counted(random.count)} draws`;
+  const of = random.all ? `average of all ${counted(random.count)} other sets` : `average of ${counted(random.count)} draws`;
   const range = random.low === random.high ? String() : `; they range from ${probability(random.low)} to ${probability(random.high)} (bar)`;
   return [
     track({ title: ["Without ", ...wordsOf(why, answer.for)], before: trust.whole, after: trust.without, strong: true, small: `was ${probability(trust.whole)}${now}${trust.without_prediction}` }),
-    track({ title: [`Without ${trust.k === 1 ? "one random word" : `${numberWord(trust.k)} random words`}`], before: trust.whole, after: random.mean, band: [random.low, random.high],
-      small: `${of}${range}; ${random.turned ? `${counted(random.turned)} of ${counted(random.count)} turn` : "none turns"} the answer` }),
+    random.count && track({ title: [`Without ${trust.k === 1 ? "one random word" : `${numberWord(trust.k)} random words`}`], before: trust.whole, after: random.mean, band: [random.low, random.high],
+      small: `${of}${range}; ${random.turned ? `${counted(random.turned)} of ${counted(random.count)} ${random.turned === 1 ? "turns" : "turn"}` : "none turns"} the answer` }),
     track({ title: [`With ${these(trust.k)} alone`], before: trust.whole, after: trust.alone, small: "every other word taken out" }),
-  ];
+  ].filter(Boolean);
 }
 
 function trustPanel(why) {
