@@ -51,7 +51,7 @@ FEW_OF = 4  # and no more than one in so many words of the text
 
 @dataclass(frozen=True)
 class HeadRole:
-    """What one head does most. `shares` has every share of its rows; "sentence" and "few" (part of "spread") overlap with others."""
+    """What one head does most. `shares` has every share of its rows; "sentence" and "few" (of "spread") overlap with others."""
 
     layer: int
     head: int
