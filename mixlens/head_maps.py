@@ -4,7 +4,8 @@ The rule that names a head, with its limits in ROLES. Each word's row is made to
 of words are averaged; special tokens have no rows. A row is shared out, without rest, between the start mark (in a causal model
 without one: the first word), the other marks, the word itself, the word before, the word behind, and all other words ("spread").
 The largest share, leaving out "spread", that reaches its limit names the head; else its own sentence, where the text has several
-and its share reaches the limit; else the largest of all shares.
+and its share reaches the limit; else the largest of all shares. Where that is "spread", and three words (in a text of fewer
+than twelve: a quarter of its words) hold half of it or more, the head looks at few words and does not spread.
 """
 
 from __future__ import annotations
@@ -41,13 +42,16 @@ ROLES: Mapping[str, Role] = {
     "back": Role("looks one word back", 0.3),
     "ahead": Role("looks one word ahead", 0.3),
     "sentence": Role("stays in its sentence", 0.6),
+    "few": Role("looks at few words", 0.5),  # the limit is a part of "spread", not of the whole row
     "spread": Role("spreads over the text", 0.0),
 }
+FEW = 3  # words that are few
+FEW_OF = 4  # and no more than one in so many words of the text
 
 
 @dataclass(frozen=True)
 class HeadRole:
-    """What one head does most. `shares` has every share of its rows, "sentence" too, which overlaps with the others."""
+    """What one head does most. `shares` has every share of its rows; "sentence" and "few" (of "spread") overlap with others."""
 
     layer: int
     head: int
@@ -164,9 +168,15 @@ def _shares(rows: Rows, words: Sequence[Word], places: Mapping[str, Rows]) -> li
     shared = chosen / np.where(whole > 0, whole, 1.0)
     cells = np.stack([one[texts] for one in places.values()]).reshape(len(places), -1)
     means = shared.reshape(len(rows), -1) @ cells.T / len(texts)  # [head place]
-    sums = dict(zip(places, means.T, strict=True))
+    sums = {**dict(zip(places, means.T, strict=True)), "few": _few(shared * places["spread"][texts])}
     names = _names_of_shares(words)
     return [{name: float(sums[name][head]) for name in names} for head in range(len(rows))]
+
+
+def _few(others: Rows) -> Rows:
+    """[head]: what the words that are looked at most hold of [head row key], averaged over the rows."""
+    count = max(1, min(FEW, others.shape[1] // FEW_OF))
+    return np.sort(others.mean(1), -1)[:, -count:].sum(-1)
 
 
 def _rows_of_text(words: Sequence[Word]) -> list[int]:
@@ -182,11 +192,13 @@ def _names_of_shares(words: Sequence[Word]) -> list[str]:
 
 def _role(layer: int, head: int, shares: Mapping[str, float]) -> HeadRole:
     """The role that the shares of a head give it."""
-    narrow = max((name for name in shares if name not in ("sentence", "spread")), key=shares.__getitem__)
+    narrow = max((name for name in shares if name not in ("sentence", "few", "spread")), key=shares.__getitem__)
     if shares[narrow] >= ROLES[narrow].limit:
         role = narrow
     elif shares.get("sentence", 0.0) >= ROLES["sentence"].limit:
         role = "sentence"
     else:
         role = max(narrow, "spread", key=shares.__getitem__)
+    if role == "spread" and shares["few"] >= ROLES["few"].limit * shares["spread"]:
+        role = "few"
     return HeadRole(layer, head, role, ROLES[role].name, shares[role], dict(shares))

@@ -17,7 +17,7 @@ def percent(share: float, *, sign: bool = False) -> str:
         return f"?{THIN}%"
     mark = _sign(share) if sign else (MINUS if share < 0 else "")
     if 0 < size < 0.0005:
-        return f"{mark}<0.1{THIN}%" if sign else f"<0.1{THIN}%"
+        return f"<0.1{THIN}%"
     digits = 1 if round(100 * size, 1) < 10 and size > 0 else 0
     return f"{mark}{100 * size:.{digits}f}{THIN}%"
 

@@ -61,18 +61,48 @@ def test_heads_made_by_hand_get_their_names() -> None:
     assert roles[3].share == pytest.approx((6 + 0.5) / 8)
     assert roles[5].share == pytest.approx(1.0)
     for role in roles:
-        assert sum(share for name, share in role.shares.items() if name != "sentence") == pytest.approx(1.0)
+        assert sum(share for name, share in role.shares.items() if name not in ("sentence", "few")) == pytest.approx(1.0)
 
 
 def test_the_limits_are_those_of_the_table() -> None:
-    """A mixture of "back" and "spread": at its limit the narrow role names the head, under it the largest share does."""
+    """A mixture of "back" and two columns: at its limit the narrow role names the head, under it the largest share does."""
     limit = ROLES["back"].limit
     far = looking(1, 5)  # two words; few are neighbours of all others
     share = maps(shifted(-1)).roles()[0].shares["back"]
-    for weight, expected in ((limit / share + 0.02, "back"), (0.05, "spread")):
+    for weight, expected in ((limit / share + 0.02, "back"), (0.05, "few")):
         role = maps(weight * shifted(-1) + (1 - weight) * far).roles()[0]
         assert role.id == expected
         assert (role.shares["back"] >= limit) == (expected == "back")
+
+
+def long_maps(head: Tensor) -> HeadMaps:
+    """A text of twenty words in one sentence, one token each."""
+    words = tuple((f"w{place}", (place,)) for place in range(20))
+    return HeadMaps(head[None, None], tuple(word for word, _ in words), "attention", {}, (False,) * 20, words)
+
+
+@pytest.mark.parametrize("columns", [(9,), (3, 15), (3, 9, 15)])
+def test_a_head_with_few_dark_columns_does_not_spread(columns: tuple[int, ...]) -> None:
+    """Columns share a head with even attention: from half of what no other role has, it looks at few words."""
+    dark = torch.zeros(20, 20, dtype=torch.float64)
+    dark[:, list(columns)] = 1 / len(columns)
+    even = torch.full((20, 20), 1 / 20, dtype=torch.float64)
+    for weight in (0.2, 0.35, 0.5, 0.75):
+        head = weight * dark + (1 - weight) * even
+        role = long_maps(head).roles()[0]
+        others = [[float(head[i, j]) for j in range(20)] for i in range(20)]
+        for i in range(20):
+            for j in (i - 1, i, i + 1):
+                if 0 <= j < 20:
+                    others[i][j] = 0.0  # the roles "back", "itself" and "ahead"
+        held = sorted((sum(row[j] for row in others) / 20 for j in range(20)), reverse=True)
+        assert role.shares["few"] == pytest.approx(sum(held[:3]), abs=1e-12)  # float64, 400 numbers
+        assert role.shares["spread"] == pytest.approx(sum(held), abs=1e-12)
+        assert role.id == ("few" if sum(held[:3]) >= 0.5 * sum(held) else "spread")
+        assert role.share == role.shares[role.id]
+    assert role.id == "few"  # at 75 %
+    assert long_maps(0.2 * dark + 0.8 * even).roles()[0].id == "spread"
+    assert long_maps(even).roles()[0].id == "spread"
 
 
 def test_marks_by_the_kind_of_model() -> None:

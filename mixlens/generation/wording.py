@@ -79,21 +79,43 @@ def _average(generation: Generation) -> Sequence[tuple[str, str]]:
 
 
 def _comes_back(generation: Generation) -> Sequence[tuple[str, str]]:
-    """The written word that needs the prompt most: by what leaving out does, else by the largest share of one word."""
+    """The written word that needs the prompt: one that it comes back for, else the one that it counts most for."""
     loss = largest_loss(generation)
-    if loss is not None:
-        return _about_loss(generation, loss)
-    return _about_cell(generation) if generation.effects is None else [("", " Leaving out no single part changes much.")]
+    if loss is None:
+        return _about_cell(generation) if generation.effects is None else [("", " Leaving out no single part changes much.")]
+    row = named_row(generation)
+    how = "comes back for" if _has_come_back(generation, loss.row) else "counts most for"
+    return _about_row(generation, row, how, loss_of(generation, row))
 
 
-def _about_loss(generation: Generation, loss: Loss) -> Sequence[tuple[str, str]]:
-    word, whole = generation.rows[loss.row].text, generation.row_probabilities[loss.row]
-    share = percent(float(prompt_shares(generation)[loss.row]))
-    after = percent(max(0.0, whole + loss.change))
-    how = "comes back for" if float(own_shares(generation)[loss.row]) > BACK else "counts most for"
+def _has_come_back(generation: Generation, row: int) -> bool:
+    """Whether the words just written hold most of a row that the prompt still decides."""
+    return float(own_shares(generation)[row]) > BACK
+
+
+def named_row(generation: Generation) -> int:
+    """The row of the answer. A prompt comes back for the word with the largest loss, and counts most for the word that has
+    most of its share in it: the sentence chooses by what it says."""
+    loss = largest_loss(generation)
+    if loss is not None and _has_come_back(generation, loss.row):
+        return loss.row
+    shares = prompt_shares(generation)
+    return max(_plain_rows(generation) or range(len(generation.rows)), key=lambda row: float(shares[row]))
+
+
+def _about_row(generation: Generation, row: int, how: str, loss: Loss | None) -> Sequence[tuple[str, str]]:
+    share = percent(float(prompt_shares(generation)[row]))
     made = f"{share} of its evidence is in the prompt" if generation.signed else f"{share} of that word is made of the prompt"
-    begin = [("", f" The prompt {how} "), ("strong", word), ("", f": {made}, and ")]
-    return [*begin, ("", "without "), *loss.what, ("", f" its probability would be {after} instead of {percent(whole)}.")]
+    begin = [("", f" The prompt {how} "), ("strong", generation.rows[row].text), ("", f": {made}")]
+    if loss is None:
+        return [*begin, ("", ", but leaving out no single part changes its probability much.")]
+    whole = generation.row_probabilities[row]
+    after = percent(max(0.0, whole + loss.change))
+    return [*begin, ("", ", and without "), *loss.what, ("", f" its probability would be {after} instead of {percent(whole)}.")]
+
+
+def _plain_rows(generation: Generation) -> list[int]:
+    return [number for number, row in enumerate(generation.rows) if _is_plain(row)]
 
 
 def _is_plain(word: Word) -> bool:
@@ -104,7 +126,7 @@ def _is_plain(word: Word) -> bool:
 def _about_cell(generation: Generation) -> Sequence[tuple[str, str]]:
     """The word of the prompt that gave most to one written word."""
     numbers = [number for number, word in enumerate(generation.columns) if word.counts]
-    rows = [number for number, row in enumerate(generation.rows) if _is_plain(row)]
+    rows = _plain_rows(generation)
     if not numbers or not rows:
         return []
     table = generation.matrix[rows][:, numbers].abs()
@@ -119,20 +141,21 @@ def _about_cell(generation: Generation) -> Sequence[tuple[str, str]]:
 
 def largest_loss(generation: Generation) -> Loss | None:
     """The largest loss of a written word that is no mark, by a sentence or turn, or by a word where there is one group."""
+    losses = [loss for row in _plain_rows(generation) if (loss := loss_of(generation, row)) is not None]
+    return min(losses, key=lambda loss: loss.change, default=None)
+
+
+def loss_of(generation: Generation, row: int) -> Loss | None:
+    """The largest loss of one row; None where it is too small, or was not measured."""
     if generation.effects is None:
         return None
-    groups = generation.text.groups
-    by_group = len(groups) > 1
-    table = generation.effects.groups if by_group else generation.effects.words
-    skipped = [number for number, row in enumerate(generation.rows) if not _is_plain(row)]
-    lost = torch.nan_to_num(table.clone(), nan=0.0)
-    lost[skipped] = 0
-    row, column = divmod(int(lost.argmin()), max(1, lost.shape[1]))
-    change = float(lost[row, column]) if lost.numel() else 0.0
-    if change > -LEAST:
+    by_group = len(generation.text.groups) > 1
+    lost = torch.nan_to_num((generation.effects.groups if by_group else generation.effects.words)[row], nan=0.0)
+    if not lost.numel() or float(lost.min()) > -LEAST:
         return None
+    column = int(lost.argmin())
     what = group_name(generation, column, row) if by_group else (("quote", generation.columns[column].text),)
-    return Loss(row, what, change)
+    return Loss(row, what, float(lost[column]))
 
 
 def group_name(generation: Generation, number: int, row: int) -> tuple[tuple[str, str], ...]:

@@ -19,8 +19,8 @@ from ..generation.wording import (
     answer,
     group_shares,
     group_title,
-    largest_loss,
     losses_in_words,
+    named_row,
     own_shares,
     prompt_shares,
 )
@@ -147,9 +147,8 @@ def _span(generation: Generation, span: Group) -> dict[str, Any]:
 
 
 def _chosen(generation: Generation) -> int:
-    """The row that the page opens on: the one of the answer, else the one that the prompt gave most to."""
-    loss = largest_loss(generation)
-    return loss.row if loss is not None else int(prompt_shares(generation).argmax())
+    """The row that the page opens on: the one of the answer."""
+    return named_row(generation)
 
 
 # --- where the numbers come from ----------------------------------------------------------------------------------------

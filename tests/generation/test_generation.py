@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 import io
 import json
 from pathlib import Path
@@ -16,7 +17,7 @@ from made import talker, tokenizer
 import mixlens
 from mixlens.attributions import attribute
 from mixlens.generation.explaining import steps_of, write, written_after
-from mixlens.generation.wording import answer, largest_loss, own_shares, prompt_shares
+from mixlens.generation.wording import BACK, answer, largest_loss, named_row, own_shares, prompt_shares
 
 pytestmark = pytest.mark.filterwarnings("ignore::mixlens.completeness.IncompleteWarning")
 PROMPT = "the cat likes the red ball. the dog is a cat! where is the park"
@@ -188,9 +189,44 @@ def test_the_answer_names_the_largest_loss(generation: Any) -> None:
     rows = [number for number, row in enumerate(generation.rows) if not row.mark and not row.special]
     assert loss is not None
     assert loss.change == float(generation.effects.groups[rows].min())
-    assert generation.rows[loss.row].text in generation.sentence
-    assert "sentence" in generation.sentence
     assert answer(generation).plain == generation.sentence
+
+
+def with_rows(generation: Any, made_of_prompt: list[float]) -> Any:
+    """The same texts and effects, with other scores: how much of each row the first word of the prompt holds; the rest is own."""
+    first, begin = generation.columns[1].tokens[0], generation.text.begin
+    scores = torch.zeros_like(generation.scores)
+    for row, share in zip(generation.rows, made_of_prompt, strict=True):
+        for place in row.tokens:
+            scores[place - begin, first] += share
+            scores[place - begin, begin] += 1 - share
+    return dataclasses.replace(generation, scores=scores)
+
+
+def test_the_word_that_the_prompt_counts_most_for_has_the_largest_share_in_it(generation: Any) -> None:
+    """Chosen by the share that the sentence gives, whichever word loses most; no other word of the table has more."""
+    assert generation.columns[1].counts
+    loss = largest_loss(generation)
+    other = next(row for row, word in enumerate(generation.rows) if row != loss.row and not word.mark)
+    for best in (loss.row, other):
+        shares = [0.45] * len(generation.rows)
+        shares[best] = 0.9
+        made = with_rows(generation, shares)
+        table = made.matrix[:, [number for number, word in enumerate(made.columns) if word.counts]].abs().sum(-1)
+        assert named_row(made) == best == int(table.argmax())
+        told = made.sentence.replace("\u202f", " ")
+        assert f"The prompt counts most for {made.rows[best].text}: 90 % of that word" in told
+        effect = float(made.effects.groups[best].min())
+        assert ("instead of" in told) == (effect <= -0.01)
+
+
+def test_the_prompt_comes_back_for_the_word_that_loses_most(generation: Any) -> None:
+    loss = largest_loss(generation)
+    shares = [0.5] * len(generation.rows)
+    shares[loss.row] = 0.9 * (1 - BACK)
+    made = with_rows(generation, shares)
+    assert named_row(made) == loss.row
+    assert f"The prompt comes back for {made.rows[loss.row].text}: 36" in made.sentence
 
 
 @needs_shared

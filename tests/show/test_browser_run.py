@@ -16,6 +16,8 @@ from test_run import go
 import mixlens
 from mixlens import data
 from mixlens.corpus import maps
+from mixlens.show.page_template import script_of
+from mixlens.show.run_page import RUN
 
 pandas = pytest.importorskip("pandas")
 pytest.importorskip("pyarrow")
@@ -82,6 +84,44 @@ def test_the_answer_comes_first(opened: Callable[..., Any], address: str, frame:
     for piece in (f"{len(frame)}\n", "1 could not be", f"{100 * right / len(frame):.1f}{THIN}%", f"{len(frame) - right} wrong"):
         assert piece in facts
     assert f"{(frame['probability'] > 0.99).sum()} of {len(frame)}" in facts
+
+
+def answer_of(page: Any, *classes: dict[str, list[Any]]) -> str:
+    """The first sentence of a page, for words of classes made by hand: (word, mean share, rows)."""
+    named = [{"name": name, "rows": 40, "words": [words]} for name, words in zip("ABC", classes, strict=False)]
+    run = {"lead": 0, "isSigned": [True], "classes": named}
+    ask = "return make('p', {}, ...answerOf(run)).textContent;"
+    body = script_of(*RUN.scripts, start=ask)
+    return page.evaluate(re.sub(r"^\(\(\) => \{", "(run) => {", body).rstrip().removesuffix("})();") + "}", run)
+
+
+def test_a_word_that_leads_several_classes_is_not_named(opened: Callable[..., Any], address: str) -> None:  # noqa: F811
+    page = opened(address)
+    common, dull, superb = ["is", 0.2, 40], ["dull", 0.3, 9], ["superb", 0.25, 8]
+    words = {"for": [common], "against": []}
+    nothing = f"No word stands out: none in five rows or more carries 5.0{THIN}% of a row’s evidence for one class alone."
+    assert answer_of(page, words, words) == nothing
+    assert answer_of(page, {"for": [["dull", 0.049, 9]], "against": []}, words) == "B hangs on is; no word stands out for A."
+    both = [{"for": [common, dull], "against": []}, {"for": [common, superb], "against": []}]
+    assert answer_of(page, *both) == "A hangs on dull; B on superb."
+    # a class that holds less than half as much of a word leaves it to the other
+    assert answer_of(page, {"for": [dull], "against": []}, {"for": [["dull", 0.1, 6], superb], "against": []}) == (
+        "A hangs on dull; B on superb."
+    )
+
+
+def test_a_narrow_screen_keeps_numbers_apart(opened: Callable[..., Any], address: str) -> None:  # noqa: F811
+    """Names of sides are on one line in every chart, and no count touches a value."""
+    page = opened(address, width=390)
+    heads = page.locator(".word-head div span").evaluate_all(
+        "all => all.map(one => one.getClientRects().length && one.offsetHeight)"
+    )
+    assert len(set(heads)) == 1
+    rooms = page.locator(".word-row").evaluate_all(
+        "all => all.map(one => one.querySelector('.value').getBoundingClientRect().left + 6"
+        " - one.querySelector('.count').getBoundingClientRect().right)"
+    )
+    assert min(rooms) >= 4  # pixels; the value has a padding of 6
 
 
 def test_words_are_on_one_scale_and_lead_to_their_rows(

@@ -95,7 +95,7 @@ def test_the_page_opens_on_the_answer_and_shows_its_numbers(opened: Open, tmp_pa
     assert page.locator(".wide-table td.number").all_inner_texts() == ["3 of 3", "2 of 3"]
     page.get_by_text("Where these numbers come from").click()
     about = page.locator(".facts").inner_text()
-    for piece in ("made-up", "Nobody 2020", "gap 0.001", "4.6e-7", "mixlens why", "20 points", "steps 50"):
+    for piece in ("made-up", "Nobody 2020", "gap 0.001", "4.6e-7", "mixlens why", "20 points", "steps = 50"):
         assert piece in about
 
 
@@ -271,3 +271,51 @@ def test_a_notebook_shows_the_answer_in_a_root_of_its_own(opened: Open, browser:
     assert why.question in plain.locator("main").inner_text()
     assert why.trust.sentence in plain.locator("main").inner_text()
     plain.close()
+
+
+def reading_of(shares: list[float], *, signed: bool = True) -> dict[str, Any]:
+    return {**example()["methods"][0], "shares": shares, "scores": shares, "signed": signed}
+
+
+def test_methods_disagree_most_about_the_word_they_are_furthest_apart_on(opened: Open, tmp_path: Path) -> None:  # noqa: F811
+    """The largest spread of signed shares, with both ends; signs need not differ, and a method without signs does not count."""
+    first = [0.0, 0.0, 0.04, -0.06, 0.0, 0.0, 0.60, 0.30, 0.0, 0.0]
+    second = [0.0, 0.0, -0.04, -0.06, 0.0, 0.0, 0.37, 0.30, 0.20, 0.0]
+    third = [0.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0]
+    spread = [abs(a - b) for a, b in zip(first, second, strict=True)]
+    methods = [reading_of(first), reading_of(second), reading_of(third, signed=False)]
+    told = opened(written(tmp_path, methods=methods)).locator("section[aria-labelledby=methods] .lead").inner_text()
+    assert example()["words"][spread.index(max(spread))]["text"] == "superb"
+    assert f"They disagree most about superb (+37{THIN}% to +60{THIN}%)." in told
+    alike = [reading_of(first), reading_of([share - 0.01 for share in first]), reading_of(third, signed=False)]
+    assert "disagree" not in opened(written(tmp_path, methods=alike)).locator("section[aria-labelledby=methods]").inner_text()
+
+
+def test_named_words_have_columns_in_a_long_text(opened: Open, tmp_path: Path) -> None:  # noqa: F811
+    """Words that the answer names come first, however small their shares are."""
+    n = 60
+    shares_ = [(k + 1) / 2000 for k in range(n)]
+    words = [{**example()["words"][1], "text": f"word{k}", "before": " ", "share": shares_[k], "tokens": [k]} for k in range(n)]
+    answer = {**example()["answer"], "for": [2, 7, 58], "against": [11]}
+    other = [*shares_[:4], 0.2, *shares_[5:]]
+    page = opened(written(tmp_path, words=words, methods=[reading_of(shares_), reading_of(other)], answer=answer))
+    columns = page.locator(".wide-table thead th.said").all_inner_texts()
+    assert len(columns) == 14
+    assert {"word2", "word7", "word58", "word11", "word4"} <= set(columns)  # four that are named, one that is disagreed about
+    assert columns == sorted(columns, key=lambda word: int(word[4:]))
+
+
+def test_options_are_written_as_name_and_value(opened: Open, tmp_path: Path) -> None:  # noqa: F811
+    """What is empty is left out."""
+    options = {"embedding": "word", "baseline": None, "layers": [1, 2], "named": {}, "text": ""}
+    methods = {
+        "first": {"options": options, "baseline": "mask", "completeness": {"relative_gap": 5.76139e-08}},
+        "other": {"options": {}},
+    }
+    provenance = {**example()["provenance"], "revision": None, "methods": methods}
+    page = opened(written(tmp_path, provenance=provenance))
+    page.get_by_text("Where these numbers come from").click()
+    told = page.locator(".facts").inner_text()
+    assert "embedding = word; layers = 1, 2; baseline = mask; completeness relative gap = 5.761e-8" in told
+    for gone in ("Revision", "Options of other", "named", "baseline –", "text ="):
+        assert gone not in told

@@ -19,7 +19,7 @@ const HUES = ["for", "against", "share"];
 function percent(share, { sign = false } = {}) {
   const size = Math.abs(share);
   const mark = share < 0 ? MINUS : sign && share > 0 ? "+" : String();
-  if (size > 0 && size < 0.0005) return `${sign ? mark : String()}<0.1${THIN}%`;
+  if (size > 0 && size < 0.0005) return `<0.1${THIN}%`;
   return `${mark}${(100 * size).toFixed(size > 0 && Number((100 * size).toFixed(1)) < 10 ? 1 : 0)}${THIN}%`;
 }
 

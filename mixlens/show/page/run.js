@@ -6,6 +6,7 @@ const AGAINST_WORDS = 6;
 const NAMED_WORDS = 3; // in the answer
 const NAMED_CLASSES = 3;
 const NAMED_SHARE = 0.05; // the least mean share of a word that the answer names
+const ELSEWHERE = 0.5; // a word that another class holds this much of, or more, is not named
 const LEAST_ROWS = 5; // rows that a word of a list is in
 const LISTS = { // rows worth a look
   wrong: ["Wrong, and sure of it", `more than 95${THIN}% sure`, "wrong, and sure of it"],
@@ -45,13 +46,22 @@ function largestShare(classes) {
   return classes.flatMap((one) => [...one.words.for, ...one.words.against]).reduce((so, [, share]) => Math.max(so, Math.abs(share)), 1e-30);
 }
 
+/** The words that the answer may name for a class: they carry enough, and no other class holds half as much of them. */
+function distinctWords(one, classes) {
+  const strong = (words) => words.filter(([, share]) => Math.abs(share) >= NAMED_SHARE);
+  const others = classes.filter((other) => other !== one).flatMap((other) => other.words.for);
+  const alone = ([text, share]) => !others.some(([same, held]) => same === text && held >= share * ELSEWHERE);
+  return { for: strong(one.words.for).filter(alone), against: strong(one.words.against) };
+}
+
 /** What decides each class, in one sentence. */
 function answerOf(run) {
   const known = wordsOfClasses(run, run.lead);
   if (!known.length) return [`No word is in ${numberWord(LEAST_ROWS)} rows or more, so no word can be said to decide a class.`];
-  const strong = (words) => words.filter(([, share]) => Math.abs(share) >= NAMED_SHARE);
-  const classes = known.map((one) => ({ ...one, words: { for: strong(one.words.for), against: strong(one.words.against) } })).filter((one) => one.words.for.length).slice(0, NAMED_CLASSES);
-  if (!classes.length) return [`No word in ${numberWord(LEAST_ROWS)} rows or more carries ${percent(NAMED_SHARE)} of a row’s evidence on average.`];
+  const told = known.map((one) => ({ ...one, words: distinctWords(one, known) })).slice(0, NAMED_CLASSES);
+  const classes = told.filter((one) => one.words.for.length);
+  const without = told.filter((one) => !one.words.for.length).map((one) => one.name);
+  if (!classes.length) return [`No word stands out: none in ${numberWord(LEAST_ROWS)} rows or more carries ${percent(NAMED_SHARE)} of a row’s evidence for one class alone.`];
   const most = largestShare(classes);
   const signed = run.isSigned[run.lead];
   const chips = (list, hue) => listed(list.slice(0, NAMED_WORDS).map(([text, share]) => chip(text, Math.abs(share) / most, hue)));
@@ -64,7 +74,8 @@ function answerOf(run) {
     const named = one.words.against.filter(([, share]) => -share >= strongest / 3);
     return named.length ? ["; ", ...chips(named, "against"), named.length > 1 ? " speak against " : " speaks against ", one.name] : [];
   });
-  return [...parts, ...against, "."];
+  const silent = without.length ? ["; no word stands out for ", ...listed(without)] : [];
+  return [...parts, ...against, ...silent, "."];
 }
 
 /** Whether taking these words out turns more answers than random words do. */

@@ -6,6 +6,7 @@ const NAMED_BARS = 7; // words beside bars; the rest is one line
 const MOST_COLUMNS = 24; // words of a methods table; a longer text shows those that count most
 const FEW_COLUMNS = 14;
 const COLUMNS_ROOM = 800; // pixels that their columns may take
+const LEAST_SPREAD = 0.05; // of the evidence: methods that are nearer to each other on every word do not disagree
 const SLOTS = ["[MASK]", "<mask>"];
 const CAUSES = { classification: "sure", "token-classification": "sure", "question-answering": "sure" };
 
@@ -361,13 +362,21 @@ function falling(why) {
 
 // --- the same sentence, read by several methods --------------------------------------------------------------------------------
 
-/** The words that a table has room for, in the order of the text. */
+/** The words that the answer or the sentence on agreement names: a table has a column for each. */
+function namedWords(why) {
+  const disagreed = disagreedWord(why);
+  return new Set([...why.answer.for, ...why.answer.against, ...(disagreed === null ? [] : [disagreed])]);
+}
+
+/** The words that a table has room for, in the order of the text: those that are named, then those with the largest shares. */
 function columnsOf(why, most) {
   const all = evidence(why);
   const width = all.reduce((sum, k) => sum + Math.max(34, 12 + 8 * Math.min(14, why.words[k].text.length)), 0);
   if (all.length <= most && width <= COLUMNS_ROOM) return { shown: all, rest: [] };
   const weight = (k) => Math.max(...why.methods.map((one) => Math.abs(one.shares[k])));
-  const shown = [...all].sort((a, b) => weight(b) - weight(a)).slice(0, FEW_COLUMNS).sort((a, b) => a - b);
+  const named = namedWords(why);
+  const order = [...all].sort((a, b) => named.has(b) - named.has(a) || weight(b) - weight(a));
+  const shown = order.slice(0, Math.max(FEW_COLUMNS, named.size)).sort((a, b) => a - b);
   return { shown, rest: all.filter((k) => !shown.includes(k)) };
 }
 
@@ -426,16 +435,18 @@ function methodsNarrow(why, { shown, rest }) {
   return make("table", { class: "methods-table narrow-table" }, make("thead", {}, make("tr", {}, ...heads)), make("tbody", {}, ...rows, others, same));
 }
 
-/** The word whose sign the methods disagree on most, if there is one. */
+/** How far the methods with signs are apart on a word: the least and the largest of its shares. */
+function rangeOf(why, k) {
+  const shares = why.methods.filter((one) => one.signed).map((one) => one.shares[k]);
+  return [Math.min(...shares), Math.max(...shares)];
+}
+
+/** The word that methods with signs are furthest apart on, if they are apart. */
 function disagreedWord(why) {
-  const signed = why.methods.filter((one) => one.signed);
-  const spread = (k) => {
-    const shares = signed.map((one) => one.shares[k]);
-    const [least, most] = [Math.min(...shares), Math.max(...shares)];
-    return least <= -MARKED && most >= MARKED ? most - least : 0;
-  };
-  const order = evidence(why).sort((a, b) => spread(b) - spread(a));
-  return signed.length > 1 && order.length && spread(order[0]) > 0 ? order[0] : null;
+  if (why.methods.filter((one) => one.signed).length < 2) return null;
+  const spread = (k) => rangeOf(why, k)[1] - rangeOf(why, k)[0];
+  const most = evidence(why).reduce((so, k) => (so === null || spread(k) > spread(so) ? k : so), null);
+  return most !== null && spread(most) >= LEAST_SPREAD ? most : null;
 }
 
 function agreementText(why) {
@@ -443,7 +454,7 @@ function agreementText(why) {
   const first = k === 1 ? "the same word first" : `the same ${numberWord(k)} words first`;
   const told = same === of ? `All ${numberWord(of)} put ${first}.` : same < 2 ? `No other method puts ${first}.` : `${numberWord(same).replace(/^./, (letter) => letter.toUpperCase())} of ${numberWord(of)} put ${first}.`;
   const other = disagreedWord(why);
-  return other === null ? [told] : [told, " They disagree most about ", said(why.words[other].text), "."];
+  return other === null ? [told] : [told, " They disagree most about ", said(why.words[other].text), ` (${rangeOf(why, other).map(signedPercent).join(" to ")}).`];
 }
 
 function methodsSection(why) {
@@ -455,7 +466,7 @@ function methodsSection(why) {
   const below = make(
     "div", { class: "legend" }, signed ? key("against", `${MINUS} against`) : null, signed ? key("for", `+ for ${why.answer.target}`) : null, unsigned ? key("share", "no sign") : null,
     make("span", {}, "Percent of the row; the strongest colour is the row’s largest. · is under 0.5. Special tokens are left out."),
-    columns.rest.length ? make("span", {}, `The ${numberWord(columns.shown.length)} words with the largest shares; the others are added up without their sign.`) : null,
+    columns.rest.length ? make("span", {}, `The ${numberWord(columns.shown.length)} words that are named or have the largest shares; the others are added up without their sign.`) : null,
   );
   const title = `The same text, read by ${numberWord(why.methods.length)} methods`;
   const lead = make("p", { class: "lead" }, "Each row is one method’s share of the evidence in percent. ", ...agreementText(why));
@@ -476,10 +487,29 @@ function limitRows(why) {
   return Object.entries(why.limits).map(([name, value]) => [LIMIT_NAMES[name] || name.replace(/_/g, " "), name.startsWith("removal") ? `${(value * 100).toFixed(0)} points` : percent(value)]);
 }
 
+/** Whether there is something to write: not nothing, nor an empty list or table. */
+function isGiven(value) {
+  return value !== null && value !== undefined && value !== String() && !(typeof value === "object" && !Object.keys(value).length);
+}
+
 function plainly(value) {
-  if (value === null || value === undefined) return "–";
-  if (typeof value !== "object") return String(value);
-  return Array.isArray(value) ? value.map(plainly).join(", ") : Object.entries(value).map(([key, one]) => `${key} ${plainly(one)}`).join("; ");
+  if (Array.isArray(value)) return value.filter(isGiven).map(plainly).join(", ");
+  return typeof value === "object" ? assignments(value).join(", ") : typeof value === "number" ? String(Number(value.toPrecision(4))) : String(value);
+}
+
+/** `name = value` of everything that is given; what is in "options" needs no word before it. */
+function assignments(values, before = String()) {
+  return Object.entries(values).filter(([, value]) => isGiven(value)).flatMap(([key, value]) => {
+    const name = `${before}${key.replace(/_/g, " ")}`;
+    if (typeof value !== "object" || Array.isArray(value)) return [`${name} = ${plainly(value)}`];
+    return assignments(value, key === "options" ? before : `${name} `);
+  });
+}
+
+/** One line for each method that has options. */
+function optionRows(why, methods) {
+  const name = (id) => (why.methods.find((one) => one.id === id) || { name: id }).name;
+  return Object.entries(methods || {}).map(([id, values]) => [`Options of ${name(id)}`, assignments(values).join("; ")]).filter(([, text]) => text);
 }
 
 function provenance(why) {
@@ -492,8 +522,8 @@ function provenance(why) {
     gaps.reconstruction === null ? null : ["Layers rebuilt from their parts", `largest gap ${gaps.reconstruction.toExponential(1)}`],
     ["Words taken out", `${trust.filler.text} (${trust.filler.id})`],
     why.special_share > 0 ? ["Special tokens", `held ${percent(why.special_share)} of all scores without sign; left out of the shares`] : null,
-    ...Object.entries(versions).map(([name, value]) => [name[0].toUpperCase() + name.slice(1), plainly(value)]),
-    methods ? ["Options of the methods", plainly(methods)] : null,
+    ...Object.entries(versions).filter(([, value]) => isGiven(value)).map(([name, value]) => [name[0].toUpperCase() + name.slice(1), plainly(value)]),
+    ...optionRows(why, methods),
     ["Limits of the checks", limitRows(why).map((row) => row.join(" ")).join("; ")],
     command ? ["Make it again", make("code", {}, command)] : null,
   ];
