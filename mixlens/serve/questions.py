@@ -66,7 +66,7 @@ def _asked(model: Model, request: Wanted, methods: list[str] | None) -> dict[str
 
 def example_question(model: Model, text: str, tokens: int) -> dict[str, Any]:
     """An example, asked without any choice."""
-    return {**_asked(model, Wanted(text=text), None), "text": text, "cut": None, "tokens": tokens}
+    return {**_asked(model, Wanted.model_validate({"text": text}), None), "text": text, "cut": None, "tokens": tokens}
 
 
 def _refuse_answer_options(request: Wanted) -> None:

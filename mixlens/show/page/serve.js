@@ -47,6 +47,8 @@ class ServedPage {
     this.grid.classList.toggle("active", name !== "empty");
     this.state.replaceChildren(...parts);
     this.grid.dataset.state = name;
+    this.root.classList.toggle("has-answer", name === "done");
+    if (name !== "empty" && this.state.getBoundingClientRect().top < 0) this.state.scrollIntoView({ block: "start" }); // on a phone it stands above the form
   }
 
   /** Times are measured while nobody waits: what is not known yet is asked for again. */
@@ -133,7 +135,6 @@ class ServedPage {
     this.below.replaceChildren(make("div", { class: `shows-${shown.kind}` }, ...shown.below));
     if (shown.begin) shown.begin();
     title.focus({ preventScroll: true });
-    if (this.state.getBoundingClientRect().top < 0) this.state.scrollIntoView({ block: "start" });
     this.learnTimes(0);
     document.documentElement.dataset.answers = String(Number(document.documentElement.dataset.answers || 0) + 1);
   }

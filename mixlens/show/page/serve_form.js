@@ -21,7 +21,7 @@ const TASKS = {
 /** "minilm-sst2: negative or positive". */
 function modelLine(model) {
   const few = model.labels.length && model.labels.length <= 4;
-  return `${model.name}: ${few ? listed(model.labels).join(String()) : TASKS[model.task] || "maps alone"}`;
+  return `${model.name}: ${few ? listed(model.labels).join(String()).replace(/ and (?=[^,]*$)/, " or ") : TASKS[model.task] || "maps alone"}`;
 }
 
 /** "about 2 s", where it was measured with a text of a like length; else with the length it was measured with. */
@@ -41,13 +41,18 @@ function selectOf(options, attributes = {}) {
   return make("select", attributes, ...options.map(([value, text]) => make("option", { value }, text)));
 }
 
-/** Several of many: each box with both names and what the method does. */
+const USUAL = ["integrated_gradients", "deeplift", "attcat", "blank_out", "grad_x_input", "partial_lrp", "alti", "globenc", "value_zeroing", "attention_rollout"];
+
+/** Several of many: each box with both names and what the method does. Those that few people ask for are folded. */
 function boxesOf(legendText, methods, chosen) {
   const boxes = methods.map((one) => make("input", { type: "checkbox", value: one.name, checked: chosen.includes(one.name) }));
   const rows = methods.map((one, i) => make(
     "label", { class: "method-box" }, boxes[i], make("span", {}, one.everyday, make("span", { class: "small" }, `${one.title}. ${one.summary}`)),
   ));
-  return { element: make("fieldset", { class: "method-set" }, make("legend", {}, legendText), make("div", { class: "method-boxes" }, ...rows)), boxes };
+  const isUsual = (_, i) => USUAL.includes(methods[i].name) || chosen.includes(methods[i].name);
+  const [usual, others] = [rows.filter(isUsual), rows.filter((row, i) => !isUsual(row, i))];
+  const folded = others.length ? aside(`${counted(others.length)} more`, () => make("div", { class: "method-boxes" }, ...others)) : null;
+  return { element: make("fieldset", { class: "method-set" }, make("legend", {}, legendText), make("div", { class: "method-boxes" }, ...usual), folded), boxes };
 }
 
 class AskForm {

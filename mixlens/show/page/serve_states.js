@@ -103,7 +103,7 @@ function whyState(why, { special, methodsFirst }) {
   if (methodsFirst) sections.sort((a, b) => Number(isMethods(b)) - Number(isMethods(a)));
   const box = text.querySelector(".specials input");
   if (special && box) box.click();
-  return { kind: "why", title: questionOf(why), first: [...cautions, ...before, trustLine(why)], below: [text, ...sections, make("section", { class: "folds" }, whyProvenance(why))], say: head.say };
+  return { kind: "why", title: questionOf(why), first: [...cautions, ...before, trustLine(why), text], below: [...sections, make("section", { class: "folds" }, whyProvenance(why))], say: head.say };
 }
 
 function isMethods(element) {
