@@ -40,14 +40,15 @@ def _submit(desk: Desk, name: str, request: Wanted) -> Job:
     methods = _methods(desk, request)
     text, cut = _text(desk, name, request)
     tokens = _length(desk, name, text)
+    notes = [*([cut] if cut else []), *desk.notes(name, text)]
     if request.question == "maps":
         _refuse_answer_options(request)
         question = {"text": text, "methods": methods, "query": request.query, **_targets(desk.models[name], request)}
-        return desk.submit(name, question, [*([cut] if cut else []), *desk.notes(name, text)])
+        return desk.submit(name, question, notes)
     refuse_question(desk.models[name], request.question, methods)
     _refuse_no_mask(desk, name, text, request)
     asked = _asked(desk.models[name], request, methods)
-    return desk.submit(name, {**asked, "text": text, "cut": cut, "tokens": tokens}, [cut] if cut else [], request.question)
+    return desk.submit(name, {**asked, "text": text, "cut": cut, "tokens": tokens}, notes, request.question)
 
 
 def _asked(model: Model, request: Wanted, methods: list[str] | None) -> dict[str, Any]:

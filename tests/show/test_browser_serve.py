@@ -107,7 +107,7 @@ def test_the_page_says_what_will_come(served: Callable[..., Any], server: tuple[
         *("sentiment: negative or positive", "agreement: fills in a missing word"),
     ]
     page.get_by_role("button", name="Try an example").click()
-    api.expect(page.locator(".under-text span")).to_have_text("15 of 64 tokens")
+    api.expect(page.locator(".under-text span")).to_have_text("12 of 64 tokens")
     picture(page, "served-empty")
 
 
@@ -291,16 +291,26 @@ def test_a_missing_mask_is_put_in(served: Callable[..., Any]) -> None:
     assert text_box(page).input_value() == "The keys to the cabinet were [MASK]."
 
 
+def test_what_flows_where_needs_no_mask_but_says_that_there_is_none(served: Callable[..., Any]) -> None:
+    page = served()
+    page.get_by_role("combobox", name="Model", exact=True).select_option("agreement")
+    page.get_by_role("radio", name="What flows where?").check()
+    explain(page, "The keys to the cabinet were rusty.")
+    assert answers(page, 1).locator(".note.caution").all_inner_texts() == [
+        "The text has no [MASK], so no word of it is predicted. Write [MASK] in place of a word to see what for."
+    ]
+
+
 def test_a_server_that_is_gone_is_told(served: Callable[..., Any]) -> None:
     page = served()
-    page.evaluate("window.kept = fetch; window.fetch = () => Promise.reject(new TypeError('no server'))")
+    page.evaluate("() => { window.kept = fetch; window.fetch = () => Promise.reject(new TypeError('no server')); }")
     text_box(page).fill(REVIEW)
     page.get_by_role("button", name="Explain", exact=True).click()
     told = state(page, "error").inner_text()
     assert "The program behind this page does not answer" in told
     assert "mixlens serve" in told
     assert text_box(page).input_value() == REVIEW
-    page.evaluate("window.fetch = window.kept")
+    page.evaluate("() => { window.fetch = window.kept; }")
     page.get_by_role("button", name="Try again").click()
     answers(page, 1)
 

@@ -102,8 +102,8 @@ function whyState(why, { special, methodsFirst }) {
   const sections = whySections(why);
   if (methodsFirst) sections.sort((a, b) => Number(isMethods(b)) - Number(isMethods(a)));
   const box = text.querySelector(".specials input");
-  if (special && box) box.click();
-  return { kind: "why", title: questionOf(why), first: [...cautions, ...before, trustLine(why), text], below: [...sections, make("section", { class: "folds" }, whyProvenance(why))], say: head.say };
+  const begin = () => { if (special && box) box.click(); }; // a click counts once it stands in the page
+  return { kind: "why", title: questionOf(why), first: [...cautions, ...before, trustLine(why), text], below: [...sections, make("section", { class: "folds" }, whyProvenance(why))], say: head.say, begin };
 }
 
 function isMethods(element) {
