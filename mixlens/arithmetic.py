@@ -15,6 +15,7 @@ from .errors import InputError, is_integer, nearest
 from .types import Attribution, Map
 
 Kind = TypeVar("Kind", Attribution, Map)
+Item = TypeVar("Item")
 # What a sum says of itself where both sides say the same. What one method says of its own scores (gaps, shares) is not said.
 SHARED = (
     *(
@@ -35,6 +36,7 @@ SHARED = (
 )
 PLACE = ("query", "query_token")
 TOLD = ("method", "variant", "options", "model", "text", "pair", "target", "score", "query", "query_token", "layer", "at_layer")
+TELLING = ("target", "score", "model", "variant", "options", "query_token", "layer", "at_layer")  # between results of one method
 NORMS = ("share", "max", "length")
 
 
@@ -94,10 +96,7 @@ def _differences(left: Attribution | Map, right: Attribution | Map) -> list[str]
 
 def _labels(left: Attribution | Map, right: Attribution | Map, differ: Any) -> list[str]:
     """The methods; where they are the same, with the first thing that differs."""
-    key = next(
-        (key for key in ("target", "score", "model", "variant", "options", "query_token", "layer", "at_layer") if key in differ),
-        None,
-    )
+    key = next((key for key in TELLING if key in differ), None)
     if left.method != right.method or key is None:
         return [left.method, right.method]
     return [f"{one.method} ({one.info.get(key)})" for one in (left, right)]
@@ -105,12 +104,21 @@ def _labels(left: Attribution | Map, right: Attribution | Map, differ: Any) -> l
 
 def _shared(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
     """The facts that hold of both. A target stands with its score, a token with its position."""
-    same = {key: one[key] for key in SHARED if key in one and key in other and _equal(one[key], other[key])}
-    if all(key in one and one[key] == other.get(key) for key in PLACE):
-        same |= {key: one[key] for key in PLACE}
+    same = {key: one[key] for key in SHARED if _has_both(one, other, key) and _equal(one[key], other[key])}
+    same |= _shared_place(one, other)
     if "score" not in same:
         same.pop("target", None)
     return same
+
+
+def _has_both(one: Mapping[str, Any], other: Mapping[str, Any], key: str) -> bool:
+    return key in one and key in other
+
+
+def _shared_place(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
+    """The position and its token, where both are the same."""
+    same = all(key in one and one[key] == other.get(key) for key in PLACE)
+    return {key: one[key] for key in PLACE} if same else {}
 
 
 def _equal(one: Any, other: Any) -> bool:
@@ -119,7 +127,7 @@ def _equal(one: Any, other: Any) -> bool:
 
 def multiplied(result: Kind, factor: Any) -> Kind:
     """result * factor, for a finite number."""
-    if isinstance(factor, bool) or not isinstance(factor, Real) or not math.isfinite(factor):
+    if not _is_number(factor) or not math.isfinite(factor):
         raise InputError(f"a result is multiplied by a finite number, not by {factor!r:.40}.")
     facts = {"operation": "*", "factor": float(factor), "left": _told(result)}
     name = f"-{result.method}" if factor == -1 else f"{factor:g} * {result.method}"
@@ -129,9 +137,13 @@ def multiplied(result: Kind, factor: Any) -> Kind:
 
 def divided(result: Kind, divisor: Any) -> Kind:
     """result / divisor, for a finite number other than 0."""
-    if isinstance(divisor, bool) or not isinstance(divisor, Real) or not divisor:
+    if not _is_number(divisor) or not divisor:
         raise InputError(f"a result is divided by a number other than 0, not by {divisor!r:.40}. For shares use .normalize().")
     return multiplied(result, 1 / float(divisor))
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool)
 
 
 # --- parts --------------------------------------------------------------------------------------------------------------
@@ -161,11 +173,15 @@ def places(result: Attribution | Map, name: Any) -> tuple[int, ...]:
     found = [positions for word, positions in result.words or () if word == name]
     if isinstance(name, str) and len(found) == 1:
         return found[0]
+    _refuse_repeated(name, found)
+    return (find(result.tokens, name),)
+
+
+def _refuse_repeated(name: Any, found: Sequence[tuple[int, ...]]) -> None:
     if len(found) > 1:
         raise InputError(
             f"the word {name!r} occurs {len(found)} times, at {[one[0] for one in found]}. Say which one by an index."
         )
-    return (find(result.tokens, name),)
 
 
 def _cut(result: Kind, positions: list[int]) -> Kind:
@@ -176,21 +192,30 @@ def _cut(result: Kind, positions: list[int]) -> Kind:
     return replace(
         result,
         scores=scores[..., positions, :] if isinstance(result, Map) else scores,
-        tokens=tuple(result.tokens[i] for i in positions),
-        special=tuple(result.special[i] for i in positions) if result.special else (),
+        tokens=_at(result.tokens, positions),
+        special=_at(result.special, positions) if result.special else (),
         words=words_at(result.words, positions),
         info=_info_of_part(result, positions),
     )
+
+
+def _at(values: Sequence[Item], positions: Sequence[int]) -> tuple[Item, ...]:
+    return tuple(values[i] for i in positions)
 
 
 def _info_of_part(result: Attribution | Map, positions: list[int]) -> dict[str, Any]:
     """The facts of a part: the query by its new number, where it is still there. What holds of all tokens alone is left out."""
     whole = ("completeness", "input_ids", "prediction_tokens", "distribution", *PLACE)
     facts = {key: value for key, value in result.info.items() if key not in whole and not isinstance(value, Tensor)}
-    query = result.info.get("query")
-    if query in positions:
-        facts |= {key: result.info[key] for key in PLACE if key in result.info} | {"query": positions.index(query)}
-    return {**facts, "part": {"positions": positions, "of": len(result.tokens)}}
+    return {**facts, **_query_of_part(result.info, positions), "part": {"positions": positions, "of": len(result.tokens)}}
+
+
+def _query_of_part(info: Mapping[str, Any], positions: list[int]) -> dict[str, Any]:
+    """The query by its number in the part; nothing where it is not in it."""
+    query = info.get("query")
+    if query not in positions:
+        return {}
+    return {key: info[key] for key in PLACE if key in info} | {"query": positions.index(query)}
 
 
 # --- shares -------------------------------------------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -27,10 +27,7 @@ def mean(results: Iterable[Attribution], *, by: Grouping = "token", confidence: 
     first, `mixlens.mean([a.normalize("share") for a in results], by="word")`.
     """
     several = _several(results)
-    if by == "token":
-        tokens, values = _by_token(several)
-    else:
-        tokens, values = _by_group(several, _grouping(by))
+    tokens, values = _values(several, by)
     intervals = [mean_with_interval(one, confidence=confidence, seed=seed, how="studentised") for one in values]
     first = several[0]
     same = by == "token"
@@ -38,7 +35,7 @@ def mean(results: Iterable[Attribution], *, by: Grouping = "token", confidence: 
         torch.tensor([one.mean for one in intervals], dtype=torch.float64),
         tuple(tokens),
         _method(several),
-        _info(several, intervals, "token" if same else "word" if by == "word" else "group", confidence),
+        _info(several, intervals, "group" if callable(by) else by, confidence),
         first.special if same else (False,) * len(tokens),
         first.words if same else tuple((token, (i,)) for i, token in enumerate(tokens)),
     )
@@ -49,9 +46,18 @@ def _several(results: Any) -> list[Attribution]:
     if not several:
         raise InputError("there is nothing to average: no attributions were given.")
     for one in several:
-        if not isinstance(one, Attribution):
-            raise InputError(f"mean takes a list of attributions, not of {type(one).__name__}.")
+        _refuse_other(one)
     return several
+
+
+def _refuse_other(one: Any) -> None:
+    if not isinstance(one, Attribution):
+        raise InputError(f"mean takes a list of attributions, not of {type(one).__name__}.")
+
+
+def _values(several: Sequence[Attribution], by: Grouping) -> tuple[Sequence[str], list[list[float]]]:
+    """What the means are of, and for each its values."""
+    return _by_token(several) if by == "token" else _by_group(several, _grouping(by))
 
 
 def _grouping(by: Any) -> Callable[[str], str | None]:
@@ -98,9 +104,14 @@ def _method(several: Sequence[Attribution]) -> str:
     return "mean of " + ", ".join(dict.fromkeys(one.method for one in several))
 
 
+def _same_facts(infos: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The facts that hold of every result."""
+    first = infos[0]
+    return {key: first[key] for key in SHARED if key in first and all(info.get(key) == first[key] for info in infos)}
+
+
 def _info(several: Sequence[Attribution], intervals: Sequence[Interval], unit: str, confidence: float) -> dict[str, Any]:
-    first = several[0].info
-    same = {key: first[key] for key in SHARED if key in first and all(one.info.get(key) == first[key] for one in several)}
+    same = _same_facts([one.info for one in several])
     if "score" not in same:
         same.pop("target", None)
     facts = {name: torch.tensor([getattr(one, name) for one in intervals], dtype=torch.float64) for name in ("low", "high")}

@@ -63,11 +63,11 @@ def sync(file: int) -> None:
 
 def move(beside: Path, place: Path) -> None:
     """Rename a file to its place, and make the new name outlast a power cut."""
-    _replace(beside, place)
+    _rename_over(beside, place)
     sync_folder(place.parent)
 
 
-def _replace(beside: Path, place: Path) -> None:
+def _rename_over(beside: Path, place: Path) -> None:
     """`os.replace`. Windows refuses while another program, a virus scanner say, reads the file: there it is tried again."""
     for seconds in WAITS if os.name == "nt" else ():
         with contextlib.suppress(PermissionError):

@@ -22,6 +22,7 @@ from .types import Attribution, Trace
 
 PAPER = "scores given from outside"
 Scorer = Callable[..., Any]
+Unit = tuple[str, tuple[int, ...]]  # a word or a token, and its positions
 
 
 def attribution_from(
@@ -162,35 +163,44 @@ def _of_ferret(trace: Any, tokens: list[str], scores: Any, output: int | None) -
 
 def _is_pairs(scores: Any) -> bool:
     given = list(scores.items()) if isinstance(scores, Mapping) else scores
-    return (
-        isinstance(given, list | tuple)
-        and bool(given)
-        and all(isinstance(pair, list | tuple) and len(pair) == 2 and isinstance(pair[0], str) for pair in given)
-    )
+    return isinstance(given, list | tuple) and bool(given) and all(map(_is_pair, given))
+
+
+def _is_pair(given: Any) -> bool:
+    """A name and what belongs to it."""
+    return isinstance(given, list | tuple) and len(given) == 2 and isinstance(given[0], str)
 
 
 def _of_pairs(trace: Any, tokens: list[str], scores: Any, output: int | None) -> tuple[Tensor, dict[str, Any]]:
     """Words in their order, each with a score that its tokens share. Special tokens may be left out: their score is 0."""
     pairs = list(scores.items()) if isinstance(scores, Mapping) else list(scores)
-    units = _units(trace, tokens)
-    names = [word for word, _ in pairs]
-    wanted = next((some for some in units if [word.lower() for word, _ in some] == [name.lower() for name in names]), None)
-    if wanted is None:
-        told = " ".join(word for word, _ in units[0])
-        raise InputError(f"the words do not fit the text: {' '.join(names)!r:.120} were given, and its words are {told!r:.120}.")
+    wanted = _named_units(_units(trace, tokens), [word for word, _ in pairs])
     values = torch.zeros(len(tokens), dtype=torch.float64)
     for (_, positions), (_, score) in zip(wanted, pairs, strict=True):
         values[list(positions)] = float(_array(score)) / len(positions)
     return values, {"from": "pairs of words and scores", "words": len(pairs)}
 
 
-def _units(trace: Any, tokens: list[str]) -> list[list[tuple[str, tuple[int, ...]]]]:
+def _named_units(units: Sequence[list[Unit]], names: Sequence[str]) -> list[Unit]:
+    """The first of the lists of words that has these names; capitals do not count."""
+    wanted = next((some for some in units if [word.lower() for word, _ in some] == [name.lower() for name in names]), None)
+    if wanted is None:
+        told = " ".join(word for word, _ in units[0])
+        raise InputError(f"the words do not fit the text: {' '.join(names)!r:.120} were given, and its words are {told!r:.120}.")
+    return wanted
+
+
+def _units(trace: Any, tokens: list[str]) -> list[list[Unit]]:
     """What pairs may name, in order: the words without special tokens, all words, the tokens without special ones, all tokens."""
     special = trace.special if isinstance(trace, Trace) and trace.special else (False,) * len(tokens)
     words = list(trace.words or ()) if isinstance(trace, Trace) else []
-    single: list[tuple[str, tuple[int, ...]]] = [(token, (i,)) for i, token in enumerate(tokens)]
+    single: list[Unit] = [(token, (i,)) for i, token in enumerate(tokens)]
     lists = [units for units in (words, single) if units]
-    return [some for units in lists for some in ([unit for unit in units if not all(special[i] for i in unit[1])], units)]
+    return [some for units in lists for some in (_without_special(units, special), units)]
+
+
+def _without_special(units: Sequence[Unit], special: Sequence[bool]) -> list[Unit]:
+    return [unit for unit in units if not all(special[i] for i in unit[1])]
 
 
 Reader = tuple[Callable[[Any], bool], Callable[[Any, list[str], Any, int | None], tuple[Tensor, dict[str, Any]]]]

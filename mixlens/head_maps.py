@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -82,16 +83,20 @@ def heads_by_word(heads: HeadMaps) -> HeadMaps:
     if heads.words is None:
         raise InputError("the words are not known: the input was ids, or the tokenizer gives no character offsets.")
     words = heads.words
-    special = tuple(all(heads.special[i] for i in places) for _, places in words) if heads.special else ()
     facts = {key: value for key, value in heads.info.items() if not isinstance(value, torch.Tensor)}
     return replace(
         heads,
         scores=torch.stack([grouped(layer, words, len(heads.tokens)) for layer in heads.scores]),
         tokens=tuple(word for word, _ in words),
-        special=special,
+        special=_special_words(heads.special, words) if heads.special else (),
         words=tuple((word, (number,)) for number, (word, _) in enumerate(words)),
         info={**facts, "unit": "word"},
     )
+
+
+def _special_words(special: Sequence[bool], words: Words) -> tuple[bool, ...]:
+    """Whether all tokens of a word are special, of each word."""
+    return tuple(all(special[i] for i in places) for _, places in words)
 
 
 def grouped(scores: torch.Tensor, words: Words, n: int) -> torch.Tensor:
@@ -130,34 +135,49 @@ def _places(words: Sequence[Word], causal: bool) -> dict[str, Rows]:
         name: np.zeros((n, n)) for name in ("start", "begin", "first", "end", "itself", "back", "ahead", "spread", "sentence")
     }
     places["end"][:, special] = 1
-    texts = np.flatnonzero(~special)
-    for before, place in zip([None, *texts], texts, strict=False):
-        places["itself"][place, place] = 1
-        if before is not None:
-            places["back"][place, before] = places["ahead"][before, place] = 1
+    texts = np.flatnonzero(~special).tolist()
+    places["itself"][texts, texts] = 1
+    for before, place in pairwise(texts):
+        places["back"][place, before] = places["ahead"][before, place] = 1
     if n and (special[0] or causal):
         for cells in places.values():
             cells[:, 0] = 0
-        mark = "begin" if causal else "start"  # [CLS] opens a text that is read both ways, <s> one that is read forwards
-        places[mark if special[0] else "first"][:, 0] = 1
+        places[_opening(bool(special[0]), causal)][:, 0] = 1
     places["spread"] = 1 - np.sum(list(places.values()), 0)
     for sentence in sentences_of(words):
         places["sentence"][np.ix_(sentence, sentence)] = 1
     return places
 
 
+def _opening(special: bool, causal: bool) -> str:
+    """The share of the first word. [CLS] opens a text that is read both ways, <s> one that is read forwards."""
+    if not special:
+        return "first"
+    return "begin" if causal else "start"
+
+
 def _shares(rows: Rows, words: Sequence[Word], places: Mapping[str, Rows]) -> list[dict[str, float]]:
     """The shares of each head, averaged over the rows of words; rows without a score count for nothing."""
-    texts = [place for place, word in enumerate(words) if not word.special] or list(range(len(words)))
+    texts = _rows_of_text(words)
     chosen = rows[:, texts]
     whole = chosen.sum(-1, keepdims=True)
     shared = chosen / np.where(whole > 0, whole, 1.0)
     cells = np.stack([one[texts] for one in places.values()]).reshape(len(places), -1)
     means = shared.reshape(len(rows), -1) @ cells.T / len(texts)  # [head place]
     sums = dict(zip(places, means.T, strict=True))
-    several = len(sentences_of(words)) > 1
-    names = [name for name in ROLES if several or name != "sentence"]
+    names = _names_of_shares(words)
     return [{name: float(sums[name][head]) for name in names} for head in range(len(rows))]
+
+
+def _rows_of_text(words: Sequence[Word]) -> list[int]:
+    """The words that are not special; all, where every one is."""
+    return [place for place, word in enumerate(words) if not word.special] or list(range(len(words)))
+
+
+def _names_of_shares(words: Sequence[Word]) -> list[str]:
+    """All names of ROLES; a text of one sentence has no "sentence"."""
+    several = len(sentences_of(words)) > 1
+    return [name for name in ROLES if several or name != "sentence"]
 
 
 def _role(layer: int, head: int, shares: Mapping[str, float]) -> HeadRole:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,16 +33,14 @@ def save(result: Saved, path: str | os.PathLike[str]) -> None:
     """Write one file with the scores and all facts about them; .csv has the scores alone. It is whole, or it is not there."""
     place = _checked_place(path)
     try:
-        write(place, lambda beside: _write(result, place.suffix, beside))
+        write(place, WRITTEN[place.suffix](result).encode() if place.suffix in WRITTEN else partial(_write, result))
     except (OSError, SafetensorError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise ResultError(f"the result could not be written to {str(place)!r}: {reason}.") from error
 
 
-def _write(result: Saved, suffix: str, place: Path) -> None:
-    if suffix in WRITTEN:
-        Path(place).write_text(WRITTEN[suffix](result), encoding="utf-8", newline="")
-        return
+def _write(result: Saved, place: Path) -> None:
+    """Write tensors and facts as safetensors."""
     metadata = {"mixlens": json.dumps(header_of(result), ensure_ascii=False)}
     tensors = {f"info.{key}": value.contiguous() for key, value in result.info.items() if isinstance(value, Tensor)}
     save_file({"scores": result.scores.cpu().contiguous(), **tensors}, place, metadata=metadata)

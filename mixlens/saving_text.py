@@ -57,8 +57,7 @@ def _number(value: Any) -> Any:
 def _plain(value: Any) -> Any:
     """A fact in plain types."""
     if isinstance(value, Tensor):
-        flat = value.detach().cpu().reshape(-1)
-        return {"tensor": _name(value.dtype), "shape": list(value.shape), "values": [_number(one) for one in flat.tolist()]}
+        return _plain_tensor(value)
     if isinstance(value, Mapping):
         return {str(key): _plain(one) for key, one in value.items()}
     if isinstance(value, list | tuple):
@@ -66,6 +65,11 @@ def _plain(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return {"number": _number(value)}
     return value if value is None or isinstance(value, str | int | float | bool) else str(value)
+
+
+def _plain_tensor(value: Tensor) -> dict[str, Any]:
+    flat = value.detach().cpu().reshape(-1)
+    return {"tensor": _name(value.dtype), "shape": list(value.shape), "values": [_number(one) for one in flat.tolist()]}
 
 
 # --- JSON ---------------------------------------------------------------------------------------------------------------
@@ -81,10 +85,7 @@ def content_of(text: str, name: str) -> tuple[dict[str, Any], dict[str, Tensor]]
     found = json.loads(text, parse_constant=_refuse_constant)
     require(isinstance(found, dict), "it holds no object")
     kinds = {kind.lower(): kind for kind in KINDS}
-    if found.get("kind") not in kinds:
-        raise ResultError(f"{name!r} holds the kind {found.get('kind')!r:.40}; {' and '.join(kinds)} are read.")
-    if found["schema"] != SCHEMA:
-        raise ResultError(f"{name!r} has schema {found['schema']!r:.40}; this mixlens reads {SCHEMA}.")
+    _refuse_other_kind(found, name, list(kinds))
     require(isinstance(found["info"], dict), "its facts are not written as a result's are")
     facts = {key: _fact(value) for key, value in found["info"].items()}
     tensors = {f"info.{key}": value for key, value in facts.items() if isinstance(value, Tensor)}
@@ -94,6 +95,14 @@ def content_of(text: str, name: str) -> tuple[dict[str, Any], dict[str, Tensor]]
     return header, {"scores": _tensor(found["scores"], found["dtype"]), **tensors}
 
 
+def _refuse_other_kind(found: Mapping[str, Any], name: str, kinds: list[str]) -> None:
+    """What is not a result, or is one of another schema."""
+    if found.get("kind") not in kinds:
+        raise ResultError(f"{name!r} holds the kind {found.get('kind')!r:.40}; {' and '.join(kinds)} are read.")
+    if found["schema"] != SCHEMA:
+        raise ResultError(f"{name!r} has schema {found['schema']!r:.40}; this mixlens reads {SCHEMA}.")
+
+
 def _refuse_constant(name: str) -> Any:
     raise ValueError(f"{name} is no number of JSON")
 
@@ -101,15 +110,24 @@ def _refuse_constant(name: str) -> Any:
 def _fact(value: Any) -> Any:
     """A fact as it was: a tensor, a number that JSON does not have, or the value itself."""
     if isinstance(value, dict) and value.keys() == TENSOR:
-        flat, shape = _tensor(value["values"], value["tensor"]), value["shape"]
-        fits = isinstance(shape, list) and all(is_integer(n) and n >= 0 for n in shape) and math.prod(shape) == flat.numel()
-        require(fits and flat.dim() == 1, "a tensor among its facts has another shape")
-        return flat.reshape(shape)
+        return _tensor_fact(value)
     if isinstance(value, dict) and value.keys() == {"number"}:
         return NOT_FINITE[value["number"]]
     if isinstance(value, dict):
         return {key: _fact(one) for key, one in value.items()}
     return [_fact(one) for one in value] if isinstance(value, list) else value
+
+
+def _tensor_fact(value: Mapping[str, Any]) -> Tensor:
+    """A tensor among the facts: its values in a row, and its shape."""
+    flat, shape = _tensor(value["values"], value["tensor"]), value["shape"]
+    fits = _is_shape(shape) and math.prod(shape) == flat.numel()
+    require(fits and flat.dim() == 1, "a tensor among its facts has another shape")
+    return flat.reshape(shape)
+
+
+def _is_shape(shape: Any) -> bool:
+    return isinstance(shape, list) and all(is_integer(n) and n >= 0 for n in shape)
 
 
 def _tensor(values: Any, dtype: Any) -> Tensor:

@@ -37,9 +37,8 @@ class Word:
 
 def words_in(result: Any) -> list[Word]:
     """The words of a result (a Map, HeadMaps or an Attribution) in order; its tokens, where words are not known."""
-    n = len(result.tokens)
-    special = result.special or (False,) * n
-    groups: Words = result.words or tuple((token, (place,)) for place, token in enumerate(result.tokens))
+    special = result.special or (False,) * len(result.tokens)
+    groups: Words = result.words or _tokens_as_words(result.tokens)
     sources = [result.info.get(name) or "" for name in ("text", "pair")]
     words: list[Word] = []
     source, end = 0, 0
@@ -48,10 +47,20 @@ def words_in(result: Any) -> list[Word]:
             words.append(Word(text, "", tokens, -1, True))
             continue
         source, start = _place(sources, text, source, end)
-        before = " " if start is None else sources[source][end if words and words[-1].source == source else 0 : start]
+        first = not words or words[-1].source != source
+        before = _before(sources[source], 0 if first else end, start)
         end = end if start is None else start + len(text)
         words.append(Word(text, before, tokens, source, False))
     return words
+
+
+def _tokens_as_words(tokens: Sequence[str]) -> Words:
+    return tuple((token, (place,)) for place, token in enumerate(tokens))
+
+
+def _before(source: str, end: int, start: int | None) -> str:
+    """What stands in a text before a word, behind the `end` of the word before; a space where the word is not found."""
+    return " " if start is None else source[end:start]
 
 
 def _place(sources: Sequence[str], text: str, source: int, end: int) -> tuple[int, int | None]:
@@ -65,7 +74,7 @@ def _place(sources: Sequence[str], text: str, source: int, end: int) -> tuple[in
 
 def sentences_of(words: Sequence[Word]) -> list[list[int]]:
     """Numbers of the words of each sentence, in order; special tokens are in none."""
-    small = not any(char.isupper() for word in words for char in word.text if not word.special)
+    small = _is_small(words)
     numbers, sentence = [], 0
     places = [place for place, word in enumerate(words) if not word.special]
     for last, place in zip([None, *places], places, strict=False):
@@ -75,6 +84,11 @@ def sentences_of(words: Sequence[Word]) -> list[list[int]]:
     return [[place for _, place in group] for _, group in groupby(numbers, key=lambda pair: pair[0])]
 
 
+def _is_small(words: Sequence[Word]) -> bool:
+    """Whether the whole text is written in small letters."""
+    return not any(char.isupper() for word in words for char in word.text if not word.special)
+
+
 def _begins(words: Sequence[Word], last: int, place: int, small: bool) -> bool:
     """Whether a sentence begins at this word."""
     word = words[place]
@@ -82,10 +96,15 @@ def _begins(words: Sequence[Word], last: int, place: int, small: bool) -> bool:
         return True
     if not word.before or word.text[:1] in ENDS | CLOSES:
         return False
-    end = last
+    end = _before_closing(words, last)
+    return words[end].text[-1:] in ENDS and not _goes_on(words, end, word, small)
+
+
+def _before_closing(words: Sequence[Word], end: int) -> int:
+    """The last word up to `end` that is no closing quote or bracket."""
     while end > 0 and words[end].text[-1:] in CLOSES and not words[end].special:
         end -= 1
-    return words[end].text[-1:] in ENDS and not _goes_on(words, end, word, small)
+    return end
 
 
 def _goes_on(words: Sequence[Word], end: int, word: Word, small: bool) -> bool:
@@ -93,4 +112,9 @@ def _goes_on(words: Sequence[Word], end: int, word: Word, small: bool) -> bool:
     if not small and word.text[:1].islower():
         return True
     before = words[end - 1].text if end else ""
-    return words[end].text == "." and (before.lower() in ABBREVIATIONS or (len(before) == 1 and before.isupper()))
+    return words[end].text == "." and _is_abbreviation(before)
+
+
+def _is_abbreviation(text: str) -> bool:
+    """One of ABBREVIATIONS, or an initial."""
+    return text.lower() in ABBREVIATIONS or (len(text) == 1 and text.isupper())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-THIN = "\u2009"  # the space before %
+THIN = "\u202f"  # the space before %
 MINUS = "\u2212"
 COUNTS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
 

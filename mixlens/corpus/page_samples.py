@@ -130,7 +130,7 @@ class Candidate:
             "wrong": self.correct is False and probability is not None and probability > SURE,
             "held": check is not None and check.nothing_turned,
             "apart": agreement is not None and agreement < APART,
-            "open": check is not None and check.gap is not None and check.gap > OPEN,
+            "open": self._open_gap() is not None,
         }
         return tuple(tag for tag, belonging in belongs.items() if belonging)
 
@@ -140,9 +140,14 @@ class Candidate:
         wrong = None if probability is None or self.correct is not False else -probability
         check = self.seen.check
         held = -min(check.left.values()) if check is not None and check.nothing_turned else None
-        opened = -check.gap if check is not None and check.gap is not None and check.gap > OPEN else None
+        gap = self._open_gap()
         chosen = {"methods disagree": self.agreement(), "least certain": probability, "wrong": wrong}
-        return {**chosen, "nothing turned it": held, "does not add up": opened}
+        return {**chosen, "nothing turned it": held, "does not add up": None if gap is None else -gap}
+
+    def _open_gap(self) -> float | None:
+        """How much the scores do not add up; None where they do, or where that was not measured."""
+        gap = None if self.seen.check is None else self.seen.check.gap
+        return gap if gap is not None and gap > OPEN else None
 
     def sample(self) -> Sampled:
         """The row as the page shows it: long texts and values are cut."""

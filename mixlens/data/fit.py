@@ -55,13 +55,17 @@ def _faults(example: Example, model: Model, needs: Sequence[str]) -> Iterator[tu
     for need in needs:
         if not _has(example, need):
             yield f"have no {need!r}", ""
-    gap, mask = _gap(example), _mask_token(model)
-    if gap is not None and gap != mask:
-        usage = f"as {mask}" if mask else "by ending there"
-        yield f"write the gap as {gap}, this model {usage}: pass them through for_model", ""
+    yield from _gap_faults(_gap(example), _mask_token(model))
     limit, length = model.max_tokens, len(model.tokenizer(example.text, example.pair, verbose=False)["input_ids"])
     if limit is not None and length > limit:
         yield f"are longer than the {limit} tokens it reads", f": {length}"
+
+
+def _gap_faults(gap: str | None, mask: str | None) -> Iterator[tuple[str, str]]:
+    """A gap that is written otherwise than this model writes one."""
+    if gap is not None and gap != mask:
+        usage = f"as {mask}" if mask else "by ending there"
+        yield f"write the gap as {gap}, this model {usage}: pass them through for_model", ""
 
 
 def _has(example: Example, need: str) -> bool:
@@ -110,12 +114,17 @@ def _with_mask(example: Example, mask: str) -> Example:
 def _up_to_gap(example: Example, model_name: str) -> Example:
     """The text before the gap. Spans behind the gap are dropped; a cue there, or no text at all, is refused."""
     text = example.text[: example.info["mask"][0]].rstrip()
+    _refuse_without_start(example, text, model_name)
+    return _with_text(example, text, lambda spans: tuple(tuple(span) for span in spans if span[1] <= len(text)))
+
+
+def _refuse_without_start(example: Example, text: str, model_name: str) -> None:
+    """An example whose `text` before the gap is empty, or lacks a cue."""
     late = [example.text[slice(*cue)] for cue in example.cues if cue[1] > len(text)]
     if late or not text:
         name = example.id or repr(example.text)
         fault = f"its cue {late[0]!r} comes after the gap" if late else "it begins with the gap"
         raise InputError(f"{name} is of no use to {model_name!r}, which reads from left to right: {fault}.")
-    return _with_text(example, text, lambda spans: tuple(tuple(span) for span in spans if span[1] <= len(text)))
 
 
 def _with_text(example: Example, text: str, change: Callable[[Spans], tuple[Any, ...]]) -> Example:
@@ -129,14 +138,19 @@ def _with_text(example: Example, text: str, change: Callable[[Spans], tuple[Any,
 
 def cue_tokens(example: Example, trace: Trace) -> list[int]:
     """The positions of all tokens that hold a part of a cue. A cue that no token holds is refused."""
-    if trace.text != example.text or trace.pair != example.pair:
-        raise InputError(f"the trace is of another text than example {example.id or example.text!r}.")
-    if not example.cues:
-        raise InputError(f"example {example.id or example.text!r} has no cue.")
+    _refuse_other_text(example, trace)
     for cue in example.cues:
         if not span_tokens([cue], trace):
             raise InputError(f"no token of {trace.model.name!r} covers the cue {example.text[slice(*cue)]!r} at {cue}.")
     return span_tokens(example.cues, trace)
+
+
+def _refuse_other_text(example: Example, trace: Trace) -> None:
+    """A trace of another text, or an example without a cue."""
+    if trace.text != example.text or trace.pair != example.pair:
+        raise InputError(f"the trace is of another text than example {example.id or example.text!r}.")
+    if not example.cues:
+        raise InputError(f"example {example.id or example.text!r} has no cue.")
 
 
 def span_tokens(spans: Spans, trace: Trace, *, pair: bool = False) -> list[int]:
@@ -150,14 +164,20 @@ def span_tokens(spans: Spans, trace: Trace, *, pair: bool = False) -> list[int]:
     ]
 
 
-def _offsets(trace: Trace, *, pair: bool) -> Iterator[tuple[int, int, int]]:
-    """(position, start, end) of each token of one of the two texts, in characters, without the spaces before it."""
+def _encoding(trace: Trace) -> Any:
+    """What the tokenizer gives of the text of a trace, offsets included; the tokens must be those of the trace."""
     tokenizer = trace.model.tokenizer
     if trace.text is None or not getattr(tokenizer, "is_fast", False):
         raise InputError("characters can be found among tokens only in a trace of a text, by a tokenizer that knows its offsets.")
     encoding = tokenizer(trace.text, trace.pair, return_offsets_mapping=True, verbose=False)
     if tuple(encoding["input_ids"]) != trace.input_ids:
         raise InputError("the trace does not hold the tokens of its text.")
+    return encoding
+
+
+def _offsets(trace: Trace, *, pair: bool) -> Iterator[tuple[int, int, int]]:
+    """(position, start, end) of each token of one of the two texts, in characters, without the spaces before it."""
+    encoding = _encoding(trace)
     text = trace.pair if pair else trace.text
     if text is None:
         raise InputError("the trace has no second text.")

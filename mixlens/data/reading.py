@@ -261,9 +261,14 @@ def _file(dataset: Dataset, path: Path, split: str | None) -> Path:
     matches = [file for file in files if split in (None, file.stem)]
     if len(matches) == 1:
         return matches[0]
-    names = ", ".join(file.name for file in files) or "none"
     count = _count_of(len(matches), split) if files or split is not None else "no file"
-    raise InputError(f"{str(path)!r} has {count} to read {dataset.name!r} from. There are: {names}. Give split= or the file.")
+    raise _not_one_file(dataset, path, files, count)
+
+
+def _not_one_file(dataset: Dataset, path: Path, files: Sequence[Path], count: str) -> InputError:
+    """The refusal of a folder where one file was sought and `count` was found."""
+    names = ", ".join(file.name for file in files) or "none"
+    return InputError(f"{str(path)!r} has {count} to read {dataset.name!r} from. There are: {names}. Give split= or the file.")
 
 
 def _count_of(files: int, split: str | None) -> str:

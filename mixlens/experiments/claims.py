@@ -313,12 +313,16 @@ def incomparable(reason: str, ours: str = "-") -> Verdict:
 
 def bounded(intervals: Mapping[str, Interval], *, low: float = -np.inf, high: float = np.inf) -> Verdict:
     """The verdict on "each of these lies between `low` and `high`", from intervals that were made elsewhere."""
-    ours = "; ".join(f"{name} {one.mean:.3f} [{one.low:.3f}, {one.high:.3f}]" for name, one in intervals.items())
+    ours = _intervals_shown(intervals)
     outside = [name for name, one in intervals.items() if one.high < low or one.low > high]
     if outside:
         return Verdict(DIFFERENT, ours, f"outside: {', '.join(outside)}")
     inside = all(one.low >= low and one.high <= high for one in intervals.values())
     return Verdict(SAME, ours) if inside else Verdict(UNDECIDED, ours, "an interval holds the bound")
+
+
+def _intervals_shown(intervals: Mapping[str, Interval]) -> str:
+    return "; ".join(f"{name} {one.mean:.3f} [{one.low:.3f}, {one.high:.3f}]" for name, one in intervals.items())
 
 
 def _verdict(differences: Mapping[str, Difference], sign: float) -> Verdict:

@@ -24,14 +24,17 @@ def experiment_text(name: str | None, *, options: Sequence[str] = (), **question
         return _experiments_text()
     if name not in known():
         run(name)  # refuses, and names the nearest
-    question["methods"] = (
-        None if question.get("methods") is None else [name.strip() for name in question["methods"].split(",") if name.strip()]
-    )
+    question["methods"] = None if question.get("methods") is None else _names(question["methods"])
     outcome = run(name, **question, **dict(_option(name, written) for written in options))
     text = [f"{name} ({outcome.setup.experiment.shows}): {len(outcome.setup.examples)} examples"]
     for table in [table for table in outcome.tables if table.printed]:
         text += ["", table.title, *_table_lines(table)]
     return "\n".join([*text, *([] if outcome.out is None else ["", f"Records, tables and figure: {outcome.out}"])])
+
+
+def _names(written: str) -> list[str]:
+    """Names with commas between them."""
+    return [name.strip() for name in written.split(",") if name.strip()]
 
 
 def _table_lines(table: Table) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import combinations
+from textwrap import wrap
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from ..why.names import NAMES
 WIDTH = 174 / 25.4  # inches: the text width of a paper
 SIZE, AXES, SMALL = 8.0, 7.0, 6.5  # points
 ROW = 0.165  # inches of a row of labels, so that they do not touch
+LABEL = 60  # characters of one line of a label
 NEAR = 0.01  # of the axis: two curves that are nearer than this everywhere hide each other
 AXIS_NAMES = {
     "spearman": "Spearman's rank correlation (1 = same order)",
@@ -106,7 +108,7 @@ def _name_axes(axes: Any) -> None:
     for axis in (axes.xaxis, axes.yaxis):
         texts = [label.get_text() for label in axis.get_ticklabels()]
         if any(text.partition(":")[0] in NAMES for text in texts):
-            axis.set_ticks(axis.get_ticklocs(), [method_label(text) for text in texts])
+            axis.set_ticks(axis.get_ticklocs(), ["\n".join(wrap(method_label(text), LABEL)) for text in texts])
 
 
 def _show_hidden(axes: Any) -> None:

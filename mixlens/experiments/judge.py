@@ -147,9 +147,14 @@ def _parts(widths: Sequence[int], width: int | None, beside: int) -> list[list[i
 
 def _cell(cell: Any) -> str:
     if isinstance(cell, Interval):
-        reach = "" if math.isnan(cell.low) else f" [{cell.low:.3f}, {cell.high:.3f}]"
-        return f"{cell.mean:.3f}{reach}" + (f" -{cell.undefined}" if cell.undefined else "")
+        return _interval_text(cell)
     return f"{cell:.3f}" if isinstance(cell, float) else "" if cell is None else str(cell)
+
+
+def _interval_text(cell: Interval) -> str:
+    """A mean, its interval where it has one, and how many values are not defined."""
+    reach = "" if math.isnan(cell.low) else f" [{cell.low:.3f}, {cell.high:.3f}]"
+    return f"{cell.mean:.3f}{reach}" + (f" -{cell.undefined}" if cell.undefined else "")
 
 
 def judge_text(
@@ -169,11 +174,15 @@ def judge_text(
     if text is not None and data is not None:
         raise InputError("give DATA or --text, not both.")
     outcome = judge(model, data if text is None else [text], methods=methods, metrics=metrics, **options)
-    answers = chain.from_iterable(_wrapped(answer, width) for answer in answers_of(outcome.setup, outcome.records))
-    answers = chain(answers, _wrapped(ONE_TEXT, width) if len(outcome.setup.examples) == 1 else [])
     tables = _all_tables(outcome, width) if full or width is None else _summaries(outcome, width)
     ends = _wrapped(_left_out(), width) if methods == "all" else []
-    return "\n".join([*answers, *tables, "", *ends, *_folder(outcome), f"{time.perf_counter() - started:.1f} s"])
+    return "\n".join([*_answers(outcome, width), *tables, "", *ends, *_folder(outcome), f"{time.perf_counter() - started:.1f} s"])
+
+
+def _answers(outcome: Outcome, width: int | None) -> Iterable[str]:
+    """The answers in lines; of one text, that it ranks nothing."""
+    answers = chain.from_iterable(_wrapped(answer, width) for answer in answers_of(outcome.setup, outcome.records))
+    return chain(answers, _wrapped(ONE_TEXT, width) if len(outcome.setup.examples) == 1 else [])
 
 
 def _folder(outcome: Outcome) -> list[str]:

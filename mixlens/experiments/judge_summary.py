@@ -33,11 +33,17 @@ def columns_shown(table: Table, width: int, one_text: bool) -> list[str]:
     before a second one."""
     first = [name for name in FIRST if _says_something(table, name) and not (one_text and name == "rank")]
     last = [name for name in LAST if name in table.columns and _says_something(table, name)]
+    chosen = _metrics_with_room(table, width, first, last)
+    return [*first, *(name for name in table.columns if name in chosen), *last]
+
+
+def _metrics_with_room(table: Table, width: int, first: Sequence[str], last: Sequence[str]) -> list[str]:
+    """The metrics that fit the line between the first and the last columns, one of each kind before a second one."""
     chosen: list[str] = []
     for metric in by_kind(metrics_in(table)):
         if _width(table, [*first, *chosen, metric, *last]) <= width:
             chosen.append(metric)
-    return [*first, *(name for name in table.columns if name in chosen), *last]
+    return chosen
 
 
 def metrics_in(table: Table) -> list[str]:

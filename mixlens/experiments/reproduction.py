@@ -142,7 +142,7 @@ def question(step: Step, models: Mapping[str, str], files: Mapping[str, str], fa
     settings: dict[str, Any] = {
         "model": names if len(names) > 1 else names[0],
         "data": data,
-        "n": min(step.fast, step.n or step.fast) if fast else step.n,
+        "n": _size(step, fast),
         "split": _split(step, files),
         "first": step.first or None,
         "methods": step.methods,
@@ -151,6 +151,10 @@ def question(step: Step, models: Mapping[str, str], files: Mapping[str, str], fa
         **(step.fast_options if fast else {}),
     }
     return {key: value for key, value in settings.items() if value is not None}
+
+
+def _size(step: Step, fast: bool) -> int | None:
+    return min(step.fast, step.n or step.fast) if fast else step.n
 
 
 def _split(step: Step, files: Mapping[str, str]) -> str | None:

@@ -49,11 +49,14 @@ def _words(key: str, value: Any) -> list[str]:
     if key in FLAGS:
         return [f"--{key}"]
     if key == "model":
-        names = value if isinstance(value, list) else [value]
-        return [word for name in names for word in ("--model", str(name) or "MODEL")]
+        return _model_words(value if isinstance(value, list) else [value])
     if key in NAMED:
         return [f"--{key}", ",".join(value) if key == "methods" else str(value)]
     return ["--option", f"{key}={value if isinstance(value, str) else json.dumps(value)}"]
+
+
+def _model_words(names: Sequence[Any]) -> list[str]:
+    return [word for name in names for word in ("--model", str(name) or "MODEL")]
 
 
 def whole_command(reproduction: Reproduction) -> str:

@@ -19,7 +19,7 @@ from ..metrics.arguments import Array, Marks, marks_at, one_of
 from ..types import Attribution, Example, Map, Record, Trace
 from .claims import Examples
 from .experiment import Setup
-from .figure_style import share_tints
+from .figure_style import WIDTH, share_tints
 from .tables import Cell, Table, by
 
 PAPER = "Mohebbi et al. 2023, Quantifying Context Mixing in Transformers"
@@ -265,11 +265,15 @@ def _write_numbers(axes: Any, grid: Array) -> None:
             axes.text(column, row, text, ha="center", va="center", fontsize=6.5)
 
 
+HEAT = 3.2  # inches: the height of one heat map
+
+
 def heats(metrics: Sequence[str]) -> Any:
-    """A figure with one heat map for each metric."""
+    """A figure with one heat map for each metric, one below the other: the numbers in the cells need the width."""
 
     def draw(setup: Setup, tables: list[Table], figure: Any) -> None:
-        for axes, metric in zip(figure.subplots(1, len(metrics), squeeze=False)[0], metrics, strict=True):
+        figure.set_size_inches(WIDTH, HEAT * len(metrics))
+        for axes, metric in zip(figure.subplots(len(metrics), 1, squeeze=False)[:, 0], metrics, strict=True):
             heat(axes, named_table(tables, metric))
 
     return draw

@@ -61,9 +61,14 @@ def to_dict(generation: Generation) -> dict[str, Any]:
         "method": {"id": generation.method, "paper": info.get("paper")},
         "probabilities": list(generation.probabilities),
         "scores": generation.scores.tolist(),
-        "predictions": [[[word, share] for word, share in step.info.get("prediction") or []] for step in generation.steps],
+        "predictions": [_prediction(step.info) for step in generation.steps],
         "provenance": {key: _plain(info[key]) for key in KEPT if key in info},
     }
+
+
+def _prediction(info: Mapping[str, Any]) -> list[list[Any]]:
+    """The likeliest words of one step, each with its probability."""
+    return [[word, share] for word, share in info.get("prediction") or []]
 
 
 def _group(group: Group, number: int, groups: Sequence[Group]) -> dict[str, Any]:

@@ -136,12 +136,15 @@ def _joined(words: Sequence[Word], belongs: Callable[[Word, Word], bool]) -> lis
     joined: list[Word] = []
     for word in words:
         if joined and belongs(joined[-1], word):
-            first = joined.pop()
-            places = (*first.tokens, *word.tokens)
-            text, before, mark = first.text + word.text, first.before or word.before, first.mark or word.mark
-            word = replace(word, text=text, before=before, mark=mark, tokens=places)
+            word = _as_one(joined.pop(), word)
         joined.append(word)
     return joined
+
+
+def _as_one(first: Word, word: Word) -> Word:
+    """Two neighbours as one word, of the kind of the second."""
+    text, before, mark = first.text + word.text, first.before or word.before, first.mark or word.mark
+    return replace(word, text=text, before=before, mark=mark, tokens=(*first.tokens, *word.tokens))
 
 
 def _is_blank(word: Word, behind: Word) -> bool:
@@ -194,10 +197,14 @@ def _grouped(words: Sequence[Word], turns: Any) -> tuple[list[Word], list[Group]
     inside = [number for number, word in enumerate(words) if word.counts]
     if turns is None:
         return _with_sentences(words, inside)
-    owner = {place: number for number, (_, places) in enumerate(turns) for place in places}
-    members = [[number for number in inside if owner.get(words[number].tokens[0]) == turn] for turn in range(len(turns))]
-    groups = [Group("turn", role, tuple(found)) for (role, _), found in zip(turns, members, strict=True) if found]
+    found = [_turn(words, inside, role, set(places)) for role, places in turns]
+    groups = [turn for turn in found if turn.words]
     return _with_numbers(words, groups), groups
+
+
+def _turn(words: Sequence[Word], inside: Sequence[int], role: str, places: set[int]) -> Group:
+    """A turn: the words `inside` whose first token stands at its places."""
+    return Group("turn", role, tuple(number for number in inside if words[number].tokens[0] in places))
 
 
 def _with_sentences(words: Sequence[Word], inside: Sequence[int]) -> tuple[list[Word], list[Group]]:
@@ -215,9 +222,14 @@ def _begins(words: Sequence[Word], sentence: Sequence[int], number: int) -> bool
     """Whether a word begins a new sentence: of another text, or behind the end of one."""
     if not sentence:
         return False
+    other_text = words[sentence[-1]].segment != words[number].segment
+    return other_text or (_is_ended(words, sentence) and words[number].text not in (*CLOSING, *ENDS))
+
+
+def _is_ended(words: Sequence[Word], sentence: Sequence[int]) -> bool:
+    """Whether the last word that is no closing mark ends a sentence."""
     before = [words[one] for one in sentence if words[one].text not in CLOSING]
-    ended = bool(before) and before[-1].text.endswith(ENDS)
-    return words[sentence[-1]].segment != words[number].segment or (ended and words[number].text not in (*CLOSING, *ENDS))
+    return bool(before) and before[-1].text.endswith(ENDS)
 
 
 def _with_numbers(words: Sequence[Word], groups: Sequence[Group]) -> list[Word]:

@@ -12,7 +12,7 @@ from torch import Tensor
 from ..wording import percent, points
 
 if TYPE_CHECKING:
-    from .text import Group
+    from .text import Group, Word
     from .value import Generation
 
 QUESTION = "What did each written word rest on?"
@@ -96,10 +96,15 @@ def _about_loss(generation: Generation, loss: Loss) -> Sequence[tuple[str, str]]
     return [*begin, ("", "without "), *loss.what, ("", f" its probability would be {after} instead of {percent(whole)}.")]
 
 
+def _is_plain(word: Word) -> bool:
+    """A word that is neither a mark nor a special token."""
+    return not word.mark and not word.special
+
+
 def _about_cell(generation: Generation) -> Sequence[tuple[str, str]]:
     """The word of the prompt that gave most to one written word."""
     numbers = [number for number, word in enumerate(generation.columns) if word.counts]
-    rows = [number for number, row in enumerate(generation.rows) if not row.mark and not row.special]
+    rows = [number for number, row in enumerate(generation.rows) if _is_plain(row)]
     if not numbers or not rows:
         return []
     table = generation.matrix[rows][:, numbers].abs()
@@ -119,7 +124,7 @@ def largest_loss(generation: Generation) -> Loss | None:
     groups = generation.text.groups
     by_group = len(groups) > 1
     table = generation.effects.groups if by_group else generation.effects.words
-    skipped = [number for number, row in enumerate(generation.rows) if row.mark or row.special]
+    skipped = [number for number, row in enumerate(generation.rows) if not _is_plain(row)]
     lost = torch.nan_to_num(table.clone(), nan=0.0)
     lost[skipped] = 0
     row, column = divmod(int(lost.argmin()), max(1, lost.shape[1]))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import chain, pairwise
 from math import ceil
 
 from ..sentences import Word, sentences_of
@@ -32,12 +32,15 @@ def groups_of(words: Sequence[Word], query: int, *, causal: bool) -> list[Group]
     """The columns, in the order of the text. `query`: the number of the word that the answer is read at."""
     alone = [place for place, word in enumerate(words) if word.special or place == query]
     singles = [_single(words, place, query, causal) for place in alone]
+    return sorted([*singles, *_several(words, query)], key=lambda group: group.words[0])
+
+
+def _several(words: Sequence[Word], query: int) -> list[Group]:
+    """The columns of all other words: one for each, or sentences of a text that has too many."""
     texts = [place for place, word in enumerate(words) if not word.special and place != query]
     if len(texts) <= COLUMNS:
-        several = [Group("word", shown(words[place].text), f"“{shown(words[place].text)}”", (place,)) for place in texts]
-    else:
-        several = _stretches([[place for place in sentence if place != query] for sentence in sentences_of(words)])
-    return sorted([*singles, *several], key=lambda group: group.words[0])
+        return [Group("word", shown(words[place].text), f"“{shown(words[place].text)}”", (place,)) for place in texts]
+    return _stretches([[place for place in sentence if place != query] for sentence in sentences_of(words)])
 
 
 def _single(words: Sequence[Word], place: int, query: int, causal: bool) -> Group:
@@ -63,10 +66,14 @@ def _stretches(sentences: Sequence[Sequence[int]]) -> list[Group]:
     pieces = [(number, piece) for number, sentence in enumerate(whole, 1) for piece in _cut(sentence)]
     if len(pieces) == len(whole) <= COLUMNS:
         return [Group("sentence", str(number), f"sentence {number}", tuple(piece)) for number, piece in pieces]
+    return _joined([piece for _, piece in pieces])
+
+
+def _joined(pieces: Sequence[Sequence[int]]) -> list[Group]:
+    """Stretches as columns; neighbours joined where there are too many."""
     joined = [pieces[start:stop] for start, stop in pairwise(_ends(len(pieces), min(COLUMNS, len(pieces))))]
     return [
-        Group("part", str(number), f"part {number}", tuple(place for _, piece in part for place in piece))
-        for number, part in enumerate(joined, 1)
+        Group("part", str(number), f"part {number}", tuple(chain.from_iterable(part))) for number, part in enumerate(joined, 1)
     ]
 
 

@@ -128,8 +128,7 @@ def picture_of(scores: Map, *, heads: HeadMaps | None = None, query: int | None 
     """The words, the columns and the numbers of a map."""
     _refuse_other_heads(scores, heads)
     place = query_of([scores]) if query is None else query
-    if place not in range(len(scores.tokens)):
-        raise InputError(f"query {place!r} is out of range: there are {len(scores.tokens)} tokens.")
+    _refuse_query(place, len(scores.tokens))
     layers, facts = layers_of(scores, rollout)
     words = words_in(scores)
     number = next(number for number, word in enumerate(words) if place in word.tokens)
@@ -137,6 +136,11 @@ def picture_of(scores: Map, *, heads: HeadMaps | None = None, query: int | None 
     columns = [[token for one in group.words for token in words[one].tokens] for group in groups]
     flow = flow_of(layers, place, columns, [word.tokens for word in words])
     return Picture(scores, words, groups, flow, place, facts["convention"], heads)
+
+
+def _refuse_query(place: int, tokens: int) -> None:
+    if place not in range(tokens):
+        raise InputError(f"query {place!r} is out of range: there are {tokens} tokens.")
 
 
 def _refuse_other_heads(scores: Map, heads: HeadMaps | None) -> None:
@@ -300,7 +304,7 @@ def _facts(picture: Picture, precision: Precision, heads: dict[str, Any]) -> lis
         ["Columns", "sums over what gave, averages over what took; bands are sums. Grouping never changes a total"],
         [
             "Bands",
-            f"all from {100 * DRAWN:.2f}\u2009% of the answer; the others are at most {percent(picture.flow.undrawn)} of a level",
+            f"all from {100 * DRAWN:.2f}\u202f% of the answer; the others are at most {percent(picture.flow.undrawn)} of a level",
         ],
         ["Held here", f"columns: every number, in 32 bits; words of a column: {precision.description()}"],
     ]

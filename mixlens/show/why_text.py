@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from ..why import Why
-    from ..why.value import Word
+    from ..why.value import Trust, Word
 
 MOST_BARS = 12
 LONGEST_BAR = 20
@@ -221,8 +221,15 @@ def _room(why: Why, places: Sequence[int], numbers: Sequence[str], width: int) -
     """The columns of the words and of the longest bar; a narrow terminal has no bars."""
     longest = max((columns_of(_plain(why.words[place].text)) for place in places), default=0)
     room = width - 6 - max(map(len, numbers), default=0)
-    bar = min(LONGEST_BAR, room - longest) if room - longest >= 6 else 6 if room >= 14 else 0
+    bar = _longest_bar(room, longest)
     return max(1, min(longest, room - bar)), bar
+
+
+def _longest_bar(room: int, longest: int) -> int:
+    """The columns of the longest bar beside words of this length; words are cut for a bar of 6, and a narrow room has none."""
+    if room - longest >= 6:
+        return min(LONGEST_BAR, room - longest)
+    return 6 if room >= 14 else 0
 
 
 def rest_line(why: Why, places: Sequence[int]) -> str:
@@ -243,10 +250,8 @@ def _trust(why: Why, width: int, colours: int) -> Iterator[Text]:
     for number, (state, title, value) in enumerate(rows):
         start = "Trust" if number == 0 else "     "
         mark = (f"{MARKS[state]:<2}", STYLES[state] if colours else "")
-        if 11 + name + 2 + columns_of(value) <= width:
-            yield text_line((f"{start}  ", ""), mark, (f"  {title:<{name}}  {value}", ""))
-            continue
-        lines = list(_filled(f"{title}: {' '.join(value.split())}".split(" "), max(8, width - 11)))
+        fits = 11 + name + 2 + columns_of(value) <= width
+        lines = [f"{title:<{name}}  {value}"] if fits else _trust_lines(title, value, width)
         yield text_line((f"{start}  ", ""), mark, (f"  {lines[0]}", ""))
         for line in lines[1:]:
             yield text_line((f"{' ' * 11}{line}", ""))
@@ -255,14 +260,16 @@ def _trust(why: Why, width: int, colours: int) -> Iterator[Text]:
     yield from _paragraph(why.trust.sentence, width, style=style, first=indent, indent=indent)
 
 
+def _trust_lines(title: str, value: str, width: int) -> list[str]:
+    """A check and its number in lines that fit a narrow terminal."""
+    return list(_filled(f"{title}: {' '.join(value.split())}".split(" "), max(8, width - 11)))
+
+
 def trust_rows(why: Why) -> Iterable[tuple[str, str, str]]:
     """State, what was checked, and its number."""
     trust, states = why.trust, {check.id: check.state for check in why.trust.checks}
     if trust.k:
-        told = f"({draws(trust.random)}, {trust.random.turned:,} turn it)"
-        yield states["removal"], f"without {these(trust.k)}", _arrow(trust.whole, trust.without)
-        yield "info", f"without {random_words(trust.k)}", f"{_arrow(trust.whole, trust.random.mean)}  {told}"
-        yield "info", "with these alone" if trust.k > 1 else "with this word alone", _arrow(trust.whole, trust.alone)
+        yield from _removal_rows(trust, states["removal"])
     if "agreement" in states:
         same = "same word first" if trust.k == 1 else f"same {counted(trust.k, 'word')} first"
         yield states["agreement"], same, f"{why.agreement.same} of {why.agreement.of} methods"
@@ -272,6 +279,14 @@ def trust_rows(why: Why) -> Iterable[tuple[str, str, str]]:
         word = _plain(why.words[trust.single.word].text)
         title = "one word decides" if trust.single.turned else "no single word decides"
         yield "info", title, f"without {word} alone {_plain(probability(trust.single.without))}"
+
+
+def _removal_rows(trust: Trust, state: str) -> Iterator[tuple[str, str, str]]:
+    """Without the words that are named, without words drawn at random, and with the named ones alone."""
+    told = f"({draws(trust.random)}, {trust.random.turned:,} turn it)"
+    yield state, f"without {these(trust.k)}", _arrow(trust.whole, trust.without)
+    yield "info", f"without {random_words(trust.k)}", f"{_arrow(trust.whole, trust.random.mean)}  {told}"
+    yield "info", "with these alone" if trust.k > 1 else "with this word alone", _arrow(trust.whole, trust.alone)
 
 
 def _arrow(before: float, after: float) -> str:

@@ -156,12 +156,19 @@ def _readings(
 
 def _scored(trace: Trace, asked: Asked, pieces: Sequence[Piece], request: MethodRequest) -> Scored:
     """A method's scores: those of a word are the sum of its tokens'."""
-    query = asked.query if asked.query is not None else asked.measured.positions[0] if asked.measured.positions else None
+    query = _query_of(asked)
     question: dict[str, Any] = {"target": asked.target, "foil": asked.foil, "query": query}
     if trace.model.task == "question-answering":
         question["query"] = query if request.is_map else None
     result = scores_of(trace, request, **question)[0] if request.is_map else _attributed(trace, request, question)
     return Scored(request, tuple(float(result.scores[list(piece.tokens)].double().sum()) for piece in pieces), result)
+
+
+def _query_of(asked: Asked) -> int | None:
+    """The position that is read: the one asked for, else the first that the target is measured at."""
+    if asked.query is not None:
+        return asked.query
+    return asked.measured.positions[0] if asked.measured.positions else None
 
 
 def _attributed(trace: Trace, request: MethodRequest, question: Mapping[str, Any]) -> Attribution:
@@ -208,7 +215,7 @@ def _put_together(
     gaps = Gaps(completeness(lead.result.info), None if trace.model.proof is None else trace.model.proof.gap)
     trusted = _trust(removal, plan, asked, filler, agreement, gaps, words, pieces)
     special = _special_share(words, pieces, lead)
-    own = sum(abs(word.share) for word in words if set(word.tokens) & asked.own and trace.model.task in OWN)
+    own = _own_share(words, asked) if trace.model.task in OWN else 0
     notes = [
         *notes_of_text(trace, asked, cut, [words[place] for place in reasons]),
         *notes_of_scores(words, free, special, lead.signed, own),
@@ -253,16 +260,24 @@ def _words(pieces: Sequence[Piece], lead: Scored) -> tuple[Word, ...]:
     )
 
 
+def _own_share(words: Sequence[Word], asked: Asked) -> float:
+    """The part of the evidence that the answer's own words hold."""
+    return sum(abs(word.share) for word in words if set(word.tokens) & asked.own)
+
+
 def _staying(trace: Trace, asked: Asked, pieces: Sequence[Piece], filler: str) -> set[int]:
     """Positions that are never taken out: special tokens, the mask that is filled, the words of a span; where words are deleted
     also the word that is tagged. The last word of a causal model's text may go: the one before it then predicts. Where nothing
     stays, the last word does: a text is never empty."""
     special = {place for place, flag in enumerate(trace.special) if flag}
     masks = {place for place, token in enumerate(trace.input_ids) if token == trace.model.mask_id}
-    task = trace.model.task
-    keeps = task == "question-answering" or (task in ("token-classification", "masked-lm") and filler == "delete")
-    stays = special | masks | (set(asked.own) if keeps else set())
+    stays = special | masks | (set(asked.own) if _own_stay(trace.model.task, filler) else set())
     return stays or set(pieces[-1].tokens)
+
+
+def _own_stay(task: str, filler: str) -> bool:
+    """Whether the answer's own positions stay: those of a span; of a tag or a mask where words are deleted."""
+    return task == "question-answering" or (task in ("token-classification", "masked-lm") and filler == "delete")
 
 
 def _special_share(words: Sequence[Word], pieces: Sequence[Piece], lead: Scored) -> float:

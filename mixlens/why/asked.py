@@ -107,13 +107,17 @@ def _place(trace: Trace, pieces: Sequence[Piece], query: int | str | None) -> in
         return place_of(trace, pieces, query)
     if task == "token-classification":
         raise InputError(f"a tagger says something of every word. Name one: query=WORD. It tags: {_tags(trace, pieces)}.")
+    _refuse_no_mask(trace)
+    return trace.query
+
+
+def _refuse_no_mask(trace: Trace) -> None:
     if no_mask(trace.model, trace):
         mask = trace.model.tokenizer.mask_token
         raise InputError(
             f"the text has no {mask}, so {trace.model.name!r} predicts nothing here. Put {mask} where a word is to be predicted, "
             "or name a word: query=WORD."
         )
-    return trace.query
 
 
 def _refuse_query(query: int | str | None) -> None:
@@ -123,14 +127,22 @@ def _refuse_query(query: int | str | None) -> None:
 
 def place_of(trace: Trace, pieces: Sequence[Piece], query: int | str) -> int:
     """The position of a word of the text (its first token), of a token, or of an index."""
-    places = [piece.tokens[0] for piece in pieces if isinstance(query, str) and piece.text.lower() == query.lower()]
+    places = _places_of_word(pieces, query) if isinstance(query, str) else []
     if len(places) == 1:
         return places[0]
     if places:
         raise InputError(f"the word {query!r} occurs {len(places)} times, at {places}. Say which one by its index.")
-    if isinstance(query, str) and query.lstrip("-").isdigit():
-        query = int(query)
-    return find(trace.tokens, query)
+    return find(trace.tokens, _index_or_token(query))
+
+
+def _places_of_word(pieces: Sequence[Piece], word: str) -> list[int]:
+    """The first token of every word of this name; capitals do not count."""
+    return [piece.tokens[0] for piece in pieces if piece.text.lower() == word.lower()]
+
+
+def _index_or_token(query: int | str) -> int | str:
+    """An index that is written in digits is a number."""
+    return int(query) if isinstance(query, str) and query.lstrip("-").isdigit() else query
 
 
 def _word_at(pieces: Sequence[Piece], place: int | None) -> str | None:
@@ -183,8 +195,7 @@ def _span_shares(trace: Trace) -> tuple[Tensor, Tensor]:
 def _spans(trace: Trace, pieces: Sequence[Piece]) -> list[tuple[tuple[int, int], float]]:
     """The most probable spans of the context, and "no answer" (the first token), with their probabilities."""
     start, end = _span_shares(trace)
-    places = [place for piece in pieces if piece.segment == ("text" if trace.pair is None else "pair") for place in piece.tokens]
-    places = sorted(place for place in places if not trace.special[place])
+    places = _places_of_context(trace, pieces)
     both = start[:, None] * end[None, :]
     allowed = torch.zeros_like(both, dtype=torch.bool)
     inside = torch.tensor(places, dtype=torch.long)
@@ -194,6 +205,17 @@ def _spans(trace: Trace, pieces: Sequence[Piece]) -> list[tuple[tuple[int, int],
     flat = both.masked_fill(~allowed, -1).flatten().topk(min(PREDICTIONS, int(allowed.sum())))
     n = len(trace)
     return [((number // n, number % n), share) for number, share in zip(flat.indices.tolist(), flat.values.tolist(), strict=True)]
+
+
+def _segment_of_context(trace: Trace) -> str:
+    return "text" if trace.pair is None else "pair"
+
+
+def _places_of_context(trace: Trace, pieces: Sequence[Piece]) -> list[int]:
+    """The tokens of the context that are not special."""
+    segment = _segment_of_context(trace)
+    places = [place for piece in pieces if piece.segment == segment for place in piece.tokens]
+    return sorted(place for place in places if not trace.special[place])
 
 
 def span_text(trace: Trace, pieces: Sequence[Piece], start: int, end: int) -> str:
@@ -209,11 +231,17 @@ def _named_span(trace: Trace, pieces: Sequence[Piece], target: Any) -> tuple[int
     if isinstance(target, tuple):
         found = resolve(trace, target).ids
         return found[0], found[1]
+    begin = _begin_in_context(trace, target)
+    end = begin + len(str(target))
+    segment = _segment_of_context(trace)
+    inside = [piece for piece in pieces if piece.segment == segment and piece.begin < end and piece.end > begin]
+    return inside[0].tokens[0], inside[-1].tokens[-1]
+
+
+def _begin_in_context(trace: Trace, target: Any) -> int:
+    """The first character of a target in the context; capitals do not count."""
     context = trace.text if trace.pair is None else trace.pair
     begin = (context or "").lower().find(str(target).lower())
     if begin < 0 or not str(target).strip():
         raise InputError(f"the context has no {target!r}. A target is a part of the context, or start,end as token positions.")
-    end = begin + len(str(target))
-    segment = "text" if trace.pair is None else "pair"
-    inside = [piece for piece in pieces if piece.segment == segment and piece.begin < end and piece.end > begin]
-    return inside[0].tokens[0], inside[-1].tokens[-1]
+    return begin

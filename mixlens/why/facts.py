@@ -64,11 +64,23 @@ def _jsonable(value: Any) -> Any:
 
 def command(trace: Trace, settings: Settings, asked: Asked) -> str:
     """The command that gives this answer again."""
-    options = {"--pair": trace.pair, "--query": None if asked.word is None else asked.word, "--method": settings.method}
+    options = {"--pair": trace.pair, "--query": asked.word, "--method": settings.method}
     options |= {"--target": None if asked.predicted else asked.name, "--foil": None if asked.suggested else asked.foil_name}
-    options |= {"--methods": None if settings.methods is None else ",".join(settings.methods), "--filler": settings.filler}
-    numbers = {"--draws": (settings.draws, choice.DRAWS), "--seed": (settings.seed, 0)}
-    options |= {flag: None if value == usual else str(value) for flag, (value, usual) in numbers.items()}
+    options |= _settings_options(settings)
     parts = ["mixlens", "why", trace.text or "", "-m", model_name(trace.model)]
     parts += [part for flag, value in options.items() if value is not None for part in (flag, value)]
     return shlex.join(parts)
+
+
+def _settings_options(settings: Settings) -> dict[str, str | None]:
+    """How it is answered, beside the leading method; None for what is usual."""
+    return {
+        "--methods": None if settings.methods is None else ",".join(settings.methods),
+        "--filler": settings.filler,
+        "--draws": _unless_usual(settings.draws, choice.DRAWS),
+        "--seed": _unless_usual(settings.seed, 0),
+    }
+
+
+def _unless_usual(value: int, usual: int) -> str | None:
+    return None if value == usual else str(value)

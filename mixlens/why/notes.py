@@ -55,14 +55,7 @@ def notes_of_scores(words: Sequence[Word], free: Sequence[int], special_share: f
         yield Note(
             "special", "caution", f"Special tokens hold {percent(special_share)} of all scores; the shares are of the rest."
         )
-    mark = max((word for word in words if word.mark and not word.special), key=lambda word: abs(word.share), default=None)
-    strongest = max((abs(words[place].share) for place in free), default=0.0)
-    if mark is not None and abs(mark.share) > strongest and any(not words[place].mark for place in free):
-        yield Note(
-            "marks",
-            "caution",
-            f"The mark {quoted(mark.text)} scores more than any word ({percent(mark.share, sign=True)}); marks are not named.",
-        )
+    yield from _note_of_marks(words, [words[place] for place in free])
     if own > SPECIAL:
         yield Note(
             "own_words",
@@ -71,6 +64,22 @@ def notes_of_scores(words: Sequence[Word], free: Sequence[int], special_share: f
         )
     if not signed:
         yield Note("no_sign", "caution", "This method has no sign: it says how much a word counted, not whether for or against.")
+
+
+def _note_of_marks(words: Sequence[Word], free: Sequence[Word]) -> Iterator[Note]:
+    """A mark that scores more than every word that may be taken out. `free`: these words; of marks alone nothing is said."""
+    mark = _strongest_mark(words)
+    strongest = max((abs(word.share) for word in free), default=0.0)
+    if mark is not None and abs(mark.share) > strongest and any(not word.mark for word in free):
+        yield Note(
+            "marks",
+            "caution",
+            f"The mark {quoted(mark.text)} scores more than any word ({percent(mark.share, sign=True)}); marks are not named.",
+        )
+
+
+def _strongest_mark(words: Sequence[Word]) -> Word | None:
+    return max((word for word in words if word.mark and not word.special), key=lambda word: abs(word.share), default=None)
 
 
 def notes_of_trust(trust: Trust, agreement: Agreement, left_out: Sequence[tuple[str, str]]) -> Iterator[Note]:

@@ -231,7 +231,7 @@ def _written(text: str, path: str | os.PathLike[str] | None) -> str:
     if path is None:
         return text
     try:
-        write(Path(path), lambda beside: Path(beside).write_text(text, encoding="utf-8"))
+        write(Path(path), text.encode())
     except OSError as error:
         raise ResultError(f"{str(path)!r} could not be written: {error.strerror or error}.") from None
     return text

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -271,3 +273,21 @@ def test_timing_says_where_the_time_went() -> None:
     }
     assert 0 < parts["forward"] + parts["proof"] + parts["alti"] <= parts["total"]
     assert "total" in run("explain", "The keys to the cabinet [MASK] rusty.", "--timing", "--method", "attcat")
+
+
+def test_an_experiment_draws_its_examples_whole_unless_it_is_told_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[dict[str, Any]] = []
+    monkeypatch.setattr(
+        importlib.import_module("mixlens.experiments.command"),
+        "experiment_text",
+        lambda *_, **given: asked.append(given) or "made",
+    )
+    flags = ("first", "leave_out", "truncate")
+    assert run("experiment", "vz-cue-alignment") == run("experiment", "vz-cue-alignment", "--first") == "made\n"
+    assert [[given[flag] for flag in flags] for given in asked] == [[False] * 3, [True, False, False]]
+
+
+def test_a_report_of_a_text_and_its_pair() -> None:
+    pages = importlib.import_module("mixlens.cli.pages")
+    assert pages._inputs(["a"], "b") == [("a", "b")]
+    assert pages._inputs(["a", "c"], None) == ["a", "c"]

@@ -201,7 +201,7 @@ def test_the_answer_on_a_story_model() -> None:
         "Once upon a time, there was a little girl named Lily. She loved to play with her red ball in the park. "
         "One day, Lily lost her ball. She was very"
     )
-    told = model.explain(prompt, generate=41).with_effects().sentence.replace("\u2009", " ")
+    told = model.explain(prompt, generate=41).with_effects().sentence.replace("\u202f", " ")
     assert told == (
         "Mostly on the words just written: 84 % on average. The prompt comes back for ball: 26 % of that word is made of the "
         "prompt, and without sentence 2 (“… with her red ball …”) its probability would be 54 % instead of 71 %."

@@ -18,7 +18,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "show"))
 pytest.importorskip("playwright.sync_api", reason="needs playwright: make browser")
 from test_browser import HOSTILE, browser, opened, violations  # noqa: F401 - fixtures
 
-THIN, MINUS = "\u2009", "\u2212"
+THIN, MINUS = "\u202f", "\u2212"
 PROMPT = "the cat likes the red ball. the dog is a cat! where is the park"
 WRITTEN = "open the ball. playing dogs likes red"
 Open = Callable[..., Any]
@@ -64,6 +64,7 @@ def test_the_page_opens_on_the_answer_and_shows_the_table(opened: Open, generati
     line = page.locator(".story .readout").inner_text()
     assert line.startswith(f"“{generation.rows[4].text}” ({percent(generation.row_probabilities[4])} sure): ")
     page.locator("summary", has_text="Every number").click()
+    page.locator("section table tbody td.number").first.wait_for()  # the fold is filled after it opens
     shown = page.locator("section table tbody td.number").all_inner_texts()
     shares = [percent(float(generation.matrix[4, column])) for column in prompt]
     assert shown[::2] == shares

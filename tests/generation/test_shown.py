@@ -37,7 +37,7 @@ def test_the_table_fits_every_width(generation: Any, width: int, color: bool) ->
     plain = re.sub(r"\x1b\[[0-9;]*m", "", text)
     assert all(len(line) <= width for line in plain.splitlines())
     assert "What did each written word rest on?" in " ".join(plain.split())
-    assert "\\u2009" not in plain
+    assert "\\u202f" not in plain
     assert (text != plain) is color
 
 

@@ -2,8 +2,8 @@
 
 A block that cannot be run in a test says so in the line above it: `<!-- not run: reason -->`. What a page takes for granted (a
 corpus of the reader's, a model of the hub) is named above the first block that uses it, `<!-- given: corpus.jsonl -->`, and made
-by `GIVEN` below. Where a page trains a model, its numbers are those of one machine: `<!-- numbers vary: reason -->` above the
-block that prints them, and words alone are compared.
+by `GIVEN` below. Where a page trains a model, its numbers are those of one machine: `<!-- numbers vary: reason -->` stands above
+the block that prints them, and words alone are compared.
 """
 
 from __future__ import annotations
@@ -196,6 +196,7 @@ def compared(shown: str, made: str, *, numbers_too: bool = True) -> str | None:
         text = re.sub(r"[\u2580-\u259f]+", " ", text)
         text = re.sub(r"\d[\d.,]* (ms|s|seconds?)\b", "TIME", text)
         text = re.sub(r"gap (\d(?:\.\d+)?e-\d+)", lambda m: "gap small" if float(m[1]) < 1e-5 else m[0], text)
+        text = re.sub(r"gap (0\.\d+)(?= ?%)", lambda m: "gap small" if float(m[1]) < 1e-3 else m[0], text)
         return " ".join(re.sub(NUMBER, "#", text).split()), re.findall(NUMBER, text)
 
     (words, numbers), (other, found) = parts(shown), parts(made)
@@ -349,6 +350,7 @@ def page(text: str, monkeypatch: pytest.MonkeyPatch) -> list[str]:
         ("```python\nassert 1 == 2\n```", "AssertionError"),
         ("```python\nprint(0.5)\n```\n\n```\n0.52\n```", "0.52 is shown, 0.5 came"),
         ("```console\n$ echo a\nb\n```", "came:\na"),
+        ("```console\n$ echo 'gap 0.5 %'\ngap 0.00002 %\n```", "came:\ngap 0.5"),
         ("<!-- numbers vary: it is trained -->\n```python\nprint('a 0.5')\n```\n\n```\nb 0.52\n```", "came:\na"),
         ("```console\n$ false\n```", "exit code 1"),
         ("```console\n$ make demo\n```", "is not run: say so"),
@@ -368,12 +370,12 @@ def test_a_page_that_is_right_passes(monkeypatch: pytest.MonkeyPatch) -> None:
     1. In a list:
 
        ```python
-       print("it took 0.3 s, gap 2e-07", 1.234)
+       print("it took 0.3 s, gap 2e-07, gap 0.000003 %", 1.234)
        ```
 
     ```
     it took 9.9 s,
-    gap 5e-07 1.23
+    gap 5e-07, gap 0.00002 % 1.23
     ```
 
     <!-- numbers vary: it is trained -->

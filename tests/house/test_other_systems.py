@@ -136,16 +136,19 @@ def test_windows_tries_again_where_a_scanner_has_the_file(tmp_path: Path, monkey
     (tmp_path / "new").write_text("x", encoding="utf-8")
     with pytest.raises(PermissionError):  # elsewhere a refusal means what it says
         files.move(tmp_path / "new", tmp_path / "place")
-    monkeypatch.setattr(files.os, "name", "nt")
-    files.move(tmp_path / "new", tmp_path / "place")
-    monkeypatch.undo()
+    beside, place = tmp_path / "new", tmp_path / "place"
+    with monkeypatch.context() as windows:  # ends before pytest makes a path
+        windows.setattr(files.os, "name", "nt")
+        files.move(beside, place)
     assert (tmp_path / "place").read_text(encoding="utf-8") == "x"
     assert len(asked) == 3
 
 
 def test_no_loops_are_compiled_on_windows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cpu.os, "name", "nt")
-    assert cpu._compiler() is None
+    with monkeypatch.context() as windows:
+        windows.setattr(cpu.os, "name", "nt")
+        found = cpu._compiler()
+    assert found is None
 
 
 # --- consoles, paths, processes ---------------------------------------------------------------------------------------

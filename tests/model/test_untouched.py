@@ -12,6 +12,7 @@ from torch import nn
 
 import mixlens
 from mixlens.maps import known
+from mixlens.model.passes import modules_of
 
 
 def hooks_of(model: nn.Module) -> dict[str, Any]:
@@ -92,3 +93,11 @@ def test_the_users_own_hooks_keep_working_during_a_trace() -> None:
     model.register_forward_hook(lambda *_: seen.append(1))
     lens.trace(input_ids=ids(4))
     assert seen == [1]
+
+
+def test_a_module_without_one_of_its_parts_is_walked_through() -> None:
+    """torch keeps the name of a part that is None."""
+    inner, outer = nn.Linear(2, 2), nn.Module()
+    outer.register_module("gate", None)
+    outer.inner = inner
+    assert modules_of(outer) == [outer, inner]

@@ -248,7 +248,7 @@ def test_tokens_layers_methods_and_sheets_show_the_arrays(opened: Callable[..., 
     largest = int(shares[:, 6].abs().argmax())
     assert first.locator("th").inner_text() == trace.tokens[largest]
     assert float(first.locator("td.number").get_attribute("data-value") or "") == pytest.approx(float(made.scores[2, largest, 6]))
-    told = first.locator("td.number").first.inner_text().replace("\u2009%", "").replace("\u2212", "-").lstrip("+")
+    told = first.locator("td.number").first.inner_text().replace("\u202f%", "").replace("\u2212", "-").lstrip("+")
     assert float(told) == pytest.approx(100 * float(shares[largest, 6]), abs=0.5)
 
 
@@ -347,7 +347,7 @@ def test_pointing_at_a_cell_shows_its_numbers(opened: Callable[..., Any], report
     assert line.inner_text().startswith("“keys” (2) took ")
     numbers = [float(line.get_attribute(f"data-{name}") or "") for name in ("took", "gave")]
     assert numbers == pytest.approx([float(scores[2, 7]), float(scores[7, 2])], rel=1e-5)
-    told = [float(number) for number in re.findall(r"([\d.]+)\u2009%", line.inner_text())]
+    told = [float(number) for number in re.findall(r"([\d.]+)\u202f%", line.inner_text())]
     assert told == pytest.approx([100 * float(scores[2, 7]), 100 * float(scores[7, 2])], abs=0.5)
     page.locator(".map-frame .scroll").focus()
     page.keyboard.press("ArrowDown")
@@ -466,7 +466,7 @@ def test_400_tokens_and_12_layers(opened: Callable[..., Any], tmp_path: Path) ->
     assert 20 < int(held.sum()) <= n
     assert float((seen - wanted)[held].abs().max()) <= float(wanted.max()) / 500
     assert float(wanted[~held].max()) <= float(wanted[held].min()) + float(wanted.max()) / 500
-    rest = page.locator("tr.rest td.number").first.inner_text().replace("\u2009%", "")
+    rest = page.locator("tr.rest td.number").first.inner_text().replace("\u202f%", "")
     assert float(rest) == pytest.approx(100 * float(wanted[~held].sum()), abs=1)
     page.get_by_text("Where these maps come from").click()
     assert "largest numbers of each row" in page.locator(".folds").inner_text()

@@ -38,7 +38,7 @@ def facts(page: Any, selector: str) -> list[dict[str, Any]]:
 
 
 def read(page: Any, number: int = 0) -> str:
-    return page.locator(".readout").nth(number).inner_text().replace("\u2009", " ")
+    return page.locator(".readout").nth(number).inner_text().replace("\u202f", " ")
 
 
 def percent(share: float) -> str:
@@ -105,13 +105,13 @@ def test_the_answer_stands_first(opened: Callable[..., Any], long_text: tuple[st
     shares = made.flow.shares[0]
     best = max((number for number, group in enumerate(made.groups) if group.kind == "sentence"), key=lambda i: shares[i])
     assert f"number {made.groups[best].name} ({percent(shares[best])})" in page.locator("p.answer").inner_text().replace(
-        "\u2009", " "
+        "\u202f", " "
     )
     assert page.locator("p.answer").count() == 1
     assert f"{100 * probability:.1f}" in page.locator(".hero").inner_text() or probability > 0.999
     values = page.locator(".column .value").all_inner_texts()
     sentences = [number for number, group in enumerate(made.groups) if group.kind == "sentence"]
-    assert [value.replace("\u2009", " ") for value in values] == [percent(shares[number]) for number in sentences]
+    assert [value.replace("\u202f", " ") for value in values] == [percent(shares[number]) for number in sentences]
     assert page.locator('button.column[aria-pressed="true"]').get_attribute("data-column") == str(best)
     assert page.title() == f"What flowed into the answer {name}? · mixlens"
 
@@ -133,7 +133,7 @@ def test_one_number_for_one_thing(opened: Callable[..., Any], long_text: tuple[s
         value = listed.pop(0)
         assert table[place] == value
         assert labels[place] == value
-        assert percent(float(cells[place]["value"])) == value.replace("\u2009", " ")
+        assert percent(float(cells[place]["value"])) == value.replace("\u202f", " ")
 
 
 def test_the_map_shows_the_arrays(opened: Callable[..., Any], long_text: tuple[str, Picture]) -> None:  # noqa: F811
@@ -202,7 +202,7 @@ def test_heads_are_named_and_drawn(opened: Callable[..., Any], short_text: tuple
     assert heads is not None
     depth, count = heads.scores.shape[:2]
     roles = heads.roles()[-count:]
-    captions = [text.replace("\u2009", " ").replace("\n", " ") for text in page.locator(".head-map figcaption").all_inner_texts()]
+    captions = [text.replace("\u202f", " ").replace("\n", " ") for text in page.locator(".head-map figcaption").all_inner_texts()]
     assert captions == [f"Head {role.head + 1} {role.name}, {percent(role.share)}" for role in roles]
     colour = page.evaluate("() => [...document.querySelectorAll('canvas')[1].getContext('2d').getImageData(0, 0, 10, 10).data]")
     weights = heads.scores[-1, 1].numpy()

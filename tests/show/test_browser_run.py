@@ -20,7 +20,7 @@ from mixlens.corpus import maps
 pandas = pytest.importorskip("pandas")
 pytest.importorskip("pyarrow")
 METHODS = ["alti", "globenc", "deeplift"]
-THIN = "\u2009"
+THIN = "\u202f"
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ from why_example import SCORES, TEXT, WORDS, example, shares, special, trust
 from mixlens.show.page_template import BASE_SCRIPTS, script_of
 from mixlens.show.why_page import write_why
 
-THIN, MINUS = "\u2009", "\u2212"
+THIN, MINUS = "\u202f", "\u2212"
 Open = Callable[..., Any]
 
 

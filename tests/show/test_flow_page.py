@@ -151,7 +151,7 @@ def test_the_page_holds_the_numbers(results: tuple[Map, HeadMaps]) -> None:
 def test_the_answer_in_words(results: tuple[Map, HeadMaps]) -> None:
     scores, heads = results
     picture = picture_of(scores, heads=heads)
-    said = "".join(text for text, _ in answer_of(picture)).replace("\u2009", " ")
+    said = "".join(text for text, _ in answer_of(picture)).replace("\u202f", " ")
     shares = {
         group.name: share for group, share in zip(picture.groups, picture.flow.shares[0], strict=True) if group.kind == "sentence"
     }

@@ -92,7 +92,7 @@ def test_checks_carry_their_states() -> None:
     found = sentences.checks(
         3, 0.999, 0.001, random(0.945, turned=1), Single(0, 0.998, False), Agreement(5, 5, 3), Gaps(1e-5, 4.6e-7), words
     )
-    told = {check.id: (check.state, check.title.replace("\u2009", " ")) for check in found}
+    told = {check.id: (check.state, check.title.replace("\u202f", " ")) for check in found}
     assert told == {
         "removal": ("ok", "Without these three words: 99.9 % becomes 0.1 %."),
         "agreement": ("ok", "Five of five methods put the same three words first."),

@@ -69,8 +69,6 @@ def _label_width(generation: Generation) -> float:
 
 def bands_of(generation: Generation, kind: str) -> list[Band]:
     """The columns from left to right."""
-    table = (generation.effects.words if kind == "left_out" and generation.effects else generation.matrix).numpy()
-    groups, sums = generation.text.groups, group_shares(generation).numpy()
     bands: list[Band] = []
     seen: set[int] = set()
     for word in generation.columns[: generation.text.first]:
@@ -78,11 +76,36 @@ def bands_of(generation: Generation, kind: str) -> list[Band]:
             bands.append(Band("", ("begin",), None))
         elif word.group is not None and word.group not in seen:
             seen.add(word.group)
-            name = group_title(groups[word.group], word.group, groups)
-            words = list(groups[word.group].words)
-            columns = tuple(printable(generation.columns[k].text) for k in words) if kind != "sentences" else ("",)
-            bands.append(Band(name, columns, table[:, words] if kind != "sentences" else sums[:, [word.group]]))
+            bands.append(_band(generation, kind, word.group))
     return bands
+
+
+def _band(generation: Generation, kind: str, number: int) -> Band:
+    """The columns of one group: its words, or the group as one column."""
+    groups = generation.text.groups
+    name = group_title(groups[number], number, groups)
+    if kind == "sentences":
+        return Band(name, ("",), group_shares(generation).numpy()[:, [number]])
+    words = list(groups[number].words)
+    return Band(name, tuple(printable(generation.columns[k].text) for k in words), _table(generation, kind)[:, words])
+
+
+def _table(generation: Generation, kind: str) -> NDArray[np.float64]:
+    """The numbers of the words, [row column]: what leaving them out changes, or their scores."""
+    return (generation.effects.words if kind == "left_out" and generation.effects else generation.matrix).numpy()
+
+
+def _names_height(bands: Sequence[Band]) -> float:
+    """The room of the names above the columns, which are written upwards."""
+    names = [name for band in bands if band.values is not None for name in band.columns]
+    return max(min(LONGEST, widest(names, AXIS)), 0.0) if any(names) else 0.0
+
+
+def _hatch(value: float, hue: str, strength: float) -> str | None:
+    """Crosses where there is no value, lines where a strong one is against."""
+    if np.isnan(value):
+        return "xxxx"
+    return "////" if hue == "against" and strength > 0.2 else None
 
 
 @dataclass(frozen=True)
@@ -101,8 +124,7 @@ class Sheet:
 
     def draw(self) -> Picture:
         bands = bands_of(self.generation, self.kind)
-        names = [name for band in bands if band.values is not None for name in band.columns]
-        above = HEAD + (max(min(LONGEST, widest(names, AXIS)), 0.0) if any(names) else 0.0) + 0.06
+        above = HEAD + _names_height(bands) + 0.06
         high = len(self.generation.rows) * ROW
         head = 0.2 if self.title else 0.0
         page = Picture(
@@ -177,7 +199,7 @@ class Sheet:
         hue = hue_of(-value if self.kind == "left_out" else value, signed=self.signed)
         end = f"{hue}-tint" if self.kind == "sentences" else hue
         strength = 0.0 if np.isnan(value) else min(1.0, abs(value) / most)
-        hatch = "xxxx" if np.isnan(value) else "////" if hue == "against" and strength > 0.2 else None
+        hatch = _hatch(value, hue, strength)
         box = Rectangle((x, y), pitch, ROW, facecolor=scaled(strength, end), edgecolor="white", linewidth=0.5, hatch=hatch)
         axes.add_patch(box)
         if self.kind == "sentences":

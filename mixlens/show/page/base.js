@@ -9,7 +9,7 @@
 //   pictures    tinted(element, share of the largest, hue)   strip(words, options)   legend(options)   bars(rows, options)   balance(parts)
 //               table(heads, rows, options)   readout(text)   lightWords(root, told): one data-k lights everywhere
 
-const THIN = "\u2009";
+const THIN = "\u202f";
 const MINUS = "\u2212";
 const HUES = ["for", "against", "share"];
 
