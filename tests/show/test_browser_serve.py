@@ -18,6 +18,7 @@ uvicorn = pytest.importorskip("uvicorn", reason="needs the extra `serve`")
 
 from mixlens.serve.app import Limits, application  # noqa: E402
 from mixlens.why.names import name_of  # noqa: E402
+from mixlens.wording import THIN  # noqa: E402
 
 REVIEW = "a good film but a dull plot"
 
@@ -86,7 +87,7 @@ def answers(page: Any, count: int) -> Any:
 
 
 def plain(text: str) -> str:
-    return text.replace("\u2009", " ").replace("\u2212", "-")
+    return text.replace(THIN, " ").replace("\u2212", "-")
 
 
 # --- empty ------------------------------------------------------------------------------------------------------------
