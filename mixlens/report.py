@@ -332,10 +332,10 @@ def _told_of(model: Model, text: Any, choices: Mapping[str, Any]) -> Told:
 def _answer(model: Model, trace: Trace, choices: Mapping[str, Any]) -> Why:
     """Why the model says what it says; a position is asked about where words are predicted or tagged."""
     place = None if model.task in WHOLE_TEXT else choices["query"]
-    return why(model, trace, target=choices["target"], foil=choices["foil"], query=place, methods=_compared(model, len(trace)))
+    return why(model, trace, target=choices["target"], foil=choices["foil"], query=place, methods=compared(model, len(trace)))
 
 
-def _compared(model: Model, tokens: int) -> list[str] | None:
+def compared(model: Model, tokens: int) -> list[str] | None:
     """The methods that an answer is compared with: of a long text without those that run the model once for each word."""
     if tokens <= LONG_TEXT or model.task not in CHOICES:
         return None

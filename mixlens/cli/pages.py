@@ -187,7 +187,7 @@ def serve(
     time_limit: Annotated[float, typer.Option("--time-limit", help="Seconds that one text may take.", min=0.1)] = 120.0,
     loading: LoadOptions = LoadOptions(),  # noqa: B008 - frozen
 ) -> None:
-    """The page of a report in the browser, for texts typed there. Listens on this machine alone."""
+    """Ask why, what flows where, or how methods compare, in the browser. Listens on this machine alone."""
     try:
         from ..serve.app import Limits, run
     except ImportError as error:

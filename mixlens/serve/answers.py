@@ -11,6 +11,7 @@ from ..show.page_entry import Entry
 from .guard import Refusal, clipped
 from .jobs import Desk, Job
 from .schemas import Progress, Scores, Standing
+from .work import Answered
 
 
 def job_of(desk: Desk, number: str) -> Job:
@@ -31,6 +32,17 @@ def entry_of(desk: Desk, number: str) -> Entry:
     return job.entry
 
 
+def answer_of(desk: Desk, number: str) -> Answered:
+    """The answer to a question; a job that has none is refused."""
+    job = job_of(desk, number)
+    if job.question == "maps":
+        raise Refusal(409, f"job {number!r} has maps, and no answer. See /api/jobs/{number}/page.")
+    if job.answer is None:
+        because = f" ({job.error})" if job.error else ""
+        raise Refusal(409, f"job {number!r} is {job.state}{because}: there is no answer. See /api/jobs/{number}.")
+    return job.answer
+
+
 def standing_of(desk: Desk, job: Job) -> Standing:
     """Where a job stands."""
     return Standing(
@@ -40,6 +52,11 @@ def standing_of(desk: Desk, job: Job) -> Standing:
         seconds=job.seconds,
         progress=Progress(doing=job.doing, share=job.share),
         error=job.error,
+        question=job.question,
+        steps=list(job.steps),
+        begun=job.begun,
+        known=list(job.known),
+        behind=desk.behind(job),
         notes=list(job.notes),
     )
 

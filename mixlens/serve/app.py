@@ -14,8 +14,10 @@ from ..errors import InputError
 from ..maps import versions
 from ..model.model import Model
 from .connections import prompt
+from .describe import about_model
 from .guard import LOOPBACK, Guard
 from .jobs import Desk, Limits
+from .questions import example_question
 from .routes import add_error_answers, add_routes
 from .schemas import Refused
 
@@ -62,9 +64,19 @@ def run(models: Sequence[Model], *, host: str, port: int, allowed: Sequence[str]
     try:
         with _listening(host, port) as place, contextlib.suppress(KeyboardInterrupt):
             _announce(app, host, place.getsockname()[1])
+            measure(app.desk)
             uvicorn.Server(settings(app)).run(sockets=[place])
     finally:
         app.desk.close()
+
+
+def measure(desk: Desk) -> None:
+    """Time every question on every model's example while nobody waits: the page says how long an answer takes here."""
+    for name, model in desk.models.items():
+        about = about_model(desk, model)
+        for question in about["questions"] if about["example"] else ():
+            tokens = desk.count(name, about["example"])
+            desk.measure(name, example_question(model, about["example"], tokens), question["name"])
 
 
 def _listening(host: str, port: int) -> socket.socket:

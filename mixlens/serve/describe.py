@@ -9,9 +9,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 from typing import Any
 
+from ..asking import parse_method
 from ..attributions import known as attributions
+from ..generation.wording import QUESTION
 from ..maps import known as maps
 from ..model.model import Model
+from ..show.why_page import crumb_of
+from ..why.choice import CHOICES, FILLERS, known_fillers, methods_for
+from ..why.names import is_signed, name_of
+from ..wording import counted
 from .guard import clipped
 from .jobs import Desk
 
@@ -39,7 +45,23 @@ def about_model(desk: Desk, model: Model) -> dict[str, Any]:
         "mask": mask,
         "labels": [str(name) for name in list(labels.values())[:100]],
         "example": EXAMPLES.get(model.task, "").format(mask=mask),
+        "questions": questions_for(model),
+        "methods": [parse_method(name).name for name in methods_for(model)] if model.task in CHOICES else [],
+        "fillers": {name: FILLERS[name] for name in known_fillers(model)},
+        "seconds": desk.times.of(model.name),
     }
+
+
+def questions_for(model: Model) -> list[dict[str, str]]:
+    """The questions that this model can be asked, in the order of the page."""
+    if model.task not in CHOICES:
+        return []
+    asked = {"why": (crumb_of({"task": model.task}), "Words for and against it, and whether to trust them.")}
+    asked["flow"] = ("What flows where?", "How the words travel through the layers to the answer.")
+    asked["methods"] = ("Compare methods", f"{counted(len(methods_for(model)), 'method').capitalize()} under the same sentence.")
+    if model.task == "causal-lm":
+        asked["written"] = (QUESTION, "The model writes on; each word with what it came from.")
+    return [{"name": name, "title": title, "help": line} for name, (title, line) in asked.items()]
 
 
 def about_methods() -> list[dict[str, Any]]:
@@ -57,6 +79,9 @@ def _about_method(method: Any, kind: str) -> dict[str, Any]:
         "variants": list(method.variants),
         "options": {key: str(value) for key, value in method.options.items()},
         "summary": method.summary,
+        "everyday": name_of(method.id).everyday,
+        "title": name_of(method.id).name,
+        "signed": is_signed(parse_method(method.id)),
     }
 
 

@@ -18,11 +18,15 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from .. import errors
+from ..data.truncation import truncated
 from ..errors import InputError, MixlensError
 from ..model.model import Model
 from ..report import gather
 from ..show.page_entry import Entry, entry
 from ..show.results_page import page_room
+from ..types import Example
+from .times import Times
+from .work import Answered, answered
 
 log = logging.getLogger("mixlens.serve")
 PAGE = 2_000_000  # characters of one result
@@ -69,6 +73,11 @@ class Job:
     entry: Entry | None = None
     stop: str | None = None  # why it is to be stopped
     notes: tuple[str, ...] = ()  # what is worth knowing about the text
+    question: str = "maps"  # one of work.QUESTIONS
+    answer: Answered | None = None  # of every other question than maps
+    steps: list[str] = field(default_factory=list)  # in words, as far as they are known
+    begun: int = 0  # how many steps have begun
+    known: list[tuple[str, float]] = field(default_factory=list)  # what the model says, as soon as it is known
 
     @property
     def seconds(self) -> float:
@@ -132,6 +141,9 @@ class Desk:
         self._reading = threading.Lock()  # a tokenizer is not for two threads at once
         self._changed = threading.Condition()
         self._waiting: deque[Job] = deque()
+        self._trials: deque[Job] = deque()  # examples that are timed while nobody waits
+        self._trial: Job | None = None
+        self.times = Times()
         self._jobs: OrderedDict[str, Job] = OrderedDict()
         self._closed = False
         self._thread = threading.Thread(target=self._work, name="mixlens-worker", daemon=True)
@@ -146,6 +158,21 @@ class Desk:
         most = self.tokens_at_most(self.models[name])  # the message names whichever allows less, the model or the page
         errors.tokens_within(length, most, repr(name) if most == self.models[name].max_tokens else "this page")
         return length
+
+    def count(self, name: str, text: Any) -> int:
+        """How many tokens a text has, however many."""
+        return len(self._ids(name, text))
+
+    def cut(self, name: str, text: Any) -> tuple[Any, str | None]:
+        """The text cut to what is taken, and a line that says so; a text that fits as it is."""
+        most = self.tokens_at_most(self.models[name])
+        with self._reading:
+            example = Example(*text) if isinstance(text, tuple) else Example(text)
+            shorter = truncated(example, self._readers[name], most)
+        if shorter is example:
+            return text, None
+        line = f"The text has {shorter.info['truncated']} tokens; the first {most} are explained, the rest was not read."
+        return shorter.text if shorter.pair is None else (shorter.text, shorter.pair), line
 
     def notes(self, name: str, text: Any) -> list[str]:
         """What is worth knowing about a text before its result: that nothing is predicted in it."""
@@ -165,13 +192,26 @@ class Desk:
         with self._changed:
             return len(self._waiting) >= self.limits.queue
 
-    def submit(self, name: str, arguments: Mapping[str, Any], notes: Sequence[str] = ()) -> Job:
+    def measure(self, name: str, arguments: Mapping[str, Any], question: str) -> None:
+        """Time a question on an example as soon as nobody waits. A text that comes meanwhile goes first."""
+        with self._changed:
+            self._trials.append(Job("", self.models[name], arguments, question=question))
+            self._changed.notify_all()
+
+    def behind(self, job: Job) -> int:
+        """How many wait behind it."""
+        with self._changed:
+            return len(self._waiting) - (self._waiting.index(job) + 1 if job in self._waiting else 0)
+
+    def submit(self, name: str, arguments: Mapping[str, Any], notes: Sequence[str] = (), question: str = "maps") -> Job:
         """A new job at the end of the queue; a full queue is refused."""
-        job = Job(secrets.token_urlsafe(9), self.models[name], arguments, notes=tuple(notes))
+        job = Job(secrets.token_urlsafe(9), self.models[name], arguments, notes=tuple(notes), question=question)
         with self._changed:
             if len(self._waiting) >= self.limits.queue:
                 raise FullError(f"the queue is full: {len(self._waiting)} texts are waiting. Try again in a few seconds.")
             self._waiting.append(job)
+            if self._trial is not None:
+                self._trial.stop = "a text came first."
             self._jobs[job.id] = job
             self._forget_old()
             self._changed.notify_all()
@@ -207,6 +247,8 @@ class Desk:
             self._closed = True
             for job in self._jobs.values():
                 job.stop = job.stop or "the server is closing."
+            if self._trial is not None:
+                self._trial.stop = "the server is closing."
             self._changed.notify_all()
         self._thread.join(timeout=10)
 
@@ -218,14 +260,16 @@ class Desk:
             torch.set_grad_enabled(True)
             with self._changed:
                 job.finish(state, error)
+                self._time(job)
 
     def _next_job(self) -> Job | None:
         """The job that has waited longest, as soon as there is one; None when the desk is closed."""
         with self._changed:
-            self._changed.wait_for(lambda: self._waiting or self._closed)
+            self._changed.wait_for(lambda: self._waiting or self._trials or self._closed)
             if self._closed:
                 return None
-            job = self._waiting.popleft()
+            job = self._waiting.popleft() if self._waiting else self._trials.popleft()
+            self._trial = job if job.id == "" else None
             job.state, job.started = "running", time.monotonic()
             return job
 
@@ -234,11 +278,25 @@ class Desk:
         watch = Watch(job, self.limits.seconds)
         try:
             with Stoppable(watch.reason):
-                results = gather(job.model, note=watch.note, **job.arguments)
-                job.entry = entry(results, room=PAGE - page_room())
+                self._compute(job, watch)
         except Exception as failure:  # one text that goes wrong must not end the server for the next one
             return _failed(failure)
         return "done", None
+
+    def _compute(self, job: Job, watch: Watch) -> None:
+        if job.question != "maps":
+            job.answer = answered(job.model, job.question, {**job.arguments, "question": job.question}, watch)
+            return
+        results = gather(job.model, note=watch.note, **job.arguments)
+        job.entry = entry(results, room=PAGE - page_room())
+
+    def _time(self, job: Job) -> None:
+        """Remember how long an answer took; an example that was put off is timed later."""
+        if job.state == "done" and job.question != "maps":
+            self.times.took(job.model.name, job.question, job.seconds, job.arguments["tokens"])
+        if job is self._trial and job.stop == "a text came first.":
+            self._trials.append(Job("", job.model, job.arguments, question=job.question))
+        self._trial = None
 
 
 class Watch:
@@ -259,6 +317,22 @@ class Watch:
         reason = self.reason()
         if reason is not None and share < 1:
             raise StoppedError(reason)
+
+    # - the steps of a question (work.Track)
+
+    def plan(self, steps: Sequence[str]) -> None:
+        """The steps that are to come."""
+        self.job.steps, self.job.begun = list(steps), 0
+
+    def next(self, text: str | None = None) -> None:
+        """The next step begins; `text` says more of the first one."""
+        if text is not None:
+            self.job.steps[0] = text
+        self.job.begun += 1
+        self.note(self.job.steps[self.job.begun - 1], (self.job.begun - 1) / len(self.job.steps))
+
+    def know(self, predictions: Sequence[tuple[str, float]]) -> None:
+        self.job.known = list(predictions)
 
 
 def _failed(failure: Exception) -> tuple[str, str]:

@@ -9,13 +9,13 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, JSONResponse
 from starlette.exceptions import HTTPException
 
-from ..show.page_template import SERVED, filled_page, policy
-from .answers import entry_of, job_of, plain_scores, standing_of
+from ..show.page_template import SERVED, filled_page, policy, policy_in
+from .answers import answer_of, entry_of, job_of, plain_scores, standing_of
 from .describe import about_methods, about_model, docs_page, docs_policy, refusal_line
 from .guard import Refusal, clipped
 from .jobs import Desk
-from .questions import submitted
-from .schemas import ERRORS, JobId, LayerNumber, Made, MethodName, Scores, SheetName, Standing, Wanted
+from .questions import counted, submitted
+from .schemas import ERRORS, Count, Counted, JobId, LayerNumber, Made, MethodName, Scores, SheetName, Standing, Wanted
 
 
 class Routes:
@@ -25,8 +25,8 @@ class Routes:
         self.app, self.desk = app, desk
 
     def front(self) -> HTMLResponse:
-        title, subtitle = "mixlens", "Which tokens flow into which, layer by layer. Computed on this machine."
-        page = filled_page({"entries": []}, SERVED, title=title, subtitle=subtitle)
+        title, said = "Ask what a prediction rests on", "Everything is computed on this machine. Nothing is sent anywhere."
+        page = filled_page({}, SERVED, title=title, subtitle="", answer=said, crumb="On this machine", name=f"{title} · mixlens")
         return HTMLResponse(page, headers={"Content-Security-Policy": policy(SERVED) + "; frame-ancestors 'none'"})
 
     def docs(self) -> HTMLResponse:
@@ -45,6 +45,22 @@ class Routes:
         """The text waits its turn. Follow it at /api/jobs/{id}; it is refused at once if it cannot be done."""
         job = submitted(self.desk, request)
         return Made(id=job.id, ahead=self.desk.ahead(job))
+
+    def count(self, request: Counted) -> Count:
+        """How many tokens a text has, how many are taken, and what is worth knowing about it before it is sent."""
+        return counted(self.desk, request)
+
+    def answer(self, number: JobId) -> JSONResponse:
+        """Of a question other than maps: what the page shows of it, as plain JSON."""
+        return JSONResponse(answer_of(self.desk, number).content)
+
+    def file(self, number: JobId, save: bool = False) -> HTMLResponse:
+        """The same answer as one HTML file that opens from disk; with `save` a browser stores it."""
+        page = answer_of(self.desk, number).file
+        headers = {"Content-Security-Policy": policy_in(page) + "; frame-ancestors 'none'"}
+        if save:
+            headers["Content-Disposition"] = 'attachment; filename="mixlens-answer.html"'
+        return HTMLResponse(page, headers=headers)
 
     def standing(self, number: JobId) -> Standing:
         """State, how many are before it, what is being done and how far, and the error if it failed."""
@@ -72,9 +88,12 @@ def add_routes(app: FastAPI, desk: Desk) -> None:
     app.get("/api/models", summary="The models that are served")(routes.models_)
     app.get("/api/methods", summary="The methods there are")(routes.methods_)
     app.post("/api/jobs", status_code=202, response_model=Made, responses=ERRORS, summary="Ask for a text")(routes.ask)
+    app.post("/api/tokens", response_model=Count, responses=ERRORS, summary="Count the tokens of a text")(routes.count)
     app.get(job, response_model=Standing, responses=ERRORS, summary="Where a job stands")(routes.standing)
     app.delete(job, response_model=Standing, responses=ERRORS, summary="Cancel a job")(routes.cancel)
     app.get(f"{job}/page", responses=ERRORS, summary="A result as the page reads it")(routes.page_of)
+    app.get(f"{job}/answer", responses=ERRORS, summary="An answer as plain JSON")(routes.answer)
+    app.get(f"{job}/file", response_class=HTMLResponse, responses=ERRORS, summary="An answer as one file")(routes.file)
     app.get(f"{job}/scores", response_model=Scores, responses=ERRORS, summary="A result as plain numbers")(routes.scores_of)
 
 

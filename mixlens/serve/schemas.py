@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from fastapi import Path, Query
 from pydantic import BaseModel, ConfigDict, Field
 
 from ..report import METHODS
+from .work import MOST_WRITTEN, WRITES
 
 
 class Refused(BaseModel):
@@ -31,6 +32,29 @@ class Wanted(BaseModel):
     target: str | int | None = Field(None, description="The class or word attributions explain; by default the predicted one.")
     foil: str | int | None = Field(None, description="Explain the target against this class or word.")
     query: str | int | None = Field(None, description="The position to read: a token or an index.")
+    question: Literal["maps", "why", "flow", "methods", "written"] = Field(
+        "maps", description="maps of `methods`; why, flow, methods or written: an answer, at /api/jobs/{id}/answer."
+    )
+    filler: str | None = Field(None, description="What stands in the place of words that why takes out: delete, mask, pad, unk.")
+    truncate: bool = Field(False, description="Cut a text that is too long, and explain its beginning.")
+    generate: int = Field(WRITES, ge=1, le=MOST_WRITTEN, description="How many tokens a causal model writes, for `written`.")
+
+
+class Counted(BaseModel):
+    """A text whose tokens are counted."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+    text: str = Field(description="The text.")
+    model: str | None = Field(None, description="A name of /api/models; by default the first.")
+    pair: str | None = Field(None, description="A second text, for models that read two.")
+
+
+class Count(BaseModel):
+    """How long a text is for a model."""
+
+    tokens: int
+    most: int = Field(description="The longest text that is taken.")
+    notes: list[str]
 
 
 class Made(BaseModel):
@@ -54,6 +78,11 @@ class Standing(BaseModel):
     seconds: float
     progress: Progress
     error: str | None = None
+    question: str = Field("maps", description="What was asked.")
+    steps: list[str] = Field([], description="Of an answer: its steps in words.")
+    begun: int = Field(0, description="How many of the steps have begun.")
+    known: list[tuple[str, float]] = Field([], description="What the model says, as soon as it is known.")
+    behind: int = Field(0, description="How many wait behind it.")
     notes: list[str] = Field([], description="What is worth knowing about the text, such as that it has no mask token.")
 
 

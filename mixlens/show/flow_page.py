@@ -18,7 +18,7 @@ from ..maps import mix
 from ..model.model import Model
 from ..provenance import public_name
 from ..sentences import Word, words_in
-from ..types import HeadMaps, Map
+from ..types import HeadMaps, Map, Trace
 from ..why.names import name_of
 from ..wording import counted, percent, probability
 from .flow_groups import Group, groups_of, unit_of
@@ -26,12 +26,12 @@ from .flow_numbers import DRAWN, Flow, flow_of, heads_by_group, layers_of
 from .packing import EXACT, Precision, encode, fit
 from .page_entry import query_of, shortened
 from .page_file import MEGABYTES, may_write, room_of, write
-from .page_template import BASE_SCRIPTS, BASE_STYLES, READ, Kind, filled_page, visible
+from .page_template import BASE_SCRIPTS, BASE_STYLES, FLOW_SCRIPTS, READ, Kind, filled_page, visible
 from .tokens import shown
 
 FLOW = Kind(
     (*BASE_STYLES, "flow.css"),
-    (*BASE_SCRIPTS, "core.js", "bands.js", "matrix.js", "heads.js", "flow.js"),
+    (*BASE_SCRIPTS, *FLOW_SCRIPTS),
     f'startFlow({READ}, document.getElementById("main")).catch((error) => document.body.append(String(error)));',
     wide=True,
 )
@@ -71,7 +71,7 @@ class Picture:
 
 def flow_results(model: Model, text: Any, *, method: str = "alti", query: int | str | None = None) -> tuple[Map, HeadMaps]:
     """What `write_flow` takes, from one pass: the map of a text with what the model predicts, and the attention of its heads."""
-    trace = model.trace(text)
+    trace = text if isinstance(text, Trace) else model.trace(text)
     place = trace.query if query is None else find(trace.tokens, query)
     scores, heads = mix(trace, method), mix(trace, "attention", head="all")
     prediction = trace.prediction() if place == trace.query else []

@@ -19,6 +19,7 @@ from ..wording import THIN
 ASSETS = Path(__file__).parent / "page"
 MARK = '<meta name="generator" content="mixlens report">'
 FIELD = re.compile(r"\{([^}]*)\}")
+POLICY = re.compile(r'<meta http-equiv="Content-Security-Policy" content="([^"]*)">')
 UNSAFE = re.compile("[<>&\u2028\u2029]")
 INVISIBLE_KEPT = "\n\t\u200c\u200d\u3000\u00a0"  # line breaks, joiners, wide spaces
 
@@ -87,6 +88,7 @@ class Kind:
     start: str
     rules: str = ""  # more of its Content-Security-Policy
     wide: bool = False
+    nested: tuple[tuple[str, str], ...] = ()  # (selector, file): a style that holds inside that selector alone
 
 
 READ = 'JSON.parse(document.getElementById("data").textContent)'
@@ -96,9 +98,15 @@ WHY_STYLES, WHY_SCRIPTS = ("why.css",), ("why.js",)  # the sections of an answer
 SHOWN = (*BASE_SCRIPTS, *WHY_SCRIPTS, "core.js", "views.js", "controls.js", "page.js")
 REPORT_STYLES = (*BASE_STYLES, *WHY_STYLES, "views.css", "page.css")
 START = f'const page = startPage({READ}, document.getElementById("main"));'
-FORM = 'startForm(document.getElementById("main"), page).catch((error) => document.body.append(error.message));'
 REPORT = Kind(REPORT_STYLES, SHOWN, START)
-SERVED = Kind(REPORT_STYLES, (*SHOWN, "serve.js"), f"{START}\n{FORM}", "; connect-src 'self'")
+FLOW_SCRIPTS = ("core.js", "bands.js", "matrix.js", "heads.js", "flow.js")
+SERVED = Kind(
+    (*BASE_STYLES, "serve.css"),
+    (*BASE_SCRIPTS, *WHY_SCRIPTS, *FLOW_SCRIPTS, "generate.js", "serve_form.js", "serve_states.js", "serve.js"),
+    'startForm(document.getElementById("main"));',
+    "; connect-src 'self'",
+    nested=((".shows-why", "why.css"), (".shows-flow", "flow.css"), (".shows-written", "generate.css")),
+)
 
 
 def subtitle_of(models: Sequence[str], methods: Sequence[str]) -> str:
@@ -136,7 +144,8 @@ def shown_line(text: str) -> str:
 
 @cache
 def style_and_script(kind: Kind) -> tuple[str, str]:
-    return asset(*kind.styles), script_of(*kind.scripts, start=kind.start)
+    inside = [f"{selector} {{\n{asset(name)}\n}}\n" for selector, name in kind.nested]
+    return "".join([asset(*kind.styles), *inside]), script_of(*kind.scripts, start=kind.start)
 
 
 def policy(kind: Kind) -> str:
@@ -144,6 +153,13 @@ def policy(kind: Kind) -> str:
     style, script = style_and_script(kind)
     rules = f"default-src 'none'; style-src {_hash_of(style)}; script-src {_hash_of(script)}; img-src data:"
     return f"{rules}; base-uri 'none'; form-action 'none'{kind.rules}"
+
+
+def policy_in(page: str) -> str:
+    """The Content-Security-Policy that a page of ours names in its head."""
+    found = POLICY.search(page)
+    assert found is not None, "every page of the template names its policy"
+    return found[1]
 
 
 def _hash_of(text: str) -> str:

@@ -91,9 +91,14 @@ def filler_for(model: Model, wanted: str | None) -> str:
     if wanted not in FILLERS:
         raise InputError(f"unknown filler {wanted!r}. {nearest(wanted, FILLERS)}")
     if not _has(model, wanted):
-        known = [filler for filler in FILLERS if _has(model, filler)]
+        known = known_fillers(model)
         raise InputError(f"{model.name!r} has no {wanted} token to put in the place of a word. Take filler={known[0]!r}.")
     return wanted
+
+
+def known_fillers(model: Model) -> list[str]:
+    """The fillers that a model has."""
+    return [filler for filler in FILLERS if _has(model, filler)]
 
 
 def _has(model: Model, filler: str) -> bool:

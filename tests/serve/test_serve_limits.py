@@ -305,74 +305,70 @@ def test_a_text_without_a_mask_is_told_so(client: Client) -> None:
 
 
 FORM = """
-const asked = [];
-class Thing {
-  constructor(tag, attributes, children) {
-    Object.assign(this, { tag, value: "", listeners: {}, dataset: {}, children, said: "" }, attributes);
-    if (tag === "select") this.value = "agreement";
-  }
-  addEventListener(name, what) { this.listeners[name] = what; }
-  setAttribute(name, value) { this[name] = value; }
-  replaceChildren(...said) { this.said = said.join(""); }
-  prepend(form) { this.form = form; }
-  focus() { this.focused = true; }
-}
-const made = [];
-function make(tag, attributes = {}, ...children) { const one = new Thing(tag, attributes, children); made.push(one); return one; }
-let last = 0;
-function freshId(name) { last += 1; return `${name}${last}`; }
-function selectField(name) { const select = make("select"); return { element: make("div"), select }; }
-const document = { documentElement: { dataset: {} } };
-const answers = {
-  "api/models": { models: [{ name: "agreement", task: "masked-lm", mask: "[MASK]", labels: [], max_tokens: 9, example: "a" }],
-    limits: { characters: 100 } },
-  "api/methods": { methods: [] },
-  "api/jobs": { id: "7" },
-  "api/jobs/7": { state: "done", notes: NOTES, seconds: 0 },
-  "api/jobs/7/page": { is: "a page" },
-};
-globalThis.fetch = async (path) => { asked.push(path); return { ok: true, json: async () => answers[path] }; };
+const asked = [], shown = [], marked = [];
+const counted = String, percent = String, listed = (all) => all;
+function errorState(says, acts) { return { ...says, acts: acts.map(([text]) => text) }; }
+const refusal = { ok: false, status: 429, json: async () => ({ error: "full. Wait." }) };
+globalThis.fetch = async (path) => { asked.push(path); return refusal; };
+const text = { value: TEXT, focus() {} };
+const page = Object.assign(Object.create(ServedPage.prototype), {
+  job: null, below: { replaceChildren() {} }, put: (name, what) => shown.push([name, what]),
+  form: {
+    text, question: "why", chosenModel: { labels: [], seconds: {} }, clearWrong() {}, busy() {},
+    wanted: () => ({ text: text.value, question: "why" }), markWrong: (...where) => marked.push(where),
+  },
+});
 (async () => {
-  const root = make("main"), added = [];
-  await startForm(root, { add: (found) => added.push(found) });
-  const status = made.find((one) => one.role === "status"), text = made.find((one) => one.tag === "textarea");
-  text.value = TEXT;
-  await root.form.listeners.submit({ preventDefault() {} });
-  console.log(JSON.stringify({ said: status.said, asked: asked.slice(2), added, novalidate: root.form.novalidate }));
+  ACT;
+  console.log(JSON.stringify({ asked, shown, marked, text: text.value }));
 })();
 """
 
 
 @pytest.fixture
-def form() -> Callable[[str, list[str]], dict[str, Any]]:
-    """The form's script with the little of a browser that it needs."""
+def acted() -> Callable[[str, str], dict[str, Any]]:
+    """The script of the page without a browser: what it asks for and shows after one act, with this text in its form."""
     node = shutil.which("node")
     if node is None:
         pytest.skip("needs node on the PATH, which runs the page's script")
 
-    def submitted(text: str, notes: list[str]) -> dict[str, Any]:
-        script = FORM.replace("NOTES", json.dumps(notes)).replace("TEXT", json.dumps(text))
+    def run_act(act: str, text: str) -> dict[str, Any]:
+        script = FORM.replace("TEXT", json.dumps(text)).replace("ACT", act)
         ran = subprocess.run([node], input=(PAGE / "serve.js").read_text() + script, capture_output=True, text=True, check=False)
         assert ran.returncode == 0, ran.stderr
         told: dict[str, Any] = json.loads(ran.stdout)
         return told
 
-    return submitted
+    return run_act
 
 
-def test_an_empty_text_is_told_in_the_status_line(form: Callable[[str, list[str]], dict[str, Any]]) -> None:
+def test_an_empty_text_is_told_and_not_sent(acted: Callable[[str, str], dict[str, Any]]) -> None:
     for text in ("", "  \n"):
-        told = form(text, [])
-        assert told["said"] == "The text is empty: write one."
-        assert told["asked"] == told["added"] == []
-        assert told["novalidate"] is True  # no bubble of the browser's own
+        told = acted("await page.explain()", text)
+        ((name, error),) = told["shown"]
+        assert (name, error["title"], error["acts"][0]) == ("error", "There is no text yet", "Try an example")
+        assert (told["asked"], told["marked"]) == ([], [["text", "There is no text yet."]])
 
 
-def test_notes_are_told_behind_done(form: Callable[[str, list[str]], dict[str, Any]]) -> None:
-    told = form("a text", ["The text has no [MASK]."])
-    assert told["said"] == "Done. The text has no [MASK]."
-    assert told["added"] == [{"is": "a page"}]
-    assert form("a text", [])["said"] == "Done."
+def test_a_refusal_is_told_in_its_parts(acted: Callable[[str, str], dict[str, Any]]) -> None:
+    told = acted("await page.explain()", "a text")
+    ((_, error),) = told["shown"]
+    assert told["asked"] == ["api/jobs"]
+    assert (error["came"], error["todo"], error["acts"][0]) == (["Full."], "Wait.", "Try again")
+
+
+@pytest.mark.parametrize(
+    ("text", "masked"),
+    [
+        ("The keys were rusty.", "The keys were [MASK]."),
+        ("don't", "[MASK]"),
+        ("l’été", "[MASK]"),
+        ("鍵 錆", "鍵 [MASK]"),
+        ("...", "... [MASK]"),
+    ],
+)
+def test_a_mask_takes_the_place_of_the_last_word(acted: Callable[[str, str], dict[str, Any]], text: str, masked: str) -> None:
+    assert acted('page.explain = () => {}; page.maskLast("[MASK]")', text)["text"] == masked
 
 
 @pytest.mark.parametrize("begins", [True, False])

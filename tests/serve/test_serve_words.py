@@ -48,9 +48,15 @@ def test_every_method_is_described_once_with_its_kind() -> None:
     assert {"alti", "globenc", "attcat", "deeplift"} <= set(found)
     assert (found["alti"]["kind"], found["attcat"]["kind"]) == ("map", "attribution")
     for one in found.values():
-        assert list(one) == ["name", "kind", "paper", "cost", "variants", "options", "summary"]
+        assert list(one) == [
+            *("name", "kind", "paper", "cost", "variants", "options", "summary"),
+            *("everyday", "title", "signed"),
+        ]
         assert all(isinstance(value, str) for value in one["options"].values())
         assert one["summary"]
+        assert one["everyday"]
+        assert one["title"]
+    assert (found["deeplift"]["signed"], found["alti"]["signed"]) == (True, False)
     assert set(found) == set(mixlens.methods())
 
 

@@ -1,4 +1,4 @@
-"""The report, a notebook's output and the served page in a real browser: what is shown is what the arrays say.
+"""The report and a notebook's output in a real browser: what is shown is what the arrays say.
 
 Needs playwright (extra `browser`) and a Chromium; `make browser` gets both, and axe-core for the accessibility checks.
 """
@@ -8,8 +8,6 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import socket
-import threading
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
@@ -555,102 +553,7 @@ def test_without_scripts_a_table_remains(browser: Any, tmp_path: Path) -> None:
     page.close()
 
 
-# --- the served page --------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def address() -> Iterator[str]:
-    pytest.importorskip("fastapi", reason="needs the extra `serve`")
-    uvicorn = pytest.importorskip("uvicorn", reason="needs the extra `serve`")
-    from mixlens.serve.app import Limits, application
-
-    app = application([agreement(), mixlens.load("sentiment")], limits=Limits(tokens=100))
-    place = socket.create_server(("127.0.0.1", 0))
-    server = uvicorn.Server(uvicorn.Config(app, log_level="error", timeout_graceful_shutdown=1))
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [place]}, daemon=True)
-    thread.start()
-    yield f"http://127.0.0.1:{place.getsockname()[1]}/"
-    server.should_exit = True
-    thread.join(10)
-    app.desk.close()
-    place.close()
-
-
-@pytest.fixture
-def served(opened: Callable[..., Any], address: str) -> Callable[..., Any]:
-    return lambda **options: opened(address, ready="[data-form=ready]", own=address, **options)
-
-
-def form_says(page: Any, text: str) -> None:
-    api.expect(page.locator("form .said")).to_contain_text(text, timeout=60_000)
-
-
-def test_a_typed_text_is_shown(served: Callable[..., Any]) -> None:
-    page = served()
-    page.get_by_role("textbox", name="Text", exact=True).fill(SENTENCE)
-    page.get_by_role("checkbox", name="attcat", exact=True).check()
-    page.get_by_text("Target, position, second text").click()
-    page.get_by_role("textbox", name="Target").fill("were")
-    page.get_by_role("textbox", name="Against").fill("was")
-    page.get_by_role("button", name="Show").click()
-    form_says(page, "Done.")
-    settled(page)
-    trace = agreement().trace(SENTENCE)
-    by_token(page)
-    close_to(strip(page, "alti"), mixlens.mix(trace, "alti").rollout().scores[-1, trace.query])
-    page.get_by_role("combobox", name="Method").select_option("attcat")
-    settled(page)
-    close_to(strip(page, "attcat"), mixlens.attribute(trace, "attcat", target="were", foil="was").scores)
-    page.get_by_label("Model").select_option("sentiment")
-    page.get_by_role("textbox", name="Text", exact=True).fill("a good film")
-    page.get_by_role("textbox", name="Target").fill("")
-    page.get_by_role("textbox", name="Against").fill("")
-    page.get_by_role("button", name="Show").click()
-    form_says(page, "Sent.")
-    form_says(page, "Done.")
-    settled(page)
-    assert page.locator(".text-row").count() == 2
-    assert "positive" in page.locator(".prediction").inner_text()
-
-
-def test_refusals_are_told(served: Callable[..., Any]) -> None:
-    page = served(width=390, refused=True)
-    box = page.get_by_role("textbox", name="Text", exact=True)
-    box.fill("keys " * 150)
-    page.get_by_role("button", name="Show").click()
-    form_says(page, "this page reads at most 100")
-    assert page.get_by_role("button", name="Show").is_enabled()
-
-
-def test_a_running_text_is_cancelled(served: Callable[..., Any]) -> None:
-    page = served()
-    page.get_by_role("textbox", name="Text", exact=True).fill("keys " * 60 + "[MASK]")
-    for name in ("hta", "value_zeroing"):
-        page.get_by_role("checkbox", name=name, exact=True).check()
-    page.get_by_role("button", name="Show").click()
-    form_says(page, "layer")
-    page.get_by_role("button", name="Cancel").click()
-    form_says(page, "cancelled")
-    assert page.get_by_role("button", name="Show").is_enabled()
-
-
-@pytest.mark.parametrize("theme", ["light", "dark"])
-def test_axe_finds_nothing_on_the_served_page(served: Callable[..., Any], theme: str) -> None:
-    page = served(theme=theme)
-    page.get_by_role("textbox", name="Text", exact=True).fill(" ".join(HOSTILE[:7]) + " [MASK]")
-    page.get_by_role("button", name="Show").click()
-    form_says(page, "Done.")
-    settled(page)
-    page.get_by_text("Target, position, second text").click()
-    picture(page, f"served-{theme}")
-    assert page.locator("img, main script").count() == 0
-    assert violations(page) == []
-
-
-def test_the_description_of_the_api_is_plain(opened: Callable[..., Any], address: str) -> None:
-    page = opened(f"{address}docs", ready="h1", own=address)
-    assert "POST /api/jobs" in page.locator("main").inner_text()
-    assert violations(page) == []
+# --- results that were given -----------------------------------------------------------------------------------------
 
 
 def test_a_report_of_gathered_results_is_the_same_page(opened: Callable[..., Any], tmp_path: Path) -> None:

@@ -87,12 +87,12 @@ function strongestColumn(numbers) {
 function answerLines(data) {
   const said = make("p", { class: "answer long" }, ...data.sentence.map(([text, strong]) => (strong ? make("b", {}, word(text)) : text.startsWith(" (") ? [" ", make("span", { class: "one-line" }, text.slice(1))] : text)).flat());
   const sure = data.answer.sure ? `The model is ${data.answer.sure} sure. ` : String();
-  const lines = [said, make("p", { class: "small" }, `${sure}Shares say how much flowed, not whether it spoke for or against.`)];
-  if (data.answer.name) {
-    const title = document.querySelector("h1");
-    title.replaceChildren("What flowed into the answer ", make("u", {}, word(data.answer.name)), "?");
-  }
-  return lines;
+  return [said, make("p", { class: "small" }, `${sure}Shares say how much flowed, not whether it spoke for or against.`)];
+}
+
+/** The question, with the answer underlined where there is one. */
+function flowQuestion(data) {
+  return data.answer.name ? ["What flowed into the answer ", make("u", {}, word(data.answer.name)), "?"] : [`What flowed into ${data.answer.asked}?`];
 }
 
 /** The words of a column as they stand in the text, the strongest of them tinted. */
@@ -150,7 +150,7 @@ function flowControls(numbers, state, change) {
 }
 
 /** What the answer's position held after each layer. */
-function everyNumber(numbers) {
+function heldAfterLayers(numbers) {
   const { data, layers } = numbers;
   const heads = ["after layer", ...Array.from({ length: layers }, (_, i) => String(i + 1))];
   const rows = data.columns.map((column, i) => [
@@ -173,7 +173,8 @@ function whenWidthChanges(box, redraw) {
   }).observe(box);
 }
 
-async function startFlow(data, main) {
+/** What a page of flow is made of: the answer's lines, all pictures, `redraw`, and `begin` once they stand in the page. */
+async function flowParts(data) {
   const numbers = await FlowNumbers.of(data);
   const state = { chosen: strongestColumn(numbers), layer: numbers.layers - 1, sheet: "rolled", open: false };
   const parts = [];
@@ -191,14 +192,23 @@ async function startFlow(data, main) {
   const map = matrixPart(numbers, state, change);
   const heads = data.heads.count ? headsPart(numbers, state) : null;
   parts.push({ show: (now) => list.show(now.chosen) }, controls, bands, map, ...(heads ? [heads] : []));
-  const numbersFold = aside("Every number: what the answer’s position held after each layer", () => everyNumber(numbers));
+  const numbersFold = aside("Every number: what the answer’s position held after each layer", () => heldAfterLayers(numbers));
   const pictures = make("div", { class: "pictures" }, controls.element, bands.element, map.element, numbersFold, heads ? heads.element : null);
-  const hero = main.querySelector(".hero");
-  for (const old of main.querySelectorAll("p.answer")) old.remove();
-  hero.append(...answerLines(data));
   const origin = fold("Where these numbers come from", "model, method, grouping, what was checked", () => facts(data.facts), { print: true });
-  main.append(make("div", { class: "flow-page" }, list.element, pictures), make("div", { class: "folds" }, origin));
+  const begin = () => {
+    redraw();
+    for (const part of [bands, map]) whenWidthChanges(part.frame, redraw);
+  };
+  const below = [make("div", { class: "flow-page" }, list.element, pictures), make("div", { class: "folds" }, origin)];
+  return { said: answerLines(data), parts: below, redraw, begin };
+}
+
+async function startFlow(data, main) {
+  const { said, parts, redraw, begin } = await flowParts(data);
+  if (data.answer.name) document.querySelector("h1").replaceChildren(...flowQuestion(data));
+  for (const old of main.querySelectorAll("p.answer")) old.remove();
+  main.querySelector(".hero").append(...said);
+  main.append(...parts);
   themeSwitch(redraw);
-  redraw();
-  for (const part of [bands, map]) whenWidthChanges(part.frame, redraw);
+  begin();
 }

@@ -392,7 +392,7 @@ function matrixSection(tableState, line, chosen) {
   const label = freshId("section");
   const head = make("div", { class: "head" }, make("h2", { id: label }, "Written words by prompt words"), lead);
   let wait = 0;
-  addEventListener("resize", () => { clearTimeout(wait); wait = setTimeout(redraw, 120); });
+  addEventListener("resize", () => { clearTimeout(wait); if (box.isConnected) wait = setTimeout(redraw, 120); });
   return { element: make("section", { "aria-labelledby": label }, head, controls, hint, box, said, scale, details), redraw };
 }
 
@@ -434,10 +434,9 @@ function spansSection(table) {
 
 // --- the page ----------------------------------------------------------------------------------------------------------------
 
-function startGeneration({ generation }, root) {
+/** What the page is made of: the answer's lines, both texts, everything below, `redraw`, and `begin` once it stands in the page. */
+function generationParts(generation) {
   const table = new Table(generation);
-  const shown = { answer: root.querySelector(".hero .answer") };
-  if (shown.answer) shown.answer.remove();
   const answer = make("p", { class: "answer long" }, ...answerParts(generation.parts));
   const texts = textsOf(table, (r) => chosen(r));
   const matrix = matrixSection(table, texts.line, (r) => chosen(r));
@@ -446,10 +445,22 @@ function startGeneration({ generation }, root) {
     texts.refresh();
     matrix.redraw();
   }
-  root.querySelector(".hero").append(answer, ...generation.notes.map((text) => note("caution", text)), texts.element);
-  root.append(matrix.element, ...(generation.spans.length ? [spansSection(table)] : []));
-  root.append(make("section", { class: "folds" }, fold("Where these numbers come from", "model, method, how words were joined", () => facts(generation.facts.map(([name, value]) => [name, name === "Make it again" ? make("code", {}, value) : value])), { print: true })));
-  themeSwitch(() => matrix.redraw());
-  chosen(table.state.row);
+  const origin = make("section", { class: "folds" }, fold("Where these numbers come from", "model, method, how words were joined", () => facts(generation.facts.map(([name, value]) => [name, name === "Make it again" ? make("code", {}, value) : value])), { print: true }));
+  return {
+    said: [answer, ...generation.notes.map((text) => note("caution", text))],
+    texts: texts.element,
+    parts: [matrix.element, ...(generation.spans.length ? [spansSection(table)] : []), origin],
+    redraw: () => matrix.redraw(),
+    begin: () => chosen(table.state.row),
+  };
+}
+
+function startGeneration({ generation }, root) {
+  const { said, texts, parts, redraw, begin } = generationParts(generation);
+  for (const old of root.querySelectorAll(".hero .answer")) old.remove();
+  root.querySelector(".hero").append(...said, texts);
+  root.append(...parts);
+  themeSwitch(redraw);
+  begin();
   document.documentElement.dataset.ready = "1";
 }
