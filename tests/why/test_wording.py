@@ -17,7 +17,9 @@ def test_shares_have_one_decimal_under_ten(share: float, written: str) -> None:
     assert wording.percent(share).replace(wording.THIN, " ") == written
 
 
-@pytest.mark.parametrize(("share", "written"), [(0.19, "+19 %"), (-0.198, "−20 %"), (-0.0004, "<0.1 %"), (0.0004, "<0.1 %"), (0.0, "0 %")])
+@pytest.mark.parametrize(
+    ("share", "written"), [(0.19, "+19 %"), (-0.198, "−20 %"), (-0.0004, "<0.1 %"), (0.0004, "<0.1 %"), (0.0, "0 %")]
+)
 def test_signed_shares_always_say_their_sign(share: float, written: str) -> None:
     assert wording.percent(share, sign=True).replace(wording.THIN, " ") == written
 
