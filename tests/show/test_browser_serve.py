@@ -339,7 +339,7 @@ def test_on_a_phone_the_evidence_follows_the_answer(served: Callable[..., Any]) 
     page = served(width=390)
     explain(page, REVIEW)
     answers(page, 1)
-    tops = [page.locator(part).bounding_box()["y"] for part in (".state", ".below-form", "form.ask")]
+    tops = [page.locator(part).bounding_box()["y"] for part in (".hero", ".state", ".below-form", "form.ask")]
     assert tops == sorted(tops)
 
 
