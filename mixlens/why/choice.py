@@ -31,7 +31,7 @@ LIMITS = MappingProxyType(
     {
         "removal_ok": 0.20,  # how much more the answer falls without the named words than without random ones
         "removal_caution": 0.05,
-        "random_turned": 1 / 3,  # the part of random sets that turn the answer, above which turning it says little
+        "random_turned": 0.4,  # the part of random sets that turn the answer, from which on turning it says little
         "completeness_ok": 0.01,  # relative distance of the scores' sum from what it should be
         "completeness_caution": 0.05,
         "agreement_ok": 0.5,  # more than this part of the methods put the same words first

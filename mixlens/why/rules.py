@@ -70,7 +70,7 @@ def is_even(fall: Fall) -> bool:
 
 def random_sets_turn(fall: Fall) -> bool:
     """Whether many random sets turn the answer, too."""
-    return fall.random_turned > LIMITS["random_turned"] * fall.count
+    return fall.count > 0 and fall.random_turned >= LIMITS["random_turned"] * fall.count
 
 
 def completeness_state(gap: float) -> str:

@@ -44,7 +44,7 @@ def test_a_target_that_the_model_does_not_say_counts_as_it_is_measured() -> None
 
 
 @pytest.mark.parametrize(
-    ("count", "random_turned", "state"), [(20, 6, "ok"), (20, 9, "caution"), (0, 0, "caution"), (3, 1, "ok")]
+    ("count", "random_turned", "state"), [(20, 7, "ok"), (20, 8, "caution"), (0, 0, "caution"), (3, 1, "ok")]
 )
 def test_random_sets_that_turn_the_answer_and_a_text_without_other_sets_ask_for_caution(
     count: int, random_turned: int, state: str

@@ -210,6 +210,49 @@ def test_a_vocabulary_that_does_not_know_the_words_is_said() -> None:
     assert "does not know lifeless:" in note.text
 
 
+def test_a_word_that_is_the_unknown_token_and_a_special_token_in_the_text_are_said() -> None:
+    texts = {note.id: note.text for note in answer(text="A dull 𝔘 film [SEP] with a cast, 𝔘 𝔙.").notes}
+    assert texts["unknown"] == "The model cannot read “𝔘” and “𝔙”: it sees [UNK] there."
+    assert texts["typed_special"] == "The text has “[SEP]” in it: the model reads a special token there, not words."
+    assert not {"unknown", "typed_special"} & {*ids_of(answer()), *ids_of(answer("agreement", MASKED))}  # a mask is meant
+    assert "typed_special" in ids_of(answer(text="A dull [MASK]."))  # a classifier fills none
+
+
+def test_a_mark_is_compared_with_the_words_that_are_named() -> None:
+    from mixlens.why.notes import notes_of_scores
+    from mixlens.why.value import Word
+
+    scored = (("a", 0.2), ("b", -0.5), ("!", 0.3))
+    words = [Word(text, " ", "text", False, text == "!", share, share, (0,)) for text, share in scored]
+    assert [note.id for note in notes_of_scores(words, [0], 0.0, True, 0.0)] == ["marks"]
+    assert not list(notes_of_scores(words[:2], [0], 0.0, True, 0.0))
+
+
+def test_one_word_has_nothing_to_compare_with() -> None:
+    why = answer(text="Wonderful")
+    assert why.trust.random.count == 0
+    assert why.trust.random.mean == why.trust.whole
+    assert why.trust.verdict == "caution"
+    assert why.sentence.endswith("because of “Wonderful”, with nothing to compare with")
+
+
+def test_a_target_that_the_model_does_not_say_has_no_easy_yes() -> None:
+    why = answer("agreement", MASKED, target="keys")
+    assert why.trust.verdict == "fail"
+    assert "no_effect" in ids_of(why)
+    assert not why.answer.predicted
+    assert why.trust.sentence.startswith("No: the model does not say keys; without it the probability of keys changes by")
+    best, share = why.predictions[0]
+    assert f"for keys; the model says {best} ({100 * share:.1f}" in why.sentence
+    assert "because" not in why.sentence
+
+
+def test_an_answer_of_an_older_file_is_read() -> None:
+    content = answer().to_dict()
+    del content["trust"]["but"], content["answer"]["predicted"]
+    assert from_dict(content) == answer()
+
+
 def test_a_text_that_is_cut_says_so_and_one_that_is_not_is_refused() -> None:
     model = lens("sentiment")
     long = "the film was good " * 400
@@ -321,6 +364,10 @@ def test_a_path_is_never_printed() -> None:
     for name, told in (("/tmp/models/mine", "mine"), ("./mine", "mine"), ("org/name", "org/name")):
         model.name = name
         assert model_name(model) == told
+    model.name = "/tmp/models/mine"
+    command = mixlens.why(model, "A dull film.", methods=["grad_x_input"], draws=1).provenance["command"]
+    assert "-m FOLDER/mine" in command
+    assert "/tmp" not in command
 
 
 @settings(max_examples=12, suppress_health_check=[HealthCheck.too_slow])

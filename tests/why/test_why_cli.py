@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -107,6 +108,31 @@ def test_at_most_twelve_bars_and_the_rest_is_counted() -> None:
     assert 0 < len(bars) <= why_text.MOST_BARS
     rest = next(line for line in lines if "more carry" in line)
     assert int(rest.split()[0]) + len(bars) == sum(not word.special and word.share != 0 for word in why.words)
+
+
+def test_a_named_word_has_a_bar_and_a_mark_in_a_long_text(why: Any) -> None:
+    """Of forty words, the named ones have the smallest shares."""
+    shares = [0.001, -0.001, *[0.998 / 38] * 38]
+    words = tuple(replace(why.words[1], text=f"w{place}", share=share, tokens=(place,)) for place, share in enumerate(shares))
+    long = replace(why, words=words, answer=replace(why.answer, for_=(0,), against=(1,)))
+    assert {0, 1} <= set(why_text.bar_words(long))
+    assert len(why_text.bar_words(long)) == why_text.MOST_BARS
+    assert {0, 1} <= why_text.marked_words(long)
+
+
+def test_the_share_of_two_is_named(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    text = "The keys to the cabinet [MASK] rusty."
+    run("why", text, "-m", "agreement", "--target", "were", "--foil", "was", monkeypatch=monkeypatch, columns=200)
+    out = capsys.readouterr().out
+    assert re.match(r"[\d.]+ % for were rather than was; the model says are \([\d.]+ %\); for were: “keys”", out)
+    assert re.search(r"^without this word: of the two, were [\d.]+ % \(", out, re.MULTILINE)
+    assert re.search(r"without this word +of the two, were 99\.\d % -> [\d.]+ %", out)
+
+
+def test_a_written_text_is_for_explain(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(RuntimeError, match="2"):
+        run("why", TEXT, "--generate", "3", monkeypatch=monkeypatch)
+    assert "mixlens explain --generate 3" in " ".join(capsys.readouterr().err.split())
 
 
 def test_a_notebook_escapes_the_text() -> None:
