@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,8 @@ from ..aggregate import bare
 from ..model.words import group_words
 
 Words = tuple[list[str], np.ndarray]
+APOSTROPHES = frozenset("'’")
+ENDING = 2  # letters of 's, 're, 'll; more letters behind an apostrophe are a word in quotation marks
 
 
 @dataclass(frozen=True)
@@ -47,6 +50,19 @@ def written_words(row: Mapping[str, Any]) -> list[WrittenWord]:
         return [WrittenWord(bare(row["tokens"][place]), " " * (number > 0), 0, (place,)) for number, place in enumerate(places)]
     ends = {0: 0, 1: 0}  # of the word before, in each text
     return [_written_word(row, word, tuple(at), ends) for word, at in _groups(row)]
+
+
+def apostrophes(row: Mapping[str, Any], words: Sequence[str]) -> list[int]:
+    """The numbers of those words that are the apostrophe of an ending written apart ("it 's"): lists have both as one word."""
+    if not APOSTROPHES.intersection(words):
+        return []
+    written = written_words(row)
+    return [number for number, (mark, ending) in enumerate(pairwise(written)) if _belongs(mark, ending)]
+
+
+def _belongs(mark: WrittenWord, ending: WrittenWord) -> bool:
+    is_ending = ending.text.isalpha() and len(ending.text) <= ENDING
+    return mark.text in APOSTROPHES and is_ending and not ending.before and mark.segment == ending.segment
 
 
 def _written_word(row: Mapping[str, Any], word: str, at: tuple[int, ...], ends: dict[int, int]) -> WrittenWord:

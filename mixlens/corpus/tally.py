@@ -14,7 +14,7 @@ import numpy as np
 
 from ..metrics.agreement import linear, ranks
 from .plan import RATIO
-from .row_words import words_in
+from .row_words import apostrophes, words_in
 from .turned_counts import RowCheck, TurnedCounts, check_of
 
 # What is counted is bounded, so that memory does not grow with the rows. Beyond twice as many the rarest are dropped.
@@ -200,8 +200,9 @@ class Tally:
         words, places = words_in(row)
         self.signed |= {method for method, values in scores.items() if (values < 0).any()}
         by_word = {method: sums_of(words, places, values) for method, values in scores.items() if len(values) == len(places)}
+        marks = apostrophes(row, words)
         for method, sums in by_word.items():
-            self.entries += of_class.count(method, _shares(words, sums))
+            self.entries += of_class.count(method, _with_endings(_shares(words, sums), marks))
             self._add_special(method, scores[method][places < 0], sums)
         return by_word
 
@@ -278,6 +279,14 @@ def _shares(words: Sequence[str], sums: np.ndarray) -> list[tuple[str, float]]:
     """(word, share of the absolute scores with its sign) of each word; none where all scores are 0."""
     total = np.abs(sums).sum()
     return list(zip(words, (sums / total).tolist(), strict=True)) if total > 0 else []
+
+
+def _with_endings(shares: list[tuple[str, float]], marks: Sequence[int]) -> list[tuple[str, float]]:
+    """The same with each of these apostrophes and the word behind it as one; no other share changes."""
+    for place in reversed(marks if shares else ()):
+        (mark, first), (ending, second) = shares[place : place + 2]
+        shares[place : place + 2] = [(mark + ending, first + second)]
+    return shares
 
 
 def _largest(shares: Mapping[str, Share], sign: int, count: int) -> Listed:

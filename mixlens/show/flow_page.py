@@ -27,7 +27,7 @@ from .packing import EXACT, Precision, encode, fit
 from .page_entry import query_of, shortened
 from .page_file import MEGABYTES, may_write, room_of, write
 from .page_template import BASE_SCRIPTS, BASE_STYLES, FLOW_SCRIPTS, READ, Kind, filled_page, visible
-from .tokens import shown
+from .tokens import MASKS, shown
 
 FLOW = Kind(
     (*BASE_STYLES, "flow.css"),
@@ -268,7 +268,13 @@ def _column_data(picture: Picture, group: Group) -> dict[str, Any]:
         "title": visible(group.title),
         "text": visible(" ".join(text.split())),
         "words": list(group.words),
+        "mark": group.kind == "mark" or all(_is_mark(picture.words[place]) for place in group.words),
     }
+
+
+def _is_mark(word: Word) -> bool:
+    """A special token that no word can stand for: the start mark is one where the answer is read at it, too."""
+    return word.special and word.text not in MASKS
 
 
 def _word_data(word: Word, share: float) -> dict[str, Any]:

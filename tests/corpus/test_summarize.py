@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 import mixlens
 from mixlens import data
 from mixlens.cli.app import app
-from mixlens.corpus.row_words import words_in
+from mixlens.corpus.row_words import apostrophes, words_in
 from mixlens.corpus.tally import Tally
 from mixlens.errors import MixlensError
 from mixlens.metrics.agreement import spearman
@@ -113,6 +113,39 @@ def test_words_are_counted_where_their_characters_are_known(known: bool) -> None
     names, places = words_in(row)
     assert names == (["The", "USly", "Café"] if known else ["The", "US", "ly", "Café"])
     assert places.tolist() == ([-1, 0, 1, 1, 2] if known else [-1, 0, 1, 2, 3])
+
+
+@pytest.mark.parametrize(
+    ("text", "joined"),
+    [
+        ("it 's fun , they 're", ["it", "'s", "fun", ",", "they", "'re"]),
+        ("it's do n't", ["it's", "do", "n't"]),
+        ("a 'fine' film", ["a", "'", "fine", "'", "film"]),
+        ("dogs ' s", ["dogs", "'", "s"]),
+        ("they ’ll", ["they", "’ll"]),
+    ],
+)
+def test_an_apostrophe_and_its_ending_are_one_word_of_a_list(text: str, joined: list[str]) -> None:
+    """Their shares are added and no other share changes; the words that a run took out stay as they were."""
+    spans = [match.span() for match in re.finditer(r"\w+|[^\w\s]", text)]
+    row = {"tokens": [text[a:b] for a, b in spans], "segments": [0] * len(spans), "text": text, "pair": None}
+    row |= {"starts": [a for a, _ in spans], "ends": [b for _, b in spans]}
+    words, places = words_in(row)
+    marks = apostrophes(row, words)
+    assert [*joined] == [word + words[k + 1] if k in marks else word for k, word in enumerate(words) if k - 1 not in marks]
+    scores = np.random.default_rng(0).normal(size=len(spans))
+    tally = Tally(["m"])
+    tally._count_words("yes", row, {"m": scores})
+    sums = np.bincount(places, scores)
+    expected: dict[str, list[float]] = {}
+    for k, word in enumerate(words):
+        if k - 1 not in marks:
+            both = sums[k] + (sums[k + 1] if k in marks else 0)
+            expected.setdefault(word + words[k + 1] if k in marks else word, []).append(both / np.abs(sums).sum())
+    counted = tally.classes["yes"].shares["m"]
+    assert {word: share.of_row * share.rows for word, share in counted.items()} == pytest.approx(
+        {word: sum(shares) for word, shares in expected.items()}
+    )
 
 
 def test_the_command(out: Path) -> None:

@@ -249,3 +249,47 @@ def test_print_is_light_and_shows_where_numbers_come_from(opened: Callable[..., 
     assert not page.locator(".controls").is_visible()
     assert "Ferrando" in page.locator(".facts").inner_text()
     assert page.locator("svg.bands").is_visible()
+
+
+def test_the_list_shows_the_chosen_sentence_and_scrolls(
+    opened: Callable[..., Any],  # noqa: F811
+    long_text: tuple[str, Picture],
+) -> None:
+    page = opened(long_text[0], width=1400)
+    page.set_viewport_size({"width": 1400, "height": 300})  # the list is 320 pixels high, and longer
+    box = page.locator(".columns")
+    assert box.evaluate("one => one.scrollHeight > one.clientHeight")
+    page.locator(".picture-frame").first.focus()
+    for key in ("ArrowRight", "ArrowLeft"):
+        for _ in long_text[1].groups:
+            page.keyboard.press(key)
+            settled(page)
+            chosen = page.locator('button.column[aria-pressed="true"]')
+            if chosen.count():  # a mark has no line in the list
+                room, place = box.bounding_box(), chosen.bounding_box()
+                assert room["y"] - 1 <= place["y"]
+                assert place["y"] + place["height"] <= room["y"] + room["height"] + 1
+    assert page.locator(".text-list .scroll-hint").is_visible()
+    assert page.locator(".text-list .scroll-hint").inner_text().endswith("sentences: scroll the list to see all.")
+
+
+@pytest.mark.parametrize("text", ["long_text", "short_text"])
+def test_every_column_has_its_percent_and_marks_are_set_as_marks(
+    opened: Callable[..., Any],  # noqa: F811
+    text: str,
+    request: pytest.FixtureRequest,
+) -> None:
+    """Start and end alike: slanted in both pictures, hatched in the map. A mask is a place for a word, and no mark."""
+    address, made = request.getfixturevalue(text)
+    page = opened(address, width=1400)
+    labels = [label.replace("\u202f", " ") for label in page.locator(".bands text.label").all_text_contents()]
+    shares = made.flow.rolled[-1][made.column]
+    for label, group, share in zip(labels, made.groups, shares.tolist(), strict=True):
+        assert label.replace(" ", "") == f"{group.name}{percent(share)}".replace(" ", "")
+    marks = [group.name for group in made.groups if group.title.endswith(" mark")]
+    assert {"start", "end"} <= set(marks)
+    assert [
+        name.split("\u202f")[0].rstrip("0123456789. ") for name in page.locator(".bands text.label.mark").all_text_contents()
+    ] == marks
+    assert page.locator(".map rect.hatch").count() == len(marks)
+    assert page.locator(".map .cell.mark").count() == len(marks) * len(made.groups)

@@ -2,6 +2,7 @@
 // Bands from the input (below) to the answer (above): their width is the share of the answer that passes. Ends stack, none overlaps.
 
 const LEAST_PART = 0.0004; // of the answer: a smaller part of a band has no colour of its own
+const PERCENT_ROOM = 37; // pixels that a column needs for the percent below its name
 
 /** The width that each column needs: its label, its words where it is open, and its widest bar below the answer. */
 function neededWidths(numbers, state, narrow, scale) {
@@ -10,7 +11,7 @@ function neededWidths(numbers, state, narrow, scale) {
   return columns.map((column, i) => {
     let widest = 0;
     for (let level = 0; level < numbers.layers; level++) widest = Math.max(widest, numbers.share(level, i));
-    const label = state.open && i === state.chosen ? column.words.length * 14 : column.kind === "mark" ? Math.min(22, usual) : usual;
+    const label = state.open && i === state.chosen ? column.words.length * 14 : column.mark && narrow ? Math.min(22, usual) : usual;
     return Math.max(label, widest * scale + 8);
   });
 }
@@ -33,7 +34,7 @@ function bandPlaces(numbers, state, room) {
   const high = narrow ? 56 : numbers.layers > 8 ? 58 : 72;
   const top = 46;
   const below = unit === "word" || state.open ? 118 : 64;
-  return { width, left, narrow, middles, tight: Math.min(...widths) < 40, words, wordPlaces, scale, top, high, bottom: top + numbers.layers * high, below };
+  return { width, left, narrow, middles, tight: Math.min(...widths) < PERCENT_ROOM, words, wordPlaces, scale, top, high, bottom: top + numbers.layers * high, below };
 }
 
 /** Every band with its place: from (level, column or word) to (level + 1, column). */
@@ -121,9 +122,11 @@ function inputLabels(numbers, state, places) {
     const chosen = i === state.chosen ? " chosen" : String();
     const text = shortened(column.name, 13);
     const value = percent(numbers.share(0, i));
-    if (unit === "word" && column.kind !== "mark") return upright(places.middles[i], `${text}  ${value}`, `read label${chosen}`);
-    if (places.tight || unit === "word") return draw("text", { class: `label ${column.kind}${chosen}`, x: places.middles[i], y, "text-anchor": "middle" }, column.kind !== unit && places.narrow ? text[0] : text);
-    return draw("text", { class: `label ${column.kind}${chosen}`, x: places.middles[i], y, "text-anchor": "middle" }, text, draw("tspan", { class: "axis", x: places.middles[i], dy: 17 }, value));
+    const kind = `label ${column.mark ? "mark" : unit === "word" ? "read" : String()}${chosen}`;
+    if (unit === "word") return upright(places.middles[i], `${text}  ${value}`, kind);
+    const place = { class: kind, x: places.middles[i], y, "text-anchor": "middle" };
+    if (places.tight) return draw("text", place, column.kind !== unit && places.narrow ? text[0] : text);
+    return draw("text", place, text, draw("tspan", { class: "axis", x: places.middles[i], dy: 17 }, value));
   });
   const opened = places.words.map((place, i) => upright(places.wordPlaces[i], shortened(words[place].text, 12) + (words[place].share >= 0.005 ? `  ${percent(words[place].share)}` : String()), "read label chosen"));
   const title = state.open ? `${columns[state.chosen].title}, word by word` : `${UNITS[unit]} of the text`;

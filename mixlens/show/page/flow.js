@@ -104,6 +104,13 @@ function columnText(data, column, most) {
   });
 }
 
+/** A box scrolled as little as shows one of its elements whole; the page stays where it is. */
+function scrollInside(box, element) {
+  const [top, bottom] = [element.offsetTop, element.offsetTop + element.offsetHeight];
+  if (top < box.scrollTop) box.scrollTop = top;
+  else if (bottom > box.scrollTop + box.clientHeight) box.scrollTop = bottom - box.clientHeight;
+}
+
 /** The text as a list of columns: each a button that follows it through every picture. */
 function columnList(numbers, choose) {
   const { data } = numbers;
@@ -124,9 +131,15 @@ function columnList(numbers, choose) {
   const list = make("ol", { class: data.unit === "word" ? "columns words" : "columns", tabindex: 0, "aria-label": head }, ...Array.from(buttons.values(), (one) => make("li", {}, one)));
   const whole = make("span", { class: "one-line" }, `Together 100${THIN}%.`);
   const foot = rest.length ? [`${largeFirst(listed(rest).join(String()))}. `, whole] : [whole];
-  const element = section({ title: head, lead: "Share of the answer. Choose one to follow it through every picture." }, list, make("p", { class: "small" }, ...foot));
+  const hint = make("p", { class: "scroll-hint" }, `${largeFirst(numberWord(places.length))} ${UNITS[data.unit]}: scroll the list to see all.`);
+  const element = section({ title: head, lead: "Share of the answer. Choose one to follow it through every picture." }, list, hint, make("p", { class: "small" }, ...foot));
   element.classList.add("text-list");
-  return { element, show: (chosen) => buttons.forEach((one, i) => one.setAttribute("aria-pressed", String(i === chosen))) };
+  const show = (chosen) => {
+    buttons.forEach((one, i) => one.setAttribute("aria-pressed", String(i === chosen)));
+    if (buttons.has(chosen)) scrollInside(list, buttons.get(chosen));
+    hint.classList.toggle("needed", list.scrollHeight > list.clientHeight + 1);
+  };
+  return { element, show };
 }
 
 // --- controls ----------------------------------------------------------------------------------------------------------------

@@ -7,9 +7,15 @@ const CELL = { least: 18, word: 30, group: 110, row: 26, special: 14, gap: 10 };
 const CUT = 0.99; // the share of cells that the scale covers; what is above it has the scale's end
 const QUIET = 0.08; // of the largest: under it a word of the prompt is not tinted
 
+/** A word of the texts in a sentence of ours: a mark alone stands in quotation marks, so that it is not read as ours. */
+function named(kind, text) {
+  const body = make(kind === "strong" ? "b" : "i", kind === "strong" ? {} : { class: "read" }, word(text));
+  return /[\p{L}\p{N}]/u.test(text) ? [body] : ["“", body, "”"];
+}
+
 /** The parts of the answer: ours plain or strong, the model's in the reading face. */
 function answerParts(parts) {
-  return parts.map(([kind, text]) => (kind === "strong" ? make("b", {}, word(text)) : kind === "quote" ? make("i", { class: "read" }, word(text)) : text));
+  return parts.flatMap(([kind, text]) => (kind ? named(kind, text) : [text]));
 }
 
 function capital(text) {
@@ -351,6 +357,7 @@ function matrixSection(tableState, line, chosen) {
   const { data, state } = tableState;
   const box = make("div", { class: "scroll matrix-box", tabindex: 0, role: "group", "aria-label": "Written words by words of the prompt; arrow keys choose the written word" });
   const hint = make("p", { class: "scroll-hint" }, "Wider than the screen: scroll sideways.");
+  const title = make("h2", { id: freshId("section") });
   const lead = make("p", { class: "lead" });
   const scale = make("div", { class: "under" });
   const said = make("p", { class: "readout no-print" });
@@ -363,6 +370,7 @@ function matrixSection(tableState, line, chosen) {
     hint.classList.toggle("needed", picture.width.baseVal.value > box.clientWidth + 2);
     const unit = data.unit === "token" ? "token" : "word";
     const part = state.by === "group" ? `a ${data.groups[0].kind} of the prompt` : `a ${unit} of the prompt`;
+    title.textContent = `Written ${unit}s by ${state.by === "group" ? `${data.groups[0].kind}s of the prompt` : `prompt ${unit}s`}`;
     lead.textContent = state.what === "share"
       ? `Every row is one written ${unit}, every column ${part}. A cell is the share of the written ${unit} that comes from there.`
       : `A cell is what happens to the written ${unit}’s probability when ${part} is left out: down means it was needed.`;
@@ -373,7 +381,7 @@ function matrixSection(tableState, line, chosen) {
   };
   tableState.opened = (group) => { state.open = group; redraw(); };
   const set = (name) => (value) => { state[name] = value; state.open = null; chosen(state.row); };
-  const whatChoice = choices("A cell says", [["share", "how much it is made of"], ["effect", "what leaving it out does"]], state.what, set("what"));
+  const whatChoice = choices("A cell says", tableState.narrow ? [["share", "made of it"], ["effect", "without it"]] : [["share", "how much it is made of"], ["effect", "what leaving it out does"]], state.what, set("what"));
   const ownChoice = choices("Its own words", [["one", "as one column"], ["each", "one by one"]], state.own, set("own"));
   const byChoice = choices("Prompt", [["group", data.groups[0] && data.groups[0].kind === "turn" ? "by turn" : "by sentence"], ["word", data.unit === "token" ? "by token" : "by word"]], state.by, set("by"));
   const titled = (name, choice) => make("div", { class: "field" }, make("span", { class: "name", "aria-hidden": "true" }, name), choice.element);
@@ -389,11 +397,10 @@ function matrixSection(tableState, line, chosen) {
   });
   const details = aside("Every number of the chosen word", () => numbers);
   details.addEventListener("toggle", () => { if (details.open) numbers.replaceChildren(numbersOf(tableState)); });
-  const label = freshId("section");
-  const head = make("div", { class: "head" }, make("h2", { id: label }, "Written words by prompt words"), lead);
+  const head = make("div", { class: "head" }, title, lead);
   let wait = 0;
   addEventListener("resize", () => { clearTimeout(wait); if (box.isConnected) wait = setTimeout(redraw, 120); });
-  return { element: make("section", { "aria-labelledby": label }, head, controls, hint, box, said, scale, details), redraw };
+  return { element: make("section", { "aria-labelledby": title.id }, head, controls, hint, box, said, scale, details), redraw };
 }
 
 // --- sentence by sentence ----------------------------------------------------------------------------------------------------
@@ -412,7 +419,7 @@ function spanRow(table, span) {
   const best = parts.reduce((so, one) => (one[1] > so[1] ? one : so), [null, 0]);
   const mostly = data.groups.length > 1 && best[0] ? `, most of that from ${best[0]} (${percent(best[1])})` : String();
   const lost = span.lost.length
-    ? make("p", { class: "small" }, "It would lose most without ", make("i", { class: "read" }, word(span.lost[0][0])), `: ${points(span.lost[0][1])} a word`, ...(span.lost[1] ? ["; then ", make("i", { class: "read" }, word(span.lost[1][0])), `: ${points(span.lost[1][1])}`] : []), ".")
+    ? make("p", { class: "small" }, "It would lose most without ", ...named("quote", span.lost[0][0]), `: ${points(span.lost[0][1])} a word`, ...(span.lost[1] ? ["; then ", ...named("quote", span.lost[1][0]), `: ${points(span.lost[1][1])}`] : []), ".")
     : null;
   return make(
     "div", { class: "span-row keep" },

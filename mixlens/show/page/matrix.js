@@ -9,7 +9,7 @@ function mapColumns(numbers, state) {
   const { columns, words } = numbers.data;
   return columns.flatMap((column, i) => (state.open && i === state.chosen
     ? column.words.map((place) => ({ column: i, word: place, name: words[place].text, title: `“${words[place].text}”`, mark: false }))
-    : [{ column: i, name: column.name, title: column.title, mark: column.kind === "mark" }]));
+    : [{ column: i, name: column.name, title: column.title, mark: column.mark }]));
 }
 
 function mapValue(numbers, state, row, one) {
@@ -32,14 +32,14 @@ function mapPlaces(numbers, state, columns, room) {
   const label = narrow ? (unit === "word" ? 84 : 42) : unit === "word" ? 130 : 236;
   const marks = columns.filter((one) => one.mark).length;
   const cell = Math.max(LEAST_CELL, Math.min(30, Math.floor((room - label - 4 - marks * MARK_CELL) / Math.max(1, columns.length - marks))));
-  const head = state.open || unit === "word" ? 104 : 40;
+  const head = state.open || unit === "word" ? 104 : marks ? 54 : 40; // names of marks stand upright
   let at = label;
   const lefts = columns.map((one) => { const x = at; at += one.mark ? MARK_CELL : cell; return x; });
   return { narrow, label, cell, head, lefts, width: at + 4, height: head + cell * numbers.count + 4 };
 }
 
 function rowName(column, unit, narrow) {
-  if (unit === "word" || column.kind === "mark" || column.kind === "answer") return shortened(column.name, narrow ? 10 : 16);
+  if (unit === "word" || column.kind !== unit) return shortened(column.name, narrow ? 10 : 16);
   return narrow ? column.name : `${column.name}  ${cutBetweenWords(column.text, 27)}`;
 }
 
@@ -54,7 +54,7 @@ function mapLabels(numbers, state, columns, places) {
     return draw("text", { class: kind, x, y: places.head - 7, "text-anchor": "middle" }, places.narrow && one.column === data.answer.column ? one.name[0] : one.name);
   });
   const rows = data.columns.map((column, r) => draw("text", {
-    class: `label ${column.kind === "mark" ? "mark" : data.unit === "word" ? "read" : String()}${r === state.chosen ? " chosen" : String()}`,
+    class: `label ${column.mark ? "mark" : data.unit === "word" ? "read" : String()}${r === state.chosen ? " chosen" : String()}`,
     x: places.label - 7, y: places.head + places.cell * (r + 0.5) + 4, "text-anchor": "end",
   }, rowName(column, data.unit, places.narrow)));
   const gave = draw("text", { class: "axis", x: places.label, y: 11 }, places.narrow ? "gave →" : `gave: ${UNITS[data.unit]} of ${state.sheet === "rolled" ? "the input" : "the layer below"} →`);

@@ -104,6 +104,12 @@ function numbersOf(run, one, sheet) {
   return [facts(more), scrollBox(`Every number of row ${one.row}`, table(["position", "token", ...one.methods], lines, { numbers }))];
 }
 
+/** A word with the one that stands directly behind it: lists have an apostrophe and its ending ("it 's") as one word. */
+function withEnding(words, i) {
+  const next = words[i + 1];
+  return words[i][0].length === 1 && "'’".includes(words[i][0]) && next && !next[1] ? words[i][0] + next[0] : words[i][0];
+}
+
 /** The rows, with what finds them. `find` sets the choices that are named, and goes to the rows. */
 function rowsSection(data) {
   const { run } = data;
@@ -120,7 +126,7 @@ function rowsSection(data) {
 
   const holds = (one, text) => {
     const quoted = text.match(/^"(.+)"$/);
-    if (quoted) return one.words.some(([own]) => own.toLowerCase() === quoted[1]);
+    if (quoted) return one.words.some(([own], i) => [own, withEnding(one.words, i)].some((written) => written.toLowerCase() === quoted[1]));
     return [one.text, one.pair, one.id, ...one.carried.map(([, value]) => value)].some((value) => value && value.toLowerCase().includes(text));
   };
 
