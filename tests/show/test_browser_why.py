@@ -156,6 +156,7 @@ def test_a_failed_check_is_as_large_as_a_passed_one(opened: Open, tmp_path: Path
         without=0.94,
         without_prediction="positive",
         checks=checks,
+        but=", but taking random words out changes more",
     )
     page = opened(written(tmp_path, trust=told, gaps={"completeness": 0.4, "reconstruction": None}))
     banner = page.locator(".note.fail")
@@ -177,6 +178,21 @@ def test_leaning_foils_pairs_and_no_words(opened: Open, tmp_path: Path) -> None:
     page = opened(written(tmp_path, answer=none, trust=trust(k=0, verdict="fail", checks=[]), methods=example()["methods"][:1]))
     assert "no word speaks for it" in page.locator(".answer").inner_text()
     assert page.locator(".trust .track, .fall, .methods-table, .checks").count() == 0  # no empty frame
+
+
+def test_a_target_that_the_model_does_not_say_is_not_given_its_reason(opened: Open, tmp_path: Path) -> None:  # noqa: F811
+    answer = {**example()["answer"], "target": "were", "foil": "was", "probability": 0.281, "against": [], "predicted": False}
+    said = [["are", 0.6], ["were", 0.281], ["is", 0.05], ["was", 0.01]]
+    page = opened(
+        written(tmp_path, task="masked-lm", answer=answer, predictions=said, question="What speaks for were rather than was?")
+    )
+    assert page.locator(".answer").inner_text() == (
+        f"28.1{THIN}% for were rather than was; the model says are (60.0{THIN}%); for were speak superb, acting and but."
+    )
+    told = f"The model’s own: are 60.0{THIN}%, is 5.0{THIN}%, was 1.0{THIN}%."
+    assert page.locator(".others").inner_text() == told
+    alone = trust(random={**trust()["random"], "count": 0})
+    assert opened(written(tmp_path, trust=alone)).locator(".trust .track").count() == 2  # nothing to compare with
 
 
 HOSTILE = ("</script><script>alert(1)</script>", "<img src=x onerror=alert(2)>", "שלום", "👩‍👩‍👧", "\u202e", "a" * 200)
