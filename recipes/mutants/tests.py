@@ -22,6 +22,7 @@ AREAS: dict[str, tuple[str, ...]] = {
     "metrics": ("mixlens/metrics/*.py", *(f"mixlens/experiments/{name}.py" for name in JUDGE.split())),
     "corpus": ("mixlens/corpus/*.py", "mixlens/files.py", "mixlens/saving.py", "mixlens/errors.py"),
     "show": ("mixlens/show/*.py", "mixlens/show/figure/*.py", "mixlens/serve/*.py", "mixlens/cli/*.py", "mixlens/report.py"),
+    "answers": ("mixlens/why/*.py", "mixlens/generation/*.py"),
     "core": (
         "mixlens/*.py",
         "mixlens/layer/*.py",
@@ -30,11 +31,11 @@ AREAS: dict[str, tuple[str, ...]] = {
     ),  # the rest: decompositions, scoring, aggregation, attributions, targets
 }
 READING = """
-    __init__ attention encode families loading model offload own_attention parts placing predict record rerun runner seam stock
+    __init__ attention chat encode families loading model offload own_attention parts placing predict record rerun runner seam stock
     tracing vocabulary
 """
 PAPERS = """
-    __init__ alti* attcat* command core experiment figures folder globenc* identifiability* layer_curves plan prepare
+    __init__ alti* attcat* command core experiment figure_style figures folder globenc* identifiability* layer_curves plan prepare
     reproduction* running tables value_zeroing*
 """
 LEFT_OUT: dict[str, str] = {
@@ -77,7 +78,16 @@ RUN = (
 # Stored numbers and texts of commands: what is left of an area is seen by these, or by nothing.
 FROZEN_NUMBERS = "tests/test_freeze.py:numbers[bert,numbers[llama,names"
 FROZEN_TEXTS = "tests/test_freeze.py:commands,help"
+ANSWERS = (
+    "tests/test_trust_rules.py",
+    "tests/test_why.py",
+    "tests/test_tasks.py",
+    "tests/test_wording.py",
+    "tests/test_why_cli.py",
+)
+WRITING = ("tests/test_generation.py", "tests/test_targets.py", "tests/test_chat.py", "tests/test_shown.py")
 REST: dict[str, tuple[str, ...]] = {  # of an area, after those of the file
+    "answers": (*ANSWERS, *WRITING),
     "methods": (FROZEN_NUMBERS,),
     "core": ("tests/test_bounds.py", FROZEN_NUMBERS, FROZEN_TEXTS),
     "kernels": ("tests/test_kernels.py", "tests/test_speed_guard.py:fused,loops,compiler,environment", *MAPS),

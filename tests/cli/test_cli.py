@@ -218,7 +218,7 @@ def test_latex_is_what_the_library_gives() -> None:
         (("--kind", "layers", "--rollout", "--query", "keys"), 2),
         (("--kind", "layers", "--words", "--target", "keys"), 2),
         (("--kind", "grid", "--words"), 5),
-        (("--method", "attention,alti,attcat", "--no-special", "--words"), 2),
+        (("--method", "attention,alti,attcat", "--no-special", "--words"), 3),  # a colour bar with a sign, and one without
         (("--method", "attention,alti", "--kind", "strip"), 2),
         (("--method", "attention,alti", "--kind", "matrix"), 3),
     ],
