@@ -121,7 +121,8 @@ def test_gradient_shap_of_every_baseline_is_the_mean_over_baselines() -> None:
 def test_conductance_adds_up_at_every_layer(case: str) -> None:
     trace = trace_of(case)
     for layer in range(3):
-        read = attribute(trace, "layer_conductance", layer=layer, tolerance=1e-3)
+        # The weights are drawn otherwise on other processors, and a line that begins at zero may need many points.
+        read = attribute(trace, "layer_conductance", layer=layer, tolerance=1e-3, most_steps=20_000)
         whole = attribute(trace, "integrated_gradients")
         assert read.info["completeness"]["expected"] == pytest.approx(whole.info["difference"], abs=1e-9)
         assert read.info["completeness"]["relative_gap"] < 1e-3
