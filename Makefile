@@ -34,7 +34,8 @@ demo: $(CORE)  ## ask the embedded models why; needs the core alone
 test: $(READY)  ## the whole suite
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
 
-mutants: $(READY)  ## how many of a fixed sample of faults the tests see (an hour or more)
+mutants: $(READY)  ## how many of a fixed sample of faults the tests see (an hour; half of it for which tests run which line)
+	test -f build/covering.json.gz || $(BIN)/python -m recipes.mutants.covering
 	OMP_NUM_THREADS=1 $(BIN)/python -m recipes.mutants
 
 browser: $(READY)  ## what the browser tests need (playwright, a Chromium, axe-core), then those tests

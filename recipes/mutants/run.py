@@ -14,7 +14,7 @@ import shutil
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -202,7 +202,7 @@ def _test(place: Place, selection: Selection, only_read: bool) -> None:
 
 
 def run(
-    faults: Sequence[tuple[Fault, Sequence[str]]],
+    faults: Sequence[tuple[Fault, Sequence[Sequence[str]]]],
     root: Path,
     folder: Path,
     *,
@@ -211,16 +211,26 @@ def run(
     told: Callable[[Told], None] = lambda one: None,
     said: Callable[[str], None] = lambda line: None,
 ) -> list[Told]:
-    """Each fault with the tests for it. A test that kills is run without the fault too, after the same tests as before: one
-    that fails all the same says nothing of the fault, is named, and left out from then on."""
+    """Each fault with the tests for it, in groups: the next group is run where the fault survives the last. A test that kills is
+    run without the fault too, after the same tests as before: one that fails all the same says nothing of the fault, is named,
+    and left out from then on."""
     waiting, found = list(faults), dict[str, Told]()
     spared: list[str] = []
-    sound: dict[tuple[str, ...], set[str]] = {}  # tests known to pass without a fault, by those that they were run with
+    fine: set[str] = set()  # tests known to pass without a fault, or with another
     places = [Place(root, folder / f"copy{number}", limit) for number in range(max(1, min(jobs, len(waiting))))]
     busy: list[tuple[Place, Any]] = []
 
-    def work(place: Place, fault: Fault, tests: Sequence[str]) -> Iterator[Running]:
-        started, fine = time.monotonic(), sound.setdefault(tuple(tests), set())
+    def work(place: Place, fault: Fault, groups: Sequence[Sequence[str]]) -> Iterator[Running]:
+        started = time.monotonic()
+        for tests in groups:
+            outcome = yield from attempt(place, fault, tests)
+            if outcome.code != 0:
+                break
+        status = "survived" if outcome.code == 0 else "killed by the clock" if outcome.late else "killed"
+        found[fault.id] = Told(fault, status, outcome.failed, round(time.monotonic() - started, 1))
+        told(found[fault.id])
+
+    def attempt(place: Place, fault: Fault, tests: Sequence[str]) -> Generator[Running, None, Outcome]:
         while True:
             with place.with_fault(fault):
                 running = Running(place, tests, spared)
@@ -231,23 +241,20 @@ def run(
             if outcome.code > 0 and not outcome.failed:  # neither a test nor a file of tests failed, but pytest itself
                 raise RuntimeError(f"pytest could not run for {fault.file}:\n{(place.folder / 'output').read_text()[-3000:]}")
             if outcome.code == 0:
-                fine |= set(outcome.order)
+                fine.update(outcome.order)
             if outcome.code == 0 or outcome.late or not outcome.failed or outcome.failed in fine:
-                break
+                return outcome
             if "::" in outcome.failed:
                 again = Running(place, tests, spared, until=outcome.failed)
             else:  # a file that could not be read
                 again = Running(place, [outcome.failed], (), only_read=True)
             yield again
             if again.result.code == 0:
-                fine |= {outcome.failed, *again.result.order}
-                break
+                fine.update({outcome.failed, *again.result.order})
+                return outcome
             outcome.failed = again.result.failed or outcome.failed
             said(f"{outcome.failed} fails without a fault too: it is left out.")
             spared.append(outcome.failed)
-        status = "survived" if outcome.code == 0 else "killed by the clock" if outcome.late else "killed"
-        found[fault.id] = Told(fault, status, outcome.failed, round(time.monotonic() - started, 1))
-        told(found[fault.id])
 
     def step(place: Place, process: Iterator[Running]) -> None:
         running = next(process, None)

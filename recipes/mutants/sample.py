@@ -5,6 +5,8 @@ tests of the area on each.
     python -m recipes.mutants --area metrics --sample 30 --seed 7
     python -m recipes.mutants --only 3fb1c2d4                   # one fault again, by the name that the list gives it
     python -m recipes.mutants --list                            # what the sample is; nothing runs
+    python -m recipes.mutants --file mixlens/wording.py --sample 500     # faults of one file
+    python -m recipes.mutants.covering                          # first, once: which tests run which line
 
 A fault is one small change: an operator, a constant, an axis, a condition, a statement, an argument (recipes/mutants/faults.py).
 A file gets a share of the sample by the square root of the number of its faults; in a file the kind is drawn first, then the
@@ -21,8 +23,10 @@ import random
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
+from fnmatch import fnmatch
 from pathlib import Path
 
+from . import covering
 from . import run as mutants_run
 from .faults import OPERATORS, Fault, faults, readable
 from .run import Told
@@ -100,6 +104,12 @@ def score(results: Sequence[Told], same: Sequence[Fault], area_of: Mapping[str, 
     return lines, share
 
 
+def groups_of(fault: Fault, area: str, known: covering.Covering | None) -> list[list[str]]:
+    """The tests for a fault: those that run its line where that is known, those named for its file otherwise."""
+    named = tests_of(fault.file, area)
+    return known.stages(fault, (ROOT / fault.file).read_text(), named) if known else [list(named)]
+
+
 def parsed(given: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m recipes.mutants", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
@@ -110,6 +120,7 @@ def parsed(given: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--only", action="append", metavar="ID", help="this fault alone, also one judged equivalent; several times"
     )
+    parser.add_argument("--file", action="append", metavar="PATTERN", help="files like this one alone; several times")
     parser.add_argument("--list", action="store_true", help="show the sample and run nothing")
     parser.add_argument("--jobs", type=int, default=2, help="faults at a time (2)")
     parser.add_argument("--limit", type=float, default=600.0, metavar="SECONDS", help="time for one fault (600)")
@@ -124,6 +135,8 @@ def parsed(given: Sequence[str] | None) -> argparse.Namespace:
 def main(given: Sequence[str] | None = None) -> int:
     chosen = parsed(given)
     area_of = files_of(ROOT, chosen.area or list(AREAS))
+    if chosen.file:
+        area_of = {file: area for file, area in area_of.items() if any(fnmatch(file, one) for one in chosen.file)}
     found = all_faults(ROOT, list(area_of))
     entries = reviewed(EQUIVALENT)
     for key in stale(entries, ROOT):
@@ -145,6 +158,8 @@ def main(given: Sequence[str] | None = None) -> int:
             print(f"{fault.id} {described(fault)}" + (f" [equivalent: {entries[fault.key]}]" if fault in same else ""))
         return 0
     print(f"{len(picked)} faults to try, {len(same)} judged equivalent; seed {chosen.seed}.", flush=True)
+    known = covering.read()
+    print("tests: " + ("those that run the line of a fault" if known else "those of recipes/mutants/tests.py") + ".", flush=True)
     mutants_run.preload()
     count = iter(range(1, len(picked) + 1))
 
@@ -157,7 +172,7 @@ def main(given: Sequence[str] | None = None) -> int:
 
     with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
         results = mutants_run.run(
-            [(fault, tests_of(fault.file, area_of[fault.file])) for fault in picked],
+            [(fault, groups_of(fault, area_of[fault.file], known)) for fault in picked],
             ROOT,
             Path(folder),
             jobs=chosen.jobs,
