@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -13,27 +16,18 @@ SOURCE = "def f(a):\n    if a:\n        return a + 1\n    return a - 1\n\n\nclas
 TESTS = {"tests/a.py::one|run": [2, 3], "tests/a.py::two|run": [2, 4], "tests/b.py::x[1]|setup": [9], "tests/b.py::y|run": [2]}
 
 
-class Data:
-    """What coverage.py's data says, as far as it is asked."""
-
-    def measured_contexts(self) -> set[str]:
-        return {"", *TESTS}
-
-    def measured_files(self) -> set[str]:
-        return {"m.py"}
-
-    def contexts_by_lineno(self, file: str) -> dict[int, list[str]]:
-        found: dict[int, list[str]] = {1: [""]}
-        for test, lines in TESTS.items():
-            for line in lines:
-                found.setdefault(line, []).append(test)
-        return found
+def runs() -> dict[int, list[str]]:
+    found: dict[int, list[str]] = {1: ["between tests"]}
+    for test, lines in TESTS.items():
+        for line in lines:
+            found.setdefault(line, []).append(test)
+    return found
 
 
 @pytest.fixture
 def known(tmp_path: Path) -> covering.Covering:
     (tmp_path / "m.py").write_text(SOURCE)
-    made = covering.from_data(Data(), tmp_path, {"tests/a.py::one": 5.0, "tests/a.py::two": 3.0, "tests/b.py::y": 0.5})
+    made = covering.from_runs({"m.py": runs()}, tmp_path, {"tests/a.py::one": 5.0, "tests/a.py::two": 3.0, "tests/b.py::y": 0.5})
     covering.write(tmp_path / "kept.json.gz", made)
     again = covering.read(tmp_path / "kept.json.gz")
     assert again is not None
@@ -86,3 +80,34 @@ def test_without_that_file_the_tests_named_for_a_file_are_run(tmp_path: Path) ->
     assert covering.read(tmp_path / "none") is None
     one = Fault("mixlens/wording.py", "percent", "sign", "-a", "a", 0, 1, 0, 0, "")
     assert sample.groups_of(one, "core", None) == [list(sample.tests_of(one.file, "core"))]
+
+
+PROBE = """
+from mixlens.wording import percent
+
+def test_one():
+    assert percent(0.5)
+
+def test_two():
+    pass
+"""
+
+
+def test_the_recorder_writes_which_lines_each_test_runs(tmp_path: Path) -> None:
+    pytest.importorskip("coverage")
+    (tmp_path / "test_probe.py").write_text(PROBE)
+    ran = subprocess.run(
+        [
+            *(sys.executable, "-m", "pytest", "-q", "-n", "1", "-p", "recipes.mutants.recorder", "-p", "no:cacheprovider"),
+            str(tmp_path),
+        ],
+        cwd=covering.ROOT,
+        env={**os.environ, covering.FOLDER: str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    told = covering.merged(tmp_path, covering.ROOT)["mixlens/wording.py"]
+    known = {test.rpartition("::")[2] for tests in told.values() for test in tests if test.endswith("|run")}
+    assert known == {"test_one|run"}
