@@ -469,7 +469,7 @@ def test_400_tokens_and_12_layers(opened: Callable[..., Any], tmp_path: Path) ->
     rest = page.locator("tr.rest td.number").first.inner_text().replace("\u202f%", "")
     assert float(rest) == pytest.approx(100 * float(wanted[~held].sum()), abs=1)
     page.get_by_text("Where these maps come from").click()
-    assert "largest numbers of each row" in page.locator(".folds").inner_text()
+    page.locator(".folds").get_by_text("largest numbers of each row").wait_for()
     assert page.locator(".flow circle").count() > 8
     page.get_by_label("from the input").check()
     page.get_by_text("Every number of this row").click()
