@@ -27,6 +27,7 @@ from .faults import Fault
 ROOT = Path(__file__).resolve().parents[2]
 KEPT = ROOT / "build" / "covering.json.gz"
 STAGES = (6.0, 20.0, 60.0)  # seconds of tests; a fault that survives the tests of one stage meets those of the next
+LEFT_OUT = ("tests/show/test_browser", "tests/corpus/test_run_ray.py")  # each test starts a browser or a cluster
 FILES = 6  # files of tests in the first stage; collecting a file takes time of its own
 FOLDER = "MIXLENS_COVERING"  # the variable that tells recipes.mutants.recorder where to write
 DURATION = re.compile(r"^\s*([\d.]+)s (call|setup)\s+(\S.*\S|\S)\s*$")
@@ -166,6 +167,8 @@ def tests_by_file(runs: Runs) -> dict[str, set[str]]:
 def tests_named(contexts: Iterable[str], by_file: Mapping[str, Iterable[str]]) -> Iterator[str]:
     for context in contexts:
         test, _, when = context.rpartition("|")
+        if test.startswith(LEFT_OUT):
+            continue
         if when == "run":
             yield test
         elif when == "setup":
