@@ -20,6 +20,7 @@ import tempfile
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from .faults import Fault
@@ -40,6 +41,11 @@ class Covering:
     functions: Mapping[str, Sequence[str]]
     lines: Mapping[str, Sequence[str]]
     seconds: Mapping[str, float]
+
+    @cached_property
+    def files(self) -> frozenset[str]:
+        """The files of tests that were run."""
+        return frozenset(test.split("::", 1)[0] for test in self.seconds)
 
     def tests(self, fault: Fault, source: str) -> list[str]:
         """The tests that run the line of a fault; those of its function where the line is new. Quick ones first."""
@@ -103,7 +109,7 @@ def read(path: Path = KEPT) -> Covering | None:
 
 
 def write(path: Path, covering: Covering) -> None:
-    names = sorted({test for some in covering.functions.values() for test in some})
+    names = sorted({*covering.seconds, *(test for some in covering.functions.values() for test in some)})
     number = {name: place for place, name in enumerate(names)}
     told = {
         "tests": names,

@@ -105,9 +105,13 @@ def score(results: Sequence[Told], same: Sequence[Fault], area_of: Mapping[str, 
 
 
 def groups_of(fault: Fault, area: str, known: covering.Covering | None) -> list[list[str]]:
-    """The tests for a fault: those that run its line where that is known, those named for its file otherwise."""
-    named = tests_of(fault.file, area)
-    return known.stages(fault, (ROOT / fault.file).read_text(), named) if known else [list(named)]
+    """The tests for a fault. Where it is known which tests run a line: first the tests of files that are newer than that
+    knowledge and are named for the fault's file, then those that run its line. Otherwise those named for its file."""
+    named = list(tests_of(fault.file, area))
+    if known is None:
+        return [named]
+    new = [one for one in named if one.split(":")[0] not in known.files]
+    return ([new] if new else []) + known.stages(fault, (ROOT / fault.file).read_text(), named)
 
 
 def parsed(given: Sequence[str] | None) -> argparse.Namespace:

@@ -79,7 +79,10 @@ def test_seconds_come_from_the_table_of_durations() -> None:
 def test_without_that_file_the_tests_named_for_a_file_are_run(tmp_path: Path) -> None:
     assert covering.read(tmp_path / "none") is None
     one = Fault("mixlens/wording.py", "percent", "sign", "-a", "a", 0, 1, 0, 0, "")
-    assert sample.groups_of(one, "core", None) == [list(sample.tests_of(one.file, "core"))]
+    named = list(sample.tests_of(one.file, "core"))
+    assert sample.groups_of(one, "core", None) == [named]
+    held = covering.Covering({}, {}, {f"{name.split(':')[0]}::a": 1.0 for name in named[1:]})
+    assert sample.groups_of(one, "core", held) == [[name for name in named if name.split(":")[0] not in held.files], named]
 
 
 PROBE = """
