@@ -17,7 +17,7 @@ import re
 import subprocess
 import sys
 import tempfile
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -47,12 +47,18 @@ class Covering:
         """The files of tests that were run."""
         return frozenset(test.split("::", 1)[0] for test in self.seconds)
 
+    @cached_property
+    def breadth(self) -> Mapping[str, int]:
+        """How many functions each test runs."""
+        return Counter(test for some in self.functions.values() for test in some)
+
     def tests(self, fault: Fault, source: str) -> list[str]:
-        """The tests that run the line of a fault; those of its function where the line is new. Quick ones first."""
+        """The tests that run the line of a fault; those of its function where the line is new. Those that run little else come
+        first: they say most about it."""
         text = source.splitlines()[fault.line - 1].strip()
         whole = f"{fault.file}::{fault.function}"
         found = self.lines.get(f"{whole}::{text}") or self.functions.get(whole, ())
-        return in_turn(found, self.seconds)
+        return in_turn(found, self.breadth)
 
     def stages(self, fault: Fault, source: str, others: Sequence[str]) -> list[list[str]]:
         """The tests of a fault in groups, each with about the seconds of its stage. `others`: tests to run at the end, all of
@@ -69,18 +75,13 @@ class Covering:
         return groups
 
 
-def in_turn(tests: Iterable[str], seconds: Mapping[str, float]) -> list[str]:
-    """The quickest case of every test function, then the second case of every one, and so on."""
+def in_turn(tests: Iterable[str], cost: Mapping[str, float]) -> list[str]:
+    """The cheapest case of every test function, then the second case of every one, and so on."""
     cases: defaultdict[str, list[str]] = defaultdict(list)
-    for test in sorted(set(tests), key=lambda one: (seconds.get(one, 0.1), one)):
+    for test in sorted(set(tests), key=lambda one: (cost.get(one, 0), one)):
         cases[test.split("[", 1)[0]].append(test)
-    turns: list[list[str]] = []
-    for some in cases.values():
-        for number, test in enumerate(some):
-            if number == len(turns):
-                turns.append([])
-            turns[number].append(test)
-    return [test for turn in turns for test in sorted(turn, key=lambda one: (seconds.get(one, 0.1), one))]
+    turn = {test: number for some in cases.values() for number, test in enumerate(some)}
+    return sorted(turn, key=lambda one: (turn[one], cost.get(one, 0), one))
 
 
 def within(tests: Sequence[str], limit: float, seconds: Mapping[str, float], files: int) -> tuple[list[str], list[str]]:

@@ -44,7 +44,9 @@ def fault(text: str, after: str, source: str = SOURCE) -> Fault:
 def test_a_fault_meets_the_tests_of_its_line(known: covering.Covering) -> None:
     assert known.tests(fault("a + 1", "a - 1"), SOURCE) == ["tests/a.py::one"]
     assert known.tests(fault("a - 1", "a + 1"), SOURCE) == ["tests/a.py::two"]
-    assert known.tests(fault("a", "not a"), SOURCE) == ["tests/b.py::y", "tests/a.py::two", "tests/a.py::one"], "quick ones first"
+    assert known.tests(fault("a", "not a"), SOURCE) == ["tests/a.py::one", "tests/a.py::two", "tests/b.py::y"], (
+        "narrow ones first"
+    )
     moved = "import os\n\n" + SOURCE
     assert known.tests(fault("a - 1", "a + 1", moved), moved) == ["tests/a.py::two"], "lines may move"
     edited = SOURCE.replace("a - 1", "a - 7")
@@ -58,7 +60,7 @@ def test_what_a_fixture_runs_counts_for_the_tests_of_its_file(known: covering.Co
 def test_groups_grow_and_lose_no_test(known: covering.Covering, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(covering, "STAGES", (3.6, 10.0))
     condition = fault("a", "not a")
-    assert known.stages(condition, SOURCE, ["tests/c.py"]) == [["tests/b.py::y", "tests/a.py::two"], ["tests/a.py::one"]]
+    assert known.stages(condition, SOURCE, ["tests/c.py"]) == [["tests/a.py::one"], ["tests/a.py::two", "tests/b.py::y"]]
     unknown = fault("a", "not a", "def h(a):\n    return 1 if a else 2\n")
     assert known.stages(unknown, "def h(a):\n    return 1 if a else 2\n", ["tests/c.py"]) == [["tests/c.py"]]
 
