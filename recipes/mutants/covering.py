@@ -105,8 +105,10 @@ def read(path: Path = KEPT) -> Covering | None:
     with gzip.open(path, "rt") as stream:
         told = json.load(stream)
     names = told["tests"]
-    tables = ({key: [names[one] for one in some] for key, some in told[part].items()} for part in ("functions", "lines"))
-    return Covering(*tables, seconds=dict(zip(names, told["seconds"], strict=True)))
+    functions, lines = (
+        {key: [names[one] for one in some] for key, some in told[part].items()} for part in ("functions", "lines")
+    )
+    return Covering(functions, lines, dict(zip(names, told["seconds"], strict=True)))
 
 
 def write(path: Path, covering: Covering) -> None:
