@@ -43,16 +43,16 @@ GENERATE = Kind(
 )
 
 
-def generation_page(generation: Generation) -> str:
-    """The whole page as one string."""
+def generation_page(generation: Generation, *, title: str | None = None) -> str:
+    """The whole page as one string; its heading is the question, or `title`."""
     content = content_of(generation)
     return filled_page(
         {"generation": content},
         GENERATE,
-        title=QUESTION,
+        title=title or QUESTION,
         subtitle=_about(generation),
         crumb="Written text",
-        name=f"{QUESTION} {shortened(visible(generation.text.written_shown.strip()), 60)} · mixlens",
+        name=f"{title or QUESTION} {shortened(visible(generation.text.written_shown.strip()), 60)} · mixlens",
         answer=for_terminal(generation.sentence),
     )
 
