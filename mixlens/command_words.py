@@ -82,8 +82,9 @@ def refuse_target(methods: Mapping[str, MethodRequest], options: Mapping[str, st
 def _no_class(methods: Sequence[str], options: Sequence[str]) -> str:
     """Why methods that explain a position take no target."""
     who, verb = ", ".join(map(repr, methods)), "explains" if len(methods) == 1 else "explain"
+    left = " and ".join(filter(None, [", ".join(options[:-1]), options[-1]]))
     return (
-        f"{who} {verb} a position, whatever the class or word: leave {', '.join(options[:-1])} and {options[-1]} out, "
+        f"{who} {verb} a position, whatever the class or word: leave {left} out, "
         f"or take a method that explains a class or word: {', '.join(class_methods())}."
     )
 

@@ -14,6 +14,7 @@ CLOSED = 0.01  # the relative gap above which a user is warned
 NEARLY_NOTHING = 1e-5  # of the sum of magnitudes: the least a gap is divided by
 ADVICE = {
     "integrated_gradients": " Give more of them (steps=, or most_steps=), or another baseline=.",
+    "discretized_integrated_gradients": " Give smaller steps (factor=3, with rule=trapezoid).",
     "deeplift": " See info['functions_without_rule'].",
 }
 WIDER = " Load the model in float32, which rounds less."

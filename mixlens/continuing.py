@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
 from .model.encode import Encoded
 from .model.model import Model
-from .model.words import group_words
+from .model.words import WORD, group_words
 from .types import Trace, Words
 
 
@@ -30,7 +31,20 @@ class Continuation:
         return (self.prompt.pair if self.paired else self.prompt.text) or ""
 
     def _decoded(self, count: int) -> str:
-        return str(self.tokenizer.decode(list(self.whole.input_ids[:count]), clean_up_tokenization_spaces=False))
+        return self._text_of_ids(self.whole.input_ids[:count])
+
+    def _text_of_ids(self, ids: Sequence[int]) -> str:
+        return str(self.tokenizer.decode(list(ids), clean_up_tokenization_spaces=False))
+
+    def goes_on_with(self, token: int) -> bool:
+        """Whether this token, written next, goes on with the last word of the text: a word of the longer text has characters
+        of both. A token that changes the last character goes on with it too: the text ended in a part of a character."""
+        if self.tokenizer is None:
+            return False
+        ids = self.whole.input_ids
+        text, longer = self._text_of_ids(ids), self._text_of_ids((*ids, token))
+        spans = (match.span() for match in WORD.finditer(longer))
+        return not longer.startswith(text) or any(start < len(text) < stop for start, stop in spans)
 
     @cached_property
     def ends(self) -> list[int]:

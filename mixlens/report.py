@@ -245,7 +245,7 @@ def report(
         _refuse_question(texts, methods, foil, query, None if target == "predicted" else target)
     folder = _folder(what)
     if isinstance(what, Generation):
-        html = generation_page(what.with_effects() if what.whole is not None else what)
+        html = generation_page(what.with_effects() if what.whole is not None else what, title=title)
     elif folder is not None:
         html = page_of(folder, label=label, examples=examples, title=title, room=room)
     else:

@@ -30,6 +30,7 @@ QUICK: dict[
     "gradient_shap": {"count": 4},
     "layer_conductance": {"tolerance": 1.0},
     "sequential_integrated_gradients": {"steps": 4},
+    "discretized_integrated_gradients": {"steps": 3, "neighbours": 8},
     "shap": {"evaluations": 20},
     "lime": {"count": 20},
 }

@@ -177,6 +177,7 @@ def test_groups_of_methods() -> None:
     assert {"shap", "lime", "gradient_shap", "smooth_grad", "layer_conductance", "sequential_integrated_gradients"} <= set(
         peers()
     )
+    assert "discretized_integrated_gradients" in peers()
     assert not set(peers()) & set(every_method()[0])
     assert asked_methods("all,peers")[0] == [*every_method()[0], *peers()]
     assert asked_methods("shap,peers")[0] == ["shap", *(name for name in peers() if name != "shap")]

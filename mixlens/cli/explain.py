@@ -100,7 +100,7 @@ def explain(
     _refuse_two_formats(latex, json_)
     _refuse_pictures([layers, map_ is not None], [writing.asked, json_, latex])
     _refuse_map(method, request, map_)
-    source = messages_of(text, file, chat, messages) or input_of(text, file, pair)
+    source = messages_of(text, file, chat, messages, pair) or input_of(text, file, pair)
     imported = time.perf_counter() - started
     lens, seconds = loading.timed_load(model)
     seconds = {"load and check": time.perf_counter() - started, "import": imported, **seconds}

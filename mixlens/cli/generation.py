@@ -1,4 +1,4 @@
-"""What `explain` does with --generate, --continuation, --chat and --messages."""
+"""What `explain` and `report` do with --generate, --continuation, --chat and --messages."""
 
 from __future__ import annotations
 
@@ -71,8 +71,9 @@ class Writing:
             result.report(self.page)
 
 
-def messages_of(text: str | None, file: Path | None, chat: bool, messages: Path | None) -> Any:
+def messages_of(text: str | None, file: Path | None, chat: bool, messages: Path | None, pair: str | None) -> Any:
     """The conversation that --chat or --messages names; None where there is none."""
+    _refuse_pair(pair, chat, messages)
     if messages is None:
         return _one_message(command_words.text_of(text, file)) if chat else None
     if chat or text is not None or file is not None:
@@ -80,7 +81,23 @@ def messages_of(text: str | None, file: Path | None, chat: bool, messages: Path 
     return _chat(_read(messages))
 
 
+def conversations_of(texts: Sequence[str], chat: bool, messages: Path | None, pair: str | None) -> list[Any] | None:
+    """The conversations of a page that --chat (each text is one message) or --messages names; None where there are none."""
+    _refuse_pair(pair, chat, messages)
+    if messages is None:
+        return list(map(_one_message, texts)) if chat and texts else None
+    if chat or texts:
+        raise InputError("--messages holds the whole conversation: leave texts and --chat out.")
+    return [_chat(_read(messages))]
+
+
+def _refuse_pair(pair: str | None, chat: bool, messages: Path | None) -> None:
+    if pair is not None and (chat or messages is not None):
+        raise InputError("--pair is a second text, and a conversation has none: leave it out, or --chat and --messages.")
+
+
 def _one_message(text: str) -> Any:
+    """A conversation of one message by a user."""
     return _chat([{"role": "user", "content": text}])
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,13 +12,18 @@ import typer
 
 from .. import command_words
 from ..errors import InputError, MixlensError, printable
+from ..show.page_file import MEGABYTES
 from . import group
+from .generation import GenerateCount, GivenText, IsChat, MessageFile, Writing, conversations_of, generated
 from .options import AttributionTarget, Foil, LoadOptions, ModelName, Pair, Query, loads_a_model
 
 if TYPE_CHECKING:
+    from ..asking import MethodRequest
     from ..model.model import Model
 
 REPORT_EXAMPLES = """Example:  mixlens report 'The keys to the cabinet [MASK] rusty.' --methods alti,globenc,attcat -o report.html
+
+A text that the model writes:  mixlens report 'The cat likes' --generate 12 --model MY-WRITER -o written.html
 
 A whole run:  mixlens report runs/corpus -o corpus.html
 
@@ -54,6 +59,10 @@ def report(
             "--preset", help="What the page is for: why (the answer alone), flow (what flows where), methods (compared)."
         ),
     ] = None,
+    generate: GenerateCount = None,
+    continuation: GivenText = None,
+    chat: IsChat = False,
+    messages: MessageFile = None,
     title: Annotated[str | None, typer.Option("--title", help="The heading of the page.")] = None,
     label: Annotated[
         str | None, typer.Option("--label", help="Of a run: the carried column that says what is right. Default: label.")
@@ -61,11 +70,12 @@ def report(
     examples: Annotated[int | None, typer.Option("--examples", help="Of a run: about how many rows to show (60).", min=0)] = None,
     megabytes: Annotated[
         float, typer.Option("--megabytes", help="The most that one text, or a run, may take in the file.")
-    ] = 2.0,
+    ] = MEGABYTES,
     force: Annotated[bool, typer.Option("--force", help="Overwrite a file that is not a report, too.")] = False,
     loading: LoadOptions = LoadOptions(),  # noqa: B008 - frozen
 ) -> None:
-    """One HTML file with the maps of texts, of saved results, or with all of a run: opens from disk, needs no network."""
+    """One HTML file: the maps of texts, saved results, a text that the model writes, or a run. Opens from disk, needs no
+    network."""
     from ..report import may_write, refuse_preset
     from ..report import report as write_report
 
@@ -74,7 +84,8 @@ def report(
     refuse_preset(preset)
     texts, saved = texts or [], from_ or []
     folder = _run_folder(texts)
-    question = (methods, target, foil, query, pair, preset)
+    writing = Writing(generate, continuation, True, False, None)
+    question = (methods, target, foil, query, pair, preset, writing.asked, chat, messages)
     _refuse_run_options(folder, label, examples)
     if folder is not None:
         _refuse_beside_run([saved, *question])
@@ -83,8 +94,17 @@ def report(
     elif saved:
         _refuse_beside_saved([texts, *question])
         write_report(_results_in(saved), output, **page)
+    elif writing.asked:
+        _refuse_beside_written({"target": target, "query": query, "preset": preset}, megabytes)
+        inputs = _inputs(texts, pair, chat, messages)
+        request = _one_method(inputs, methods, foil)
+        lens = loading.load(model)
+        with group.working("computing the page"):
+            result = generated(lens, inputs[0], request, writing, (None, foil, None), keep_special=True)
+            write_report(result, output, title=title, force=force)
     else:
-        asked = {**_asked(texts, pair, methods), "preset": preset}  # what cannot be asked is refused before the model is loaded
+        inputs = _inputs(texts, pair, chat, messages)
+        asked = {**_asked(inputs, methods), "preset": preset}  # what cannot be asked is refused before the model is loaded
         lens = loading.load(model)
         with group.working("computing the page"):
             write_report(lens, output, **asked, **_goal(lens, target, foil), query=query, **page)
@@ -98,14 +118,40 @@ def _refuse_run_options(folder: Path | None, label: str | None, examples: int | 
 
 def _refuse_beside_run(others: Sequence[Any]) -> None:
     if any(others):
-        raise InputError("a run is shown as it is: leave --from, --methods, --target, --foil, --query, --pair and --preset out.")
+        raise InputError(
+            "a run is shown as it is: leave --from, --methods, --target, --foil, --query, --pair, --preset, --generate, "
+            "--continuation, --chat and --messages out."
+        )
 
 
 def _refuse_beside_saved(others: Sequence[Any]) -> None:
     if any(others):
         raise InputError(
-            "--from shows saved results as they are: leave texts, --methods, --target, --query, --pair and --preset out."
+            "--from shows saved results as they are: leave texts, --methods, --target, --query, --pair, --preset, --generate, "
+            "--continuation, --chat and --messages out."
         )
+
+
+def _refuse_beside_written(others: Mapping[str, str | None], megabytes: float) -> None:
+    """Refuse what the page of a written text has not: it explains every written word, and holds every number."""
+    given = [f"--{name}" for name, value in others.items() if value is not None]
+    given += ["--megabytes"] if megabytes != MEGABYTES else []
+    if given:
+        raise InputError(
+            "--generate and --continuation make a page of what each written word rests on, which has no "
+            f"{' and no '.join(given)}: leave the one or the other out."
+        )
+
+
+def _one_method(inputs: Sequence[Any], methods: str | None, foil: str | None) -> MethodRequest:
+    """The method of a page of one written text; several texts or methods are refused."""
+    if len(inputs) > 1:
+        raise InputError(f"the page of a written text goes with one text, not with {len(inputs)}.")
+    requests = command_words.methods_of(methods or "alti")
+    if len(requests) > 1:
+        raise InputError(f"the page of a written text is made by one method, not by {len(requests)}: name one with --methods.")
+    command_words.refuse_target(requests, {"foil": foil})
+    return next(iter(requests.values()))
 
 
 def _results_in(files: Sequence[Path]) -> list[Any]:
@@ -114,11 +160,11 @@ def _results_in(files: Sequence[Path]) -> list[Any]:
     return list(map(load_result, files))
 
 
-def _asked(texts: Sequence[str], pair: str | None, methods: str | None) -> dict[str, Any]:
+def _asked(inputs: Sequence[Any], methods: str | None) -> dict[str, Any]:
     """The texts and the methods of a report, as arguments of `mixlens.report`."""
     from ..report import checked
 
-    return {"texts": _inputs(texts, pair), "methods": None if methods is None else checked(methods.split(","))}
+    return {"texts": inputs, "methods": None if methods is None else checked(methods.split(","))}
 
 
 def _goal(lens: Model, target: str | None, foil: str | None) -> dict[str, Any]:
@@ -127,10 +173,13 @@ def _goal(lens: Model, target: str | None, foil: str | None) -> dict[str, Any]:
     return {"target": command_words.target_of(lens, target), "foil": against}
 
 
-def _inputs(texts: Sequence[str], pair: str | None) -> list[Any]:
-    """The texts of a report, or one text with its pair."""
+def _inputs(texts: Sequence[str], pair: str | None, chat: bool = False, messages: Path | None = None) -> list[Any]:
+    """The texts of a report, one text with its pair, or conversations."""
+    conversations = conversations_of(texts, chat, messages, pair)
+    if conversations is not None:
+        return conversations
     if not texts:
-        raise InputError("give at least one text, the folder of a run, or --from with a saved result.")
+        raise InputError("give at least one text, --messages, the folder of a run, or --from with a saved result.")
     if pair is None:
         return list(texts)
     if len(texts) > 1:

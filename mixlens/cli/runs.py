@@ -59,6 +59,10 @@ def run(
     generate: Annotated[
         int | None, typer.Option("--generate", help="Let a causal model write this many tokens after each row; explain each.")
     ] = None,
+    chat: Annotated[
+        bool,
+        typer.Option("--chat", help="Rows are conversations: the field messages, a list with role and content; else the text."),
+    ] = False,
     trust: Annotated[
         bool,
         typer.Option(
@@ -103,6 +107,7 @@ def run(
             maps=maps_dtype if maps else False,
             trust=trust,
             generate=generate,
+            chat=chat,
             batch_tokens=batch_tokens,
             shard_rows=shard_rows,
             strict=strict,

@@ -44,6 +44,7 @@ class Plan:
     kinds: tuple[tuple[str, str], ...] = ()  # (column, type) of carried columns that are no text
     trust: bool = False  # whether the first words are taken out, and random words beside them
     generate: int | None = None  # how many tokens the model writes after each row, which are then explained
+    chat: bool = False  # whether rows are conversations, which the model's chat template writes out
 
 
 def plan_of(
@@ -57,6 +58,7 @@ def plan_of(
     columns: Sequence[str],
     trust: Any = False,
     generate: Any = None,
+    chat: Any = False,
 ) -> Plan:
     """The plan that the arguments of `run` mean."""
     _refuse_no_names(methods, columns)
@@ -66,10 +68,12 @@ def plan_of(
     _refuse_question(score, foil, query, target)
     _refuse_half_characters([*names, score, foil, query, *(target if isinstance(target, tuple) else (target,))])
     carried = tuple([columns] if isinstance(columns, str) else columns)
-    _refuse_trust(trust)
+    _refuse_flag("trust", trust)
+    _refuse_flag("chat", chat)
     _refuse_generate(generate, {"target": target != "predicted", "query": query is not None, "maps": maps, "trust": trust})
     _refuse_columns(carried, names, _computed(trust, generate))
-    return Plan(tuple(names), target, foil, score, query, number_type, batch_tokens, carried, trust=trust, generate=generate)
+    flags = {"trust": trust, "generate": generate, "chat": chat}
+    return Plan(tuple(names), target, foil, score, query, number_type, batch_tokens, carried, **flags)
 
 
 def is_count(value: Any) -> bool:
@@ -138,9 +142,9 @@ def _refuse_half_characters(values: Iterable[Any]) -> None:
             raise InputError(f"{word!r} holds half a character (a lone surrogate), which is no text.")
 
 
-def _refuse_trust(trust: Any) -> None:
-    if not isinstance(trust, bool):
-        raise InputError(f"trust is True or False, not {trust!r:.80}.")
+def _refuse_flag(name: str, value: Any) -> None:
+    if not isinstance(value, bool):
+        raise InputError(f"{name} is True or False, not {value!r:.80}.")
 
 
 def _refuse_generate(generate: Any, others: dict[str, Any]) -> None:

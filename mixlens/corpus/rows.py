@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
 
@@ -30,6 +30,7 @@ class InputRow:
     target: str | int | None
     foil: str | int | None
     columns: tuple[str | int | float | bool | None, ...]
+    messages: tuple[Any, ...] | None = None  # a conversation in the place of a text
 
 
 Rows = Iterator[InputRow | RowError]
@@ -45,6 +46,8 @@ class Fields:
     ids: str | None = None
     columns: tuple[str, ...] = ()
     kinds: tuple[tuple[str, str], ...] = ()  # (column, type) of those that are carried as they are, not as text
+    chat: bool = False  # rows are conversations
+    messages: str | None = None  # the field of a row's messages, where it has some; else its text is one message
 
 
 # --- from fields to a row ---------------------------------------------------------------------------------------------
@@ -53,11 +56,44 @@ class Fields:
 def row_of(number: int, row: Mapping[str, Any], fields: Fields, source: str, unit: str) -> InputRow | RowError:
     """The row that a mapping of fields holds, or the reason why it cannot be read."""
     try:
-        inputs: dict[str, Any] = {**_texts(row, fields), **_ids(row, fields)}
+        inputs = _inputs(row, fields)
     except InputError as error:
         return RowError(source, number, str(error), unit)
     target, foil = _first_word(row, "target", "label"), _first_word(row, "foil")
     return InputRow(number, _id(row, number), **inputs, target=target, foil=foil, columns=_carried(row, fields))
+
+
+def _inputs(row: Mapping[str, Any], fields: Fields) -> dict[str, Any]:
+    """What a model reads of a row: its text (with a pair), its ids, or its messages."""
+    messages = None if fields.messages is None else row.get(fields.messages)
+    if messages is None:
+        return {**_texts(row, fields), **_ids(row, fields)}
+    read = _messages(messages, str(fields.messages))
+    return {**dict.fromkeys(("text", "pair", "input_ids", "token_type_ids", "attention_mask")), "messages": read}
+
+
+def _messages(value: Any, name: str) -> tuple[Any, ...]:
+    """A list of messages; in CSV, which has none, written as JSON. Each is looked at when the model's template reads it."""
+    messages = _from_json(value) if isinstance(value, str) else value
+    if not isinstance(messages, list) or not messages:
+        raise InputError(f'field {name!r} does not hold a list of messages as {{"role": "user", "content": "..."}}.')
+    texts = [message["content"] for message in messages if isinstance(message, Mapping) and _is_content(message)]
+    if texts:
+        readable("".join(texts), name, most=LIMITS.characters)
+    return tuple(messages)
+
+
+def _is_content(message: Mapping[str, Any]) -> bool:
+    return isinstance(message.get("content"), str)
+
+
+def as_conversation(row: InputRow | RowError) -> InputRow | RowError:
+    """A row with messages as it is; the text of any other as one message of a user."""
+    if isinstance(row, RowError) or row.messages is not None:
+        return row
+    if row.text is None or row.pair is not None:
+        return RowError("rows", row.row, "a text with a pair, or ids, which are no conversation", "row")
+    return replace(row, text=None, messages=({"role": "user", "content": row.text},))
 
 
 def _texts(row: Mapping[str, Any], fields: Fields) -> dict[str, str | None]:
@@ -161,4 +197,7 @@ def fingerprint(rows: Sequence[InputRow | RowError]) -> str:
 
 
 def _content(row: InputRow | RowError) -> list[Any]:
-    return [row.number, row.reason] if isinstance(row, RowError) else list(vars(row).values())
+    if isinstance(row, RowError):
+        return [row.number, row.reason]
+    *values, messages = vars(row).values()
+    return values if messages is None else [*values, messages]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import platform
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -35,14 +37,21 @@ def identity_of(worker: Worker, source: Corpus, options: Mapping[str, Any]) -> d
 
 
 def _plan_options(worker: Worker) -> dict[str, Any]:
-    """The plan without its methods; with the types of carried columns where some are no text; with `trust` and
-    `generate` where they are set."""
+    """The plan without its methods; with the types of carried columns where some are no text; with `trust`, `generate` and
+    the chat template where they are set."""
     plan = asdict(worker.plan)
-    del plan["methods"], plan["kinds"], plan["trust"]
+    del plan["methods"], plan["kinds"], plan["trust"], plan["chat"]
     generate = plan.pop("generate")
     kinds = {"kinds": dict(worker.plan.kinds)} if worker.plan.kinds else {}
     trust = {"trust": True} if worker.plan.trust else {}
-    return {**plan, **kinds, **trust, **({} if generate is None else {"generate": generate})}
+    chat = {"chat": _template(worker.model)} if worker.plan.chat else {}
+    return {**plan, **kinds, **trust, **({} if generate is None else {"generate": generate}), **chat}
+
+
+def _template(model: Model) -> str:
+    """A checksum of the chat template, which is no part of a model's own fingerprint."""
+    template = getattr(model.tokenizer, "chat_template", None)
+    return hashlib.sha256(json.dumps(template, sort_keys=True, default=str).encode()).hexdigest()[:16]
 
 
 def _library_versions() -> dict[str, Any]:

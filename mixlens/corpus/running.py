@@ -81,6 +81,7 @@ def run(
     maps: bool | str = False,
     trust: bool = False,
     generate: int | None = None,
+    chat: bool = False,
     batch_tokens: int | None = None,
     shard_rows: int = SHARD_ROWS,
     strict: bool = False,
@@ -92,24 +93,26 @@ def run(
 ) -> Run:
     """Explain every row of a corpus; or go on: the same call with the same `out` continues where it was stopped.
 
-    `data`: a file (JSONL, CSV, TSV, Parquet, text with a text a line), a dataset of `mixlens data`, a hub id, or texts,
-    (text, pair) tuples, Examples or mappings. A field with ids (`ids_field`, by default `input_ids`) is read as it is.
-    `target`: as for `attribute`; "gold" takes each row's own target (and foil) or label. `maps`: keep the maps too, as
-    "float32" (True) or "float16". `trust`: delete each method's three first words, then ten random sets of three words, and
-    note whether the prediction turns (a pass for each). `generate`: let a causal model write so many tokens after each row,
-    and explain each of them (`corpus.generations` reads them back). `strict`: stop at the first row that cannot be explained,
-    instead of noting it in errors.jsonl. `resume`: refuse to begin anew. Memory does not grow with the corpus. `ray`: "auto"
-    or the address of a Ray cluster, whose `workers` (by default one for each GPU, else CPU) do the work; `model` is then a
-    name.
+    `data`: a file (JSONL, CSV, TSV, Parquet, text with a text a line), a dataset of `mixlens data`, a hub id, or texts, (text,
+    pair) tuples, Examples or mappings. A field with ids (`ids_field`, by default `input_ids`) is read as it is. `target`: as
+    for `attribute`; "gold" takes each row's own target (and foil) or label. `maps`: keep the maps too, as "float32" (True) or
+    "float16". `trust`: delete each method's three first words, then ten random sets of three words, and note whether the
+    prediction turns (a pass for each). `generate`: let a causal model write so many tokens after each row, and explain each of
+    them (`corpus.generations` reads them back). `chat`: rows are conversations: their field `messages`, a list of mappings with
+    role and content, or their text as one message; the model's chat template writes them out. `strict`: stop at the first row
+    that cannot be explained, instead of noting it in errors.jsonl. `resume`: refuse to begin anew. Memory does not grow with
+    the corpus. `ray`: "auto" or the address of a Ray cluster, whose `workers` (by default one for each GPU, else CPU) do the
+    work; `model` is then a name.
     """
     optional("pyarrow.parquet", "pyarrow", "data", what="corpus runs")
-    plan = plan_of(methods, target, foil, score, query, maps, batch_tokens, columns, trust, generate)
+    plan = plan_of(methods, target, foil, score, query, maps, batch_tokens, columns, trust, generate, chat)
     names = {"split": split, "text_field": text_field, "pair_field": pair_field, "ids_field": ids_field}
     _refuse_shards(shard_rows)
     _refuse_names(names)
+    _refuse_beside_chat(chat, {"pair_field": pair_field, "ids_field": ids_field})
     folder = CorpusFolder(Path(out))
     _refuse_resume(folder, resume)
-    fields = Fields(text_field, pair_field, ids_field, plan.columns)
+    fields = Fields(text_field, pair_field, ids_field, plan.columns, chat=chat)
     with contextlib.ExitStack() as open_:
         source = open_.enter_context(contextlib.closing(corpus(data, fields=fields, split=split, limit=limit)))
         worker = Worker(_model_here(model, load_options, on_ray=ray is not None), replace(plan, kinds=source.kinds))
@@ -136,6 +139,12 @@ def _refuse_names(names: Mapping[str, Any]) -> None:
     for name, value in names.items():
         if not _is_name(value):
             raise InputError(f"{name} is a name, not {value!r:.80}.")
+
+
+def _refuse_beside_chat(chat: bool, names: Mapping[str, Any]) -> None:
+    given = [name for name, value in names.items() if value is not None]
+    if chat and given:
+        raise InputError(f"a conversation has neither a second text nor ids: leave {' and '.join(given)} out, or chat.")
 
 
 def _is_name(value: Any) -> bool:

@@ -17,10 +17,10 @@ from ..data.reading import TEXT_FIELDS, fields_of, not_empty, rows_of
 from ..data.source import Source
 from ..errors import InputError, nearest
 from ..optional import optional
-from ..types import Example
-from .rows import Fields, InputRow, Rows, row_of, written
+from ..types import Chat, Example
+from .rows import Fields, InputRow, Rows, as_conversation, row_of, written
 
-IDS_FIELD = "input_ids"
+IDS_FIELD, MESSAGES_FIELD = "input_ids", "messages"
 WHOLE = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32")  # these fit 64 bits with a sign
 # The types of Parquet columns that are carried as they are, by the names Arrow gives them, and the types they are written with.
 CARRIED_TYPES = {**dict.fromkeys(WHOLE, "int64"), "float": "float64", "double": "float64", "bool": "bool"}
@@ -58,10 +58,15 @@ def _first_rows(rows: Callable[[], Rows], count: int) -> Rows:
 
 def corpus(data: Any, *, fields: Fields, split: str | None, limit: int | None) -> Corpus:
     """The corpus that `data` names or holds. What can be refused before a row is explained is refused here."""
-    if limit is None:
-        return _whole_corpus(data, fields, split, has_limit=False)
-    _refuse_limit(limit)
-    return _whole_corpus(data, fields, split, has_limit=True).first(limit)
+    if limit is not None:
+        _refuse_limit(limit)
+    whole = _whole_corpus(data, fields, split, has_limit=limit is not None)
+    whole = replace(whole, rows=partial(_conversations, whole.rows)) if fields.chat else whole
+    return whole if limit is None else whole.first(limit)
+
+
+def _conversations(rows: Callable[[], Rows]) -> Rows:
+    return map(as_conversation, rows())
 
 
 def _refuse_limit(limit: Any) -> None:
@@ -179,13 +184,34 @@ def _warn_of_quote(row: Any) -> None:
 
 
 def _usual_fields(fields: Fields, names: Sequence[str], source: str) -> Fields:
-    """The fields that are meant; each is one of `names`."""
+    """The fields that are meant; each is one of `names`. Of conversations the text is read where a row has no messages."""
+    if fields.chat:
+        return _chat_fields(fields, names, source)
     _refuse_ids_beside(fields, fields.text, "a row is read as text or as ids: give text_field= or ids_field=, not both.")
+    _refuse_conversations(fields, names, source)
     fields = _with_input(fields, names)
     _refuse_ids_beside(fields, fields.pair, "ids hold both texts already: leave pair_field out.")
     inputs = [name for name in (fields.text, fields.ids, fields.pair) if name is not None]
     _refuse_missing([*inputs, *fields.columns], names, f"{source} has")
     return fields
+
+
+def _chat_fields(fields: Fields, names: Sequence[str], source: str) -> Fields:
+    text = next((name for name in TEXT_FIELDS if name in names), TEXT_FIELDS[0]) if fields.text is None else fields.text
+    messages = MESSAGES_FIELD if fields.text is None else None
+    inputs = [text] if messages not in names else []
+    _refuse_missing([*inputs, *fields.columns], names, f"{source} has")
+    return replace(fields, text=text, messages=messages)
+
+
+def _refuse_conversations(fields: Fields, names: Sequence[str], source: str) -> None:
+    """Refuse rows that have messages and no text, unless they are to be read as conversations."""
+    is_named = (fields.text, fields.ids) != (None, None)
+    if MESSAGES_FIELD in names and not is_named and not {*TEXT_FIELDS, IDS_FIELD}.intersection(names):
+        raise InputError(
+            f"{source} has no field {TEXT_FIELDS[0]!r}, but {MESSAGES_FIELD!r}: to read conversations give chat=True, on the "
+            "command line --chat."
+        )
 
 
 def _refuse_ids_beside(fields: Fields, other: str | None, refusal: str) -> None:
@@ -226,7 +252,8 @@ class _PythonRows:
     def __init__(self, fields: Fields):
         self.fields = fields
         self.usual: Fields | None = None
-        self.readers = ((Example, self._example), (Mapping, self._mapping), (str, self._text), (tuple, self._tuple))
+        texts = ((Example, self._example), (Mapping, self._mapping), (str, self._text), (tuple, self._tuple))
+        self.readers = (*texts, (Chat, self._chat), *(((list, self._messages),) if fields.chat else ()))
 
     def row(self, number: int, value: Any) -> InputRow | RowError:
         reader = next((reader for kind, reader in self.readers if isinstance(value, kind)), self._refused)
@@ -250,6 +277,14 @@ class _PythonRows:
             return self._refused(number, value)
         text, pair = value
         return row_of(number, {"text": text, "pair": pair}, Fields("text", "pair"), self.source, "row")
+
+    def _chat(self, number: int, value: Chat) -> InputRow | RowError:
+        if not self.fields.chat:
+            return RowError(self.source, number, "a conversation, and rows are read as texts: give chat=True", "row")
+        return self._messages(number, list(value.messages))
+
+    def _messages(self, number: int, value: list[Any]) -> InputRow | RowError:
+        return row_of(number, {MESSAGES_FIELD: value}, Fields(messages=MESSAGES_FIELD), self.source, "row")
 
     def _refused(self, number: int, value: Any) -> RowError:
         reason = f"{type(value).__name__}, not a text, a (text, pair), an Example or a mapping"

@@ -19,11 +19,12 @@ from ..budget import is_out_of_memory
 from ..data import RowError
 from ..errors import InputError, MixlensError
 from ..maps import method, mix
+from ..model.chat import refuse_no_template
 from ..model.encode import Encoded
 from ..model.model import Model
 from ..model.predict import predictions, refuse_generation
 from ..scoring import Call, Scorer, fresh
-from ..types import Attribution, Map, Trace
+from ..types import Attribution, Chat, Map, Trace
 from .answers import Answer, Read, answer_columns, answers_of, input_columns, map_numbers, or_raise, spans
 from .parquet import Row, maps_content, parquet_content, schema_of, table_of
 from .plan import RATIO, Plan, refuse_target
@@ -99,6 +100,8 @@ class Worker:
         refuse_target(self.model, self.plan, self.requests)
         if self.plan.generate is not None:
             refuse_generation(self.model, 1, 1)
+        if self.plan.chat:
+            refuse_no_template(self.model)
         if self.plan.trust:
             refuse_trust(self.model, self.plan.target, self.plan.foil)
 
@@ -172,8 +175,9 @@ class Worker:
 
     def encode(self, row: InputRow) -> Encoded:
         """The tokens of one row."""
-        text = (row.text, row.pair) if row.pair is not None else row.text
-        encoded, _ = self.model.encode_all(text, row.input_ids, row.token_type_ids, row.attention_mask)  # type: ignore[arg-type]
+        text: Any = (row.text, row.pair) if row.pair is not None else row.text
+        text = text if row.messages is None else Chat(row.messages)
+        encoded, _ = self.model.encode_all(text, row.input_ids, row.token_type_ids, row.attention_mask)
         return encoded[0]
 
     # - one batch

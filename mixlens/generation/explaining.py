@@ -19,9 +19,9 @@ from ..conventions import as_convened, is_from_input
 from ..errors import InputError, MixlensError, tokens_within
 from ..maps import known as known_maps
 from ..maps import mix
-from ..model.encode import Encoded
+from ..model.encode import Encoded, special_among
 from ..model.model import Model
-from ..model.predict import generate_each, named, refuse_generation
+from ..model.predict import end_ids, generate_each, named, refuse_generation
 from ..sequences import continuation_ids
 from ..types import Attribution, LayersOf, Map, Trace
 from .text import written_text
@@ -105,6 +105,16 @@ class Written:
         """The special tokens; those of a chat template too."""
         return (*self.prompt.special, *self.whole.special[len(self.prompt.input_ids) :])
 
+    @property
+    def cut(self) -> bool:
+        """Whether the model was stopped inside a word: neither its last token nor the likeliest next one ends the text, and
+        the next one goes on with the last word. A given text is as its writer wants it."""
+        if self.given:
+            return False
+        pair = (self.whole.input_ids[-1], int(self.logits[-1].argmax()))
+        ends = any(special_among(self.model, pair)) or not end_ids(self.model).isdisjoint(pair)
+        return not ends and self.continuation.goes_on_with(pair[-1])
+
 
 def write(model: Model, text: Any, *, generate: int | None = None, continuation: str | None = None) -> Written:
     """A prompt and what the model writes after it, greedily, or what the user says it is to have written."""
@@ -172,7 +182,7 @@ def explain_written(written: Written, name: str, *, keep_special: bool = True, *
     steps = steps_of(written, name, options)
     return Generation(
         steps=tuple(cut(step, keep_special) for step in steps),
-        text=written_text(written.continuation),
+        text=written_text(written.continuation, cut=written.cut),
         scores=_table(steps, len(written.whole)),
         probabilities=tuple(written.probabilities),
         is_map=name in known_maps(),

@@ -45,6 +45,7 @@ def to_dict(generation: Generation) -> dict[str, Any]:
         "pair": text.pair,
         "written": text.written,
         "given": generation.given,
+        "cut": generation.cut,
         "question": QUESTION,
         "sentence": generation.sentence,
         "parts": [list(part) for part in answer(generation).parts],
@@ -81,6 +82,7 @@ def _rows(generation: Generation) -> list[dict[str, Any]]:
     return [
         {
             "word": generation.text.first + number,
+            "cut": generation.rows[number].cut,
             "probability": generation.row_probabilities[number],
             "own": float(own[number]),
             "prompt": float(prompt[number]),

@@ -23,6 +23,12 @@ class Word:
     mark: bool  # punctuation alone
     tokens: tuple[int, ...]
     group: int | None = None  # the number of its sentence or turn; of a written word, of its written sentence
+    cut: bool = False  # the last written word, where the model was stopped inside it
+
+    @property
+    def shown(self) -> str:
+        """The word for a reader: with an ellipsis where it is cut."""
+        return f"{self.text}…" if self.cut else self.text
 
     @property
     def counts(self) -> bool:
@@ -63,9 +69,19 @@ class WrittenText:
         """The written words."""
         return self.words[self.first :]
 
+    @property
+    def cut(self) -> bool:
+        """Whether the model was stopped inside its last word."""
+        return self.words[-1].cut
 
-def written_text(continuation: Continuation) -> WrittenText:
-    """The words of a prompt and of what follows it."""
+    @property
+    def written_shown(self) -> str:
+        """The written text for a reader: with an ellipsis where it is cut."""
+        return f"{self.written}…" if self.cut else self.written
+
+
+def written_text(continuation: Continuation, *, cut: bool = False) -> WrittenText:
+    """The words of a prompt and of what follows it. `cut`: the model was stopped inside the last of them."""
     prompt, whole = continuation.prompt, continuation.whole
     known = continuation.words_before(len(whole))
     special = (*prompt.special, *whole.special[continuation.begin :])
@@ -78,7 +94,7 @@ def written_text(continuation: Continuation) -> WrittenText:
         written=continuation.written if continuation.tokenizer is not None else " ".join(whole.tokens[continuation.begin :]),
         tokens=whole.tokens,
         begin=continuation.begin,
-        words=tuple(words),
+        words=(*words[:-1], replace(words[-1], cut=cut)),
         groups=tuple(groups),
         spans=tuple(spans),
         unit="token" if known is None else "word",

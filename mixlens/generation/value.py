@@ -67,6 +67,11 @@ class Generation(Sequence[Attribution]):
         """All words: of the prompt, then those that were written."""
         return self.text.words
 
+    @property
+    def cut(self) -> bool:
+        """Whether the model was stopped inside its last word: its likeliest next token goes on with it."""
+        return self.text.cut
+
     @cached_property
     def word_scores(self) -> Tensor:
         """[row column]: the scores by word. A written word of several tokens has the sum of their scores, as its target is

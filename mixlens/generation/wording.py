@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from ..wording import percent, points
+from ..wording import counted, percent, points
 
 if TYPE_CHECKING:
     from .text import Group, Word
@@ -70,6 +70,14 @@ def answer(generation: Generation) -> Answer:
     return Answer((*_average(generation), *_comes_back(generation)))
 
 
+def cut_note(generation: Generation) -> str | None:
+    """What a reader must know of a last word that the model had not finished; None where it is whole."""
+    if not generation.cut:
+        return None
+    length = counted(len(generation), "token")
+    return f"The text was cut after {length}; its last word is not whole: the likeliest next token goes on with it."
+
+
 def _average(generation: Generation) -> Sequence[tuple[str, str]]:
     own, prompt = (float(shares.mean()) for shares in (own_shares(generation), prompt_shares(generation)))
     if own == 0 and prompt == 0:
@@ -106,7 +114,7 @@ def named_row(generation: Generation) -> int:
 def _about_row(generation: Generation, row: int, how: str, loss: Loss | None) -> Sequence[tuple[str, str]]:
     share = percent(float(prompt_shares(generation)[row]))
     made = f"{share} of its evidence is in the prompt" if generation.signed else f"{share} of that word is made of the prompt"
-    begin = [("", f" The prompt {how} "), ("strong", generation.rows[row].text), ("", f": {made}")]
+    begin = [("", f" The prompt {how} "), ("strong", generation.rows[row].shown), ("", f": {made}")]
     if loss is None:
         return [*begin, ("", ", but leaving out no single part changes its probability much.")]
     whole = generation.row_probabilities[row]
@@ -131,7 +139,7 @@ def _about_cell(generation: Generation) -> Sequence[tuple[str, str]]:
         return []
     table = generation.matrix[rows][:, numbers].abs()
     row, column = divmod(int(table.argmax()), len(numbers))
-    gave, took = generation.columns[numbers[column]].text, generation.rows[rows[row]].text
+    gave, took = generation.columns[numbers[column]].text, generation.rows[rows[row]].shown
     share = percent(float(table[row, column]))
     return [("", " Of the prompt, "), ("quote", gave), ("", f" gave most to one word: {share} of "), ("strong", took), ("", ".")]
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from ..completeness import CLOSED
 from ..errors import InputError
 from ..model.rerun import Attached
 from ..questions import Question
+from ._baselines import baseline_run
 
 TOKENS = 4096  # the most that one pass on a CPU holds, whatever `chunk` says; sixteen times as many elsewhere
 MOST = 1_000_000  # draws or steps
@@ -20,6 +23,26 @@ def place_of(question: Question, embedding: str) -> str | int:
     question.place(question.run, embedding)  # refuses an unknown name
     place: str | int = embedding if question.layer is None else question.layer
     return 0 if place == "after" or (place == "sum" and question.model.embedding_norm is None) else place
+
+
+@dataclass(frozen=True, eq=False)
+class Ends:
+    """Where a path begins and ends: the baseline b and the text x, [1 pos d] each, at a place; and the baseline's name."""
+
+    place: str | int
+    x: Tensor
+    b: Tensor
+    baseline: str
+
+
+def ends_of(
+    question: Question, embedding: str, baseline: str | int | None, read: Callable[[Attached], Tensor] | None = None
+) -> Ends:
+    """The ends of the paths of a question. `read`: what is read of a run; by default what stands at its place."""
+    place = place_of(question, embedding)
+    below, name = baseline_run(question, baseline)
+    x, b = ((question.place(run, embedding) if read is None else read(run)).detach() for run in (question.run, below))
+    return Ends(place, x, b, name)
 
 
 def chunk_of(question: Question, chunk: int) -> int:
@@ -70,6 +93,13 @@ def refuse_count(**counts: int) -> None:
     for name, count in counts.items():
         if not 1 <= count <= MOST:
             raise InputError(f"{name} must be at least 1 and at most {MOST:,}, not {count}.")
+
+
+def refuse_counts(tolerance: float, **counts: int) -> None:
+    """The numbers of a method that adds points until its scores add up."""
+    refuse_count(**counts)
+    if not tolerance > 0:
+        raise InputError(f"tolerance must be above 0, such as {CLOSED}, not {tolerance}.")
 
 
 def refuse_draws(noise: float, seed: int, **counts: int) -> None:

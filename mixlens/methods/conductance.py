@@ -17,9 +17,7 @@ from torch import Tensor
 from ..completeness import CLOSED, completeness
 from ..questions import Question
 from ._attribution import attribution
-from ._baselines import baseline_run
-from ._points import as_scores, chunk_of, place_of, refuse_last_layer, run_at, wide_dtype
-from .integrated import refuse_counts
+from ._points import Ends, as_scores, chunk_of, ends_of, refuse_counts, refuse_last_layer, run_at, wide_dtype
 
 PAPER = "Dhamdhere et al. 2019, How Important Is a Neuron?"
 STEPS = 32  # pieces of the line to begin with
@@ -48,10 +46,10 @@ class Flow:
 class HiddenLine:
     """The line from the baseline's embeddings to the text's, as the layer `layer` sees it."""
 
-    def __init__(self, question: Question, place: str | int, ends: tuple[Tensor, Tensor], layer: int, chunk: int):
-        self.question, self.place, self.layer, self.chunk = question, place, layer, chunk
-        self.x, self.b = (end.to(wide_dtype(end)) for end in ends)
-        self.dtype = ends[0].dtype
+    def __init__(self, question: Question, ends: Ends, layer: int, chunk: int):
+        self.question, self.place, self.layer, self.chunk = question, ends.place, layer, chunk
+        self.x, self.b = (end.to(wide_dtype(end)) for end in (ends.x, ends.b))
+        self.dtype = ends.x.dtype
         self.steps = 0  # points at which gradients were taken
         self.values: dict[float, float] = {}  # the target's number, by point
 
@@ -119,14 +117,12 @@ def layer_conductance(
     refuse_last_layer(question, "gradients of conductance")
     layer = len(question.trace.layers) // 2 if question.layer is None else question.layer
     whole = Question(question.trace, question.target, None, question.query)  # the line is that of the embeddings
-    below, name = baseline_run(whole, baseline)
-    place = place_of(whole, embedding)
-    x, b = (whole.place(run, embedding).detach() for run in (whole.run, below))
-    line = HiddenLine(whole, place, (x, b), layer, chunk_of(whole, chunk))
-    shares = as_scores(line.whole(tolerance, most_steps), x)
+    ends = ends_of(whole, embedding, baseline)
+    line = HiddenLine(whole, ends, layer, chunk_of(whole, chunk))
+    shares = as_scores(line.whole(tolerance, most_steps), ends.x)
     difference = line.values[1.0] - line.values[0.0]
     return shares, {
-        "baseline": name,
+        "baseline": ends.baseline,
         "at_layer": layer,
         "steps": line.steps,
         "completeness": completeness(shares, difference),

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,8 +18,7 @@ from ..completeness import CLOSED, completeness
 from ..errors import InputError, nearest
 from ..questions import Question
 from ._attribution import attribution
-from ._baselines import baseline_run
-from ._points import chunk_of, place_of, refuse_last_layer, run_at, wide_dtype
+from ._points import MOST, as_scores, chunk_of, ends_of, refuse_counts, refuse_last_layer, run_at, wide_dtype
 from ._quadrature import Array, gauss_legendre, integral_up_to
 from .gradients import once_embedded, shared
 
@@ -26,7 +26,7 @@ PAPER = "Sundararajan et al. 2017, Axiomatic Attribution for Deep Networks"
 RULES = ("gauss_legendre", "riemann_right")
 STEPS = 50  # nodes on the whole line, which steps=None begins with
 PANEL = 12  # nodes of one piece of the line, where 50 on the whole of it do not suffice
-MOST_STEPS = 1_000_000
+MOST_STEPS = MOST
 
 
 def nodes(steps: int, rule: str) -> tuple[Tensor, Tensor]:
@@ -132,12 +132,10 @@ class Line:
         return piece.gap <= rounding or piece.end - piece.begin < eps * piece.begin
 
 
-def refuse_counts(tolerance: float, **counts: int) -> None:
-    for name, count in counts.items():
-        if not 1 <= count <= MOST_STEPS:
-            raise InputError(f"{name} must be at least 1 and at most {MOST_STEPS:,}, not {count}.")
-    if not tolerance > 0:
-        raise InputError(f"tolerance must be above 0, such as {CLOSED}, not {tolerance}.")
+def refuse_options(rule: str, steps: int | None, chunk: int, tolerance: float, most_steps: int) -> None:
+    """Refuse options of a line that cannot be, before the model is run."""
+    refuse_counts(tolerance, steps=1 if steps is None else steps, chunk=chunk, most_steps=most_steps)
+    nodes(1, rule)  # refuses an unknown name
 
 
 @attribution(paper=PAPER, variants=("paper", "released"), cost="steps x 3", layers=True)
@@ -167,21 +165,16 @@ def integrated_gradients(
     if released:
         question = Question(question.trace, replace(question.target, score="probability"), question.layer, question.query)
         embedding, steps = "word", STEPS if steps is None else steps
-    refuse_counts(tolerance, steps=1 if steps is None else steps, chunk=chunk, most_steps=most_steps)
-    nodes(1, rule)  # refuses an unknown name
-    place = place_of(question, embedding)
-    below, name = baseline_run(question, baseline)
-    x, b = (
-        once_embedded(question, run) if released else question.place(run, embedding).detach() for run in (question.run, below)
-    )
+    refuse_options(rule, steps, chunk, tolerance, most_steps)
+    ends = ends_of(question, embedding, baseline, partial(once_embedded, question) if released else None)
     refuse_last_layer(question, "integrated gradients")
-    line = Line(question, place, (x, b), rule, chunk)
+    line = Line(question, ends.place, (ends.x, ends.b), rule, chunk)
     exact = line.whole(tolerance, most_steps) if steps is None else line.piece(0.0, 1.0, steps).shares
-    shares = exact.to(x.dtype if x.dtype in (torch.float32, torch.float64) else torch.float32)
+    shares = as_scores(exact, ends.x)
     difference = line.value(1.0) - line.value(0.0)
     scores = shared(shares.abs()) if released else shares.abs() if absolute else shares
     return scores, {
-        "baseline": name,
+        "baseline": ends.baseline,
         "steps": line.steps,
         "difference": difference,
         "completeness_gap": abs(float(shares.sum()) - difference),

@@ -14,21 +14,19 @@ from torch import Tensor
 from ..completeness import CLOSED, completeness
 from ..questions import Question
 from ._attribution import attribution
-from ._baselines import baseline_run
-from ._points import as_scores, place_of
-from .integrated import PANEL, Line, nodes, refuse_counts
+from ._points import Ends, as_scores, ends_of
+from .integrated import PANEL, Line, refuse_options
 
 PAPER = "Enguehard 2023, Sequential Integrated Gradients"
 
 
-def lines_of(question: Question, place: str | int, ends: tuple[Tensor, Tensor], rule: str, chunk: int) -> dict[int, Line]:
+def lines_of(question: Question, ends: Ends, rule: str, chunk: int) -> dict[int, Line]:
     """The line of each token that is not special, by its position: from the text with the token's baseline to the text."""
-    x, b = ends
     lines: dict[int, Line] = {}
     for j in (j for j, special in enumerate(question.trace.special) if not special):
-        without = x.clone()
-        without[:, j] = b[:, j]
-        lines[j] = Line(question, place, (x, without), rule, chunk)
+        without = ends.x.clone()
+        without[:, j] = ends.b[:, j]
+        lines[j] = Line(question, ends.place, (ends.x, without), rule, chunk)
     return lines
 
 
@@ -63,17 +61,14 @@ def sequential_integrated_gradients(
     score is target(x) - target(x with b_j), so with enough steps the scores are those of blank_out with the same replacement, at
     many times its cost; the paper then divides them by their length. Special tokens stay as they are: their score is 0.
     """
-    refuse_counts(tolerance, steps=1 if steps is None else steps, chunk=chunk, most_steps=most_steps)
-    nodes(1, rule)  # refuses an unknown name
-    place = place_of(question, embedding)
-    below, name = baseline_run(question, baseline)
-    x, b = (question.place(run, embedding).detach() for run in (question.run, below))
-    lines = lines_of(question, place, (x, b), rule, chunk)
+    refuse_options(rule, steps, chunk, tolerance, most_steps)
+    ends = ends_of(question, embedding, baseline)
+    lines = lines_of(question, ends, rule, chunk)
     changes = {j: change_on(line) for j, line in lines.items()}
     within = tolerance * max(map(abs, changes.values()), default=0.0)
     scores = torch.zeros(len(question.trace), dtype=torch.float64)
     for j, line in lines.items():
         scores[j] = share_on(line, steps, within, most_steps)
-    shares = as_scores(scores, x)
+    shares = as_scores(scores, ends.x)
     taken = sum(line.steps for line in lines.values())
-    return shares, {"baseline": name, "steps": taken, "completeness": completeness(shares, sum(changes.values()))}
+    return shares, {"baseline": ends.baseline, "steps": taken, "completeness": completeness(shares, sum(changes.values()))}

@@ -99,7 +99,7 @@ def _is_part(value: Any) -> bool:
 
 def _rendered(model: Model, messages: Sequence[Mapping[str, str]]) -> str:
     """The template filled with messages; the model's turn is open at the end, unless its own message is the last."""
-    _refuse_no_template(model)
+    refuse_no_template(model)
     from jinja2 import TemplateError
 
     goes_on = messages[-1]["role"] == ANSWERS
@@ -110,7 +110,8 @@ def _rendered(model: Model, messages: Sequence[Mapping[str, str]]) -> str:
         raise InputError(f"the chat template of {model.name!r} refuses these messages: {error}") from None
 
 
-def _refuse_no_template(model: Model) -> None:
+def refuse_no_template(model: Model) -> None:
+    """Refuse a model that cannot read messages."""
     if model.tokenizer is None:
         raise InputError(f"{model.name!r} has no tokenizer, so it has no chat template.")
     if getattr(model.tokenizer, "chat_template", None) is None:

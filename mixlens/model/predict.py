@@ -175,10 +175,15 @@ def _generate_padded(model: Model, starts: Sequence[Encoded], count: int) -> lis
 
 def _up_to_end(model: Model, ids: list[int]) -> list[int]:
     """The ids up to the first that ends a text; what follows it fills a row of a batch."""
-    named = getattr(model.hf_model.generation_config, "eos_token_id", None)
-    ends = set(named if isinstance(named, list | tuple) else [named])
+    ends = end_ids(model)
     stop = next((place + 1 for place, one in enumerate(ids) if one in ends), len(ids))
     return ids[:stop]
+
+
+def end_ids(model: Model) -> set[int]:
+    """The ids after which the stock model writes no more."""
+    named = getattr(model.hf_model.generation_config, "eos_token_id", None)
+    return set(named if isinstance(named, list | tuple) else [named]) - {None}
 
 
 def refuse_generation(model: Model, length: int, count: int, option: str = "generate") -> None:

@@ -17,6 +17,7 @@ from ..generation.text import Group
 from ..generation.wording import (
     QUESTION,
     answer,
+    cut_note,
     group_shares,
     group_title,
     losses_in_words,
@@ -42,16 +43,16 @@ GENERATE = Kind(
 )
 
 
-def generation_page(generation: Generation) -> str:
-    """The whole page as one string."""
+def generation_page(generation: Generation, *, title: str | None = None) -> str:
+    """The whole page as one string; its heading is the question, or `title`."""
     content = content_of(generation)
     return filled_page(
         {"generation": content},
         GENERATE,
-        title=QUESTION,
+        title=title or QUESTION,
         subtitle=_about(generation),
         crumb="Written text",
-        name=f"{QUESTION} {shortened(visible(generation.text.written.strip()), 60)} · mixlens",
+        name=f"{title or QUESTION} {shortened(visible(generation.text.written_shown.strip()), 60)} · mixlens",
         answer=for_terminal(generation.sentence),
     )
 
@@ -82,6 +83,7 @@ def content_of(generation: Generation) -> dict[str, Any]:
         "parts": [[kind, _shown(part)] for kind, part in answer(generation).parts],
         "finding": _shown(shown_line(generation.sentence.replace(THIN, " "))),
         "given": generation.given,
+        "cut": cut_note(generation),
         "unit": text.unit,
         "signed": generation.signed,
         "chat": any(word.segment == "template" for word in text.words),
@@ -102,7 +104,7 @@ def _shown(text: str) -> str:
 
 
 def _word(word: Any) -> dict[str, Any]:
-    return {"text": visible(word.text), "before": word.before, "special": word.special, "group": word.group}
+    return {"text": visible(word.shown), "before": word.before, "special": word.special, "group": word.group}
 
 
 def _group(group: Group, number: int, groups: Sequence[Group]) -> dict[str, Any]:
@@ -136,7 +138,7 @@ def _span(generation: Generation, span: Group) -> dict[str, Any]:
     own, prompt = (float(shares[rows].mean()) for shares in (own_shares(generation), prompt_shares(generation)))
     words = [generation.columns[number] for number in span.words]
     return {
-        "text": visible("".join(word.before + word.text for word in words).strip()),
+        "text": visible("".join(word.before + word.shown for word in words).strip()),
         "own": own,
         "prompt": prompt,
         "rest": max(0.0, 1 - own - prompt),
@@ -210,6 +212,7 @@ def notebook_html(generation: Generation) -> str:
     head = f'<div style="font:600 16px/1.4 system-ui,sans-serif">{QUESTION}</div><div style="margin:4px 0 10px">{said}</div>'
     frame = f"max-width:100%;overflow-x:auto;background:{LIGHT['surface']};color:{LIGHT['ink']};padding:8px"
     unit = "Percent of the written word; a row adds up to 100 % with its own words and special tokens."
+    unit = " ".join(filter(None, [unit, cut_note(generation)]))
     note = f'<div style="font-size:12px;color:{LIGHT["soft"]};margin-top:6px">{unit} Method {escape(generation.method)}.</div>'
     return f'<div style="{frame}">{head}{_table(generation)}{note}</div>'
 
@@ -241,7 +244,7 @@ def _titles(groups: Sequence[Group]) -> list[str]:
 
 def _line(generation: Generation, number: int, shares: Sequence[float], most: float) -> str:
     """One written word: its probability, its cells, and what its own words hold."""
-    word, sure = escape(visible(generation.rows[number].text)), percent(generation.row_probabilities[number])
+    word, sure = escape(visible(generation.rows[number].shown)), percent(generation.row_probabilities[number])
     label = f'<th style="{RIGHT};font-weight:400">{word}</th><td style="{RIGHT};color:{LIGHT["soft"]}">{sure}</td>'
     cells = "".join(_cell(share, most, generation.signed) for share in shares)
     return f'<tr>{label}{cells}<td style="{RIGHT}">{percent(float(own_shares(generation)[number]))}</td></tr>'

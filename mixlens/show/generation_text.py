@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import InputError, printable
 from ..generation import Generation
-from ..generation.wording import QUESTION, group_shares, group_title, own_shares, prompt_shares
+from ..generation.wording import QUESTION, cut_note, group_shares, group_title, own_shares, prompt_shares
 from ..provenance import public_name
 from ..wording import for_terminal, percent
 from .colors import hex_of, style_of
@@ -54,7 +54,7 @@ def generation_view(generation: Generation, *, by: str | None = None) -> Rendera
     if by not in (None, *BY):
         raise InputError(f"by= is {' or '.join(BY)}, not {by!r}.")
     said = [wrapped(_line(QUESTION), "bold"), wrapped(_line(generation.sentence))]
-    texts = [_quoted("prompt", generation.text.prompt or ""), _quoted("written", generation.text.written)]
+    texts = [_quoted("prompt", generation.text.prompt or ""), _quoted("written", generation.text.written_shown)]
     table = View(lambda width, colours: _table(generation, by, width, colours))
     return Group(*said, Text(), *texts, Text(), table, Text(), *map(wrapped, _legend(generation)))
 
@@ -76,7 +76,8 @@ def _legend(generation: Generation) -> list[str]:
     if generation.signed:
         cells += "; - speaks against it"
     name = public_name(generation.info.get("model", "?"))
-    return [f"{cells}.", printable(f"model {name} · method {generation.method}{_dots(generation)}")]
+    notes = [f"note: {note}"] if (note := cut_note(generation)) else []
+    return [f"{cells}.", *notes, printable(f"model {name} · method {generation.method}{_dots(generation)}")]
 
 
 def _dots(generation: Generation) -> str:
@@ -135,7 +136,7 @@ def _style(tint: float, colours: int) -> str:
 
 
 def _labels(generation: Generation) -> list[Column]:
-    words = tuple(fitting(printable(row.text), min(WORD, columns_of(row.text))) for row in generation.rows)
+    words = tuple(fitting(printable(row.shown), min(WORD, columns_of(row.shown))) for row in generation.rows)
     sure = tuple(_percent(share) for share in generation.row_probabilities)
     return [Column("written", words), Column("sure", sure)]
 

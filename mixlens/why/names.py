@@ -51,6 +51,7 @@ NAMES: dict[str, Name] = {
     "smooth_grad": Name("Steepness under noise", "SmoothGrad"),
     "layer_conductance": Name("What flows through one layer", "Layer Conductance"),
     "sequential_integrated_gradients": Name("Path of gradients, word by word", "Sequential Integrated Gradients"),
+    "discretized_integrated_gradients": Name("Path of gradients, by other words", "Discretized Integrated Gradients"),
     "random": Name("Random numbers", "random"),
 }
 # Attributions to a target whose scores are sizes; every other one says for or against.

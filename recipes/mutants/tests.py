@@ -252,6 +252,10 @@ FIRST: dict[str, tuple[str, ...]] = {
         [f"mixlens/methods/{name}.py" for name in ("_points", "conductance", "gradient_shap", "sequential", "smooth_grad")],
         ("tests/test_peers_gradients.py", "tests/test_attributions.py"),
     ),
+    **dict.fromkeys(
+        [f"mixlens/methods/{name}.py" for name in ("_word_paths", "discretized")],
+        ("tests/test_discretized.py", "tests/test_attributions.py"),
+    ),
     **dict.fromkeys([f"mixlens/methods/{name}.py" for name in ("_coalitions", "lime", "shap")], ("tests/test_shap_lime.py",)),
     "mixlens/show/packing.py": ("tests/test_parts.py", "tests/test_report.py"),
     **dict.fromkeys(

@@ -43,6 +43,16 @@ def words(page: Any, selector: str) -> list[str]:
     return [text.strip() for text in page.locator(selector).all_text_contents()]
 
 
+def test_a_cut_last_word_is_marked_and_explained(opened: Open, tmp_path: Path) -> None:  # noqa: F811
+    asked = ((prompt, count) for prompt in ("the cat likes the red ball", PROMPT) for count in range(1, 7))
+    texts = (talker().explain(prompt, method="attention", generate=count) for prompt, count in asked)
+    cut = next(text for text in texts if text.cut)
+    page = opened(cut.report(tmp_path / "g.html").as_uri(), width=1400)
+    assert words(page, ".story .written button")[-1] == f"{cut.rows[-1].text}…"
+    assert "its last word is not whole" in page.locator(".story .cut").inner_text()
+    assert page.locator(".matrix .name").last.text_content() == f"{cut.rows[-1].text}…"
+
+
 def test_the_page_opens_on_the_answer_and_shows_the_table(opened: Open, generation: Any, tmp_path: Path) -> None:  # noqa: F811
     page = opened(generation.report(tmp_path / "g.html").as_uri(), width=1400)
     assert page.locator("h1").inner_text() == "What did each written word rest on?"
@@ -52,6 +62,7 @@ def test_the_page_opens_on_the_answer_and_shows_the_table(opened: Open, generati
     assert told.bounding_box()["y"] < 320
     assert words(page, ".gave") == [word.text for word in generation.columns if word.counts]
     assert words(page, ".story .written button") == [row.text for row in generation.rows]
+    assert page.locator(".story .cut").count() == 0  # the text was given
     # every cell is its number: the same colour as the share, and the same words
     prompt = [number for number, word in enumerate(generation.columns) if word.counts]
     cells = page.locator(".matrix .cell")

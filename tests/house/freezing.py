@@ -144,10 +144,13 @@ class Question:
 
 
 # Methods without stored numbers. The search of context_cite ends at a tolerance: the last digits are those of the machine.
-# The methods people compare with are held against what is written out in tests/methods/test_peers_gradients.py and
-# test_shap_lime.py; the numbers of shap and lime are those of their libraries' versions.
+# The methods people compare with are held against what is written out in tests/methods/test_peers_gradients.py,
+# test_discretized.py and test_shap_lime.py; the numbers of shap and lime are those of their libraries' versions.
 UNSTORED = dict.fromkeys(
-    ("context_cite", "shap", "lime", "gradient_shap", "smooth_grad", "layer_conductance", "sequential_integrated_gradients"),
+    (
+        *("context_cite", "shap", "lime", "gradient_shap", "smooth_grad", "layer_conductance"),
+        *("sequential_integrated_gradients", "discretized_integrated_gradients"),
+    ),
     ("paper",),
 )
 VARIANTS = {  # of every method: the variants; `mixlens methods` must list the same

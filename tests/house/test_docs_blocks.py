@@ -134,10 +134,15 @@ def messages(place: Path) -> None:
     place.write_text(json.dumps([{"role": "user", "content": "where is the cat?"}]))
 
 
+def talks(place: Path) -> None:
+    place.write_text(json.dumps({"messages": [{"role": "user", "content": "where is the cat?"}]}) + "\n")
+
+
 GIVEN: dict[str, Callable[[Path], None]] = {
     "my-writer": writer,
     "prompts.jsonl": prompts,
     "messages.json": messages,
+    "talks.jsonl": talks,
     "corpus.jsonl": reviews,
     "reviews.jsonl": reviews,
     "my.csv": sst2,

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from ...errors import InputError, nearest, printable
 from ...generation import Generation
-from ...generation.wording import group_shares, group_title, own_shares
+from ...generation.wording import cut_note, group_shares, group_title, own_shares
 from ...wording import percent
 from ..colors import LIGHT, hue_of, scaled
 from .layout import GAP, axes_at, cut, put, text_width, widest, write_title
@@ -63,7 +63,7 @@ def _fits(generation: Generation, width: float) -> bool:
 
 
 def _label_width(generation: Generation) -> float:
-    words = [cut(printable(row.text), TEXT, LONGEST) for row in generation.rows]
+    words = [cut(printable(row.shown), TEXT, LONGEST) for row in generation.rows]
     return widest([*words, "written"], TEXT) + text_width("100 %", AXIS) + 0.16
 
 
@@ -154,7 +154,7 @@ class Sheet:
         put(axes, left - 0.04, above - 0.05, "sure", fontsize=AXIS, ha="right", va="bottom", color=LIGHT["soft"])
         for number, row in enumerate(self.generation.rows):
             y = above + (number + 0.5) * ROW
-            put(axes, sure, y, cut(printable(row.text), TEXT, LONGEST), fontsize=TEXT, ha="right", va="center_baseline")
+            put(axes, sure, y, cut(printable(row.shown), TEXT, LONGEST), fontsize=TEXT, ha="right", va="center_baseline")
             share = percent(self.generation.row_probabilities[number])
             put(axes, left - 0.04, y, share, fontsize=AXIS, ha="right", va="center_baseline", color=LIGHT["soft"])
 
@@ -264,6 +264,10 @@ class Sheet:
         return [percent(-most), "0", percent(most)] if self.signed else ["0", percent(most)]
 
     def _unit(self, most: float) -> str:
+        note = cut_note(self.generation)
+        return self._scale(most) if note is None else f"{self._scale(most)}. {note}"
+
+    def _scale(self, most: float) -> str:
         if self.kind == "left_out":
             return "points of probability when a word is left out: + it stood in the way (hatched), − it was needed"
         sides = "; for the written word, against it (hatched)" if self.signed else ""

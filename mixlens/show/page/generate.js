@@ -138,7 +138,7 @@ function textsOf(table, choose) {
     turn = group;
   });
   const buttons = data.rows.map((row, r) => make("button", { type: "button", "aria-pressed": "false", tabindex: r === table.state.row ? 0 : -1, onclick: () => choose(r) }, word(table.written(r))));
-  const written = make("p", { class: "written", role: "group", "aria-label": "Written words: choose one", dir: directionOf(data.rows.map((_, r) => table.written(r)).join(" ")) });
+  const written = make("p", { class: "written", role: "group", "aria-label": "Written words: choose one", title: data.cut || null, dir: directionOf(data.rows.map((_, r) => table.written(r)).join(" ")) });
   buttons.forEach((button, r) => written.append(...(r ? gapBefore(data.words[data.rows[r].word].before) : []), button));
   roving(written, buttons, { reached: choose });
   const refresh = () => {
@@ -157,6 +157,7 @@ function textsOf(table, choose) {
   const panel = make(
     "div", { class: "panel story" }, make("p", { class: "label" }, "Prompt"), prompt,
     make("p", { class: "label" }, given, make("span", { class: "no-print" }, " · choose a word to see what it rests on")), written, line,
+    data.cut ? make("p", { class: "small cut" }, data.cut) : null,
   );
   return { element: panel, refresh, line };
 }

@@ -1,0 +1,231 @@
+"""Discretised Integrated Gradients: the path and the sum written out number by number; what must hold of every path."""
+
+from __future__ import annotations
+
+import math
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from conftest import ids, loaded
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from test_peers_gradients import embedded, gradient
+
+from mixlens.attributions import attribute
+from mixlens.completeness import IncompleteWarning
+from mixlens.errors import InputError
+from mixlens.methods._word_paths import Vocabulary, WordPaths, halved
+
+HEAD = "AutoModelForSequenceClassification"
+NAME = "discretized_integrated_gradients"
+PAD = 0
+pytestmark = pytest.mark.filterwarnings("ignore::mixlens.completeness.IncompleteWarning")  # few steps miss their sum
+
+
+def trace_of(case: str = "bert", n: int = 6) -> Any:
+    return loaded(case, head=HEAD).trace(input_ids=ids(n))
+
+
+# --- written out --------------------------------------------------------------------------------------------------------
+
+
+def moved(a: list[float], p: list[float], b: list[float], steps: int) -> list[float]:
+    """The anchor a, where it lies between p and b; else a step of the straight line."""
+    return [
+        a_d if min(p_d, b_d) <= a_d <= max(p_d, b_d) else p_d - (p_d - b_d) / steps for a_d, p_d, b_d in zip(a, p, b, strict=True)
+    ]
+
+
+def word_path(table: list[list[float]], word: int, blank: int, strategy: str, steps: int, count: int) -> list[list[float]]:
+    """The points from the baseline to a word, one number after the other."""
+    b, points, seen = table[blank], [table[word]], [word]
+    for _ in range(steps):
+        last = seen[-1]
+        others = [i for i in range(len(table)) if i != last]
+        near = sorted(others, key=lambda i: math.dist(table[i], table[last]))[:count]
+        costs = {}
+        for i in (i for i in near if i != blank and i not in seen):
+            made = moved(table[i], table[last], b, steps)
+            inside = [min(u, v) <= a <= max(u, v) for a, u, v in zip(table[i], table[last], b, strict=True)]
+            costs[i] = math.dist(table[i], made) if strategy == "greedy" else -sum(inside)
+        best = min(costs, key=lambda i: costs[i], default=blank) if last != blank else blank
+        seen.append(best)
+        points.append(moved(table[best], points[-1], b, steps))
+    return [b, *reversed(points)]
+
+
+def summed(value: Any, path: torch.Tensor, rule: str) -> torch.Tensor:
+    """[pos]: the gradients along a path [t pos d], each times a step."""
+    slopes = [gradient(value, point) for point in path]
+    total = torch.zeros(path.shape[1], dtype=torch.float64)
+    for t in range(len(path) - 1):
+        slope = {"riemann_left": slopes[t], "riemann_right": slopes[t + 1], "trapezoid": (slopes[t] + slopes[t + 1]) / 2}[rule]
+        total += (slope * (path[t + 1] - path[t])).sum(-1)
+    return total
+
+
+def written_out(trace: Any, strategy: str, rule: str, factor: int, steps: int, count: int) -> torch.Tensor:
+    value, x = embedded(trace)
+    table = trace.model.hf_model.get_input_embeddings().weight.detach().double().tolist()
+    columns = [
+        [x[j].tolist()] * (steps + 2) if trace.special[j] else word_path(table, word, PAD, strategy, steps, count)
+        for j, word in enumerate(trace.input_ids)
+    ]
+    path = torch.tensor(columns, dtype=torch.float64).transpose(0, 1)
+    for _ in range(factor):
+        path = torch.stack([half for t in range(len(path) - 1) for half in (path[t], (path[t] + path[t + 1]) / 2)] + [path[-1]])
+    return summed(value, path, rule)
+
+
+@pytest.mark.parametrize("strategy", ["greedy", "maxcount"])
+@pytest.mark.parametrize(
+    ("case", "rule", "factor"), [("bert", "riemann_left", 0), ("gpt2", "trapezoid", 1), ("llama", "riemann_right", 0)]
+)
+def test_path_and_sum_written_out(case: str, strategy: str, rule: str, factor: int) -> None:
+    trace = trace_of(case)
+    options = {"steps": 5, "strategy": strategy, "rule": rule, "factor": factor}
+    read = attribute(trace, NAME, baseline=PAD, neighbours=12, chunk=4, **options)
+    torch.testing.assert_close(read.scores, written_out(trace, count=12, **options), rtol=1e-9, atol=1e-12)
+    assert read.info["steps"] == 2**factor * 6 + (rule == "trapezoid")
+    special = torch.tensor(trace.special)
+    assert float(read.scores[special].abs().sum()) == 0
+
+
+def test_the_strategies_are_two_and_the_neighbours_count() -> None:
+    trace = trace_of()
+    kinds = [{"strategy": "greedy"}, {"strategy": "maxcount"}, {"neighbours": 3}]
+    scores = [attribute(trace, NAME, baseline=PAD, steps=5, **{"neighbours": 40, **kind}).scores for kind in kinds]
+    assert not torch.allclose(scores[0], scores[1])
+    assert not torch.allclose(scores[0], scores[2])
+
+
+# --- what it is where the path is known -----------------------------------------------------------------------------------
+
+
+def test_where_every_other_word_is_the_baseline_the_path_is_one_straight_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The right sum is then Integrated Gradients with the one point x, the left sum the gradient at the baseline times x - b."""
+    trace = trace_of(n=5)
+    value, x = embedded(trace)
+    table = trace.model.hf_model.get_input_embeddings().weight
+    same = table[PAD].expand_as(table).clone()
+    same[list(trace.input_ids)] = x
+    monkeypatch.setattr(table, "data", same)
+    options: dict[str, Any] = {"baseline": PAD, "steps": 4, "neighbours": 96}
+    right = attribute(trace, NAME, rule="riemann_right", **options)
+    one = attribute(trace, "integrated_gradients", baseline=PAD, steps=1, rule="riemann_right")
+    torch.testing.assert_close(right.scores, one.scores, rtol=1e-9, atol=1e-12)
+    assert right.info["steps"] == 1
+    assert right.info["difference"] == pytest.approx(one.info["difference"], abs=1e-12)
+    b = torch.where(torch.tensor(trace.special)[:, None], x, table[PAD])
+    left = attribute(trace, NAME, **options)
+    torch.testing.assert_close(left.scores, (gradient(value, b) * (x - b)).sum(-1), rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("case", ["bert", "gpt2"])
+def test_small_steps_add_up(case: str) -> None:
+    """The trapezoid's error falls fourfold with every halving of small steps; from 3 to 5 halvings sixteenfold, here eightfold
+    at least, as the first steps are large."""
+    trace = trace_of(case)
+    read = {f: attribute(trace, NAME, baseline=PAD, steps=4, neighbours=20, rule="trapezoid", factor=f) for f in (3, 5)}
+    expected = attribute(trace, "integrated_gradients", baseline=PAD).info["difference"]
+    assert read[5].info["difference"] == pytest.approx(expected, abs=1e-9)
+    assert read[5].info["completeness_gap"] < read[3].info["completeness_gap"] / 8
+    assert read[5].info["completeness"]["relative_gap"] < 0.01
+    assert float(read[5].scores.sum()) == pytest.approx(expected, rel=0.01)
+
+
+def test_a_foil_is_explained_as_by_integrated_gradients() -> None:
+    trace = trace_of()
+    aims: dict[str, Any] = {"target": 1, "foil": 0, "baseline": "zero"}
+    read = attribute(trace, NAME, steps=4, neighbours=20, rule="trapezoid", factor=5, **aims)
+    assert read.info["difference"] == pytest.approx(attribute(trace, "integrated_gradients", **aims).info["difference"], abs=1e-9)
+    assert read.info["completeness"]["relative_gap"] < 0.01
+
+
+def test_a_sum_that_is_missed_is_warned_of_with_what_to_do() -> None:
+    with pytest.warns(IncompleteWarning, match="factor=3, with rule=trapezoid"):
+        attribute(trace_of(), NAME, steps=1, neighbours=2)
+
+
+# --- every path ---------------------------------------------------------------------------------------------------------
+
+
+def paths_in(table: torch.Tensor, **options: Any) -> WordPaths:
+    stock = torch.nn.Embedding.from_pretrained(table)
+    model: Any = SimpleNamespace(hf_model=SimpleNamespace(get_input_embeddings=lambda: stock), name="words")
+    return WordPaths(Vocabulary(model), **{"strategy": "greedy", "steps": 3, "neighbours": 4, "blank": 0, **options})
+
+
+@settings(max_examples=60)
+@given(
+    seed=st.integers(0, 2**31),
+    words=st.integers(2, 14),
+    steps=st.integers(1, 6),
+    neighbours=st.integers(1, 20),
+    strategy=st.sampled_from(["greedy", "maxcount"]),
+    dtype=st.sampled_from([torch.float64, torch.float32, torch.bfloat16]),
+)
+def test_no_dimension_of_a_path_turns_back(
+    seed: int, words: int, steps: int, neighbours: int, strategy: str, dtype: torch.dtype
+) -> None:
+    table = torch.randn(words, 5, generator=torch.Generator().manual_seed(seed)).to(dtype)
+    paths = paths_in(table, strategy=strategy, steps=steps, neighbours=neighbours)
+    own = torch.arange(words)
+    x, b = table.double(), table[:1].double().expand(words, -1)
+    points = halved(paths.points(x, b, own)).to(dtype)
+    assert points.shape == (2 * (steps + 1) + 1, words, 5)
+    assert torch.equal(points[0], b.to(dtype))
+    assert torch.equal(points[-1], table)
+    forward = (points[1:].double() - points[:-1].double()) * (x - b).sign()
+    assert bool((forward >= 0).all())
+    assert bool((points[:, 0] == table[0]).all())  # from the baseline to itself
+
+
+def test_anchors_by_hand() -> None:
+    """On a line: the baseline at 0, words at 1 to 4. All lie between, so the nearest is the next: from 4 to 3, 2 and 1."""
+    table = torch.arange(5, dtype=torch.float64)[:, None]
+    x, b = table[4:], table[:1]
+    assert paths_in(table, neighbours=2).points(x, b, torch.tensor([4]))[:, 0, 0].tolist() == [0, 1, 2, 3, 4]
+    ended = paths_in(table, neighbours=4, steps=5).points(x, b, torch.tensor([4]))[:, 0, 0].tolist()
+    assert ended == [0, 0, 0, 1, 2, 3, 4]  # where no word is left the path is at the baseline, and stays there
+
+
+def test_the_baseline_is_no_anchor_while_another_word_is_left() -> None:
+    """Word 1 stands at 3, its nearest is the baseline at 2, then a word at 6 that lies outside: moved by a third of the way."""
+    table = torch.tensor([[2.0], [3.0], [6.0]], dtype=torch.float64)
+    x, b, own = table[1:2], table[:1], torch.tensor([1])
+    outside = paths_in(table, neighbours=2).points(x, b, own)[:, 0, 0]
+    torch.testing.assert_close(outside, torch.tensor([2, 2, 2, 3 - 1 / 3, 3], dtype=torch.float64))  # then none is left
+    alone = paths_in(table, neighbours=1).points(x, b, own)[:, 0, 0]
+    assert alone.tolist() == [2, 2, 2, 2, 3]
+
+
+# --- refusals -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ({"strategy": "max"}, "unknown strategy 'max'. .*maxcount"),
+        ({"rule": "gauss_legendre"}, "unknown rule 'gauss_legendre'"),
+        ({"steps": 0}, "steps must be at least 1"),
+        ({"neighbours": 0}, "neighbours must be at least 1"),
+        ({"factor": -1}, "factor is how often every step is halved, 0 to 10, not -1"),
+        ({"chunk": 0}, "chunk must be at least 1"),
+        ({"baseline": "nothing"}, "unknown baseline 'nothing'"),
+        ({"layer": 1}, "not defined at single layers"),
+    ],
+)
+def test_refusals(options: dict[str, Any], why: str) -> None:
+    with pytest.raises(InputError, match=why):
+        attribute(trace_of(), NAME, **options)
+
+
+def test_a_model_without_a_table_of_words_is_refused_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    trace = trace_of()
+    monkeypatch.setattr(trace.model.hf_model, "get_input_embeddings", torch.nn.Identity)
+    with pytest.raises(InputError, match=r"has no table of word embeddings.*Use integrated_gradients\.") as refusal:
+        attribute(trace, NAME)
+    assert "\n" not in str(refusal.value)
