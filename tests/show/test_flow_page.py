@@ -97,7 +97,7 @@ def words_of(text: str) -> list[Word]:
         ("A short text.", "word", 4),
         (" ".join(["word"] * 40), "word", 40),
         ("One two three four five six seven eight. " * 10, "sentence", 10),
-        (" ".join(["word"] * 150), "part", 5),
+        (" ".join(["word"] * 150), "part", 15),
         ("One two. " * 90, "part", COLUMNS),
     ],
 )
