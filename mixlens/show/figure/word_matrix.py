@@ -26,7 +26,7 @@ from ..flow_groups import Group, groups_of, unit_of
 from ..flow_numbers import membership
 from ..flow_page import text_of
 from ..page_entry import query_of
-from ..tokens import shown
+from ..tokens import MASKS, shown
 from .brackets import Bracket, across, along, piece_brackets, source_brackets
 from .layout import AXES, GAP, SMALL, axes_at, broken, cut, cut_between_words, put, title_height, widest, write_title
 from .legend import Colours, colours_of, legend_below
@@ -36,7 +36,7 @@ from .picture import Picture
 from .wording import array_of, is_share, meaning_of, target_of
 
 LEAST, MOST = 0.112, 0.24  # inches of a cell
-APART = 0.1  # inches of a column or row of a special token
+APART = 0.1  # inches of a column of a special token
 LONGEST = 0.8  # inches of a word beside or above its cells
 LONGEST_TEXT = 1.7  # inches of the beginning of a sentence beside its cells
 CUT = 0.99  # of all cells: where a few are far larger, the scale ends here
@@ -104,13 +104,15 @@ def _unit(words: Sequence[Word], group: Group) -> Unit:
     tokens = tuple(token for number in group.words for token in words[number].tokens)
     name = printable(group.name)
     label = f"{name}  {text_of([words[number] for number in group.words])}" if group.kind in ("sentence", "part") else name
-    return Unit(name, label, tokens, group.kind == "mark")
+    special = all(words[number].special and words[number].text not in MASKS for number in group.words)
+    return Unit(name, label, tokens, special)
 
 
 def _pieces(scores: Map, words: Sequence[Word], place: int) -> Units:
     """Every token as a row and a column."""
     special = scores.special or (False,) * len(scores.tokens)
-    units = [Unit(shown(token), shown(token), (at,), special[at] and at != place) for at, token in enumerate(scores.tokens)]
+    marks = [special[at] and token not in MASKS for at, token in enumerate(scores.tokens)]
+    units = [Unit(shown(token), shown(token), (at,), marks[at]) for at, token in enumerate(scores.tokens)]
     owner = {token: word for word in words for token in word.tokens}
     every = [owner[at] for at in range(len(units))]
     return Units(units, "tokens", place, source_brackets(every), piece_brackets(words))
@@ -175,8 +177,12 @@ class Drawing:
 
     @cached_property
     def edges(self) -> NDArray[np.float64]:
-        """Where columns (and rows) begin and end, from the first."""
+        """Where columns begin and end, from the first."""
         return np.concatenate([[0.0], np.cumsum(np.where(self.marks, APART, self.cell))])
+
+    def down(self, row: float) -> float:
+        """The upper edge of a row."""
+        return self.top + row * self.cell
 
     @cached_property
     def lines(self) -> list[str]:
@@ -190,7 +196,7 @@ class Drawing:
 
     @property
     def bottom(self) -> float:
-        return self.top + float(self.edges[-1])
+        return self.down(len(self.rows.units))
 
     # - the scale
 
@@ -251,30 +257,29 @@ class Drawing:
 
     def _draw_cells(self, axes: Axes) -> None:
         style: dict[str, Any] = {"cmap": self.colours.cmap, "norm": self.colours.norm, "edgecolor": "white", "linewidth": 0.4}
-        axes.pcolormesh(self.left + self.edges, self.top + self.edges, self.values, **style)
+        rows = self.top + self.cell * np.arange(len(self.rows.units) + 1)
+        axes.pcolormesh(self.left + self.edges, rows, self.values, **style)
         for place in np.flatnonzero(self.marks):
-            box = (self.left + self.edges[place], self.top), APART, float(self.edges[-1])
+            box = (self.left + self.edges[place], self.top), APART, self.bottom - self.top
             axes.add_patch(Rectangle(*box, facecolor=LIGHT["sunk"], edgecolor=LIGHT["edge"], hatch=HATCH, linewidth=0))
         if self.colours.signed:
             self._hatch(axes)
-        answer, whole = self.rows.answer, float(self.edges[-1])
-        corner = (self.left, self.top + float(self.edges[answer]))
-        high = float(np.diff(self.edges)[answer])
-        axes.add_patch(Rectangle(corner, whole, high, fill=False, edgecolor=LIGHT["ink"], linewidth=0.8, zorder=5))
+        corner, whole = (self.left, self.down(self.rows.answer)), float(self.edges[-1])
+        axes.add_patch(Rectangle(corner, whole, self.cell, fill=False, edgecolor=LIGHT["ink"], linewidth=0.8, zorder=5))
 
     def _hatch(self, axes: Axes) -> None:
         """Cells against are hatched, so that the sign is there without colour."""
         for row, column in np.argwhere((self.values <= -0.05 * self.colours.end) & ~self.marks):
-            wide, high = float(np.diff(self.edges)[column]), float(np.diff(self.edges)[row])
-            corner = (self.left + float(self.edges[column]), self.top + float(self.edges[row]))
-            axes.add_patch(Rectangle(corner, wide, high, fill=False, hatch="/////", edgecolor=LIGHT["surface"], linewidth=0))
+            wide = float(np.diff(self.edges)[column])
+            corner = (self.left + float(self.edges[column]), self.down(row))
+            axes.add_patch(Rectangle(corner, wide, self.cell, fill=False, hatch="/////", edgecolor=LIGHT["surface"], linewidth=0))
 
     def _write_names(self, axes: Axes) -> None:
         middles = (self.edges[:-1] + self.edges[1:]) / 2
         for place, middle in enumerate(middles.tolist()):
             style = {"color": LIGHT["soft"], "style": "italic"} if self.marks[place] else {}
             row = {"ha": "right", "va": "center_baseline", "fontsize": self.size, **style}
-            put(axes, self.left - 0.05, self.top + middle, self.labels[place], **row)
+            put(axes, self.left - 0.05, self.down(place + 0.5), self.labels[place], **row)
             head = {"ha": "center", "va": "bottom", "rotation": 90, "fontsize": self.size, **style}
             put(axes, self.left + middle, self.top - 0.05, self.heads[place], **head)
 
@@ -283,7 +288,7 @@ class Drawing:
         gave = cut(f"gave: {self.rows.noun} of {self.below}", AXES, self.options.width - self.left - GAP)
         y = GAP + title_height(self.lines) + 0.1
         put(axes, self.left, y, gave, fontsize=AXES, va="baseline", color=LIGHT["soft"])
-        middle = self.top + float(self.edges[-1]) / 2
+        middle = (self.top + self.bottom) / 2
         put(axes, GAP, middle, "took", fontsize=AXES, rotation=90, va="center", ha="left", color=LIGHT["soft"])
 
     def _draw_brackets(self, axes: Axes) -> None:
@@ -292,12 +297,15 @@ class Drawing:
         for bracket in self.rows.pieces:
             start, stop = self._span(bracket)
             across(axes, self.left + start, self.left + stop, above - 0.01, "", upward=False)
-            along(axes, self.top + start, self.top + stop, beside + 0.02, "")
+            along(axes, *self._rows_of(bracket), beside + 0.02, "")
         step = PIECES if self.rows.pieces else 0.0
         for bracket in self.rows.brackets:
             start, stop = self._span(bracket)
             across(axes, self.left + start, self.left + stop, above - step - 0.01, bracket.name, upward=False)
-            along(axes, self.top + start, self.top + stop, beside + 0.02 + step, bracket.name)
+            along(axes, *self._rows_of(bracket), beside + 0.02 + step, bracket.name)
+
+    def _rows_of(self, bracket: Bracket) -> tuple[float, float]:
+        return self.down(bracket.start) + 0.015, self.down(bracket.stop) - 0.015
 
     def _span(self, bracket: Bracket) -> tuple[float, float]:
         return float(self.edges[bracket.start]) + 0.015, float(self.edges[bracket.stop]) - 0.015

@@ -32,7 +32,8 @@ function mapPlaces(numbers, state, columns, room) {
   const label = narrow ? (unit === "word" ? 84 : 42) : unit === "word" ? 130 : 236;
   const marks = columns.filter((one) => one.mark).length;
   const cell = Math.max(LEAST_CELL, Math.min(30, Math.floor((room - label - 4 - marks * MARK_CELL) / Math.max(1, columns.length - marks))));
-  const head = state.open || unit === "word" ? 104 : marks ? 54 : 40; // names of marks stand upright
+  const longest = columns.reduce((most, one) => Math.max(most, Math.min(13, one.name.length)), 0);
+  const head = state.open || unit === "word" ? Math.max(54, 26 + 6.5 * longest) : marks ? 54 : 40; // names of marks stand upright
   let at = label;
   const lefts = columns.map((one) => { const x = at; at += one.mark ? MARK_CELL : cell; return x; });
   return { narrow, label, cell, head, lefts, width: at + 4, height: head + cell * numbers.count + 4 };
