@@ -248,6 +248,7 @@ def test_signed_maps_are_hatched_where_they_are_against() -> None:
         (lambda: mixlens.plot([pair(), pair()], pieces=True), "'matrix' takes no pieces="),
         (lambda: mixlens.plot([pair(), pair()], kind="flow"), "several Maps cannot be drawn as 'flow'"),
         (lambda: pair().plot(kind="flow", query=13), "13"),
+        (lambda: long_text(60).plot(pieces=True), "62 pieces have no room side by side"),
     ],
 )
 def test_what_does_not_fit_is_refused(make: Any, message: str) -> None:

@@ -17,7 +17,7 @@ from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 from numpy.typing import NDArray
 
-from ...errors import printable
+from ...errors import InputError, printable
 from ...sentences import Word, words_in
 from ...types import Map
 from ...wording import THIN
@@ -36,6 +36,7 @@ from .picture import Picture
 from .wording import array_of, is_share, meaning_of, target_of
 
 LEAST, MOST = 0.112, 0.24  # inches of a cell
+TIGHT = 0.085  # inches of a cell beside which a name can be read
 APART = 0.1  # inches of a column of a special token
 LONGEST = 0.8  # inches of a word beside or above its cells
 LONGEST_TEXT = 1.7  # inches of the beginning of a sentence beside its cells
@@ -54,7 +55,10 @@ def draw_word_matrix(scores: Map, layer: int, title: str, options: Options) -> P
     most = _most(words, options.width)
     units = _pieces(scores, words, place) if options.pieces else _words(scores, words, place, most)
     below = "the input" if scores.info.get("rollout") or layer % len(scores.scores) == 0 else "the layer below"
-    return Drawing(scores, units, array_of(scores)[layer], below, title, options).draw()
+    drawing = Drawing(scores, units, array_of(scores)[layer], below, title, options)
+    if options.pieces and drawing.cell < TIGHT:
+        raise InputError(f"{len(units.units)} pieces have no room side by side. Give a larger width=, or leave pieces out.")
+    return drawing.draw()
 
 
 def _most(words: Sequence[Word], width: float) -> int:
