@@ -5,7 +5,7 @@ The settings are one value in one context variable. A thread that sets one does 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
@@ -27,6 +27,7 @@ class Settings:
     precision: str = "float32"  # of large products on a GPU: one of PRECISIONS
     wide: bool = False  # the range of half precision was not enough: float32 everywhere
     timing: bool = False  # a GPU is synchronised, so that seconds are those of the work
+    listener: Callable[[Any], None] | None = None  # told how far a method is (steps.py)
 
 
 SETTINGS: ContextVar[Settings] = ContextVar("mixlens_settings", default=Settings())  # noqa: B039 - frozen

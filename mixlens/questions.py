@@ -13,6 +13,7 @@ from torch import Tensor
 
 from .errors import InputError, nearest
 from .model.rerun import Attached
+from .steps import tell
 from .targets import Target
 from .types import Map, Trace
 
@@ -94,7 +95,11 @@ class Question:
         """The target's number for other inputs, [row]: each is {input_ids, attention_mask, token_type_ids} without padding."""
         texts: Any = [SimpleNamespace(**row) for row in rows]
         step = self.model.batch_limit or max(1, min(MOST_ROWS, TOGETHER // max(1, len(self.trace))))
-        return torch.cat([self.target.of(self.model.outputs(texts[i : i + step])) for i in range(0, len(rows), step)])
+        found: list[Tensor] = []
+        for start in range(0, len(rows), step):
+            found.append(self.target.of(self.model.outputs(texts[start : start + step])))
+            tell(min(start + step, len(rows)), len(rows), "texts")
+        return torch.cat(found)
 
 
 class Batch:

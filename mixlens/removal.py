@@ -20,6 +20,7 @@ from torch import Tensor
 from .errors import InputError, nearest
 from .model.model import Model
 from .questions import HEADS, MOST_ROWS, TOGETHER
+from .steps import tell
 from .targets import Target
 from .types import Trace
 
@@ -121,6 +122,7 @@ def answers(trace: Trace, gone: Sequence[Sequence[int]], target: Target, *, repl
     found: list[Answer] = []
     for start in range(0, len(rows), step):
         found += _answers(trace.model, rows[start : start + step], targets[start : start + step])
+        tell(len(found), len(rows), "texts")
     return found
 
 
@@ -139,6 +141,7 @@ def every_outcome(
         for number, row in enumerate(rows[start : start + step]):
             part = _part(output, [number], len(row["input_ids"]))
             values.append([float(target.of(part)[0]) for target in targets[start + number]])
+        tell(len(values), len(rows), "texts")
     return values
 
 

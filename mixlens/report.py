@@ -23,6 +23,8 @@ from .show.flow_page import flow_page, flow_results
 from .show.generation_page import generation_page
 from .show.page_file import MEGABYTES, may_write, room_of, write
 from .show.results_page import Told, page, page_of_texts
+from .steps import Step as MethodStep
+from .steps import listening
 from .targets import TargetName, logits_at
 from .types import Attribution, Chat, Example, LayersOf, Map, Prediction, Result, Texts, Trace
 from .why import Why, why
@@ -102,6 +104,9 @@ class Step:
     def say(self) -> None:
         self.note(self.name, self.number / self.count)
 
+    def say_within(self, within: MethodStep) -> None:
+        self.note(f"{self.name}, {within.text}", (self.number + within.share) / self.count)
+
     def say_layer(self, layer: int, depth: int) -> None:
         self.note(f"{self.name}, layer {layer + 1} of {depth}", (self.number + layer / depth) / self.count)
 
@@ -121,7 +126,9 @@ class Gathering:
         if requests[0].is_map:
             yield from self._maps(requests, step)
         else:
-            yield from map(self._attribution, requests)
+            with listening(step.say_within):
+                found = list(map(self._attribution, requests))
+            yield from found
 
     def _maps(self, requests: Sequence[MethodRequest], step: Step) -> Iterator[Map]:
         """The maps of requests with the same variant and options; each layer is decomposed and proven once for all of them."""

@@ -156,5 +156,7 @@ def loaded() -> None:
 @contextlib.contextmanager
 def working(step: str = "computing") -> Iterator[Callable[[str], None]]:
     """While something is computed: yields a function that is told each step. What is printed comes after it."""
-    with Spinner(step) as spinner:
+    from ..steps import listening
+
+    with Spinner(step) as spinner, listening(spinner.hear):
         yield spinner.tell

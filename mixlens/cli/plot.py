@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from ..model.model import Model
     from ..types import Attribution, Map, Trace
 
-HEADS = "heads"
+HEADS, FLOW = "heads", "flow"
 PLOT_EXAMPLES = """Examples:
 
 mixlens plot 'The keys to the cabinet [MASK] rusty.' -o strip.svg
@@ -43,6 +44,8 @@ mixlens plot 'The keys to the cabinet [MASK] rusty.' -o strip.svg
 mixlens plot 'The keys to the cabinet [MASK] rusty.' --method attcat --target were --foil was --kind bars -o bars.pdf
 
 mixlens plot 'The keys to the cabinet [MASK] rusty.' --kind matrix --layer 3 -o map.svg
+
+mixlens plot 'The keys to the cabinet [MASK] rusty.' --kind flow --width double -o flow.pdf
 
 mixlens plot 'The keys to the cabinet [MASK] rusty.' --kind layers --rollout --width double -o layers.svg
 
@@ -66,8 +69,9 @@ def plot(
         str | None,
         typer.Option(
             "--kind",
-            help="strip or bars (tokens); matrix (one layer), layers (layers by tokens) or grid (all layers) of a map; "
-            "heads (of one layer) of a method that has them; rows or strip of several methods.",
+            help="strip or bars (tokens); matrix (one layer, word by word), layers (layers by tokens), grid (all layers) or flow "
+            "(through all layers into one position) of a map; heads (of one layer) of a method that has them; rows or strip of "
+            "several methods.",
         ),
     ] = None,
     model: ModelName = "agreement",
@@ -80,7 +84,10 @@ def plot(
     rollout: Annotated[
         bool, typer.Option("--rollout", help="Maps from the input to each layer, instead of each layer alone.")
     ] = False,
-    top: Annotated[int | None, typer.Option("--top", help="For bars: the largest scores only.", min=1)] = None,
+    top: Annotated[
+        int | None,
+        typer.Option("--top", help="For bars: the largest scores only. For flow: follow so many of the strongest words.", min=1),
+    ] = None,
     numbers: Annotated[bool, typer.Option("--numbers", help="Write the scores into the cells of a map.")] = False,
     width: Annotated[str | None, typer.Option("--width", help="single (84 mm), double (174 mm), or inches.")] = None,
     title: Annotated[str | None, typer.Option("--title", help="Instead of method and layer; '' for none.")] = None,
@@ -88,6 +95,10 @@ def plot(
     pair: Pair = None,
     file: File = None,
     words: Words = False,
+    pieces: Annotated[
+        bool,
+        typer.Option("--pieces", help="For matrix: a row and a column for each piece of a word, with a bracket for the word."),
+    ] = False,
     no_special: NoSpecial = False,
     force: Annotated[bool, typer.Option("--force", help="Write over a file that is there.")] = False,
     loading: LoadOptions = LoadOptions(),  # noqa: B008 - frozen
@@ -99,6 +110,7 @@ def plot(
     _refuse_output(output, force)
     _refuse_kind(kind)
     _refuse_options(kind, requests, (rollout, layer is not None))
+    _refuse_units(kind, requests, words=words, pieces=pieces)
     command_words.refuse_target(requests, {"foil": foil, "score": score})
     _refuse_no_special(kind, no_special)
     source = input_of(text, file, pair)
@@ -108,7 +120,8 @@ def plot(
         place = command_words.place_meant(trace, query, target if _only_maps(requests) else None, method)
         results: dict[str, Any]
         if _is_of_map(kind):
-            results = _maps(trace, requests, rollout=rollout, words=words)
+            results = _maps(trace, requests, rollout=rollout, words=words and kind != FLOW)
+            results = _with_answer(results, trace, place)
         else:
             question = _question(lens, requests, target, foil, score)
             results = _attributions(trace, requests, place, question, words=words, keep_special=not no_special)
@@ -117,6 +130,8 @@ def plot(
             kind=kind,
             layer=None if layer is None else layer_index(lens, layer),
             query=_row(trace, place, kind, words),
+            pieces=pieces or None,
+            rollout=_convention(requests, kind),
             top=top,
             numbers=numbers or None,
             width=_width(width),
@@ -153,8 +168,22 @@ def _refuse_options(kind: str | None, requests: Mapping[str, MethodRequest], map
         raise InputError(f"kind {kind!r} is drawn of a map, and {name!r} gives scores of tokens: use strip, bars or rows.")
     if any(map_options) and not _is_of_map(kind):
         raise InputError("--rollout and --layer are for maps: --kind matrix, layers or grid. Tokens are always rolled out.")
+    if kind == FLOW and any(map_options):
+        raise InputError(
+            "a figure of kind 'flow' goes through all layers and multiplies them itself: leave out --rollout and --layer."
+        )
     if kind == HEADS and map_options[0]:
         raise InputError("--rollout multiplies whole layers, not heads. Leave it out, or use --kind grid.")
+
+
+def _refuse_units(kind: str | None, requests: Mapping[str, MethodRequest], *, words: bool, pieces: bool) -> None:
+    """Refuse --pieces where there are none, and figures of one method that are asked of several."""
+    if pieces and (kind != "matrix" or len(requests) > 1):
+        raise InputError("--pieces is for --kind matrix of one --method; the other figures have tokens, and words with --words.")
+    if pieces and words:
+        raise InputError("--words joins the pieces that --pieces shows. Give one of the two.")
+    if kind == FLOW and len(requests) > 1:
+        raise InputError("a figure of kind 'flow' is of one method. Give one --method.")
 
 
 def _with_heads(requests: dict[str, MethodRequest], kind: str | None) -> dict[str, MethodRequest]:
@@ -217,17 +246,32 @@ def _maps(trace: Trace, requests: Mapping[str, MethodRequest], *, rollout: bool,
     return {name: by_word(scores, words) for name, scores in rolled.items()}
 
 
+def _with_answer(results: Mapping[str, Any], trace: Trace, place: int | None) -> dict[str, Any]:
+    """Maps that tell where the answer is read, and what it is there."""
+    position = trace.query if place is None else place
+    prediction = trace.prediction() if position == trace.query else []
+    answer = {"query": position, "prediction": prediction}
+    by_word = {"query": _word_of(trace, position), "prediction": prediction} if trace.words else answer
+    facts = {name: by_word if result.info.get("unit") == "word" else answer for name, result in results.items()}
+    return {name: replace(result, info={**result.info, **facts[name]}) for name, result in results.items()}
+
+
+def _convention(requests: Mapping[str, MethodRequest], kind: str | None) -> str | None:
+    """The rollout that a flow multiplies layers by, where the method is written with one."""
+    return next(iter(requests.values())).rollout if kind == FLOW else None
+
+
 def _one_or_several(results: Mapping[str, Any]) -> Any:
     """The result itself, where it is the only one."""
     return results if len(results) > 1 else next(iter(results.values()))
 
 
 def _row(trace: Trace, place: int | None, kind: str | None, words: bool) -> int | None:
-    """The row of each layer's map that a picture of layers shows: of a token, or of the word it belongs to."""
-    if kind != "layers":
+    """The row that a picture of layers or of a flow is about: of a token, or of the word it belongs to."""
+    if kind not in ("layers", FLOW):
         return None
     position = trace.query if place is None else place
-    return _word_of(trace, position) if words else position
+    return _word_of(trace, position) if words and kind != FLOW else position
 
 
 def _word_of(trace: Trace, position: int) -> int:

@@ -5,9 +5,12 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..show.encoding import can_show
+
+if TYPE_CHECKING:
+    from ..steps import Step
 
 PATIENCE = 0.15  # seconds of silence before something is said; Python itself took as long before
 TICK = 0.1  # seconds between two pictures
@@ -25,7 +28,7 @@ class Spinner:
     """Says on a terminal what is waited for, from `patience` seconds on; elsewhere it says nothing."""
 
     def __init__(self, step: str, *, patience: float = PATIENCE, shown: bool | None = None):
-        self.step, self._patience = step, patience
+        self.step, self.within, self._patience = step, "", patience
         self._over, self._drawn, self._lock = threading.Event(), False, threading.Lock()
         visible = has_terminal() if shown is None else shown and has_terminal()
         self._thread = threading.Thread(target=self._turn, daemon=True) if visible else None
@@ -38,7 +41,11 @@ class Spinner:
 
     def tell(self, step: str) -> None:
         """What is waited for now."""
-        self.step = step
+        self.step, self.within = step, ""
+
+    def hear(self, step: Step) -> None:
+        """How far what is waited for is."""
+        self.within = step.text
 
     def end(self) -> None:
         """The wait is over: the line is erased, and none is written any more."""
@@ -52,6 +59,11 @@ class Spinner:
     def __exit__(self, *_: Any) -> None:
         self.end()
 
+    @property
+    def _now(self) -> str:
+        """The step, and how far it is where that is known."""
+        return f"{self.step}, {self.within}" if self.within else self.step
+
     def _turn(self) -> None:
         frames = FRAMES if can_show(sys.stderr, FRAMES, replaced=False) else PLAIN_FRAMES
         wait, turn = self._patience, 0
@@ -62,7 +74,7 @@ class Spinner:
     def _draw(self, frame: str) -> None:
         with self._lock:
             if not self._over.is_set():
-                sys.stderr.write(f"{ERASE}{line_of(frame, self.step, time.perf_counter() - self._began)}")
+                sys.stderr.write(f"{ERASE}{line_of(frame, self._now, time.perf_counter() - self._began)}")
                 sys.stderr.flush()
                 self._drawn = True
 

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from ..questions import Question
 from ..removal import Unit, filler_token, outcomes, positions_of, removable_units
+from ..steps import part_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -21,6 +22,7 @@ class Game:
     question: Question
     units: tuple[Unit, ...]
     replacement: str | int
+    planned: int = 0  # texts that are asked for in all, as far as that is known
     seen: dict[bytes, float] = field(default_factory=dict)  # by the units that are kept; libraries ask for some twice
 
     @property
@@ -33,7 +35,8 @@ class Game:
         new = {row.tobytes(): row for row in kept if row.tobytes() not in self.seen}
         if new:
             gone = [list(positions_of(self.units, ~row)) for row in new.values()]
-            numbers = outcomes(self.question.trace, gone, self.question.target, replacement=self.replacement)
+            with part_of(len(self.seen), max(self.planned, len(self.seen) + len(new)), "texts"):
+                numbers = outcomes(self.question.trace, gone, self.question.target, replacement=self.replacement)
             self.seen.update(zip(new, numbers.tolist(), strict=True))
         return np.array([self.seen[row.tobytes()] for row in kept])
 
@@ -49,9 +52,10 @@ class Game:
         return scores.to(self.question.model.dtype)
 
 
-def game_of(question: Question, unit: str, replacement: str | int | None) -> Game:
-    """The game of a text. `replacement` None: the mask token, where the model has one, else units are deleted."""
+def game_of(question: Question, unit: str, replacement: str | int | None, planned: int = 0) -> Game:
+    """The game of a text. `replacement` None: the mask token, where the model has one, else units are deleted. `planned`: about
+    so many texts are asked for."""
     way = replacement
     if way is None:
         way = "delete" if filler_token(question.model, "mask") is None else "mask"
-    return Game(question, tuple(removable_units(question.trace, question.target, unit)), way)
+    return Game(question, tuple(removable_units(question.trace, question.target, unit)), way, planned)

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from ..errors import InputError, nearest
 from ..questions import Question
+from ..steps import part_of, tell
 from ..types import Trace
 from ._attribution import attribution
 from ._baselines import known_id
@@ -76,7 +77,11 @@ def deleted(question: Question) -> Tensor:
     if not target.positions:
         return question.values(rows)
     asked = [question if stays[j] else shifted(question, j) for j in range(len(trace))]
-    return torch.cat([one.values([row]) for one, row in zip(asked, rows, strict=True)])
+    found: list[Tensor] = []
+    for one, row in zip(asked, rows, strict=True):
+        with part_of(len(found), len(rows), "texts"):
+            found.append(one.values([row]))
+    return torch.cat(found)
 
 
 def shifted(question: Question, gone: int) -> Question:
@@ -89,7 +94,11 @@ def shifted(question: Question, gone: int) -> Question:
 
 def zeroed(question: Question, word: Tensor) -> Tensor:
     """The target's number with each token's word embedding set to 0 in turn, [pos]."""
-    return torch.stack([zeroed_at(question, word, j) for j in range(len(question.trace))])
+    found: list[Tensor] = []
+    for j in range(len(question.trace)):
+        found.append(zeroed_at(question, word, j))
+        tell(j + 1, len(question.trace), "texts")
+    return torch.stack(found)
 
 
 @torch.no_grad()

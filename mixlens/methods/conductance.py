@@ -16,6 +16,7 @@ from torch import Tensor
 
 from ..completeness import CLOSED, completeness
 from ..questions import Question
+from ..steps import tell
 from ._attribution import attribution
 from ._points import Ends, as_scores, chunk_of, ends_of, refuse_counts, refuse_last_layer, run_at, wide_dtype
 
@@ -51,6 +52,7 @@ class HiddenLine:
         self.x, self.b = (end.to(wide_dtype(end)) for end in (ends.x, ends.b))
         self.dtype = ends.x.dtype
         self.steps = 0  # points at which gradients were taken
+        self.planned = STEPS + 1  # points that are taken or are to be
         self.values: dict[float, float] = {}  # the target's number, by point
 
     def states(self, points: Sequence[float]) -> Iterator[State]:
@@ -64,6 +66,7 @@ class HiddenLine:
             (gradient,) = torch.autograd.grad(values.sum(), [hidden])
             numbers, self.steps = values.detach().tolist(), self.steps + len(some)
             self.values |= zip(some, numbers, strict=True)
+            tell(self.steps, max(self.planned, self.steps), "points")
             wide = wide_dtype(hidden)
             yield from map(State, hidden.detach().to(wide), gradient.to(wide), numbers)
 
@@ -77,6 +80,7 @@ class HiddenLine:
         """[pos]. The pieces that are off by more than their part of the tolerance are cut up, while `most` points allow it."""
         flows = self.pieces(0.0, 1.0, STEPS)
         while (rough := self._rough(flows, tolerance)) and self.steps + len(rough) * (PARTS + 1) <= most:
+            self.planned = self.steps + len(rough) * (PARTS + 1)
             finer = chain.from_iterable(self.pieces(flow.begin, flow.end, PARTS) for flow in rough)
             flows = [flow for flow in flows if flow not in rough] + list(finer)
         return torch.stack([flow.shares for flow in sorted(flows, key=lambda flow: flow.begin)]).sum(0)

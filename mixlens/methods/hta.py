@@ -27,6 +27,7 @@ from ..model.attention import repeat_heads
 from ..model.offload import refuse_packed
 from ..model.rerun import LayerGraph
 from ..rounding import TOLERANCE, largest_gap, working_dtype
+from ..steps import tell
 from ..types import Trace
 from ._jacobian import behind_attention, pull, slices, token_jacobian
 from ._mixing import Extras, mixing
@@ -240,7 +241,9 @@ class Directions:
 
 def watched(steps: Sequence[Any]) -> Iterator[Any]:
     """With a bar, where that takes more than two seconds and someone watches."""
-    return iter(tqdm(steps, desc="hta", delay=2, leave=False, disable=None))
+    for done, step in enumerate(tqdm(steps, desc="hta", delay=2, leave=False, disable=None), 1):
+        yield step
+        tell(done, len(steps), "passes")
 
 
 def column_norms(directions: Directions, shape: tuple[int, int, int], *, summed: bool) -> Tensor:

@@ -17,6 +17,7 @@ from torch import Tensor
 from ..completeness import CLOSED, completeness
 from ..errors import InputError, nearest
 from ..questions import Question
+from ..steps import tell
 from ._attribution import attribution
 from ._points import MOST, as_scores, chunk_of, ends_of, refuse_counts, refuse_last_layer, run_at, wide_dtype
 from ._quadrature import Array, gauss_legendre, integral_up_to
@@ -55,6 +56,7 @@ class Line:
     def __init__(self, question: Question, place: str | int, ends: tuple[Tensor, Tensor], rule: str, chunk: int):
         self.question, self.place, self.rule = question, place, rule
         self.steps = 0  # nodes at which gradients were taken
+        self.planned = 0  # nodes that are taken or are to be
         self.x, self.b = ends
         self.change = (self.x - self.b).to(wide_dtype(self.x))
         self.chunk = chunk_of(question, chunk)
@@ -90,7 +92,9 @@ class Line:
         points, weights = nodes(steps, self.rule)
         total, slopes, values = torch.zeros_like(self.change[0]), [], []
         passes = self.gradients(begin + (end - begin) * points)
-        for (gradient, value), weight in zip(passes, weights.split(self.chunk), strict=True):
+        self.planned = max(self.planned, self.steps + steps)
+        for number, ((gradient, value), weight) in enumerate(zip(passes, weights.split(self.chunk), strict=True), 1):
+            tell(self.steps + min(number * self.chunk, steps), self.planned, "points")
             slopes.append((gradient * self.change).sum((-1, -2)).cpu().double())
             values.append(value)
             total += (gradient * (weight.to(self.change) * (end - begin))[:, None, None]).sum(0)
@@ -122,6 +126,7 @@ class Line:
                 break
             middle = (rough.begin + rough.end) / 2
             pieces.remove(rough)
+            self.planned = self.steps + 2 * steps
             pieces += [self.piece(rough.begin, middle, steps), self.piece(middle, rough.end, steps)]
         return torch.stack([piece.shares for piece in sorted(pieces, key=lambda piece: piece.begin)]).sum(0)
 

@@ -44,7 +44,7 @@ def lime(
     refuse_count(count=count)
     _refuse_numbers(count, kernel_width, seed)
     explainers = optional("lime.lime_text", "lime", "peers", what="the method lime", verb="needs")
-    game = game_of(question, unit, replacement)
+    game = game_of(question, unit, replacement, count)
     options = {"kernel_width": kernel_width, "feature_selection": "none", "random_state": seed}
     explainer = explainers.LimeTextExplainer(bow=False, mask_string=GONE, split_expression=str.split, **options)
     names = [str(number) for number in range(len(game.units))]

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from ..completeness import CLOSED, completeness
 from ..questions import Question
+from ..steps import listening, tell
 from ._attribution import attribution
 from ._points import Ends, as_scores, ends_of
 from .integrated import PANEL, Line, refuse_options
@@ -67,8 +68,10 @@ def sequential_integrated_gradients(
     changes = {j: change_on(line) for j, line in lines.items()}
     within = tolerance * max(map(abs, changes.values()), default=0.0)
     scores = torch.zeros(len(question.trace), dtype=torch.float64)
-    for j, line in lines.items():
-        scores[j] = share_on(line, steps, within, most_steps)
+    for done, (j, line) in enumerate(lines.items(), 1):
+        with listening(lambda _: None):  # the points of one line alone are no news
+            scores[j] = share_on(line, steps, within, most_steps)
+        tell(done, len(lines), "tokens")
     shares = as_scores(scores, ends.x)
     taken = sum(line.steps for line in lines.values())
     return shares, {"baseline": ends.baseline, "steps": taken, "completeness": completeness(shares, sum(changes.values()))}

@@ -51,7 +51,7 @@ def shap(
     if algorithm not in ALGORITHMS:
         raise InputError(f"unknown algorithm {algorithm!r}. {nearest(algorithm, ALGORITHMS)}")
     library = _library()
-    game = game_of(question, unit, replacement)
+    game = game_of(question, unit, replacement, evaluations if algorithm == "partition" else 0)
     _refuse_many(algorithm, len(game.units))
     scores = game.scores(_values(library, game, algorithm, evaluations))
     expected = game.value(True) - game.value(False)

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from ..questions import Question
+from ..steps import tell
 from ._attribution import attribution
 from ._points import as_scores, chunk_of, gradients_at, place_of, refuse_draws, refuse_last_layer, wide_dtype
 
@@ -25,6 +26,7 @@ def noisy(x: Tensor, noise: float, count: int, chunk: int, generator: np.random.
     for start in range(0, count, chunk):
         draws = generator.standard_normal((min(chunk, count - start), *x.shape[1:]))
         yield (wide + sigma * torch.from_numpy(draws).to(wide)).to(x.dtype)
+        tell(min(start + chunk, count), count, "draws")
 
 
 @attribution(paper=PAPER, cost="count x 3", layers=True, peer=True)

@@ -55,6 +55,7 @@ def standing_of(desk: Desk, job: Job) -> Standing:
         question=job.question,
         steps=list(job.steps),
         begun=job.begun,
+        within=job.within if job.state == "running" else "",
         known=list(job.known),
         behind=desk.behind(job),
         notes=list(job.notes),

@@ -24,6 +24,7 @@ from ..model.model import Model
 from ..report import gather
 from ..show.page_entry import Entry, entry
 from ..show.results_page import page_room
+from ..steps import Step, listening
 from ..types import Example
 from .times import Times
 from .work import Answered, answered
@@ -77,6 +78,7 @@ class Job:
     answer: Answered | None = None  # of every other question than maps
     steps: list[str] = field(default_factory=list)  # in words, as far as they are known
     begun: int = 0  # how many steps have begun
+    within: str = ""  # how far the step is that runs: "64 of 500 texts"
     known: list[tuple[str, float]] = field(default_factory=list)  # what the model says, as soon as it is known
 
     @property
@@ -277,7 +279,7 @@ class Desk:
         """Does a job. Gives the state it ends in, and the error if it failed."""
         watch = Watch(job, self.limits.seconds)
         try:
-            with Stoppable(watch.reason):
+            with Stoppable(watch.reason), listening(watch.hear):
                 self._compute(job, watch)
         except Exception as failure:  # one text that goes wrong must not end the server for the next one
             return _failed(failure)
@@ -328,8 +330,14 @@ class Watch:
         """The next step begins; `text` says more of the first one."""
         if text is not None:
             self.job.steps[0] = text
-        self.job.begun += 1
+        self.job.begun, self.job.within = self.job.begun + 1, ""
         self.note(self.job.steps[self.job.begun - 1], (self.job.begun - 1) / len(self.job.steps))
+
+    def hear(self, step: Step) -> None:
+        """How far the step is that runs. Its job may be stopped here, too."""
+        if self.job.begun:
+            self.job.within = step.text
+            self.note(self.job.doing, (self.job.begun - 1 + step.share) / len(self.job.steps))
 
     def know(self, predictions: Sequence[tuple[str, float]]) -> None:
         self.job.known = list(predictions)

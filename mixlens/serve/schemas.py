@@ -81,6 +81,7 @@ class Standing(BaseModel):
     question: str = Field("maps", description="What was asked.")
     steps: list[str] = Field([], description="Of an answer: its steps in words.")
     begun: int = Field(0, description="How many of the steps have begun.")
+    within: str = Field("", description="How far the step is that runs, where it tells: 64 of 500 texts.")
     known: list[tuple[str, float]] = Field([], description="What the model says, as soon as it is known.")
     behind: int = Field(0, description="How many wait behind it.")
     notes: list[str] = Field([], description="What is worth knowing about the text, such as that it has no mask token.")

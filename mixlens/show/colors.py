@@ -49,6 +49,13 @@ def scaled(strength: float, end: str, *, zero: str = "surface") -> str:
     return hex_of((red, green, blue))
 
 
+def mixed(token: str, ground: str, part: float) -> str:
+    """A light token over another, `part` of it, as #rrggbb."""
+    top, below = rgb_of(LIGHT[token]), rgb_of(LIGHT[ground])
+    red, green, blue = (round(b + (a - b) * part) for a, b in zip(top, below, strict=True))
+    return hex_of((red, green, blue))
+
+
 def shares(scores: Sequence[float]) -> list[float]:
     """Scores scaled so that the largest magnitude is 1."""
     largest = max(map(abs, scores), default=0.0)

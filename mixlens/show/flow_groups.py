@@ -1,7 +1,8 @@
 """The columns of a flow picture: words of a short text; else its sentences, special tokens, and the position that is read.
 
 A text of more than COLUMNS words is grouped by sentences. A sentence of more than LONGEST words is cut into stretches of equal
-length, and where there are still more than COLUMNS groups, neighbours are joined. Every token is in exactly one group.
+length; where sentences are fewer than FEW, one of more than RUN words is, because one column for all of it would tell nothing.
+Where there are still more than COLUMNS groups, neighbours are joined. Every token is in exactly one group.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from .tokens import MASKS, shown
 
 COLUMNS = 40  # groups of words that a picture can hold
 LONGEST = 60  # words of a sentence that is one column
+FEW, RUN = 5, 10  # sentences that are too few to be columns; words of the stretches that they are cut into
 
 
 @dataclass(frozen=True)
@@ -28,19 +30,20 @@ class Group:
     words: tuple[int, ...]
 
 
-def groups_of(words: Sequence[Word], query: int, *, causal: bool) -> list[Group]:
-    """The columns, in the order of the text. `query`: the number of the word that the answer is read at."""
+def groups_of(words: Sequence[Word], query: int, *, causal: bool, most: int = COLUMNS) -> list[Group]:
+    """The columns, in the order of the text. `query`: the number of the word that the answer is read at; `most`: so many groups
+    of words at most."""
     alone = [place for place, word in enumerate(words) if word.special or place == query]
     singles = [_single(words, place, query, causal) for place in alone]
-    return sorted([*singles, *_several(words, query)], key=lambda group: group.words[0])
+    return sorted([*singles, *_several(words, query, most)], key=lambda group: group.words[0])
 
 
-def _several(words: Sequence[Word], query: int) -> list[Group]:
+def _several(words: Sequence[Word], query: int, most: int) -> list[Group]:
     """The columns of all other words: one for each, or sentences of a text that has too many."""
     texts = [place for place, word in enumerate(words) if not word.special and place != query]
-    if len(texts) <= COLUMNS:
+    if len(texts) <= most:
         return [Group("word", shown(words[place].text), f"“{shown(words[place].text)}”", (place,)) for place in texts]
-    return _stretches([[place for place in sentence if place != query] for sentence in sentences_of(words)])
+    return _stretches([[place for place in sentence if place != query] for sentence in sentences_of(words)], most)
 
 
 def _single(words: Sequence[Word], place: int, query: int, causal: bool) -> Group:
@@ -60,28 +63,29 @@ def _mark(words: Sequence[Word], place: int, causal: bool) -> str:
     return "end mark" if all(word.special for word in words[place:]) else "middle mark"
 
 
-def _stretches(sentences: Sequence[Sequence[int]]) -> list[Group]:
+def _stretches(sentences: Sequence[Sequence[int]], most: int) -> list[Group]:
     """Sentences as columns; long ones cut, neighbours joined where there are too many."""
     whole = [sentence for sentence in sentences if sentence]
-    pieces = [(number, piece) for number, sentence in enumerate(whole, 1) for piece in _cut(sentence)]
-    if len(pieces) == len(whole) <= COLUMNS:
-        return [Group("sentence", str(number), f"sentence {number}", tuple(piece)) for number, piece in pieces]
-    return _joined([piece for _, piece in pieces])
+    longest, run = (RUN, RUN) if len(whole) < FEW else (LONGEST, LONGEST // 2)
+    pieces = [piece for sentence in whole for piece in _cut(sentence, longest, run)]
+    if len(pieces) == len(whole) <= most:
+        return [Group("sentence", str(number), f"sentence {number}", tuple(piece)) for number, piece in enumerate(pieces, 1)]
+    return _joined(pieces, most)
 
 
-def _joined(pieces: Sequence[Sequence[int]]) -> list[Group]:
+def _joined(pieces: Sequence[Sequence[int]], most: int) -> list[Group]:
     """Stretches as columns; neighbours joined where there are too many."""
-    joined = [pieces[start:stop] for start, stop in pairwise(_ends(len(pieces), min(COLUMNS, len(pieces))))]
+    joined = [pieces[start:stop] for start, stop in pairwise(_ends(len(pieces), min(most, len(pieces))))]
     return [
         Group("part", str(number), f"part {number}", tuple(chain.from_iterable(part))) for number, part in enumerate(joined, 1)
     ]
 
 
-def _cut(sentence: Sequence[int]) -> list[Sequence[int]]:
-    """A sentence in stretches of equal length, none longer than LONGEST / 2 words; a shorter one whole."""
-    if len(sentence) <= LONGEST:
+def _cut(sentence: Sequence[int], longest: int, run: int) -> list[Sequence[int]]:
+    """A sentence in stretches of equal length, none longer than `run` words; one of up to `longest` words whole."""
+    if len(sentence) <= longest:
         return [sentence]
-    ends = _ends(len(sentence), ceil(2 * len(sentence) / LONGEST))
+    ends = _ends(len(sentence), ceil(len(sentence) / run))
     return [sentence[start:stop] for start, stop in pairwise(ends)]
 
 

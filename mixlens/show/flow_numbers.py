@@ -63,7 +63,7 @@ def layers_of(scores: Map, rollout: str | None = None) -> tuple[Array, dict[str,
     if not np.isfinite(sums).all() or np.abs(sums - 1).max() > OFF:
         raise InputError(
             f"{scores.method!r} is rolled out by {facts['convention']!r}, whose rows do not add up to 1: no shares could flow. "
-            "Use alti, or rollout='toolkit', which makes rows add up to 1."
+            f"Use alti, or {scores.method}:rollout=toolkit, which makes rows add up to 1."
         )
     return matrices / sums, facts
 

@@ -21,7 +21,7 @@ from ..sentences import Word, words_in
 from ..types import HeadMaps, Map, Trace
 from ..why.names import name_of
 from ..wording import counted, percent, probability
-from .flow_groups import Group, groups_of, unit_of
+from .flow_groups import COLUMNS, Group, groups_of, unit_of
 from .flow_numbers import DRAWN, Flow, flow_of, heads_by_group, layers_of
 from .packing import EXACT, Precision, encode, fit
 from .page_entry import query_of, shortened
@@ -67,6 +67,15 @@ class Picture:
 
     def tokens_of(self, group: Group) -> list[int]:
         return [token for place in group.words for token in self.words[place].tokens]
+
+    def text_of(self, group: Group) -> str:
+        """The words of a column as they stand in the text, on one line."""
+        return text_of([self.words[place] for place in group.words])
+
+
+def text_of(words: Sequence[Word]) -> str:
+    """Words as they stand in the text, on one line."""
+    return visible(" ".join("".join(f"{word.before}{word.text}" for word in words).split()))
 
 
 def flow_results(model: Model, text: Any, *, method: str = "alti", query: int | str | None = None) -> tuple[Map, HeadMaps]:
@@ -124,15 +133,22 @@ def flow_page(
     return page
 
 
-def picture_of(scores: Map, *, heads: HeadMaps | None = None, query: int | None = None, rollout: str | None = None) -> Picture:
-    """The words, the columns and the numbers of a map."""
+def picture_of(
+    scores: Map,
+    *,
+    heads: HeadMaps | None = None,
+    query: int | None = None,
+    rollout: str | None = None,
+    most: int = COLUMNS,
+) -> Picture:
+    """The words, the columns (at most so many groups of words) and the numbers of a map."""
     _refuse_other_heads(scores, heads)
     place = query_of([scores]) if query is None else query
     _refuse_query(place, len(scores.tokens))
     layers, facts = layers_of(scores, rollout)
     words = words_in(scores)
     number = next(number for number, word in enumerate(words) if place in word.tokens)
-    groups = groups_of(words, number, causal=bool(scores.info.get("causal")))
+    groups = groups_of(words, number, causal=bool(scores.info.get("causal")), most=most)
     columns = [[token for one in group.words for token in words[one].tokens] for group in groups]
     flow = flow_of(layers, place, columns, [word.tokens for word in words])
     return Picture(scores, words, groups, flow, place, facts["convention"], heads)
@@ -261,12 +277,11 @@ def _answer_data(picture: Picture) -> dict[str, Any]:
 
 
 def _column_data(picture: Picture, group: Group) -> dict[str, Any]:
-    text = "".join(f"{picture.words[place].before}{picture.words[place].text}" for place in group.words)
     return {
         "kind": group.kind,
         "name": visible(group.name),
         "title": visible(group.title),
-        "text": visible(" ".join(text.split())),
+        "text": picture.text_of(group),
         "words": list(group.words),
         "mark": group.kind == "mark" or all(_is_mark(picture.words[place]) for place in group.words),
     }

@@ -82,6 +82,22 @@ sentiment.explain(review, method="deeplift", target="positive", keep_special=Fal
         alt="Heat strip of a review over several lines",
     ),
     Entry(
+        "What flows where",
+        "Through all layers into `[MASK]`, as the page of `mixlens report --preset flow` has it. A band is as wide as the share "
+        "of the answer that passes. What came from the strongest word is violet; `--top 3` follows three.",
+        command=f"mixlens plot {SENTENCE} --kind flow -o flow.svg",
+        figure="flow.svg",
+        alt="Bands from ten words through four layers to the answer are; rusty gives 42 percent, keys 15",
+    ),
+    Entry(
+        "One layer's map, word by word",
+        "Rows took, columns gave. The answer's row is framed; special tokens are hatched and outside the scale. Words that have "
+        "no room side by side become sentences. `--pieces` draws the pieces of words, with a bracket for each word.",
+        command=f"mixlens plot {SENTENCE} --kind matrix --rollout -o words.svg",
+        figure="words.svg",
+        alt="Matrix of ALTI from the input to layer 4, with words as rows and columns",
+    ),
+    Entry(
         "One layer's map",
         "Rows are positions, columns the tokens they took from. `--numbers` writes scores into the cells, shares as percents.",
         command=f"mixlens plot {SENTENCE} --method value_zeroing --kind matrix --layer 3 --numbers -o matrix.svg",

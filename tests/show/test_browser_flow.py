@@ -293,3 +293,84 @@ def test_every_column_has_its_percent_and_marks_are_set_as_marks(
     ] == marks
     assert page.locator(".map rect.hatch").count() == len(marks)
     assert page.locator(".map .cell.mark").count() == len(marks) * len(made.groups)
+
+
+# --- groups of words --------------------------------------------------------------------------------------------------
+
+
+def cells_of(page: Any, rows: int) -> np.ndarray:
+    return np.array([float(cell["value"]) for cell in facts(page, ".cell")]).reshape(rows, -1)
+
+
+@pytest.mark.parametrize("sheet", ["from the input", "this layer alone"])
+def test_a_group_opens_by_click_or_enter_and_its_words_add_up_to_it(
+    opened: Callable[..., Any],  # noqa: F811
+    long_text: tuple[str, Picture],
+    sheet: str,
+) -> None:
+    page, made = opened(long_text[0], width=1400), long_text[1]
+    page.get_by_role("radio", name=sheet).check()
+    n = len(made.groups)
+    number = next(at for at, group in enumerate(made.groups) if group.kind == "sentence" and len(group.words) > 4)
+    size, whole = len(made.groups[number].words), cells_of(page, n)
+    through = {int(band["above"]): float(band["share"]) for band in first_bands(page, number)}
+    page.locator(f'svg.bands .opener[data-opens="{number}"]').click()
+    settled(page)
+    assert f"{size} words and marks, together {percent(made.flow.shares[0, number])}" in read(page)
+    words = cells_of(page, n)[:, number : number + size]
+    np.testing.assert_allclose(words.sum(1), whole[:, number], rtol=1e-12, atol=0)  # the same number, not a near one
+    spread: dict[int, float] = {}
+    for band in first_bands(page, number):
+        spread[int(band["above"])] = spread.get(int(band["above"]), 0.0) + float(band["share"])
+    for above, share in through.items():  # but for bands of words that are too small to be drawn
+        assert share - size * 0.0003 <= spread.get(above, 0.0) <= share * (1 + 1e-9)
+    button = page.locator(f'button.column[data-column="{number}"]')
+    assert button.get_attribute("aria-expanded") == "true"
+    assert page.get_by_label("word by word").is_checked()
+    page.locator(".picture-frame").first.focus()
+    page.keyboard.press("Enter")
+    settled(page)
+    assert button.get_attribute("aria-expanded") == "false"
+    assert page.get_by_label("as one").is_checked()
+    np.testing.assert_array_equal(cells_of(page, n), whole)
+    button.click()  # chosen already: it opens
+    settled(page)
+    assert cells_of(page, n).shape == (n, n - 1 + size)
+    page.locator(f'svg.map .opener[data-opens="{number}"]').first.click()
+    settled(page)
+    assert cells_of(page, n).shape == (n, n)
+
+
+def first_bands(page: Any, number: int) -> list[dict[str, Any]]:
+    bands = facts(page, "path.band:not(.own)")
+    return [band for band in bands if int(band["layer"]) == 0 and int(band["below"]) == number]
+
+
+def test_the_page_says_that_it_groups(
+    opened: Callable[..., Any],  # noqa: F811
+    long_text: tuple[str, Picture],
+    short_text: tuple[str, Picture],
+) -> None:
+    page, made = opened(long_text[0], width=1400), long_text[1]
+    count = sum(len(group.words) for group in made.groups if group.kind == "sentence")
+    assert f"{count} words and marks are too many for one picture, so they are grouped by sentence" in page.inner_text("main")
+    page = opened(short_text[0], width=1400)
+    assert "grouped" not in page.locator(".text-list").inner_text()
+    assert page.locator("[aria-expanded]").count() == 0
+
+
+def test_words_that_a_page_does_not_hold_share_what_is_left(
+    opened: Callable[..., Any],  # noqa: F811
+    short_text: tuple[str, Picture],
+) -> None:
+    source = (Path(mixlens.__file__).parent / "show" / "page" / "flow.js").read_text()
+    function = source[source.index("function addedTo") : source.index("const UNITS")]
+    page = opened(short_text[0])
+
+    def added(call: str) -> list[float]:
+        return page.evaluate(f"() => {{ {function} return addedTo({call}); }}")
+
+    assert added("1, [0.5, 0, 0], true") == [0.5, 0.25, 0.25]
+    assert added("1, [0.5, 0.3, 0], false") == pytest.approx([0.625, 0.375, 0])
+    assert added("0.4, [0.5, 0, 0.3], true") == pytest.approx([0.25, 0, 0.15])  # rounded up: scaled down
+    assert added("0.3, [0, 0, 0], false") == pytest.approx([0.1] * 3)

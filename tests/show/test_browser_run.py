@@ -55,7 +55,7 @@ def shown(page: Any) -> list[int]:
 
 def whole_list(page: Any) -> list[int]:
     """All rows that are found, not only the first ones."""
-    while (more := page.get_by_role("button", name="Show 20 more")).is_visible():
+    while (more := page.get_by_role("button", name=re.compile(r"^Show \d+ more$"))).is_visible():
         more.click()
         settled(page)
     return shown(page)
@@ -169,6 +169,10 @@ def test_agreement_is_of_words(opened: Callable[..., Any], address: str, made: A
     found = mixlens.summarize(made.out).word_agreement
     cells = [float(one) for one in page.locator("table.matrix .cell").evaluate_all("all => all.map(one => one.dataset.value)")]
     assert sorted(cells) == pytest.approx(sorted(found.values()))
+    hues = page.locator("table.matrix .cell").evaluate_all("all => all.map(one => [+one.dataset.value, one.className])")
+    signed = min(cells) < 0
+    for value, name in hues:  # those of the legend: blue and orange where some are below 0, else violet
+        assert f"t-{'against' if value < 0 else 'for' if signed else 'share'}" in name.split()
 
 
 def test_a_row_opens_into_its_methods(opened: Callable[..., Any], address: str, frame: Any) -> None:  # noqa: F811

@@ -17,6 +17,7 @@ pytest.importorskip("fastapi", reason="needs the extra `serve`")
 uvicorn = pytest.importorskip("uvicorn", reason="needs the extra `serve`")
 
 from mixlens.serve.app import Limits, application  # noqa: E402
+from mixlens.steps import tell  # noqa: E402
 from mixlens.why.names import name_of  # noqa: E402
 from mixlens.wording import THIN  # noqa: E402
 
@@ -58,7 +59,7 @@ def held_up(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
         track.next("Read the text: 9 tokens, 7 words")
         track.know([("positive", 0.75), ("negative", 0.25)])
         while not going.wait(0.01):
-            track.note("Run the model", 0.25)
+            tell(16, 64, "texts")  # as a method does, while it runs
         raise mixlens.errors.InputError("the model went away. Load it again.")
 
     monkeypatch.setattr("mixlens.serve.jobs.answered", slow)
@@ -217,15 +218,16 @@ def test_progress_names_the_step_and_can_be_cancelled(served: Callable[..., Any]
     page = served(width=width)
     explain(page, REVIEW)
     shown = state(page, "running")
-    api.expect(shown.locator(".progress-line")).to_contain_text("Step 2 of 4")
+    api.expect(shown.locator(".progress-line")).to_contain_text("Step 2 of 4, 16 of 64 texts")
     told = plain(shown.inner_text())
-    assert "25 % · " in told
+    assert "31 % · " in told  # one step of four, and a quarter of the second
+    assert shown.locator(".steps .now .within").inner_text() == "16 of 64 texts"
     assert "nobody is waiting behind you" in told
     assert shown.locator(".steps li").evaluate_all("all => all.map(one => one.className)") == ["done", "now", "waits", "waits"]
     assert shown.locator(".steps li").first.inner_text().startswith("Read the text: 9 tokens, 7 words")
     assert [plain(one) for one in shown.locator(".known-row b").all_inner_texts()] == ["75.0 %", "25.0 %"]
     assert page.get_by_role("button", name="Explaining").is_disabled()
-    assert page.get_by_role("progressbar").get_attribute("aria-valuenow") == "25"
+    assert page.get_by_role("progressbar").get_attribute("aria-valuenow") == "31"
     assert 0 <= shown.bounding_box()["y"] < 900  # also on a phone
     assert violations(page) == []
     picture(page, f"served-running-{width}")

@@ -321,6 +321,20 @@ def test_named_words_have_columns_in_a_long_text(opened: Open, tmp_path: Path) -
     assert columns == sorted(columns, key=lambda word: int(word[4:]))
 
 
+def test_named_words_have_bars_in_a_long_text(opened: Open, tmp_path: Path) -> None:  # noqa: F811
+    """A word that the sentence names has a bar, however small its share is; bars go from most for to most against."""
+    n = 40
+    shares_ = [(k + 1) / 1000 * (-1 if k % 3 == 2 else 1) for k in range(n)]
+    words = [{**example()["words"][1], "text": f"word{k}", "before": " ", "share": shares_[k], "tokens": [k]} for k in range(n)]
+    answer = {**example()["answer"], "for": [1, 4, 39], "against": [5]}
+    page = opened(written(tmp_path, words=words, methods=[reading_of(shares_)], answer=answer))
+    bars = [int(text.split("\n")[0].removeprefix("word")) for text in page.locator(".which .bar-row").all_inner_texts()]
+    strongest = sorted((k for k in range(n) if k not in (1, 4, 39, 5)), key=lambda k: -abs(shares_[k]))[:3]
+    assert bars == sorted([1, 4, 39, 5, *strongest], key=lambda k: -shares_[k])
+    left = sum(abs(share) for k, share in enumerate(shares_) if k not in bars)
+    assert f"{n - 7} more words carry {percent(left, sign=False)} together" in page.locator(".which .rest").inner_text()
+
+
 def test_options_are_written_as_name_and_value(opened: Open, tmp_path: Path) -> None:  # noqa: F811
     """What is empty is left out."""
     options = {"embedding": "word", "baseline": None, "layers": [1, 2], "named": {}, "text": ""}

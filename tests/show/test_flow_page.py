@@ -97,7 +97,7 @@ def words_of(text: str) -> list[Word]:
         ("A short text.", "word", 4),
         (" ".join(["word"] * 40), "word", 40),
         ("One two three four five six seven eight. " * 10, "sentence", 10),
-        (" ".join(["word"] * 150), "part", 5),
+        (" ".join(["word"] * 150), "part", 15),
         ("One two. " * 90, "part", COLUMNS),
     ],
 )
@@ -214,3 +214,23 @@ def test_512_tokens_of_twelve_layers_and_heads_stay_under_two_megabytes() -> Non
     assert len(page.encode()) < 2_000_000
     assert len(data["heads"]["roles"]) == depth
     assert len(data["heads"]["roles"][0]) == depth
+
+
+@pytest.mark.parametrize(("text", "kind"), [(LONG, "sentence"), ("the story was good and the cast was great and " * 6, "part")])
+def test_a_group_is_the_sum_of_its_words(text: str, kind: str) -> None:
+    """Every number of a column is the sum (of what its words gave) over the words it opens into."""
+    scores, _ = flow_results(mixlens.load("sentiment"), text)
+    picture = picture_of(scores)
+    assert picture.unit == kind
+    groups = [list(group.words) for group in picture.groups]
+    assert max(map(len, groups)) > 1
+    flow = picture.flow
+    for words, columns in ((flow.rolled_words, flow.rolled), (flow.alone_words, flow.alone), (flow.words, flow.shares[0])):
+        summed = np.stack([words[..., group].sum(-1) for group in groups], -1)
+        np.testing.assert_allclose(summed, columns, rtol=0, atol=1e-12)  # float64, other order of the same sums
+    first = np.zeros((len(groups), len(groups)))
+    mine = flow.bands.layer == 0
+    first[flow.bands.above[mine], flow.bands.below[mine]] = flow.bands.share[mine]
+    summed = np.stack([flow.input_bands[:, group].sum(-1) for group in groups], -1)
+    np.testing.assert_allclose(summed[first > 0], first[first > 0], rtol=0, atol=1e-12)
+    assert summed[first == 0].max() < DRAWN

@@ -99,7 +99,7 @@ ITEMS = (
     Item(
         "Figure A.3",
         "the last layer's rolled-out map, one picture for each method",
-        command=f'mixlens plot "{DEEP}" --model {MODEL} --method METHOD --kind matrix --rollout -o map.svg',
+        command=f'mixlens plot "{DEEP}" --model {MODEL} --method METHOD --kind matrix --pieces --rollout -o map.svg',
     ),
     Item("Figure A.4", f"[CLS] by layer, MNLI; {OWN}", command=_layers("PREMISE", HUB["bert-mnli"], pair="HYPOTHESIS")),
     Item("Figure A.5", "the same, ELECTRA", command=_layers("PREMISE", HUB["electra-mnli"], pair="HYPOTHESIS")),

@@ -14,6 +14,7 @@ from ...errors import InputError, nearest
 from ...generation import Generation
 from ...types import Attribution, HeadMaps, Map, Result
 from .bars import draw_bars
+from .flow import draw_flow
 from .layout import inches_of
 from .matrices import draw_grid, draw_heads, draw_layers, draw_matrices, draw_rows
 from .options import Options
@@ -22,7 +23,7 @@ from .strips import draw_strips
 from .wording import array_of, names_of
 from .written import written_figure
 
-KINDS = {"Attribution": ("strip", "bars"), "Map": ("matrix", "layers", "grid"), "HeadMaps": ("heads",)}
+KINDS = {"Attribution": ("strip", "bars"), "Map": ("matrix", "layers", "grid", "flow"), "HeadMaps": ("heads",)}
 ARTICLES = {"Attribution": "an", "Map": "a", "HeadMaps": "a"}
 KINDS_OF_SEVERAL = {"Attribution": ("rows", "strip"), "Map": ("matrix", "layers")}
 ONE = (Attribution, Map, HeadMaps)
@@ -30,11 +31,13 @@ TAKES = {  # the options that only these kinds read
     "strip": (),
     "bars": ("top",),
     "rows": ("numbers", "scale"),
-    "matrix": ("layer", "numbers", "scale"),
+    "matrix": ("layer", "numbers", "scale", "pieces"),
     "layers": ("query", "numbers", "scale"),
     "grid": ("numbers",),
     "heads": ("layer", "numbers"),
+    "flow": ("query", "top", "rollout"),
 }
+NOT_TAKEN = (("scale", "matrix", False), ("pieces", "matrix", True))  # and whether there are several results
 SCALES = ("own", "all")
 DRAW = {  # what draws each kind: (results, names, options) -> figure
     "strip": draw_strips,
@@ -44,6 +47,7 @@ DRAW = {  # what draws each kind: (results, names, options) -> figure
     "layers": draw_layers,
     "grid": draw_grid,
     "heads": draw_heads,
+    "flow": draw_flow,
 }
 
 
@@ -60,6 +64,8 @@ def plot(
     numbers: bool | None = None,
     top: int | None = None,
     scale: str | None = None,
+    pieces: bool | None = None,
+    rollout: str | None = None,
     vmax: float | None = None,
     colorbar: bool = True,
     font: str | Sequence[str] | None = None,
@@ -68,20 +74,24 @@ def plot(
     """A paper figure of one result, or of several with methods as rows (a list, or a dict by name). Gives a Picture.
 
     Attribution: "strip" (default), "bars" (`top=10`: the largest). Map: "matrix" of one `layer` (default, the last),
-    "layers" (rows layers, columns tokens, for one `query`), "grid" of all layers. HeadMaps: "heads" of one `layer` (the
+    "layers" (rows layers, columns tokens, for one `query`), "grid" of all layers, "flow" through all layers into one
+    `query` (follows the `top` strongest words; `rollout` names another convention). HeadMaps: "heads" of one `layer` (the
     last), each named by what it does most. Several attributions: "rows", "strip"; several maps: "matrix", "layers". A
     Generation is drawn as "words", "sentences" (of the prompt) or "left_out" (what leaving out each word does).
+    One matrix has words as rows and columns, sentences where words have no room; `pieces=True` draws the pieces of words.
     `width` is "single" (84 mm), "double" (174 mm) or inches; `scale` is "own" (each row, or each matrix, by its own
     largest score) or "all"; `numbers=True` writes scores into cells; `vmax` sets the end of the colours. With `ax` it is
     drawn there and the Axes are given back; `save` writes it to a file, too.
     """
     if isinstance(results, Generation):
         given = {"layer": layer, "query": query, "ax": ax, "labels": labels, "numbers": numbers, "top": top, "scale": scale}
+        given |= {"pieces": pieces, "rollout": rollout}
         return _plot_generation(results, kind, given, width=width, title=title, vmax=vmax, font=font, save=save)
     several = not isinstance(results, ONE)
     every: list[Any] = [results] if isinstance(results, ONE) else _several(results)
     kind = _kind(kind, type(every[0]).__name__, several)
     choices: dict[str, Any] = {"layer": layer, "query": query, "numbers": numbers, "top": top, "scale": scale}
+    choices |= {"pieces": pieces, "rollout": rollout}
     _refuse_choices(choices, kind, several)
     _refuse_results(every, labels)
     _refuse_scale(scale, vmax)
@@ -154,7 +164,7 @@ def _refuse_choices(choices: Mapping[str, Any], kind: str, several: bool) -> Non
 
 def _takes(kind: str, option: str, several: bool) -> bool:
     """Whether a figure of this kind reads an option; one matrix alone has nothing to share a scale with."""
-    return option in TAKES[kind] and (several or (option, kind) != ("scale", "matrix"))
+    return option in TAKES[kind] and (option, kind, several) not in NOT_TAKEN
 
 
 def _refuse_results(results: Sequence[Result], labels: Sequence[str] | None) -> None:
@@ -191,6 +201,6 @@ def _refuse_scale(scale: str | None, vmax: float | None) -> None:
 def _refuse_axes(ax: Any, kind: str, several: bool) -> None:
     """Refuse axes for a figure that has axes of its own."""
     check_axes(ax)
-    has_many = kind in ("grid", "heads") or (several and kind != "rows")
+    has_many = kind in ("grid", "heads", "flow") or (several and kind != "rows")
     if ax is not None and has_many:
         raise InputError(f"a figure of kind {kind!r} has many axes, so it takes no ax=.")

@@ -67,6 +67,13 @@ def cut(text: str, size: float, room: float) -> str:
     return text[: longer + 1] + "…"
 
 
+def cut_between_words(text: str, size: float, room: float) -> str:
+    """The longest beginning of a text that fits the room in inches and ends with a word; within the first word, if it must."""
+    short = cut(text, size, room)
+    whole, space, _ = short.rstrip("…").rpartition(" ")
+    return short if short == text or not whole.strip() or not space else f"{whole.rstrip(' ,;:')}…"
+
+
 def literal(text: str) -> str:
     """A text whose dollar signs are escaped, for places where matplotlib always reads mathematics."""
     return printable(text).replace("$", r"\$")

@@ -15,6 +15,7 @@ from ...types import Result
 from ..tokens import MASKS, shown
 from .heat import Panel, draw_heat
 from .options import Options
+from .word_matrix import draw_word_matrix
 from .wording import array_of, meaning_of, researcher_name, score_name, title_of
 
 
@@ -52,17 +53,24 @@ def _without_layer(result: Result) -> Result:
     return replace(result, info={key: value for key, value in result.info.items() if key not in ("layer", "at_layer")})
 
 
-def draw_matrices(results: Sequence[Result], names: Sequence[str], options: Options) -> Any:
+def draw_matrices(results: Sequence[Any], names: Sequence[str], options: Options) -> Any:
     """One layer of each map: what each position (row) took from each token (column)."""
     layer = -1 if options.layer is None else options.layer
     _refuse_layer(layer, results)
     places = [f"layer {layer % len(result.scores) + 1}" for result in results]
     if len(results) == 1:
         title = _one_title(results[0], places[0], options)
+        if _is_of_words(results[0], options):
+            return draw_word_matrix(results[0], layer, title, options)
         return draw_heat([Panel(array_of(results[0])[layer])], "all", options, title, results=results)
     heads = map(_head, results, names, places)
     panels = [Panel(array_of(result)[layer], head) for result, head in zip(results, heads, strict=True)]
     return draw_heat(*_scaled(panels, results, options.scale), options, options.title_or(""), results=results)
+
+
+def _is_of_words(result: Any, options: Options) -> bool:
+    """Whether a matrix is drawn by words: they are known, it has a page of its own, and no numbers in its cells."""
+    return result.words is not None and options.ax is None and not options.numbers
 
 
 def _one_title(result: Result, place: str, options: Options) -> str:

@@ -21,6 +21,8 @@ class Options:
     numbers: bool | None = None  # write scores into cells
     top: int | None = None  # draw so many of the largest scores; None: all
     scale: str | None = None  # "own" or "all"; None: as it fits the unit of the scores
+    pieces: bool | None = None  # a matrix has a row for each piece of a word; None: for each word
+    rollout: str | None = None  # the convention by which a flow multiplies layers; None: the method's own
 
     def title_or(self, usual: str) -> str:
         return usual if self.title is None else self.title

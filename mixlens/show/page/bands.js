@@ -34,7 +34,7 @@ function bandPlaces(numbers, state, room) {
   const high = narrow ? 56 : numbers.layers > 8 ? 58 : 72;
   const top = 46;
   const below = unit === "word" || state.open ? 118 : 64;
-  return { width, left, narrow, middles, tight: Math.min(...widths) < PERCENT_ROOM, words, wordPlaces, scale, top, high, bottom: top + numbers.layers * high, below };
+  return { width, left, narrow, middles, widths, tight: Math.min(...widths) < PERCENT_ROOM, words, wordPlaces, scale, top, high, bottom: top + numbers.layers * high, below };
 }
 
 /** Every band with its place: from (level, column or word) to (level + 1, column). */
@@ -52,10 +52,9 @@ function placedBands(numbers, state, places) {
 
 /** The bands of the chosen column's words through the first layer. */
 function wordBands(numbers, state, places) {
-  return places.words.flatMap((place, word) => numbers.data.columns.flatMap((_, above) => {
-    const share = numbers.inputBand(above, place);
-    return share >= numbers.data.drawn / 4 ? [{ layer: 0, above, below: state.chosen, word, share, part: share }] : [];
-  }));
+  return numbers.data.columns.flatMap((_, above) => numbers.inputBands(above, state.chosen).flatMap((share, word) => (
+    share >= numbers.data.drawn / 4 ? [{ layer: 0, above, below: state.chosen, word, share, part: share }] : []
+  )));
 }
 
 /** Bands that end at one place side by side, in the order of where they come from. */
@@ -131,7 +130,9 @@ function inputLabels(numbers, state, places) {
   const opened = places.words.map((place, i) => upright(places.wordPlaces[i], shortened(words[place].text, 12) + (words[place].share >= 0.005 ? `  ${percent(words[place].share)}` : String()), "read label chosen"));
   const title = state.open ? `${columns[state.chosen].title}, word by word` : `${UNITS[unit]} of the text`;
   const middle = places.left + (places.width - places.left) / 2;
-  return [...labels, ...opened, draw("text", { class: "axis", x: middle, y: places.bottom + places.below - 6, "text-anchor": "middle" }, title)];
+  const below = { y: levelAt(places, 0) + 6, height: places.below - 26 };
+  const openers = columns.map((_, i) => (opens(numbers, i) ? draw("rect", { class: "opener", "data-opens": i, x: places.middles[i] - places.widths[i] / 2, width: places.widths[i], rx: 6, ...below }) : null));
+  return [...openers, ...labels, ...opened, draw("text", { class: "axis", x: middle, y: places.bottom + places.below - 6, "text-anchor": "middle" }, title)];
 }
 
 function bandPicture(numbers, state, room, label) {
@@ -184,13 +185,22 @@ function levelSentence(numbers, state) {
   return `After layer ${state.layer + 1}, of the ${percent(whole)} that came from ${chosen.title}, ${percent(own)} is still in its own place and ${percent(whole - own)} has moved to others.`;
 }
 
+/** What stands in the picture after a column was opened or closed. */
+function openedSentence(numbers, state) {
+  const chosen = numbers.data.columns[state.chosen];
+  const share = percent(numbers.share(0, state.chosen));
+  if (!state.open) return `${largeFirst(chosen.title)} is one column: ${share} of the answer.`;
+  const first = chosen.words.map((place) => numbers.data.words[place]).reduce((so, one) => (one.share > so.share ? one : so));
+  return `${largeFirst(chosen.title)} is open: ${chosen.words.length} words and marks, together ${share} of the answer, most of it from “${first.text}” (${percent(first.share)}).`;
+}
+
 // --- the part of the page ----------------------------------------------------------------------------------------------------
 
 function bandsPart(numbers, state, change) {
   const title = make("h2", { id: freshId("bands") });
   const lead = make("p", { class: "lead" });
-  const frame = make("div", { class: "picture-frame", tabindex: 0, role: "group", "aria-label": "Flow: up and down choose the layer, left and right the column" });
-  const told = readout("Point at a band to read it; arrow keys move.");
+  const frame = make("div", { class: "picture-frame", tabindex: 0, role: "group", "aria-label": numbers.data.unit === "word" ? "Flow: up and down choose the layer, left and right the column" : `Flow: up and down choose the layer, left and right the ${numbers.data.unit}, Enter opens it into words` });
+  const told = readout(numbers.data.unit === "word" ? "Point at a band to read it; arrow keys move." : `Point at a band to read it; arrow keys move. A click on a number below, or Enter, opens the ${numbers.data.unit}.`);
   const keys = make("div", { class: "legend" });
   const element = make("section", { "aria-labelledby": title.id, class: "viz" }, make("div", { class: "head" }, title, lead), scrollBox("Flow through the layers", frame), keys, told.element);
   const say = (event) => {
@@ -199,7 +209,20 @@ function bandsPart(numbers, state, change) {
     told.say(facts.level === undefined ? bandSentence(numbers, state, facts) : barSentence(numbers, state, facts));
   };
   for (const name of ["pointerover", "click"]) frame.addEventListener(name, say);
+  const openColumn = (column) => {
+    change(toggled(numbers, state, column));
+    told.say(openedSentence(numbers, state));
+  };
+  frame.addEventListener("click", (event) => {
+    const facts = event.target.closest("[data-opens], [data-level='0']");
+    if (facts) openColumn(Number(facts.dataset.opens === undefined ? facts.dataset.column : facts.dataset.opens));
+  });
   frame.addEventListener("keydown", (event) => {
+    if (event.key === "Enter") {
+      event.preventDefault();
+      openColumn(state.chosen);
+      return;
+    }
     const step = { ArrowUp: [1, 0], ArrowDown: [-1, 0], ArrowRight: [0, 1], ArrowLeft: [0, -1] }[event.key];
     if (!step) return;
     event.preventDefault();

@@ -37,10 +37,20 @@ class FlowNumbers {
     return this.row(sheet, layer * this.count + above)[below];
   }
 
-  /** What a column took from one word. The answer's row of the last layer is the words' own share. */
-  wordCell(sheet, layer, above, place) {
-    const last = sheet === "rolled" && layer === this.layers - 1 && above === this.data.answer.column;
-    return last ? this.data.words[place].share : this.row(`${sheet}Words`, layer * this.count + above)[place];
+  /** What a column took from each word of another. They add up to what it took from that column, to the last digit that is shown. */
+  wordCells(sheet, layer, above, column) {
+    const key = `${sheet} ${layer} ${above} of ${column}`;
+    if (!this.cached.has(key)) this.cached.set(key, this.addedUp(sheet, layer, above, column));
+    return this.cached.get(key);
+  }
+
+  /** The answer's row of the last layer is the words' own share; the others are held less exactly than their sum, and follow it. */
+  addedUp(sheet, layer, above, column) {
+    const { words, columns, answer } = this.data;
+    const last = sheet === "rolled" && layer === this.layers - 1 && above === answer.column;
+    const row = last ? null : this.row(`${sheet}Words`, layer * this.count + above);
+    const values = columns[column].words.map((place) => (last ? words[place].share : row[place]));
+    return addedTo(this.cell(sheet, layer, above, column), values, !last && this.sheets[`${sheet}Words`].coding === "top");
   }
 
   /** Every band that is drawn: { layer, above, below, share, number }. */
@@ -54,13 +64,24 @@ class FlowNumbers {
     return this.row("bandParts", band.number)[source];
   }
 
-  inputBand(above, place) {
-    return this.row("inputBands", above)[place];
+  /** The band of each word of a column through the first layer: they add up to the column's band, where that is drawn. */
+  inputBands(above, column) {
+    const values = this.data.columns[column].words.map((place) => this.row("inputBands", above)[place]);
+    const band = this.bands.find((one) => one.layer === 0 && one.above === above && one.below === column);
+    return band ? addedTo(band.share, values, false) : values;
   }
 
   head(layer, head, above) {
     return this.row("heads", (layer * this.data.heads.count + head) * this.count + above);
   }
+}
+
+/** Numbers that add up to `whole`. `spread`: zeros are not held, and share what the others leave; else all are scaled. */
+function addedTo(whole, values, spread) {
+  const held = values.reduce((a, b) => a + b, 0);
+  const missing = values.filter((value) => value === 0).length;
+  if (spread && missing && whole > held) return values.map((value) => value || (whole - held) / missing);
+  return held > 0 ? values.map((value) => (value * whole) / held) : values.map(() => whole / values.length);
 }
 
 const UNITS = { word: "words", sentence: "sentences", part: "parts" };
@@ -80,6 +101,24 @@ function strongestColumn(numbers) {
   const { columns, unit } = numbers.data;
   const places = columns.map((_, i) => i).filter((i) => columns[i].kind === unit);
   return places.reduce((so, i) => (numbers.share(0, i) > numbers.share(0, so) ? i : so), places[0] || 0);
+}
+
+/** Whether a column is a group of words, which opens into them. */
+function opens(numbers, column) {
+  return numbers.data.columns[column].words.length > 1;
+}
+
+/** A click on a column, or Enter: it is chosen and open; where it is that already, it is closed. */
+function toggled(numbers, state, column) {
+  return { chosen: column, open: opens(numbers, column) && !(state.open && state.chosen === column) };
+}
+
+/** What a page says that groups words. */
+function groupingSentence(numbers) {
+  const { columns, unit } = numbers.data;
+  const words = columns.reduce((sum, column) => sum + (column.kind === unit ? column.words.length : 0), 0);
+  const how = unit === "sentence" ? "by sentence" : "into runs of words";
+  return `${words} words and marks are too many for one picture, so they are grouped ${how}. A ${unit} opens into its words by a click or Enter in a picture; its words add up to it.`;
 }
 
 // --- above the pictures ------------------------------------------------------------------------------------------------------
@@ -112,7 +151,7 @@ function scrollInside(box, element) {
 }
 
 /** The text as a list of columns: each a button that follows it through every picture. */
-function columnList(numbers, choose) {
+function columnList(numbers, state, change) {
   const { data } = numbers;
   const places = data.columns.map((_, i) => i).filter((i) => data.columns[i].kind === data.unit);
   const most = places.reduce((so, i) => Math.max(so, numbers.share(0, i)), 1e-30);
@@ -123,7 +162,7 @@ function columnList(numbers, choose) {
     const text = make("span", { class: "text", dir: directionOf(column.text) }, ...columnText(data, column, strongest));
     const number = data.unit === "word" ? null : make("span", { class: "number" }, column.name);
     const value = make("span", { class: "value" }, percent(numbers.share(0, i)));
-    return [i, make("button", { type: "button", class: "column", "aria-pressed": "false", "data-column": i, onclick: () => choose(i) }, number, bar, value, text)];
+    return [i, make("button", { type: "button", class: "column", "aria-pressed": "false", "data-column": i, onclick: () => change(i === state.chosen && opens(numbers, i) ? toggled(numbers, state, i) : { chosen: i }) }, number, bar, value, text)];
   }));
   const others = data.columns.map((column, i) => [column, numbers.share(0, i)]).filter(([column]) => column.kind !== data.unit);
   const rest = others.map(([column, share]) => `${column.title}${column.kind === "answer" ? " itself" : String()} ${percent(share)}`);
@@ -132,10 +171,16 @@ function columnList(numbers, choose) {
   const whole = make("span", { class: "one-line" }, `Together 100${THIN}%.`);
   const foot = rest.length ? [`${largeFirst(listed(rest).join(String()))}. `, whole] : [whole];
   const hint = make("p", { class: "scroll-hint" }, `${largeFirst(numberWord(places.length))} ${UNITS[data.unit]}: scroll the list to see all.`);
-  const element = section({ title: head, lead: "Share of the answer. Choose one to follow it through every picture." }, list, hint, make("p", { class: "small" }, ...foot));
+  const again = data.unit === "word" ? String() : " Choose it again to open it into words.";
+  const lead = `Share of the answer. Choose one to follow it through every picture.${again}`;
+  const grouped = data.unit === "word" ? null : make("p", { class: "small grouped" }, groupingSentence(numbers));
+  const element = section({ title: head, lead }, grouped, list, hint, make("p", { class: "small" }, ...foot));
   element.classList.add("text-list");
   const show = (chosen) => {
-    buttons.forEach((one, i) => one.setAttribute("aria-pressed", String(i === chosen)));
+    buttons.forEach((one, i) => {
+      one.setAttribute("aria-pressed", String(i === chosen));
+      if (opens(numbers, i)) one.setAttribute("aria-expanded", String(i === chosen && state.open));
+    });
     if (buttons.has(chosen)) scrollInside(list, buttons.get(chosen));
     hint.classList.toggle("needed", list.scrollHeight > list.clientHeight + 1);
   };
@@ -158,6 +203,7 @@ function flowControls(numbers, state, change) {
   const show = () => {
     slider.value = state.layer + 1;
     shown.textContent = `${state.layer + 1} of ${layers}`;
+    open.inputs[state.open ? "yes" : "no"].checked = true;
   };
   return { element: make("div", { class: "controls no-print" }, ...fields), show };
 }
@@ -199,7 +245,7 @@ async function flowParts(data) {
     Object.assign(state, next);
     redraw();
   };
-  const list = columnList(numbers, (chosen) => change({ chosen }));
+  const list = columnList(numbers, state, change);
   const controls = flowControls(numbers, state, change);
   const bands = bandsPart(numbers, state, change);
   const map = matrixPart(numbers, state, change);

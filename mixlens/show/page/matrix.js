@@ -8,12 +8,12 @@ const MARK_CELL = 12;
 function mapColumns(numbers, state) {
   const { columns, words } = numbers.data;
   return columns.flatMap((column, i) => (state.open && i === state.chosen
-    ? column.words.map((place) => ({ column: i, word: place, name: words[place].text, title: `“${words[place].text}”`, mark: false }))
+    ? column.words.map((place, number) => ({ column: i, word: number, name: words[place].text, title: `“${words[place].text}”`, mark: false }))
     : [{ column: i, name: column.name, title: column.title, mark: column.mark }]));
 }
 
 function mapValue(numbers, state, row, one) {
-  return one.word === undefined ? numbers.cell(state.sheet, state.layer, row, one.column) : numbers.wordCell(state.sheet, state.layer, row, one.word);
+  return one.word === undefined ? numbers.cell(state.sheet, state.layer, row, one.column) : numbers.wordCells(state.sheet, state.layer, row, one.column)[one.word];
 }
 
 /** The end of the colours: the largest cell off the diagonal and off the marks, cut where a few are far larger. */
@@ -32,7 +32,8 @@ function mapPlaces(numbers, state, columns, room) {
   const label = narrow ? (unit === "word" ? 84 : 42) : unit === "word" ? 130 : 236;
   const marks = columns.filter((one) => one.mark).length;
   const cell = Math.max(LEAST_CELL, Math.min(30, Math.floor((room - label - 4 - marks * MARK_CELL) / Math.max(1, columns.length - marks))));
-  const head = state.open || unit === "word" ? 104 : marks ? 54 : 40; // names of marks stand upright
+  const longest = columns.reduce((most, one) => Math.max(most, Math.min(13, one.name.length)), 0);
+  const head = state.open || unit === "word" ? Math.max(54, 26 + 6.5 * longest) : marks ? 54 : 40; // names of marks stand upright
   let at = label;
   const lefts = columns.map((one) => { const x = at; at += one.mark ? MARK_CELL : cell; return x; });
   return { narrow, label, cell, head, lefts, width: at + 4, height: head + cell * numbers.count + 4 };
@@ -59,7 +60,8 @@ function mapLabels(numbers, state, columns, places) {
   }, rowName(column, data.unit, places.narrow)));
   const gave = draw("text", { class: "axis", x: places.label, y: 11 }, places.narrow ? "gave →" : `gave: ${UNITS[data.unit]} of ${state.sheet === "rolled" ? "the input" : "the layer below"} →`);
   const took = places.narrow ? null : draw("text", { class: "axis", x: places.label - 7, y: places.head - 7, "text-anchor": "end" }, "took ↓");
-  return [...heads, ...rows, gave, took];
+  const openers = columns.map((one, c) => (opens(numbers, one.column) ? draw("rect", { class: "opener", "data-opens": one.column, x: places.lefts[c], y: 16, width: places.cell, height: places.head - 18, rx: 4 }) : null));
+  return [...openers, ...heads, ...rows, gave, took];
 }
 
 /** What the answer took most from: the finding of the picture. */
@@ -81,7 +83,7 @@ function cellSentence(numbers, state, row, one, value) {
 function matrixPart(numbers, state, change) {
   const title = make("h2", { id: freshId("map") });
   const lead = make("p", { class: "lead" });
-  const frame = make("div", { class: "picture-frame map-frame", tabindex: 0, role: "group", "aria-label": "Map: arrow keys go from cell to cell" });
+  const frame = make("div", { class: "picture-frame map-frame", tabindex: 0, role: "group", "aria-label": numbers.data.unit === "word" ? "Map: arrow keys go from cell to cell" : `Map: arrow keys go from cell to cell, Enter opens the ${numbers.data.unit} of a column` });
   const told = readout("Point at a cell to read it; arrow keys go from cell to cell.");
   const keys = make("div");
   const element = make("section", { "aria-labelledby": title.id, class: "viz" }, make("div", { class: "head" }, title, lead), scrollBox("Map of what was taken from what", frame), keys, told.element);
@@ -99,7 +101,16 @@ function matrixPart(numbers, state, change) {
       if (facts.place !== undefined) read(Number(facts.row), Number(facts.place));
     });
   }
+  frame.addEventListener("click", (event) => {
+    const { opens: column } = event.target.dataset || {};
+    if (column !== undefined) change(toggled(numbers, state, Number(column)));
+  });
   frame.addEventListener("keydown", (event) => {
+    if (event.key === "Enter" && now.at) {
+      event.preventDefault();
+      change(toggled(numbers, state, now.columns[now.at[1]].column));
+      return;
+    }
     const step = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowRight: [0, 1], ArrowLeft: [0, -1] }[event.key];
     if (!step) return;
     event.preventDefault();

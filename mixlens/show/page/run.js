@@ -245,9 +245,9 @@ function agreementSection(run) {
   if (pairs_.length === 1) return section({ title, id: "agree" }, make("p", {}, `${pair(sorted[0])} rank words alike to ${numberOf(sorted[0][2])}.${without}`), make("p", { class: "small" }, unit));
   const said = `${pair(sorted[0])} rank words most alike (${numberOf(sorted[0][2])}); ${pair(sorted[sorted.length - 1])} least (${numberOf(sorted[sorted.length - 1][2])}).${without}`;
   const names = run.names.slice(0, -1);
-  const head = make("tr", {}, make("td", {}), ...names.map((name) => make("th", { scope: "col" }, name)));
-  const body = run.names.slice(1).map((name, k) => make("tr", {}, make("th", { scope: "row" }, name), ...names.map((_, j) => agreementCell(mean[k + 1][j], j <= k))));
   const negative = sorted[sorted.length - 1][2] < 0;
+  const head = make("tr", {}, make("td", {}), ...names.map((name) => make("th", { scope: "col" }, name)));
+  const body = run.names.slice(1).map((name, k) => make("tr", {}, make("th", { scope: "row" }, name), ...names.map((_, j) => agreementCell(mean[k + 1][j], j <= k, negative))));
   const scale = legend({ signed: negative, sides: negative ? ["other order", "same order"] : ["same order"], most: "1", unit: null });
   const matrix = make("table", { class: "matrix" }, make("thead", {}, head), make("tbody", {}, ...body));
   return section({ title, id: "agree" }, make("div", { class: "two" }, make("div", {}, make("p", { class: "lead" }, said), scale, make("p", { class: "small" }, unit)), scrollBox("Agreement of methods", matrix)));
@@ -257,10 +257,11 @@ function numberOf(value) {
   return value.toFixed(2).replace("-", MINUS);
 }
 
-function agreementCell(value, below) {
+/** A rank correlation. Where some are below 0, both sides have the hues of the legend; else all are shares of one hue. */
+function agreementCell(value, below, negative) {
   if (!below) return make("td", {});
   if (value === null) return make("td", { class: "none" }, "–");
-  return tinted(make("td", { class: "cell", "data-value": value }, numberOf(value)), value, value < 0 ? "against" : "share");
+  return tinted(make("td", { class: "cell", "data-value": value }, numberOf(value)), value, hueOf(value, negative));
 }
 
 // --- rows worth a look -----------------------------------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 "use strict";
 // The rows of a run: found by word, class and list, tinted by one method, opened into all of them.
 
-const AT_ONCE = 20; // rows drawn before "Show 20 more"
+const AT_ONCE = 20; // rows that "Show 20 more" adds
 const FIRST_ROWS = 10;
 const TINTED_SHARE = 0.06; // of a row's evidence: under it a word is plain
 const ACROSS = 24; // words of a row above which its table has words as rows
@@ -121,7 +121,7 @@ function rowsSection(data) {
   };
   const list = make("div", { class: "rows" });
   const said = make("p", { role: "status", class: "found small" });
-  const more = make("button", { type: "button", class: "no-print", onclick: () => { state.most += AT_ONCE; show(); } }, `Show ${AT_ONCE} more`);
+  const more = make("button", { type: "button", class: "no-print", onclick: () => { state.most += AT_ONCE; show(); } });
   let turn = 0; // a list that was overtaken by a later choice is not drawn
 
   const holds = (one, text) => {
@@ -163,6 +163,7 @@ function rowsSection(data) {
       said.replaceChildren(`The numbers of this page cannot be read: ${error.message}`);
     }
     more.hidden = some.length >= found.length;
+    more.textContent = `Show ${Math.min(AT_ONCE, found.length - some.length)} more`;
     document.documentElement.dataset.ready = String(turn); // for whoever drives the page
   }
 

@@ -41,6 +41,7 @@ class Running {
     this.others = make("span", {});
     this.now = make("p", { class: "heard", role: "status" });
     this.steps = make("ol", { class: "steps" });
+    this.within = make("span", { class: "small within" }); // beside the step that runs: how far it is
     this.known = make("div", {});
     this.title = make("h2", {}, DOING[question]);
     this.parts = [
@@ -54,9 +55,10 @@ class Running {
     this.track.setAttribute("aria-valuenow", String(Math.round(share * 100)));
     const left = expected && expected > told.seconds ? `, about ${secondsText(expected - told.seconds)} left` : String();
     const waits = `Waiting; ${counted(told.ahead)} before this one · ${secondsText(told.seconds)}`;
-    this.line.replaceChildren(told.state === "waiting" ? waits : `Step ${told.begun} of ${told.steps.length} · ${Math.round(share * 100)}${THIN}% · ${secondsText(told.seconds)} so far${left}`);
+    this.line.replaceChildren(told.state === "waiting" ? waits : `Step ${told.begun} of ${told.steps.length}${told.within ? `, ${told.within}` : String()} · ${Math.round(share * 100)}${THIN}% · ${secondsText(told.seconds)} so far${left}`);
     this.others.replaceChildren(told.behind ? `${counted(told.behind)} waiting behind you` : "nobody is waiting behind you");
     this.showSteps(told);
+    this.within.textContent = told.within;
     if (told.known.length && !this.known.hasChildNodes()) this.known.append(knownAlready(told.known));
   }
 
@@ -68,7 +70,7 @@ class Running {
     this.steps.replaceChildren(...told.steps.map((text, i) => {
       const state = i + 1 < told.begun ? "done" : i + 1 === told.begun ? "now" : "waits";
       const mark = make("span", { class: "step-mark" }, state === "done" ? icon("ok") : null);
-      return make("li", { class: state }, mark, make("span", {}, text), make("span", { class: "small" }, { done: "done", now: `step ${i + 1} of ${told.steps.length}`, waits: "waiting" }[state]));
+      return make("li", { class: state }, mark, make("span", {}, text, state === "now" ? this.within : null), make("span", { class: "small" }, { done: "done", now: `step ${i + 1} of ${told.steps.length}`, waits: "waiting" }[state]));
     }));
   }
 }

@@ -198,10 +198,11 @@ function doubtText(why) {
 
 // --- which words counted -----------------------------------------------------------------------------------------------------
 
-/** The words beside bars, from most for to most against, and what the others carry. */
+/** The words beside bars: those that the sentence names, then those with the largest shares, from most for to most against; and what the others carry. */
 function ranked(why) {
-  const all = evidence(why).sort((a, b) => Math.abs(why.words[b].share) - Math.abs(why.words[a].share));
-  const shown = all.slice(0, NAMED_BARS).filter((k) => why.words[k].share !== 0).sort((a, b) => why.words[b].share - why.words[a].share);
+  const named = new Set([...why.answer.for, ...why.answer.against]);
+  const all = evidence(why).sort((a, b) => named.has(b) - named.has(a) || Math.abs(why.words[b].share) - Math.abs(why.words[a].share));
+  const shown = all.slice(0, Math.max(NAMED_BARS, named.size)).filter((k) => why.words[k].share !== 0).sort((a, b) => why.words[b].share - why.words[a].share);
   const rest = all.filter((k) => !shown.includes(k));
   return { shown, rest, carried: rest.reduce((sum, k) => sum + Math.abs(why.words[k].share), 0) };
 }
@@ -368,7 +369,7 @@ function namedWords(why) {
   return new Set([...why.answer.for, ...why.answer.against, ...(disagreed === null ? [] : [disagreed])]);
 }
 
-/** The words that a table has room for, in the order of the text: those that are named, then those with the largest shares. */
+/** The words that a table has room for, in the order of the text: those that the sentence names, then those with the largest shares. */
 function columnsOf(why, most) {
   const all = evidence(why);
   const width = all.reduce((sum, k) => sum + Math.max(34, 12 + 8 * Math.min(14, why.words[k].text.length)), 0);

@@ -1,0 +1,64 @@
+"""How far a long method is: it tells every step that it has done, and whoever listens hears it. A method does not know who does.
+
+The terminal's spinner and the served page listen (`listening`). A method that asks another for parts of its work tells them as
+steps of its own (`part_of`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from .budget import setting, settings
+
+
+@dataclass(frozen=True)
+class Step:
+    """So many of `count` are done. `count` is what is planned: methods that go on until a sum is right plan more on the way."""
+
+    done: int
+    count: int
+    noun: str  # points, texts, ...
+
+    @property
+    def share(self) -> float:
+        """From 0 to 1."""
+        return min(1.0, self.done / self.count) if self.count else 0.0
+
+    @property
+    def text(self) -> str:
+        """ "64 of 500 texts"."""
+        return f"{self.done:,} of {max(self.done, self.count):,} {self.noun}"
+
+
+Listener = Callable[[Step], None]
+
+
+def tell(done: int, count: int, noun: str) -> None:
+    """Tell whoever listens how far this is."""
+    listener = settings().listener
+    if listener is not None:
+        listener(Step(done, count, noun))
+
+
+@contextmanager
+def listening(listener: Listener) -> Iterator[None]:
+    """Within the block, steps are told to this listener alone."""
+    with setting(listener=listener):
+        yield
+
+
+@contextmanager
+def part_of(before: int, count: int, noun: str) -> Iterator[None]:
+    """Steps within the block are steps of a larger work, of which `before` are done already."""
+    listener = settings().listener
+    if listener is None:
+        yield
+        return
+    with listening(lambda step: tell_to(listener, before + step.done, count, noun)):
+        yield
+
+
+def tell_to(listener: Listener, done: int, count: int, noun: str) -> None:
+    listener(Step(done, count, noun))

@@ -1,0 +1,188 @@
+"""How far a method is: it tells every step to whoever listens, and computes the same whether anybody does."""
+
+from __future__ import annotations
+
+import threading
+import time
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import mixlens
+from mixlens import steps
+from mixlens.cli.waiting import Spinner, line_of
+from mixlens.methods._coalitions import game_of
+from mixlens.questions import Question
+from mixlens.report import gather
+from mixlens.serve.jobs import Desk, Job, Limits, StoppedError, Watch
+from mixlens.serve.questions import example_question
+from mixlens.steps import Step, listening, part_of, tell
+from mixlens.targets import resolve
+
+SENTENCE = "The keys to the cabinet [MASK] rusty."
+REVIEW = "The plot was dull, but the acting was wonderful."
+
+
+@cache
+def loaded(name: str) -> Any:
+    return mixlens.load(name)
+
+
+def heard(method: str, text: str = SENTENCE, model: str = "agreement", **options: Any) -> tuple[list[Step], Any]:
+    found: list[Step] = []
+    trace = loaded(model).trace(text)
+    with listening(found.append):
+        result = mixlens.attribute(trace, method, **options)
+    return found, result
+
+
+@pytest.mark.parametrize(
+    ("method", "options", "noun", "count"),
+    [
+        ("integrated_gradients", {"steps": 20, "chunk": 8}, "points", 20),
+        ("integrated_gradients", {}, "points", None),
+        ("layer_conductance", {"chunk": 8}, "points", None),
+        ("smooth_grad", {"count": 20, "chunk": 8}, "draws", 20),
+        ("gradient_shap", {"count": 20, "chunk": 8}, "draws", 20),
+        ("blank_out", {}, "texts", 10),
+        ("blank_out", {"replacement": "delete"}, "texts", 10),
+        ("blank_out", {"replacement": "zero"}, "texts", 10),
+        ("sequential_integrated_gradients", {}, "tokens", 8),
+        ("context_cite", {"count": 16}, "texts", 16),
+    ],
+)
+def test_long_methods_tell_their_steps_and_their_numbers_stay(method: str, options: Any, noun: str, count: int | None) -> None:
+    if method == "context_cite":
+        pytest.importorskip("sklearn", reason="needs scikit-learn: pip install 'mixlens[judge]'")
+    found, result = heard(method, **options)
+    assert {step.noun for step in found} == {noun}
+    done = [step.done for step in found]
+    assert done == sorted(set(done))  # every step once, forwards
+    assert found[-1].done == found[-1].count == (count or found[-1].count)
+    assert all(step.done <= step.count for step in found)
+    alone = mixlens.attribute(loaded("agreement").trace(SENTENCE), method, **options)
+    torch.testing.assert_close(result.scores, alone.scores, rtol=0, atol=0)
+
+
+def test_points_that_are_added_on_the_way_are_planned_then() -> None:
+    found, result = heard("integrated_gradients", tolerance=1e-9, most_steps=400)
+    assert result.info["steps"] > 50
+    assert found[-1].done == result.info["steps"]
+    planned = [step.count for step in found]
+    assert planned == sorted(planned)
+    assert planned[0] < planned[-1]
+
+
+def test_texts_of_a_game_are_counted_over_all_calls() -> None:
+    """Libraries ask for a few texts at a time."""
+    trace = loaded("sentiment").trace(REVIEW)
+    found: list[Step] = []
+    question = Question(trace, resolve(trace, 1), None, 0)
+    game = game_of(question, "word", None, planned=12)
+    rows = np.random.default_rng(0).random((12, len(game.units))) < 0.5
+    with listening(found.append):
+        game.values(rows[:5])
+        game.values(rows[5:])
+    assert [step.done for step in found] == [5, 12]
+    assert {step.count for step in found} == {12}
+
+
+# --- listeners --------------------------------------------------------------------------------------------------------
+
+
+def test_a_listener_hears_its_own_block_and_thread_alone() -> None:
+    found: list[Step] = []
+    tell(1, 2, "texts")  # nobody listens
+    with listening(found.append):
+        tell(1, 2, "texts")
+        with part_of(10, 20, "rows"):
+            tell(3, 4, "texts")
+        thread = threading.Thread(target=tell, args=(9, 9, "texts"))
+        thread.start()
+        thread.join()
+    tell(2, 2, "texts")
+    assert found == [Step(1, 2, "texts"), Step(13, 20, "rows")]
+    with part_of(1, 2, "rows"):
+        tell(1, 1, "texts")  # nobody listens here either
+
+
+def test_steps_in_words_and_shares() -> None:
+    assert Step(64, 500, "texts").text == "64 of 500 texts"
+    assert Step(1500, 2000, "points").text == "1,500 of 2,000 points"
+    assert (Step(64, 256, "texts").share, Step(0, 0, "texts").share, Step(9, 8, "texts").share) == (0.25, 0.0, 1.0)
+    assert Step(9, 8, "texts").text == "9 of 9 texts"
+
+
+def test_the_spinner_says_how_far_a_step_is() -> None:
+    spinner = Spinner("computing", shown=False)
+    with listening(spinner.hear):
+        tell(3, 8, "texts")
+        assert line_of("|", spinner._now, 0.0) == "| mixlens: computing, 3 of 8 texts"
+    spinner.tell("AttCAT, method 2 of 5")
+    assert spinner._now == "AttCAT, method 2 of 5"  # the next step begins anew
+
+
+def test_gathered_results_tell_the_method_and_how_far_it_is() -> None:
+    notes: list[tuple[str, float]] = []
+    gather(loaded("agreement"), SENTENCE, ["integrated_gradients:steps=20:chunk=8", "alti"], note=lambda *one: notes.append(one))
+    assert ("integrated_gradients, 8 of 20 points", pytest.approx(8 / 20 / 2)) in notes
+    shares = [share for _, share in notes]
+    assert shares == sorted(shares)
+
+
+def test_a_job_knows_how_far_its_step_is_and_stops_there() -> None:
+    job = Job("x", loaded("agreement"), {})
+    watch = Watch(job, 60.0)
+    watch.hear(Step(1, 2, "texts"))  # before the first step
+    assert (job.within, job.share) == ("", 0.0)
+    watch.plan(["Read", "Run", "AttCAT", "Draw"])
+    for _ in range(3):
+        watch.next()
+    watch.hear(Step(3, 4, "points"))
+    assert (job.within, job.share, job.doing) == ("3 of 4 points", (2 + 0.75) / 4, "AttCAT")
+    watch.next()
+    assert (job.within, job.share) == ("", 0.75)
+    job.stop = "cancelled."
+    with pytest.raises(StoppedError, match="cancelled"):
+        watch.hear(Step(1, 4, "points"))
+
+
+def test_the_served_answer_tells_steps_within_a_method(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[tuple[int, str, float]] = []
+    hear = Watch.hear
+
+    def recorded(self: Watch, step: Step) -> None:
+        hear(self, step)
+        seen.append((self.job.begun, self.job.within, self.job.share))
+
+    monkeypatch.setattr(Watch, "hear", recorded)
+    model = loaded("sentiment")
+    desk = Desk([model], Limits())
+    try:
+        asked = example_question(model, REVIEW, 12) | {"methods": ["integrated_gradients:steps=20:chunk=8", "blank_out"]}
+        job = desk.submit("sentiment", asked, question="why")
+        end = time.monotonic() + 60
+        while job.ended is None and time.monotonic() < end:
+            time.sleep(0.01)
+        assert job.state == "done", job.error
+    finally:
+        desk.close()
+    assert (3, "8 of 20 points", (2 + 0.4) / len(job.steps)) in seen
+    assert {begun for begun, _, _ in seen} == {3, 4, 5}  # two methods, and the words that are taken out
+    assert [share for *_, share in seen] == sorted(share for *_, share in seen)
+
+
+def test_who_stops_while_hearing_stops_the_method() -> None:
+    """Cancelling needs no more than one step of a method."""
+    found: list[Step] = []
+
+    def stop(step: Step) -> None:
+        found.append(step)
+        raise StoppedError("cancelled.")
+
+    with pytest.raises(StoppedError), steps.listening(stop):
+        mixlens.attribute(loaded("agreement").trace(SENTENCE), "integrated_gradients", steps=200, chunk=8)
+    assert len(found) == 1
