@@ -51,7 +51,7 @@ def heard(method: str, text: str = SENTENCE, model: str = "agreement", **options
         ("blank_out", {"replacement": "delete"}, "texts", 10),
         ("blank_out", {"replacement": "zero"}, "texts", 10),
         ("sequential_integrated_gradients", {}, "tokens", 8),
-        ("discretized_integrated_gradients", {}, "points", 31),
+        ("discretized_integrated_gradients", {"factor": 3, "rule": "trapezoid"}, "points", 249),
         ("context_cite", {"count": 16}, "texts", 16),
     ],
 )
