@@ -17,6 +17,7 @@ from typing import Any
 import kept
 import made_values as made
 import numpy as np
+import told_runs
 import torch
 import why_example
 from rich.console import Console
@@ -701,7 +702,7 @@ CASES: dict[str, Callable[[], Any]] = {
     "page rows": page_row_lines, "attributions": attribution_texts, "strips and bars": strips_and_bars, "rows": row_texts,
     "maps": map_texts, "heads": head_texts, "written": generation_texts, "why": why_texts, "notebooks": notebooks,
     "latex": latex_texts, "entries": entries, "pages": pages, "templates": templates, "written pages": written_pages,
-    "flow pages": flow_pages, "flow columns": flow_columns, "flow numbers": flow_arrays, "packed": packed,
+    "flow pages": flow_pages, "flow columns": flow_columns, "flow numbers": flow_arrays, "packed": packed, **told_runs.CASES,
 }  # fmt: skip
 
 
