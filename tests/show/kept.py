@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 NUMBER = re.compile(r"-?\d+\.?\d*(?:e[+-]?\d+)?")
+QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"|#[0-9a-fA-F]{6,8}")
 CLOSE = 2e-4  # numbers are kept with five digits
 
 
@@ -61,11 +62,12 @@ def _same(here: Any, there: Any) -> bool:
 
 
 def near(here: str, there: str) -> bool:
-    """Whether two lines are the same but for the last digits of their numbers."""
-    if NUMBER.sub("#", here) != NUMBER.sub("#", there):
+    """Whether two lines are the same but for the last digits of their numbers; what is quoted is the same as a whole."""
+    one, other = (QUOTED.sub("'", line) for line in (here, there))
+    if QUOTED.findall(here) != QUOTED.findall(there) or NUMBER.sub("#", one) != NUMBER.sub("#", other):
         return False
-    pairs = zip(NUMBER.findall(here), NUMBER.findall(there), strict=True)
-    return all(math.isclose(float(one), float(other), rel_tol=CLOSE, abs_tol=1e-5) for one, other in pairs)
+    pairs = zip(NUMBER.findall(one), NUMBER.findall(other), strict=True)
+    return all(math.isclose(float(first), float(second), rel_tol=CLOSE, abs_tol=1e-5) for first, second in pairs)
 
 
 def main(path: Path, cases: Mapping[str, Callable[[], Any]]) -> None:
