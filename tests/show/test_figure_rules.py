@@ -436,7 +436,8 @@ def test_settings_hold_inside_alone() -> None:
 def test_legends_have_as_many_columns_as_fit() -> None:
     assert show_curves._legend_columns(["a" * 10, "b"], 2 * 0.4 + 0.055 * 11 + 1e-9) == 2
     assert show_curves._legend_columns(["a" * 10, "b"], 2 * 0.4 + 0.055 * 11 - 1e-9) == 1
-    assert show_curves._legend_columns(["a" * 10] * 9, 3.0) == 3
+    assert show_curves._legend_columns(["a" * 10] * 9, 5.0) == 5
+    assert show_curves._legend_columns(["a" * 30, "b", "b", "b"], 2.5) == 1
 
 
 def test_only_one_legend_stands_below_several_axes() -> None:
