@@ -510,7 +510,8 @@ def _decoded(entry: Any) -> Any:
 def pages() -> Any:
     why = SimpleNamespace(to_dict=lambda: why_example.example(text="a\u200bb" + "x" * 80))
     told = [results_page.Told([made.attribution(), made.a_map(2, 3, text=None)], why=why), results_page.Told([], why=why)]
-    same = [made.attribution(text="x" * 70 + end + "y" * 30) for end in "abb"]
+    texts = ["x" * 70 + end + "y" * 30 for end in "ab"] + ["z" * 85 + end for end in "ab"] + ["z" * 80 + end + "w" * 60 for end in "12"]
+    same = [made.attribution(text=text) for text in texts]
     other = made.attribution(model="other/model")
     return {
         "results": html_parts(results_page.page([made.attribution(), made.row_of_map()])),
