@@ -386,18 +386,23 @@ def test_the_application_is_guarded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_model_as_it_is_listed() -> None:
     times = Times()
-    times.took("sentiment", "why", 1.5, 9)
+    times.took("classification", "why", 1.5, 9)
     desk: Any = SimpleNamespace(tokens_at_most=lambda model: 64, times=times)
-    model = mixlens.load("sentiment")
+    model, masked = model_of("classification"), model_of("masked-lm")
+    for one in (model, masked):
+        one.family, one.n_layers = SimpleNamespace(name="bert"), 3
+    model.hf_model.config.id2label = {number: f"c{number}" for number in range(101)}
     assert describe.about_model(desk, model) == {
-        "name": "sentiment", "task": "classification", "family": model.family.name, "layers": model.n_layers, "max_tokens": 64, "mask": "[MASK]",
-        "labels": ["negative", "positive"], "example": "The plot was dull but the acting was brilliant.", "questions": describe.questions_for(model),
-        "methods": ["deeplift", "attcat", "blank_out", "integrated_gradients", "alti"],
-        "fillers": describe.about_model(desk, model)["fillers"], "seconds": {"why": {"seconds": 1.5, "tokens": 9}},
+        "name": "classification", "task": "classification", "family": "bert", "layers": 3, "max_tokens": 64, "mask": "[M]",
+        "labels": [f"c{number}" for number in range(100)], "example": "The plot was dull but the acting was brilliant.",
+        "questions": describe.questions_for(model), "methods": ["deeplift", "attcat", "blank_out", "integrated_gradients", "alti"],
+        "fillers": {"delete": "words are deleted", "mask": "words are replaced by the mask token"}, "seconds": {"why": {"seconds": 1.5, "tokens": 9}},
     }  # fmt: skip
-    assert list(describe.about_model(desk, model)["fillers"])[:2] == ["delete", "mask"]
-    masked = describe.about_model(desk, mixlens.load("agreement"))
-    assert (masked["labels"], masked["example"], masked["seconds"]) == ([], "The keys to the cabinet [MASK] rusty.", {})
+    told = describe.about_model(desk, masked)
+    assert (told["labels"], told["example"], told["seconds"]) == ([], "The keys to the cabinet [M] rusty.", {})
+    masked.task = "base"
+    told = describe.about_model(desk, masked)
+    assert (told["labels"], told["example"], told["questions"], told["methods"]) == ([], "", [], [])
 
 
 @pytest.mark.parametrize(

@@ -237,6 +237,8 @@ FIGURES: dict[str, Callable[[], Any]] = {
     "heads of one layer": lambda: made.heads().plot(layer=0, title="Heads", numbers=False),
     "rows": lambda: mixlens.plot([made.row_of_map(), made.attribution()]),
     "rows on one scale": lambda: mixlens.plot([made.attribution(), made.attribution(method="blank_out")], scale="all", numbers=True, width=8),
+    "rows of two units": lambda: mixlens.plot([made.row_of_map(), made.attribution()], scale="all", numbers=True, width=8, vmax=0.5),
+    "rows of one unit": lambda: mixlens.plot([made.row_of_map(), made.row_of_map(method="alti")], scale="all", colorbar=False),
     "rows of layers": lambda: mixlens.plot([made.row_of_map(layer=0), made.row_of_map(layer=1)], labels=["a", "b"]),
     "rows on axes": lambda: on_axes(lambda axes: mixlens.plot([made.row_of_map(), made.row_of_map()], ax=axes)),
     "matrices": lambda: mixlens.plot([made.a_map(), made.a_map(3, method="globenc")], layer=1),

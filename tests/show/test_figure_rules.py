@@ -21,7 +21,7 @@ from mixlens.errors import InputError
 from mixlens.metrics import Interval
 from mixlens.show import curves as show_curves
 from mixlens.show import figure
-from mixlens.show.figure import heat, histograms, layout, legend, matrices, picture, sheets, strips, wording, written
+from mixlens.show.figure import bars, heat, histograms, layout, legend, matrices, picture, sheets, strips, wording, written
 from mixlens.show.figure.options import Options
 from mixlens.types import Attribution, Map
 
@@ -169,9 +169,17 @@ def test_texts_are_cut_where_the_room_ends() -> None:
             *(["aa", "bb", "ccccc…"], ["aa", "bb", "c…"]),
         ]
         assert layout.broken("", 8.0, 1.0) == []
+        assert layout.broken("aa · bb · cc · dd · ee", 8.0, 7 * letter + 1e-9) == ["aa · bb", "cc · dd", "ee"]
     assert layout.title_height([]) == 0
     assert layout.title_height(["a", "b"]) == pytest.approx(2 * 10 / 72 + 0.06)
     assert layout.literal("a$b\n") == "a\\$b\\u000a"
+
+
+def test_bars_are_as_high_as_a_page_allows() -> None:
+    options = Options(None, 3.0, None, None, True)
+    with artists.equal_letters():
+        pitches = [bars._axes_and_pitch(["a"] * count, "", options)[1] for count in (1, 47, 48, 400, 500)]
+    assert pitches == pytest.approx([0.17, 0.17, 8 / 48, 0.02, 0.02])
 
 
 def test_labels_are_thinned_where_they_would_touch() -> None:
@@ -262,6 +270,12 @@ def test_numbers_in_cells() -> None:
         assert heat._number_size(["1"], 1.0, 6.5 * 1.1 / 72) == pytest.approx(6.5)
         with pytest.raises(InputError):
             heat._number_size(["1"], 1.0, 6.4 * 1.1 / 72)
+
+
+@pytest.mark.parametrize(("limit", "hatched"), [(16, True), (15, False)])
+def test_cells_against_are_hatched_up_to_the_limit(monkeypatch: pytest.MonkeyPatch, limit: int, hatched: bool) -> None:
+    monkeypatch.setattr(heat, "MOST_HATCHED", limit)
+    assert bool(artists.signed_map().plot().axes[0].patches) == hatched
 
 
 def test_the_end_of_the_colours_of_maps() -> None:
@@ -380,6 +394,7 @@ def test_figures_are_saved_where_they_are_asked_to(tmp_path: Path) -> None:
     place = user.add_subplot()
     assert ONE.plot(ax=place, save=tmp_path / "c.svg") is place
     assert "keys" in (tmp_path / "c.svg").read_text()
+    assert figure.curves({"a": [1, 2]}, ax=place) is place
     figure.curves({"a": [1, 2]}, save=tmp_path / "d.pdf")
     figure.histogram_rows({"a": [1]}, edges=[0, 1], save=tmp_path / "e.png")
     made.generation().plot(save=tmp_path / "f.svg")
