@@ -25,6 +25,7 @@ from mixlens.serve.times import Times  # noqa: E402
 from mixlens.serve.work import Answered  # noqa: E402
 from mixlens.show.page_entry import entry  # noqa: E402
 from mixlens.types import Attribution, Map  # noqa: E402
+from mixlens.why.choice import FILLERS  # noqa: E402
 from mixlens.why.value import Note  # noqa: E402
 
 
@@ -396,7 +397,7 @@ def test_a_model_as_it_is_listed() -> None:
         "name": "classification", "task": "classification", "family": "bert", "layers": 3, "max_tokens": 64, "mask": "[M]",
         "labels": [f"c{number}" for number in range(100)], "example": "The plot was dull but the acting was brilliant.",
         "questions": describe.questions_for(model), "methods": ["deeplift", "attcat", "blank_out", "integrated_gradients", "alti"],
-        "fillers": {"delete": "words are deleted", "mask": "words are replaced by the mask token"}, "seconds": {"why": {"seconds": 1.5, "tokens": 9}},
+        "fillers": {name: FILLERS[name] for name in ("delete", "mask", "unk")}, "seconds": {"why": {"seconds": 1.5, "tokens": 9}},
     }  # fmt: skip
     told = describe.about_model(desk, masked)
     assert (told["labels"], told["example"], told["seconds"]) == ([], "The keys to the cabinet [M] rusty.", {})
