@@ -115,7 +115,7 @@ def _make_room(axes: Axes, scores: Sequence[float]) -> None:
     """Room beyond the bars for their numbers."""
     low, high = min(0.0, *scores), max(0.0, *scores)
     beyond = 0.22 * ((high - low) or 1.0)
-    axes.set_xlim(low - (beyond if low < 0 else 0), high + (beyond if high > 0 else 0))
+    axes.set_xlim(low - (beyond if low < 0 else 0), high + (beyond if high > 0 or low == 0 else 0))
 
 
 def _write_values(axes: Axes, scores: Sequence[float], hues: Sequence[str], *, signed: bool, percent: bool) -> None:

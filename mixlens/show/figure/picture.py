@@ -36,7 +36,7 @@ STYLE: Any = {  # type and lines in place of matplotlib's own
     **{"axes.labelcolor": LIGHT["ink"], "axes.unicode_minus": True, "text.usetex": False},
 }
 PLAIN_FONT = "DejaVu Sans"  # comes with matplotlib
-MISSING = re.compile(r"Glyph (\d+) .*missing from font")
+MISSING = re.compile(r"Glyph (\d+) .*missing from font", re.DOTALL)  # it names the character, which may be a line break
 LOCK = threading.RLock()  # all threads share the settings of matplotlib
 
 
