@@ -311,8 +311,8 @@ def test_the_note_below_a_ranking() -> None:
     )
     assert note(setup_of(1), few, {}) == (
         "Higher is better: lds; lower is better: lodds. blank_out has no blank_out_faithfulness: it would be compared with "
-        "itself. Its score and its differences are over the other kinds. lodds is undefined for a method on 1 texts, which are left out "
-        "for all. One text has no intervals, and no two methods are told apart by it."
+        "itself. Its score and its differences are over the other kinds. lodds is undefined for a method on 1 texts, which are "
+        "left out for all. One text has no intervals, and no two methods are told apart by it."
     )
     lower = Scoreboard((values_of("lodds", {"a": [1.0, 2]}),), ("a",))
     assert note(setup_of(30), lower, {}) == "Lower is better: lodds."
