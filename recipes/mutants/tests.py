@@ -308,6 +308,8 @@ BY_HAND: dict[str, tuple[str, ...]] = {
     **_by_hand("experiments/", "scoreboard verdict* judge_summary judged_methods judged_metrics", "test_scoreboard_by_hand.py"),
     **_by_hand("experiments/", "claims judge judging sanity", "test_judging_by_hand.py"),
     **_by_hand("metrics/", "*", "test_metrics_by_hand.py"),
+    **_by_hand("", "fast/__init__ fast/switch fast/together fast/shared layer/norms layer/weights", "test_layers_by_hand.py"),
+    **_by_hand("", "maps aggregate attributions types continuing sequences methods/attcat", "test_maps_by_hand.py"),
 }
 DEFAULTS = "test_defaults.py"  # the numbers and switches that functions take where a caller names none
 
