@@ -300,6 +300,32 @@ FIRST: dict[str, tuple[str, ...]] = {
 }
 
 
+def _by_hand(folder: str, names: str, *tests: str) -> dict[str, tuple[str, ...]]:
+    return {f"mixlens/{folder}{name}.py": tests for name in names.split()}
+
+
+# Tests of values written by hand: they run before all others.
+BY_HAND: dict[str, tuple[str, ...]] = {
+    **_by_hand("", "foreign", "test_foreign_whole.py"),
+    **_by_hand(
+        "", "wording sentences rounding by_word conventions completeness budget products notices", "test_numbers_and_words.py"
+    ),
+    **_by_hand("", "command_words asking registry", "test_commands_in_words.py"),
+    **_by_hand("", "scored_tensors scoring layer_trace methods/_mixing", "test_tensors_scored.py"),
+    **_by_hand("", "arithmetic averages head_maps provenance", "test_results_by_hand.py"),
+    **_by_hand("", "targets removal questions", "test_games_by_hand.py"),
+    **_by_hand(
+        "methods/", "_coalitions _points _baselines shap lime smooth_grad context_cite blank_out", "test_games_by_hand.py"
+    ),
+    **_by_hand("experiments/", "scoreboard verdict* judge_summary judged_methods judged_metrics", "test_scoreboard_by_hand.py"),
+    **_by_hand("experiments/", "claims judge judging sanity", "test_judging_by_hand.py"),
+    **_by_hand("metrics/", "*", "test_metrics_by_hand.py"),
+    **_by_hand("", "fast/__init__ fast/switch fast/together fast/shared layer/norms layer/weights", "test_layers_by_hand.py"),
+    **_by_hand("", "maps aggregate attributions types continuing sequences methods/attcat", "test_maps_by_hand.py"),
+}
+DEFAULTS = "test_defaults.py"  # the numbers and switches that functions take where a caller names none
+
+
 def files_of(root: Path, areas: Sequence[str]) -> dict[str, str]:
     """The files of some areas and the area of each, by path from the root, sorted. The first area that names a file has it."""
     found: dict[str, str] = {}
@@ -315,7 +341,8 @@ def tests_of(file: str, area: str) -> tuple[str, ...]:
     """The tests for a fault in a file, each named once."""
     named = [tests for pattern, tests in FIRST.items() if fnmatch(file, pattern)]
     first = named[0] if named else {"core": CORE, "methods": MAPS}.get(area, ())
-    return tuple(dict.fromkeys(map(place_of, (*first, *REST[area]))))
+    by_hand = [test for pattern, tests in BY_HAND.items() if fnmatch(file, pattern) for test in tests]
+    return tuple(dict.fromkeys(map(place_of, (*by_hand, DEFAULTS, *first, *REST[area]))))
 
 
 def place_of(test: str) -> str:

@@ -1,0 +1,375 @@
+"""Layers put together, blocks that calls share, norms held still and linear modules, on tensors written by hand."""
+
+from __future__ import annotations
+
+import gc
+import math
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from mixlens import fast
+from mixlens.fast import shared, together
+from mixlens.layer import norms, weights
+from mixlens.layer.norms import Chain, FrozenNorm
+from mixlens.types import LayersOf, LayerTrace
+
+CPU = torch.device("cpu")
+
+
+def numbered(*shape: int) -> Any:
+    return torch.arange(math.prod(shape), dtype=torch.float32).reshape(shape)
+
+
+def layer_of(n: int, batch: int | None = None, **changes: Any) -> LayerTrace:
+    lead = () if batch is None else (batch,)
+    states = {name: numbered(*lead, n, 3) + i for i, name in enumerate(("input", "attention_output", "mlp_output", "output"))}
+    heads = {name: numbered(*lead, 2, n, 2) + i for i, name in enumerate(("query", "key", "value"))}
+    return LayerTrace(**{"parts": SimpleNamespace(output=nn.Linear(2, 2)), **states, **heads, **changes})
+
+
+# --- together -------------------------------------------------------------------------------------------------------------
+
+
+def test_the_switch(monkeypatch: pytest.MonkeyPatch) -> None:
+    for value, off in (("off", True), ("on", False), ("", False), ("OFF", False)):
+        monkeypatch.setenv("MIXLENS_FAST", value)
+        assert fast.is_off() is off
+    monkeypatch.setenv("MIXLENS_FAST", "off")
+    assert fast.shared_blocks(None) is None  # type: ignore[arg-type]
+    monkeypatch.delenv("MIXLENS_FAST")
+    assert fast.is_off() is False
+
+
+def test_the_block_of_one_layer_and_of_several(monkeypatch: pytest.MonkeyPatch) -> None:
+    from mixlens.fast import block as fast_block
+    from mixlens.layer import block as plain_block
+
+    monkeypatch.setattr(fast_block, "Block", lambda *given, **options: ("fast", given[1:], options))
+    monkeypatch.setattr(plain_block, "Block", lambda *given, **options: ("plain", given[1:], options))
+    layer = layer_of(2)
+    monkeypatch.delenv("MIXLENS_FAST", raising=False)
+    assert fast.block_of(layer, 3, scratch={}) == ("fast", (3,), {"scratch": {}})  # type: ignore[comparison-overlap]
+    monkeypatch.setenv("MIXLENS_FAST", "off")
+    assert fast.block_of(layer, 3) == ("plain", (3,), {})  # type: ignore[comparison-overlap]
+    assert fast.block_of([layer], 3) == ("fast", (3,), {"scratch": None})  # type: ignore[comparison-overlap]
+
+
+def test_neighbours_on_one_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    def told(places: list[Any], most: int) -> list[tuple[int, int]]:
+        monkeypatch.setattr(together, "_place", lambda layer: layer)
+        return [(one.start, one.stop) for one in together.neighbours(places, most)]
+
+    assert told([1, 1, 1, 1, 1], 2) == [(0, 2), (2, 4), (4, 5)]
+    assert told([1, 1, 1], 5) == [(0, 3)]
+    assert told([1, 1, 2, 2], 5) == [(0, 2), (2, 4)]
+    assert told([None, None, 1, 1], 5) == [(0, 1), (1, 2), (2, 4)]
+    assert told([1, 1, 1], 1) == [(0, 1), (1, 2), (2, 3)]
+
+
+def test_where_layers_are_scored_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    on_cpu = layer_of(2)
+    assert together._place(on_cpu) is None
+    on_gpu: Any = SimpleNamespace(parts=SimpleNamespace(output="module"), output=SimpleNamespace(device=torch.device("cuda")))
+    for away, packed, place in ((False, False, torch.device("cuda")), (True, False, None), (False, True, None)):
+        monkeypatch.setattr(together, "is_away", lambda module, away=away: away)
+        monkeypatch.setattr(together, "is_packed", lambda module, packed=packed: packed)
+        assert together._place(on_gpu) == place
+
+
+def test_how_many_layers_at_once() -> None:
+    def layer(n: int, width: int, batch: int = 1, device: str = "cuda", query: Any = True) -> Any:
+        heads = SimpleNamespace(shape=(batch, 4, n, 8))
+        first = SimpleNamespace(numel=lambda: batch * n)
+        states = SimpleNamespace(device=torch.device(device), shape=(batch, n, width), __getitem__=None)
+
+        class States(SimpleNamespace):
+            def __getitem__(self, index: Any) -> Any:
+                assert index == (..., 0)
+                return first
+
+        states = States(**{key: value for key, value in vars(states).items() if key != "__getitem__"})
+        return SimpleNamespace(input=states, query=heads if query else None, weights=None if query else heads)
+
+    room = 2 << 26
+    assert together.together_at_once(layer(10, 64, device="cpu"), 12) == 1
+    assert together.together_at_once(layer(1024, 64), 99) == room // (4 * 1024 * 1024)
+    assert together.together_at_once(layer(64, 4096), 99) == min(99, room // (4 * 64 * 4096))
+    assert together.together_at_once(layer(512, 64, batch=8, query=False), 99) == room // (4 * 8 * 512 * 512)
+    assert together.together_at_once(layer(10, 64), 12) == 12
+    assert together.together_at_once(layer(8192, 64, batch=4), 12) == 1
+
+
+def test_rows_of_a_batch() -> None:
+    whole = layer_of(4, 3, mask=numbered(1, 1, 4, 4))
+    for rows in ([0, 1], [1, 2], [2, 0], [1]):
+        made = together.of_rows(whole, rows, 3)
+        assert torch.equal(made.input, whole.input[rows][:, :3])
+        assert torch.equal(made.value, whole.value[rows][:, :, :3])
+        assert torch.equal(made.mask, whole.mask[..., :3, :3])  # type: ignore[index, arg-type]
+    assert together._neighbouring([1, 2]) == slice(1, 3)
+    assert together._neighbouring([2, 1]) == [2, 1]
+    assert together._neighbouring([1, 3]) == [1, 3]
+
+
+def test_traces_put_together() -> None:
+    short, long = layer_of(2), layer_of(3, mask=torch.tensor([[True, False, True]] * 3))
+    made = together.stack([short, long])
+    assert made.input.shape == (2, 3, 3)
+    assert made.input[0].tolist() == [*short.input.tolist(), short.input[-1].tolist()]
+    assert torch.equal(made.value[1], long.value)
+    assert made.mask.tolist() == [[[[True, True, False]] * 3], [[[True, False, True]] * 3]]  # type: ignore[union-attr]
+    added = layer_of(2, mask=torch.zeros(1, 2, 2))
+    lowest = torch.finfo(torch.float32).min
+    padded = together.stack([added, layer_of(3, mask=torch.zeros(1, 3, 3))]).mask
+    assert padded[0].tolist() == [[[0.0, 0.0, lowest]] * 3]  # type: ignore[index]
+    weighted = [layer_of(n, weights=torch.full((2, n, n), 0.5)) for n in (2, 3)]
+    both = together.stack(weighted)
+    assert both.mask is None
+    assert both.weights[0, 0].tolist() == [[0.5, 0.5, 0.0]] * 3  # type: ignore[index]
+
+
+# --- blocks that calls share --------------------------------------------------------------------------------------------------
+
+
+def test_bytes_of_a_block() -> None:
+    assert shared._bytes(layer_of(5)) == ((2 + 3) * 25 + 6 * 5 * 3) * 4
+    half = layer_of(5, input=numbered(5, 3).half())
+    assert shared._bytes(half) == ((2 + 3) * 25 + 12 * 5 * 3) * 4
+    double = layer_of(5, input=numbered(5, 3).double(), query=None, weights=torch.zeros(7, 5, 5))
+    assert shared._bytes(double) == ((7 + 3) * 25 + 6 * 5 * 3) * 8
+
+
+def test_the_store_keeps_the_last_traces_within_its_budget(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shared, "BUDGET", 10)
+    store: Any = {key: (None, SimpleNamespace(size=size)) for key, size in ((1, 4), (2, 3), (3, 3))}
+    shared._shrink(store)
+    assert list(store) == [1, 2, 3]
+    store[4] = (None, SimpleNamespace(size=2))
+    shared._shrink(store)
+    assert list(store) == [2, 3, 4]
+    kept: Any = SimpleNamespace(blocks=None)
+    assert shared._store(kept) is kept.blocks is shared._store(kept)
+
+
+def trace_of(n: int = 2, depth: int = 2) -> Any:
+    import threading
+
+    layers = LayersOf([layer_of(n, 1) for _ in range(depth)], 0, n)
+    kept = SimpleNamespace(blocks=None, lock=threading.Lock())
+    return SimpleNamespace(layers=layers, model=SimpleNamespace(kept=kept))
+
+
+def test_calls_on_one_trace_share_their_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    trace = trace_of()
+    size = 2 * shared._bytes(trace.layers[0])
+    first = shared.shared_blocks(trace)
+    assert first is not None
+    assert (first.size, first.calls, first.busy) == (size, 1, True)
+    assert shared.shared_blocks(trace) is None  # another call reads them
+    first.end_call()
+    assert shared.shared_blocks(trace) is first
+    assert first.calls == 2
+    store = trace.model.kept.blocks
+    assert list(store) == [id(trace.layers)]
+    del trace.layers
+    gc.collect()
+    assert store == {}
+    other = trace_of()
+    monkeypatch.setattr(shared, "BUDGET", size)
+    assert shared.shared_blocks(other) is not None
+    monkeypatch.setattr(shared, "BUDGET", size - 1)
+    assert shared.shared_blocks(trace_of()) is None
+    plain = trace_of()
+    plain.layers = list(plain.layers)
+    monkeypatch.setattr(shared, "BUDGET", size)
+    assert shared.shared_blocks(plain) is None
+
+
+def test_a_block_is_kept_where_it_is_worth_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[Any] = []
+
+    class Block(SimpleNamespace):
+        def __init__(self, layer: Any, index: int, *, scratch: Any, keeps_attention: bool):
+            super().__init__(layer=layer, index=index, scratch=scratch, keeps=keeps_attention, watched=[], compared={"x": 1})
+            self.attention, self.values = torch.zeros(1), torch.zeros(1)
+            made.append(self)
+
+        def watch(self, module: Any) -> None:
+            self.watched.append(module)
+
+    monkeypatch.setattr(shared, "Block", Block)
+    monkeypatch.setattr(shared, "_is_countable", lambda layer: layer != "uncounted")
+    monkeypatch.setattr(shared, "_modules", lambda layer: ["norm"])
+    blocks: Any = shared.SharedBlocks(shared.AT_ONCE)
+    first = blocks.block("layer", 0, {"s": 1})
+    assert (first.keeps, first.watched, list(blocks.blocks)) == (True, ["norm"], [0])
+    again = blocks.block("layer", 0, {"t": 2})
+    assert again is first
+    assert (again.scratch, again.compared) == ({"t": 2}, {})
+    assert not blocks.block("uncounted", 1, {}).keeps
+    first.projection = first.rounding = "large"
+    blocks.end_call()
+    assert (first.scratch, hasattr(first, "projection"), hasattr(first, "rounding"), list(blocks.blocks)) == (
+        {},
+        False,
+        False,
+        [0],
+    )
+    first.attention.add_(1)
+    blocks.end_call()
+    assert blocks.blocks == {}
+    large: Any = shared.SharedBlocks(shared.AT_ONCE + 1)
+    for calls, keeps in ((0, False), (1, False), (2, True)):
+        large.calls = calls
+        assert large.block("layer", 0, {}).keeps is keeps
+
+
+def test_modules_whose_changes_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    places = ("output", "norm_on_attention", "norm_after_attention", "norm_on_mlp", "norm_after_mlp")
+    parts = SimpleNamespace(**{name: f"a {name}" for name in places})
+    layer: Any = SimpleNamespace(parts=parts)
+    assert shared._modules(layer) == [f"a {name}" for name in places]
+    parts.norm_on_mlp = None
+    assert len(shared._modules(layer)) == 4
+    for away, states, told in ((False, {}, True), (True, {}, False), (False, {"a norm_after_mlp": None}, False)):
+        monkeypatch.setattr(shared, "is_away", lambda module, away=away: away)
+        monkeypatch.setattr(shared, "module_state", lambda module, states=states: states.get(module, 1))
+        assert shared._is_countable(layer) is told
+
+
+# --- norms held still -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("width", [4, 5])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("kind", ["layer", "rms"])
+def test_a_norm_is_found_by_asking_it(kind: str, width: int, dtype: torch.dtype) -> None:
+    module: Any = nn.LayerNorm(width, eps=1e-3, dtype=dtype) if kind == "layer" else nn.RMSNorm(width, eps=1e-3, dtype=dtype)
+    gamma = torch.linspace(-0.5, 2.0, width, dtype=dtype)
+    with torch.no_grad():
+        module.weight.copy_(gamma)
+        if kind == "layer":
+            module.bias.copy_(gamma * 3 - 1)
+    norm = FrozenNorm.of(module, width, torch.float64)
+    assert norm.centred is (kind == "layer")
+    torch.testing.assert_close(norm.gamma, gamma.double(), rtol=1e-6, atol=1e-6)
+    torch.testing.assert_close(norm.beta, (gamma * 3 - 1 if kind == "layer" else 0 * gamma).double(), rtol=1e-6, atol=1e-6)
+    assert norm.eps == pytest.approx(1e-3, rel=1e-3)
+    u = torch.randn(2, 3, width, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    expected = module.double()(u)
+    torch.testing.assert_close(norm(u), expected, rtol=1e-5, atol=1e-5)
+    normed, reciprocal = norm.with_reciprocal(u)
+    torch.testing.assert_close(normed, expected, rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(reciprocal, 1 / norm.scale(u), rtol=1e-9, atol=0)
+    torch.testing.assert_close(norm.numerator(u) / norm.scale(u) + norm.beta, expected, rtol=1e-5, atol=1e-5)
+
+
+def test_scales_of_a_norm() -> None:
+    u = torch.tensor([[1.0, 2.0, 6.0]], dtype=torch.float64)
+    one = torch.ones(3, dtype=torch.float64)
+    centred, plain = FrozenNorm(2 * one, one, True, 0.5), FrozenNorm(2 * one, one, False, 0.5)
+    assert centred.scale(u).tolist() == [[pytest.approx(math.sqrt(14 / 3 + 0.5))]]
+    assert centred.scale(u, eps=False).tolist() == [[pytest.approx(math.sqrt(14 / 3))]]
+    assert centred.scale(u, eps=False, unbiased=True).tolist() == [[pytest.approx(math.sqrt(7))]]
+    assert plain.scale(u).tolist() == [[pytest.approx(math.sqrt(41 / 3 + 0.5))]]
+    assert centred.numerator(u).tolist() == [[-4.0, -2.0, 6.0]]
+    assert plain.numerator(u).tolist() == [[2.0, 4.0, 12.0]]
+    assert centred.without_gamma.numerator(u).tolist() == [[-2.0, -1.0, 3.0]]
+    assert centred.without_gamma.beta is centred.beta
+    assert norms.numerators((centred, plain), u).tolist() == [[-8.0, -4.0, 12.0]]
+
+
+def test_a_chain_of_norms() -> None:
+    one = torch.ones(3, dtype=torch.float64)
+    branch, stream = FrozenNorm(2 * one, 0 * one, False, 0.0), FrozenNorm(5 * one, 0 * one, False, 0.0)
+    left, right = torch.tensor([2.0, 4.0]), torch.tensor([8.0, 16.0])
+    z = torch.ones(1, 3, dtype=torch.float64)
+    both = Chain((branch,), (stream,), left, right)
+    assert both.part(z).tolist() == [[10.0] * 3]
+    assert both.residual(z).tolist() == [[5.0] * 3]
+    assert both.part_reciprocal.tolist() == [16.0, 64.0]  # type: ignore[union-attr]
+    assert Chain((branch,), (), left, None).part_reciprocal is left
+    assert Chain((), (stream,), None, right).part_reciprocal is right
+    assert Chain((), (), None, None).part_reciprocal is None
+
+
+# --- linear modules -------------------------------------------------------------------------------------------------------
+
+
+class Packed(nn.Module):
+    """A linear map that hides its weights."""
+
+    def __init__(self, linear: nn.Linear):
+        super().__init__()
+        self.inner = linear
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.inner(x)
+
+
+def test_weights_that_are_read_and_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    linear = nn.Linear(3, 2)
+    assert weights.is_plain(linear)
+    assert not weights.is_plain(Packed(linear))
+    assert not weights.is_plain(nn.LayerNorm(3))
+    read = weights.linear_weight(linear, 3, torch.float64)
+    assert (read.dtype, read.shape) == (torch.float64, (3, 2))
+    assert torch.equal(read, linear.weight.t().double())
+    for rows in (1 << 26, 3, 1):
+        monkeypatch.setattr(weights, "ASKED_ROWS", rows)
+        torch.testing.assert_close(weights.linear_weight(Packed(linear), 3, torch.float64), read, rtol=1e-5, atol=1e-6)
+    assert weights.linear_bias(linear, 3, torch.zeros(1)) is linear.bias
+    torch.testing.assert_close(weights.linear_bias(Packed(linear), 3, torch.zeros(1)), linear.bias)
+    assert weights.linear_bias(nn.Linear(3, 2, bias=False), 3, torch.zeros(1)).tolist() == [0.0, 0.0]
+    from transformers.pytorch_utils import Conv1D
+
+    conv = Conv1D(2, 3)
+    assert weights.is_plain(conv)
+    assert torch.equal(weights.linear_weight(conv, 3, torch.float32), conv.weight)
+    assert weights.input_dtype(linear.double(), None) == torch.float64
+    assert weights.input_dtype(linear, torch.zeros(1)) == torch.float32
+    assert weights.input_dtype(nn.ReLU(), None) == torch.float32
+
+
+def test_modules_that_somebody_changed() -> None:
+    linear = nn.Linear(3, 2)
+    hook = linear.register_forward_hook(lambda *given: None)
+    assert weights.is_hooked(linear)
+    assert not weights.is_plain(linear)
+    hook.remove()
+    before = linear.register_forward_pre_hook(lambda *given: None)
+    assert weights.is_hooked(linear)
+    before.remove()
+
+    def watching(*given: Any) -> None: ...
+
+    setattr(watching, weights.WATCHING, True)
+    linear.register_forward_hook(watching)
+    assert not weights.is_hooked(linear)
+    assert weights.is_known(linear)
+    assert not weights.is_known(Packed(linear))
+    linear.forward = lambda x: x  # type: ignore[method-assign]
+    assert not weights.is_known(linear)
+    setattr(linear, weights.HOOK, True)
+    assert weights.is_known(linear)
+
+
+def test_modules_in_float32(monkeypatch: pytest.MonkeyPatch) -> None:
+    half = nn.Linear(3, 2).half()
+    wide = weights.widened(half, torch.zeros(1).half())
+    assert {one.dtype for one in wide.parameters()} == {torch.float32}
+    assert half.weight.dtype == torch.float16
+    linear = nn.Linear(3, 2)
+    packed: Any = Packed(linear)
+    packed.in_features = 3
+    monkeypatch.setattr(weights, "is_packed", lambda module: True)
+    made: Any = weights.widened(packed, torch.zeros(1))
+    torch.testing.assert_close(made.weight, linear.weight, rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(made.bias, linear.bias)
+    assert not any(one.requires_grad for one in made.parameters())
+    del packed.in_features
+    assert isinstance(weights.widened(packed, torch.zeros(1)), Packed)

@@ -1,0 +1,549 @@
+"""The small functions that everything rests on, with values made up by hand: numbers as written, sentences, roundings, words,
+conventions of rollouts, sums that close, tiles, running products, and notices. Both sides of every limit."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from contextlib import suppress
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from mixlens import budget, by_word, completeness, conventions, notices, products, rounding, sentences, wording
+from mixlens.errors import InputError
+from mixlens.sentences import Word
+from mixlens.types import Attribution, Map
+
+NAN = math.nan
+
+# --- wording --------------------------------------------------------------------------------------------------------------
+
+
+def ascii_of(text: str) -> str:
+    return wording.for_terminal(text, unicode=False)
+
+
+@pytest.mark.parametrize(
+    ("share", "plain", "signed"),
+    [
+        (0.0, "0 %", "0 %"),
+        (-0.0, "0 %", "0 %"),
+        (0.00049, "<0.1 %", "<0.1 %"),
+        (-0.00049, "<0.1 %", "<0.1 %"),
+        (0.0005, "0.1 %", "+0.1 %"),
+        (0.0994, "9.9 %", "+9.9 %"),
+        (0.09996, "10 %", "+10 %"),
+        (0.1, "10 %", "+10 %"),
+        (-0.05, "-5.0 %", "-5.0 %"),
+        (1.5, "150 %", "+150 %"),
+        (NAN, "? %", "? %"),
+    ],
+)
+def test_percent(share: float, plain: str, signed: str) -> None:
+    assert (ascii_of(wording.percent(share)), ascii_of(wording.percent(share, sign=True))) == (plain, signed)
+
+
+@pytest.mark.parametrize(
+    ("value", "written"),
+    [
+        *((0.0, "0 %"), (0.00049, "<0.1 %"), (0.0005, "0.1 %"), (0.5, "50.0 %"), (0.99949, "99.9 %"), (0.9995, ">99.9 %")),
+        *((0.99999, ">99.9 %"), (1.0, "100 %"), (NAN, "? %"), (-0.25, "-25 %"), (1.25, "125 %")),
+    ],
+)
+def test_probability(value: float, written: str) -> None:
+    assert ascii_of(wording.probability(value)) == written
+
+
+@pytest.mark.parametrize(
+    ("change", "written"),
+    [
+        *((0.0, "0 points"), (0.00049, "<0.1 points"), (-0.00049, "<0.1 points"), (0.0005, "+0.1 points")),
+        *((0.01, "+1 point"), (-0.01, "-1 point"), (0.02, "+2 points"), (0.0949, "+9.5 points"), (0.0994, "+9.9 points")),
+        *((0.0996, "+10 points"), (-0.174, "-17 points"), (0.0995, "+10 points")),
+    ],
+)
+def test_points(change: float, written: str) -> None:
+    assert ascii_of(wording.points(change)) == written
+
+
+@pytest.mark.parametrize(
+    ("share", "written"),
+    [
+        *((0.0, "0 %"), (9.9e-9, "<0.000001 %"), (1e-8, "0.000001 %"), (2e-7, "0.00002 %"), (0.004, "0.4 %"), (0.01, "1 %")),
+        *((0.5, "50 %"), (20.0, "2000 %")),
+    ],
+)
+def test_gap(share: float, written: str) -> None:
+    assert ascii_of(wording.gap(share)) == written
+
+
+def test_counts_ordinals_and_lists() -> None:
+    assert [wording.counted(count, "word") for count in (0, 1, 2, 12, 13, 1234)] == [
+        *("no words", "one word", "two words", "twelve words", "13 words", "1,234 words")
+    ]
+    assert wording.number_word(-1) == "-1"
+    numbers = (1, 2, 3, 4, 10, 11, 12, 13, 14, 20, 21, 22, 23, 101, 111, 113, 114, 1013)
+    assert [wording.ordinal(place) for place in numbers] == [
+        *("1st", "2nd", "3rd", "4th", "10th", "11th", "12th", "13th", "14th", "20th", "21st", "22nd", "23rd", "101st"),
+        *("111th", "113th", "114th", "1013th"),
+    ]
+    lists = [wording.listed(items) for items in ([], ["a"], ["a", "b"], ["a", "b", "c"])]
+    assert lists == ["", "a", "a and b", "a, b and c"]
+    assert wording.listed(["a", "b"], last="or") == "a or b"
+    assert [wording.sentence_case(text) for text in ("", "a", "aB c", "Über")] == ["", "A", "AB c", "Über"]
+    assert wording.for_terminal("\u22125\u202f%") == "\u22125 %"
+    assert wording.for_terminal("\u22125\u202f%", unicode=False) == "-5 %"
+
+
+# --- sentences ------------------------------------------------------------------------------------------------------------
+
+
+def result_of(**given: Any) -> Any:
+    return SimpleNamespace(**{"special": (), "words": None, "info": {}, **given})
+
+
+def test_words_stand_where_the_text_has_them() -> None:
+    words = (("[CLS]", (0,)), ("It", (1,)), ("rains", (2, 3)), ("?", (4,)), ("[SEP]", (5,)), ("So", (6,)), ("it", (7,)))
+    made = result_of(
+        tokens=tuple("abcdefgh"),
+        special=(True, False, False, False, False, True, False, False),
+        words=words,
+        info={"text": "  It rains ?", "pair": "\nSo, it"},
+    )
+    assert sentences.words_in(made) == [
+        Word("[CLS]", "", (0,), -1, True),
+        Word("It", "  ", (1,), 0, False),
+        Word("rains", " ", (2, 3), 0, False),
+        Word("?", " ", (4,), 0, False),
+        Word("[SEP]", "", (5,), -1, True),
+        Word("So", "\n", (6,), 1, False),
+        Word("it", ", ", (7,), 1, False),
+    ]
+
+
+def test_words_that_the_text_does_not_have() -> None:
+    made = result_of(tokens=("a", "zz", "b", "a"), info={"text": "a b", "pair": None})
+    assert sentences.words_in(made) == [
+        Word("a", "", (0,), 0, False),
+        Word("zz", " ", (1,), 0, False),
+        Word("b", " ", (2,), 0, False),
+        Word("a", " ", (3,), 0, False),
+    ]
+    paired = result_of(tokens=("x", "y", "y"), info={"text": "x", "pair": "y"})
+    assert [(word.source, word.before) for word in sentences.words_in(paired)] == [(0, ""), (1, ""), (1, " ")]
+    half = result_of(tokens=("<s>", "ab"), special=(True, False), words=(("<s>ab", (0, 1)),), info={})
+    assert sentences.words_in(half) == [Word("<s>ab", " ", (0, 1), 0, False)]
+
+
+def split(text: str, *, special: tuple[int, ...] = ()) -> list[str]:
+    """Sentences of a text whose words have a space before them unless they begin with "_"; "|" is a new paragraph."""
+    words: list[Word] = []
+    before = ""
+    for number, part in enumerate(text.split(" ")):
+        lead = "" if not words or part.startswith("_") else " "
+        if part == "|":
+            before = "\n\n"
+            continue
+        place = (number,)
+        words.append(Word(part.removeprefix("_"), before or lead, place, -1 if number in special else 0, number in special))
+        before = ""
+    return ["".join(words[place].before + words[place].text for place in one).strip() for one in sentences.sentences_of(words)]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("It rains _. So it does _.", ["It rains.", "So it does."]),
+        ("it rains _. so it does _.", ["it rains.", "so it does."]),
+        ("It rains _. so it does _.", ["It rains. so it does."]),
+        ("It rains _! So _? Yes _… No", ["It rains!", "So?", "Yes…", "No"]),
+        ("Dr _. No came _. He", ["Dr. No came.", "He"]),
+        ("Dr _! No", ["Dr!", "No"]),
+        ("A _. Smith came", ["A. Smith came"]),
+        ("AB _. Smith came", ["AB.", "Smith came"]),
+        ("a _. Smith came", ["a.", "Smith came"]),
+        ("He said _: “It rains _. _” So", ["He said: “It rains.”", "So"]),
+        ("It rains _. _) _] So", ["It rains.)]", "So"]),
+        ("It is 3 _. _5 Volts", ["It is 3.5 Volts"]),
+        ("It rains _. ) So", ["It rains. )", "So"]),
+        ("It rains _. . So", ["It rains. .", "So"]),
+        ("It | rains", ["It", "rains"]),
+        (". It", [".", "It"]),
+        (") It", [") It"]),
+        ("", [""]),
+    ],
+)
+def test_sentences_end_where_marks_end_them(text: str, expected: list[str]) -> None:
+    assert split(text) == expected
+
+
+def test_one_line_break_begins_nothing_and_another_text_does() -> None:
+    def numbers(*words: tuple[str, str, int]) -> list[list[int]]:
+        return sentences.sentences_of([Word(text, before, (0,), source, source < 0) for text, before, source in words])
+
+    assert numbers(("A", "", 0), ("b", "\n", 0)) == [[0, 1]]
+    assert numbers(("A", "", 0), ("b", "\n\n", 0)) == [[0], [1]]
+    assert numbers(("[CLS]", "", -1), ("A", "", 0), ("[SEP]", "", -1), ("b", "", 1), ("[SEP]", "", -1)) == [[1], [3]]
+    assert numbers() == []
+    assert numbers(("<S>", "", -1), ("it", "", 0), (".", "", 0), ("so", " ", 0)) == [[1, 2], [3]]  # all in small letters
+
+
+def test_marks() -> None:
+    told = {text: Word(text, "", (0,), 0, False).is_mark for text in (".", "?!", "", "a", "3", "a.")}
+    assert told == {".": True, "?!": True, "": True, "a": False, "3": False, "a.": False}
+
+
+# --- rounding -------------------------------------------------------------------------------------------------------------
+
+
+def test_the_gap_of_each_token_is_relative_to_its_size() -> None:
+    seen = torch.tensor([[1.0, 4.0, 16.0], [0.0, 0.0, 0.0]], dtype=torch.float64)
+    rebuilt = seen.clone()
+    rebuilt[0] += torch.tensor([0.5, 1.0, 4.0], dtype=torch.float64)
+    typical = ((1 + 2 + 4) / 3) ** 2
+    expected = math.sqrt(((0.5 / typical) ** 2 + (1.0 / typical) ** 2 + (4.0 / 16.0) ** 2) / 3)
+    assert rounding.gap(rebuilt, seen) == pytest.approx(expected, rel=1e-12)
+    rebuilt[1, 0] = 1.0
+    assert rounding.gap(rebuilt, seen) > 1e100
+    added = torch.tensor([1.0, 0.0, 0.0], dtype=torch.float64)
+    layered = torch.stack([seen, seen + added])
+    both = rounding.apart(torch.stack([seen[:1], seen[:1]]), None, layered[:, :1], 2)
+    assert both.shape == (2,)
+    assert both[0] == 0
+    assert float(rounding.apart(seen[:1], added, layered[1, :1])) == 0
+    assert float(both[1]) == float(rounding.apart(seen[:1], None, layered[1, :1])) > 0
+    with pytest.raises(ValueError, match=r"^the rebuilt tensor has shape \(2,\), the model's own \(3,\)\.$"):
+        rounding.apart(torch.zeros(2), None, torch.zeros(3))
+
+
+def test_gaps_that_are_no_numbers_and_number_types() -> None:
+    assert (rounding.finite(NAN), rounding.finite(0.5), rounding.finite(math.inf)) == (math.inf, 0.5, math.inf)
+    assert rounding.gap(torch.tensor([[NAN, 1.0]]), torch.ones(1, 2)) == math.inf
+    half = torch.tensor([[1.0, 2.0]], dtype=torch.float16)
+    assert rounding.gap(half + 0.5, half) == pytest.approx(rounding.gap(half.float() + 0.5, half.float()), rel=1e-6)
+    assert rounding.largest_gap(torch.tensor([1.0, -3.0]), torch.tensor([1.5, -4.0])) == 0.25
+    assert rounding.largest_gap(torch.zeros(2), torch.zeros(2)) == 0
+    types = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+    assert [rounding.working_dtype(one) for one in types] == [torch.float32, torch.float32, torch.float32, torch.float64]
+    assert [rounding.digits_of_products(torch.zeros(1), one) for one in types] == list(types)
+
+
+def test_digits_of_products_on_a_gpu() -> None:
+    on_gpu: Any = SimpleNamespace(is_cuda=True)
+    for allowed, digits in ((True, torch.float16), (False, torch.float32)):
+        with budget.tf32(allowed):
+            assert rounding.digits_of_products(on_gpu, torch.float32) == digits
+            assert rounding.digits_of_products(on_gpu, torch.float64) == torch.float64
+            assert rounding.digits_of_products(torch.zeros(1), torch.float32) == torch.float32
+
+
+# --- words ----------------------------------------------------------------------------------------------------------------
+
+WORDS = (("ab", (0, 1)), ("c", (2,)))
+
+
+def test_scores_by_word() -> None:
+    scores = torch.tensor([[[1.0, 2.0, 4.0], [3.0, 5.0, 7.0], [11.0, 13.0, 17.0]]], dtype=torch.float64)
+    info = {"method": "m", "extra": torch.zeros(1)}
+    whole = by_word.map_by_word(Map(scores, ("a", "b", "c"), "m", info, (True, False, True), WORDS))
+    assert whole.scores.tolist() == [[[5.5, 5.5], [24.0, 17.0]]]
+    assert whole.scores.dtype == torch.float64
+    row = by_word.attribution_by_word(Attribution(scores[0, 0].float(), ("a", "b", "c"), "m", info, (True, True, False), WORDS))
+    assert (row.scores.tolist(), row.scores.dtype) == ([3.0, 4.0], torch.float32)
+    for made, special in ((whole, (False, True)), (row, (True, False))):
+        assert (made.tokens, made.words, made.special) == (("ab", "c"), (("ab", (0,)), ("c", (1,))), special)
+        assert (made.info, made.method) == ({"method": "m", "unit": "word"}, "m")
+    assert by_word.attribution_by_word(Attribution(scores[0, 0], ("a", "b", "c"), "m", {}, (), WORDS)).special == ()
+    for unknown in (by_word.attribution_by_word, by_word.map_by_word):
+        with pytest.raises(InputError, match=r"^the words are not known: the input was ids, or the tokenizer gives no"):
+            unknown(Attribution(scores[0, 0], ("a", "b", "c"), "m"))  # type: ignore[operator]
+
+
+# --- conventions ----------------------------------------------------------------------------------------------------------
+
+LAYERS = torch.tensor([[[1.0, 3.0], [2.0, 2.0]], [[0.0, 1.0], [5.0, 0.0]]], dtype=torch.float64)
+
+
+def convened(**given: Any) -> tuple[list[Any], dict[str, Any]]:
+    info = given.pop("info", {})
+    asked = {"convention": None, "residual": None, "normalize": None, **given}
+    layers, facts = conventions.as_convened(Map(LAYERS, ("a", "b"), "m", info), asked.pop("convention"), **asked)
+    return layers.tolist(), facts
+
+
+def test_what_a_convention_does_to_layers() -> None:
+    rows_of_one = [[[0.25, 0.75], [0.5, 0.5]], [[0.0, 1.0], [1.0, 0.0]]]
+    assert convened() == (rows_of_one, {"convention": "alti", "residual": False, "normalize": True})
+    assert convened(info={"convention": "globenc"}) == (
+        LAYERS.tolist(),
+        {"convention": "globenc", "residual": False, "normalize": False},
+    )
+    added = [[[0.4, 0.6], [0.4, 0.6]], [[0.5, 0.5], [5 / 6, 1 / 6]]]
+    assert convened(convention="abnar", info={"convention": "globenc"}) == (
+        added,
+        {"convention": "abnar", "residual": True, "normalize": True},
+    )
+    assert convened(convention="chefer", residual=False)[1] == {"convention": "chefer", "residual": False, "normalize": True}
+    assert convened(convention="globenc", residual=True) == (
+        (LAYERS + torch.eye(2)).tolist(),
+        {"convention": "globenc", "residual": True, "normalize": False},
+    )
+    assert convened(convention="value_zeroing", normalize=False)[0] == LAYERS.tolist()
+    assert convened(convention="globenc", normalize=True)[0] == rows_of_one
+
+
+def test_maps_that_no_convention_takes() -> None:
+    def refused(**given: Any) -> str:
+        with pytest.raises(InputError) as error:
+            convened(**given)
+        return str(error.value)
+
+    assert refused(info={"arithmetic": {}}) == "'m' is made of other maps and is not rolled out. Roll each of them out first."
+    assert refused(info={"rollout": "alti"}) == "this map is rolled out already. Roll out the map that mix gave."
+    assert refused(info={"convention": "input"}) == (
+        "'m' is from the input to every layer already: its layers are not to be multiplied."
+    )
+    assert refused(convention="globenk").startswith("unknown rollout convention 'globenk'. ")
+    zeros = Map(torch.tensor([[[1.0, -1.0], [1.0, 1.0]]]), ("a", "b"), "m", {})
+    with pytest.raises(InputError) as error:
+        conventions.as_convened(zeros, "alti", residual=None, normalize=None)
+    assert str(error.value) == conventions.ROW_OF_ZEROS
+
+
+def test_a_map_from_the_input_is_left_where_nothing_is_asked() -> None:
+    def leaves(info: dict[str, Any], **wish: Any) -> bool:
+        return conventions.Wish(**wish).leaves(Map(LAYERS, ("a", "b"), "m", info))
+
+    assert leaves({"convention": "input"})
+    assert leaves({"convention": "input", "rollout": None})
+    assert not leaves({"convention": "input", "rollout": "alti"})
+    assert not leaves({"convention": "alti"})
+    assert not leaves({})
+    for wish in ({"convention": "alti"}, {"residual": False}, {"normalize": False}):
+        assert not leaves({"convention": "input"}, **wish)
+
+
+# --- sums that close ------------------------------------------------------------------------------------------------------
+
+
+def test_what_a_sum_misses() -> None:
+    scores = torch.tensor([1.0, 2.0, -0.5])
+    assert completeness.completeness(scores, 2.0) == {"sum": 2.5, "expected": 2.0, "relative_gap": 0.25}
+    assert completeness.completeness(scores, -2.0)["relative_gap"] == 2.25
+    assert completeness.completeness(torch.tensor([1.0, -1.0]), 0.0) == {"sum": 0.0, "expected": 0.0, "relative_gap": 0.0}
+    assert completeness.completeness(torch.tensor([3.0, -1.0]), 0.0)["relative_gap"] == pytest.approx(2 / 4e-5, rel=1e-12)
+    assert completeness.completeness(torch.zeros(2), 0.0)["relative_gap"] == 0.0
+    many = torch.full((3,), 0.1)
+    assert completeness.completeness(many, 0.3)["sum"] == float(many.double().sum())
+
+
+def warned(method: str, gap: float, **info: Any) -> list[str]:
+    totals = {"sum": 1.25, "expected": -2.0, "relative_gap": gap}
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        facts = {"completeness": totals, "dtype": "float32", **info}
+        completeness.warn_where_open(Attribution(torch.zeros(1), ("a",), method, facts))
+    assert all(one.category is completeness.IncompleteWarning for one in caught)
+    return [str(one.message) for one in caught]
+
+
+def test_a_user_is_warned_of_sums_that_do_not_close() -> None:
+    start = "the scores add up to 1.25, not to -2 (1.1% off, in float32)"
+    assert warned("lrp", 0.01) == []
+    assert warned("lrp", 0.011, completeness=None) == []
+    assert warned("lrp", 0.011) == [f"lrp: {start}."]
+    assert warned("deeplift", 0.011) == [f"deeplift: {start}. See info['functions_without_rule']."]
+    assert warned("deeplift", 0.011, dtype="float16") == [
+        f"deeplift: {start.replace('float32', 'float16')}. Load the model in float32, which rounds less."
+    ]
+    assert warned("integrated_gradients", 0.011, steps=7, dtype="float64") == [
+        f"integrated_gradients: {start.replace('32', '64')} after 7 steps. Give more of them (steps=, or most_steps=), or "
+        "another baseline=."
+    ]
+    assert warned("lrp", 0.011, conservation_gap=0.1) == [f"lrp: {start.replace('scores add', 'relevance of a layer adds')}."]
+    assert warned("lrp", 0.5, variant="released-2") == []
+    assert len(warned("lrp", 0.5, variant="paper")) == 1
+
+
+# --- tiles and settings ---------------------------------------------------------------------------------------------------
+
+
+def test_tiles_cover_all_sources_and_stay_within_their_size() -> None:
+    cpu = torch.device("cpu")
+
+    def told(sources: int, each: int, chunk: int | None, times: int = 1) -> list[tuple[int, int]]:
+        with budget.setting(chunk=chunk):
+            return [(one.start, one.stop) for one in budget.tiles(sources, each, cpu, times=times)]
+
+    assert told(10, 2, 8) == [(0, 3), (3, 6), (6, 10)]
+    assert told(8, 2, 8) == [(0, 4), (4, 8)]
+    assert told(3, 100, 8) == [(0, 1), (1, 2), (2, 3)]
+    assert told(4, 0, 3) == [(0, 2), (2, 4)]
+    assert told(0, 5, 8) == [(0, 0)]
+    assert told(5, 1 << 17, None) == [(0, 1), (1, 3), (3, 5)]
+    assert told(5, 1 << 17, None, times=2) == [(0, 2), (2, 5)]
+    assert told(10, 2, 8, times=5) == told(10, 2, 8)  # what the user said holds
+    assert budget.tile_elements(cpu) == 1 << 18
+    assert budget.tile_elements(torch.device("cuda"), 2) == 1 << 27
+
+
+def test_settings_hold_within_their_block() -> None:
+    assert budget.settings() == budget.Settings(None, "float32", False, False)
+    before = torch.backends.cuda.matmul.allow_tf32
+    with suppress(KeyError), budget.setting(wide=True, timing=True):
+        assert budget.settings() == budget.Settings(None, "float32", True, True)
+        raise KeyError
+    assert budget.settings() == budget.Settings()
+    for allowed in (False, True):
+        with budget.tf32(allowed):
+            for precision in budget.PRECISIONS:
+                with budget.products_in(precision):
+                    assert budget.settings().precision == precision
+                    assert torch.backends.cuda.matmul.allow_tf32 == (allowed or precision != "float32")
+                assert torch.backends.cuda.matmul.allow_tf32 == allowed
+            with suppress(KeyError), budget.exact_products():
+                assert torch.backends.cuda.matmul.allow_tf32 is False
+                raise KeyError
+            assert torch.backends.cuda.matmul.allow_tf32 == allowed
+    assert torch.backends.cuda.matmul.allow_tf32 == before
+
+
+def test_errors_that_say_that_memory_ran_out() -> None:
+    running_out = [MemoryError(), torch.OutOfMemoryError("x"), RuntimeError("DefaultCPUAllocator: can't allocate memory: 5")]
+    assert all(map(budget.is_out_of_memory, [*running_out, RuntimeError("CUDA error: out of memory")]))
+    assert not any(map(budget.is_out_of_memory, [RuntimeError("memory"), ValueError("")]))
+
+
+# --- running products -----------------------------------------------------------------------------------------------------
+
+
+def test_products_that_fit_are_plain() -> None:
+    generator = torch.Generator().manual_seed(0)
+    maps = [torch.rand(3, 4, 4, generator=generator, dtype=torch.float64) for _ in range(2)]
+    for shares in (False, True):
+        made, wrong = products.products_of(maps, shares=shares)
+        assert wrong == [[], []]
+        for own, layers in zip(made, maps, strict=True):
+            expected = [layers[0], layers[1] @ layers[0], layers[2] @ layers[1] @ layers[0]]
+            torch.testing.assert_close(own, torch.stack(expected), rtol=1e-12, atol=0)
+    single, wrong = products.products_of(maps[:1], shares=False)
+    assert (len(single), wrong) == (1, [[]])
+    assert torch.equal(single[0], made[0])
+
+
+def test_products_out_of_range_are_brought_to_one() -> None:
+    """The largest entry of a layer that does not fit is 1; layers that fit again are what they are."""
+    eye = torch.eye(2, dtype=torch.float64)
+    large, small = torch.stack([eye * 1e120] * 3), torch.stack([eye * 1e-100, eye * 1e-100, eye * 1e140])
+    made, wrong = products.products_of([large, small, torch.stack([eye, eye * 2, eye * 3])], shares=False)
+    assert wrong == [[1, 2], [1], []]
+    assert made[0].diagonal(dim1=1, dim2=2).flatten().tolist() == pytest.approx([1e120] * 2 + [1.0] * 4, rel=1e-12)
+    assert made[1].diagonal(dim1=1, dim2=2).flatten().tolist() == pytest.approx([1e-100] * 2 + [1.0] * 2 + [1e-60] * 2, rel=1e-12)
+    assert made[2].diagonal(dim1=1, dim2=2).tolist() == [[1.0] * 2, [2.0] * 2, [6.0] * 2]
+    zeros, wrong = products.products_of([torch.stack([eye, eye * 0, eye])], shares=False)
+    assert (zeros[0][1:].abs().sum(), wrong) == (0, [[1, 2]])
+
+
+def test_rescaled_products_are_the_same_bits() -> None:
+    """Powers of two round nothing."""
+    layers = torch.rand(3, 2, 4, 4, generator=torch.Generator().manual_seed(1), dtype=torch.float64) * 5
+    layers[:, 1] *= 1e-9
+    made, wrong = products.rescaled(layers, torch.finfo(torch.float64).max ** 0.5)
+    assert wrong == [[], []]
+    assert torch.equal(made[0], layers[0])
+    torch.testing.assert_close(made[2], layers[2] @ (layers[1] @ layers[0]), rtol=1e-13, atol=0)
+
+
+# --- notices --------------------------------------------------------------------------------------------------------------
+
+
+def model_of(task: str = "masked-lm", **tokenizer: Any) -> Any:
+    names = {"unk_token": "[UNK]", "mask_token": "[MASK]", **tokenizer}
+    return SimpleNamespace(task=task, mask_id=9, name="tiny", tokenizer=SimpleNamespace(**names))
+
+
+def read_of(*words: str, pieces: int = 1, ids: tuple[int, ...] = (1,)) -> Any:
+    """Each word in so many pieces."""
+    tokens = tuple(f"{word}{i}" for word in words for i in range(pieces))
+    places = tuple((word, tuple(range(pieces * number, pieces * (number + 1)))) for number, word in enumerate(words))
+    return SimpleNamespace(tokens=tokens, input_ids=ids, words=places)
+
+
+def test_words_that_are_spelled_out() -> None:
+    assert notices.spelled(read_of("abc", "abcd", "[abcdef]", "<abcdef>", "ab1", pieces=2), None) == (0, 2)
+    assert notices.spelled(read_of("abc", "abcd", "abcde", pieces=3), None) == (2, 3)  # 5 / 3 is above 1.5, 4 / 3 is not
+    assert notices.spelled(read_of("abc"), "abc0") == (1, 1)
+    assert notices.spelled(SimpleNamespace(tokens=(), input_ids=(), words=None), None) == (0, 0)
+    read = read_of("abcdef", "abc", "ab", pieces=3)
+    assert notices.spelled_words(read, None) == {(3, 4, 5)}
+    assert notices.spelled_words(read, "abcdef1") == {(0, 1, 2), (3, 4, 5)}
+
+
+NO_MASK = (
+    "the text has no [MASK], so this masked language model predicts nothing here; abc0 (position 0) is explained instead. Put "
+    "[MASK] where a word is to be predicted, or name a position (--query, in Python query=)."
+)
+
+
+def unknown(count: int, total: int, what: str) -> str:
+    return (
+        f"the vocabulary of 'tiny' does not know {count} of the {total} {what}: they are cut into letters or are unknown, so the "
+        "scores say little about words. Use a model that was trained on such texts (--model)."
+    )
+
+
+def test_notices_of_a_text() -> None:
+    read = read_of("abc", "abcdef", "abcdef", "abcdef", pieces=3)  # one of four is spelled: 0.25
+    assert notices.notices_of(model_of(), read, query=None) == [NO_MASK]
+    assert notices.notices_of(model_of(), read, query=0) == []
+    assert notices.notices_of(model_of("causal-lm"), read, query=None) == []
+    assert notices.notices_in(SimpleNamespace(model=model_of("causal-lm"), **vars(read)), None) == {}
+    three = read_of("abc", "abcdef", "abcdef", pieces=3)
+    assert notices.notices_of(model_of(), three, query=None) == [NO_MASK, unknown(1, 3, "words of this text")]
+    ten = read_of(*["abc"] * 3, *["abcdef"] * 7, pieces=3)  # 0.3
+    assert notices.notices_of(model_of(), ten, query=1) == [unknown(3, 10, "words of this text")]
+    assert notices.notices_in(SimpleNamespace(model=model_of(), **vars(ten)), 1) == {
+        "notices": [unknown(3, 10, "words of this text")]
+    }
+    unnamed = notices.notices_of(model_of(mask_token=None), read_of("abc"), query=None)
+    assert unnamed == [NO_MASK.replace("no [MASK]", "no mask token").replace("Put [MASK]", "Put the mask token")]
+    assert not notices.no_mask(model_of(), read_of("abc", ids=(1, 9)))
+    assert notices.no_mask(model_of(), read_of("abc"))
+    assert not notices.no_mask(SimpleNamespace(task="masked-lm", mask_id=None), read_of("abc"))
+
+
+def test_notices_of_a_corpus() -> None:
+    def told(count: int, targets: bool = False, query: Any = None, task: str = "masked-lm") -> list[str]:
+        texts = [read_of("abc", "abcdef", pieces=3), *[read_of("abc", ids=(9,), pieces=3)] * (count - 1)]
+        return notices.notices_of_corpus(model_of(task), texts, query=query, targets=targets)
+
+    mask = (
+        "1 of the first {} rows have no [MASK], so this masked language model predicts nothing there; the first token is "
+        "explained. Name a position (--query, in Python query=), or use a classifier."
+    )
+    assert told(18) == [mask.format(18)]  # 19 words
+    assert told(19) == [mask.format(19), unknown(19, 20, "words of the first 19 rows")]
+    assert told(19, targets=True) == told(19, query=2) == told(19, task="causal-lm")
+    assert told(19, query=2) == [unknown(19, 20, "words of the first 19 rows")]
+    assert notices.notices_of_corpus(model_of(mask_token=None), [read_of("abc")], query=None, targets=False) == [
+        mask.format(1).replace("[MASK]", "mask token")
+    ]
+    assert notices.notices_of_corpus(model_of(), [], query=None, targets=False) == []
+
+
+def test_notices_of_results() -> None:
+    open_sum = {"completeness": {"sum": 1.5, "expected": 2.0, "relative_gap": 0.25}}
+    assert notices.completeness(open_sum) == 0.25
+    assert notices.completeness({}) is None
+    assert notices.completeness({"completeness": None}) is None
+    assert notices.noticed({"notices": ["a", 2]}) == ["a", "2"]
+    assert notices.noticed({"notices": ("a",)}) == ["a"]
+    assert notices.noticed({"notices": "a"}) == notices.noticed({}) == []
+    assert notices.off_sum(open_sum) == [
+        "the scores add up to 1.5 and what they explain is 2: 25.0% apart. Trust them less than usual; where the method has "
+        "steps, more steps bring them closer."
+    ]
+    assert notices.off_sum({"completeness": {"sum": 1.0, "expected": 1.0, "relative_gap": 0.01}}) == notices.off_sum({}) == []
