@@ -112,6 +112,19 @@ def test_the_foil_of_a_language_model_is_a_second_word_that_counts(shares: tuple
     assert (given.foil, given.suggested) == (2, False)
 
 
+def test_the_foil_begins_at_its_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Logits of powers of two have shares that are exact."""
+    monkeypatch.setattr(asking, "FOIL", 0.25)
+    shares = torch.tensor([0.5, 0.25, 0.125, 0.125])
+    monkeypatch.setattr(torch.Tensor, "softmax", lambda self, axis: shares)
+    model: Any = SimpleNamespace(task="masked-lm")
+    assert asking._foil(model, shares, 0, None, None) == 1
+    monkeypatch.setattr(asking, "FOIL", 0.26)
+    assert asking._foil(model, shares, 0, None, None) is None  # the best one has half
+    model.task = "classification"
+    assert asking._foil(model, shares, 0, None, None) is None
+
+
 def test_a_tagger_is_read_at_the_word_that_is_named() -> None:
     rows = torch.tensor([logits_of(0.6, 0.2, 0.2), logits_of(0.1, 0.1, 0.8), logits_of(0.2, 0.7, 0.1)])
     pieces = [piece("New", 0), piece("York", 1, 2), piece("!", 2), piece("[SEP]", 2, special=True)]
@@ -186,7 +199,7 @@ def test_the_best_spans_of_the_context() -> None:
 
 
 def test_a_span_that_is_named() -> None:
-    trace, pieces = span_trace()
+    trace, pieces = span_trace(pair="Big cat sat")
     for target, span in (("BIG cat", (3, 4)), ("at sa", (4, 5)), ("sat", (5, 5)), ((3, 5), (3, 5))):
         found = asking.asked_of(trace, pieces, target=target, foil=None, query=None)
         assert (found.target, found.predicted) == (span, span == (4, 5))
@@ -211,6 +224,18 @@ def test_the_text_of_a_span() -> None:
     assert asking.span_text(trace, pieces, 0, 0) == "no answer"
     assert asking.span_text(trace, pieces, 2, 3) == "[SEP]big"
     assert asking.span_text(trace, pieces, 4, 4) == "cat"
+
+
+def test_no_answer_is_among_the_spans() -> None:
+    """A context of one word: that word, and the first token for no answer; spans of other tokens are none."""
+    logits = torch.zeros(3, 2)
+    logits[0] = 2.0
+    trace = made("question-answering", ["[CLS]", "who", "cat"], logits.tolist(), text="who", pair="cat")
+    trace.special = (True, False, False)
+    pieces = [piece("[CLS]", 0, special=True), piece("who", 1), piece("cat", 2, segment="pair")]
+    found = asking.asked_of(trace, pieces, target=None, foil=None, query=None)
+    assert (found.target, [name for name, _ in found.predictions]) == ((0, 0), ["no answer", "cat"])
+    assert all(share > 0 for _, share in found.predictions)
 
 
 def test_spans_are_no_longer_than_thirty_tokens() -> None:
@@ -250,6 +275,27 @@ def test_the_limits_hold_on_both_sides() -> None:
     assert [rules.verdict("ok", None, state) for state in ("ok", "info", "caution", "fail")] == ["ok", "ok", "caution", "caution"]
     assert rules.verdict("ok", "fail", "ok") == "fail"
     assert rules.verdict("caution", "ok", "ok") == "caution"
+
+
+def test_limits_that_are_met_exactly(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With limits that binary numbers can be: what meets a limit has reached it."""
+    monkeypatch.setattr(rules, "LIMITS", {"removal_ok": 0.25, "removal_caution": 0.125})
+    monkeypatch.setattr(rules, "NO_EFFECT", 0.125)
+    assert [rules._state_of_fall(Fall(0.75, without, 0.75)) for without in (0.5, 0.625, 0.6875)] == ["ok", "caution", "fail"]
+    assert rules._state_of_fall(Fall(0.75, 0.75, 0.75)) == "fail"
+    assert rules.named_against([2.0, 0.5], [0, 1]) == []
+    assert rules.named_against([-1.0, 2.0, -3.0], [0, 1]) == [0]
+    assert rules.named_against([-1.0, 0.25], [0, 1]) == [0]
+    assert rules.named_against([-3.0, 3.5], [0, 1]) == [0]
+    assert rules.named_against([0.0, 0.0], [0, 1]) == []
+    assert rules.named_against([0.5, 0.75], [0, 1]) == []
+    assert rules.first_words([1.0, 0.5], [0], 1) == {0}
+    assert rules.first_words([0.02] * 2, [0, 1], 2) == set()
+
+
+def test_words_that_are_weak_are_not_named() -> None:
+    assert rules.named_for([9.0, 3.0, 2.9, 2.8], [0, 1, 2, 3]) == [0, 1]
+    assert rules.named_for([9.0, 2.9, 2.8, 2.7], [0, 1, 2, 3]) == [0]
 
 
 def test_act_together_needs_two_words_and_one_that_counts_alone() -> None:
@@ -436,6 +482,10 @@ def test_notes_of_scores() -> None:
         Note("no_sign", "caution", "This method has no sign: it says how much a word counted, not whether for or against."),
     ]
     assert list(notes.notes_of_scores(words, [2], 0.5, True, 0.5)) == []
+    strong = [word("bad", -0.6), word("good", 0.1), word("!", 0.5, mark=True)]
+    assert list(notes.notes_of_scores(strong, [0, 1], 0.0, True, 0.0)) == []
+    (note,) = notes.notes_of_scores(strong, [1], 0.0, True, 0.0)
+    assert note.text == "The mark “!” scores more than any word named (+50\u202f%); marks are not named."
     assert list(notes.notes_of_scores(words, [], 0.0, True, 0.0)) == []
     assert list(notes.notes_of_scores([word("good", 0.5), word("!", 0.5, mark=True)], [0], 0.0, True, 0.0)) == []
 
@@ -464,7 +514,11 @@ def test_notes_of_a_text() -> None:
         "The text has “[CLS]” in it: the model reads a special token there, not words."
     ]
     assert list(notes.notes_of_text(text_trace(text=None, pair=None), asked, None, [])) == []
-    assert [note.id for note in notes.notes_of_text(text_trace(text=None, pair="[CLS]"), asked, None, [])] == ["typed_special"]
+    for text, pair in ((None, "[CLS]"), ("plain", "[CLS]"), ("[CLS]", "plain")):
+        assert [note.id for note in notes.notes_of_text(text_trace(text=text, pair=pair), asked, None, [])] == ["typed_special"]
+    other = text_trace(text="a [MASK]")
+    other.model.mask_id = 3
+    assert [note.id for note in notes.notes_of_text(other, asked, None, [])] == ["typed_special"]  # a classifier fills no mask
     masked = text_trace()
     masked.model.task, masked.model.mask_id = "masked-lm", 77
     assert list(notes.notes_of_text(masked, asked, None, [])) == []
@@ -481,6 +535,8 @@ def test_notes_of_a_vocabulary() -> None:
     assert list(notes.notes_of_text(letters, asked, None, [word("qux", tokens=(1, 2, 3))])) == [
         Note("shredded", "caution", "The vocabulary of this model does not know qux: it reads letters there, not a word.")
     ]
+    letters.words = tuple(("qux", (1, 2, 3)) for _ in range(3)) + tuple(("dogs", (4,)) for _ in range(7))  # three of ten
+    assert [note.state for note in notes.notes_of_text(letters, asked, None, [])] == ["fail"]
     letters.words = (("qux", (1, 2, 3)), *known, ("dogs", (4,)))
     (note,) = notes.notes_of_text(letters, asked, None, [])
     assert (note.id, note.state) == ("shredded", "fail")
@@ -538,6 +594,7 @@ def test_notes_of_trust() -> None:
     assert list(notes.notes_of_trust(made_trust(), Fall(0.75, 0.5, 0.75), Agreement(2, 3, 1), [], words)) == []
     (note,) = notes.notes_of_trust(made_trust(), Fall(0.9, 0.905, 0.9), Agreement(2, 3, 1), [], words)
     assert note.id == "no_effect"
+    assert list(notes.notes_of_trust(made_trust(), Fall(0.5, 0.75, 0.5), Agreement(2, 3, 1), [], words)) == []
 
 
 # --- the value and its files ----------------------------------------------------------------------------------------------------
