@@ -278,6 +278,37 @@ def test_words_are_dropped_beyond_twice_the_bound(monkeypatch: pytest.MonkeyPatc
     assert (tally.entries, tally.has_dropped, len(tally.classes["yes"].shares["m"])) == (left, left == 3, left)
 
 
+def test_wilsons_interval_stays_between_nothing_and_all() -> None:
+    for count in range(1, 300):
+        assert wilson(0, count)[0] >= 0.0
+        assert wilson(count, count)[1] <= 1.0
+
+
+def test_words_on_neither_side_and_words_with_marks() -> None:
+    """A word whose shares cancel is neither for nor against; one with a letter in it is a word."""
+    tally = Tally(["m"])
+    tally.add(row_of(0, ["it's", "even", "up"], {"m": [0.0, 0.25, 0.25, 0.5]}))
+    tally.add(row_of(1, ["it's", "even", "up"], {"m": [0.0, 0.25, -0.25, 0.5]}))
+    assert tally.signed_top("yes", 9, 1) == {"m": {"towards": [("up", 0.5, 2), ("it's", 0.25, 2)], "against": []}}
+    assert tally.words_of_rows("yes", 9, 1) == {"m": {"for": [("up", 0.5, 2), ("it's", 0.25, 2)], "against": []}}
+
+
+def test_two_endings_of_one_row_are_joined() -> None:
+    tally = Tally(["m"])
+    text, spans = "it 's he 'll go", [(0, 0), (0, 2), (3, 4), (4, 5), (6, 8), (9, 10), (10, 12), (13, 15)]
+    row = row_of(0, [text[a:b] for a, b in spans[1:]], {"m": [0.0, *[0.125] * 6, 0.25]}, text=text, pair=None)
+    tally.add({**row, "starts": [a for a, _ in spans], "ends": [b for _, b in spans]})
+    assert {word: share.signed for word, share in tally.classes["yes"].shares["m"].items()} == {
+        **{"it": 0.125, "'s": 0.25, "he": 0.125, "'ll": 0.25, "go": 0.25}
+    }
+
+
+def test_small_scores_have_a_share_of_no_word() -> None:
+    tally = Tally(["m"])
+    tally.add(row_of(0, ["a"], {"m": [0.125, 0.375]}))
+    assert tally.special["m"].value == 0.25
+
+
 def test_gaps_above_one_percent_are_open() -> None:
     gaps = Gaps()
     for gap in (0.01, 0.011, 0.5, 0.0):
@@ -342,6 +373,9 @@ def test_words_of_a_text_and_its_pair() -> None:
         *(WrittenWord("'", " ", 1, (7,)), WrittenWord("s", "", 1, (8,))),
     ]
     assert apostrophes(PAIR, names) == [3]
+    longer = {**PAIR, "text": "Do n't ever", "pair": "It  's"}
+    longer |= {"starts": [0, 0, 3, 4, 5, 0, 0, 4, 5, 0], "ends": [0, 2, 4, 5, 6, 0, 2, 5, 6, 0]}
+    assert [word.before for word in written_words(longer)] == ["", " ", "", "  ", ""]
     assert apostrophes(PAIR, ["no", "mark"]) == []
 
 
