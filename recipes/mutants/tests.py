@@ -75,6 +75,7 @@ RUN = (
     *("tests/test_run.py", "tests/test_summarize.py", "tests/test_report_run.py", "tests/test_run_faults.py:!killed"),
     *("tests/test_run_promises.py:!interrupt", "tests/test_run_identity.py", "tests/test_steps.py"),
 )
+PAGES = "page_samples page_facts page_labels plan summary taken_out turned_figure reading"
 # Stored numbers and texts of commands: what is left of an area is seen by these, or by nothing.
 FROZEN_NUMBERS = "tests/test_freeze.py:numbers[bert,numbers[llama,names"
 FROZEN_TEXTS = "tests/test_freeze.py:commands,help"
@@ -227,22 +228,42 @@ FIRST: dict[str, tuple[str, ...]] = {
         *("tests/test_run_ray_alone.py", "tests/test_run_ray_watch.py"),
         "tests/test_run_ray.py:!whoever,process_that,workers_that_die",
     ),
+    **dict.fromkeys(
+        [f"mixlens/corpus/{name}.py" for name in ("bins", "tally", "turned_counts", "row_words")],
+        ("tests/test_counts_by_hand.py", "tests/test_summarize.py", "tests/test_steps.py", "tests/test_report_run.py"),
+    ),
+    **dict.fromkeys(
+        [f"mixlens/corpus/{name}.py" for name in PAGES.split()],
+        ("tests/test_pages_by_hand.py", "tests/test_report_run.py", "tests/test_summarize.py", "tests/test_run_arguments.py"),
+    ),
     "mixlens/corpus/ray_*.py": ("tests/test_run_ray_alone.py", "tests/test_run_ray_watch.py"),
-    "mixlens/corpus/page_*.py": ("tests/test_report_run.py", "tests/test_summarize.py"),
     "mixlens/corpus/ray_tickets.py": ("tests/test_steps.py", "tests/test_run_ray.py:given_out_twice"),
-    "mixlens/corpus/row_words.py": ("tests/test_summarize.py",),
-    "mixlens/corpus/summary.py": ("tests/test_summarize.py",),
-    "mixlens/errors.py": ("tests/test_errors.py", "tests/test_terminal.py:hostile,emoji", "tests/test_cli.py"),
+    "mixlens/errors.py": (
+        "tests/test_files_by_hand.py",
+        "tests/test_errors.py",
+        "tests/test_terminal.py:hostile,emoji",
+        "tests/test_cli.py",
+    ),
     "mixlens/files.py": (
+        "tests/test_files_by_hand.py",
         "tests/test_disk.py",
         "tests/test_store.py",
         "tests/test_run_arguments.py",
         "tests/test_run_promises.py",
     ),
-    "mixlens/corpus/tally.py": ("tests/test_summarize.py", "tests/test_steps.py", "tests/test_report_run.py"),
-    "mixlens/saving.py": ("tests/test_store.py", "tests/test_store_hostile.py", "tests/test_store_text.py"),
-    "mixlens/saving_text.py": ("tests/test_store_text.py",),
-    "mixlens/result_facts.py": ("tests/test_store_text.py", "tests/test_store.py", "tests/test_store_hostile.py"),
+    "mixlens/saving.py": (
+        "tests/test_files_by_hand.py",
+        "tests/test_store.py",
+        "tests/test_store_hostile.py",
+        "tests/test_store_text.py",
+    ),
+    "mixlens/saving_text.py": ("tests/test_files_by_hand.py", "tests/test_store_text.py"),
+    "mixlens/result_facts.py": (
+        "tests/test_files_by_hand.py",
+        "tests/test_store_text.py",
+        "tests/test_store.py",
+        "tests/test_store_hostile.py",
+    ),
     "mixlens/arithmetic.py": ("tests/test_arithmetic.py",),
     "mixlens/averages.py": ("tests/test_arithmetic.py",),
     "mixlens/foreign.py": ("tests/test_foreign.py",),
@@ -274,13 +295,23 @@ FIRST: dict[str, tuple[str, ...]] = {
     "mixlens/show/run_*.py": ("tests/test_told.py", "tests/test_report_run.py"),
     "mixlens/show/page_*.py": ("tests/test_told.py", "tests/test_report.py"),
     "mixlens/show/results_page.py": ("tests/test_told.py", "tests/test_report.py"),
-    "mixlens/show/*.py": ("tests/test_told.py", "tests/test_terminal.py", "tests/test_show.py", "tests/test_figures.py", "tests/test_report.py"),
+    "mixlens/show/*.py": (
+        "tests/test_told.py",
+        "tests/test_terminal.py",
+        "tests/test_show.py",
+        "tests/test_figures.py",
+        "tests/test_report.py",
+    ),
     "mixlens/serve/*.py": (
         *("tests/test_serve_guard.py", "tests/test_serve_desk.py", "tests/test_serve_answers.py", "tests/test_serve.py:!flood"),
         *("tests/test_serve_limits.py", "tests/test_report.py"),
     ),
     "mixlens/report.py": ("tests/test_report_parts.py", "tests/test_report.py", "tests/test_report_run.py"),
+    "mixlens/why/*.py": ("tests/test_why_by_hand.py",),
+    "mixlens/generation/*.py": ("tests/test_generation_by_hand.py",),
     "mixlens/cli/*.py": (
+        "tests/test_explain_by_hand.py",
+        "tests/test_commands_by_hand.py",
         "tests/test_edges.py",
         "tests/test_cli.py",
         "tests/test_terminal.py",
