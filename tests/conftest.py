@@ -25,11 +25,11 @@ settings.load_profile("mixlens")
 VOCABULARY = 97
 QUICK: dict[
     str, dict[str, Any]
-] = {  # few draws and steps; a tolerance of 1 leaves the points where they are in every number type
+] = {  # few draws and steps; the points of conductance are those it begins with, in every number type
     "smooth_grad": {"count": 4},
     "gradient_shap": {"count": 4},
-    "layer_conductance": {"tolerance": 1.0},
-    "sequential_integrated_gradients": {"steps": 4},
+    "layer_conductance": {"tolerance": 1.0, "most_steps": 33},
+    "sequential_integrated_gradients": {"steps": 2},
     "discretized_integrated_gradients": {"steps": 3, "neighbours": 8},
     "shap": {"evaluations": 20},
     "lime": {"count": 20},

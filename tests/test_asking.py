@@ -329,24 +329,43 @@ def test_a_run_tells_of_rows_that_say_little(tmp_path: Path) -> None:
 # --- terminals
 
 
-@pytest.mark.parametrize("env", [{"PYTHONIOENCODING": "latin-1"}, {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}])
-def test_the_command_prints_in_any_encoding(env: dict[str, str]) -> None:
-    command = [sys.executable, "-m", "mixlens", "explain", "The keys [MASK] rusty.", "--method", "attcat"]
-    kept = {key: value for key, value in os.environ.items() if key not in ("LANG", "LC_ALL", "PYTHONUTF8", "PYTHONIOENCODING")}
-    done = subprocess.run(command, capture_output=True, env={**kept, "HF_HUB_OFFLINE": "1", **env}, check=False)
-    told = done.stdout.decode("latin-1")
-    assert done.returncode == 0, done.stderr
+def printed(monkeypatch: pytest.MonkeyPatch, encoding: str, *arguments: str) -> bytes:
+    """What the command writes to a terminal of this encoding."""
+    out = io.TextIOWrapper(io.BytesIO(), encoding=encoding, errors="strict", newline="\n")
+    monkeypatch.setattr(sys, "stdout", out)
+    monkeypatch.setattr(sys, "argv", ["mixlens", *arguments])
+    with pytest.raises(SystemExit) as end:
+        main()
+    assert not end.value.code
+    out.flush()
+    return out.buffer.getvalue()  # type: ignore[attr-defined, no-any-return]
+
+
+def in_plain_letters(told: str) -> None:
     assert re.search(r"keys +-?0\.\d+ +[#-]+", told)
     assert re.search(r"rusty +-?0\.\d+ +[#-]+", told)
     assert re.search(r"model agreement [·|] method attcat", told)
 
 
-def test_json_is_json_in_any_encoding() -> None:
-    command = [sys.executable, "-m", "mixlens", "explain", "The keys 👩‍👧 日本 [MASK] rusty.", "--json"]
-    done = subprocess.run(
-        command, capture_output=True, env={**os.environ, "HF_HUB_OFFLINE": "1", "PYTHONIOENCODING": "ascii"}, check=False
-    )
-    assert json.loads(done.stdout)["info"]["text"] == "The keys 👩‍👧 日本 [MASK] rusty."
+def test_the_command_prints_in_any_encoding(monkeypatch: pytest.MonkeyPatch) -> None:
+    for encoding in ("latin-1", "ascii"):
+        told = printed(monkeypatch, encoding, "explain", "The keys [MASK] rusty.", "--method", "attcat")
+        in_plain_letters(told.decode(encoding))
+
+
+def test_the_command_prints_where_the_locale_says_nothing() -> None:
+    """A process of its own: what Python makes of such a locale is decided as it starts."""
+    command = [sys.executable, "-m", "mixlens", "explain", "The keys [MASK] rusty.", "--method", "attcat"]
+    kept = {key: value for key, value in os.environ.items() if key not in ("LANG", "LC_ALL", "PYTHONUTF8", "PYTHONIOENCODING")}
+    env = {**kept, "HF_HUB_OFFLINE": "1", "LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}
+    done = subprocess.run(command, capture_output=True, env=env, check=False)
+    assert done.returncode == 0, done.stderr
+    in_plain_letters(done.stdout.decode("latin-1"))
+
+
+def test_json_is_json_in_any_encoding(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = printed(monkeypatch, "ascii", "explain", "The keys 👩‍👧 日本 [MASK] rusty.", "--json")
+    assert json.loads(told)["info"]["text"] == "The keys 👩‍👧 日本 [MASK] rusty."
 
 
 @pytest.mark.parametrize("columns", [60, 80, 300])

@@ -145,7 +145,7 @@ def test_two_errors_that_cancel_are_seen() -> None:
 
 @needs_shared
 @pytest.mark.parametrize(("dtype", "allowed"), [("float32", CLOSED), ("float16", CLOSED), ("bfloat16", 0.05)])
-@pytest.mark.parametrize("text", [TEXT, "The dog ran", "One day, Tom and his mom went to the park. Tom saw a big"])
+@pytest.mark.parametrize("text", [TEXT, "The dog ran", "One day, Tom saw a big"])
 @pytest.mark.filterwarnings("ignore::mixlens.completeness.IncompleteWarning")
 def test_integrated_gradients_of_a_trained_llama_add_up(text: str, dtype: str, allowed: float) -> None:
     """bfloat16: its numbers have 8 bits, so the target itself is known to some 1 %, and each of its pieces too."""
@@ -170,14 +170,14 @@ def test_what_a_gap_is_a_share_of() -> None:
 
 @pytest.mark.parametrize("case", list(CONFIGURATIONS))
 def test_every_method_that_adds_up_tells_how_nearly(case: str) -> None:
-    trace = loaded(case, head=CAUSAL_HEAD if "neo" in case else head_of(case)).trace(input_ids=ids(5))
-    for name, gap in (
-        ("deeplift", "delta_gap"),
-        ("transatt", "conservation_gap"),
-        ("partial_lrp", "conservation_gap"),
-        ("integrated_gradients", "completeness_gap"),
+    trace = loaded(case, head=CAUSAL_HEAD if "neo" in case else head_of(case)).trace(input_ids=ids(4))
+    for name, gap, options in (
+        ("deeplift", "delta_gap", {}),
+        ("transatt", "conservation_gap", {}),
+        ("partial_lrp", "conservation_gap", {}),
+        ("integrated_gradients", "completeness_gap", {"baseline": 7}),  # from a token the line needs fewest points
     ):
-        read = attribute(trace, name)
+        read = attribute(trace, name, **options)
         told = read.info["completeness"]
         assert told["relative_gap"] <= CLOSED
         assert abs(told["sum"] - told["expected"]) == pytest.approx(read.info[gap], abs=1e-9)

@@ -8,6 +8,7 @@ import os
 import shutil
 import sys
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +29,10 @@ pa = pytest.importorskip("pyarrow")
 parquet = pytest.importorskip("pyarrow.parquet")
 
 ROOT = Path(mixlens.__file__).parent
-# Longer than what is read of a file at a time (1 MiB), so that a change in the middle of a run lies before what is read next.
-TEXTS = [f"The plot was dull {number}.{' ' * 36000}" for number in range(160)]
+TEXTS = [f"The plot was dull {number}." for number in range(160)]
+# A column that nobody asks for. With it a file is longer than what is read at a time (1 MiB), so that a change in the middle of a
+# run lies before what is read next.
+FILLING = " " * 36000
 ASKED: dict[str, Any] = {"shard_rows": 20, "methods": ["attention"]}
 
 
@@ -38,23 +41,42 @@ def sentiment() -> Any:
     return mixlens.load("sentiment")
 
 
+@pytest.fixture(scope="module")
+def undisturbed(sentiment: Any, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, bool], list[Any]]:
+    """The rows of a run on a file of this kind, long or not, that nobody changes."""
+
+    @cache
+    def rows(kind: str, long: bool) -> list[Any]:
+        place = tmp_path_factory.mktemp("undisturbed")
+        written(place / f"x{kind}", long)
+        go(place / f"x{kind}", place / "run", model=sentiment, **ASKED)
+        return table(place / "run")
+
+    return rows
+
+
 # --- data that changes while it is read -------------------------------------------------------------------------------
 
 
-def as_jsonl(place: Path, texts: list[str]) -> None:
-    place.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
+def as_jsonl(place: Path, texts: list[str], filling: str = "") -> None:
+    place.write_text("".join(json.dumps({"text": text, "filling": filling}) + "\n" for text in texts))
 
 
-def as_csv(place: Path, texts: list[str]) -> None:
-    place.write_text("text\n" + "".join(f'"{text}"\n' for text in texts))
+def as_csv(place: Path, texts: list[str], filling: str = "") -> None:
+    place.write_text("text,filling\n" + "".join(f'"{text}","{filling}"\n' for text in texts))
 
 
-def as_parquet(place: Path, texts: list[str]) -> None:
-    noise = [os.urandom(36000).hex() for _ in texts]  # so that the file is large
-    parquet.write_table(pa.table({"text": [text.strip() for text in texts], "noise": noise}), place, row_group_size=20)
+def as_parquet(place: Path, texts: list[str], filling: str = "") -> None:
+    """Noise, as long as two fillings, for a file that is compressed."""
+    noise = [os.urandom(len(FILLING)).hex() for _ in texts]
+    parquet.write_table(pa.table({"text": texts, "filling": noise}), place, row_group_size=20)
 
 
-WRITERS: dict[str, Callable[[Path, list[str]], None]] = {".jsonl": as_jsonl, ".csv": as_csv, ".parquet": as_parquet}
+WRITERS: dict[str, Callable[[Path, list[str], str], None]] = {".jsonl": as_jsonl, ".csv": as_csv, ".parquet": as_parquet}
+
+
+def written(place: Path, long: bool) -> None:
+    WRITERS[place.suffix](place, TEXTS if long else TEXTS[:60], FILLING if long else "")
 
 
 def truncated(place: Path) -> None:
@@ -83,14 +105,18 @@ CASES += [(".jsonl", change, True) for change in CHANGES] + [(".csv", overwritte
 
 @pytest.mark.parametrize(("kind", "change", "long"), CASES)
 def test_data_that_changes_while_it_is_read_ends_the_run(
-    kind: str, change: Callable[[Path], None], long: bool, sentiment: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    kind: str,
+    change: Callable[[Path], None],
+    long: bool,
+    sentiment: Any,
+    undisturbed: Callable[[str, bool], list[Any]],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """No row of other bytes stays, the manifest does not say that it is finished, and with the file as it was it goes on."""
-    texts = TEXTS if long else [text.strip() for text in TEXTS[:100]]
     file, out, own = tmp_path / f"x{kind}", tmp_path / "run", work.Worker.window
-    WRITERS[kind](file, texts)
-    before = file.read_bytes()
-    go(file, tmp_path / "whole", model=sentiment, **ASKED)
+    written(file, long)
+    before, whole = file.read_bytes(), undisturbed(kind, long)
 
     def window(self: Any, number: int, *rest: Any) -> Any:
         if number == 1:
@@ -103,10 +129,10 @@ def test_data_that_changes_while_it_is_read_ends_the_run(
             go(file, out, model=sentiment, **ASKED)
     assert not json.loads((out / "manifest.json").read_text())["finished"]
     rows = table(out)
-    assert rows == table(tmp_path / "whole")[: len(rows)]
+    assert rows == whole[: len(rows)]
     file.write_bytes(before)
     go(file, out, model=sentiment, **ASKED)
-    assert table(out) == table(tmp_path / "whole")
+    assert table(out) == whole
     assert json.loads((out / "manifest.json").read_text())["finished"]
 
 
@@ -114,7 +140,7 @@ def test_a_file_moved_over_the_one_that_is_read_changes_nothing(
     sentiment: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file, own = tmp_path / "x.jsonl", work.Worker.window
-    as_jsonl(file, TEXTS)
+    as_jsonl(file, TEXTS, FILLING)
 
     def window(self: Any, number: int, *rest: Any) -> Any:
         if number == 1:
@@ -129,7 +155,7 @@ def test_a_file_moved_over_the_one_that_is_read_changes_nothing(
 
 def test_a_shard_of_other_rows_than_the_file_holds_is_done_again(sentiment: Any, tmp_path: Path) -> None:
     """The file is the one that the manifest names, so the shard is at fault: a run once trusted what it had read."""
-    file, texts = tmp_path / "x.jsonl", [text.strip() for text in TEXTS[:100]]
+    file, texts = tmp_path / "x.jsonl", TEXTS[:100]
     as_jsonl(file, texts)
     go(file, tmp_path / "whole", model=sentiment, **ASKED)
     out = Path(shutil.copytree(tmp_path / "whole", tmp_path / "run"))

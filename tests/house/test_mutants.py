@@ -189,7 +189,7 @@ root, folder = Path(sys.argv[1]), Path(sys.argv[2])
 found = {fault.id: fault for fault in mutants.all_faults(root, ["toys.py"])["toys.py"]}
 picked = [found[name] for name in sys.argv[3].split(",")]
 said = []
-results = mutants_run.run([(one, [["tests/test_toys.py"]]) for one in picked], root, folder, jobs=2, limit=20.0, said=said.append)
+results = mutants_run.run([(one, [["tests/test_toys.py"]]) for one in picked], root, folder, jobs=2, limit=6.0, said=said.append)
 print(json.dumps([[[one.fault.id, one.status, one.test] for one in results], said]))
 """
 

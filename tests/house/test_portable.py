@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import tomllib
+from functools import cache
 from importlib import metadata
 from pathlib import Path
 
@@ -17,9 +18,15 @@ TESTS = Path(__file__).parents[1]
 FILES = sorted(TESTS.rglob("*.py"))
 
 
+@cache
+def nodes_of(path: Path) -> list[ast.Call | ast.Assert]:
+    """The calls and assertions of a file."""
+    return [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call | ast.Assert)]
+
+
 def calls(path: Path, *names: str) -> list[ast.Call]:
     """Calls of `pytest.name(...)` and `pytest.mark.name(...)` in a file."""
-    found = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call)]
+    found = [node for node in nodes_of(path) if isinstance(node, ast.Call)]
     return [node for node in found if isinstance(node.func, ast.Attribute) and node.func.attr in names]
 
 
@@ -29,7 +36,7 @@ def test_hypothesis_does_not_mind_a_slow_machine() -> None:
     for path in FILES:
         for call in calls(path, "settings") + [
             node
-            for node in ast.walk(ast.parse(path.read_text()))
+            for node in nodes_of(path)
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "settings"
         ]:
             for keyword in call.keywords:
@@ -69,8 +76,10 @@ def test_a_package_that_is_missing_is_named_with_the_way_to_get_it(tmp_path: Pat
 def test_no_assertion_of_the_suite_compares_a_time_with_a_limit(name: str) -> None:
     """`assert time... < 10` fails on a busy machine; limits that only end a wait (`deadline`, `timeout`) are another matter."""
     for path in FILES:
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.Assert) and path.name != Path(__file__).name:
+        if name not in path.read_text() or path.name == Path(__file__).name:
+            continue
+        for node in nodes_of(path):
+            if isinstance(node, ast.Assert):
                 assert name not in ast.unparse(node.test), f"{path.name}:{node.lineno}"
 
 

@@ -8,6 +8,7 @@ import statistics
 import subprocess
 import sys
 import textwrap
+from functools import cache
 from pathlib import Path
 
 import mixlens
@@ -44,9 +45,15 @@ def order() -> list[str]:
     return [name for line in lines for name in line.split()]
 
 
+@cache
+def tree_of(path: Path) -> ast.Module:
+    """A file as Python reads it; every test reads the same one, and changes nothing in it."""
+    return ast.parse(path.read_text())
+
+
 def imports_of(path: Path) -> set[str]:
     """Modules of mixlens that a file imports, wherever it does, but for those that only a type checker reads."""
-    tree = ast.parse(path.read_text())
+    tree = tree_of(path)
     typing = {
         id(inner)
         for node in ast.walk(tree)
@@ -80,7 +87,7 @@ def test_imports_go_one_way() -> None:
 
 
 def trees() -> list[tuple[str, ast.Module]]:
-    return [(path.relative_to(ROOT).as_posix(), ast.parse(path.read_text())) for path in sorted(ROOT.rglob("*.py"))]
+    return [(path.relative_to(ROOT).as_posix(), tree_of(path)) for path in sorted(ROOT.rglob("*.py"))]
 
 
 def is_private(name: str) -> bool:

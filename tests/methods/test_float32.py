@@ -6,6 +6,7 @@ stock model, in the files of each method.
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import pytest
@@ -56,21 +57,28 @@ def test_what_needs_all_layers_is_not_streamed(name: str) -> None:
         loaded("bert", dtype=torch.float32).mix(input_ids=ids(3), name=name)
 
 
+@cache
+def traced(case: str) -> tuple[list[Any], list[Any], list[Any]]:
+    """Two texts, each alone in float64, each alone in float32, and both in a batch in float32, from the same weights."""
+    head = "AutoModelForSequenceClassification"
+    same_weights(hf_model(case, head=head), hf_model(case, head=head, dtype=torch.float32))
+    exact, narrow = loaded(case, head=head), loaded(case, head=head, dtype=torch.float32)
+    texts = [ids(5), ids(8, 1)]
+    one_by_one = ([model.trace(input_ids=text) for text in texts] for model in (exact, narrow))
+    return *one_by_one, narrow.trace(input_ids=texts)  # type: ignore[return-value]
+
+
 @pytest.mark.filterwarnings("ignore::mixlens.completeness.IncompleteWarning")  # eight steps are few, in both number types
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize(("name", "variant"), VARIANTS, ids=[f"{name}-{variant}" for name, variant in VARIANTS])
 def test_attributions_in_float32_alone_and_in_a_batch(case: str, name: str, variant: str) -> None:
-    head = "AutoModelForSequenceClassification"
-    exact = mixlens.load(hf_model(case, head=head))
-    narrow = mixlens.load(hf_model(case, head=head, dtype=torch.float32))
-    same_weights(exact.hf_model, narrow.hf_model)
-    texts = [ids(5), ids(8, 1)]
     options: dict[str, Any] = {"integrated_gradients": {"steps": 8}, "blank_out": {"replacement": 3}, **QUICK}.get(name, {})
     if attributions()[name].needs_target:
         options = {**options, "target": 1}
-    expected = [mixlens.attribute(exact.trace(input_ids=text), name, variant=variant, **options).scores for text in texts]
-    alone = [mixlens.attribute(narrow.trace(input_ids=text), name, variant=variant, **options) for text in texts]
-    several = mixlens.attribute(narrow.trace(input_ids=texts), name, variant=variant, **options)
+    exact, narrow, batch = traced(case)
+    expected = [mixlens.attribute(trace, name, variant=variant, **options).scores for trace in exact]
+    alone = [mixlens.attribute(trace, name, variant=variant, **options) for trace in narrow]
+    several = mixlens.attribute(batch, name, variant=variant, **options)
     for made in (alone, several):
         for one, right in zip(made, expected, strict=True):
             near(one.scores, right)

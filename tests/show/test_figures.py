@@ -76,6 +76,8 @@ EVERY = {
     "curves": lambda: figure.curves({"a": [0.1, 0.4, 0.2], "b": [Interval(0.2, 0.1, 0.3, 9, 0.1)] * 3}),
 }
 
+PRINTED = ("signed strip", "bars", "numbers", "rows", "curves")  # as PDF too: what they draw is all that the others draw
+
 
 # --- the numbers ------------------------------------------------------------------------------------------------------
 
@@ -273,7 +275,7 @@ def test_text_is_text_and_the_same_value_gives_the_same_bytes(name: str) -> None
     if name != "curves":
         assert "[MASK]" in texts(page)
     assert "<dc:date>" not in page
-    for kind in (".pdf", ".png"):
+    for kind in (".pdf", ".png") if name in PRINTED else (".png",):
         assert figure.content(first, kind) == figure.content(second, kind)
 
 
@@ -360,8 +362,9 @@ def test_hostile_tokens_are_written_as_they_are() -> None:
             assert all(texts(page).count(token) >= 2 for token in expected), texts(page)
         assert "<b>" not in page
         assert "\x1b" not in page
-        for kind in (".png", ".pdf"):
-            figure.content(made, kind)
+        figure.content(made, ".png")
+    for made in (reads[0].plot(), whole.plot(width=9)):  # as text of a drawing, and of an axis
+        figure.content(made, ".pdf")
     assert "$a$_{b}" in " ".join(texts(svg(reads[0].plot())))
     assert "$a$_{b}" in texts(svg(mixlens.plot(reads, width=9)))
 
@@ -434,14 +437,14 @@ def test_threads_draw_the_same() -> None:
     found: list[str] = []
 
     def draw() -> None:
-        found.extend(svg(map_of().plot()) for _ in range(3))
+        found.extend(svg(map_of().plot()) for _ in range(2))
 
     threads = [threading.Thread(target=draw) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert found == [alone] * 12
+    assert found == [alone] * 8
     assert dict(matplotlib.rcParams) == before
 
 
