@@ -256,7 +256,7 @@ def test_every_method_on_every_family(case: str) -> None:
     model = with_head(case)
     before = {name: weights.clone() for name, weights in model.hf_model.state_dict().items()}
     hooks = [len(module._forward_hooks) + len(module._forward_pre_hooks) for module in model.hf_model.modules()]
-    traces = model.trace(input_ids=[ids(6), ids(5, 1)])
+    traces = model.trace(input_ids=[ids(7), ids(5, 1)])
     traces_alone = [model.trace(input_ids=list(trace.input_ids)) for trace in traces]
     for name in known():
         options = SLOW.get(name, {}) | ({"replacement": "zero"} if name == "blank_out" else {})

@@ -35,6 +35,7 @@ PATIENCE = 30.0  # seconds without any window done (or four times what one took)
 NO_PLACE = 60.0  # seconds without a worker before a warning says so
 CRASHES = 3  # workers in a row that may die, beside one for each place, before one has loaded the model
 ANSWER = 10.0  # seconds that Ray has for an answer
+CLOSING = 5.0  # seconds that the pipeline has to end by itself where others use the cluster too
 SILENCE = 180.0  # seconds without any answer of the Feed before the run ends
 Workers = int | tuple[int, int] | None
 
@@ -210,7 +211,7 @@ class Pool:
         gone = contextlib.suppress(self.ray.exceptions.RayError)  # the Feed died, or does not answer: the rest is closed
         with gone:
             self.ray.get(self.feed.put.remote({}, [], 0, True), timeout=5)
-        pump.join(0 if self.is_connected_here else 5)
+        pump.join(0 if self.is_connected_here else CLOSING)
         if pump.is_alive():  # a worker still computes, or is started again and again
             self._kill_workers()
             pump.join(20)  # a request of the pump after the end of Ray would start another cluster
