@@ -128,6 +128,17 @@ def test_a_job_from_the_queue_to_its_end(desk: Desk, held: Held) -> None:
     assert len(first.id) == 12
 
 
+@pytest.mark.parametrize(("kept", "left"), [(1, "5"), (2, "45"), (4, "1345"), (5, "1345"), (9, "1345")])
+def test_the_last_jobs_that_have_ended_are_kept(held: Held, kept: int, left: str) -> None:
+    desk = Desk([Model()], Limits(kept=kept))  # type: ignore[list-item]
+    for name in "12345":
+        desk._jobs[name] = Job(name, None, {}, ended=None if name == "2" else 1.0)  # type: ignore[arg-type]
+    desk._forget_old()
+    assert "".join(desk._jobs).replace("2", "") == left
+    assert "2" in desk._jobs
+    desk.close()
+
+
 def test_a_running_job_is_cancelled_at_its_next_step(desk: Desk, held: Held) -> None:
     job = desk.submit("a", {"tokens": 1}, question="why")
     assert held.begun.wait(20)
@@ -189,6 +200,7 @@ def test_a_trial_is_stopped_too_when_a_desk_closes(held: Held) -> None:
 
 def test_how_long_a_text_may_be(desk: Desk, held: Held, monkeypatch: pytest.MonkeyPatch) -> None:
     assert [desk.tokens_at_most(model) for model in desk.models.values()] == [5, 9]
+    assert desk.tokens_at_most(Model(max_tokens=20)) == 9  # type: ignore[arg-type]
     assert [desk.read("a", "w " * 4), desk.count("a", "w " * 40), desk.read("b", ("w", "w w"))] == [5, 41, 4]
     with pytest.raises(InputError, match="^the text has 6 tokens, 'a' reads at most 5. Shorten or split it.$"):
         desk.read("a", "w " * 5)
