@@ -270,7 +270,13 @@ FIRST: dict[str, tuple[str, ...]] = {
     "mixlens/show/run_*.py": ("tests/test_told.py", "tests/test_report_run.py"),
     "mixlens/show/page_*.py": ("tests/test_told.py", "tests/test_report.py"),
     "mixlens/show/results_page.py": ("tests/test_told.py", "tests/test_report.py"),
-    "mixlens/show/*.py": ("tests/test_told.py", "tests/test_terminal.py", "tests/test_show.py", "tests/test_figures.py", "tests/test_report.py"),
+    "mixlens/show/*.py": (
+        "tests/test_told.py",
+        "tests/test_terminal.py",
+        "tests/test_show.py",
+        "tests/test_figures.py",
+        "tests/test_report.py",
+    ),
     "mixlens/serve/*.py": (
         *("tests/test_serve_guard.py", "tests/test_serve_desk.py", "tests/test_serve_answers.py", "tests/test_serve.py:!flood"),
         *("tests/test_serve_limits.py", "tests/test_report.py"),

@@ -1,4 +1,4 @@
-"""Terminals, notebooks and pages at their limits: the last value that still fits, files that are kept, streams without letters."""
+"""Terminals, notebooks and pages at their limits: the last value that fits, files that are kept, streams without letters."""
 
 from __future__ import annotations
 
@@ -15,8 +15,24 @@ import torch
 import why_example
 
 from mixlens.errors import InputError, ResultError
-from mixlens.show import encoding, flow_numbers, flow_page, generation_page, generation_text, layout, map_views, notebook, packing
-from mixlens.show import page_entry, page_file, page_template, results_page, text, why_page, why_text
+from mixlens.show import (
+    encoding,
+    flow_numbers,
+    flow_page,
+    generation_page,
+    generation_text,
+    layout,
+    map_views,
+    notebook,
+    packing,
+    page_entry,
+    page_file,
+    page_template,
+    results_page,
+    text,
+    why_page,
+    why_text,
+)
 from mixlens.show.packing import Precision
 from mixlens.types import Attribution, Map
 
@@ -221,7 +237,9 @@ def test_what_surely_does_not_fit_is_left_out(monkeypatch: pytest.MonkeyPatch) -
 
 def test_how_many_numbers_of_a_row_fill_the_room(monkeypatch: pytest.MonkeyPatch) -> None:
     tried: list[int] = []
-    monkeypatch.setattr(packing, "_estimated_size", lambda sheets, precision: tried.append(precision.keep) or 100.0 * precision.keep)
+    monkeypatch.setattr(
+        packing, "_estimated_size", lambda sheets, precision: tried.append(precision.keep) or 100.0 * precision.keep
+    )
     assert packing._keep_for([np.ones((2, 80)), np.ones((2, 64))], 2500) == 25
     assert tried == [10, 25, 25]
     assert packing._keep_for([np.ones((2, 80))], 10**9) == 40
@@ -310,10 +328,14 @@ def test_where_a_page_may_be_written(tmp_path: Path) -> None:
         assert refused(lambda place=place: page_file.may_write(place, force=False)) == f"{str(place)!r} {kept}"
     assert refused(lambda: page_file.may_write(tmp_path / "a.txt", force=True)) == "a report is an .html file, not 'a.txt'."
     nowhere = tmp_path / "no" / "a.html"
-    assert refused(lambda: page_file.may_write(nowhere, force=True)) == f"no folder {str(nowhere.parent)!r} to write the report in."
+    assert (
+        refused(lambda: page_file.may_write(nowhere, force=True)) == f"no folder {str(nowhere.parent)!r} to write the report in."
+    )
     folder = tmp_path / "folder.html"
     assert refused(lambda: page_file.may_write(folder, force=True)) == f"{str(folder)!r} is a folder. Give the name of a file."
-    assert refused(lambda: page_file.write("x", nowhere)).startswith(f"the report could not be written to {str(nowhere)!r}: No such file")
+    assert refused(lambda: page_file.write("x", nowhere)).startswith(
+        f"the report could not be written to {str(nowhere)!r}: No such file"
+    )
     page_file.write("é", empty)
     assert empty.read_bytes() == "é".encode()
 
@@ -379,7 +401,7 @@ def test_results_of_flow(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_pages_that_are_too_large_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     one = made.a_map(2, 3)
     size = len(flow_page.flow_page(one).encode())
-    monkeypatch.setattr(flow_page, "room_of", lambda megabytes: int(megabytes))
+    monkeypatch.setattr(flow_page, "room_of", int)
     assert len(flow_page.flow_page(one, megabytes=size).encode()) == size
     line = f"the page takes {size / 1e6:.1f} MB, more than {size - 1}. Allow more megabytes."
     assert refused(lambda: flow_page.flow_page(one, megabytes=size - 1)) == line
@@ -388,7 +410,9 @@ def test_pages_that_are_too_large_are_refused(monkeypatch: pytest.MonkeyPatch) -
 def test_the_room_of_a_page_is_that_of_its_maps(monkeypatch: pytest.MonkeyPatch) -> None:
     rooms: list[int] = []
     real = results_page.entry
-    monkeypatch.setattr(results_page, "entry", lambda results, room, more: rooms.append(room) or real(results, room=10**6, more=more))
+    monkeypatch.setattr(
+        results_page, "entry", lambda results, room, more: rooms.append(room) or real(results, room=10**6, more=more)
+    )
     results_page.page([made.attribution()])
     results_page.page([made.attribution()], room=500_000)
     results_page.page_of_texts([results_page.Told([made.attribution()])])
