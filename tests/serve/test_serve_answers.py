@@ -294,13 +294,15 @@ def test_a_class_that_is_not_known_is_refused_at_once() -> None:
 
 def test_targets_as_they_are_named() -> None:
     answering, other = model_of("question-answering"), model_of("masked-lm")
-    assert [questions.target_of(answering, name) for name in ("3,5", "3, 5", "3", "a,b", "1,2,3", 4)] == [
+    assert [questions.target_of(answering, name) for name in ("3,5", "3, 5", "3", "a,b", "1,2,3", 4, "3,b", "a,3")] == [
         (3, 5),
         (3, 5),
         3,
         "a,b",
         "1,2,3",
         4,
+        "3,b",
+        "a,3",
     ]
     assert [questions.target_of(other, name) for name in ("3,5", "12", "-1", "w", 4)] == ["3,5", 12, "-1", "w", 4]
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+import json
 from dataclasses import replace
+from html import escape
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -29,7 +31,10 @@ from mixlens.show import (
     page_file,
     page_template,
     results_page,
+    row_views,
+    run_page,
     text,
+    why_notebook,
     why_page,
     why_text,
 )
@@ -418,3 +423,58 @@ def test_the_room_of_a_page_is_that_of_its_maps(monkeypatch: pytest.MonkeyPatch)
     results_page.page_of_texts([results_page.Told([made.attribution()])])
     empty = len(page_template.filled_page({"entries": []}, page_template.REPORT, title="", subtitle="").encode())
     assert rooms == [2_000_000 - empty - 1000, 500_000 - empty - 1000, 2_000_000 - empty - 1000]
+
+
+# --- rows of a terminal, maps of a run --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("width", "lines"), [(17, [" n  a b  b 2, a 1"]), (16, [" n  a b", "    b 2, a 1"])])
+def test_the_largest_scores_stand_behind_a_strip_while_they_fit(width: int, lines: list[str]) -> None:
+    view: Any = row_views.rows(["n"], ("a", "b"), [[1.0, 2.0]], infos=[{}])
+    assert [line.plain for line in view.lay(width, 256)] == lines
+
+
+def test_long_written_words_are_cut() -> None:
+    whole = made.generation()
+    words = tuple(replace(word, text="incomprehensibly") if word.text == "sneezed" else word for word in whole.text.words)
+    shown = text.rendered(generation_text.generation_view(replace(whole, text=replace(whole.text, words=words)), by="sentence"))
+    assert "\nincomprehen…  72 %" in shown
+    assert "\nShe           50 %" in shown
+
+
+def test_maps_of_a_row_that_take_too_much_go_as_a_whole() -> None:
+    one = made.a_map(2, 4)
+    block = run_page._map_block(one)
+    assert block is not None
+    size = len(page_template.safe_json(block)) + 10
+    assert run_page._size_of(block) == size
+    blocks = run_page._MapBlocks({1, 2}, 2 * size)
+    told = []
+    for row in (1, 1, 3, 2, 2):
+        blocks.add(row, one)
+        told.append((blocks.room, {key: len(some) for key, some in blocks.by_row.items()}))
+    assert told == [(size, {1: 1}), *[(0, {1: 2})] * 4]
+    assert blocks.rows == {1}
+    infinite = replace(one, scores=one.scores * float("inf"))
+    blocks.add(1, infinite)
+    assert (blocks.rows, len(blocks.by_row[1])) == (set(), 2)
+
+
+def test_a_row_gives_back_all_that_its_maps_took() -> None:
+    one = made.a_map(2, 4)
+    size = run_page._size_of(run_page._map_block(one) or {})
+    blocks = run_page._MapBlocks({1, 2}, 3 * size - 1)
+    for _ in range(3):
+        blocks.add(1, one)
+    assert (blocks.room, blocks.by_row, blocks.rows) == (3 * size - 1, {}, {2})
+
+
+def test_an_answer_in_a_notebook_holds_its_data() -> None:
+    answer = made.answer()
+    output = why_notebook.html(answer)
+    script, mark = notebook.output_script(why_notebook.STYLES, why_notebook.SCRIPTS, "startAnswer")
+    held = escape(json.dumps({"why": page_template.plain(why_page.shown_why(answer.to_dict()))}))
+    assert output == (
+        f'<div data-mixlens="{mark}" data-result="{held}">{why_notebook.without_script(answer)}</div>'
+        f'<script type="text/javascript">{script}</script>'
+    )
