@@ -151,7 +151,13 @@ def test_layers_that_are_read_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(LayersOf, "__len__", lambda self: 2)
     told: list[int] = []
     watched = WatchedLayers(LayersOf(Batch(), 3, 5), told.append)  # type: ignore[arg-type]
-    assert (watched.row, watched.n, watched[1], watched[-1], watched[0:1]) == (3, 5, "layer 1", "layer -1", "layer slice(0, 1, None)")
+    assert (watched.row, watched.n, watched[1], watched[-1], watched[0:1]) == (
+        3,
+        5,
+        "layer 1",
+        "layer -1",
+        "layer slice(0, 1, None)",
+    )
     assert told == [1, -1]
     noted: list[Any] = []
     step = Step(lambda *one: noted.append(one), "alti", 0, 1)
@@ -220,7 +226,11 @@ def test_results_are_written_to_a_page(pages: list[Any], tmp_path: Path) -> None
     report([ONE, ONE], place, title="T", preset="why", megabytes=0.5)
     place.unlink()
     report({"a": ONE, "b": ONE}, str(place))  # type: ignore[arg-type]
-    assert pages == [("page", [ONE], more), ("page", [ONE, ONE], {"preset": "why", "title": "T", "room": 500_000}), ("page", [ONE, ONE], more)]
+    assert pages == [
+        ("page", [ONE], more),
+        ("page", [ONE, ONE], {"preset": "why", "title": "T", "room": 500_000}),
+        ("page", [ONE, ONE], more),
+    ]
 
 
 def test_runs_are_written_to_a_page(pages: list[Any], tmp_path: Path) -> None:
@@ -243,7 +253,10 @@ def test_what_a_page_is_not_made_of(pages: list[Any], tmp_path: Path) -> None:
     for option in ({"label": "l"}, {"examples": 0}):
         assert said(lambda option=option: report(ONE, place, **option)) == "label= and examples= go with a run."
     assert said(lambda: report(ONE, place, preset="x")) == "preset is one of why, flow, methods, not 'x'."
-    assert said(lambda: report(ONE, place, megabytes=0.1)) == "megabytes is the most a text (or a run) may take, 0.2 to 1000, not 0.1."
+    assert (
+        said(lambda: report(ONE, place, megabytes=0.1))
+        == "megabytes is the most a text (or a run) may take, 0.2 to 1000, not 0.1."
+    )
     kinds = "a report shows a Map, an Attribution, a list of them, a model, or the folder of a run; not"
     assert said(lambda: report(3, place)) == f"{kinds} int."  # type: ignore[arg-type]
     assert said(lambda: report("no/folder", place)) == f"{kinds} str ('no/folder' is no folder)."
@@ -266,12 +279,17 @@ def test_a_model_on_texts(pages: list[Any], tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("preset", "task", "given", "methods"),
     [
-        ("methods", "masked-lm", None, ("integrated_gradients", "attcat", "grad_x_input", "alti", "globenc", "value_zeroing", "attention_rollout")),
+        (
+            "methods",
+            "masked-lm",
+            None,
+            ("integrated_gradients", "attcat", "grad_x_input", "alti", "globenc", "value_zeroing", "attention_rollout"),
+        ),
         ("methods", "question-answering", ["alti", "alti"], ["alti"]),
         ("why", "token-classification", "attcat", ["attcat"]),
         (None, "causal-lm", None, ("alti", "globenc", "value_zeroing")),
     ],
-)  # fmt: skip
+)
 def test_methods_of_a_page(pages: list[Any], tmp_path: Path, preset: Any, task: str, given: Any, methods: Any) -> None:
     report(AModel(task), tmp_path / "r.html", texts="t", methods=given, preset=preset, query=1)
     assert pages[0] == ("gather", {"methods": methods, "target": "predicted", "foil": None, "query": 1})
@@ -308,7 +326,9 @@ def test_a_page_of_what_flows_where(pages: list[Any], tmp_path: Path) -> None:
     assert pages[0] == ("gather", {"methods": ("alti",), "target": "predicted", "foil": None, "query": None})
     for method in ("attcat", "alti:variant=released", "attention:head=1"):
         message = f"a page of what flows where is made of a map, such as alti, not of {method!r}."
-        assert said(lambda method=method: report(AModel(), tmp_path / "v.html", texts="t", preset="flow", methods=method)) == message
+        assert (
+            said(lambda method=method: report(AModel(), tmp_path / "v.html", texts="t", preset="flow", methods=method)) == message
+        )
     target = "a target goes with a method that explains a prediction, such as attcat; maps explain a position: give query=."
     assert said(lambda: report(AModel(), tmp_path / "v.html", texts="t", preset="flow", target="x")) == target
 
@@ -345,11 +365,14 @@ def test_files_that_are_no_report_are_kept(pages: list[Any], tmp_path: Path) -> 
     assert place.read_text() == "<page>"
 
 
-@pytest.mark.parametrize(("tokens", "task", "found"), [
-    (128, "classification", None),
-    (129, "classification", ["deeplift", "attcat", "integrated_gradients", "alti"]),
-    (129, "causal-lm", ["deeplift", "transatt", "alti", "globenc"]),
-    (129, "base", None),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("tokens", "task", "found"),
+    [
+        (128, "classification", None),
+        (129, "classification", ["deeplift", "attcat", "integrated_gradients", "alti"]),
+        (129, "causal-lm", ["deeplift", "transatt", "alti", "globenc"]),
+        (129, "base", None),
+    ],
+)
 def test_methods_that_an_answer_is_compared_with(tokens: int, task: str, found: list[str] | None) -> None:
     assert compared(SimpleNamespace(task=task, mask_id=None, name="m"), tokens) == found  # type: ignore[arg-type]

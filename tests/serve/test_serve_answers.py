@@ -12,21 +12,21 @@ import torch
 
 pytest.importorskip("fastapi", reason="needs the extra `serve`")
 
-from fastapi import FastAPI  # noqa: E402
+from fastapi import FastAPI
 
-import mixlens  # noqa: E402
-from mixlens.errors import InputError, LongError  # noqa: E402
-from mixlens.serve import answers, app, describe, questions, work  # noqa: E402
-from mixlens.serve.guard import Refusal  # noqa: E402
-from mixlens.serve.jobs import FullError, Job, Limits  # noqa: E402
-from mixlens.serve.routes import add_error_answers, add_routes  # noqa: E402
-from mixlens.serve.schemas import Counted, Wanted  # noqa: E402
-from mixlens.serve.times import Times  # noqa: E402
-from mixlens.serve.work import Answered  # noqa: E402
-from mixlens.show.page_entry import entry  # noqa: E402
-from mixlens.types import Attribution, Map  # noqa: E402
-from mixlens.why.choice import FILLERS  # noqa: E402
-from mixlens.why.value import Note  # noqa: E402
+import mixlens
+from mixlens.errors import InputError, LongError
+from mixlens.serve import answers, app, describe, questions, work
+from mixlens.serve.guard import Refusal
+from mixlens.serve.jobs import FullError, Job, Limits
+from mixlens.serve.routes import add_error_answers, add_routes
+from mixlens.serve.schemas import Counted, Wanted
+from mixlens.serve.times import Times
+from mixlens.serve.work import Answered
+from mixlens.show.page_entry import entry
+from mixlens.types import Attribution, Map
+from mixlens.why.choice import FILLERS
+from mixlens.why.value import Note
 
 
 def refused(call: Any) -> tuple[int, dict[str, Any]]:
@@ -79,9 +79,17 @@ def test_results_and_answers_of_jobs() -> None:
 
 
 STANDING = {
-    **{"id": "j", "state": "done", "ahead": 5, "seconds": 2.5, "progress": {"doing": "x", "share": 0.5}, "error": "e", "question": "flow"},
+    **{
+        "id": "j",
+        "state": "done",
+        "ahead": 5,
+        "seconds": 2.5,
+        "progress": {"doing": "x", "share": 0.5},
+        "error": "e",
+        "question": "flow",
+    },
     **{"steps": ["a", "b"], "begun": 1, "known": [["w", 0.25]], "behind": 6, "notes": ["n"]},
-}  # fmt: skip
+}
 
 
 def full_job() -> Job:
@@ -121,7 +129,10 @@ def test_scores_as_plain_numbers() -> None:
         **{"method": "attcat", "tokens": ["a", "b"], "layer": None, "sheet": None, "scores": [[1.0, -2.0]], "precision": EXACT},
     }
     unknown = "this result has no method 'altj'. Did you mean 'alti'? Known: alti, attcat."
-    assert refused(lambda: answers.plain_scores(made, "altj", None, "layer")) == (404, {"error": unknown, "allowed": ["alti", "attcat"]})
+    assert refused(lambda: answers.plain_scores(made, "altj", None, "layer")) == (
+        404,
+        {"error": unknown, "allowed": ["alti", "attcat"]},
+    )
     sheet = "'alti' has no sheet 'layers'. Did you mean 'layer'? Known: layer, rollout."
     assert refused(lambda: answers.plain_scores(made, "alti", None, "layers")) == (422, {"error": sheet})
     for layer in (0, 3):
@@ -166,10 +177,14 @@ class Desk:
 
 def model_of(task: str) -> Any:
     labels = {0: "negative", 1: "positive"}
-    tokenizer = SimpleNamespace(mask_token="[M]", mask_token_id=3, pad_token_id=0, unk_token_id=1, pad_token="[P]", unk_token="[U]")
+    tokenizer = SimpleNamespace(
+        mask_token="[M]", mask_token_id=3, pad_token_id=0, unk_token_id=1, pad_token="[P]", unk_token="[U]"
+    )
     config = SimpleNamespace(id2label=labels, label2id={name: number for number, name in labels.items()}, num_labels=2)
     hf_model = SimpleNamespace(config=config)
-    return SimpleNamespace(name=task, task=task, tokenizer=tokenizer, mask_id=3, max_tokens=9, hf_model=hf_model, classes=list(labels.values()))
+    return SimpleNamespace(
+        name=task, task=task, tokenizer=tokenizer, mask_id=3, max_tokens=9, hf_model=hf_model, classes=list(labels.values())
+    )
 
 
 def wanted(**facts: Any) -> Wanted:
@@ -192,7 +207,9 @@ def test_other_questions_of_a_text() -> None:
     questions.submitted(desk, wanted(question="why", target="x"))
     usual = {"methods": None, "target": "x", "foil": None, "query": None, "filler": None, "generate": 20}
     assert desk.taken == [("causal-lm", {**usual, "text": "one two", "cut": None, "tokens": 2}, [], "why")]
-    questions.submitted(desk, wanted(question="written", methods=["alti"], truncate=True, generate=3, filler="mask", query=0, foil=4))
+    questions.submitted(
+        desk, wanted(question="written", methods=["alti"], truncate=True, generate=3, filler="mask", query=0, foil=4)
+    )
     mine = {"methods": ["alti"], "target": None, "foil": 4, "query": 0, "filler": "mask", "generate": 3}
     assert desk.taken[1:] == [("causal-lm", {**mine, "text": "cut", "cut": "A line.", "tokens": 1}, ["A line."], "written")]
     example = questions.example_question(model_of("causal-lm"), "text", 8)
@@ -203,19 +220,59 @@ def test_what_is_refused_of_a_question() -> None:
     no_mask = "this model fills in [M], and the text has none. Put [M] where a word is missing."
     cases: list[tuple[Any, Wanted, int, dict[str, Any]]] = [
         (Desk(full=True), wanted(), 429, {"error": "the queue is full: 4 texts are waiting. Try again in a few seconds."}),
-        (Desk(), wanted(model="maskedlm"), 404, {"error": "no model 'maskedlm' is served. Did you mean 'masked-lm'? Known: masked-lm.", "allowed": ["masked-lm"]}),
+        (
+            Desk(),
+            wanted(model="maskedlm"),
+            404,
+            {"error": "no model 'maskedlm' is served. Did you mean 'masked-lm'? Known: masked-lm.", "allowed": ["masked-lm"]},
+        ),
         (Desk(), wanted(text=" "), 422, {"error": "field 'text' is empty."}),
         (Desk(), wanted(pair=" "), 422, {"error": "field 'pair' is empty."}),
-        (Desk(), wanted(text="x" * 31), 413, {"error": "field 'text' has 31 characters; 30 are allowed. Shorten or split it.", "allowed": 30}),
-        (Desk(), wanted(pair="x" * 31), 413, {"error": "field 'pair' has 31 characters; 30 are allowed. Shorten or split it.", "allowed": 30}),
-        (Desk(), wanted(methods=["alti", "attcat", "globenc"]), 422, {"error": "3 methods were asked for; 2 are allowed at once."}),
-        (Desk(), wanted(methods=["alti"], filler="pad"), 422, {"error": "filler goes with a question: send question too (why, flow, methods, written)."}),
-        (Desk(), wanted(methods=["alti"], generate=3), 422, {"error": "generate goes with a question: send question too (why, flow, methods, written)."}),
-        (Desk(), wanted(text="w " * 7, methods=["alti"]), 422, {"error": "too long.", "kind": "too_long", "field": "text", "tokens": 7, "most": 6}),
+        (
+            Desk(),
+            wanted(text="x" * 31),
+            413,
+            {"error": "field 'text' has 31 characters; 30 are allowed. Shorten or split it.", "allowed": 30},
+        ),
+        (
+            Desk(),
+            wanted(pair="x" * 31),
+            413,
+            {"error": "field 'pair' has 31 characters; 30 are allowed. Shorten or split it.", "allowed": 30},
+        ),
+        (
+            Desk(),
+            wanted(methods=["alti", "attcat", "globenc"]),
+            422,
+            {"error": "3 methods were asked for; 2 are allowed at once."},
+        ),
+        (
+            Desk(),
+            wanted(methods=["alti"], filler="pad"),
+            422,
+            {"error": "filler goes with a question: send question too (why, flow, methods, written)."},
+        ),
+        (
+            Desk(),
+            wanted(methods=["alti"], generate=3),
+            422,
+            {"error": "generate goes with a question: send question too (why, flow, methods, written)."},
+        ),
+        (
+            Desk(),
+            wanted(text="w " * 7, methods=["alti"]),
+            422,
+            {"error": "too long.", "kind": "too_long", "field": "text", "tokens": 7, "most": 6},
+        ),
         (Desk(), wanted(text="bad text", methods=["alti"]), 422, {"error": "not read."}),
         (Desk(notes=("x",)), wanted(question="why"), 422, {"error": no_mask, "kind": "no_mask", "field": "text", "mask": "[M]"}),
-        (Desk(notes=("x",)), wanted(question="methods"), 422, {"error": no_mask, "kind": "no_mask", "field": "text", "mask": "[M]"}),
-    ]  # fmt: skip
+        (
+            Desk(notes=("x",)),
+            wanted(question="methods"),
+            422,
+            {"error": no_mask, "kind": "no_mask", "field": "text", "mask": "[M]"},
+        ),
+    ]
     for desk, asked, status, body in cases:
         assert refused(lambda desk=desk, asked=asked: questions.submitted(desk, asked)) == (status, body)
         assert desk.taken == []
@@ -237,14 +294,27 @@ def test_a_class_that_is_not_known_is_refused_at_once() -> None:
 
 def test_targets_as_they_are_named() -> None:
     answering, other = model_of("question-answering"), model_of("masked-lm")
-    assert [questions.target_of(answering, name) for name in ("3,5", "3, 5", "3", "a,b", "1,2,3", 4)] == [(3, 5), (3, 5), 3, "a,b", "1,2,3", 4]
+    assert [questions.target_of(answering, name) for name in ("3,5", "3, 5", "3", "a,b", "1,2,3", 4, "3,b", "a,3")] == [
+        (3, 5),
+        (3, 5),
+        3,
+        "a,b",
+        "1,2,3",
+        4,
+        "3,b",
+        "a,3",
+    ]
     assert [questions.target_of(other, name) for name in ("3,5", "12", "-1", "w", 4)] == ["3,5", 12, "-1", "w", 4]
 
 
 def test_tokens_are_counted() -> None:
     desk: Any = Desk("masked-lm", "causal-lm", notes=("n",))
     assert questions.counted(desk, Counted(text=" \n")).model_dump() == {"tokens": 0, "most": 6, "notes": []}
-    assert questions.counted(desk, Counted(text="a b", pair="c", model="causal-lm")).model_dump() == {"tokens": 3, "most": 6, "notes": ["n"]}
+    assert questions.counted(desk, Counted(text="a b", pair="c", model="causal-lm")).model_dump() == {
+        "tokens": 3,
+        "most": 6,
+        "notes": ["n"],
+    }
     assert refused(lambda: questions.counted(desk, Counted(text="x" * 31)))[0] == 413
     assert refused(lambda: questions.counted(desk, Counted(text="x", pair="")))[0] == 422
     assert refused(lambda: questions.counted(desk, Counted(text="x", model="y")))[0] == 404
@@ -258,7 +328,13 @@ def asked(server: Any, path: str, method: str = "GET", body: Any = None) -> tupl
     path, _, query = path.partition("?")
     headers = [(b"host", b"localhost"), (b"content-type", b"application/json")]
     scope = {"type": "http", "http_version": "1.1", "scheme": "http", "method": method, "path": path, "raw_path": path.encode()}
-    scope |= {"query_string": query.encode(), "headers": headers, "server": ("localhost", 80), "client": ("c", 1), "root_path": ""}
+    scope |= {
+        "query_string": query.encode(),
+        "headers": headers,
+        "server": ("localhost", 80),
+        "client": ("c", 1),
+        "root_path": "",
+    }
     content = b"" if body is None else json.dumps(body).encode()
     sent: list[Any] = []
 
@@ -308,21 +384,27 @@ def test_errors_are_one_line(server: FastAPI, monkeypatch: pytest.MonkeyPatch) -
     no_job = "no job 'x'. The last 3 results are kept; ask again with POST /api/jobs."
     assert asked(server, "/api/jobs/x") == (404, plain, {"error": no_job})
     assert asked(server, "/none") == (404, plain, {"error": "there is no GET /none. See /docs for what there is."})
-    status, headers, body = asked(server, "/api/jobs/x", "PUT")
+    status, _, body = asked(server, "/api/jobs/x", "PUT")
     assert (status, body) == (405, {"error": "PUT /api/jobs/x is not allowed. See /docs for what there is."})
     status, _, body = asked(server, "/api/jobs", "POST", {"text": 3})
     assert (status, body["allowed"]) == (422, "see /docs")
     assert body["error"].startswith("text: ")
     assert body["error"].endswith(" Got 3. Send JSON as /docs describes it.")
     for status in (429, 503, 409):
-        monkeypatch.setattr("mixlens.serve.routes.submitted", lambda desk, request, status=status: (_ for _ in ()).throw(Refusal(status, "No.")))
+        monkeypatch.setattr(
+            "mixlens.serve.routes.submitted", lambda desk, request, status=status: (_ for _ in ()).throw(Refusal(status, "No."))
+        )
         more = {"retry-after": "5"} if status != 409 else {}
         assert asked(server, "/api/jobs", "POST", {"text": "x"}) == (status, {**more, **plain}, {"error": "No."})
 
 
 def test_a_job_that_is_taken_in(server: FastAPI, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mixlens.serve.routes.submitted", lambda desk, request: job(request.text))
-    assert asked(server, "/api/jobs", "POST", {"text": "x"}) == (202, {"content-type": "application/json"}, {"id": "x", "ahead": 5})
+    assert asked(server, "/api/jobs", "POST", {"text": "x"}) == (
+        202,
+        {"content-type": "application/json"},
+        {"id": "x", "ahead": 5},
+    )
     monkeypatch.setattr("mixlens.serve.routes.counted", lambda desk, request: {"tokens": 1, "most": 2, "notes": [request.text]})
     assert asked(server, "/api/tokens", "POST", {"text": "x"})[2] == {"tokens": 1, "most": 2, "notes": ["x"]}
 
@@ -342,7 +424,11 @@ def test_the_two_pages(server: FastAPI) -> None:
 
 def test_the_api_describes_its_addresses(server: FastAPI) -> None:
     api = server.openapi()
-    found = {f"{verb} {path}": (one["summary"], list(one["responses"])) for path, verbs in api["paths"].items() for verb, one in verbs.items()}
+    found = {
+        f"{verb} {path}": (one["summary"], list(one["responses"]))
+        for path, verbs in api["paths"].items()
+        for verb, one in verbs.items()
+    }
     errors = ["400", "403", "404", "408", "409", "413", "422", "429", "503"]
     number = "/api/jobs/{number}"
     assert found == {
@@ -359,9 +445,15 @@ def test_the_api_describes_its_addresses(server: FastAPI) -> None:
     }
     bodies = {
         key: one["responses"][code]["content"]["application/json"]["schema"].get("$ref", "").rpartition("/")[2]
-        for key, code in {"post /api/jobs": "202", f"get {number}": "200", f"delete {number}": "200", f"get {number}/scores": "200", "post /api/tokens": "200"}.items()
+        for key, code in {
+            "post /api/jobs": "202",
+            f"get {number}": "200",
+            f"delete {number}": "200",
+            f"get {number}/scores": "200",
+            "post /api/tokens": "200",
+        }.items()
         for one in [api["paths"][key.split()[1]][key.split()[0]]]
-    }  # fmt: skip
+    }
     assert list(bodies.values()) == ["Made", "Standing", "Standing", "Scores", "Count"]
     assert list(api["paths"][f"{number}/file"]["get"]["responses"]["200"]["content"]) == ["text/html"]
 
@@ -394,11 +486,19 @@ def test_a_model_as_it_is_listed() -> None:
         one.family, one.n_layers = SimpleNamespace(name="bert"), 3
     model.hf_model.config.id2label = {number: f"c{number}" for number in range(101)}
     assert describe.about_model(desk, model) == {
-        "name": "classification", "task": "classification", "family": "bert", "layers": 3, "max_tokens": 64, "mask": "[M]",
-        "labels": [f"c{number}" for number in range(100)], "example": "The plot was dull but the acting was brilliant.",
-        "questions": describe.questions_for(model), "methods": ["deeplift", "attcat", "blank_out", "integrated_gradients", "alti"],
-        "fillers": {name: FILLERS[name] for name in ("delete", "mask", "unk")}, "seconds": {"why": {"seconds": 1.5, "tokens": 9}},
-    }  # fmt: skip
+        "name": "classification",
+        "task": "classification",
+        "family": "bert",
+        "layers": 3,
+        "max_tokens": 64,
+        "mask": "[M]",
+        "labels": [f"c{number}" for number in range(100)],
+        "example": "The plot was dull but the acting was brilliant.",
+        "questions": describe.questions_for(model),
+        "methods": ["deeplift", "attcat", "blank_out", "integrated_gradients", "alti"],
+        "fillers": {name: FILLERS[name] for name in ("delete", "mask", "unk")},
+        "seconds": {"why": {"seconds": 1.5, "tokens": 9}},
+    }
     told = describe.about_model(desk, masked)
     assert (told["labels"], told["example"], told["seconds"]) == ([], "The keys to the cabinet [M] rusty.", {})
     masked.task = "base"
@@ -475,7 +575,10 @@ def worked(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
         return call
 
-    pieces = [SimpleNamespace(special=special, mark=mark) for special, mark in ((True, False), (False, False), (False, True), (False, False))]
+    pieces = [
+        SimpleNamespace(special=special, mark=mark)
+        for special, mark in ((True, False), (False, False), (False, True), (False, False))
+    ]
     monkeypatch.setattr(work, "pieces_of", lambda trace: (pieces, "word"))
     for name, answer in ANSWERS.items():
         monkeypatch.setattr(work, name, spy(name, answer))
@@ -496,10 +599,21 @@ class Why:
 WHY = Why()
 GENERATION = SimpleNamespace(with_effects=lambda: "with effects")
 ANSWERS: dict[str, Any] = {
-    "why": WHY, "shown_why": lambda content: content, "why_page": "why page", "gather": "results", "page_of_texts": "page of texts",
-    "flow_results": ("scores", "heads"), "picture_of": "picture", "flow_data": "flow data", "flow_page": "flow page", "write": "text",
-    "explain_written": GENERATION, "content_of": "content", "generation_page": "generation page", "compared": None,
-}  # fmt: skip
+    "why": WHY,
+    "shown_why": lambda content: content,
+    "why_page": "why page",
+    "gather": "results",
+    "page_of_texts": "page of texts",
+    "flow_results": ("scores", "heads"),
+    "picture_of": "picture",
+    "flow_data": "flow data",
+    "flow_page": "flow page",
+    "write": "text",
+    "explain_written": GENERATION,
+    "content_of": "content",
+    "generation_page": "generation page",
+    "compared": None,
+}
 
 
 def worker(task: str = "classification", predicts: tuple[int, ...] = ()) -> Any:
@@ -515,7 +629,17 @@ def worker(task: str = "classification", predicts: tuple[int, ...] = ()) -> Any:
 
 
 def question(**facts: Any) -> dict[str, Any]:
-    usual = {"text": "t", "methods": None, "target": None, "foil": None, "query": None, "filler": None, "generate": 5, "tokens": 4, "cut": None}
+    usual = {
+        "text": "t",
+        "methods": None,
+        "target": None,
+        "foil": None,
+        "query": None,
+        "filler": None,
+        "generate": 5,
+        "tokens": 4,
+        "cut": None,
+    }
     return {**usual, **facts}
 
 
@@ -524,7 +648,13 @@ def test_why_is_worked_out_step_by_step(worked: list[Any]) -> None:
     asked = question(question="why", target=1, foil=0, query=2, filler="pad")
     answer = work.answered(worker(), "why", asked, track)
     assert answer == Answered({"kind": "why", "why": {"notes": ("first",)}}, "why page")
-    names = ["Difference from a blank text", "Attention × gradient", "Leave each word out", "Path of gradients", "What flowed into the answer"]
+    names = [
+        "Difference from a blank text",
+        "Attention × gradient",
+        "Leave each word out",
+        "Path of gradients",
+        "What flowed into the answer",
+    ]
     read = "Read the text: 4 tokens, 2 words and 1 marks"
     assert track.told == [[*READ, *names, OUT], None, None, read, [("yes", 0.5)]]
     choices = {"target": 1, "foil": 0, "query": 2, "filler": "pad"}
@@ -557,7 +687,12 @@ def test_why_by_chosen_methods_of_a_text_that_was_cut(worked: list[Any], monkeyp
     gathered = ("gather", ["attcat", "alti:rollout=abnar"], {"query": 2, "target": "predicted", "foil": None})
     assert worked[:2] == [["attcat", "alti:rollout=abnar"], gathered]
     told = worked[3]
-    assert (told[0], told[1][0].results, told[1][0].why.notes, told[2]) == ("page_of_texts", "results", noted, {"room": 2_000_000, "preset": "methods"})
+    assert (told[0], told[1][0].results, told[1][0].why.notes, told[2]) == (
+        "page_of_texts",
+        "results",
+        noted,
+        {"room": 2_000_000, "preset": "methods"},
+    )
     work.answered(worker(), "methods", question(question="methods", target=0, foil=1), track)
     assert [one[-1] for one in worked if one and one[0] == "gather"][1] == {"query": None, "target": 0, "foil": 1}
 
@@ -610,14 +745,29 @@ def test_methods_of_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 REFUSALS = [
-    ("classification", "written", None, "'classification' writes no text, so there are no written words. Ask another question: why, flow, methods."),
+    (
+        "classification",
+        "written",
+        None,
+        "'classification' writes no text, so there are no written words. Ask another question: why, flow, methods.",
+    ),
     ("base", "why", None, "'base' was loaded without a head, so it says nothing. Load it with --task, or ask for maps."),
     ("causal-lm", "flow", ["alti", "globenc"], "this question is answered by one method, not by 2. Choose one."),
     ("causal-lm", "written", [], "this question is answered by one method, not by 0. Choose one."),
     ("causal-lm", "flow", ["attcat"], "what flows where is shown by a map, such as alti, not by 'attcat'. Choose a map."),
-    ("causal-lm", "flow", ["alti:variant=released"], "what flows where is shown by a map, such as alti, not by 'alti:variant=released'. Choose a map."),
-    ("causal-lm", "flow", ["attention:head=1"], "what flows where is shown by a map, such as alti, not by 'attention:head=1'. Choose a map."),
-]  # fmt: skip
+    (
+        "causal-lm",
+        "flow",
+        ["alti:variant=released"],
+        "what flows where is shown by a map, such as alti, not by 'alti:variant=released'. Choose a map.",
+    ),
+    (
+        "causal-lm",
+        "flow",
+        ["attention:head=1"],
+        "what flows where is shown by a map, such as alti, not by 'attention:head=1'. Choose a map.",
+    ),
+]
 
 
 @pytest.mark.parametrize(("task", "question", "methods", "message"), REFUSALS)
@@ -630,9 +780,13 @@ def test_questions_that_cannot_be_answered(task: str, question: str, methods: li
 @pytest.mark.parametrize(
     ("task", "question", "methods"),
     [
-        ("causal-lm", "written", None), ("causal-lm", "written", ["attcat"]), ("causal-lm", "flow", ["globenc"]), ("masked-lm", "why", ["alti", "attcat"]),
-        ("classification", "methods", []), ("classification", "flow", None),
+        ("causal-lm", "written", None),
+        ("causal-lm", "written", ["attcat"]),
+        ("causal-lm", "flow", ["globenc"]),
+        ("masked-lm", "why", ["alti", "attcat"]),
+        ("classification", "methods", []),
+        ("classification", "flow", None),
     ],
-)  # fmt: skip
+)
 def test_questions_that_can(task: str, question: str, methods: list[str] | None) -> None:
     work.refuse_question(model_of(task), question, methods)

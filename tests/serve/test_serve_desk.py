@@ -14,11 +14,11 @@ import torch
 
 pytest.importorskip("fastapi", reason="needs the extra `serve`")
 
-from mixlens.errors import InputError  # noqa: E402
-from mixlens.serve import jobs  # noqa: E402
-from mixlens.serve.jobs import Desk, FullError, Job, Limits, Stoppable, StoppedError, Watch  # noqa: E402
-from mixlens.serve.times import Times  # noqa: E402
-from mixlens.types import Example  # noqa: E402
+from mixlens.errors import InputError
+from mixlens.serve import jobs
+from mixlens.serve.jobs import Desk, FullError, Job, Limits, Stoppable, StoppedError, Watch
+from mixlens.serve.times import Times
+from mixlens.types import Example
 
 
 class Tokenizer:
@@ -96,11 +96,25 @@ def until(true: Callable[[], Any]) -> None:
 def test_a_job_from_the_queue_to_its_end(desk: Desk, held: Held) -> None:
     first = desk.submit("a", {"text": "x"}, ["a note"])
     assert held.begun.wait(20)
-    assert (first.state, first.question, first.notes, first.error, first.ended, first.stop) == ("running", "maps", ("a note",), None, None, None)
+    assert (first.state, first.question, first.notes, first.error, first.ended, first.stop) == (
+        "running",
+        "maps",
+        ("a note",),
+        None,
+        None,
+        None,
+    )
     assert (first.doing, first.share, first.entry, first.answer) == ("half", 0.5, None, None)
     assert 0 <= first.seconds < 20
     second, third = desk.submit("b", {"tokens": 4}, question="why"), desk.submit("b", {"tokens": 3}, (), "flow")
-    assert (second.state, second.doing, second.share, second.steps, second.begun, second.known) == ("waiting", "waiting", 0.0, [], 0, [])
+    assert (second.state, second.doing, second.share, second.steps, second.begun, second.known) == (
+        "waiting",
+        "waiting",
+        0.0,
+        [],
+        0,
+        [],
+    )
     assert [desk.ahead(job) for job in (first, second, third)] == [1, 1, 2]
     assert [desk.behind(job) for job in (first, second, third)] == [2, 1, 0]
     assert desk.full()
@@ -126,6 +140,17 @@ def test_a_job_from_the_queue_to_its_end(desk: Desk, held: Held) -> None:
     assert [desk.job(job.id) for job in (first, second, third, last)] == [None, None, third, last]  # the last that was taken in
     assert len({first.id, second.id, third.id, last.id}) == 4
     assert len(first.id) == 12
+
+
+@pytest.mark.parametrize(("kept", "left"), [(1, "5"), (2, "45"), (4, "1345"), (5, "1345"), (9, "1345")])
+def test_the_last_jobs_that_have_ended_are_kept(held: Held, kept: int, left: str) -> None:
+    desk = Desk([Model()], Limits(kept=kept))  # type: ignore[list-item]
+    for name in "12345":
+        desk._jobs[name] = Job(name, None, {}, ended=None if name == "2" else 1.0)  # type: ignore[arg-type]
+    desk._forget_old()
+    assert "".join(desk._jobs).replace("2", "") == left
+    assert "2" in desk._jobs
+    desk.close()
 
 
 def test_a_running_job_is_cancelled_at_its_next_step(desk: Desk, held: Held) -> None:
@@ -189,10 +214,11 @@ def test_a_trial_is_stopped_too_when_a_desk_closes(held: Held) -> None:
 
 def test_how_long_a_text_may_be(desk: Desk, held: Held, monkeypatch: pytest.MonkeyPatch) -> None:
     assert [desk.tokens_at_most(model) for model in desk.models.values()] == [5, 9]
+    assert desk.tokens_at_most(Model(max_tokens=20)) == 9  # type: ignore[arg-type]
     assert [desk.read("a", "w " * 4), desk.count("a", "w " * 40), desk.read("b", ("w", "w w"))] == [5, 41, 4]
-    with pytest.raises(InputError, match="^the text has 6 tokens, 'a' reads at most 5. Shorten or split it.$"):
+    with pytest.raises(InputError, match=r"^the text has 6 tokens, 'a' reads at most 5. Shorten or split it.$"):
         desk.read("a", "w " * 5)
-    with pytest.raises(InputError, match="^the text has 10 tokens, this page reads at most 9. Shorten or split it.$"):
+    with pytest.raises(InputError, match=r"^the text has 10 tokens, this page reads at most 9. Shorten or split it.$"):
         desk.read("b", "w " * 9)
 
     def truncated(example: Example, reader: Any, most: int) -> Example:
@@ -242,7 +268,7 @@ def test_models_that_are_not_served(names: list[str], message: str) -> None:
 def test_a_model_without_a_tokenizer() -> None:
     model: Any = Model()
     model.tokenizer = None
-    with pytest.raises(InputError, match="^'a' has no tokenizer, so it cannot read what is typed.$"):
+    with pytest.raises(InputError, match=r"^'a' has no tokenizer, so it cannot read what is typed.$"):
         jobs._by_shown_name([model])
 
 
@@ -273,7 +299,7 @@ def test_a_watch_says_when_it_is_enough() -> None:
     stopped = job(started=1.0, ended=99.0, stop="cancelled.")
     assert Watch(stopped, 1.0).reason() == "cancelled."
     watch = Watch(stopped, 200.0)
-    with pytest.raises(StoppedError, match="^cancelled.$"):
+    with pytest.raises(StoppedError, match=r"^cancelled.$"):
         watch.note("half", 0.999)
     assert (stopped.doing, stopped.share) == ("half", 0.999)
     watch.note("done", 1.0)
@@ -301,7 +327,9 @@ def test_failures_in_words(caplog: pytest.LogCaptureFixture) -> None:
     inside = "this went wrong inside (KeyError). The server goes on; try another text."
     memory = "memory runs out with this text and these methods. Shorten it, or ask for less."
     with caplog.at_level(logging.WARNING, "mixlens.serve"):
-        assert [jobs._failed(one) for one in (StoppedError("cancelled."), StoppedError("late."), InputError("no."), MemoryError("x"))] == [
+        assert [
+            jobs._failed(one) for one in (StoppedError("cancelled."), StoppedError("late."), InputError("no."), MemoryError("x"))
+        ] == [
             *(("cancelled", "cancelled."), ("failed", "late."), ("failed", "no."), ("failed", memory)),
         ]
         assert not caplog.records

@@ -156,7 +156,14 @@ def test_hosts_by_name() -> None:
     assert asked(scope(headers=[(b"host", b"evil.org")]), body(b"")) == refused(403, message)
     assert asked(scope(headers=[(b"host", b"NAMED.host:1")]), body(b""))[0] == 200
     assert asked(scope(headers=[]), body(b""))[2]["error"].startswith("host '' is not served.")
-    assert [host_name(host) for host in ("[::1]:80", "a-b_c.d:99999", "A", "a:123456", "[x]", "")] == ["::1", "a-b_c.d", "a", "", "", ""]
+    assert [host_name(host) for host in ("[::1]:80", "a-b_c.d:99999", "A", "a:123456", "[x]", "")] == [
+        "::1",
+        "a-b_c.d",
+        "a",
+        "",
+        "",
+        "",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -257,7 +264,9 @@ def test_heads() -> None:
     assert head == Head("http", "PUT", "/x", [("host", "a"), ("xé", "é"), ("host", "B")])
     assert (head.headers, head.host, head.times("host"), head.times("x")) == ({"host": "B", "xé": "é"}, "B", 2, 0)
     assert Head("http", "GET", "/", []).host == ""
-    assert [Head("", method, "", []).has_body for method in ("POST", "PUT", "PATCH", "GET", "DELETE", "HEAD")] == [True] * 3 + [False] * 3
+    assert [Head("", method, "", []).has_body for method in ("POST", "PUT", "PATCH", "GET", "DELETE", "HEAD")] == [True] * 3 + [
+        False
+    ] * 3
     navigates = [("sec-fetch-mode", "navigate")]
     assert not Head("http", "POST", "/", navigates).visits_page
     assert Head("http", "GET", "/", navigates).visits_page
@@ -381,7 +390,9 @@ def test_what_is_announced(host: str, lines: list[str], capsys: pytest.CaptureFi
 def test_a_port_that_is_taken() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        with pytest.raises(InputError, match=rf"^cannot listen on 127.0.0.1 port {port}: .+\. Choose another --port, or 0 for any\.$"):
+        with pytest.raises(
+            InputError, match=rf"^cannot listen on 127.0.0.1 port {port}: .+\. Choose another --port, or 0 for any\.$"
+        ):
             serve_app._listening("127.0.0.1", port)
 
 
@@ -420,7 +431,7 @@ def test_a_server_runs_until_it_is_stopped_and_closes_its_desk(monkeypatch: pyte
     monkeypatch.setattr(serve_app, "application", lambda models, **more: done.append((models, more)) or app)
     monkeypatch.setattr(serve_app, "_listening", lambda host, port: done.append((host, port)) or place)
     monkeypatch.setattr(serve_app, "_announce", lambda app, host, port: done.append(("said", host, port)))
-    monkeypatch.setattr(serve_app, "measure", lambda desk: done.append(desk))
+    monkeypatch.setattr(serve_app, "measure", done.append)
     monkeypatch.setattr(serve_app, "settings", lambda app: "settings")
     monkeypatch.setattr(serve_app.uvicorn, "Server", Server)
     serve_app.run(["m"], host="h", port=1, allowed=("x",), limits=Limits(kept=3))  # type: ignore[list-item]

@@ -105,11 +105,13 @@ def axis_lines(name: str, axis: Any) -> Iterator[str]:
     label, ticks = axis.get_label(), axis.get_major_ticks()
     texts = [tick.get_text() for tick in axis.get_ticklabels()]
     if label.get_text():
-        yield f"{name}label {label.get_text()!r} {label.get_fontsize()} {label.get_parse_math()} pad {axis.labelpad:g} {axis.get_label_position()}"
+        side = f"pad {axis.labelpad:g} {axis.get_label_position()}"
+        yield f"{name}label {label.get_text()!r} {label.get_fontsize()} {label.get_parse_math()} {side}"
     if ticks and texts:
         tick = ticks[0]
         line, text = tick.tick1line, tick.label1 if tick.label1.get_visible() else tick.label2
-        facts = f"length {line.get_markersize():g} width {line.get_markeredgewidth():g} {to_hex(line.get_color())} pad {tick.get_pad():g}"
+        stroke = f"{line.get_markeredgewidth():g} {to_hex(line.get_color())}"
+        facts = f"length {line.get_markersize():g} width {stroke} pad {tick.get_pad():g}"
         letters = f"{text.get_fontsize():g} {text.get_rotation():g} {to_hex(text.get_color())} {text.get_parse_math()}"
         yield f"{name}ticks {numbers(axis.get_ticklocs())} {texts} {facts} {letters} {axis.get_ticks_position()}"
 
@@ -136,14 +138,20 @@ def summed(lines: Sequence[str]) -> Iterator[str]:
 
 def text_line(text: Text) -> str:
     where = f"{text.get_horizontalalignment()} {text.get_verticalalignment()}"
-    facts = f"{text.get_fontsize():g} {text.get_rotation():g} {to_hex(text.get_color())} {text.get_weight()} {text.get_parse_math()}"
+    facts = (
+        f"{text.get_fontsize():g} {text.get_rotation():g} {to_hex(text.get_color())} {text.get_weight()} {text.get_parse_math()}"
+    )
     return f"{text.get_text()!r} {numbers(text.get_unitless_position())} {where} {facts}"
 
 
 def space_of(text: Text, axes: Axes) -> str:
     if text.get_transform() == axes.transData:
         return "data"
-    return "axes" if text.get_transform() == axes.transAxes else f"shifted {numbers(text.get_transform().transform((0, 0)) / axes.figure.dpi)}"
+    return (
+        "axes"
+        if text.get_transform() == axes.transAxes
+        else f"shifted {numbers(text.get_transform().transform((0, 0)) / axes.figure.dpi)}"
+    )
 
 
 def patch_line(patch: Any) -> str:
@@ -155,7 +163,8 @@ def patch_line(patch: Any) -> str:
 def line_line(line: Line2D) -> str:
     style = f"{line.get_color()} {line.get_linewidth():g} {line._unscaled_dash_pattern} {line.get_linestyle()}"
     marks = f"{line.get_marker()} {line.get_markersize():g} {line.get_solid_capstyle()} {line.get_clip_on()}"
-    return f"line {numbers(line.get_xdata())} to {numbers(line.get_ydata())} {style} {marks} {line.get_label().partition('_child')[0]}"
+    name = str(line.get_label()).partition("_child")[0]
+    return f"line {numbers(line.get_xdata())} to {numbers(line.get_ydata())} {style} {marks} {name}"
 
 
 def image_line(image: AxesImage) -> str:
@@ -210,7 +219,9 @@ FIGURES: dict[str, Callable[[], Any]] = {
     "strip on axes": lambda: on_axes(lambda axes: made.attribution().plot(ax=axes)),
     "strip on small axes": lambda: on_axes(lambda axes: long_row(30).plot(ax=axes, title="T"), (3, 1.2)),
     "strips": lambda: mixlens.plot([made.attribution(), made.row_of_map()], kind="strip"),
-    "strips by name": lambda: mixlens.plot({"one": made.attribution(), "attcat": made.attribution()}, kind="strip", colorbar=False),
+    "strips by name": lambda: mixlens.plot(
+        {"one": made.attribution(), "attcat": made.attribution()}, kind="strip", colorbar=False
+    ),
     "bars": lambda: made.attribution().plot(kind="bars"),
     "bars of shares": lambda: made.row_of_map().plot(kind="bars", top=3, title="Some"),
     "all bars": lambda: made.row_of_map().plot(kind="bars", top=10),
@@ -236,8 +247,12 @@ FIGURES: dict[str, Callable[[], Any]] = {
     "heads": lambda: made.heads().plot(),
     "heads of one layer": lambda: made.heads().plot(layer=0, title="Heads", numbers=False),
     "rows": lambda: mixlens.plot([made.row_of_map(), made.attribution()]),
-    "rows on one scale": lambda: mixlens.plot([made.attribution(), made.attribution(method="blank_out")], scale="all", numbers=True, width=8),
-    "rows of two units": lambda: mixlens.plot([made.row_of_map(), made.attribution()], scale="all", numbers=True, width=8, vmax=0.5),
+    "rows on one scale": lambda: mixlens.plot(
+        [made.attribution(), made.attribution(method="blank_out")], scale="all", numbers=True, width=8
+    ),
+    "rows of two units": lambda: mixlens.plot(
+        [made.row_of_map(), made.attribution()], scale="all", numbers=True, width=8, vmax=0.5
+    ),
     "rows of one unit": lambda: mixlens.plot([made.row_of_map(), made.row_of_map(method="alti")], scale="all", colorbar=False),
     "rows of layers": lambda: mixlens.plot([made.row_of_map(layer=0), made.row_of_map(layer=1)], labels=["a", "b"]),
     "rows on axes": lambda: on_axes(lambda axes: mixlens.plot([made.row_of_map(), made.row_of_map()], ax=axes)),
@@ -263,7 +278,7 @@ FIGURES: dict[str, Callable[[], Any]] = {
     "left out": lambda: made.generation().plot(kind="left_out", width=4),
     "narrow words": lambda: made.generation(effects=False).plot(width=2.6),
     "chat": lambda: made.chat().plot(kind="words", width=3.2),
-}  # fmt: skip
+}
 
 
 def signed_map() -> Any:

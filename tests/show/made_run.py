@@ -20,10 +20,21 @@ from mixlens.types import Map
 
 METHODS = ("alti:variant=released", "attcat", "mine")
 MANIFEST: dict[str, Any] = {
-    "model": {"name": "/a/models/tiny", "revision": "abc", "family": "bert", "task": "classification", "classes": [f"c{i}" for i in range(22)]},
-    "data": "folder/texts.jsonl", "identity": {"data": "sha256:1", "dtype": "float32", "options": {"a": 1, "b": None, "c": []}},
-    "device": "cpu", "machine": "x86", "versions": {"mixlens": "0.1"}, "check": 2e-6, "run": "0123",
-}  # fmt: skip
+    "model": {
+        "name": "/a/models/tiny",
+        "revision": "abc",
+        "family": "bert",
+        "task": "classification",
+        "classes": [f"c{i}" for i in range(22)],
+    },
+    "data": "folder/texts.jsonl",
+    "identity": {"data": "sha256:1", "dtype": "float32", "options": {"a": 1, "b": None, "c": []}},
+    "device": "cpu",
+    "machine": "x86",
+    "versions": {"mixlens": "0.1"},
+    "check": 2e-6,
+    "run": "0123",
+}
 
 
 def mean(*values: float) -> Mean:
@@ -39,11 +50,28 @@ def bins(*counts: int) -> Bins:
 
 def sampled(row: int, **changed: Any) -> Sampled:
     facts: dict[str, Any] = {
-        "row": row, "id": f"row-{row}" + "x" * 60, "text": "a\u200bb", "pair": None, "tokens": ("[CLS]", "a", "##b", "t" * 61),
-        "special": (True, False, False, False), "left_out": 0, "query": 0, "prediction": "positive", "probability": 0.75, "target": None,
-        "label": None, "correct": None, "gap": 1e-6, "seconds": 0.5, "agreement": 0.25, "carried": (("n\u200b", "v\u200b"),),
-        "methods": METHODS[:2], "scores": np.array([[0.1, 0.2, 0.3, 0.4], [-1.0, 0.5, 0.0, 2.0]]), "file": "s.parquet", "why": ("first", "odd"),
-    }  # fmt: skip
+        "row": row,
+        "id": f"row-{row}" + "x" * 60,
+        "text": "a\u200bb",
+        "pair": None,
+        "tokens": ("[CLS]", "a", "##b", "t" * 61),
+        "special": (True, False, False, False),
+        "left_out": 0,
+        "query": 0,
+        "prediction": "positive",
+        "probability": 0.75,
+        "target": None,
+        "label": None,
+        "correct": None,
+        "gap": 1e-6,
+        "seconds": 0.5,
+        "agreement": 0.25,
+        "carried": (("n\u200b", "v\u200b"),),
+        "methods": METHODS[:2],
+        "scores": np.array([[0.1, 0.2, 0.3, 0.4], [-1.0, 0.5, 0.0, 2.0]]),
+        "file": "s.parquet",
+        "why": ("first", "odd"),
+    }
     return Sampled(**{**facts, **changed})
 
 
@@ -60,7 +88,11 @@ def samples() -> list[Sampled]:
 
 def counts(**none: Any) -> TurnedCounts:
     found = TurnedCounts(METHODS)
-    found.add(RowCheck({METHODS[0]: 0.2, "attcat": 0.95}, {METHODS[0]: True, "attcat": False}, [0.4, 0.96], [True, False], {"attcat": 0.5}))
+    found.add(
+        RowCheck(
+            {METHODS[0]: 0.2, "attcat": 0.95}, {METHODS[0]: True, "attcat": False}, [0.4, 0.96], [True, False], {"attcat": 0.5}
+        )
+    )
     found.add(RowCheck({METHODS[0]: 0.7, "attcat": 0.1}, {METHODS[0]: True, "attcat": True}, [0.9], [False], {"attcat": 0.001}))
     found.add(RowCheck({}, {}, [], [], {}))
     return found
@@ -69,21 +101,45 @@ def counts(**none: Any) -> TurnedCounts:
 def one_class(name: str, rows: int) -> OneClass:
     words = [("good" + "x" * 60, 0.5, 7), ("bad", 0.25, 3)]
     signed = {"attcat": {"towards": words, "against": words[1:]}}
-    return OneClass(name, rows, rows - 1, bins(1, 2, 0, rows), 0.625, {METHODS[0]: words}, signed, {"attcat": {"for": words, "against": []}})
+    return OneClass(
+        name, rows, rows - 1, bins(1, 2, 0, rows), 0.625, {METHODS[0]: words}, signed, {"attcat": {"for": words, "against": []}}
+    )
 
 
 def overview(**changed: Any) -> Overview:
     table = Counter({("positive", "positive"): 5, ("positive", "negative"): 2, ("negative", "negative"): 4})
     facts: dict[str, Any] = {
-        "out": "runs/one", "manifest": MANIFEST, "methods": METHODS, "finished": True, "rows": 1234, "errors": 3,
-        "reasons": [("too long\u200b", 2), ("empty", 1)], "classes": [one_class("positive", 700), one_class("negative", 500)],
-        "other_classes": 0, "probability": bins(3, 4, 5), "judged": Judged("label\u200b", 11, 9, 1, 2, table), "not_judged": None,
-        "agreement": {METHODS[:2]: mean(0.5, 0.25), ("attcat", "mine"): mean(-0.5)}, "ratios": {"alti": [mean(0.2, 0.4), mean(0.3), mean()], "none": []},
-        "gap": mean(1e-6, 3e-6), "gaps": bins(1, 0, 2), "no_gap": 4, "largest_gaps": [{"row": 1, "id": "i" * 70, "gap": 3e-6}],
-        "lengths": Counter({3: 2, 40: 5, 7: 1}), "seconds": mean(0.5, 1.5), "times": bins(2, 3), "slow": [{"row": 2, "id": 12, "seconds": 1.5}],
-        "examples": samples(), "notes": ["A note."], "signed": ("attcat",), "word_agreement": {("mine", METHODS[0]): mean(0.75)},
-        "special": {"attcat": mean(0.1, 0.2)}, "removal": counts(), "tagged": Counter(wrong=2, held=1, apart=0, open=4), "sure": 6,
-    }  # fmt: skip
+        "out": "runs/one",
+        "manifest": MANIFEST,
+        "methods": METHODS,
+        "finished": True,
+        "rows": 1234,
+        "errors": 3,
+        "reasons": [("too long\u200b", 2), ("empty", 1)],
+        "classes": [one_class("positive", 700), one_class("negative", 500)],
+        "other_classes": 0,
+        "probability": bins(3, 4, 5),
+        "judged": Judged("label\u200b", 11, 9, 1, 2, table),
+        "not_judged": None,
+        "agreement": {METHODS[:2]: mean(0.5, 0.25), ("attcat", "mine"): mean(-0.5)},
+        "ratios": {"alti": [mean(0.2, 0.4), mean(0.3), mean()], "none": []},
+        "gap": mean(1e-6, 3e-6),
+        "gaps": bins(1, 0, 2),
+        "no_gap": 4,
+        "largest_gaps": [{"row": 1, "id": "i" * 70, "gap": 3e-6}],
+        "lengths": Counter({3: 2, 40: 5, 7: 1}),
+        "seconds": mean(0.5, 1.5),
+        "times": bins(2, 3),
+        "slow": [{"row": 2, "id": 12, "seconds": 1.5}],
+        "examples": samples(),
+        "notes": ["A note."],
+        "signed": ("attcat",),
+        "word_agreement": {("mine", METHODS[0]): mean(0.75)},
+        "special": {"attcat": mean(0.1, 0.2)},
+        "removal": counts(),
+        "tagged": Counter(wrong=2, held=1, apart=0, open=4),
+        "sure": 6,
+    }
     return Overview(**{**facts, **changed})
 
 

@@ -35,13 +35,20 @@ def attribution(scores: tuple[float, ...] = SIGNED, *, method: str = "attcat", *
     facts = {**INFO, "target": "was - were", "score": "log_prob", **info}
     known = {name: value for name, value in facts.items() if value is not None}
     n = len(scores)
-    return Attribution(torch.tensor(scores, dtype=torch.float64), TOKENS[:n], method, known, SPECIAL[:n], WORDS if n == 10 else None)
+    return Attribution(
+        torch.tensor(scores, dtype=torch.float64), TOKENS[:n], method, known, SPECIAL[:n], WORDS if n == 10 else None
+    )
 
 
 def row_of_map(*, method: str = "globenc", **info: Any) -> Attribution:
     """A row of a map: shares that sum to 1."""
     scores = (0.05, 0.05, 0.1, 0.15, 0.3, 0.2, 0.05, 0.05, 0.0, 0.05)
-    rollout = {"rollout": {"convention": "globenc", "residual": False, "normalize": False}, "layer": 1, "target": None, "score": None}
+    rollout = {
+        "rollout": {"convention": "globenc", "residual": False, "normalize": False},
+        "layer": 1,
+        "target": None,
+        "score": None,
+    }
     return attribution(scores, method=method, **{**rollout, **info})
 
 
@@ -98,7 +105,9 @@ STRIPS = torch.tensor(
 )
 
 
-def generation(*, signed: bool = False, effects: bool = True, given: bool = False, is_map: bool = True, **info: Any) -> Generation:
+def generation(
+    *, signed: bool = False, effects: bool = True, given: bool = False, is_map: bool = True, **info: Any
+) -> Generation:
     """Two sentences with a special token between them, and three written words, one of them of two tokens."""
     scores = STRIPS.clone()
     if signed:
@@ -117,7 +126,8 @@ def generation(*, signed: bool = False, effects: bool = True, given: bool = Fals
 def _effects(replacement: str | int = "delete") -> Effects:
     words = torch.zeros(3, 10, dtype=torch.float64)
     words[:, [1, 2, 3, 5, 6]] = torch.tensor(
-        [[-0.4, -0.02, 0.003, 0.1, -0.004], [-0.3, float("nan"), 0.2, 0.0, -0.1], [0.01, 0.02, -0.25, -0.3, 0.5]], dtype=torch.float64
+        [[-0.4, -0.02, 0.003, 0.1, -0.004], [-0.3, float("nan"), 0.2, 0.0, -0.1], [0.01, 0.02, -0.25, -0.3, 0.5]],
+        dtype=torch.float64,
     )
     groups = torch.tensor([[-0.45, 0.06], [-0.2, float("nan")], [0.004, -0.31]], dtype=torch.float64)
     return Effects(replacement, words, groups)

@@ -44,7 +44,10 @@ REFUSED: list[tuple[Any, str]] = [
     (lambda: ONE.plot(kind="matrix"), "an Attribution cannot be drawn as 'matrix'. Did you mean 'strip'? Known: bars, strip."),
     (lambda: MAP.plot(kind="matix"), "a Map cannot be drawn as 'matix'. Did you mean 'matrix'? Known: grid, layers, matrix."),
     (lambda: HEADS.plot(kind="x"), "a HeadMaps cannot be drawn as 'x'. Known: heads."),
-    (lambda: mixlens.plot([ONE], kind="bars"), "several Attributions cannot be drawn as 'bars'. Did you mean 'rows'? Known: rows, strip."),
+    (
+        lambda: mixlens.plot([ONE], kind="bars"),
+        "several Attributions cannot be drawn as 'bars'. Did you mean 'rows'? Known: rows, strip.",
+    ),
     (lambda: mixlens.plot([MAP], kind="grid"), "several Maps cannot be drawn as 'grid'. Known: layers, matrix."),
     (lambda: mixlens.plot([]), "there is nothing to draw: no results were given."),
     (lambda: mixlens.plot({}), "there is nothing to draw: no results were given."),
@@ -86,7 +89,10 @@ REFUSED: list[tuple[Any, str]] = [
     (lambda: scored(1.0, float("inf")).plot(), "'x' has scores that are not finite: there is nothing true to draw."),
     (lambda: Map(torch.ones(0, 2, 2), ("a", "b"), "x", {}).plot(), "scores of shape (0, 2, 2) do not fit 2 tokens."),
     (lambda: Map(torch.ones(1, 2, 3), ("a", "b"), "x", {}).plot(), "scores of shape (1, 2, 3) do not fit 2 tokens."),
-    (lambda: made.HeadMaps(torch.ones(1, 2, 2, 1), ("a", "b"), "x", {}).plot(), "scores of shape (1, 2, 2, 1) do not fit 2 tokens."),
+    (
+        lambda: made.HeadMaps(torch.ones(1, 2, 2, 1), ("a", "b"), "x", {}).plot(),
+        "scores of shape (1, 2, 2, 1) do not fit 2 tokens.",
+    ),
     (lambda: MAP.plot(layer=2), "layer 2 is out of range: the map has 2 layers, 0 to 1."),
     (lambda: MAP.plot(layer=-3), "layer -3 is out of range: the map has 2 layers, 0 to 1."),
     (lambda: MAP.plot(layer=True), "layer True is out of range: the map has 2 layers, 0 to 1."),
@@ -135,7 +141,7 @@ REFUSED: list[tuple[Any, str]] = [
         lambda: made.generation().plot(kind="words", width=1.5),
         "the words of this prompt are too many for the width. Give a larger width=, or kind='sentences'.",
     ),
-]  # fmt: skip
+]
 
 
 def axes() -> Any:
@@ -209,10 +215,17 @@ def test_labels_lie_while_they_fit() -> None:
 @pytest.mark.parametrize(
     ("value", "percent", "sign", "text"),
     [
-        (0.0, False, True, "0"), (0.0, True, True, "0\u2009%"), (0.12345, False, False, "0.12"), (-0.12345, False, True, "−0.12"), (0.5, True, True, "+50\u2009%"),
-        (123456.0, False, False, "120000"), (1e-7, False, False, "1e-07"), (-0.00123, True, False, "−0.12\u2009%"), (2.0, False, True, "+2"),
+        (0.0, False, True, "0"),
+        (0.0, True, True, "0\u2009%"),
+        (0.12345, False, False, "0.12"),
+        (-0.12345, False, True, "−0.12"),
+        (0.5, True, True, "+50\u2009%"),
+        (123456.0, False, False, "120000"),
+        (1e-7, False, False, "1e-07"),
+        (-0.00123, True, False, "−0.12\u2009%"),
+        (2.0, False, True, "+2"),
     ],
-)  # fmt: skip
+)
 def test_numbers_beside_colours(value: float, percent: bool, sign: bool, text: str) -> None:
     assert legend.number(value, percent=percent, sign=sign) == text
 
@@ -226,7 +239,13 @@ def test_colours_of_values() -> None:
     assert (signed.end, signed.signed, signed.beyond, signed.cmap.N, signed.cmap.name) == (1.5, True, True, 511, "signed")
     assert signed.ticks == ["−150\u2009% and more", "0", "150\u2009% and more"]
     assert signed.sides == ("against", f"for {'t' * 19}…")
-    assert [signed.shade(score) for score in (-9.0, -1.5, -0.75, 0.0, 1.5)] == ["#ec9554", "#ec9554", "#f6caaa", "#ffffff", "#4a9fd1"]
+    assert [signed.shade(score) for score in (-9.0, -1.5, -0.75, 0.0, 1.5)] == [
+        "#ec9554",
+        "#ec9554",
+        "#f6caaa",
+        "#ffffff",
+        "#4a9fd1",
+    ]
     assert legend.colours_of([np.array([-1.0])], None, target="t" * 20).sides == ("against", f"for {'t' * 20}")
     assert legend.colours_of([np.array([-1.0])], None).sides == ("against", "for")
     empty = legend.colours_of([], None)
@@ -261,8 +280,23 @@ BELOW = [  # room, meaning -> left edge and width
 
 
 def test_numbers_in_cells() -> None:
-    assert [heat._whole_percent(value) for value in (0.0, 0.0049, 0.005, -0.005, 0.126, -0.5)] == ["·", "·", "0", "−0", "13", "−50"]
-    assert [heat._number(value) for value in (0.0, 0.5, -0.25, 1.5, 99.99, 100.0, -123.0)] == [".00", ".50", "−.25", "1.50", "99.99", "1e+02", "−1.2e+02"]
+    assert [heat._whole_percent(value) for value in (0.0, 0.0049, 0.005, -0.005, 0.126, -0.5)] == [
+        "·",
+        "·",
+        "0",
+        "−0",
+        "13",
+        "−50",
+    ]
+    assert [heat._number(value) for value in (0.0, 0.5, -0.25, 1.5, 99.99, 100.0, -123.0)] == [
+        ".00",
+        ".50",
+        "−.25",
+        "1.50",
+        "99.99",
+        "1e+02",
+        "−1.2e+02",
+    ]
     with artists.equal_letters():
         wide = layout.text_width("100", 7.0) / 0.96
         assert heat._number_size(["1", "100"], wide, 1.0) == 7.0
@@ -285,14 +319,19 @@ def test_the_end_of_the_colours_of_maps() -> None:
     assert heat._end([square], square=False) is None
 
 
-@pytest.mark.parametrize(("count", "text"), [(0.5, "0.5"), (3.0, "3"), (9.94, "9.9"), (10.5, "10"), (11.5, "12"), (1234.0, "1,234")])
+@pytest.mark.parametrize(
+    ("count", "text"), [(0.5, "0.5"), (3.0, "3"), (9.94, "9.9"), (10.5, "10"), (11.5, "12"), (1234.0, "1,234")]
+)
 def test_counts_on_columns(count: float, text: str) -> None:
     assert histograms._count(count) == text
 
 
 def test_names_that_tell_results_apart() -> None:
     def names(*infos: dict[str, Any], methods: str = "") -> list[str]:
-        some = [Attribution(torch.ones(1), ("a",), method, info) for method, info in zip(methods or "m" * len(infos), infos, strict=True)]
+        some = [
+            Attribution(torch.ones(1), ("a",), method, info)
+            for method, info in zip(methods or "m" * len(infos), infos, strict=True)
+        ]
         return wording.names_of(some)
 
     assert names({}, {}, methods="ab") == ["a", "b"]
@@ -335,7 +374,10 @@ def test_rows_with_signs_stand_first() -> None:
     assert matrices._signed_first([signed, signed]) == ([0, 1], None)
     assert matrices._signed_first([share, share]) == ([0, 1], None)
     assert matrices._signed_first([made.attribution((1.0, 2.0)), OTHER, made.attribution((-1.0, 2.0))]) == ([0, 1, 2], None)
-    titles = [matrices._title_of_rows(some) for some in ([share, signed], [signed, made.attribution(layer=2)], [share, scored(1.0, 2.0)])]
+    titles = [
+        matrices._title_of_rows(some)
+        for some in ([share, signed], [signed, made.attribution(layer=2)], [share, scored(1.0, 2.0)])
+    ]
     assert titles == ["log prob of was − were · at [MASK]", "AttCAT · log prob of was − were", "at [MASK]"]
 
 
@@ -413,8 +455,12 @@ def test_a_picture_in_a_notebook_has_the_size_of_the_page() -> None:
 
 
 def test_letters_that_no_font_has_are_named() -> None:
-    page = scored(1.0, 2.0, 3.0, 4.0, 5.0, 6.0, tokens=tuple("\U00013000\U00013001\U00013002\U00013003\U00013004\U00013005")).plot()
-    with pytest.warns(UserWarning, match=r"U\+13000\).*U\+13004\) \.\.\.\. Save it as \.svg, or name a font that has: font=\.\.\.$"):
+    page = scored(
+        1.0, 2.0, 3.0, 4.0, 5.0, 6.0, tokens=tuple("\U00013000\U00013001\U00013002\U00013003\U00013004\U00013005")
+    ).plot()
+    with pytest.warns(
+        UserWarning, match=r"U\+13000\).*U\+13004\) \.\.\.\. Save it as \.svg, or name a font that has: font=\.\.\.$"
+    ):
         figure.content(page, ".png")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -425,11 +471,15 @@ def test_letters_that_no_font_has_are_named() -> None:
 
 
 def test_other_warnings_pass() -> None:
-    with pytest.warns(RuntimeWarning, match="mine"), picture.missing_characters() as missing:
-        warnings.warn("mine", RuntimeWarning, stacklevel=1)
-        for code in (233, 233, 7):
-            warnings.warn(f"Glyph {code} (x) missing from font", UserWarning, stacklevel=1)
-    assert missing == ["é", "\x07"]
+    def gathered() -> list[str]:
+        with picture.missing_characters() as missing:
+            warnings.warn("mine", RuntimeWarning, stacklevel=1)
+            for code in (233, 233, 7):
+                warnings.warn(f"Glyph {code} (x) missing from font", UserWarning, stacklevel=1)
+        return missing
+
+    with pytest.warns(RuntimeWarning, match="mine"):
+        assert gathered() == ["é", "\x07"]
 
 
 def test_settings_hold_inside_alone() -> None:
@@ -458,5 +508,12 @@ def test_legends_have_as_many_columns_as_fit() -> None:
 def test_only_one_legend_stands_below_several_axes() -> None:
     page = Figure(figsize=(6, 3), layout="constrained")
     for place in page.subplots(1, 2):
-        show_curves.lines(place, {"a": [(1.0, Interval(1, 0, 2, 3, 0.5))], }, x="x", y="y")
+        show_curves.lines(
+            place,
+            {
+                "a": [(1.0, Interval(1, 0, 2, 3, 0.5))],
+            },
+            x="x",
+            y="y",
+        )
     assert len(page.legends) == 1

@@ -1,9 +1,11 @@
-"""Terminals, notebooks and pages at their limits: the last value that still fits, files that are kept, streams without letters."""
+"""Terminals, notebooks and pages at their limits: the last value that fits, files that are kept, streams without letters."""
 
 from __future__ import annotations
 
 import io
+import json
 from dataclasses import replace
+from html import escape
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,8 +17,27 @@ import torch
 import why_example
 
 from mixlens.errors import InputError, ResultError
-from mixlens.show import encoding, flow_numbers, flow_page, generation_page, generation_text, layout, map_views, notebook, packing
-from mixlens.show import page_entry, page_file, page_template, results_page, text, why_page, why_text
+from mixlens.show import (
+    encoding,
+    flow_numbers,
+    flow_page,
+    generation_page,
+    generation_text,
+    layout,
+    map_views,
+    notebook,
+    packing,
+    page_entry,
+    page_file,
+    page_template,
+    results_page,
+    row_views,
+    run_page,
+    text,
+    why_notebook,
+    why_page,
+    why_text,
+)
 from mixlens.show.packing import Precision
 from mixlens.types import Attribution, Map
 
@@ -221,7 +242,9 @@ def test_what_surely_does_not_fit_is_left_out(monkeypatch: pytest.MonkeyPatch) -
 
 def test_how_many_numbers_of_a_row_fill_the_room(monkeypatch: pytest.MonkeyPatch) -> None:
     tried: list[int] = []
-    monkeypatch.setattr(packing, "_estimated_size", lambda sheets, precision: tried.append(precision.keep) or 100.0 * precision.keep)
+    monkeypatch.setattr(
+        packing, "_estimated_size", lambda sheets, precision: tried.append(precision.keep) or 100.0 * precision.keep
+    )
     assert packing._keep_for([np.ones((2, 80)), np.ones((2, 64))], 2500) == 25
     assert tried == [10, 25, 25]
     assert packing._keep_for([np.ones((2, 80))], 10**9) == 40
@@ -310,10 +333,14 @@ def test_where_a_page_may_be_written(tmp_path: Path) -> None:
         assert refused(lambda place=place: page_file.may_write(place, force=False)) == f"{str(place)!r} {kept}"
     assert refused(lambda: page_file.may_write(tmp_path / "a.txt", force=True)) == "a report is an .html file, not 'a.txt'."
     nowhere = tmp_path / "no" / "a.html"
-    assert refused(lambda: page_file.may_write(nowhere, force=True)) == f"no folder {str(nowhere.parent)!r} to write the report in."
+    assert (
+        refused(lambda: page_file.may_write(nowhere, force=True)) == f"no folder {str(nowhere.parent)!r} to write the report in."
+    )
     folder = tmp_path / "folder.html"
     assert refused(lambda: page_file.may_write(folder, force=True)) == f"{str(folder)!r} is a folder. Give the name of a file."
-    assert refused(lambda: page_file.write("x", nowhere)).startswith(f"the report could not be written to {str(nowhere)!r}: No such file")
+    assert refused(lambda: page_file.write("x", nowhere)).startswith(
+        f"the report could not be written to {str(nowhere)!r}: No such file"
+    )
     page_file.write("é", empty)
     assert empty.read_bytes() == "é".encode()
 
@@ -379,7 +406,7 @@ def test_results_of_flow(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_pages_that_are_too_large_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     one = made.a_map(2, 3)
     size = len(flow_page.flow_page(one).encode())
-    monkeypatch.setattr(flow_page, "room_of", lambda megabytes: int(megabytes))
+    monkeypatch.setattr(flow_page, "room_of", int)
     assert len(flow_page.flow_page(one, megabytes=size).encode()) == size
     line = f"the page takes {size / 1e6:.1f} MB, more than {size - 1}. Allow more megabytes."
     assert refused(lambda: flow_page.flow_page(one, megabytes=size - 1)) == line
@@ -388,9 +415,66 @@ def test_pages_that_are_too_large_are_refused(monkeypatch: pytest.MonkeyPatch) -
 def test_the_room_of_a_page_is_that_of_its_maps(monkeypatch: pytest.MonkeyPatch) -> None:
     rooms: list[int] = []
     real = results_page.entry
-    monkeypatch.setattr(results_page, "entry", lambda results, room, more: rooms.append(room) or real(results, room=10**6, more=more))
+    monkeypatch.setattr(
+        results_page, "entry", lambda results, room, more: rooms.append(room) or real(results, room=10**6, more=more)
+    )
     results_page.page([made.attribution()])
     results_page.page([made.attribution()], room=500_000)
     results_page.page_of_texts([results_page.Told([made.attribution()])])
     empty = len(page_template.filled_page({"entries": []}, page_template.REPORT, title="", subtitle="").encode())
     assert rooms == [2_000_000 - empty - 1000, 500_000 - empty - 1000, 2_000_000 - empty - 1000]
+
+
+# --- rows of a terminal, maps of a run --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("width", "lines"), [(17, [" n  a b  b 2, a 1"]), (16, [" n  a b", "    b 2, a 1"])])
+def test_the_largest_scores_stand_behind_a_strip_while_they_fit(width: int, lines: list[str]) -> None:
+    view: Any = row_views.rows(["n"], ("a", "b"), [[1.0, 2.0]], infos=[{}])
+    assert [line.plain for line in view.lay(width, 256)] == lines
+
+
+def test_long_written_words_are_cut() -> None:
+    whole = made.generation()
+    words = tuple(replace(word, text="incomprehensibly") if word.text == "sneezed" else word for word in whole.text.words)
+    shown = text.rendered(generation_text.generation_view(replace(whole, text=replace(whole.text, words=words)), by="sentence"))
+    assert "\nincomprehen…  72 %" in shown
+    assert "\nShe           50 %" in shown
+
+
+def test_maps_of_a_row_that_take_too_much_go_as_a_whole() -> None:
+    one = made.a_map(2, 4)
+    block = run_page._map_block(one)
+    assert block is not None
+    size = len(page_template.safe_json(block)) + 10
+    assert run_page._size_of(block) == size
+    blocks = run_page._MapBlocks({1, 2}, 2 * size)
+    told = []
+    for row in (1, 1, 3, 2, 2):
+        blocks.add(row, one)
+        told.append((blocks.room, {key: len(some) for key, some in blocks.by_row.items()}))
+    assert told == [(size, {1: 1}), *[(0, {1: 2})] * 4]
+    assert blocks.rows == {1}
+    infinite = replace(one, scores=one.scores * float("inf"))
+    blocks.add(1, infinite)
+    assert (blocks.rows, len(blocks.by_row[1])) == (set(), 2)
+
+
+def test_a_row_gives_back_all_that_its_maps_took() -> None:
+    one = made.a_map(2, 4)
+    size = run_page._size_of(run_page._map_block(one) or {})
+    blocks = run_page._MapBlocks({1, 2}, 3 * size - 1)
+    for _ in range(3):
+        blocks.add(1, one)
+    assert (blocks.room, blocks.by_row, blocks.rows) == (3 * size - 1, {}, {2})
+
+
+def test_an_answer_in_a_notebook_holds_its_data() -> None:
+    answer = made.answer()
+    output = why_notebook.html(answer)
+    script, mark = notebook.output_script(why_notebook.STYLES, why_notebook.SCRIPTS, "startAnswer")
+    held = escape(json.dumps({"why": page_template.plain(why_page.shown_why(answer.to_dict()))}))
+    assert output == (
+        f'<div data-mixlens="{mark}" data-result="{held}">{why_notebook.without_script(answer)}</div>'
+        f'<script type="text/javascript">{script}</script>'
+    )

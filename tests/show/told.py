@@ -7,7 +7,7 @@ import base64
 import io
 import re
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
@@ -22,10 +22,34 @@ import torch
 import why_example
 from rich.console import Console
 
-from mixlens.sentences import Word, words_in
-from mixlens.show import colors, encoding, flow_groups, flow_numbers, flow_page, generation_page, generation_text, head_views
-from mixlens.show import heading, latex, layout, map_views, notebook, page_entry, page_rows, page_template, results_page
-from mixlens.show import row_views, tables, text, tokens, views, why_notebook, why_page, why_text
+from mixlens.sentences import Word
+from mixlens.show import (
+    colors,
+    encoding,
+    flow_groups,
+    flow_numbers,
+    flow_page,
+    generation_page,
+    generation_text,
+    head_views,
+    heading,
+    latex,
+    layout,
+    map_views,
+    notebook,
+    page_entry,
+    page_rows,
+    page_template,
+    results_page,
+    row_views,
+    tables,
+    text,
+    tokens,
+    views,
+    why_notebook,
+    why_page,
+    why_text,
+)
 from mixlens.show.packing import Precision, decode, encode, fit
 from mixlens.types import Attribution, Map
 
@@ -83,19 +107,52 @@ def colours() -> Any:
 def letters() -> Any:
     ascii_out, latin, plain = (SimpleNamespace(encoding=name, errors=errors) for name, errors in ENCODINGS)
     return {
-        "plain": ["".join(encoding.PLAIN) .encode("ascii", encoding.ERRORS).decode(), "é€𝄞\u0007".encode("ascii", encoding.ERRORS).decode()],
-        "can show": [encoding.can_show(out, *texts, replaced=replaced) for out in (ascii_out, latin, plain, None) for texts in ((), ("é",), ("a",)) for replaced in (True, False)],
+        "plain": [
+            "".join(encoding.PLAIN).encode("ascii", encoding.ERRORS).decode(),
+            "é€𝄞\u0007".encode("ascii", encoding.ERRORS).decode(),
+        ],
+        "can show": [
+            encoding.can_show(out, *texts, replaced=replaced)
+            for out in (ascii_out, latin, plain, None)
+            for texts in ((), ("é",), ("a",))
+            for replaced in (True, False)
+        ],
         "unknown": encoding.can_show(SimpleNamespace(encoding="no such", errors="")),
         "handler": refusal(lambda: b"\xff".decode("ascii", encoding.ERRORS)),
-    }  # fmt: skip
+    }
 
 
 ENCODINGS = (("ascii", "strict"), ("latin-1", "strict"), ("ascii", encoding.ERRORS))
-STRANGE = ("Ġ", "Ġkeys", "▁", "▁▁a", "Ċ", "ĊĊ", "word</w>", "##", "##ing", "", " ", "\u0301x", "a\u200bb", "[CLS]", "<s>", "[UNK12]")
+STRANGE = (
+    "Ġ",
+    "Ġkeys",
+    "▁",
+    "▁▁a",
+    "Ċ",
+    "ĊĊ",
+    "word</w>",
+    "##",
+    "##ing",
+    "",
+    " ",
+    "\u0301x",
+    "a\u200bb",
+    "[CLS]",
+    "<s>",
+    "[UNK12]",
+)
 
 
 def shown_tokens() -> Any:
-    rows = [STRANGE, ("un", "##happy"), ("Ġa", "b", "<s>", "c", "Ġd", "Ċ", "e"), ("a", "b"), (), ("##a",), ("a", "[X]", "##b", "##")]
+    rows = [
+        STRANGE,
+        ("un", "##happy"),
+        ("Ġa", "b", "<s>", "c", "Ġd", "Ċ", "e"),
+        ("a", "b"),
+        (),
+        ("##a",),
+        ("a", "[X]", "##b", "##"),
+    ]
     return {
         "shown": [tokens.shown(token) for token in STRANGE],
         "glued": [tokens.glued(row) for row in rows],
@@ -134,7 +191,12 @@ def fitted() -> Any:
 
 
 def table_texts() -> Any:
-    rows = [["name", "kind", "what it is"], ["a", "", "one"], ["longer", "map", "two words, and some more of them"], ["", "b", ""]]
+    rows = [
+        ["name", "kind", "what it is"],
+        ["a", "", "one"],
+        ["longer", "map", "two words, and some more of them"],
+        ["", "b", ""],
+    ]
     full = sum(tables.widths_of(rows)) + 4
     console = Console(width=40, color_system=None, record=False, file=io.StringIO())
     with console.capture() as captured:
@@ -199,7 +261,13 @@ def headings() -> Any:
 
 
 def page_row_lines() -> Any:
-    gaps: list[dict[str, Any]] = [{"gap": 0.5}, {"tolerance": 1e-4}, {"tolerance": 1e-4, **NEAR}, {"gap": 0.0, **NEAR}, dict(NEAR)]
+    gaps: list[dict[str, Any]] = [
+        {"gap": 0.5},
+        {"tolerance": 1e-4},
+        {"tolerance": 1e-4, **NEAR},
+        {"gap": 0.0, **NEAR},
+        dict(NEAR),
+    ]
     more: list[dict[str, Any]] = [
         {"rollout": {"flow": True, "sum": True}},
         {"rollout": {"flow": True, "convention": "abnar"}},
@@ -224,7 +292,9 @@ def page_row_lines() -> Any:
 
 def long_attribution(n: int, **info: Any) -> Attribution:
     scores = [((7 * i) % 31 - 9) / 10 for i in range(n)]
-    return Attribution(torch.tensor(scores, dtype=torch.float64), tuple(f"w{i}" for i in range(n)), "attcat", {**made.INFO, **info})
+    return Attribution(
+        torch.tensor(scores, dtype=torch.float64), tuple(f"w{i}" for i in range(n)), "attcat", {**made.INFO, **info}
+    )
 
 
 def attribution_texts() -> Any:
@@ -263,7 +333,9 @@ def strips_and_bars() -> Any:
     found["left out"] = [spans(views.left_out(count, width)) for count in (0, 1, 1234) for width in (12, 80)]
     found["separated"] = spans(views.separated([[layout.text_line(("a", ""))], [], [layout.text_line(("b", "dim"))]]))
     found["wrapped"] = spans(_laid(views.wrapped("one two three", "bold"), 8, 0))
-    found["colours"] = [_colours(system, no_color) for system in (None, "standard", "256", "truecolor") for no_color in (False, True)]
+    found["colours"] = [
+        _colours(system, no_color) for system in (None, "standard", "256", "truecolor") for no_color in (False, True)
+    ]
     return found
 
 
@@ -333,9 +405,15 @@ def head_texts() -> Any:
         "first": lined(head_views.heads_view(one, layer=0)),
         "many": lined(head_views.heads_view(made.heads(1, 11, notices=["Look."]))),
         "few": lined(head_views.heads_view(few)),
-        "pairs": [[None if pair is None else [pair.query, pair.key, round(pair.share, 9)] for pair in head_views.largest_pairs(each.layer(0))] for each in (one, few)],
+        "pairs": [
+            [
+                None if pair is None else [pair.query, pair.key, round(pair.share, 9)]
+                for pair in head_views.largest_pairs(each.layer(0))
+            ]
+            for each in (one, few)
+        ],
         "spans": spans(head_views._lines(one.layer(0).roles(), head_views.largest_pairs(one.layer(0)), 100, 256)),
-    }  # fmt: skip
+    }
 
 
 def generation_texts() -> Any:
@@ -375,14 +453,24 @@ def _many_words(n: int) -> list[dict[str, Any]]:
     scores = [((5 * i) % 13 - 4) / 10 for i in range(n)]
     whole = sum(map(abs, scores)) or 1.0
     return [
-        {**why_example.word(1), "text": f"w{i}", "before": " " if i else "", "score": score, "share": score / whole, "tokens": [i]}
+        {
+            **why_example.word(1),
+            "text": f"w{i}",
+            "before": " " if i else "",
+            "score": score,
+            "share": score / whole,
+            "tokens": [i],
+        }
         for i, score in enumerate(scores)
     ]
 
 
 def _pair() -> list[dict[str, Any]]:
     words = [why_example.word(place) for place in range(len(why_example.WORDS))]
-    second = [{**words[2], "segment": "pair", "text": text, "before": before} for text, before in (("日本語", ""), ("so", "\n\n"), ("b\u200b", " -- \n"))]
+    second = [
+        {**words[2], "segment": "pair", "text": text, "before": before}
+        for text, before in (("日本語", ""), ("so", "\n\n"), ("b\u200b", " -- \n"))
+    ]
     return [*words, *second]
 
 
@@ -391,7 +479,10 @@ RANDOM = why_example.trust()["random"]
 ANSWER = why_example.example()["answer"]
 ANSWERS: dict[str, dict[str, Any]] = {
     "usual": {"notes": NOTES},
-    "foil": {"answer": {**ANSWER, "foil": "negative", "for": [6], "against": []}, "trust": why_example.trust(k=1, verdict="caution")},
+    "foil": {
+        "answer": {**ANSWER, "foil": "negative", "for": [6], "against": []},
+        "trust": why_example.trust(k=1, verdict="caution"),
+    },
     "nothing": {
         "answer": {**ANSWER, "for": [], "against": []},
         "trust": why_example.trust(k=0, single=None, checks=[], verdict="fail", sentence="No."),
@@ -400,17 +491,34 @@ ANSWERS: dict[str, dict[str, Any]] = {
     },
     "one method": {
         "agreement": {"same": 1, "of": 1, "k": 3},
-        "trust": why_example.trust(random={**RANDOM, "count": 0, "turned": 0, "values": []}, single={"word": 7, "without": 0.2, "turned": True}),
+        "trust": why_example.trust(
+            random={**RANDOM, "count": 0, "turned": 0, "values": []}, single={"word": 7, "without": 0.2, "turned": True}
+        ),
     },
-    "two": {"trust": why_example.trust(k=2, random={**RANDOM, "all": True, "count": 1, "turned": 1}), "agreement": {"same": 2, "of": 2, "k": 1}},
+    "two": {
+        "trust": why_example.trust(k=2, random={**RANDOM, "all": True, "count": 1, "turned": 1}),
+        "agreement": {"same": 2, "of": 2, "k": 1},
+    },
     "unsigned": {"method": {**why_example.example()["method"], "signed": False}},
     "sixty": {"words": _many_words(60), "answer": {**ANSWER, "for": [2], "against": [1]}},
     "many": {"words": _many_words(61), "answer": {**ANSWER, "for": [2], "against": [1]}},
     "pair": {"words": _pair(), "pair": "日本語 so b", "text": "a\u200bb\n" + "x" * 70},
-    "zeros": {"words": [{**one, "share": 0.0} for one in _many_words(3)], "answer": {**ANSWER, "for": [], "against": []}, "trust": why_example.trust(single=None)},
-    "one more": {"words": [{**one, "share": share} for one, share in zip(_many_words(3), (0.5, 0.47, 0.02999), strict=True)], "answer": {**ANSWER, "for": [0], "against": []}, "trust": why_example.trust(single=None)},
-    "weak": {"words": [{**one, "share": share} for one, share in zip(_many_words(3), (0.01, -0.02, 0.005), strict=True)], "answer": {**ANSWER, "for": [0], "against": []}, "trust": why_example.trust(single=None)},
-}  # fmt: skip
+    "zeros": {
+        "words": [{**one, "share": 0.0} for one in _many_words(3)],
+        "answer": {**ANSWER, "for": [], "against": []},
+        "trust": why_example.trust(single=None),
+    },
+    "one more": {
+        "words": [{**one, "share": share} for one, share in zip(_many_words(3), (0.5, 0.47, 0.02999), strict=True)],
+        "answer": {**ANSWER, "for": [0], "against": []},
+        "trust": why_example.trust(single=None),
+    },
+    "weak": {
+        "words": [{**one, "share": share} for one, share in zip(_many_words(3), (0.01, -0.02, 0.005), strict=True)],
+        "answer": {**ANSWER, "for": [0], "against": []},
+        "trust": why_example.trust(single=None),
+    },
+}
 
 
 # --- notebooks and pages ----------------------------------------------------------------------------------------------
@@ -419,7 +527,9 @@ ANSWERS: dict[str, dict[str, Any]] = {
 def html_parts(page: str) -> Any:
     """A page or an output with its style and its script taken out."""
     short = re.sub(r"<style>.*?</style>", "<style></style>", page, flags=re.DOTALL)
-    short = re.sub(r"<script>.*?</script>|<script type=\"text/javascript\">.*?</script>", "<script></script>", short, flags=re.DOTALL)
+    short = re.sub(
+        r"<script>.*?</script>|<script type=\"text/javascript\">.*?</script>", "<script></script>", short, flags=re.DOTALL
+    )
     short = re.sub(r"'sha256-[^']*'", "'sha256'", re.sub(r'data-mixlens="[0-9a-f]*"', "data-mixlens", short))
     short = re.sub(r"made \d{4}-\d\d-\d\d", "made today", short)
     return re.sub(r"((?:&quot;|\")data(?:&quot;|\"): ?(?:&quot;|\"))[A-Za-z0-9+/=]+", r"\1", short).split("\n")
@@ -441,8 +551,12 @@ def notebooks() -> Any:
         "scripts": [len(notebook.output_script(notebook.OUTPUT_STYLES, notebook.OUTPUT_SCRIPTS, "f")[1])],
         "written": html_parts(generation_page.notebook_html(made.generation())),
         "written against": html_parts(generation_page.notebook_html(made.generation(signed=True))),
-        "why": {name: html_parts(why_notebook.without_script(made.answer(**changes))) for name, changes in ANSWERS.items() if name in ("usual", "unsigned", "pair", "zeros", "nothing")},
-    }  # fmt: skip
+        "why": {
+            name: html_parts(why_notebook.without_script(made.answer(**changes)))
+            for name, changes in ANSWERS.items()
+            if name in ("usual", "unsigned", "pair", "zeros", "nothing")
+        },
+    }
 
 
 def latex_texts() -> Any:
@@ -455,13 +569,19 @@ def latex_texts() -> Any:
         "several": latex.latex([made.row_of_map(), strange]).split("\n"),
         "strange": latex.latex(strange).split("\n"),
         "escaped": [latex.escaped(text) for text in ("".join(latex.SPECIAL), "a\tb", "e\u0301")],
-        "refused": [refusal(lambda some=some: latex.latex(some)) for some in ([], [made.a_map()], made.attribution((float("nan"),)))],
-    }  # fmt: skip
+        "refused": [
+            refusal(lambda some=some: latex.latex(some)) for some in ([], [made.a_map()], made.attribution((float("nan"),)))
+        ],
+    }
 
 
 def entries() -> Any:
     results = [made.attribution(), made.row_of_map(), made.attribution(**OFF, notices=["Look.", "a\u200bb"])]
-    maps = [made.a_map(2, 3), made.a_map(2, 3, method="globenc", convention="globenc"), made.a_map(2, 3, rollout={"convention": "alti"})]
+    maps = [
+        made.a_map(2, 3),
+        made.a_map(2, 3, method="globenc", convention="globenc"),
+        made.a_map(2, 3, rollout={"convention": "alti"}),
+    ]
     generated = made.attribution(generated="Ġwas", causal=True, task="causal-lm", text="x" * 90)
     bare = Attribution(torch.tensor([1.0, -2.0]), ("a", "b"), "mine", {})
     return {
@@ -470,8 +590,13 @@ def entries() -> Any:
         "maps": [without_blocks(page_entry.entry(maps, room=2_000_000)), _decoded(page_entry.entry(maps, room=2_000_000))],
         "more": without_blocks(page_entry.entry([generated], room=9_000, more={"why": "because"})),
         "bare": without_blocks(page_entry.entry([bare], room=9_000)),
-        "precision": {str(room): page_entry.entry([made.a_map(6, 30)], room=room)["precision"] for room in (9_000, 40_000, 300_000)},
-        "labels": [page_entry.labels(some) for some in (results, maps, [bare, bare], [made.attribution(variant=None, options=None), made.attribution(target=0)])],
+        "precision": {
+            str(room): page_entry.entry([made.a_map(6, 30)], room=room)["precision"] for room in (9_000, 40_000, 300_000)
+        },
+        "labels": [
+            page_entry.labels(some)
+            for some in (results, maps, [bare, bare], [made.attribution(variant=None, options=None), made.attribution(target=0)])
+        ],
         "numbered": [page_entry.numbered(names) for names in ([], ["a"], ["a", "b", "a", "a", "b"])],
         "shortened": [page_entry.shortened("abcdefghij", begin, end=end) for begin in (3, 5, 8, 9, 10) for end in (0, 1, 3)],
         "explains": [page_entry.explains(info) for info in INFOS.values()],
@@ -482,17 +607,36 @@ def entries() -> Any:
             for prediction in ([], [("a", 0.5)])
         ],
         "query": [page_entry.query_of([one]) for one in _asked()],
-        "signed": [page_entry.is_signed(one) for one in (bare, *results, made.attribution((1.0, 2.0)), made.attribution((1.0,), method="grad_l2"), made.row_of_map(), made.a_map())],
-        "questions": [page_entry.question_of(some) for some in ([made.a_map()], results, [made.row_of_map(), made.attribution(target="a\u200b")])],
-    }  # fmt: skip
+        "signed": [
+            page_entry.is_signed(one)
+            for one in (
+                bare,
+                *results,
+                made.attribution((1.0, 2.0)),
+                made.attribution((1.0,), method="grad_l2"),
+                made.row_of_map(),
+                made.a_map(),
+            )
+        ],
+        "questions": [
+            page_entry.question_of(some)
+            for some in ([made.a_map()], results, [made.row_of_map(), made.attribution(target="a\u200b")])
+        ],
+    }
 
 
 def _asked() -> list[Any]:
     plain = {"query": None, "query_token": None}
     return [
-        made.attribution(), made.attribution(**plain), made.attribution((1.0, 2.0), **plain), made.attribution((1.0, 2.0, 3.0), causal=True, **plain),
-        made.attribution((1.0, 2.0), query=2), made.attribution((1.0, 2.0), query=1), made.attribution((1.0, 2.0), query=-1), made.attribution((1.0, 2.0), query="x", query_token=None),
-    ]  # fmt: skip
+        made.attribution(),
+        made.attribution(**plain),
+        made.attribution((1.0, 2.0), **plain),
+        made.attribution((1.0, 2.0, 3.0), causal=True, **plain),
+        made.attribution((1.0, 2.0), query=2),
+        made.attribution((1.0, 2.0), query=1),
+        made.attribution((1.0, 2.0), query=-1),
+        made.attribution((1.0, 2.0), query="x", query_token=None),
+    ]
 
 
 def without_blocks(value: Any) -> Any:
@@ -504,33 +648,68 @@ def without_blocks(value: Any) -> Any:
 
 def _decoded(entry: Any) -> Any:
     """The numbers of the sheets of an entry."""
-    return [{name: np.round(decode(block), 6).tolist() for name, block in method["sheets"].items()} for method in entry["methods"]]
+    return [
+        {name: np.round(decode(block), 6).tolist() for name, block in method["sheets"].items()} for method in entry["methods"]
+    ]
 
 
 def pages() -> Any:
     why = SimpleNamespace(to_dict=lambda: why_example.example(text="a\u200bb" + "x" * 80))
     told = [results_page.Told([made.attribution(), made.a_map(2, 3, text=None)], why=why), results_page.Told([], why=why)]
-    texts = ["x" * 70 + end + "y" * 30 for end in "ab"] + ["z" * 85 + end for end in "ab"] + ["z" * 80 + end + "w" * 60 for end in "12"]
+    texts = (
+        ["x" * 70 + end + "y" * 30 for end in "ab"]
+        + ["z" * 85 + end for end in "ab"]
+        + ["z" * 80 + end + "w" * 60 for end in "12"]
+    )
     same = [made.attribution(text=text) for text in texts]
     other = made.attribution(model="other/model")
     return {
         "results": html_parts(results_page.page([made.attribution(), made.row_of_map()])),
         "titled": html_parts(results_page.page([made.attribution(), other], title="Mine <b>", preset="methods", room=400_000)),
-        "told": [html_parts(results_page.page_of_texts([one], preset="why"))[:60] for one in (*told, results_page.Told([made.attribution()], unanswered="No."))],
-        "labels": [[one["label"] for one in results_page.entries(some, room=90_000)] for some in (same, [other, made.attribution()], same[:1])],
-        "subtitles": [re.sub(r"\d{4}-\d\d-\d\d", "today", one["subtitle"]) for one in results_page.entries([other, made.attribution(), made.attribution()], room=90_000)],
-        "groups": [len(results_page._by_text(some)) for some in (same, [made.attribution(), made.attribution((1.0,)), made.row_of_map(), made.attribution(dtype="float16")])],
-        "refused": [refusal(lambda some=some: results_page.page(some)) for some in ([], [1], [Attribution(torch.zeros(0), (), "none", {})])],
+        "told": [
+            html_parts(results_page.page_of_texts([one], preset="why"))[:60]
+            for one in (*told, results_page.Told([made.attribution()], unanswered="No."))
+        ],
+        "labels": [
+            [one["label"] for one in results_page.entries(some, room=90_000)]
+            for some in (same, [other, made.attribution()], same[:1])
+        ],
+        "subtitles": [
+            re.sub(r"\d{4}-\d\d-\d\d", "today", one["subtitle"])
+            for one in results_page.entries([other, made.attribution(), made.attribution()], room=90_000)
+        ],
+        "groups": [
+            len(results_page._by_text(some))
+            for some in (
+                same,
+                [made.attribution(), made.attribution((1.0,)), made.row_of_map(), made.attribution(dtype="float16")],
+            )
+        ],
+        "refused": [
+            refusal(lambda some=some: results_page.page(some))
+            for some in ([], [1], [Attribution(torch.zeros(0), (), "none", {})])
+        ],
         "why": html_parts(why_page.why_page(why)),
-        "about": [why_page.about_line({"task": task, "model": "m", "classes": classes}) for task in (*why_page.KINDS, "x") for classes in (None, [], ["a"], list("abcdefgh"), list("abcdefghi"))],
+        "about": [
+            why_page.about_line({"task": task, "model": "m", "classes": classes})
+            for task in (*why_page.KINDS, "x")
+            for classes in (None, [], ["a"], list("abcdefgh"), list("abcdefghi"))
+        ],
         "crumbs": [why_page.crumb_of({"task": task}) for task in (*why_page.KINDS, "x")],
-        "shown": why_page.shown_why({**why_example.example(text=None, pair="c\u200bd", sentence="a\nb", question="q\u200b"), "n": (1.23456789, {"x": 1e-9 / 3}, 3, True, None)}),
-    }  # fmt: skip
+        "shown": why_page.shown_why(
+            {
+                **why_example.example(text=None, pair="c\u200bd", sentence="a\nb", question="q\u200b"),
+                "n": (1.23456789, {"x": 1e-9 / 3}, 3, True, None),
+            }
+        ),
+    }
 
 
 def templates() -> Any:
     kind = page_template.Kind(("tokens.css",), ("dom.js",), "start();", "; rule", True, ((".in", "why.css"),))
-    page = page_template.filled_page({"a": "</script>&\u2028"}, kind, title="T <i>\n", subtitle="S\u202f%", answer="A\u200b&", crumb="C", name="")
+    page = page_template.filled_page(
+        {"a": "</script>&\u2028"}, kind, title="T <i>\n", subtitle="S\u202f%", answer="A\u200b&", crumb="C", name=""
+    )
     style, script = page_template.style_and_script(kind)
     return {
         "page": html_parts(page),
@@ -585,10 +764,13 @@ def flow_pages() -> Any:
         found[name] = without_blocks(flow_page.flow_data(picture, 2_000_000))
         found[f"{name} words"] = [flow_page._about(picture), flow_page._asked(picture), picture.column, picture.unit]
     found["blocks"] = {
-        name: np.round(decode(block), 5).tolist() for name, block in flow_page.flow_data(cases["words"], 2_000_000)["blocks"].items() if block["rows"] < 90
-    }  # fmt: skip
+        name: np.round(decode(block), 5).tolist()
+        for name, block in flow_page.flow_data(cases["words"], 2_000_000)["blocks"].items()
+        if block["rows"] < 90
+    }
     found["rooms"] = [
-        [block["coding"] for block in flow_page.flow_data(cases["long"], room)["blocks"].values()] for room in (30_000, 100_000, 2_000_000)
+        [block["coding"] for block in flow_page.flow_data(cases["long"], room)["blocks"].values()]
+        for room in (30_000, 100_000, 2_000_000)
     ]
     found["page"] = html_parts(flow_page.flow_page(flow_map(), heads=heads))
     found["counted"] = [flow_page.counted_number(count, "word") for count in (0, 1, 2, 1234)]
@@ -620,7 +802,9 @@ def words_of(*texts: str, special: Sequence[int] = ()) -> list[Word]:
 
 
 def grouped(words: Sequence[Word], query: int, *, causal: bool = False) -> list[Any]:
-    return [[group.kind, group.name, group.title, list(group.words)] for group in flow_groups.groups_of(words, query, causal=causal)]
+    return [
+        [group.kind, group.name, group.title, list(group.words)] for group in flow_groups.groups_of(words, query, causal=causal)
+    ]
 
 
 def sentences(*sizes: int) -> list[Word]:
@@ -640,8 +824,11 @@ def flow_columns() -> Any:
         "many": [[one[0], one[1], one[3][0], len(one[3])] for one in grouped(sentences(*[2] * 41), 81)],
         "many enough": [[one[0], one[1], one[3][0], len(one[3])] for one in grouped(sentences(*[2] * 40), 79)],
         "long": [[one[1], one[3][0], len(one[3])] for one in grouped(sentences(100, 61, 60, 7), 3)],
-        "units": [flow_groups.unit_of([flow_groups.Group(kind, "", "", (0,)) for kind in kinds]) for kinds in ((), ("mark",), ("mark", "sentence", "word"), ("answer", "part"))],
-    }  # fmt: skip
+        "units": [
+            flow_groups.unit_of([flow_groups.Group(kind, "", "", (0,)) for kind in kinds])
+            for kinds in ((), ("mark",), ("mark", "sentence", "word"), ("answer", "part"))
+        ],
+    }
     return found
 
 
@@ -655,9 +842,13 @@ def flow_arrays() -> Any:
         name: np.round(getattr(flow, name), 9).tolist()
         for name in ("shares", "origins", "undrawn", "rolled", "alone", "rolled_words", "alone_words", "words", "input_bands")
     }
-    found |= {f"bands {name}": np.round(getattr(bands, name), 9).tolist() for name in ("layer", "above", "below", "share", "parts")}
+    found |= {
+        f"bands {name}": np.round(getattr(bands, name), 9).tolist() for name in ("layer", "above", "below", "share", "parts")
+    }
     found["heads"] = np.round(flow_numbers.heads_by_group(made.heads(1, 2), [[0], [1, 2, 3], [4, 5, 6, 7, 8], [9]]), 9).tolist()
-    found["layers"] = [np.round(flow_numbers.layers_of(made.a_map(1, 3), name)[0], 9).tolist() for name in (None, "abnar", "globenc")]
+    found["layers"] = [
+        np.round(flow_numbers.layers_of(made.a_map(1, 3), name)[0], 9).tolist() for name in (None, "abnar", "globenc")
+    ]
     found["membership"] = flow_numbers.membership([[0, 2], [3]], 5).tolist()
     return found
 
@@ -679,7 +870,9 @@ def packed() -> Any:
     rooms = (1_000, 2_000, 6_000, 12_000, 25_000, 40_000, 60_000, 90_000, 200_000)
     found["fits"] = {str(room): _fitted(sheets, room) for room in rooms}
     found["small"] = {str(room): _fitted([plain], room) for room in (40, 60, 100, 1000)}
-    found["refused"] = [refusal(lambda rows=rows: encode(rows, kinds[0])) for rows in (np.full((1, 2), np.inf), plain * 1e40, plain * np.nan)]
+    found["refused"] = [
+        refusal(lambda rows=rows: encode(rows, kinds[0])) for rows in (np.full((1, 2), np.inf), plain * 1e40, plain * np.nan)
+    ]
     found["none"] = _fitted([], 10)
     return found
 
@@ -699,12 +892,32 @@ def _fitted(sheets: Any, room: int) -> Any:
 
 
 CASES: dict[str, Callable[[], Any]] = {
-    "colours": colours, "letters": letters, "tokens": shown_tokens, "fitted": fitted, "tables": table_texts, "headings": headings,
-    "page rows": page_row_lines, "attributions": attribution_texts, "strips and bars": strips_and_bars, "rows": row_texts,
-    "maps": map_texts, "heads": head_texts, "written": generation_texts, "why": why_texts, "notebooks": notebooks,
-    "latex": latex_texts, "entries": entries, "pages": pages, "templates": templates, "written pages": written_pages,
-    "flow pages": flow_pages, "flow columns": flow_columns, "flow numbers": flow_arrays, "packed": packed, **told_runs.CASES,
-}  # fmt: skip
+    "colours": colours,
+    "letters": letters,
+    "tokens": shown_tokens,
+    "fitted": fitted,
+    "tables": table_texts,
+    "headings": headings,
+    "page rows": page_row_lines,
+    "attributions": attribution_texts,
+    "strips and bars": strips_and_bars,
+    "rows": row_texts,
+    "maps": map_texts,
+    "heads": head_texts,
+    "written": generation_texts,
+    "why": why_texts,
+    "notebooks": notebooks,
+    "latex": latex_texts,
+    "entries": entries,
+    "pages": pages,
+    "templates": templates,
+    "written pages": written_pages,
+    "flow pages": flow_pages,
+    "flow columns": flow_columns,
+    "flow numbers": flow_arrays,
+    "packed": packed,
+    **told_runs.CASES,
+}
 
 
 def told(name: str) -> Any:

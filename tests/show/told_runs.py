@@ -34,9 +34,26 @@ def short(block: Any) -> Any:
 
 def facts_of_runs() -> Any:
     empty = overview(
-        **{"manifest": {}, "methods": (), "rows": 0, "errors": 0, "reasons": [], "classes": [], "judged": None, "not_judged": "No.\u200b"},
+        **{
+            "manifest": {},
+            "methods": (),
+            "rows": 0,
+            "errors": 0,
+            "reasons": [],
+            "classes": [],
+            "judged": None,
+            "not_judged": "No.\u200b",
+        },
         **{"agreement": {}, "ratios": {}, "gap": made_run.mean(), "lengths": Counter(), "seconds": made_run.mean(), "slow": []},
-        **{"examples": [], "notes": [], "signed": (), "removal": None, "word_agreement": {}, "finished": False, "largest_gaps": []},
+        **{
+            "examples": [],
+            "notes": [],
+            "signed": (),
+            "removal": None,
+            "word_agreement": {},
+            "finished": False,
+            "largest_gaps": [],
+        },
     )
     many = Counter({(f"l{i:02}", f"l{i:02}"): 20 - i // 2 for i in range(13)})
     unchecked = TurnedCounts(made_run.METHODS)
@@ -45,7 +62,9 @@ def facts_of_runs() -> Any:
         "run": short(run_facts.run_facts(overview())),
         "empty": run_facts.run_facts(empty),
         "labels": [run_facts._labels(Judged("l", 1, 1, 0, 0, table)) for table in (many, Counter(list(many)[:12]), Counter())],
-        "lengths": [run_facts._lengths(Counter(some)) for some in ({5: 2}, {1: 1, 30: 2}, {1: 1, 31: 2}, {10: 1, 69: 1, 70: 3, 40: 2})],
+        "lengths": [
+            run_facts._lengths(Counter(some)) for some in ({5: 2}, {1: 1, 30: 2}, {1: 1, 31: 2}, {10: 1, 69: 1, 70: 3, 40: 2})
+        ],
         "about": [
             run_facts.about(overview(manifest=manifest))
             for manifest in (
@@ -67,10 +86,15 @@ def run_pages() -> Any:
     bare = filled_page({"run": run_facts.run_facts(facts)}, run_page.RUN, **run_page._headings(facts, None))
     base = len(bare.encode()) + run_page.NOTES  # room for no example
     questions = [
-        overview(), overview(other_classes=1), overview(classes=[]), overview(rows=0), overview(manifest={}),
-        overview(classes=[made_run.one_class(name, 9) for name in "dbca"]), overview(classes=[made_run.one_class(name, 9) for name in "dbc"]),
+        overview(),
+        overview(other_classes=1),
+        overview(classes=[]),
+        overview(rows=0),
+        overview(manifest={}),
+        overview(classes=[made_run.one_class(name, 9) for name in "dbca"]),
+        overview(classes=[made_run.one_class(name, 9) for name in "dbc"]),
         overview(manifest={"model": {"name": "./m/", "task": "masked-lm"}, "data": "hub/set"}),
-    ]  # fmt: skip
+    ]
     return {
         "headings": re.findall(r"<(?:title|h1|p class=\"[a-z ]*\")[^>]*>[^<]*", plain),
         "heads": [[run_page._headings(facts, title) for title in (None, "T")] for facts in questions],
@@ -81,7 +105,10 @@ def run_pages() -> Any:
         "rooms with maps": {str(more): _held(base + more, maps=maps_of) for more in (1000, 3000, 4800, 6000, 7000, 9000)},
         "refused": _refused(base - 1),
         "fits": [run_page._first_that_fit({1: 5, 2: 9, 3: 4, 4: 1}, room) for room in (0, 1, 5, 9, 10, 14, 19)],
-        "none": [run_page._maps_within([sampled(1, left_out=2)], maps_of, 900), run_page._maps_within([sampled(1)], lambda rows: [], 900)],
+        "none": [
+            run_page._maps_within([sampled(1, left_out=2)], maps_of, 900),
+            run_page._maps_within([sampled(1)], lambda rows: [], 900),
+        ],
         "map": short(run_page._map_block(made.a_map(2, 3))),
     }
 
