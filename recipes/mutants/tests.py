@@ -299,7 +299,8 @@ BY_HAND: dict[str, tuple[str, ...]] = {
         "", "wording sentences rounding by_word conventions completeness budget products notices", "test_numbers_and_words.py"
     ),
     **_by_hand("", "command_words asking registry", "test_commands_in_words.py"),
-    **_by_hand("", "scored_tensors scoring layer_trace methods/_mixing", "test_tensors_scored.py"),
+    **_by_hand("", "scored_tensors layer_trace methods/_mixing", "test_tensors_scored.py"),
+    **_by_hand("", "scoring", "test_tensors_scored.py", "test_scorer_by_hand.py"),
     **_by_hand("", "arithmetic averages head_maps provenance", "test_results_by_hand.py"),
     **_by_hand("", "targets removal questions", "test_games_by_hand.py"),
     **_by_hand(
@@ -309,6 +310,9 @@ BY_HAND: dict[str, tuple[str, ...]] = {
     **_by_hand("experiments/", "claims judge judging sanity", "test_judging_by_hand.py"),
     **_by_hand("metrics/", "*", "test_metrics_by_hand.py"),
     **_by_hand("", "fast/__init__ fast/switch fast/together fast/shared layer/norms layer/weights", "test_layers_by_hand.py"),
+    **_by_hand("", "alternative_attention differentiable", "test_methods_by_hand.py"),
+    **_by_hand("methods/", "_quadrature _released _rollout identifiability random value_zeroing", "test_methods_by_hand.py"),
+    **_by_hand("", "fast/loops/__init__ fast/loops/plain fast/loops/cpu", "test_loops_by_hand.py"),
     **_by_hand("", "maps aggregate attributions types continuing sequences methods/attcat", "test_maps_by_hand.py"),
 }
 DEFAULTS = "test_defaults.py"  # the numbers and switches that functions take where a caller names none
