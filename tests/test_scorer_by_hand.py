@@ -179,3 +179,36 @@ def test_scores_that_are_not_finite_are_looked_for_where_a_sum_is_not() -> None:
     assert not scorer.replayable
     assert not scorer.of_heads("alti")
     assert scorer_of(name="attention", head="all").of_heads("attention")
+
+
+def test_what_may_be_replayed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Methods that take several layers at once, in float32, on one GPU that is not timed."""
+    monkeypatch.setattr(scoring, "is_spread", lambda network: network == "spread")
+
+    def told(*stacks: bool, precision: str = "float32", device: str = "cuda", network: str = "whole") -> bool:
+        scorer = scorer_of(precision=precision)
+        scorer.call.chosen = {str(i): (method_of(None, stacks=one), {}) for i, one in enumerate(stacks)}
+        scorer.model = SimpleNamespace(device=torch.device(device), hf_model=network)  # type: ignore[assignment]
+        return scorer.replayable
+
+    assert told(True, True)
+    assert not told(True, False)
+    assert not told(True, precision="tf32")
+    assert not told(True, device="cpu")
+    assert not told(True, network="spread")
+    with scoring.setting(timing=True):
+        assert not told(True)
+
+
+def test_extras_go_to_the_cpu_in_one_copy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As those of a GPU do."""
+    from mixlens import scored_tensors
+
+    monkeypatch.setattr(
+        scored_tensors, "_shares_copy", lambda value, dtype: isinstance(value, torch.Tensor) and value.dtype == dtype
+    )
+    given = {"a": {"x": torch.arange(6.0).view(2, 3), "n": torch.tensor([7])}, "b": {"y": torch.tensor([8.0, 9.0]), "w": "word"}}
+    extras: Any = {name: dict(entry) for name, entry in given.items()}
+    assert scored_tensors.read_numbers(torch.tensor([1.0, 2.0]), torch.tensor([3.0]), extras) == [1.0, 2.0, 3.0]
+    assert extras["a"]["x"].tolist() == [[0.0, 1.0, 2.0], [3.0, 4.0, 5.0]]
+    assert (extras["a"]["n"].tolist(), extras["b"]["y"].tolist(), extras["b"]["w"]) == ([7], [8.0, 9.0], "word")

@@ -299,8 +299,9 @@ BY_HAND: dict[str, tuple[str, ...]] = {
         "", "wording sentences rounding by_word conventions completeness budget products notices", "test_numbers_and_words.py"
     ),
     **_by_hand("", "command_words asking registry", "test_commands_in_words.py"),
-    **_by_hand("", "scored_tensors layer_trace methods/_mixing", "test_tensors_scored.py"),
-    **_by_hand("", "scoring", "test_tensors_scored.py", "test_scorer_by_hand.py"),
+    **_by_hand("", "layer_trace methods/_mixing", "test_tensors_scored.py"),
+    **_by_hand("", "scoring scored_tensors", "test_tensors_scored.py", "test_scorer_by_hand.py"),
+    **_by_hand("layer/", "proof identities", "test_proof_by_hand.py"),
     **_by_hand("", "arithmetic averages head_maps provenance", "test_results_by_hand.py"),
     **_by_hand("", "targets removal questions", "test_games_by_hand.py"),
     **_by_hand(
