@@ -305,7 +305,9 @@ BY_HAND: dict[str, tuple[str, ...]] = {
     **_by_hand("", "arithmetic averages head_maps provenance", "test_results_by_hand.py"),
     **_by_hand("", "targets removal questions", "test_games_by_hand.py"),
     **_by_hand(
-        "methods/", "_coalitions _points _baselines shap lime smooth_grad context_cite blank_out", "test_games_by_hand.py"
+        "methods/",
+        "_coalitions _points _baselines shap lime smooth_grad sequential context_cite blank_out",
+        "test_games_by_hand.py",
     ),
     **_by_hand("experiments/", "scoreboard verdict* judge_summary judged_methods judged_metrics", "test_scoreboard_by_hand.py"),
     **_by_hand("experiments/", "claims judge judging sanity", "test_judging_by_hand.py"),

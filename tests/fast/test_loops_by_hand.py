@@ -228,3 +228,35 @@ def test_strides_of_vectors() -> None:
     assert cpu._strided(shared)[1] == (20, 60)
     deep = drawn(2, 2, 3, 4, 5)
     assert cpu._strided(deep.transpose(0, 1))[1] == (60, 20)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_the_compiled_loops_on_several_layers(dtype: torch.dtype) -> None:
+    """Each layer has a norm of its own: [layer 1 d] beside [layer pos d]."""
+    if cpu.library() is None:
+        pytest.skip("no C compiler: one that CC names, or cc, would run this")
+    own, every, x, y = (drawn(2, 3, 4, seed=i).to(dtype) for i in range(4))
+    part, stream = (drawn(2, 3, seed=i).to(dtype) + 1 for i in (5, 6))
+    norms = [(drawn(2, 1, 4, seed=7).to(dtype), True), (drawn(2, 1, 4, seed=8).to(dtype), False)]
+    close = {"rtol": 1e-4, "atol": 1e-5} if dtype == torch.float32 else {"rtol": 1e-11, "atol": 1e-12}
+    for residual in (x, None):
+        made = cpu.ends(own, every, residual, norms, 1, part, stream)
+        for one, other in zip(made, plain.ends(own, every, residual, norms, 1, part, stream), strict=True):
+            torch.testing.assert_close(one, other, **close)
+        near = cpu.own_nearer(own, residual, norms, 1, part, stream, y, 0.5)
+        torch.testing.assert_close(near, plain.own_nearer(own, residual, norms, 1, part, stream, y, 0.5), **close)
+    bare = cpu.ends(own, every, None, [], 0, part, stream)
+    torch.testing.assert_close(bare[0], (own * part[..., None]).norm(dim=-1), **close)
+    metric = drawn(2, 3, 3, 4, 4, seed=9).to(dtype)
+    values = drawn(2, 3, 5, 4, seed=10).to(dtype)
+    symmetric = metric + metric.transpose(1, 2).mT
+    torch.testing.assert_close(cpu.inner(values, symmetric), plain.inner(values, symmetric), **close)
+    for n in (64, 65):
+        layers = drawn(3, n, n, seed=11).to(dtype) / n
+        for one, other in zip(cpu.running(layers), plain.running(layers), strict=True):
+            torch.testing.assert_close(one, other, **close)
+    added = drawn(4, seed=12).to(dtype)
+    for given in (added, None):
+        torch.testing.assert_close(cpu.apart(own, given, every), plain.apart(own, given, every), **close)
+    torch.testing.assert_close(cpu.apart(own, None, every, 2), plain.apart(own, None, every, 2), **close)

@@ -13,7 +13,7 @@ import torch
 
 from mixlens import removal, targets
 from mixlens.errors import InputError
-from mixlens.methods import _baselines, _coalitions, _points, blank_out, context_cite, lime, shap, smooth_grad
+from mixlens.methods import _baselines, _coalitions, _points, blank_out, context_cite, lime, sequential, shap, smooth_grad
 from mixlens.removal import Answer, Infill, Subsets
 from mixlens.targets import Target
 from mixlens.types import Trace
@@ -433,6 +433,13 @@ def test_limits_of_numbers() -> None:
         ((2, 0.1, -1), "seed is a number, 0 or more, not -1."),
     ):
         assert refused(context_cite._refuse_numbers, *given) == told
+
+
+@pytest.mark.parametrize("option", ["steps", "chunk", "most_steps"])
+def test_numbers_of_steps_that_are_refused(option: str) -> None:
+    for wrong in (0, 1_000_001):
+        told = refused(sequential.sequential_integrated_gradients, SimpleNamespace(), **{option: wrong})
+        assert told == f"{option} must be at least 1 and at most 1,000,000, not {wrong}."
 
 
 def test_how_many_points_a_pass_holds() -> None:
