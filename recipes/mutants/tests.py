@@ -313,8 +313,12 @@ BY_HAND: dict[str, tuple[str, ...]] = {
     **_by_hand("experiments/", "claims judge judging sanity", "test_judging_by_hand.py"),
     **_by_hand("metrics/", "*", "test_metrics_by_hand.py"),
     **_by_hand("", "fast/__init__ fast/switch fast/together fast/shared layer/norms layer/weights", "test_layers_by_hand.py"),
-    **_by_hand("", "alternative_attention differentiable", "test_methods_by_hand.py"),
-    **_by_hand("methods/", "_quadrature _released _rollout identifiability random value_zeroing", "test_methods_by_hand.py"),
+    **_by_hand("", "alternative_attention differentiable fast/probes", "test_methods_by_hand.py"),
+    **_by_hand(
+        "methods/",
+        "_backward_rules _quadrature _released _rollout identifiability lrp random value_zeroing",
+        "test_methods_by_hand.py",
+    ),
     **_by_hand("", "fast/loops/__init__ fast/loops/plain fast/loops/cpu", "test_loops_by_hand.py"),
     **_by_hand("", "maps aggregate attributions types continuing sequences methods/attcat", "test_maps_by_hand.py"),
 }

@@ -14,6 +14,7 @@ import torch
 from mixlens import removal, targets
 from mixlens.errors import InputError
 from mixlens.methods import _baselines, _coalitions, _points, blank_out, context_cite, lime, sequential, shap, smooth_grad
+from mixlens.questions import Question
 from mixlens.removal import Answer, Infill, Subsets
 from mixlens.targets import Target
 from mixlens.types import Trace
@@ -171,6 +172,16 @@ def test_units_of_a_text() -> None:
     assert refused(removal.removable_units, trace_of(words=None), target, "word").startswith("the words are not known")
     assert removal.by_unit(np.array([1.0, 2.0, 4.0]), [(0, 2), (1,)]).tolist() == [5.0, 2.0]
     assert list(removal.positions_of([(0, 2), (1,), (5,)], [1, 0, True])) == [0, 2, 5]
+
+
+@pytest.mark.parametrize(("limit", "n", "passes"), [(None, 6, [64, 6]), (30, 6, [30, 30, 10]), (None, 200, [40, 30])])
+def test_questions_about_many_texts(limit: int | None, n: int, passes: list[int]) -> None:
+    model = Model(limit=limit)
+    longer = trace_of(model) if n == 6 else trace_of(model, tokens=("a",) * n, input_ids=(2,) * n)
+    question = Question(longer, target_of(), None, 0)
+    rows = [{"input_ids": [2] * (1 + i % 2), "attention_mask": [1], "token_type_ids": None} for i in range(70)]
+    assert question.values(rows).tolist() == [0.5, 1.0] * 35
+    assert model.passes == passes
 
 
 def test_numbers_of_changed_texts() -> None:

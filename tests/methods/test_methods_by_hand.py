@@ -11,9 +11,11 @@ import numpy as np
 import pytest
 import torch
 
+from mixlens import rounding
 from mixlens.differentiable import differentiable
 from mixlens.errors import InputError
-from mixlens.methods import _quadrature, _released, _rollout, identifiability, random, value_zeroing
+from mixlens.fast import probes
+from mixlens.methods import _backward_rules, _quadrature, _released, _rollout, identifiability, lrp, random, value_zeroing
 
 # The package gives a function this name.
 alternative_attention: Any = importlib.import_module("mixlens.alternative_attention")
@@ -202,3 +204,115 @@ def test_gradients_are_taken_whatever_is_switched_off() -> None:
     with torch.no_grad(), differentiable([]):
         assert torch.is_grad_enabled()
     assert torch.is_grad_enabled()
+
+
+# --- relevance, and what is compared --------------------------------------------------------------------------------------------
+
+
+def test_a_divisor_of_zero_gives_zero() -> None:
+    a, b = torch.tensor([2.0, 3.0, 0.0, 5.0]), torch.tensor([4.0, 0.0, 0.0, -lrp.GUARD])
+    made = lrp.divide(a.double(), b.double())
+    guard = float(b[3])
+    assert made.tolist()[:3] == pytest.approx([2 / (4 + lrp.GUARD), 0.0, 0.0])
+    assert made.tolist()[3] == pytest.approx(5 / (guard + lrp.GUARD if guard + lrp.GUARD else lrp.GUARD))
+    exact = lrp.divide(torch.tensor([5.0], dtype=torch.float64), torch.tensor([-lrp.GUARD], dtype=torch.float64))
+    assert exact.tolist() == pytest.approx([5 / lrp.GUARD])
+
+
+def test_a_book_tells_its_rules_what_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: dict[str, Any] = {}
+    for name in ("linear", "addition", "softmax"):
+        monkeypatch.setattr(lrp, name, lambda name=name, **options: (asked.setdefault(name, options) and name) or name)
+    for each_sign, rescaled in ((True, False), (False, True)):
+        asked.clear()
+        made = lrp.book(each_sign=each_sign, rescaled=rescaled)
+        assert asked == {
+            "linear": {"each_sign": each_sign},
+            "addition": {"rescaled": rescaled},
+            "softmax": {"rescaled": rescaled},
+        }
+        functions: Any = made.functions
+        assert [functions[name] for name in ("matmul", "sub", "softmax")] == ["linear", "addition", "softmax"]
+        assert (functions["mul"], functions["rsqrt"], functions["gelu"]) == (lrp.factor, lrp.held_still, lrp.handed_on)
+        assert made.activation is lrp.handed_on
+
+
+def test_the_source_that_moves_a_target_most_is_run_again() -> None:
+    """Two targets, one head; what is behind attention is the identity, and the distance the length of a difference."""
+    vectors = torch.tensor([[[3.0, 4.0]], [[1.0, 0.0]]])  # [key head d]
+    wrote = torch.tensor([[1.0, 1.0], [2.0, 2.0]])
+    still = value_zeroing.Still(wrote[None], torch.tensor([0.0, 0.0]))
+
+    def told(distances: list[list[float]], attention: list[list[float]]) -> float:
+        block: Any = SimpleNamespace(
+            attention=torch.tensor([attention]),
+            head_vectors=vectors,
+            attention_output=wrote,
+            after_attention=lambda a: a,
+            compared={},
+        )
+        options = {"distance": "euclidean", "allowed": 0.5}
+        value_zeroing.compare_largest(block, torch.tensor(distances), value_zeroing.euclidean, lambda v: v, still, **options)  # type: ignore[arg-type]
+        gap, allowed = block.compared["value_zeroing"]
+        assert allowed == 0.5
+        return float(gap)
+
+    assert told([[2.5, 0.5], [0.0, 1.0]], [[0.5, 0.5], [0.0, 1.0]]) == pytest.approx(0.0)
+    assert told([[2.0, 0.5], [0.0, 1.0]], [[0.5, 0.5], [0.0, 1.0]]) == pytest.approx(0.2)
+    assert told([[2.5, 0.5], [0.0, 3.0]], [[0.5, 0.5], [0.0, 1.0]]) == pytest.approx(2.0)
+    assert told([[2.5, 0.5], [3.0, 1.0]], [[0.5, 0.5], [0.0, 1.0]]) == 0.0  # its largest is of a source it took nothing from
+    noisy = value_zeroing.Still(wrote[None], torch.tensor([0.25, 0.0]))
+    assert noisy.error(torch.tensor([[1.0], [1.0]]), "euclidean").tolist() == [[0.25], [0.0]]
+
+
+def test_rows_and_what_rounding_does_to_them() -> None:
+    attention = torch.tensor([[[0.5, 0.5], [0.0, 1.0]]])
+    scores, error = torch.tensor([[1.0, 3.0], [5.0, 2.0]]), torch.tensor([[0.25, 0.5], [9.0, 0.125]])
+    shares, facts = value_zeroing.with_rounding(scores, error, attention, first=0)
+    assert shares.tolist() == [[0.25, 0.75], [0.0, 1.0]]
+    assert facts["rounding_error"].tolist() == [0.125, 0.0625]
+    assert facts["rows_without_score"].tolist() == [0, 0]
+    empty = value_zeroing.with_rounding(torch.zeros(1, 2), torch.zeros(1, 2), torch.ones(1, 1, 2), first=1)
+    assert (empty[0].tolist(), empty[1]["rounding_error"].tolist()) == ([[0.0, 1.0]], [0.0])
+    block: Any = SimpleNamespace(x=torch.zeros(3, 2), attention=torch.zeros(1, 3, 3))
+    whole, rows = value_zeroing.in_all_rows(block, 1, torch.tensor([[0.5, 0.25, 0.25]]), {"e": torch.tensor([7.0])})
+    assert whole.tolist() == [[0.0] * 3, [0.5, 0.25, 0.25], [0.0] * 3]
+    assert rows["e"].tolist() == [0.0, 7.0, 0.0]
+
+
+def test_what_value_zeroing_refuses() -> None:
+    value_zeroing.refuse_query(None, 3)
+    value_zeroing.refuse_query(0, 3)
+    value_zeroing.refuse_query(2, 3)
+    for wrong in (-1, 3):
+        with pytest.raises(InputError, match=rf"^query {wrong} is out of range: there are 3 tokens, 0 to 2\.$"):
+            value_zeroing.refuse_query(wrong, 3)
+    value_zeroing.refuse_distance("cosine", standardize=False, variant="released")
+    value_zeroing.refuse_distance("euclidean", standardize=True, variant="paper")
+    for distance, standardize in (("euclidean", False), ("cosine", True)):
+        with pytest.raises(InputError, match=r"^the released code knows the cosine distance alone\."):
+            value_zeroing.refuse_distance(distance, standardize=standardize, variant="released")
+    with pytest.raises(InputError, match=r"^value_zeroing has no distance 'cosin'\. "):
+        value_zeroing.refuse_distance("cosin", standardize=False, variant="paper")
+
+
+def test_names_of_functions() -> None:
+    def told(name: str) -> tuple[str, bool]:
+        return _backward_rules.name_of(SimpleNamespace(__name__=name))  # type: ignore[arg-type]
+
+    assert told("__iadd__") == ("add", True)
+    assert told("__radd__") == ("add", False)
+    assert told("__truediv__") == ("div", False)
+    assert told("__itruediv__") == ("div", True)
+    assert told("mul_") == ("mul", True)
+    assert told("_softmax") == ("softmax", False)
+    assert told("multiply") == ("mul", False)
+    assert told("index_select") == ("index_select", False)
+
+
+def test_answers_of_modules_to_their_probes() -> None:
+    one, other = torch.ones(1, 2), torch.ones(1, 2) * 2
+    made = probes._largest_change([(one * 1.5, one), (other, other)])
+    assert float(made) == pytest.approx(0.5 / rounding.SAME_ANSWER[torch.float32])
+    alone = probes._largest_change([(one * 1.5, one)])
+    assert float(alone) == pytest.approx(float(made))
