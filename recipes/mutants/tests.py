@@ -312,7 +312,9 @@ BY_HAND: dict[str, tuple[str, ...]] = {
     **_by_hand("experiments/", "scoreboard verdict* judge_summary judged_methods judged_metrics", "test_scoreboard_by_hand.py"),
     **_by_hand("experiments/", "claims judge judging sanity", "test_judging_by_hand.py"),
     **_by_hand("metrics/", "*", "test_metrics_by_hand.py"),
-    **_by_hand("", "fast/__init__ fast/switch fast/together fast/shared layer/norms layer/weights", "test_layers_by_hand.py"),
+    **_by_hand(
+        "", "fast/__init__ fast/switch fast/together fast/shared fast/zeroing layer/norms layer/weights", "test_layers_by_hand.py"
+    ),
     **_by_hand("", "alternative_attention differentiable fast/probes", "test_methods_by_hand.py"),
     **_by_hand(
         "methods/",
