@@ -349,16 +349,29 @@ BY_HAND: dict[str, tuple[str, ...]] = {
         "", "wording sentences rounding by_word conventions completeness budget products notices", "test_numbers_and_words.py"
     ),
     **_by_hand("", "command_words asking registry", "test_commands_in_words.py"),
-    **_by_hand("", "scored_tensors scoring layer_trace methods/_mixing", "test_tensors_scored.py"),
+    **_by_hand("", "layer_trace methods/_mixing", "test_tensors_scored.py"),
+    **_by_hand("", "scoring scored_tensors", "test_tensors_scored.py", "test_scorer_by_hand.py"),
+    **_by_hand("layer/", "proof identities", "test_proof_by_hand.py"),
     **_by_hand("", "arithmetic averages head_maps provenance", "test_results_by_hand.py"),
     **_by_hand("", "targets removal questions", "test_games_by_hand.py"),
     **_by_hand(
-        "methods/", "_coalitions _points _baselines shap lime smooth_grad context_cite blank_out", "test_games_by_hand.py"
+        "methods/",
+        "_coalitions _points _baselines shap lime smooth_grad sequential context_cite blank_out",
+        "test_games_by_hand.py",
     ),
     **_by_hand("experiments/", "scoreboard verdict* judge_summary judged_methods judged_metrics", "test_scoreboard_by_hand.py"),
     **_by_hand("experiments/", "claims judge judging sanity", "test_judging_by_hand.py"),
     **_by_hand("metrics/", "*", "test_metrics_by_hand.py"),
-    **_by_hand("", "fast/__init__ fast/switch fast/together fast/shared layer/norms layer/weights", "test_layers_by_hand.py"),
+    **_by_hand(
+        "", "fast/__init__ fast/switch fast/together fast/shared fast/zeroing layer/norms layer/weights", "test_layers_by_hand.py"
+    ),
+    **_by_hand("", "alternative_attention differentiable fast/probes", "test_methods_by_hand.py"),
+    **_by_hand(
+        "methods/",
+        "_backward_rules _quadrature _released _rollout identifiability lrp random value_zeroing",
+        "test_methods_by_hand.py",
+    ),
+    **_by_hand("", "fast/loops/__init__ fast/loops/plain fast/loops/cpu", "test_loops_by_hand.py"),
     **_by_hand("", "maps aggregate attributions types continuing sequences methods/attcat", "test_maps_by_hand.py"),
 }
 DEFAULTS = "test_defaults.py"  # the numbers and switches that functions take where a caller names none

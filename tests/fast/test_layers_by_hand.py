@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from mixlens import fast
-from mixlens.fast import shared, together
+from mixlens.fast import shared, together, zeroing
 from mixlens.layer import norms, weights
 from mixlens.layer.norms import Chain, FrozenNorm
 from mixlens.types import LayersOf, LayerTrace
@@ -373,3 +373,54 @@ def test_modules_in_float32(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not any(one.requires_grad for one in made.parameters())
     del packed.in_features
     assert isinstance(weights.widened(packed, torch.zeros(1)), Packed)
+
+
+# --- the first product of a feed-forward --------------------------------------------------------------------------------------
+
+
+def test_what_a_first_product_gives() -> None:
+    heads, bases, constants = numbered(2, 3, 4), numbered(3, 4), torch.tensor([1.0, 2.0, 3.0, 4.0])
+    product: Any = SimpleNamespace(of_heads=(heads, heads + 1), bases=(bases, bases + 1), constants=(constants, -constants))
+    s = torch.tensor([[2.0], [4.0], [8.0]])
+    whole = zeroing._of_first_product(product, s, halves=1)
+    assert all(one is other for one, other in zip(whole["sources"], product.of_heads, strict=True))
+    assert [one.tolist() for one in whole["reads"]] == [(bases / s + constants).tolist(), ((bases + 1) / s - constants).tolist()]
+    assert all(one is other for one, other in zip(whole["constants"], product.constants, strict=True))
+    parted = zeroing._of_first_product(product, s, halves=2)  # one product of both: the gate's half comes first
+    assert [one.tolist() for one in parted["constants"]] == [[3.0, 4.0], [1.0, 2.0]]
+    assert torch.equal(parted["sources"][0], heads[..., 2:])
+    assert torch.equal(parted["reads"][1], (bases / s + constants)[..., :2])
+
+
+def test_blocks_for_the_fused_loop() -> None:
+    def told(**changes: Any) -> bool:
+        facts = {"norm_on_mlp": None, "mlp_down": nn.Linear(2, 2), "several": False, "x": torch.zeros(3, 2), **changes}
+        part = SimpleNamespace(norm_on_mlp=facts["norm_on_mlp"], mlp_down=facts["mlp_down"])
+        return zeroing._is_for_loop(SimpleNamespace(wide_modules=part, x=facts["x"], several=facts["several"]))  # type: ignore[arg-type]
+
+    assert told() is True
+    assert told(x=torch.zeros(1, 3, 2)) is False
+    assert told(several=True) is False
+    assert told(norm_on_mlp=nn.Identity()) is False
+    assert told(mlp_down=Packed(nn.Linear(2, 2))) is False
+
+
+def test_the_norm_before_a_feed_forward() -> None:
+    def part(**changes: Any) -> Any:
+        given = {"norm_after_attention": None, "norm_before_mlp": "n", "parallel": False, "norm_on_attention": None}
+        return SimpleNamespace(**{**given, "mlp_up": "up", "mlp_gate": None, **changes})
+
+    assert zeroing._place_of_norm(part()) == "norm_before_mlp"
+    assert zeroing._place_of_norm(part(norm_after_attention="n", norm_before_mlp=None)) == "norm_after_attention"
+    for changes in ({"norm_after_attention": "n"}, {"norm_before_mlp": None}, {"parallel": True}, {"norm_on_attention": "n"}):
+        assert zeroing._place_of_norm(part(**changes)) is None
+    assert zeroing._first_modules(part()) == ["up"]
+    assert zeroing._first_modules(part(mlp_gate="up")) == ["up"]
+    assert zeroing._first_modules(part(mlp_gate="gate")) == ["up", "gate"]
+    made = zeroing.FirstProduct("n", "u", True, (), (numbered(4, 2),), (torch.ones(2),), (numbered(3, 4, 2),))  # type: ignore[arg-type]
+    assert made.sources[0].shape == (4, 4, 2)
+    assert torch.equal(made.sources[0][:, :3], numbered(3, 4, 2).transpose(0, 1))
+    assert made.sources[0][:, 3].tolist() == [[1.0, 1.0]] * 4
+    row = made.at(slice(1, 2))
+    assert torch.equal(row.bases[0], numbered(4, 2)[1:2])
+    assert torch.equal(row.sources[0], made.sources[0])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import inspect
 from functools import reduce
+from typing import Any
 
 import pytest
 
@@ -99,7 +100,7 @@ DEFAULTS = """
 @pytest.mark.parametrize("line", DEFAULTS.strip().splitlines(), ids=lambda line: line.strip().partition(":")[0])
 def test_the_defaults_are_these(line: str) -> None:
     place, _, told = line.strip().partition(": ")
-    module = importlib.import_module("mixlens." + ".".join(_folders(place)))
+    module: Any = importlib.import_module("mixlens." + ".".join(_folders(place)))
     function = inspect.unwrap(reduce(getattr, place.split(".")[len(_folders(place)) :], module))
     defaults = {name: one.default for name, one in inspect.signature(function).parameters.items()}
     numbers = [f"{name}={value!r}" for name, value in defaults.items() if isinstance(value, int | float)]

@@ -13,7 +13,8 @@ import torch
 
 from mixlens import removal, targets
 from mixlens.errors import InputError
-from mixlens.methods import _baselines, _coalitions, _points, blank_out, context_cite, lime, shap, smooth_grad
+from mixlens.methods import _baselines, _coalitions, _points, blank_out, context_cite, lime, sequential, shap, smooth_grad
+from mixlens.questions import Question
 from mixlens.removal import Answer, Infill, Subsets
 from mixlens.targets import Target
 from mixlens.types import Trace
@@ -171,6 +172,16 @@ def test_units_of_a_text() -> None:
     assert refused(removal.removable_units, trace_of(words=None), target, "word").startswith("the words are not known")
     assert removal.by_unit(np.array([1.0, 2.0, 4.0]), [(0, 2), (1,)]).tolist() == [5.0, 2.0]
     assert list(removal.positions_of([(0, 2), (1,), (5,)], [1, 0, True])) == [0, 2, 5]
+
+
+@pytest.mark.parametrize(("limit", "n", "passes"), [(None, 6, [64, 6]), (30, 6, [30, 30, 10]), (None, 200, [40, 30])])
+def test_questions_about_many_texts(limit: int | None, n: int, passes: list[int]) -> None:
+    model = Model(limit=limit)
+    longer = trace_of(model) if n == 6 else trace_of(model, tokens=("a",) * n, input_ids=(2,) * n)
+    question = Question(longer, target_of(), None, 0)
+    rows = [{"input_ids": [2] * (1 + i % 2), "attention_mask": [1], "token_type_ids": None} for i in range(70)]
+    assert question.values(rows).tolist() == [0.5, 1.0] * 35
+    assert model.passes == passes
 
 
 def test_numbers_of_changed_texts() -> None:
@@ -433,6 +444,13 @@ def test_limits_of_numbers() -> None:
         ((2, 0.1, -1), "seed is a number, 0 or more, not -1."),
     ):
         assert refused(context_cite._refuse_numbers, *given) == told
+
+
+@pytest.mark.parametrize("option", ["steps", "chunk", "most_steps"])
+def test_numbers_of_steps_that_are_refused(option: str) -> None:
+    for wrong in (0, 1_000_001):
+        told = refused(sequential.sequential_integrated_gradients, SimpleNamespace(), **{option: wrong})
+        assert told == f"{option} must be at least 1 and at most 1,000,000, not {wrong}."
 
 
 def test_how_many_points_a_pass_holds() -> None:
