@@ -6,7 +6,9 @@ import errno
 import json
 import math
 import os
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -114,6 +116,27 @@ def test_disks_that_cannot_sync_names_are_left_alone(tmp_path: Path, monkeypatch
 
     monkeypatch.setattr(files.os, "open", refuses)
     files.sync_folder(tmp_path)
+
+
+def test_an_open_file_is_flushed_to_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    flushed: list[int] = []
+    monkeypatch.setattr(files.os, "fsync", flushed.append)
+    files.sync(7)
+    assert flushed == [7]
+
+
+def test_windows_has_locks_of_its_own_and_no_folders_to_sync(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    locked: list[Any] = []
+    with monkeypatch.context() as patched:
+        patched.setitem(sys.modules, "msvcrt", SimpleNamespace(LK_NBLCK=5, locking=lambda *given: locked.append(given)))
+        patched.setattr(files.sys, "platform", "win32")
+        files.take_lock(3)
+    assert locked == [(3, 5, 1)]
+    with monkeypatch.context() as patched:
+        patched.setattr(files.os, "name", "nt")
+        patched.setattr(files.os, "open", lambda *given: locked.append(given))
+        files.sync_folder(tmp_path)
+    assert len(locked) == 1
 
 
 # --- refusals of a folder ---------------------------------------------------------------------------------------------

@@ -242,7 +242,7 @@ FIRST: dict[str, tuple[str, ...]] = {
         [f"mixlens/corpus/{name}.py" for name in PAGES.split()],
         ("tests/test_pages_by_hand.py", "tests/test_report_run.py", "tests/test_summarize.py", "tests/test_run_arguments.py"),
     ),
-    "mixlens/corpus/ray_*.py": ("tests/test_run_ray_alone.py", "tests/test_run_ray_watch.py"),
+    "mixlens/corpus/ray_*.py": ("tests/test_run_by_hand.py", "tests/test_run_ray_alone.py", "tests/test_run_ray_watch.py"),
     "mixlens/corpus/ray_tickets.py": ("tests/test_steps.py", "tests/test_run_ray.py:given_out_twice"),
     "mixlens/errors.py": (
         "tests/test_files_by_hand.py",

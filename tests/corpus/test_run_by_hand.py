@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import logging
+import os
+import platform
 import queue
+import sys
 import warnings
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,7 +19,7 @@ import torch
 
 pytest.importorskip("pyarrow")
 
-from mixlens.corpus import ray_pool, run_identity, running, shards, sources, stored_maps, worker, writing
+from mixlens.corpus import ray_pool, ray_session, ray_worker, run_identity, running, shards, sources, stored_maps, worker, writing
 from mixlens.corpus.answers import Answer, answer_columns, input_columns, map_numbers, or_raise, spans
 from mixlens.corpus.parquet import schema_of, table_of
 from mixlens.corpus.plan import Plan
@@ -827,3 +831,127 @@ def test_places_of_a_cluster() -> None:
         with pytest.raises(InputError) as told:
             ray_pool._sizes(given)
         assert str(told.value) == f"workers must be at least 1, or (least, most), not {given!r}."
+
+
+def test_a_worker_of_the_cluster_says_that_it_began_and_that_it_is_ready(monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[Any] = []
+    actor = SimpleNamespace(current_actor="actor")
+    fake = SimpleNamespace(
+        get=lambda what, timeout: what, get_runtime_context=lambda: actor, exceptions=SimpleNamespace(GetTimeoutError=KeyError)
+    )
+    monkeypatch.setitem(sys.modules, "ray", fake)
+    feed = SimpleNamespace(
+        begun=SimpleNamespace(remote=lambda here: said.append(("begun", here))),
+        ready=SimpleNamespace(remote=lambda: said.append("ready")),
+    )
+    lens = SimpleNamespace(device=torch.device("cpu"))
+    loads: list[Any] = []
+    monkeypatch.setattr(ray_worker, "load", lambda name, **named: loads.append((name, named)) or lens)
+    monkeypatch.setattr(ray_worker, "whereabouts", lambda lens: {"kernels": "c", "device": "odd"})
+    monkeypatch.setattr(ray_worker, "model_fingerprint", lambda lens: "hash")
+    monkeypatch.setattr(ray_worker, "Worker", lambda lens, plan: ("worker", lens, plan))
+    expected = {"kernels": "c", "model": "hash", "device": "cpu"}
+    made: Any = ray_worker.Remote(feed, "m", {"dtype": "x"}, "plan", expected, "run")  # type: ignore[arg-type]
+    assert (made.worker, made.run, made.feed, loads) == (("worker", lens, "plan"), "run", feed, [("m", {"dtype": "x"})])
+    assert made.here == {"process": os.getpid(), "machine": platform.node(), "actor": "actor"}
+    assert said == [("begun", made.here), "ready"]
+    for name, known in expected.items():
+        other: Any = ray_worker.Remote(feed, "m", {}, "plan", {**expected, name: "other"}, "run")  # type: ignore[arg-type]
+        assert isinstance(other.worker, InputError)
+        told = f"another {name} than the run's: {known}, not other (on the Ray worker {platform.node()})"
+        assert str(other.worker) == told
+    made.row = lambda ticket: {
+        "ticket": ticket,
+        **({} if ticket else {"seconds": 0.5, "facts": "f", "content": b"c", "maps": b"m"}),
+    }
+    import pyarrow as pa
+
+    table = made(pa.table({"ticket": [1, 0]}))
+    assert table.to_pylist() == [
+        {"ticket": 1, "seconds": None, "facts": None, "content": None, "maps": None},
+        {"ticket": 0, "seconds": 0.5, "facts": "f", "content": b"c", "maps": b"m"},
+    ]
+    assert str(table.schema.field("content").type) == "large_binary"
+
+
+def test_files_travel_as_bytes_and_facts(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = files_of(3, 2, (BadRow(1, None, "é"),), content=b"c", maps=b"m", maps_name="n")
+    row = ray_worker._row_of(whole)
+    assert sorted(row) == ["content", "facts", "maps"]
+    assert ray_worker.files_of(row) == whole
+    for kind, raised in (("InputError", InputError), ("NoSuchError", MixlensError)):
+        with pytest.raises(raised, match=r"^m$") as told:
+            ray_worker.files_of({"facts": json.dumps({"error": [kind, "m"]})})
+        assert type(told.value) is raised
+
+
+def test_a_window_that_came_back_is_told_to_the_one_who_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The seconds that it took decide how long is waited; an empty queue is looked after."""
+    done: list[Any] = []
+
+    class Wait:
+        def __init__(self, pool: Any, tickets: Any):
+            pass
+
+        def done(self, seconds: float) -> None:
+            done.append(seconds)
+
+        def look(self) -> None:
+            done.append("looked")
+            arrivals.put({"ticket": 0, "facts": "{}", "seconds": 2.5})
+
+    class Tickets:
+        def __init__(self, ray: Any, feed: Any):
+            self.left = 2
+
+        def fill(self, windows: Any, limit: int) -> bool:
+            done.append(limit)
+            self.left -= len(done) > 3
+            return self.left > 1
+
+    class Empty(queue.Queue[Any]):
+        def get(self, block: bool = True, timeout: float | None = None) -> Any:
+            assert timeout == 1.0
+            return super().get(False)
+
+    arrivals = Empty()
+    monkeypatch.setattr(ray_pool, "_Wait", Wait)
+    monkeypatch.setattr(ray_pool, "Tickets", Tickets)
+    made: Any = object.__new__(ray_pool.Pool)
+    made.ray, made.feed, made.size = None, None, (1, 3)
+    made._begin = lambda expected, run: arrivals
+    made._files = lambda row, tickets: files_of(0, 3, (BadRow(1, None, "r"),))
+    ticks: list[int] = []
+    assert len(list(made.shards([], "run", {}, ticks.append))) == 1
+    assert (done, ticks) == ([7, "looked", 7, 2.5, 7], [4])
+
+
+def test_ray_is_set_for_a_run_and_then_as_before() -> None:
+    context = SimpleNamespace(target_max_block_size=9, enable_progress_bars=True)
+    printed: list[Any] = []
+    worker_module = SimpleNamespace(print_to_stdstream=printed.append)
+    data = SimpleNamespace(DataContext=SimpleNamespace(get_current=lambda: context))
+    fake = SimpleNamespace(data=data, _private=SimpleNamespace(worker=worker_module))
+    before = worker_module.print_to_stdstream
+    handlers = [logging.StreamHandler(), logging.StreamHandler()]
+    handlers[0].set_name("console")
+    logger = logging.getLogger("ray.data")
+    for handler in handlers:
+        logger.addHandler(handler)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            with ray_session.settings(fake) as lines:
+                assert vars(context) == {"target_max_block_size": 1, "enable_progress_bars": False}
+                assert [len(handler.filters) for handler in handlers] == [1, 0]
+                assert not handlers[0].filters[0](None)  # type: ignore[operator]
+                worker_module.print_to_stdstream({"lines": [f"line {number}" for number in range(25)]})
+                worker_module.print_to_stdstream({})
+                warnings.warn("The minimum number of concurrent actors is small", stacklevel=1)
+                assert list(lines) == [f"line {number}" for number in range(5, 25)]
+    finally:
+        for handler in handlers:
+            logger.removeHandler(handler)
+    assert vars(context) == {"target_max_block_size": 9, "enable_progress_bars": True}
+    assert ([len(handler.filters) for handler in handlers], printed) == ([0, 0], [])
+    assert worker_module.print_to_stdstream == before
