@@ -294,7 +294,7 @@ FIRST: dict[str, tuple[str, ...]] = {
     "mixlens/show/results_page.py": ("tests/test_report.py",),
     "mixlens/show/*.py": ("tests/test_terminal.py", "tests/test_show.py", "tests/test_figures.py", "tests/test_report.py"),
     "mixlens/serve/*.py": ("tests/test_serve.py:!flood", "tests/test_serve_limits.py", "tests/test_report.py"),
-    "mixlens/why/*.py": ("tests/test_why_by_hand.py",),
+    "mixlens/why/*.py": ("tests/test_why_by_hand.py", "tests/test_answering_by_hand.py"),
     "mixlens/generation/*.py": ("tests/test_generation_by_hand.py",),
     "mixlens/report.py": ("tests/test_report.py", "tests/test_report_run.py"),
     "mixlens/cli/*.py": (
