@@ -829,6 +829,11 @@ def test_json_of_a_result(capsys: pytest.CaptureFixture[str]) -> None:
     )
 
 
+def test_json_shows_what_a_terminal_would_hide(capsys: pytest.CaptureFixture[str]) -> None:
+    explaining.print_json(SimpleNamespace(method="m", tokens=("\u200b",), scores=torch.zeros(1), info={}))  # type: ignore[arg-type]
+    assert capsys.readouterr().out == '{"method": "m", "tokens": ["\\u200b"], "scores": [0.0], "info": {}}\n'
+
+
 def test_json_for_a_terminal_that_lacks_a_letter(monkeypatch: pytest.MonkeyPatch) -> None:
     out = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
     monkeypatch.setattr(sys, "stdout", out)
