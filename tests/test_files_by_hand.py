@@ -6,11 +6,14 @@ import errno
 import json
 import math
 import os
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
+from safetensors import safe_open
 
 from mixlens import errors, files, result_facts, saving, saving_text
 from mixlens.errors import InputError, MixlensError, ResultError
@@ -114,6 +117,27 @@ def test_disks_that_cannot_sync_names_are_left_alone(tmp_path: Path, monkeypatch
 
     monkeypatch.setattr(files.os, "open", refuses)
     files.sync_folder(tmp_path)
+
+
+def test_an_open_file_is_flushed_to_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    flushed: list[int] = []
+    monkeypatch.setattr(files.os, "fsync", flushed.append)
+    files.sync(7)
+    assert flushed == [7]
+
+
+def test_windows_has_locks_of_its_own_and_no_folders_to_sync(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    locked: list[Any] = []
+    with monkeypatch.context() as patched:
+        patched.setitem(sys.modules, "msvcrt", SimpleNamespace(LK_NBLCK=5, locking=lambda *given: locked.append(given)))
+        patched.setattr(files.sys, "platform", "win32")
+        files.take_lock(3)
+    assert locked == [(3, 5, 1)]
+    with monkeypatch.context() as patched:
+        patched.setattr(files.os, "name", "nt")
+        patched.setattr(files.os, "open", lambda *given: locked.append(given))
+        files.sync_folder(tmp_path)
+    assert len(locked) == 1
 
 
 # --- refusals of a folder ---------------------------------------------------------------------------------------------
@@ -271,6 +295,45 @@ def test_a_lock_that_is_a_link_or_a_folder_is_refused(tmp_path: Path) -> None:
         assert str(told.value).startswith(f"{str(folder / '.lock')!r} is a link or no file. It was not made by a run: take it")
 
 
+def test_the_lock_file_is_opened_with_care(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Everyone may write to it; a link is refused where the system cannot refuse it; what is refused is closed again."""
+    before = os.umask(0)
+    try:
+        with RunFolder(tmp_path / "run").held():
+            assert (tmp_path / "run" / ".lock").stat().st_mode & 0o777 == 0o666
+    finally:
+        os.umask(before)
+    (tmp_path / "run" / ".lock").unlink()
+    (tmp_path / "target").touch()
+    (tmp_path / "run" / ".lock").symlink_to(tmp_path / "target")
+    monkeypatch.setattr(files, "LOCK_FLAGS", os.O_RDWR | os.O_CREAT)
+    with pytest.raises(InputError, match="is a link or no file"), RunFolder(tmp_path / "run").held():
+        pass
+    (tmp_path / "run" / ".lock").unlink()
+    os.mkfifo(tmp_path / "run" / ".lock")
+    closed: list[int] = []
+    close = os.close
+    monkeypatch.setattr(files.os, "close", lambda file: (closed.append(file), close(file)))
+    with pytest.raises(InputError, match="is a link or no file"), RunFolder(tmp_path / "run").held():
+        pass
+    assert len(closed) == 2  # the folder above it, whose names were synced, and the pipe
+
+
+def test_a_folder_that_is_held_is_looked_at_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    steps: list[Any] = []
+    monkeypatch.setattr(files, "sync_folder", steps.append)
+    monkeypatch.setattr(RunFolder, "still_held", lambda self: steps.append("held"))
+    with RunFolder(tmp_path / "run").held():
+        assert steps == [tmp_path, "held"]
+
+
+def test_manifests_are_read_as_utf8(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Any] = []
+    monkeypatch.setattr(Path, "read_text", lambda self, **named: asked.append(named) or '{"identity": {}}')
+    assert RunFolder(tmp_path).manifest == {"identity": {}}
+    assert asked == [{"encoding": "utf-8"}]
+
+
 def test_an_error_of_the_lock_that_means_something_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(_: int) -> None:
         raise OSError(errno.ENOLCK, "no locks")
@@ -290,6 +353,12 @@ def test_how_differences_are_written() -> None:
     assert tell(long, [*long, "b"]) == 'also [] there, also ["b"] here'
     assert tell(long, long[::-1]) == "the same in another order, or another number of times"
     assert tell(["é" * 80], ["a"]).startswith('also ["é')
+    assert tell(long, None) == f"{json.dumps(long)[:77]}... there, null here"
+    edge = ["x" * 76]  # 80 characters
+    assert tell(edge, ["y"]) == f'["{"x" * 76}"] there, ["y"] here'
+    assert tell([edge[0] + "x"], ["y"]).startswith('also ["x')
+    assert list(files._differences({"a": {"x": 1}}, {"a": 3})) == ['a: {"x": 1} there, 3 here']
+    assert list(files._differences({"a": 3}, {"a": {"x": 1}})) == ['a: 3 there, {"x": 1} here']
     assert tell({"a": 1}, None) == '{"a": 1} there, null here'
 
 
@@ -527,6 +596,8 @@ def test_every_kind_of_file(tmp_path: Path) -> None:
         assert torch.equal(found.scores, result.scores)
         assert torch.equal(found.info["t"], result.info["t"])
         assert (found.tokens, found.special, found.words, found.info["é"]) == (result.tokens, result.special, result.words, "ü")
+    with safe_open(tmp_path / "r.safetensors", framework="pt") as file:
+        assert "ü" in file.metadata()["mixlens"]
     saving.save(result, tmp_path / "r.csv")
     assert (tmp_path / "r.csv").read_text() == saving_text.csv_of(result)
     assert refused(tmp_path / "r.csv").startswith("'r.csv': a table has the scores alone. Save a result as .safetensors or")

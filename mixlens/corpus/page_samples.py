@@ -69,7 +69,7 @@ class Lowest:
 
 def spread(items: Sequence[Any]) -> list[Any]:
     """The items in the order first, middle, quarters, eighths: any number of them from the front is spread over all."""
-    bits = max(1, (len(items) - 1).bit_length())
+    bits = len(items).bit_length()
     order = sorted(range(len(items)), key=lambda i: int(f"{i:0{bits}b}"[::-1], 2))
     return [items[i] for i in order]
 

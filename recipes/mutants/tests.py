@@ -76,6 +76,7 @@ RUN = (
     *("tests/test_run_promises.py:!interrupt", "tests/test_run_identity.py", "tests/test_steps.py"),
 )
 PAGES = "page_samples page_facts page_labels plan summary taken_out turned_figure reading"
+ONE_RUN = "running run_identity shards sources rows worker answers parquet stored_maps writing"
 # Stored numbers and texts of commands: what is left of an area is seen by these, or by nothing.
 FROZEN_NUMBERS = "tests/test_freeze.py:numbers[bert,numbers[llama,names"
 FROZEN_TEXTS = "tests/test_freeze.py:commands,help"
@@ -224,7 +225,12 @@ FIRST: dict[str, tuple[str, ...]] = {
     "mixlens/experiments/judg*.py": ("tests/test_judge_table.py", "tests/test_judge.py"),
     "mixlens/experiments/s*.py": ("tests/test_sanity.py", "tests/test_judge.py"),
     "mixlens/experiments/verdict*.py": ("tests/test_judge.py",),
+    **dict.fromkeys(
+        [f"mixlens/corpus/{name}.py" for name in ONE_RUN.split()],
+        ("tests/test_run_by_hand.py", "tests/test_run_arguments.py", "tests/test_steps.py"),
+    ),
     "mixlens/corpus/ray_pool.py": (
+        "tests/test_run_by_hand.py",
         *("tests/test_run_ray_alone.py", "tests/test_run_ray_watch.py"),
         "tests/test_run_ray.py:!whoever,process_that,workers_that_die",
     ),
@@ -236,7 +242,7 @@ FIRST: dict[str, tuple[str, ...]] = {
         [f"mixlens/corpus/{name}.py" for name in PAGES.split()],
         ("tests/test_pages_by_hand.py", "tests/test_report_run.py", "tests/test_summarize.py", "tests/test_run_arguments.py"),
     ),
-    "mixlens/corpus/ray_*.py": ("tests/test_run_ray_alone.py", "tests/test_run_ray_watch.py"),
+    "mixlens/corpus/ray_*.py": ("tests/test_run_by_hand.py", "tests/test_run_ray_alone.py", "tests/test_run_ray_watch.py"),
     "mixlens/corpus/ray_tickets.py": ("tests/test_steps.py", "tests/test_run_ray.py:given_out_twice"),
     "mixlens/errors.py": (
         "tests/test_files_by_hand.py",
@@ -314,7 +320,7 @@ FIRST: dict[str, tuple[str, ...]] = {
         *("tests/test_serve_limits.py", "tests/test_report.py"),
     ),
     "mixlens/report.py": ("tests/test_report_parts.py", "tests/test_report.py", "tests/test_report_run.py"),
-    "mixlens/why/*.py": ("tests/test_why_by_hand.py",),
+    "mixlens/why/*.py": ("tests/test_why_by_hand.py", "tests/test_answering_by_hand.py"),
     "mixlens/generation/*.py": ("tests/test_generation_by_hand.py",),
     "mixlens/cli/*.py": (
         "tests/test_explain_by_hand.py",

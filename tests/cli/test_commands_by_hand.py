@@ -9,6 +9,7 @@ import json
 import sys
 import time
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -632,16 +633,23 @@ class Terminal(io.StringIO):
         return True
 
 
+def wait_for(happened: Callable[[], bool]) -> None:
+    """Until it happened; a spinner that does not turn fails after half a minute instead of never."""
+    for _ in range(30_000):
+        if happened():
+            return
+        time.sleep(0.001)
+    pytest.fail("the spinner does not turn")
+
+
 def test_a_spinner_turns_and_is_erased(monkeypatch: pytest.MonkeyPatch) -> None:
     out = Terminal()
     monkeypatch.setattr(sys, "stderr", out)
     monkeypatch.setattr(waiting, "TICK", 0.001)
     with waiting.Spinner("first", patience=0.0) as spinner:
-        while out.getvalue().count(waiting.ERASE) < 3:
-            time.sleep(0.001)
+        wait_for(lambda: out.getvalue().count(waiting.ERASE) >= 3)
         spinner.tell("second")
-        while "second" not in out.getvalue():
-            time.sleep(0.001)
+        wait_for(lambda: "second" in out.getvalue())
     text = out.getvalue()
     assert text.startswith("\r\x1b[K⠋ mixlens: first\r\x1b[K⠙ mixlens: first")
     assert text.endswith("mixlens: second\r\x1b[K")
@@ -819,6 +827,11 @@ def test_json_of_a_result(capsys: pytest.CaptureFixture[str]) -> None:
         '{"method": "alti", "tokens": ["a", "\\u001b", "ä"], "scores": [0.5, 0.25, 0.25], '
         '"info": {"values": [1.0], "name": "n"}}\n'
     )
+
+
+def test_json_shows_what_a_terminal_would_hide(capsys: pytest.CaptureFixture[str]) -> None:
+    explaining.print_json(SimpleNamespace(method="m", tokens=("\u200b",), scores=torch.zeros(1), info={}))  # type: ignore[arg-type]
+    assert capsys.readouterr().out == '{"method": "m", "tokens": ["\\u200b"], "scores": [0.0], "info": {}}\n'
 
 
 def test_json_for_a_terminal_that_lacks_a_letter(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -288,6 +288,20 @@ def test_map(lens: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     assert refused("map", "some text", "--method", "globenc:rollout=alti").endswith("give --rollout, or leave it out.")
 
 
+def test_one_head_of_a_map(lens: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mixlens.notices.notices_of", lambda *given, **named: [])
+    asked: list[Any] = []
+    monkeypatch.setattr(
+        explaining.command_words, "refuse_head", lambda trace, request: asked.append((trace.tokens, request.options))
+    )
+    invoked("map", "some text", "--method", "attention", "--head", "2")
+    ((tokens, given),) = asked
+    assert (tokens, given) == (("a", "b"), {"head": 1})
+    assert lens.log[2] == ("mix", ["attention"], {"variant": None, **given})
+    invoked("map", "some text", "--method", "attention")
+    assert len(asked) == 1
+
+
 def test_a_map_with_notices(lens: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     request: Any = SimpleNamespace(is_map=True, rollout="r", call_key="k", name="alti", variant=None, options={})
     for told in ([], ["careful"]):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,7 +17,7 @@ from mixlens.generation import explaining, files, leaving_out, text, wording
 from mixlens.generation.leaving_out import Effects
 from mixlens.generation.text import Group, Word, WrittenText
 from mixlens.generation.value import Generation
-from mixlens.types import Attribution
+from mixlens.types import Attribution, LayersOf
 
 TOKENS = ("<s>", "The", "cat", ".", "A", "do", "g", "sat", "s", "!")
 BEGIN = 7
@@ -325,6 +325,28 @@ def test_files_that_cannot_be(tmp_path: Path) -> None:
         assert str(found.value) == f"'d.json' is not a mixlens generation (or is damaged): {name}."
 
 
+def test_facts_and_numbers_in_a_file(tmp_path: Path) -> None:
+    """Facts that JSON has not are written as text; whole numbers come back as decimals; a map and a given text stay so."""
+    generation = made(is_map=True)
+    generation.steps[0].info.update(options={"a": (1, 2), "p": Path("x")})
+    plain = json.loads(generation.to_json())
+    assert plain["provenance"]["options"] == {"a": [1, 2], "p": "x"}
+    whole = files.from_dict({**plain, "scores": [[1] * 10] * 3, "probabilities": [1, 0, 1], "given": True})
+    assert (whole.scores.dtype, whole.is_map, whole.given, whole.probabilities) == (torch.float64, True, True, (1.0, 0.0, 1.0))
+    assert (type(whole.probabilities[0]), whole[0].info["given"]) == (float, True)
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        replace(made(), probabilities=(NAN, 0.5, 0.5)).to_json()
+    assert "\r" not in made().to_csv()
+    assert "ä" in replace(made(), text=replace(made().text, written="ä")).to_json()
+    with pytest.raises(ResultError, match=r"^its scores, words and tokens do not fit together\.$"):
+        files.from_dict({**plain, "scores": [[NAN] + [0.0] * 9, [0.0] * 10, [0.0] * 10]})
+    words = [{**plain["words"][0], "tokens": [0, 1]}]
+    one = {"tokens": ["a", "b"], "begin": 1, "words": words, "groups": [], "spans": [], "predictions": [[]]}
+    assert len(files.from_dict({**plain, **one, "scores": [[1.0, 0.0]], "probabilities": [0.5]})) == 1
+    with pytest.raises(ResultError, match=r"^its scores, words and tokens do not fit together\.$"):
+        files.from_dict({**plain, **one, "begin": 2, "scores": torch.zeros(0, 2).tolist(), "probabilities": []})
+
+
 # --- what leaving out does --------------------------------------------------------------------------------------------
 
 
@@ -498,6 +520,166 @@ def test_what_was_written_has_the_largest_logit_within_rounding(chosen: float, l
     logits = torch.tensor([[9.0, 0.0, 0.0, 0.0], [2.0, chosen, -2.0, -2.0], [0.0, 5.0, 0.0, 0.0]])
     written: Any = SimpleNamespace(logits=logits, places=range(2, 4), whole=SimpleNamespace(input_ids=[7, 7, 1, 1]))
     assert explaining._is_likeliest(written) is likeliest
+
+
+@dataclass(frozen=True)
+class Traced:
+    """The fields of a trace that a written text reads."""
+
+    tokens: tuple[str, ...]
+    input_ids: tuple[int, ...]
+    layers: Any
+    special: tuple[bool, ...]
+    attention_mask: tuple[int, ...]
+    words: Any = None
+    text: Any = "whole"
+    pair: Any = None
+    logits: Any = None
+    predicts: tuple[int, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+
+def written_by(model: Any, **more: Any) -> Any:
+    """Two tokens of a prompt and two that were written."""
+    whole = Traced(tuple("abcd"), (3, 1, 2, 0), LayersOf("batch", 1, 4), (False, False, False, True), (1, 1, 1, 1))  # type: ignore[arg-type]
+    prompt = SimpleNamespace(input_ids=(3, 1), special=(True, False), pair="p", text="t", turns=None)
+    return explaining.Written(model, prompt, whole, **{"given": True, **more})  # type: ignore[arg-type]
+
+
+def test_a_written_text_by_its_places(monkeypatch: pytest.MonkeyPatch) -> None:
+    logits = torch.log(torch.tensor([[0.25] * 4, [0.1, 0.2, 0.3, 0.4], [0.7, 0.1, 0.1, 0.1], [0.25] * 4], dtype=torch.float64))
+    model = SimpleNamespace(logits=lambda whole: logits)
+    written = written_by(model)
+    assert (written.logits is logits, written.places, written.special) == (True, range(2, 4), (True, False, False, True))
+    assert written.probabilities == pytest.approx([0.3, 0.7], abs=1e-12)
+    assert written_by(model, known_logits="known").logits == "known"
+    half = written_by(model, known_logits=logits.to(torch.bfloat16))
+    assert half.probabilities == pytest.approx([0.3, 0.7], abs=0.01)
+    go_on = SimpleNamespace(words_before=lambda place: f"words {place}", text_before=lambda place: f"text {place}")
+    monkeypatch.setattr(explaining.Written, "continuation", go_on)
+    before = written.before(3)
+    assert (before.tokens, before.input_ids, before.special, before.attention_mask) == (
+        tuple("abc"),
+        (3, 1, 2),
+        (True, False, False),
+        (1, 1, 1),
+    )
+    assert (before.words, before.text, before.pair, before.predicts) == ("words 3", "text 3", "p", (2,))
+    assert torch.equal(before.logits, logits[2:3])
+    assert (before.layers.batch, before.layers.row, before.layers.n) == ("batch", 1, 3)
+    monkeypatch.setattr(explaining, "named", lambda model, row, k: (row.tolist(), k))
+    named = explaining._named(written, Attribution(torch.zeros(3), tuple("abc"), "m", {"old": 1}), 3)
+    assert named.info == {
+        **{"old": 1, "generated": "d", "prediction": (logits[2].tolist(), 5), "probability": pytest.approx(0.7)},
+        **{"text": "text 3", "pair": "p", "given": True},
+    }
+    row = Attribution(torch.arange(4.0), tuple("abcd"), "m", {}, (False,) * 4)
+    begun = explaining._begun(written, row, 3)
+    assert (begun.scores.tolist(), begun.tokens, begun.special, begun.words) == (
+        [0.0, 1.0, 2.0],
+        tuple("abc"),
+        (True, False, False),
+        "words 3",
+    )
+
+
+def test_what_is_asked_about_each_written_token(monkeypatch: pytest.MonkeyPatch) -> None:
+    written = written_by(None)
+    options = {"layer": 2, "foil": "f", "score": "logit"}
+    assert explaining._aim(written, "attcat", 3, options) == {"layer": 2, "query": 2, "target": 0, "foil": "f", "score": "logit"}
+    monkeypatch.setattr(explaining, "known", lambda: {"m": SimpleNamespace(needs_target=False)})
+    assert explaining._aim(written, "m", 2, options) == {"layer": 2, "query": 1}
+    assert explaining._aim(written, "other", 2, {})["target"] == 2
+    asked: list[Any] = []
+    monkeypatch.setattr(explaining.Written, "before", lambda self, place: f"before {place}")
+    monkeypatch.setattr(explaining, "attribute_each", lambda *given, **named: asked.append((given, named)) or ["a", "b"])
+    monkeypatch.setattr(explaining, "warn_where_open", asked.append)
+    given = {
+        "variant": "v",
+        "steps": 3,
+        "target": "predicted",
+        "query": None,
+        "foil": None,
+        "score": None,
+        "label": 1,
+        "layer": 0,
+    }
+    assert explaining._attributions(written, "m", given) == ["a", "b"]  # type: ignore[comparison-overlap]
+    assert asked == [
+        ((["before 2", "before 3"], "m", [{"layer": 0, "query": 1}, {"layer": 0, "query": 2}]), {"variant": "v", "steps": 3}),
+        *("a", "b"),
+    ]
+    with pytest.raises(InputError):
+        explaining._or_raise(InputError("x"))
+
+
+def test_rows_of_one_map_of_the_whole_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    written, asked = written_by(None), list[Any]()
+    monkeypatch.setattr(explaining, "mix", lambda *given, **named: asked.append((given, named)) or "map")
+    monkeypatch.setattr(explaining, "_rolled", lambda *given: asked.append(given) or ["x", "y"])
+    monkeypatch.setattr(explaining, "_begun", lambda written, row, place: (row, place))
+    given = {"variant": "v", "head": 1, "layer": 2, "rollout": "r", "query": None, "target": "predicted", "foil": None}
+    assert explaining._map_rows(written, "alti", given) == [("x", 2), ("y", 3)]  # type: ignore[comparison-overlap]
+    assert asked == [((written.whole, "alti"), {"variant": "v", "head": 1}), (written.whole, "map", [1, 2], "r", 2)]
+
+
+def test_a_text_is_written_or_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Any] = []
+    prompt = SimpleNamespace(input_ids=(1, 2))
+    model: Any = SimpleNamespace(encode=lambda text: prompt, max_tokens=2, name="m")
+    model.generate = lambda prompt, count: asked.append(("generate", prompt, count)) or [7]
+    model.trace = lambda *, input_ids: asked.append(("trace", input_ids)) or "whole"
+    monkeypatch.setattr(explaining, "refuse_generation", lambda *given: asked.append(given[1:]))
+    monkeypatch.setattr(explaining, "continuation_ids", lambda model, prompt, text: [8, 9])
+    found = explaining.write(model, "x", generate=4)
+    assert (found.model, found.prompt, found.whole, found.given, found.known_logits) == (model, prompt, "whole", False, None)
+    assert asked == [("generate", prompt, 4), ("trace", [1, 2, 7])]
+    asked.clear()
+    assert explaining.write(model, "x", continuation="y").given is True
+    assert asked == [(2, 1, "continuation"), (2, 2, "continuation"), ("trace", [1, 2, 8, 9])]
+    alone = explaining.write_alone(model, prompt, 5)  # type: ignore[arg-type]
+    assert (alone.given, asked[-2:]) == (False, [("generate", prompt, 5), ("trace", [1, 2, 7])])
+    model.max_tokens = 1
+    with pytest.raises(InputError, match=r"^the text has 2 tokens, 'm' reads at most 1\."):
+        explaining.write(model, "x", generate=4)
+    with pytest.raises(InputError, match=r"^generate= lets the model write"):
+        explaining.write(model, "x", generate=4, continuation="y")
+
+
+def test_texts_are_written_in_batches_and_those_that_differ_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    prompts: Any = [SimpleNamespace(input_ids=(1,)), SimpleNamespace(input_ids=(2, 3))]
+    encoded: list[Any] = []
+    monkeypatch.setattr(explaining, "generate_each", lambda model, prompts, count: [[9] * count, [8]])
+    monkeypatch.setattr(explaining, "write_alone", lambda model, prompt, count: ("alone", model, prompt, count))
+    model: Any = SimpleNamespace(encode_ids=lambda ids: encoded.append(ids) or ids, run_traced=lambda wholes: (wholes, None))
+    model.outputs = lambda wholes: SimpleNamespace(logits=torch.zeros(2, 5, 4))
+    monkeypatch.setattr(explaining, "_is_likeliest", lambda text: text.prompt is prompts[1])
+    first, second = explaining.write_each(model, prompts, 2)
+    assert encoded == [[1, 9, 9], [2, 3, 8]]
+    assert first == ("alone", model, prompts[0], 2)  # type: ignore[comparison-overlap]
+    assert (second.model, second.prompt, second.whole, second.given) == (model, prompts[1], [2, 3, 8], False)
+    assert second.known_logits is not None
+    assert second.known_logits.shape == (3, 4)
+
+
+def test_explaining_a_prediction_or_what_was_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Any] = []
+    for name in ("refuse_other_model", "explain_prediction", "write", "explain_written"):
+        monkeypatch.setattr(explaining, name, lambda *given, name=name, **named: asked.append((name, given, named)) or name)
+    assert explaining.explain("m", "t", "alti", query=1) == "explain_prediction"  # type: ignore[arg-type]
+    assert asked == [
+        ("refuse_other_model", ("m", "t"), {}),
+        ("explain_prediction", ("m", "t", "alti"), {"keep_special": True, "query": 1}),
+    ]
+    for given in ({"generate": 3}, {"continuation": "x"}):
+        asked.clear()
+        assert explaining.explain("m", "t", "alti", keep_special=False, variant="v", **given) == "explain_written"  # type: ignore[arg-type]
+        assert asked[1:] == [
+            ("write", ("m", "t"), {"generate": None, "continuation": None, **given}),
+            ("explain_written", ("write", "alti"), {"keep_special": False, "variant": "v"}),
+        ]
 
 
 def test_what_cannot_be_asked_of_a_written_text() -> None:
