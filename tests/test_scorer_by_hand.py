@@ -57,10 +57,10 @@ def test_all_layers_of_a_pass(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scoring, "together_at_once", lambda layer, depth: 2)
     monkeypatch.setattr(scoring.Scorer, "computed", lambda self, layers, start, chunk: (list(layers), start, chunk))
     scorer = scorer_of(size=2, chunk=9)
-    assert scorer.all_layers(["a", "b", "c", "d", "e"]) == [  # type: ignore[list-item, comparison-overlap]
+    assert scorer.all_layers(["a", "b", "c", "d", "e"]) == [  # type: ignore[list-item]
         *((["a", "b"], 0, 9), (["c", "d"], 2, 9), (["e"], 4, 9)),
     ]
-    assert scorer.scored(["a"], 3, 7) == (["a"], 3, 7)  # type: ignore[list-item, comparison-overlap]
+    assert scorer.scored(["a"], 3, 7) == (["a"], 3, 7)  # type: ignore[list-item]
 
 
 def test_memory_that_runs_out_is_tried_once_more(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -207,7 +207,10 @@ def test_extras_go_to_the_cpu_in_one_copy(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(
         scored_tensors, "_shares_copy", lambda value, dtype: isinstance(value, torch.Tensor) and value.dtype == dtype
     )
-    given = {"a": {"x": torch.arange(6.0).view(2, 3), "n": torch.tensor([7])}, "b": {"y": torch.tensor([8.0, 9.0]), "w": "word"}}
+    given: dict[str, Any] = {
+        "a": {"x": torch.arange(6.0).view(2, 3), "n": torch.tensor([7])},
+        "b": {"y": torch.tensor([8.0, 9.0]), "w": "word"},
+    }
     extras: Any = {name: dict(entry) for name, entry in given.items()}
     assert scored_tensors.read_numbers(torch.tensor([1.0, 2.0]), torch.tensor([3.0]), extras) == [1.0, 2.0, 3.0]
     assert extras["a"]["x"].tolist() == [[0.0, 1.0, 2.0], [3.0, 4.0, 5.0]]

@@ -248,8 +248,8 @@ def test_what_is_printed(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_judge_asks_of_its_data() -> None:
     assert judge._data_of("m", "d") == "d"
     assert (judge._data_of("agreement", None), judge._data_of("sentiment", None)) == ("agreement", "sentiment")
-    for model in ("other", 3):
-        assert refused(judge._data_of, model, None) == (
+    for other in ("other", 3):
+        assert refused(judge._data_of, other, None) == (
             "no texts were given: name a dataset of `mixlens data` or a file, or give --text."
         )
     cued, marked = Example("x", cues=((0, 1),)), Example("x", cues=((0, 1),), info={"rationale": [1]})

@@ -52,10 +52,10 @@ def test_the_block_of_one_layer_and_of_several(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(plain_block, "Block", lambda *given, **options: ("plain", given[1:], options))
     layer = layer_of(2)
     monkeypatch.delenv("MIXLENS_FAST", raising=False)
-    assert fast.block_of(layer, 3, scratch={}) == ("fast", (3,), {"scratch": {}})  # type: ignore[comparison-overlap]
+    assert fast.block_of(layer, 3, scratch={}) == ("fast", (3,), {"scratch": {}})
     monkeypatch.setenv("MIXLENS_FAST", "off")
-    assert fast.block_of(layer, 3) == ("plain", (3,), {})  # type: ignore[comparison-overlap]
-    assert fast.block_of([layer], 3) == ("fast", (3,), {"scratch": None})  # type: ignore[comparison-overlap]
+    assert fast.block_of(layer, 3) == ("plain", (3,), {})
+    assert fast.block_of([layer], 3) == ("fast", (3,), {"scratch": None})
 
 
 def test_neighbours_on_one_device(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -352,7 +352,7 @@ def test_modules_that_somebody_changed() -> None:
     assert not weights.is_hooked(linear)
     assert weights.is_known(linear)
     assert not weights.is_known(Packed(linear))
-    linear.forward = lambda x: x  # type: ignore[method-assign]
+    linear.forward = lambda x: x  # type: ignore[method-assign, assignment]
     assert not weights.is_known(linear)
     setattr(linear, weights.HOOK, True)
     assert weights.is_known(linear)

@@ -239,7 +239,7 @@ def test_the_compiled_loops_on_several_layers(dtype: torch.dtype) -> None:
     own, every, x, y = (drawn(2, 3, 4, seed=i).to(dtype) for i in range(4))
     part, stream = (drawn(2, 3, seed=i).to(dtype) + 1 for i in (5, 6))
     norms = [(drawn(2, 1, 4, seed=7).to(dtype), True), (drawn(2, 1, 4, seed=8).to(dtype), False)]
-    close = {"rtol": 1e-4, "atol": 1e-5} if dtype == torch.float32 else {"rtol": 1e-11, "atol": 1e-12}
+    close: Any = {"rtol": 1e-4, "atol": 1e-5} if dtype == torch.float32 else {"rtol": 1e-11, "atol": 1e-12}
     for residual in (x, None):
         made = cpu.ends(own, every, residual, norms, 1, part, stream)
         for one, other in zip(made, plain.ends(own, every, residual, norms, 1, part, stream), strict=True):

@@ -135,9 +135,9 @@ def test_spans_that_are_meant() -> None:
     assert [targets.resolve(trace, pair) for pair in ((0, 5), (5, 0), (3, 3))] == [span(0, 5), span(5, 0), span(3, 3)]
     for wrong in ((0, 6), (6, 0), (-1, 2), (2, -1)):
         assert refused(targets.resolve, trace, wrong) == f"span {wrong} is out of range: there are 6 tokens, 0 to 5."
-    for wrong in ((1,), (1, 2, 3), 3, "word", (1, "x")):
-        assert refused(targets.resolve, trace, wrong) == (
-            f"a question-answering model explains a span: target=(start, end) as token positions, not {wrong!r}."
+    for other in ((1,), (1, 2, 3), 3, "word", (1, "x")):
+        assert refused(targets.resolve, trace, other) == (
+            f"a question-answering model explains a span: target=(start, end) as token positions, not {other!r}."
         )
     assert refused(targets.resolve, trace, (0, 1), foil=1) == "a span has no foil. Give target=(start, end)."
 

@@ -164,7 +164,11 @@ def test_products_of_layers_with_the_identity() -> None:
 
 
 def test_inputs_of_released_code() -> None:
-    inputs = {"input_ids": torch.tensor([[1, 2, 3]]), "attention_mask": torch.tensor([[1, 1, 1]]), "token_type_ids": 0}
+    inputs: dict[str, Any] = {
+        "input_ids": torch.tensor([[1, 2, 3]]),
+        "attention_mask": torch.tensor([[1, 1, 1]]),
+        "token_type_ids": 0,
+    }
     trace = SimpleNamespace(special=(True, False, True))
     question: Any = SimpleNamespace(inputs=inputs, trace=trace, model=SimpleNamespace(device=torch.device("cpu")))
 

@@ -212,7 +212,9 @@ def test_correlations_by_hand() -> None:
     assert agreement.pearson(tiny, [1.0, 2.0, 4.0]) == pytest.approx(1.0)
     assert agreement.normalized_ranks([3.0, 1.0, 3.0]).tolist() == [0.75, 0.0, 0.75]
     assert agreement.normalized_ranks([3.0, 1.0, 3.0], variant="released").tolist() == [2 / 3, 1 / 3, 2 / 3]
-    assert math.isnan(agreement.normalized_ranks([3.0])[0])
+    alone = agreement.normalized_ranks([3.0])
+    assert (alone.shape, math.isnan(alone[0])) == ((1,), True)
+    assert agreement.normalized_ranks([3.0, 5.0]).tolist() == [0.0, 1.0]
     assert agreement.kendall_confidence([1, 2, 3], [[1, 2, 3], [3, 2, 1]], variant="scores") == 0.0
     assert agreement.kendall_confidence([1, 2, 3], [[1, 2, 3], [3, 2, 1]], variant="released") == 1.0
     assert agreement.kendall_confidence([1, 2, 3], [[1, 2, 3], [3, 2, 1]]) == 0.0
