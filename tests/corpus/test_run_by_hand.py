@@ -21,7 +21,7 @@ pytest.importorskip("pyarrow")
 
 from mixlens.corpus import ray_pool, ray_session, ray_worker, run_identity, running, shards, sources, stored_maps, worker, writing
 from mixlens.corpus.answers import Answer, answer_columns, input_columns, map_numbers, or_raise, spans
-from mixlens.corpus.parquet import schema_of, table_of
+from mixlens.corpus.parquet import maps_content, schema_of, table_of
 from mixlens.corpus.plan import Plan
 from mixlens.corpus.rows import Fields, InputRow, row_of
 from mixlens.corpus.shards import CorpusFolder, Shard, file_name
@@ -501,6 +501,19 @@ def test_columns_of_a_row() -> None:
     assert or_raise(3) == 3
     with pytest.raises(InputError):
         or_raise(InputError("x"))
+
+
+@pytest.mark.parametrize(("kind", "width"), [("float16", "halffloat"), ("float32", "float")])
+def test_maps_as_a_file(kind: str, width: str, tmp_path: Path) -> None:
+    rows = [{"row": 4, "maps": {"a": np.arange(8.0).reshape(2, 2, 2).astype(kind), "b": np.ones((1, 2, 2), kind)}}]
+    path = tmp_path / "maps"
+    path.write_bytes(maps_content(3, rows, kind))
+    first, second = shards.rows_in(path)
+    assert first == {"row": 4, "method": "a", "layers": 2, "tokens": 2, "scores": list(np.arange(8.0))}
+    assert (second["method"], second["layers"], second["scores"]) == ("b", 1, [1.0] * 4)
+    with shards.open_parquet(path) as file:
+        assert str(file.schema_arrow.field("scores").type.value_type) == width
+        assert json.loads(file.schema_arrow.metadata[b"mixlens"]) == {"schema": 1, "number": 3}
 
 
 def test_the_schema_of_a_shard() -> None:

@@ -320,9 +320,11 @@ def test_every_part_of_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
         answering, "notes_of_text", lambda trace, asked, cut, reasons: [("text", cut, [word.text for word in reasons])]
     )
     monkeypatch.setattr(answering, "notes_of_scores", lambda words, reasons, *rest: [("scores", reasons, *rest)])
-    monkeypatch.setattr(answering, "notes_of_trust", lambda trusted, fall, agreement, left_out, words: [("trust", left_out)])
+    monkeypatch.setattr(
+        answering, "notes_of_trust", lambda trusted, fall, *rest: [("trust", trusted.k, fall.k, fall.size > 0, rest[1])]
+    )
     monkeypatch.setattr(answering, "provenance_of", lambda *given: {"given": given[1:]})
-    lead, other = scored(paper="P", completeness={"relative_gap": 0.5}), scored("alti", (0.0, 3.0, 0.0, 0.0, 0.0))
+    lead, other = scored(paper="P", completeness={"relative_gap": 0.5}), scored("alti", (0.0, 0.0, 3.0, 0.0, 0.0))
     trace, settings, left_out = made_trace(pair="p"), answering.Settings(draws=7, seed=3), [("A", "no")]
     trace.model.proof = SimpleNamespace(gap=0.125)
     asked = asked_like(foil_name="neg", suggested=True)
@@ -345,8 +347,8 @@ def test_every_part_of_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (found.predictions, found.special_share) == ((("pos", 0.9),), pytest.approx(1 / 8.5))
     assert [word.score for word in found.words] == [1.0, 4.0, 1.0, -2.0, 0.5]
     assert (found.method.id, found.method.paper, [one.id for one in found.methods]) == ("deeplift", "P", ["deeplift", "alti"])
-    assert (found.agreement, found.gaps) == (Agreement(2, 2, 1), Gaps(answering.completeness(lead.result.info), 0.125))
-    assert found.notes == (("text", 9, ["good"]), ("scores", [1], found.special_share, True, 0), ("trust", left_out))
+    assert (found.agreement, found.gaps) == (Agreement(1, 2, 1), Gaps(answering.completeness(lead.result.info), 0.125))
+    assert found.notes == (("text", 9, ["good"]), ("scores", [1], found.special_share, True, 0), ("trust", 1, 1, True, left_out))
     assert (found.limits, found.provenance) == (dict(choice.LIMITS), {"given": (settings, [lead, other], asked)})
     assert found.trust.whole == 0.9
     unsigned = scored("alti", (1.0, 4.0, 1.0, -2.0, 0.5))
