@@ -352,7 +352,7 @@ def test_a_written_text(pages: list[Any], tmp_path: Path, monkeypatch: pytest.Mo
     plain = Written(None)
     report(Written("trace"), tmp_path / "r.html")  # type: ignore[arg-type]
     report(plain, tmp_path / "s.html")  # type: ignore[arg-type]
-    assert pages == [("generation_page", "with effects", {}), ("generation_page", plain, {})]
+    assert pages == [("generation_page", "with effects", {"title": None}), ("generation_page", plain, {"title": None})]
     assert (tmp_path / "s.html").read_text() == "<generation_page>"
 
 

@@ -64,20 +64,40 @@ def test_run_hands_over_every_option(monkeypatch: pytest.MonkeyPatch) -> None:
     usual = {
         **{"model": "agreement", "methods": "alti", "out": Path("o"), "limit": None, "columns": [], "text_field": None},
         **{"pair_field": None, "ids_field": None, "split": None, "target": "predicted", "foil": None, "score": None},
-        **{"query": None, "maps": False, "trust": False, "generate": None, "batch_tokens": None, "shard_rows": 512},
+        **{
+            "query": None,
+            "maps": False,
+            "trust": False,
+            "generate": None,
+            "chat": False,
+            "batch_tokens": None,
+            "shard_rows": 512,
+        },
         **{"strict": False, "resume": False, "ray": None, "workers": None, **LOADED},
     }
     assert record.calls == [(("data.csv",), usual)]
     words = ["--model", "m", "--methods", "alti, attcat:variant=paper", "--limit", "9", "--columns", "a, b", "--text-field", "t"]
     words += ["--pair-field", "p", "--ids-field", "i", "--split", "s", "--target", "12", "--foil", "7", "--score", "logit"]
-    words += ["--query", "-2", "--maps", "--maps-dtype", "float16", "--trust", "--generate", "3", "--batch-tokens", "99"]
+    words += [
+        "--query",
+        "-2",
+        "--maps",
+        "--maps-dtype",
+        "float16",
+        "--trust",
+        "--generate",
+        "3",
+        "--chat",
+        "--batch-tokens",
+        "99",
+    ]
     words += ["--shard-rows", "8", "--strict", "--resume", "--ray", "auto", "--workers", "2-8", *LOADING]
     invoked("run", "data.csv", "--out", "o", *words)
     given = {
         **{"model": "m", "methods": "alti, attcat:variant=paper", "out": Path("o"), "limit": 9, "columns": ["a", "b"]},
         **{"text_field": "t", "pair_field": "p", "ids_field": "i", "split": "s", "target": 12, "foil": 7, "score": "logit"},
-        **{"query": -2, "maps": "float16", "trust": True, "generate": 3, "batch_tokens": 99, "shard_rows": 8, "strict": True},
-        **{"resume": True, "ray": "auto", "workers": (2, 8), **ASKED},
+        **{"query": -2, "maps": "float16", "trust": True, "generate": 3, "chat": True, "batch_tokens": 99},
+        **{"shard_rows": 8, "strict": True, "resume": True, "ray": "auto", "workers": (2, 8), **ASKED},
     }
     assert record.calls[1] == (("data.csv",), given)
     invoked("run", "data.csv", "--out", "o", "--target", "good", "--foil", "bad", "--query", "--", "--maps", "--workers", "4")
@@ -319,7 +339,10 @@ def test_a_report_of_a_run_and_of_saved_results(written: Recorder, tmp_path: Pat
         )
     for option in (["--label", "x"], ["--examples", "3"]):
         assert refused("report", "a text", "-o", "c.html", *option) == "--label and --examples are for the folder of a run."
-    assert refused("report", "-o", "c.html") == "give at least one text, the folder of a run, or --from with a saved result."
+    assert (
+        refused("report", "-o", "c.html")
+        == "give at least one text, --messages, the folder of a run, or --from with a saved result."
+    )
     assert refused("report", "a b", "c d", "--pair", "x y", "-o", "c.html") == "--pair goes with one text, not with 2."
     assert refused("report", "run", "a b", "-o", "c.html") == "'run' is a folder, and a report shows one run: give it alone."
     assert refused("report", "no/run", "-o", "c.html").startswith(
@@ -509,20 +532,20 @@ def test_what_explain_refuses_before_it_loads(writer: Any, words: list[str], tol
 
 def test_messages_of_a_chat(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mixlens.model.chat.instead_of", lambda text, messages: (text, messages))
-    assert generation.messages_of("hello", None, False, None) is None
-    assert generation.messages_of("hello", None, True, None) == (None, [{"role": "user", "content": "hello"}])
+    assert generation.messages_of("hello", None, False, None, None) is None
+    assert generation.messages_of("hello", None, True, None, None) == (None, [{"role": "user", "content": "hello"}])
     file = tmp_path / "m.json"
     file.write_bytes(b'\xef\xbb\xbf[{"role": "user", "content": "\xc3\xa4"}]')
-    assert generation.messages_of(None, None, False, file) == (None, [{"role": "user", "content": "ä"}])
+    assert generation.messages_of(None, None, False, file, None) == (None, [{"role": "user", "content": "ä"}])
     for text, other, chat in (("x", None, False), (None, file, False), (None, None, True)):
         with pytest.raises(InputError, match=r"^--messages holds the whole conversation"):
-            generation.messages_of(text, other, chat, file)
+            generation.messages_of(text, other, chat, file, None)
     with pytest.raises(InputError, match=r"none.json' cannot be read: No such file or directory\.$"):
-        generation.messages_of(None, None, False, tmp_path / "none.json")
+        generation.messages_of(None, None, False, tmp_path / "none.json", None)
     for content in (b"{", b"\xff"):
         file.write_bytes(content)
         with pytest.raises(InputError) as told:
-            generation.messages_of(None, None, False, file)
+            generation.messages_of(None, None, False, file, None)
         assert str(told.value) == f"--messages: {str(file)!r} is not JSON in UTF-8."
 
 
@@ -768,7 +791,18 @@ def test_plot_hands_over_every_option(monkeypatch: pytest.MonkeyPatch, tmp_path:
     monkeypatch.setattr(scores, "shown", drawn)
     file = tmp_path / "f.svg"
     assert invoked("plot", "a text", "-o", str(file)).stdout == f"wrote {file}\n"
-    usual = {"kind": None, "layer": None, "query": None, "top": None, "numbers": None, "width": None, "title": None, "font": None}
+    usual = {
+        "kind": None,
+        "layer": None,
+        "query": None,
+        "pieces": None,
+        "rollout": None,
+        "top": None,
+        "numbers": None,
+        "width": None,
+        "title": None,
+        "font": None,
+    }
     assert record.calls == [(("shown",), {**usual, "save": file})]
     assert made.calls[0][0][0] is trace
     assert made.calls[0][1] == {"query": None, "target": {}}
@@ -790,12 +824,27 @@ def test_plot_hands_over_every_option(monkeypatch: pytest.MonkeyPatch, tmp_path:
         "--top",
         "2",
     ]
-    words += ["--numbers", "--width", "double", "--title", "T", "--font", "F", "--pair", "p", "--words", "--no-special"]
+    words += [
+        "--pieces",
+        "--numbers",
+        "--width",
+        "double",
+        "--title",
+        "T",
+        "--font",
+        "F",
+        "--pair",
+        "p",
+        "--words",
+        "--no-special",
+    ]
     invoked("plot", "a text", "-o", str(file), *words)
     asked = {
         "kind": "bars",
         "layer": None,
         "query": None,
+        "pieces": None,
+        "rollout": None,
         "top": 2,
         "numbers": True,
         "width": "double",

@@ -213,7 +213,16 @@ def test_everything_in_plain_types() -> None:
     ]
     assert plain["tokens"] == list(TOKENS)
     assert plain["words"][5] == {
-        **{"text": "dog", "before": " ", "segment": "text", "special": False, "mark": False, "tokens": [5, 6], "group": 1}
+        **{
+            "text": "dog",
+            "before": " ",
+            "segment": "text",
+            "special": False,
+            "mark": False,
+            "tokens": [5, 6],
+            "group": 1,
+            "cut": False,
+        }
     }
     assert plain["groups"][1] == {"kind": "sentence", "role": None, "name": "sentence 2", "words": [4, 5]}
     assert plain["spans"] == [{"kind": "sentence", "role": None, "name": "sentence 1", "words": [6, 7]}]

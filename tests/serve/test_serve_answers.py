@@ -87,6 +87,7 @@ STANDING = {
         "progress": {"doing": "x", "share": 0.5},
         "error": "e",
         "question": "flow",
+        "within": "",
     },
     **{"steps": ["a", "b"], "begun": 1, "known": [["w", 0.25]], "behind": 6, "notes": ["n"]},
 }
