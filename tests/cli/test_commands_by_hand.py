@@ -825,7 +825,6 @@ def test_plot_hands_over_every_option(monkeypatch: pytest.MonkeyPatch, tmp_path:
         "2",
     ]
     words += [
-        "--pieces",
         "--numbers",
         "--width",
         "double",
