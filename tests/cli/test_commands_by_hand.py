@@ -857,6 +857,7 @@ def test_plot_hands_over_every_option(monkeypatch: pytest.MonkeyPatch, tmp_path:
     invoked("plot", "a text", "-o", str(file), "--target", "b")
     assert made.calls[2][1] == {"query": 1, "target": {}}
     monkeypatch.setattr(scores, "maps_of", lambda trace, requests: ["map"])
+    monkeypatch.setattr(plot, "_with_answer", lambda results, trace, place: results)
     invoked("plot", "a text", "-o", str(file), "--kind", "layers", "--layer", "2", "--query", "0")
     assert record.calls[3] == (("map",), {**usual, "kind": "layers", "layer": 1, "query": 0, "save": file})
 
