@@ -124,6 +124,7 @@ CORE = (
         ALONE,
     ),
 )
+TOLD = ("tests/test_told.py", "tests/test_show_limits.py")
 FIRST: dict[str, tuple[str, ...]] = {
     "mixlens/methods/alti.py": ("tests/test_golden.py", *MAPS),
     "mixlens/methods/attcat.py": ("tests/test_attcat.py", "tests/test_paths.py:segments", *ATTRIBUTIONS, "tests/test_lrp.py"),
@@ -284,11 +285,11 @@ FIRST: dict[str, tuple[str, ...]] = {
         ("tests/test_discretized.py", "tests/test_attributions.py"),
     ),
     **dict.fromkeys([f"mixlens/methods/{name}.py" for name in ("_coalitions", "lime", "shap")], ("tests/test_shap_lime.py",)),
-    "mixlens/show/packing.py": ("tests/test_told.py", "tests/test_show_limits.py", "tests/test_parts.py", "tests/test_report.py"),
+    "mixlens/show/packing.py": (*TOLD, "tests/test_parts.py", "tests/test_report.py"),
     **dict.fromkeys(
         [f"mixlens/show/{name}.py" for name in ("colors", "encoding", "heading", "layout", "tables", "tokens")],
         (
-            *("tests/test_told.py", "tests/test_show_limits.py", "tests/test_parts.py", "tests/test_terminal.py"),
+            *(*TOLD, "tests/test_parts.py", "tests/test_terminal.py"),
             *("tests/test_show.py", "tests/test_figures.py", "tests/test_report.py"),
         ),
     ),
@@ -296,25 +297,12 @@ FIRST: dict[str, tuple[str, ...]] = {
         ("mixlens/show/figure/*.py", "mixlens/show/curves.py"),
         ("tests/test_figure_rules.py", "tests/test_artists.py", "tests/test_figures_drawn.py", "tests/test_figures.py"),
     ),
-    "mixlens/show/notebook.py": (
-        "tests/test_told.py",
-        "tests/test_show_limits.py",
-        "tests/test_parts.py",
-        "tests/test_show.py",
-        "tests/test_report.py",
-    ),
-    "mixlens/show/latex.py": ("tests/test_told.py", "tests/test_show_limits.py", "tests/test_latex.py"),
-    "mixlens/show/run_*.py": ("tests/test_told.py", "tests/test_show_limits.py", "tests/test_report_run.py"),
-    "mixlens/show/page_*.py": ("tests/test_told.py", "tests/test_show_limits.py", "tests/test_report.py"),
-    "mixlens/show/results_page.py": ("tests/test_told.py", "tests/test_show_limits.py", "tests/test_report.py"),
-    "mixlens/show/*.py": (
-        "tests/test_told.py",
-        "tests/test_show_limits.py",
-        "tests/test_terminal.py",
-        "tests/test_show.py",
-        "tests/test_figures.py",
-        "tests/test_report.py",
-    ),
+    "mixlens/show/notebook.py": (*TOLD, "tests/test_parts.py", "tests/test_show.py", "tests/test_report.py"),
+    "mixlens/show/latex.py": (*TOLD, "tests/test_latex.py"),
+    "mixlens/show/run_*.py": (*TOLD, "tests/test_report_run.py"),
+    "mixlens/show/page_*.py": (*TOLD, "tests/test_report.py"),
+    "mixlens/show/results_page.py": (*TOLD, "tests/test_report.py"),
+    "mixlens/show/*.py": (*TOLD, "tests/test_terminal.py", "tests/test_show.py", "tests/test_figures.py", "tests/test_report.py"),
     "mixlens/serve/*.py": (
         *("tests/test_serve_guard.py", "tests/test_serve_desk.py", "tests/test_serve_answers.py", "tests/test_serve.py:!flood"),
         *("tests/test_serve_limits.py", "tests/test_report.py"),
