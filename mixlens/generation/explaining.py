@@ -44,6 +44,7 @@ def explain(
     refuse_other_model(model, text)
     if generate is None and continuation is None:
         return explain_prediction(model, text, name, keep_special=keep_special, **options)
+    refuse_asked(name, options)
     written = write(model, text, generate=generate, continuation=continuation)
     return explain_written(written, name, keep_special=keep_special, **options)
 
@@ -201,14 +202,24 @@ def _table(steps: Sequence[Attribution], n: int) -> Tensor:
 
 def steps_of(written: Written, name: str, options: Mapping[str, Any]) -> list[Attribution]:
     """An Attribution for each written token, to all tokens before it."""
-    _refuse_place(options)
+    refuse_asked(name, options)
     rows = _map_rows(written, name, options) if name in known_maps() else _attributions(written, name, options)
     return [_named(written, row, place) for row, place in zip(rows, written.places, strict=True)]
 
 
-def _refuse_place(options: Mapping[str, Any]) -> None:
+def refuse_asked(name: str, options: Mapping[str, Any]) -> None:
+    """Refuse a target and a position, which each written token is and has; and what a method for positions does not take."""
     if options.get("target", "predicted") != "predicted" or options.get("query") is not None:
         raise InputError("generate= and continuation= explain each written token; leave target= and query= out.")
+    if options.get("label") is not None:
+        raise InputError("label= is the answer of an example, and written tokens have none: leave label= out.")
+    unused = [f"{key}=" for key in ("foil", "score") if options.get(key) is not None]
+    if unused and not _takes_target(name):
+        raise InputError(f"{name!r} explains a position, whatever the token there: leave {' and '.join(unused)} out.")
+
+
+def _takes_target(name: str) -> bool:
+    return name not in known_maps() and (name not in known() or known()[name].needs_target)
 
 
 def _named(written: Written, row: Attribution, place: int) -> Attribution:
@@ -234,7 +245,7 @@ def _attributions(written: Written, name: str, options: Mapping[str, Any]) -> li
 def _aim(written: Written, name: str, place: int, options: Mapping[str, Any]) -> dict[str, Any]:
     """What is asked about one written token; a method that explains a position is not told of a target."""
     layer = {"layer": options.get("layer"), "query": place - 1}
-    if name in known() and not known()[name].needs_target:
+    if not _takes_target(name):
         return layer
     return {**layer, "target": written.whole.input_ids[place], "foil": options.get("foil"), "score": options.get("score")}
 

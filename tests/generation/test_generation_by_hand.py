@@ -518,9 +518,9 @@ def test_what_cannot_be_asked_of_a_written_text() -> None:
         with pytest.raises(
             InputError, match=r"^generate= and continuation= explain each written token; leave target= and query="
         ):
-            explaining._refuse_place(options)
-    explaining._refuse_place({"target": "predicted", "query": None})
-    explaining._refuse_place({})
+            explaining.refuse_asked("attcat", options)
+    explaining.refuse_asked("alti", {"target": "predicted", "query": None, "foil": None})
+    explaining.refuse_asked("attcat", {"foil": "a", "score": "logit"})
     with pytest.raises(InputError, match=r"^generate= lets the model write, continuation= is what it is to have written\."):
         explaining._refuse_two(1, "x")
     explaining._refuse_two(1, None)
