@@ -27,6 +27,7 @@ from ..types import Attribution, LayersOf, Map, Trace
 from .text import written_text
 from .value import Generation
 
+AHEAD = 8  # tokens that are asked for at most: a mark and a letter of up to four bytes each
 SLACK = 0.02  # of the distance between the largest logit and the mean of all
 
 
@@ -109,12 +110,30 @@ class Written:
     @property
     def cut(self) -> bool:
         """Whether the model was stopped inside a word: neither its last token nor the likeliest next one ends the text, and
-        the next one goes on with the last word. A given text is as its writer wants it."""
-        if self.given:
+        the next one goes on with the last word: alone, or where it is a mark that may join two words, with those after it.
+        A given text is as its writer wants it."""
+        if self.given or self._ends_at(self.whole.input_ids[-1]):
             return False
-        pair = (self.whole.input_ids[-1], int(self.logits[-1].argmax()))
-        ends = any(special_among(self.model, pair)) or not end_ids(self.model).isdisjoint(pair)
-        return not ends and self.continuation.goes_on_with(pair[-1])
+        ahead = [int(self.logits[-1].argmax())]
+        while self._is_open(ahead):
+            ahead.append(self._likeliest_after(ahead))
+        return not self._ends_at(*ahead) and self.continuation.goes_on_with(*ahead)
+
+    def _ends_at(self, *ids: int) -> bool:
+        """Whether one of these ids ends a text."""
+        return any(special_among(self.model, ids)) or not end_ids(self.model).isdisjoint(ids)
+
+    def _is_open(self, ahead: Sequence[int]) -> bool:
+        """Whether one more token decides whether these go on with the last word, and the model can read them."""
+        longest = self.model.max_tokens
+        fits = len(ahead) < AHEAD and (longest is None or len(self.whole.input_ids) + len(ahead) <= longest)
+        undecided = self.continuation.may_join(*ahead) and not self.continuation.goes_on_with(*ahead)
+        return fits and undecided and not self._ends_at(*ahead)
+
+    def _likeliest_after(self, ahead: Sequence[int]) -> int:
+        """The likeliest token after the text and these tokens: one more pass."""
+        encoded = self.model.encode_ids([*self.whole.input_ids, *ahead])
+        return int(self.model.outputs([encoded]).logits[0, -1].argmax())
 
 
 def write(model: Model, text: Any, *, generate: int | None = None, continuation: str | None = None) -> Written:
