@@ -35,6 +35,9 @@ def refuse_path(strategy: str, rule: str, factor: int, **counts: int) -> None:
         raise InputError(f"factor is how often every step is halved, 0 to {MOST_HALVINGS}, not {factor}.")
 
 
+PATH = (refuse_path, "strategy", "rule", "factor", "steps", "neighbours", "chunk")
+
+
 def path_of(question: Question, ends: Ends, paths: WordPaths, factor: int) -> Tensor:
     """[t pos d]: the text's embeddings from the baseline to the text. Special tokens stay as they are."""
     free = [j for j, special in enumerate(question.trace.special) if not special]
@@ -68,7 +71,7 @@ def summed(question: Question, ends: Ends, path: Tensor, rule: str, chunk: int) 
     return total, int(used.sum())
 
 
-@attribution(paper=PAPER, cost="search + steps x 2^factor x 3", peer=True)
+@attribution(paper=PAPER, cost="search + steps x 2^factor x 3", peer=True, check=PATH)
 def discretized_integrated_gradients(
     question: Question,
     *,
