@@ -8,7 +8,7 @@ The house in the order of the pipeline. A file imports only from its own folder 
     layer           LayerTrace -> exact parts: equations only
     fast            the same numbers, sooner
     provenance conventions products aggregate by_word sentences head_maps arithmetic
-    targets notices continuing sequences completeness differentiable questions removal
+    targets completeness notices continuing sequences differentiable questions removal
     methods         Block or Question -> scores: one file per paper
     scored_tensors scoring maps attributions alternative_attention asking command_words
     result_facts saving_text saving

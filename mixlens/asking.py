@@ -86,6 +86,8 @@ def parse_method(written: Written) -> MethodRequest:
     variant = options.pop("variant", None)
     rollout = _convention(options.pop("rollout", None)) if name in _maps() else None
     method.arguments(variant, options)
+    if name not in _maps():
+        method.refuse_values(options)
     _refuse_all_heads(name, options)
     return MethodRequest(name, variant, rollout, options)
 

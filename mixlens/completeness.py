@@ -12,9 +12,12 @@ from .types import Attribution
 
 CLOSED = 0.01  # the relative gap above which a user is warned
 NEARLY_NOTHING = 1e-5  # of the sum of magnitudes: the least a gap is divided by
+MORE_STEPS = " Give more steps (steps=, or most_steps=), or another baseline=."
 ADVICE = {
-    "integrated_gradients": " Give more of them (steps=, or most_steps=), or another baseline=.",
-    "discretized_integrated_gradients": " Give smaller steps (factor=3, with rule=trapezoid).",
+    "integrated_gradients": MORE_STEPS,
+    "sequential_integrated_gradients": MORE_STEPS,
+    "layer_conductance": " Give more steps (most_steps=), or another baseline=.",
+    "discretized_integrated_gradients": " Give smaller steps (factor=3 or higher, with rule=trapezoid).",
     "deeplift": " See info['functions_without_rule'].",
 }
 WIDER = " Load the model in float32, which rounds less."
@@ -46,11 +49,15 @@ def warn_where_open(result: Attribution) -> None:
     warnings.warn(_warning(result.method, totals, info), IncompleteWarning, stacklevel=3)
 
 
+def advice(method: str, info: Mapping[str, Any]) -> str:
+    """What brings the scores of a method closer to their sum, as a sentence after a space; empty where nothing is known to."""
+    return ADVICE.get(method, "") if info.get("dtype", "float32") in ("float32", "float64") else WIDER
+
+
 def _warning(method: str, totals: Mapping[str, float], info: Mapping[str, Any]) -> str:
     what = "the relevance of a layer adds" if "conservation_gap" in info else "the scores add"
     after = f" after {info['steps']} steps" if "steps" in info else ""
-    advice = ADVICE.get(method, "") if info.get("dtype") in ("float32", "float64") else WIDER
     return (
         f"{method}: {what} up to {totals['sum']:.4g}, not to {totals['expected']:.4g} ({totals['relative_gap']:.1%} off, "
-        f"in {info.get('dtype')}){after}.{advice}"
+        f"in {info.get('dtype')}){after}.{advice(method, info)}"
     )

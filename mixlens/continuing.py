@@ -9,8 +9,10 @@ from typing import Any
 
 from .model.encode import Encoded
 from .model.model import Model
-from .model.words import WORD, group_words
+from .model.words import JOINING, WORD, group_words
 from .types import Trace, Words
+
+PART = "\ufffd"  # what a part of a character is decoded to
 
 
 class Continuation:
@@ -36,15 +38,24 @@ class Continuation:
     def _text_of_ids(self, ids: Sequence[int]) -> str:
         return str(self.tokenizer.decode(list(ids), clean_up_tokenization_spaces=False))
 
-    def goes_on_with(self, token: int) -> bool:
-        """Whether this token, written next, goes on with the last word of the text: a word of the longer text has characters
+    def goes_on_with(self, *tokens: int) -> bool:
+        """Whether these tokens, written next, go on with the last word of the text: a word of the longer text has characters
         of both. A token that changes the last character goes on with it too: the text ended in a part of a character."""
         if self.tokenizer is None:
             return False
         ids = self.whole.input_ids
-        text, longer = self._text_of_ids(ids), self._text_of_ids((*ids, token))
+        text, longer = self._text_of_ids(ids), self._text_of_ids((*ids, *tokens))
         spans = (match.span() for match in WORD.finditer(longer))
         return not longer.startswith(text) or any(start < len(text) < stop for start, stop in spans)
+
+    def may_join(self, *tokens: int) -> bool:
+        """Whether these tokens, written next, are no more than a mark that makes one word with letters on both of its sides
+        (it's, red-hot), or a part of a character: the token after them decides."""
+        if self.tokenizer is None:
+            return False
+        ids = self.whole.input_ids
+        text, longer = self._text_of_ids(ids), self._text_of_ids((*ids, *tokens))
+        return longer.startswith(text) and longer[len(text) :].rstrip(PART) in ("", *JOINING)
 
     @cached_property
     def ends(self) -> list[int]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
+from .completeness import advice
 from .types import Words
 
 SHORT = 1.5  # characters: a word whose pieces are shorter on average is spelled out, letter by letter
@@ -105,21 +106,27 @@ def completeness(info: Mapping[str, Any]) -> float | None:
     return None if gap is None else float(gap)
 
 
+def adds_up(info: Mapping[str, Any]) -> bool:
+    """Whether scores miss the sum that they promise by no more than GAP; a method that promises none misses nothing."""
+    gap = completeness(info)
+    return gap is None or gap <= GAP
+
+
 def noticed(info: Mapping[str, Any]) -> list[str]:
     """The notices that a result carries (`.info["notices"]`)."""
     notices = info.get("notices")
     return [str(notice) for notice in notices] if isinstance(notices, list | tuple) else []
 
 
-def off_sum(info: Mapping[str, Any]) -> list[str]:
-    """A notice where scores that promise a sum miss it by more than GAP."""
+def off_sum(method: str, info: Mapping[str, Any]) -> list[str]:
+    """A notice where the scores of a method that promise a sum miss it by more than GAP."""
     gap = completeness(info)
-    if gap is None or gap <= GAP:
+    if gap is None or adds_up(info):
         return []
     sums = info["completeness"]
     return [
         f"the scores add up to {sums['sum']:.4g} and what they explain is {sums['expected']:.4g}: {gap:.1%} apart. "
-        "Trust them less than usual; where the method has steps, more steps bring them closer."
+        f"Trust them less than usual.{advice(method, info)}"
     ]
 
 

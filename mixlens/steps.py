@@ -20,11 +20,14 @@ class Step:
     done: int
     count: int
     noun: str  # points, texts, ...
+    since: float = 0.0  # the share of a method's work that was done before the first of these steps, and after the last
+    until: float = 1.0
 
     @property
     def share(self) -> float:
         """From 0 to 1."""
-        return min(1.0, self.done / self.count) if self.count else 0.0
+        within = min(1.0, self.done / self.count) if self.count else 0.0
+        return self.since + (self.until - self.since) * within
 
     @property
     def text(self) -> str:
@@ -35,11 +38,11 @@ class Step:
 Listener = Callable[[Step], None]
 
 
-def tell(done: int, count: int, noun: str) -> None:
-    """Tell whoever listens how far this is."""
+def tell(done: int, count: int, noun: str, *, since: float = 0.0, until: float = 1.0) -> None:
+    """Tell whoever listens how far this is. A method whose work has two kinds of steps says which share each kind is."""
     listener = settings().listener
     if listener is not None:
-        listener(Step(done, count, noun))
+        listener(Step(done, count, noun, since, until))
 
 
 @contextmanager

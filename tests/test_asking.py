@@ -19,9 +19,11 @@ from test_attributions import tokenizer_of
 from typer.testing import CliRunner
 
 import mixlens
+from mixlens.asking import parse_method
 from mixlens.attributions import known as attributions
 from mixlens.cli import group
 from mixlens.cli.app import app, main
+from mixlens.errors import InputError
 from mixlens.maps import known as maps
 from mixlens.notices import notices_of, notices_of_corpus
 
@@ -422,3 +424,28 @@ def test_a_slow_run_has_a_rate() -> None:
     from mixlens.cli.runs import rate_of
 
     assert [rate_of(80, 1.0), rate_of(10, 4.0), rate_of(2, 9.0)] == ["80 a second", "2.5 a second", "4.5 s each"]
+
+
+@pytest.mark.parametrize(
+    ("written", "message"),
+    [
+        ("discretized_integrated_gradients:strategy=zz", "unknown strategy 'zz'"),
+        ("discretized_integrated_gradients:factor=11", "0 to 10, not 11"),
+        ("integrated_gradients:rule=zz", "unknown rule 'zz'"),
+        ("sequential_integrated_gradients:steps=0", "steps must be at least 1"),
+        ("layer_conductance:tolerance=-1", "tolerance must be above 0"),
+        ("smooth_grad:count=0", "count must be at least 1"),
+        ("gradient_shap:noise=-1", "0 or more"),
+        ("lime:count=0", "count must be at least 1"),
+        ("shap:evaluations=0", "evaluations must be at least 1"),
+        ("blank_out:replacement=zz", "unknown replacement 'zz'"),
+    ],
+)
+def test_values_that_no_text_could_be_asked_with_are_refused_before_there_is_one(written: str, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        parse_method(written)
+
+
+def test_every_check_passes_the_defaults_of_its_method() -> None:
+    for name in attributions():
+        parse_method(name)

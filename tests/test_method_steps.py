@@ -51,7 +51,6 @@ def heard(method: str, text: str = SENTENCE, model: str = "agreement", **options
         ("blank_out", {"replacement": "delete"}, "texts", 10),
         ("blank_out", {"replacement": "zero"}, "texts", 10),
         ("sequential_integrated_gradients", {}, "tokens", 8),
-        ("discretized_integrated_gradients", {"factor": 3, "rule": "trapezoid"}, "points", 249),
         ("context_cite", {"count": 16}, "texts", 16),
     ],
 )
@@ -66,6 +65,16 @@ def test_long_methods_tell_their_steps_and_their_numbers_stay(method: str, optio
     assert all(step.done <= step.count for step in found)
     alone = mixlens.attribute(loaded("agreement").trace(SENTENCE), method, **options)
     torch.testing.assert_close(result.scores, alone.scores, rtol=0, atol=0)
+
+
+def test_a_method_that_searches_words_tells_the_search_too() -> None:
+    found, _ = heard("discretized_integrated_gradients", factor=1, rule="trapezoid", steps=12)
+    assert [step.text for step in found[:12]] == [f"{done} of 12 anchors" for done in range(1, 13)]
+    assert {step.noun for step in found[12:]} == {"points"}
+    assert found[-1].text == "27 of 27 points"
+    shares = [step.share for step in found]
+    assert shares == sorted(shares)  # a bar never goes back
+    assert (shares[11], shares[-1]) == (0.5, 1.0)
 
 
 def test_points_that_are_added_on_the_way_are_planned_then() -> None:

@@ -3,7 +3,9 @@ conventions of rollouts, sums that close, tiles, running products, and notices. 
 
 from __future__ import annotations
 
+import inspect
 import math
+import re
 import warnings
 from contextlib import suppress
 from types import SimpleNamespace
@@ -14,6 +16,7 @@ import torch
 
 from mixlens import budget, by_word, completeness, conventions, notices, products, rounding, sentences, wording
 from mixlens.errors import InputError
+from mixlens.methods._attribution import ATTRIBUTIONS
 from mixlens.sentences import Word
 from mixlens.types import Attribution, Map
 
@@ -360,7 +363,7 @@ def test_a_user_is_warned_of_sums_that_do_not_close() -> None:
         f"deeplift: {start.replace('float32', 'float16')}. Load the model in float32, which rounds less."
     ]
     assert warned("integrated_gradients", 0.011, steps=7, dtype="float64") == [
-        f"integrated_gradients: {start.replace('32', '64')} after 7 steps. Give more of them (steps=, or most_steps=), or "
+        f"integrated_gradients: {start.replace('32', '64')} after 7 steps. Give more steps (steps=, or most_steps=), or "
         "another baseline=."
     ]
     assert warned("lrp", 0.011, conservation_gap=0.1) == [f"lrp: {start.replace('scores add', 'relevance of a layer adds')}."]
@@ -542,8 +545,21 @@ def test_notices_of_results() -> None:
     assert notices.noticed({"notices": ["a", 2]}) == ["a", "2"]
     assert notices.noticed({"notices": ("a",)}) == ["a"]
     assert notices.noticed({"notices": "a"}) == notices.noticed({}) == []
-    assert notices.off_sum(open_sum) == [
-        "the scores add up to 1.5 and what they explain is 2: 25.0% apart. Trust them less than usual; where the method has "
-        "steps, more steps bring them closer."
+    apart = "the scores add up to 1.5 and what they explain is 2: 25.0% apart. Trust them less than usual."
+    assert notices.off_sum("lrp", open_sum) == [apart]
+    assert notices.off_sum("discretized_integrated_gradients", open_sum) == [
+        f"{apart} Give smaller steps (factor=3 or higher, with rule=trapezoid)."
     ]
-    assert notices.off_sum({"completeness": {"sum": 1.0, "expected": 1.0, "relative_gap": 0.01}}) == notices.off_sum({}) == []
+    assert notices.off_sum("lrp", {**open_sum, "dtype": "float16"}) == [f"{apart} Load the model in float32, which rounds less."]
+    closed = {"completeness": {"sum": 1.0, "expected": 1.0, "relative_gap": 0.01}}
+    assert notices.off_sum("lrp", closed) == notices.off_sum("lrp", {}) == []
+    assert notices.adds_up(closed)
+    assert notices.adds_up({})
+    assert not notices.adds_up(open_sum)
+
+
+def test_every_advice_names_options_that_its_method_has() -> None:
+    """An advice is printed after the scores of a method: what it says to give must be an option there."""
+    for method, told in completeness.ADVICE.items():
+        options = inspect.signature(ATTRIBUTIONS.find(method).function).parameters
+        assert {*re.findall(r"(\w+)=", told)} <= {*options}, method

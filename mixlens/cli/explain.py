@@ -97,6 +97,7 @@ def explain(
     command_words.refuse_target({method: request}, {"foil": foil, "score": score})
     writing = Writing(generate, continuation, leave_out, each, out)
     writing.refuse(save)
+    writing.refuse_place(query, target)
     _refuse_two_formats(latex, json_)
     _refuse_pictures([layers, map_ is not None], [writing.asked, json_, latex])
     _refuse_map(method, request, map_)

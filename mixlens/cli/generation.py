@@ -55,6 +55,12 @@ class Writing:
             if given and not self.asked:
                 raise InputError(f"{name} is for a written text: give --generate N or --continuation TEXT too.")
 
+    def refuse_place(self, query: str | None, target: str | None) -> None:
+        """Refuse a position and a target: each written token is one."""
+        given = [name for name, value in (("--target", target), ("--query", query)) if value is not None]
+        if self.asked and given:
+            raise InputError(f"--generate and --continuation explain each written token: leave {' and '.join(given)} out.")
+
     def _refuse_files(self, save: Path | None) -> None:
         if save is not None and save.suffix.lower() not in (".json", ".csv"):
             raise InputError(f"--save of a written text is a .json or .csv file, not {save.name!r}.")

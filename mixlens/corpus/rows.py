@@ -58,7 +58,7 @@ def row_of(number: int, row: Mapping[str, Any], fields: Fields, source: str, uni
     try:
         inputs = _inputs(row, fields)
     except InputError as error:
-        return RowError(source, number, str(error), unit)
+        return RowError(source, number, str(error), unit, id=_id(row, number))
     target, foil = _first_word(row, "target", "label"), _first_word(row, "foil")
     return InputRow(number, _id(row, number), **inputs, target=target, foil=foil, columns=_carried(row, fields))
 
@@ -67,9 +67,17 @@ def _inputs(row: Mapping[str, Any], fields: Fields) -> dict[str, Any]:
     """What a model reads of a row: its text (with a pair), its ids, or its messages."""
     messages = None if fields.messages is None else row.get(fields.messages)
     if messages is None:
+        _refuse_neither(row, fields)
         return {**_texts(row, fields), **_ids(row, fields)}
     read = _messages(messages, str(fields.messages))
     return {**dict.fromkeys(("text", "pair", "input_ids", "token_type_ids", "attention_mask")), "messages": read}
+
+
+def _refuse_neither(row: Mapping[str, Any], fields: Fields) -> None:
+    """Refuse a row that may hold messages or a text, and holds none of the two."""
+    text = fields.text or TEXT_FIELDS[0]
+    if fields.messages is not None and row.get(text) is None:
+        raise InputError(f"neither field {fields.messages!r} nor field {text!r} holds anything.")
 
 
 def _messages(value: Any, name: str) -> tuple[Any, ...]:
@@ -92,7 +100,7 @@ def as_conversation(row: InputRow | RowError) -> InputRow | RowError:
     if isinstance(row, RowError) or row.messages is not None:
         return row
     if row.text is None or row.pair is not None:
-        return RowError("rows", row.row, "a text with a pair, or ids, which are no conversation", "row")
+        return RowError("rows", row.row, "a text with a pair, or ids, which are no conversation", "row", id=row.id)
     return replace(row, text=None, messages=({"role": "user", "content": row.text},))
 
 

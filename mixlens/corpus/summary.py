@@ -110,6 +110,8 @@ def _lines(summary: Summary) -> Iterator[str]:
     state = "finished" if summary.finished else "not finished"
     yield f"{summary.out}: model {summary.model}, {summary.rows} rows explained, {summary.errors} could not be, {state}"
     yield from (f"  {count:>7}  {reason}" for reason, count in summary.reasons)
+    others = summary.errors - sum(count for _, count in summary.reasons)
+    yield from [f"  {others:>7}  for other reasons: errors.jsonl has each"] if others else []
     if summary.rows:
         yield from _row_lines(summary)
 

@@ -42,7 +42,7 @@ class BadRow:
     """A row that could not be explained, and why."""
 
     row: int
-    id: str | None
+    id: str
     reason: str
 
 
@@ -363,4 +363,4 @@ def _columns_or_bad(row: InputRow, answer: Row | MixlensError) -> Row | BadRow:
 
 def _bad_row(row: InputRow | RowError, error: Exception) -> BadRow:
     reason = (written(str(error)) or type(error).__name__)[:LONGEST_REASON]
-    return BadRow(place_of(row), None if isinstance(row, RowError) else row.id, reason)
+    return BadRow(place_of(row), row.id, reason)

@@ -22,10 +22,11 @@ LONGEST_CELL = 1 << 24  # characters; what an unclosed quote may swallow before 
 class RowError(InputError):
     """One row that cannot be used. Its place and the reason are attributes, for a caller that goes on with the next row."""
 
-    def __init__(self, source: str, number: int, reason: str, unit: str = "line", lines: int = 1) -> None:
-        super().__init__(source, number, reason, unit, lines)
+    def __init__(self, source: str, number: int, reason: str, unit: str = "line", lines: int = 1, id: str | None = None) -> None:
+        super().__init__(source, number, reason, unit, lines, id)
         self.source, self.number, self.reason, self.unit = source, number, reason, unit
         self.lines = lines  # of the file that are lost with this row
+        self.id = str(number) if id is None else id  # the row's own, where it could be read
 
     def __str__(self) -> str:
         return f"{self.source}, {self.unit} {self.number}: {self.reason}"

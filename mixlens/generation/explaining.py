@@ -27,6 +27,7 @@ from ..types import Attribution, LayersOf, Map, Trace
 from .text import written_text
 from .value import Generation
 
+AHEAD = 8  # tokens that are asked for at most: a mark and a letter of up to four bytes each
 SLACK = 0.02  # of the distance between the largest logit and the mean of all
 
 
@@ -44,6 +45,7 @@ def explain(
     refuse_other_model(model, text)
     if generate is None and continuation is None:
         return explain_prediction(model, text, name, keep_special=keep_special, **options)
+    refuse_asked(name, options)
     written = write(model, text, generate=generate, continuation=continuation)
     return explain_written(written, name, keep_special=keep_special, **options)
 
@@ -108,12 +110,30 @@ class Written:
     @property
     def cut(self) -> bool:
         """Whether the model was stopped inside a word: neither its last token nor the likeliest next one ends the text, and
-        the next one goes on with the last word. A given text is as its writer wants it."""
-        if self.given:
+        the next one goes on with the last word: alone, or where it is a mark that may join two words, with those after it.
+        A given text is as its writer wants it."""
+        if self.given or self._ends_at(self.whole.input_ids[-1]):
             return False
-        pair = (self.whole.input_ids[-1], int(self.logits[-1].argmax()))
-        ends = any(special_among(self.model, pair)) or not end_ids(self.model).isdisjoint(pair)
-        return not ends and self.continuation.goes_on_with(pair[-1])
+        ahead = [int(self.logits[-1].argmax())]
+        while self._is_open(ahead):
+            ahead.append(self._likeliest_after(ahead))
+        return not self._ends_at(*ahead) and self.continuation.goes_on_with(*ahead)
+
+    def _ends_at(self, *ids: int) -> bool:
+        """Whether one of these ids ends a text."""
+        return any(special_among(self.model, ids)) or not end_ids(self.model).isdisjoint(ids)
+
+    def _is_open(self, ahead: Sequence[int]) -> bool:
+        """Whether one more token decides whether these go on with the last word, and the model can read them."""
+        longest = self.model.max_tokens
+        fits = len(ahead) < AHEAD and (longest is None or len(self.whole.input_ids) + len(ahead) <= longest)
+        undecided = self.continuation.may_join(*ahead) and not self.continuation.goes_on_with(*ahead)
+        return fits and undecided and not self._ends_at(*ahead)
+
+    def _likeliest_after(self, ahead: Sequence[int]) -> int:
+        """The likeliest token after the text and these tokens: one more pass."""
+        encoded = self.model.encode_ids([*self.whole.input_ids, *ahead])
+        return int(self.model.outputs([encoded]).logits[0, -1].argmax())
 
 
 def write(model: Model, text: Any, *, generate: int | None = None, continuation: str | None = None) -> Written:
@@ -201,14 +221,24 @@ def _table(steps: Sequence[Attribution], n: int) -> Tensor:
 
 def steps_of(written: Written, name: str, options: Mapping[str, Any]) -> list[Attribution]:
     """An Attribution for each written token, to all tokens before it."""
-    _refuse_place(options)
+    refuse_asked(name, options)
     rows = _map_rows(written, name, options) if name in known_maps() else _attributions(written, name, options)
     return [_named(written, row, place) for row, place in zip(rows, written.places, strict=True)]
 
 
-def _refuse_place(options: Mapping[str, Any]) -> None:
+def refuse_asked(name: str, options: Mapping[str, Any]) -> None:
+    """Refuse a target and a position, which each written token is and has; and what a method for positions does not take."""
     if options.get("target", "predicted") != "predicted" or options.get("query") is not None:
         raise InputError("generate= and continuation= explain each written token; leave target= and query= out.")
+    if options.get("label") is not None:
+        raise InputError("label= is the answer of an example, and written tokens have none: leave label= out.")
+    unused = [f"{key}=" for key in ("foil", "score") if options.get(key) is not None]
+    if unused and not _takes_target(name):
+        raise InputError(f"{name!r} explains a position, whatever the token there: leave {' and '.join(unused)} out.")
+
+
+def _takes_target(name: str) -> bool:
+    return name not in known_maps() and (name not in known() or known()[name].needs_target)
 
 
 def _named(written: Written, row: Attribution, place: int) -> Attribution:
@@ -234,7 +264,7 @@ def _attributions(written: Written, name: str, options: Mapping[str, Any]) -> li
 def _aim(written: Written, name: str, place: int, options: Mapping[str, Any]) -> dict[str, Any]:
     """What is asked about one written token; a method that explains a position is not told of a target."""
     layer = {"layer": options.get("layer"), "query": place - 1}
-    if name in known() and not known()[name].needs_target:
+    if not _takes_target(name):
         return layer
     return {**layer, "target": written.whole.input_ids[place], "foil": options.get("foil"), "score": options.get("score")}
 

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 QUESTION = "What did each written word rest on?"
 SHOWN = 4  # words of a group that are quoted
 BACK = 0.6  # the share of own words from which on a prompt that counts has come back
+HALF = 0.5
+ROUNDING = 1e-9  # of a sum of shares
 LEAST = 0.01  # the smallest loss of probability that is worth a sentence: one point
 
 
@@ -82,8 +84,26 @@ def _average(generation: Generation) -> Sequence[tuple[str, str]]:
     own, prompt = (float(shares.mean()) for shares in (own_shares(generation), prompt_shares(generation)))
     if own == 0 and prompt == 0:
         return [("", "On nothing that this method sees: all of it went to special tokens.")]
-    where, share = ("the words just written", own) if own >= prompt else ("the prompt", prompt)
-    return [("", f"Mostly on {where}: "), ("strong", percent(share)), ("", " on average.")]
+    marks = float(generation.matrix.abs().sum(-1).mean()) - own - prompt
+    shares = {"the words just written": own, "the prompt": prompt, _marks_name(generation): marks}
+    largest, *others = sorted(shares.items(), key=lambda part: -part[1])
+    if largest[1] <= HALF + ROUNDING:
+        return _each_part([largest, *others])
+    more = f", {percent(others[0][1])} on {others[0][0]}" if largest[1] == marks and others[0][1] else ""
+    return [("", f"Mostly on {largest[0]}: "), ("strong", percent(largest[1])), ("", f" on average{more}.")]
+
+
+def _each_part(shares: Sequence[tuple[str, float]]) -> Sequence[tuple[str, str]]:
+    """The parts of which none has more than half, the largest first; one that has nothing is not named."""
+    (where, share), *others = [(name, share) for name, share in shares if share > ROUNDING]
+    named = " and ".join(f"{percent(share)} on {name}" for name, share in others)
+    return [("", "On average "), ("strong", percent(share)), ("", f" on {where}, {named}.")]
+
+
+def _marks_name(generation: Generation) -> str:
+    """What is neither a word of the prompt nor of the written text."""
+    has_template = any(word.segment == "template" for word in generation.columns)
+    return "special tokens and the chat template" if has_template else "special tokens"
 
 
 def _comes_back(generation: Generation) -> Sequence[tuple[str, str]]:

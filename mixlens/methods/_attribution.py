@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import inspect
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +14,9 @@ from ..registry import Registered, Registry
 Scored = Tensor | tuple[Tensor, dict[str, Any]]  # [pos], and what goes into `.info` beside it
 
 
+Check = tuple[Any, ...]  # a function that refuses, and the names of the options that it looks at
+
+
 @dataclass(frozen=True)
 class AttributionMethod(Registered):
     """A registered attribution method. `function(question, **options)` scores every token: [pos]."""
@@ -21,6 +25,14 @@ class AttributionMethod(Registered):
     needs_target: bool
     layers: bool  # takes layer=
     peer: bool = False  # a method of other tools, to compare with: judged where it is named, or by the group "peers"
+    check: Check | None = None  # refuses values of options that no text and no model could be asked with
+
+    def refuse_values(self, options: Mapping[str, Any]) -> None:
+        """Refuse values that the method itself would refuse, before there is a text."""
+        if self.check is not None:
+            refuse, *names = self.check
+            parameters = inspect.signature(self.function).parameters
+            refuse(**{name: options.get(name, parameters[name].default) for name in names})
 
 
 ATTRIBUTIONS = Registry[AttributionMethod]("method", folder="mixlens.methods", group="mixlens.methods")
@@ -35,11 +47,12 @@ def attribution(
     needs_target: bool = True,
     layers: bool = False,
     peer: bool = False,
+    check: Check | None = None,
 ) -> Callable[[Callable[..., Scored]], Callable[..., Scored]]:
     """Register an attribution method under its function's name. It gets a Question and returns [pos], signed."""
 
     def entry(name: str, function: Callable[..., Scored]) -> AttributionMethod:
-        return AttributionMethod(name, function, paper, tuple(variants), cost, score, needs_target, layers, peer)
+        return AttributionMethod(name, function, paper, tuple(variants), cost, score, needs_target, layers, peer, check)
 
     return ATTRIBUTIONS.register(entry)
 

@@ -11,7 +11,8 @@ As in the paper's code an anchor is chosen as it looks from the last anchor, not
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -19,10 +20,13 @@ from torch import Tensor
 
 from ..errors import InputError, nearest
 from ..model.model import Model
+from ..steps import tell
 
 STRATEGIES = ("greedy", "maxcount")
 ROWS = 8192  # rows of the table that are compared at once
 NUMBERS = 1 << 22  # of candidates that are held at once
+HELD = 1 << 27  # numbers of a table that is held for a whole search; a larger one is read at every step
+SEARCH = 0.5  # of the work is the search of the anchors, roughly; the rest are gradients at the points of the path
 NONE = -1  # the id of an anchor where no word is left: the baseline itself
 
 
@@ -46,6 +50,7 @@ class Vocabulary:
     """The word embeddings of a model, as its own table puts them out."""
 
     model: Model
+    held: list[tuple[Tensor, Tensor]] = field(default_factory=list)
 
     @property
     def table(self) -> Any:
@@ -69,15 +74,26 @@ class Vocabulary:
     def nearest(self, points: Tensor, own: Tensor, count: int) -> Tensor:
         """The ids of the words nearest to each of the points [point d], the nearest first: [point count]. `own`: the word of
         each point [point], which is the last that is taken for its own neighbour."""
-        size = self.table.num_embeddings
-        parts = torch.arange(size, device=points.device).split(ROWS)
-        distances = torch.cat([self._distances(points, ids) for ids in parts], -1).scatter(-1, own[:, None], torch.inf)
-        return distances.topk(min(count, size), dim=-1, largest=False).indices
+        parts = [_distances(points, rows, squares) for rows, squares in self._parts(points)]
+        distances = torch.cat(parts, -1).scatter(-1, own[:, None], torch.inf)
+        return distances.topk(min(count, distances.shape[-1]), dim=-1, largest=False).indices
 
-    def _distances(self, points: Tensor, ids: Tensor) -> Tensor:
-        """[point id]: the squared distance less the point's own square, which is the same for every word."""
-        rows = self.vectors(ids)
-        return rows.square().sum(-1) - 2 * points.to(rows) @ rows.T
+    def _parts(self, points: Tensor) -> Iterable[tuple[Tensor, Tensor]]:
+        """The rows of the table with their squares, ROWS at a time; read once where they may be held."""
+        if self.held:
+            return self.held
+        size = self.table.num_embeddings
+        rows = map(self.vectors, torch.arange(size, device=points.device).split(ROWS))
+        parts = ((some, some.square().sum(-1)) for some in rows)
+        if size * points.shape[-1] > HELD:
+            return parts
+        self.held.extend(parts)
+        return self.held
+
+
+def _distances(points: Tensor, rows: Tensor, squares: Tensor) -> Tensor:
+    """[point row]: the squared distance less the point's own square, which is the same for every word."""
+    return squares - 2 * points.to(rows) @ rows.T
 
 
 @dataclass(frozen=True)
@@ -93,11 +109,12 @@ class WordPaths:
     def points(self, x: Tensor, b: Tensor, ids: Tensor) -> Tensor:
         """[t word d]: from the baseline to the words, x and b [word d] with the words' ids [word]. All have steps + 2 points."""
         points, seen, anchor = [x], ids[:, None], x
-        for _ in range(self.steps):
+        for step in range(self.steps):
             chosen = self._next(anchor, b, seen)
             seen = torch.cat([seen, chosen[:, None]], -1)
             anchor = torch.where(chosen[:, None] == NONE, b, self.vocabulary.vectors(chosen.clamp(min=0)).to(b))
             points.append(monotone(anchor, points[-1], b, self.steps))
+            tell(step + 1, self.steps, "anchors", until=SEARCH)
         return torch.stack([b, *reversed(points)])
 
     def _next(self, anchor: Tensor, b: Tensor, seen: Tensor) -> Tensor:
@@ -120,7 +137,8 @@ class WordPaths:
         """[word candidate]: the smaller the better."""
         if self.strategy == "maxcount":
             return -between(a, anchor, b).sum(-1).to(a)
-        return (a - monotone(a, anchor, b, self.steps)).square().sum(-1)
+        missing = a - (anchor - (anchor - b) / self.steps)  # of the dimensions that `monotone` moves
+        return missing.masked_fill_(between(a, anchor, b), 0).square_().sum(-1)
 
 
 def halved(points: Tensor) -> Tensor:

@@ -23,7 +23,13 @@ PAPER = "Li et al. 2016, Understanding Neural Networks through Representation Er
 WAYS = ("mask", "unk", "delete", "zero")
 
 
-@attribution(paper=PAPER, variants=("paper", "released"), cost="n", score="probability")
+def refuse_unknown(replacement: Any) -> None:
+    number = isinstance(replacement, int) and not isinstance(replacement, bool)
+    if not number and not (isinstance(replacement, str) and replacement in WAYS):
+        raise InputError(f"unknown replacement {replacement!r}. {nearest(str(replacement), WAYS)}")
+
+
+@attribution(paper=PAPER, variants=("paper", "released"), cost="n", score="probability", check=(refuse_unknown, "replacement"))
 def blank_out(
     question: Question, *, variant: str = "paper", replacement: str | int = "mask", absolute: bool = False
 ) -> tuple[Tensor, dict[str, Any]]:
@@ -39,12 +45,6 @@ def blank_out(
         return (whole - blanked(question, replacement, "logit").sigmoid()).abs(), {"whole": float(whole)}
     change = whole - blanked(question, replacement, question.target.score)
     return change.abs() if absolute else change, {"whole": float(whole)}
-
-
-def refuse_unknown(replacement: Any) -> None:
-    number = isinstance(replacement, int) and not isinstance(replacement, bool)
-    if not number and not (isinstance(replacement, str) and replacement in WAYS):
-        raise InputError(f"unknown replacement {replacement!r}. {nearest(str(replacement), WAYS)}")
 
 
 def blanked(question: Question, replacement: str | int, score: str) -> Tensor:

@@ -101,7 +101,7 @@ def _flow(low: tuple[float, State], high: tuple[float, State]) -> Flow:
     return Flow(begin, end, shares, abs(float(shares.sum()) - (last.value - first.value)))
 
 
-@attribution(paper=PAPER, cost="steps x 3", layers=True, peer=True)
+@attribution(paper=PAPER, cost="steps x 3", layers=True, peer=True, check=(refuse_counts, "tolerance", "chunk", "most_steps"))
 def layer_conductance(
     question: Question,
     *,

@@ -18,7 +18,7 @@ from ..steps import tell
 from ._attribution import attribution
 from ._baselines import blank_token
 from ._points import Ends, as_scores, chunk_of, ends_of, gradients_at, refuse_count, value_at, wide_dtype
-from ._word_paths import Vocabulary, WordPaths, halved, refuse_strategy
+from ._word_paths import SEARCH, Vocabulary, WordPaths, halved, refuse_strategy
 
 PAPER = "Sanyal and Ren 2021, Discretized Integrated Gradients"
 RULES = ("riemann_left", "riemann_right", "trapezoid")
@@ -33,6 +33,9 @@ def refuse_path(strategy: str, rule: str, factor: int, **counts: int) -> None:
         raise InputError(f"unknown rule {rule!r}. {nearest(str(rule), RULES)}")
     if not 0 <= factor <= MOST_HALVINGS:
         raise InputError(f"factor is how often every step is halved, 0 to {MOST_HALVINGS}, not {factor}.")
+
+
+PATH = (refuse_path, "strategy", "rule", "factor", "steps", "neighbours", "chunk")
 
 
 def path_of(question: Question, ends: Ends, paths: WordPaths, factor: int) -> Tensor:
@@ -64,11 +67,11 @@ def summed(question: Question, ends: Ends, path: Tensor, rule: str, chunk: int) 
     for gradient, width in zip(gradients_at(question, ends.place, iter(parts)), widths[used].split(len(parts[0])), strict=True):
         total += (gradient * width).sum((0, -1))
         done += len(width)
-        tell(done, int(used.sum()), "points")
+        tell(done, int(used.sum()), "points", since=SEARCH)
     return total, int(used.sum())
 
 
-@attribution(paper=PAPER, cost="steps x 3", peer=True)
+@attribution(paper=PAPER, cost="search + steps x 2^factor x 3", peer=True, check=PATH)
 def discretized_integrated_gradients(
     question: Question,
     *,
@@ -88,7 +91,8 @@ def discretized_integrated_gradients(
     the one with most dimensions that need not move. Gradients are summed as in the paper, each times the step behind it (the
     left Riemann sum, from the baseline on): with 30 large and unequal steps the scores often miss their sum, and a warning says
     by how much. rule=trapezoid takes the mean of the gradients at both ends; `factor` halves every step so often, as the
-    paper's f. The authors' code then divides the scores by their length. Special tokens stay as they are: their score is 0.
+    paper's f. The authors' code then divides the scores by their length. Each anchor is searched among all words, which takes
+    most of the time where the vocabulary is large. Special tokens stay as they are: their score is 0.
     """
     refuse_path(strategy, rule, factor, steps=steps, neighbours=neighbours, chunk=chunk)
     vocabulary = Vocabulary(question.model)

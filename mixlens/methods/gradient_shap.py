@@ -49,7 +49,7 @@ def drawn(inputs: Iterator[Tensor], baselines: Tensor, generator: np.random.Gene
         yield x, baselines[chosen], share
 
 
-@attribution(paper=PAPER, cost="count x 3", layers=True, peer=True)
+@attribution(paper=PAPER, cost="count x 3", layers=True, peer=True, check=(refuse_draws, "noise", "seed", "count", "chunk"))
 def gradient_shap(
     question: Question,
     *,

@@ -143,7 +143,10 @@ def refuse_options(rule: str, steps: int | None, chunk: int, tolerance: float, m
     nodes(1, rule)  # refuses an unknown name
 
 
-@attribution(paper=PAPER, variants=("paper", "released"), cost="steps x 3", layers=True)
+LINE = (refuse_options, "rule", "steps", "chunk", "tolerance", "most_steps")
+
+
+@attribution(paper=PAPER, variants=("paper", "released"), cost="steps x 3", layers=True, check=LINE)
 def integrated_gradients(
     question: Question,
     *,

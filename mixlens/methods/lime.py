@@ -24,7 +24,7 @@ PAPER = "Ribeiro et al. 2016, Why Should I Trust You? Explaining the Predictions
 GONE = "-"
 
 
-@attribution(paper=PAPER, cost="count", score="probability", peer=True)
+@attribution(paper=PAPER, cost="count", score="probability", peer=True, check=(refuse_count, "count"))
 def lime(
     question: Question,
     *,

@@ -16,7 +16,7 @@ from ..questions import Question
 from ..steps import listening, tell
 from ._attribution import attribution
 from ._points import Ends, as_scores, ends_of
-from .integrated import PANEL, Line, refuse_options
+from .integrated import LINE, PANEL, Line, refuse_options
 
 PAPER = "Enguehard 2023, Sequential Integrated Gradients"
 
@@ -44,7 +44,7 @@ def share_on(line: Line, steps: int | None, tolerance: float, most: int) -> floa
     return float(line.whole(tolerance / change if change else 1.0, most, PANEL).sum())
 
 
-@attribution(paper=PAPER, cost="n x steps x 3", peer=True)
+@attribution(paper=PAPER, cost="n x steps x 3", peer=True, check=LINE)
 def sequential_integrated_gradients(
     question: Question,
     *,

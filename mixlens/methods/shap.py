@@ -31,7 +31,7 @@ TOGETHER = 64  # texts that shap asks for at a time
 GONE = 0  # in place of a unit's number, which is 1 or more
 
 
-@attribution(paper=PAPER, cost="evaluations", peer=True)
+@attribution(paper=PAPER, cost="evaluations", peer=True, check=(refuse_count, "evaluations"))
 def shap(
     question: Question,
     *,

@@ -29,7 +29,7 @@ def noisy(x: Tensor, noise: float, count: int, chunk: int, generator: np.random.
         tell(min(start + chunk, count), count, "draws")
 
 
-@attribution(paper=PAPER, cost="count x 3", layers=True, peer=True)
+@attribution(paper=PAPER, cost="count x 3", layers=True, peer=True, check=(refuse_draws, "noise", "seed", "count", "chunk"))
 def smooth_grad(
     question: Question,
     *,

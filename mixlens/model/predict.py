@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from ..errors import InputError
+from ..errors import InputError, is_integer
 from ..types import LayersOf, LayerTrace, Prediction, Trace
 from .attention import looks_ahead
 from .encode import Encoded
@@ -190,6 +190,8 @@ def refuse_generation(model: Model, length: int, count: int, option: str = "gene
     """Refuse to let a model write that writes no text, or more than it reads."""
     if model.task != "causal-lm":
         raise InputError(f"{model.name!r} is a {model.task} model and writes no text. {option}= needs a causal language model.")
+    if not is_integer(count):
+        raise InputError(f"generate is a whole number of tokens, not {count!r}.")
     if count < 1:
         raise InputError(f"generate must be at least 1, not {count}.")
     if model.max_tokens is not None and length + count > model.max_tokens:

@@ -11,7 +11,8 @@ from ..types import Words
 # A word is a run of letters, digits and marks (with inner apostrophes and hyphens); scripts written without spaces
 # count character by character; any other visible character stands alone.
 UNSPACED = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
-WORD = re.compile(rf"[{UNSPACED}]|[^\W{UNSPACED}]+(?:['’\-][^\W{UNSPACED}]+)*|[^\w\s]")
+JOINING = ("'", "’", "-")  # marks that join two words to one
+WORD = re.compile(rf"[{UNSPACED}]|[^\W{UNSPACED}]+(?:[{''.join(JOINING)}][^\W{UNSPACED}]+)*|[^\w\s]")
 
 
 def group_words(

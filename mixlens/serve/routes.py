@@ -42,7 +42,8 @@ class Routes:
         return {"methods": about_methods()}
 
     def ask(self, request: Wanted) -> Made:
-        """The text waits its turn. Follow it at /api/jobs/{id}; it is refused at once if it cannot be done."""
+        """The text waits its turn. Follow it at /api/jobs/{id}; it is refused at once where that is seen before it runs. What
+        only a run shows (a baseline that this model has not) ends the job as failed, with the reason."""
         job = submitted(self.desk, request)
         return Made(id=job.id, ahead=self.desk.ahead(job))
 

@@ -42,7 +42,7 @@ def heads_view(result: HeadMaps, *, layer: int = -1) -> RenderableType:
     one = result.layer(layer)
     roles, pairs = one.roles(), largest_pairs(one)
     lines = View(lambda width, colours: _lines(roles, pairs, width, colours))
-    head = [wrapped(heading_line(one.info, one.method), "dim"), *(wrapped(note, "bold") for note in notes(one.info))]
+    head = [wrapped(heading_line(one.info, one.method), "dim"), *(wrapped(note, "bold") for note in notes(one.method, one.info))]
     return Group(*head, wrapped(_meaning(one)), Text(), lines)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from ..aggregate import shares_of_one
 from ..errors import printable
-from ..notices import completeness, noticed, off_sum
+from ..notices import adds_up, completeness, noticed, off_sum
 from ..types import Attribution, Prediction
 from .tokens import shown
 
@@ -50,7 +50,12 @@ def _gap_part(info: Info) -> str | None:
 def _sum_part(info: Info) -> str | None:
     """How far the scores are from adding up to what they explain."""
     gap = completeness(info)
-    return None if gap is None else f"adds up to within {bound(gap)}"
+    return None if gap is None else sum_line(info, gap)
+
+
+def sum_line(info: Info, gap: float) -> str:
+    """That the scores add up, to within a bound, or that they do not, by so much."""
+    return f"adds up to within {bound(gap)}" if adds_up(info) else f"does not add up ({percent(gap)} off)"
 
 
 def bound(share: float) -> str:
@@ -114,15 +119,16 @@ HEADING_PARTS = (_variant_part, _head_part, rollout_name, _layer_part, _gap_part
 # --- notes ------------------------------------------------------------------------------------------------------------
 
 
-def notes(info: Info) -> list[str]:
-    """What must be known before the numbers, a line each."""
-    return _note_lines([*noticed(info), *off_sum(info)])
+def notes(method: str, info: Info) -> list[str]:
+    """What must be known before the numbers of a method, a line each."""
+    return _note_lines([*noticed(info), *off_sum(method, info)])
 
 
 def notes_of_each(results: Sequence[Attribution], names: Sequence[str]) -> list[str]:
     """The notes of several rows: those about the text once, those about one row with its name."""
     of_text = dict.fromkeys(notice for result in results for notice in noticed(result.info))
-    of_rows = [f"{name}: {notice}" for result, name in zip(results, names, strict=True) for notice in off_sum(result.info)]
+    pairs = zip(results, names, strict=True)
+    of_rows = [f"{name}: {notice}" for result, name in pairs for notice in off_sum(result.method, result.info)]
     return _note_lines([*of_text, *of_rows])
 
 

@@ -248,7 +248,7 @@ def notices_of(results: Sequence[Result]) -> list[str]:
 def score_notices(results: Sequence[Result]) -> list[str]:
     """What must be known of the scores of one method."""
     pairs = zip(results, labels(results), strict=True)
-    return [visible(f"{name}: {notice}") for result, name in pairs for notice in off_sum(result.info)]
+    return [visible(f"{name}: {notice}") for result, name in pairs for notice in off_sum(result.method, result.info)]
 
 
 def question_of(results: Sequence[Result]) -> str:

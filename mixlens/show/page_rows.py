@@ -7,7 +7,7 @@ from typing import Any
 
 from ..conventions import CONVENTIONS
 from ..notices import completeness
-from .heading import bound, removed
+from .heading import removed, sum_line
 
 Info = Mapping[str, Any]
 
@@ -116,7 +116,7 @@ def _completeness_line(info: Info) -> str | None:
         return None
     sums = info["completeness"]
     what = f"the scores add up to {sums['sum']:.6g}, what they explain is {sums['expected']:.6g}"
-    return f"adds up to within {bound(gap)}: {what}"
+    return f"{sum_line(info, gap)}: {what}"
 
 
 def _rollout_line(info: Info) -> str | None:

@@ -68,7 +68,7 @@ def attribution_view(result: Attribution, *, top: int | None = None) -> Renderab
 
     info, scores = result.info, [float(score) for score in result.scores]
     about = [*explained_lines(info), *unit_lines(info, scores)]
-    head = _head(info, heading_line(info, result.method), notes(info), about)
+    head = _head(info, heading_line(info, result.method), notes(result.method, info), about)
     sentence = strip(result.tokens, scores, words=info.get("unit") == "word")
     return Group(*head, sentence, Text(), bars(result.tokens, scores, top=top, number=number_of(info, scores, 4)))
 
@@ -83,7 +83,7 @@ def map_view(result: Map, *, layer: int = -1) -> RenderableType:
     line = heading_line({**result.info, "layer": layer % depth}, result.method)
     draw, what = (largest_scores, TOO_MANY.format(n)) if n > MOST else (matrix, "rows: position, columns: what it took")
     picture = draw(result.tokens, result.scores[layer].tolist())
-    return Group(Text(f"{line} · {what}", style="dim"), *_bold(notes(result.info)), Text(), picture)
+    return Group(Text(f"{line} · {what}", style="dim"), *_bold(notes(result.method, result.info)), Text(), picture)
 
 
 TOO_MANY = "{} tokens, too many for a map in a terminal; the largest scores between two of them"

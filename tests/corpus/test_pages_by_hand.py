@@ -359,8 +359,15 @@ def test_the_whole_text_of_a_summary() -> None:
     ]
 
 
+def test_the_reasons_of_a_summary_add_up_to_the_rows_that_could_not_be_explained() -> None:
+    lines = summary_of(rows=0, errors=7, reasons=[("bad", 4), ("long", 2)]).text().splitlines()
+    assert lines[1:] == ["        4  bad", "        2  long", "        1  for other reasons: errors.jsonl has each"]
+    assert sum(int(line.split()[0]) for line in lines[1:]) == 7
+
+
 def test_the_text_of_a_summary_without_rows_or_parts() -> None:
-    assert summary_of(rows=0, finished=False, reasons=[]).text() == "o: model m, 0 rows explained, 1 could not be, not finished"
+    none = summary_of(rows=0, errors=0, finished=False, reasons=[])
+    assert none.text() == "o: model m, 0 rows explained, 0 could not be, not finished"
     bare = summary_of(
         gap={"mean": None, "largest": None}, words={}, turned={}, open={}, word_agreement={}, mixing_ratio={}, slow=[]
     )

@@ -240,7 +240,7 @@ def test_bad_rows_are_named_and_the_rest_goes_on(model: Any, tmp_path: Path) -> 
     lines: list[bytes] = [
         json.dumps({"text": TEXTS[0]}).encode(),
         b'{"text": ""}',
-        b'{"text": 7}',
+        b'{"text": 7, "id": "seven"}',
         b"{broken",
         b'{"text": "\xff"}',
         b'{"text": "\\ud800"}',
@@ -254,6 +254,7 @@ def test_bad_rows_are_named_and_the_rest_goes_on(model: Any, tmp_path: Path) -> 
     assert (made.rows, made.errors) == (2, 8)
     found = {one["row"]: one["reason"] for one in bad(tmp_path / "run")}
     assert list(found) == [2, 3, 4, 5, 6, 7, 8, 9]
+    assert [one["id"] for one in bad(tmp_path / "run")] == ["2", "seven", "4", "5", "6", "7", "8", "9"]
     for row, reason in {2: "empty", 3: "not text", 4: "not JSON", 5: "UTF-8", 6: "surrogate", 7: "tokens", 8: "2 mask"}.items():
         assert reason in found[row]
     assert table(tmp_path / "run")[1]["id"] == "../../etc/x"  # a value like any other: no file is named after it

@@ -127,7 +127,8 @@ def test_a_text_field_that_is_named_is_read_and_not_the_messages(tmp_path: Path)
         ({"messages": [SYSTEM, "where?"]}, "message 2 is not"),
         ({"messages": [{"role": "user", "content": " "}]}, "field 'messages' is empty"),
         ({"messages": [{"role": "user", "content": "\ud800"}]}, "half a character"),
-        ({"messages": None}, "field 'text' holds nothing"),
+        ({"messages": None}, "neither field 'messages' nor field 'text' holds anything"),
+        ({"other": 1}, "neither field 'messages' nor field 'text' holds anything"),
         ({"text": 5}, "field 'text' holds"),
     ],
 )
@@ -136,7 +137,7 @@ def test_a_bad_row_is_noted_with_its_number_and_costs_no_other(row: Any, reason:
     found = run(data, tmp_path / "out")
     assert (found.rows, found.errors) == (2, 1)
     (bad,) = map(json.loads, (tmp_path / "out" / "errors.jsonl").read_text().splitlines())
-    assert bad["row"] == 2
+    assert (bad["row"], bad["id"]) == (2, "2")
     assert reason in bad["reason"]
     assert "\n" not in bad["reason"]
     with pytest.raises(mixlens.MixlensError, match="2"):

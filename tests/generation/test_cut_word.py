@@ -8,6 +8,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
+from conftest import SHARED, needs_shared
 from made import talker
 from typer.testing import CliRunner
 
@@ -16,7 +18,9 @@ from mixlens.cli.app import app
 from mixlens.continuing import Continuation
 from mixlens.corpus import generations
 from mixlens.generation import Generation
+from mixlens.generation.explaining import Written
 from mixlens.generation.wording import cut_note
+from mixlens.model.words import WORD
 from mixlens.show.generation_page import content_of, notebook_html
 from mixlens.show.generation_text import generation_view
 from mixlens.show.text import rendered
@@ -73,11 +77,60 @@ def test_a_given_text_is_never_cut(generation: Generation) -> None:
     assert cut_note(given) is None
 
 
-def test_half_a_character_is_no_whole_word() -> None:
-    class Bytes:
-        def decode(self, ids: list[int], **_: Any) -> str:
-            return bytes(ids).decode("utf-8", "replace")
+class Bytes:
+    """A tokenizer whose tokens are bytes."""
 
+    all_special_ids: tuple[int, ...] = ()
+
+    def decode(self, ids: list[int], **_: Any) -> str:
+        return bytes(ids).decode("utf-8", "replace")
+
+
+def stopped_in(whole: str, count: int, *, longest: int = 99, end: int | None = None) -> bool:
+    """Whether a model that writes this text, one byte after the other, is stopped inside a word after `count` bytes."""
+    every = whole.encode()
+
+    def rows(encoded: Any) -> torch.Tensor:
+        return torch.eye(256)[list(every[1 : len(encoded.input_ids) + 1])]
+
+    model: Any = SimpleNamespace(
+        tokenizer=Bytes(),
+        max_tokens=longest,
+        special_ids=(),
+        hf_model=SimpleNamespace(generation_config=SimpleNamespace(eos_token_id=end)),
+        encode_ids=lambda ids: SimpleNamespace(input_ids=tuple(ids)),
+        outputs=lambda texts: SimpleNamespace(logits=rows(texts[0])[None]),
+    )
+    prompt: Any = SimpleNamespace(input_ids=(every[0],), pair=None)
+    written: Any = SimpleNamespace(input_ids=tuple(every[:count]))
+    return Written(model, prompt, written, False, rows(written)).cut
+
+
+@pytest.mark.parametrize("text", ["a It's ", "a red-hot ", "a It' s", "a It'. ", "a It.s ", "a It’s ", "a né ", "a n—"])
+def test_a_mark_that_joins_words_is_asked_what_comes_after_it(text: str) -> None:
+    """The oracle is the rule of words applied to the whole text."""
+    for count in range(3, len(text) - 1):
+        stop = len(text[:count].encode())
+        spans = [match.span() for match in WORD.finditer(text)]
+        inside = any(start < count < end for start, end in spans)
+        assert stopped_in(text, stop) is inside, text[:count]
+
+
+def test_what_the_model_cannot_read_or_ends_joins_nothing() -> None:
+    assert stopped_in("a It's", 4)
+    assert stopped_in("a It's", 4, longest=5)
+    assert not stopped_in("a It's", 4, longest=4)
+    assert not stopped_in("a It's", 4, end=ord("s"))
+
+
+@needs_shared
+def test_a_story_model_is_stopped_before_an_apostrophe() -> None:
+    model = mixlens.load(SHARED / "models" / "stories260K", dtype="float32")
+    texts = [model.explain("Lily said, \"I don't", method="attention", generate=count) for count in (13, 15)]
+    assert [(text.rows[-1].text, text.cut) for text in texts] == [("It", True), ("It's", False)]
+
+
+def test_half_a_character_is_no_whole_word() -> None:
     def goes_on(text: bytes, token: int) -> bool:
         prompt, whole = SimpleNamespace(input_ids=(1,), pair=None), SimpleNamespace(input_ids=tuple(text))
         return Continuation(SimpleNamespace(tokenizer=Bytes()), prompt, whole).goes_on_with(token)  # type: ignore[arg-type]

@@ -267,6 +267,15 @@ def test_a_given_continuation_is_explained_as_if_it_were_written() -> None:
         ({"continuation": "the", "target": "cat"}, "leave target= and query= out"),
         ({"continuation": "the cat " * 90}, "are over the 160"),
         ({"generate": 0}, "at least 1"),
+        ({"generate": "3"}, "generate is a whole number of tokens, not '3'"),
+        ({"generate": 2.5}, "generate is a whole number of tokens, not 2.5"),
+        ({"generate": True}, "generate is a whole number of tokens, not True"),
+        ({"generate": 2, "foil": "dog"}, "'alti' explains a position, whatever the token there: leave foil= out"),
+        (
+            {"generate": 2, "foil": "dog", "score": "logit", "method": "raw_attention"},
+            "'raw_attention' .* leave foil= and score= out",
+        ),
+        ({"generate": 2, "label": "dog", "method": "attcat"}, "leave label= out"),
     ],
 )
 def test_refusals(options: dict[str, Any], message: str) -> None:

@@ -103,7 +103,8 @@ def test_shares_of_own_words_of_the_prompt_and_of_groups() -> None:
 
 def test_the_answer_without_effects() -> None:
     parts = wording.answer(made()).parts
-    assert parts[:3] == (("", "Mostly on the prompt: "), ("strong", "50\u202f%"), ("", " on average."))
+    others = " on the prompt, 42\u202f% on the words just written and 8.3\u202f% on special tokens."
+    assert parts[:3] == (("", "On average "), ("strong", "50\u202f%"), ("", others))
     assert parts[3:] == (
         *(
             ("", " Of the prompt, "),
@@ -113,16 +114,27 @@ def test_the_answer_without_effects() -> None:
             ("", "."),
         ),
     )
-    assert (
-        made().sentence
-        == "Mostly on the prompt: 50\u202f% on average. Of the prompt, “cat” gave most to one word: 33\u202f% of sats."
-    )
+    assert made().sentence == f"On average 50\u202f%{others} Of the prompt, “cat” gave most to one word: 33\u202f% of sats."
     own = made([[0.0] * 10, [*[0.0] * 7, 1.0, 0.0, 0.0], SCORES[2]])
     assert own.sentence.startswith("Mostly on the words just written: 75\u202f% on average.")
     even = made([[0.0] * 10, [0.0, 1.0, *[0.0] * 5, 1.0, 0.0, 0.0], SCORES[2]])
-    assert even.sentence.startswith("Mostly on the words just written: 50\u202f% on average.")
+    assert even.sentence.startswith("On average 50\u202f% on the words just written, 50\u202f% on the prompt. ")
     nothing = made([[1.0, *[0.0] * 9]] * 3)
     assert nothing.sentence.startswith("On nothing that this method sees: all of it went to special tokens.")
+
+
+def test_the_answer_says_mostly_of_the_part_that_has_more_than_half() -> None:
+    """Of three parts: written words, the prompt, and special tokens with those of a template."""
+    marks = made([[6.0, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0], [0.0] * 10, [6.0, *[0.0] * 6, 4.0, 0.0, 0.0]])
+    more = "on average, 20\u202f% on the words just written."
+    assert marks.sentence.startswith(f"Mostly on special tokens: 73\u202f% {more}")
+    template = (word("<s>", 0, before="", segment="template"), *WORDS[1:])
+    chat = replace(marks, text=replace(marks.text, words=template))
+    assert chat.sentence.startswith(f"Mostly on special tokens and the chat template: 73\u202f% {more}")
+    three = made([[2.0, 2.0, *[0.0] * 8], [*[0.0] * 7, 3.0, 0.0, 0.0], [2.0, 2.0, *[0.0] * 5, 3.0, 0.0, 0.0]])
+    assert three.sentence.startswith(
+        "On average 43\u202f% on the words just written, 29\u202f% on the prompt and 29\u202f% on special"
+    )
 
 
 def test_the_answer_with_effects() -> None:
@@ -131,12 +143,13 @@ def test_the_answer_with_effects() -> None:
     assert wording.largest_loss(generation) == wording.loss_of(generation, 0)  # a mark is no word that is named
     assert wording.named_row(generation) == 0
     assert generation.sentence == (
-        "Mostly on the prompt: 50\u202f% on average. The prompt counts most for sats: 50\u202f% of that word is made of "
-        "the prompt, and without sentence 1 (“The cat.”) its probability would be 10\u202f% instead of 25\u202f%."
+        "On average 50\u202f% on the prompt, 42\u202f% on the words just written and 8.3\u202f% on special tokens. The prompt "
+        "counts most for sats: 50\u202f% of that word is made of the prompt, and without sentence 1 (“The cat.”) its "
+        "probability would be 10\u202f% instead of 25\u202f%."
     )
     little = made(effects=lost([[0.0] * 8] * 2, [[-0.005, 0.0], [0.0, 0.0]]))
     assert wording.largest_loss(little) is None
-    assert little.sentence.endswith(" on average. Leaving out no single part changes much.")
+    assert little.sentence.endswith(" on special tokens. Leaving out no single part changes much.")
     exact = made(effects=lost([[0.0] * 8] * 2, [[-0.01, 0.0], [0.0, 0.0]]))
     assert wording.loss_of(exact, 0) is not None
     alone = made(effects=LOST, groups=GROUPS[:1])
@@ -238,7 +251,7 @@ def test_everything_in_plain_types() -> None:
     assert plain["predictions"] == [[["x", 0.5]]] * 3
     assert plain["provenance"] == {"model": "m", "paper": "p", "gap": 0.5}
     assert plain["sentence"] == made(effects=LOST).sentence
-    assert "".join(part[1] for part in plain["parts"]).startswith("Mostly on the prompt")
+    assert "".join(part[1] for part in plain["parts"]).startswith("On average 50\u202f% on the prompt")
     without = files.to_dict(made())
     assert (without["filler"], without["rows"][0]["effects"], without["rows"][0]["group_effects"]) == (None, None, None)
 
@@ -697,9 +710,9 @@ def test_what_cannot_be_asked_of_a_written_text() -> None:
         with pytest.raises(
             InputError, match=r"^generate= and continuation= explain each written token; leave target= and query="
         ):
-            explaining._refuse_place(options)
-    explaining._refuse_place({"target": "predicted", "query": None})
-    explaining._refuse_place({})
+            explaining.refuse_asked("attcat", options)
+    explaining.refuse_asked("alti", {"target": "predicted", "query": None, "foil": None})
+    explaining.refuse_asked("attcat", {"foil": "a", "score": "logit"})
     with pytest.raises(InputError, match=r"^generate= lets the model write, continuation= is what it is to have written\."):
         explaining._refuse_two(1, "x")
     explaining._refuse_two(1, None)

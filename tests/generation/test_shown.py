@@ -155,6 +155,8 @@ def test_the_command_reads_conversations(folder: Path, tmp_path: Path) -> None:
         (["the cat", "--each"], "--each is for a written text"),
         (["the cat", "--leave-out"], "--leave-out is for a written text"),
         (["the cat", "-o", "x.html"], "--out is for a written text"),
+        (["the cat", "--generate", "2", "--target", "zzz"], "explain each written token: leave --target out"),
+        (["the cat", "--continuation", "is", "--query", "2", "--target", "0"], "token: leave --target and --query out"),
         (["the cat", "--generate", "2", "--save", "x.safetensors"], "is a .json or .csv file"),
         (["the cat", "--generate", "2", "-o", "x.txt"], "an .html file"),
         (["the cat", "--messages", "nowhere.json"], "leave the text, --file and --chat out"),

@@ -16,6 +16,7 @@ from test_peers_gradients import embedded, gradient
 from mixlens.attributions import attribute
 from mixlens.completeness import IncompleteWarning
 from mixlens.errors import InputError
+from mixlens.methods import _word_paths
 from mixlens.methods._word_paths import Vocabulary, WordPaths, halved
 
 HEAD = "AutoModelForSequenceClassification"
@@ -145,7 +146,7 @@ def test_a_foil_is_explained_as_by_integrated_gradients() -> None:
 
 
 def test_a_sum_that_is_missed_is_warned_of_with_what_to_do() -> None:
-    with pytest.warns(IncompleteWarning, match="factor=3, with rule=trapezoid"):
+    with pytest.warns(IncompleteWarning, match="factor=3 or higher, with rule=trapezoid"):
         attribute(trace_of(), NAME, steps=1, neighbours=2)
 
 
@@ -200,6 +201,23 @@ def test_the_baseline_is_no_anchor_while_another_word_is_left() -> None:
     torch.testing.assert_close(outside, torch.tensor([2, 2, 2, 3 - 1 / 3, 3], dtype=torch.float64))  # then none is left
     alone = paths_in(table, neighbours=1).points(x, b, own)[:, 0, 0]
     assert alone.tolist() == [2, 2, 2, 2, 3]
+
+
+@pytest.mark.parametrize("strategy", ["greedy", "maxcount"])
+def test_a_table_that_is_held_gives_the_path_of_one_that_is_read_at_every_step(
+    strategy: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = torch.randn(40, 6, generator=torch.Generator().manual_seed(3))
+    x, b, own = table[5:20], table[:1].expand(15, -1), torch.arange(5, 20)
+    seen: list[int] = []
+    read = Vocabulary.vectors
+    monkeypatch.setattr(Vocabulary, "vectors", lambda self, ids: (seen.append(ids.numel()), read(self, ids))[1])
+    held = paths_in(table, strategy=strategy).points(x, b, own)
+    assert seen.count(40) == 1
+    monkeypatch.setattr(_word_paths, "HELD", 0)
+    again = paths_in(table, strategy=strategy).points(x, b, own)
+    assert seen.count(40) == 1 + 3
+    assert torch.equal(held, again)
 
 
 # --- refusals -----------------------------------------------------------------------------------------------------------

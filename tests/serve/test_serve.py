@@ -176,6 +176,7 @@ def test_the_page_may_run_only_its_own_script_and_talk_to_its_own_server(client:
         ({"text": "x", "methods": "alti"}, 422, "methods: Input should be a valid list"),
         ({"text": "x", "methods": []}, 422, "no method was asked for"),
         ({"text": "x", "methods": ["alit"]}, 422, "Did you mean 'alti'"),
+        ({"text": "x", "methods": ["discretized_integrated_gradients:strategy=zz"]}, 422, "unknown strategy 'zz'"),
         ({"text": "x", "methods": ["alti:head=3"]}, 422, "no option 'head'"),
         ({"text": "x", "methods": ["alti", "norm", "globenc", "random", "attention"]}, 422, "4 are allowed at once"),
         ({"text": "x", "model": "bert"}, 404, "no model 'bert' is served. Known: agreement, sentiment."),

@@ -498,9 +498,10 @@ def test_a_page_says_how_well_an_attribution_adds_up(gap: float, warned: bool) -
     sums = {"sum": 29.03, "expected": 14.68, "relative_gap": gap}
     (entry,) = held(page([replace(read, info={**read.info, "completeness": sums})]))["entries"]
     about = dict(entry["methods"][0]["about"])
-    assert about["Completeness"].startswith(f"adds up to within {100 * gap:.1f}%: the scores add up to 29.03")
+    line = "does not add up (98.0% off)" if warned else "adds up to within 0.4%"
+    assert about["Completeness"].startswith(f"{line}: the scores add up to 29.03")
     assert "Reconstruction gap" not in about
-    assert "adds up to within" in entry["methods"][0]["line"]
+    assert line in entry["methods"][0]["line"]
     assert [one.startswith("attcat: the scores add up to 29.03") for one in entry["notices"]] == [True] * warned
     (entry,) = held(page([read]))["entries"]
     assert "Completeness" not in dict(entry["methods"][0]["about"])

@@ -407,13 +407,21 @@ def test_the_header_says_what_was_left_out_and_how_well_it_adds_up() -> None:
     assert "special tokens left out: alti 0.475\n" in rendered(compare_view([logit]))
 
 
-@pytest.mark.parametrize(("gap", "told", "warned"), [(0.004, "0.4%", False), (2e-7, "0.1%", False), (0.98, "98.0%", True)])
+OF_SUMS = [
+    (0.004, "adds up to within 0.4%", False),
+    (2e-7, "adds up to within 0.1%", False),
+    (0.98, "does not add up (98.0% off)", True),
+    (1.875, "does not add up (187.5% off)", True),
+]
+
+
+@pytest.mark.parametrize(("gap", "told", "warned"), OF_SUMS)
 def test_what_scores_miss_of_their_sum_is_in_the_header(gap: float, told: str, warned: bool) -> None:
     sums = {"sum": 29.03, "expected": 14.68, "relative_gap": gap}
     read = attribution([1.0], ("a",), completeness=sums)
     lines = rendered(attribution_view(read), width=200).splitlines()
-    assert lines[0] == f"model m · method alti · adds up to within {told}"
-    warning = "note: the scores add up to 29.03 and what they explain is 14.68: 98.0% apart."
+    assert lines[0] == f"model m · method alti · {told}"
+    warning = f"note: the scores add up to 29.03 and what they explain is 14.68: {100 * gap:.1f}% apart."
     assert lines[1].startswith(warning) == warned
     assert (f"note: alti: {warning[6:]}" in rendered(compare_view([read]), width=200)) == warned
     assert "adds up" not in rendered(attribution_view(attribution([1.0], ("a",), completeness=None)))

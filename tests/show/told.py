@@ -246,7 +246,7 @@ def headings() -> Any:
         "bound": [heading.bound(size) for size in sizes],
         "percent": [heading.percent(size) for size in sizes],
         "removed": [[heading.removed(info), heading.removed_size(info)] for info in INFOS.values()],
-        "notes": {name: heading.notes(info) for name, info in INFOS.items()},
+        "notes": {name: heading.notes("alti", info) for name, info in INFOS.items()},
         "in percent": [heading.in_percent(info) for info in INFOS.values()],
         "numbers": [[heading.number_of(info, row, 3)(score) for row in scores for score in row] for info in INFOS.values()],
         "units": [heading.unit_lines(info, row) for info in INFOS.values() for row in scores],
