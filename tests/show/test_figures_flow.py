@@ -107,11 +107,11 @@ def test_the_legend_has_a_width_and_what_is_left_out() -> None:
 
 
 def test_a_flow_leads_into_the_position_that_is_chosen() -> None:
-    said = texts(svg(pair().plot(kind="flow", query=5)))
-    assert "read at “keys”" in said
-    other = texts(svg(pair(query=5, prediction=[]).plot(kind="flow")))
-    assert "“keys”" in other  # no class is predicted there
-    assert not any(text.startswith("the answer") for text in other)
+    for made in (pair().plot(kind="flow", query=5), pair(query=5, prediction=[]).plot(kind="flow")):
+        said = texts(svg(made))
+        assert {"ALTI · into “keys”", "“keys”"} <= set(said)
+        assert not any("answer" in text for text in said)  # no class is predicted there
+        assert any(text.replace("\u202f", " ") == "this wide: 10 % of the flow" for text in said)
 
 
 # --- the matrix -------------------------------------------------------------------------------------------------------
@@ -166,6 +166,15 @@ def test_special_tokens_are_outside_the_scale_and_the_answer_is_framed() -> None
     assert len(frames) == 1
     top = min(float(box.get_y()) for box in hatched)
     assert abs(frames[0].get_y() - top) < 1e-9  # the first row
+
+
+def test_a_framed_row_is_the_answers_only_where_the_answer_is_read() -> None:
+    def framed(**info: Any) -> str:
+        return next(text for text in texts(svg(pair(**info).plot(layer=0))) if "row" in text and "percent" not in text)
+
+    assert framed() == "the answer’s row"
+    assert framed(query=5, prediction=[]) == "the row of “keys”"
+    assert framed(query=4) == "the row of “unhappy”, where the answer is read"  # its last piece; the row is of all three
 
 
 def test_words_that_have_no_room_are_grouped_without_loss() -> None:

@@ -24,6 +24,7 @@ from ..colors import LIGHT, mixed
 from ..flow_numbers import DRAWN
 from ..flow_page import Picture as Numbers
 from ..flow_page import picture_of
+from ..page_entry import is_answer
 from .brackets import Bracket, across, source_brackets
 from .layout import AXES, GAP, SMALL, axes_at, broken, cut, cut_between_words, put, text_width, title_height, write_title
 from .notes import Note, note_height, wrapped, write_notes
@@ -195,17 +196,22 @@ class Drawing:
     def brackets(self) -> list[Bracket]:
         return source_brackets([self.numbers.words[group.words[0]] for group in self.numbers.groups])
 
+    @property
+    def _answers(self) -> bool:
+        return is_answer(self.numbers.scores, self.numbers.query)
+
     @cached_property
     def notes(self) -> list[Note]:
         """The legend: hues, a sample of a width, and what is left out."""
         shares, groups = self.numbers.flow.shares[0], self.numbers.groups
         names = listed([printable(groups[place].title) for place in self.followed])
         together = percent(float(sum(shares[place] for place in self.followed)))
+        whole = "the answer" if self._answers else "the flow"
         least = f"{100 * DRAWN:.2f}{THIN}%"
         return [
-            Note(f"from {names}: {together} of the answer", LIGHT["share"], 0.25),
+            Note(f"from {names}: {together} of {whole}", LIGHT["share"], 0.25),
             Note("everything else", REST, 0.25),
-            Note(f"this wide: 10{THIN}% of the answer", LIGHT["soft"], 0.1 * self.scale),
+            Note(f"this wide: 10{THIN}% of {whole}", LIGHT["soft"], 0.1 * self.scale),
             Note(f"bands under {least} are not drawn: at most {percent(self.numbers.flow.undrawn)} of a level"),
             *self._grouped,
         ]
@@ -271,7 +277,7 @@ class Drawing:
 
     def _write_answer(self, axes: Axes) -> None:
         """What is predicted, and where it is read."""
-        x, prediction = self.left + self.room / 2, self.numbers.prediction
+        x, prediction = self.left + self.room / 2, self.numbers.prediction if self._answers else []
         name = f"the answer: {printable(prediction[0][0])}" if prediction else printable(self._read)
         put(axes, x, self.top - 0.19, cut(name, 8.0, self.room), fontsize=8.0, ha="center", va="baseline")
         if prediction:

@@ -25,7 +25,7 @@ from ..colors import LIGHT
 from ..flow_groups import Group, groups_of, unit_of
 from ..flow_numbers import membership
 from ..flow_page import text_of
-from ..page_entry import query_of
+from ..page_entry import is_answer, query_of
 from ..tokens import MASKS, shown
 from .brackets import Bracket, across, along, piece_brackets, source_brackets
 from .layout import AXES, GAP, SMALL, axes_at, broken, cut, cut_between_words, put, title_height, widest, write_title
@@ -78,6 +78,7 @@ class Unit:
     """A row and a column: its name, its tokens, and whether it is a special token outside the scale."""
 
     name: str
+    title: str  # in a sentence: “ball”, the start mark
     label: str  # beside its row: of a sentence with its first words
     tokens: tuple[int, ...]
     mark: bool
@@ -109,14 +110,14 @@ def _unit(words: Sequence[Word], group: Group) -> Unit:
     name = printable(group.name)
     label = f"{name}  {text_of([words[number] for number in group.words])}" if group.kind in ("sentence", "part") else name
     special = all(words[number].special and words[number].text not in MASKS for number in group.words)
-    return Unit(name, label, tokens, special)
+    return Unit(name, printable(group.title), label, tokens, special)
 
 
 def _pieces(scores: Map, words: Sequence[Word], place: int) -> Units:
     """Every token as a row and a column."""
     special = scores.special or (False,) * len(scores.tokens)
     marks = [special[at] and token not in MASKS for at, token in enumerate(scores.tokens)]
-    units = [Unit(shown(token), shown(token), (at,), marks[at]) for at, token in enumerate(scores.tokens)]
+    units = [Unit(shown(token), f"“{shown(token)}”", shown(token), (at,), marks[at]) for at, token in enumerate(scores.tokens)]
     owner = {token: word for word in words for token in word.tokens}
     every = [owner[at] for at in range(len(units))]
     return Units(units, "tokens", place, source_brackets(every), piece_brackets(words))
@@ -227,12 +228,21 @@ class Drawing:
 
     @cached_property
     def notes(self) -> list[Note]:
-        notes = [Note("the answer’s row", LIGHT["surface"], 0.2, frame=True)]
+        notes = [Note(self._framed, LIGHT["surface"], 0.2, frame=True)]
         if self.marks.any():
             notes.append(Note("special tokens, outside the scale", LIGHT["sunk"], 0.2, hatch=HATCH))
         if self.rows.pieces:
             notes.append(Note("brackets: pieces of one word"))
         return [*notes, *self._averaged]
+
+    @property
+    def _framed(self) -> str:
+        """What the framed row is."""
+        row, place = self.rows.units[self.rows.answer], query_of([self.scores])
+        name = cut(f"the row of {row.title}", SMALL, self.options.width - 2 * GAP - 0.3)
+        if not is_answer(self.scores, place):
+            return name
+        return "the answer’s row" if row.tokens == (place,) else f"{name}, where the answer is read"
 
     @property
     def _averaged(self) -> list[Note]:
