@@ -24,6 +24,7 @@ from mixlens.show.flow_groups import FEW, RUN, groups_of
 from mixlens.show.flow_numbers import DRAWN
 from mixlens.show.flow_page import picture_of
 from mixlens.types import Map
+from mixlens.wording import percent
 
 INFO: dict[str, Any] = {"model": "m", "variant": "paper", "causal": False, "query": 0, "prediction": [("positive", 0.75)]}
 PIECES = ("[CLS]", "the", "un", "##hap", "##py", "keys", ".", "[SEP]", "they", "rust", "##ed", ".", "[SEP]")
@@ -112,6 +113,23 @@ def test_a_flow_leads_into_the_position_that_is_chosen() -> None:
         assert {"ALTI · into “keys”", "“keys”"} <= set(said)
         assert not any("answer" in text for text in said)  # no class is predicted there
         assert any(text.replace("\u202f", " ") == "this wide: 10 % of the flow" for text in said)
+
+
+def test_a_flow_leads_into_all_pieces_of_a_word_or_names_the_piece() -> None:
+    """Of a word: the average of the flows into its pieces, each by itself."""
+    scores = pair()
+    word, pieces = picture_of(scores, query=(2, 3, 4)), [picture_of(scores, query=place) for place in (2, 3, 4)]
+    np.testing.assert_allclose(word.flow.shares, np.mean([one.flow.shares for one in pieces], 0), atol=1e-12)
+    np.testing.assert_allclose(word.flow.words, np.mean([one.flow.words for one in pieces], 0), atol=1e-12)
+    said = texts(svg(scores.plot(kind="flow", query="unhappy")))
+    share = next(text for text in said if text.startswith("keys  "))
+    assert share == f"keys  {percent(float(word.flow.words[3]))}"
+    assert {"ALTI · into “unhappy”", "“unhappy”"} <= set(said)
+    piece = texts(svg(scores.plot(kind="flow", query=3)))
+    assert {"ALTI · into “##hap” of “unhappy”", "“##hap” of “unhappy”"} <= set(piece)
+    assert "read at “##py” of “unhappy”" in texts(svg(pair(query=4).plot(kind="flow")))
+    with pytest.raises(InputError, match=r"the word '\.' occurs 2 times, at \[6, 11\]"):
+        scores.plot(kind="flow", query=".")
 
 
 # --- the matrix -------------------------------------------------------------------------------------------------------
@@ -296,3 +314,15 @@ def test_the_command_draws_what_python_draws(tmp_path: Path) -> None:
     assert (tmp_path / "flow.svg").read_text() == svg(scores.plot(kind="flow", top=2))
     run("plot", SENTENCE, "-o", str(tmp_path / "matrix.svg"), "--kind", "matrix", "--layer", "2")
     assert (tmp_path / "matrix.svg").read_text() == svg(scores.plot(layer=1))
+
+
+def test_the_command_takes_a_word_where_the_figure_is_by_words(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = ("plot", "The unhappy keys were unbelievably rusty.", "-o")
+    run(*text, str(tmp_path / "flow.svg"), "--kind", "flow", "--query", "unbelievably")
+    assert "ALTI · into “unbelievably”" in texts((tmp_path / "flow.svg").read_text())
+    run(*text, str(tmp_path / "matrix.svg"), "--kind", "matrix", "--query", "unbelievably")
+    assert "the row of “unbelievably”" in texts((tmp_path / "matrix.svg").read_text())
+    refused = refuse(capsys, monkeypatch, *text, str(tmp_path / "x.svg"), "--kind", "matrix", "--pieces", "--query", "unbelievably")
+    assert "no token 'unbelievably'" in refused

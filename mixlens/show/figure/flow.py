@@ -17,7 +17,7 @@ from matplotlib.patches import PathPatch, Rectangle
 from matplotlib.path import Path as Outline
 from numpy.typing import NDArray
 
-from ...aggregate import find
+from ...by_word import tokens_meant
 from ...errors import InputError, printable
 from ...wording import THIN, listed, percent
 from ..colors import LIGHT, mixed
@@ -48,7 +48,7 @@ REST = mixed("edge", "surface", 0.34)
 def draw_flow(results: Sequence[Any], names: Sequence[str], options: Options) -> Any:
     """The flow through all layers of one map into the position of `query`; the `top` strongest columns are followed."""
     most = int((options.width - _left(len(results[0].scores)) - GAP) / LEAST) - 3  # the position itself and the marks
-    query = None if options.query is None else find(results[0].tokens, options.query)
+    query = None if options.query is None else tokens_meant(results[0], options.query)
     numbers = picture_of(results[0], query=query, rollout=options.rollout, most=max(4, min(MOST, most)))
     return Drawing(numbers, _followed(numbers, options.top), options).draw()
 
@@ -169,7 +169,7 @@ class Drawing:
 
     @property
     def _read(self) -> str:
-        return self.numbers.groups[self.numbers.column].title
+        return self.numbers.title
 
     @cached_property
     def labels(self) -> list[str]:
@@ -198,7 +198,7 @@ class Drawing:
 
     @property
     def _answers(self) -> bool:
-        return is_answer(self.numbers.scores, self.numbers.query)
+        return len(self.numbers.read) == 1 and is_answer(self.numbers.scores, self.numbers.query)
 
     @cached_property
     def notes(self) -> list[Note]:
