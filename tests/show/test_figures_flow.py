@@ -195,6 +195,21 @@ def test_a_framed_row_is_the_answers_only_where_the_answer_is_read() -> None:
     assert framed(query=4) == "the row of “unhappy”, where the answer is read"  # its last piece; the row is of all three
 
 
+def test_numbers_stand_in_the_cells_of_words_and_of_pieces() -> None:
+    scores = pair()
+    for made, values in (
+        (scores.plot(layer=0, numbers=True), scores.by_word().scores[0].numpy()),
+        (scores.plot(layer=0, numbers=True, pieces=True, width="double"), scores.scores[0].numpy()),
+    ):
+        inside_and_apart(made)
+        np.testing.assert_allclose(mesh(made), values, atol=1e-12)
+        said = sorted(text for text in texts(svg(made)) if text == "·" or text.isdigit())
+        assert said == sorted(f"{100 * one:.0f}" if one >= 0.005 else "·" for one in values.flat)
+        assert {"the answer’s row", "first text", "second text"} <= set(texts(svg(made)))
+    with pytest.raises(InputError, match="too small for numbers"):
+        scores.plot(layer=0, numbers=True, width=1.5)
+
+
 def test_words_that_have_no_room_are_grouped_without_loss() -> None:
     """Slowly, pair by pair: what a sentence gave is a sum, what it took an average."""
     scores = long_text(48)
@@ -324,5 +339,7 @@ def test_the_command_takes_a_word_where_the_figure_is_by_words(
     assert "ALTI · into “unbelievably”" in texts((tmp_path / "flow.svg").read_text())
     run(*text, str(tmp_path / "matrix.svg"), "--kind", "matrix", "--query", "unbelievably")
     assert "the row of “unbelievably”" in texts((tmp_path / "matrix.svg").read_text())
-    refused = refuse(capsys, monkeypatch, *text, str(tmp_path / "x.svg"), "--kind", "matrix", "--pieces", "--query", "unbelievably")
+    refused = refuse(
+        capsys, monkeypatch, *text, str(tmp_path / "x.svg"), "--kind", "matrix", "--pieces", "--query", "unbelievably"
+    )
     assert "no token 'unbelievably'" in refused

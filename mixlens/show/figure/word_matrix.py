@@ -31,12 +31,14 @@ from .brackets import Bracket, across, along, piece_brackets, source_brackets
 from .layout import AXES, GAP, SMALL, axes_at, broken, cut, cut_between_words, put, title_height, widest, write_title
 from .legend import Colours, colours_of, legend_below
 from .notes import Note, note_height, wrapped, write_notes
+from .numbers import write_numbers
 from .options import Options
 from .picture import Picture
 from .wording import array_of, is_share, meaning_of, target_of
 
 LEAST, MOST = 0.112, 0.24  # inches of a cell
 TIGHT = 0.085  # inches of a cell beside which a name can be read
+MOST_NUMBER = 0.34  # inches of a cell with a number in it
 APART = 0.1  # inches of a column of a special token
 LONGEST = 0.8  # inches of a word beside or above its cells
 LONGEST_TEXT = 1.7  # inches of the beginning of a sentence beside its cells
@@ -177,13 +179,20 @@ class Drawing:
 
     @cached_property
     def cell(self) -> float:
-        room = self.options.width - self.left - self.right - APART * int(self.marks.sum())
-        return min(MOST, room / max(1, int((~self.marks).sum())))
+        room = self.options.width - self.left - self.right
+        if self.options.numbers:
+            return min(MOST_NUMBER, room / len(self.marks))
+        return min(MOST, (room - APART * int(self.marks.sum())) / max(1, int((~self.marks).sum())))
+
+    @property
+    def apart(self) -> float:
+        """The width of a special token's column: with numbers as wide as any."""
+        return self.cell if self.options.numbers else APART
 
     @cached_property
     def edges(self) -> NDArray[np.float64]:
         """Where columns begin and end, from the first."""
-        return np.concatenate([[0.0], np.cumsum(np.where(self.marks, APART, self.cell))])
+        return np.concatenate([[0.0], np.cumsum(np.where(self.marks, self.apart, self.cell))])
 
     def down(self, row: float) -> float:
         """The upper edge of a row."""
@@ -209,6 +218,7 @@ class Drawing:
     def colours(self) -> Colours:
         kept = self.values[:, ~self.marks]
         style: dict[str, Any] = {"percent": is_share(self.scores), "target": target_of([self.scores])}
+        style["text"] = bool(self.options.numbers)
         return colours_of([kept], self.options.vmax or self._end(), **style)
 
     def _end(self) -> float | None:
@@ -230,7 +240,7 @@ class Drawing:
     def notes(self) -> list[Note]:
         notes = [Note(self._framed, LIGHT["surface"], 0.2, frame=True)]
         if self.marks.any():
-            notes.append(Note("special tokens, outside the scale", LIGHT["sunk"], 0.2, hatch=HATCH))
+            notes.append(Note("special tokens, outside the scale", LIGHT["sunk"], 0.2, hatch=self._mark_hatch))
         if self.rows.pieces:
             notes.append(Note("brackets: pieces of one word"))
         return [*notes, *self._averaged]
@@ -274,12 +284,25 @@ class Drawing:
         rows = self.top + self.cell * np.arange(len(self.rows.units) + 1)
         axes.pcolormesh(self.left + self.edges, rows, self.values, **style)
         for place in np.flatnonzero(self.marks):
-            box = (self.left + self.edges[place], self.top), APART, self.bottom - self.top
-            axes.add_patch(Rectangle(*box, facecolor=LIGHT["sunk"], edgecolor=LIGHT["edge"], hatch=HATCH, linewidth=0))
-        if self.colours.signed:
+            box = (self.left + self.edges[place], self.top), self.apart, self.bottom - self.top
+            style = {"edgecolor": LIGHT["edge"], "hatch": self._mark_hatch or None, "linewidth": 0}
+            axes.add_patch(Rectangle(*box, facecolor=LIGHT["sunk"], **style))
+        if self.options.numbers:
+            self._write_numbers(axes)
+        elif self.colours.signed:
             self._hatch(axes)
         corner, whole = (self.left, self.down(self.rows.answer)), float(self.edges[-1])
         axes.add_patch(Rectangle(corner, whole, self.cell, fill=False, edgecolor=LIGHT["ink"], linewidth=0.8, zorder=5))
+
+    @property
+    def _mark_hatch(self) -> str:
+        """The hatch of special tokens; numbers could not be read on it."""
+        return "" if self.options.numbers else HATCH
+
+    def _write_numbers(self, axes: Axes) -> None:
+        columns = self.left + (self.edges[:-1] + self.edges[1:]) / 2
+        rows = [self.down(row + 0.5) for row in range(len(self.values))]
+        write_numbers(axes, self.values, self.colours, self.cell, self.cell, middles=(columns.tolist(), rows))
 
     def _hatch(self, axes: Axes) -> None:
         """Cells against are hatched, so that the sign is there without colour."""
