@@ -42,7 +42,7 @@ def scored(*scores: Any, tokens: tuple[str, ...] = ("a", "b")) -> Attribution:
 
 REFUSED: list[tuple[Any, str]] = [
     (lambda: ONE.plot(kind="matrix"), "an Attribution cannot be drawn as 'matrix'. Did you mean 'strip'? Known: bars, strip."),
-    (lambda: MAP.plot(kind="matix"), "a Map cannot be drawn as 'matix'. Did you mean 'matrix'? Known: grid, layers, matrix."),
+    (lambda: MAP.plot(kind="matix"), "a Map cannot be drawn as 'matix'. Did you mean 'matrix'? Known: flow, grid, layers, matrix."),
     (lambda: HEADS.plot(kind="x"), "a HeadMaps cannot be drawn as 'x'. Known: heads."),
     (lambda: mixlens.plot([ONE], kind="bars"), "several Attributions cannot be drawn as 'bars'. Did you mean 'rows'? Known: rows, strip."),
     (lambda: mixlens.plot([MAP], kind="grid"), "several Maps cannot be drawn as 'grid'. Known: layers, matrix."),

@@ -267,6 +267,30 @@ def test_nothing_covers_another(name: str, width: str) -> None:
         assert min(text.get_fontsize() for text in page.findobj(Text) if text.get_text()) >= 6.5
 
 
+def long_word() -> Map:
+    tokens = ("[CLS]", "wonder" * 13, "[SEP]")
+    words = tuple((token, (place,)) for place, token in enumerate(tokens))
+    return Map(scores_of(3, 3), tokens, "alti", {**INFO, "text": tokens[1]}, (True, False, True), words)
+
+
+def test_a_long_name_in_the_legend_is_shortened() -> None:
+    made = long_word().plot(kind="flow")
+    inside_and_apart(made)
+    named = next(text for text in texts(svg(made)) if text.startswith("from "))
+    assert "wonderw" in named
+    assert "…”: " in named
+
+
+def test_the_narrowest_matrix_is_whole() -> None:
+    """At 1.5 inches the unit of the colour bar takes two lines, and the words of a short text stand side by side."""
+    short = long_text(5)
+    made = short.plot(width=1.5)
+    inside_and_apart(made)
+    assert mesh(made).shape == (7, 7)
+    with pytest.raises(InputError, match=r"12 words have no room side by side in 1\.5 inches"):
+        long_text(10, sentence=20).plot(width=1.5)
+
+
 def test_signed_maps_are_hatched_where_they_are_against() -> None:
     scores = pair(target="positive", score="logit")
     signed = Map(scores.scores - 0.08, PIECES, "attcat", scores.info, SPECIAL, WORDS)

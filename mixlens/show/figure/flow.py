@@ -53,6 +53,12 @@ def draw_flow(results: Sequence[Any], names: Sequence[str], options: Options) ->
     return Drawing(numbers, _followed(numbers, options.top), options).draw()
 
 
+def _short(title: str) -> str:
+    """A name in the legend, no longer than below its column; a quote that was opened is closed."""
+    short = cut(title, SMALL, LONGEST)
+    return f"{short}”" if short != title and title.endswith("”") else short
+
+
 def _left(layers: int) -> float:
     """The room for the names of the levels."""
     return GAP + text_width(f"layer {layers}", AXES) + 0.08
@@ -204,7 +210,7 @@ class Drawing:
     def notes(self) -> list[Note]:
         """The legend: hues, a sample of a width, and what is left out."""
         shares, groups = self.numbers.flow.shares[0], self.numbers.groups
-        names = listed([printable(groups[place].title) for place in self.followed])
+        names = listed([_short(printable(groups[place].title)) for place in self.followed])
         together = percent(float(sum(shares[place] for place in self.followed)))
         whole = "the answer" if self._answers else "the flow"
         least = f"{100 * DRAWN:.2f}{THIN}%"

@@ -28,8 +28,8 @@ from ..flow_page import text_of
 from ..page_entry import is_answer, query_of
 from ..tokens import MASKS, shown
 from .brackets import Bracket, across, along, piece_brackets, source_brackets
-from .layout import AXES, GAP, SMALL, axes_at, broken, cut, cut_between_words, put, title_height, widest, write_title
-from .legend import Colours, colours_of, legend_below
+from .layout import AXES, GAP, SMALL, axes_at, broken, cut, cut_between_words, put, text_width, title_height, widest, write_title
+from .legend import Colours, colours_of, legend_below, meaning_lines
 from .notes import Note, note_height, wrapped, write_notes
 from .numbers import write_numbers
 from .options import Options
@@ -43,10 +43,12 @@ APART = 0.1  # inches of a column of a special token
 LONGEST = 0.8  # inches of a word beside or above its cells
 LONGEST_TEXT = 1.7  # inches of the beginning of a sentence beside its cells
 CUT = 0.99  # of all cells: where a few are far larger, the scale ends here
+BESIDE = 0.21  # inches of "took" before the names, and of the gap behind them
 AROUND = 0.6  # inches of what stands beside the names and the cells
 BRACKET = 0.19  # inches of a bracket with its name
 PIECES = 0.07  # inches of a bracket without a name
-LEGEND = 0.36  # inches of the colour bar, its numbers and its unit
+LEGEND = 0.36  # inches of the colour bar, its numbers and its unit, on one line
+LINE = 0.12  # inches of one more line of the unit
 HATCH = "//////"
 
 
@@ -56,6 +58,7 @@ def draw_word_matrix(scores: Map, layer: int, title: str, options: Options) -> P
     place = query_of([scores])
     most = _most(words, options.width)
     units = _pieces(scores, words, place) if options.pieces else _words(scores, words, place, most)
+    _refuse_one_group(units, len(words), options.width)
     below = "the input" if scores.info.get("rollout") or layer % len(scores.scores) == 0 else "the layer below"
     drawing = Drawing(scores, units, array_of(scores)[layer], below, title, options)
     if options.pieces and drawing.cell < TIGHT:
@@ -63,11 +66,27 @@ def draw_word_matrix(scores: Map, layer: int, title: str, options: Options) -> P
     return drawing.draw()
 
 
+def _refuse_one_group(units: Units, words: int, width: float) -> None:
+    """Refuse a matrix that would be one cell: a text of one short sentence whose words have no room."""
+    if units.noun in ("sentences", "parts") and sum(not unit.mark for unit in units.units) < 2:
+        raise InputError(f"{words} words have no room side by side in {width:g} inches. Give a larger width=.")
+
+
 def _most(words: Sequence[Word], width: float) -> int:
     """How many columns have room: all words, or fewer groups of them, because the text of a group stands beside its row."""
     names = [cut(shown(word.text), SMALL, LONGEST) for word in words]
     most = int((width - widest(names, SMALL) - AROUND) / LEAST)
-    return most if len(words) <= most else max(4, int((width - _longest_text(width) - AROUND) / LEAST) - 2)
+    if len(words) <= most or _fit(words, names, width):
+        return len(words)
+    return max(4, int((width - _longest_text(width) - AROUND) / LEAST) - 2)
+
+
+def _fit(words: Sequence[Word], names: Sequence[str], width: float) -> bool:
+    """Whether all words have room, with nothing to spare: special tokens are narrow, and a pair has brackets."""
+    marks = sum(word.special and word.text not in MASKS for word in words)
+    brackets = BRACKET if source_brackets(words) else 0.0
+    room = width - 2 * GAP - BESIDE - 1.04 * widest(names, SMALL) - brackets - APART * marks
+    return LEAST * (len(words) - marks) <= room
 
 
 def _longest_text(width: float) -> float:
@@ -170,7 +189,7 @@ class Drawing:
 
     @cached_property
     def left(self) -> float:
-        return GAP + 0.16 + 1.04 * widest(self.labels, self.size) + 0.05
+        return GAP + BESIDE + 1.04 * widest(self.labels, self.size)
 
     @cached_property
     def right(self) -> float:
@@ -262,8 +281,17 @@ class Drawing:
 
     # - drawing
 
+    @property
+    def _legend(self) -> float:
+        """The height of the colour bar with its numbers and its unit."""
+        return LEGEND + LINE * (len(self._unit_lines) - 1)
+
+    @cached_property
+    def _unit_lines(self) -> list[str]:
+        return meaning_lines(self.unit, self.options.width - 2 * GAP)
+
     def draw(self) -> Picture:
-        bar = LEGEND if self.options.colorbar else 0.0
+        bar = self._legend if self.options.colorbar else 0.0
         rows = wrapped(self.notes, self.options.width - 2 * GAP)
         page = Picture(figsize=(self.options.width, self.bottom + 0.08 + bar + note_height(rows) + GAP))
         write_title(page, self.lines)
@@ -275,7 +303,8 @@ class Drawing:
         self._write_axes(axes)
         self._draw_brackets(axes)
         if self.options.colorbar:
-            legend_below(page, GAP, self.bottom + 0.08, self.options.width - 2 * GAP, self.colours, self.unit)
+            room, unit = self.options.width - 2 * GAP, "\n".join(self._unit_lines)
+            legend_below(page, GAP, self.bottom + 0.08, room, self.colours, unit)
         write_notes(page, rows, GAP, self.bottom + 0.08 + bar)
         return page
 
@@ -322,7 +351,9 @@ class Drawing:
 
     def _write_axes(self, axes: Axes) -> None:
         """What rows and columns are: who gave, and who took."""
-        gave = cut(f"gave: {self.rows.noun} of {self.below}", AXES, self.options.width - self.left - GAP)
+        room, short = self.options.width - self.left - GAP, f"gave: {self.rows.noun}"
+        whole = f"{short} of {self.below}"
+        gave = whole if text_width(whole, AXES) <= room else cut(short, AXES, room)
         y = GAP + title_height(self.lines) + 0.1
         put(axes, self.left, y, gave, fontsize=AXES, va="baseline", color=LIGHT["soft"])
         middle = (self.top + self.bottom) / 2
