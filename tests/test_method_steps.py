@@ -17,8 +17,9 @@ from mixlens.cli.waiting import Spinner, line_of
 from mixlens.methods._coalitions import game_of
 from mixlens.questions import Question
 from mixlens.report import gather
-from mixlens.serve.jobs import Desk, Job, Limits, StoppedError, Watch
+from mixlens.serve.jobs import Desk, Job, Limits
 from mixlens.serve.questions import example_question
+from mixlens.serve.watching import StoppedError, Watch
 from mixlens.steps import Step, listening, part_of, tell
 from mixlens.targets import resolve
 
