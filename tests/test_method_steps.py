@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import threading
 import time
 from functools import cache
@@ -188,3 +189,20 @@ def test_who_stops_while_hearing_stops_the_method() -> None:
     with pytest.raises(StoppedError), steps.listening(stop):
         mixlens.attribute(loaded("agreement").trace(SENTENCE), "integrated_gradients", steps=200, chunk=8)
     assert len(found) == 1
+
+
+def test_shap_names_its_preparation_and_can_be_stopped_right_behind_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    job = Job("x", loaded("agreement"), {})
+    watch, seen = Watch(job, 60.0), []
+    watch.plan(["SHAP"])
+    watch.next()
+
+    def library() -> None:
+        seen.append(job.within)
+        job.stop = "cancelled."  # while the library is being imported
+
+    monkeypatch.setattr(importlib.import_module("mixlens.methods.shap"), "_library", library)
+    with pytest.raises(StoppedError, match="cancelled"), listening(watch.hear):
+        mixlens.attribute(loaded("agreement").trace(SENTENCE), "shap")
+    assert seen == ["preparing shap"]
+    assert job.share == 0
