@@ -115,7 +115,7 @@ def plot(
     _refuse_no_special(kind, no_special)
     source = input_of(text, file, pair)
     lens = loading.load(model)
-    with group.working("computing and drawing"):
+    with group.working("computing and drawing"), group.short_warnings("font"):
         trace = lens.trace(source)
         word = _word_meant(trace, query) if kind == FLOW or (kind == "matrix" and not pieces) else ()
         place = (word or (command_words.place_meant(trace, query, target if _only_maps(requests) else None, method),))[0]

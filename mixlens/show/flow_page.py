@@ -20,7 +20,7 @@ from ..provenance import public_name
 from ..sentences import Word, words_in
 from ..types import HeadMaps, Map, Trace
 from ..why.names import name_of
-from ..wording import counted, percent, probability
+from ..wording import at_most, counted, percent, probability
 from .flow_groups import COLUMNS, Group, groups_of, unit_of
 from .flow_numbers import DRAWN, Flow, flow_of, heads_by_group, layers_of
 from .packing import EXACT, Precision, encode, fit
@@ -338,7 +338,7 @@ def _facts(picture: Picture, precision: Precision, heads: dict[str, Any]) -> lis
         ["Columns", "sums over what gave, averages over what took; bands are sums. Grouping never changes a total"],
         [
             "Bands",
-            f"all from {100 * DRAWN:.2f}\u202f% of the answer; the others are at most {percent(picture.flow.undrawn)} of a level",
+            f"all from {100 * DRAWN:.2f}\u202f% of the answer; the others are {at_most(picture.flow.undrawn)} of a level",
         ],
         ["Held here", f"columns: every number, in 32 bits; words of a column: {precision.description()}"],
     ]

@@ -24,7 +24,7 @@ from mixlens.show.flow_groups import FEW, RUN, groups_of
 from mixlens.show.flow_numbers import DRAWN
 from mixlens.show.flow_page import picture_of
 from mixlens.types import Map
-from mixlens.wording import percent
+from mixlens.wording import at_most, percent
 
 INFO: dict[str, Any] = {"model": "m", "variant": "paper", "causal": False, "query": 0, "prediction": [("positive", 0.75)]}
 PIECES = ("[CLS]", "the", "un", "##hap", "##py", "keys", ".", "[SEP]", "they", "rust", "##ed", ".", "[SEP]")
@@ -130,6 +130,17 @@ def test_a_flow_leads_into_all_pieces_of_a_word_or_names_the_piece() -> None:
     assert "read at “##py” of “unhappy”" in texts(svg(pair(query=4).plot(kind="flow")))
     with pytest.raises(InputError, match=r"the word '\.' occurs 2 times, at \[6, 11\]"):
         scores.plot(kind="flow", query=".")
+
+
+def test_marks_look_alike_and_small_losses_are_words() -> None:
+    made = pair().plot(kind="flow", width="double")
+    styles = {text.get_text().split("  ")[0]: text.get_style() for text in made.axes[0].texts if "%" in text.get_text()}
+    assert {name: styles[name] for name in ("start", "middle", "end", "keys")} == {
+        **dict.fromkeys(("start", "middle", "end"), "italic"),
+        "keys": "normal",
+    }
+    assert "a bar is violet where more than half of it is" in texts(svg(made))
+    assert [at_most(one).replace("\u202f", " ") for one in (0.04, 0.0001, 0.0)] == ["at most 4.0 %", "under 0.1 %", "at most 0 %"]
 
 
 # --- the matrix -------------------------------------------------------------------------------------------------------
@@ -239,6 +250,23 @@ def test_few_long_sentences_are_cut_into_runs() -> None:
     assert [len(group.words) for group in groups] == [9] * 5
     assert len(groups) >= FEW
     assert max(len(group.words) for group in groups) <= RUN
+
+
+def test_a_wide_page_is_filled() -> None:
+    """Cells of a page for both columns are wider than high; those of one column are square."""
+    for scores in (long_text(5), long_text(12)):
+        for width in ("single", "double"):
+            made = scores.plot(width=width)
+            (found,) = [one for one in made.axes[0].collections if isinstance(one, QuadMesh)]
+            corners = np.asarray(found.get_coordinates())
+            assert width == "single" or corners[..., 0].max() > 0.8 * made.get_figwidth()
+            assert corners[1, 0, 1] - corners[0, 0, 1] <= 0.24 + 1e-9
+
+
+def test_a_rollout_by_the_methods_own_convention_is_not_named_twice() -> None:
+    own, other = ({"convention": name, "residual": False, "normalize": True} for name in ("alti", "toolkit"))
+    assert "ALTI · rollout · layer 1" in texts(svg(pair(rollout=own).plot(layer=0)))
+    assert "ALTI · rollout toolkit · layer 1" in texts(svg(pair(rollout=other).plot(layer=0)))
 
 
 # --- both -------------------------------------------------------------------------------------------------------------
@@ -367,3 +395,10 @@ def test_the_command_takes_a_word_where_the_figure_is_by_words(
         capsys, monkeypatch, *text, str(tmp_path / "x.svg"), "--kind", "matrix", "--pieces", "--query", "unbelievably"
     )
     assert "no token 'unbelievably'" in refused
+
+
+@pytest.mark.filterwarnings("default")
+def test_the_command_tells_of_missing_letters_in_one_line(tmp_path: Path) -> None:
+    said = run("plot", "The keys [MASK] rusty.", "-o", str(tmp_path / "x.png"), "--kind", "strip", "--title", "日").splitlines()
+    (line,) = [one for one in said if not one.startswith("wrote")]
+    assert line == ("mixlens: no font of this figure has 日 (U+65E5). Save it as .svg, or name a font that has: --font ...")

@@ -19,12 +19,13 @@ from numpy.typing import NDArray
 
 from ...by_word import tokens_meant
 from ...errors import InputError, printable
-from ...wording import THIN, listed, percent
+from ...wording import THIN, at_most, listed, percent
 from ..colors import LIGHT, mixed
 from ..flow_numbers import DRAWN
 from ..flow_page import Picture as Numbers
 from ..flow_page import picture_of
 from ..page_entry import is_answer
+from ..tokens import MASKS
 from .brackets import Bracket, across, source_brackets
 from .layout import AXES, GAP, SMALL, axes_at, broken, cut, cut_between_words, put, text_width, title_height, write_title
 from .notes import Note, note_height, wrapped, write_notes
@@ -218,7 +219,8 @@ class Drawing:
             Note(f"from {names}: {together} of {whole}", LIGHT["share"], 0.25),
             Note("everything else", REST, 0.25),
             Note(f"this wide: 10{THIN}% of {whole}", LIGHT["soft"], 0.1 * self.scale),
-            Note(f"bands under {least} are not drawn: at most {percent(self.numbers.flow.undrawn)} of a level"),
+            Note("a bar is violet where more than half of it is"),
+            Note(f"bands under {least} are not drawn: {at_most(self.numbers.flow.undrawn)} of a level"),
             *self._grouped,
         ]
 
@@ -302,4 +304,5 @@ class Drawing:
     def _label_style(self, place: int) -> dict[str, Any]:
         if place in self.followed:
             return {"color": LIGHT["share-ink"], "fontweight": "bold"}
-        return {"color": LIGHT["soft"], "style": "italic"} if self.numbers.groups[place].kind == "mark" else {}
+        first = self.numbers.words[self.numbers.groups[place].words[0]]
+        return {"color": LIGHT["soft"], "style": "italic"} if first.special and first.text not in MASKS else {}

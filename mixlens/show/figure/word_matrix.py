@@ -28,7 +28,21 @@ from ..flow_page import text_of
 from ..page_entry import is_answer, query_of
 from ..tokens import MASKS, shown
 from .brackets import Bracket, across, along, piece_brackets, source_brackets
-from .layout import AXES, GAP, SMALL, axes_at, broken, cut, cut_between_words, put, text_width, title_height, widest, write_title
+from .layout import (
+    AXES,
+    GAP,
+    SMALL,
+    WIDTHS,
+    axes_at,
+    broken,
+    cut,
+    cut_between_words,
+    put,
+    text_width,
+    title_height,
+    widest,
+    write_title,
+)
 from .legend import Colours, colours_of, legend_below, meaning_lines
 from .notes import Note, note_height, wrapped, write_notes
 from .numbers import write_numbers
@@ -200,8 +214,18 @@ class Drawing:
     def cell(self) -> float:
         room = self.options.width - self.left - self.right
         if self.options.numbers:
-            return min(MOST_NUMBER, room / len(self.marks))
-        return min(MOST, (room - APART * int(self.marks.sum())) / max(1, int((~self.marks).sum())))
+            return min(max(MOST_NUMBER, self._most), room / len(self.marks))
+        return min(self._most, (room - APART * int(self.marks.sum())) / max(1, int((~self.marks).sum())))
+
+    @property
+    def _most(self) -> float:
+        """The widest cell: a page that is wider than a column has wider cells, so that it is filled."""
+        return MOST * max(1.0, self.options.width / WIDTHS["single"]) ** 2
+
+    @property
+    def row(self) -> float:
+        """The height of a row: that of a square cell, but no higher than on a narrow page."""
+        return min(self.cell, MOST_NUMBER if self.options.numbers else MOST)
 
     @property
     def apart(self) -> float:
@@ -215,7 +239,7 @@ class Drawing:
 
     def down(self, row: float) -> float:
         """The upper edge of a row."""
-        return self.top + row * self.cell
+        return self.top + row * self.row
 
     @cached_property
     def lines(self) -> list[str]:
@@ -310,7 +334,7 @@ class Drawing:
 
     def _draw_cells(self, axes: Axes) -> None:
         style: dict[str, Any] = {"cmap": self.colours.cmap, "norm": self.colours.norm, "edgecolor": "white", "linewidth": 0.4}
-        rows = self.top + self.cell * np.arange(len(self.rows.units) + 1)
+        rows = self.top + self.row * np.arange(len(self.rows.units) + 1)
         axes.pcolormesh(self.left + self.edges, rows, self.values, **style)
         for place in np.flatnonzero(self.marks):
             box = (self.left + self.edges[place], self.top), self.apart, self.bottom - self.top
@@ -321,7 +345,7 @@ class Drawing:
         elif self.colours.signed:
             self._hatch(axes)
         corner, whole = (self.left, self.down(self.rows.answer)), float(self.edges[-1])
-        axes.add_patch(Rectangle(corner, whole, self.cell, fill=False, edgecolor=LIGHT["ink"], linewidth=0.8, zorder=5))
+        axes.add_patch(Rectangle(corner, whole, self.row, fill=False, edgecolor=LIGHT["ink"], linewidth=0.8, zorder=5))
 
     @property
     def _mark_hatch(self) -> str:
@@ -331,14 +355,14 @@ class Drawing:
     def _write_numbers(self, axes: Axes) -> None:
         columns = self.left + (self.edges[:-1] + self.edges[1:]) / 2
         rows = [self.down(row + 0.5) for row in range(len(self.values))]
-        write_numbers(axes, self.values, self.colours, self.cell, self.cell, middles=(columns.tolist(), rows))
+        write_numbers(axes, self.values, self.colours, self.cell, self.row, middles=(columns.tolist(), rows))
 
     def _hatch(self, axes: Axes) -> None:
         """Cells against are hatched, so that the sign is there without colour."""
         for row, column in np.argwhere((self.values <= -0.05 * self.colours.end) & ~self.marks):
             wide = float(np.diff(self.edges)[column])
             corner = (self.left + float(self.edges[column]), self.down(row))
-            axes.add_patch(Rectangle(corner, wide, self.cell, fill=False, hatch="/////", edgecolor=LIGHT["surface"], linewidth=0))
+            axes.add_patch(Rectangle(corner, wide, self.row, fill=False, hatch="/////", edgecolor=LIGHT["surface"], linewidth=0))
 
     def _write_names(self, axes: Axes) -> None:
         middles = (self.edges[:-1] + self.edges[1:]) / 2
