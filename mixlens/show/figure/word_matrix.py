@@ -17,17 +17,15 @@ from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 from numpy.typing import NDArray
 
-from ...errors import InputError, printable
+from ...errors import InputError
 from ...sentences import Word, words_in
 from ...types import Map
 from ...wording import THIN
 from ..colors import LIGHT
-from ..flow_groups import Group, groups_of, unit_of
 from ..flow_numbers import membership
-from ..flow_page import text_of
 from ..page_entry import is_answer, query_of
 from ..tokens import MASKS, shown
-from .brackets import Bracket, across, along, piece_brackets, source_brackets
+from .brackets import Bracket, across, along, source_brackets
 from .layout import (
     AXES,
     GAP,
@@ -48,6 +46,7 @@ from .notes import Note, note_height, wrapped, write_notes
 from .numbers import write_numbers
 from .options import Options
 from .picture import Picture
+from .word_units import Units, pieces_as_units, words_as_units
 from .wording import array_of, is_share, meaning_of, target_of
 
 LEAST, MOST = 0.112, 0.24  # inches of a cell
@@ -71,7 +70,7 @@ def draw_word_matrix(scores: Map, layer: int, title: str, options: Options) -> P
     words = words_in(scores)
     place = query_of([scores])
     most = _most(words, options.width)
-    units = _pieces(scores, words, place) if options.pieces else _words(scores, words, place, most)
+    units = pieces_as_units(scores, words, place) if options.pieces else words_as_units(scores, words, place, most)
     _refuse_one_group(units, len(words), options.width)
     below = "the input" if scores.info.get("rollout") or layer % len(scores.scores) == 0 else "the layer below"
     drawing = Drawing(scores, units, array_of(scores)[layer], below, title, options)
@@ -106,56 +105,6 @@ def _fit(words: Sequence[Word], names: Sequence[str], width: float) -> bool:
 def _longest_text(width: float) -> float:
     """Inches of the beginning of a sentence beside its row."""
     return min(LONGEST_TEXT, 0.4 * width)
-
-
-@dataclass(frozen=True)
-class Unit:
-    """A row and a column: its name, its tokens, and whether it is a special token outside the scale."""
-
-    name: str
-    title: str  # in a sentence: “ball”, the start mark
-    label: str  # beside its row: of a sentence with its first words
-    tokens: tuple[int, ...]
-    mark: bool
-
-
-@dataclass(frozen=True)
-class Units:
-    """All rows and columns, what they are, which of them the answer is read at, and the brackets beside them."""
-
-    units: Sequence[Unit]
-    noun: str  # words, sentences, parts, tokens
-    answer: int
-    brackets: Sequence[Bracket]
-    pieces: Sequence[Bracket]
-
-
-def _words(scores: Map, words: Sequence[Word], place: int, most: int) -> Units:
-    """Words as rows and columns; groups of them where there are more than `most`."""
-    number = next(number for number, word in enumerate(words) if place in word.tokens)
-    groups = groups_of(words, number, causal=bool(scores.info.get("causal")), most=most)
-    units = [_unit(words, group) for group in groups]
-    answer = next(at for at, group in enumerate(groups) if number in group.words)
-    brackets = source_brackets([words[group.words[0]] for group in groups])
-    return Units(units, f"{unit_of(groups)}s", answer, brackets, ())
-
-
-def _unit(words: Sequence[Word], group: Group) -> Unit:
-    tokens = tuple(token for number in group.words for token in words[number].tokens)
-    name = printable(group.name)
-    label = f"{name}  {text_of([words[number] for number in group.words])}" if group.kind in ("sentence", "part") else name
-    special = all(words[number].special and words[number].text not in MASKS for number in group.words)
-    return Unit(name, printable(group.title), label, tokens, special)
-
-
-def _pieces(scores: Map, words: Sequence[Word], place: int) -> Units:
-    """Every token as a row and a column."""
-    special = scores.special or (False,) * len(scores.tokens)
-    marks = [special[at] and token not in MASKS for at, token in enumerate(scores.tokens)]
-    units = [Unit(shown(token), f"“{shown(token)}”", shown(token), (at,), marks[at]) for at, token in enumerate(scores.tokens)]
-    owner = {token: word for word in words for token in word.tokens}
-    every = [owner[at] for at in range(len(units))]
-    return Units(units, "tokens", place, source_brackets(every), piece_brackets(words))
 
 
 @dataclass(frozen=True)
