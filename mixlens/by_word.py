@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from .aggregate import find
 from .errors import InputError
 from .types import Attribution, Map, Words
 
@@ -26,6 +27,15 @@ def _word_matrix(words: Words | None, n: int, dtype: torch.dtype) -> tuple[Tenso
 def _info_by_word(info: Any) -> dict[str, Any]:
     facts = {key: value for key, value in info.items() if not isinstance(value, Tensor)}
     return {**facts, "unit": "word"}
+
+
+def tokens_meant(result: Any, query: int | str) -> tuple[int, ...]:
+    """The tokens a query means in a figure by words: all of a word that occurs once, else one token, as `find` has it."""
+    places = [tokens for word, tokens in result.words or () if word == query]
+    if len(places) > 1:
+        first = [tokens[0] for tokens in places]
+        raise InputError(f"the word {query!r} occurs {len(places)} times, at {first}. Say which one by its index.")
+    return tuple(places[0]) if places else (find(result.tokens, query),)
 
 
 def map_by_word(scores: Map) -> Map:

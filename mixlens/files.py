@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, cast
 
 from .errors import InputError, MixlensError, ResultError
@@ -24,6 +25,7 @@ LOCK = ".lock"
 LOCK_FLAGS = os.O_RDWR | os.O_CREAT | sum(getattr(os, name, 0) for name in ("O_NOFOLLOW", "O_NONBLOCK", "O_CLOEXEC"))
 WAITS = (0.01, 0.05, 0.2, 0.5)  # seconds between tries to replace a file, on Windows
 SHORT = 80  # characters of a value in a message
+CHECKSUMS = MappingProxyType({"chat": "the chat template changed"})  # facts that tell a reader nothing, in words
 IDENTITY = 2  # the version of the facts that tell one run from another; a folder with another version is not continued
 
 
@@ -310,7 +312,8 @@ def _differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[
         if isinstance(there, dict) and isinstance(here, dict):
             yield from _differences(there, here)
         elif there != here:
-            yield f"{key}: {_difference(there, here)}"
+            checksums = key in CHECKSUMS and None not in (there, here)
+            yield CHECKSUMS[key] if checksums else f"{key}: {_difference(there, here)}"
 
 
 def _difference(there: Any, here: Any) -> str:

@@ -39,6 +39,7 @@ PRESET_METHODS: dict[str, tuple[str, ...]] = {  # what a page computes beside th
 LONG_TEXT = 128  # tokens; above it an answer is not compared with methods that run the model once for each word
 ONCE_A_WORD = frozenset({"blank_out"})
 WHOLE_TEXT = ("classification", "question-answering")  # tasks whose answer is read from the whole text
+FIRST = "running the model"  # the first step of `gather`
 Note = Callable[[str, float], None]  # what is being done, and how far it is from 0 to 1
 
 
@@ -73,12 +74,22 @@ def gather(
     requests = [parse_method(name) for name in checked(methods)]
     _refuse_target(requests, target, foil)
     note = note or _silent
-    note("running the model", 0.0)
+    note(FIRST, 0.0)
     trace = text if isinstance(text, Trace) else model.trace(text)
     gathering = _gathering(model, trace, query, {"target": target, "foil": foil})
     results = dict(_numbered(gathering, requests, note))
     note("done", 1.0)
     return [results[number] for number in range(len(requests))]
+
+
+def steps_of(methods: str | Sequence[str] = METHODS) -> list[str]:
+    """The steps that `gather` notes as they begin, in order."""
+    requests = [parse_method(name) for name in checked(methods)]
+    return [FIRST, *(_named([requests[i] for i in group]) for group in _groups(requests))]
+
+
+def _named(requests: Sequence[MethodRequest]) -> str:
+    return ", ".join(request.name for request in requests)
 
 
 def _refuse_target(requests: Sequence[MethodRequest], target: TargetName, foil: str | int | None) -> None:
@@ -159,7 +170,7 @@ def _numbered(gathering: Gathering, requests: Sequence[MethodRequest], note: Not
     groups = _groups(requests)
     for number, group in enumerate(groups):
         members = [requests[i] for i in group]
-        step = Step(note, ", ".join(request.name for request in members), number, len(groups))
+        step = Step(note, _named(members), number, len(groups))
         yield from zip(group, gathering.results(members, step), strict=True)
 
 

@@ -31,8 +31,8 @@ class Step:
 
     @property
     def text(self) -> str:
-        """ "64 of 500 texts"."""
-        return f"{self.done:,} of {max(self.done, self.count):,} {self.noun}"
+        """ "64 of 500 texts"; of what is not counted its name alone."""
+        return self.noun if not self.count else f"{self.done:,} of {max(self.done, self.count):,} {self.noun}"
 
 
 Listener = Callable[[Step], None]
@@ -43,6 +43,11 @@ def tell(done: int, count: int, noun: str, *, since: float = 0.0, until: float =
     listener = settings().listener
     if listener is not None:
         listener(Step(done, count, noun, since, until))
+
+
+def tell_preparing(what: str) -> None:
+    """Tell whoever listens that this is being made ready, which takes a while and is not counted."""
+    tell(0, 0, f"preparing {what}")
 
 
 @contextmanager

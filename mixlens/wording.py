@@ -22,6 +22,12 @@ def percent(share: float, *, sign: bool = False) -> str:
     return f"{mark}{100 * size:.{digits}f}{THIN}%"
 
 
+def at_most(share: float) -> str:
+    """A bound in words: "at most 4.0 %", "under 0.1 %"."""
+    text = percent(share)
+    return f"under {text[1:]}" if text.startswith("<") else f"at most {text}"
+
+
 def probability(value: float) -> str:
     """A probability: one decimal; "<0.1 %" and ">99.9 %" for what would round to nothing or to certainty."""
     if math.isnan(value):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import threading
 import time
 from functools import cache
@@ -17,8 +18,9 @@ from mixlens.cli.waiting import Spinner, line_of
 from mixlens.methods._coalitions import game_of
 from mixlens.questions import Question
 from mixlens.report import gather
-from mixlens.serve.jobs import Desk, Job, Limits, StoppedError, Watch
+from mixlens.serve.jobs import Desk, Job, Limits
 from mixlens.serve.questions import example_question
+from mixlens.serve.watching import StoppedError, Watch
 from mixlens.steps import Step, listening, part_of, tell
 from mixlens.targets import resolve
 
@@ -196,3 +198,20 @@ def test_who_stops_while_hearing_stops_the_method() -> None:
     with pytest.raises(StoppedError), steps.listening(stop):
         mixlens.attribute(loaded("agreement").trace(SENTENCE), "integrated_gradients", steps=200, chunk=8)
     assert len(found) == 1
+
+
+def test_shap_names_its_preparation_and_can_be_stopped_right_behind_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    job = Job("x", loaded("agreement"), {})
+    watch, seen = Watch(job, 60.0), []
+    watch.plan(["SHAP"])
+    watch.next()
+
+    def library() -> None:
+        seen.append(job.within)
+        job.stop = "cancelled."  # while the library is being imported
+
+    monkeypatch.setattr(importlib.import_module("mixlens.methods.shap"), "_library", library)
+    with pytest.raises(StoppedError, match="cancelled"), listening(watch.hear):
+        mixlens.attribute(loaded("agreement").trace(SENTENCE), "shap")
+    assert seen == ["preparing shap"]
+    assert job.share == 0

@@ -12,7 +12,7 @@ from typing import Any
 
 import typer.core
 
-from ..errors import InputError, MixlensError, ModelError, ResultError
+from ..errors import InputError, MixlensError, ModelError, ResultError, printable
 from ..show.encoding import make_readable
 from .waiting import PATIENCE, Spinner
 
@@ -108,6 +108,18 @@ def _message(error: MixlensError, command: Any, ctx: Any) -> str:
 
 def _is_option(parameter: Any) -> bool:
     return any(flag.startswith("--") for flag in parameter.opts)
+
+
+@contextlib.contextmanager
+def short_warnings(*options: str) -> Iterator[None]:
+    """Warnings within this block are one line each, without the place in the code; they name these options as flags."""
+
+    def show(message: Warning | str, *_: Any, **__: Any) -> None:
+        print(f"mixlens: {printable(as_written(str(message), options))}", file=sys.stderr)
+
+    with warnings.catch_warnings():
+        warnings.showwarning = show
+        yield
 
 
 # --- waiting ------------------------------------------------------------------------------------------------------------

@@ -115,13 +115,14 @@ def plot(
     _refuse_no_special(kind, no_special)
     source = input_of(text, file, pair)
     lens = loading.load(model)
-    with group.working("computing and drawing"):
+    with group.working("computing and drawing"), group.short_warnings("font"):
         trace = lens.trace(source)
-        place = command_words.place_meant(trace, query, target if _only_maps(requests) else None, method)
+        word = _word_meant(trace, query) if kind == FLOW or (kind == "matrix" and not pieces) else ()
+        place = (word or (command_words.place_meant(trace, query, target if _only_maps(requests) else None, method),))[0]
         results: dict[str, Any]
         if _is_of_map(kind):
             results = _maps(trace, requests, rollout=rollout, words=words and kind != FLOW)
-            results = _with_answer(results, trace, place)
+            results = _with_answer(results, trace, place, asked=len(word) > 1)
         else:
             question = _question(lens, requests, target, foil, score)
             results = _attributions(trace, requests, place, question, words=words, keep_special=not no_special)
@@ -129,7 +130,7 @@ def plot(
             _one_or_several(results),
             kind=kind,
             layer=None if layer is None else layer_index(lens, layer),
-            query=_row(trace, place, kind, words),
+            query=query if kind == FLOW and word else _row(trace, place, kind, words),
             pieces=pieces or None,
             rollout=_convention(requests, kind),
             top=top,
@@ -246,10 +247,17 @@ def _maps(trace: Trace, requests: Mapping[str, MethodRequest], *, rollout: bool,
     return {name: by_word(scores, words) for name, scores in rolled.items()}
 
 
-def _with_answer(results: Mapping[str, Any], trace: Trace, place: int | None) -> dict[str, Any]:
-    """Maps that tell where the answer is read, and what it is there."""
+def _word_meant(trace: Trace, query: str | None) -> tuple[int, ...]:
+    """The tokens of the word that --query names in a figure by words; nothing where it names a token or an index."""
+    from ..by_word import tokens_meant
+
+    return tokens_meant(trace, query) if query in [word for word, _ in trace.words or ()] and query is not None else ()
+
+
+def _with_answer(results: Mapping[str, Any], trace: Trace, place: int | None, *, asked: bool) -> dict[str, Any]:
+    """Maps that tell where the answer is read, and what it is there. `asked`: the place is a word of several pieces."""
     position = trace.query if place is None else place
-    prediction = trace.prediction() if position == trace.query else []
+    prediction = trace.prediction() if position == trace.query and not asked else []
     answer = {"query": position, "prediction": prediction}
     by_word = {"query": _word_of(trace, position), "prediction": prediction} if trace.words else answer
     facts = {name: by_word if result.info.get("unit") == "word" else answer for name, result in results.items()}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..errors import InputError, MixlensError, nearest, printable, printable_json
+from .group import short_warnings
 from .options import Foil, LoadOptions, ModelName, Query, Score, loads_a_model
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ def run(
     from ..corpus import run as run_corpus
 
     _refuse_unknown(methods)  # before the model is loaded
-    with _safe_to_stop(out), _short_warnings():
+    with _safe_to_stop(out), short_warnings():
         done = run_corpus(
             data,
             model=model,
@@ -139,14 +139,6 @@ def _safe_to_stop(out: Path) -> Iterator[None]:
     except KeyboardInterrupt:
         print(f"mixlens: stopped. What is in {printable(str(out))} is safe: the same command goes on.", file=sys.stderr)
         raise typer.Exit(130) from None
-
-
-@contextmanager
-def _short_warnings() -> Iterator[None]:
-    """Warnings within this block are one line each, without the place in the code."""
-    with warnings.catch_warnings():
-        warnings.showwarning = lambda message, *_, **__: print(f"mixlens: {printable(str(message))}", file=sys.stderr)
-        yield
 
 
 def _names(written: str | None) -> list[str]:

@@ -19,6 +19,7 @@ from ..completeness import completeness
 from ..errors import InputError, nearest
 from ..optional import optional
 from ..questions import Question
+from ..steps import tell_preparing
 from ..types import Trace
 from ._attribution import attribution
 from ._coalitions import Game, game_of
@@ -50,7 +51,9 @@ def shap(
     refuse_count(evaluations=evaluations)
     if algorithm not in ALGORITHMS:
         raise InputError(f"unknown algorithm {algorithm!r}. {nearest(algorithm, ALGORITHMS)}")
+    tell_preparing("shap")  # importing it takes seconds, and numba compiles it when it first runs
     library = _library()
+    tell_preparing("shap")  # whoever listens may stop it here
     game = game_of(question, unit, replacement, evaluations if algorithm == "partition" else 0)
     _refuse_many(algorithm, len(game.units))
     scores = game.scores(_values(library, game, algorithm, evaluations))

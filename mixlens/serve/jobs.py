@@ -21,12 +21,13 @@ from .. import errors
 from ..data.truncation import truncated
 from ..errors import InputError, MixlensError
 from ..model.model import Model
-from ..report import gather
+from ..report import METHODS, gather, steps_of
 from ..show.page_entry import Entry, entry
 from ..show.results_page import page_room
-from ..steps import Step, listening
+from ..steps import listening
 from ..types import Example
 from .times import Times
+from .watching import StoppedError, Watch
 from .work import Answered, answered
 
 log = logging.getLogger("mixlens.serve")
@@ -51,10 +52,6 @@ class Limits(errors.Limits):
 
 class FullError(MixlensError):
     """The queue is full."""
-
-
-class StoppedError(MixlensError):
-    """A job was cancelled, or took too long."""
 
 
 @dataclass
@@ -289,7 +286,8 @@ class Desk:
         if job.question != "maps":
             job.answer = answered(job.model, job.question, {**job.arguments, "question": job.question}, watch)
             return
-        results = gather(job.model, note=watch.note, **job.arguments)
+        watch.plan(steps_of(job.arguments.get("methods", METHODS)))
+        results = gather(job.model, note=watch.gathered, **job.arguments)
         job.entry = entry(results, room=PAGE - page_room())
 
     def _time(self, job: Job) -> None:
@@ -299,48 +297,6 @@ class Desk:
         if job is self._trial and job.stop == "a text came first.":
             self._trials.append(Job("", job.model, job.arguments, question=job.question))
         self._trial = None
-
-
-class Watch:
-    """Follows a job, and says why it is to be stopped: it was cancelled, or it takes longer than `seconds`."""
-
-    def __init__(self, job: Job, seconds: float):
-        self.job, self.seconds = job, seconds
-
-    def reason(self) -> str | None:
-        """Why the job is to be stopped; None while it may go on."""
-        if self.job.stop is None and self.job.seconds > self.seconds:
-            self.job.stop = f"stopped after {self.seconds:g} seconds, the most one text may take. Shorten it, or ask for less."
-        return self.job.stop
-
-    def note(self, doing: str, share: float) -> None:
-        """Writes down how far the job is, and stops it if it must not go on."""
-        self.job.doing, self.job.share = doing, share
-        reason = self.reason()
-        if reason is not None and share < 1:
-            raise StoppedError(reason)
-
-    # - the steps of a question (work.Track)
-
-    def plan(self, steps: Sequence[str]) -> None:
-        """The steps that are to come."""
-        self.job.steps, self.job.begun = list(steps), 0
-
-    def next(self, text: str | None = None) -> None:
-        """The next step begins; `text` says more of the first one."""
-        if text is not None:
-            self.job.steps[0] = text
-        self.job.begun, self.job.within = self.job.begun + 1, ""
-        self.note(self.job.steps[self.job.begun - 1], (self.job.begun - 1) / len(self.job.steps))
-
-    def hear(self, step: Step) -> None:
-        """How far the step is that runs. Its job may be stopped here, too."""
-        if self.job.begun:
-            self.job.within = step.text
-            self.note(self.job.doing, (self.job.begun - 1 + step.share) / len(self.job.steps))
-
-    def know(self, predictions: Sequence[tuple[str, float]]) -> None:
-        self.job.known = list(predictions)
 
 
 def _failed(failure: Exception) -> tuple[str, str]:

@@ -11,7 +11,7 @@ from ..errors import InputError
 from ..generation.explaining import explain_written, write
 from ..model.model import Model
 from ..report import compared, gather
-from ..show.flow_page import flow_data, flow_page, flow_results, picture_of
+from ..show.flow_page import counted_number, flow_data, flow_page, flow_results, picture_of
 from ..show.generation_page import content_of, generation_page
 from ..show.page_file import MEGABYTES, room_of
 from ..show.results_page import Told, page_of_texts
@@ -72,7 +72,7 @@ def _traced(model: Model, asked: Mapping[str, Any], track: Track) -> Trace:
     trace = model.trace(asked["text"])
     pieces = pieces_of(trace)[0]
     words, marks = ([one for one in pieces if not one.special and one.mark is is_mark] for is_mark in (False, True))
-    found = f"{len(words)} words" + (f" and {len(marks)} marks" if marks else "")
+    found = " and ".join([counted_number(len(words), "word"), *([counted_number(len(marks), "mark")] if marks else [])])
     track.next(f"Read the text: {len(trace)} tokens, {found}")
     return trace
 

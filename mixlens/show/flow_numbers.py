@@ -76,15 +76,15 @@ def membership(groups: Sequence[Sequence[int]], n: int) -> Array:
     return belongs
 
 
-def flow_of(layers: Array, query: int, columns: Sequence[Sequence[int]], words: Sequence[Sequence[int]]) -> Flow:
-    """The numbers of a flow picture; `columns` and `words` are the tokens of each."""
+def flow_of(layers: Array, query: int | Sequence[int], columns: Sequence[Sequence[int]], words: Sequence[Sequence[int]]) -> Flow:
+    """The numbers of a flow picture; `columns` and `words` are the tokens of each. Of several positions, the average."""
     depth, n, _ = layers.shape
     by_column, by_word = membership(columns, n), membership(words, n)
     mean = (by_column / by_column.sum(0)).T  # [column token]
     rolled = [np.eye(n)]
     for layer in layers:
         rolled.append(layer @ rolled[-1])
-    passing = [np.eye(n)[query]]
+    passing = [np.eye(n)[np.atleast_1d(query)].mean(0)]
     for layer in layers[::-1]:
         passing.insert(0, passing[0] @ layer)
     shares = np.stack([one @ by_column for one in passing])

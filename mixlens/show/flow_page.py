@@ -20,7 +20,7 @@ from ..provenance import public_name
 from ..sentences import Word, words_in
 from ..types import HeadMaps, Map, Trace
 from ..why.names import name_of
-from ..wording import counted, percent, probability
+from ..wording import at_most, counted, percent, probability
 from .flow_groups import COLUMNS, Group, groups_of, unit_of
 from .flow_numbers import DRAWN, Flow, flow_of, heads_by_group, layers_of
 from .packing import EXACT, Precision, encode, fit
@@ -51,6 +51,7 @@ class Picture:
     query: int
     convention: str
     heads: HeadMaps | None
+    read: tuple[int, ...]  # the positions that are read: the query, or all pieces of a word
 
     @property
     def unit(self) -> str:
@@ -60,6 +61,14 @@ class Picture:
     def column(self) -> int:
         """The column that the answer is read at."""
         return next(number for number, group in enumerate(self.groups) if group.kind == "answer")
+
+    @property
+    def title(self) -> str:
+        """What is read, in a sentence: a word, a special token, or a piece of a word."""
+        group = self.groups[self.column]
+        if set(self.read) == set(self.tokens_of(group)):
+            return group.title
+        return f"“{shown(self.scores.tokens[self.query])}” of {group.title}"
 
     @property
     def prediction(self) -> list[tuple[str, float]]:
@@ -137,26 +146,30 @@ def picture_of(
     scores: Map,
     *,
     heads: HeadMaps | None = None,
-    query: int | None = None,
+    query: int | Sequence[int] | None = None,
     rollout: str | None = None,
     most: int = COLUMNS,
 ) -> Picture:
-    """The words, the columns (at most so many groups of words) and the numbers of a map."""
+    """The words, the columns (at most so many groups of words) and the numbers of a map. `query`: a position, or all
+    positions of one word, which are averaged."""
     _refuse_other_heads(scores, heads)
-    place = query_of([scores]) if query is None else query
-    _refuse_query(place, len(scores.tokens))
+    read = _read(query_of([scores]) if query is None else query, len(scores.tokens))
     layers, facts = layers_of(scores, rollout)
     words = words_in(scores)
-    number = next(number for number, word in enumerate(words) if place in word.tokens)
+    number = next(number for number, word in enumerate(words) if read[0] in word.tokens)
     groups = groups_of(words, number, causal=bool(scores.info.get("causal")), most=most)
     columns = [[token for one in group.words for token in words[one].tokens] for group in groups]
-    flow = flow_of(layers, place, columns, [word.tokens for word in words])
-    return Picture(scores, words, groups, flow, place, facts["convention"], heads)
+    flow = flow_of(layers, read, columns, [word.tokens for word in words])
+    return Picture(scores, words, groups, flow, read[0], facts["convention"], heads, read)
 
 
-def _refuse_query(place: int, tokens: int) -> None:
-    if place not in range(tokens):
-        raise InputError(f"query {place!r} is out of range: there are {tokens} tokens.")
+def _read(query: int | Sequence[int], tokens: int) -> tuple[int, ...]:
+    """The positions that are read; refused where there are no such tokens."""
+    places = (query,) if isinstance(query, int) else tuple(query)
+    for place in places:
+        if place not in range(tokens):
+            raise InputError(f"query {place!r} is out of range: there are {tokens} tokens.")
+    return places
 
 
 def _refuse_other_heads(scores: Map, heads: HeadMaps | None) -> None:
@@ -173,7 +186,7 @@ def _asked(picture: Picture) -> str:
     """What the question names: the predicted class or word, or a position."""
     if picture.prediction:
         return f"the answer {visible(picture.prediction[0][0])}"
-    return picture.groups[picture.column].title
+    return picture.title
 
 
 def _about(picture: Picture) -> str:
@@ -266,12 +279,12 @@ def _rows(array: np.ndarray) -> np.ndarray:
 
 def _answer_data(picture: Picture) -> dict[str, Any]:
     """What is read, where, and how sure the model is."""
-    group, prediction = picture.groups[picture.column], picture.prediction
+    prediction = picture.prediction
     return {
         "name": visible(prediction[0][0]) if prediction else None,
         "sure": probability(prediction[0][1]) if prediction else None,
         "asked": _asked(picture),
-        "read": group.title,
+        "read": picture.title,
         "column": picture.column,
     }
 
@@ -321,11 +334,11 @@ def _facts(picture: Picture, precision: Precision, heads: dict[str, Any]) -> lis
         ["Text", shortened(visible(info.get("text") or " ".join(picture.scores.tokens)), 300)],
         ["Method", f"{names.everyday} ({names.name}; {info.get('paper', '')}); variant {info.get('variant')}"],
         ["Layers", f"multiplied by the convention “{picture.convention}”: rows add up to 1"],
-        ["Read at", f"{picture.groups[picture.column].title}, token {picture.query}"],
+        ["Read at", f"{picture.title}, token {picture.query}"],
         ["Columns", "sums over what gave, averages over what took; bands are sums. Grouping never changes a total"],
         [
             "Bands",
-            f"all from {100 * DRAWN:.2f}\u202f% of the answer; the others are at most {percent(picture.flow.undrawn)} of a level",
+            f"all from {100 * DRAWN:.2f}\u202f% of the answer; the others are {at_most(picture.flow.undrawn)} of a level",
         ],
         ["Held here", f"columns: every number, in 32 bits; words of a column: {precision.description()}"],
     ]

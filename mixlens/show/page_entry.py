@@ -271,6 +271,12 @@ def query_of(results: Sequence[Result]) -> int:
     return position if position in range(len(results[0].tokens)) else 0
 
 
+def is_answer(result: Result, place: int) -> bool:
+    """Whether the answer is read at this position: where the result says so or where models predict, unless nothing is predicted
+    there."""
+    return place == query_of([result]) and result.info.get("prediction", True) != []
+
+
 def _usual_query(result: Result) -> int:
     """The first mask; else the last token of a causal model, and the first of any other."""
     end = len(result.tokens) - 1 if result.info.get("causal") else 0

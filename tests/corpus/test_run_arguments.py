@@ -237,6 +237,7 @@ def test_values_that_differ_are_written_whole_up_to_a_length(tmp_path: Path) -> 
     assert refusal(tmp_path, {"a": fits, "b": 1}, {"a": "y", "b": 1}) == f'a: "{fits}" there, "y" here'
     assert refusal(tmp_path, {"a": long}, {"a": "y"}) == f'a: "{"x" * (SHORT - 4)}... there, "y" here'
     assert refusal(tmp_path, {"a": {"b": 1, "c": 2}}, {"a": {"b": 1, "c": 3}}) == "c: 2 there, 3 here"
+    assert refusal(tmp_path, {"chat": "64db"}, {"chat": "f854"}) == "the chat template changed"
     assert refusal(tmp_path, {"a": 1}, {"b": 1}) == "a: 1 there, null here; b: null there, 1 here"
 
 

@@ -28,7 +28,8 @@ import mixlens  # noqa: E402
 from mixlens import errors  # noqa: E402
 from mixlens.errors import InputError  # noqa: E402
 from mixlens.serve.app import application, run  # noqa: E402
-from mixlens.serve.jobs import Desk, Limits, Stoppable, StoppedError  # noqa: E402
+from mixlens.serve.jobs import Desk, Limits, Stoppable  # noqa: E402
+from mixlens.serve.watching import StoppedError  # noqa: E402
 
 SENTENCE = "The keys to the cabinet [MASK] rusty."
 LIMITS = Limits(tokens=64, characters=2000, queue=3, seconds=60, kept=4, methods=4)

@@ -87,9 +87,8 @@ STANDING = {
         "progress": {"doing": "x", "share": 0.5},
         "error": "e",
         "question": "flow",
-        "within": "",
     },
-    **{"steps": ["a", "b"], "begun": 1, "known": [["w", 0.25]], "behind": 6, "notes": ["n"]},
+    **{"steps": ["a", "b"], "begun": 1, "within": "", "known": [["w", 0.25]], "behind": 6, "notes": ["n"]},
 }
 
 
@@ -656,7 +655,7 @@ def test_why_is_worked_out_step_by_step(worked: list[Any]) -> None:
         "Path of gradients",
         "What flowed into the answer",
     ]
-    read = "Read the text: 4 tokens, 2 words and 1 marks"
+    read = "Read the text: 4 tokens, 2 words and 1 mark"
     assert track.told == [[*READ, *names, OUT], None, None, read, [("yes", 0.5)]]
     choices = {"target": 1, "foil": 0, "query": 2, "filler": "pad"}
     assert worked == [
@@ -684,7 +683,7 @@ def test_why_by_chosen_methods_of_a_text_that_was_cut(worked: list[Any], monkeyp
     noted = ("first", Note("cut", "caution", "Cut."))
     assert answer == Answered({"kind": "methods", "why": {"notes": noted}}, "page of texts")
     steps = [*READ, "Attention × gradient", "What flowed into the answer", OUT, "Every method, layer by layer"]
-    assert track.told == [steps, None, None, "Read the text: 4 tokens, 2 words and 1 marks", None, None, None]
+    assert track.told == [steps, None, None, "Read the text: 4 tokens, 2 words and 1 mark", None, None, None]
     gathered = ("gather", ["attcat", "alti:rollout=abnar"], {"query": 2, "target": "predicted", "foil": None})
     assert worked[:2] == [["attcat", "alti:rollout=abnar"], gathered]
     told = worked[3]
@@ -703,7 +702,7 @@ def test_what_flows_where_is_worked_out(worked: list[Any]) -> None:
     answer = work.answered(worker("masked-lm", (2,)), "flow", question(query=3), track)
     assert answer == Answered({"kind": "flow", "flow": "flow data"}, "flow page")
     steps = [*READ, "Follow the words through the layers", "Draw the bands"]
-    assert track.told == [steps, None, None, "Read the text: 4 tokens, 2 words and 1 marks", [("yes", 0.5)], None]
+    assert track.told == [steps, None, None, "Read the text: 4 tokens, 2 words and 1 mark", [("yes", 0.5)], None]
     assert worked == [
         ("flow_results", {"method": "alti", "query": 3}),
         ("picture_of", "scores", {"heads": "heads"}),
@@ -719,7 +718,7 @@ def test_written_words_are_worked_out(worked: list[Any]) -> None:
     answer = work.answered(worker("causal-lm"), "written", question(), track)
     assert answer == Answered({"kind": "written", "generation": "content"}, "generation page")
     steps = [*READ, "Write the text", "What each written word rests on", "Leave words of the prompt out"]
-    assert track.told == [steps, None, None, "Read the text: 4 tokens, 2 words and 1 marks", [("yes", 0.5)], None, None]
+    assert track.told == [steps, None, None, "Read the text: 4 tokens, 2 words and 1 mark", [("yes", 0.5)], None, None]
     assert worked == [
         ("write", "t", {"generate": 5}),
         ("explain_written", "text", "alti", {}),
@@ -734,7 +733,7 @@ def test_a_text_without_marks_and_without_a_prediction(worked: list[Any], monkey
     monkeypatch.setattr(work, "pieces_of", lambda trace: ([SimpleNamespace(special=False, mark=False)], "word"))
     track = Track()
     work.answered(worker("masked-lm"), "flow", question(), track)
-    assert track.told[3:] == ["Read the text: 4 tokens, 1 words", None]
+    assert track.told[3:] == ["Read the text: 4 tokens, 1 word", None]
 
 
 def test_methods_of_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:

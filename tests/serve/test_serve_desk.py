@@ -15,9 +15,11 @@ import torch
 pytest.importorskip("fastapi", reason="needs the extra `serve`")
 
 from mixlens.errors import InputError
+from mixlens.report import steps_of
 from mixlens.serve import jobs
-from mixlens.serve.jobs import Desk, FullError, Job, Limits, Stoppable, StoppedError, Watch
+from mixlens.serve.jobs import Desk, FullError, Job, Limits, Stoppable
 from mixlens.serve.times import Times
+from mixlens.serve.watching import StoppedError, Watch
 from mixlens.types import Example
 
 
@@ -321,6 +323,29 @@ def test_steps_that_are_followed() -> None:
     assert (one.steps, one.begun) == (["x"], 0)
     watch.know((("w", 0.5),))
     assert one.known == [("w", 0.5)]
+
+
+def test_a_job_of_maps_tells_its_steps_and_how_far_each_is() -> None:
+    one = job(started=1.0, ended=1.0)
+    watch = Watch(one, 9.0)
+    watch.plan(steps_of(["integrated_gradients:steps=500", "alti", "attention", "integrated_gradients:steps=9"]))
+    assert one.steps == ["running the model", "integrated_gradients", "alti, attention", "integrated_gradients"]
+    told = []
+    for doing, share in (
+        ("running the model", 0.0),
+        ("integrated_gradients", 0.0),
+        ("integrated_gradients, 64 of 500 points", 0.04),
+        ("alti, attention", 0.3),
+        ("alti, attention, layer 2 of 4", 0.5),
+        ("integrated_gradients", 0.6),
+        ("done", 1.0),
+    ):
+        watch.gathered(doing, share)
+        told.append((one.begun, one.within, one.share))
+    assert told == [
+        *((1, "", 0.0), (2, "", 0.0), (2, "64 of 500 points", 0.04), (3, "", 0.3), (3, "layer 2 of 4", 0.5)),
+        *((4, "", 0.6), (4, "", 1.0)),
+    ]
 
 
 def test_failures_in_words(caplog: pytest.LogCaptureFixture) -> None:

@@ -26,7 +26,8 @@ from test_serve import SENTENCE, Client, ended  # noqa: E402
 import mixlens  # noqa: E402
 from mixlens.serve.app import application, settings  # noqa: E402
 from mixlens.serve.guard import Guard, host_name  # noqa: E402
-from mixlens.serve.jobs import Desk, Limits, Stoppable, StoppedError  # noqa: E402
+from mixlens.serve.jobs import Desk, Limits, Stoppable  # noqa: E402
+from mixlens.serve.watching import StoppedError  # noqa: E402
 
 PAGE = Path(mixlens.__file__).parent / "show" / "page"
 HASTY = Limits(tokens=64, arrival=3.0, at_once=4)

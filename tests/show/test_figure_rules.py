@@ -21,7 +21,20 @@ from mixlens.errors import InputError
 from mixlens.metrics import Interval
 from mixlens.show import curves as show_curves
 from mixlens.show import figure
-from mixlens.show.figure import bars, heat, histograms, layout, legend, matrices, picture, sheets, strips, wording, written
+from mixlens.show.figure import (
+    bars,
+    heat,
+    histograms,
+    layout,
+    legend,
+    matrices,
+    numbers,
+    picture,
+    sheets,
+    strips,
+    wording,
+    written,
+)
 from mixlens.show.figure.options import Options
 from mixlens.types import Attribution, Map
 
@@ -283,7 +296,7 @@ BELOW = [  # room, meaning -> left edge and width
 
 
 def test_numbers_in_cells() -> None:
-    assert [heat._whole_percent(value) for value in (0.0, 0.0049, 0.005, -0.005, 0.126, -0.5)] == [
+    assert [numbers._whole_percent(value) for value in (0.0, 0.0049, 0.005, -0.005, 0.126, -0.5)] == [
         "·",
         "·",
         "0",
@@ -291,7 +304,7 @@ def test_numbers_in_cells() -> None:
         "13",
         "−50",
     ]
-    assert [heat._number(value) for value in (0.0, 0.5, -0.25, 1.5, 99.99, 100.0, -123.0)] == [
+    assert [numbers._number(value) for value in (0.0, 0.5, -0.25, 1.5, 99.99, 100.0, -123.0)] == [
         ".00",
         ".50",
         "−.25",
@@ -302,11 +315,11 @@ def test_numbers_in_cells() -> None:
     ]
     with artists.equal_letters():
         wide = layout.text_width("100", 7.0) / 0.96
-        assert heat._number_size(["1", "100"], wide, 1.0) == 7.0
-        assert heat._number_size(["1", "100"], wide / 2 * 1.9, 1.0) == pytest.approx(6.65)
-        assert heat._number_size(["1"], 1.0, 6.5 * 1.1 / 72) == pytest.approx(6.5)
+        assert numbers._number_size(["1", "100"], wide, 1.0) == 7.0
+        assert numbers._number_size(["1", "100"], wide / 2 * 1.9, 1.0) == pytest.approx(6.65)
+        assert numbers._number_size(["1"], 1.0, 6.5 * 1.1 / 72) == pytest.approx(6.5)
         with pytest.raises(InputError):
-            heat._number_size(["1"], 1.0, 6.4 * 1.1 / 72)
+            numbers._number_size(["1"], 1.0, 6.4 * 1.1 / 72)
 
 
 @pytest.mark.parametrize(("limit", "hatched"), [(16, True), (15, False)])

@@ -24,6 +24,7 @@ from mixlens.show.flow_groups import FEW, RUN, groups_of
 from mixlens.show.flow_numbers import DRAWN
 from mixlens.show.flow_page import picture_of
 from mixlens.types import Map
+from mixlens.wording import at_most, percent
 
 INFO: dict[str, Any] = {"model": "m", "variant": "paper", "causal": False, "query": 0, "prediction": [("positive", 0.75)]}
 PIECES = ("[CLS]", "the", "un", "##hap", "##py", "keys", ".", "[SEP]", "they", "rust", "##ed", ".", "[SEP]")
@@ -107,11 +108,39 @@ def test_the_legend_has_a_width_and_what_is_left_out() -> None:
 
 
 def test_a_flow_leads_into_the_position_that_is_chosen() -> None:
-    said = texts(svg(pair().plot(kind="flow", query=5)))
-    assert "read at “keys”" in said
-    other = texts(svg(pair(query=5, prediction=[]).plot(kind="flow")))
-    assert "“keys”" in other  # no class is predicted there
-    assert not any(text.startswith("the answer") for text in other)
+    for made in (pair().plot(kind="flow", query=5), pair(query=5, prediction=[]).plot(kind="flow")):
+        said = texts(svg(made))
+        assert {"ALTI · into “keys”", "“keys”"} <= set(said)
+        assert not any("answer" in text for text in said)  # no class is predicted there
+        assert any(text.replace("\u202f", " ") == "this wide: 10 % of the flow" for text in said)
+
+
+def test_a_flow_leads_into_all_pieces_of_a_word_or_names_the_piece() -> None:
+    """Of a word: the average of the flows into its pieces, each by itself."""
+    scores = pair()
+    word, pieces = picture_of(scores, query=(2, 3, 4)), [picture_of(scores, query=place) for place in (2, 3, 4)]
+    np.testing.assert_allclose(word.flow.shares, np.mean([one.flow.shares for one in pieces], 0), atol=1e-12)
+    np.testing.assert_allclose(word.flow.words, np.mean([one.flow.words for one in pieces], 0), atol=1e-12)
+    said = texts(svg(scores.plot(kind="flow", query="unhappy")))
+    share = next(text for text in said if text.startswith("keys  "))
+    assert share == f"keys  {percent(float(word.flow.words[3]))}"
+    assert {"ALTI · into “unhappy”", "“unhappy”"} <= set(said)
+    piece = texts(svg(scores.plot(kind="flow", query=3)))
+    assert {"ALTI · into “##hap” of “unhappy”", "“##hap” of “unhappy”"} <= set(piece)
+    assert "read at “##py” of “unhappy”" in texts(svg(pair(query=4).plot(kind="flow")))
+    with pytest.raises(InputError, match=r"the word '\.' occurs 2 times, at \[6, 11\]"):
+        scores.plot(kind="flow", query=".")
+
+
+def test_marks_look_alike_and_small_losses_are_words() -> None:
+    made = pair().plot(kind="flow", width="double")
+    styles = {text.get_text().split("  ")[0]: text.get_style() for text in made.axes[0].texts if "%" in text.get_text()}
+    assert {name: styles[name] for name in ("start", "middle", "end", "keys")} == {
+        **dict.fromkeys(("start", "middle", "end"), "italic"),
+        "keys": "normal",
+    }
+    assert "a bar is violet where more than half of it is" in texts(svg(made))
+    assert [at_most(one).replace("\u202f", " ") for one in (0.04, 0.0001, 0.0)] == ["at most 4.0 %", "under 0.1 %", "at most 0 %"]
 
 
 # --- the matrix -------------------------------------------------------------------------------------------------------
@@ -168,6 +197,30 @@ def test_special_tokens_are_outside_the_scale_and_the_answer_is_framed() -> None
     assert abs(frames[0].get_y() - top) < 1e-9  # the first row
 
 
+def test_a_framed_row_is_the_answers_only_where_the_answer_is_read() -> None:
+    def framed(**info: Any) -> str:
+        return next(text for text in texts(svg(pair(**info).plot(layer=0))) if "row" in text and "percent" not in text)
+
+    assert framed() == "the answer’s row"
+    assert framed(query=5, prediction=[]) == "the row of “keys”"
+    assert framed(query=4) == "the row of “unhappy”, where the answer is read"  # its last piece; the row is of all three
+
+
+def test_numbers_stand_in_the_cells_of_words_and_of_pieces() -> None:
+    scores = pair()
+    for made, values in (
+        (scores.plot(layer=0, numbers=True), scores.by_word().scores[0].numpy()),
+        (scores.plot(layer=0, numbers=True, pieces=True, width="double"), scores.scores[0].numpy()),
+    ):
+        inside_and_apart(made)
+        np.testing.assert_allclose(mesh(made), values, atol=1e-12)
+        said = sorted(text for text in texts(svg(made)) if text == "·" or text.isdigit())
+        assert said == sorted(f"{100 * one:.0f}" if one >= 0.005 else "·" for one in values.flat)
+        assert {"the answer’s row", "first text", "second text"} <= set(texts(svg(made)))
+    with pytest.raises(InputError, match="too small for numbers"):
+        scores.plot(layer=0, numbers=True, width=1.5)
+
+
 def test_words_that_have_no_room_are_grouped_without_loss() -> None:
     """Slowly, pair by pair: what a sentence gave is a sum, what it took an average."""
     scores = long_text(48)
@@ -199,6 +252,23 @@ def test_few_long_sentences_are_cut_into_runs() -> None:
     assert max(len(group.words) for group in groups) <= RUN
 
 
+def test_a_wide_page_is_filled() -> None:
+    """Cells of a page for both columns are wider than high; those of one column are square."""
+    for scores in (long_text(5), long_text(12)):
+        for width in ("single", "double"):
+            made = scores.plot(width=width)
+            (found,) = [one for one in made.axes[0].collections if isinstance(one, QuadMesh)]
+            corners = np.asarray(found.get_coordinates())
+            assert width == "single" or corners[..., 0].max() > 0.8 * made.get_figwidth()
+            assert corners[1, 0, 1] - corners[0, 0, 1] <= 0.24 + 1e-9
+
+
+def test_a_rollout_by_the_methods_own_convention_is_not_named_twice() -> None:
+    own, other = ({"convention": name, "residual": False, "normalize": True} for name in ("alti", "toolkit"))
+    assert "ALTI · rollout · layer 1" in texts(svg(pair(rollout=own).plot(layer=0)))
+    assert "ALTI · rollout toolkit · layer 1" in texts(svg(pair(rollout=other).plot(layer=0)))
+
+
 # --- both -------------------------------------------------------------------------------------------------------------
 
 EVERY = {
@@ -223,6 +293,30 @@ def test_nothing_covers_another(name: str, width: str) -> None:
         inside_and_apart(page)
         assert page.get_figheight() <= 9
         assert min(text.get_fontsize() for text in page.findobj(Text) if text.get_text()) >= 6.5
+
+
+def long_word() -> Map:
+    tokens = ("[CLS]", "wonder" * 13, "[SEP]")
+    words = tuple((token, (place,)) for place, token in enumerate(tokens))
+    return Map(scores_of(3, 3), tokens, "alti", {**INFO, "text": tokens[1]}, (True, False, True), words)
+
+
+def test_a_long_name_in_the_legend_is_shortened() -> None:
+    made = long_word().plot(kind="flow")
+    inside_and_apart(made)
+    named = next(text for text in texts(svg(made)) if text.startswith("from "))
+    assert "wonderw" in named
+    assert "…”: " in named
+
+
+def test_the_narrowest_matrix_is_whole() -> None:
+    """At 1.5 inches the unit of the colour bar takes two lines, and the words of a short text stand side by side."""
+    short = long_text(5)
+    made = short.plot(width=1.5)
+    inside_and_apart(made)
+    assert mesh(made).shape == (7, 7)
+    with pytest.raises(InputError, match=r"12 words have no room side by side in 1\.5 inches"):
+        long_text(10, sentence=20).plot(width=1.5)
 
 
 def test_signed_maps_are_hatched_where_they_are_against() -> None:
@@ -287,3 +381,24 @@ def test_the_command_draws_what_python_draws(tmp_path: Path) -> None:
     assert (tmp_path / "flow.svg").read_text() == svg(scores.plot(kind="flow", top=2))
     run("plot", SENTENCE, "-o", str(tmp_path / "matrix.svg"), "--kind", "matrix", "--layer", "2")
     assert (tmp_path / "matrix.svg").read_text() == svg(scores.plot(layer=1))
+
+
+def test_the_command_takes_a_word_where_the_figure_is_by_words(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = ("plot", "The unhappy keys were unbelievably rusty.", "-o")
+    run(*text, str(tmp_path / "flow.svg"), "--kind", "flow", "--query", "unbelievably")
+    assert "ALTI · into “unbelievably”" in texts((tmp_path / "flow.svg").read_text())
+    run(*text, str(tmp_path / "matrix.svg"), "--kind", "matrix", "--query", "unbelievably")
+    assert "the row of “unbelievably”" in texts((tmp_path / "matrix.svg").read_text())
+    refused = refuse(
+        capsys, monkeypatch, *text, str(tmp_path / "x.svg"), "--kind", "matrix", "--pieces", "--query", "unbelievably"
+    )
+    assert "no token 'unbelievably'" in refused
+
+
+@pytest.mark.filterwarnings("default")
+def test_the_command_tells_of_missing_letters_in_one_line(tmp_path: Path) -> None:
+    said = run("plot", "The keys [MASK] rusty.", "-o", str(tmp_path / "x.png"), "--kind", "strip", "--title", "日").splitlines()
+    (line,) = [one for one in said if not one.startswith("wrote")]
+    assert line == ("mixlens: no font of this figure has 日 (U+65E5). Save it as .svg, or name a font that has: --font ...")

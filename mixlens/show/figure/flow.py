@@ -17,13 +17,15 @@ from matplotlib.patches import PathPatch, Rectangle
 from matplotlib.path import Path as Outline
 from numpy.typing import NDArray
 
-from ...aggregate import find
+from ...by_word import tokens_meant
 from ...errors import InputError, printable
-from ...wording import THIN, listed, percent
+from ...wording import THIN, at_most, listed, percent
 from ..colors import LIGHT, mixed
 from ..flow_numbers import DRAWN
 from ..flow_page import Picture as Numbers
 from ..flow_page import picture_of
+from ..page_entry import is_answer
+from ..tokens import MASKS
 from .brackets import Bracket, across, source_brackets
 from .layout import AXES, GAP, SMALL, axes_at, broken, cut, cut_between_words, put, text_width, title_height, write_title
 from .notes import Note, note_height, wrapped, write_notes
@@ -47,9 +49,15 @@ REST = mixed("edge", "surface", 0.34)
 def draw_flow(results: Sequence[Any], names: Sequence[str], options: Options) -> Any:
     """The flow through all layers of one map into the position of `query`; the `top` strongest columns are followed."""
     most = int((options.width - _left(len(results[0].scores)) - GAP) / LEAST) - 3  # the position itself and the marks
-    query = None if options.query is None else find(results[0].tokens, options.query)
+    query = None if options.query is None else tokens_meant(results[0], options.query)
     numbers = picture_of(results[0], query=query, rollout=options.rollout, most=max(4, min(MOST, most)))
     return Drawing(numbers, _followed(numbers, options.top), options).draw()
+
+
+def _short(title: str) -> str:
+    """A name in the legend, no longer than below its column; a quote that was opened is closed."""
+    short = cut(title, SMALL, LONGEST)
+    return f"{short}”" if short != title and title.endswith("”") else short
 
 
 def _left(layers: int) -> float:
@@ -168,7 +176,7 @@ class Drawing:
 
     @property
     def _read(self) -> str:
-        return self.numbers.groups[self.numbers.column].title
+        return self.numbers.title
 
     @cached_property
     def labels(self) -> list[str]:
@@ -195,18 +203,24 @@ class Drawing:
     def brackets(self) -> list[Bracket]:
         return source_brackets([self.numbers.words[group.words[0]] for group in self.numbers.groups])
 
+    @property
+    def _answers(self) -> bool:
+        return len(self.numbers.read) == 1 and is_answer(self.numbers.scores, self.numbers.query)
+
     @cached_property
     def notes(self) -> list[Note]:
         """The legend: hues, a sample of a width, and what is left out."""
         shares, groups = self.numbers.flow.shares[0], self.numbers.groups
-        names = listed([printable(groups[place].title) for place in self.followed])
+        names = listed([_short(printable(groups[place].title)) for place in self.followed])
         together = percent(float(sum(shares[place] for place in self.followed)))
+        whole = "the answer" if self._answers else "the flow"
         least = f"{100 * DRAWN:.2f}{THIN}%"
         return [
-            Note(f"from {names}: {together} of the answer", LIGHT["share"], 0.25),
+            Note(f"from {names}: {together} of {whole}", LIGHT["share"], 0.25),
             Note("everything else", REST, 0.25),
-            Note(f"this wide: 10{THIN}% of the answer", LIGHT["soft"], 0.1 * self.scale),
-            Note(f"bands under {least} are not drawn: at most {percent(self.numbers.flow.undrawn)} of a level"),
+            Note(f"this wide: 10{THIN}% of {whole}", LIGHT["soft"], 0.1 * self.scale),
+            Note("a bar is violet where more than half of it is"),
+            Note(f"bands under {least} are not drawn: {at_most(self.numbers.flow.undrawn)} of a level"),
             *self._grouped,
         ]
 
@@ -271,7 +285,7 @@ class Drawing:
 
     def _write_answer(self, axes: Axes) -> None:
         """What is predicted, and where it is read."""
-        x, prediction = self.left + self.room / 2, self.numbers.prediction
+        x, prediction = self.left + self.room / 2, self.numbers.prediction if self._answers else []
         name = f"the answer: {printable(prediction[0][0])}" if prediction else printable(self._read)
         put(axes, x, self.top - 0.19, cut(name, 8.0, self.room), fontsize=8.0, ha="center", va="baseline")
         if prediction:
@@ -290,4 +304,5 @@ class Drawing:
     def _label_style(self, place: int) -> dict[str, Any]:
         if place in self.followed:
             return {"color": LIGHT["share-ink"], "fontweight": "bold"}
-        return {"color": LIGHT["soft"], "style": "italic"} if self.numbers.groups[place].kind == "mark" else {}
+        first = self.numbers.words[self.numbers.groups[place].words[0]]
+        return {"color": LIGHT["soft"], "style": "italic"} if first.special and first.text not in MASKS else {}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import Any, Literal
 
@@ -11,7 +10,6 @@ from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 from numpy.typing import NDArray
 
-from ...errors import InputError
 from ...types import Result
 from ..colors import LIGHT
 from ..tokens import shown
@@ -20,20 +18,18 @@ from .layout import (
     BETWEEN,
     GAP,
     SIZE,
-    SMALL,
     axes_at,
     broken,
     cut,
-    put,
     size_of,
     text_width,
     thinned,
     title_height,
-    widest,
     write_head,
     write_title,
 )
 from .legend import Colours, colours_of, legend, legend_below, thin_spines
+from .numbers import write_numbers
 from .options import Options
 from .picture import Picture
 from .sheets import LONGEST, Panel, Places, Sheet, arranged, lies
@@ -163,7 +159,7 @@ def _draw_panel(axes: Axes, sheet: Sheet, panel: Panel, wide: float, high: float
     if not sheet.square:
         _draw_lines(axes, len(panel.values), sheet.split)
     if numbers:
-        _write_numbers(axes, panel.values, sheet.colours, wide, high)
+        write_numbers(axes, panel.values, sheet.colours, wide, high)
     elif sheet.colours.signed and panel.values.size <= MOST_HATCHED:
         _hatch(axes, panel.values, sheet.colours)
 
@@ -180,35 +176,6 @@ def _draw_lines(axes: Axes, rows: int, split: int) -> None:
     for row in range(1, rows):
         divides = row == split
         axes.axhline(row - 0.5, color=LIGHT["ink" if divides else "surface"], linewidth=1.0 if divides else 0.8)
-
-
-def _write_numbers(axes: Axes, values: NDArray[np.float64], colours: Colours, wide: float, high: float) -> None:
-    """The scores in the cells: whole percents of shares."""
-    write = _whole_percent if colours.percent else _number
-    texts = [write(float(value)) for value in values.flat]
-    size = _number_size(texts, wide, high)
-    for (i, j), text in zip(np.ndindex(*values.shape), texts, strict=True):
-        put(axes, j, i, text, ha="center", va="center", fontsize=size, color=LIGHT["ink"])
-
-
-def _number_size(texts: Sequence[str], wide: float, high: float) -> float:
-    """The font size of numbers in cells; cells that are too small for numbers are refused."""
-    size = min(AXES, high * 72 / 1.1)
-    size *= min(1.0, 0.96 * wide / widest(texts, size))
-    if size < SMALL:
-        raise InputError(f"cells of {wide:.2f} inches are too small for numbers. Give a larger width=, or leave numbers out.")
-    return size
-
-
-def _whole_percent(value: float) -> str:
-    """A share in percent; a dot where it is under a half."""
-    return f"{100 * value:.0f}".replace("-", "−") if abs(value) >= 0.005 else "·"
-
-
-def _number(value: float) -> str:
-    """A score without the zero before its point."""
-    text = f"{value:.2f}" if abs(value) < 100 else f"{value:.2g}"
-    return re.sub(r"^(-?)0\.", r"\1.", text).replace("-", "−")
 
 
 # --- labels -----------------------------------------------------------------------------------------------------------

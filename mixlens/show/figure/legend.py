@@ -109,9 +109,19 @@ def legend_below(page: Figure, left: float, top: float, room: float, colours: Co
     """A lying colour bar; its ends and its meaning stay inside the room in inches."""
     out = _tick_width(colours) / 2
     wide = min(1.4, max(0.3, room - 2 * out))
-    over = max(out, (text_width(meaning, AXES) - wide) / 2)
+    over = max(out, (widest(meaning.split("\n"), AXES) - wide) / 2)
     left = min(left + over, left + room - wide - over) if room > wide + 2 * over else left + over
     legend(axes_at(page, left, top, wide, 0.07), colours, meaning, upright=False)
+
+
+def meaning_lines(meaning: str, room: float) -> list[str]:
+    """What a lying colour bar means, in lines that fit the room in inches."""
+    lines = [""]
+    for word in meaning.split(" "):
+        longer = f"{lines[-1]} {word}".strip()
+        fits = not lines[-1] or text_width(longer, AXES) <= room
+        lines = [*lines[:-1], longer] if fits else [*lines, word]
+    return lines
 
 
 def legend(axes: Axes, colours: Colours, label: str, *, upright: bool) -> None:

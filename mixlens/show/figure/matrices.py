@@ -69,8 +69,8 @@ def draw_matrices(results: Sequence[Any], names: Sequence[str], options: Options
 
 
 def _is_of_words(result: Any, options: Options) -> bool:
-    """Whether a matrix is drawn by words: they are known, it has a page of its own, and no numbers in its cells."""
-    return result.words is not None and options.ax is None and not options.numbers
+    """Whether a matrix is drawn by words: they are known, and it has a page of its own."""
+    return result.words is not None and options.ax is None
 
 
 def _one_title(result: Result, place: str, options: Options) -> str:

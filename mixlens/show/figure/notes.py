@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from ..colors import LIGHT
-from .layout import GAP, SMALL, axes_at, put, text_width
+from .layout import GAP, SMALL, axes_at, cut, put, text_width
 
 LINE = 0.135  # inches from one line to the next
 BETWEEN = 0.14  # inches between two notes of one line
@@ -52,7 +52,7 @@ def wrapped(notes: Sequence[Note], room: float) -> list[list[Note]]:
 def _broken(note: Note, room: float) -> list[Note]:
     """A note in as many as it has lines; the swatch stands before the first."""
     lines = [""]
-    for word in note.text.split(" "):
+    for word in (cut(word, SMALL, room / WIDER) for word in note.text.split(" ")):
         longer = f"{lines[-1]} {word}".strip()
         fits = not lines[-1] or note.before + WIDER * text_width(longer, SMALL) <= room
         lines = [*lines[:-1], longer] if fits else [*lines, word]

@@ -17,34 +17,51 @@ from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 from numpy.typing import NDArray
 
-from ...errors import InputError, printable
+from ...errors import InputError
 from ...sentences import Word, words_in
 from ...types import Map
 from ...wording import THIN
 from ..colors import LIGHT
-from ..flow_groups import Group, groups_of, unit_of
 from ..flow_numbers import membership
-from ..flow_page import text_of
-from ..page_entry import query_of
+from ..page_entry import is_answer, query_of
 from ..tokens import MASKS, shown
-from .brackets import Bracket, across, along, piece_brackets, source_brackets
-from .layout import AXES, GAP, SMALL, axes_at, broken, cut, cut_between_words, put, title_height, widest, write_title
-from .legend import Colours, colours_of, legend_below
+from .brackets import Bracket, across, along, source_brackets
+from .layout import (
+    AXES,
+    GAP,
+    SMALL,
+    WIDTHS,
+    axes_at,
+    broken,
+    cut,
+    cut_between_words,
+    put,
+    text_width,
+    title_height,
+    widest,
+    write_title,
+)
+from .legend import Colours, colours_of, legend_below, meaning_lines
 from .notes import Note, note_height, wrapped, write_notes
+from .numbers import write_numbers
 from .options import Options
 from .picture import Picture
+from .word_units import Units, pieces_as_units, words_as_units
 from .wording import array_of, is_share, meaning_of, target_of
 
 LEAST, MOST = 0.112, 0.24  # inches of a cell
 TIGHT = 0.085  # inches of a cell beside which a name can be read
+MOST_NUMBER = 0.34  # inches of a cell with a number in it
 APART = 0.1  # inches of a column of a special token
 LONGEST = 0.8  # inches of a word beside or above its cells
 LONGEST_TEXT = 1.7  # inches of the beginning of a sentence beside its cells
 CUT = 0.99  # of all cells: where a few are far larger, the scale ends here
+BESIDE = 0.21  # inches of "took" before the names, and of the gap behind them
 AROUND = 0.6  # inches of what stands beside the names and the cells
 BRACKET = 0.19  # inches of a bracket with its name
 PIECES = 0.07  # inches of a bracket without a name
-LEGEND = 0.36  # inches of the colour bar, its numbers and its unit
+LEGEND = 0.36  # inches of the colour bar, its numbers and its unit, on one line
+LINE = 0.12  # inches of one more line of the unit
 HATCH = "//////"
 
 
@@ -53,7 +70,8 @@ def draw_word_matrix(scores: Map, layer: int, title: str, options: Options) -> P
     words = words_in(scores)
     place = query_of([scores])
     most = _most(words, options.width)
-    units = _pieces(scores, words, place) if options.pieces else _words(scores, words, place, most)
+    units = pieces_as_units(scores, words, place) if options.pieces else words_as_units(scores, words, place, most)
+    _refuse_one_group(units, len(words), options.width)
     below = "the input" if scores.info.get("rollout") or layer % len(scores.scores) == 0 else "the layer below"
     drawing = Drawing(scores, units, array_of(scores)[layer], below, title, options)
     if options.pieces and drawing.cell < TIGHT:
@@ -61,65 +79,32 @@ def draw_word_matrix(scores: Map, layer: int, title: str, options: Options) -> P
     return drawing.draw()
 
 
+def _refuse_one_group(units: Units, words: int, width: float) -> None:
+    """Refuse a matrix that would be one cell: a text of one short sentence whose words have no room."""
+    if units.noun in ("sentences", "parts") and sum(not unit.mark for unit in units.units) < 2:
+        raise InputError(f"{words} words have no room side by side in {width:g} inches. Give a larger width=.")
+
+
 def _most(words: Sequence[Word], width: float) -> int:
     """How many columns have room: all words, or fewer groups of them, because the text of a group stands beside its row."""
     names = [cut(shown(word.text), SMALL, LONGEST) for word in words]
     most = int((width - widest(names, SMALL) - AROUND) / LEAST)
-    return most if len(words) <= most else max(4, int((width - _longest_text(width) - AROUND) / LEAST) - 2)
+    if len(words) <= most or _fit(words, names, width):
+        return len(words)
+    return max(4, int((width - _longest_text(width) - AROUND) / LEAST) - 2)
+
+
+def _fit(words: Sequence[Word], names: Sequence[str], width: float) -> bool:
+    """Whether all words have room, with nothing to spare: special tokens are narrow, and a pair has brackets."""
+    marks = sum(word.special and word.text not in MASKS for word in words)
+    brackets = BRACKET if source_brackets(words) else 0.0
+    room = width - 2 * GAP - BESIDE - 1.04 * widest(names, SMALL) - brackets - APART * marks
+    return LEAST * (len(words) - marks) <= room
 
 
 def _longest_text(width: float) -> float:
     """Inches of the beginning of a sentence beside its row."""
     return min(LONGEST_TEXT, 0.4 * width)
-
-
-@dataclass(frozen=True)
-class Unit:
-    """A row and a column: its name, its tokens, and whether it is a special token outside the scale."""
-
-    name: str
-    label: str  # beside its row: of a sentence with its first words
-    tokens: tuple[int, ...]
-    mark: bool
-
-
-@dataclass(frozen=True)
-class Units:
-    """All rows and columns, what they are, which of them the answer is read at, and the brackets beside them."""
-
-    units: Sequence[Unit]
-    noun: str  # words, sentences, parts, tokens
-    answer: int
-    brackets: Sequence[Bracket]
-    pieces: Sequence[Bracket]
-
-
-def _words(scores: Map, words: Sequence[Word], place: int, most: int) -> Units:
-    """Words as rows and columns; groups of them where there are more than `most`."""
-    number = next(number for number, word in enumerate(words) if place in word.tokens)
-    groups = groups_of(words, number, causal=bool(scores.info.get("causal")), most=most)
-    units = [_unit(words, group) for group in groups]
-    answer = next(at for at, group in enumerate(groups) if number in group.words)
-    brackets = source_brackets([words[group.words[0]] for group in groups])
-    return Units(units, f"{unit_of(groups)}s", answer, brackets, ())
-
-
-def _unit(words: Sequence[Word], group: Group) -> Unit:
-    tokens = tuple(token for number in group.words for token in words[number].tokens)
-    name = printable(group.name)
-    label = f"{name}  {text_of([words[number] for number in group.words])}" if group.kind in ("sentence", "part") else name
-    special = all(words[number].special and words[number].text not in MASKS for number in group.words)
-    return Unit(name, label, tokens, special)
-
-
-def _pieces(scores: Map, words: Sequence[Word], place: int) -> Units:
-    """Every token as a row and a column."""
-    special = scores.special or (False,) * len(scores.tokens)
-    marks = [special[at] and token not in MASKS for at, token in enumerate(scores.tokens)]
-    units = [Unit(shown(token), shown(token), (at,), marks[at]) for at, token in enumerate(scores.tokens)]
-    owner = {token: word for word in words for token in word.tokens}
-    every = [owner[at] for at in range(len(units))]
-    return Units(units, "tokens", place, source_brackets(every), piece_brackets(words))
 
 
 @dataclass(frozen=True)
@@ -167,7 +152,7 @@ class Drawing:
 
     @cached_property
     def left(self) -> float:
-        return GAP + 0.16 + 1.04 * widest(self.labels, self.size) + 0.05
+        return GAP + BESIDE + 1.04 * widest(self.labels, self.size)
 
     @cached_property
     def right(self) -> float:
@@ -176,17 +161,34 @@ class Drawing:
 
     @cached_property
     def cell(self) -> float:
-        room = self.options.width - self.left - self.right - APART * int(self.marks.sum())
-        return min(MOST, room / max(1, int((~self.marks).sum())))
+        room = self.options.width - self.left - self.right
+        if self.options.numbers:
+            return min(max(MOST_NUMBER, self._most), room / len(self.marks))
+        return min(self._most, (room - APART * int(self.marks.sum())) / max(1, int((~self.marks).sum())))
+
+    @property
+    def _most(self) -> float:
+        """The widest cell: a page that is wider than a column has wider cells, so that it is filled."""
+        return MOST * max(1.0, self.options.width / WIDTHS["single"]) ** 2
+
+    @property
+    def row(self) -> float:
+        """The height of a row: that of a square cell, but no higher than on a narrow page."""
+        return min(self.cell, MOST_NUMBER if self.options.numbers else MOST)
+
+    @property
+    def apart(self) -> float:
+        """The width of a special token's column: with numbers as wide as any."""
+        return self.cell if self.options.numbers else APART
 
     @cached_property
     def edges(self) -> NDArray[np.float64]:
         """Where columns begin and end, from the first."""
-        return np.concatenate([[0.0], np.cumsum(np.where(self.marks, APART, self.cell))])
+        return np.concatenate([[0.0], np.cumsum(np.where(self.marks, self.apart, self.cell))])
 
     def down(self, row: float) -> float:
         """The upper edge of a row."""
-        return self.top + row * self.cell
+        return self.top + row * self.row
 
     @cached_property
     def lines(self) -> list[str]:
@@ -208,6 +210,7 @@ class Drawing:
     def colours(self) -> Colours:
         kept = self.values[:, ~self.marks]
         style: dict[str, Any] = {"percent": is_share(self.scores), "target": target_of([self.scores])}
+        style["text"] = bool(self.options.numbers)
         return colours_of([kept], self.options.vmax or self._end(), **style)
 
     def _end(self) -> float | None:
@@ -227,12 +230,21 @@ class Drawing:
 
     @cached_property
     def notes(self) -> list[Note]:
-        notes = [Note("the answer’s row", LIGHT["surface"], 0.2, frame=True)]
+        notes = [Note(self._framed, LIGHT["surface"], 0.2, frame=True)]
         if self.marks.any():
-            notes.append(Note("special tokens, outside the scale", LIGHT["sunk"], 0.2, hatch=HATCH))
+            notes.append(Note("special tokens, outside the scale", LIGHT["sunk"], 0.2, hatch=self._mark_hatch))
         if self.rows.pieces:
             notes.append(Note("brackets: pieces of one word"))
         return [*notes, *self._averaged]
+
+    @property
+    def _framed(self) -> str:
+        """What the framed row is."""
+        row, place = self.rows.units[self.rows.answer], query_of([self.scores])
+        name = cut(f"the row of {row.title}", SMALL, self.options.width - 2 * GAP - 0.3)
+        if not is_answer(self.scores, place):
+            return name
+        return "the answer’s row" if row.tokens == (place,) else f"{name}, where the answer is read"
 
     @property
     def _averaged(self) -> list[Note]:
@@ -242,8 +254,17 @@ class Drawing:
 
     # - drawing
 
+    @property
+    def _legend(self) -> float:
+        """The height of the colour bar with its numbers and its unit."""
+        return LEGEND + LINE * (len(self._unit_lines) - 1)
+
+    @cached_property
+    def _unit_lines(self) -> list[str]:
+        return meaning_lines(self.unit, self.options.width - 2 * GAP)
+
     def draw(self) -> Picture:
-        bar = LEGEND if self.options.colorbar else 0.0
+        bar = self._legend if self.options.colorbar else 0.0
         rows = wrapped(self.notes, self.options.width - 2 * GAP)
         page = Picture(figsize=(self.options.width, self.bottom + 0.08 + bar + note_height(rows) + GAP))
         write_title(page, self.lines)
@@ -255,28 +276,42 @@ class Drawing:
         self._write_axes(axes)
         self._draw_brackets(axes)
         if self.options.colorbar:
-            legend_below(page, GAP, self.bottom + 0.08, self.options.width - 2 * GAP, self.colours, self.unit)
+            room, unit = self.options.width - 2 * GAP, "\n".join(self._unit_lines)
+            legend_below(page, GAP, self.bottom + 0.08, room, self.colours, unit)
         write_notes(page, rows, GAP, self.bottom + 0.08 + bar)
         return page
 
     def _draw_cells(self, axes: Axes) -> None:
         style: dict[str, Any] = {"cmap": self.colours.cmap, "norm": self.colours.norm, "edgecolor": "white", "linewidth": 0.4}
-        rows = self.top + self.cell * np.arange(len(self.rows.units) + 1)
+        rows = self.top + self.row * np.arange(len(self.rows.units) + 1)
         axes.pcolormesh(self.left + self.edges, rows, self.values, **style)
         for place in np.flatnonzero(self.marks):
-            box = (self.left + self.edges[place], self.top), APART, self.bottom - self.top
-            axes.add_patch(Rectangle(*box, facecolor=LIGHT["sunk"], edgecolor=LIGHT["edge"], hatch=HATCH, linewidth=0))
-        if self.colours.signed:
+            box = (self.left + self.edges[place], self.top), self.apart, self.bottom - self.top
+            style = {"edgecolor": LIGHT["edge"], "hatch": self._mark_hatch or None, "linewidth": 0}
+            axes.add_patch(Rectangle(*box, facecolor=LIGHT["sunk"], **style))
+        if self.options.numbers:
+            self._write_numbers(axes)
+        elif self.colours.signed:
             self._hatch(axes)
         corner, whole = (self.left, self.down(self.rows.answer)), float(self.edges[-1])
-        axes.add_patch(Rectangle(corner, whole, self.cell, fill=False, edgecolor=LIGHT["ink"], linewidth=0.8, zorder=5))
+        axes.add_patch(Rectangle(corner, whole, self.row, fill=False, edgecolor=LIGHT["ink"], linewidth=0.8, zorder=5))
+
+    @property
+    def _mark_hatch(self) -> str:
+        """The hatch of special tokens; numbers could not be read on it."""
+        return "" if self.options.numbers else HATCH
+
+    def _write_numbers(self, axes: Axes) -> None:
+        columns = self.left + (self.edges[:-1] + self.edges[1:]) / 2
+        rows = [self.down(row + 0.5) for row in range(len(self.values))]
+        write_numbers(axes, self.values, self.colours, self.cell, self.row, middles=(columns.tolist(), rows))
 
     def _hatch(self, axes: Axes) -> None:
         """Cells against are hatched, so that the sign is there without colour."""
         for row, column in np.argwhere((self.values <= -0.05 * self.colours.end) & ~self.marks):
             wide = float(np.diff(self.edges)[column])
             corner = (self.left + float(self.edges[column]), self.down(row))
-            axes.add_patch(Rectangle(corner, wide, self.cell, fill=False, hatch="/////", edgecolor=LIGHT["surface"], linewidth=0))
+            axes.add_patch(Rectangle(corner, wide, self.row, fill=False, hatch="/////", edgecolor=LIGHT["surface"], linewidth=0))
 
     def _write_names(self, axes: Axes) -> None:
         middles = (self.edges[:-1] + self.edges[1:]) / 2
@@ -289,7 +324,9 @@ class Drawing:
 
     def _write_axes(self, axes: Axes) -> None:
         """What rows and columns are: who gave, and who took."""
-        gave = cut(f"gave: {self.rows.noun} of {self.below}", AXES, self.options.width - self.left - GAP)
+        room, short = self.options.width - self.left - GAP, f"gave: {self.rows.noun}"
+        whole = f"{short} of {self.below}"
+        gave = whole if text_width(whole, AXES) <= room else cut(short, AXES, room)
         y = GAP + title_height(self.lines) + 0.1
         put(axes, self.left, y, gave, fontsize=AXES, va="baseline", color=LIGHT["soft"])
         middle = (self.top + self.bottom) / 2

@@ -77,8 +77,14 @@ def title_of(result: Result, *more: str, method: bool = True) -> str:
 def _computed(result: Result) -> Iterator[str]:
     """How the result was computed, where that is not the usual way."""
     info = result.info
-    parts = [unusual_variant(info), rollout_name(info), _layer_part(result), _input_part(info)]
+    parts = [unusual_variant(info), _rollout_part(result), _layer_part(result), _input_part(info)]
     return (part for part in parts if part is not None)
+
+
+def _rollout_part(result: Result) -> str | None:
+    """How the layers were put together; a convention that is called as the method is its own."""
+    name, rolled = rollout_name(result.info), result.info.get("rollout") or {}
+    return name.removesuffix(f" {result.method}") if name and rolled.get("convention") == result.method else name
 
 
 def _layer_part(result: Result) -> str | None:
