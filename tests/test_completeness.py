@@ -129,7 +129,7 @@ def test_two_errors_that_cancel_are_seen() -> None:
     """A slope whose integral over the whole line is right by chance and wrong on the way."""
     line = integrated.Line.__new__(integrated.Line)
     points, _ = integrated.nodes(8, "gauss_legendre")
-    line.rule, line.steps, line.chunk, line.values = "gauss_legendre", 0, 8, {0.0: 0.0, 1.0: 0.0}
+    line.rule, line.steps, line.planned, line.chunk, line.values = "gauss_legendre", 0, 0, 8, {0.0: 0.0, 1.0: 0.0}
     line.change = torch.ones(1, 1, 1, dtype=torch.float64)
     slopes = torch.where(points < 0.5, 1.0, -1.0).double()  # the values below say that nothing changes anywhere
 

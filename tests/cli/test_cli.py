@@ -214,7 +214,10 @@ def test_latex_is_what_the_library_gives() -> None:
     [
         ((), 1),
         (("--method", "attcat", "--target", "were", "--foil", "was", "--kind", "bars", "--top", "3"), 0),
-        (("--kind", "matrix", "--layer", "2", "--numbers", "--width", "6"), 2),
+        (
+            ("--kind", "matrix", "--layer", "2", "--numbers", "--width", "6"),
+            1,
+        ),  # the cells of words are drawn, the colour bar is an image
         (("--kind", "layers", "--rollout", "--query", "keys"), 2),
         (("--kind", "layers", "--words", "--target", "keys"), 2),
         (("--kind", "grid", "--words"), 5),

@@ -486,10 +486,10 @@ def test_explain_of_a_written_text(writer: Any, tmp_path: Path) -> None:
     assert writer.explain.calls == [(("a text",), {"method": "alti", **shared})]
     answer = writer.explain.answer
     assert (answer.effects, answer.show.calls, answer.save.calls, answer.report.calls) == (0, [((), {"color": True})], [], [])
-    words = ["--continuation", "two words", "--method", "attcat", "--target", "5", "--foil", "6", "--score", "probability"]
+    words = ["--continuation", "two words", "--method", "attcat", "--foil", "6", "--score", "probability"]
     invoked("explain", "a text", *words, "--no-special", "--leave-out", "--no-color", "--save", str(tmp_path / "a.CSV"))
     asked = {"method": "attcat", "keep_special": False, "generate": None, "continuation": "two words", "variant": None}
-    assert writer.explain.calls[1] == (("a text",), {**asked, "target": 5, "foil": 6, "score": "probability"})
+    assert writer.explain.calls[1] == (("a text",), {**asked, "target": "predicted", "foil": 6, "score": "probability"})
     answer = writer.explain.answer
     assert (answer.effects, answer.to_csv.calls, answer.save.calls) == (1, [((tmp_path / "a.CSV",), {})], [])
     assert answer.show.calls == [((), {"color": False})]
@@ -857,7 +857,7 @@ def test_plot_hands_over_every_option(monkeypatch: pytest.MonkeyPatch, tmp_path:
     invoked("plot", "a text", "-o", str(file), "--target", "b")
     assert made.calls[2][1] == {"query": 1, "target": {}}
     monkeypatch.setattr(scores, "maps_of", lambda trace, requests: ["map"])
-    monkeypatch.setattr(plot, "_with_answer", lambda results, trace, place: results)
+    monkeypatch.setattr(plot, "_with_answer", lambda results, trace, place, asked: results)
     invoked("plot", "a text", "-o", str(file), "--kind", "layers", "--layer", "2", "--query", "0")
     assert record.calls[3] == (("map",), {**usual, "kind": "layers", "layer": 1, "query": 0, "save": file})
 
