@@ -580,7 +580,7 @@ def test_a_window_is_split_into_good_and_bad_rows() -> None:
     number, run, source, good, bad = made.window(7, rows, "run", ticks.append)
     assert (number, run, source, good) == (7, "run", worker.fingerprint(rows), [{"row": 1}])
     assert bad == [
-        *(BadRow(2, "r2", "too long"), BadRow(3, None, "no row"), BadRow(4, "r4", "refused")),
+        *(BadRow(2, "r2", "too long"), BadRow(3, "3", "no row"), BadRow(4, "r4", "refused")),
         BadRow(5, "r5", "memory runs out while the text is cut into tokens."),
     ]
     assert ticks == [3, 2]
