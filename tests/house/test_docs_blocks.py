@@ -13,8 +13,10 @@ import io
 import json
 import os
 import re
+import select
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -253,6 +255,9 @@ def run_page(name: str) -> list[str]:
     return wrong
 
 
+PATIENCE = 400  # seconds for one page; the slowest takes about 15 on a quiet machine
+
+
 def in_child(work: Callable[[], list[str]], folder: Path) -> list[str]:
     """What `work` says in a process of its own in that folder: a page registers methods and changes the folder it is in."""
     read, write = os.pipe()
@@ -269,7 +274,9 @@ def in_child(work: Callable[[], list[str]], folder: Path) -> list[str]:
         os._exit(0)
     os.close(write)
     with os.fdopen(read) as file:
-        told = json.loads(file.read() or '["the process ended without a word"]')
+        if not select.select([file], [], [], PATIENCE)[0]:
+            os.kill(child, signal.SIGKILL)  # libraries with threads of their own may wait for ever in a process that is forked
+        told = json.loads(file.read() or f'["the process ended without a word, or ran for {PATIENCE} s"]')
     os.waitpid(child, 0)
     return list(told)
 
