@@ -3,8 +3,8 @@
     python -m recipes.mutants.covering     # runs the suite once under coverage.py (half an hour on two cores)
 
 The answer is kept in build/covering.json.gz and used by `python -m recipes.mutants` where it is there. A line is known by its
-function and its text, so that the file serves while other lines move. Code that tests run in other processes is not seen: the
-tests that recipes/mutants/tests.py names for a file are run after these.
+function and its text, so that the file serves while other lines move. Code that tests run in other processes is not seen: a
+fault on a line that no test runs in its own process meets the tests that recipes/mutants/tests.py names for the file.
 """
 
 from __future__ import annotations
@@ -61,8 +61,8 @@ class Covering:
         return in_turn(found, self.breadth)
 
     def stages(self, fault: Fault, source: str, others: Sequence[str]) -> list[list[str]]:
-        """The tests of a fault in groups, each with about the seconds of its stage. `others`: tests to run at the end, all of
-        them, where a line is run by no test of this process."""
+        """The tests of a fault in groups, each with about the seconds of its stage. `others`: the tests to run instead
+        where no test is known to run the line."""
         found = self.tests(fault, source)
         if not found:
             return [list(others)]
