@@ -38,7 +38,10 @@ def linear(a: Array, b: Array) -> Array:
 
 
 def _unit(side: Array) -> Array:
-    """Centred, of length 1. Its largest entry is made 1 first: squares of tiny or huge scores leave the number type."""
+    """Centred, of length 1. Its largest entry is brought near 1 before each step: means and squares of tiny or huge scores leave
+    the number type. The first scale is a power of two, so that it rounds nothing."""
+    largest = np.linalg.norm(side, ord=np.inf, axis=-1, keepdims=True)
+    side = np.ldexp(side, -np.frexp(largest)[1])
     centred = side - side.mean(-1, keepdims=True)
     for power in (np.inf, 2):
         size = np.linalg.norm(centred, ord=power, axis=-1, keepdims=True)

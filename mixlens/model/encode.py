@@ -156,6 +156,8 @@ def _configured_ids(model: Model, name: str) -> Sequence[Any]:
 
 def encode_ids(model: Model, ids: Any, types: Any = None, mask: Any = None) -> Encoded:
     """Ids as they are. Padding at the ends (mask 0) is cut off: a padded input is the same input."""
+    if ids is None:
+        raise InputError("input_ids must be a list of integers, not None.")
     ids, types, mask = _integers("input_ids", ids), _integers("token_type_ids", types), _integers("attention_mask", mask)
     _refuse_lengths(ids, types, mask)
     _refuse_types(model, types)
@@ -186,7 +188,7 @@ def _integers(name: str, values: Any) -> Any:
     if values is None:
         return None
     numbers = values.tolist() if hasattr(values, "tolist") else values
-    if not (isinstance(numbers, Sequence) and set(map(type, numbers)) <= {int}):
+    if isinstance(numbers, bytes | bytearray) or not (isinstance(numbers, Sequence) and set(map(type, numbers)) <= {int}):
         raise InputError(f"{name} must be a list of integers, not {numbers!r:.80}.")
     return list(numbers)
 

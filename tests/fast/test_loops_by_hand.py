@@ -235,7 +235,7 @@ def test_strides_of_vectors() -> None:
 def test_the_compiled_loops_on_several_layers(dtype: torch.dtype) -> None:
     """Each layer has a norm of its own: [layer 1 d] beside [layer pos d]."""
     if cpu.library() is None:
-        pytest.skip("no C compiler: one that CC names, or cc, would run this")
+        pytest.skip("needs a C compiler, and MIXLENS_KERNELS not set to plain")
     own, every, x, y = (drawn(2, 3, 4, seed=i).to(dtype) for i in range(4))
     part, stream = (drawn(2, 3, seed=i).to(dtype) + 1 for i in (5, 6))
     norms = [(drawn(2, 1, 4, seed=7).to(dtype), True), (drawn(2, 1, 4, seed=8).to(dtype), False)]

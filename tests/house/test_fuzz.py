@@ -104,6 +104,8 @@ def test_any_ids(model: Any) -> None:
         mask=st.none() | st.lists(st.integers(0, 1) | numbers, max_size=6) | anything,
     )
     @example(ids=[[3]], types=False, mask=None)
+    @example(ids=[[3], None], types=None, mask=None)
+    @example(ids=[b"\x03", None], types=None, mask=None)
     @example(ids=[3, 4], types=[0, 1], mask=[1, 1])
     def each(ids: Any, types: Any, mask: Any) -> None:
         nonlocal came

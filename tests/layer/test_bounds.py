@@ -288,9 +288,9 @@ def test_scores_that_miss_their_sum_are_noticed() -> None:
     def info(gap: float) -> dict[str, Any]:
         return {"completeness": {"sum": 1.0 + gap, "expected": 1.0, "relative_gap": gap}}
 
-    assert off_sum({}) == []
-    assert off_sum(info(0.01)) == []
-    (notice,) = off_sum(info(0.5))
+    assert off_sum("m", {}) == []
+    assert off_sum("m", info(0.01)) == []
+    (notice,) = off_sum("m", info(0.5))
     assert notice.startswith("the scores add up to 1.5 and what they explain is 1: 50.0% apart.")
 
 

@@ -86,10 +86,12 @@ def desk(held: Held) -> Iterator[Desk]:
 
 
 def until(true: Callable[[], Any]) -> None:
-    end = time.monotonic() + 20
-    while not true():
-        assert time.monotonic() < end
+    """Wait until it is true: 20 s end the wait."""
+    for _ in range(10_000):
+        if true():
+            return
         time.sleep(0.002)
+    raise TimeoutError("it did not become true")
 
 
 # --- jobs one after the other -----------------------------------------------------------------------------------------
