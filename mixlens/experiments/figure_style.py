@@ -17,6 +17,7 @@ WIDTH = 174 / 25.4  # inches: the text width of a paper
 SIZE, AXES, SMALL = 8.0, 7.0, 6.5  # points
 ROW = 0.165  # inches of a row of labels, so that they do not touch
 LABEL = 60  # characters of one line of a label
+UPRIGHT_LABEL = 24  # the same below an axis, where labels stand upright and take their height from the plot
 NEAR = 0.01  # of the axis: two curves that are nearer than this everywhere hide each other
 AXIS_NAMES = {
     "spearman": "Spearman's rank correlation (1 = same order)",
@@ -25,7 +26,8 @@ AXIS_NAMES = {
     "log_odds": "log-odds: mean change as first words go",
     "comprehensiveness": "comprehensiveness: fall of the probability without the first words",
     "sufficiency": "sufficiency: fall of the probability with the first words alone",
-    "count": "texts",
+    "lodds": "LOdds: mean change of log p as first words go",
+    "count": "answer tokens among the highest scores, mean",
     "accuracy": "share that is right",
     "cue_dot": "score of the cue",
     "cue dot": "score of the cue",
@@ -80,7 +82,7 @@ def method_label(written: str) -> str:
     name, _, rest = written.partition(":")
     if name not in NAMES:
         return written
-    options = [option.replace("=", " ").replace("_", " ") for option in rest.split(":") if option]
+    options = [option.removesuffix("=true").replace("=", " ").replace("_", " ") for option in rest.split(":") if option]
     return ", ".join([NAMES[name].name, *options])
 
 
@@ -105,10 +107,10 @@ def tidy(figure: Any) -> None:
 def _name_axes(axes: Any) -> None:
     axes.set_xlabel(axis_label(axes.get_xlabel()))
     axes.set_ylabel(axis_label(axes.get_ylabel()))
-    for axis in (axes.xaxis, axes.yaxis):
+    for axis, width in ((axes.xaxis, UPRIGHT_LABEL), (axes.yaxis, LABEL)):
         texts = [label.get_text() for label in axis.get_ticklabels()]
         if any(text.partition(":")[0] in NAMES for text in texts):
-            axis.set_ticks(axis.get_ticklocs(), ["\n".join(wrap(method_label(text), LABEL)) for text in texts])
+            axis.set_ticks(axis.get_ticklocs(), ["\n".join(wrap(method_label(text), width)) for text in texts])
 
 
 def _show_hidden(axes: Any) -> None:

@@ -113,5 +113,6 @@ def test_sizes_and_hues(kind: str) -> None:
 
 def test_names_that_are_no_methods_stay() -> None:
     assert style.method_label("hta:probes=4:variant=released") == "Hidden Token Attribution, probes 4, variant released"
+    assert style.method_label("value_zeroing:standardize=true") == "Value Zeroing, standardize"
     assert style.method_label("tuned, -3") == "tuned, -3"
     assert style.axis_label("relative_contribution") == "relative contribution"
