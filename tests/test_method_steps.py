@@ -215,3 +215,12 @@ def test_shap_names_its_preparation_and_can_be_stopped_right_behind_it(monkeypat
         mixlens.attribute(loaded("agreement").trace(SENTENCE), "shap")
     assert seen == ["preparing shap"]
     assert job.share == 0
+
+
+def test_what_is_made_ready_is_not_counted() -> None:
+    from mixlens.steps import Step, tell_preparing
+
+    heard: list[Step] = []
+    with listening(heard.append):
+        tell_preparing("shap")
+    assert heard == [Step(0, 0, "preparing shap")]

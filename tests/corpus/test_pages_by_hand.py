@@ -282,14 +282,14 @@ def test_a_page_counts_probabilities_gaps_and_lengths() -> None:
 
 
 def test_certainties_of_classes_that_were_dropped_go_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(page_facts, "CLASSES", 1)
+    monkeypatch.setattr(page_facts, "CLASSES", 2)
     counts = PageTally([], Labels(None, []), 0)
-    for name in "abcd":
+    for name in "abcdefgh":
         counts._add_probability(name, 0.5)
-    assert list(counts.certain) == list("abcd")
-    counts.tally.classes = {"a": None, "e": None}  # type: ignore[dict-item]
-    counts._add_probability("e", 0.5)
-    assert list(counts.certain) == ["a", "e"]
+    assert list(counts.certain) == list("abcdefgh")
+    counts.tally.classes = {"a": None, "i": None}  # type: ignore[dict-item]
+    counts._add_probability("i", 0.5)
+    assert list(counts.certain) == ["a", "i"]
 
 
 @pytest.mark.parametrize("count", [-1, 10_001, True, 1.0, "3"])

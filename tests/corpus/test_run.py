@@ -368,8 +368,8 @@ def typed(tmp_path: Path) -> Path:
         "list": pa.array([[1, 2], [], None, [3], [4]]),
         "when": pa.array([0, 1, 2, 3, 4], pa.timestamp("s")),
     }
-    parquet.write_table(pa.table(columns), tmp_path / "x.parquet")
-    return tmp_path / "x.parquet"
+    parquet.write_table(pa.table(columns), tmp_path / "x.Parquet")
+    return tmp_path / "x.Parquet"
 
 
 def test_columns_of_parquet_keep_their_types(sentiment: Any, typed: Path, tmp_path: Path) -> None:

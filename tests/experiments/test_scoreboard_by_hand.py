@@ -159,6 +159,7 @@ def test_methods_like_random() -> None:
     worse = values_of("lodds", {"good": 9 + small / 9}, np.zeros(N), np.ones(N))
     assert scoreboard.better_than_random(worse, seed=0, confidence=0.95) == set()
     assert scoreboard.better_than_random(values_of("aopc", {"a": small}), seed=0, confidence=0.95) == set()
+    assert scoreboard.better_than_random(board.metrics[0], seed=0, confidence=1 - 1e-12) == set()  # nothing is so certain
 
 
 @pytest.mark.parametrize(

@@ -424,3 +424,15 @@ def test_the_norm_before_a_feed_forward() -> None:
     row = made.at(slice(1, 2))
     assert torch.equal(row.bases[0], numbered(4, 2)[1:2])
     assert torch.equal(row.sources[0], made.sources[0])
+
+
+@pytest.mark.parametrize(("batch", "shape"), [(None, (2, 3, 5)), (2, (2, 1, 3, 5))])
+def test_what_each_layer_has_is_put_beside_its_examples(batch: int | None, shape: tuple[int, ...]) -> None:
+    """[layer 3 5] gets an axis of one for the examples of a batch."""
+    from mixlens.fast.block import Block
+
+    made = Block.__new__(Block)
+    made.layers = [layer_of(4, batch), layer_of(4, batch)]
+    made.layer, made.several, made.one_of_batch = made.layers[0], True, False
+    assert made.leading == (0 if batch is None else 1)
+    assert made.beside(numbered(2, 3, 5), 2).shape == shape

@@ -260,3 +260,19 @@ def test_the_compiled_loops_on_several_layers(dtype: torch.dtype) -> None:
     for given in (added, None):
         torch.testing.assert_close(cpu.apart(own, given, every), plain.apart(own, given, every), **close)
     torch.testing.assert_close(cpu.apart(own, None, every, 2), plain.apart(own, None, every, 2), **close)
+
+
+def test_a_folder_of_the_users_own_is_found_again(tmp_path: Path) -> None:
+    """Made with its parents, found when it is there, refused where others may write to it."""
+    import os
+
+    from mixlens.fast.loops import compiled
+
+    if not hasattr(os, "getuid"):
+        pytest.skip("needs POSIX owners of files")
+    place, user = tmp_path / "a" / "b", os.getuid()
+    assert compiled._is_private(place, user)
+    assert compiled._is_private(place, user)
+    assert not compiled._is_private(place, user + 1)
+    place.chmod(0o722)
+    assert not compiled._is_private(place, user)

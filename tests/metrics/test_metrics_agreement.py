@@ -138,6 +138,8 @@ def test_a_method_that_knows_no_classes_is_not_confident() -> None:
     own, others = agreement.class_attributions(trace, "grad_x_input")
     assert agreement.kendall_confidence(own, others) < 1
     assert own.info["target"] == trace.prediction(1)[0][0]
+    labels = [name for name, _ in trace.prediction(9)]
+    assert sorted(other.info["target"] for other in others) == sorted(set(labels) - {own.info["target"]})
     row = mixlens.mix(trace, "alti").rollout().readout(0)
     assert agreement.kendall_confidence(row, [row]) == pytest.approx(1)
     with pytest.raises(InputError, match="none were given"):

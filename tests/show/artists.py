@@ -155,7 +155,8 @@ def space_of(text: Text, axes: Axes) -> str:
 
 
 def patch_line(patch: Any) -> str:
-    place = [*patch.get_xy(), patch.get_width(), patch.get_height()] if isinstance(patch, Rectangle) else []
+    box = isinstance(patch, Rectangle)
+    place = [*patch.get_xy(), patch.get_width(), patch.get_height()] if box else patch.get_path().vertices
     hues = f"{to_hex(patch.get_facecolor(), keep_alpha=True)} {to_hex(patch.get_edgecolor(), keep_alpha=True)}"
     return f"patch {numbers(place)} {hues} {patch.get_linewidth():g} {patch.get_hatch()} {patch.get_clip_on()} {patch.get_gid()}"
 
@@ -244,6 +245,19 @@ FIGURES: dict[str, Callable[[], Any]] = {
     "many layers": lambda: made.a_map(60, 3).plot(kind="layers"),
     "grid": lambda: made.a_map(5, 3).plot(kind="grid", width=4),
     "grid with numbers": lambda: made.a_map(2, 3).plot(kind="grid", numbers=True),
+    "words": lambda: made.pair_map().plot(layer=1),
+    "words without a text": lambda: made.pair_map(text=None, pair=None, prediction=None).plot(layer=0, colorbar=False),
+    "pieces": lambda: made.pair_map().plot(layer=0, pieces=True, width="double"),
+    "words with numbers": lambda: made.pair_map().plot(layer=2, numbers=True, width="double", title="Words"),
+    "words read at one": lambda: made.pair_map(query=5, prediction=[]).plot(layer=0, vmax=0.1),
+    "words of a norm": lambda: made.pair_map(method="norm").plot(layer=0, width=4),
+    "runs of words": lambda: made.long_map(50).plot(width="single"),
+    "words on axes": lambda: on_axes(lambda axes: made.pair_map().plot(ax=axes, layer=0)),
+    "flow": lambda: made.pair_map().plot(kind="flow"),
+    "wide flow": lambda: made.pair_map(4).plot(kind="flow", width="double", top=2, title="Flow"),
+    "flow into a word": lambda: made.pair_map().plot(kind="flow", query="unhappy"),
+    "flow into a piece": lambda: made.pair_map(query=3).plot(kind="flow", width=5),
+    "flow of many words": lambda: made.long_map(50).plot(kind="flow"),
     "heads": lambda: made.heads().plot(),
     "heads of one layer": lambda: made.heads().plot(layer=0, title="Heads", numbers=False),
     "rows": lambda: mixlens.plot([made.row_of_map(), made.attribution()]),

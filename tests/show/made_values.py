@@ -61,6 +61,31 @@ def a_map(layers: int = 2, n: int = 4, *, method: str = "alti", tokens: tuple[st
     return Map(cells / cells.sum(-1, keepdim=True), names, method, facts)
 
 
+PIECES = ("[CLS]", "the", "un", "##hap", "##py", "keys", ".", "[SEP]", "they", "rust", "##ed", ".", "[SEP]")
+PAIR = (
+    *(("[CLS]", (0,)), ("The", (1,)), ("unhappy", (2, 3, 4)), ("keys", (5,)), (".", (6,)), ("[SEP]", (7,))),
+    *(("They", (8,)), ("rusted", (9, 10)), (".", (11,)), ("[SEP]", (12,))),
+)
+
+
+def pair_map(layers: int = 3, *, method: str = "alti", **info: Any) -> Map:
+    """A text and its pair, with words of several pieces and special tokens."""
+    about = {"text": "The unhappy keys.", "pair": "They rusted.", **info}
+    one = a_map(layers, len(PIECES), method=method, tokens=PIECES, **about)
+    cells = one.scores[:, :, torch.arange(0, 5 * len(PIECES), 5) % len(PIECES)]  # no order along a row
+    return Map(cells, PIECES, method, one.info, tuple(token in ("[CLS]", "[SEP]") for token in PIECES), PAIR)
+
+
+def long_map(count: int, sentence: int = 8, **info: Any) -> Map:
+    """Words of which every `sentence`-th ends a sentence."""
+    ends = ["." if i % sentence == sentence - 1 else "" for i in range(count)]
+    names = [f"{'W' if i % sentence == 0 else 'w'}ord{i}{end}" for i, end in enumerate(ends)]
+    tokens = ("[CLS]", *names, "[SEP]")
+    one = a_map(2, len(tokens), tokens=tokens, text=" ".join(names), **info)
+    words = tuple((token, (place,)) for place, token in enumerate(tokens))
+    return Map(one.scores, tokens, "alti", one.info, (True, *[False] * count, True), words)
+
+
 def heads(layers: int = 2, count: int = 3, **info: Any) -> HeadMaps:
     """Attention of heads over TOKENS, each of which does something else."""
     n = len(TOKENS)

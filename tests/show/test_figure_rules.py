@@ -533,3 +533,11 @@ def test_only_one_legend_stands_below_several_axes() -> None:
             y="y",
         )
     assert len(page.legends) == 1
+
+
+@pytest.mark.parametrize(("heads", "high"), [(["a", ""], 0.03), (["", ""], 0.0), (["a", "b"], 0.03)])
+def test_room_above_panels_is_left_where_one_of_them_has_a_head(heads: list[str], high: float) -> None:
+    panels = [sheets.Panel(np.zeros((1, 1)), head) for head in heads]
+    places = sheets.Places(sheets.Sheet(panels, ["c"], ["r"], "", True, None, ""), 4.0, 0.0, 0.0)  # type: ignore[arg-type]
+    lines = max(map(len, places.heads)) * layout.AXES * layout.LINE / 72
+    assert places.head - lines == pytest.approx(high)
