@@ -209,7 +209,7 @@ def test_any_value_of_a_methods_own_option(model: Any, sentiment: Any, name: str
     traces = (model.trace("The keys [MASK] rusty."), sentiment.trace("a good film"))
     own = {**maps_known(), **attributions_known()}[name].options[option]
 
-    @settings(QUICK, max_examples=10)  # beside those below
+    @settings(QUICK, max_examples=5)  # beside those below
     @given(value=sized)
     @example(value=own)
     @example(value=0)

@@ -126,12 +126,13 @@ def padded(case: str, lengths: tuple[int, ...]) -> tuple[list[Any], list[Any]]:
 def test_alone_in_a_batch_and_padded_give_the_same_map(case: str, name: str) -> None:
     """Right and left padding, longer and shorter neighbours, batched inside `trace` and inside `mix`."""
     # Jacobians take a backward pass for every feature. A head is eight wide: ten tokens have a null space.
-    alone, batches = padded(case, (4, 2) if name.startswith("hta") else (7, 10, 3))
+    slow = name.startswith("hta")
+    alone, batches = padded(case, (4, 2) if slow else (7, 10, 3))
     expected = [mixlens.mix(trace, name).scores for trace in alone]
-    for traces in batches:
+    for traces in batches[1:] if slow else batches:  # what `trace` pads itself is padded on the right, as the second batch is
         for batched, one in zip(mixlens.mix(traces, name), expected, strict=True):
             torch.testing.assert_close(batched.scores, one, rtol=0, atol=1e-10)
-        torch.testing.assert_close(mixlens.mix(traces[0], name).scores, expected[0], rtol=0, atol=1e-10)
+    torch.testing.assert_close(mixlens.mix(batches[2][0], name).scores, expected[0], rtol=0, atol=1e-10)
 
 
 @pytest.mark.parametrize("case", CASES)

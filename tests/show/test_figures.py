@@ -289,8 +289,8 @@ def inside_and_apart(made: Figure) -> None:
     """Every text lies within the figure, and no two texts cover each other."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 
-    FigureCanvasAgg(made).draw()
     renderer = FigureCanvasAgg(made).get_renderer()
+    made.draw_without_rendering()  # places everything; the pixels are not looked at
     seen = list(made.texts)
     for ax in made.findobj(Axes):
         seen += [*ax.texts, ax.title, ax._left_title, ax.xaxis.label, ax.yaxis.label]  # type: ignore[attr-defined]
