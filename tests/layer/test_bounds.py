@@ -428,7 +428,10 @@ def test_a_refused_identity_names_its_layer(worst: int, hinted: str, monkeypatch
     monkeypatch.setattr(proofs, "linearity_hint", lambda layers: f" <{layers[0]}>")
     name = next(iter(proofs.IDENTITIES))
     model: Any = SimpleNamespace(
-        name="m", family=SimpleNamespace(name="f"), dtype=torch.float32, parts=[SimpleNamespace(layer=x) for x in ("first", "last")]
+        name="m",
+        family=SimpleNamespace(name="f"),
+        dtype=torch.float32,
+        parts=[SimpleNamespace(layer=x) for x in ("first", "last")],
     )
     proof: Any = SimpleNamespace(worst_layer={name: worst}, gaps={name: 0.25, "other": 0.0}, allowed={name: 1e-5}, failed=[name])
     told = proofs._refusal(model, proof, name)
