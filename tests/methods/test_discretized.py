@@ -247,3 +247,12 @@ def test_a_model_without_a_table_of_words_is_refused_in_one_line(monkeypatch: py
     with pytest.raises(InputError, match=r"has no table of word embeddings.*Use integrated_gradients\.") as refusal:
         attribute(trace, NAME)
     assert "\n" not in str(refusal.value)
+
+
+def test_special_tokens_stay_and_have_no_score() -> None:
+    import mixlens
+
+    trace = mixlens.load("agreement").trace("The keys [MASK] rusty.")
+    read = attribute(trace, NAME, steps=2, neighbours=5)
+    assert trace.special[0]
+    assert all((float(score) == 0) == special for score, special in zip(read.scores, trace.special, strict=True))

@@ -320,3 +320,12 @@ def test_answers_of_modules_to_their_probes() -> None:
     assert float(made) == pytest.approx(0.5 / rounding.SAME_ANSWER[torch.float32])
     alone = probes._largest_change([(one * 1.5, one)])
     assert float(alone) == pytest.approx(float(made))
+
+
+def test_long_work_has_a_bar_with_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    from mixlens.methods import hta
+
+    asked: list[dict[str, Any]] = []
+    monkeypatch.setattr(hta, "tqdm", lambda steps, **options: asked.append(options) or steps)
+    assert list(hta.watched("ab")) == ["a", "b"]
+    assert asked == [{"desc": "hta", "delay": 2, "leave": False, "disable": None}]
