@@ -188,7 +188,8 @@ def _most_are_ignored(setup: Any, records: Sequence[Record], tables: Sequence[Ta
     figure=lambda setup, tables, figure: bars(figure.subplots(), tables[0], "spearman"),
     differs=(
         "The paper takes Goldberg's selection of Linzen's sentences (`--data sva_goldberg=lgd_dataset.tsv`); `sva` reads "
-        "other copies of the same sentences.",
+        "another selection of Linzen's sentences.",
+        "Scores of blank-out are compared by their size (absolute=true); the paper does not say whether by size or by sign.",
         "A sentence whose verb is not one token of the model is left out; the paper does not say what it does with it.",
     ),
     published=_published(
@@ -257,8 +258,7 @@ def _draw_ranks(setup: Setup, tables: list[Table], figure: Any) -> None:
     tokens = tables[0].columns[1:]
     for axes, token in zip(figure.subplots(1, len(tokens), sharey=True, squeeze=False)[0], tokens, strict=True):
         axes.set_xlim(0, 1)
-        drawn = tuple(row for row in tables[0].rows if row[tables[0].columns.index(token)] is not None)
-        bars(axes, Table("", "", tables[0].columns, drawn), token)
+        bars(axes, tables[0], token, ordered=True)  # the panels share the labels of their rows
 
 
 def _stored(model: str, *numbers: str) -> Published:

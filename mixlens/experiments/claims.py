@@ -27,7 +27,9 @@ RULES = (
     "quarter of them. **not comparable**: the run does not measure what the paper measures, and the reason is given. "
     "Numbers of the paper stand beside ours for the reader; they come from other models and are not tested for equality. "
     "Claims about ranks over layers are judged by the share of all orders of the layers that correlate as highly (p below "
-    "0.05); exact values, such as correlations of weights, have no interval and are compared with the bound as they are; a "
+    "0.05), and claims that one such correlation is above another by 1,000 resamples of the examples; for these no number of "
+    "examples is given. Exact values, such as correlations of weights, have no interval and are compared with the bound as they "
+    "are; a "
     "claim that two numbers are almost equal holds where the interval of their difference lies within the width that the "
     "claim names."
 )
@@ -57,6 +59,7 @@ class Claim:
 
     `check(setup, records, tables)` gives the verdict. It is pure: the same records give the same verdict. A paper may say the
     same of other data elsewhere: `at` maps the name of such data to that place, or to None where it says nothing of this data.
+    `given` has the options of runs that it is about; other runs are not judged by it.
     """
 
     where: str
@@ -64,6 +67,10 @@ class Claim:
     paper: str
     check: Check
     at: Mapping[str, str | None] = field(default_factory=dict)
+    given: Mapping[str, Any] = field(default_factory=dict)
+
+    def is_about(self, options: Mapping[str, Any]) -> bool:
+        return all(options.get(name) == value for name, value in self.given.items())
 
     def place(self, data: str) -> str | None:
         """Where the paper says it of this data; None where it does not."""
@@ -142,8 +149,8 @@ def _as_key(name: Any) -> tuple[Any, ...]:
 
 def judged_claims(claims: Sequence[Claim], setup: Any, records: Sequence[Record], tables: Sequence[Table]) -> list[Table]:
     """The claims of the paper, one row each, with their verdicts. No claims, no table."""
-    data = setup.data
-    rows = [(claim, place) for claim in claims if (place := claim.place(data)) is not None]
+    data, about = setup.data, [claim for claim in claims if claim.is_about(setup.options)]
+    rows = [(claim, place) for claim in about if (place := claim.place(data)) is not None]
     if not rows:
         return []
     judged = [(claim, place, claim.check(setup, records, tables)) for claim, place in rows]
@@ -228,8 +235,10 @@ def in_most(values: Mapping[str, Mapping[str, Examples]], pairs: Sequence[tuple[
     return most({layer: _word([differences[pair] for pair in of_layer]) for layer, of_layer in of_layers.items()})
 
 
-def in_all(values: Mapping[str, Mapping[str, Examples]], pairs: Sequence[tuple[str, str]], *, seed: int = 0) -> Verdict:
-    """The verdict on "the first of each pair is above the second in every layer", all layers and pairs compared at once.
+def in_all(
+    values: Mapping[str, Mapping[str, Examples]], pairs: Sequence[tuple[str, str]], *, seed: int = 0, lower: bool = False
+) -> Verdict:
+    """The verdict on "the first of each pair is above the second in every layer" (below, with `lower`), all at once.
 
     Of each layer the pair that speaks least for the claim is shown: the intervals hold for all pairs, so it may be picked
     afterwards.
@@ -239,9 +248,10 @@ def in_all(values: Mapping[str, Mapping[str, Examples]], pairs: Sequence[tuple[s
     refusal = _refusal(flat, list(chain.from_iterable(of_layers.values())))
     if refusal is not None:
         return refusal
-    every = _differences(flat, list(chain.from_iterable(of_layers.values())), seed, 1.0)
+    sign = -1.0 if lower else 1.0
+    every = _differences(flat, list(chain.from_iterable(of_layers.values())), seed, sign)
     lowest = [min(some, key=lambda pair: (every[pair].sign, every[pair].low)) for some in of_layers.values()]
-    shown = _verdict({f"{a} - {b.partition(', ')[2]}": every[a, b] for a, b in lowest}, 1.0)
+    shown = _verdict({f"{a} - {b.partition(', ')[2]}": every[a, b] for a, b in lowest}, sign)
     return Verdict(_word(list(every.values())), shown.ours, shown.reason)
 
 
@@ -341,7 +351,8 @@ def _shown(one: Difference, sign: float) -> str:
     if not np.isfinite(one.high):
         return f"{sign * one.mean:+.3f} (no interval from {one.n} examples)"
     low, high = sorted((sign * one.low, sign * one.high))
-    return f"{sign * one.mean:+.3f} [{low:+.3f}, {high:+.3f}]"
+    digits = 3 if min(abs(low), abs(high)) >= 0.0005 else 5  # so that an end never looks like 0 that decides the verdict
+    return f"{sign * one.mean:+.{digits}f} [{low:+.{digits}f}, {high:+.{digits}f}]"
 
 
 def _needed(name: str, one: Difference) -> str:
@@ -349,4 +360,5 @@ def _needed(name: str, one: Difference) -> str:
         return f"{name}: no number of examples would tell"
     if one.needed <= one.n:
         return f"{name}: {one.n} examples are too few for all pairs at once"
-    return f"{name}: about {one.needed:,} examples would tell, here {one.n:,}"
+    about = "more than 100,000" if one.needed > 100_000 else f"about {one.needed:,}"
+    return f"{name}: {about} examples would tell, here {one.n:,}"

@@ -31,7 +31,8 @@ def bars(axes: Any, table: Table, value: str, *, label: str = "method", title: s
 
 
 def _mean(cell: Any) -> float:
-    return cell.mean if isinstance(cell, Interval) else cell
+    """The number of a cell; NaN, which draws no bar, where the cell is empty."""
+    return math.nan if cell is None else cell.mean if isinstance(cell, Interval) else cell
 
 
 def _descending(mean: float) -> float:

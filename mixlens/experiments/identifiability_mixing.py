@@ -212,7 +212,13 @@ MIXING_CLAIMS = (
         own_token_first,
         AT_MNLI,
     ),
-    Claim("5.2, Figure 3b", "then P increases monotonically", "0.18 in layer 6, 0.30 in layers 11 and 12", others_rise, AT_D2),
+    Claim(
+        "5.2, Figure 3b",
+        "behind the first layers P, the share of tokens whose own input does not contribute most, increases monotonically",
+        "0.18 in layer 6, 0.30 in layers 11 and 12",
+        others_rise,
+        AT_D2,
+    ),
 )
 MIXING_NUMBERS = tuple(
     Published("5.2, Figure 3", "BERT, MRPC", column, {"median of own share": median, "P, not the main contributor": p}, "depths")

@@ -336,5 +336,10 @@ STEP_CLAIMS = (
         "in the figures",
         tuning_moves_the_last_layer,
     ),
-    Claim("B.4, Figures 12, 13", "by cosine it lowers it much less", "in the figures", tuning_spares_the_angle),
+    Claim(
+        "B.4, Figures 12, 13",
+        "fine-tuning lowers the rate across the last layer much less by cosine than by L2",
+        "in the figures",
+        tuning_spares_the_angle,
+    ),
 )

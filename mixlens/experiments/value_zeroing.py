@@ -75,8 +75,9 @@ DIFFERS_GRADIENTS = (
 )
 DIFFERS_ROLLOUT = (
     "The paper names Abnar and Zuidema's rollout for all scores and releases the code for Value Zeroing alone. Here every row "
-    "is made to sum to 1, and the identity is added for Attn and Attn-norm, whose maps hold no residual connection, and for no "
-    "other (options identity=always, identity=never; name:rollout=CONVENTION changes it for one method).",
+    "is made to sum to 1. Without the option `identity` the identity is added for Attn and Attn-norm, whose maps hold no "
+    "residual connection, and for no other; identity=always adds it for all, identity=never for none, as the released code "
+    "of Value Zeroing (name:rollout=CONVENTION changes it for one method).",
 )
 
 

@@ -141,7 +141,8 @@ sentiment.explain(review, method="deeplift", target="positive", keep_special=Fal
         "Methods of other tools",
         "SHAP, LIME and methods that captum has, with the same target as ours (`pip install 'mixlens[peers]'`).",
         command=f"mixlens plot {SENTENCE} --method integrated_gradients,attcat,shap,lime,gradient_shap,smooth_grad,"
-        "layer_conductance,sequential_integrated_gradients,discretized_integrated_gradients --target were --foil was -o peers.svg",
+        "layer_conductance,sequential_integrated_gradients,discretized_integrated_gradients "
+        "--target were --foil was -o peers.svg",
         figure="peers.svg",
         alt="Nine methods as rows over the tokens of the sentence",
     ),

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
+import pytest
 
 from mixlens.experiments.claims import (
     DIFFERENT,
@@ -29,7 +32,7 @@ from mixlens.experiments.tables import Table
 from mixlens.metrics import Interval
 from mixlens.types import Record
 
-SETUP = SimpleNamespace(seed=0, data="")
+SETUP = SimpleNamespace(seed=0, data="", options={"variant": "paper"})
 
 
 def _values(mean: float, *, n: int = 40, seed: int = 0) -> dict[str, float]:
@@ -97,6 +100,19 @@ def test_claims_are_a_table_with_its_rule() -> None:
     assert judged_claims([], SETUP, [], []) == []
 
 
+@pytest.mark.parametrize(("given", "judged"), [({}, 1), ({"variant": "paper"}, 1), ({"variant": "released"}, 0), ({"k": 3}, 0)])
+def test_a_claim_is_judged_in_the_runs_it_is_about(given: dict[str, Any], judged: int) -> None:
+    claim = Claim("Table 2", "a is above b", "", lambda *_: order({}, [("a", "b")]), given=given)
+    assert len(judged_claims([claim], SETUP, [], [])) == judged
+
+
+def test_ends_near_nothing_and_needs_beyond_reach_are_written_so() -> None:
+    near = {"a": {str(i): 0.0004 + 0.00001 * (i % 3) for i in range(30)}}
+    assert re.search(r"a \+0\.00041 \[\+0\.0004\d, \+0\.0004\d\]", positive(near).ours)
+    flat = {"a": {str(i): float((-1) ** i) + 1e-6 for i in range(30)}}
+    assert positive(flat).reason == "a: more than 100,000 examples would tell, here 30"
+
+
 def test_a_claim_about_nothing_is_not_comparable() -> None:
     assert positive({}).word == "not comparable"
 
@@ -158,7 +174,7 @@ def test_a_claim_about_every_layer_compares_all_rivals_of_all_layers() -> None:
 def test_a_claim_stands_where_the_paper_makes_it_of_this_data() -> None:
     check = lambda *_: order({"a": _values(1, seed=1), "b": _values(0, seed=2)}, [("a", "b")])  # noqa: E731
     claim = Claim("4.2", "a is above b", "0.93", check, {"cola": "D.1.1", "mnli": None})
-    rows = {data: judged_claims([claim], SimpleNamespace(seed=0, data=data), [], []) for data in ("", "mrpc", "cola", "mnli")}
+    rows = {data: judged_claims([claim], SimpleNamespace(seed=0, data=data, options={}), [], []) for data in ("", "mrpc", "cola", "mnli")}
     assert rows["mnli"] == []
     assert {data: table[0].rows[0][1:3] for data, table in rows.items() if table} == {
         "": ("4.2", "0.93"),

@@ -344,3 +344,21 @@ def test_the_plan_has_every_table_and_figure_and_its_steps_exist() -> None:
         assert set(step.models) <= roles
         assert set(step.options) <= set(known()[step.experiment].options)
         assert step.n == 500
+
+
+def test_every_bar_of_figure_6_stands_beside_the_name_of_its_method() -> None:
+    """Panels share the labels of their rows; a method without the token has no bar."""
+    from matplotlib.figure import Figure
+
+    from mixlens.experiments.tables import Table
+
+    rows = (("alti", 0.2, 0.9, None), ("grad_l2", 0.6, 0.1, 0.5), ("attention_rollout", 0.4, 0.5, 0.7))
+    table = Table("ranks", "", ("method", "all of these", "[CLS]", ","), rows)
+    page = Figure()
+    known()["alti-special-tokens"].figure(None, [table], page)  # type: ignore[arg-type,misc]
+    page.draw_without_rendering()
+    labels = [text.get_text() for text in page.axes[0].get_yticklabels()]
+    for column, axes in enumerate(page.axes, 1):
+        drawn = {labels[round(bar.get_y() + bar.get_height() / 2)]: bar.get_width() for bar in axes.patches}
+        for row in rows:
+            assert np.isnan(drawn[row[0]]) if row[column] is None else drawn[row[0]] == row[column]

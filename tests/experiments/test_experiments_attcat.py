@@ -34,7 +34,9 @@ def texts() -> list[Example]:
     return list(data.load("sentiment", n=3))
 
 
-def words_of(name: str, means: dict[tuple[str, str], float], n: int = 40, **info: Any) -> list[str]:
+def words_of(
+    name: str, means: dict[tuple[str, str], float], n: int = 40, options: dict[str, Any] | None = None, **info: Any
+) -> list[str]:
     """The verdict on each claim of an experiment, from made-up records: values about a mean for each (method, metric)."""
     noise = np.random.default_rng(0).normal(0, 0.01, (len(means), n))
     records = [
@@ -42,7 +44,8 @@ def words_of(name: str, means: dict[tuple[str, str], float], n: int = 40, **info
         for row, ((method, metric), mean) in enumerate(means.items())
         for i in range(n)
     ]
-    setup = Setup(known()[name], (), (), tuple(dict.fromkeys(m for m, _ in means)), {})
+    asked = {**known()[name].options, **(options or {})}
+    setup = Setup(known()[name], (), (), tuple(dict.fromkeys(m for m, _ in means)), asked)
     return [claim.check(setup, records, []).word for claim in known()[name].claims]
 
 
@@ -89,7 +92,23 @@ def test_claims_of_table_1_follow_the_records() -> None:
     }
     assert set(words_of("attcat-faithfulness", as_in_the_paper)) == {"same"}
     assert set(words_of("attcat-faithfulness", {key: -value for key, value in as_in_the_paper.items()})) == {"different"}
-    assert set(words_of("attcat-faithfulness", metrics)) == {"not told apart"}
+    *others, aopc_drop, lodds_drop = words_of("attcat-faithfulness", metrics)
+    assert set(others) == {"not told apart"}
+    assert (aopc_drop, lodds_drop) == ("not told apart", "different")  # 0.048 of LOdds is more than the noise
+    # Grads is no token score in the released code: there it decides nothing.
+    best = {**as_in_the_paper, ("attention_grad", "aopc"): 9.0, ("attention_grad", "lodds"): -9.0}
+    released = words_of("attcat-faithfulness", best, options={"variant": "released"})
+    assert (words_of("attcat-faithfulness", best)[:2], released[:2]) == (["different"] * 2, ["same"] * 2)
+    worst = {**as_in_the_paper, ("attention_grad", "aopc"): -9.0, ("attention_grad", "lodds"): 9.0}
+    released = words_of("attcat-faithfulness", worst, options={"variant": "released"})
+    assert (words_of("attcat-faithfulness", worst)[2:4], released[2:4]) == (["different"] * 2, ["same"] * 2)
+
+
+@pytest.mark.parametrize(("drop", "word"), [(0.02, "same"), (0.0, "different"), (-0.02, "different")])
+def test_a_marked_drop_is_as_large_as_the_smallest_of_the_paper(drop: float, word: str) -> None:
+    metrics = {(method, metric): 0.0 for method in METHODS for metric in ("aopc", "lodds")}
+    changed = metrics | {("attcat", "aopc"): drop, ("attcat", "lodds"): -10 * drop}
+    assert words_of("attcat-faithfulness", changed, n=400)[-2:] == [word, word]
     assert list(TABLE1_AOPC) == [*BASELINES, "attcat"]
 
 
@@ -189,8 +208,10 @@ def test_questions_as_released(qa_model: Any, question: Example) -> None:
 
 def test_the_claim_of_figure_3_follows_the_records() -> None:
     counts = {(method, "count"): 1.0 for method in METHODS} | {("attcat", "count"): 3.0}
-    assert words_of("attcat-qa", counts) == ["same"]
-    assert words_of("attcat-qa", {key: -value for key, value in counts.items()}) == ["different"]
+    assert words_of("attcat-qa", counts, answered=True) == ["same"]
+    assert words_of("attcat-qa", {key: -value for key, value in counts.items()}, answered=True) == ["different"]
+    assert words_of("attcat-qa", counts | {("random", "count"): 9.0}, answered=True) == ["same"]  # random is not in the paper
+    assert words_of("attcat-qa", counts, answered=False) == ["not comparable"]
 
 
 # --- Figure 4 -----------------------------------------------------------------------------------------------------------

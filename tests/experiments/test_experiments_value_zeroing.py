@@ -351,8 +351,20 @@ def test_one_layer_in_which_another_map_is_better_is_against_the_claim() -> None
     def but_one(method: str, layer: int) -> float:
         return 0.9 if (method, layer) == ("norm", 3) else as_published(method, layer)
 
-    first, mean, *_ = words("vz-cue-alignment", noisy("cue_dot", but_one))
-    assert (first, mean) == (DIFFERENT, SAME)
+    assert words("vz-cue-alignment", noisy("cue_dot", but_one))[0] == DIFFERENT
+    probes = words("vz-cue-alignment", noisy("probes_needed", flipped(but_one)))
+    assert (probes[2], words("vz-cue-alignment", noisy("probes_needed", flipped(as_published)))[2]) == (DIFFERENT, SAME)
+
+
+def test_gradients_fall_from_the_first_half_of_the_layers_to_the_second() -> None:
+    """Layer 1 above the last one is not enough."""
+
+    def late(method: str, layer: int) -> float:
+        if method not in GRADIENTS:
+            return as_published(method, layer)
+        return 0.3 if layer == 1 else 0.29 if layer > DEPTH // 2 else 0.05
+
+    assert words("vz-cue-alignment", noisy("cue_dot", late))[-1] == DIFFERENT
 
 
 def test_claims_of_faithfulness_in_both_directions() -> None:

@@ -52,7 +52,7 @@ def test_many_labels_do_not_touch_and_are_sorted_by_what_is_shown() -> None:
     widths = [bar.get_width() for bar in axes.patches]
     assert widths == sorted(widths, reverse=True)
     assert {label.get_text() for label in axes.get_yticklabels()} == {name.name for name in NAMES.values()}
-    assert axes.get_xlabel() == "AOPC: mean fall of the probability as first words go"
+    assert axes.get_xlabel() == "AOPC: mean fall of the probability as the highest scores go"
 
 
 def test_a_table_that_is_ordered_keeps_its_order() -> None:

@@ -252,7 +252,7 @@ def test_a_model_without_a_table_of_words_is_refused_in_one_line(monkeypatch: py
 def test_special_tokens_stay_and_have_no_score() -> None:
     import mixlens
 
-    trace = mixlens.load("agreement").trace("The keys [MASK] rusty.")
+    trace = mixlens.load("sentiment").trace("A dull film.")
     read = attribute(trace, NAME, steps=2, neighbours=5)
-    assert trace.special[0]
-    assert all((float(score) == 0) == special for score, special in zip(read.scores, trace.special, strict=True))
+    assert trace.special == (True, False, False, False, False, True)
+    assert [float(score) == 0 for score in read.scores] == list(trace.special)

@@ -104,7 +104,8 @@ ITEMS = (
     Item("Table 2, SVA", "correlation with blank-out, three models", tuple(f"table2-sva-{model}" for model in MODELS)),
     Item(
         "Section 5, in the text",
-        "Attn Rollout does reasonably well on DistilBERT alone; correlations are lower on SVA than on SST2",
+        "Attn Rollout does reasonably well on DistilBERT alone; correlations are lower on SVA than on SST2 "
+        "(shown and not judged: it compares two runs)",
         ("table2-sst2-distilbert", "table2-sst2-bert", "table2-sst2-roberta", "table2-sva-bert"),
     ),
     Item("Section 5, in the text", "Attn Rollout's relevance matrix becomes homogeneous", ("figures8-10",)),
