@@ -29,6 +29,10 @@ class LongError(InputError):
     """A text with more characters than are read."""
 
 
+class LongTextError(InputError):
+    """A text with more tokens than are read."""
+
+
 class ResultError(MixlensError):
     """A result that cannot be saved, or a file that is not a mixlens result."""
 
@@ -138,7 +142,7 @@ def _refuse_unreadable(text: str, field: str) -> None:
 def tokens_within(count: int, most: int | None, reader: str) -> None:
     """Refuse a text of more tokens than its reader (a model, the page) takes."""
     if most is not None and count > most:
-        raise InputError(f"the text has {count} tokens, {reader} reads at most {most}. Shorten or split it.")
+        raise LongTextError(f"the text has {count} tokens, {reader} reads at most {most}. Shorten or split it.")
 
 
 def methods_within(names: Sized, most: int | None = None) -> None:

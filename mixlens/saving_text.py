@@ -98,7 +98,9 @@ def content_of(text: str, name: str) -> tuple[dict[str, Any], dict[str, Tensor]]
 def _refuse_other_kind(found: Mapping[str, Any], name: str, kinds: list[str]) -> None:
     """What is not a result, or is one of another schema."""
     if found.get("kind") not in kinds:
-        raise ResultError(f"{name!r} holds the kind {found.get('kind')!r:.40}; {' and '.join(kinds)} are read.")
+        kind = found.get("kind")
+        advice = " Generation.load reads a written text; its report() makes the page." if kind == "generation" else ""
+        raise ResultError(f"{name!r} holds the kind {kind!r:.40}; {' and '.join(kinds)} are read.{advice}")
     if found["schema"] != SCHEMA:
         raise ResultError(f"{name!r} has schema {found['schema']!r:.40}; this mixlens reads {SCHEMA}.")
 

@@ -16,6 +16,7 @@ from .. import command_words
 from ..errors import InputError
 from . import group
 from .generation import Each, GenerateCount, GivenText, IsChat, LeaveOut, MessageFile, PageFile, Writing, generated, messages_of
+from .keeping import Force, refuse_foreign
 from .options import (
     AttributionTarget,
     File,
@@ -78,6 +79,7 @@ def explain(
     json_: Json = False,
     save: Save = None,
     out: PageFile = None,
+    force: Force = False,
     loading: LoadOptions = LoadOptions(),  # noqa: B008 - frozen
     no_color: NoColor = False,
     top: Top = None,
@@ -95,15 +97,19 @@ def explain(
 
     request = command_words.method_of(method, variant)  # a misspelt name is refused before the model is loaded
     command_words.refuse_target({method: request}, {"foil": foil, "score": score})
-    writing = Writing(generate, continuation, leave_out, each, out)
+    writing = Writing(generate, continuation, leave_out, each, out, force)
     writing.refuse(save)
     writing.refuse_place(query, target)
+    if not (json_ or latex):
+        writing.refuse_idle({"--words": words, "--top": top is not None})
+    refuse_foreign(save, force=force)
     _refuse_two_formats(latex, json_)
     _refuse_pictures([layers, map_ is not None], [writing.asked, json_, latex])
     _refuse_map(method, request, map_)
     source = messages_of(text, file, chat, messages, pair) or input_of(text, file, pair)
     imported = time.perf_counter() - started
     lens, seconds = loading.timed_load(model)
+    shown_layer = None if map_ is None else layer_index(lens, map_)
     seconds = {"load and check": time.perf_counter() - started, "import": imported, **seconds}
     with group.working(), timed():
         results: Any
@@ -119,14 +125,14 @@ def explain(
     else:
         _save(joined[0], save)
     if writing.asked and not (each or json_ or latex):
-        results.show(color=not no_color)
+        results.show(by="sentence" if leave_out else None, effects=leave_out, color=not no_color)
     elif layers:
         _show_layers(explanation, words=words, color=not no_color, top=top)
     else:
         _show_results(joined, json_=json_, latex=latex, color=not no_color, top=top)
     if map_ is not None:
         print()
-        by_word(explanation.map, words).show(layer=layer_index(lens, map_), color=not no_color)
+        by_word(explanation.map, words).show(layer=shown_layer, color=not no_color)
     if timing:
         _print_times({**seconds, **_times_of(results[0]), "total": ended - started}, json_)
 
@@ -141,7 +147,9 @@ def _refuse_two_formats(latex: bool, json_: bool) -> None:
 
 def _refuse_pictures(pictures: Iterable[bool], others: Iterable[bool]) -> None:
     if any(pictures) and any(others):
-        raise InputError("--layers and --map are pictures in the terminal: leave --generate, --json and --latex out.")
+        raise InputError(
+            "--layers and --map are pictures in the terminal: leave --generate, --continuation, --json and --latex out."
+        )
 
 
 def _refuse_map(method: str, request: MethodRequest, layer: int | None) -> None:
@@ -282,6 +290,7 @@ def map_(
     words: Words = False,
     json_: Json = False,
     save: Save = None,
+    force: Force = False,
     loading: LoadOptions = LoadOptions(),  # noqa: B008 - frozen
     no_color: NoColor = False,
 ) -> None:
@@ -293,6 +302,7 @@ def map_(
     request = command_words.head_of(command_words.method_of(method, variant), head)
     _refuse_convention(method, request, rollout)
     _refuse_all_heads(request, rollout, query)
+    refuse_foreign(save, force=force)
     source = input_of(text, file, pair)
     lens = loading.load(model)
     layer = layer_index(lens, layer)

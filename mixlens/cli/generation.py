@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -43,6 +43,7 @@ class Writing:
     leave_out: bool
     each: bool
     page: Path | None
+    force: bool = False
 
     @property
     def asked(self) -> bool:
@@ -61,20 +62,26 @@ class Writing:
         if self.asked and given:
             raise InputError(f"--generate and --continuation explain each written token: leave {' and '.join(given)} out.")
 
+    def refuse_idle(self, given: Mapping[str, bool]) -> None:
+        """Refuse options that change nothing of a written text: its table has words as columns."""
+        idle = [name for name, is_given in given.items() if is_given]
+        if self.asked and not self.each and idle:
+            raise InputError(f"a written text is shown word by word: leave {' and '.join(idle)} out.")
+
     def _refuse_files(self, save: Path | None) -> None:
         if save is not None and save.suffix.lower() not in (".json", ".csv"):
             raise InputError(f"--save of a written text is a .json or .csv file, not {save.name!r}.")
         if self.page is not None:
             from ..show.page_file import may_write
 
-            may_write(self.page, force=False)
+            may_write(self.page, force=self.force)
 
     def keep(self, result: Generation, save: Path | None) -> None:
         """Write the files that were asked for."""
         if save is not None:
             (result.to_csv if save.suffix.lower() == ".csv" else result.save)(save)
         if self.page is not None:
-            result.report(self.page)
+            result.report(self.page, force=self.force)
 
 
 def messages_of(text: str | None, file: Path | None, chat: bool, messages: Path | None, pair: str | None) -> Any:

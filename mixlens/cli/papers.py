@@ -13,7 +13,7 @@ from .options import LoadOptions, loads_a_model
 from .runs import Count, LeaveOut, Methods, Out, Seed
 
 EXPERIMENT_EXAMPLE = "Example:  mixlens experiment vz-cue-alignment --n 100 --out runs/cues"
-REPRODUCE_EXAMPLE = "Example:  mixlens reproduce alti --fast --model sst2=FOLDER --data sst2=FILE --out runs/alti"
+REPRODUCE_EXAMPLE = "Example:  mixlens reproduce alti --fast --model bert-sst2=FOLDER --data sst2=FILE --out runs/alti"
 
 HELP = frozenset(("-h", "--help"))
 ABOUT = "mixlens.experiment"  # the key of the context where the lines about an experiment wait for the help

@@ -12,17 +12,21 @@ import typer
 from .. import command_words
 from ..errors import InputError
 from . import group
+from .keeping import Force, refuse_foreign
 from .options import File, Foil, LoadOptions, NoColor, Pair, Text, loads_a_model
 
 if TYPE_CHECKING:
     from ..why import Why
 
-WHY_EXAMPLES = (
-    "Examples:  mixlens why 'A dull film, but the cast is wonderful.'    "
-    "mixlens why 'The keys to the cabinet [MASK] rusty.' -m agreement --target were --foil was    "
-    "mixlens why --file review.txt -m FOLDER -o why.html    "
-    "Exit code 0 with an answer, also with one that its checks contradict; 2 where there is none."
-)
+WHY_EXAMPLES = """Examples:
+
+mixlens why 'A dull film, but the cast is wonderful.'
+
+mixlens why 'The keys to the cabinet [MASK] rusty.' -m agreement --target were --foil was
+
+mixlens why --file review.txt -m FOLDER -o why.html
+
+Exit code 0 with an answer, also with one that its checks contradict; 2 where there is none."""
 WhyModel = Annotated[
     str, typer.Option("--model", "-m", help="A hub id, a folder, or an embedded model: sentiment (default), agreement.")
 ]
@@ -63,7 +67,7 @@ def why(
     csv: Csv = None,
     out: Page = None,
     generate: Annotated[int | None, typer.Option("--generate", hidden=True)] = None,
-    force: Annotated[bool, typer.Option("--force", help="Write the page over a file that is no page of mixlens.")] = False,
+    force: Force = False,
     loading: LoadOptions = LoadOptions(),  # noqa: B008 - frozen
     no_color: NoColor = False,
 ) -> None:
@@ -114,6 +118,7 @@ def _refuse_places(csv: Path | None, page: Path | None, *, force: bool) -> None:
 
     if page is not None:
         may_write(page, force=force)
+    refuse_foreign(csv, force=force)
     if csv is not None and not csv.absolute().parent.is_dir():
         raise InputError(f"no folder {str(csv.parent)!r} to write {csv.name!r} in.")
 

@@ -16,6 +16,8 @@ from .tally import NAMES, drop_rarest
 
 Visitor = Callable[[Mapping[str, Any], str], Any]  # of a row, and of the name of its file
 
+KIND = 80  # letters of a reason
+
 
 def mapping(value: Any) -> Mapping[str, Any]:
     """The value, if it is a mapping; else an empty one."""
@@ -72,4 +74,5 @@ def _refuse_other_run(path: Path, facts: Mapping[str, Any], manifest: Mapping[st
 def kind(reason: str) -> str:
     """A reason without its numbers and values, so that rows that are alike count as one."""
     without = re.sub(r"""(holds \w+) (?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")""", r"\1", reason)
-    return re.sub(r"0x[0-9a-f]+|\d+(,\d+)*", "N", without)[:80]
+    kind_of = re.sub(r"0x[0-9a-f]+|\d+(,\d+)*", "N", without)
+    return kind_of if len(kind_of) <= KIND else f"{kind_of[: KIND - 1]}…"

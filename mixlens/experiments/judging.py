@@ -84,7 +84,8 @@ def _refuse_examples(setup: Setup, request: MetricRequest) -> None:
     for need in {"cues", "rationale"} & set(request.metric.needs):
         without = [str(e.id) for e in setup.examples if not (e.cues if need == "cues" else e.info.get(need))]
         if without:
-            raise InputError(f"{request.written!r} needs {need}, and {len(without)} examples have none ({without[0]} ...).")
+            some = "the text has none" if len(setup.examples) == 1 else f"{len(without)} examples have none ({without[0]} ...)"
+            raise InputError(f"{request.written!r} needs {need}, and {some}. Leave it out, or take data that has {need}.")
 
 
 def _refuse_without_classes(setup: Setup, request: MetricRequest) -> None:

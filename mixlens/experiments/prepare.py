@@ -232,9 +232,12 @@ def _refuse_gaps(examples: Sequence[Example], model: Model) -> None:
     """A model that fills a gap needs exactly one mask token."""
     mask = model.tokenizer.mask_token
     wrong = [str(example.id) for example in examples if _both_texts(example).count(mask) != 1]
+    if wrong and len(examples) == 1:
+        raise InputError(f"{model.name!r} fills a gap: the text must have {mask} exactly once. Put it where the gap is.")
     if wrong:
         raise InputError(
-            f"{model.name!r} fills a gap, and {len(wrong)} examples do not have {mask} exactly once ({_listed(wrong)})."
+            f"{model.name!r} fills a gap, and {len(wrong)} examples do not have {mask} exactly once ({_listed(wrong)}). "
+            "Leave them out."
         )
 
 
@@ -263,5 +266,7 @@ def _is_token(model: Model, word: str) -> bool:
 def removable(setup: Setup) -> None:
     """Refuse texts from which no token can be taken away: those with one word, or with the gap alone."""
     few = [str(example.id) for example in setup.examples if setup.model.encode(example).special.count(False) < 2]
+    if few and len(setup.examples) == 1:
+        raise InputError("the text has fewer than two words to take away. Give a longer one.")
     if few:
         raise InputError(f"{len(few)} examples have fewer than two words to take away ({', '.join(few[:3])}). Leave them out.")

@@ -67,7 +67,7 @@ def whole_command(reproduction: Reproduction) -> str:
         words += ["--model", f"{role}={name}"] if name != hub[role] else []
     for name, path in reproduction.data.items():
         words += ["--data", f"{name}={path}"]
-    words += _sizes(reproduction)
+    words += [*_sizes(reproduction), *_only(reproduction)]
     return " ".join([*map(shlex.quote, words), *(["--fast"] if reproduction.fast else [])])
 
 
@@ -76,6 +76,13 @@ def _sizes(reproduction: Reproduction) -> list[str]:
     planned = {step.name: step.n for step in PLANS.find(reproduction.plan.name).steps}
     changed = [step for step in reproduction.plan.steps if step.n != planned.get(step.name, step.n)]
     return [word for step in changed for word in ("--size", f"{step.name}={step.n}")]
+
+
+def _only(reproduction: Reproduction) -> list[str]:
+    """The steps that were asked for, where these are not all, as options."""
+    asked = {*reproduction.outcomes, *reproduction.refusals}
+    steps = [step.name for step in reproduction.plan.steps if step.name in asked]
+    return [] if len(steps) == len(reproduction.plan.steps) else [word for name in steps for word in ("--only", name)]
 
 
 # --- parts of the page --------------------------------------------------------------------------------------------------

@@ -134,7 +134,9 @@ def answers_of(setup: Setup, records: Sequence[Record]) -> list[str]:
 def _answer(n: int, question: str, board: Scoreboard) -> str:
     texts, leader = "this text" if n == 1 else f"these {n} texts", board.order[0]
     if not board.differences:
-        return f"On {texts} {leader} has the highest score in {question}; so few texts tell no two methods apart."
+        first = [method for method in board.order if board.means[method].mean == board.means[leader].mean]
+        has = f"{leader} has the highest score" if len(first) < 2 else f"{listed(first)} have the same score, the highest"
+        return f"On {texts} {has} in {question}; so few texts tell no two methods apart."
     if len(board.leaders) == 1:
         return f"On {texts} {leader} leads in {question} and is told apart from every other method{_below(board)}."
     return f"On {texts} {listed(board.leaders)} are not told apart and lead in {question}{_below(board)}."
@@ -163,7 +165,8 @@ def figure_of(setup: Setup, tables: list[Table], figure: Any) -> None:
     request = parse_metric(name)
     rows = sorted(table.rows, key=lambda row: _lowness(row[4], request.sign))
     ordered = Table(table.name, table.title, table.columns, tuple(rows), table.note)
-    title = f"{axis_label(name)}, mean and 95 % interval ({request.metric.better} is better)"
+    shown = "" if len(setup.examples) == 1 else ", mean and 95 % interval"
+    title = f"{axis_label(name)}{shown} ({request.metric.better} is better)"
     bars(figure.subplots(), ordered, name, title=title, ordered=True)
 
 

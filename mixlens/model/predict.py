@@ -195,4 +195,7 @@ def refuse_generation(model: Model, length: int, count: int, option: str = "gene
     if count < 1:
         raise InputError(f"generate must be at least 1, not {count}.")
     if model.max_tokens is not None and length + count > model.max_tokens:
-        raise InputError(f"{length} tokens and {count} more are over the {model.max_tokens} that {model.name!r} reads.")
+        raise InputError(
+            f"{length} tokens and {count} more are over the {model.max_tokens} that {model.name!r} reads. "
+            "Shorten the text, or write less."
+        )

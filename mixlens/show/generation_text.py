@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ..errors import InputError, printable
@@ -41,9 +41,9 @@ class Column:
         return max(map(columns_of, (self.name, *self.cells)))
 
 
-def show(generation: Generation, *, color: bool = True, by: str | None = None) -> None:
-    """Prints the picture of a Generation."""
-    console(color=color).print(generation_view(generation, by=by))
+def show(generation: Generation, *, color: bool = True, by: str | None = None, effects: bool = True) -> None:
+    """Prints the picture of a Generation; without `effects`, also where they are known, as if nothing had been left out."""
+    console(color=color).print(generation_view(generation if effects else replace(generation, effects=None), by=by))
 
 
 def generation_view(generation: Generation, *, by: str | None = None) -> RenderableType:
@@ -54,9 +54,10 @@ def generation_view(generation: Generation, *, by: str | None = None) -> Rendera
     if by not in (None, *BY):
         raise InputError(f"by= is {' or '.join(BY)}, not {by!r}.")
     said = [wrapped(_line(QUESTION), "bold"), wrapped(_line(generation.sentence))]
-    texts = [_quoted("prompt", generation.text.prompt or ""), _quoted("written", generation.text.written_shown)]
+    pair = [] if generation.text.pair is None else [_quoted("pair", generation.text.pair)]
+    texts = [_quoted("prompt", generation.text.prompt or ""), *pair, _quoted("written", generation.text.written_shown)]
     table = View(lambda width, colours: _table(generation, by, width, colours))
-    return Group(*said, Text(), *texts, Text(), table, Text(), *map(wrapped, _legend(generation)))
+    return Group(*said, Text(), *texts, Text(), table, Text(), *map(wrapped, _legend(generation, by)))
 
 
 def _line(text: str) -> str:
@@ -68,10 +69,11 @@ def _quoted(name: str, text: str) -> RenderableType:
     return View(lambda width, colours: item_lines(words, " ", width, first=f"{name:<9}"))
 
 
-def _legend(generation: Generation) -> list[str]:
+def _legend(generation: Generation, by: str | None) -> list[str]:
     """What the numbers are, and what made them."""
-    cells = "percent of the written word; a row adds up to 100 % with its own words and special tokens (begin)"
-    if generation.effects is not None:
+    apart = f"special tokens ({_apart(generation)})"
+    cells = f"percent of the written word; a row adds up to 100 % with its own words and {apart}"
+    if generation.effects is not None and by != "word":
         cells += "; change: the written word's probability without that part of the prompt, in points"
     if generation.signed:
         cells += "; - speaks against it"
@@ -196,8 +198,13 @@ def _ends(generation: Generation) -> list[Column]:
     """What special tokens and own words hold, and the word of the prompt that gave most."""
     own, prompt = own_shares(generation).tolist(), prompt_shares(generation).tolist()
     special = [max(0.0, 1 - one - other) for one, other in zip(own, prompt, strict=True)]
-    columns = [Column("begin", tuple(map(_share, special))), Column("own", tuple(map(_share, own)))]
+    columns = [Column(_apart(generation), tuple(map(_share, special))), Column("own", tuple(map(_share, own)))]
     return [*columns, Column("most", tuple(_most(generation, row) for row in range(len(own))))]
+
+
+def _apart(generation: Generation) -> str:
+    """What holds the special tokens of the prompt: a chat's template, else the mark at the beginning."""
+    return "template" if any(word.segment == "template" for word in generation.columns) else "begin"
 
 
 def _most(generation: Generation, row: int) -> str:

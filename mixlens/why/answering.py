@@ -9,7 +9,7 @@ from typing import Any
 from ..asking import MethodRequest, parse_method, scores_of
 from ..attributions import attribute_each
 from ..data.truncation import truncated
-from ..errors import InputError, MixlensError, is_integer
+from ..errors import InputError, LongTextError, MixlensError, is_integer
 from ..model.model import Model
 from ..notices import completeness
 from ..types import Attribution, Example, Trace
@@ -94,9 +94,18 @@ def _traced(model: Model, text: Any, pair: str | None, truncate: bool) -> tuple[
         return text, None
     example = _example(text, pair)
     if not truncate:
-        return model.trace(example), None
+        return _whole(model, example), None
     shorter = truncated(example, model)
     return model.trace(shorter), shorter.info.get("truncated")
+
+
+def _whole(model: Model, example: Any) -> Trace:
+    """The trace of a text that is not cut; one that is too long is refused with what to do."""
+    try:
+        trace: Trace = model.trace(example)
+    except LongTextError as error:
+        raise LongTextError(f"{str(error).removesuffix('.')}, or let it be cut: --truncate (truncate=True).") from None
+    return trace
 
 
 def _example(text: Any, pair: str | None) -> Any:

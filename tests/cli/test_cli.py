@@ -125,7 +125,7 @@ def test_check_prints_every_gap() -> None:
         (("explain", SENTENCE, "--map", "9"), "layer 9 does not exist"),
         (("explain", SENTENCE, "--method", "attcat", "--map", "1"), "gives scores of tokens, no map"),
         (("explain", SENTENCE, "--method", "blank_out", "--layers"), "not defined at single layers"),
-        (("explain", SENTENCE, "--layers", "--json"), "leave --generate, --json and --latex out"),
+        (("explain", SENTENCE, "--layers", "--json"), "leave --generate, --continuation, --json and --latex out"),
         (("explain", SENTENCE, "--latex", "--json"), "Leave one out"),
         (("compare", SENTENCE, "--latex", "--json"), "Leave one out"),
         (("plot", SENTENCE, "-o", "x.gif"), "saved as .svg, .pdf, .png, not 'x.gif'"),

@@ -29,6 +29,8 @@ LOADING = ["--task", "causal-lm", "--device", "cpu", "--dtype", "float64", "--tr
 ASKED = {"task": "causal-lm", "device": "cpu", "dtype": "float64", "trust_remote_code": True, "quantization": "4bit"}
 runner = CliRunner()
 
+PICTURES = "--layers and --map are pictures in the terminal: leave --generate, --continuation, --json and --latex out."
+
 
 class Recorder:
     """Stands for a function: keeps what it was called with."""
@@ -485,18 +487,23 @@ def test_explain_of_a_written_text(writer: Any, tmp_path: Path) -> None:
     shared = {"keep_special": True, "generate": 3, "continuation": None, "variant": None}
     assert writer.explain.calls == [(("a text",), {"method": "alti", **shared})]
     answer = writer.explain.answer
-    assert (answer.effects, answer.show.calls, answer.save.calls, answer.report.calls) == (0, [((), {"color": True})], [], [])
+    assert (answer.effects, answer.show.calls, answer.save.calls, answer.report.calls) == (
+        0,
+        [((), {"by": None, "effects": False, "color": True})],
+        [],
+        [],
+    )
     words = ["--continuation", "two words", "--method", "attcat", "--foil", "6", "--score", "probability"]
     invoked("explain", "a text", *words, "--no-special", "--leave-out", "--no-color", "--save", str(tmp_path / "a.CSV"))
     asked = {"method": "attcat", "keep_special": False, "generate": None, "continuation": "two words", "variant": None}
     assert writer.explain.calls[1] == (("a text",), {**asked, "target": "predicted", "foil": 6, "score": "probability"})
     answer = writer.explain.answer
     assert (answer.effects, answer.to_csv.calls, answer.save.calls) == (1, [((tmp_path / "a.CSV",), {})], [])
-    assert answer.show.calls == [((), {"color": False})]
+    assert answer.show.calls == [((), {"by": "sentence", "effects": True, "color": False})]
     page = tmp_path / "p.html"
     invoked("explain", "a text", "--generate", "2", "-o", str(page), "--save", str(tmp_path / "a.json"), "--each")
     answer = writer.explain.answer
-    assert (answer.effects, answer.report.calls, answer.show.calls) == (1, [((page,), {})], [])
+    assert (answer.effects, answer.report.calls, answer.show.calls) == (1, [((page,), {"force": False})], [])
     assert (answer.save.calls, answer.to_csv.calls) == ([((tmp_path / "a.json",), {})], [])
     assert writer.loads[0] == ("agreement", options.LoadOptions())
 
@@ -512,11 +519,17 @@ def test_explain_of_a_written_text(writer: Any, tmp_path: Path) -> None:
             "--save of a written text is a .json or .csv file, not 'x.safetensors'.",
         ),
         (["--latex", "--json"], "--latex and --json are two ways to print the result. Leave one out."),
-        (["--layers", "--json"], "--layers and --map are pictures in the terminal: leave --generate, --json and --latex out."),
-        (["--map", "1", "--latex"], "--layers and --map are pictures in the terminal: leave --generate, --json and --latex out."),
+        (
+            ["--layers", "--json"],
+            PICTURES,
+        ),
+        (
+            ["--map", "1", "--latex"],
+            PICTURES,
+        ),
         (
             ["--layers", "--generate", "1"],
-            "--layers and --map are pictures in the terminal: leave --generate, --json and --latex out.",
+            PICTURES,
         ),
         (
             ["--method", "attcat", "--map", "1"],

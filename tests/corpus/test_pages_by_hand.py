@@ -242,7 +242,8 @@ def test_the_column_of_labels() -> None:
 def test_reasons_without_their_numbers() -> None:
     assert kind("field 'a' holds int '12', not text.") == "field 'a' holds int, not text."
     assert kind('holds str "it\'s" at 0x7fff and 1,234 of 5') == "holds str at N and N of N"
-    assert kind("x" * 90) == "x" * 80
+    assert kind("x" * 80) == "x" * 80
+    assert kind("x" * 81) == "x" * 79 + "…"
     assert (mapping([]), mapping({"a": 1}), names("ab"), names([1, "b"])) == ({}, {"a": 1}, [], ["1", "b"])
 
 

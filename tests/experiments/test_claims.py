@@ -174,7 +174,10 @@ def test_a_claim_about_every_layer_compares_all_rivals_of_all_layers() -> None:
 def test_a_claim_stands_where_the_paper_makes_it_of_this_data() -> None:
     check = lambda *_: order({"a": _values(1, seed=1), "b": _values(0, seed=2)}, [("a", "b")])  # noqa: E731
     claim = Claim("4.2", "a is above b", "0.93", check, {"cola": "D.1.1", "mnli": None})
-    rows = {data: judged_claims([claim], SimpleNamespace(seed=0, data=data, options={}), [], []) for data in ("", "mrpc", "cola", "mnli")}
+    rows = {
+        data: judged_claims([claim], SimpleNamespace(seed=0, data=data, options={}), [], [])
+        for data in ("", "mrpc", "cola", "mnli")
+    }
     assert rows["mnli"] == []
     assert {data: table[0].rows[0][1:3] for data, table in rows.items() if table} == {
         "": ("4.2", "0.93"),

@@ -311,14 +311,14 @@ def test_data_that_does_not_fit_is_refused(model: Any, gap_model: Any, tmp_path:
     foil = [Example("The keys [MASK] rusty.", target="are", foil="unbelievableness", id="one")]
     refused(out, "1 targets or foils are not one token", "vz-faithfulness", model=gap_model, data=foil)
     without = [Example("The keys are rusty.", target="are", cues=((4, 8),), id="one")]
-    refused(out, r"do not have \[MASK\] exactly once \(one\)", "vz-cue-alignment", model=gap_model, data=without)
+    refused(out, r"the text must have \[MASK\] exactly once", "vz-cue-alignment", model=gap_model, data=without)
     long = [Example("film " * 600, id="long")]
     refused(out, "longer than the [0-9]+ tokens it reads .long", "alti-table2", model=model, data=long)
     named = [Example("a good film", id="one", info={"label": "happy"})]
     refused(out, "the label set does not match: 'happy'", "attcat-faithfulness", model=model, data=named, variant="released")
     refused(out, "examples have none", "attcat-faithfulness", model=model, data=[Example("a film", id="1")], variant="released")
     refused(out, "unknown variant 'papers'", "attcat-faithfulness", model=model, data=named, variant="papers")
-    refused(out, "fewer than two words to take away .1", "attcat-faithfulness", model=model, data=[Example("film", id="1")])
+    refused(out, "the text has fewer than two words to take away", "attcat-faithfulness", model=model, data=[Example("film", id="1")])
 
 
 def test_methods_that_do_not_fit_are_refused(model: Any, gap_model: Any, tmp_path: Path) -> None:

@@ -435,8 +435,12 @@ def test_runs_that_are_refused() -> None:
     assert told(["aopc"], ranking="none").startswith("unknown ranking 'none'. ")
     assert told(["aopc"], unit="line").startswith("unknown unit 'line'. ")
     examples = [Example("x", id="a", cues=((0, 1),)), Example("x", id="b"), Example("x", id="c")]
-    assert told(["cue_dot"], examples=examples) == "'cue_dot' needs cues, and 2 examples have none (b ...)."
-    assert told(["rationale_f1"], examples=examples) == "'rationale_f1' needs rationale, and 3 examples have none (a ...)."
+    assert told(["cue_dot"], examples=examples) == (
+        "'cue_dot' needs cues, and 2 examples have none (b ...). Leave it out, or take data that has cues."
+    )
+    assert told(["rationale_f1"], examples=examples) == (
+        "'rationale_f1' needs rationale, and 3 examples have none (a ...). Leave it out, or take data that has rationale."
+    )
     assert told(["kendall_confidence"], methods=("attcat", "alti")) == (
         "'kendall_confidence' compares classes, and 'alti' gives every class the same scores. Leave it out."
     )
