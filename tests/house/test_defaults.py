@@ -86,7 +86,7 @@ DEFAULTS = """
     experiments.claims.pairs_above: lower=False
     experiments.claims.order: seed=0, lower=False
     experiments.claims.in_most: seed=0
-    experiments.claims.in_all: seed=0
+    experiments.claims.in_all: seed=0, lower=False
     experiments.claims.positive: bound=0.0, seed=0
     experiments.claims.bounded: low=-inf, high=inf
     experiments.judge.judge: n=50, seed=0, leave_out=False, progress=True
