@@ -73,7 +73,7 @@ def test_bars_are_as_wide_as_all_find_room() -> None:
 def test_columns_that_find_no_room_keep_their_least_width() -> None:
     with artists.equal_letters():
         one = drawing([[0.0] * 30, [0.0] * 30, [0.0] * 30], width=1.5)
-        assert 30 * 0.112 > one.room
+        assert one.room < 30 * 0.112
         assert one.scale == pytest.approx(0.1 * one.room)
         assert np.diff(one.edges) == pytest.approx([0.112] * 30)
 
