@@ -24,6 +24,7 @@ from mixlens.show.colors import LIGHT
 from mixlens.show.figure import brackets, layout, word_matrix, word_units
 from mixlens.show.figure.brackets import Bracket
 from mixlens.show.figure.layout import GAP
+from mixlens.show.figure.notes import note_height, wrapped
 from mixlens.show.figure.options import Options
 from mixlens.show.figure.word_units import Unit, Units
 from mixlens.types import Map
@@ -146,8 +147,9 @@ def test_cells_names_and_brackets_are_drawn_where_they_stand() -> None:
     with artists.equal_letters():
         one = drawing(pairs=[Bracket(1, 2, "first text"), Bracket(2, 3, "second text")], pieces=[Bracket(1, 3)])
         page = one.draw()
+        below = note_height(wrapped(one.notes, WIDE - 2 * GAP))
     axes: Axes = page.axes[0]
-    assert page.get_size_inches().tolist() == pytest.approx([WIDE, one.bottom + 0.08 + 0.36 + 0.135 * 2 + GAP + GAP], abs=0.14)
+    assert page.get_size_inches().tolist() == pytest.approx([WIDE, one.bottom + 0.08 + 0.36 + below + GAP])
     names = {text.get_text(): text for text in axes.texts}
     assert names["took"].get_position() == pytest.approx((GAP, (one.top + one.bottom) / 2))
     assert names["gave: words of the input"].get_position() == pytest.approx((one.left, GAP + 10 / 72 + GAP + 0.1))
