@@ -191,6 +191,35 @@ def test_a_strip_is_as_high_as_its_lines() -> None:
         assert strips._value_widths(strips.Strip(even, strips._colours(even, OPTIONS), [])) == [0.0, 0.0]
 
 
+def test_marked_tokens_have_a_line_and_their_value() -> None:
+    def drawn(*scores: float, valued: bool) -> Any:
+        result = Attribution(torch.tensor(scores, dtype=torch.float64), ("aa", "bb", "cc"), "attcat", {})
+        axes = Figure().add_subplot()
+        strips._draw_strip(axes, strips.Strip(result, strips._colours(result, OPTIONS), []), 3.0, 8.0, valued=valued)
+        return axes
+
+    with artists.equal_letters():
+        axes = drawn(-0.5, 0.015, 0.0, valued=True)
+        assert [text.get_text() for text in axes.texts] == ["aa", "−0.5", "bb", "cc"]
+        assert len(drawn(0.0, 0.0, 0.0, valued=True).lines) == 0  # nothing is strong where all are 0
+        exact = drawn(0.97, 0.03, 0.0, valued=False)  # 3 % of the sum is marked
+        assert [text.get_text() for text in exact.texts] == ["aa", "bb", "cc"]
+        assert len(exact.lines) == 2
+    (line,) = axes.lines
+    boxes: list[Any] = list(axes.patches)
+    high = 1.6 * 8 / 72
+    assert [box.get_gid() for box in boxes] == ["token-0", "token-1", "token-2"]
+    assert boxes[0].get_bbox().bounds == pytest.approx((0.0, 0.0, boxes[0].get_width(), high))
+    assert list(line.get_xdata()) == pytest.approx([0.0, boxes[0].get_width()])
+    assert list(line.get_ydata()) == pytest.approx([high, high])
+    assert (to_hex(line.get_color()), line.get_linewidth(), line.is_dashed()) == (LIGHT["against"].lower(), 1.2, True)
+    word, value = axes.texts[:2]
+    assert word.get_position() == pytest.approx((boxes[0].get_width() / 2, 0.73 * high))
+    assert value.get_position() == pytest.approx((boxes[0].get_width() / 2, high + 0.03))
+    assert axes.get_xlim() == (0.0, 3.0)
+    assert axes.get_ylim() == (pytest.approx((2.95 - 0.3) * 8 / 72), 0.0)
+
+
 # --- histograms and curves --------------------------------------------------------------------------------------------------
 
 
