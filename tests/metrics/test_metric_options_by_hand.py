@@ -41,7 +41,7 @@ def steps(monkeypatch: pytest.MonkeyPatch, module: Any, count: int = 4) -> tuple
 
     def course_of(trace: Any, scores: Any, **options: Any) -> Steps:
         given.append((trace, scores, options))
-        return Steps(trace, None, tuple((place,) for place in range(count)), asked)  # type: ignore[arg-type]
+        return Steps(trace, None, tuple((place,) for place in range(count)), asked)
 
     monkeypatch.setattr(module, "course_of", course_of)
     return given, asked
@@ -92,8 +92,8 @@ def test_the_alignment_of_every_layer_takes_the_options_of_its_measure() -> None
 
 def test_drops_of_eraser_keep_or_remove_the_first_units(monkeypatch: pytest.MonkeyPatch) -> None:
     given, asked = steps(monkeypatch, faithfulness)
-    removed = faithfulness.comprehensiveness(TRACE, [1], percents=(1, 50), replacement="mask", **QUESTION)  # type: ignore[arg-type]
-    kept = faithfulness.sufficiency(TRACE, [2], percents=(1, 50), replacement="pad", variant="released", **QUESTION)  # type: ignore[arg-type]
+    removed = faithfulness.comprehensiveness(TRACE, [1], percents=(1, 50), replacement="mask", **QUESTION)
+    kept = faithfulness.sufficiency(TRACE, [2], percents=(1, 50), replacement="pad", variant="released", **QUESTION)
     assert given == [(TRACE, [1], QUESTION), (TRACE, [2], QUESTION)]
     units = [(0,), (1,), (2,), (3,)]
     assert asked == [
@@ -113,8 +113,8 @@ def test_drops_of_eraser_keep_or_remove_the_first_units(monkeypatch: pytest.Monk
 
 def test_drops_of_attcat(monkeypatch: pytest.MonkeyPatch) -> None:
     given, asked = steps(monkeypatch, faithfulness)
-    fall = faithfulness.aopc(TRACE, [1], percents=(0, 50, 100), replacement="mask", **QUESTION)  # type: ignore[arg-type]
-    odds = faithfulness.lodds(TRACE, [1], percents=(50, 100), **QUESTION)  # type: ignore[arg-type]
+    fall = faithfulness.aopc(TRACE, [1], percents=(0, 50, 100), replacement="mask", **QUESTION)
+    odds = faithfulness.lodds(TRACE, [1], percents=(50, 100), **QUESTION)
     assert given == [(TRACE, [1], QUESTION)] * 2
     assert [replacement for _, replacement in asked] == ["mask", "pad"]
     assert (fall.removed, fall.whole) == ((0, 2, 4), 1.0)
@@ -159,7 +159,7 @@ def test_units_go_in_the_order_of_their_scores(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(faithfulness, "resolve", lambda *given, **options: asked.append((given, options)) or "target")
     monkeypatch.setattr(faithfulness, "removable_units", lambda *given: asked.append(given) or [(0,), (1, 2), (3,)])
     trace: Any = Tokens((False,) * 4, None)
-    course = faithfulness.course_of(trace, [1.0, 2.0, -9.0, 1.0], **QUESTION)  # type: ignore[arg-type]
+    course = faithfulness.course_of(trace, [1.0, 2.0, -9.0, 1.0], **QUESTION)
     assert course.order == ((1, 2), (0,), (3,))  # by magnitude; tied ones as in the text
     assert (course.trace, course.target) == (trace, "target")
     assert asked == [
@@ -197,7 +197,7 @@ def test_blanking_is_asked_with_the_options_and_compared(monkeypatch: pytest.Mon
 
 def test_insertion_keeps_the_first_units(monkeypatch: pytest.MonkeyPatch) -> None:
     given, asked = steps(monkeypatch, removal_curves)
-    value = removal_curves.insertion(TRACE, [1], percents=(0, 50, 100), replacement="mask", **QUESTION)  # type: ignore[arg-type]
+    value = removal_curves.insertion(TRACE, [1], percents=(0, 50, 100), replacement="mask", **QUESTION)
     assert value == pytest.approx((0.4 + 0.6 + 1.0) / 3)
     assert given == [(TRACE, [1], QUESTION)]
     units = ((0,), (1,), (2,), (3,))
@@ -207,7 +207,7 @@ def test_insertion_keeps_the_first_units(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_aopc_between_its_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     """Units cost 0.1, 0.1 and 0.3: the best order takes the third first, the worst last."""
     given, asked = steps(monkeypatch, removal_curves, 3)
-    value = removal_curves.naopc(TRACE, [1], replacement="mask", beam=2, **QUESTION)  # type: ignore[arg-type]
+    value = removal_curves.naopc(TRACE, [1], replacement="mask", beam=2, **QUESTION)
     lowest, highest = (0.1 + 0.2 + 0.5) / 3, (0.3 + 0.4 + 0.5) / 3
     assert value == pytest.approx(0.0, abs=1e-9)
     assert given == [(TRACE, [1], QUESTION)]
@@ -235,7 +235,7 @@ def test_subsets_are_drawn_with_the_options_or_taken_as_they_are(monkeypatch: py
         ((trace, "t"), {"foil": "f", "score": "log_probability"}),
         ((trace, "resolved"), {**options, "seed": (3, 1)}),
     ]
-    assert subsets.lds(trace, [5.0, 5.0, 1.0], subsets=made) == pytest.approx(0.5)  # type: ignore[arg-type]
+    assert subsets.lds(trace, [5.0, 5.0, 1.0], subsets=made) == pytest.approx(0.5)
     assert len(drawn) == 2
     assert subsets.held_out_subsets(trace, count=2) is made  # type: ignore[comparison-overlap]
     with pytest.raises(InputError) as refusal:
@@ -276,7 +276,7 @@ def test_bounds_of_a_case_are_those_of_its_question(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(judging, "aopc_bounds", lambda course, **options: asked.append((course, options)) or (0.1, 0.9))
     options: dict[str, Any] = {"unit": "word", "replacement": "mask", "beam": 7, "ranking": "signed"}
     case: Any = SimpleNamespace(trace=TRACE, question={"target": "t", "foil": "f"}, options=lambda request: dict(options))
-    assert judging._bounds(case, "request") == {"bounds": (0.1, 0.9)}  # type: ignore[arg-type]
+    assert judging._bounds(case, "request") == {"bounds": (0.1, 0.9)}
     ((trace, zeros), asking) = given[0]
     assert trace is TRACE
     assert zeros.tolist() == [0.0] * 4
@@ -284,7 +284,7 @@ def test_bounds_of_a_case_are_those_of_its_question(monkeypatch: pytest.MonkeyPa
     assert asked == [("course", {"replacement": "mask", "beam": 7})]
     options.pop("beam")
     options.pop("replacement")
-    judging._bounds(case, "request")  # type: ignore[arg-type]
+    judging._bounds(case, "request")
     assert asked[1] == ("course", {})
 
 
