@@ -359,7 +359,12 @@ BY_HAND: dict[str, tuple[str, ...]] = {
     **_by_hand("corpus/", "page page_facts summary taken_out turned_figure writing", "test_run_read_by_hand.py"),
     **_by_hand("serve/", "work questions describe", "test_questions_by_hand.py"),
     **_by_hand(
-        "show/figure/", "*", "test_figure_parts_by_hand.py", "test_word_matrix_by_hand.py", "test_figure_sheets_by_hand.py"
+        "show/figure/",
+        "*",
+        "test_figure_parts_by_hand.py",
+        "test_word_matrix_by_hand.py",
+        "test_figure_sheets_by_hand.py",
+        "test_flow_drawn_by_hand.py",
     ),
     **_by_hand("show/", "flow_numbers colors packing", "test_figure_parts_by_hand.py", "test_word_matrix_by_hand.py"),
     **_by_hand(
