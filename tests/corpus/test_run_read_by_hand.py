@@ -179,7 +179,7 @@ def test_what_is_checked_is_the_predicted_probability(monkeypatch: pytest.Monkey
     monkeypatch.setattr(taken_out, "resolve", lambda *given, **options: asked.append((given[1:], options)) or "target")
     for task in ("classification", "masked-lm"):
         trace: Any = SimpleNamespace(model=SimpleNamespace(task=task), predicts=(4, 5))
-        assert taken_out._target(trace) == "target"  # type: ignore[comparison-overlap]
+        assert taken_out._target(trace) == "target"
     assert asked == [(("predicted",), {"score": "probability", "query": query}) for query in (None, 4)]
 
 
@@ -252,7 +252,7 @@ def test_options_of_a_method_that_explains_written_words(
     request: Any = SimpleNamespace(name="m", variant="released", class_specific=specific, rollout=rollout)
     request.options_for = lambda whole: {"steps": whole}
     text: Any = SimpleNamespace(whole=9)
-    assert writing._explained(text, request, SimpleNamespace(foil="f", score="logit")) == "generation"  # type: ignore[arg-type,comparison-overlap]
+    assert writing._explained(text, request, SimpleNamespace(foil="f", score="logit")) == "generation"  # type: ignore[arg-type]
     more: dict[str, Any] = {"foil": "f", "score": "logit"} if specific else {"rollout": rollout}
     assert asked == [((text, "m"), {"variant": "released", "steps": 9, **more})]
 

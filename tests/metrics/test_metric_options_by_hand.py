@@ -19,7 +19,7 @@ from mixlens.metrics import alignment, faithfulness, removal_curves, subsets
 from mixlens.metrics.faithfulness import Course, Degradation
 from mixlens.metrics.registry import METRICS, Metric, metric
 
-QUESTION = {"target": "t", "foil": "f", "label": "l", "ranking": "magnitude", "unit": "word"}
+QUESTION: dict[str, Any] = {"target": "t", "foil": "f", "label": "l", "ranking": "magnitude", "unit": "word"}
 
 
 @dataclass(frozen=True)
@@ -41,12 +41,15 @@ def steps(monkeypatch: pytest.MonkeyPatch, module: Any, count: int = 4) -> tuple
 
     def course_of(trace: Any, scores: Any, **options: Any) -> Steps:
         given.append((trace, scores, options))
-        return Steps(trace, None, tuple((place,) for place in range(count)), asked)
+        return Steps(trace, TARGET, tuple((place,) for place in range(count)), asked)
 
     monkeypatch.setattr(module, "course_of", course_of)
     return given, asked
 
 
+REQUEST: Any = "request"
+TARGET: Any = None
+DEGRADED: Any = Degradation
 TRACE: Any = range(4)  # a trace has a length; the stand-ins ask for no more
 
 
@@ -100,10 +103,10 @@ def test_drops_of_eraser_keep_or_remove_the_first_units(monkeypatch: pytest.Monk
         ([(), tuple(units[:1]), tuple(units[:2])], "mask"),
         ([tuple(units[1:]), tuple(units[2:])], "pad"),
     ]
-    assert removed == Degradation(
+    assert removed == DEGRADED(
         *(pytest.approx(0.1), 1.0, (0, 1, 2), pytest.approx((1.0, 0.9, 0.8)), pytest.approx((0.0, 0.1, 0.2))),
     )
-    assert kept == Degradation(pytest.approx(0.45), 1.0, (3, 2), pytest.approx((0.5, 0.6)), pytest.approx((0.5, 0.4)))
+    assert kept == DEGRADED(pytest.approx(0.45), 1.0, (3, 2), pytest.approx((0.5, 0.6)), pytest.approx((0.5, 0.4)))
     assert faithfulness.comprehensiveness(TRACE, [1]).removed == (0, 1, 1, 1, 1, 2)
     assert faithfulness.sufficiency(TRACE, [1]).removed == (4, 3, 3, 3, 3, 2)
     usual = {"target": "predicted", "foil": None, "label": None, "ranking": "signed", "unit": "token"}
@@ -145,7 +148,7 @@ def test_the_order_of_the_notebooks(monkeypatch: pytest.MonkeyPatch) -> None:
     assert course.trace.token_type_ids is None
     assert course.trace.special == trace.special
     assert course.order == ((2,), (4,), (1,))
-    assert course.target == "resolved"  # type: ignore[comparison-overlap]
+    assert course.target == "resolved"
     assert asked == [(("gold",), {"score": "log_probability", "label": "good"})]
     with pytest.raises(InputError) as refusal:
         faithfulness._attcat(trace, [0.0] * 5, "released", label=None)
@@ -224,7 +227,7 @@ def test_aopc_between_its_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_subsets_are_drawn_with_the_options_or_taken_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
     kept = np.array([[1, 0], [0, 1], [1, 1]])
-    made = SimpleNamespace(kept=kept, units=[(0, 1), (2,)], log_odds=np.array([1.0, 2.0, 3.0]))
+    made: Any = SimpleNamespace(kept=kept, units=[(0, 1), (2,)], log_odds=np.array([1.0, 2.0, 3.0]))
     drawn: list[Any] = []
     monkeypatch.setattr(subsets, "random_subsets", lambda *given, **options: drawn.append((given, options)) or made)
     monkeypatch.setattr(subsets, "resolve", lambda *given, **options: drawn.append((given, options)) or "resolved")
@@ -237,7 +240,7 @@ def test_subsets_are_drawn_with_the_options_or_taken_as_they_are(monkeypatch: py
     ]
     assert subsets.lds(trace, [5.0, 5.0, 1.0], subsets=made) == pytest.approx(0.5)
     assert len(drawn) == 2
-    assert subsets.held_out_subsets(trace, count=2) is made  # type: ignore[comparison-overlap]
+    assert subsets.held_out_subsets(trace, count=2) is made
     with pytest.raises(InputError) as refusal:
         subsets.held_out_subsets(trace, count=1)
     assert str(refusal.value) == "count is a number of subsets, at least 2, not 1."
@@ -276,7 +279,7 @@ def test_bounds_of_a_case_are_those_of_its_question(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(judging, "aopc_bounds", lambda course, **options: asked.append((course, options)) or (0.1, 0.9))
     options: dict[str, Any] = {"unit": "word", "replacement": "mask", "beam": 7, "ranking": "signed"}
     case: Any = SimpleNamespace(trace=TRACE, question={"target": "t", "foil": "f"}, options=lambda request: dict(options))
-    assert judging._bounds(case, "request") == {"bounds": (0.1, 0.9)}
+    assert judging._bounds(case, REQUEST) == {"bounds": (0.1, 0.9)}
     ((trace, zeros), asking) = given[0]
     assert trace is TRACE
     assert zeros.tolist() == [0.0] * 4
@@ -284,7 +287,7 @@ def test_bounds_of_a_case_are_those_of_its_question(monkeypatch: pytest.MonkeyPa
     assert asked == [("course", {"replacement": "mask", "beam": 7})]
     options.pop("beam")
     options.pop("replacement")
-    judging._bounds(case, "request")
+    judging._bounds(case, REQUEST)
     assert asked[1] == ("course", {})
 
 

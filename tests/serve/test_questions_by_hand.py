@@ -20,6 +20,10 @@ def wanted(**given: Any) -> Wanted:
     return Wanted.model_validate({"text": "a text", **given})
 
 
+def counting(**given: Any) -> Counted:
+    return Counted.model_validate(given)
+
+
 def refused(call: Any, *given: Any) -> tuple[int, dict[str, Any]]:
     with pytest.raises(Refusal) as refusal:
         call(*given)
@@ -74,7 +78,7 @@ def plain(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_maps_are_asked_with_their_methods_and_targets() -> None:
     desk: Any = Desk(notes=["a note"])
     given: dict[str, Any] = {"methods": ["alti"], "query": 2, "target": "1", "foil": "bad", "truncate": True, "model": "other"}
-    assert questions.submitted(desk, wanted(**given)) == "job"  # type: ignore[comparison-overlap]
+    assert questions.submitted(desk, wanted(**given)) == "job"
     asked = {"text": "a text cut by other", "methods": ["alti"], "query": 2, "target": 1, "foil": "bad"}
     assert desk.jobs == [("other", asked, ["it was cut", "a note"])]
     questions.submitted(desk, wanted(methods=["alti"], pair="second"))
@@ -145,9 +149,9 @@ def test_a_missing_mask_is_refused_where_the_answer_needs_one(question: str, que
 
 def test_tokens_are_counted_of_a_text_alone_or_of_a_pair() -> None:
     desk: Any = Desk(notes=["a note"])
-    assert questions.counted(desk, Counted(text=" \n")).model_dump() == {"tokens": 0, "most": 10, "notes": []}
-    assert questions.counted(desk, Counted(text="x", pair="y")).model_dump() == {"tokens": 7, "most": 10, "notes": ["a note"]}
-    assert refused(questions.counted, desk, Counted(text="x", pair="y" * 101))[0] == 413
+    assert questions.counted(desk, counting(text=" \n")).model_dump() == {"tokens": 0, "most": 10, "notes": []}
+    assert questions.counted(desk, counting(text="x", pair="y")).model_dump() == {"tokens": 7, "most": 10, "notes": ["a note"]}
+    assert refused(questions.counted, desk, counting(text="x", pair="y" * 101))[0] == 413
     errors = [LongError("l"), FullError("f"), InputError("i")]
     made = [questions._refusal_of(error, desk.limits) for error in errors]
     assert [(one.status, one.body) for one in made] == [

@@ -187,7 +187,9 @@ def test_notes_are_written_line_by_line() -> None:
     letter = 1.05 * 3.25 / 72
     second = 0.25 + letter + 0.14
     heights = [0.03 + 0.0675, 0.03 + 0.2025]
-    assert [(text.get_text(), *text.get_position(), text.get_fontsize(), text.get_va()) for text in axes.texts] == [
+    assert [
+        (text.get_text(), *text.get_position(), text.get_fontsize(), text.get_verticalalignment()) for text in axes.texts
+    ] == [
         ("a", pytest.approx(0.25), pytest.approx(heights[0]), 6.5, "center_baseline"),
         ("bb", pytest.approx(second + 0.15), pytest.approx(heights[0]), 6.5, "center_baseline"),
         ("cc", pytest.approx(0.35), pytest.approx(heights[1]), 6.5, "center_baseline"),

@@ -100,13 +100,14 @@ def test_a_colour_bar_stands_upright_where_square_panels_are_high_enough() -> No
 def test_rows_without_signs_have_a_line_and_colours_of_their_own() -> None:
     axes = Figure().add_subplot()
     heat._draw_lines(axes, 4, 2)
-    found = [(float(line.get_ydata()[0]), to_hex(line.get_color()), line.get_linewidth()) for line in axes.lines]  # type: ignore[index]
+    found = [(line.get_ydata()[0], to_hex(line.get_color()), line.get_linewidth()) for line in axes.lines]  # type: ignore[index]
     white, ink = LIGHT["surface"].lower(), LIGHT["ink"].lower()
     assert found == [(0.5, white, 0.8), (1.5, ink, 1.0), (2.5, white, 0.8)]
     values = np.array([[0.2, -1.0], [0.5, 0.0]])
     two = Sheet(
         *([Panel(values)], ["a", "b"], ["x", "y"], "", False, colours_of([values], None), "score"),
-        **{"second": colours_of([values[1:]], None), "split": 1},
+        second=colours_of([values[1:]], None),
+        split=1,
     )
     axes = Figure().add_subplot()
     heat._draw_panel(axes, two, two.panels[0], 0.5, 0.5, None)

@@ -112,9 +112,9 @@ def test_names_stand_below_their_columns_and_texts_have_brackets() -> None:
         assert [line.get_ydata()[1] for line in lines] == pytest.approx([2.8, 2.8])
     assert [text.get_rotation() for text in axes.texts[:3]] == [270.0] * 3
     plain, bold, italic = axes.texts[:3]
-    assert (plain.get_weight(), plain.get_style()) == ("normal", "normal")
-    assert (bold.get_weight(), to_hex(bold.get_color())) == ("bold", LIGHT["share-ink"].lower())
-    assert (italic.get_style(), to_hex(italic.get_color())) == ("italic", LIGHT["soft"].lower())
+    assert (plain.get_fontweight(), plain.get_fontstyle()) == ("normal", "normal")
+    assert (bold.get_fontweight(), to_hex(bold.get_color())) == ("bold", LIGHT["share-ink"].lower())
+    assert (italic.get_fontstyle(), to_hex(italic.get_color())) == ("italic", LIGHT["soft"].lower())
     assert [text.get_text() for text in axes.texts[3:]] == ["first text", "second text"]
 
 

@@ -153,14 +153,14 @@ def test_cells_names_and_brackets_are_drawn_where_they_stand() -> None:
     names = {text.get_text(): text for text in axes.texts}
     assert names["took"].get_position() == pytest.approx((GAP, (one.top + one.bottom) / 2))
     assert names["gave: words of the input"].get_position() == pytest.approx((one.left, GAP + 10 / 72 + GAP + 0.1))
-    rows = [text for text in axes.texts if text.get_ha() == "right"]
+    rows = [text for text in axes.texts if text.get_horizontalalignment() == "right"]
     assert [text.get_position() for text in rows] == [
         pytest.approx((one.left - 0.05, one.down(place + 0.5))) for place in range(3)
     ]
-    heads = [text for text in axes.texts if text.get_rotation() == 90 and text.get_ha() == "center"]
+    heads = [text for text in axes.texts if text.get_rotation() == 90 and text.get_horizontalalignment() == "center"]
     middles = [0.05, 0.22, 0.46]
     assert [text.get_position() for text in heads] == [pytest.approx((one.left + at, one.top - 0.05)) for at in middles]
-    assert [text.get_style() for text in rows] == [text.get_style() for text in heads] == ["italic", "normal", "normal"]
+    assert [text.get_fontstyle() for text in rows] == [text.get_fontstyle() for text in heads] == ["italic", "normal", "normal"]
     boxes: list[Any] = [patch for patch in axes.patches if isinstance(patch, Rectangle)]
     mark, frame = boxes
     assert mark.get_bbox().bounds == pytest.approx((one.left, one.top, 0.1, 0.72))
@@ -170,8 +170,8 @@ def test_cells_names_and_brackets_are_drawn_where_they_stand() -> None:
     above = one.top - 0.06 - 1.04 * 5 * LETTER - 0.03
     beside = one.left + 0.58 + 0.07
     lying, upright = axes.lines[0::2], axes.lines[1::2]
-    assert [float(line.get_ydata()[1]) for line in lying] == pytest.approx([above, above - 0.07, above - 0.07])  # type: ignore[index]
-    assert [float(line.get_xdata()[1]) for line in upright] == pytest.approx([beside, beside + 0.07, beside + 0.07])  # type: ignore[index]
+    assert [line.get_ydata()[1] for line in lying] == pytest.approx([above, above - 0.07, above - 0.07])  # type: ignore[index]
+    assert [line.get_xdata()[1] for line in upright] == pytest.approx([beside, beside + 0.07, beside + 0.07])  # type: ignore[index]
     spans = [(one.left + start + 0.015, one.left + stop - 0.015) for start, stop in ((0.1, 0.58), (0.1, 0.34), (0.34, 0.58))]
     assert [(line.get_xdata()[0], line.get_xdata()[-1]) for line in lying] == [pytest.approx(span) for span in spans]  # type: ignore[index]
 
@@ -248,10 +248,14 @@ def test_brackets_are_lines_with_arms_and_a_name() -> None:
     assert lines[4] == (pytest.approx([4.965, 5.0, 5.0, 4.965]), [1.0, 1.0, 3.0, 3.0])
     assert {(to_hex(line.get_color()), line.get_linewidth()) for line in axes.lines} == {(LIGHT["edge"].lower(), 0.6)}
     up, down, cut, beside = axes.texts
-    assert (up.get_position(), up.get_va()) == (pytest.approx((2.0, 5.0175)), "top")
-    assert (down.get_position(), down.get_va()) == (pytest.approx((2.0, 4.9825)), "bottom")
+    assert (up.get_position(), up.get_verticalalignment()) == (pytest.approx((2.0, 5.0175)), "top")
+    assert (down.get_position(), down.get_verticalalignment()) == (pytest.approx((2.0, 4.9825)), "bottom")
     assert cut.get_text() == "n" * (int(0.2 / LETTER) - 1) + "…"
-    assert (beside.get_position(), beside.get_rotation(), beside.get_ha()) == (pytest.approx((5.03, 2.0)), 270, "left")
+    assert (beside.get_position(), beside.get_rotation(), beside.get_horizontalalignment()) == (
+        pytest.approx((5.03, 2.0)),
+        270,
+        "left",
+    )
 
 
 def test_pieces_are_units_of_their_own() -> None:
