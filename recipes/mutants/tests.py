@@ -354,8 +354,19 @@ BY_HAND: dict[str, tuple[str, ...]] = {
         "test_games_by_hand.py",
     ),
     **_by_hand("experiments/", "scoreboard verdict* judge_summary judged_methods judged_metrics", "test_scoreboard_by_hand.py"),
-    **_by_hand("experiments/", "claims judge judging sanity", "test_judging_by_hand.py"),
-    **_by_hand("metrics/", "*", "test_metrics_by_hand.py"),
+    **_by_hand("experiments/", "claims judge judging sanity", "test_judging_by_hand.py", "test_metric_options_by_hand.py"),
+    **_by_hand("metrics/", "*", "test_metrics_by_hand.py", "test_metric_options_by_hand.py", "test_token_identity_by_hand.py"),
+    **_by_hand("corpus/", "page page_facts summary taken_out turned_figure writing", "test_run_read_by_hand.py"),
+    **_by_hand("serve/", "work questions describe", "test_questions_by_hand.py"),
+    **_by_hand(
+        "show/figure/",
+        "*",
+        "test_figure_parts_by_hand.py",
+        "test_word_matrix_by_hand.py",
+        "test_figure_sheets_by_hand.py",
+        "test_flow_drawn_by_hand.py",
+    ),
+    **_by_hand("show/", "flow_numbers colors packing", "test_figure_parts_by_hand.py", "test_word_matrix_by_hand.py"),
     **_by_hand(
         "", "fast/__init__ fast/switch fast/together fast/shared fast/zeroing layer/norms layer/weights", "test_layers_by_hand.py"
     ),

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import importlib
 import inspect
-from functools import reduce
-from typing import Any
+from pkgutil import resolve_name
 
 import pytest
 
@@ -94,21 +92,53 @@ DEFAULTS = """
     experiments.judge.lines: beside=1
     experiments.judge.judge_text: full=True
     experiments.judged_metrics.missing_token: infill=False
+    corpus.page.write_page: megabytes=2.0, force=False
+    corpus.page_facts.overview: examples=300, top=12, classes=12, least=3
+    corpus.plan.plan_of: trust=False, chat=False
+    corpus.running.run: maps=False, trust=False, chat=False, shard_rows=512, strict=False, resume=False
+    corpus.sources._file_rows: warn=False
+    corpus.summary.summarize: top=8, classes=8, least=3
+    errors.suggested: cutoff=0.7
+    metrics.token_identity._trained_fold: share=1.0
+    report.report: megabytes=2.0, force=False
+    serve.routes.Routes.file: save=False
+    show.colors.style_of: ink_only=False
+    show.encoding.can_show: replaced=True
+    show.figure.drawing.plot: colorbar=True
+    show.figure.legend.number: percent=False, sign=False
+    show.figure.legend.colours_of: text=False, percent=False
+    show.figure.picture.content: dpi=300
+    show.figure.wording.title_of: method=True
+    show.flow_page.write_flow: megabytes=2.0, force=False
+    show.generation_page.write_generation: force=False
+    show.generation_text.show: color=True
+    show.head_views.heads_view: layer=-1
+    show.latex.latex: standalone=False
+    show.layout.fitting: right=False, middle=False
+    show.map_views.largest_scores: count=20
+    show.packing.Precision.description: signed=False
+    show.packing._widest: default=0
+    show.page_entry.shortened: end=0
+    show.results_page.page: room=2000000
+    show.results_page.page_of_texts: room=2000000
+    show.row_views.rows: best=2
+    show.run_page.page: room=2000000
+    show.text.map_view: layer=-1
+    show.text.compare_view: layers=False
+    show.text.rendered: width=100, color=False
+    show.text.console: color=True
+    show.text.show: color=True
+    show.tokens.pieces: words=False
+    show.views.strip: words=False
+    show.why_page.write_why: force=False
+    show.why_text.show_why: color=True
 """
 
 
 @pytest.mark.parametrize("line", DEFAULTS.strip().splitlines(), ids=lambda line: line.strip().partition(":")[0])
 def test_the_defaults_are_these(line: str) -> None:
     place, _, told = line.strip().partition(": ")
-    module: Any = importlib.import_module("mixlens." + ".".join(_folders(place)))
-    function = inspect.unwrap(reduce(getattr, place.split(".")[len(_folders(place)) :], module))
+    function = inspect.unwrap(resolve_name(f"mixlens.{place}"))
     defaults = {name: one.default for name, one in inspect.signature(function).parameters.items()}
     numbers = [f"{name}={value!r}" for name, value in defaults.items() if isinstance(value, int | float)]
     assert ", ".join(numbers) == told
-
-
-def _folders(place: str) -> list[str]:
-    """The parts of a place that are folders and the file."""
-    parts = place.split(".")
-    deep = parts[0] in ("layer", "fast", "methods", "metrics", "experiments")
-    return parts[: 2 if deep else 1]
