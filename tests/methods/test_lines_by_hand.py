@@ -148,7 +148,12 @@ def test_gaps_at_nodes(told: Told, monkeypatch: pytest.MonkeyPatch) -> None:
     assert line.gap_at_nodes(integral, np.array([3.0, 4.5, 4.0]), 0.25) == 1.0
     assert line.gap_at_nodes(integral, np.array([3.0, 6.0, 5.0]), 0.25) == 2.0
     seen: list[Any] = []
-    monkeypatch.setattr(line, "gap_at_nodes", lambda *given: (seen.append(given), 7.0)[1])
+
+    def noted(*given: Any) -> float:
+        seen.append(given)
+        return 7.0
+
+    monkeypatch.setattr(line, "gap_at_nodes", noted)
     assert [line.piece(0.0, 0.5, steps).gap for steps in (3, 50)] == [7.0, 7.0]  # the larger of the two gaps
     assert line.piece(0.0, 0.5, 51).gap < 1e-4
     assert len(seen) == 2
