@@ -46,7 +46,7 @@ def test_a_token_that_spans_words_joins_them() -> None:
 def test_tokens_of_two_texts_and_of_none() -> None:
     made = words.group_words(["one", "one", None], [(0, 0), (0, 2), (2, 3), (0, 3), (0, 0)], [None, 0, 0, 1, 2], list("vwxyz"))
     assert made == (("v", (0,)), ("one", (1, 2)), ("one", (3,)), ("z", (4,)))
-    with pytest.raises(ValueError, match="shorter|longer"):
+    with pytest.raises(ValueError, match=r"shorter|longer"):
         words.group_words(["one"], [(0, 1)], [0, 0], ["a", "b"])
 
 
@@ -92,8 +92,8 @@ def test_wrappers_that_are_refused() -> None:
     with pytest.raises(ModelError) as told:
         wrappers.refuse_meta(nn.Sequential(model, nn.Linear(1, 1, device="meta")))
     assert str(told.value) == (
-        "this model is on the device 'meta': its weights have no values. Load them, for example with from_pretrained, or move the "
-        "model with to_empty and load_state_dict."
+        "this model is on the device 'meta': its weights have no values. Load them, for example with from_pretrained, or move "
+        "the model with to_empty and load_state_dict."
     )
     wrappers.refuse_meta_default()
     with torch.device("meta"), pytest.raises(ModelError) as told:
@@ -117,33 +117,29 @@ def test_a_configuration_has_one_lock_as_long_as_it_lives() -> None:
     assert both == [passes._lock_of(config) for config in sorted([one, other], key=id)]
     number, free = id(one), list[bool]()
 
-    def try_it() -> None:
-        free.append(passes._lock_of(one).acquire(blocking=False))
+    def try_it(lock: Any) -> None:
+        free.append(lock.acquire(blocking=False))
         if free[-1]:
-            passes._lock_of(one).release()
+            lock.release()
 
-    def elsewhere() -> bool:
-        thread = threading.Thread(target=try_it)
+    def is_free() -> bool:
+        thread = threading.Thread(target=try_it, args=(both[0],))
         thread.start()
         thread.join()
         return free[-1]
 
     with passes.Locks([one, other]) as locks, locks:
-        assert not elsewhere()
-    assert elsewhere()
+        assert not is_free()
+    assert is_free()
     assert number in passes._LOCKS
-    del one, both
-    try_it = None  # type: ignore[assignment]
+    del one
+    assert number not in passes._LOCKS
 
 
 def test_the_pass_under_way() -> None:
-    assert passes.current_pass() == passes.NO_PASS or not passes.current_pass().running
-    assert (passes.NO_PASS.recorder, passes.NO_PASS.capped, passes.NO_PASS.hook_sets, passes.NO_PASS.running) == (
-        None,
-        True,
-        (),
-        False,
-    )
+    assert passes.current_pass() is passes.NO_PASS
+    none = passes.NO_PASS
+    assert (none.recorder, none.capped, none.hook_sets, none.running) == (None, True, (), False)
     recorder: Any = object()
     with passes.recorded(recorder), passes.within_pass(capped=False, hook_sets=("a",)):
         now = passes.current_pass()
@@ -205,9 +201,11 @@ def test_evaluation_mode_for_the_length_of_a_block() -> None:
     model = nn.Sequential(nn.Dropout(), nn.Linear(1, 1))
     model[1].eval()
     for gradients in (False, True):
-        with pytest.raises(ZeroDivisionError), torch.autocast("cpu"), passes.evaluating(model, gradients=gradients):
+        with torch.autocast("cpu"), passes.evaluating(model, gradients=gradients):
             assert [one.training for one in model.modules()] == [False] * 3
             assert (torch.is_grad_enabled(), torch.is_autocast_enabled("cpu")) == (gradients, False)
+        assert [one.training for one in model.modules()] == [True, True, False]
+        with pytest.raises(ZeroDivisionError), passes.evaluating(model, gradients=gradients):
             raise ZeroDivisionError
         assert [one.training for one in model.modules()] == [True, True, False]
     with torch.inference_mode(), passes.evaluating(model):
