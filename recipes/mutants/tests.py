@@ -328,7 +328,7 @@ FIRST: dict[str, tuple[str, ...]] = {
     ),
     "mixlens/fast/loops/*.py": (),
     "mixlens/fast/shared.py": ("tests/test_shared.py", *CORE),
-    "mixlens/fast/*.py": ("test_blocks_by_hand.py", "tests/test_equals_plain.py", "tests/test_shared.py", *CORE),
+    "mixlens/fast/*.py": ("test_blocks_by_hand.py", "test_stacks_by_hand.py", "test_equals_plain.py", "test_shared.py", *CORE),
 }
 
 

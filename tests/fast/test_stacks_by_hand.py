@@ -25,7 +25,7 @@ def drawn(*shape: int, seed: int = 0) -> Tensor:
 
 
 def norm_of(seed: int, eps: float = 0.1, *, centred: bool = True) -> Any:
-    norm = (nn.LayerNorm(4, eps) if centred else nn.RMSNorm(4, eps)).double().requires_grad_(False)
+    norm: Any = (nn.LayerNorm(4, eps) if centred else nn.RMSNorm(4, eps)).double().requires_grad_(False)
     norm.weight.copy_(drawn(4, seed=seed))
     if centred:
         norm.bias.copy_(drawn(4, seed=seed + 1))
