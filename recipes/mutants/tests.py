@@ -90,7 +90,7 @@ ANSWERS = (
 WRITING = ("tests/test_generation.py", "tests/test_targets.py", "tests/test_chat.py", "tests/test_shown.py")
 REST: dict[str, tuple[str, ...]] = {  # of an area, after those of the file
     "answers": (*ANSWERS, *WRITING),
-    "methods": (FROZEN_NUMBERS,),
+    "methods": ("test_options_by_hand.py", FROZEN_NUMBERS),
     "core": ("tests/test_bounds.py", FROZEN_NUMBERS, FROZEN_TEXTS),
     "kernels": ("tests/test_kernels.py", "tests/test_speed_guard.py:fused,loops,compiler,environment", *MAPS),
     "metrics": METRICS,
