@@ -333,3 +333,12 @@ def test_rows_whose_rank_is_in_doubt(size: float, width: int, monkeypatch: pytes
         assert doubtful_rows(vectors[None], width, monkeypatch) == doubtful
         both = torch.stack([vectors, torch.eye(4, 3) * size])  # one doubtful head is enough
         assert doubtful_rows(both, width, monkeypatch) == doubtful
+
+
+def test_a_sure_row_behind_a_doubtful_one_stays() -> None:
+    """Rows e0, e0, e1, e2, e1: the first three are dependent, and all of them together have full rank again."""
+    vectors = torch.eye(3)[[0, 0, 1, 2, 1]]
+    attention = torch.arange(1.0, 26.0).view(5, 5).tril()
+    rows = [attention[i, : i + 1] @ vectors[: i + 1] @ torch.linalg.pinv(vectors[: i + 1]) for i in range(5)]
+    expected = torch.stack([torch.cat([row, torch.zeros(4 - i)]) for i, row in enumerate(rows)])
+    torch.testing.assert_close(identifiability.within_past(vectors[None], attention[None], 3)[0], expected, rtol=1e-4, atol=1e-4)
