@@ -90,7 +90,7 @@ ANSWERS = (
 WRITING = ("tests/test_generation.py", "tests/test_targets.py", "tests/test_chat.py", "tests/test_shown.py")
 REST: dict[str, tuple[str, ...]] = {  # of an area, after those of the file
     "answers": (*ANSWERS, *WRITING),
-    "methods": (FROZEN_NUMBERS,),
+    "methods": ("test_options_by_hand.py", FROZEN_NUMBERS),
     "core": ("tests/test_bounds.py", FROZEN_NUMBERS, FROZEN_TEXTS),
     "kernels": ("tests/test_kernels.py", "tests/test_speed_guard.py:fused,loops,compiler,environment", *MAPS),
     "metrics": METRICS,
@@ -131,20 +131,20 @@ FIRST: dict[str, tuple[str, ...]] = {
     "mixlens/methods/attention.py": ("tests/test_golden.py", *MAPS),
     "mixlens/methods/blank_out.py": ("tests/test_edges.py", *ATTRIBUTIONS, "tests/test_metrics_faithfulness.py"),
     "mixlens/methods/context_cite.py": ("tests/test_context_cite.py", *ATTRIBUTIONS),
-    "mixlens/methods/deeplift.py": ("tests/test_deeplift.py", "tests/test_deeplift_norms.py", *ATTRIBUTIONS),
+    "mixlens/methods/deeplift.py": ("test_multipliers_by_hand.py", "test_deeplift.py", "test_deeplift_norms.py", *ATTRIBUTIONS),
     "mixlens/methods/gradients.py": ATTRIBUTIONS,
     "mixlens/methods/hta.py": (
-        "tests/test_edges.py",
+        *("test_steepness_by_hand.py", "tests/test_edges.py"),
         "tests/test_hta.py",
         "tests/test_golden_maps.py",
         "tests/test_float32.py:hidden",
     ),
     "mixlens/methods/identifiability.py": (
-        *("tests/test_edges.py", "tests/test_golden_maps.py", "tests/test_identifiability.py"),
+        *("test_steepness_by_hand.py", "tests/test_edges.py", "tests/test_golden_maps.py", "tests/test_identifiability.py"),
         "tests/test_together.py:effective,basis",
         *MAPS,
     ),
-    "mixlens/methods/integrated.py": ("tests/test_completeness.py", *ATTRIBUTIONS),
+    "mixlens/methods/integrated.py": ("test_lines_by_hand.py", "tests/test_completeness.py", *ATTRIBUTIONS),
     "mixlens/methods/lrp.py": ("tests/test_lrp.py", *ATTRIBUTIONS),
     "mixlens/methods/norms.py": ("tests/test_golden.py", *MAPS),
     "mixlens/methods/random.py": MAPS,
@@ -161,7 +161,7 @@ FIRST: dict[str, tuple[str, ...]] = {
         "tests/test_golden_maps.py",
     ),
     "mixlens/attributions.py": (
-        "tests/test_edges.py",
+        *("test_questions_by_hand.py", "tests/test_edges.py"),
         *ATTRIBUTIONS,
         "tests/test_judge.py",
         "tests/test_deeplift.py",
@@ -172,15 +172,15 @@ FIRST: dict[str, tuple[str, ...]] = {
     "mixlens/methods/_attribution.py": (*ATTRIBUTIONS, "tests/test_structure.py"),
     "mixlens/targets.py": (*ATTRIBUTIONS, "tests/test_asking.py", "tests/test_cli.py", "tests/test_fuzz.py"),
     "mixlens/model/kept.py": (
-        "tests/test_kept_values.py",
+        *("test_passes_by_hand.py", "tests/test_kept_values.py"),
         "tests/test_unfoolable.py",
         "tests/test_together.py:kept",
         "tests/test_quantized.py:asked",
     ),
-    "mixlens/model/passes.py": ("tests/test_threads.py", "tests/test_untouched.py", "tests/test_settings.py"),
-    "mixlens/model/wrappers.py": ("tests/test_settings.py",),
+    "mixlens/model/passes.py": ("test_passes_by_hand.py", "test_threads.py", "test_untouched.py", "test_settings.py"),
+    "mixlens/model/wrappers.py": ("test_passes_by_hand.py", "tests/test_settings.py"),
     "mixlens/provenance.py": ("tests/test_run_identity.py:!reads",),
-    "mixlens/model/quantized.py": ("tests/test_quantized.py",),
+    "mixlens/model/quantized.py": ("test_quantization_by_hand.py", "tests/test_quantized.py"),
     "mixlens/completeness.py": ("tests/test_completeness.py", "tests/test_terminal.py"),
     "mixlens/methods/_quadrature.py": ("tests/test_completeness.py",),
     "mixlens/differentiable.py": ("tests/test_differentiable.py",),
@@ -189,9 +189,9 @@ FIRST: dict[str, tuple[str, ...]] = {
     "mixlens/asking.py": ("tests/test_asking.py", "tests/test_cli.py", "tests/test_report.py", "tests/test_serve.py:!flood"),
     "mixlens/methods/_baselines.py": (*ATTRIBUTIONS, "tests/test_deeplift.py"),
     "mixlens/methods/_backward_rules.py": ("tests/test_rules.py", "tests/test_lrp.py", "tests/test_deeplift.py"),
-    "mixlens/methods/_jacobian.py": ("tests/test_hta.py", "tests/test_golden_maps.py"),
+    "mixlens/methods/_jacobian.py": ("test_steepness_by_hand.py", "tests/test_hta.py", "tests/test_golden_maps.py"),
     "mixlens/alternative_attention.py": ("tests/test_edges.py", "tests/test_identifiability.py", "tests/test_golden_maps.py"),
-    "mixlens/model/words.py": ("tests/test_aggregate.py", "tests/test_load.py", "tests/test_run.py", "tests/test_cli.py"),
+    "mixlens/model/words.py": ("test_passes_by_hand.py", "test_aggregate.py", "test_load.py", "test_run.py", "test_cli.py"),
     "mixlens/registry.py": ("tests/test_attributions.py", "tests/test_structure.py", "tests/test_metrics_intervals.py"),
     "mixlens/layer/norms.py": ("tests/test_norms.py", "tests/test_families.py:norm", *CORE),
     "mixlens/layer/proof.py": (
@@ -278,7 +278,7 @@ FIRST: dict[str, tuple[str, ...]] = {
     "mixlens/experiments/judged_methods.py": ("tests/test_foreign.py", "tests/test_judge.py"),
     **dict.fromkeys(
         [f"mixlens/methods/{name}.py" for name in ("_points", "conductance", "gradient_shap", "sequential", "smooth_grad")],
-        ("tests/test_peers_gradients.py", "tests/test_attributions.py"),
+        ("test_lines_by_hand.py", "tests/test_peers_gradients.py", "tests/test_attributions.py"),
     ),
     **dict.fromkeys(
         [f"mixlens/methods/{name}.py" for name in ("_word_paths", "discretized")],
@@ -319,7 +319,7 @@ FIRST: dict[str, tuple[str, ...]] = {
         "tests/test_run.py",
         "tests/test_fuzz.py",
     ),
-    "mixlens/fast/loops/compiled.py": ("tests/test_compiled.py", "tests/test_kernels.py"),
+    "mixlens/fast/loops/compiled.py": ("test_compiled_by_hand.py", "tests/test_compiled.py", "tests/test_kernels.py"),
     "mixlens/fast/loops/cpu.py": (
         "tests/test_compiled.py",
         "tests/test_methods.py:uses_the_compiled",
@@ -328,7 +328,7 @@ FIRST: dict[str, tuple[str, ...]] = {
     ),
     "mixlens/fast/loops/*.py": (),
     "mixlens/fast/shared.py": ("tests/test_shared.py", *CORE),
-    "mixlens/fast/*.py": ("tests/test_equals_plain.py", "tests/test_shared.py", "tests/test_bounds.py", *CORE),
+    "mixlens/fast/*.py": ("test_blocks_by_hand.py", "test_stacks_by_hand.py", "test_equals_plain.py", "test_shared.py", *CORE),
 }
 
 
@@ -344,8 +344,9 @@ BY_HAND: dict[str, tuple[str, ...]] = {
     ),
     **_by_hand("", "command_words asking registry", "test_commands_in_words.py"),
     **_by_hand("", "layer_trace methods/_mixing", "test_tensors_scored.py"),
-    **_by_hand("", "scoring scored_tensors", "test_tensors_scored.py", "test_scorer_by_hand.py"),
+    **_by_hand("", "scoring scored_tensors", "test_tensors_scored.py", "test_scorer_by_hand.py", "test_questions_by_hand.py"),
     **_by_hand("layer/", "proof identities", "test_proof_by_hand.py"),
+    **_by_hand("layer/", "block parts", "test_blocks_by_hand.py"),
     **_by_hand("", "arithmetic averages head_maps provenance", "test_results_by_hand.py"),
     **_by_hand("", "targets removal questions", "test_games_by_hand.py"),
     **_by_hand(

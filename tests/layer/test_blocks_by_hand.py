@@ -1,0 +1,381 @@
+"""One small layer, decomposed pair by pair with plain loops: both kinds of block give the same vectors, alone and together."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from mixlens import fast
+from mixlens.fast import block as quick
+from mixlens.layer import block as plain
+from mixlens.layer.identities import Unproven
+from mixlens.model.kept import Kept
+from mixlens.model.parts import LayerParts
+from mixlens.types import LayerTrace
+
+N, HEADS, E, D = 3, 2, 2, 4
+NORMS = ("norm_on_attention", "norm_after_attention", "norm_before_mlp", "norm_on_mlp", "norm_after_mlp")
+
+
+def parts_of(seed: int, *, norms: tuple[str, ...] = NORMS, parallel: bool = False, kept: Kept | None = None) -> LayerParts:
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        linear = {"value": (D, D), "output": (D, D), "mlp_up": (D, 6), "mlp_down": (6, D)}
+        modules: dict[str, Any] = {name: nn.Linear(*sizes).double() for name, sizes in linear.items()}
+        for name in NORMS:
+            modules[name] = nn.LayerNorm(D).double() if name in norms else None
+            if name in norms:
+                nn.init.normal_(modules[name].weight)
+                nn.init.normal_(modules[name].bias)
+    for module in modules.values():
+        if module is not None:
+            module.requires_grad_(False)
+    others: dict[str, Any] = {"layer": nn.Module(), "mlp_act": torch.tanh, "mlp_gate": None, "norm_before_attention": None}
+    others |= {"value_layout": "v", "parallel": parallel, "attention": None}
+    return LayerParts(**modules, **others, kept=kept or Kept())
+
+
+def called(module: nn.Module | None, u: Tensor) -> Tensor:
+    return u if module is None else module(u)
+
+
+def traced(parts: LayerParts, seed: int, *, causal: bool = True) -> LayerTrace:
+    """A layer that the parts compute: query, key and x are drawn."""
+    generator = torch.Generator().manual_seed(seed)
+    x = torch.randn(N, D, generator=generator, dtype=torch.float64)
+    query, key = (torch.randn(HEADS, N, E, generator=generator, dtype=torch.float64) for _ in range(2))
+    mask = torch.ones(1, N, N, dtype=torch.bool).tril() if causal else None
+    logits = query @ key.mT * 0.5
+    attention = (logits if mask is None else logits.masked_fill(~mask, -torch.inf)).softmax(-1)
+    value = parts.value(x).view(N, HEADS, E).transpose(0, 1)
+    wrote = parts.output((attention @ value).transpose(0, 1).flatten(1))
+    middle = called(parts.norm_after_attention, x + called(parts.norm_on_attention, wrote))
+    mlp = parts.mlp(called(parts.norm_before_mlp, x if parts.parallel else middle))
+    output = called(parts.norm_after_mlp, middle + called(parts.norm_on_mlp, mlp))
+    kept_middle = middle if parts.norm_after_attention is not None else None
+    return LayerTrace(parts, x, value, wrote, mlp, output, query, key, mask, 0.5, None, None, kept_middle)
+
+
+def batched(layer: LayerTrace) -> LayerTrace:
+    names = ("input", "value", "attention_output", "mlp_output", "output", "query", "key", "mask", "middle")
+    given = {name: getattr(layer, name) for name in names if getattr(layer, name) is not None}
+    return replace(layer, **{name: tensor[None] for name, tensor in given.items()})
+
+
+def pair(layer: LayerTrace, i: int, j: int, heads: tuple[int, ...] = (0, 1)) -> Tensor:
+    """z_ij, head by head."""
+    weight: Any = layer.parts.output.weight
+    z = torch.zeros(D, dtype=torch.float64)
+    for h in heads:
+        z = z + layer.attention[h, i, j] * (weight[:, h * E : (h + 1) * E] @ layer.value[h, j])
+    return z
+
+
+def frozen(norm: nn.LayerNorm | None, z: Tensor, at: Tensor) -> Tensor:
+    """A norm without its bias, with the statistics of `at`."""
+    if norm is None:
+        return z
+    return norm.weight * (z - z.mean()) / (at.var(unbiased=False) + norm.eps).sqrt()
+
+
+def part(layer: LayerTrace, stage: str, i: int, j: int) -> Tensor:
+    """w_ij at a stage, written out."""
+    parts: Any = layer.parts
+    x, z = layer.input[i], pair(layer, i, j)
+    if stage == "attention":
+        return z
+    z = frozen(parts.norm_on_attention, z, layer.attention_output[i])
+    w = z + x if i == j else z
+    if stage == "residual":
+        return w
+    stream = x + called(parts.norm_on_attention, layer.attention_output)[i]
+    w = frozen(parts.norm_after_attention, w, stream)
+    if stage == "norm":
+        return w
+    middle = called(parts.norm_after_attention, stream)
+    return frozen(parts.norm_after_mlp, w, middle + called(parts.norm_on_mlp, layer.mlp_output[i]))
+
+
+def of_all(layer: LayerTrace, function: Any) -> Tensor:
+    rows = [torch.stack([torch.as_tensor(function(i, j)) for j in range(N)]) for i in range(N)]
+    return torch.stack(rows)
+
+
+KINDS = [plain.Block, quick.Block]
+CASES: dict[str, tuple[str, ...]] = {
+    "all norms": NORMS,
+    "none": (),
+    "after": ("norm_after_attention", "norm_after_mlp"),
+    "on": ("norm_on_attention", "norm_before_mlp", "norm_on_mlp"),
+}
+
+
+@pytest.fixture(params=list(CASES))
+def layer(request: pytest.FixtureRequest) -> LayerTrace:
+    return traced(parts_of(3, norms=CASES[request.param]), 5)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@torch.no_grad()
+def test_what_a_block_reads_and_makes(kind: Any, layer: LayerTrace) -> None:
+    block, close = kind(layer, 2), torch.testing.assert_close
+    assert (block.index, block.first_target, block.head_width, block.dtype) == (2, 0, 4, torch.float64)
+    parts: Any = layer.parts
+    close(block.attention, layer.attention)
+    close(block.values, layer.value)
+    close(block.projection, parts.output.weight.t().reshape(HEADS, E, D))
+    close(block.bias, parts.output.bias)
+    close(block.value_bias, parts.value.bias.view(HEADS, 1, E))
+    z = of_all(layer, lambda i, j: pair(layer, i, j))
+    for source in range(N):
+        close(block.part(source), z[:, source])
+    close(block.all_parts, z.sum(1))
+    close(block.own_part, torch.stack([z[i, i] for i in range(N)]))
+    close(block.all_parts + block.bias, layer.attention_output)
+    for head in range(HEADS):
+        close(block.written_by(head), of_all(layer, lambda i, j, head=head: pair(layer, i, j, (head,))).sum(1))
+        weight = parts.output.weight[:, head * E : (head + 1) * E]
+        close(block.head_vectors[:, head], layer.value[head] @ weight.t())
+    stream = layer.input + called(parts.norm_on_attention, layer.attention_output)
+    close(block.stream, stream)
+    close(block.middle, called(parts.norm_after_attention, stream))
+    close(block.stream_after_mlp, block.middle + called(parts.norm_on_mlp, layer.mlp_output))
+    assert set(block.norms) == {name for name in plain.PLACES if getattr(parts, name) is not None}
+    assert [block.has(name) for name in NORMS] == [getattr(parts, name) is not None for name in NORMS]
+    for place, norm in block.norms.items():
+        module = getattr(parts, place)
+        close(norm.gamma, module.weight)
+        close(block.normed[place][0], module(block.read(place)))
+        spread = (block.read(place).var(-1, unbiased=False, keepdim=True) + module.eps).sqrt()
+        close(block.normed[place][1], 1 / spread)
+    assert max(block.prove().values()) < 1e-12
+    assert block.wide_modules is parts
+
+
+@pytest.mark.parametrize("stage", plain.STAGES)
+@torch.no_grad()
+def test_parts_of_a_stage(stage: str, layer: LayerTrace) -> None:
+    expected = of_all(layer, lambda i, j: part(layer, stage, i, j))  # [query key d]
+    y = torch.linspace(-2, 2, N * D, dtype=torch.float64).view(N, D)
+    nearer = (y.abs()[:, None] - (y[:, None] + 0.25 - expected).abs()).sum(-1)
+    alone, two = plain.Block(layer), batched(layer)
+    for source, vectors in alone.parts(stage).each():
+        torch.testing.assert_close(vectors, expected[:, source])
+    for block in (alone, quick.Block(layer), quick.Block(two), quick.Block([two, two], 0), quick.Block([layer, layer])):
+        parts, leading = block.parts(stage), block.x.dim() - 2
+        like = y.expand(*block.x.shape[:leading], N, D)
+        for made, wanted in (
+            (parts.lengths(), expected.norm(dim=-1)),
+            (parts.nearer(like, 0.25), nearer),
+            (parts.others(), torch.stack([(part_sum(layer, stage, i)).norm() for i in range(N)])),
+            (parts.head_lengths(1), of_head(layer, stage)),
+        ):
+            torch.testing.assert_close(made, wanted.expand_as(made))
+
+
+def part_sum(layer: LayerTrace, stage: str, i: int) -> Tensor:
+    return torch.stack([part(layer, stage, i, j) for j in range(N) if j != i]).sum(0)
+
+
+def of_head(layer: LayerTrace, stage: str) -> Tensor:
+    """|w_ij| of the second head alone, without the residual."""
+
+    def one(i: int, j: int) -> Tensor:
+        z = pair(layer, i, j, (1,))
+        parts: Any = layer.parts
+        if stage != "attention":
+            z = frozen(parts.norm_on_attention, z, layer.attention_output[i])
+        stream = layer.input[i] + called(parts.norm_on_attention, layer.attention_output)[i]
+        if stage in ("norm", "layer"):
+            z = frozen(parts.norm_after_attention, z, stream)
+        if stage == "layer":
+            middle = called(parts.norm_after_attention, stream)
+            z = frozen(parts.norm_after_mlp, z, middle + called(parts.norm_on_mlp, layer.mlp_output[i]))
+        return z.norm()
+
+    return of_all(layer, one)
+
+
+@torch.no_grad()
+def test_two_layers_at_once_are_each_of_them() -> None:
+    store = Kept()
+    layers = [traced(parts_of(seed, kept=store), seed + 7) for seed in (1, 2)]
+    names = (
+        "x",
+        "attention",
+        "values",
+        "all_parts",
+        "own_part",
+        "stream",
+        "middle",
+        "stream_after_mlp",
+        "head_vectors",
+        "by_source",
+    )
+    for given in (layers, [batched(layer) for layer in layers]):
+        together = quick.Block(given, 3)
+        assert (together.several, together.one_of_batch, together.leading) == (True, given is not layers, 0)
+        for number, layer in enumerate(layers):
+            alone = quick.Block(layer)
+            for name in names:
+                torch.testing.assert_close(getattr(together, name)[number], getattr(alone, name))
+            torch.testing.assert_close(together.projection[number], alone.projection)
+            torch.testing.assert_close(together.bias[number].flatten(), alone.bias)
+            torch.testing.assert_close(together.gram(together.chain("norm"))[number], alone.gram(alone.chain("norm")))
+        for value, allowed in together.identities.values():
+            assert value.shape == (2,)
+            assert (value <= allowed).all()
+
+
+@torch.no_grad()
+def test_inner_products_and_vectors_after_norms() -> None:
+    layer = traced(parts_of(4), 8)
+    block = quick.Block(layer)
+    chain = block.chain("layer")
+    assert block.chain("layer") is chain
+    vectors = chain.part(block.values @ block.projection)  # [head key d]
+    torch.testing.assert_close(block.by_head(chain).clone(), vectors)
+    grams = torch.einsum("hkd,gkd->khg", vectors, vectors)
+    torch.testing.assert_close(block.gram(chain), grams)
+    torch.testing.assert_close(block.gram_by_tiles(chain), grams)
+    metric = block.metric(chain)
+    assert metric is not None
+    folded = chain.part(block.projection)
+    torch.testing.assert_close(metric, torch.einsum("hed,gfd->hgef", folded, folded))
+    torch.testing.assert_close(block.folded(chain), folded)
+    assert block.folded(block.chain("attention")) is block.projection
+    batch = quick.Block(batched(layer))
+    torch.testing.assert_close(batch.by_head(batch.chain("layer"), slice(0, 1)).clone(), vectors[None])
+    both = quick.Block([batched(traced(parts_of(5, kept=layer.parts.kept), 9)), batched(layer)])
+    torch.testing.assert_close(both.by_head(both.chain("layer"), slice(1, 2)).clone(), vectors[None])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("parallel", [False, True])
+@torch.no_grad()
+def test_what_is_behind_attention_is_run_again(kind: Any, parallel: bool) -> None:
+    norms = ("norm_on_attention", "norm_before_mlp", "norm_on_mlp") if parallel else NORMS
+    layer = traced(parts_of(6, norms=norms, parallel=parallel), 4)
+    block, parts = kind(layer), layer.parts
+    torch.testing.assert_close(block.after_attention(layer.attention_output), layer.output)
+    other = torch.stack([layer.attention_output * 2, layer.attention_output - 1])
+
+    def behind(a: Tensor) -> Tensor:
+        middle = called(parts.norm_after_attention, layer.input + called(parts.norm_on_attention, a))
+        written = layer.mlp_output if parallel else parts.mlp(called(parts.norm_before_mlp, middle))
+        return called(parts.norm_after_mlp, middle + called(parts.norm_on_mlp, written))
+
+    torch.testing.assert_close(block.after_attention(other), torch.stack([behind(one) for one in other]))
+
+    def distance(one: Tensor, other: Tensor) -> Tensor:
+        return (one - other).pow(2).sum(-1)
+
+    moved = block.moved_without_each(distance, lambda u: u * 2, 2 * layer.output[None], few=False, cosine=False)
+    z = of_all(layer, lambda i, j: pair(layer, i, j))
+    expected = torch.stack([4 * distance(behind(layer.attention_output - z[:, j]), layer.output) for j in range(N)], -1)
+    torch.testing.assert_close(moved, expected)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@torch.no_grad()
+def test_a_block_of_some_targets(kind: Any) -> None:
+    layer = traced(parts_of(7), 3)
+    whole, rows = kind(layer, 5), slice(1, 3)
+    some = whole.at(rows)
+    assert (some.index, some.layer) == (5, layer)
+    for name in ("x", "attention_output", "output", "middle", "mlp_output", "stream"):
+        torch.testing.assert_close(getattr(some, name), getattr(whole, name)[rows])
+    torch.testing.assert_close(some.attention, whole.attention[:, rows])
+    torch.testing.assert_close(some.values, whole.values)
+    torch.testing.assert_close(some.part(2), whole.part(2)[rows])
+    torch.testing.assert_close(some.all_parts, whole.all_parts[rows])
+    if kind is plain.Block:
+        assert some.first_target == 1
+        torch.testing.assert_close(some.own_part, whole.own_part[rows])
+        torch.testing.assert_close(some.parts("layer").lengths(), whole.parts("layer").lengths()[rows])
+        torch.testing.assert_close(some.reach, whole.reach[rows])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@torch.no_grad()
+def test_where_a_position_may_look(kind: Any) -> None:
+    layer = traced(parts_of(8, norms=()), 2)
+    causal = torch.ones(N, N, dtype=torch.bool).tril()
+    added = torch.zeros(1, N, N, dtype=torch.float64).masked_fill(~causal, torch.finfo(torch.float64).min)
+    slightly = added.clone()
+    slightly[0, 0, 1] = torch.finfo(torch.float64).min / 4  # a large penalty is no wall
+    weights = layer.attention.clone()
+    weights[:, 2, 0] = 0
+    only = causal.clone()
+    only[2, 0] = False
+    per_head = torch.stack([causal, only])
+    for mask, expected in ((layer.mask, causal), (added, causal), (per_head, causal), (causal, causal)):
+        assert torch.equal(kind(replace(layer, mask=mask)).reach, expected)
+    soft = causal.clone()
+    soft[0, 1] = True
+    assert torch.equal(kind(replace(layer, mask=slightly)).reach, soft)
+    assert torch.equal(kind(replace(layer, mask=None)).reach, torch.ones(N, N, dtype=torch.bool))
+    assert torch.equal(kind(replace(layer, weights=weights)).reach, only)
+    assert torch.equal(kind(batched(replace(layer, mask=None))).reach, torch.ones(1, N, N, dtype=torch.bool))
+
+
+@torch.no_grad()
+def test_modules_of_half_precision_are_run_in_float32() -> None:
+    parts = parts_of(9)
+    half = replace(parts, **{name: getattr(parts, name).bfloat16() for name in ("value", "output", "mlp_up", "mlp_down", *NORMS)})
+    whole = traced(parts_of(9), 6)
+    given = {name: getattr(whole, name).bfloat16() for name in ("input", "value", "attention_output", "mlp_output", "output")}
+    layer = replace(whole, parts=half, weights=whole.attention.bfloat16(), middle=whole.middle.bfloat16(), **given)  # type: ignore[union-attr]
+    for kind in KINDS:
+        block = kind(layer)
+        wide = block.wide_modules
+        assert block.dtype == block.x.dtype == block.attention.dtype == torch.float32
+        for name in ("mlp_up", "mlp_down", *NORMS):
+            assert next(getattr(wide, name).parameters()).dtype == torch.float32
+            assert next(getattr(half, name).parameters()).dtype == torch.bfloat16
+        assert wide.layer is half.layer
+
+
+def test_a_layer_is_proven_or_refused() -> None:
+    with torch.no_grad():
+        layer = traced(parts_of(2), 2)
+        assert plain.proven_block(layer, 4).index == 4
+        with pytest.raises(Unproven, match=r"^layer 4: the model's own output"):
+            plain.proven_block(replace(layer, attention_output=layer.attention_output + 1), 4)
+    assert isinstance(fast.block_of(layer, 0), plain.Block)
+
+
+def test_memory_of_a_call_is_taken_again() -> None:
+    scratch: Any = {}
+    layer = traced(parts_of(1), 1)
+    block = quick.Block(layer, scratch=scratch)
+    with torch.no_grad():
+        first = block.room("a", (2, 3))
+        assert block.room("a", (3, 2)).data_ptr() == first.data_ptr()
+        assert block.room("b", (2, 3)).data_ptr() != first.data_ptr()
+        assert block.room("a", (4, 3)).shape == (4, 3)
+        assert set(scratch) == {("a", torch.float64), ("b", torch.float64)}
+        logits, weights = block.attention_rooms((2, 3, 3)) or (None, None)
+        assert (logits is None, weights is None) == (False, False)
+        assert quick.Block(layer, scratch=scratch).attention.data_ptr() == scratch["attention", torch.float64].data_ptr()
+        kept = quick.Block(layer, scratch=scratch, keeps_attention=True).attention
+        assert kept.data_ptr() != scratch["attention", torch.float64].data_ptr()
+    assert block.attention_rooms((2, 3, 3)) is None  # a graph is recorded
+
+
+def test_layers_with_other_settings() -> None:
+    def given(**changes: Any) -> Any:
+        return quick._setting(SimpleNamespace(**{"scaling": 1.0, "softcap": None, "mask": None, **changes}))  # type: ignore[arg-type]
+
+    mask = torch.ones(2, 2)
+    assert given() == given()
+    assert given(mask=mask) == given(mask=mask)
+    assert (
+        len({given(), given(scaling=2.0), given(softcap=3.0), given(mask=mask), given(mask=mask[:1]), given(mask=mask.clone())})
+        == 6
+    )
