@@ -111,7 +111,7 @@ DEFAULTS = """
     show.figure.wording.title_of: method=True
     show.flow_page.write_flow: megabytes=2.0, force=False
     show.generation_page.write_generation: force=False
-    show.generation_text.show: color=True
+    show.generation_text.show: color=True, effects=True
     show.head_views.heads_view: layer=-1
     show.latex.latex: standalone=False
     show.layout.fitting: right=False, middle=False
