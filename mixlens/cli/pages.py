@@ -127,8 +127,8 @@ def _refuse_beside_run(others: Sequence[Any]) -> None:
 def _refuse_beside_saved(others: Sequence[Any]) -> None:
     if any(others):
         raise InputError(
-            "--from shows saved results as they are: leave texts, --methods, --target, --foil, --query, --pair, --preset, --generate, "
-            "--continuation, --chat and --messages out."
+            "--from shows saved results as they are: leave texts, --methods, --target, --foil, --query, --pair, --preset, "
+            "--generate, --continuation, --chat and --messages out."
         )
 
 

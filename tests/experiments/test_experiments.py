@@ -318,7 +318,9 @@ def test_data_that_does_not_fit_is_refused(model: Any, gap_model: Any, tmp_path:
     refused(out, "the label set does not match: 'happy'", "attcat-faithfulness", model=model, data=named, variant="released")
     refused(out, "examples have none", "attcat-faithfulness", model=model, data=[Example("a film", id="1")], variant="released")
     refused(out, "unknown variant 'papers'", "attcat-faithfulness", model=model, data=named, variant="papers")
-    refused(out, "the text has fewer than two words to take away", "attcat-faithfulness", model=model, data=[Example("film", id="1")])
+    refused(
+        out, "the text has fewer than two words to take away", "attcat-faithfulness", model=model, data=[Example("film", id="1")]
+    )
 
 
 def test_methods_that_do_not_fit_are_refused(model: Any, gap_model: Any, tmp_path: Path) -> None:
