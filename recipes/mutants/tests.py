@@ -161,7 +161,7 @@ FIRST: dict[str, tuple[str, ...]] = {
         "tests/test_golden_maps.py",
     ),
     "mixlens/attributions.py": (
-        *("test_questions_by_hand.py", "tests/test_edges.py"),
+        *("test_asked_by_hand.py", "tests/test_edges.py"),
         *ATTRIBUTIONS,
         "tests/test_judge.py",
         "tests/test_deeplift.py",
@@ -344,7 +344,7 @@ BY_HAND: dict[str, tuple[str, ...]] = {
     ),
     **_by_hand("", "command_words asking registry", "test_commands_in_words.py"),
     **_by_hand("", "layer_trace methods/_mixing", "test_tensors_scored.py"),
-    **_by_hand("", "scoring scored_tensors", "test_tensors_scored.py", "test_scorer_by_hand.py", "test_questions_by_hand.py"),
+    **_by_hand("", "scoring scored_tensors", "test_tensors_scored.py", "test_scorer_by_hand.py", "test_asked_by_hand.py"),
     **_by_hand("layer/", "proof identities", "test_proof_by_hand.py"),
     **_by_hand("layer/", "block parts", "test_blocks_by_hand.py"),
     **_by_hand("", "arithmetic averages head_maps provenance", "test_results_by_hand.py"),
