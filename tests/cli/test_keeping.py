@@ -73,3 +73,8 @@ def test_a_long_text_is_refused_with_the_option_that_cuts_it() -> None:
         model.why("good " * 200)
     with pytest.raises(LongTextError, match=rf"{LONG}\.$"):
         model.trace("good " * 200)
+
+
+def test_a_result_may_begin_with_an_empty_line(tmp_path: Path) -> None:
+    (tmp_path / "x.json").write_bytes(b'\n  {"kind": "map"}')
+    refuse_foreign(tmp_path / "x.json", force=False)

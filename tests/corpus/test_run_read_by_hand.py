@@ -288,3 +288,10 @@ def test_written_rows_are_read_back(monkeypatch: pytest.MonkeyPatch) -> None:
     }
     assert [number for number, _ in writing.generations("folder", "alti", rows=[5])] == [5]
     assert np.array(content["scores"]).shape == (2, 4)
+
+
+def test_every_column_of_a_written_text_is_computed() -> None:
+    from mixlens.corpus.plan import WRITTEN, is_computed
+
+    assert all(is_computed(name) for name in WRITTEN[1:])
+    assert not is_computed("a method")

@@ -320,3 +320,12 @@ def test_a_lead_is_over_the_foil_or_over_the_highest_other() -> None:
     lead.foil = 0
     assert removal_curves.Lead._lead(lead, logits, 1).tolist() == [3.0, -1.0]
     assert logits.tolist() == [[1.0, 4.0, 2.0], [5.0, 4.0, 9.0]]
+
+
+def test_the_place_at_which_running_counts_reach_a_share() -> None:
+    import numpy as np
+
+    from mixlens.metrics.mixing_stats import _first_at
+
+    assert [_first_at(np.array([0, 1, 3, 4]), share) for share in (0.1, 0.25, 0.5, 0.75, 1.0)] == [1, 1, 2, 2, 3]
+    assert _first_at(np.array([0, 0, 0]), 0.5) == 2  # nothing was counted
