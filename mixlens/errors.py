@@ -29,7 +29,7 @@ class LongError(InputError):
     """A text with more characters than are read."""
 
 
-class LongTextError(InputError):
+class TokenLimitError(InputError):
     """A text with more tokens than are read."""
 
 
@@ -142,7 +142,7 @@ def _refuse_unreadable(text: str, field: str) -> None:
 def tokens_within(count: int, most: int | None, reader: str) -> None:
     """Refuse a text of more tokens than its reader (a model, the page) takes."""
     if most is not None and count > most:
-        raise LongTextError(f"the text has {count} tokens, {reader} reads at most {most}. Shorten or split it.")
+        raise TokenLimitError(f"the text has {count} tokens, {reader} reads at most {most}. Shorten or split it.")
 
 
 def methods_within(names: Sized, most: int | None = None) -> None:

@@ -26,6 +26,6 @@ def _is_ours(place: Path) -> bool:
     """An empty file, or one that begins as a result does."""
     with place.open("rb") as file:
         begin = file.read(BEGIN)
-    if place.suffix == ".csv":
+    if place.suffix.lower() == ".csv":
         return not begin or begin.startswith(HEADS)
     return not begin or b'"mixlens"' in begin or (begin.lstrip().startswith(b"{") and b'"kind"' in begin)

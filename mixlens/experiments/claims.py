@@ -351,7 +351,7 @@ def _shown(one: Difference, sign: float) -> str:
     if not np.isfinite(one.high):
         return f"{sign * one.mean:+.3f} (no interval from {one.n} examples)"
     low, high = sorted((sign * one.low, sign * one.high))
-    digits = 3 if min(abs(low), abs(high)) >= 0.0005 else 5  # so that an end never looks like 0 that decides the verdict
+    digits = 3 if min(abs(low), abs(high)) >= 0.0005 else 5  # an end that decides a verdict is not written as 0
     return f"{sign * one.mean:+.{digits}f} [{low:+.{digits}f}, {high:+.{digits}f}]"
 
 

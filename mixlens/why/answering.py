@@ -9,7 +9,7 @@ from typing import Any
 from ..asking import MethodRequest, parse_method, scores_of
 from ..attributions import attribute_each
 from ..data.truncation import truncated
-from ..errors import InputError, LongTextError, MixlensError, is_integer
+from ..errors import InputError, MixlensError, TokenLimitError, is_integer
 from ..model.model import Model
 from ..notices import completeness
 from ..types import Attribution, Example, Trace
@@ -103,8 +103,8 @@ def _whole(model: Model, example: Any) -> Trace:
     """The trace of a text that is not cut; one that is too long is refused with what to do."""
     try:
         trace: Trace = model.trace(example)
-    except LongTextError as error:
-        raise LongTextError(f"{str(error).removesuffix('.')}, or let it be cut: --truncate (truncate=True).") from None
+    except TokenLimitError as error:
+        raise TokenLimitError(f"{str(error).removesuffix('.')}, or let it be cut: --truncate (truncate=True).") from None
     return trace
 
 

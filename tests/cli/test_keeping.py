@@ -9,7 +9,7 @@ import pytest
 import mixlens
 from mixlens.cli.generation import Writing
 from mixlens.cli.keeping import refuse_foreign
-from mixlens.errors import InputError, LongTextError
+from mixlens.errors import InputError, TokenLimitError
 
 TOLD = "{!r} is there already and is no result of mixlens. Give another name, or --force to write over it."
 LONG = "Shorten or split it"
@@ -69,9 +69,9 @@ def test_options_that_a_written_text_does_not_know_are_refused() -> None:
 
 def test_a_long_text_is_refused_with_the_option_that_cuts_it() -> None:
     model = mixlens.load("sentiment")
-    with pytest.raises(LongTextError, match=rf"{LONG}, or let it be cut: --truncate \(truncate=True\)\.$"):
+    with pytest.raises(TokenLimitError, match=rf"{LONG}, or let it be cut: --truncate \(truncate=True\)\.$"):
         model.why("good " * 200)
-    with pytest.raises(LongTextError, match=rf"{LONG}\.$"):
+    with pytest.raises(TokenLimitError, match=rf"{LONG}\.$"):
         model.trace("good " * 200)
 
 

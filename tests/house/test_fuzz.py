@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 import mixlens
 from mixlens.attributions import known as attributions_known
 from mixlens.corpus import maps, shards
-from mixlens.errors import MixlensError
+from mixlens.errors import InputError, MixlensError
 from mixlens.maps import known as maps_known
 from mixlens.types import Attribution, Map
 
@@ -122,6 +122,13 @@ def test_any_ids(model: Any) -> None:
 
     each()
     assert came >= 3  # [[3]] alone, and [3, 4] both ways
+
+
+@pytest.mark.parametrize(("ids", "came"), [(b"\x03", "b'\\\\x03'"), (bytearray(b"\x03"), "bytearray"), ([[3], None], "None")])
+def test_ids_that_are_no_list_are_refused(model: Any, ids: Any, came: str) -> None:
+    """Bytes are a sequence of integers to Python, and no list of ids."""
+    with pytest.raises(InputError, match=rf"^input_ids must be a list of integers, not {came}"):
+        model.trace(input_ids=ids)
 
 
 def test_any_segments_and_masks_of_one_length(model: Any) -> None:
