@@ -16,6 +16,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from .sources import parsed
+
 BRANCHES = (ast.If, ast.For, ast.AsyncFor, ast.While, ast.ExceptHandler, ast.IfExp, ast.Assert, ast.match_case)
 MUTABLE = ("dict", "list", "set", "defaultdict", "WeakKeyDictionary", "WeakValueDictionary", "OrderedDict", "Counter", "deque")
 CACHES = ("cache", "lru_cache")
@@ -86,7 +88,7 @@ def empty_mutables(tree: ast.Module) -> int:
 def measured(folder: Path) -> House:
     """All Python files of a folder, counted."""
     texts = [path.read_text(encoding="utf-8") for path in sorted(folder.rglob("*.py"))]
-    trees = [ast.parse(text) for text in texts]
+    trees = [parsed(text) for text in texts]
     nodes = [node for tree in trees for node in ast.walk(tree)]
     functions = [node for node in nodes if isinstance(node, Function)]
     return House(

@@ -18,6 +18,7 @@ import mixlens
 from mixlens import files as disk
 from mixlens.errors import InputError, MixlensError, ResultError
 from mixlens.types import Attribution
+from recipes.sources import parsed
 
 ROOT = Path(mixlens.__file__).parent
 
@@ -105,7 +106,7 @@ def test_nothing_else_in_the_package_writes_files() -> None:
         name = path.relative_to(ROOT).as_posix()
         if name.startswith("fast/loops/"):
             continue
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in ast.walk(parsed(path.read_text())):
             if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
                 continue
             verb = node.func.attr

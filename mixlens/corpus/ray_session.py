@@ -18,8 +18,11 @@ from typing import Any
 from ..errors import InputError
 
 # What a cluster on this machine alone is started with: it listens on the loopback address, and its workers have the priority
-# of this process. Ray's default is niceness 15, with which workers starve where others compute.
-ALONE = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0", "RAY_worker_niceness": "0"}
+# of this process. Ray's default is niceness 15, with which workers starve where others compute. It sends no usage statistics.
+ALONE = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0", "RAY_worker_niceness": "0", "RAY_USAGE_STATS_ENABLED": "0"}
+# What the environment of this process has during a run: Ray Data would start a thread that asks localhost:9090 for its own
+# statistics until the process ends.
+DURING = {"RAY_DATA_USAGE_DISABLED": "1"}
 # What Ray Data is set to during a run: every ticket goes on at once, no bars, and no limit to the time of a window.
 CONTEXT = {"target_max_block_size": 1, "enable_progress_bars": False, "execution_no_progress_timeout_s": -1}
 
@@ -104,15 +107,24 @@ def quiet_backend() -> Iterator[None]:
 @contextlib.contextmanager
 def this_machine_alone(ray: Any) -> Iterator[None]:
     """The settings ALONE while a cluster is started. Those that the user set stay as they are."""
-    added = {name: value for name, value in ALONE.items() if name not in os.environ}
     constants = ray._private.ray_constants  # read from the first of these names when Ray was imported
     before = constants.ENABLE_RAY_CLUSTER
-    os.environ.update(added)
-    constants.ENABLE_RAY_CLUSTER = before and "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER" not in added
+    with _environment(ALONE) as added:
+        constants.ENABLE_RAY_CLUSTER = before and "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER" not in added
+        try:
+            yield
+        finally:
+            constants.ENABLE_RAY_CLUSTER = before
+
+
+@contextlib.contextmanager
+def _environment(values: Mapping[str, str]) -> Iterator[list[str]]:
+    """Environment variables that the user did not set, set for a while. Gives their names."""
+    added = [name for name in values if name not in os.environ]
+    os.environ.update({name: values[name] for name in added})
     try:
-        yield
+        yield added
     finally:
-        constants.ENABLE_RAY_CLUSTER = before
         for name in added:
             os.environ.pop(name, None)
 
@@ -137,7 +149,12 @@ def uninterrupted() -> Iterator[None]:
 def settings(ray: Any) -> Iterator[deque[str]]:
     """Ray Data set to CONTEXT and silent. The last lines that Ray would have printed of workers that died are collected."""
     warnings.filterwarnings("ignore", "The minimum number of concurrent actors")  # fewer shards than workers is no fault
-    with _context(ray.data.DataContext.get_current()), _silent_terminal(), _collected(ray._private.worker) as lines:
+    with (
+        _environment(DURING),
+        _context(ray.data.DataContext.get_current()),
+        _silent_terminal(),
+        _collected(ray._private.worker) as lines,
+    ):
         yield lines
 
 

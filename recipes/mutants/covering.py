@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from ..sources import parsed
 from .faults import Fault
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -138,7 +139,7 @@ def functions_of(source: str) -> Iterator[tuple[str, int, int]]:
                     yield ".".join(inner), child.lineno, child.end_lineno
             yield from walk(child, inner)
 
-    yield from walk(ast.parse(source), ())
+    yield from walk(parsed(source), ())
 
 
 Runs = Mapping[str, Mapping[int, Sequence[str]]]  # by file and line: the tests that ran it, each followed by |setup or |run

@@ -11,6 +11,8 @@ import hashlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
+from ..sources import parsed
+
 ARITHMETIC: dict[type, type] = {
     ast.Add: ast.Sub,
     ast.Sub: ast.Add,
@@ -92,7 +94,7 @@ class Fault:
 def faults(source: str, file: str) -> list[Fault]:
     """Every fault of a source text, in the order of the text."""
     found = _Finder(source, file)
-    found.visit(ast.parse(source))
+    found.visit(parsed(source))
     numbered: dict[tuple[str, ...], int] = {}
     whole: list[Fault] = []
     for fault in sorted(found.faults, key=lambda one: (one.start, one.end, one.operator, one.after)):
@@ -106,7 +108,7 @@ def faults(source: str, file: str) -> list[Fault]:
 def readable(fault: Fault, source: str) -> bool:
     """Whether the changed text is a program, and another one."""
     try:
-        return ast.dump(ast.parse(fault.applied(source))) != ast.dump(ast.parse(source))
+        return ast.dump(parsed(fault.applied(source))) != ast.dump(parsed(source))
     except (SyntaxError, ValueError):
         return False
 

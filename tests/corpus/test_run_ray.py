@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -157,6 +158,8 @@ def test_whoever_is_killed_the_rows_are_the_same(
     assert ran.rows + ran.errors == ran.done == len(ROWS)
     same(tmp_path / "ray", alone)
     assert max(ahead) <= 8 * (cluster.AHEAD * 2 + 2)  # the input is read as it is needed, by this process
+    assert not [one.name for one in threading.enumerate() if "usage" in one.name]  # Ray Data's statistics: asked for without end
+    assert "RAY_DATA_USAGE_DISABLED" not in os.environ
 
 
 def test_the_process_that_was_started_is_killed_and_the_run_goes_on(connected: str, alone: Path, tmp_path: Path) -> None:

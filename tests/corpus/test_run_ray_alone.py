@@ -171,22 +171,22 @@ def test_an_interrupt_waits_in_the_main_thread_alone() -> None:
 
 
 def test_a_cluster_of_our_own_is_begun_with_what_the_user_did_not_set(monkeypatch: pytest.MonkeyPatch) -> None:
-    names = ("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "RAY_worker_niceness")
+    names = ("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "RAY_worker_niceness", "RAY_USAGE_STATS_ENABLED")
     for name in names:
         monkeypatch.delenv(name, raising=False)
     constants = SimpleNamespace(ENABLE_RAY_CLUSTER=True)
     fake = SimpleNamespace(_private=SimpleNamespace(ray_constants=constants))
     with ray_session.this_machine_alone(fake):
-        assert [os.environ[name] for name in names] == ["0", "0"]
+        assert [os.environ[name] for name in names] == ["0"] * 3
         assert constants.ENABLE_RAY_CLUSTER is False
     assert not {*names} & {*os.environ}
     assert constants.ENABLE_RAY_CLUSTER is True
     for name in names:
         monkeypatch.setenv(name, "7")
     with ray_session.this_machine_alone(fake):
-        assert [os.environ[name] for name in names] == ["7", "7"]
+        assert [os.environ[name] for name in names] == ["7"] * 3
         assert constants.ENABLE_RAY_CLUSTER is True
-    assert [os.environ[name] for name in names] == ["7", "7"]
+    assert [os.environ[name] for name in names] == ["7"] * 3
 
 
 def test_the_backend_is_silent_unless_the_user_set_its_level(

@@ -12,6 +12,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
 from recipes import house  # noqa: E402
+from recipes.sources import parsed  # noqa: E402
 
 CODE = """\
 from functools import cache
@@ -54,7 +55,7 @@ def test_the_table_counts_what_it_says(tmp_path: Path, capsys: pytest.CaptureFix
 
 @pytest.mark.parametrize(("code", "expected"), [("pass", 1), ("x or y or z", 3), ("while x: pass", 2), ("assert x", 2)])
 def test_complexity_is_branches_plus_one(code: str, expected: int) -> None:
-    function = ast.parse(f"def f(x, y, z):\n    {code}\n").body[0]
+    function = parsed(f"def f(x, y, z):\n    {code}\n").body[0]
     assert isinstance(function, ast.FunctionDef)
     assert house.complexity(function) == expected
 

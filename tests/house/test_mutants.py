@@ -17,6 +17,7 @@ from recipes.mutants import run as mutants_run
 from recipes.mutants import sample as mutants
 from recipes.mutants import tests as mutants_tests
 from recipes.mutants.faults import OPERATORS, Fault, faults, readable
+from recipes.sources import parsed
 
 TOY = '''
 """Not this: 1 + 1."""
@@ -98,11 +99,11 @@ def test_a_fault_is_the_change_it_says_and_no_other() -> None:
     for fault in faults(TOY, "toy.py"):
         changed = fault.applied(TOY)
         assert changed != TOY
-        whole = ast.unparse(ast.parse(changed))
-        assert whole != ast.unparse(ast.parse(TOY))
+        whole = ast.unparse(parsed(changed))
+        assert whole != ast.unparse(parsed(TOY))
         assert fault.function in ("toy", "Shape.area", "nothing")
         if fault.operator != "removed statement":
-            assert ast.unparse(ast.parse(fault.after)) in whole
+            assert ast.unparse(parsed(fault.after)) in whole
 
 
 def test_texts_messages_annotations_and_refusals_are_left_alone() -> None:

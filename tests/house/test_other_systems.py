@@ -16,6 +16,7 @@ import mixlens
 from mixlens import files
 from mixlens.errors import InputError
 from mixlens.fast.loops import cpu
+from recipes.sources import parsed
 
 PACKAGE = Path(mixlens.__file__).parent
 MODULES = sorted(PACKAGE.rglob("*.py"))
@@ -39,7 +40,7 @@ TEXT = {"open", "read_text", "write_text"}
 
 
 def nodes(path: Path) -> list[ast.AST]:
-    return list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+    return list(ast.walk(parsed(path.read_text(encoding="utf-8"))))
 
 
 def test_modules_of_posix_alone_are_imported_in_one_place() -> None:
@@ -69,7 +70,7 @@ def test_no_call_that_windows_lacks_is_made_without_a_look() -> None:
 def without_encoding(source: str) -> list[int]:
     """Lines that open a text file and leave its encoding to the machine."""
     wrong = []
-    for node in ast.walk(ast.parse(source)):
+    for node in ast.walk(parsed(source)):
         if isinstance(node, ast.Call) and _name(node) in TEXT and not any(word.arg == "encoding" for word in node.keywords):
             modes = [one.value for one in node.args if isinstance(one, ast.Constant) and isinstance(one.value, str)]
             binary = any("b" in mode and len(mode) <= 3 for mode in modes)

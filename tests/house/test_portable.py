@@ -14,6 +14,8 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from recipes.sources import parsed
+
 TESTS = Path(__file__).parents[1]
 FILES = sorted(TESTS.rglob("*.py"))
 
@@ -21,7 +23,7 @@ FILES = sorted(TESTS.rglob("*.py"))
 @cache
 def nodes_of(path: Path) -> list[ast.Call | ast.Assert]:
     """The calls and assertions of a file."""
-    return [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call | ast.Assert)]
+    return [node for node in ast.walk(parsed(path.read_text())) if isinstance(node, ast.Call | ast.Assert)]
 
 
 def calls(path: Path, *names: str) -> list[ast.Call]:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import mixlens
 from recipes.house import measured
+from recipes.sources import parsed
 
 ROOT = Path(mixlens.__file__).parent
 # Old names of modules that documentation told of: each is two lines.
@@ -48,7 +49,7 @@ def order() -> list[str]:
 @cache
 def tree_of(path: Path) -> ast.Module:
     """A file as Python reads it; every test reads the same one, and changes nothing in it."""
-    return ast.parse(path.read_text())
+    return parsed(path.read_text())
 
 
 def imports_of(path: Path) -> set[str]:
