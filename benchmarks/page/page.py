@@ -232,7 +232,8 @@ target's own part at the end of its norms (`ends`, `own_nearer`), the gaps of th
 
 - On a CPU they are C (`mixlens/fast/loops/cpu.c`), compiled by the machine's own compiler when first needed and kept in the
   user's cache. They share torch's threads.
-- On an NVIDIA GPU they are Triton kernels (`mixlens/fast/loops/gpu.py`), as are norms of all layers at once and Value Zeroing.
+- On an NVIDIA GPU they are Triton kernels (`mixlens/fast/loops/*_kernels.py`), as are norms of all layers at once and Value
+  Zeroing.
 - Without a compiler, without Triton, or inside a gradient, plain PyTorch gives the same numbers more slowly.
 
 A fused loop is used only after it has been seen to agree with the plain one in float64 on this machine; one that is

@@ -244,6 +244,8 @@ def run(
                 fine.update(outcome.order)
             if outcome.code == 0 or outcome.late or not outcome.failed or outcome.failed in fine:
                 return outcome
+            if outcome.failed in spared:  # another fault has shown meanwhile that it fails without one
+                continue
             if "::" in outcome.failed:
                 again = Running(place, tests, spared, until=outcome.failed)
             else:  # a file that could not be read

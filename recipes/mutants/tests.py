@@ -40,6 +40,7 @@ PAPERS = """
 """
 LEFT_OUT: dict[str, str] = {
     "mixlens/fast/loops/gpu.py": "runs on a GPU alone",
+    "mixlens/fast/loops/*_kernels.py": "runs on a GPU alone",
     "mixlens/fast/cuda_graphs.py": "runs on a GPU alone",
     **{
         f"mixlens/model/{name}.py": "reads models; a fault in it is refused by the proof of each model"
