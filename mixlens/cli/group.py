@@ -7,9 +7,10 @@ import gc
 import re
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+import typer
 import typer.core
 
 from ..errors import InputError, MixlensError, ModelError, ResultError, printable
@@ -17,6 +18,8 @@ from ..show.encoding import make_readable
 from .waiting import PATIENCE, Spinner
 
 LOADS = ("why", "explain", "compare", "map", "plot", "report", "judge", "experiment", "reproduce", "run", "serve", "check")
+WRITTEN = "mixlens.written"  # key of a context's `meta`: the arguments as they were written
+UsageError: Any = typer.BadParameter.__mro__[1]  # click's class, from whichever click typer brings
 PYTHON = re.compile(r"\b([a-z_]+)=(\([^()]*\)|'[^']*'|[A-Z]+\b|\.\.\.)?(?!\w)")
 
 
@@ -66,14 +69,54 @@ def _options_of(method: str) -> Iterable[str]:
     return known[method].options if method in known else ()
 
 
+@contextlib.contextmanager
+def usage_errors_in_one_line(written: Sequence[str]) -> Iterator[None]:
+    """An error of how a command was written (`written`: its arguments) is shown in one line, as all other errors are."""
+    try:
+        yield
+    except UsageError as error:
+        if "\n" not in error.format_message():  # else it is the help of a command without arguments
+            line = f"mixlens: {usage_line(error, written)}"
+            error.show = lambda file=None: print(line, file=file or sys.stderr)
+        raise
+
+
+def usage_line(error: Any, written: Sequence[str]) -> str:
+    """What is wrong with a command as it was written, what came, and where all that is allowed is listed."""
+    message = " ".join(printable(error.format_message()).split())
+    values = [_value_after(flag, written) for flag in getattr(getattr(error, "param", None), "opts", ())]
+    came = "".join(f" (not {value!r})" for value in values if value and repr(value) not in message)
+    place = error.ctx.command_path if error.ctx else " ".join(["mixlens", *written[:1]])
+    end = "" if not came and message.endswith((".", "?")) else "."
+    return f"{message[:1].lower()}{message[1:]}{came}{end} See {place} --help."
+
+
+def _value_after(flag: str, written: Sequence[str]) -> str:
+    """The value that was written for an option, as `--option value` or `--option=value`; nothing where there is none."""
+    for word, value in zip(written, [*written[1:], ""], strict=True):
+        if word == flag:
+            return value
+        if word.startswith(f"{flag}="):
+            return word.removeprefix(f"{flag}=")
+    return ""
+
+
 class Commands(typer.core.TyperGroup):
     """All commands. Their output can be read in any terminal, a slow start is announced, and errors name options that exist."""
+
+    def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
+        written = list(args)
+        with usage_errors_in_one_line(written):
+            ctx = super().make_context(info_name, args, parent, **extra)
+        ctx.meta[WRITTEN] = written
+        return ctx
 
     def invoke(self, ctx: Any) -> Any:
         make_readable(sys.stdout)
         # The header above the scores says what they miss: once is enough.
         warnings.filterwarnings("ignore", message=r"\w+: (the scores add|the relevance of a layer adds) up to")
-        return super().invoke(ctx)
+        with usage_errors_in_one_line(ctx.meta.get(WRITTEN, [])):
+            return super().invoke(ctx)
 
     def get_command(self, ctx: Any, name: str) -> Any:
         command = super().get_command(ctx, name)

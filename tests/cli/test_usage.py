@@ -1,0 +1,42 @@
+"""A command that is written wrongly is refused in one line: what is wrong, what came, where all that is allowed is listed."""
+
+from __future__ import annotations
+
+import pytest
+from typer.testing import CliRunner
+
+from mixlens.cli.app import app
+
+
+@pytest.mark.parametrize(
+    ("arguments", "parts"),
+    [
+        (["why", "x", "--foo"], ["no such option: --foo", "--foil", "See", "why --help."]),
+        (["--foo"], ["no such option: --foo", "--help."]),
+        (["explian"], ["'explian'", "explain"]),
+        (["nosuch"], ["no such command 'nosuch'. See"]),
+        (["why", "x", "-m"], ["'-m'", "argument. See mixlens why --help."]),
+        (["judge", "--n", "abc", "agreement"], ["'--n'", "'abc'", "judge --help."]),
+        (["judge", "--n=1.5", "agreement"], ["'--n'", "'1.5'", "judge --help."]),
+        (["judge"], ["'model'", "judge --help."]),
+        (["why", "a", "b"], ["(b). See", "why --help."]),
+        (["why", "a", "\x1b[31m"], ["why --help."]),
+    ],
+)
+def test_one_line_says_what_is_wrong(arguments: list[str], parts: list[str]) -> None:
+    ran = CliRunner().invoke(app, arguments, prog_name="mixlens")
+    assert ran.exit_code == 2
+    lines = ran.stderr.splitlines()
+    assert len(lines) == 1, lines
+    assert lines[0].startswith("mixlens: ")
+    assert not [part for part in parts if part not in lines[0]], lines[0]
+    assert "\x1b" not in lines[0]
+    assert not ran.stdout
+    assert ".." not in lines[0]
+    assert "?." not in lines[0]
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["why", "-h"], []])
+def test_help_is_as_long_as_it_was(arguments: list[str]) -> None:
+    ran = CliRunner().invoke(app, arguments, prog_name="mixlens")
+    assert len((ran.stdout + ran.stderr).splitlines()) > 10
