@@ -31,7 +31,7 @@ LeaveOut = Annotated[
     bool, typer.Option("--leave-out", help="Of a written text: also run it without each word and sentence of the prompt.")
 ]
 Each = Annotated[bool, typer.Option("--each", help="Of a written text: one picture for each token instead of one for all.")]
-PageFile = Annotated[Path | None, typer.Option("--out", "-o", help="Of a written text: write a page, an .html file.")]
+PageFile = Annotated[Path | None, typer.Option("--out", "--output", "-o", help="Of a written text: write a page, an .html file.")]
 
 
 @dataclass(frozen=True)

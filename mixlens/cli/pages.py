@@ -36,7 +36,7 @@ def report(
     texts: Annotated[
         list[str] | None, typer.Argument(help="One text or several, each in quotes; or the folder of a `mixlens run`.")
     ] = None,
-    output: Annotated[Path, typer.Option("--output", "-o", help="The file to write.")] = Path("report.html"),
+    output: Annotated[Path, typer.Option("--out", "--output", "-o", help="The file to write.")] = Path("report.html"),
     methods: Annotated[
         str | None,
         typer.Option(

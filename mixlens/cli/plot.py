@@ -56,7 +56,7 @@ mixlens plot 'The keys to the cabinet [MASK] rusty.' --method attention,globenc,
 
 @loads_a_model
 def plot(
-    output: Annotated[Path, typer.Option("--output", "-o", help="The figure's file: .svg, .pdf or .png.")],
+    output: Annotated[Path, typer.Option("--out", "--output", "-o", help="The figure's file: .svg, .pdf or .png.")],
     text: Text = None,
     method: Annotated[
         str,

@@ -19,7 +19,10 @@ if TYPE_CHECKING:
     from ..corpus import Run
 
 Out = Annotated[
-    Path | None, typer.Option("--out", help="A folder for records, tables and figure; the same command goes on where it stopped.")
+    Path | None,
+    typer.Option(
+        "--out", "--output", "-o", help="A folder for records, tables and figure; the same command goes on where it stopped."
+    ),
 ]
 Count = Annotated[int | None, typer.Option("--n", help="How many examples, drawn by --seed.")]
 Seed = Annotated[int, typer.Option("--seed")]
@@ -35,7 +38,9 @@ def run(
     data: Annotated[
         str, typer.Argument(help="JSONL, CSV, TSV, Parquet, text (a line each), a dataset of `mixlens data`, a hub id.")
     ],
-    out: Annotated[Path, typer.Option("--out", help="The folder. The same command goes on where it was stopped.")],
+    out: Annotated[
+        Path, typer.Option("--out", "--output", "-o", help="The folder. The same command goes on where it was stopped.")
+    ],
     model: ModelName = "agreement",
     methods: Annotated[
         str, typer.Option("--methods", help="Names with commas between them; options as name:option=value.")

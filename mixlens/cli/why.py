@@ -44,7 +44,7 @@ Others = Annotated[str | None, typer.Option("--methods", help="Compare these met
 FillerName = Annotated[
     str | None, typer.Option("--filler", help="In the place of words taken out: delete (default), mask, pad or unk.")
 ]
-Page = Annotated[Path | None, typer.Option("--out", "-o", help="Also write one HTML page.")]
+Page = Annotated[Path | None, typer.Option("--out", "--output", "-o", help="Also write one HTML page.")]
 Csv = Annotated[Path | None, typer.Option("--csv", help="Also write a table of words and methods to this file.")]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -19,18 +19,20 @@ WIDER = 1.05  # a screen's letters are a little wider than those that are measur
 
 @dataclass(frozen=True)
 class Note:
-    """A sentence, with a swatch of this colour and width in inches before it where there is one."""
+    """A sentence, with a swatch of this colour and width in inches before it where there is one. A line that continues a sentence
+    is indented by as many inches as its swatch takes."""
 
     text: str
     colour: str = ""
     swatch: float = 0.0
     hatch: str = ""
     frame: bool = False
+    indent: float = 0.0
 
     @property
     def before(self) -> float:
         """The inches before the text."""
-        return self.swatch + 0.05 if self.swatch else 0.0
+        return self.swatch + 0.05 if self.swatch else self.indent
 
     @property
     def wide(self) -> float:
@@ -56,7 +58,7 @@ def _broken(note: Note, room: float) -> list[Note]:
         longer = f"{lines[-1]} {word}".strip()
         fits = not lines[-1] or note.before + WIDER * text_width(longer, SMALL) <= room
         lines = [*lines[:-1], longer] if fits else [*lines, word]
-    return [Note(lines[0], note.colour, note.swatch, note.hatch, note.frame), *map(Note, lines[1:])]
+    return [replace(note, text=lines[0]), *(Note(line, indent=note.before) for line in lines[1:])]
 
 
 def note_height(rows: Sequence[Sequence[Note]]) -> float:

@@ -73,7 +73,7 @@ def bands_of(generation: Generation, kind: str) -> list[Band]:
     seen: set[int] = set()
     for word in generation.columns[: generation.text.first]:
         if word.special and (not bands or bands[-1].values is not None):
-            bands.append(Band("", ("begin",), None))
+            bands.append(Band("", (), None))
         elif word.group is not None and word.group not in seen:
             seen.add(word.group)
             bands.append(_band(generation, kind, word.group))
