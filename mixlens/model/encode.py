@@ -81,8 +81,8 @@ def encode(model: Model, text: Text) -> Encoded:
 def _refuse_no_tokenizer(model: Model) -> None:
     if model.tokenizer is None:
         raise InputError(
-            f"{model.name!r} has no tokenizer, so it cannot read text. Pass tokenizer= to mixlens.load, "
-            "or give ids: model.trace(input_ids=[...])."
+            f"{model.name!r} has no tokenizer, so it cannot read text. Put the tokenizer's files beside config.json; or, in "
+            "Python, pass tokenizer= to mixlens.load, or give ids: model.trace(input_ids=[...])."
         )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import os
+import re
 import socket
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -38,6 +39,7 @@ TOKENIZER_FILES = (
     *("tokenizer.json", "vocab.txt", "vocab.json", "tokenizer.model"),
     *("spiece.model", "sentencepiece.bpe.model", "spm.model", "bpe.codes"),
 )
+UNKNOWN_TYPE = re.compile(r"model type `([^`]+)` but Transformers does not recognize")
 PROXIES = ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy")
 
 
@@ -181,6 +183,11 @@ class Source:
 
     def refusal(self, error: Exception) -> str:
         """Why the name cannot be loaded."""
+        unknown = UNKNOWN_TYPE.search(str(error))
+        if unknown:
+            return _unknown_type(self.name, unknown[1])
+        if Path(self.name).is_file():
+            return f"{self.name!r} is a file. A model is a folder with config.json and model.safetensors, or a hub id."
         if self.folder is not None:
             return f"cannot load the model folder {self.name!r}: {one_line(error)}"
         if self.looks_like_path:
@@ -195,6 +202,15 @@ class Source:
     def looks_like_path(self) -> bool:
         """Can this be no hub id, which is a name or an owner and a name?"""
         return self.name.startswith((".", "/", "~")) or self.name.count("/") > 1
+
+
+def _unknown_type(name: str, kind: str) -> str:
+    from transformers import __version__
+
+    return (
+        f"cannot load {name!r}: its model type {kind!r} is not known to transformers {__version__}. A later version may know it; "
+        "a model that brings its own code needs trust_remote_code= (off by default)."
+    )
 
 
 def _load_named(

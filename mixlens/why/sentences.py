@@ -22,11 +22,17 @@ def called(words: Sequence[Word], places: Sequence[int]) -> list[str]:
 
 def _which(words: Sequence[Word], place: int) -> str:
     shown = [i for i, word in enumerate(words) if not word.special]
-    if sum(words[i].text == words[place].text for i in shown) < 2:
+    twins = [i for i in shown if words[i].text == words[place].text]
+    if len(twins) < 2:
         return ""
-    same = [i for i in shown if words[i].segment == words[place].segment and (not words[i].mark or i == place)]
     other = " of the second text" if words[place].segment == "pair" else ""
-    return f" ({ordinal(same.index(place) + 1)} word{other})"
+    same = [i for i in shown if words[i].segment == words[place].segment]
+    if words[place].mark:  # marks are not counted as words
+        here = [i for i in same if i in twins]
+        if len(here) == 1:
+            return f" ({other.strip() or 'of the first text'})"
+        return f" ({ordinal(here.index(place) + 1)} of {len(here)}{other})"
+    return f" ({ordinal([i for i in same if not words[i].mark].index(place) + 1)} word{other})"
 
 
 def question(asked: Asked, task: str) -> str:

@@ -144,6 +144,29 @@ def test_a_damaged_weights_file_is_refused(tmp_path: Path) -> None:
         mixlens.load(folder)
 
 
+def test_a_file_and_a_type_of_tomorrow_are_refused_in_plain_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text('{"text": "a"}\n')
+    with pytest.raises(mixlens.MixlensError) as told:
+        mixlens.load(rows)
+    assert str(told.value) == f"{str(rows)!r} is a file. A model is a folder with config.json and model.safetensors, or a hub id."
+    folder = saved(tmp_path)
+    (folder / "config.json").write_text('{"model_type": "tomorrow"}')
+    with pytest.raises(mixlens.MixlensError) as told:
+        mixlens.load(folder)
+    assert str(told.value) == (
+        f"cannot load {str(folder)!r}: its model type 'tomorrow' is not known to transformers {transformers.__version__}. A "
+        "later version may know it; a model that brings its own code needs trust_remote_code= (off by default)."
+    )
+
+
+def test_a_folder_without_a_tokenizer_says_what_is_missing(tmp_path: Path) -> None:
+    model = mixlens.load(saved(tmp_path))
+    with pytest.raises(mixlens.MixlensError, match=r"has no tokenizer.*Put the tokenizer's files beside config\.json"):
+        model.trace("a text")
+
+
 def test_an_unknown_model_type_is_refused(tmp_path: Path) -> None:
     model = transformers.AutoModel.from_config(
         transformers.AutoConfig.for_model(

@@ -159,7 +159,10 @@ def test_notes_stand_beside_each_other_and_long_ones_break() -> None:
         assert notes._broken(long, long.wide + 1e-9) == [long]
         two = [Note("aa bb cc", "#123456", 0.25, "//", True), Note("dd", indent=0.3)]
         assert notes._broken(long, long.wide - 1e-9) == two
-        assert notes._broken(long, 0.3 + 5 * letter + 1e-9) == [Note("aa bb", "#123456", 0.25, "//", True), Note("cc dd", indent=0.3)]
+        assert notes._broken(long, 0.3 + 5 * letter + 1e-9) == [
+            Note("aa bb", "#123456", 0.25, "//", True),
+            Note("cc dd", indent=0.3),
+        ]
         four = [Note("aa", "#123456", 0.25, "//", True), *(Note(word, indent=0.3) for word in ("bb", "cc", "dd"))]
         assert notes._broken(long, 0.3 + 3 * letter) == four
         assert notes._broken(Note("abcdef"), 4 * letter + 1e-9) == [Note("abc…")]  # a word alone is cut

@@ -722,8 +722,13 @@ def test_which_of_several_words() -> None:
         word("the", segment="pair"),
     ]
     assert sentences.called(words, [1, 3, 5, 4, 2]) == [
-        *("“the” (1st word)", "“the” (2nd word)", "“the” (1st word of the second text)", "“!” (3rd word)", "“!” (2nd word)")
+        *("“the” (1st word)", "“the” (2nd word)", "“the” (1st word of the second text)", "“!” (2nd of 2)", "“!” (1st of 2)")
     ]
+    asked = [*words, word("!", mark=True, segment="pair")]
+    assert sentences.called(asked, [4, 6]) == ["“!” (2nd of 2)", "“!” (of the second text)"]
+    asked = [word("!", mark=True), *asked[-1:] * 2]
+    assert sentences.called(asked, [0]) == ["“!” (of the first text)"]
+    assert sentences.called([word("?", mark=True)] * 3, [0]) == ["“?” (1st of 3)"]
     assert sentences.called([word("a"), word("b")], [1]) == ["“b”"]
     assert sentences.called([word("a", special=True), word("a")], [1]) == ["“a”"]
 
