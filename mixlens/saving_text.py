@@ -99,7 +99,7 @@ def _refuse_other_kind(found: Mapping[str, Any], name: str, kinds: list[str]) ->
     """What is not a result, or is one of another schema."""
     if found.get("kind") not in kinds:
         kind = found.get("kind")
-        advice = " Generation.load reads a written text; its report() makes the page." if kind == "generation" else ""
+        advice = " Generation.load reads a written text; `mixlens report --from` shows it." if kind == "generation" else ""
         raise ResultError(f"{name!r} holds the kind {kind!r:.40}; {' and '.join(kinds)} are read.{advice}")
     if found["schema"] != SCHEMA:
         raise ResultError(f"{name!r} has schema {found['schema']!r:.40}; this mixlens reads {SCHEMA}.")

@@ -154,10 +154,18 @@ def _one_method(inputs: Sequence[Any], methods: str | None, foil: str | None) ->
     return next(iter(requests.values()))
 
 
-def _results_in(files: Sequence[Path]) -> list[Any]:
+def _results_in(files: Sequence[Path]) -> Any:
+    """The saved results of a report, or the written text that a single file holds."""
+    from ..generation.files import is_generation
     from ..saving import load_result
 
-    return list(map(load_result, files))
+    if not any(map(is_generation, files)):
+        return list(map(load_result, files))
+    if len(files) > 1:
+        raise InputError("the page of a written text shows that text alone: give its file to --from without others.")
+    from ..generation import Generation
+
+    return Generation.load(files[0])
 
 
 def _asked(inputs: Sequence[Any], methods: str | None) -> dict[str, Any]:

@@ -114,6 +114,17 @@ def to_json(generation: Generation, path: str | os.PathLike[str] | None) -> str:
     return content
 
 
+def is_generation(path: str | os.PathLike[str]) -> bool:
+    """Whether a .json file says that it holds a Generation. What cannot be read does not."""
+    if Path(path).suffix.lower() != ".json":
+        return False
+    try:
+        found = json.loads(Path(path).read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return False
+    return isinstance(found, dict) and found.get("kind") == "generation"
+
+
 def save(generation: Generation, path: str | os.PathLike[str]) -> None:
     to_json(generation, path)
 

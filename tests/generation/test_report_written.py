@@ -49,6 +49,26 @@ def test_it_is_the_page_of_explain(folder: Path, arguments: list[str]) -> None:
     assert page("report", folder, *arguments) == page("explain", folder, *arguments)
 
 
+def test_a_saved_text_is_shown_as_its_own_page(folder: Path, tmp_path: Path) -> None:
+    saved, out = tmp_path / "written.JSON", tmp_path / "saved.html"
+    done = command("explain", PROMPT, "--generate", "2", "-m", str(folder), "--save", str(saved))
+    assert done.exit_code == 0, done.output
+    shown = CliRunner().invoke(app, ["report", "--from", str(saved), "-o", str(out), "--title", "Once"])
+    assert shown.exit_code == 0, shown.output
+    made = mixlens.report(mixlens.Generation.load(saved), tmp_path / "made.html", title="Once")
+    assert out.read_text() == made.read_text()
+    beside = CliRunner().invoke(app, ["report", "--from", str(saved), "--from", str(saved), "-o", str(tmp_path / "two.html")])
+    assert "shows that text alone" in str(beside.exception)
+    damaged = tmp_path / "damaged.json"
+    damaged.write_text('{"kind": "generation"}')
+    refused = CliRunner().invoke(app, ["report", "--from", str(damaged), "-o", str(tmp_path / "two.html")])
+    assert "is not a mixlens generation" in str(refused.exception)
+    damaged.write_text('["generation"]')
+    refused = CliRunner().invoke(app, ["report", "--from", str(damaged), "-o", str(tmp_path / "two.html")])
+    assert "damaged.json" in str(refused.exception)
+    assert not (tmp_path / "two.html").exists()
+
+
 def test_the_method_and_the_foil_are_those_of_explain(folder: Path) -> None:
     asked = [PROMPT, "--generate", "2", "--foil", "cat"]
     reported = page("report", folder, *asked, "--methods", "grad_x_input")
