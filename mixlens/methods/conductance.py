@@ -83,7 +83,7 @@ class HiddenLine:
             self.planned = self.steps + len(rough) * (PARTS + 1)
             finer = chain.from_iterable(self.pieces(flow.begin, flow.end, PARTS) for flow in rough)
             flows = [flow for flow in flows if flow not in rough] + list(finer)
-        return torch.stack([flow.shares for flow in sorted(flows, key=lambda flow: flow.begin)]).sum(0)
+        return torch.stack([flow.shares for flow in flows]).sum(0)
 
     def _rough(self, flows: Sequence[Flow], tolerance: float) -> list[Flow]:
         """The pieces that are to be cut up; none where all of them together are within the tolerance."""

@@ -611,6 +611,19 @@ def test_a_batch_that_fails_is_halved() -> None:
         worker._reason(RuntimeError("other"), code)
 
 
+def test_the_seconds_of_a_batch_are_shared_by_its_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    made, clock = made_worker(Plan(("m",))), iter([10.0, 16.0])
+    made.streams = False
+    made._trace = lambda encoded: (["t1", "t2", "t3"], [{}, {}, {}])
+    made._attribution_scores = lambda rows, traces: {"a": [1, 2, 3]}
+    made._map_scores = lambda traces, maps: {"m": [4, 5, 6]}
+    monkeypatch.setattr(worker, "predictions", lambda traces, k: [f"p{k} of {trace}" for trace in traces])
+    monkeypatch.setattr(worker.time, "perf_counter", lambda: next(clock))
+    found = made._answers_of_batch([input_row(1), input_row(2), input_row(3)], ["c1", "c2", "c3"])
+    assert [one.seconds for one in found] == [2.0] * 3
+    assert found[1] == worker.Answer("t2", {}, {"m": 5, "a": 2}, "p1 of t2", 2.0)
+
+
 def test_what_is_asked_of_one_row() -> None:
     specific, other = SimpleNamespace(class_specific=True), SimpleNamespace(class_specific=False)
     made = made_worker(Plan(("m",), target="t", foil="f", score="logit", query=2))

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import conftest
 import pytest
 import torch
 from hypothesis import HealthCheck, example, given, settings
@@ -201,6 +202,7 @@ def test_any_target(model: Any, sentiment: Any) -> None:
     assert came >= 4  # of each example its target on the model that has it, and its option on one of them
 
 
+FEW_STEPS: dict[str, dict[str, Any]] = {"integrated_gradients": {"steps": 4}, **conftest.QUICK}
 METHOD_OPTIONS = [(name, option) for name, used in {**maps_known(), **attributions_known()}.items() for option in used.options]
 
 
@@ -211,10 +213,11 @@ def test_the_options_that_cost_are_among_those_that_are_tried() -> None:
 @pytest.mark.filterwarnings("ignore::mixlens.completeness.IncompleteWarning")  # one step is allowed, and warned of
 @pytest.mark.parametrize(("name", "option"), METHOD_OPTIONS)
 def test_any_value_of_a_methods_own_option(model: Any, sentiment: Any, name: str, option: str) -> None:
-    """Sizes are bounded here: what is large takes its time, and is no error."""
+    """Sizes are bounded here: what is large takes its time, and is no error. The other options are those that are quick."""
     came = 0
     traces = (model.trace("The keys [MASK] rusty."), sentiment.trace("a good film"))
     own = {**maps_known(), **attributions_known()}[name].options[option]
+    others = FEW_STEPS.get(name, {})
 
     @settings(QUICK, max_examples=5)  # beside those below
     @given(value=sized)
@@ -230,7 +233,7 @@ def test_any_value_of_a_methods_own_option(model: Any, sentiment: Any, name: str
     def each(value: Any) -> None:
         nonlocal came
         for trace in traces:
-            made = asked(lambda trace=trace: mixlens.attribute(trace, name, **{option: value}))
+            made = asked(lambda trace=trace: mixlens.attribute(trace, name, **{**others, option: value}))
             assert made is None or torch.isfinite(made.scores).all()
             came += made is not None
 
