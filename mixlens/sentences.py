@@ -97,12 +97,17 @@ def _begins(words: Sequence[Word], last: int, place: int, small: bool) -> bool:
     if not word.before or word.text[:1] in ENDS | CLOSES:
         return False
     end = _before_closing(words, last)
-    return words[end].text[-1:] in ENDS and not _goes_on(words, end, word, small)
+    return _opened(words[end].text)[-1:] in ENDS and not _goes_on(words, end, word, small)
+
+
+def _opened(text: str) -> str:
+    """A text without the quotes and brackets that close at its end."""
+    return text.rstrip("".join(CLOSES))
 
 
 def _before_closing(words: Sequence[Word], end: int) -> int:
-    """The last word up to `end` that is no closing quote or bracket."""
-    while end > 0 and words[end].text[-1:] in CLOSES and not words[end].special:
+    """The last word up to `end` that is more than closing quotes and brackets."""
+    while end > 0 and not _opened(words[end].text) and not words[end].special:
         end -= 1
     return end
 
@@ -112,7 +117,7 @@ def _goes_on(words: Sequence[Word], end: int, word: Word, small: bool) -> bool:
     if not small and word.text[:1].islower():
         return True
     before = words[end - 1].text if end else ""
-    return words[end].text == "." and _is_abbreviation(before)
+    return _opened(words[end].text) == "." and _is_abbreviation(before)
 
 
 def _is_abbreviation(text: str) -> bool:

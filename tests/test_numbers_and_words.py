@@ -176,6 +176,12 @@ def split(text: str, *, special: tuple[int, ...] = ()) -> list[str]:
         ("It | rains", ["It", "rains"]),
         (". It", [".", "It"]),
         (") It", [") It"]),
+        (". _) It", [".)", "It"]),
+        ("It rains _.” So", ["It rains.”", "So"]),
+        ("It rains.) _” So", ["It rains.)”", "So"]),
+        ("It rains _.”) so", ["It rains.”) so"]),
+        ("Dr _.) No came", ["Dr.) No came"]),
+        ("It (rains) So", ["It (rains) So"]),
         ("", [""]),
     ],
 )

@@ -58,6 +58,16 @@ def test_places_of_one_panel() -> None:
         assert Places(sheet(), 0.5, 0.5, 0.2).label == pytest.approx(0.15)
 
 
+def test_rows_of_several_panels_share_the_height_of_the_page() -> None:
+    with artists.equal_letters():
+        high = Places(sheet(4, rows=24, columns=30), 3.0, 0.5, 0.2)
+        assert (high.beside, high.down) == (1, 4)
+        assert high.row == 0.14  # 24 rows in four panels have less: a row is never lower than this
+        few = Places(sheet(2, rows=24, columns=30), 3.0, 0.5, 0.2)
+        assert few.down == 2
+        assert few.row == pytest.approx((9.0 - 1.5) / 24 / 2)
+
+
 def test_panels_are_spread_evenly() -> None:
     with artists.equal_letters():
         for count, beside, down in ((1, 1, 1), (2, 2, 1), (4, 2, 2), (5, 3, 2), (7, 3, 3)):

@@ -478,3 +478,23 @@ def test_an_answer_in_a_notebook_holds_its_data() -> None:
         f'<div data-mixlens="{mark}" data-result="{held}">{why_notebook.without_script(answer)}</div>'
         f'<script type="text/javascript">{script}</script>'
     )
+
+
+def test_a_long_word_is_cut_into_parts_of_the_width() -> None:
+    assert why_text._parts("abcdefg", 3) == ["abc", "def", "g"]
+    assert why_text._parts("漢字ab", 3) == ["漢", "字a", "b"]  # a character of two columns
+    assert why_text._parts("漢字", 1) == ["漢", "字"]
+    assert why_text._parts("", 3) == [""]
+
+
+def test_the_maps_of_the_first_example_say_how_many_layers_there_are() -> None:
+    asked = []
+
+    def maps(rows: list[int]) -> Any:
+        asked.append(rows)
+        return [(rows[0], SimpleNamespace(scores=[0] * 3)), (rows[0], SimpleNamespace(scores=[0] * 2))]
+
+    examples: Any = [SimpleNamespace(row=4), SimpleNamespace(row=6)]
+    assert run_page._layers_of(maps, examples) == 5
+    assert asked == [[4]]
+    assert run_page._layers_of(maps, []) == 0

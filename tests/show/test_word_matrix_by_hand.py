@@ -306,3 +306,14 @@ def test_bytes_of_one_significance_stand_together() -> None:
     assert {key: block[key] for key in ("coding", "rows", "columns", "signed")} == {
         **{"coding": "bits16", "rows": 2, "columns": 2, "signed": False},
     }
+
+
+def test_how_many_columns_have_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    words = [Word("ab", " ", (place,), 0, False) for place in range(10)]
+    monkeypatch.setattr(word_matrix, "_fit", lambda *given: False)
+    with artists.equal_letters():
+        room = 2 * LETTER + word_matrix.AROUND
+        assert word_matrix._most(words, room + 10.5 * word_matrix.LEAST) == 10  # as many as there are
+        assert word_matrix._most(words, room + 9.5 * word_matrix.LEAST) < 10
+        monkeypatch.setattr(word_matrix, "_fit", lambda *given: True)
+        assert word_matrix._most(words, room + 9.5 * word_matrix.LEAST) == 10

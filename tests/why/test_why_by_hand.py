@@ -712,6 +712,12 @@ def test_methods_and_fillers_of_a_model_without_a_mask(monkeypatch: pytest.Monke
     assert str(told.value) == "'made' has no pad token to put in the place of a word. Take filler='delete'."
 
 
+def test_facts_are_plain_types() -> None:
+    found = facts._jsonable({1: (2, ["a", Path("x")], None), "b": {"c": 0.5, "d": True}})
+    assert found == {"1": [2, ["a", "x"], None], "b": {"c": 0.5, "d": True}}
+    assert (facts._jsonable(()), facts._jsonable(torch.float32)) == ([], "torch.float32")
+
+
 def test_which_of_several_words() -> None:
     words = [
         word("[CLS]", special=True),
