@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Callable, Generator
 from functools import cache
@@ -200,6 +201,20 @@ def pytest_runtest_makereport() -> Generator[None, Any, Any]:
 @pytest.hookimpl(wrapper=True)
 def pytest_make_collect_report() -> Generator[None, Any, Any]:
     return _with_remedy((yield))
+
+
+# torch, transformers and ten thousand tests are millions of objects, and a whole collection looks at all of them: with Python's
+# own thresholds that is a sixth of the time. What is imported is no garbage, and most of what tests leave is collected young.
+RARELY = (10_000, 20, 100)  # a whole collection after 2,000 young ones
+
+
+def pytest_configure() -> None:
+    gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    gc.set_threshold(*RARELY)
+    gc.enable()
 
 
 def _with_remedy(report: Any) -> Any:

@@ -215,3 +215,16 @@ def test_extras_go_to_the_cpu_in_one_copy(monkeypatch: pytest.MonkeyPatch) -> No
     assert scored_tensors.read_numbers(torch.tensor([1.0, 2.0]), torch.tensor([3.0]), extras) == [1.0, 2.0, 3.0]
     assert extras["a"]["x"].tolist() == [[0.0, 1.0, 2.0], [3.0, 4.0, 5.0]]
     assert (extras["a"]["n"].tolist(), extras["b"]["y"].tolist(), extras["b"]["w"]) == ([7], [8.0, 9.0], "word")
+
+
+def test_a_method_of_a_whole_trace_knows_the_chunk() -> None:
+    seen: list[Any] = []
+
+    def function(trace: Any, **options: Any) -> Any:
+        seen.append(settings().chunk)
+        return torch.zeros(1, 2, 2)
+
+    traced = type("Traced", (SimpleNamespace,), {"__len__": lambda self: 2})
+    scorer_of(chunk=7).whole("alti", method_of(function), traced(model=SimpleNamespace(quantization=None)))
+    assert seen == [7]
+    assert settings().chunk != 7

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import logging
 import os
@@ -146,6 +147,15 @@ def test_where_the_model_of_this_process_comes_from(monkeypatch: pytest.MonkeyPa
     assert running._model_here(made, {}, on_ray=False) is made
     with pytest.raises(InputError, match=r"^every Ray worker loads the model itself: give its name or its folder, not a loaded"):
         running._model_here(made, {}, on_ray=True)
+
+
+def test_the_checksum_of_a_chat_template() -> None:
+    model: Any = SimpleNamespace(tokenizer=SimpleNamespace(chat_template="{{ x }}"))
+    expected = hashlib.sha256(b'"{{ x }}"').hexdigest()[:16]
+    assert run_identity._template(model) == expected
+    model.tokenizer.chat_template = {"b": "2", "a": "1"}
+    assert run_identity._template(model) == hashlib.sha256(b'{"a": "1", "b": "2"}').hexdigest()[:16]
+    assert run_identity._template(SimpleNamespace(tokenizer=None)) == hashlib.sha256(b"null").hexdigest()[:16]  # type: ignore[arg-type]
 
 
 def test_load_options_of_the_process_that_only_writes() -> None:

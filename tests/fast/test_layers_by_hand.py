@@ -436,3 +436,22 @@ def test_what_each_layer_has_is_put_beside_its_examples(batch: int | None, shape
     made.layer, made.several, made.one_of_batch = made.layers[0], True, False
     assert made.leading == (0 if batch is None else 1)
     assert made.beside(numbered(2, 3, 5), 2).shape == shape
+
+
+def test_folded_weights_are_kept_only_where_weights_can_be_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    from mixlens.fast import block as fast_block
+
+    asked: list[Any] = []
+
+    def kept(*given: Any) -> Any:
+        asked.append(given[:2])
+        return given[2]()
+
+    monkeypatch.setattr(fast_block, "name_of", lambda chain: chain.name)
+    block: Any = SimpleNamespace(projection=3, countable=False, kept=kept, beside=lambda weights, axes: (weights, axes))
+    chain: Any = SimpleNamespace(name="n", part=lambda weights: 2 * weights)
+    assert (fast_block.Block.folded(block, chain), asked) == (6, [])
+    block.countable = True
+    assert (fast_block.Block.folded(block, chain), asked) == ((6, 3), [("folded", "n")])
+    chain.name = ""
+    assert (fast_block.Block.folded(block, chain), len(asked)) == (3, 1)

@@ -718,3 +718,9 @@ def test_what_cannot_be_asked_of_a_written_text() -> None:
     explaining._refuse_two(1, None)
     explaining._refuse_two(None, "x")
     assert explaining._text_of("x") == "x"
+
+
+def test_probabilities_of_words_are_added_up_in_float64() -> None:
+    found = leaving_out._by_word(made(), [-1e-9, -2e-9, -0.5])
+    assert found == pytest.approx([math.exp(-3e-9), math.exp(-0.5)], rel=1e-14)
+    assert found[0] != 1.0

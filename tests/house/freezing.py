@@ -189,7 +189,8 @@ MAP_OPTIONS = (
     Question("attention", then="sum", streams=False),
 )
 # A padded batch is the same equations over other shapes. Attributions and Jacobians cost a backward pass each, so they are asked
-# in a batch on one configuration of each kind: norms after, norms before, rotary, gated with norms on both sides.
+# in a batch, and Jacobians with options alone, on one configuration of each kind: norms after, norms before, rotary, gated with
+# norms on both sides.
 FULLY_BATCHED = ("bert", "gpt2", "llama", "gemma3_text")
 FLOW = Question("attention", then="flow", streams=False)
 ATTRIBUTION_OPTIONS = (
@@ -212,7 +213,7 @@ ATTRIBUTION_OPTIONS = (
 def map_questions(case: str) -> Iterator[Question]:
     for name in MAPS:
         yield from (Question(name, variant, streams=name not in WHOLE) for variant in VARIANTS[name])
-    yield from MAP_OPTIONS
+    yield from (one for one in MAP_OPTIONS if one.name != "hta" or case in FULLY_BATCHED)
     if case in ("bert", "gpt2"):
         yield FLOW
 

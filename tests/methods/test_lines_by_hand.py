@@ -130,6 +130,15 @@ def test_the_integral_of_a_piece(told: Told) -> None:
     assert told[3:] == [(7, 20, "points"), (8, 20, "points")]
 
 
+def test_the_gap_of_a_piece_is_the_largest_of_its_end_and_its_nodes(told: Told, monkeypatch: pytest.MonkeyPatch) -> None:
+    line = integrated.Line(asked(cubes), 0, (X, torch.zeros_like(X)), "gauss_legendre", 16)
+    monkeypatch.setattr(line, "gap_at_nodes", lambda integral, values, begin: 0.25)
+    line.values = {0.0: 0.0, 1.0: 35.0 + 2.0}  # the target ends higher than its gradients say
+    assert line.piece(0.0, 1.0, 5).gap == pytest.approx(2.0, rel=1e-6)
+    line.values = {0.0: 0.0, 1.0: 35.0}
+    assert line.piece(0.0, 1.0, 5).gap == 0.25
+
+
 def test_the_gap_of_a_rule_that_is_coarse(told: Told) -> None:
     """Right ends of squares from b = 0: the integral of 2 t is 1, two right ends make 1.5."""
     line = integrated.Line(asked(squares), 0, (X, torch.zeros_like(X)), "riemann_right", 16)

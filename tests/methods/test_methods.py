@@ -129,7 +129,8 @@ def test_alone_in_a_batch_and_padded_give_the_same_map(case: str, name: str) -> 
     slow = name.startswith("hta")
     alone, batches = padded(case, (4, 2) if slow else (7, 10, 3))
     expected = [mixlens.mix(trace, name).scores for trace in alone]
-    for traces in batches[1:] if slow else batches:  # what `trace` pads itself is padded on the right, as the second batch is
+    every = case in ("bert", "gpt2") and not slow  # what `trace` pads itself is padded on the right, as the second batch is
+    for traces in batches if every else batches[1:]:
         for batched, one in zip(mixlens.mix(traces, name), expected, strict=True):
             torch.testing.assert_close(batched.scores, one, rtol=0, atol=1e-10)
     torch.testing.assert_close(mixlens.mix(batches[2][0], name).scores, expected[0], rtol=0, atol=1e-10)

@@ -501,3 +501,32 @@ def test_marks_of_first_pieces() -> None:
     assert marks_at([0, 2], 3).tolist() == [True, False, True]
     assert refused(marks_at, [3], 3) == "position 3 is out of range: there are 3 tokens, 0 to 2."
     assert refused(alignment.first_pieces, Traced(words=None), [0] * 4).startswith("the words are not known")
+
+
+def test_t_does_not_depend_on_the_unit() -> None:
+    numbers = np.random.default_rng(0).normal(size=(3, 5, 8))
+    expected = comparisons._t_of(numbers)
+    assert expected.min() > 0
+    for unit in (1e-20, 1e15):
+        np.testing.assert_allclose(comparisons._t_of(numbers * unit), expected, rtol=1e-10)
+    level = np.array([[[2.0, 2.0], [0.0, 0.0], [1.0, -1.0]]])
+    assert comparisons._t_of(level).tolist() == [[math.inf, 0.0, 0.0]]
+
+
+def test_an_epoch_of_a_probe_is_one_step_for_each_batch() -> None:
+    """Two batches of plain gradient descent, each with its own gradient alone."""
+    torch.manual_seed(0)
+    x, y = torch.randn(200, 3), torch.randint(0, 2, (200,))
+    probe = torch.nn.Linear(3, 2)
+    weights = [one.detach().clone().requires_grad_() for one in probe.parameters()]
+    torch.manual_seed(1)
+    probing._epoch(probe, torch.optim.SGD(probe.parameters(), lr=0.5), x, y)
+    torch.manual_seed(1)
+    for rows in torch.randperm(200).split(128):
+        loss = torch.nn.functional.cross_entropy(x[rows] @ weights[0].T + weights[1], y[rows])
+        weights = [
+            (one - 0.5 * gradient).detach().requires_grad_()
+            for one, gradient in zip(weights, torch.autograd.grad(loss, weights), strict=True)
+        ]
+    for one, expected in zip(probe.parameters(), weights, strict=True):
+        torch.testing.assert_close(one.detach(), expected.detach(), rtol=1e-5, atol=1e-6)

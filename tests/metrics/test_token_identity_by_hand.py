@@ -187,3 +187,17 @@ def test_raw_and_effective_attention_are_compared_by_head_and_together() -> None
     assert raw_and_effective.token_types(kinds) == (
         *("[CLS]", "word", "word", "period or comma", "period or comma", "punctuation", "punctuation"),
     )
+
+
+def test_distances_that_rounding_alone_tells_apart_are_equal() -> None:
+    """Relative to large distances, absolute for small ones."""
+    hidden = torch.zeros(2, 2, dtype=torch.float64)
+
+    def found(own: float, other: float) -> float:
+        inputs = torch.tensor([[own, 0.0], [0.0, other]], dtype=torch.float64)
+        return float(token_identity.identified(hidden, inputs, distance="l2")[0])
+
+    assert found(1e6 * (1 + 5e-13), 1e6) == 1
+    assert found(1e6 * (1 + 5e-12), 1e6) == 0
+    assert found(5e-13, 0.0) == 1
+    assert found(5e-12, 0.0) == 0
