@@ -32,7 +32,7 @@ demo: $(CORE)  ## ask the embedded models why; needs the core alone
 	@echo "For the mixlens command in this shell:  . $(BIN)/activate"
 
 test: $(READY)  ## the whole suite
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
+	PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
 
 mutants: $(READY)  ## how many of a fixed sample of faults the tests see (an hour; half of it for which tests run which line)
 	test -f build/covering.json.gz || $(BIN)/python -m recipes.mutants.covering
@@ -68,7 +68,7 @@ check: $(READY)  ## format, lint, types, tests
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
+	PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
 
 format: $(READY)
 	$(BIN)/ruff format .
