@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import gc
+import logging
 import os
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -13,11 +14,11 @@ import pytest
 import torch
 import transformers
 from hypothesis import HealthCheck, settings
-from transformers.utils import logging
+from transformers.utils import logging as transformers_logging
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
-logging.set_verbosity_error()
-logging.disable_progress_bar()
+transformers_logging.set_verbosity_error()
+transformers_logging.disable_progress_bar()
 torch.set_num_threads(int(os.environ.get("MIXLENS_TEST_THREADS", "1")))
 # How long an example takes, or to draw one, is the machine's affair.
 settings.register_profile("mixlens", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -186,6 +187,18 @@ def loaded(case: str, **options: Any) -> Any:
 def ids(n: int, seed: int = 0) -> list[int]:
     """Random ids, none of them a padding id."""
     return torch.randint(5, VOCABULARY, (n,), generator=torch.Generator().manual_seed(100 + seed)).tolist()
+
+
+@pytest.fixture
+def logged() -> Iterator[list[logging.LogRecord]]:
+    """What mixlens logs from warnings on. pytest's own `caplog` is off: before and after every test it looks at the thousands of
+    loggers of torch and transformers."""
+    records: list[logging.LogRecord] = []
+    logger, handler = logging.getLogger("mixlens"), logging.Handler(logging.WARNING)
+    handler.emit = records.append  # type: ignore[method-assign]
+    logger.addHandler(handler)
+    yield records
+    logger.removeHandler(handler)
 
 
 @pytest.fixture

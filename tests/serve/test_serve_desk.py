@@ -350,18 +350,17 @@ def test_a_job_of_maps_tells_its_steps_and_how_far_each_is() -> None:
     ]
 
 
-def test_failures_in_words(caplog: pytest.LogCaptureFixture) -> None:
+def test_failures_in_words(logged: list[logging.LogRecord]) -> None:
     inside = "this went wrong inside (KeyError). The server goes on; try another text."
     memory = "memory runs out with this text and these methods. Shorten it, or ask for less."
-    with caplog.at_level(logging.WARNING, "mixlens.serve"):
-        assert [
-            jobs._failed(one) for one in (StoppedError("cancelled."), StoppedError("late."), InputError("no."), MemoryError("x"))
-        ] == [
-            *(("cancelled", "cancelled."), ("failed", "late."), ("failed", "no."), ("failed", memory)),
-        ]
-        assert not caplog.records
-        assert jobs._failed(KeyError("k")) == ("failed", inside)
-    assert [record.getMessage() for record in caplog.records] == ["a job failed: KeyError: 'k'"]
+    assert [
+        jobs._failed(one) for one in (StoppedError("cancelled."), StoppedError("late."), InputError("no."), MemoryError("x"))
+    ] == [
+        *(("cancelled", "cancelled."), ("failed", "late."), ("failed", "no."), ("failed", memory)),
+    ]
+    assert not logged
+    assert jobs._failed(KeyError("k")) == ("failed", inside)
+    assert [record.getMessage() for record in logged] == ["a job failed: KeyError: 'k'"]
 
 
 def test_a_reason_stops_the_next_operation_once() -> None:

@@ -215,11 +215,10 @@ def test_a_body_that_does_not_come_in_time() -> None:
     assert asked(scope(), never, arrival=0.01) == refused(408, message, ["connection", "close"])
 
 
-def test_a_failure_is_told_by_its_name_alone(caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.WARNING, "mixlens.serve"):
-        answer = asked(scope(), body(b""), app=Spy(KeyError("secret")))
+def test_a_failure_is_told_by_its_name_alone(logged: list[logging.LogRecord]) -> None:
+    answer = asked(scope(), body(b""), app=Spy(KeyError("secret")))
     assert answer == refused(500, "this went wrong inside (KeyError).")
-    assert [(record.name, record.getMessage()) for record in caplog.records] == [
+    assert [(record.name, record.getMessage()) for record in logged] == [
         ("mixlens.serve", "a request failed: KeyError: 'secret'")
     ]
     assert asked(scope(), body(b""), app=Spy(Refusal(429, "Full.", allowed=3))) == refused(429, "Full.", allowed=3)
