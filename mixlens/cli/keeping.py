@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Annotated
 
@@ -11,7 +12,13 @@ from ..errors import InputError
 
 Force = Annotated[bool, typer.Option("--force", help="Write over a file that is no result or page of mixlens, too.")]
 BEGIN = 4000  # bytes that tell what a file is
-HEADS = (b"position,token,", b"layer,query,key,", b"layer,head,query,key,", b"word,segment,special,", b"row,written,probability,")
+HEADS = (  # the first line of each kind of table; that of an answer goes on with the names of its methods
+    re.compile(rb"position,token,special,score\r?\n"),
+    re.compile(rb"layer,(head,)?query,key,query_token,key_token,score\r?\n"),
+    re.compile(rb"word,segment,special,mark,score,share(,[a-z][a-z0-9_]*)*\r?\n"),
+    re.compile(rb"row,written,probability,column,word,segment,group,score,share,effect\r?\n"),
+)
+JSON = re.compile(rb'\s*\{\s*"kind": "(attribution|map|headmaps|generation|why)"')
 
 
 def refuse_foreign(place: Path | None, *, force: bool) -> None:
@@ -27,5 +34,5 @@ def _is_ours(place: Path) -> bool:
     with place.open("rb") as file:
         begin = file.read(BEGIN)
     if place.suffix.lower() == ".csv":
-        return not begin or begin.startswith(HEADS)
-    return not begin or b'"mixlens"' in begin or (begin.lstrip().startswith(b"{") and b'"kind"' in begin)
+        return not begin or any(head.match(begin) for head in HEADS)
+    return not begin or b'"mixlens"' in begin or JSON.match(begin) is not None

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ..asking import json_or_text
-from ..errors import InputError
+from ..errors import InputError, ResultError
 from ..files import write
 from .experiment import Experiment, known
 from .judge import lines
@@ -79,10 +79,22 @@ def reproduce_text(name: str | None, **question: Any) -> str:
     """What `mixlens reproduce` prints: the verdicts, or without a name the papers there are."""
     if name is None:
         return "\n".join(_plan_line(one) for one in PLANS.known().values())
+    folder = None if question.get("out") is None else Path(question["out"])
+    if folder is not None and folder.exists() and not folder.is_dir():
+        raise InputError(f"{str(folder)!r} is a file. --out is a folder for the records and the page.")
     reproduction = reproduce(name, **question)
-    if question.get("out") is not None:
-        write(Path(question["out"]) / "README.md", page(reproduction).encode())
+    if folder is not None:
+        _write_page(folder, page(reproduction))
     return reproduction_text(reproduction, question.get("out"))
+
+
+def _write_page(folder: Path, text: str) -> None:
+    """The page of a reproduction; its folder may be missing where no step could be made."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        write(folder / "README.md", text.encode())
+    except OSError as error:
+        raise ResultError(f"the page could not be written to {str(folder)!r}: {error.strerror}.") from error
 
 
 def _plan_line(plan: Plan) -> str:

@@ -80,15 +80,18 @@ class Still:
 
 
 def left_alone(block: Block, measure: Measure, seen_as: View) -> Still:
-    """Runs what is behind attention again, shows that this is what the model did, and then with other rounding errors."""
+    """Runs what is behind attention again, shows that this is what the model did, and then with other rounding errors.
+
+    The first and the last of three rows are the same: a hook that acts on some rows of a batch alone is seen."""
     eps, wrote = block.eps, block.attention_output
     signs = torch.ones(wrote.shape[-1], dtype=wrote.dtype, device=wrote.device)
     signs[::2] = -1
     with float32_products():
         # Sums and products behind attention are rounded several times, the stream and the output once each.
-        both = block.after_attention(torch.stack([wrote, wrote + 2 * eps * block.stream * signs], -3))
-    rebuilt, other = both[..., 0, :, :], both[..., 1, :, :] * (1 + eps / 2 * signs.roll(1))
+        rows = block.after_attention(torch.stack([wrote, wrote + 2 * eps * block.stream * signs, wrote], -3))
+    rebuilt, other = rows[..., 0, :, :], rows[..., 1, :, :] * (1 + eps / 2 * signs.roll(1))
     block.compare("layer", rebuilt, block.output)
+    block.compare("layer", rows[..., 2, :, :], block.output)
     still = seen_as(rebuilt.unsqueeze(-3))
     noise = measure(seen_as(other.unsqueeze(-3)), still)[..., 0, :]
     return Still(still, noise.clamp(min=finest(measure, rebuilt.shape[-1], torch.finfo(noise.dtype).eps)))

@@ -30,6 +30,7 @@ class Recorder:
         shape: tuple[int, int],
         *,
         attached: bool = False,
+        chained: bool = False,
         change: Callable[[int, Tensor], Tensor] | None = None,
         each: Callable[[int, LayerTrace], None] | None = None,
         sizes: list[float] | None = None,
@@ -41,6 +42,8 @@ class Recorder:
         self.masks: dict[int, Any] = {}  # masks that do not look ahead; held, so that an id means one mask
         self.paused = False
         self.attached = attached  # keep the graph, for gradients
+        self.chained = chained  # every layer must read what the one before it wrote
+        self.written: Tensor | None = None  # by the last layer that ran
         self.change = change  # other attention weights for a layer: (layer, weights [batch head query key]) -> weights
         self.records: list[dict[str, Any]] = []
 
@@ -50,6 +53,8 @@ class Recorder:
 
     def begin(self, parts: LayerParts, x: Tensor) -> None:
         """A layer reads x, [batch pos d]."""
+        if self.chained:
+            _refuse_between(self.written, x, len(self.records))
         self.records.append({"parts": parts, "input": self.tensor(x)})
 
     def put(self, name: str, tensor: Tensor) -> None:
@@ -57,6 +62,7 @@ class Recorder:
         if not self.paused:
             record = self.records[-1]
             record[name] = self._with_batch(self.tensor(tensor), record.get(name))
+            self.written = record[name] if name == "output" else self.written
 
     def _with_batch(self, tensor: Tensor, before: Tensor | None) -> Tensor:
         """The tensor as [batch pos .], behind the chunk of positions that was noted `before`."""
@@ -119,6 +125,19 @@ class Recorder:
         # accelerate moves a layer's input when the layer has begun, which is after the input was recorded.
         record["input"] = record["input"].to(record["output"].device)
         return LayerTrace(**{name: value for name, value in record.items() if name in FIELDS})
+
+
+def _refuse_between(written: Tensor | None, x: Tensor, layer: int) -> None:
+    """Refuse a layer that does not read what the layer before it wrote: maps of layers are multiplied as if it did."""
+    if written is None or x is written or (x.data_ptr() == written.data_ptr() and x.shape == written.shape):
+        return
+    rounding = 8 * max(torch.finfo(one.dtype).eps for one in (x, written))
+    there = written.to(x.device, x.dtype)
+    if x.shape != there.shape or not torch.allclose(x, there, rtol=rounding, atol=rounding, equal_nan=True):
+        raise ModelError(
+            f"layer {layer + 1} does not read what layer {layer} wrote: something changes the stream between them, such as "
+            "a hook before a layer. What flows through both layers would be wrong. Remove it, or hook the output of a layer."
+        )
 
 
 def _size_of_logits(query: Tensor, key: Tensor, scaling: float, softcap: float | None) -> float:

@@ -48,7 +48,7 @@ def run_traced(
     """
     started = time.perf_counter()
     inputs = unmasked_inputs(model, encoded)
-    recorder = Recorder(tuple(inputs["input_ids"].shape), each=each)
+    recorder = Recorder(tuple(inputs["input_ids"].shape), each=each, chained=True)
     with model.lock, plain_numbers(), torch.no_grad():
         replayed = None if watch else _replayed(model, inputs, recorder)
         output, recorder.records = replayed or _recorded(model, inputs, recorder, watch=watch)
@@ -79,7 +79,7 @@ def run_replayed(
 
     def record_and_compute(tensors: dict[str, Any]) -> tuple[Any, Any, bool]:
         nonlocal causal
-        recorder = Recorder(shape)
+        recorder = Recorder(shape, chained=True)
         output, _ = _recorded(model, tensors, recorder)
         layers = recorder.layers()
         if not torch.cuda.is_current_stream_capturing():  # it is always run once before it is captured
@@ -104,6 +104,7 @@ def _recorded(
 ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """One pass that `recorder` follows: the logits, and the records."""
     recorder.records.clear()
+    recorder.written = None
     prove_foreign(model, inputs)
     output = run(model, inputs, lambda: record_hooks(model.parts, recorder, model.configs, watch=watch), recorder=recorder)
     return {name: getattr(output, name, None) for name in LOGITS}, recorder.records[:]

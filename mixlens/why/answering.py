@@ -363,8 +363,18 @@ def _trust(
         single=single,
         curve=trust.curve_of(removal, plan),
         checks=sentences.checks(fall, random, single, agreement, gaps, words),
-        but=sentences.but(fall) if fall.k else "",
+        but=sentences.but(fall, *_against_foil(removal, plan, pieces, asked)) if fall.k else "",
     )
+
+
+def _against_foil(
+    removal: trust.Removal, plan: trust.Plan, pieces: Sequence[Piece], asked: Asked
+) -> tuple[tuple[str, str] | None, str]:
+    """The answer and its foil, and what the model says without the named words where that is neither; None without a foil."""
+    if asked.foil_name is None:
+        return None, ""
+    says = _prediction_without(removal, plan, pieces)
+    return (asked.name, asked.foil_name), "" if says in (asked.name, asked.foil_name) else says
 
 
 def _prediction_without(removal: trust.Removal, plan: trust.Plan, pieces: Sequence[Piece]) -> str:

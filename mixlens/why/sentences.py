@@ -84,20 +84,22 @@ def _what(asked: Asked) -> str:
     return f"{what}{_rather(asked)}"
 
 
-def but(fall: Fall) -> str:
-    """What the headline adds to the words that are named, where their removal does not bear them out."""
+def but(fall: Fall, pair: tuple[str, str] | None = None, says: str = "") -> str:
+    """What the headline adds to the words that are named, where their removal does not bear them out. `pair`: the answer and its
+    foil, where the share of the two is measured; `says`: what the model says without the words, where that is neither of them."""
     if rules.act_together(fall):
         return ", which act together"
     if not fall.count and removal_state(fall) != "fail":
         return ", with nothing to compare with"
-    return _failed(fall) if removal_state(fall) == "fail" else ""
+    then = f" (the model then says {quoted(says)})" if says else ""
+    return _failed(fall, pair) + then if removal_state(fall) == "fail" else ""
 
 
-def _failed(fall: Fall) -> str:
+def _failed(fall: Fall, pair: tuple[str, str] | None) -> str:
     """Why a removal fails."""
     what = "this word" if fall.k == 1 else "these words"
     if fall.size <= -rules.NO_EFFECT:
-        return f", but taking {what} out makes it more likely"
+        return f", but taking {what} out makes {'it more likely' if pair is None else f'{pair[0]} likelier against {pair[1]}'}"
     if fall.whole - fall.random > max(0.0, fall.size):
         return ", but taking random words out changes more"
     if fall.size < rules.LIMITS["removal_caution"]:

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from mixlens import data
 from mixlens.cli.app import app
-from mixlens.errors import InputError
+from mixlens.errors import InputError, MixlensError
 from mixlens.experiments import known
 from mixlens.experiments.plan import PLANS, Item, Plan, Role, Step
 from mixlens.experiments.reproduction import reproduce
@@ -151,3 +151,21 @@ def test_the_page_of_the_papers_is_written_from_the_plans() -> None:
     assert (Path(__file__).parents[2] / PAGE).read_text(encoding="utf-8") == text(), (
         "make it again: python -m recipes.pages.papers"
     )
+
+
+def test_the_page_is_written_where_no_step_made_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from mixlens.experiments import command
+
+    monkeypatch.setattr(command, "reproduce", lambda name, **question: name)
+    monkeypatch.setattr(command, "page", lambda reproduction: f"page of {reproduction}")
+    monkeypatch.setattr(command, "reproduction_text", lambda reproduction, out: f"{reproduction} in {out}")
+    folder = tmp_path / "new" / "runs"
+    assert command.reproduce_text("alti", out=folder) == f"alti in {folder}"
+    assert (folder / "README.md").read_text() == "page of alti"
+    file = tmp_path / "mine.csv"
+    file.write_text("mine")
+    with pytest.raises(InputError, match=r"mine\.csv' is a file\. --out is a folder"):
+        command.reproduce_text("alti", out=file)
+    with pytest.raises(MixlensError, match="could not be written"):
+        command.reproduce_text("alti", out=file / "below")
+    assert file.read_text() == "mine"

@@ -762,6 +762,14 @@ def test_what_a_headline_adds(fall: Fall, told: str) -> None:
     assert sentences.but(fall) == told
 
 
+def test_a_removal_that_is_measured_against_a_foil_names_both_and_what_the_model_then_says() -> None:
+    pair = ("play", "e")
+    found = ", but taking these words out makes play likelier against e"
+    assert sentences.but(fall_of(without=0.95), pair) == found
+    assert sentences.but(fall_of(without=0.95), pair, "to") == f"{found} (the model then says “to”)"
+    assert "then says" not in sentences.but(fall_of(without=0.2), pair, "to")
+
+
 def asked_like(**more: Any) -> Any:
     given = {"name": "a", "foil_name": None, "word": None, "predicted": True, "probability": 0.9, "predictions": (("b", 0.8),)}
     return SimpleNamespace(**{**given, **more})
