@@ -118,9 +118,16 @@ def _refuse_places(csv: Path | None, page: Path | None, *, force: bool) -> None:
 
     if page is not None:
         may_write(page, force=force)
-    refuse_foreign(csv, force=force)
-    if csv is not None and not csv.absolute().parent.is_dir():
+    if csv is not None:
+        _refuse_table(csv, force=force)
+
+
+def _refuse_table(csv: Path, *, force: bool) -> None:
+    if csv.suffix.lower() != ".csv":
+        raise InputError(f"--csv writes a .csv file, not {csv.name!r}.")
+    if not csv.absolute().parent.is_dir():
         raise InputError(f"no folder {str(csv.parent)!r} to write {csv.name!r} in.")
+    refuse_foreign(csv, force=force)
 
 
 def _print(answer: Why, *, json_: bool, color: bool) -> None:

@@ -37,8 +37,9 @@ def examples_of(data: Data, *, n: int | None, seed: int, first: bool = False, **
 
 def _given(data: Iterable[Example | str | tuple[str, str]], n: int | None, fields: Mapping[str, Any]) -> list[Example]:
     """The first n of the examples that are given."""
-    if any(fields.values()):
-        raise InputError("split=, text_field=, pair_field= and label_field= name the fields of a file; leave them out here.")
+    given = [f"{name}=" for name, value in fields.items() if value]
+    if given:
+        raise InputError(f"texts were given, and no file or dataset is read: leave {' and '.join(given)} out.")
     return [_example(value) for value in data][:n]
 
 

@@ -82,7 +82,10 @@ def measure(desk: Desk) -> None:
 def _listening(host: str, port: int) -> socket.socket:
     """A socket that listens; an address or a port that cannot be had is refused."""
     try:
+        socket.getaddrinfo(host, port)
         return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+    except socket.gaierror:
+        raise InputError(f"{host!r} is no address of this machine. --host takes one, such as 127.0.0.1 or 0.0.0.0.") from None
     except OSError as error:
         raise InputError(f"cannot listen on {host} port {port}: {error.strerror}. Choose another --port, or 0 for any.") from None
 

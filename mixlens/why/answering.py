@@ -58,6 +58,7 @@ def why(
     "pad", "unk") stands in the place of words that are taken out, `draws` random sets of words by `seed`. `truncate` cuts a text
     that is longer than the model reads.
     """
+    _refuse_kinds(text, method, methods)
     settings = Settings(method, None if methods is None else tuple(methods), filler, _checked_draws(draws), _checked_seed(seed))
     tell = progress or _silent
     choice.choice_for(model)
@@ -68,6 +69,16 @@ def why(
     asked = asked_of(trace, pieces, target=target, foil=foil, query=query)
     readings, lead, left_out = _readings(trace, asked, pieces, requests, settings, tell)
     return _put_together(trace, asked, pieces, unit, readings, lead, left_out, filled, settings, cut, tell)
+
+
+def _refuse_kinds(text: Any, method: Any, methods: Any) -> None:
+    """Refuse arguments of another kind than those that can be read."""
+    if isinstance(text, list):
+        raise InputError(f"why answers for one text, not for a list of {len(text)}: ask once for each, or use mixlens.run.")
+    if not isinstance(method, str | None):
+        raise InputError(f"method= is the name of one method, not {type(method).__name__}; methods= takes several.")
+    if isinstance(methods, str):
+        raise InputError(f"methods= is a list of names, not {methods!r}: methods=[{methods!r}].")
 
 
 def _silent(step: str) -> None:

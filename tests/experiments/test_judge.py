@@ -350,7 +350,7 @@ def test_fields_of_a_file_can_be_named(model: Any, tmp_path: Path) -> None:
     assert [(e.text, e.info["label"]) for e in made.setup.examples] == [("a good film", "1"), ("a bad film", "0")]
     with pytest.raises(InputError, match="knows its own fields: leave text_field= out"):
         mixlens.judge(model, "sentiment", text_field="review", **asked)
-    with pytest.raises(InputError, match="name the fields of a file"):
+    with pytest.raises(InputError, match="no file or dataset is read: leave "):
         mixlens.judge(model, ["a"], text_field="review", **asked)
 
 

@@ -395,6 +395,11 @@ def test_a_port_that_is_taken() -> None:
             serve_app._listening("127.0.0.1", port)
 
 
+def test_a_host_that_is_no_address() -> None:
+    with pytest.raises(InputError, match=r"^'300\.1\.1\.1' is no address of this machine\. --host takes one"):
+        serve_app._listening("300.1.1.1", 0)
+
+
 def test_which_kind_of_address_is_listened_on(monkeypatch: pytest.MonkeyPatch) -> None:
     asked_for: list[Any] = []
     monkeypatch.setattr(serve_app.socket, "create_server", lambda place, family: asked_for.append((place, family)))

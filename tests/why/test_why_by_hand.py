@@ -712,6 +712,21 @@ def test_methods_and_fillers_of_a_model_without_a_mask(monkeypatch: pytest.Monke
     assert str(told.value) == "'made' has no pad token to put in the place of a word. Take filler='delete'."
 
 
+@pytest.mark.parametrize(
+    ("asked", "told"),
+    [
+        ({"text": ["a", "b"]}, "one text, not for a list of 2"),
+        ({"text": "a", "method": ["deeplift"]}, "one method, not list"),
+        ({"text": "a", "methods": "deeplift"}, "a list of names, not 'deeplift'"),
+    ],
+)
+def test_arguments_of_another_kind_are_refused(asked: Any, told: str) -> None:
+    from mixlens.why import answering
+
+    with pytest.raises(InputError, match=told):
+        answering.why(None, **asked)  # type: ignore[arg-type]
+
+
 def test_facts_are_plain_types() -> None:
     found = facts._jsonable({1: (2, ["a", Path("x")], None), "b": {"c": 0.5, "d": True}})
     assert found == {"1": [2, ["a", "x"], None], "b": {"c": 0.5, "d": True}}

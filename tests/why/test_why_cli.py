@@ -70,6 +70,7 @@ def test_json_csv_and_page_of_one_call(
         (["why", TEXT, "--draws", "0"], "draws is a number of random sets"),
         (["why", "The keys were rusty.", "-m", "agreement"], "or name a word: --query WORD"),
         (["why", TEXT, "--csv", "no/such/folder.csv"], "no folder 'no/such'"),
+        (["why", TEXT, "--csv", "table.xlsx"], "--csv writes a .csv file, not 'table.xlsx'"),
         (["why", "good " * 800], "Shorten or split it"),
     ],
 )
