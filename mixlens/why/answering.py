@@ -61,7 +61,7 @@ def why(
     _refuse_kinds(text, method, methods)
     settings = Settings(method, None if methods is None else tuple(methods), filler, _checked_draws(draws), _checked_seed(seed))
     tell = progress or _silent
-    choice.choice_for(model)
+    choice.refuse_unanswerable(model)
     requests = _requests(model, settings)
     filled = choice.filler_for(model, filler)
     trace, cut = _traced(model, text, pair, truncate)

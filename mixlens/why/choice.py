@@ -76,6 +76,16 @@ def choice_for(model: Model) -> Choice:
     return CHOICES[model.task]
 
 
+def refuse_unanswerable(model: Model) -> None:
+    """Refuse a model without a head, and one whose answer is a number."""
+    choice_for(model)
+    if model.task == "classification" and model.hf_model.config.num_labels == 1:
+        raise InputError(
+            f"{model.name!r} gives one number and no class, so there is no answer that could turn. Its number is explained by "
+            "explain: target=0, score='logit'."
+        )
+
+
 def methods_for(model: Model) -> tuple[str, ...]:
     """The methods of the table; leaving words out needs no mask token where a model has none."""
     methods = choice_for(model).methods

@@ -368,7 +368,7 @@ def test_why_hands_its_arguments_on(monkeypatch: pytest.MonkeyPatch) -> None:
     def step(name: str, answer: Any) -> Any:
         return lambda *given, **named: calls.append((name, given, named)) or answer
 
-    monkeypatch.setattr(choice, "choice_for", step("choice", None))
+    monkeypatch.setattr(choice, "refuse_unanswerable", step("choice", None))
     monkeypatch.setattr(choice, "filler_for", step("filler", "filled"))
     for name, answer in (("_requests", "requests"), ("_traced", ("trace", 5)), ("pieces_of", ("pieces", "unit"))):
         monkeypatch.setattr(answering, name, step(name, answer))

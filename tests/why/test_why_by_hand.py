@@ -727,6 +727,15 @@ def test_arguments_of_another_kind_are_refused(asked: Any, told: str) -> None:
         answering.why(None, **asked)  # type: ignore[arg-type]
 
 
+def test_a_model_of_one_number_has_no_class_to_explain() -> None:
+    config = SimpleNamespace(num_labels=1)
+    model: Any = SimpleNamespace(task="classification", name="made", hf_model=SimpleNamespace(config=config))
+    with pytest.raises(InputError, match=r"^'made' gives one number and no class.*score='logit'\.$"):
+        choice.refuse_unanswerable(model)
+    config.num_labels = 2
+    choice.refuse_unanswerable(model)
+
+
 def test_facts_are_plain_types() -> None:
     found = facts._jsonable({1: (2, ["a", Path("x")], None), "b": {"c": 0.5, "d": True}})
     assert found == {"1": [2, ["a", "x"], None], "b": {"c": 0.5, "d": True}}
