@@ -79,7 +79,7 @@ def run_replayed(
 
     def record_and_compute(tensors: dict[str, Any]) -> tuple[Any, Any, bool]:
         nonlocal causal
-        recorder = Recorder(shape, chained=True)
+        recorder = Recorder(shape, chained=not torch.cuda.is_current_stream_capturing())  # numbers cannot be compared meanwhile
         output, _ = _recorded(model, tensors, recorder)
         layers = recorder.layers()
         if not torch.cuda.is_current_stream_capturing():  # it is always run once before it is captured
