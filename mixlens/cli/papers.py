@@ -100,16 +100,20 @@ def reproduce(
     sizes: Annotated[
         list[str] | None, typer.Option("--size", help="STEP=N, so many examples for one step; several times.")
     ] = None,
+    option: Annotated[
+        list[str] | None,
+        typer.Option("--option", help="STEP:KEY=VALUE, an option of one step's experiment (identity:folds=1); several times."),
+    ] = None,
     seed: Seed = 0,
     loading: LoadOptions = LoadOptions(),  # noqa: B008 - frozen
 ) -> None:
     """Everything of one paper in one command: its tables and figures, ours beside theirs. Stopped at any time, it goes on."""
-    from ..experiments.command import pairs_of, reproduce_text, sizes_of
+    from ..experiments.command import pairs_of, reproduce_text, sizes_of, step_options_of
 
     models: Any = model[0] if model and len(model) == 1 and "=" not in model[0] else pairs_of(model or (), "--model")
     files = pairs_of(data or (), "--data")
     options: dict[str, Any] = {"models": models, "data": files, "out": out, "fast": fast, "only": only, "seed": seed}
-    options["sizes"] = sizes_of(sizes or ())
+    options |= {"sizes": sizes_of(sizes or ()), "options": step_options_of(option or ())}
     print(reproduce_text(paper, said=_said, loading=loading.arguments(), **options))
 
 

@@ -59,7 +59,8 @@ class Claim:
 
     `check(setup, records, tables)` gives the verdict. It is pure: the same records give the same verdict. A paper may say the
     same of other data elsewhere: `at` maps the name of such data to that place, or to None where it says nothing of this data.
-    `given` has the options of runs that it is about; other runs are not judged by it.
+    `given` has the options of runs that it is about, `models` the number of models that it compares; other runs are not judged
+    by it.
     """
 
     where: str
@@ -68,9 +69,10 @@ class Claim:
     check: Check
     at: Mapping[str, str | None] = field(default_factory=dict)
     given: Mapping[str, Any] = field(default_factory=dict)
+    models: int = 1
 
-    def is_about(self, options: Mapping[str, Any]) -> bool:
-        return all(options.get(name) == value for name, value in self.given.items())
+    def is_about(self, setup: Any) -> bool:
+        return len(setup.models) >= self.models and all(setup.options.get(name) == value for name, value in self.given.items())
 
     def place(self, data: str) -> str | None:
         """Where the paper says it of this data; None where it does not."""
@@ -149,7 +151,7 @@ def _as_key(name: Any) -> tuple[Any, ...]:
 
 def judged_claims(claims: Sequence[Claim], setup: Any, records: Sequence[Record], tables: Sequence[Table]) -> list[Table]:
     """The claims of the paper, one row each, with their verdicts. No claims, no table."""
-    data, about = setup.data, [claim for claim in claims if claim.is_about(setup.options)]
+    data, about = setup.data, [claim for claim in claims if claim.is_about(setup)]
     rows = [(claim, place) for claim in about if (place := claim.place(data)) is not None]
     if not rows:
         return []

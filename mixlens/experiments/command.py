@@ -129,6 +129,18 @@ def numbers_of(written: Sequence[str], flag: str) -> dict[str, int]:
     return {name.strip(): int(number) for name, number in pairs.items()}
 
 
+def step_options_of(written: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """`STEP:KEY=VALUE`: options of some steps of a plan; a value is read as JSON where it is JSON."""
+    options: dict[str, dict[str, Any]] = {}
+    for one in written:
+        step, _, pair = one.partition(":")
+        key, sign, value = pair.partition("=")
+        if not (step and key and sign):
+            raise InputError(f"--option is written STEP:KEY=VALUE, as identity:folds=1, not {one!r}.")
+        options.setdefault(step, {})[key] = json_or_text(value)
+    return options
+
+
 def labels_of(written: str | None) -> dict[str, int] | None:
     """`negative=0,positive=1`: the class of each label of the data."""
     return None if written is None else numbers_of(written.split(","), "--labels")

@@ -226,7 +226,7 @@ def figure_effective(setup: Setup, tables: list[Table], figure: Any) -> None:
 
 
 def _draw_points(axes: Any, table: Table) -> None:
-    axes.scatter(table.column("tokens"), table.column("value"), s=8)
+    axes.scatter(table.column("tokens"), table.column("value"), s=8, rasterized=True)
     axes.set_xlabel("tokens")
     axes.set_ylabel("Pearson, raw and effective")
 

@@ -66,15 +66,23 @@ def finish_across(setup: Setup, records: list[Record]) -> list[Table]:
     return [rate_table("across", title, of_metric("across", records), ("method", "distance", "trained")), *epochs_table(records)]
 
 
-def figure_across(setup: Setup, tables: list[Table], figure: Any) -> None:
-    """One panel for each kind of g and distance, as in Figures 2b and 8 to 10."""
+LINE_NAMES = {"trained": "g of layer", "offset": "place"}  # column -> what a line of a panel is called before its number
+
+
+def figure_panels(setup: Setup, tables: list[Table], figure: Any) -> None:
+    """One panel for each kind of g and distance, two in a row, as in Figures 2b, 8 to 10 and 14 to 17."""
     groups: dict[tuple[Any, ...], list[Any]] = {}
     for row in tables[0].rows:
-        groups.setdefault(row[:2], []).append(row)
-    figure.set_size_inches(4 * len(groups) + 1, 4)
-    for axes, (key, rows) in zip(figure.subplots(1, len(groups), squeeze=False)[0], groups.items(), strict=True):
-        draw_rates(axes, Table("", "", tables[0].columns, tuple(rows)), 3)
+        groups.setdefault(row[:2], []).append(row[1:])
+    down, named = -(-len(groups) // 2), tables[0].columns[2]
+    figure.set_size_inches(9 if len(groups) > 1 else 5, 3.5 * down)
+    panels = figure.subplots(down, min(2, len(groups)), squeeze=False).flat
+    for axes, (key, rows) in zip(panels, groups.items(), strict=False):
+        labelled = [(f"{LINE_NAMES.get(named, named)} {row[1]}", *row) for row in rows]
+        draw_rates(axes, Table("", "", ("", *tables[0].columns[1:]), tuple(labelled)), 1)
         axes.set_title(", ".join(map(str, key)), fontsize=8)
+    for axes in list(panels):
+        axes.remove()
 
 
 @experiment(
@@ -85,7 +93,7 @@ def figure_across(setup: Setup, tables: list[Table], figure: Any) -> None:
     model="agreement",
     methods=(),
     finish=finish_across,
-    figure=figure_across,
+    figure=figure_panels,
     whole=True,
     options={"kinds": LEARNED, "distances": DISTANCES, "trained": None, "folds": 1, **TRAINED},
     prepare=prepare_across,
@@ -235,7 +243,7 @@ def prepare_offsets(setup: Setup) -> None:
     model="agreement",
     methods=(),
     finish=finish_neighbours,
-    figure=figure_across,
+    figure=figure_panels,
     whole=True,
     options={
         "kinds": LEARNED,

@@ -335,11 +335,13 @@ STEP_CLAIMS = (
         "fine-tuning lowers the rate across the last layer by L2",
         "in the figures",
         tuning_moves_the_last_layer,
+        models=2,
     ),
     Claim(
         "B.4, Figures 12, 13",
         "fine-tuning lowers the rate across the last layer much less by cosine than by L2",
         "in the figures",
         tuning_spares_the_angle,
+        models=2,
     ),
 )

@@ -10,7 +10,7 @@ from typing import Any
 
 from ..data import DATASETS
 from ..errors import InputError, MixlensError, nearest
-from .experiment import Outcome
+from .experiment import Outcome, known
 from .plan import PLANS, Plan, Step
 from .running import run
 
@@ -49,6 +49,7 @@ def reproduce(
     fast: bool = False,
     only: Sequence[str] | None = None,
     sizes: Mapping[str, int] | None = None,
+    options: Mapping[str, Mapping[str, Any]] | None = None,
     seed: int = 0,
     loading: Mapping[str, Any] | None = None,
     progress: bool = True,
@@ -57,14 +58,14 @@ def reproduce(
     """Everything of one paper: `alti`, `globenc`, `value-zeroing`, `identifiability` or `attcat`.
 
     `models` replaces the paper's models: {role: name}, or one name for every role. `data` names local copies: {dataset: file}.
-    `fast` takes a few examples for each run. `only` names steps, `sizes` the examples of some: {step: n}. Each step is a run in
-    a folder of `out` that goes on where it was stopped. A step whose model or data cannot be had is not made, and its reason is
-    given. See `reproduction_page.page`.
+    `fast` takes a few examples for each run. `only` names steps, `sizes` the examples of some: {step: n}, `options` the options
+    of their experiments: {step: {option: value}}. Each step is a run in a folder of `out` that goes on where it was stopped. A
+    step whose model or data cannot be had is not made, and its reason is given. See `reproduction_page.page`.
     """
     plan = PLANS.find(name)
     chosen = _models(plan, models)
     files = _files(plan, data)
-    steps = _steps(plan, only, sizes)
+    steps = _steps(plan, only, sizes, options)
     outcomes, refusals = {}, {}
     for step in steps:
         try:
@@ -100,16 +101,29 @@ def _files(plan: Plan, data: Mapping[str, Any] | None) -> dict[str, str]:
     return {name: os.fspath(path) for name, path in (data or {}).items()}
 
 
-def _steps(plan: Plan, only: Sequence[str] | None, sizes: Mapping[str, int] | None) -> list[Step]:
-    """The steps to make, each with as many examples as asked for."""
-    for name in (*(only or ()), *(sizes or {})):
+def _steps(
+    plan: Plan,
+    only: Sequence[str] | None,
+    sizes: Mapping[str, int] | None,
+    options: Mapping[str, Mapping[str, Any]] | None = None,
+) -> list[Step]:
+    """The steps to make, each with the examples and the options that were asked for."""
+    for name in (*(only or ()), *(sizes or {}), *(options or {})):
         _refuse_unknown("step", name, [step.name for step in plan.steps], plan)
     steps = [step for step in plan.steps if only is None or step.name in only]
-    return [_sized(step, (sizes or {}).get(step.name)) for step in steps]
+    return [_with_options(_sized(step, (sizes or {}).get(step.name)), (options or {}).get(step.name, {})) for step in steps]
 
 
 def _sized(step: Step, size: int | None) -> Step:
     return step if size is None else replace(step, n=size, fast=size)
+
+
+def _with_options(step: Step, options: Mapping[str, Any]) -> Step:
+    """The step with other options of its experiment, with and without --fast."""
+    if unknown := set(options) - {*known()[step.experiment].options, "methods"}:
+        allowed = ["methods", *known()[step.experiment].options]
+        raise InputError(f"step {step.name!r} has no option {min(unknown)!r}. {nearest(min(unknown), allowed)}")
+    return replace(step, options={**step.options, **options}, fast_options={**step.fast_options, **options})
 
 
 def _refuse_unknown(kind: str, name: str, known: Sequence[str], plan: Plan) -> None:

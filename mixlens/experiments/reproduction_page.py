@@ -67,7 +67,7 @@ def whole_command(reproduction: Reproduction) -> str:
         words += ["--model", f"{role}={name}"] if name != hub[role] else []
     for name, path in reproduction.data.items():
         words += ["--data", f"{name}={path}"]
-    words += [*_sizes(reproduction), *_only(reproduction)]
+    words += [*_sizes(reproduction), *_options(reproduction), *_only(reproduction)]
     return " ".join([*map(shlex.quote, words), *(["--fast"] if reproduction.fast else [])])
 
 
@@ -76,6 +76,18 @@ def _sizes(reproduction: Reproduction) -> list[str]:
     planned = {step.name: step.n for step in PLANS.find(reproduction.plan.name).steps}
     changed = [step for step in reproduction.plan.steps if step.n != planned.get(step.name, step.n)]
     return [word for step in changed for word in ("--size", f"{step.name}={step.n}")]
+
+
+def _options(reproduction: Reproduction) -> list[str]:
+    """The options of steps that are not those of the plan, as options."""
+    planned = {step.name: step.options for step in PLANS.find(reproduction.plan.name).steps}
+    changed = [
+        f"{step.name}:{key}={value if isinstance(value, str) else json.dumps(value)}"
+        for step in reproduction.plan.steps
+        for key, value in step.options.items()
+        if key not in planned.get(step.name, {}) or planned[step.name][key] != value
+    ]
+    return [word for one in changed for word in ("--option", one)]
 
 
 def _only(reproduction: Reproduction) -> list[str]:

@@ -13,9 +13,10 @@ from mixlens import data
 from mixlens.cli.app import app
 from mixlens.errors import InputError, MixlensError
 from mixlens.experiments import known
+from mixlens.experiments.command import step_options_of
 from mixlens.experiments.plan import PLANS, Item, Plan, Role, Step
 from mixlens.experiments.reproduction import reproduce
-from mixlens.experiments.reproduction_page import command, page
+from mixlens.experiments.reproduction_page import command, page, whole_command
 from mixlens.registry import Registry
 
 STEPS = (
@@ -81,11 +82,32 @@ def test_models_data_and_sizes_are_replaced(small: Plan, tmp_path: Path) -> None
         ({"data": {"sst2": "x"}}, "no dataset 'sst2'"),
         ({"only": ["tabel"]}, "no step 'tabel'.*table"),
         ({"sizes": {"tabel": 2}}, "no step 'tabel'.*table"),
+        ({"options": {"tabel": {"variant": "paper"}}}, "no step 'tabel'.*table"),
+        ({"options": {"layers": {"varient": "paper"}}}, "step 'layers' has no option 'varient'.*variant"),
     ):
         with pytest.raises(InputError, match=told):
             reproduce("small", progress=False, **wrong)
     with pytest.raises(InputError, match="unknown paper 'smal'"):
         reproduce("smal")
+
+
+@pytest.mark.parametrize("fast", [False, True])
+def test_options_of_one_step_are_replaced(small: Plan, fast: bool) -> None:
+    made = reproduce("small", options={"layers": {"variant": "released"}}, fast=fast, progress=False)
+    assert made.outcomes["layers"].setup.options["variant"] == "released"
+    assert made.outcomes["table"].setup.options["variant"] == "paper"
+    assert "--option layers:variant=released" in whole_command(made)
+    assert "--option" not in whole_command(reproduce("small", only=["table"], fast=True, progress=False))
+
+
+def test_the_command_takes_options_of_one_step(small: Plan) -> None:
+    """A value may be JSON, and may have a colon or an equals sign."""
+    assert step_options_of(["a:folds=5", "a:rate=0.1", 'b:methods=["hta:probes=2"]', "b:x=y=z"]) == {
+        "a": {"folds": 5, "rate": 0.1},
+        "b": {"methods": ["hta:probes=2"], "x": "y=z"},
+    }
+    told = CliRunner().invoke(app, ["reproduce", "small", "--only", "layers", "--option", "layers:variant=released"])
+    assert told.exit_code == 0, told.output
 
 
 def test_the_command_prints_the_answer_first_and_writes_the_page(small: Plan, tmp_path: Path) -> None:
@@ -96,6 +118,7 @@ def test_the_command_prints_the_answer_first_and_writes_the_page(small: Plan, tm
     for wrong, line in (
         (["--size", "table=many"], "NAME=NUMBER, not table=many"),
         (["--model", "a=b", "--model", "c"], "NAME=VALUE"),
+        (["--option", "variant=paper"], "STEP:KEY=VALUE, as identity:folds=1, not 'variant=paper'"),
     ):
         with pytest.raises(InputError, match=line):
             CliRunner().invoke(app, ["reproduce", "small", *wrong], catch_exceptions=False)

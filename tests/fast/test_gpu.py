@@ -13,6 +13,7 @@ from conftest import CONFIGURATIONS, ROUNDED, hf_model, ids
 
 import mixlens
 from mixlens import scoring
+from mixlens.errors import ModelError
 from mixlens.fast import loops as kernels
 from mixlens.maps import known
 from mixlens.scoring import shares
@@ -132,7 +133,6 @@ def test_replayed_graphs_give_the_same_bits(case: str, monkeypatch: pytest.Monke
 
 CHANGES: dict[str, Callable[[Any], Any]] = {
     "a hook": lambda net: net.encoder.layer[1].output.register_forward_hook(lambda module, args, output: 1.5 * output),
-    "a hook before": lambda net: net.encoder.layer[1].register_forward_pre_hook(lambda module, args: (1.5 * args[0],)),
     "a number": lambda net: setattr(net.encoder.layer[1].output.LayerNorm, "eps", 0.5),
     "a new module": lambda net: setattr(net.encoder.layer[1].intermediate, "intermediate_act_fn", torch.nn.ReLU()),
     "a method": lambda net: setattr(
@@ -148,6 +148,20 @@ CHANGES: dict[str, Callable[[Any], Any]] = {
         torch.nn.Parameter(1.5 * net.encoder.layer[1].intermediate.dense.weight.data),
     ),
 }
+
+
+@torch.no_grad()
+def test_a_hook_between_two_layers_is_refused_where_a_pass_was_replayed() -> None:
+    stock = copy.deepcopy(hf_model("bert")).float().to("cuda")
+    lens = mixlens.load(stock)
+    for _ in range(4):
+        lens.trace(input_ids=ids(21))
+    assert replayed(lens) == 1
+    hook = stock.base_model.encoder.layer[1].register_forward_pre_hook(lambda module, args: (1.5 * args[0],))
+    with pytest.raises(ModelError, match="layer 2 does not read what layer 1 wrote"):
+        lens.trace(input_ids=ids(21))
+    hook.remove()
+    lens.trace(input_ids=ids(21))
 
 
 @pytest.mark.parametrize("change", list(CHANGES))
