@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 SCHEMA = 1
 NAME = re.compile(r"part-(\d{7,})-([0-9a-f]{16})\.parquet")
 ASIDE = ".aside-"  # a file that is no shard of this run gets a name that no reader looks for; it is not deleted
+ROWS_HELD = 256  # of a shard that is read
 ENTRY = {"number": int, "file": str, "sha256": str}  # what the manifest's list says of each shard, and more
 
 
@@ -273,10 +274,10 @@ def open_parquet(path: Path) -> Iterator[Any]:
 
 
 def rows_in(path: Path, columns: Collection[str] | None = None) -> Iterator[dict[str, Any]]:
-    """The rows of one file, with all columns or with those of these that it has. 256 rows are held at a time."""
+    """The rows of one file, with all columns or with those of these that it has. `ROWS_HELD` rows are held at a time."""
     with open_parquet(path) as file:
         names = None if columns is None else [name for name in columns if name in file.schema_arrow.names]
-        for batch in file.iter_batches(batch_size=256, columns=names):
+        for batch in file.iter_batches(batch_size=ROWS_HELD, columns=names):
             yield from batch.to_pylist()
 
 
