@@ -256,8 +256,8 @@ def test_blank_out_is_what_happens_to_the_stock_model(replacement: Any, absolute
 
 @pytest.mark.parametrize("case", DISTINCT)
 def test_every_method_on_every_family(case: str) -> None:
-    """Finite, signed where it can be, in a padded batch as alone, and the model is left as it was, to the last bit. Every method on
-    `KINDS`; elsewhere one of each way of running the model (`test_freeze` has the numbers of all)."""
+    """Finite, signed where it can be, in a padded batch as alone, and the model is left as it was, to the last bit. Every
+    method on `KINDS`; elsewhere one of each way of running the model (`test_freeze` has the numbers of all)."""
     model = with_head(case)
     before = {name: weights.clone() for name, weights in model.hf_model.state_dict().items()}
     hooks = [len(module._forward_hooks) + len(module._forward_pre_hooks) for module in model.hf_model.modules()]
