@@ -453,7 +453,7 @@ def test_memory_does_not_grow_with_the_rows(out: Path, tmp_path: Path, monkeypat
     """The same rows again and again in one shard: five times as many, about the same peak.
 
     Which two reads are there at once is up to the reader's threads, hence up to twice as much (1.51 was seen on
-    a busy machine). Rows that were all kept would need 2.5 times the memory.
+    a busy machine). Rows that were all kept would need more than twice the memory.
     """
     import pyarrow as pa
     from pyarrow import parquet
