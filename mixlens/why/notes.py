@@ -116,9 +116,8 @@ def notes_of_trust(
     if act_together(fall) and trust.single is not None:
         yield Note("together", "caution", _together(trust, trust.single, words))
     elif trust.k and abs(fall.size) < NO_EFFECT:
-        what = "answer" if fall.predicted else trust.measures
-        stays = f"Without {these(trust.k)} the {what} stays ({points(-fall.size)}): the model does not need {them(trust.k)}."
-        yield Note("no_effect", "fail", stays)
+        stays = f"Without {these(trust.k)} the {trust.measures} stays ({points(-fall.size)})"
+        yield Note("no_effect", "fail", f"{stays}: the model does not need {them(trust.k)}.")
     if trust.k and agreement_state(agreement.same, agreement.of) == "fail":
         yield Note("disagree", "caution", f"The methods disagree: no other of the {agreement.of} puts {these(trust.k)} first.")
     if left_out:
@@ -129,4 +128,4 @@ def notes_of_trust(
 def _together(trust: Trust, single: Single, words: Sequence[Word]) -> str:
     (word,) = called(words, [single.word])
     alone = f"without {word} alone it is {probability(single.without)}"
-    return f"The words act together: without {these(trust.k)} the answer is {probability(trust.without)}, {alone}."
+    return f"The words act together: without {these(trust.k)} the {trust.measures} is {probability(trust.without)}, {alone}."
