@@ -190,11 +190,20 @@ class RunFolder:
                 "fewer of its numbers. It can be read (summarize, report), and not be continued. Give another folder: nothing is "
                 "overwritten."
             )
-        differences = "; ".join(_differences(manifest["identity"], json.loads(json.dumps(identity))))
-        if differences:
+        differences = "; ".join(self.differences(identity))
+        if differences and not self.may_be_taken():
             raise InputError(
                 f"{str(self.place)!r} belongs to another run ({differences}). Give another folder: nothing is overwritten."
             )
+
+    def differences(self, identity: Mapping[str, Any]) -> Iterator[str]:
+        """One phrase for each fact in which the run of this folder is another one; none where the folder has no run."""
+        if (self.place / "manifest.json").is_file():
+            yield from _differences(self.manifest["identity"], json.loads(json.dumps(identity)))
+
+    def may_be_taken(self) -> bool:
+        """Whether another run may take the folder, because nothing in it would be lost."""
+        return False
 
     @property
     def manifest(self) -> dict[str, Any]:

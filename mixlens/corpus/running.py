@@ -110,7 +110,7 @@ def run(
     _refuse_shards(shard_rows)
     _refuse_names(names)
     _refuse_beside_chat(chat, {"pair_field": pair_field, "ids_field": ids_field})
-    folder = CorpusFolder(Path(out))
+    folder = CorpusFolder(Path(out), resume=resume)
     _refuse_resume(folder, resume)
     fields = Fields(text_field, pair_field, ids_field, plan.columns, chat=chat)
     with contextlib.ExitStack() as open_:
@@ -198,6 +198,7 @@ class _CorpusRun:
     def _begin(self) -> None:
         """Find the shards that are finished already, and move all other files aside."""
         folder = self.folder
+        folder.take(self.identity)
         listed, damaged = folder.listed()
         if damaged:
             message = "the list of shards in manifest.json is damaged: each shard is judged by its own checksum."
