@@ -294,6 +294,38 @@ class RunFolder:
                 path.unlink()
 
 
+# --- files of others ----------------------------------------------------------------------------------------------------
+
+BEGIN = 4000  # bytes that tell what a file is
+BEGINNINGS = (  # the first line of each kind of table (that of an answer goes on with the names of its methods), and of JSON
+    re.compile(rb"position,token,special,score\r?\n"),
+    re.compile(rb"layer,(head,)?query,key,query_token,key_token,score\r?\n"),
+    re.compile(rb"word,segment,special,mark,score,share(,[a-z][a-z0-9_]*)*\r?\n"),
+    re.compile(rb"row,written,probability,column,word,segment,group,score,share,effect\r?\n"),
+    re.compile(rb'\s*\{\s*"kind": "(attribution|map|headmaps|generation|why)"'),
+)
+
+
+def refuse_foreign(place: Path | None, *, force: bool) -> None:
+    """Refuse a file that somebody else wrote, before anything is computed."""
+    if place is not None and not force and place.is_file() and not _is_ours(place):
+        raise InputError(
+            f"{str(place)!r} is there already and is no result of mixlens. Give another name, or write over it: --force "
+            "(force=True)."
+        )
+
+
+def _is_ours(place: Path) -> bool:
+    """An empty file, or one that begins as a result does."""
+    with place.open("rb") as file:
+        begin = file.read(BEGIN)
+    is_stored = place.suffix.lower() != ".csv" and b'"mixlens"' in begin
+    return not begin or is_stored or any(one.match(begin) for one in BEGINNINGS)
+
+
+# --- what a manifest says -----------------------------------------------------------------------------------------------
+
+
 def _version_of(manifest: Mapping[str, Any]) -> str:
     """The version of mixlens that a manifest names; `?` where it names none."""
     versions = manifest.get("versions")

@@ -14,9 +14,10 @@ import typer
 
 from .. import command_words
 from ..errors import InputError
+from ..files import refuse_foreign
 from . import group
 from .generation import Each, GenerateCount, GivenText, IsChat, LeaveOut, MessageFile, PageFile, Writing, generated, messages_of
-from .keeping import Force, refuse_foreign
+from .keeping import Force
 from .options import (
     AttributionTarget,
     File,

@@ -108,6 +108,19 @@ def test_no_example_is_refused(capsys: pytest.CaptureFixture[str], monkeypatch: 
     assert "1 (not '0')" in told
 
 
+def test_a_text_beside_saved_results_is_refused_in_one_line(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert "--from shows saved results as they are: leave texts" in refuse(capsys, monkeypatch, "report", "x", "--from", "y")
+    assert "no model folder at './none'" in refuse(capsys, monkeypatch, "report", "x", "-m", "./none")
+
+
+def test_a_report_of_no_text_is_refused(tmp_path: Path) -> None:
+    for preset in (None, "flow", "why"):
+        with pytest.raises(InputError, match=r"^texts= is empty: give one text or more\.$"):
+            mixlens.report(mixlens.load("agreement"), tmp_path / "x.html", texts=[], preset=preset)
+
+
 def test_leaving_out_is_shown_or_refused(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     for beside in ("--each", "--json", "--latex"):
         told = refuse(capsys, monkeypatch, "explain", "a b", "--generate", "2", "--leave-out", beside)

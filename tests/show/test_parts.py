@@ -483,7 +483,7 @@ def test_sums_that_nearly_cancel_are_judged_by_the_size_of_the_scores() -> None:
 def test_a_path_without_a_folder_is_no_text(
     arguments: list[str], refused: str | None, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Any
 ) -> None:
-    from mixlens.cli.pages import _run_folder
+    from mixlens.cli.pages import _run_folder, _warn_of_one_word
 
     monkeypatch.chdir(tmp_path)
     (tmp_path / "run").mkdir()
@@ -492,6 +492,7 @@ def test_a_path_without_a_folder_is_no_text(
             _run_folder(arguments)
         return
     assert _run_folder(arguments) is None
+    _warn_of_one_word(arguments)
     assert ("is shown as a text of one word" in capsys.readouterr().err) == (arguments == ["word"])
     assert str(_run_folder(["run"])) == "run"
     with pytest.raises(InputError, match="'run' is a folder, and a report shows one run"):
