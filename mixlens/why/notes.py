@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from ..model.model import Model
-from ..notices import MANY, no_mask, spelled, spelled_words
+from ..notices import JUDGED, MANY, no_mask, spelled, spelled_words
 from ..types import Trace
 from ..wording import listed, percent, points, probability
 from .asked import Asked
@@ -39,8 +39,8 @@ def _shredded(model: Model, trace: Trace, reasons: Sequence[Word]) -> Iterator[N
     named = [word.text for word in reasons if word.tokens in spelled_words(trace, unknown)]
     if total and count / total >= MANY:
         text = (
-            f"The vocabulary of this model does not know {count} of the {total} words: they are cut into letters or are unknown, "
-            "so the scores say little about words. Use a model that was trained on such texts."
+            f"The vocabulary of this model does not know {count} of the {total} {JUDGED}: they are cut into letters or are "
+            "unknown, so the scores say little about words. Use a model that was trained on such texts."
         )
         yield Note("shredded", "fail", text)
     elif named:

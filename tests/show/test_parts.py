@@ -434,10 +434,10 @@ def test_scores_are_written_in_their_unit() -> None:
     assert largest_of({}, []) == "0"
     assert largest_of(logits, scores) == "0.5 (of the log probability)"
     assert largest_of({"target": "x", "score": None}, scores) == largest_of({"score": "logit"}, scores) == "0.5"
-    assert largest_of(norms, scores) == "50.0% of the row"
-    assert [number_of(norms, scores, 3)(score) for score in scores] == ["12.5%", "-37.5%", "50.0%"]
-    assert number_of(norms, [0.0], 3)(0.0) == "0.0%"
-    assert number_of(shares_, scores, 2)(0.12345) == "0.12"
+    assert largest_of(norms, scores) == "50 % of the row"
+    assert [number_of(norms, scores, 3)(score) for score in scores] == ["12 %", "\N{MINUS SIGN}38 %", "50 %"]
+    assert number_of(norms, [0.0], 3)(0.0) == "0 %"
+    assert number_of(shares_, scores, 2)(0.12345) == "12 %"
     assert unit_lines(shares_, scores) == []
     assert unit_lines(norms, scores) == ["in percent of the row; its sum is 1, in a unit of the method's own"]
 

@@ -540,7 +540,7 @@ def test_notes_of_a_vocabulary() -> None:
     letters.words = (("qux", (1, 2, 3)), *known, ("dogs", (4,)))
     (note,) = notes.notes_of_text(letters, asked, None, [])
     assert (note.id, note.state) == ("shredded", "fail")
-    assert note.text.startswith("The vocabulary of this model does not know 1 of the 3 words: they are cut into letters or are")
+    assert note.text.startswith("The vocabulary of this model does not know 1 of the 3 words of three letters or more: they")
 
 
 @pytest.mark.parametrize(
