@@ -151,8 +151,15 @@ def _place_of_target(trace: Trace, target: str, method: str) -> int | None:
             raise
         raise InputError(
             f"{method!r} explains a position, and no token of the text is {target!r}. For a class or a word take a method "
-            f"that explains one (--method): {', '.join(class_methods())}. `mixlens why` picks one by itself."
+            f"that explains one (--method): {', '.join(class_methods())}.{_by_itself(trace, target)}"
         ) from None
+
+
+def _by_itself(trace: Trace, target: str) -> str:
+    """That `why` picks a method; nothing for a word of several tokens, which `why` refuses."""
+    from .targets import pieces_meant
+
+    return "" if pieces_meant(trace.model, target) else " `mixlens why` picks one by itself."
 
 
 def head_of(request: MethodRequest, head: str | None) -> MethodRequest:

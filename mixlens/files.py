@@ -190,11 +190,20 @@ class RunFolder:
                 "fewer of its numbers. It can be read (summarize, report), and not be continued. Give another folder: nothing is "
                 "overwritten."
             )
-        differences = "; ".join(_differences(manifest["identity"], json.loads(json.dumps(identity))))
-        if differences:
+        differences = "; ".join(self.differences(identity))
+        if differences and not self.may_be_taken():
             raise InputError(
                 f"{str(self.place)!r} belongs to another run ({differences}). Give another folder: nothing is overwritten."
             )
+
+    def differences(self, identity: Mapping[str, Any]) -> Iterator[str]:
+        """One phrase for each fact in which the run of this folder is another one; none where the folder has no run."""
+        if (self.place / "manifest.json").is_file():
+            yield from _differences(self.manifest["identity"], json.loads(json.dumps(identity)))
+
+    def may_be_taken(self) -> bool:
+        """Whether another run may take the folder, because nothing in it would be lost."""
+        return False
 
     @property
     def manifest(self) -> dict[str, Any]:
@@ -283,6 +292,38 @@ class RunFolder:
         for folder in (self.place, *folders):
             for path in filter(_is_half_written, folder.glob(f"{TEMPORARY}*")):
                 path.unlink()
+
+
+# --- files of others ----------------------------------------------------------------------------------------------------
+
+BEGIN = 4000  # bytes that tell what a file is
+BEGINNINGS = (  # the first line of each kind of table (that of an answer goes on with the names of its methods), and of JSON
+    re.compile(rb"position,token,special,score\r?\n"),
+    re.compile(rb"layer,(head,)?query,key,query_token,key_token,score\r?\n"),
+    re.compile(rb"word,segment,special,mark,score,share(,[a-z][a-z0-9_]*)*\r?\n"),
+    re.compile(rb"row,written,probability,column,word,segment,group,score,share,effect\r?\n"),
+    re.compile(rb'\s*\{\s*"kind": "(attribution|map|headmaps|generation|why)"'),
+)
+
+
+def refuse_foreign(place: Path | None, *, force: bool) -> None:
+    """Refuse a file that somebody else wrote, before anything is computed."""
+    if place is not None and not force and place.is_file() and not _is_ours(place):
+        raise InputError(
+            f"{str(place)!r} is there already and is no result of mixlens. Give another name, or write over it: --force "
+            "(force=True)."
+        )
+
+
+def _is_ours(place: Path) -> bool:
+    """An empty file, or one that begins as a result does."""
+    with place.open("rb") as file:
+        begin = file.read(BEGIN)
+    is_stored = place.suffix.lower() != ".csv" and b'"mixlens"' in begin
+    return not begin or is_stored or any(one.match(begin) for one in BEGINNINGS)
+
+
+# --- what a manifest says -----------------------------------------------------------------------------------------------
 
 
 def _version_of(manifest: Mapping[str, Any]) -> str:

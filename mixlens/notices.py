@@ -10,6 +10,7 @@ from .types import Words
 
 SHORT = 1.5  # characters: a word whose pieces are shorter on average is spelled out, letter by letter
 LETTERS = 3  # words with fewer letters tell nothing about a vocabulary
+JUDGED = "words of three letters or more"  # LETTERS, in a sentence
 MANY = 0.3  # the share of spelled words above which a notice is given
 ENOUGH = 20  # words of a corpus, below which its vocabulary is not judged
 GAP = 0.01  # the relative distance of a sum from what it should be, above which a notice is given
@@ -32,7 +33,8 @@ def no_mask(model: Any, read: Read) -> bool:
 
 
 def spelled(read: Read, unknown: str | None) -> tuple[int, int]:
-    """The number of words that are cut into letters or hold the token `unknown`, and the number of all words."""
+    """Of the words with LETTERS letters or more: how many are cut into letters or hold the token `unknown`, and how many there
+    are."""
     words = [(word, [read.tokens[i] for i in positions]) for word, positions in read.words or () if _is_word(word)]
     return sum(_is_spelled(word, pieces, unknown) for word, pieces in words), len(words)
 
@@ -56,7 +58,7 @@ def notices_of(model: Any, read: Read, *, query: int | str | None) -> list[str]:
     """One sentence for each fact that makes the numbers of this text say little. `query`: the position a user named, or None."""
     notices = [_no_mask_notice(model, read)] if query is None and no_mask(model, read) else []
     count, total = spelled(read, getattr(model.tokenizer, "unk_token", None))
-    return notices + _vocabulary_notice(model.name, count, total, "words of this text")
+    return notices + _vocabulary_notice(model.name, count, total, "this text")
 
 
 def _no_mask_notice(model: Any, read: Read) -> str:
@@ -68,13 +70,13 @@ def _no_mask_notice(model: Any, read: Read) -> str:
     )
 
 
-def _vocabulary_notice(name: str, count: int, total: int, what: str) -> list[str]:
+def _vocabulary_notice(name: str, count: int, total: int, where: str) -> list[str]:
     """A notice where many of the words are not in the vocabulary."""
     if not total or count / total < MANY:
         return []
     return [
-        f"the vocabulary of {name!r} does not know {count} of the {total} {what}: they are cut into letters or are unknown, "
-        "so the scores say little about words. Use a model that was trained on such texts (--model)."
+        f"the vocabulary of {name!r} does not know {count} of the {total} {JUDGED} in {where}: they are cut into letters or are "
+        "unknown, so the scores say little about words. Use a model that was trained on such texts (--model)."
     ]
 
 
@@ -85,7 +87,7 @@ def notices_of_corpus(model: Any, texts: Sequence[Read], *, query: Any, targets:
     count, total = map(sum, zip((0, 0), *(spelled(read, unknown) for read in texts), strict=True))
     if total < ENOUGH:
         return notices
-    return notices + _vocabulary_notice(model.name, count, total, f"words of the first {len(texts)} rows")
+    return notices + _vocabulary_notice(model.name, count, total, f"the first {len(texts)} rows")
 
 
 def _mask_notice(model: Any, texts: Sequence[Read]) -> list[str]:

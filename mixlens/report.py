@@ -332,7 +332,10 @@ def _texts(texts: Texts | None) -> list[Any]:
     """One text or several as a list."""
     if texts is None:
         raise InputError("a report of a model needs texts=: one text, or a list of them.")
-    return [texts] if isinstance(texts, str | Example | Chat | tuple) else list(texts)
+    listed = [texts] if isinstance(texts, str | Example | Chat | tuple) else list(texts)
+    if not listed:
+        raise InputError("texts= is empty: give one text or more.")
+    return listed
 
 
 def _told_of(model: Model, text: Any, choices: Mapping[str, Any]) -> Told:

@@ -78,7 +78,7 @@ def test_methods_that_are_refused() -> None:
     )
     assert refused(asking.parse_method, "alti:rollout=mine").startswith("unknown rollout convention 'mine'. ")
     assert refused(asking.parse_method, "attcat:rollout=alti").startswith("'attcat' has no option 'rollout'. ")
-    assert refused(asking.parse_method, "attention:head=all").startswith("'attention' with head='all' gives a map for each head")
+    assert refused(asking.parse_method, "attention:head=all").startswith("'attention' with all heads gives a map for each head")
 
 
 def test_values_of_options() -> None:
@@ -189,7 +189,7 @@ def test_places_as_written() -> None:
 
 
 def test_the_place_that_is_meant() -> None:
-    trace: Any = SimpleNamespace(tokens=("a", "b", "a"))
+    trace: Any = SimpleNamespace(tokens=("a", "b", "a"), model=SimpleNamespace(task="classification"))
     meant = command_words.place_meant
     assert [meant(trace, *given, "alti") for given in ((None, None), ("b", None), ("b", "zz"), (None, "b"), (None, "-3"))] == [
         *(None, 1, 1, 1, 0)

@@ -359,7 +359,7 @@ def test_methods_that_are_none() -> None:
     assert told("altti").startswith("unknown method 'altti'. ")
     refuse_all_heads("attention", {"head": 0})
     refuse_all_heads("attention", {})
-    with pytest.raises(InputError, match=r"^'attention' with head='all' gives a map for each head, and here it takes one"):
+    with pytest.raises(InputError, match=r"^'attention' with all heads gives a map for each head, and here it takes one"):
         refuse_all_heads("attention", {"head": "all"})
 
 

@@ -14,9 +14,10 @@ import typer
 
 from .. import command_words
 from ..errors import InputError
+from ..files import refuse_foreign
 from . import group
 from .generation import Each, GenerateCount, GivenText, IsChat, LeaveOut, MessageFile, PageFile, Writing, generated, messages_of
-from .keeping import Force, refuse_foreign
+from .keeping import Force
 from .options import (
     AttributionTarget,
     File,
@@ -100,6 +101,7 @@ def explain(
     writing = Writing(generate, continuation, leave_out, each, out, force)
     writing.refuse(save)
     writing.refuse_place(query, target)
+    writing.refuse_effects(save, {"--each": each, "--json": json_, "--latex": latex})
     if not (json_ or latex):
         writing.refuse_idle({"--words": words, "--top": top is not None})
     refuse_foreign(save, force=force)
@@ -307,7 +309,7 @@ def map_(
     lens = loading.load(model)
     layer = layer_index(lens, layer)
     trace = lens.trace(source)
-    place = command_words.place_meant(trace, None, query, method)
+    place = command_words.place_of(trace, query)
     if head is not None:
         command_words.refuse_head(trace, request)
     scores = _map_of(lens, trace, request, rollout=rollout)

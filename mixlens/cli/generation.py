@@ -62,6 +62,12 @@ class Writing:
         if self.asked and given:
             raise InputError(f"--generate and --continuation explain each written token: leave {' and '.join(given)} out.")
 
+    def refuse_effects(self, save: Path | None, pictures: Mapping[str, bool]) -> None:
+        """Refuse --leave-out where neither the picture nor a file shows what leaving out does."""
+        beside = next((name for name, is_given in pictures.items() if is_given), None)
+        if self.leave_out and save is None and beside is not None:
+            raise InputError(f"{beside} shows scores alone: leave --leave-out out, or keep it in a file (--save FILE.json).")
+
     def refuse_idle(self, given: Mapping[str, bool]) -> None:
         """Refuse options that change nothing of a written text: its table has words as columns."""
         idle = [name for name, is_given in given.items() if is_given]

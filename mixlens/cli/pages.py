@@ -99,6 +99,7 @@ def report(
         inputs = _inputs(texts, pair, chat, messages)
         request = _one_method(inputs, methods, foil)
         lens = loading.load(model)
+        _warn_of_one_word(texts)
         with group.working("computing the page"):
             result = generated(lens, inputs[0], request, writing, (None, foil, None), keep_special=True)
             write_report(result, output, title=title, force=force)
@@ -106,6 +107,7 @@ def report(
         inputs = _inputs(texts, pair, chat, messages)
         asked = {**_asked(inputs, methods), "preset": preset}  # what cannot be asked is refused before the model is loaded
         lens = loading.load(model)
+        _warn_of_one_word(texts)
         with group.working("computing the page"):
             write_report(lens, output, **asked, **_goal(lens, target, foil), query=query, **page)
     print(printable(f"{output} ({output.stat().st_size / 1e6:.2f} MB)"))
@@ -202,10 +204,7 @@ def _run_folder(arguments: Sequence[str]) -> Path | None:
     if len(arguments) != 1:
         return None
     (only,) = arguments
-    if os.path.isdir(only):
-        return Path(only)
-    _warn_of_one_word(only)
-    return None
+    return Path(only) if os.path.isdir(only) else None
 
 
 def _refuse_path(argument: str, *, alone: bool) -> None:
@@ -221,9 +220,10 @@ def _looks_like_a_path(argument: str) -> bool:
     return "/" in argument and not any(map(str.isspace, argument))
 
 
-def _warn_of_one_word(text: str) -> None:
-    if len(text.split()) == 1:
-        line = f"{text!r:.200} is no folder, so it is shown as a text of one word. For a run give its folder."
+def _warn_of_one_word(texts: Sequence[str]) -> None:
+    """Tell that a single word is read as a text, where a folder may have been meant."""
+    if len(texts) == 1 and len(texts[0].split()) == 1:
+        line = f"{texts[0]!r:.200} is no folder, so it is shown as a text of one word. For a run give its folder."
         print(f"mixlens: {printable(line)}", file=sys.stderr)
 
 

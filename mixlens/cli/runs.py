@@ -24,7 +24,7 @@ Out = Annotated[
         "--out", "--output", "-o", help="A folder for records, tables and figure; the same command goes on where it stopped."
     ),
 ]
-Count = Annotated[int | None, typer.Option("--n", help="How many examples, drawn by --seed.")]
+Count = Annotated[int | None, typer.Option("--n", help="How many examples, drawn by --seed.", min=1)]
 Seed = Annotated[int, typer.Option("--seed")]
 LeaveOut = Annotated[bool, typer.Option("--leave-out", help="Leave out examples that do not fit, instead of stopping.")]
 Methods = Annotated[str | None, typer.Option("--methods", help="Names with commas between them; options as name:option=value.")]
@@ -60,7 +60,7 @@ def run(
     score: Score = None,
     query: Query = None,
     maps: Annotated[bool, typer.Option("--maps", help="Keep the maps too.")] = False,
-    maps_dtype: Annotated[str, typer.Option("--maps-dtype", help="float32 or float16.")] = "float32",
+    maps_dtype: Annotated[str | None, typer.Option("--maps-dtype", help="float32 (default) or float16.")] = None,
     generate: Annotated[
         int | None, typer.Option("--generate", help="Let a causal model write this many tokens after each row; explain each.")
     ] = None,
@@ -109,7 +109,7 @@ def run(
             foil=None if foil is None else _number_or_word(foil),
             score=score,
             query=_index_or_token(query),
-            maps=maps_dtype if maps else False,
+            maps=_kept_maps(maps, maps_dtype),
             trust=trust,
             generate=generate,
             chat=chat,
@@ -122,6 +122,13 @@ def run(
             **loading.arguments(),
         )
     _print_run(done, json_)
+
+
+def _kept_maps(maps: bool, number_type: str | None) -> bool | str:
+    """Whether maps are kept, or the number type that they are kept in."""
+    if number_type is not None and not maps:
+        raise InputError("--maps-dtype is the number type of maps that are kept: give --maps too.")
+    return (number_type or "float32") if maps else False
 
 
 def _refuse_unknown(methods: str) -> None:

@@ -11,8 +11,9 @@ import typer
 
 from .. import command_words
 from ..errors import InputError
+from ..files import refuse_foreign
 from . import group
-from .keeping import Force, refuse_foreign
+from .keeping import Force
 from .options import File, Foil, LoadOptions, NoColor, Pair, Text, loads_a_model
 
 if TYPE_CHECKING:
@@ -106,7 +107,7 @@ def why(
             progress=tell,
         )
     if csv is not None:
-        answer.to_csv(csv)
+        answer.to_csv(csv, force=force)
     if out is not None:
         answer.report(out, force=force)
     _print(answer, json_=json_, color=not no_color)

@@ -8,9 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..asking import MethodRequest
+from ..attributions import known as attributions
 from ..errors import InputError, is_text, methods_within, nearest
 from ..model.model import Model
 from ..targets import SCORES, output_id
+from ..wording import listed
 from .rows import LIMITS
 
 COLUMNS = (  # columns of every run; a carried column may not have the name of one
@@ -112,7 +114,7 @@ def _number_type(maps: Any) -> str | None:
 
 def _refuse_batch(tokens: Any) -> None:
     if tokens is not None and not is_count(tokens):
-        raise InputError(f"batch_tokens must be at least 1, not {tokens!r}.")
+        raise InputError(f"batch_tokens= must be at least 1, not {tokens!r}.")
 
 
 def _refuse_question(score: Any, foil: Any, query: Any, target: Any) -> None:
@@ -152,10 +154,10 @@ def _refuse_generate(generate: Any, others: dict[str, Any]) -> None:
     if generate is None:
         return
     if not is_count(generate):
-        raise InputError(f"generate is how many tokens the model writes, at least 1, not {generate!r:.80}.")
-    given = [name for name, value in others.items() if value]
+        raise InputError(f"generate= is how many tokens the model writes, at least 1, not {generate!r:.80}.")
+    given = [f"{name}=" for name, value in others.items() if value]
     if given:
-        raise InputError(f"generate explains each token that the model writes: leave {' and '.join(given)} out.")
+        raise InputError(f"generate= explains each token that the model writes: leave {' and '.join(given)} out.")
 
 
 def _computed(trust: bool, generate: int | None) -> tuple[str, ...]:
@@ -190,7 +192,7 @@ def refuse_target(model: Model, plan: Plan, requests: dict[str, MethodRequest]) 
     """Refuse a target, a foil or a score that no row could have."""
     first = _first_for_a_target(requests)
     if first is None:
-        _refuse_any_target(plan)
+        _refuse_any_target(plan, list(requests))
     elif model.task == "base":
         raise InputError(f"{model.name!r} was loaded without a head, so {first!r} has no prediction to explain.")
     elif model.task != "question-answering":
@@ -203,9 +205,16 @@ def _first_for_a_target(requests: dict[str, MethodRequest]) -> str | None:
     return next((written for written, request in requests.items() if request.class_specific), None)
 
 
-def _refuse_any_target(plan: Plan) -> None:
-    if (plan.target, plan.foil, plan.score) != ("predicted", None, None):
-        raise InputError("target, foil and score are for methods that explain a class or a word, and none of these does.")
+def _refuse_any_target(plan: Plan, methods: Sequence[str]) -> None:
+    usual = {"target": "predicted", "foil": None, "score": None}
+    given = [f"{name}=" for name, value in usual.items() if getattr(plan, name) != value]
+    if given:
+        who, verb = listed(list(map(repr, methods))), "explains" if len(methods) == 1 else "explain"
+        known = [name for name, method in attributions().items() if method.needs_target]
+        raise InputError(
+            f"{who} {verb} a position, whatever the class or word: leave {listed(given)} out, or take a method that explains a "
+            f"class or word: {', '.join(known)}."
+        )
 
 
 def _refuse_unknown_output(model: Model, value: Any, role: str) -> None:

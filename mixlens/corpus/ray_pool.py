@@ -258,7 +258,7 @@ def _sizes(workers: Any) -> tuple[int, int] | None:
         return None
     pair = tuple(workers) if isinstance(workers, tuple | list) else (workers, workers)
     if len(pair) != 2 or not _is_range(*pair):
-        raise InputError(f"workers must be at least 1, or (least, most), not {workers!r}.")
+        raise InputError(f"workers= must be at least 1, or the least and the most of them, not {workers!r}.")
     return pair
 
 

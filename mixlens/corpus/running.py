@@ -110,7 +110,8 @@ def run(
     _refuse_shards(shard_rows)
     _refuse_names(names)
     _refuse_beside_chat(chat, {"pair_field": pair_field, "ids_field": ids_field})
-    folder = CorpusFolder(Path(out))
+    _refuse_workers(ray, workers)
+    folder = CorpusFolder(Path(out), resume=resume)
     _refuse_resume(folder, resume)
     fields = Fields(text_field, pair_field, ids_field, plan.columns, chat=chat)
     with contextlib.ExitStack() as open_:
@@ -130,9 +131,9 @@ def run(
 
 def _refuse_shards(rows: Any) -> None:
     if not is_count(rows):
-        raise InputError(f"shard_rows must be at least 1, not {rows!r}.")
+        raise InputError(f"shard_rows= must be at least 1, not {rows!r}.")
     if rows > MOST_ROWS:
-        raise InputError(f"shard_rows must be at most {MOST_ROWS:,}, not {rows}: a shard is held in memory.")
+        raise InputError(f"shard_rows= must be at most {MOST_ROWS:,}, not {rows}: a shard is held in memory.")
 
 
 def _refuse_names(names: Mapping[str, Any]) -> None:
@@ -142,9 +143,9 @@ def _refuse_names(names: Mapping[str, Any]) -> None:
 
 
 def _refuse_beside_chat(chat: bool, names: Mapping[str, Any]) -> None:
-    given = [name for name, value in names.items() if value is not None]
+    given = [f"{name}=" for name, value in names.items() if value is not None]
     if chat and given:
-        raise InputError(f"a conversation has neither a second text nor ids: leave {' and '.join(given)} out, or chat.")
+        raise InputError(f"a conversation has neither a second text nor ids: leave {' and '.join(given)} out, or chat=.")
 
 
 def _is_name(value: Any) -> bool:
@@ -152,9 +153,14 @@ def _is_name(value: Any) -> bool:
     return value is None or (isinstance(value, str) and is_text(value))
 
 
+def _refuse_workers(ray: str | None, workers: Any) -> None:
+    if ray is None and workers is not None:
+        raise InputError("workers= are those of a Ray cluster: give ray= too.")
+
+
 def _refuse_resume(folder: CorpusFolder, resume: bool) -> None:
     if resume and not (folder.place / "manifest.json").is_file():
-        raise InputError(f"{str(folder.place)!r} holds no run to resume. Leave resume out to begin one.")
+        raise InputError(f"{str(folder.place)!r} holds no run to resume. Leave resume= out to begin one.")
 
 
 def _model_here(model: str | os.PathLike[str] | Model, options: dict[str, Any], *, on_ray: bool) -> Model:
@@ -198,6 +204,7 @@ class _CorpusRun:
     def _begin(self) -> None:
         """Find the shards that are finished already, and move all other files aside."""
         folder = self.folder
+        folder.take(self.identity)
         listed, damaged = folder.listed()
         if damaged:
             message = "the list of shards in manifest.json is damaged: each shard is judged by its own checksum."

@@ -55,9 +55,27 @@ class CorpusFolder(RunFolder):
 
     schema = SCHEMA
 
-    def __init__(self, place: Path):
+    def __init__(self, place: Path, *, resume: bool = False):
         super().__init__(place)
+        self.resume = resume  # whether no run may begin anew here
         self.shards, self.maps, self.errors = place / "shards", place / "maps", place / "errors.jsonl"
+
+    def may_be_taken(self) -> bool:
+        """Whether no row of the run that is here was explained. A file that cannot be read may hold one."""
+        listed, damaged = self.listed()
+        if self.resume or damaged or (listed and any(shard.get("rows") != 0 for shard in self.manifest["shards"])):
+            return False
+        return not any(map(_may_hold_rows, (*_visible(self.shards), *_visible(self.maps))))
+
+    def take(self, identity: Mapping[str, Any]) -> None:
+        """Delete what another run without any row has left here: `check` let no other pass."""
+        if not any(self.differences(identity)):
+            return
+        self.refuse_links(self.shards, self.maps)
+        for path in (*_visible(self.shards), *_visible(self.maps), self.errors, self.place / "manifest.json"):
+            path.unlink(missing_ok=True)
+        if self.maps.is_dir() and not any(self.maps.iterdir()):
+            self.maps.rmdir()
 
     def begin(self, manifest: bytes, *, maps: bool) -> None:
         """The folder is this run's from here on. Half-written files of a run that was killed are cleared away."""
@@ -169,6 +187,15 @@ def _visible(folder: Path) -> list[Path]:
     """What is in a folder, without what was moved aside; nothing where there is no folder."""
     paths = folder.iterdir() if folder.is_dir() else ()
     return sorted(path for path in paths if not path.name.startswith("."))
+
+
+def _may_hold_rows(path: Path) -> bool:
+    """Whether a file is no Parquet file, or one with rows."""
+    try:
+        with open_parquet(path) as file:
+            return bool(file.metadata.num_rows)
+    except ResultError:
+        return True
 
 
 def _short(name: str) -> str:

@@ -71,9 +71,9 @@ def _conversations(rows: Callable[[], Rows]) -> Rows:
 
 def _refuse_limit(limit: Any) -> None:
     if not isinstance(limit, int) or isinstance(limit, bool) or limit < 1:
-        raise InputError(f"limit must be at least 1, not {limit!r}.")
+        raise InputError(f"limit= must be at least 1, not {limit!r}.")
     if limit > sys.maxsize:
-        raise InputError(f"limit must be at most {sys.maxsize:,}, not {limit}.")
+        raise InputError(f"limit= must be at most {sys.maxsize:,}, not {limit}.")
 
 
 def _whole_corpus(data: Any, fields: Fields, split: str | None, *, has_limit: bool) -> Corpus:
@@ -98,7 +98,7 @@ def _named(name: str, fields: Fields, split: str | None, *, has_limit: bool) -> 
 def _dataset(name: str, fields: Fields, split: str | None, *, has_limit: bool) -> Corpus:
     """A dataset of `mixlens data`."""
     if any((fields.text, fields.pair, fields.ids)):
-        raise InputError(f"{name!r} knows its own fields: leave text_field, pair_field and ids_field out.")
+        raise InputError(f"{name!r} knows its own fields: leave text_field=, pair_field= and ids_field= out.")
     if DATASETS[name].stream is not None and not has_limit:
         raise InputError(f"{name!r} has no end: say how many examples, limit=.")
     return Corpus(name, None, None, partial(_dataset_rows, name, split, fields.columns))
@@ -119,11 +119,11 @@ def _row_of_example(number: int, example: Example, columns: Sequence[str]) -> In
     return InputRow(number, row_id, example.text, example.pair, None, None, None, gold, example.foil, carried)
 
 
-def _refuse_missing(names: Iterable[str], known: Iterable[str], subject: str) -> None:
-    """Refuse the first name that is no known field."""
+def _refuse_missing(names: Iterable[str], known: Iterable[str], subject: str, remedy: str = "") -> None:
+    """Refuse the first name that is no known field. `remedy`: what to do, behind the names that are known."""
     missing = next((name for name in names if name not in known), None)
     if missing is not None:
-        raise InputError(f"{subject} no field {missing!r}. {nearest(missing, known)}")
+        raise InputError(f"{subject} no field {missing!r}. {nearest(missing, known)}{remedy}")
 
 
 # --- files, and datasets of the hub -----------------------------------------------------------------------------------
@@ -190,17 +190,18 @@ def _usual_fields(fields: Fields, names: Sequence[str], source: str) -> Fields:
     _refuse_ids_beside(fields, fields.text, "a row is read as text or as ids: give text_field= or ids_field=, not both.")
     _refuse_conversations(fields, names, source)
     fields = _with_input(fields, names)
-    _refuse_ids_beside(fields, fields.pair, "ids hold both texts already: leave pair_field out.")
-    inputs = [name for name in (fields.text, fields.ids, fields.pair) if name is not None]
-    _refuse_missing([*inputs, *fields.columns], names, f"{source} has")
+    _refuse_ids_beside(fields, fields.pair, "ids hold both texts already: leave pair_field= out.")
+    for option, name in (("text_field", fields.text), ("ids_field", fields.ids), ("pair_field", fields.pair)):
+        _refuse_missing([] if name is None else [name], names, f"{source} has", f" Name the field: {option}=NAME.")
+    _refuse_missing(fields.columns, names, f"{source} has")
     return fields
 
 
 def _chat_fields(fields: Fields, names: Sequence[str], source: str) -> Fields:
     text = next((name for name in TEXT_FIELDS if name in names), TEXT_FIELDS[0]) if fields.text is None else fields.text
     messages = MESSAGES_FIELD if fields.text is None else None
-    inputs = [text] if messages not in names else []
-    _refuse_missing([*inputs, *fields.columns], names, f"{source} has")
+    _refuse_missing([text] if messages not in names else [], names, f"{source} has", " Name the field: text_field=NAME.")
+    _refuse_missing(fields.columns, names, f"{source} has")
     return replace(fields, text=text, messages=messages)
 
 

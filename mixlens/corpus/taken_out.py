@@ -44,11 +44,11 @@ def refuse_trust(model: Model, target: Any, foil: Any) -> None:
     """Refuse a check that has no answer to turn, or another than the one that is explained."""
     if model.task not in NAMED:
         raise InputError(
-            f"trust takes words out and looks whether the prediction turns, and {model.name!r} ({model.task}) predicts no "
-            f"one class or word for a text. Allowed: {', '.join(NAMED)}. Leave trust out."
+            f"trust= takes words out and looks whether the prediction turns, and {model.name!r} ({model.task}) predicts no "
+            f"one class or word for a text. Allowed: {', '.join(NAMED)}. Leave trust= out."
         )
     if (target, foil) != ("predicted", None):
-        raise InputError("trust checks the words for the predicted class or word. Leave target and foil out, or trust.")
+        raise InputError("trust= checks the words for the predicted class or word. Leave target= and foil= out, or trust=.")
 
 
 def trust_columns(trace: Trace, row: Row, scores: Mapping[str, Attribution]) -> Row:

@@ -77,8 +77,8 @@ def refuse_all_heads(name: str, options: Mapping[str, Any]) -> None:
     """Refuse "all" heads where one map is needed."""
     if options.get("head") == ALL:
         raise InputError(
-            f"{name!r} with head={ALL!r} gives a map for each head, and here it takes one: choose a head, as head=0. For all of "
-            f"them use mixlens.mix(trace, {name!r}, head={ALL!r}), or on the command line mixlens map --head {ALL}."
+            f"{name!r} with all heads gives a map for each head, and here it takes one: choose a head, counted from 0, as "
+            f"{name}:head=0. For all of them: mixlens map --head {ALL}, in Python mixlens.mix."
         )
 
 

@@ -76,6 +76,7 @@ def load(
     refuse_meta_default()
     by_name = isinstance(model, str | os.PathLike)
     if by_name:
+        _refuse_no_name(os.fspath(model))
         source = Source(os.fspath(model), revision, trust_remote_code)
         loaded = _load_named(source, tokenizer, task, placing, dtype, family)
     else:
@@ -84,6 +85,17 @@ def load(
     if check:
         loaded.proof = loaded.check()
     return loaded
+
+
+def _refuse_no_name(name: str) -> None:
+    if not name.strip():
+        embedded = ", ".join(embedded_names())
+        raise ModelError(f"no model is named. Give a hub id, a folder, or an embedded model: {embedded}.")
+
+
+def embedded_names() -> list[str]:
+    """The models that come with mixlens."""
+    return sorted(place.name for place in EMBEDDED.glob("*") if place.is_dir())
 
 
 def _refuse_task(task: str | None) -> None:
@@ -192,10 +204,9 @@ class Source:
             return f"cannot load the model folder {self.name!r}: {one_line(error)}"
         if self.looks_like_path:
             return f"no model folder at {self.name!r}. Give a folder with config.json and model.safetensors, or a hub id."
-        embedded = sorted(p.name for p in EMBEDDED.glob("*") if p.is_dir())
         return (
             f"cannot load {self.name!r}: no such folder, and the hub has no such model or cannot be reached "
-            f"({one_line(error)}). Models that are always there are embedded. {nearest(self.name, embedded)}"
+            f"({one_line(error)}). Models that are always there are embedded. {nearest(self.name, embedded_names())}"
         )
 
     @property

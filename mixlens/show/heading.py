@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from .. import wording
 from ..aggregate import shares_of_one
 from ..errors import printable
 from ..notices import adds_up, completeness, noticed, off_sum
 from ..types import Attribution, Prediction
+from ..wording import for_terminal
 from .tokens import shown
 
 Info = Mapping[str, Any]
@@ -176,6 +178,11 @@ def explained_by_each(results: Sequence[Attribution], names: Sequence[str]) -> l
 # --- units ------------------------------------------------------------------------------------------------------------
 
 
+def are_shares(info: Info) -> bool:
+    """Are these scores of a map whose rows sum to 1?"""
+    return "distribution" in info and shares_of_one(info)
+
+
 def in_percent(info: Info) -> bool:
     """Is this a row of a map whose unit nobody can read (norms, products of norms)? Then it is shown in percent of the row."""
     return "distribution" in info and not shares_of_one(info)
@@ -183,22 +190,35 @@ def in_percent(info: Info) -> bool:
 
 def number_of(info: Info, scores: Sequence[float], digits: int) -> Callable[[float], str]:
     """The function that writes a score of this row."""
+    if are_shares(info):
+        return share_text
     if not in_percent(info):
         return lambda score: f"{score:.{digits}g}"
     whole = sum(map(abs, scores))
-    return lambda score: f"{_percentage(score, whole):.1f}%"
+    return lambda score: share_text(score / whole if whole > 0 else 0.0)
 
 
-def _percentage(score: float, whole: float) -> float:
-    """100 score / whole, and 0 where the whole is 0."""
-    return 100 * score / whole if whole > 0 else 0.0
+def share_text(share: float) -> str:
+    """A share in percent, as every page writes it, with a plain space."""
+    return for_terminal(wording.percent(share))
 
 
 def unit_lines(info: Info, scores: Sequence[float]) -> list[str]:
-    """A sentence about the unit; none where the unit is plain."""
+    """A sentence about the unit; none of shares, which are in percent, and where the unit is not known."""
     if not in_percent(info):
-        return []
+        return _unit_of_target(info)
     return [f"in percent of the row; its sum is {sum(map(abs, scores)):.3g}, in a unit of the method's own"]
+
+
+UNITS = {"logit": "logits", "probability": "probability", "log_probability": "nats (of the log probability)"}
+
+
+def _unit_of_target(info: Info) -> list[str]:
+    """The unit of scores that explain a class or a word: that of the target where they add up to it."""
+    if info.get("target") is None:
+        return []
+    unit = "a unit of the method's own" if completeness(info) is None else UNITS.get(str(info.get("score")), "the target's unit")
+    return [f"scores in {unit}"]
 
 
 def largest_of(info: Info, scores: Sequence[float]) -> str:

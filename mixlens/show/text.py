@@ -15,6 +15,7 @@ from ..types import Attribution, HeadMaps, Map, Result
 from .encoding import readable
 from .head_views import heads_view
 from .heading import (
+    are_shares,
     explained_by_each,
     explained_lines,
     heading_line,
@@ -82,7 +83,9 @@ def map_view(result: Map, *, layer: int = -1) -> RenderableType:
     _refuse_layer(layer, depth)
     line = heading_line({**result.info, "layer": layer % depth}, result.method)
     draw, what = (largest_scores, TOO_MANY.format(n)) if n > MOST else (matrix, "rows: position, columns: what it took")
-    picture = draw(result.tokens, result.scores[layer].tolist())
+    in_percent = are_shares(result.info)
+    what = f"{what}, in percent" if in_percent else what
+    picture = draw(result.tokens, result.scores[layer].tolist(), in_percent=in_percent)
     return Group(Text(f"{line} · {what}", style="dim"), *_bold(notes(result.method, result.info)), Text(), picture)
 
 

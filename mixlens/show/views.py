@@ -169,7 +169,8 @@ def _number_and_bar(row: Bar, number: int, bar: int, colours: int) -> tuple[Piec
     """A score and its bar; no spaces follow a score that has no bar."""
     blocks = ("█" if row.share >= 0 else "▒") * round(abs(row.share) * bar)
     style = style_of(1.0 if row.share >= 0 else -1.0, colours, ink_only=True)
-    return (f"{row.number:<{number}}  " if blocks else row.number, ""), (blocks, style)
+    aligned = f"{row.number:>{number}}" if row.number.endswith("%") else f"{row.number:<{number}}" if blocks else row.number
+    return (f"{aligned}  " if blocks else aligned, ""), (blocks, style)
 
 
 def _bar_room(rows: Sequence[Bar], room: int) -> tuple[int, int]:

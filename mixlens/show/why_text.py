@@ -69,9 +69,16 @@ def without_line(why: Why) -> str:
     trust, k = why.trust, why.trust.k
     if not k:
         return "no word speaks for the answer, so none was taken out"
-    value = probability(trust.without)
-    left = f"{value} {why.answer.target}" if why.answer.foil is None else f"of the two, {why.answer.target} {value}"
-    return f"without {these(k)}: {left} ({_chance(trust)})"
+    left, says = (f"{probability(trust.without)} {why.answer.target}", "") if why.answer.foil is None else _of_two(why)
+    return f"without {these(k)}: {left} ({_chance(trust)}){says}; {trust.filler.text}"
+
+
+def _of_two(why: Why) -> tuple[str, str]:
+    """Against a foil: the answer's share of the two, and what the model says of all that it can say."""
+    target, foil, says = why.answer.target, why.answer.foil, why.trust.without_prediction
+    two = f"of the two {'words' if why.classes is None else 'classes'} {target} and {foil}"
+    then = "still" if says == target else "then"
+    return f"{two}, {target} has {probability(why.trust.without)}", f"; the model {then} says {says}"
 
 
 def _chance(trust: Trust) -> str:
@@ -298,7 +305,7 @@ def trust_rows(why: Why) -> Iterable[tuple[str, str, str]]:
 def _removal_rows(why: Why, state: str) -> Iterator[tuple[str, str, str]]:
     """Without the words that are named, without words drawn at random, and with the named ones alone."""
     trust = why.trust
-    of_two = "" if why.answer.foil is None else f"of the two, {_plain(why.answer.target)} "
+    of_two = "" if why.answer.foil is None else f"{_plain(trust.measures)} "
     yield state, f"without {these(trust.k)}", f"{of_two}{_arrow(trust.whole, trust.without)}"
     if trust.random.count:
         told = f"({draws(trust.random)}, {turning(trust.random.turned)})"

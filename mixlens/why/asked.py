@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,9 +15,9 @@ from ..errors import InputError
 from ..model.model import Model
 from ..model.vocabulary import token_name
 from ..notices import no_mask
-from ..targets import Target, logits_at, output_id, resolve
+from ..targets import Target, logits_at, output_id, pieces_meant, resolve
 from ..types import Trace
-from .choice import FOIL
+from .choice import FOIL, choice_for
 from .words import Piece
 
 LANGUAGE = ("masked-lm", "causal-lm")
@@ -47,9 +48,10 @@ def asked_of(trace: Trace, pieces: Sequence[Piece], *, target: Any, foil: Any, q
     """What the user asks, or what suggests itself."""
     if trace.model.task == "question-answering":
         return _span_asked(trace, pieces, target, foil)
+    named = None if target in (None, "predicted") else _one_output(trace.model, target)
     place = _place(trace, pieces, query)
     logits = logits_at(trace, () if place is None else (place,)).float()
-    number = int(logits.argmax()) if target in (None, "predicted") else output_id(trace.model, target, "target")
+    number = int(logits.argmax()) if named is None else named
     against = _foil(trace.model, logits, number, target, foil)
     measured = resolve(trace, number, foil=against, score="probability", query=place)
     shares = logits.softmax(-1)
@@ -67,6 +69,19 @@ def asked_of(trace: Trace, pieces: Sequence[Piece], *, target: Any, foil: Any, q
         measured=measured,
         own=frozenset() if place is None else frozenset({place}),
     )
+
+
+def _one_output(model: Model, target: Any) -> int:
+    """The class or the one token that is meant. A word of several tokens is refused with the command that explains it."""
+    pieces = pieces_meant(model, target)
+    if pieces:
+        method = choice_for(model).methods[0]
+        command = shlex.join(["mixlens", "explain", "TEXT", "-m", model.name, "--method", method, "--target", target])
+        raise InputError(
+            f"why explains one token, and target {target!r} is {len(pieces)} of {model.name!r} "
+            f"({' '.join(model.tokens(pieces))}). Ask: {command}"
+        )
+    return output_id(model, target, "target")
 
 
 def output_name(model: Model, number: int) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from ..model.model import Model
-from ..notices import MANY, no_mask, spelled, spelled_words
+from ..notices import JUDGED, MANY, no_mask, spelled, spelled_words
 from ..types import Trace
 from ..wording import listed, percent, points, probability
 from .asked import Asked
@@ -39,8 +39,8 @@ def _shredded(model: Model, trace: Trace, reasons: Sequence[Word]) -> Iterator[N
     named = [word.text for word in reasons if word.tokens in spelled_words(trace, unknown)]
     if total and count / total >= MANY:
         text = (
-            f"The vocabulary of this model does not know {count} of the {total} words: they are cut into letters or are unknown, "
-            "so the scores say little about words. Use a model that was trained on such texts."
+            f"The vocabulary of this model does not know {count} of the {total} {JUDGED}: they are cut into letters or are "
+            "unknown, so the scores say little about words. Use a model that was trained on such texts."
         )
         yield Note("shredded", "fail", text)
     elif named:
@@ -116,9 +116,8 @@ def notes_of_trust(
     if act_together(fall) and trust.single is not None:
         yield Note("together", "caution", _together(trust, trust.single, words))
     elif trust.k and abs(fall.size) < NO_EFFECT:
-        what = "answer" if fall.predicted else trust.measures
-        stays = f"Without {these(trust.k)} the {what} stays ({points(-fall.size)}): the model does not need {them(trust.k)}."
-        yield Note("no_effect", "fail", stays)
+        stays = f"Without {these(trust.k)} the {trust.measures} stays ({points(-fall.size)})"
+        yield Note("no_effect", "fail", f"{stays}: the model does not need {them(trust.k)}.")
     if trust.k and agreement_state(agreement.same, agreement.of) == "fail":
         yield Note("disagree", "caution", f"The methods disagree: no other of the {agreement.of} puts {these(trust.k)} first.")
     if left_out:
@@ -129,4 +128,4 @@ def notes_of_trust(
 def _together(trust: Trust, single: Single, words: Sequence[Word]) -> str:
     (word,) = called(words, [single.word])
     alone = f"without {word} alone it is {probability(single.without)}"
-    return f"The words act together: without {these(trust.k)} the answer is {probability(trust.without)}, {alone}."
+    return f"The words act together: without {these(trust.k)} the {trust.measures} is {probability(trust.without)}, {alone}."

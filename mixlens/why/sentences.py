@@ -146,7 +146,7 @@ def verdict_sentence(verdict: str, fall: Fall, asked: Asked, single: str) -> str
     removal = removal_state(fall)
     if rules.act_together(fall):
         alone = f"without {quoted(single)} alone it is {probability(fall.single or 0)}"
-        return f"{START[verdict]}: the words act together. {_changes(fall)}; {alone}."
+        return f"{START[verdict]}: the words act together. {_changes(fall, asked)}; {alone}."
     if removal == "fail":
         return f"No: {_unsaid_first(asked)}{_compared(fall, asked)}."
     marked = "" if verdict == removal else " See the lines that are marked."
@@ -160,15 +160,20 @@ def _unsaid_first(asked: Asked) -> str:
     return "" if asked.predicted else f"the model does not say {asked.name}; "
 
 
-def _changes(fall: Fall) -> str:
+def _changes(fall: Fall, asked: Asked) -> str:
     """What the answer does without the named words."""
-    return sentence_case(f"without {them(fall.k)} {'all ' if fall.k > 2 else ''}the answer changes by {points(-fall.size)}")
+    every = "all " if fall.k > 2 else ""
+    return sentence_case(f"without {them(fall.k)} {every}{_measured(asked)} changes by {points(-fall.size)}")
+
+
+def _measured(asked: Asked) -> str:
+    """What changes: the answer, where that is what the model says and its probability is measured."""
+    return "the answer" if asked.predicted and asked.foil_name is None else f"the {measures(asked)}"
 
 
 def _compared(fall: Fall, asked: Asked) -> str:
     """The change without the named words, beside that without random ones."""
-    what = "the answer" if asked.predicted else f"the {measures(asked)}"
-    fell = f"without {them(fall.k)} {what} changes by {points(-fall.size)}"
+    fell = f"without {them(fall.k)} {_measured(asked)} changes by {points(-fall.size)}"
     if not fall.count:
         return f"{fell}; there is nothing to compare with"
     return f"{fell}, without {random_words(fall.k)} by {points(fall.random - fall.whole)}"
@@ -182,7 +187,8 @@ def _found(fall: Fall, asked: Asked) -> str:
     if rules.random_sets_turn(fall):
         return f"{turns}, but also without {fall.random_turned:,} of {fall.count:,} random sets"
     if rules.is_even(fall):
-        return f"{turns}, but it was near even before ({probability(fall.whole)})"
+        of_two = "" if asked.foil_name is None else " of the two"
+        return f"{turns}, but it was near even before ({probability(fall.whole)}{of_two})"
     return turns
 
 

@@ -41,13 +41,12 @@ class Removal:
         return self.known[frozenset(words)].value
 
     def turned(self, words: Iterable[int]) -> bool:
-        """Does the model, which says this of the whole text, say something else now? It cannot turn from what it does not say."""
-        return self._says(frozenset()) and not self._says(frozenset(words))
-
-    def _says(self, words: Words) -> bool:
-        """Does the model say the target? Against a foil: is it the more probable of the two?"""
-        answer = self.known[words]
-        return answer.value >= 0.5 if self.target.foil is not None else answer.is_target
+        """Does the model, which says this of the whole text, say something else now, of all that it can say? Where it does not
+        say the target, it can turn from it to the foil alone."""
+        whole, now = self.known[frozenset()], self.known[frozenset(words)]
+        if whole.is_target:
+            return not now.is_target
+        return self.target.foil is not None and whole.value >= 0.5 > now.value
 
 
 @dataclass(frozen=True)

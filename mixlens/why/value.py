@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import ResultError
-from ..files import write
+from ..files import refuse_foreign, write
 
 KIND = "why"
 
@@ -195,20 +195,21 @@ class Why:
         """Plain JSON types; `mixlens.why.from_dict` reads them back."""
         return {"kind": KIND, **_plain(self)}
 
-    def to_json(self, path: str | os.PathLike[str] | None = None) -> str:
-        """JSON; with a path, written there too."""
+    def to_json(self, path: str | os.PathLike[str] | None = None, *, force: bool = False) -> str:
+        """JSON; with a path, written there too. A file that is no result of mixlens is kept, unless `force`."""
         text = json.dumps(self.to_dict(), ensure_ascii=False, allow_nan=False)
-        return _written(text + "\n", path).rstrip("\n")
+        return _written(text + "\n", path, force).rstrip("\n")
 
-    def to_csv(self, path: str | os.PathLike[str] | None = None) -> str:
-        """One row for each word, one column for each method; with a path, written there too."""
+    def to_csv(self, path: str | os.PathLike[str] | None = None, *, force: bool = False) -> str:
+        """One row for each word, one column for each method; with a path, written there too. A file that is no result of
+        mixlens is kept, unless `force`."""
         out = io.StringIO()
         rows = csv.writer(out, lineterminator="\n")
         rows.writerow(["word", "segment", "special", "mark", "score", "share", *(reading.id for reading in self.methods)])
         for place, word in enumerate(self.words):
             facts = [word.text, word.segment, int(word.special), int(word.mark), word.score, word.share]
             rows.writerow([*facts, *(reading.scores[place] for reading in self.methods)])
-        return _written(out.getvalue(), path)
+        return _written(out.getvalue(), path, force)
 
     def show(self, *, color: bool = True) -> None:
         """Print to the terminal."""
@@ -228,10 +229,11 @@ class Why:
         return html(self)
 
 
-def _written(text: str, path: str | os.PathLike[str] | None) -> str:
+def _written(text: str, path: str | os.PathLike[str] | None, force: bool) -> str:
     """The text, after it was written to a file, whole or not at all."""
     if path is None:
         return text
+    refuse_foreign(Path(path), force=force)
     try:
         write(Path(path), text.encode())
     except OSError as error:

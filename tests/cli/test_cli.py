@@ -45,7 +45,7 @@ def test_explain_shows_model_method_prediction_and_heat_map() -> None:
     assert predicted is not None
     assert predicted[1] in {"are", "were"}
     assert "explains  [MASK]" in out
-    assert re.search(r"keys\s+0\.\d+\s+█+", out)
+    assert re.search(r"keys\s+\d+ %\s+█+", out)
 
 
 def test_explain_json_is_what_the_library_gives() -> None:

@@ -441,7 +441,7 @@ def test_why_hands_over_every_option(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     }
     assert named == {**asked, "draws": 3, "seed": 4, "truncate": True}
     assert loads == [("sentiment", options.LoadOptions()), ("m", options.LoadOptions(dtype="float64"))]
-    assert answer.to_csv.calls == [((table,), {})]
+    assert answer.to_csv.calls == [((table,), {"force": True})]
     assert answer.report.calls == [((page,), {"force": True})]
     assert answer.show.calls[1:] == [((), {"color": False})]
     assert json.loads(invoked("why", "a text", "--json").stdout) == {"a": "ä"}

@@ -8,10 +8,10 @@ import pytest
 
 import mixlens
 from mixlens.cli.generation import Writing
-from mixlens.cli.keeping import refuse_foreign
 from mixlens.errors import InputError, TokenLimitError
+from mixlens.files import refuse_foreign
 
-TOLD = "{!r} is there already and is no result of mixlens. Give another name, or --force to write over it."
+TOLD = "{!r} is there already and is no result of mixlens. Give another name, or write over it: --force (force=True)."
 LONG = "Shorten or split it"
 
 
@@ -60,6 +60,25 @@ def test_the_table_and_the_json_of_an_answer_may_be_written_again(tmp_path: Path
     (tmp_path / "x.json").write_text(answer.to_json())
     refuse_foreign(tmp_path / "x.csv", force=False)
     refuse_foreign(tmp_path / "x.json", force=False)
+
+
+def test_python_keeps_a_file_of_somebody_else_too(tmp_path: Path) -> None:
+    answer = mixlens.load("sentiment").why("A dull film.", methods=["grad_x_input"], draws=1)
+    for name, write in (
+        ("x.csv", answer.to_csv),
+        ("x.json", answer.to_json),
+        ("x.txt", answer.to_csv),
+        ("y.txt", answer.to_json),
+    ):
+        place = tmp_path / name
+        place.write_text("mine")
+        with pytest.raises(InputError) as told:
+            write(place)
+        assert str(told.value) == TOLD.format(str(place))
+        assert place.read_text() == "mine"
+        write(place, force=True)
+        assert place.read_text().startswith(("word,segment", '{"kind": "why"'))
+        write(place)  # its own file is written again
 
 
 def test_options_that_a_written_text_does_not_know_are_refused() -> None:

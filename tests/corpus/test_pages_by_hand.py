@@ -446,13 +446,15 @@ def test_the_answer_without_words_is_read_where_it_moved() -> None:
 def test_what_trust_refuses() -> None:
     model: Any = SimpleNamespace(task="question-answering", name="m")
     with pytest.raises(
-        InputError, match=r"^trust takes words out and looks whether the prediction turns, and 'm' \(question-ans"
+        InputError, match=r"^trust= takes words out and looks whether the prediction turns, and 'm' \(question-ans"
     ):
         taken_out.refuse_trust(model, "predicted", None)
     model.task = "classification"
     taken_out.refuse_trust(model, "predicted", None)
     for target, foil in (("a", None), ("predicted", "b")):
-        with pytest.raises(InputError, match=r"^trust checks the words for the predicted class or word\. Leave target and foil"):
+        with pytest.raises(
+            InputError, match=r"^trust= checks the words for the predicted class or word\. Leave target= and foil="
+        ):
             taken_out.refuse_trust(model, target, foil)
 
 
@@ -499,7 +501,7 @@ def test_a_plan_of_arguments() -> None:
         ({"methods": 3}, "methods and columns are lists of names."),
         ({"columns": 3}, "methods and columns are lists of names."),
         ({"maps": "float64"}, "maps are kept as float32 or float16, not 'float64'."),
-        ({"batch_tokens": 0}, "batch_tokens must be at least 1, not 0."),
+        ({"batch_tokens": 0}, "batch_tokens= must be at least 1, not 0."),
         ({"score": 3}, "score is a word, not 3."),
         ({"foil": True}, "foil is a word or a number, not True."),
         ({"query": 0.5}, "query is a word or a number, not 0.5."),
@@ -508,10 +510,10 @@ def test_a_plan_of_arguments() -> None:
         ({"target": ("a", "\ud800")}, "'\\ud800' holds half a character (a lone surrogate), which is no text."),
         ({"methods": ["\ud800"]}, "'\\ud800' holds half a character (a lone surrogate), which is no text."),
         ({"trust": 1}, "trust is True or False, not 1."),
-        ({"generate": 0}, "generate is how many tokens the model writes, at least 1, not 0."),
+        ({"generate": 0}, "generate= is how many tokens the model writes, at least 1, not 0."),
         (
             {"generate": 1, "trust": True, "query": 0, "maps": True, "target": "a"},
-            "generate explains each token that the model writes: leave target and query and maps and trust out.",
+            "generate= explains each token that the model writes: leave target= and query= and maps= and trust= out.",
         ),
         ({"columns": ["a\n"]}, "'a\\n' is no name of a column."),
         ({"columns": ["\ud800"]}, "'\\ud800' is no name of a column."),
@@ -552,7 +554,9 @@ def test_targets_that_no_row_could_have(monkeypatch: pytest.MonkeyPatch) -> None
     both: Any = {**maps, "attcat": SimpleNamespace(class_specific=True)}
     plan.refuse_target(model, planned(), maps)
     for given in ({"target": "a"}, {"foil": "a"}, {"score": "logit"}):
-        with pytest.raises(InputError, match=r"^target, foil and score are for methods that explain a class or a word, and none"):
+        with pytest.raises(
+            InputError, match=r"^'alti' explains a position, whatever the class or word: leave (target|foil|score)= out"
+        ):
             plan.refuse_target(model, planned(**given), maps)
     plan.refuse_target(model, planned(target="gold"), both)
     assert asked == []

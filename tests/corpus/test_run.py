@@ -311,7 +311,7 @@ def test_one_bad_example_of_a_batch_does_not_spoil_the_others(
         ({"methods": "alti,alti"}, "named twice"),
         ({"methods": []}, "no method"),
         ({"methods": "attcat", "target": "unbelievableness"}, "not one token"),
-        ({"methods": "alti", "target": "are"}, "none of these does"),
+        ({"methods": "alti", "target": "are"}, "'alti' explains a position"),
         ({"columns": ["text"]}, "every run writes"),
         ({"columns": ["nothing"]}, "no field 'nothing'"),
         ({"text_field": "nothing"}, "no field 'nothing'"),

@@ -51,8 +51,8 @@ def test_a_plan_holds_what_was_asked() -> None:
         ({"methods": [f"m{i}" for i in range(65)]}, "65 methods were asked for; 64 are allowed"),
         ({"methods": []}, "no method was asked for"),
         ({"maps": "float64"}, "maps are kept as float32 or float16, not 'float64'"),
-        ({"batch_tokens": 0}, "batch_tokens must be at least 1, not 0"),
-        ({"batch_tokens": True}, "batch_tokens must be at least 1, not True"),
+        ({"batch_tokens": 0}, "batch_tokens= must be at least 1, not 0"),
+        ({"batch_tokens": True}, "batch_tokens= must be at least 1, not True"),
         ({"score": 3}, "score is a word, not 3"),
         ({"score": "logits"}, "unknown score 'logits'. Did you mean 'logit'"),
         ({"foil": 0.5}, "foil is a word or a number, not 0.5"),
@@ -89,7 +89,7 @@ def test_a_target_that_no_row_could_have_is_refused() -> None:
         with pytest.raises(InputError, match=r"positiv|negativ|2|9"):
             refuse_target(model, plan(**wrong), specific)
     for useless in ({"target": "positive"}, {"foil": "positive"}, {"score": "logit"}):
-        with pytest.raises(InputError, match="none of these does"):
+        with pytest.raises(InputError, match=r"explains? a position, whatever the class or word"):
             refuse_target(model, plan(**useless), maps)
     base = SimpleNamespace(task="base", name="m")
     with pytest.raises(InputError, match="'m' was loaded without a head, so 'attcat' has no prediction"):
@@ -161,7 +161,7 @@ def test_rows_of_every_kind_in_one_list() -> None:
 
 @pytest.mark.parametrize("limit", [0, -1, True, 1.5, "3", 2**70])
 def test_a_limit_that_is_no_count_is_refused(limit: Any) -> None:
-    with pytest.raises(InputError, match="limit must be at"):
+    with pytest.raises(InputError, match="limit= must be at"):
         corpus(["a"], fields=Fields(), split=None, limit=limit)
 
 

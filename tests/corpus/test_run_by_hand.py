@@ -77,9 +77,9 @@ def test_a_run_without_an_explained_row_tells_the_most_frequent_reason() -> None
 def test_sizes_and_names_that_are_refused(tmp_path: Path) -> None:
     running._refuse_shards(1)
     running._refuse_shards(1_000_000)
-    with pytest.raises(InputError, match=r"^shard_rows must be at least 1, not 0\.$"):
+    with pytest.raises(InputError, match=r"^shard_rows= must be at least 1, not 0\.$"):
         running._refuse_shards(0)
-    with pytest.raises(InputError, match=r"^shard_rows must be at most 1,000,000, not 1000001: a shard is held in memory\.$"):
+    with pytest.raises(InputError, match=r"^shard_rows= must be at most 1,000,000, not 1000001: a shard is held in memory\.$"):
         running._refuse_shards(1_000_001)
     running._refuse_names({"split": None, "text_field": "x"})
     for value in (3, "\ud800"):
@@ -87,7 +87,7 @@ def test_sizes_and_names_that_are_refused(tmp_path: Path) -> None:
             running._refuse_names({"text_field": None, "split": value})
     folder = CorpusFolder(tmp_path)
     running._refuse_resume(folder, False)
-    with pytest.raises(InputError, match=r"holds no run to resume\. Leave resume out to begin one\.$"):
+    with pytest.raises(InputError, match=r"holds no run to resume\. Leave resume= out to begin one\.$"):
         running._refuse_resume(folder, True)
     (tmp_path / "manifest.json").touch()
     running._refuse_resume(folder, True)
@@ -464,10 +464,10 @@ def test_the_fields_that_are_meant() -> None:
     assert usual(Fields(ids="x"), ["x", "text"], "s") == Fields(ids="x")
     for fields, names, told in (
         (Fields(text="a", ids="b"), ["a", "b"], "a row is read as text or as ids: give text_field= or ids_field=, not both."),
-        (Fields(pair="b"), ["input_ids", "b"], "ids hold both texts already: leave pair_field out."),
+        (Fields(pair="b"), ["input_ids", "b"], "ids hold both texts already: leave pair_field= out."),
         (Fields(text="a", pair="p", columns=("z",)), ["a", "p"], "s has no field 'z'. Known: a, p."),
-        (Fields(pair="q"), ["text"], "s has no field 'q'. Known: text."),
-        (Fields(), ["other"], "s has no field 'text'. Known: other."),
+        (Fields(pair="q"), ["text"], "s has no field 'q'. Known: text. Name the field: pair_field=NAME."),
+        (Fields(), ["other"], "s has no field 'text'. Known: other. Name the field: text_field=NAME."),
     ):
         with pytest.raises(InputError) as found:
             usual(fields, names, "s")
@@ -866,7 +866,7 @@ def test_places_of_a_cluster() -> None:
     for given in (0, (3, 2), (1, 2, 3), True, "2", (0, 1)):
         with pytest.raises(InputError) as told:
             ray_pool._sizes(given)
-        assert str(told.value) == f"workers must be at least 1, or (least, most), not {given!r}."
+        assert str(told.value) == f"workers= must be at least 1, or the least and the most of them, not {given!r}."
 
 
 def test_a_worker_of_the_cluster_says_that_it_began_and_that_it_is_ready(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -248,7 +248,7 @@ def test_what_ray_cannot_do_is_refused(tmp_path: Path, monkeypatch: pytest.Monke
     with pytest.raises(InputError, match="every Ray worker loads the model itself"):
         go(ROWS, tmp_path / "x", **{**ASKED, "model": mixlens.load("agreement")}, ray="auto")
     for workers in (0, (2, 1), (1, 2, 3), True, "many"):
-        with pytest.raises(InputError, match="workers must be at least 1"):
+        with pytest.raises(InputError, match="workers= must be at least 1"):
             go(ROWS, tmp_path / "x", ray="auto", workers=workers, **ASKED)
     with pytest.raises(InputError, match="ray:// is for processes outside of the cluster"):
         go(ROWS, tmp_path / "x", ray="ray://127.0.0.1:10001", **ASKED)

@@ -123,7 +123,7 @@ def test_one_worker_for_each_gpu_or_each_cpu_or_as_many_as_asked(
 
 @pytest.mark.parametrize("workers", [0, -1, True, 1.5, "2", (0, 2), (2, 1), (1, 2, 3), (1,), (1, True), (True, 1), (1, 2.0)])
 def test_workers_are_counts(workers: Any) -> None:
-    with pytest.raises(InputError, match="workers must be at least 1"):
+    with pytest.raises(InputError, match="workers= must be at least 1"):
         pool(workers=workers)
 
 

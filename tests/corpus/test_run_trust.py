@@ -139,7 +139,7 @@ def test_without_trust_nothing_is_added(model: Any, texts: list[str], tmp_path: 
 def test_refusals(model: Any, texts: list[str], tmp_path: Path) -> None:
     for options, said in (
         ({"trust": 1}, "trust is True or False, not 1"),
-        ({"trust": True, "methods": ["grad_x_input"], "target": "positive"}, "Leave target and foil out, or trust"),
+        ({"trust": True, "methods": ["grad_x_input"], "target": "positive"}, "Leave target= and foil= out, or trust="),
         ({"trust": True, "columns": ["without_random"]}, "one that every run writes"),
         ({"trust": True, "columns": ["turned:alti"]}, "one that every run writes"),
     ):

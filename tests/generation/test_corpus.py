@@ -96,8 +96,8 @@ def test_a_run_that_was_stopped_goes_on(file: Path, done: Any, tmp_path: Path) -
     [
         ({"generate": 0}, "at least 1"),
         ({"generate": True}, "at least 1"),
-        ({"maps": True}, "leave maps out"),
-        ({"target": "cat"}, "leave target out"),
+        ({"maps": True}, "leave maps= out"),
+        ({"target": "cat"}, "leave target= out"),
         ({"columns": ["written"]}, "named twice, or is one that every run writes"),
     ],
 )

@@ -115,7 +115,7 @@ DEFAULTS = """
     show.head_views.heads_view: layer=-1
     show.latex.latex: standalone=False
     show.layout.fitting: right=False, middle=False
-    show.map_views.largest_scores: count=20
+    show.map_views.largest_scores: count=20, in_percent=False
     show.packing.Precision.description: signed=False
     show.packing._widest: default=0
     show.page_entry.shortened: end=0

@@ -434,10 +434,10 @@ def test_scores_are_written_in_their_unit() -> None:
     assert largest_of({}, []) == "0"
     assert largest_of(logits, scores) == "0.5 (of the log probability)"
     assert largest_of({"target": "x", "score": None}, scores) == largest_of({"score": "logit"}, scores) == "0.5"
-    assert largest_of(norms, scores) == "50.0% of the row"
-    assert [number_of(norms, scores, 3)(score) for score in scores] == ["12.5%", "-37.5%", "50.0%"]
-    assert number_of(norms, [0.0], 3)(0.0) == "0.0%"
-    assert number_of(shares_, scores, 2)(0.12345) == "0.12"
+    assert largest_of(norms, scores) == "50 % of the row"
+    assert [number_of(norms, scores, 3)(score) for score in scores] == ["12 %", "\N{MINUS SIGN}38 %", "50 %"]
+    assert number_of(norms, [0.0], 3)(0.0) == "0 %"
+    assert number_of(shares_, scores, 2)(0.12345) == "12 %"
     assert unit_lines(shares_, scores) == []
     assert unit_lines(norms, scores) == ["in percent of the row; its sum is 1, in a unit of the method's own"]
 
@@ -483,7 +483,7 @@ def test_sums_that_nearly_cancel_are_judged_by_the_size_of_the_scores() -> None:
 def test_a_path_without_a_folder_is_no_text(
     arguments: list[str], refused: str | None, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Any
 ) -> None:
-    from mixlens.cli.pages import _run_folder
+    from mixlens.cli.pages import _run_folder, _warn_of_one_word
 
     monkeypatch.chdir(tmp_path)
     (tmp_path / "run").mkdir()
@@ -492,6 +492,7 @@ def test_a_path_without_a_folder_is_no_text(
             _run_folder(arguments)
         return
     assert _run_folder(arguments) is None
+    _warn_of_one_word(arguments)
     assert ("is shown as a text of one word" in capsys.readouterr().err) == (arguments == ["word"])
     assert str(_run_folder(["run"])) == "run"
     with pytest.raises(InputError, match="'run' is a folder, and a report shows one run"):

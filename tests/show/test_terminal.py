@@ -385,14 +385,14 @@ def test_rows_of_a_comparison_say_what_they_explain_and_in_which_unit() -> None:
     told = rendered(compare_view(reads))
     assert "explains  [CLS] (position 0): alti, globenc\n" in told
     assert "explains  logit of negative at [CLS] (position 0): deeplift\n" in told
-    assert "alti = 0.5, globenc = 50.0% of the row, deeplift = 4 (of the logit)" in told.replace("\n", " ")
+    assert "alti = 50 %, globenc = 50 % of the row, deeplift = 4 (of the logit)" in told.replace("\n", " ")
     alone = rendered(compare_view(reads[:2]))
     assert "explains  [CLS] (position 0)\n" in alone
-    assert "dull 50.0%, " in codes(rendered(compare_view(reads), color=True))
+    assert "dull 50 %, " in codes(rendered(compare_view(reads), color=True))
     norms = rendered(attribution_view(reads[1]))
-    assert re.search(r"dull +50\.0%", norms)
+    assert re.search(r"dull +50 %", norms)
     assert "in percent of the row; its sum is 4e+06" in norms
-    assert re.search(r"dull +0\.5 ", rendered(attribution_view(reads[0])))
+    assert re.search(r"dull +50 % ", rendered(attribution_view(reads[0])))
 
 
 def test_the_header_says_what_was_left_out_and_how_well_it_adds_up() -> None:

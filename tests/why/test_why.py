@@ -170,6 +170,27 @@ def test_a_language_model_is_asked_against_its_second_word_and_says_so() -> None
     assert why.question == f"Why did the model say {why.predictions[0][0]} rather than {why.predictions[1][0]}?"
 
 
+def test_an_answer_turns_where_the_model_says_something_else_of_its_whole_vocabulary() -> None:
+    """The foil suggests itself; a third word may be what the model says without the named words."""
+    model, text = lens("agreement"), "The author [MASK] old."
+    why = mixlens.why(model, text, methods=["grad_x_input"])
+    assert why.answer.foil is not None
+    ids = model.encode(text).input_ids
+
+    def says(gone: Collection[int]) -> str:
+        away = {token for place in gone for token in why.words[place].tokens}
+        kept = [token for place, token in enumerate(ids) if place not in away]
+        with torch.no_grad():
+            logits = model.hf_model(input_ids=torch.tensor([kept])).logits[0, kept.index(model.mask_id)]
+        return str(model.tokenizer.convert_ids_to_tokens(int(logits.argmax())))
+
+    words = [place for place, word in enumerate(why.words) if not word.special and not word.mark and word.text != "[MASK]"]
+    others = [one for one in combinations(words, len(why.answer.for_)) if set(one) != set(why.answer.for_)]
+    assert why.trust.without_prediction == says(why.answer.for_)
+    assert why.trust.turned == (says(why.answer.for_) != why.answer.target)
+    assert why.trust.random.turned == sum(says(one) != why.answer.target for one in others)
+
+
 def test_another_target_turns_the_signs_of_a_classifier_with_two_classes() -> None:
     other = "negative" if answer().answer.target == "positive" else "positive"
     why = answer(target=other)

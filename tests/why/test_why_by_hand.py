@@ -540,7 +540,7 @@ def test_notes_of_a_vocabulary() -> None:
     letters.words = (("qux", (1, 2, 3)), *known, ("dogs", (4,)))
     (note,) = notes.notes_of_text(letters, asked, None, [])
     assert (note.id, note.state) == ("shredded", "fail")
-    assert note.text.startswith("The vocabulary of this model does not know 1 of the 3 words: they are cut into letters or are")
+    assert note.text.startswith("The vocabulary of this model does not know 1 of the 3 words of three letters or more: they")
 
 
 @pytest.mark.parametrize(
@@ -580,14 +580,17 @@ def test_notes_of_trust() -> None:
         Note(
             "together",
             "caution",
-            "The words act together: without these two words the answer is 80.0\u202f%, without “bad” alone it is 25.0\u202f%.",
+            "The words act together: without these two words the probability of a is 80.0\u202f%, "
+            "without “bad” alone it is 25.0\u202f%.",
         ),
         Note("disagree", "caution", "The methods disagree: no other of the 3 puts these two words first."),
         Note("left_out", "caution", "Not asked: a (too long) and b (no mask)."),
     ]
     stays = Fall(0.9, 0.895, 0.9, k=1)
     (note,) = notes.notes_of_trust(made_trust(k=1), stays, Agreement(2, 3, 1), [], words)
-    assert note == Note("no_effect", "fail", "Without this word the answer stays (\u22120.5 points): the model does not need it.")
+    assert note == Note(
+        "no_effect", "fail", "Without this word the probability of a stays (\u22120.5 points): the model does not need it."
+    )
     (note,) = notes.notes_of_trust(made_trust(k=1), replace(stays, predicted=False), Agreement(2, 3, 1), [], words)
     assert "the probability of a stays" in note.text
     assert list(notes.notes_of_trust(made_trust(k=0), stays, Agreement(1, 3, 0), [], words)) == []

@@ -15,6 +15,7 @@ import mixlens
 from mixlens.cli.app import main
 from mixlens.show import why_text
 from mixlens.show.text import rendered
+from mixlens.why.value import Filler
 
 TEXT = "A dull film, but the cast is wonderful."
 
@@ -126,8 +127,35 @@ def test_the_share_of_two_is_named(monkeypatch: pytest.MonkeyPatch, capsys: pyte
     run("why", text, "-m", "agreement", "--target", "were", "--foil", "was", monkeypatch=monkeypatch, columns=200)
     out = capsys.readouterr().out
     assert re.match(r"[\d.]+ % for were rather than was; the model says are \([\d.]+ %\); for were: “keys”", out)
-    assert re.search(r"^without this word: of the two, were [\d.]+ % \(", out, re.MULTILINE)
-    assert re.search(r"without this word +of the two, were 99\.\d % -> [\d.]+ %", out)
+    assert re.search(r"^without this word: of the two words were and was, were has [\d.]+ % \(", out, re.MULTILINE)
+    assert re.search(r"without this word +share of were against was 99\.\d % -> [\d.]+ %", out)
+
+
+def test_the_lines_of_a_foil_say_what_is_measured_and_what_the_model_says_then(why: Any) -> None:
+    """Made up: a classifier's answer against a class, and a language model's against a word."""
+    trust = replace(why.trust, measures="share of are against were", without_prediction="is")
+    told = replace(why, answer=replace(why.answer, target="are", foil="were"), trust=trust)
+    line = why_text.without_line(told)
+    assert ": of the two classes are and were, are has " in line
+    assert "); the model then says is; words are deleted" in line
+    assert ": of the two words are and were, are has " in why_text.without_line(replace(told, classes=None))
+    still = why_text.without_line(replace(told, trust=replace(trust, without_prediction="are")))
+    assert still.endswith("; the model still says are; words are deleted")
+
+
+def test_the_terminal_names_what_stands_in_for_removed_words(why: Any) -> None:
+    assert why_text.without_line(why).endswith("; words are deleted")
+    masked = replace(why, trust=replace(why.trust, filler=Filler("mask", "words are replaced by the mask token")))
+    assert why_text.without_line(masked).endswith("; words are replaced by the mask token")
+
+
+def test_a_target_of_several_tokens_is_for_explain(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(RuntimeError, match="2"):
+        run("why", "The keys [MASK] [MASK] old.", "-m", "agreement", "--target", "zap", monkeypatch=monkeypatch)
+    told = capsys.readouterr().err
+    command = "mixlens explain TEXT -m agreement --method integrated_gradients --target zap"
+    assert f"why explains one token, and target 'zap' is 3 of 'agreement' (z ##a ##p). Ask: {command}" in told
+    assert told.count("\n") == 1
 
 
 def test_a_written_text_is_for_explain(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,127 @@
+"""Refusals of the commands name options that exist there, and what the command does take."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from test_cli import SENTENCE, refuse
+
+import mixlens
+from mixlens.corpus import run as run_corpus
+from mixlens.errors import InputError
+
+
+@pytest.fixture
+def corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A file whose texts stand in a field of another name; the command runs beside it."""
+    monkeypatch.chdir(tmp_path)
+    place = tmp_path / "rows.jsonl"
+    place.write_text(json.dumps({"sent": "A dull film."}) + "\n")
+    return place
+
+
+RUNS = [
+    ([], "rows.jsonl has no field 'text'. Did you mean 'sent'? Known: sent. Name the field: --text-field NAME."),
+    (["--text-field", "sen"], "Name the field: --text-field NAME."),
+    (["--text-field", "sent", "--pair-field", "x"], "has no field 'x'. Known: sent. Name the field: --pair-field NAME."),
+    (["--text-field", "sent", "--columns", "x"], "has no field 'x'. Known: sent."),
+    (["--limit", "0"], "--limit must be at least 1, not 0."),
+    (["--shard-rows", "0"], "--shard-rows must be at least 1, not 0."),
+    (["--shard-rows", "9999999"], "--shard-rows must be at most 1,000,000, not 9999999"),
+    (["--batch-tokens", "0"], "--batch-tokens must be at least 1, not 0."),
+    (["--resume"], "holds no run to resume. Leave --resume out to begin one."),
+    (["--chat", "--pair-field", "x"], "leave --pair-field out, or --chat."),
+    (
+        ["--generate", "2", "--query", "0", "--maps"],
+        "--generate explains each token that the model writes: leave --query and --maps",
+    ),
+    (["--generate", "0"], "--generate is how many tokens the model writes, at least 1, not 0."),
+    (["--text-field", "a", "--ids-field", "b"], "give --text-field or --ids-field, not both."),
+    (["--maps-dtype", "float16"], "--maps-dtype is the number type of maps that are kept: give --maps too."),
+    (["--workers", "3"], "--workers are those of a Ray cluster: give --ray too."),
+]
+
+
+@pytest.mark.parametrize(("arguments", "told"), RUNS, ids=str)
+def test_a_run_names_options(
+    arguments: list[str], told: str, corpus: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert told in refuse(capsys, monkeypatch, "run", corpus.name, "-m", "sentiment", "-o", "out", *arguments)
+    assert not Path("out").exists()
+
+
+def test_a_target_that_no_method_takes_names_the_methods(
+    corpus: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arguments = ["run", "rows.jsonl", "-m", "sentiment", "-o", "out", "--text-field", "sent", "--target", "positive"]
+    told = refuse(capsys, monkeypatch, *arguments)
+    assert "'alti' explains a position, whatever the class or word: leave --target out, or take a method that" in told
+    both = refuse(capsys, monkeypatch, *arguments, "--score", "logit", "--methods", "alti,attention")
+    assert "'alti' and 'attention' explain a position, whatever the class or word: leave --target and --score out" in both
+
+
+def test_a_dataset_knows_its_fields(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="leave text_field=, pair_field= and ids_field= out"):
+        run_corpus("sentiment", model="sentiment", out=tmp_path / "out", limit=1, text_field="a")
+
+
+def test_a_map_is_asked_for_a_token_of_the_text(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    told = refuse(capsys, monkeypatch, "map", SENTENCE, "--query", "zzz")
+    assert told.startswith("mixlens: no token 'zzz'. The tokens are: [CLS] the keys")
+    assert "attcat" not in told
+
+
+def test_all_heads_of_a_method_are_refused_in_words(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    told = refuse(capsys, monkeypatch, "map", SENTENCE, "--method", "attention:head=all")
+    assert told == (
+        "mixlens: 'attention' with all heads gives a map for each head, and here it takes one: choose a head, counted from 0, as "
+        "attention:head=0. For all of them: mixlens map --head all, in Python mixlens.mix."
+    )
+
+
+def test_a_target_of_several_tokens_is_not_sent_to_why(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    several = refuse(capsys, monkeypatch, "explain", SENTENCE, "--target", "zap")
+    assert several.endswith("smooth_grad.")
+    assert refuse(capsys, monkeypatch, "explain", SENTENCE, "--target", "dog").endswith("`mixlens why` picks one by itself.")
+
+
+@pytest.mark.parametrize("command", ["why", "explain", "map"])
+def test_a_model_without_a_name_is_refused(
+    command: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = refuse(capsys, monkeypatch, command, "A text.", "-m", "")
+    assert told == "mixlens: no model is named. Give a hub id, a folder, or an embedded model: agreement, sentiment."
+
+
+def test_an_empty_name_is_no_model() -> None:
+    with pytest.raises(mixlens.MixlensError, match="no model is named"):
+        mixlens.load(" ")
+
+
+def test_no_example_is_refused(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    told = refuse(capsys, monkeypatch, "judge", "sentiment", "--text", "A dull film.", "--n", "0")
+    assert "'--n'" in told
+    assert "1 (not '0')" in told
+
+
+def test_a_text_beside_saved_results_is_refused_in_one_line(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert "--from shows saved results as they are: leave texts" in refuse(capsys, monkeypatch, "report", "x", "--from", "y")
+    assert "no model folder at './none'" in refuse(capsys, monkeypatch, "report", "x", "-m", "./none")
+
+
+def test_a_report_of_no_text_is_refused(tmp_path: Path) -> None:
+    for preset in (None, "flow", "why"):
+        with pytest.raises(InputError, match=r"^texts= is empty: give one text or more\.$"):
+            mixlens.report(mixlens.load("agreement"), tmp_path / "x.html", texts=[], preset=preset)
+
+
+def test_leaving_out_is_shown_or_refused(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    for beside in ("--each", "--json", "--latex"):
+        told = refuse(capsys, monkeypatch, "explain", "a b", "--generate", "2", "--leave-out", beside)
+        assert f"{beside} shows scores alone: leave --leave-out out, or keep it in a file (--save FILE.json)." in told
