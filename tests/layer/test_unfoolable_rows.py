@@ -28,7 +28,13 @@ def few_rows(module: nn.Module, args: Any, output: Tensor) -> Tensor:
     return output * torch.linspace(-1, 2, output.shape[-1]) if few else output
 
 
-@pytest.mark.parametrize("hook", [first_row, few_rows])
+def last_row(module: nn.Module, args: Any, output: Tensor) -> Tensor:
+    if output.dim() < 3:
+        return output * torch.linspace(-1, 2, output.shape[-1])
+    return torch.cat([output[:-1], output[-1:] * torch.linspace(-1, 2, output.shape[-1])])
+
+
+@pytest.mark.parametrize("hook", [first_row, last_row, few_rows])
 @pytest.mark.parametrize("case", SECOND)
 def test_a_hook_on_some_rows_of_a_batch_is_seen(case: str, hook: Any) -> None:
     """Value Zeroing runs modules on many rows, one for each source: what a hook does to a text alone it must do to all rows."""
