@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from ..errors import ModelError
+from ..errors import RowsError
 from ..rounding import EIGHT_BITS, LAYER_ROUNDINGS, LAYER_TOLERANCE, TOLERANCE, digits_of_products, finite, gap
 from .offload import holds_eight_bits
 from .parts import by_layer
@@ -86,7 +86,7 @@ class Rows:
         """Refuse a difference that the rounding of so many layers does not explain."""
         allowed = self._allowed(like) * math.sqrt(layers)
         if not difference <= allowed:
-            raise ModelError(
+            raise RowsError(
                 f"{what} is not what it is for that row alone (relative gap {difference:.1e}, allowed {allowed:.0e}): a hook or "
                 "a module treats the rows of a batch differently, or mixes them. Numbers made in batches would be wrong. Remove "
                 "it, or let it do the same to every row."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -130,3 +131,14 @@ def test_a_hook_that_does_the_same_to_every_row_is_no_reason_to_refuse(
     half = mixlens.load("sentiment", dtype="bfloat16")
     half.trace([WORDS, "A dull plot.", "The actors were wonderful."])
     mixlens.attribute(half.trace(WORDS), "blank_out")
+
+
+@pytest.mark.parametrize("change", [first_row, last_row])
+def test_a_run_is_refused_by_the_first_batch_of_a_shard(
+    lens: mixlens.Model, hooked: Callable[[str, Change], None], change: Change, tmp_path: Path
+) -> None:
+    """Later batches are not compared, so the first one may not be made row by row instead."""
+    hooked("bert.encoder.layer.1.output.dense", change)
+    texts = [WORDS, "A dull plot.", "The actors were wonderful.", "A film."]
+    with pytest.raises(mixlens.MixlensError, match="rows of a batch"):
+        mixlens.run(texts, out=tmp_path / "run", model=lens, methods=["alti"], progress=False)
