@@ -444,7 +444,8 @@ def test_the_answer_without_words_is_read_where_it_moved() -> None:
 
 
 def test_what_trust_refuses() -> None:
-    model: Any = SimpleNamespace(task="question-answering", name="m")
+    config = SimpleNamespace(num_labels=2)
+    model: Any = SimpleNamespace(task="question-answering", name="m", hf_model=SimpleNamespace(config=config))
     with pytest.raises(
         InputError, match=r"^trust= takes words out and looks whether the prediction turns, and 'm' \(question-ans"
     ):
