@@ -976,7 +976,17 @@ def test_a_table_of_gaps_and_a_line_about_a_model() -> None:
         ("ok", IDENTITIES[first], "1.2e-07", "1e-05", "1"),
         ("FAILS", IDENTITIES[second], "5.0e-01", "1e-04", "3"),
     ]
-    assert [lists._cut("abcde", width) for width in (4, 5, 6)] == ["abc…", "abcde", "abcde"]
+
+
+def test_the_list_of_datasets_fits_the_terminal_and_loses_nothing() -> None:
+    from mixlens.data import listing
+
+    printed = runner.invoke(app, ["data"], env={"COLUMNS": "80"}).stdout
+    assert max(map(len, printed.splitlines())) <= 80
+    words = printed.split()
+    assert all(word in words for row in listing() for cell in row for word in cell.split())
+    wide = runner.invoke(app, ["data"], env={"COLUMNS": "400"}).stdout.splitlines()
+    assert len(wide) == len(listing()) + 2
 
 
 def test_rows_of_methods_and_families() -> None:
