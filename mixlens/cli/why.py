@@ -92,7 +92,8 @@ def why(
 
     The sentence comes first, then what happens without its words, then the text, the words for and against, and what was checked.
     ok: the answer falls at least 20 points more without the named words than without random ones (! from 5 points), scores add up
-    to within 1 % (! to 5 %), more than half of the methods put the same words first.
+    to within 1 % (! to 5 %), more than half of the methods put the same words first. An answer of less than 50 % counts as if it
+    had 50 %: it cannot fall by much.
     """
     if generate is not None:
         raise InputError(

@@ -978,17 +978,6 @@ def test_a_table_of_gaps_and_a_line_about_a_model() -> None:
     ]
 
 
-def test_the_list_of_datasets_fits_the_terminal_and_loses_nothing() -> None:
-    from mixlens.data import listing
-
-    printed = runner.invoke(app, ["data"], env={"COLUMNS": "80"}).stdout
-    assert max(map(len, printed.splitlines())) <= 80
-    words = printed.split()
-    assert all(word in words for row in listing() for cell in row for word in cell.split())
-    wide = runner.invoke(app, ["data"], env={"COLUMNS": "400"}).stdout.splitlines()
-    assert len(wide) == len(listing()) + 2
-
-
 def test_rows_of_methods_and_families() -> None:
     method = SimpleNamespace(id="x", cost="1", paper="A et al. 2020, Title, more", variants=("paper", "released"), summary="what")
     assert lists._method_row(method, "map") == ("x", "map", "1", "A et al. 2020", "paper, released", "what")
