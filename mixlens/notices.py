@@ -58,7 +58,15 @@ def notices_of(model: Any, read: Read, *, query: int | str | None) -> list[str]:
     """One sentence for each fact that makes the numbers of this text say little. `query`: the position a user named, or None."""
     notices = [_no_mask_notice(model, read)] if query is None and no_mask(model, read) else []
     count, total = spelled(read, getattr(model.tokenizer, "unk_token", None))
-    return notices + _vocabulary_notice(model.name, count, total, "this text")
+    return notices + _number_notice(model, read) + _vocabulary_notice(model.name, count, total, "this text")
+
+
+def _number_notice(model: Any, read: Any) -> list[str]:
+    """The number itself, where a model gives one and no class."""
+    logits = getattr(read, "logits", None)  # an example that is only encoded has none
+    if model.task != "classification" or logits is None or len(logits) != 1:
+        return []
+    return [f"this model gives one number and no class: {float(logits[0]):.4g} for this text."]
 
 
 def _no_mask_notice(model: Any, read: Read) -> str:

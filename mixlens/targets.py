@@ -11,6 +11,7 @@ from torch import Tensor
 from .aggregate import find
 from .errors import InputError, is_integer, is_text, nearest
 from .model.model import Model
+from .model.predict import gives_number
 from .model.vocabulary import pieces_of, token_id, token_name
 from .types import Trace
 
@@ -72,6 +73,7 @@ def resolve(
     scores: one at each mask of a masked language model, or one after the other (see `sequences`)."""
     _refuse_unknown_score(score)
     _refuse_headless(trace.model)
+    _refuse_share_of_number(trace.model, score)
     target = _gold(label) if target == "gold" else target
     if trace.model.task == "question-answering":
         return _span(trace, target, foil, score)
@@ -111,6 +113,14 @@ def _refuse_headless(model: Model) -> None:
         raise InputError(
             f"{model.name!r} was loaded without a head, so it predicts nothing to explain. Load it with task=, for example "
             "task='classification' or task='masked-lm', or use a method that needs no prediction."
+        )
+
+
+def _refuse_share_of_number(model: Model, score: str) -> None:
+    if score != "logit" and gives_number(model):
+        raise InputError(
+            f"{model.name!r} gives one number and no class, so it has no probability. Methods explain the number itself: "
+            "score='logit'."
         )
 
 

@@ -15,7 +15,7 @@ import typer
 from .. import command_words
 from ..errors import InputError
 from ..files import refuse_foreign
-from . import group
+from . import completion, group
 from .generation import Each, GenerateCount, GivenText, IsChat, LeaveOut, MessageFile, PageFile, Writing, generated, messages_of
 from .keeping import Force
 from .options import (
@@ -327,7 +327,13 @@ def map_(
 def compare(
     text: Text = None,
     methods: Annotated[
-        str, typer.Option("--methods", "--method", help="Names with commas between them; options as name:option=value.")
+        str,
+        typer.Option(
+            "--methods",
+            "--method",
+            help="Names with commas between them; options as name:option=value.",
+            autocompletion=completion.methods,
+        ),
     ] = "attention,globenc,alti,value_zeroing",
     model: ModelName = "agreement",
     query: Query = None,

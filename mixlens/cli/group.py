@@ -22,6 +22,13 @@ WRITTEN = "mixlens.written"  # key of a context's `meta`: the arguments as they 
 UsageError: Any = typer.BadParameter.__mro__[1]  # click's class, from whichever click typer brings
 PYTHON = re.compile(r"\b([a-z_]+)=(\([^()]*\)|'[^']*'|[A-Z]+\b|\.\.\.)?(?!\w)")
 
+DRAWN = (
+    " A written text is drawn by `mixlens explain TEXT --generate N -o FILE.html` (a page), in Python by "
+    "model.explain(TEXT, generate=N).plot().save(FILE)."
+)
+# (command, option that it has not) -> where it is found
+ELSEWHERE = {("plot", "--generate"): DRAWN, ("plot", "--continuation"): DRAWN}
+
 
 # --- errors -------------------------------------------------------------------------------------------------------------
 
@@ -88,7 +95,13 @@ def usage_line(error: Any, written: Sequence[str]) -> str:
     came = "".join(f" (not {value!r})" for value in values if value and repr(value) not in message)
     place = error.ctx.command_path if error.ctx else " ".join(["mixlens", *written[:1]])
     end = "" if not came and message.endswith((".", "?")) else "."
-    return f"{message[:1].lower()}{message[1:]}{came}{end} See {place} --help."
+    return f"{message[:1].lower()}{message[1:]}{came}{end}{_elsewhere(error)} See {place} --help."
+
+
+def _elsewhere(error: Any) -> str:
+    """What else does what an option that a command has not would do; nothing where no such thing is known."""
+    command = error.ctx.command.name if error.ctx else ""
+    return ELSEWHERE.get((command, getattr(error, "option_name", "")), "")
 
 
 def _value_after(flag: str, written: Sequence[str]) -> str:

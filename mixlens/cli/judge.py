@@ -6,11 +6,12 @@ from typing import Annotated, Any
 
 import typer
 
+from . import completion
 from .options import LoadOptions, loads_a_model
 from .runs import Count, LeaveOut, Out, Seed
 
 JUDGE_EXAMPLE = "Example:  mixlens judge sentiment --n 20    (one text: mixlens judge sentiment --text 'A good film.')"
-Model = Annotated[str, typer.Argument(help="A hub id, a folder or an embedded model.")]
+Model = Annotated[str, typer.Argument(help="A hub id, a folder or an embedded model.", autocompletion=completion.models)]
 Data = Annotated[
     str | None,
     typer.Argument(help="A dataset of `mixlens data`, a file, or NAME=FILE. The embedded models have sentences of their own."),
@@ -18,12 +19,18 @@ Data = Annotated[
 MethodNames = Annotated[
     str,
     typer.Option(
-        "--methods", help="all, peers (of other tools: shap, lime ...), or names with commas; options as name:option=value."
+        "--methods",
+        help="all, peers (of other tools: shap, lime ...), or names with commas; options as name:option=value.",
+        autocompletion=completion.judged_methods,
     ),
 ]
 Metrics = Annotated[
     str,
-    typer.Option("--metrics", help="faithfulness, cues, rationales, fillers, or names; options as aopc:replacement=mask."),
+    typer.Option(
+        "--metrics",
+        help="faithfulness, cues, rationales, fillers, or names; options as aopc:replacement=mask.",
+        autocompletion=completion.metrics,
+    ),
 ]
 OneText = Annotated[str | None, typer.Option("--text", help="Judge the methods on this one text instead of DATA.")]
 Explains = Annotated[

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..errors import MixlensError, printable
+from . import completion
 from .options import LoadOptions, loads_a_model
 
 if TYPE_CHECKING:
@@ -60,24 +61,20 @@ def _norms(family: Family) -> list[str]:
 
 
 def data() -> None:
-    """The datasets known by name, one line each: task, what is known, labels, where from, licence, paper."""
+    """The datasets known by name: task, what is known, labels, where from, licence, paper."""
     from ..data import listing
-    from ..show.tables import aligned
+    from ..show.tables import listed
     from ..show.text import console
 
-    out = console()
-    for line in aligned(listing()):
-        print(_cut(line, out.width) if out.is_terminal else line)
-    print(f"\n{OTHER_DATA}")
-
-
-def _cut(line: str, width: int) -> str:
-    return line[: width - 1] + "…" if len(line) > width else line
+    width = console().width
+    print("\n".join([*listed(listing(), width), "", *listed([(OTHER_DATA,)], width)]))
 
 
 @loads_a_model
 def check(
-    model: Annotated[str, typer.Argument(help="A hub id, a folder, or an embedded model.")] = "agreement",
+    model: Annotated[
+        str, typer.Argument(help="A hub id, a folder, or an embedded model.", autocompletion=completion.models)
+    ] = "agreement",
     loading: LoadOptions = LoadOptions(),  # noqa: B008 - frozen
     tokens: Annotated[int, typer.Option("--tokens", help="Length of the random input.", min=1)] = 32,
 ) -> None:

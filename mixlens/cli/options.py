@@ -16,7 +16,7 @@ import typer
 
 from .. import command_words
 from ..errors import InputError
-from . import group
+from . import completion, group
 
 if TYPE_CHECKING:
     from ..model.model import Model
@@ -32,8 +32,15 @@ Text = Annotated[
 ]
 File = Annotated[Path | None, typer.Option("--file", help="Read the text from this file instead.")]
 Pair = Annotated[str | None, typer.Option("--pair", help="A second text, for models that read two.")]
-ModelName = Annotated[str, typer.Option("--model", "-m", help="A hub id, a folder, or an embedded model: agreement, sentiment.")]
-Method = Annotated[str, typer.Option("--method", help="See `mixlens methods`; options as name:option=value.")]
+ModelName = Annotated[
+    str,
+    typer.Option(
+        "--model", "-m", help="A hub id, a folder, or an embedded model: agreement, sentiment.", autocompletion=completion.models
+    ),
+]
+Method = Annotated[
+    str, typer.Option("--method", help="See `mixlens methods`; options as name:option=value.", autocompletion=completion.methods)
+]
 Variant = Annotated[str | None, typer.Option("--variant", help="paper or released, where they differ.")]
 Query = Annotated[
     str | None,

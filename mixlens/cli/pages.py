@@ -13,7 +13,7 @@ import typer
 from .. import command_words
 from ..errors import InputError, MixlensError, printable
 from ..show.page_file import MEGABYTES
-from . import group
+from . import completion, group
 from .generation import GenerateCount, GivenText, IsChat, MessageFile, Writing, conversations_of, generated
 from .options import AttributionTarget, Foil, LoadOptions, ModelName, Pair, Query, loads_a_model
 
@@ -42,6 +42,7 @@ def report(
         typer.Option(
             "--methods",
             help="Names with commas between them; options as name:option=value. Default: those of the preset, or three maps.",
+            autocompletion=completion.methods,
         ),
     ] = None,
     from_: Annotated[
@@ -230,7 +231,10 @@ def _warn_of_one_word(texts: Sequence[str]) -> None:
 @loads_a_model
 def serve(
     model: Annotated[
-        list[str] | None, typer.Option("--model", "-m", help="A hub id, a folder or an embedded model; may be given again.")
+        list[str] | None,
+        typer.Option(
+            "--model", "-m", help="A hub id, a folder or an embedded model; may be given again.", autocompletion=completion.models
+        ),
     ] = None,
     host: Annotated[str, typer.Option("--host", help="The address to listen on. Others than 127.0.0.1 open it to others.")] = (
         "127.0.0.1"

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 import typer.core
 
+from . import completion
 from .options import LoadOptions, loads_a_model
 from .runs import Count, LeaveOut, Methods, Out, Seed
 
@@ -45,10 +46,17 @@ def _about(words: list[str]) -> list[str]:
 
 @loads_a_model
 def experiment(
-    name: Annotated[str | None, typer.Argument(help="Without one: the experiments there are.")] = None,
+    name: Annotated[
+        str | None, typer.Argument(help="Without one: the experiments there are.", autocompletion=completion.experiments)
+    ] = None,
     model: Annotated[
         list[str] | None,
-        typer.Option("--model", "-m", help="A hub id, a folder or an embedded model; several times where models are compared."),
+        typer.Option(
+            "--model",
+            "-m",
+            help="A hub id, a folder or an embedded model; several times where models are compared.",
+            autocompletion=completion.models,
+        ),
     ] = None,
     data: Annotated[str | None, typer.Option("--data", help="A dataset of `mixlens data`, a file, or NAME=FILE.")] = None,
     n: Count = None,
@@ -86,7 +94,10 @@ def _one_or_more(names: list[str] | None) -> Any:
 
 @loads_a_model
 def reproduce(
-    paper: Annotated[str | None, typer.Argument(help="Without one: the papers, their models, data and steps.")] = None,
+    paper: Annotated[
+        str | None,
+        typer.Argument(help="Without one: the papers, their models, data and steps.", autocompletion=completion.papers),
+    ] = None,
     model: Annotated[
         list[str] | None,
         typer.Option("--model", "-m", help="ROLE=NAME replaces a model of the paper; a NAME alone replaces all of them."),

@@ -12,7 +12,7 @@ import typer
 
 from .. import command_words
 from ..errors import InputError, nearest, printable
-from . import group
+from . import completion, group
 from .options import (
     File,
     Foil,
@@ -63,6 +63,7 @@ def plot(
         typer.Option(
             "--method",
             help="See `mixlens methods`; options as name:option=value. Several, with commas between them, become rows.",
+            autocompletion=completion.methods,
         ),
     ] = "alti",
     kind: Annotated[

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..errors import InputError, MixlensError, nearest, printable, printable_json
+from . import completion
 from .group import short_warnings
 from .options import Foil, LoadOptions, ModelName, Query, Score, loads_a_model
 
@@ -27,7 +28,12 @@ Out = Annotated[
 Count = Annotated[int | None, typer.Option("--n", help="How many examples, drawn by --seed.", min=1)]
 Seed = Annotated[int, typer.Option("--seed")]
 LeaveOut = Annotated[bool, typer.Option("--leave-out", help="Leave out examples that do not fit, instead of stopping.")]
-Methods = Annotated[str | None, typer.Option("--methods", help="Names with commas between them; options as name:option=value.")]
+Methods = Annotated[
+    str | None,
+    typer.Option(
+        "--methods", help="Names with commas between them; options as name:option=value.", autocompletion=completion.methods
+    ),
+]
 
 RUN_EXAMPLE = "Example:  mixlens run corpus.jsonl --model sentiment --methods alti,attcat --out runs/corpus"
 SUMMARIZE_EXAMPLE = "Example:  mixlens summarize runs/corpus    (as a page: mixlens report runs/corpus)"
@@ -43,7 +49,10 @@ def run(
     ],
     model: ModelName = "agreement",
     methods: Annotated[
-        str, typer.Option("--methods", help="Names with commas between them; options as name:option=value.")
+        str,
+        typer.Option(
+            "--methods", help="Names with commas between them; options as name:option=value.", autocompletion=completion.methods
+        ),
     ] = "alti",
     limit: Annotated[int | None, typer.Option("--limit", help="The first so many rows.")] = None,
     columns: Annotated[str | None, typer.Option("--columns", help="Fields to carry along, with commas between them.")] = None,

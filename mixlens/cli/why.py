@@ -12,7 +12,7 @@ import typer
 from .. import command_words
 from ..errors import InputError
 from ..files import refuse_foreign
-from . import group
+from . import completion, group
 from .keeping import Force
 from .options import File, Foil, LoadOptions, NoColor, Pair, Text, loads_a_model
 
@@ -29,7 +29,13 @@ mixlens why --file review.txt -m FOLDER -o why.html
 
 Exit code 0 with an answer, also with one that its checks contradict; 2 where there is none."""
 WhyModel = Annotated[
-    str, typer.Option("--model", "-m", help="A hub id, a folder, or an embedded model: sentiment (default), agreement.")
+    str,
+    typer.Option(
+        "--model",
+        "-m",
+        help="A hub id, a folder, or an embedded model: sentiment (default), agreement.",
+        autocompletion=completion.models,
+    ),
 ]
 Target = Annotated[
     str | None,
@@ -39,9 +45,19 @@ Query = Annotated[
     str | None, typer.Option("--query", help="A word that a tagger tags or a language model predicts: the word or an index.")
 ]
 Lead = Annotated[
-    str | None, typer.Option("--method", help="The method that leads, of `mixlens methods`; by default the table's for the task.")
+    str | None,
+    typer.Option(
+        "--method",
+        help="The method that leads, of `mixlens methods`; by default the table's for the task.",
+        autocompletion=completion.methods,
+    ),
 ]
-Others = Annotated[str | None, typer.Option("--methods", help="Compare these methods instead; names with commas between them.")]
+Others = Annotated[
+    str | None,
+    typer.Option(
+        "--methods", help="Compare these methods instead; names with commas between them.", autocompletion=completion.methods
+    ),
+]
 FillerName = Annotated[
     str | None, typer.Option("--filler", help="In the place of words taken out: delete (default), mask, pad or unk.")
 ]
@@ -76,7 +92,8 @@ def why(
 
     The sentence comes first, then what happens without its words, then the text, the words for and against, and what was checked.
     ok: the answer falls at least 20 points more without the named words than without random ones (! from 5 points), scores add up
-    to within 1 % (! to 5 %), more than half of the methods put the same words first.
+    to within 1 % (! to 5 %), more than half of the methods put the same words first. An answer of less than 50 % counts as if it
+    had 50 %: it cannot fall by much.
     """
     if generate is not None:
         raise InputError(

@@ -17,6 +17,12 @@ from .turned_counts import TurnedCounts
 LEAST_ROWS = 5  # rows that a word must be in to be listed
 RANDOM_WORDS = "(random words)"  # beside the methods: no method has such a name
 
+WRITTEN_TEXTS = (  # what the numbers of a run with `generate` are about
+    "written texts: up to {} tokens after each row. Below, words are those of the",
+    "rows' own texts, by their mean share over the written tokens; rows are grouped",
+    "by the token that was written first. The texts: mixlens.corpus.generations.",
+)
+
 
 @dataclass(frozen=True)
 class Summary:
@@ -45,6 +51,7 @@ class Summary:
         default_factory=dict
     )  # method -> share that turned, its interval, rows; with `trust`
     open: dict[str, dict[str, Any]] = field(default_factory=dict)  # method -> rows whose scores do not add up; with `trust`
+    generate: int | None = None  # tokens that the model was let write after each row; None where it wrote nothing
 
     def json(self) -> str:
         return printable_json(json.dumps(asdict(self), ensure_ascii=False))
@@ -82,6 +89,7 @@ def summarize(out: str | os.PathLike[str], *, top: int = 8, classes: int = 8, le
         word_agreement={f"{a}, {b}": mean.value for (a, b), mean in tally.word_agreement.items()},
         turned=_turned(tally.removal),
         open={method: vars(gaps) for method, gaps in tally.removal.gaps.items() if gaps.rows},
+        generate=mapping(mapping(manifest.get("identity")).get("options")).get("generate"),
     )
 
 
@@ -120,6 +128,7 @@ def _row_lines(summary: Summary) -> Iterator[str]:
     """What is said of rows that were explained."""
     yield f"{summary.tokens_a_row:.1f} tokens a row, {1000 * (summary.seconds_a_row or 0):.2f} ms a row"
     yield from _gap_lines(summary.gap)
+    yield from [line.format(summary.generate) for line in WRITTEN_TEXTS] if summary.generate else []
     for name in summary.words:
         yield from _class_lines(summary, name)
     yield from _turned_lines(summary.turned)
@@ -154,7 +163,8 @@ def _class_lines(summary: Summary, name: str) -> Iterator[str]:
     """The words of the rows with one prediction, each with the rows that have it; of signed scores for and against apart."""
     methods = summary.words[name]
     width = max(map(len, methods), default=0)
-    yield from ("", f"predicted {name!r}: {summary.classes[name]} rows")
+    said = f"wrote {name!r} first" if summary.generate else f"predicted {name!r}"
+    yield from ("", f"{said}: {summary.classes[name]} rows")
     for method, ways in methods.items():
         first, *others = _way_cells(ways, signed=method in summary.signed.get(name, {}))
         yield f"  {method:<{width}}  {first}"

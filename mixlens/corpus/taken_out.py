@@ -19,7 +19,7 @@ import numpy as np
 
 from ..errors import InputError
 from ..model.model import Model
-from ..model.predict import NAMED
+from ..model.predict import NAMED, gives_number
 from ..questions import MOST_ROWS, TOGETHER
 from ..targets import Target, resolve
 from ..types import Attribution, Trace
@@ -47,6 +47,8 @@ def refuse_trust(model: Model, target: Any, foil: Any) -> None:
             f"trust= takes words out and looks whether the prediction turns, and {model.name!r} ({model.task}) predicts no "
             f"one class or word for a text. Allowed: {', '.join(NAMED)}. Leave trust= out."
         )
+    if gives_number(model):
+        raise InputError(f"{model.name!r} gives one number and no class, so no prediction can turn. Leave trust= out.")
     if (target, foil) != ("predicted", None):
         raise InputError("trust= checks the words for the predicted class or word. Leave target= and foil= out, or trust=.")
 

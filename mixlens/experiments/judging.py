@@ -24,6 +24,7 @@ from ..metrics.plausibility import RANKINGS
 from ..metrics.registry import as_number
 from ..metrics.removal_curves import aopc_bounds
 from ..metrics.subsets import held_out_subsets
+from ..model.predict import gives_number
 from ..removal import UNITS, Infill
 from ..targets import logits_at, resolve
 from ..types import Attribution, Example, Record, Trace
@@ -56,6 +57,7 @@ SAME = 1e-4  # shares of scores that differ by less, relative to the largest, ar
 
 
 def _prepare(setup: Setup) -> None:
+    _refuse_number(setup)
     one_of("explains", setup.options["explains"], EXPLAINS)
     one_of("ranking", setup.options["ranking"], (BY_DEFAULT, *RANKINGS))
     one_of("unit", setup.options["unit"], UNITS)
@@ -64,6 +66,14 @@ def _prepare(setup: Setup) -> None:
     for request in requests_of(setup.options["metrics"]):
         _refuse_metric(setup, request)
     removable(setup)
+
+
+def _refuse_number(setup: Setup) -> None:
+    if gives_number(setup.model):
+        raise InputError(
+            f"{setup.model.name!r} gives one number and no class, so there is no probability that could fall: its methods cannot "
+            "be judged. explain shows what its number rests on, for example by attcat."
+        )
 
 
 def _refuse_metric(setup: Setup, request: MetricRequest) -> None:

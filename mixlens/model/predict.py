@@ -21,6 +21,11 @@ if TYPE_CHECKING:
 NAMED = ("classification", "masked-lm", "causal-lm")  # tasks whose prediction is one class or one token
 
 
+def gives_number(model: Model) -> bool:
+    """Whether a model gives one number for a text, as a regression does, and no class."""
+    return model.task == "classification" and getattr(model.hf_model.config, "num_labels", None) == 1
+
+
 def default_query(trace: Trace) -> int:
     """Where the prediction is read: the one mask, the last token of a causal model, else the first token."""
     if trace.model.task == "masked-lm" and trace.predicts:
@@ -78,7 +83,7 @@ def _row(trace: Trace) -> Tensor | None:
     if trace.logits is None or trace.model.task in ("question-answering", "token-classification"):
         return None
     if trace.model.task == "classification":
-        return trace.logits
+        return trace.logits if len(trace.logits) > 1 else None  # the probability of one output is 1, whatever the text
     return trace.logits[0] if len(trace.logits) else None
 
 

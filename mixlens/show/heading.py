@@ -157,7 +157,8 @@ def explained(info: Info) -> str:
     if info.get("generated") is not None:
         return f"explains  {shown(info['generated'])}, written after {place}"
     if info.get("target") is not None:
-        return f"explains  {info['score'].replace('_', ' ')} of {printable(str(info['target']))} at {place}"
+        what = f"explains  {info['score'].replace('_', ' ')} of {printable(str(info['target']))}"
+        return f"{what}: its start and its end together" if info.get("task") == "question-answering" else f"{what} at {place}"
     return f"explains  {place}"
 
 

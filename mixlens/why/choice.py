@@ -10,6 +10,7 @@ from types import MappingProxyType
 
 from ..errors import InputError, nearest
 from ..model.model import Model
+from ..model.predict import gives_number
 from ..removal import filler_token
 
 MOST_NAMED = 3  # words that are named as reasons
@@ -79,7 +80,7 @@ def choice_for(model: Model) -> Choice:
 def refuse_unanswerable(model: Model) -> None:
     """Refuse a model without a head, and one whose answer is a number."""
     choice_for(model)
-    if model.task == "classification" and model.hf_model.config.num_labels == 1:
+    if gives_number(model):
         raise InputError(
             f"{model.name!r} gives one number and no class, so there is no answer that could turn. Its number is explained by "
             "explain: target=0, score='logit'."

@@ -14,9 +14,12 @@ from .rules import Fall, act_together, agreement_state
 from .sentences import called, quoted, them, these
 from .value import Agreement, Note, Single, Trust, Word
 
+SPAN = "The answer is a span: its words are explained together, by where it starts and where it ends, not one by one."
+
 
 def notes_of_text(trace: Trace, asked: Asked, cut: int | None, reasons: Sequence[Word]) -> Iterator[Note]:
-    """Of the text: cut, spelled out by the vocabulary, without a mask. `reasons`: the words that are named."""
+    """Of the text: cut, spelled out by the vocabulary, without a mask. Of an answer: a span.
+    `reasons`: the words that are named."""
     model = trace.model
     if cut is not None:
         yield Note(
@@ -27,6 +30,8 @@ def notes_of_text(trace: Trace, asked: Asked, cut: int | None, reasons: Sequence
     yield from _shredded(model, trace, reasons)
     yield from _unknown(model, trace)
     yield from _typed(model, trace)
+    if model.task == "question-answering" and len(asked.own) > 1:
+        yield Note("span", "caution", SPAN)
     if asked.query is not None and no_mask(model, trace):
         mask = model.tokenizer.mask_token
         yield Note("no_mask", "caution", f"There is no {mask} in the text: the model sees the word that it predicts here.")

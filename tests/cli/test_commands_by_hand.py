@@ -976,7 +976,6 @@ def test_a_table_of_gaps_and_a_line_about_a_model() -> None:
         ("ok", IDENTITIES[first], "1.2e-07", "1e-05", "1"),
         ("FAILS", IDENTITIES[second], "5.0e-01", "1e-04", "3"),
     ]
-    assert [lists._cut("abcde", width) for width in (4, 5, 6)] == ["abc…", "abcde", "abcde"]
 
 
 def test_rows_of_methods_and_families() -> None:

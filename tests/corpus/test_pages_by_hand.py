@@ -360,6 +360,17 @@ def test_the_whole_text_of_a_summary() -> None:
     ]
 
 
+def test_a_summary_of_written_texts_says_what_it_summarizes() -> None:
+    lines = summary_of(generate=3).text().splitlines()
+    assert lines[4:9] == [
+        "written texts: up to 3 tokens after each row. Below, words are those of the",
+        "rows' own texts, by their mean share over the written tokens; rows are grouped",
+        "by the token that was written first. The texts: mixlens.corpus.generations.",
+        "",
+        "wrote 'yes' first: 2 rows",
+    ]
+
+
 def test_the_reasons_of_a_summary_add_up_to_the_rows_that_could_not_be_explained() -> None:
     lines = summary_of(rows=0, errors=7, reasons=[("bad", 4), ("long", 2)]).text().splitlines()
     assert lines[1:] == ["        4  bad", "        2  long", "        1  for other reasons: errors.jsonl has each"]
@@ -447,7 +458,8 @@ def test_the_answer_without_words_is_read_where_it_moved() -> None:
 
 
 def test_what_trust_refuses() -> None:
-    model: Any = SimpleNamespace(task="question-answering", name="m")
+    config = SimpleNamespace(num_labels=2)
+    model: Any = SimpleNamespace(task="question-answering", name="m", hf_model=SimpleNamespace(config=config))
     with pytest.raises(
         InputError, match=r"^trust= takes words out and looks whether the prediction turns, and 'm' \(question-ans"
     ):

@@ -76,6 +76,14 @@ def test_a_summary_has_every_count(run: list[Any]) -> None:
     assert (told.turned, told.open, told.mixing_ratio) == ({}, {}, {})
 
 
+def test_a_summary_knows_whether_texts_were_written(run: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    assert summary.summarize("folder").generate is None
+    monkeypatch.setattr(
+        summary, "manifest_of", lambda out: {**MANIFEST, "identity": {**MANIFEST["identity"], "options": {"generate": 3}}}
+    )
+    assert summary.summarize("folder").generate == 3
+
+
 def test_an_overview_has_every_count(run: list[Any]) -> None:
     told = page_facts.overview("folder", examples=4, top=1, classes=2, least=2)
     assert (told.out, told.manifest, told.methods, told.finished) == ("folder", MANIFEST, ("m", "k"), True)

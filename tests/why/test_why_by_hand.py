@@ -499,6 +499,20 @@ def text_trace(**more: Any) -> Any:
     return trace
 
 
+def test_a_span_of_several_tokens_is_noted() -> None:
+    trace = text_trace()
+    trace.model.task = "question-answering"
+    several, one = (SimpleNamespace(query=None, own=frozenset(range(3, end))) for end in (6, 4))
+    assert list(notes.notes_of_text(trace, several, None, [])) == [
+        Note(
+            "span",
+            "caution",
+            "The answer is a span: its words are explained together, by where it starts and where it ends, not one by one.",
+        )
+    ]
+    assert list(notes.notes_of_text(trace, one, None, [])) == []
+
+
 def test_notes_of_a_text() -> None:
     asked = SimpleNamespace(query=None)
     assert list(notes.notes_of_text(text_trace(), asked, None, [])) == []
