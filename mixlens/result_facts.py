@@ -60,6 +60,7 @@ def _check_scores(scores: Tensor, kind: type[Saved], n: int) -> None:
     shape = f"[{', '.join(axes)}]"
     require(fits, f"its scores have the shape {list(scores.shape)}, not {shape} of its {n} tokens")
     require(scores.dtype in NUMBERS, f"its scores are {str(scores.dtype).removeprefix('torch.')} numbers")
+    require(not bool(scores.isnan().all()), "none of its scores is a number")
 
 
 def _info(facts: Any, tensors: dict[str, Tensor]) -> dict[str, Any]:

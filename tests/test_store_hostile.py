@@ -121,6 +121,7 @@ SCORES: dict[str, torch.Tensor] = {
     "of complex numbers": torch.ones(2, 2, 2, dtype=torch.complex64),
     "of eight bits": torch.ones(2, 2, 2).to(torch.float8_e4m3fn),
     "of yes and no": torch.ones(2, 2, 2, dtype=torch.bool),
+    "of no number at all": torch.full((2, 2, 2), float("nan")),
 }
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
+from .foreign import named_errors, refuse_meta
 from .own_attention import our_attention
 from .parts import layer_parts
 from .passes import Hook, apart_from_others, evaluating, hooks, modules_of, plain_numbers, recorded, unwatched
@@ -35,8 +36,9 @@ def run(
     reads.
     """
     with suppress(Done), model.lock, apart_from_others(), evaluating(model.hf_model, gradients=gradients):
+        refuse_meta(model)
         _refresh_parts(model)
-        with our_attention(model), hooks(entries()), recorded(recorder):
+        with our_attention(model), hooks(entries()), recorded(recorder), named_errors():
             return call(model, inputs)
     return None
 
@@ -54,8 +56,8 @@ def computing(model: Model) -> Iterator[None]:
     """For calls of single modules: in evaluation mode, as they were traced (a LoRA module in training mode may drop part of its
     input), and in their own numbers."""
     if any(module.training for module in modules_of(model.hf_model)):
-        with model.lock, unwatched(), evaluating(model.hf_model):
+        with model.lock, unwatched(), evaluating(model.hf_model), named_errors():
             yield
     else:
-        with unwatched(), plain_numbers():
+        with unwatched(), plain_numbers(), named_errors():
             yield

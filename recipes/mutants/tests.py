@@ -31,7 +31,7 @@ AREAS: dict[str, tuple[str, ...]] = {
     ),  # the rest: decompositions, scoring, aggregation, attributions, targets
 }
 READING = """
-    __init__ attention chat encode families loading model offload own_attention parts placing predict record rerun rows runner
+    __init__ attention chat encode families foreign loading model offload own_attention parts placing predict record rerun rows runner
     seam stock tracing vocabulary
 """
 PAPERS = """

@@ -1,0 +1,69 @@
+"""Errors of code that is not ours: a user's hook, patched `forward` or module may fail where mixlens runs it. It is named."""
+
+from __future__ import annotations
+
+import sysconfig
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..errors import MixlensError, ModelError
+
+if TYPE_CHECKING:
+    from .model import Model
+
+KNOWN = ("torch", "transformers", "mixlens", "accelerate", "peft", "bitsandbytes")  # packages whose errors are not a user's
+OURS = Path(__file__).parents[1]
+LIBRARY = Path(sysconfig.get_path("stdlib"))
+
+
+@contextmanager
+def named_errors() -> Iterator[None]:
+    """Refuse in one line what a user's code in the model raises. Errors of memory, and of other code, stay as they are."""
+    try:
+        yield
+    except (MixlensError, MemoryError):
+        raise
+    except Exception as error:
+        if "OutOfMemory" in type(error).__name__:
+            raise
+        if place := user_code(error):
+            raise ModelError(
+                f"code in the model that is not its own failed ({place}): {type(error).__name__}: {_first_line(error)} mixlens "
+                "also runs modules on other texts, on single positions and in float32: let it take any of these, or remove it."
+            ) from error
+        raise
+
+
+def refuse_meta(model: Model) -> None:
+    """Refuse a model whose weights were moved to the meta device. Those of an offloaded model may all be there."""
+    if not all(weights.is_meta for weights in model.hf_model.parameters()):
+        return
+    if not any(hasattr(module, "_hf_hook") for module in model.hf_model.modules()):  # accelerate's, which brings the numbers
+        raise ModelError(
+            f"the weights of {model.name!r} are on the meta device, which holds no numbers: they were moved there after loading. "
+            "Load the model again."
+        )
+
+
+def user_code(error: BaseException) -> str | None:
+    """Function and line of the last step that no known package and no standard library made; None where there is none."""
+    steps = [step for step in traceback.extract_tb(error.__traceback__) if _is_foreign(step.filename)]
+    return f"{steps[-1].name}, {Path(steps[-1].filename).name}:{steps[-1].lineno}" if steps else None
+
+
+def _is_foreign(filename: str) -> bool:
+    place = Path(filename)
+    if filename.startswith("<frozen") or OURS in place.parents:
+        return False
+    packages = [
+        part for above, part in zip(place.parts, place.parts[1:], strict=False) if above in ("site-packages", "dist-packages")
+    ]
+    return packages[-1] not in KNOWN if packages else LIBRARY not in place.parents
+
+
+def _first_line(error: BaseException) -> str:
+    line = str(error).strip().partition("\n")[0][:200]
+    return line if line.endswith(".") else f"{line}."
