@@ -21,6 +21,10 @@ class ModelError(MixlensError):
     """A model that cannot be loaded, is not known, or does not pass its own proof."""
 
 
+class RowsError(ModelError):
+    """A row of a batch is not what it is alone: no number that is made in batches can be trusted."""
+
+
 class InputError(MixlensError):
     """A text, a list of ids, a query or an option that cannot be used."""
 

@@ -41,6 +41,7 @@ class Question:
         self.resolved = target  # None for a method that explains a position, whatever the model puts out there
         self._mix = mix
         self.batch = Batch([self])  # until `share_passes` puts it into one with others
+        self._sizes: set[int] = set()  # of batches of changed copies of the text that were compared with one copy alone
 
     @property
     def target(self) -> Target:
@@ -91,13 +92,19 @@ class Question:
         """d target / d tensor for tensors of `run`, each without its batch axis."""
         return self.batch.gradients(self, tensors)
 
+    def compares(self, count: int) -> bool:
+        """Is this the first batch of so many changed copies of the text? Then it is to be compared with one copy alone."""
+        new = count not in self._sizes
+        self._sizes.add(count)
+        return new
+
     def values(self, rows: Sequence[Mapping[str, Any]]) -> Tensor:
         """The target's number for other inputs, [row]: each is {input_ids, attention_mask, token_type_ids} without padding."""
         texts: Any = [SimpleNamespace(**row) for row in rows]
         step = self.model.batch_limit or max(1, min(MOST_ROWS, TOGETHER // max(1, len(self.trace))))
         found: list[Tensor] = []
         for start in range(0, len(rows), step):
-            found.append(self.target.of(self.model.outputs(texts[start : start + step])))
+            found.append(self.target.of(self.model.outputs(texts[start : start + step], compare=start == 0)))
             tell(min(start + step, len(rows)), len(rows), "texts")
         return torch.cat(found)
 

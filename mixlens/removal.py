@@ -121,7 +121,7 @@ def answers(trace: Trace, gone: Sequence[Sequence[int]], target: Target, *, repl
     step = trace.model.batch_limit or max(1, min(MOST_ROWS, TOGETHER // max(1, len(trace))))
     found: list[Answer] = []
     for start in range(0, len(rows), step):
-        found += _answers(trace.model, rows[start : start + step], targets[start : start + step])
+        found += _answers(trace.model, rows[start : start + step], targets[start : start + step], compare=start == 0)
         tell(len(found), len(rows), "texts")
     return found
 
@@ -137,7 +137,7 @@ def every_outcome(
     step = trace.model.batch_limit or max(1, min(MOST_ROWS, TOGETHER // max(1, len(trace))))
     values: list[list[float]] = []
     for start in tqdm(range(0, len(rows), step), desc="leaving out", delay=2, leave=False, disable=None):
-        output = trace.model.outputs([SimpleNamespace(**row) for row in rows[start : start + step]])
+        output = trace.model.outputs([SimpleNamespace(**row) for row in rows[start : start + step]], compare=start == 0)
         for number, row in enumerate(rows[start : start + step]):
             part = _part(output, [number], len(row["input_ids"]))
             values.append([float(target.of(part)[0]) for target in targets[start + number]])
@@ -145,9 +145,9 @@ def every_outcome(
     return values
 
 
-def _answers(model: Model, rows: Sequence[Row], targets: Sequence[Target]) -> list[Answer]:
+def _answers(model: Model, rows: Sequence[Row], targets: Sequence[Target], *, compare: bool) -> list[Answer]:
     """Of each row, in one pass. Rows that read the same position are read together."""
-    output = model.outputs([SimpleNamespace(**row) for row in rows])
+    output = model.outputs([SimpleNamespace(**row) for row in rows], compare=compare)
     groups: dict[tuple[Target, int], list[int]] = defaultdict(list)
     for number, (row, target) in enumerate(zip(rows, targets, strict=True)):
         groups[target, len(row["input_ids"])].append(number)
@@ -261,7 +261,8 @@ def _infilled(trace: Trace, gone: Sequence[Sequence[int]], filler: Model) -> lis
     masked = [_replaced(trace, gaps) for gaps in masks]
     rows: list[Row] = []
     for start in range(0, len(masked), MOST_ROWS):
-        logits = filler.outputs([SimpleNamespace(**row) for row in masked[start : start + MOST_ROWS]]).logits
+        batch = [SimpleNamespace(**row) for row in masked[start : start + MOST_ROWS]]
+        logits = filler.outputs(batch, compare=start == 0).logits
         rows += [_replaced(trace, _likely(trace, filler, row, gone[start + i])) for i, row in enumerate(logits)]
     return rows
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from ..errors import MixlensError, ResultError
 from ..files import RunFolder
-from .shards import facts_of, rows_in, shard_files
+from .shards import SCHEMA, CorpusFolder, facts_of, refuse_changed, rows_in, shard_files
 from .tally import NAMES, drop_rarest
 
 Visitor = Callable[[Mapping[str, Any], str], Any]  # of a row, and of the name of its file
@@ -36,6 +36,8 @@ def manifest_of(out: str | os.PathLike[str]) -> dict[str, Any]:
     identity = mapping(manifest.get("identity"))
     if identity.get("kind") != "corpus" or not isinstance(identity.get("methods"), list):
         raise ResultError(f"{str(out)!r} is not the folder of a corpus run.")
+    if manifest.get("schema") != SCHEMA:
+        raise ResultError(f"{str(out)!r} has schema {manifest.get('schema')!r:.40}; this mixlens reads {SCHEMA}.")
     return manifest
 
 
@@ -46,7 +48,9 @@ def methods_of(manifest: Mapping[str, Any]) -> list[str]:
 def visit_rows(out: str | os.PathLike[str], manifest: Mapping[str, Any], visitor: Visitor) -> Counter[str]:
     """Call `visitor(row, file)` for every row there is. The reasons of rows that could not be explained, with their counts."""
     reasons: Counter[str] = Counter()
+    listed, _ = CorpusFolder(Path(out)).listed()
     for path in shard_files(out):
+        refuse_changed(path, listed)
         reasons.update(_visit_shard(path, manifest, visitor))
         drop_rarest(reasons, NAMES)
     return reasons

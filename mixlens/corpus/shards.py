@@ -216,10 +216,20 @@ def _is_whole(path: Path, number: int | None) -> bool:
     return number is not None and path.is_file() and file_name(number, path.read_bytes()) == path.name
 
 
-def _is_listed(path: Path, content: bytes, entry: tuple[str, str] | None) -> bool:
+def _is_listed(path: Path, digest: str, entry: tuple[str, str] | None) -> bool:
     """Whether a file has the checksum that its name says, and is the one of the manifest's entry, where there is one."""
-    digest = hashlib.sha256(content).hexdigest()
     return digest.startswith(path.stem.rpartition("-")[2]) and entry in (None, (path.name, digest))
+
+
+def refuse_changed(path: Path, listed: Mapping[int, tuple[str, str]]) -> None:
+    """Refuse a shard whose content is not what its name and the manifest's list say."""
+    with path.open("rb") as file:  # read in pieces: a shard may be large
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    if not _is_listed(path, digest, listed.get(_number_of(path.name) or 0)):
+        raise ResultError(
+            f"{path.name!r} is not the file that the run wrote: its checksum is another. Give the run's command again: it is "
+            "moved aside, and its rows are done again."
+        )
 
 
 def _is_entry(shard: Any) -> bool:
@@ -231,7 +241,7 @@ def _shard_in(path: Path, run: str, entry: tuple[str, str] | None) -> Shard | No
     """The shard of this run in a file; None where the file is damaged, or not the one of the manifest's entry."""
     content = path.read_bytes()
     try:
-        return read_shard(path, content, run) if _is_listed(path, content, entry) else None
+        return read_shard(path, content, run) if _is_listed(path, hashlib.sha256(content).hexdigest(), entry) else None
     except ResultError:
         return None
 

@@ -131,11 +131,14 @@ def _left_without(trace: Trace, target: Target, sets: Collection[Gone]) -> dict[
     ordered = sorted(sets, key=sorted)
     step = trace.model.batch_limit or max(1, min(MOST_ROWS, TOGETHER // max(1, len(trace))))
     batches = [ordered[start : start + step] for start in range(0, len(ordered), step)]
-    return {gone: left for batch in batches for gone, left in zip(batch, _answers(trace, target, batch), strict=True)}
+    left: dict[Gone, Left] = {}
+    for batch in batches:
+        left |= zip(batch, _answers(trace, target, batch, compare=not left), strict=True)
+    return left
 
 
-def _answers(trace: Trace, target: Target, batch: Sequence[Gone]) -> list[Left]:
-    logits = trace.model.outputs([_without(trace, gone) for gone in batch]).logits
+def _answers(trace: Trace, target: Target, batch: Sequence[Gone], *, compare: bool) -> list[Left]:
+    logits = trace.model.outputs([_without(trace, gone) for gone in batch], compare=compare).logits
     rows = [logits[number] if not target.positions else logits[number, _moved(target, gone)] for number, gone in enumerate(batch)]
     wanted = target.ids[0]
     shares = [row.double().softmax(-1) if row.device.type != "mps" else row.softmax(-1) for row in rows]

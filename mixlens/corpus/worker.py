@@ -17,7 +17,7 @@ from ..asking import RANDOM, MethodRequest, grouped, map_of, parse_methods
 from ..attributions import attribute_each
 from ..budget import is_out_of_memory
 from ..data import RowError
-from ..errors import InputError, MixlensError
+from ..errors import InputError, MixlensError, RowsError
 from ..maps import method, mix
 from ..model.chat import refuse_no_template
 from ..model.encode import Encoded
@@ -132,7 +132,8 @@ class Worker:
         answers: dict[int, Row | BadRow] = {}
         for batch in self.model.batches([code for _, code in texts], None, self.plan.batch_tokens):
             rows, encoded = zip(*(texts[i] for i in batch), strict=True)
-            answers |= zip(batch, map(_columns_or_bad, rows, self._batch(rows, encoded)), strict=True)
+            made = self._batch(rows, encoded, compare=not answers)
+            answers |= zip(batch, map(_columns_or_bad, rows, made), strict=True)
             tick(len(batch))
         return answers
 
@@ -182,12 +183,15 @@ class Worker:
 
     # - one batch
 
-    def _batch(self, rows: Sequence[InputRow], encoded: Sequence[Encoded]) -> list[Row | MixlensError]:
-        """A row or a reason for each. A batch that fails, or does not fit, is halved, so that one row costs no other."""
+    def _batch(self, rows: Sequence[InputRow], encoded: Sequence[Encoded], *, compare: bool = True) -> list[Row | MixlensError]:
+        """A row or a reason for each. A batch that fails, or does not fit, is halved, so that one row costs no other. With
+        `compare`, which is so for the first batch of a shard, its first and its last row must be what they are alone."""
         try:
             if self.plan.generate is not None:
                 return written_rows(self.model, self.plan, self.requests, rows, encoded)
-            answers = self._answers_of_batch(rows, encoded)
+            answers = self._answers_of_batch(rows, encoded, compare)
+        except RowsError:  # the other batches, which are not compared, would be wrong too
+            raise
         except (MixlensError, MemoryError, torch.OutOfMemoryError, RuntimeError) as error:
             reason = _reason(error, encoded[0])
             return [reason] if len(encoded) == 1 else self._halves(rows, encoded)
@@ -199,9 +203,9 @@ class Worker:
         half = len(encoded) // 2
         return self._batch(rows[:half], encoded[:half]) + self._batch(rows[half:], encoded[half:])
 
-    def _answers_of_batch(self, rows: Sequence[InputRow], encoded: Sequence[Encoded]) -> list[Answer]:
+    def _answers_of_batch(self, rows: Sequence[InputRow], encoded: Sequence[Encoded], compare: bool) -> list[Answer]:
         started = time.perf_counter()
-        traces, maps = self._stream(encoded) if self.streams else self._trace(encoded)
+        traces, maps = (self._stream if self.streams else self._trace)(encoded, compare)
         attributed = self._attribution_scores(rows, traces)
         predicted = predictions(traces, k=1)
         scores = {**self._map_scores(traces, maps), **attributed}
@@ -224,18 +228,18 @@ class Worker:
             for name, request in self.maps.items()
         }
 
-    def _stream(self, encoded: Sequence[Encoded]) -> tuple[list[Trace], list[dict[str, Map]]]:
+    def _stream(self, encoded: Sequence[Encoded], compare: bool) -> tuple[list[Trace], list[dict[str, Map]]]:
         """Every layer is scored by every method when it has run, then released."""
-        return fresh(partial(self._stream_once, encoded), self.model)
+        return fresh(partial(self._stream_once, encoded, compare), self.model)
 
-    def _stream_once(self, encoded: Sequence[Encoded]) -> tuple[list[Trace], list[dict[str, Map]]]:
+    def _stream_once(self, encoded: Sequence[Encoded], compare: bool) -> tuple[list[Trace], list[dict[str, Map]]]:
         scorers = [Scorer(self._call(group), len(encoded), encoded[0].tokens, self.model) for group in self.groups]
-        traces, _ = self.model.run_traced(encoded, each=partial(_score_layer, scorers))
+        traces, _ = self.model.run_traced(encoded, each=partial(_score_layer, scorers), compare=compare)
         return traces, self._by_method([scorer.maps(traces) for scorer in scorers], len(traces))
 
-    def _trace(self, encoded: Sequence[Encoded]) -> tuple[list[Trace], list[dict[str, Map]]]:
+    def _trace(self, encoded: Sequence[Encoded], compare: bool) -> tuple[list[Trace], list[dict[str, Map]]]:
         """The traced pass is held until every method has scored it."""
-        traces, _ = self.model.run_traced(encoded)
+        traces, _ = self.model.run_traced(encoded, compare=compare)
         maps = self._by_method([self._group_maps(traces, group) for group in self.groups], len(traces))
         for trace, of_trace in zip(traces, maps, strict=True):
             of_trace |= {name: map_of(trace, self.requests[name]) for name in self.random}

@@ -98,6 +98,10 @@ class Published:
     keys: int = 1
     std: bool = False  # the numbers are mean ± standard deviation, so ours is written like that too
     absent: str = "not run"  # what stands for ours where our table has no such row
+    given: Mapping[str, Any] = field(default_factory=dict)  # the options of runs that they stand beside
+
+    def is_about(self, setup: Any) -> bool:
+        return all(setup.options.get(name) == value for name, value in self.given.items())
 
     @property
     def title(self) -> str:

@@ -196,7 +196,8 @@ def all_tables(setup: Setup, records: list[Record]) -> list[Table]:
     """The tables of the experiment, then the paper's numbers beside ours, then the verdicts on its claims."""
     declared = setup.experiment
     tables = declared.finish(setup, records)
-    return [*tables, *beside(declared.published, tables), *judged_claims(declared.claims, setup, records, tables)]
+    published = [one for one in declared.published if one.is_about(setup)]
+    return [*tables, *beside(published, tables), *judged_claims(declared.claims, setup, records, tables)]
 
 
 # --- reports ------------------------------------------------------------------------------------------------------------

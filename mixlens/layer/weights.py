@@ -15,9 +15,10 @@ KNOWN_PACKAGES = ("torch", "transformers", "peft", "bitsandbytes", "torchao", "o
 
 
 def is_hooked(module: nn.Module) -> bool:
-    """Does somebody else's hook act on this module?"""
+    """Does somebody else's hook act on this module, or on every module of torch?"""
+    everywhere = nn.modules.module._global_forward_hooks or nn.modules.module._global_forward_pre_hooks
     hooks = (*module._forward_hooks.values(), *module._forward_pre_hooks.values())
-    return any(not getattr(hook, WATCHING, False) for hook in hooks)
+    return bool(everywhere) or any(not getattr(hook, WATCHING, False) for hook in hooks)
 
 
 def is_known(module: nn.Module) -> bool:
@@ -28,7 +29,7 @@ def is_known(module: nn.Module) -> bool:
 
 def is_plain(module: nn.Module) -> bool:
     """A linear module that nobody changed: its weights may be read, once they are `at_hand`."""
-    if not _is_linear(module) or is_hooked(module):
+    if not _is_linear(module) or is_hooked(module) or not is_known(module):
         return False
     weight = module._parameters.get("weight")  # of a class of its own it would be quantised
     return type(weight) is nn.Parameter and weight.is_floating_point()

@@ -66,7 +66,7 @@ def run_at(question: Question, place: str | int, points: Tensor) -> tuple[Attach
     count = len(points)
     inputs = {key: value.expand(count, -1) if isinstance(value, Tensor) else value for key, value in question.inputs.items()}
     value = points if points.requires_grad else points.detach()  # the pass marks what it gets; the caller's tensor stays as it is
-    run = question.model.run_attached(inputs, place=place, value=value)
+    run = question.model.run_attached(inputs, place=place, value=value, compare=question.compares(count))
     return run, question.target.of(run.output)
 
 

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from ..completeness import completeness
-from ..model.rerun import Attached
+from ..model.rerun import Attached, compare_rows
 from ..questions import Question
 from ._attribution import attribution
 from ._backward_rules import Book, Call, Handler, composed, named, rules, send_back, stock
@@ -253,6 +253,7 @@ def deeplift(question: Question, *, embedding: str = "word", baseline: str | int
     """
     below, name = baseline_run(question, baseline)
     run, target, unruled = run_of_both(question, torch.cat([question.run.word, below.word]).detach())
+    compare_rows(question.model, run, [question.run, below])
     place = question.place(run, embedding)
     (multiplier,) = torch.autograd.grad(target[0], [place])
     x, b = halves(place.detach())
@@ -273,5 +274,5 @@ def run_of_both(question: Question, words: Tensor) -> tuple[Attached, Tensor, se
     inputs = {key: twice(value) if isinstance(value, Tensor) else value for key, value in question.inputs.items()}
     activations = composed(hf_model, (parts.mlp_act for parts in model.parts))
     with model.lock, torch.enable_grad(), without_padding(hf_model.config), rules(DEEPLIFT, hf_model, activations) as block:
-        run = model.run_attached(inputs, place="word", value=words)
+        run = model.run_attached(inputs, place="word", value=words, compare=False)
         return run, question.target.of(run.output), block.unruled

@@ -209,6 +209,7 @@ class Directions:
 
     def __init__(self, trace: Trace, *, after: bool):
         self.trace, self.after, self.n = trace, after, len(trace)
+        self.sizes: set[int] = set()  # of batches of copies that were compared with one copy alone
         widths: list[int] = []
 
         def note(x: Tensor) -> Tensor:
@@ -231,7 +232,9 @@ class Directions:
             each(layer, forward_ad.unpack_dual(output).tangent.to(working_dtype(output.dtype)))
 
         with forward_ad.dual_level():
-            self.trace.model.run_from(self.trace, enter, leave, after=self.after, copies=len(keys))
+            compare = len(keys) not in self.sizes
+            self.trace.model.run_from(self.trace, enter, leave, after=self.after, copies=len(keys), compare=compare)
+        self.sizes.add(len(keys))
 
     def batches(self, total: int) -> list[slice]:
         """0 to total, as many copies at a time as fit."""

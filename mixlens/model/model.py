@@ -209,9 +209,10 @@ class Model:
         """
         return tracing.trace(self, text, input_ids, token_type_ids, attention_mask, batch_size=batch_size)
 
-    def outputs(self, encoded: Sequence[Any]) -> Any:
-        """What the stock model returns for a batch, without recording anything."""
-        return runner.run(self, self.inputs(encoded))
+    def outputs(self, encoded: Sequence[Any], *, compare: bool = True) -> Any:
+        """What the stock model returns for a batch, without recording anything. `compare`: its first and its last row must be
+        what they are alone."""
+        return rerun.outputs(self, encoded, compare=compare)
 
     def logits(self, trace: Trace) -> Tensor:
         """[position, vocabulary] at every position: one more forward pass."""

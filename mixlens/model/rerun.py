@@ -17,6 +17,7 @@ from .offload import place_of
 from .parts import by_layer
 from .passes import Hook, first, hidden_argument, with_hidden
 from .record import Recorder, record_hooks
+from .rows import Around, Rows
 from .runner import Done, run
 
 if TYPE_CHECKING:
@@ -145,9 +146,45 @@ def run_attached(
     place: str | int = "word",
     value: Tensor | None = None,
     change: Callable[[int, Tensor], Tensor] | None = None,
+    compare: bool = True,
 ) -> Attached:
     """The stock model with its graph kept. `value` replaces what stands at `place`: the word embeddings ("word"), what
-    the embedding norm reads ("sum"), or the input of layer number `place`. `change` replaces attention weights."""
+    the embedding norm reads ("sum"), or the input of layer number `place`. `change` replaces attention weights. With `compare`
+    the first and the last row of a batch must be what they are alone."""
+    rows = Rows(model, len(inputs["input_ids"]) if compare else 0)
+    run = _run_attached(model, inputs, place, value, change, rows.noting)
+
+    def alone(row: int, around: Around) -> Any:
+        own, n = _row_of(inputs, row)
+        replaced = None if value is None else value.detach()[row : row + 1, :n]
+        return _run_attached(model, own, place, replaced, change, around).output
+
+    rows.compare(run.output, alone)
+    return run
+
+
+def compare_rows(model: Model, run: Attached, alone: Sequence[Attached]) -> None:
+    """Refuse a batch whose rows are not what earlier passes of each row alone gave."""
+    rows = Rows(model, len(alone))
+    for row, one in enumerate(alone):
+        rows.compare_row(row, (run.outputs[-1], one.outputs[-1]), (run.output, one.output))
+
+
+def _row_of(inputs: Mapping[str, Any], row: int) -> tuple[dict[str, Any], int]:
+    """One row of a model's inputs [batch pos], without the padding behind it, and how long it is."""
+    mask = inputs.get("attention_mask", inputs["input_ids"])[row]
+    n = len(mask) if "attention_mask" not in inputs else int(mask.nonzero().max()) + 1
+    return {key: value[row : row + 1, :n] if isinstance(value, Tensor) else value for key, value in inputs.items()}, n
+
+
+def _run_attached(
+    model: Model,
+    inputs: Mapping[str, Any],
+    place: str | int,
+    value: Tensor | None,
+    change: Callable[[int, Tensor], Tensor] | None,
+    around: Around,
+) -> Attached:
     recorder = Recorder(tuple(inputs["input_ids"].shape), attached=True, change=change)
     embeddings: dict[str, Tensor] = {}
 
@@ -179,7 +216,7 @@ def run_attached(
             *record_hooks(model.parts, recorder, model.configs, begin=False),
         ]
 
-    output = run(model, inputs, entries, recorder=recorder, gradients=True)
+    output = run(model, inputs, around(entries), recorder=recorder, gradients=True)
     return _attached(output, embeddings, recorder.records)
 
 
@@ -205,13 +242,35 @@ def run_from(
     *,
     after: bool,
     copies: int = 1,
+    compare: bool = True,
 ) -> None:
     """Run the model on `copies` of this input with `change(x)` in place of the embeddings x [copy pos d], and hand every
     layer's number and output [copy pos d] to `each`, as it comes. Differentiable, in either direction.
 
-    x is what the embedding norm reads; without one, or if `after`, what the first layer reads.
+    x is what the embedding norm reads; without one, or if `after`, what the first layer reads. With `compare` the first and the
+    last copy must be what they are alone.
     """
-    recorder = Recorder((copies, len(trace)), attached=True)
+    rows = Rows(model, copies if compare else 0)
+    _run_from(model, [trace] * copies, change, each, after, rows.noting)
+
+    def alone(row: int, around: Around) -> None:
+        def change_one(x: Tensor) -> Tensor:
+            return change(x.repeat(copies, 1, 1))[row : row + 1]
+
+        _run_from(model, [trace], change_one, lambda layer, output: None, after, around)
+
+    rows.compare(None, alone)
+
+
+def _run_from(
+    model: Model,
+    traces: Sequence[Trace],
+    change: Callable[[Tensor], Tensor],
+    each: Callable[[int, Tensor], None],
+    after: bool,
+    around: Around,
+) -> None:
+    recorder = Recorder((len(traces), len(traces[0])), attached=True)
     entered = False
 
     def swap(module: nn.Module, args: Any, kwargs: Any) -> Any:
@@ -235,7 +294,7 @@ def run_from(
         swaps: list[Hook] = on_layers(model, "before", swap) if norm is None or after else [(norm, "before", swap)]
         return swaps + on_layers(model, "before", begin) + on_layers(model, "after", leave)
 
-    run(model, model.inputs([trace] * copies), entries, recorder=recorder, gradients=torch.is_grad_enabled())
+    run(model, model.inputs(traces), around(entries), recorder=recorder, gradients=torch.is_grad_enabled())
 
 
 def embedded(
@@ -270,6 +329,14 @@ def embedded(
 
 
 # --- the head ---------------------------------------------------------------------------------------------------------
+
+
+def outputs(model: Model, encoded: Sequence[Any], *, compare: bool = True) -> Any:
+    """What the stock model returns for a batch. With `compare` its first and its last row must be what they are alone."""
+    rows = Rows(model, len(encoded) if compare else 0)
+    output = run(model, model.inputs(encoded), rows.noting())
+    rows.compare(output, lambda row, around: run(model, model.inputs([encoded[row]]), around(tuple)))
+    return output
 
 
 def changed_logits(model: Model, encoded: Encoded, places: Sequence[int]) -> Tensor:

@@ -14,8 +14,9 @@ from ..types import LayersOf, LayerTrace, Trace
 from .attention import looks_ahead
 from .encode import Encoded, unmasked_inputs
 from .own_attention import prove_foreign
-from .passes import plain_numbers
+from .passes import Hook, plain_numbers
 from .record import Recorder, record_hooks
+from .rows import Around, Rows
 from .runner import run
 
 if TYPE_CHECKING:
@@ -40,9 +41,10 @@ def by_batches(model: Model, *columns: Any, batch_size: int | None, compute: Cal
 
 
 def run_traced(
-    model: Model, encoded: Sequence[Encoded], *, watch: bool = False, each: Each | None = None
+    model: Model, encoded: Sequence[Encoded], *, watch: bool = False, each: Each | None = None, compare: bool = True
 ) -> tuple[list[Trace], list[dict[str, Any]]]:
-    """The traces of one batch, and the records that they were made of. `watch` also records what the proof compares.
+    """The traces of one batch, and the records that they were made of. `watch` also records what the proof compares. `compare`:
+    the first and the last row of a batch must be what they are alone; a replayed pass was compared when it was run.
 
     `each` gets every layer's number and record as soon as it is there; then it is dropped, and the traces have no layers.
     """
@@ -51,7 +53,9 @@ def run_traced(
     recorder = Recorder(tuple(inputs["input_ids"].shape), each=each, chained=True)
     with model.lock, plain_numbers(), torch.no_grad():
         replayed = None if watch else _replayed(model, inputs, recorder)
-        output, recorder.records = replayed or _recorded(model, inputs, recorder, watch=watch)
+        rows = Rows(model, len(encoded) if compare and replayed is None else 0)
+        output, recorder.records = replayed or _recorded(model, inputs, recorder, watch=watch, around=rows.noting)
+        rows.compare(output, lambda row, around: run(model, unmasked_inputs(model, [encoded[row]]), around(tuple)))
     layers = recorder.layers()
     _refuse_count(model, len(recorder.records))
     info = _info(started, recorder.shape) | {"dtype": model.dtype} | ({} if each is None else {"causal": recorder.causal})
@@ -100,13 +104,17 @@ def _looks_back_alone(layers: Sequence[LayerTrace]) -> bool:
 
 
 def _recorded(
-    model: Model, inputs: Mapping[str, Any], recorder: Recorder, *, watch: bool = False
+    model: Model, inputs: Mapping[str, Any], recorder: Recorder, *, watch: bool = False, around: Around | None = None
 ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """One pass that `recorder` follows: the logits, and the records."""
     recorder.records.clear()
     recorder.written = None
     prove_foreign(model, inputs)
-    output = run(model, inputs, lambda: record_hooks(model.parts, recorder, model.configs, watch=watch), recorder=recorder)
+
+    def entries() -> list[Hook]:
+        return record_hooks(model.parts, recorder, model.configs, watch=watch)
+
+    output = run(model, inputs, entries if around is None else around(entries), recorder=recorder)
     return {name: getattr(output, name, None) for name in LOGITS}, recorder.records[:]
 
 

@@ -419,8 +419,10 @@ def test_the_first_words_of_a_method() -> None:
 def test_the_answer_without_words_is_read_where_it_moved() -> None:
     """Outputs by position: the number of the first id of the row that is read decides the class."""
     asked: list[Any] = []
+    compared: list[bool] = []
 
-    def outputs(inputs: list[Any]) -> Any:
+    def outputs(inputs: list[Any], *, compare: bool) -> Any:
+        compared.append(compare)
         asked.append([(one.input_ids, one.attention_mask, one.token_type_ids) for one in inputs])
         width = max(len(one.input_ids) for one in inputs)
         logits = torch.zeros(len(inputs), width, 3)
@@ -442,6 +444,7 @@ def test_the_answer_without_words_is_read_where_it_moved() -> None:
         [([2, 3, 4], None, [0, 1, 1]), ([0, 2, 3, 4], None, [0, 0, 1, 1])],
         [([0, 1, 2, 3], None, [0, 0, 0, 1])],
     ]
+    assert compared == [True, False]  # the first batch alone
     sure = math.exp(2) / (math.exp(2) + 2)
     assert set(left) == set(sets)
     assert all((one.probability, one.turned) == (pytest.approx(sure), False) for one in left.values())

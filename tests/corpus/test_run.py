@@ -430,14 +430,18 @@ def test_a_batch_that_found_its_weights_changed_is_scored_again(tmp_path: Path, 
 
 
 def test_a_run_makes_no_pass_but_those_of_its_rows(sentiment: Any, tmp_path: Path) -> None:
-    """Which methods hand out a mixing ratio is known from their registration: texts of one length are one batch, one pass."""
-    passes: list[Any] = []
-    hook = sentiment.hf_model.register_forward_pre_hook(lambda module, args: passes.append(args))
+    """Which methods hand out a mixing ratio is known from their registration: texts of one length are one batch, one pass. The
+    first batch of a shard is compared with its first and its last row alone."""
+    rows: list[int] = []
+    hook = sentiment.hf_model.register_forward_pre_hook(
+        lambda module, args, kwargs: rows.append(len(kwargs["input_ids"])), with_kwargs=True
+    )
+    texts = ["A dull film.", "A good film.", "A film that was good.", "A film that was dull."]
     try:
-        made = go(["A dull film.", "A good film."], tmp_path / "out", model=sentiment, methods="globenc")
+        made = go(texts, tmp_path / "out", model=sentiment, methods="globenc", batch_tokens=16)
     finally:
         hook.remove()
-    assert len(passes) == 1
+    assert rows == [2, 1, 1, 2]
     assert "mixing_ratio:globenc" in made.to_pandas().columns
 
 

@@ -584,7 +584,7 @@ def test_a_window_is_split_into_good_and_bad_rows() -> None:
 
     made.encode = encode
     made.model.batches = lambda codes, none, tokens: [[1, 0]] if len(codes) == 2 else []
-    made._batch = lambda rows, encoded: [{"row": row.row} if row.row != 4 else InputError("refused") for row in rows]
+    made._batch = lambda rows, encoded, compare: [{"row": row.row} if row.row != 4 else InputError("refused") for row in rows]
     made._files = lambda *given: given
     rows = [input_row(4), input_row(2), RowError("s", 3, "no row", "row"), input_row(1), input_row(5)]
     number, run, source, good, bad = made.window(7, rows, "run", ticks.append)
@@ -601,7 +601,7 @@ def test_a_window_is_split_into_good_and_bad_rows() -> None:
 def test_a_batch_that_fails_is_halved() -> None:
     made, asked = made_worker(Plan(("m",))), list[Any]()
 
-    def answers(rows: Any, encoded: Any) -> Any:
+    def answers(rows: Any, encoded: Any, compare: bool) -> Any:
         asked.append(list(rows))
         if 3 in rows:
             raise InputError("three")
@@ -624,12 +624,12 @@ def test_a_batch_that_fails_is_halved() -> None:
 def test_the_seconds_of_a_batch_are_shared_by_its_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     made, clock = made_worker(Plan(("m",))), iter([10.0, 16.0])
     made.streams = False
-    made._trace = lambda encoded: (["t1", "t2", "t3"], [{}, {}, {}])
+    made._trace = lambda encoded, compare: (["t1", "t2", "t3"], [{}, {}, {}])
     made._attribution_scores = lambda rows, traces: {"a": [1, 2, 3]}
     made._map_scores = lambda traces, maps: {"m": [4, 5, 6]}
     monkeypatch.setattr(worker, "predictions", lambda traces, k: [f"p{k} of {trace}" for trace in traces])
     monkeypatch.setattr(worker.time, "perf_counter", lambda: next(clock))
-    found = made._answers_of_batch([input_row(1), input_row(2), input_row(3)], ["c1", "c2", "c3"])
+    found = made._answers_of_batch([input_row(1), input_row(2), input_row(3)], ["c1", "c2", "c3"], True)
     assert [one.seconds for one in found] == [2.0] * 3
     assert found[1] == worker.Answer("t2", {}, {"m": 5, "a": 2}, "p1 of t2", 2.0)
 

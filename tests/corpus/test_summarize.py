@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -168,3 +169,33 @@ def test_what_is_no_run_is_refused(tmp_path: Path) -> None:
     (tmp_path / "manifest.json").write_text('{"identity": {"kind": "other"}}')
     with pytest.raises(MixlensError, match="not the folder of a corpus run"):
         mixlens.summarize(tmp_path)
+
+
+def test_a_shard_that_was_changed_is_refused(out: Path, tmp_path: Path) -> None:
+    """Under its own name, and under the name of its new content, which the manifest does not list."""
+    import pyarrow.parquet as pq
+
+    from mixlens.corpus.shards import file_name
+
+    place = tmp_path / "run"
+    shutil.copytree(out, place)
+    shard = sorted((place / "shards").glob("part-*"))[1]
+    whole = pq.read_table(shard)
+    pq.write_table(whole.slice(0, len(whole) - 1), shard)  # one row less
+    renamed = shard.with_name(file_name(1, shard.read_bytes()))
+    for command in (["summarize", str(place)], ["report", str(place), "-o", str(tmp_path / "x.html")]):
+        told = CliRunner().invoke(app, command)
+        assert isinstance(told.exception, MixlensError), command  # which the command line prints, and ends with code 2
+        assert str(told.exception).startswith(f"{shard.name!r} is not the file that the run wrote")
+    shard.rename(renamed)
+    with pytest.raises(MixlensError, match="is not the file that the run wrote"):
+        mixlens.summarize(place)
+
+
+def test_a_manifest_of_another_schema_is_refused(out: Path, tmp_path: Path) -> None:
+    place = tmp_path / "run"
+    shutil.copytree(out, place)
+    manifest = json.loads((place / "manifest.json").read_text())
+    (place / "manifest.json").write_text(json.dumps({**manifest, "schema": "x"}))
+    with pytest.raises(MixlensError, match="has schema 'x'; this mixlens reads 1"):
+        mixlens.summarize(place)

@@ -32,7 +32,7 @@ from mixlens.experiments.tables import Table
 from mixlens.metrics import Interval
 from mixlens.types import Record
 
-SETUP = SimpleNamespace(seed=0, data="", options={"variant": "paper"})
+SETUP = SimpleNamespace(seed=0, data="", options={"variant": "paper"}, models=("one",))
 
 
 def _values(mean: float, *, n: int = 40, seed: int = 0) -> dict[str, float]:
@@ -175,7 +175,7 @@ def test_a_claim_stands_where_the_paper_makes_it_of_this_data() -> None:
     check = lambda *_: order({"a": _values(1, seed=1), "b": _values(0, seed=2)}, [("a", "b")])  # noqa: E731
     claim = Claim("4.2", "a is above b", "0.93", check, {"cola": "D.1.1", "mnli": None})
     rows = {
-        data: judged_claims([claim], SimpleNamespace(seed=0, data=data, options={}), [], [])
+        data: judged_claims([claim], SimpleNamespace(seed=0, data=data, options={}, models=("one",)), [], [])
         for data in ("", "mrpc", "cola", "mnli")
     }
     assert rows["mnli"] == []

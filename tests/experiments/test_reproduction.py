@@ -42,7 +42,9 @@ def test_every_run_of_a_plan_is_made_or_refused_with_its_reason(small: Plan, tmp
     assert list(made.outcomes) == ["table", "layers"]
     assert made.refusals["absent"].startswith("the paper's model 'reader' has no published name: give one, --model reader=NAME")
     assert json.loads((tmp_path / "table" / "manifest.json").read_text())["finished"]
-    claims = [claim for outcome in made.outcomes.values() for claim in outcome.setup.experiment.claims]
+    setups = [outcome.setup for outcome in made.outcomes.values()]
+    claims = [claim for setup in setups for claim in setup.experiment.claims if claim.is_about(setup)]
+    assert len(claims) == 12
     assert [row[1] for row in made.claims] == [claim.says for claim in claims]
 
 

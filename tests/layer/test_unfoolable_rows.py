@@ -28,7 +28,13 @@ def few_rows(module: nn.Module, args: Any, output: Tensor) -> Tensor:
     return output * torch.linspace(-1, 2, output.shape[-1]) if few else output
 
 
-@pytest.mark.parametrize("hook", [first_row, few_rows])
+def last_row(module: nn.Module, args: Any, output: Tensor) -> Tensor:
+    if output.dim() < 3:
+        return output * torch.linspace(-1, 2, output.shape[-1])
+    return torch.cat([output[:-1], output[-1:] * torch.linspace(-1, 2, output.shape[-1])])
+
+
+@pytest.mark.parametrize("hook", [first_row, last_row, few_rows])
 @pytest.mark.parametrize("case", SECOND)
 def test_a_hook_on_some_rows_of_a_batch_is_seen(case: str, hook: Any) -> None:
     """Value Zeroing runs modules on many rows, one for each source: what a hook does to a text alone it must do to all rows."""
@@ -107,3 +113,24 @@ def test_a_change_between_two_layers_is_seen(case: str, streamed: bool) -> None:
 
 def first_scaled(output: Any) -> Any:
     return (output[0] * 1.0, *output[1:]) if isinstance(output, tuple) else output * 1.0
+
+
+def test_the_weights_of_a_patched_module_or_under_a_global_hook_are_not_read() -> None:
+    """A forward of the module's own, or a hook on every module of torch, may do anything: the module is asked."""
+    from mixlens.layer.weights import is_hooked, is_plain, linear_weight
+
+    module = nn.Linear(4, 4)
+    assert is_plain(module)
+    own = module.forward
+    module.forward = lambda x: own(x) * 3  # type: ignore[method-assign]
+    assert not is_plain(module)
+    torch.testing.assert_close(linear_weight(module, 4, torch.float32), 3 * module.weight.detach().t())
+    other = nn.Linear(4, 4)
+    for register in (nn.modules.module.register_module_forward_hook, nn.modules.module.register_module_forward_pre_hook):
+        handle = register(lambda module, *given: None)
+        try:
+            assert is_hooked(other)
+            assert not is_plain(other)
+        finally:
+            handle.remove()
+    assert is_plain(other)

@@ -37,8 +37,10 @@ class Model:
         )
         self.rows: list[list[int]] = []
         self.passes: list[int] = []
+        self.compared: list[bool] = []
 
-    def outputs(self, rows: Any) -> Any:
+    def outputs(self, rows: Any, *, compare: bool = True) -> Any:
+        self.compared.append(compare)
         self.rows += [list(row.input_ids) for row in rows]
         self.passes.append(len(rows))
         sums = torch.tensor([sum(WEIGHTS[one] for one in row.input_ids) for row in rows], dtype=torch.float64)
@@ -221,9 +223,12 @@ def test_changed_texts_are_run_in_batches(limit: int | None, passes: list[int]) 
     gone = [[i % 5] for i in range(70)]
     every = removal.every_outcome(trace_of(model), gone, [[target_of(), target_of(ids=(0,))]] * 70)
     assert model.passes == passes
+    assert model.compared == [True, *[False] * (len(passes) - 1)]  # the first batch with one of its texts alone
     model.passes.clear()
+    model.compared.clear()
     found = removal.outcomes(trace_of(model), gone, target_of())
     assert model.passes == passes
+    assert model.compared == [True, *[False] * (len(passes) - 1)]
     assert found.tolist() == [1.75 - WEIGHTS[(1, 2, 3, 4, 5)[i % 5]] for i in range(70)]
     assert every == [[value, 0.0] for value in found]
 

@@ -27,7 +27,8 @@ def asked(function: Callable[[Tensor], Tensor], *, limit: int | None = None, lay
     """A question about a model whose number is `function` of what stands at a place; layer l gets 2^l times that."""
     runs: list[tuple[Any, int]] = []
 
-    def run_attached(inputs: dict[str, Any], *, place: Any, value: Tensor) -> Any:
+    def run_attached(inputs: dict[str, Any], *, place: Any, value: Tensor, compare: bool) -> Any:
+        assert compare == (len(value) not in {count for _, count in runs})  # of each size the first
         assert {key: tuple(given.shape) for key, given in inputs.items() if isinstance(given, Tensor)} == {"ids": (len(value), 2)}
         runs.append((place, len(value)))
         hidden = [value]
@@ -47,6 +48,7 @@ def asked(function: Callable[[Tensor], Tensor], *, limit: int | None = None, lay
         layer=None,
         query=1,
         runs=runs,
+        compares=lambda count: count not in {before for _, before in runs},
     )
 
 

@@ -231,8 +231,8 @@ class Squares(nn.Module):
 def test_scores_and_what_deeplift_tells(monkeypatch: pytest.MonkeyPatch) -> None:
     hf_model, seen = Squares(), []
 
-    def run_attached(inputs: dict[str, Any], *, place: str, value: Tensor) -> Any:
-        seen.append((inputs["ids"].tolist(), inputs["use_cache"], place, value.requires_grad))
+    def run_attached(inputs: dict[str, Any], *, place: str, value: Tensor, compare: bool = True) -> Any:
+        seen.append((inputs["ids"].tolist(), inputs["use_cache"], place, value.requires_grad, compare))
         value.requires_grad_()
         return SimpleNamespace(word=value, output=hf_model(value))
 
@@ -251,10 +251,15 @@ def test_scores_and_what_deeplift_tells(monkeypatch: pytest.MonkeyPatch) -> None
         asked.append(given)
         return SimpleNamespace(word=b), "pad"
 
+    compared: list[Any] = []
     monkeypatch.setattr(deeplift, "baseline_run", baseline_run)
+    monkeypatch.setattr(deeplift, "compare_rows", lambda *given: compared.append(given))
     scores, info = deeplift.deeplift(question, baseline=3)
     assert asked == [(question, 3)]
-    assert seen == [([[7, 8], [7, 8]], False, "word", False)]
+    assert seen == [([[7, 8], [7, 8]], False, "word", False, False)]
+    ((_, run, alone),) = compared
+    assert run.word.shape == (2, 2, 2)
+    assert [one.word.tolist() for one in alone] == [x.tolist(), b.tolist()]
     assert scores.tolist() == pytest.approx([1.0, 8 + 8.0])
     assert info.pop("completeness") == pytest.approx({"sum": 17.0, "expected": 17.0, "relative_gap": 0.0})
     assert info.pop("delta_gap") == pytest.approx(0.0, abs=1e-12)

@@ -10,7 +10,6 @@ from zlib import crc32
 
 import pytest
 import torch
-import transformers
 from torch import Tensor, nn
 
 from mixlens.errors import ModelError
@@ -25,7 +24,7 @@ PLAIN = SimpleNamespace()
 @pytest.fixture
 def bits(monkeypatch: pytest.MonkeyPatch) -> None:
     """transformers' configuration as the settings it was made with."""
-    monkeypatch.setattr(transformers, "BitsAndBytesConfig", lambda **settings: settings)
+    monkeypatch.setattr("transformers.BitsAndBytesConfig", lambda **settings: settings)
 
 
 def four(dtype: torch.dtype) -> dict[str, Any]:
