@@ -14,7 +14,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from .errors import MixlensError, ResultError
-from .files import write
+from .files import refuse_foreign, write
 from .optional import optional
 from .result_facts import SCHEMA, Saved, WrongError, header_of, result_of
 from .saving_text import content_of, csv_of, json_of
@@ -29,9 +29,11 @@ FAULTS = (SafetensorError, OSError, KeyError, TypeError, ValueError, RecursionEr
 ANSWER = "why"  # the kind of a JSON file that holds an answer
 
 
-def save(result: Saved, path: str | os.PathLike[str]) -> None:
-    """Write one file with the scores and all facts about them; .csv has the scores alone. It is whole, or it is not there."""
+def save(result: Saved, path: str | os.PathLike[str], *, force: bool = False) -> None:
+    """Write one file with the scores and all facts about them; .csv has the scores alone. It is whole, or it is not there. A file
+    that is no result of mixlens is kept, unless `force`."""
     place = _checked_place(path)
+    refuse_foreign(place, force=force)
     try:
         write(place, WRITTEN[place.suffix](result).encode() if place.suffix in WRITTEN else partial(_write, result))
     except (OSError, SafetensorError) as error:
@@ -55,14 +57,14 @@ def _checked_place(path: str | os.PathLike[str]) -> Path:
     return place
 
 
-def saved_or_text(result: Saved, path: str | os.PathLike[str] | None, suffix: str) -> str | None:
+def saved_or_text(result: Saved, path: str | os.PathLike[str] | None, suffix: str, *, force: bool = False) -> str | None:
     """The text of a result; with a path nothing, and the text is written there."""
     if path is None:
         return WRITTEN[suffix](result)
     place = Path(path)
     if place.suffix != suffix:
         raise ResultError(f"a file for this ends in {suffix}, and {place.name!r} does not.")
-    save(result, place)
+    save(result, place, force=force)
     return None
 
 

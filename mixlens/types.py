@@ -99,11 +99,12 @@ class _Result:
     def to_numpy(self) -> np.ndarray:
         return self.scores.cpu().numpy().copy()
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write scores and all that is known of them to a .safetensors or .json file (.csv: scores), whole or not at all."""
+    def save(self, path: str | os.PathLike[str], *, force: bool = False) -> None:
+        """Write scores and all that is known of them to a .safetensors or .json file (.csv: scores), whole or not at all. A file
+        that is no result of mixlens is kept, unless `force`."""
         from .saving import save
 
-        save(self, path)  # type: ignore[arg-type]
+        save(self, path, force=force)  # type: ignore[arg-type]
 
     def to_dict(self) -> dict[str, Any]:
         """Everything in plain types: texts, numbers, lists and dicts."""
@@ -111,17 +112,17 @@ class _Result:
 
         return dict_of(self)  # type: ignore[arg-type]
 
-    def to_json(self, path: str | os.PathLike[str] | None = None) -> str | None:
-        """`to_dict` as JSON, which `mixlens.load_result` reads back; with a path it is written there."""
+    def to_json(self, path: str | os.PathLike[str] | None = None, *, force: bool = False) -> str | None:
+        """`to_dict` as JSON, which `mixlens.load_result` reads back; with a path it is written there, as `save` does."""
         from .saving import saved_or_text
 
-        return saved_or_text(self, path, ".json")  # type: ignore[arg-type]
+        return saved_or_text(self, path, ".json", force=force)  # type: ignore[arg-type]
 
-    def to_csv(self, path: str | os.PathLike[str] | None = None) -> str | None:
-        """The scores as a table; with a path it is written there."""
+    def to_csv(self, path: str | os.PathLike[str] | None = None, *, force: bool = False) -> str | None:
+        """The scores as a table; with a path it is written there, as `save` does."""
         from .saving import saved_or_text
 
-        return saved_or_text(self, path, ".csv")  # type: ignore[arg-type]
+        return saved_or_text(self, path, ".csv", force=force)  # type: ignore[arg-type]
 
     def __add__(self, other: Any) -> Any:
         from .arithmetic import combined

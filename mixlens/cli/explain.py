@@ -125,7 +125,7 @@ def explain(
     if writing.asked:
         writing.keep(results, save)
     else:
-        _save(joined[0], save)
+        _save(joined[0], save, force)
     if writing.asked and not (each or json_ or latex):
         results.show(by="sentence" if leave_out else None, effects=leave_out, color=not no_color)
     elif layers:
@@ -215,9 +215,9 @@ def _joined(results: Iterable[Attribution], words: bool) -> list[Attribution]:
     return [by_word(result, words) for result in results]
 
 
-def _save(result: Result, file: Path | None) -> None:
+def _save(result: Result, file: Path | None, force: bool) -> None:
     if file is not None:
-        result.save(file)
+        result.save(file, force=force)
 
 
 def _show_layers(explanation: Explanation, *, words: bool, color: bool, top: int | None) -> None:
@@ -314,7 +314,7 @@ def map_(
         command_words.refuse_head(trace, request)
     scores = _map_of(lens, trace, request, rollout=rollout)
     whole = by_word(scores, words)
-    _save(whole, save)
+    _save(whole, save, force)
     if json_:
         print_json(whole)
     elif place is not None:

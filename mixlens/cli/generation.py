@@ -85,7 +85,7 @@ class Writing:
     def keep(self, result: Generation, save: Path | None) -> None:
         """Write the files that were asked for."""
         if save is not None:
-            (result.to_csv if save.suffix.lower() == ".csv" else result.save)(save)
+            (result.to_csv if save.suffix.lower() == ".csv" else result.save)(save, force=self.force)
         if self.page is not None:
             result.report(self.page, force=self.force)
 

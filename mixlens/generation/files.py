@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from ..errors import ResultError
-from ..files import write
+from ..files import refuse_foreign, write
 from ..provenance import public_name
 from ..types import Attribution
 from .leaving_out import Effects
@@ -107,10 +107,10 @@ def _plain(value: Any) -> Any:
 # --- files ------------------------------------------------------------------------------------------------------------
 
 
-def to_json(generation: Generation, path: str | os.PathLike[str] | None) -> str:
+def to_json(generation: Generation, path: str | os.PathLike[str] | None, *, force: bool = False) -> str:
     content = json.dumps(to_dict(generation), ensure_ascii=False, allow_nan=False)
     if path is not None:
-        _write(content + "\n", path, ".json")
+        _write(content + "\n", path, ".json", force)
     return content
 
 
@@ -125,18 +125,18 @@ def is_generation(path: str | os.PathLike[str]) -> bool:
     return isinstance(found, dict) and found.get("kind") == "generation"
 
 
-def save(generation: Generation, path: str | os.PathLike[str]) -> None:
-    to_json(generation, path)
+def save(generation: Generation, path: str | os.PathLike[str], *, force: bool = False) -> None:
+    to_json(generation, path, force=force)
 
 
-def to_csv(generation: Generation, path: str | os.PathLike[str] | None) -> str:
+def to_csv(generation: Generation, path: str | os.PathLike[str] | None, *, force: bool = False) -> str:
     """One line for each written word and each word before it."""
     out = io.StringIO()
     table = csv.writer(out, lineterminator="\n")
     table.writerow(["row", "written", "probability", "column", "word", "segment", "group", "score", "share", "effect"])
     table.writerows(_lines(generation))
     if path is not None:
-        _write(out.getvalue(), path, ".csv")
+        _write(out.getvalue(), path, ".csv", force)
     return out.getvalue()
 
 
@@ -159,12 +159,13 @@ def _effect(generation: Generation, row: int, column: int) -> float | str:
     return "" if math.isnan(value) else value
 
 
-def _write(content: str, path: str | os.PathLike[str], suffix: str) -> None:
+def _write(content: str, path: str | os.PathLike[str], suffix: str, force: bool) -> None:
     place = Path(path)
     if place.suffix.lower() != suffix:
         raise ResultError(f"this is saved as {suffix}, not {place.name!r}.")
     if not place.parent.is_dir():
         raise ResultError(f"no folder {str(place.parent)!r} to save in.")
+    refuse_foreign(place, force=force)
     try:
         write(place, content.encode("utf-8"))
     except OSError as error:

@@ -117,23 +117,24 @@ class Generation(Sequence[Attribution]):
 
         return to_dict(self)
 
-    def to_json(self, path: str | os.PathLike[str] | None = None) -> str:
-        """`to_dict` as text, also written to a file where one is named."""
+    def to_json(self, path: str | os.PathLike[str] | None = None, *, force: bool = False) -> str:
+        """`to_dict` as text, also written to a file where one is named, as `save` does."""
         from .files import to_json
 
-        return to_json(self, path)
+        return to_json(self, path, force=force)
 
-    def to_csv(self, path: str | os.PathLike[str] | None = None) -> str:
-        """One line for each written word and each word before it; also written to a file where one is named."""
+    def to_csv(self, path: str | os.PathLike[str] | None = None, *, force: bool = False) -> str:
+        """One line for each written word and each word before it; also written to a file where one is named, as `save` does."""
         from .files import to_csv
 
-        return to_csv(self, path)
+        return to_csv(self, path, force=force)
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write one .json file, whole or not at all; `Generation.load` reads it."""
+    def save(self, path: str | os.PathLike[str], *, force: bool = False) -> None:
+        """Write one .json file, whole or not at all; `Generation.load` reads it. A file that is no result of mixlens is kept,
+        unless `force`."""
         from .files import save
 
-        save(self, path)
+        save(self, path, force=force)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Generation:

@@ -498,13 +498,13 @@ def test_explain_of_a_written_text(writer: Any, tmp_path: Path) -> None:
     asked = {"method": "attcat", "keep_special": False, "generate": None, "continuation": "two words", "variant": None}
     assert writer.explain.calls[1] == (("a text",), {**asked, "target": "predicted", "foil": 6, "score": "probability"})
     answer = writer.explain.answer
-    assert (answer.effects, answer.to_csv.calls, answer.save.calls) == (1, [((tmp_path / "a.CSV",), {})], [])
+    assert (answer.effects, answer.to_csv.calls, answer.save.calls) == (1, [((tmp_path / "a.CSV",), {"force": False})], [])
     assert answer.show.calls == [((), {"by": "sentence", "effects": True, "color": False})]
     page = tmp_path / "p.html"
     invoked("explain", "a text", "--generate", "2", "-o", str(page), "--save", str(tmp_path / "a.json"), "--each")
     answer = writer.explain.answer
     assert (answer.effects, answer.report.calls, answer.show.calls) == (1, [((page,), {"force": False})], [])
-    assert (answer.save.calls, answer.to_csv.calls) == ([((tmp_path / "a.json",), {})], [])
+    assert (answer.save.calls, answer.to_csv.calls) == ([((tmp_path / "a.json",), {"force": False})], [])
     assert writer.loads[0] == ("agreement", options.LoadOptions())
 
 
@@ -948,9 +948,9 @@ def test_results_are_shown_printed_or_written(capsys: pytest.CaptureFixture[str]
     explaining._show_results([result_of()], json_=True, latex=False, color=True, top=None)
     assert json.loads(capsys.readouterr().out)["method"] == "alti"
     saved = SimpleNamespace(save=Recorder())
-    explaining._save(saved, None)
-    explaining._save(saved, Path("f"))
-    assert saved.save.calls == [((Path("f"),), {})]
+    explaining._save(saved, None, False)
+    explaining._save(saved, Path("f"), True)
+    assert saved.save.calls == [((Path("f"),), {"force": True})]
 
 
 def test_a_table_of_gaps_and_a_line_about_a_model() -> None:

@@ -37,7 +37,8 @@ class Shown:
     def show(self, **named: Any) -> None:
         self.log.append(("show", self.name, named))
 
-    def save(self, file: Path) -> None:
+    def save(self, file: Path, *, force: bool) -> None:
+        assert not force
         self.log.append(("save", self.name, file))
 
     def to_latex(self) -> str:
