@@ -104,6 +104,7 @@ def _prepare_qa(setup: Setup) -> None:
         "and the relevances are read at its start and its end, mean of the two; gradients are of the sum of both logits.",
         "read=released: as the notebooks: RawAtt is the mean over layers, last row; Rollout has no residual and is averaged over "
         "layers and rows; AttCAT takes layer inputs; special tokens are hidden from attention.",
+        "The paper does not say which tokens compete for the 20 places: here all do, [CLS], [SEP] and the question's too.",
         "Questions without an answer are left out.",
         "The paper shows three methods; the others of Table 1 and random are added.",
     ),

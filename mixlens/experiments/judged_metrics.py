@@ -34,6 +34,7 @@ PACKAGES = {
 # Equation 15 of AttCAT correlates token indices, which says little of a method: judge takes the scores themselves.
 DEFAULTS: dict[str, dict[str, Any]] = {"kendall_confidence": {"variant": "scores"}}
 BLANKED = "blank_out_faithfulness"
+IS_BLANK_OUT = "is_blank_out"  # the fact of a record whose scores are those of blank_out, which BLANKED must not judge
 # The other reading of a metric's signs, measured beside it where a method's scores have signs.
 OTHER_SIGNS = {
     "aopc": "aopc:ranking=magnitude",

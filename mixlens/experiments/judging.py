@@ -16,6 +16,7 @@ import numpy as np
 
 from ..asking import RANDOM, MethodRequest, every_score, scores_of
 from ..attributions import attribute
+from ..completeness import CLOSED
 from ..data import cue_tokens, label_ids, span_tokens
 from ..errors import InputError
 from ..metrics.arguments import marks_at, one_of, vector
@@ -25,7 +26,7 @@ from ..metrics.registry import as_number
 from ..metrics.removal_curves import aopc_bounds
 from ..metrics.subsets import held_out_subsets
 from ..model.predict import gives_number
-from ..removal import UNITS, Infill
+from ..removal import UNITS, Infill, staying
 from ..targets import logits_at, resolve
 from ..types import Attribution, Example, Record, Trace
 from .experiment import Setup, experiment
@@ -34,6 +35,7 @@ from .judged_metrics import (
     CUES,
     FAITHFULNESS,
     GROUPS,
+    IS_BLANK_OUT,
     OTHER_SIGNS,
     RATIONALES,
     MetricRequest,
@@ -176,6 +178,14 @@ class Case:
     def right(self) -> bool | None:
         return is_right(self.example, self.trace)
 
+    @cached_property
+    def blank_out(self) -> Attribution:
+        """What blanking each token does to what is explained, by the token that a path of gradients begins with."""
+        model = self.trace.model
+        mask = None if model.tokenizer is None else model.tokenizer.mask_token_id
+        first = mask if mask is not None else model.hf_model.config.pad_token_id
+        return attribute(self.trace, "blank_out", **self.explained, replacement="zero" if first is None else int(first))
+
     @property
     def question(self) -> dict[str, Any]:
         """target and foil, as metrics take them."""
@@ -289,7 +299,7 @@ def twins_of(scores: Mapping[str, Attribution]) -> dict[str, str]:
     return {method: next(other for other in shares if _alike(shares[other], shares[method])) for method in shares}
 
 
-def _shares(scores: Attribution) -> Any:
+def _shares(scores: Any) -> Any:
     """[pos]: scores divided by the largest absolute one."""
     values = vector(scores)
     return values / max(float(np.abs(values).max()), 1e-300)
@@ -297,6 +307,25 @@ def _shares(scores: Attribution) -> Any:
 
 def _alike(one: Any, other: Any) -> bool:
     return bool(np.abs(one - other).max() < SAME)
+
+
+def is_blank_out(case: Case, scores: Attribution) -> bool:
+    """Whether scores are those of blank_out, but for their scale, on the tokens that may be taken away.
+
+    An integral is as near to its value as its tolerance says, so that more than rounding may lie between the two.
+    """
+    stay = staying(case.trace, resolve(case.trace, **case.question))
+    places = [i for i in range(len(case.trace)) if i not in stay]
+    one, other = (_shares(vector(side)[places]) for side in (scores, case.blank_out))
+    return bool(np.abs(one - other).max() < CLOSED)
+
+
+def _circular_facts(case: Case, method: str, scores: Attribution) -> dict[str, Any]:
+    """{"is_blank_out": True} for a method under another name that blank_out_faithfulness would compare with itself."""
+    asked = any(request.name == BLANKED for request in requests_of(case.setup.options["metrics"]))
+    request = case.setup.requests[method]
+    blanks = asked and request.class_specific and request.name != "blank_out" and is_blank_out(case, scores)
+    return {IS_BLANK_OUT: True} if blanks else {}
 
 
 def is_circular(method: MethodRequest, request: MetricRequest) -> bool:
@@ -344,5 +373,6 @@ def judged(setup: Setup, example: Example) -> list[Record]:
     records = list(_random_records(case))
     for method, twin in twins_of(scores).items():
         facts = {"seconds": timed[method][1], "same_as": twin, "right": case.right}
+        facts |= _circular_facts(case, method, scores[method])
         records += _records_of(case, method, twin, scores[twin], facts)
     return records

@@ -14,7 +14,7 @@ from ..types import Record
 from .experiment import Setup
 from .figure_style import axis_label
 from .figures import bars
-from .judged_metrics import MetricRequest, parse_metric, requests_of
+from .judged_metrics import BLANKED, IS_BLANK_OUT, MetricRequest, parse_metric, requests_of
 from .scoreboard import Array, Scoreboard, Values
 from .tables import Cell, Table, by
 from .verdict_notes import note_of
@@ -52,10 +52,16 @@ def metric_values(request: MetricRequest, methods: Iterable[str], records: Seque
     """The values of one metric, of the methods that it can judge."""
     by_method = {method: group for (method,), group in by(_of_metric(records, request.written), "method").items()}
     drawn = by_method.pop(RANDOM, None)
-    of_methods = {method: _numbers(by_method[method]) for method in methods if method in by_method}
+    judged = [method for method in methods if method in by_method and not _is_circular(request, by_method[method])]
+    of_methods = {method: _numbers(by_method[method]) for method in judged}
     if drawn is None:
         return Values(request, of_methods)
     return Values(request, of_methods, _numbers(drawn), np.array([record.info.get("spread", 0.0) for record in drawn]))
+
+
+def _is_circular(request: MetricRequest, records: Sequence[Record]) -> bool:
+    """Whether a metric would compare a method with itself on every text."""
+    return request.name == BLANKED and all(record.info.get(IS_BLANK_OUT) for record in records)
 
 
 def _of_metric(records: Sequence[Record], metric: str) -> list[Record]:

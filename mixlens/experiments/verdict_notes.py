@@ -48,12 +48,17 @@ def _twins(twins: Mapping[str, Sequence[str]]) -> str:
 
 
 def _circular(board: Scoreboard) -> str:
-    judged = set(board.methods) - {RANDOM}
-    if all(values.of_methods.keys() >= judged for values in board.metrics):
+    names = sorted(method for method in set(board.methods) - {RANDOM} if not all(v.judges(method) for v in board.metrics))
+    if not names:
         return ""
+    if len(names) == 1:
+        return (
+            f"{names[0]} has no blank_out_faithfulness: it would be compared with itself. Its score and its differences are over "
+            "the other kinds."
+        )
     return (
-        "blank_out has no blank_out_faithfulness: it would be compared with itself. Its score and its differences are over the "
-        "other kinds."
+        f"{' and '.join(names)} have no blank_out_faithfulness: they would be compared with themselves. Their scores and their "
+        "differences are over the other kinds."
     )
 
 

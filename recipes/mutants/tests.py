@@ -31,8 +31,8 @@ AREAS: dict[str, tuple[str, ...]] = {
     ),  # the rest: decompositions, scoring, aggregation, attributions, targets
 }
 READING = """
-    __init__ attention chat encode families foreign loading model offload own_attention parts placing predict record rerun rows runner
-    seam stock tracing vocabulary
+    __init__ attention chat encode families foreign loading model offload own_attention parts placing predict record rerun
+    rows runner seam stock tracing vocabulary
 """
 PAPERS = """
     __init__ alti* attcat* command core experiment figure_style figures folder globenc* identifiability* layer_curves plan prepare

@@ -19,6 +19,7 @@ from mixlens.errors import InputError
 from mixlens.experiments import Setup, known, run
 from mixlens.experiments.attcat import BASELINES, CLASSES, METHODS, TABLE1_AOPC
 from mixlens.experiments.attcat_more import ROLLOUT, SUM, span_scores
+from mixlens.experiments.plan import PLANS
 from mixlens.metrics.agreement import kendall, kendall_confidence
 from mixlens.metrics.faithfulness import aopc, lodds
 from mixlens.types import Example, Record
@@ -255,3 +256,19 @@ def test_claims_of_figure_4_follow_the_records() -> None:
     claim, setup = known()["attcat-layers"].claims[0], Setup(known()["attcat-layers"], (), (), (), {})
     assert claim.check(setup, spreads, []).word == "same"
     assert claim.check(setup, [replace(r, value=-r.value) for r in spreads], []).word == "different"
+
+
+# --- the plan -----------------------------------------------------------------------------------------------------------
+
+
+def test_figure_3_has_three_models_on_both_versions_of_squad() -> None:
+    plan = PLANS.find("attcat")
+    (item,) = [item for item in plan.items if item.where == "Figure 3"]
+    steps = [step for step in plan.steps if step.name in item.steps and not step.options]
+    found = [(plan.role(step.models[0]).what.partition(",")[0], step.data) for step in steps]
+    models = ("BERT-base", "DistilBERT", "RoBERTa")
+    assert sorted(found) == sorted((model, version) for model in models for version in ("squad1", "squad2"))
+
+
+def test_help_says_which_tokens_compete_for_the_twenty_places() -> None:
+    assert any("[CLS], [SEP] and the question's too" in line for line in known()["attcat-qa"].differs)

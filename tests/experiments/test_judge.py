@@ -110,6 +110,19 @@ def test_blank_out_is_not_judged_by_itself(gap_model: Any) -> None:
     assert board.differences[pair].mean == pytest.approx(sign * both.mean())
 
 
+def test_what_is_blank_out_under_another_name_is_not_judged_by_it(gap_model: Any) -> None:
+    """The path of one token alone ends in blanking it. The cell does not depend on whether blank_out is judged beside it."""
+    asked: dict[str, Any] = {"metrics": "aopc,blank_out_faithfulness", "n": 2, "progress": False}
+    for others in ("", ",blank_out"):
+        made = judge(gap_model, "agreement", methods=f"random,attcat,sequential_integrated_gradients{others}", **asked)
+        table = made.tables[0]
+        assert table.row("sequential_integrated_gradients")["blank_out_faithfulness"] is None
+        assert table.row("sequential_integrated_gradients")["aopc"] is not None
+        assert table.row("attcat")["blank_out_faithfulness"] is not None
+        names = "sequential_integrated_gradients has" if not others else "blank_out and sequential_integrated_gradients have"
+        assert f"{names} no blank_out_faithfulness: " in table.note
+
+
 def test_one_method_under_two_names_is_one_row(gap_model: Any) -> None:
     made = judge(gap_model, "agreement", methods="alti,attention,attention_rollout", metrics="aopc", n=3, progress=False)
     assert sorted(made.tables[0].column("method")) == ["alti", "attention = attention_rollout"]

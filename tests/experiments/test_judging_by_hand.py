@@ -159,7 +159,7 @@ def test_the_table_of_claims() -> None:
     ]
 
     def rows(data: str) -> Any:
-        made = claims.judged_claims(some, SimpleNamespace(data=data, options={}), [1, 2], [1])  # type: ignore[list-item]
+        made = claims.judged_claims(some, SimpleNamespace(data=data, options={}, models=[0]), [1, 2], [1])  # type: ignore[list-item]
         assert made[0].columns == ("the paper says", "where", "paper", "here", "verdict")
         assert (made[0].name, made[0].note) == ("claims", claims.RULES)
         return made[0].rows
@@ -168,7 +168,7 @@ def test_the_table_of_claims() -> None:
     assert rows("x") == (("a is best", "Table 1", "0.5", "2 1", "same (x)"), (*second, "same (x)"))
     assert rows("y") == (("a is best", "Table 9", "of other data: 0.5", "2 1", "same (y)"), (*second, "same (y)"))
     assert rows("z") == ((*second, "same (z)"),)
-    assert claims.judged_claims(some[:1], SimpleNamespace(data="z", options={}), [], []) == []
+    assert claims.judged_claims(some[:1], SimpleNamespace(data="z", options={}, models=[0]), [], []) == []
 
 
 # --- lines ----------------------------------------------------------------------------------------------------------------

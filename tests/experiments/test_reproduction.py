@@ -153,6 +153,15 @@ def test_a_plan_names_what_there_is(name: str) -> None:
     assert {name for item in plan.items for name in item.steps} == set(steps)
 
 
+def test_commands_of_items_name_a_model_and_the_texts_that_a_paper_prints() -> None:
+    """Commands that have no model and no mask are refused: the embedded model fills gaps. attcat-qa has no embedded model."""
+    commands = {(name, item.where): item.command for name, plan in PLANS.known().items() for item in plan.items if item.command}
+    needing = ("mixlens explain", "mixlens plot", "mixlens compare", "mixlens experiment attcat-qa")
+    assert [key for key, one in commands.items() if one.startswith(needing) and "--model " not in one] == []
+    for where, words in (("Figure 6", "research into military brats"), ("Figures 19-25", "foodservice pie business")):
+        assert words in commands["identifiability", where]
+
+
 OF_THE_PAPERS = sorted(name for name in known() if name.split("-")[0] in ("alti", "globenc", "vz", "id", "attcat"))
 
 

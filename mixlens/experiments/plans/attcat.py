@@ -5,6 +5,7 @@ from __future__ import annotations
 from ..attcat import PAPER
 from ..plan import Item, Role, Step, plan
 
+OF_VERSION_1 = "read on SQuAD v2; the released notebook names the model that was fine-tuned on v1"
 HUB = {
     "sst2": ("BERT-base, fine-tuned on SST-2", "textattack/bert-base-uncased-SST-2"),
     "qqp": ("BERT-base, fine-tuned on QQP", "textattack/bert-base-uncased-QQP"),
@@ -13,9 +14,11 @@ HUB = {
     "yelp": ("BERT-base, fine-tuned on Yelp Polarity", "textattack/bert-base-uncased-yelp-polarity"),
     "imdb": ("BERT-base, fine-tuned on IMDB", "textattack/bert-base-uncased-imdb"),
     "squad1": ("BERT-base, fine-tuned on SQuAD v1", "csarron/bert-base-uncased-squad-v1"),
-    "squad2": ("BERT-base, fine-tuned on SQuAD v2", ""),
+    "squad2": ("BERT-base, fine-tuned on SQuAD v2", "deepset/bert-base-uncased-squad2"),
     "squad-distilbert": ("DistilBERT, fine-tuned on SQuAD v1", "distilbert-base-uncased-distilled-squad"),
     "squad-roberta": ("RoBERTa, fine-tuned on SQuAD v1", "thatdramebaazguy/roberta-base-squad"),
+    "squad2-distilbert": (f"DistilBERT, {OF_VERSION_1}", "distilbert-base-uncased-distilled-squad"),
+    "squad2-roberta": (f"RoBERTa, {OF_VERSION_1}", "thatdramebaazguy/roberta-base-squad"),
 }
 LONG = ("amazon", "yelp", "imdb")  # 2,000 texts drawn at random; the others whole
 CLASSIFIED = ("sst2", "qqp", "mnli", *LONG)
@@ -51,9 +54,17 @@ QUESTIONS = (
     _answers("figure3-squad2", "squad2", "squad2", "Figure 3, BERT, SQuAD v2"),
     _answers("figure3-distilbert", "squad-distilbert", "squad1", "Figure 3, DistilBERT, SQuAD v1"),
     _answers("figure3-roberta", "squad-roberta", "squad1", "Figure 3, RoBERTa, SQuAD v1"),
+    _answers("figure3-distilbert-squad2", "squad2-distilbert", "squad2", "Figure 3, DistilBERT, SQuAD v2"),
+    _answers("figure3-roberta-squad2", "squad2-roberta", "squad2", "Figure 3, RoBERTa, SQuAD v2"),
 )
 LAYERS = Step("figure4", "attcat-layers", ("sst2",), "sst2", "Figure 4, layers, Rollout and Sum", truncate=True)
 EXAMPLE = "i really didn't like this movie. some of the actors were good, but overall the movie was boring."
+QUESTION = "which nfl team represented the afc at super bowl 50 ?"
+PARAGRAPH = (
+    "super bowl 50 was an american football game to determine the champion of the national football league (nfl) for the 2015 "
+    "season , the american football conference (afc) champion denver broncos defeated the national football conference (nfc) "
+    "champion carolina panthers 24 - 10 to earn their third super bowl title ."
+)
 
 PLAN = plan(
     "attcat",
@@ -64,7 +75,11 @@ PLAN = plan(
     items=(
         Item("Figure 1", "the architecture", reason="a drawing"),
         Item("Figure 2", "the methods compared", command="mixlens methods"),
-        Item("Equations 1-12", "CAT, AttCAT and the impact score", command="mixlens explain TEXT --method attcat"),
+        Item(
+            "Equations 1-12",
+            "CAT, AttCAT and the impact score",
+            command=f'mixlens explain "{EXAMPLE}" --model {HUB["sst2"][1]} --method attcat',
+        ),
         Item("Table 1", "AOPC and LOdds, six data sets", steps=tuple(step.name for step in (*FAITHFUL, *RELEASED))),
         Item("Table 2", "Kendall's tau between classes, six data sets", steps=tuple(step.name for step in CONFIDENT)),
         Item("Figure 3", "Precision@20 on SQuAD v1 and v2, three models", steps=tuple(step.name for step in QUESTIONS)),
@@ -72,8 +87,8 @@ PLAN = plan(
         Item("Figure 4", "impact scores by layer, Rollout and Sum", steps=("figure4",)),
         Item(
             "Figure 5a",
-            "scores of a question and its paragraph",
-            command="mixlens explain QUESTION --pair PARAGRAPH --method attcat",
+            "scores of a question and its paragraph (here its beginning, which has the answer)",
+            command=f'mixlens explain "{QUESTION}" --pair "{PARAGRAPH}" --model {HUB["squad1"][1]} --method attcat',
         ),
         Item(
             "Figure 5b",
@@ -81,7 +96,11 @@ PLAN = plan(
             command=f'mixlens compare "{EXAMPLE}" --model {HUB["sst2"][1]} '
             "--methods attcat,transatt,raw_attention,attention_rollout",
         ),
-        Item("Section 6.1", "Precision@K for other K", command="mixlens experiment attcat-qa --option k=10"),
+        Item(
+            "Section 6.1",
+            "Precision@K for other K",
+            command=f"mixlens experiment attcat-qa --model {HUB['squad1'][1]} --truncate --option k=10",
+        ),
         Item("Appendix", "accuracy of the models, more examples", reason="the appendix is not in the paper's text"),
     ),
 )

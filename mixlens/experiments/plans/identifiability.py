@@ -11,8 +11,18 @@ FAST_RATE = 0.003  # the largest that the paper tried: a g is trained in a tenth
 QUICK = {"kinds": ("naive", "linear"), "folds": 1, "rate": FAST_RATE}
 LINEAR = {"kinds": ("linear",), "distances": ("cosine",), "rate": FAST_RATE}
 ESTIMATED = {"methods": ("hta:probes=2",)}
-EXAMPLE = "mixlens plot TEXT --pair TEXT --model bert-base-uncased"
-
+PASSAGE = (  # of A.3; its second part ends within a sentence
+    "research into military brats has consistently shown them to be better behaved than their civilian counterparts.",
+    "hypothesizes as to why brats are better behaved: firstly, military parents have a lower threshold for misbehavior in their "
+    "children; secondly, the mobility of teenagers might make them less likely to attract attention to themselves, as many want "
+    "to fit in and are less secure with their surroundings; and thirdly, normative constraints are greater, with brats knowing "
+    "that their behavior is under scrutiny and can affect the military member's career. teenage years are typically a period "
+    "when people establish independence by taking some risks away from their",
+)
+PAIR = (  # of C.4; the second sentence begins with a quotation mark
+    "he said the foodservice pie business doesn't fit the company's long-term growth strategy.",
+    '" the foodservice pie business does not fit our long-term growth strategy.',
+)
 
 ROLES = (
     Role(BERT, "BERT-base uncased, pre-trained", "bert-base-uncased"),
@@ -171,11 +181,17 @@ ITEMS = (
     ),
     Item("Figure 1a", "Pearson of raw and effective attention by length", ("effective",)),
     Item("Figures 1b, 1c", "raw and effective attention of each head to [CLS], [SEP], periods and commas", ("effective",)),
+    Item(
+        "Section 3.4",
+        "effective attention as the alternative attention of minimal norm, or on the probability simplex",
+        reason="the paper names both, finds their reading unclear (parts that change no output stay in the weights) and leaves "
+        "them to later work; id-effective-attention has the paper's own form",
+    ),
     Item("Figure 5", "raw and effective attention to [SEP] from [SEP] and from others", ("effective",)),
     Item(
         "Figure 6",
         "raw, effective and null attention of one head of layer 4 on one passage (the figure does not name the head)",
-        command="mixlens plot TEXT --model bert-base-uncased --kind matrix --pieces --layer 4 "
+        command=f'mixlens plot "{PASSAGE[0]}" --pair "{PASSAGE[1]}" --model bert-base-uncased --kind matrix --pieces --layer 4 '
         "--method null_attention:head=0 -o null.svg (then attention:head=0, effective_attention:head=0)",
     ),
     Item("Figure 2a; 0.93 of section 4.2", "tokens identified in each layer", ("identity",)),
@@ -197,7 +213,8 @@ ITEMS = (
     Item(
         "Figures 19-25",
         "the context of seven words of one pair, layer by layer",
-        command=f"{EXAMPLE} --method hta --kind layers --query said -o said.svg (and the other words)",
+        command=f"mixlens plot \"{PAIR[0]}\" --pair '{PAIR[1]}' --model bert-base-uncased --method hta --kind layers "
+        "--query said -o said.svg (and the other words)",
     ),
     Item("Figures 26-37", "own token by part of speech, layers 1 to 12", ("pos",)),
     Item("D.1: 1.7, 9, 2.6 %", "chance", ("identity", "identity-cola", "identity-mnli")),
