@@ -137,6 +137,16 @@ def place_of(trace: Trace, query: str | None) -> int | None:
         raise
 
 
+def row_of(trace: Trace, query: str | None) -> int | None:
+    """`place_of` the row of a map. The refusal of a class of the model says what explains one."""
+    try:
+        return place_of(trace, query)
+    except InputError as error:
+        if query in (getattr(trace.model.hf_model.config, "id2label", None) or {}).values():
+            raise InputError(f"{error} A class is explained by mixlens explain --method deeplift --target {query}.") from None
+        raise
+
+
 def place_meant(trace: Trace, query: str | None, target: str | None, method: str) -> int | None:
     """The position that a method for positions explains: --query, or a --target that is a token or an index."""
     return place_of(trace, query) if query is not None or target is None else _place_of_target(trace, target, method)

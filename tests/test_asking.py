@@ -26,6 +26,7 @@ from mixlens.cli.app import app, main
 from mixlens.errors import InputError
 from mixlens.maps import known as maps
 from mixlens.notices import notices_of, notices_of_corpus
+from mixlens.wording import THIN, percent
 
 SENTENCE = "The keys to the cabinet [MASK] rusty."
 REVIEW = "A dull, lifeless film that wastes a wonderful cast."
@@ -204,7 +205,6 @@ def test_judge_names_fields(tmp_path: Path, capsys: Any, monkeypatch: pytest.Mon
 def test_a_target_of_a_method_that_explains_a_position(capsys: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for arguments in (
         ("explain", "a good film", "-m", "sentiment", "--target", "negative"),
-        ("map", "a good film", "-m", "sentiment", "--target", "negative"),
         ("plot", "a good film", "-m", "sentiment", "--target", "negative", "-o", str(tmp_path / "x.svg")),
         ("explain", "a good film", "-m", "sentiment", "--method", "raw_attention", "--target", "negative"),
     ):
@@ -212,6 +212,9 @@ def test_a_target_of_a_method_that_explains_a_position(capsys: Any, monkeypatch:
         assert "explains a position, and no token of the text is 'negative'" in told
         assert "attcat" in told
         assert "deeplift" in told
+    told = refuse(capsys, monkeypatch, "map", "a good film", "-m", "sentiment", "--target", "negative")
+    assert "no token 'negative'." in told
+    assert told.endswith("A class is explained by mixlens explain --method deeplift --target negative.")
     told = refuse(capsys, monkeypatch, "compare", SENTENCE, "--target", "were")
     assert "explain a position, whatever the class or word: leave --target, --foil and --score out" in told
     told = json.loads(run("explain", "a good film", "-m", "sentiment", "--method", "deeplift", "--target", "negative", "--json"))
@@ -234,7 +237,7 @@ def test_a_map_shows_one_row_alone() -> None:
     made = mixlens.mix(mixlens.load("agreement").trace(SENTENCE), "alti").readout("keys", layer=1)
     out = run("map", SENTENCE, "--layer", "2", "--query", "keys", "--no-color")
     for token, score in zip(made.tokens, made.scores.tolist(), strict=True):
-        assert re.search(rf"{re.escape(token)} +{score:.4g}\b", out), token
+        assert re.search(rf"{re.escape(token)} +{re.escape(percent(score).replace(THIN, ' '))}", out), token
 
 
 def test_names_that_are_printed_can_be_typed(causal: str) -> None:
@@ -270,7 +273,7 @@ def test_a_text_without_a_mask_is_told_before_the_table(command: str) -> None:
     lines = out.splitlines()
     table = next(i for i, line in enumerate(lines) if "[CLS]" in line and "note" not in line and "explains" not in line)
     assert any("note: the text has no [MASK]" in line for line in lines[:table])
-    assert any("does not know 5 of the 7 words of this text" in line for line in lines[:table])
+    assert any("does not know 5 of the 7 words of three letters or more in this text" in line for line in lines[:table])
     assert "no [MASK]" not in run(command, REVIEW, "--query", "1", "--no-color")
     known = run(command, SENTENCE, "--no-color")
     assert "note:" not in known
@@ -279,7 +282,9 @@ def test_a_text_without_a_mask_is_told_before_the_table(command: str) -> None:
 
 
 def test_a_map_tells_of_words_that_are_not_known() -> None:
-    assert "note: the vocabulary of 'agreement' does not know 5 of the 7 words" in run("map", REVIEW, "--no-color", columns=400)
+    assert "note: the vocabulary of 'agreement' does not know 5 of the 7 words of three letters or more" in run(
+        "map", REVIEW, "--no-color", columns=400
+    )
     assert "note:" not in run("map", SENTENCE, "--no-color")
 
 
@@ -311,11 +316,11 @@ def test_a_vocabulary_that_knows_the_words_is_not_blamed() -> None:
 
 def test_a_run_tells_of_rows_that_say_little(tmp_path: Path) -> None:
     pytest.importorskip("pyarrow")
-    with pytest.warns(UserWarning, match="of the first 2 rows") as found:
+    with pytest.warns(UserWarning, match="the first 2 rows") as found:
         mixlens.run([REVIEW * 2, REVIEW], model="agreement", out=tmp_path / "a", progress=False)
     told = " ".join(str(one.message) for one in found)
     assert "2 of the first 2 rows have no [MASK]" in told
-    assert "of the first 2 rows: they are cut into letters" in told
+    assert "in the first 2 rows: they are cut into letters" in told
     import warnings
 
     with warnings.catch_warnings():

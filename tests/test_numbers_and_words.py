@@ -511,11 +511,14 @@ def test_notices_of_a_text() -> None:
     assert notices.notices_of(model_of("causal-lm"), read, query=None) == []
     assert notices.notices_in(SimpleNamespace(model=model_of("causal-lm"), **vars(read)), None) == {}
     three = read_of("abc", "abcdef", "abcdef", pieces=3)
-    assert notices.notices_of(model_of(), three, query=None) == [NO_MASK, unknown(1, 3, "words of this text")]
+    assert notices.notices_of(model_of(), three, query=None) == [
+        NO_MASK,
+        unknown(1, 3, "words of three letters or more in this text"),
+    ]
     ten = read_of(*["abc"] * 3, *["abcdef"] * 7, pieces=3)  # 0.3
-    assert notices.notices_of(model_of(), ten, query=1) == [unknown(3, 10, "words of this text")]
+    assert notices.notices_of(model_of(), ten, query=1) == [unknown(3, 10, "words of three letters or more in this text")]
     assert notices.notices_in(SimpleNamespace(model=model_of(), **vars(ten)), 1) == {
-        "notices": [unknown(3, 10, "words of this text")]
+        "notices": [unknown(3, 10, "words of three letters or more in this text")]
     }
     unnamed = notices.notices_of(model_of(mask_token=None), read_of("abc"), query=None)
     assert unnamed == [NO_MASK.replace("no [MASK]", "no mask token").replace("Put [MASK]", "Put the mask token")]
@@ -534,9 +537,9 @@ def test_notices_of_a_corpus() -> None:
         "explained. Name a position (--query, in Python query=), or use a classifier."
     )
     assert told(18) == [mask.format(18)]  # 19 words
-    assert told(19) == [mask.format(19), unknown(19, 20, "words of the first 19 rows")]
+    assert told(19) == [mask.format(19), unknown(19, 20, "words of three letters or more in the first 19 rows")]
     assert told(19, targets=True) == told(19, query=2) == told(19, task="causal-lm")
-    assert told(19, query=2) == [unknown(19, 20, "words of the first 19 rows")]
+    assert told(19, query=2) == [unknown(19, 20, "words of three letters or more in the first 19 rows")]
     assert notices.notices_of_corpus(model_of(mask_token=None), [read_of("abc")], query=None, targets=False) == [
         mask.format(1).replace("[MASK]", "mask token")
     ]

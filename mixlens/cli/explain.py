@@ -309,7 +309,7 @@ def map_(
     lens = loading.load(model)
     layer = layer_index(lens, layer)
     trace = lens.trace(source)
-    place = command_words.place_of(trace, query)
+    place = command_words.row_of(trace, query)
     if head is not None:
         command_words.refuse_head(trace, request)
     scores = _map_of(lens, trace, request, rollout=rollout)

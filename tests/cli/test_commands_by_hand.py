@@ -254,12 +254,14 @@ def test_reproduce_hands_over_every_option(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr("mixlens.experiments.command.reproduce_text", told)
     result = invoked("reproduce")
     assert (result.stdout, result.stderr) == ("text\n", "mixlens: a step\n")
-    usual = {"models": {}, "data": {}, "out": None, "fast": False, "only": None, "seed": 0, "sizes": {}, "loading": LOADED}
+    usual = {"models": {}, "data": {}, "out": None, "fast": False, "only": None, "seed": 0, "sizes": {}, "options": {}}
+    usual["loading"] = LOADED
     assert calls == [(None, usual)]
     words = ["--model", "sst2=m", "--data", "sst2=f", "--out", "o", "--fast", "--only", "a", "--size", "a=3", "--seed", "4"]
+    words += ["--option", "a:k=[1, 2]"]
     invoked("reproduce", "alti", *words, *LOADING)
     given = {"models": {"sst2": "m"}, "data": {"sst2": "f"}, "out": Path("o"), "fast": True, "only": ["a"], "seed": 4}
-    assert calls[1] == ("alti", {**given, "sizes": {"a": 3}, "loading": ASKED})
+    assert calls[1] == ("alti", {**given, "sizes": {"a": 3}, "options": {"a": {"k": [1, 2]}}, "loading": ASKED})
     invoked("reproduce", "alti", "--model", "m")
     assert calls[2][1]["models"] == "m"
     invoked("reproduce", "alti", "--model", "a=b", "--model", "c=d")

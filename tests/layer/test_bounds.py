@@ -281,7 +281,7 @@ def test_words_that_the_vocabulary_does_not_know_are_counted_by_their_share(unkn
     found = notices_of(model, read_of(tokens, words), query=None)
     assert bool(found) == noticed
     if noticed:
-        assert f"does not know {unknown} of the {total} words of this text" in found[0]
+        assert f"does not know {unknown} of the {total} words of three letters or more in this text" in found[0]
 
 
 def test_scores_that_miss_their_sum_are_noticed() -> None:

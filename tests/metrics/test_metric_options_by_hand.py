@@ -296,10 +296,16 @@ def test_a_claim_is_about_the_runs_that_it_names() -> None:
         return None
 
     claim = Claim("Table 1", "says", "1 > 2", check, {"SST-2": "Table 2", "IMDB": None}, {"layers": "all", "n": 3})
-    assert claim.is_about({"layers": "all", "n": 3, "seed": 0})
-    assert not claim.is_about({"layers": "all", "n": 4})
-    assert not claim.is_about({"layers": "all"})
-    assert Claim("Table 1", "says", "", check).is_about({})
+
+    def run_of(models: int = 1, **options: Any) -> Any:
+        return SimpleNamespace(options=options, models=("m",) * models)
+
+    assert claim.is_about(run_of(layers="all", n=3, seed=0))
+    assert not claim.is_about(run_of(layers="all", n=4))
+    assert not claim.is_about(run_of(layers="all"))
+    assert Claim("Table 1", "says", "", check).is_about(run_of())
+    two = Claim("Table 1", "says", "", check, models=2)
+    assert [two.is_about(run_of(models)) for models in (1, 2, 3)] == [False, True, True]
     assert [claim.place(data) for data in ("SST-2", "IMDB", "other")] == ["Table 2", None, "Table 1"]
     assert [claim.numbers(data) for data in ("SST-2", "other")] == ["of other data: 1 > 2", "1 > 2"]
 
