@@ -32,7 +32,7 @@ from mixlens.experiments.tables import Table
 from mixlens.metrics import Interval
 from mixlens.types import Record
 
-SETUP = SimpleNamespace(seed=0, data="", options={"variant": "paper"})
+SETUP = SimpleNamespace(models=[0], seed=0, data="", options={"variant": "paper"})
 
 
 def _values(mean: float, *, n: int = 40, seed: int = 0) -> dict[str, float]:
