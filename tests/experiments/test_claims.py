@@ -175,7 +175,7 @@ def test_a_claim_stands_where_the_paper_makes_it_of_this_data() -> None:
     check = lambda *_: order({"a": _values(1, seed=1), "b": _values(0, seed=2)}, [("a", "b")])  # noqa: E731
     claim = Claim("4.2", "a is above b", "0.93", check, {"cola": "D.1.1", "mnli": None})
     rows = {
-        data: judged_claims([claim], SimpleNamespace(seed=0, data=data, options={}), [], [])
+        data: judged_claims([claim], SimpleNamespace(seed=0, data=data, options={}, models=[0]), [], [])
         for data in ("", "mrpc", "cola", "mnli")
     }
     assert rows["mnli"] == []
