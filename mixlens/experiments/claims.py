@@ -24,7 +24,8 @@ RULES = (
     "it (80 % power) is given. For a claim that A is below B, read above and below exchanged. A claim of a bound is judged "
     "likewise by the differences from the bound. A claim about almost every layer is judged by all layers at once: **same** "
     "where it holds in three quarters of the layers or more, **different** where it is the other way round in more than a "
-    "quarter of them. **not comparable**: the run does not measure what the paper measures, and the reason is given. "
+    "quarter of them. A claim about every layer shows of each layer the pair that speaks least for it. "
+    "**not comparable**: the run does not measure what the paper measures, and the reason is given. "
     "Numbers of the paper stand beside ours for the reader; they come from other models and are not tested for equality. "
     "Claims about ranks over layers are judged by the share of all orders of the layers that correlate as highly (p below "
     "0.05), and claims that one such correlation is above another by 1,000 resamples of the examples; for these no number of "
@@ -265,8 +266,8 @@ def _in_layer(layer: str, values: Mapping[str, Examples]) -> list[tuple[str, Exa
     return [(f"{layer}, {name}", one) for name, one in values.items()]
 
 
-def most(words: Mapping[str, str]) -> Verdict:
-    """The verdict on "in almost every layer", from the word of each layer."""
+def most(words: Mapping[str, str], *, against: str = "the other way round") -> Verdict:
+    """The verdict on "in almost every layer", from the word of each layer. `against` says what a layer that differs does."""
     if not words:
         return incomparable("no layer has a value")
     same, different, _ = layers = [_layers_with(word, words) for word in (SAME, DIFFERENT, UNDECIDED)]
@@ -274,7 +275,7 @@ def most(words: Mapping[str, str]) -> Verdict:
     if len(same) >= MOST * len(words):
         return Verdict(SAME, ours)
     if len(different) > (1 - MOST) * len(words):
-        return Verdict(DIFFERENT, ours, f"the other way round in {len(different)} of {len(words)}")
+        return Verdict(DIFFERENT, ours, f"{against} in {len(different)} of {len(words)}")
     return Verdict(UNDECIDED, ours, f"it holds in {len(same)} of {len(words)}")
 
 

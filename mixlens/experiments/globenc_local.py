@@ -183,7 +183,8 @@ def known_layer(setup: Setup) -> None:
 def _opposite(setup: Any, records: Sequence[Record], tables: Sequence[Table]) -> Verdict:
     """A layer's correlation is known exactly: it has no interval. Two points always have one of 1 or -1: they are left out."""
     layers = {layer: _by_metric(group) for (layer,), group in by(_with(records, OUTLIERS), "layer").items()}
-    return most({f"layer {layer}": _word(values[CORRELATED[1]]) for layer, values in layers.items() if _features(values) > 2})
+    words = {f"layer {layer}": _word(values[CORRELATED[1]]) for layer, values in layers.items() if _features(values) > 2}
+    return most(words, against="not beyond the bound")
 
 
 def _features(values: Mapping[str, float]) -> float:

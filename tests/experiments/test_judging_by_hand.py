@@ -93,6 +93,9 @@ def test_bounds_and_layers() -> None:
     assert claims.most({**words, "5": "different"}) == Verdict(
         "different", "same: 1, 2, 3; different: 4, 5", "the other way round in 2 of 5"
     )
+    bounded = claims.most({**words, "5": "different"}, against="not beyond the bound")
+    assert bounded.reason == "not beyond the bound in 2 of 5"
+    assert "every layer shows of each layer the pair that speaks least for it" in claims.RULES
     assert claims.most({**words, "5": "not told apart"}) == Verdict(
         "not told apart", "same: 1, 2, 3; different: 4; not told apart: 5", "it holds in 3 of 5"
     )

@@ -192,7 +192,7 @@ ITEMS = (
         "Figure 6",
         "raw, effective and null attention of one head of layer 4 on one passage (the figure does not name the head)",
         command=f'mixlens plot "{PASSAGE[0]}" --pair "{PASSAGE[1]}" --model bert-base-uncased --kind matrix --pieces --layer 4 '
-        "--method null_attention:head=0 -o null.svg (then attention:head=0, effective_attention:head=0)",
+        "--method null_attention:head=0 --width 30 -o null.svg (then attention:head=0, effective_attention:head=0)",
     ),
     Item("Figure 2a; 0.93 of section 4.2", "tokens identified in each layer", ("identity",)),
     Item("Figures 2b, 8, 9, 10; 0.70 and 0.94 of section 4.2", "a g of one layer on all layers", ("across",)),
