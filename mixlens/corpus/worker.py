@@ -132,8 +132,8 @@ class Worker:
         answers: dict[int, Row | BadRow] = {}
         for batch in self.model.batches([code for _, code in texts], None, self.plan.batch_tokens):
             rows, encoded = zip(*(texts[i] for i in batch), strict=True)
-            made = self._batch(rows, encoded, compare=not answers)
-            answers |= zip(batch, map(_columns_or_bad, rows, made), strict=True)
+            compare = not answers
+            answers |= zip(batch, map(_columns_or_bad, rows, self._batch(rows, encoded, compare=compare)), strict=True)
             tick(len(batch))
         return answers
 

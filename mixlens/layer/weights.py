@@ -15,10 +15,12 @@ KNOWN_PACKAGES = ("torch", "transformers", "peft", "bitsandbytes", "torchao", "o
 
 
 def is_hooked(module: nn.Module) -> bool:
-    """Does somebody else's hook act on this module, or on every module of torch?"""
-    everywhere = nn.modules.module._global_forward_hooks or nn.modules.module._global_forward_pre_hooks
+    """Does somebody else's hook act on this module, or on every module? Those of torch itself, which count, change nothing."""
+    watched = nn.modules.module
+    everywhere = (*watched._global_forward_hooks.values(), *watched._global_forward_pre_hooks.values())
     hooks = (*module._forward_hooks.values(), *module._forward_pre_hooks.values())
-    return bool(everywhere) or any(not getattr(hook, WATCHING, False) for hook in hooks)
+    changing = (hook for hook in everywhere if not str(getattr(hook, "__module__", "")).startswith("torch."))
+    return any(changing) or any(not getattr(hook, WATCHING, False) for hook in hooks)
 
 
 def is_known(module: nn.Module) -> bool:

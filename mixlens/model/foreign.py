@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from torch import nn
+
 from ..errors import MixlensError, ModelError
 
 if TYPE_CHECKING:
@@ -49,9 +51,12 @@ def refuse_meta(model: Model) -> None:
 
 
 def user_code(error: BaseException) -> str | None:
-    """Function and line of the last step that no known package and no standard library made; None where there is none."""
-    steps = [step for step in traceback.extract_tb(error.__traceback__) if _is_foreign(step.filename)]
-    return f"{steps[-1].name}, {Path(steps[-1].filename).name}:{steps[-1].lineno}" if steps else None
+    """Function and line of the last step within a module of torch that no known package and no standard library made; None where
+    there is none."""
+    steps = traceback.extract_tb(error.__traceback__)
+    within = next((place for place, step in enumerate(steps) if step.filename == nn.modules.module.__file__), len(steps))
+    foreign = [step for step in steps[within:] if _is_foreign(step.filename)]
+    return f"{foreign[-1].name}, {Path(foreign[-1].filename).name}:{foreign[-1].lineno}" if foreign else None
 
 
 def _is_foreign(filename: str) -> bool:

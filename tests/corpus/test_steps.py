@@ -94,7 +94,7 @@ def test_an_error_is_not_held_beyond_its_batch(monkeypatch: pytest.MonkeyPatch) 
     """The traceback of an error holds the traces of its batch, and a shard has hundreds of rows."""
     errors: list[Any] = []
 
-    def fails(self: Worker, rows: Any, encoded: Any) -> list[Any]:
+    def fails(self: Worker, rows: Any, encoded: Any, compare: bool) -> list[Any]:
         assert all(error() is None for error in errors)
         error = InputError("no")
         errors.append(weakref.ref(error))

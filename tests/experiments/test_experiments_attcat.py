@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -46,8 +47,9 @@ def words_of(
         for i in range(n)
     ]
     asked = {**known()[name].options, **(options or {})}
-    setup = Setup(known()[name], (), (), tuple(dict.fromkeys(m for m, _ in means)), asked)
-    return [claim.check(setup, records, []).word for claim in known()[name].claims]
+    one: Any = SimpleNamespace()
+    setup = Setup(known()[name], (one,), (), tuple(dict.fromkeys(m for m, _ in means)), asked)
+    return [claim.check(setup, records, []).word for claim in known()[name].claims if claim.is_about(setup)]
 
 
 # --- Table 1 ------------------------------------------------------------------------------------------------------------

@@ -102,7 +102,7 @@ def test_special_tokens_stay_whatever_their_score() -> None:
     trace = sentiment()
     seen: list[Any] = []
     run = trace.model.outputs
-    trace.model.outputs = lambda rows: seen.extend(row.input_ids for row in rows) or run(rows)
+    trace.model.outputs = lambda rows, **more: seen.extend(row.input_ids for row in rows) or run(rows, **more)
     try:
         aopc(trace, torch.tensor([float(special) for special in trace.special]))
     finally:
@@ -116,7 +116,7 @@ def test_runs_are_batched() -> None:
     trace = sentiment()
     calls: list[int] = []
     run = trace.model.outputs
-    trace.model.outputs = lambda rows: calls.append(len(rows)) or run(rows)
+    trace.model.outputs = lambda rows, **more: calls.append(len(rows)) or run(rows, **more)
     try:
         aopc(trace, scores_of(trace))
     finally:

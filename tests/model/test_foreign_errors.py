@@ -95,8 +95,12 @@ def test_errors_of_memory_and_our_own_stay(error: Exception) -> None:
 )
 def test_whose_code_it_is(file: str, named: str | None) -> None:
     space: dict[str, Any] = {}
-    exec(compile("def fail(): raise RuntimeError('x')", file, "exec"), space)
+    exec(compile("def fail(module, args): raise RuntimeError('x')", file, "exec"), space)
     with pytest.raises(RuntimeError) as raised:
-        space["fail"]()
-    raised.value.__traceback__ = raised.tb.tb_next  # without the line of this test
+        space["fail"](None, None)
+    assert user_code(raised.value) is None  # no module was run: whoever called it knows
+    module = torch.nn.Identity()
+    module.register_forward_pre_hook(space["fail"])
+    with pytest.raises(RuntimeError) as raised:
+        module(torch.ones(1))
     assert user_code(raised.value) == named
