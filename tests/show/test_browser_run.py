@@ -184,6 +184,7 @@ def test_a_row_opens_into_its_methods(opened: Callable[..., Any], address: str, 
     assert "".join(first.locator(".row-text").all_text_contents()) == row["text"]
     first.locator("summary").first.click()
     table = first.locator("table.across")
+    table.locator("tbody th").first.wait_for()  # on a busy machine the row is filled a moment after the click
     assert table.locator("tbody th").all_text_contents() == ["DeepLift", "ALTI", "GlobEnc"]  # signed before unsigned
     for name, method in (("ALTI", "alti"), ("DeepLift", "deeplift")):
         cells = table.locator("tr", has_text=name).locator(".cell")
