@@ -15,7 +15,7 @@ KNOWN_PACKAGES = ("torch", "transformers", "peft", "bitsandbytes", "torchao", "o
 
 
 def is_hooked(module: nn.Module) -> bool:
-    """Does somebody else's hook act on this module, or on every module? Those of torch itself, which count, change nothing."""
+    """Does somebody else's hook act on this module, or on every module? Hooks of torch itself count operations alone."""
     watched = nn.modules.module
     everywhere = (*watched._global_forward_hooks.values(), *watched._global_forward_pre_hooks.values())
     hooks = (*module._forward_hooks.values(), *module._forward_pre_hooks.values())

@@ -1,4 +1,5 @@
-"""Errors of code that is not ours: a user's hook, patched `forward` or module may fail where mixlens runs it. It is named."""
+"""Errors of a user's own code in a model. A hook, a patched `forward` or a module may fail where mixlens runs it. The refusal
+names its function and its line."""
 
 from __future__ import annotations
 
@@ -33,8 +34,8 @@ def named_errors() -> Iterator[None]:
             raise
         if place := user_code(error):
             raise ModelError(
-                f"code in the model that is not its own failed ({place}): {type(error).__name__}: {_first_line(error)} mixlens "
-                "also runs modules on other texts, on single positions and in float32: let it take any of these, or remove it."
+                f"a hook or module that is not the stock model's failed ({place}): {type(error).__name__}: {_first_line(error)} "
+                "mixlens also runs modules on other texts, on single positions and in float32. Let it take these, or remove it."
             ) from error
         raise
 
@@ -51,8 +52,8 @@ def refuse_meta(model: Model) -> None:
 
 
 def user_code(error: BaseException) -> str | None:
-    """Function and line of the last step within a module of torch that no known package and no standard library made; None where
-    there is none."""
+    """The function and the line, within a call of a torch module, that is last in the traceback and belongs neither to a known
+    package nor to the standard library. None where there is no such line."""
     steps = traceback.extract_tb(error.__traceback__)
     within = next((place for place, step in enumerate(steps) if step.filename == nn.modules.module.__file__), len(steps))
     foreign = [step for step in steps[within:] if _is_foreign(step.filename)]

@@ -28,6 +28,7 @@ from mixlens.experiments.claims import (
     positive,
     short_names,
 )
+from mixlens.experiments.running import all_tables
 from mixlens.experiments.tables import Table
 from mixlens.metrics import Interval
 from mixlens.types import Record
@@ -184,3 +185,12 @@ def test_a_claim_stands_where_the_paper_makes_it_of_this_data() -> None:
         "mrpc": ("4.2", "0.93"),
         "cola": ("D.1.1", "of other data: 0.93"),
     }
+
+
+@pytest.mark.parametrize(("variant", "tables"), [("paper", 1), ("released", 2)])
+def test_numbers_of_the_paper_stand_beside_the_runs_they_are_about(variant: str, tables: int) -> None:
+    ours = Table("rates", "", ("method", "rate"), (("a", 0.5),))
+    published = Published("Table 1", "BERT", "rate", {"a": "0.4"}, given={"variant": "released"})
+    declared = SimpleNamespace(finish=lambda setup, records: [ours], published=(published,), claims=())
+    setup: Any = SimpleNamespace(seed=0, data="", options={"variant": variant}, models=("one",), experiment=declared)
+    assert len(all_tables(setup, [])) == tables
