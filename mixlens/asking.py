@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from .errors import InputError, nearest
+from .errors import InputError, nearest, unknown_method
 
 if TYPE_CHECKING:
     from .types import Attribution, Map, Trace
@@ -103,7 +103,7 @@ def _method(name: str) -> Any:
     """The method of this name; an unknown name is refused."""
     methods = {**_attributions(), **_maps()}
     if name not in methods:
-        raise InputError(f"unknown method {name!r}. {nearest(name, [*_maps(), *_attributions()])}")
+        raise unknown_method(name, [*_maps(), *_attributions()])
     return methods[name]
 
 

@@ -14,7 +14,7 @@ from .aggregate import find, rolled_row, without_special
 from .budget import is_out_of_memory
 from .completeness import warn_where_open
 from .differentiable import differentiable
-from .errors import InputError, MixlensError, ModelError, is_integer, nearest
+from .errors import InputError, MixlensError, ModelError, is_integer, unknown_method
 from .maps import known as known_maps
 from .maps import mix
 from .methods._attribution import ATTRIBUTIONS, AttributionMethod, Scored, attribution, known
@@ -151,7 +151,7 @@ def _question(trace: Trace, name: str, aim: Aim) -> Question:
     """What is asked about one trace, or refused."""
     _refuse_other_than_number(name, aim.layer)
     if name not in known():
-        raise InputError(f"unknown method {name!r}. {nearest(str(name), [*known(), *known_maps()])}")
+        raise unknown_method(name, [*known(), *known_maps()])
     method, depth = known()[name], len(trace.layers)
     _refuse_layer(method, aim.layer, depth)
     trace = followed(trace, aim.target) if method.needs_target and aim.query is None else trace

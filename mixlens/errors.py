@@ -48,6 +48,14 @@ def nearest(name: object, known: Iterable[str]) -> str:
     return f"{suggestion} Known: {', '.join(known)}.".lstrip()
 
 
+def unknown_method(name: object, known: Iterable[str]) -> InputError:
+    """The refusal of a method's name. There are many methods: it has the nearest names, and the command that lists all."""
+    suggestion = suggested(name, known, cutoff=0.5)
+    return InputError(
+        " ".join([f"unknown method {name!r:.80}.", *([suggestion] if suggestion else []), "`mixlens methods` lists all."])
+    )
+
+
 def suggested(name: object, known: Iterable[str], *, cutoff: float = 0.7) -> str:
     """`Did you mean 'a' or 'b'?` with the names that share most letters with this one, or nothing where none is near."""
     close = difflib.get_close_matches(str(name), sorted(known), n=3, cutoff=cutoff)

@@ -17,6 +17,7 @@ from hypothesis import HealthCheck, settings
 from transformers.utils import logging as transformers_logging
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
+os.environ.setdefault("NUMBA_DISABLE_JIT", "1")  # shap compiles for longer than a few words take without
 transformers_logging.set_verbosity_error()
 transformers_logging.disable_progress_bar()
 torch.set_num_threads(int(os.environ.get("MIXLENS_TEST_THREADS", "1")))

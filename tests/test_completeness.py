@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from conftest import CONFIGURATIONS, SHARED, head_of, hf_model, ids, loaded, needs_shared
+from conftest import DISTINCT, SHARED, head_of, hf_model, ids, loaded, needs_shared
 
 import mixlens
 from mixlens.attributions import attribute
@@ -168,7 +168,7 @@ def test_what_a_gap_is_a_share_of() -> None:
     assert against["relative_gap"] < CLOSED
 
 
-@pytest.mark.parametrize("case", list(CONFIGURATIONS))
+@pytest.mark.parametrize("case", DISTINCT)
 def test_every_method_that_adds_up_tells_how_nearly(case: str) -> None:
     trace = loaded(case, head=CAUSAL_HEAD if "neo" in case else head_of(case)).trace(input_ids=ids(4))
     for name, gap, options in (

@@ -21,6 +21,7 @@ from mixlens.errors import (
     readable,
     suggested,
     tokens_within,
+    unknown_method,
 )
 
 PIECES = (
@@ -105,3 +106,9 @@ def test_names_are_suggested_in_order_of_likeness() -> None:
     assert suggested("abcd", ["abce", "abcf", "abcg", "abch"]) == "Did you mean 'abch' or 'abcg' or 'abcf'?"  # three at most
     assert suggested("abcdef", ["abcxyz"]) == ""  # half of the letters is enough for `nearest` alone
     assert nearest("abcdef", ["abcxyz"]) == "Did you mean 'abcxyz'? Known: abcxyz."
+
+
+def test_an_unknown_method_is_refused_with_the_nearest_names_and_the_command_that_lists_all() -> None:
+    known = ("value_zeroing", "alti", "attention", "globenc")
+    assert str(unknown_method("alit", known)) == "unknown method 'alit'. Did you mean 'alti'? `mixlens methods` lists all."
+    assert str(unknown_method("zzz", known)) == "unknown method 'zzz'. `mixlens methods` lists all."

@@ -17,7 +17,7 @@ from ..errors import InputError
 from ..files import refuse_foreign
 from . import completion, group
 from .generation import Each, GenerateCount, GivenText, IsChat, LeaveOut, MessageFile, PageFile, Writing, generated, messages_of
-from .keeping import Force
+from .keeping import Force, tell_written
 from .options import (
     AttributionTarget,
     File,
@@ -218,6 +218,7 @@ def _joined(results: Iterable[Attribution], words: bool) -> list[Attribution]:
 def _save(result: Result, file: Path | None, force: bool) -> None:
     if file is not None:
         result.save(file, force=force)
+        tell_written(file)
 
 
 def _show_layers(explanation: Explanation, *, words: bool, color: bool, top: int | None) -> None:

@@ -12,6 +12,7 @@ import typer
 
 from .. import command_words
 from ..errors import InputError
+from .keeping import tell_written
 
 if TYPE_CHECKING:
     from ..asking import MethodRequest
@@ -88,6 +89,7 @@ class Writing:
             (result.to_csv if save.suffix.lower() == ".csv" else result.save)(save, force=self.force)
         if self.page is not None:
             result.report(self.page, force=self.force)
+        tell_written(save, self.page)
 
 
 def messages_of(text: str | None, file: Path | None, chat: bool, messages: Path | None, pair: str | None) -> Any:

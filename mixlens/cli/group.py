@@ -226,5 +226,5 @@ def working(step: str = "computing") -> Iterator[Callable[[str], None]]:
     """While something is computed: yields a function that is told each step. What is printed comes after it."""
     from ..steps import listening
 
-    with Spinner(step) as spinner, listening(spinner.hear):
+    with Spinner(step, lines=True) as spinner, listening(spinner.hear):
         yield spinner.tell

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import Annotated, Any
 
 import typer
 
+from ..errors import InputError
 from . import completion
 from .options import LoadOptions, loads_a_model
-from .runs import Count, LeaveOut, Out, Seed
+from .runs import LeaveOut, Out, Seed
 
 JUDGE_EXAMPLE = "Example:  mixlens judge sentiment --n 20    (one text: mixlens judge sentiment --text 'A good film.')"
 Model = Annotated[str, typer.Argument(help="A hub id, a folder or an embedded model.", autocompletion=completion.models)]
@@ -32,6 +34,8 @@ Metrics = Annotated[
         autocompletion=completion.metrics,
     ),
 ]
+TEXTS = 50  # that are judged where --n is not given
+TextCount = Annotated[int | None, typer.Option("--n", help="How many examples, drawn by --seed.", min=1, show_default=str(TEXTS))]
 OneText = Annotated[str | None, typer.Option("--text", help="Judge the methods on this one text instead of DATA.")]
 Explains = Annotated[
     str,
@@ -47,6 +51,26 @@ InfillModel = Annotated[
 ]
 
 
+def _refuse_model_option(model: str | None) -> None:
+    """The model of `judge` is its first argument; other commands have it as -m."""
+    if model is not None:
+        name = shlex.quote(model)
+        raise InputError(
+            f"judge takes the model first: mixlens judge {name} DATA, or for one text mixlens judge {name} --text '...'."
+        )
+
+
+def _refuse_count(text: str | None, n: int | None) -> None:
+    """One text is judged whole: --n has nothing to draw from."""
+    if text is not None and n is not None:
+        raise InputError(f"--text is one text, and --n {n} draws from DATA. Leave one of them out.")
+
+
+OtherModel = Annotated[
+    str | None, typer.Option("--model", "-m", hidden=True, is_eager=True, expose_value=False, callback=_refuse_model_option)
+]
+
+
 @loads_a_model
 def judge(
     model: Model,
@@ -54,7 +78,7 @@ def judge(
     text: OneText = None,
     methods: MethodNames = "all",
     metrics: Metrics = "faithfulness",
-    n: Count = 50,
+    n: TextCount = None,
     out: Out = None,
     seed: Seed = 0,
     leave_out: LeaveOut = False,
@@ -67,6 +91,7 @@ def judge(
     text_field: Annotated[str | None, typer.Option("--text-field", help="Of a file: by default text or sentence.")] = None,
     pair_field: Annotated[str | None, typer.Option("--pair-field", help="Of a file: the second text.")] = None,
     label_field: Annotated[str | None, typer.Option("--label-field", help="Of a file: the label of a row.")] = None,
+    other_model: OtherModel = None,
     loading: LoadOptions = LoadOptions(),  # noqa: B008 - frozen
 ) -> None:
     """Which method should I trust on my model? Ranked tables, with intervals and seconds an example.
@@ -81,11 +106,19 @@ def judge(
     Further tables (--full): the leader against every other method, with the number of texts that would tell them apart; where the
     signs of scores matter; right and wrong predictions apart. docs/use/judging.md explains every column and every pitfall.
     """
+    _refuse_count(text, n)
     from ..experiments.judge import judge_text
     from ..show.text import console
 
     fields: dict[str, Any] = {"text_field": text_field, "pair_field": pair_field, "label_field": label_field}
-    options: dict[str, Any] = {"methods": methods, "metrics": metrics, "n": n, "out": out, "seed": seed, "leave_out": leave_out}
+    options: dict[str, Any] = {
+        "methods": methods,
+        "metrics": metrics,
+        "n": TEXTS if n is None else n,
+        "out": out,
+        "seed": seed,
+        "leave_out": leave_out,
+    }
     options |= {"explains": explains, "ranking": ranking, "unit": unit, "draws": draws, "infill": infill}
     options |= {"full": full, "width": console().width, "loading": loading.arguments()}
     print(judge_text(model, data, text=text, **options, **fields))

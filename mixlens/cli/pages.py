@@ -12,6 +12,7 @@ import typer
 
 from .. import command_words
 from ..errors import InputError, MixlensError, printable
+from ..optional import installing
 from ..show.page_file import MEGABYTES
 from . import completion, group
 from .generation import GenerateCount, GivenText, IsChat, MessageFile, Writing, conversations_of, generated
@@ -252,7 +253,7 @@ def serve(
     try:
         from ..serve.app import Limits, run
     except ImportError as error:
-        raise MixlensError(f"the local page needs {error.name}: pip install 'mixlens[serve]'.") from None
+        raise MixlensError(f"the local page needs {error.name}: {installing('serve')}.") from None
     names = list(dict.fromkeys(model or ["agreement", "sentiment"]))
     limits = Limits(tokens=max_tokens, queue=queue, seconds=time_limit)
     lenses = [loading.load(name) for name in names]

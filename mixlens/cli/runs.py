@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ..errors import InputError, MixlensError, nearest, printable, printable_json
+from ..errors import InputError, MixlensError, printable, printable_json, unknown_method
 from . import completion
 from .group import short_warnings
 from .options import Foil, LoadOptions, ModelName, Query, Score, loads_a_model
@@ -149,7 +149,7 @@ def _refuse_unknown(methods: str) -> None:
     for written in methods.split(","):
         name = written.strip().partition(":")[0]
         if name not in known:
-            raise InputError(f"unknown method {name!r}. {nearest(name, known)}")
+            raise unknown_method(name, known)
 
 
 @contextmanager
@@ -222,10 +222,11 @@ def summarize(
     folder: Annotated[Path, typer.Argument(help="The folder of a `mixlens run`, finished or not.")],
     top: Annotated[int, typer.Option("--top", help="Tokens for each class.", min=1)] = 8,
     classes: Annotated[int, typer.Option("--classes", help="The most frequent classes.", min=1)] = 8,
+    least_rows: Annotated[int, typer.Option("--least-rows", help="Rows that a listed word is in, at least.", min=1)] = 5,
     json_: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """What a run found: words for and against each class, what turns without them, agreement, mixing, gaps, slow rows, errors."""
     from ..corpus import summarize as summary_of
 
-    summary = summary_of(folder, top=top, classes=classes)
+    summary = summary_of(folder, top=top, classes=classes, least_rows=least_rows)
     print(summary.json() if json_ else summary.text())

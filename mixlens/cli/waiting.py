@@ -1,4 +1,5 @@
-"""A word about waiting: on a terminal, a spinner with the step that is under way, erased when the wait ends."""
+"""A word about waiting: on a terminal, a spinner with the step that is under way, erased when the wait ends; elsewhere a line for
+each step of a long wait."""
 
 from __future__ import annotations
 
@@ -14,7 +15,8 @@ if TYPE_CHECKING:
 
 PATIENCE = 0.15  # seconds of silence before something is said; Python itself took as long before
 TICK = 0.1  # seconds between two pictures
-SLOW = 2.0  # seconds after which the time is told, too
+SLOW = 2.0  # seconds after which the time is told, too, and a wait is told of where there is no terminal
+OFTEN = 10.0  # seconds between two lines on the same step, where there is no terminal
 FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 PLAIN_FRAMES = "|/-\\"
 ERASE = "\r\x1b[K"
@@ -25,13 +27,14 @@ def has_terminal() -> bool:
 
 
 class Spinner:
-    """Says on a terminal what is waited for, from `patience` seconds on; elsewhere it says nothing."""
+    """Says on a terminal what is waited for, from `patience` seconds on; elsewhere, with `lines`, in lines from 2 s on."""
 
-    def __init__(self, step: str, *, patience: float = PATIENCE, shown: bool | None = None):
+    def __init__(self, step: str, *, patience: float = PATIENCE, shown: bool | None = None, lines: bool = False):
         self.step, self.within, self._patience = step, "", patience
         self._over, self._drawn, self._lock = threading.Event(), False, threading.Lock()
         visible = has_terminal() if shown is None else shown and has_terminal()
-        self._thread = threading.Thread(target=self._turn, daemon=True) if visible else None
+        told = self._turn if visible else self._speak if lines and sys.stderr is not None else None
+        self._thread = None if told is None else threading.Thread(target=told, daemon=True)
 
     def __enter__(self) -> Spinner:
         self._began = time.perf_counter()
@@ -70,6 +73,20 @@ class Spinner:
         while not self._over.wait(wait):
             self._draw(frames[turn % len(frames)])
             wait, turn = TICK, turn + 1
+
+    def _speak(self) -> None:
+        """One line when a step begins, and one every ten seconds on how far it is."""
+        wait, said, since = SLOW, "", 0.0
+        while not self._over.wait(wait):
+            wait, now = TICK, time.perf_counter() - self._began
+            if said != self.step or now - since >= OFTEN:
+                said, since = self.step, now
+                self._say(now)
+
+    def _say(self, seconds: float) -> None:
+        with self._lock:
+            if not self._over.is_set():
+                print(line_of("", self._now, seconds).strip(), file=sys.stderr, flush=True)
 
     def _draw(self, frame: str) -> None:
         with self._lock:

@@ -13,7 +13,7 @@ from .. import command_words
 from ..errors import InputError
 from ..files import refuse_foreign
 from . import completion, group
-from .keeping import Force
+from .keeping import Force, tell_written
 from .options import File, Foil, LoadOptions, NoColor, Pair, Text, loads_a_model
 
 if TYPE_CHECKING:
@@ -128,6 +128,7 @@ def why(
     if out is not None:
         answer.report(out, force=force)
     _print(answer, json_=json_, color=not no_color)
+    tell_written(out, csv)
 
 
 def _refuse_places(csv: Path | None, page: Path | None, *, force: bool) -> None:

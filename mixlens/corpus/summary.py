@@ -15,6 +15,7 @@ from .tally import Listed, Tally
 from .turned_counts import TurnedCounts
 
 LEAST_ROWS = 5  # rows that a word must be in to be listed
+SLOWEST = "slowest rows (the time of a batch is shared out evenly over its rows)"
 RANDOM_WORDS = "(random words)"  # beside the methods: no method has such a name
 
 WRITTEN_TEXTS = (  # what the numbers of a run with `generate` are about
@@ -44,7 +45,7 @@ class Summary:
     slow: list[dict[str, Any]] = field(default_factory=list)
     # class -> method with scores below 0 -> "towards" and "against" -> (word, mean share with its sign, times)
     signed: dict[str, dict[str, dict[str, Listed]]] = field(default_factory=dict)
-    # class -> method -> "for" and "against" -> (word, mean share of a row with its sign, rows); words in LEAST_ROWS rows or more
+    # class -> method -> "for" and "against" -> (word, mean share of a row with its sign, rows); words in `least_rows` or more
     words: dict[str, dict[str, dict[str, Listed]]] = field(default_factory=dict)
     word_agreement: dict[str, float | None] = field(default_factory=dict)  # "a, b" -> mean Spearman correlation over words
     turned: dict[str, dict[str, Any]] = field(
@@ -52,6 +53,7 @@ class Summary:
     )  # method -> share that turned, its interval, rows; with `trust`
     open: dict[str, dict[str, Any]] = field(default_factory=dict)  # method -> rows whose scores do not add up; with `trust`
     generate: int | None = None  # tokens that the model was let write after each row; None where it wrote nothing
+    least_rows: int = LEAST_ROWS  # rows that a word of `words` is in
 
     def json(self) -> str:
         return printable_json(json.dumps(asdict(self), ensure_ascii=False))
@@ -61,9 +63,11 @@ class Summary:
         return "\n".join(map(printable, _lines(self)))
 
 
-def summarize(out: str | os.PathLike[str], *, top: int = 8, classes: int = 8, least: int = 3) -> Summary:
-    """Words for and against each predicted class (by their mean share of a row, in five rows or more), what turned without them
-    (where the run was made with `trust`), agreement between methods, mixing ratio per layer, reconstruction gaps, slow
+def summarize(
+    out: str | os.PathLike[str], *, top: int = 8, classes: int = 8, least: int = 3, least_rows: int = LEAST_ROWS
+) -> Summary:
+    """Words for and against each predicted class (by their mean share of a row, in `least_rows` or more), what turned without
+    them (where the run was made with `trust`), agreement between methods, mixing ratio per layer, reconstruction gaps, slow
     examples, reasons of errors. `top` and `signed` are by the mean share of an occurrence, of words seen `least` times."""
     manifest = manifest_of(out)
     tally = Tally(methods_of(manifest))
@@ -85,11 +89,12 @@ def summarize(out: str | os.PathLike[str], *, top: int = 8, classes: int = 8, le
         gap={"mean": tally.gap.value, "largest": tally.gap.largest if tally.gap.count else None},
         slow=tally.slowest(5),
         signed={name: tally.signed_top(name, top, least) for name in frequent},
-        words={name: tally.words_of_rows(name, top, LEAST_ROWS) for name in frequent},
+        words={name: tally.words_of_rows(name, top, least_rows) for name in frequent},
         word_agreement={f"{a}, {b}": mean.value for (a, b), mean in tally.word_agreement.items()},
         turned=_turned(tally.removal),
         open={method: vars(gaps) for method, gaps in tally.removal.gaps.items() if gaps.rows},
         generate=mapping(mapping(manifest.get("identity")).get("options")).get("generate"),
+        least_rows=least_rows,
     )
 
 
@@ -136,12 +141,16 @@ def _row_lines(summary: Summary) -> Iterator[str]:
     agreement = {pair: _numbers([value]) for pair, value in summary.word_agreement.items()}
     yield from _block("agreement between methods (mean Spearman correlation over the words of a row)", agreement)
     yield from _block("mixing ratio by layer", {name: _numbers(layers) for name, layers in summary.mixing_ratio.items()})
-    yield from ("", "slowest rows", *map(_slow_line, summary.slow))
+    yield from ("", SLOWEST, *map(_slow_line, summary.slow)) if summary.slow else ()
 
 
 def _gap_lines(gap: Mapping[str, float | None]) -> list[str]:
     """One line about gaps; none where no row has a gap."""
-    return [] if gap["mean"] is None else [f"reconstruction gap: mean {gap['mean']:.1e}, largest {gap['largest']:.1e}"]
+    return (
+        []
+        if gap["mean"] is None
+        else [f"reconstruction gap: mean {gap['mean']:.1e}, largest {gap['largest']:.1e} (each row has the largest of its batch)"]
+    )
 
 
 def _numbers(values: Iterable[float | None]) -> str:
@@ -166,15 +175,16 @@ def _class_lines(summary: Summary, name: str) -> Iterator[str]:
     said = f"wrote {name!r} first" if summary.generate else f"predicted {name!r}"
     yield from ("", f"{said}: {summary.classes[name]} rows")
     for method, ways in methods.items():
-        first, *others = _way_cells(ways, signed=method in summary.signed.get(name, {}))
+        first, *others = _way_cells(ways, signed=method in summary.signed.get(name, {}), least_rows=summary.least_rows)
         yield f"  {method:<{width}}  {first}"
         yield from (f"  {'':<{width}}  {cell}" for cell in others)
 
 
-def _way_cells(ways: Mapping[str, Listed], *, signed: bool) -> list[str]:
+def _way_cells(ways: Mapping[str, Listed], *, signed: bool, least_rows: int) -> list[str]:
     """The words for what was predicted, and those against it; one line where scores have no sign."""
     if not any(ways.values()):
-        return [f"no word is in {LEAST_ROWS} rows or more"]
+        rarer = "" if least_rows <= 1 else "; rarer ones: --least-rows 1 (least_rows=1)"
+        return [f"no word is in {least_rows} {'row' if least_rows == 1 else 'rows'} or more{rarer}"]
     if not signed:
         return [_words(ways["for"], sign=False)]
     return [f"{way + ':':<8} {_words(words, sign=True) or '-'}" for way, words in ways.items()]

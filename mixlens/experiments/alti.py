@@ -11,9 +11,10 @@ from ..asking import every_score, parse_method, scores_of
 from ..metrics import mean_with_interval
 from ..metrics.agreement import spearman, special_token_ranks
 from ..types import Attribution, Example, Record, Trace
-from .claims import Check, Claim, Published, Verdict, above, order, positive, short_names, values_of
-from .experiment import Setup, experiment
+from .claims import Check, Claim, Published, Verdict, above, incomparable, order, positive, short_names, values_of
+from .experiment import Outcome, Setup, experiment
 from .figures import bars
+from .layer_curves import verdict_between_runs
 from .tables import Table, by
 
 PAPER = "Ferrando et al. 2022, Measuring the Mixing of Contextual Information in the Transformer"
@@ -78,6 +79,27 @@ def steadier(method: str, rivals: Sequence[str], metric: str) -> Check:
 def _squared_distances(values: dict[str, float]) -> dict[str, float]:
     mean = float(np.nanmean(list(values.values()))) if values else 0.0
     return {example: (value - mean) ** 2 for example, value in values.items()}
+
+
+def rollout_needs_few_layers(runs: Sequence[Outcome]) -> Verdict:
+    """Attn Rollout's correlation in the first run, of a model with fewer layers, above that in the second."""
+    depths = [run.setup.model.n_layers for run in runs]
+    if depths[0] >= depths[1]:
+        return incomparable(f"the first model has {depths[0]} layers, the second {depths[1]}")
+    first, second = ({"Attn Rollout": values_of(run.records, ATTENTION, "spearman")} for run in runs)
+    return verdict_between_runs(first, second, seed=runs[0].setup.seed)
+
+
+def lower_in_the_second(runs: Sequence[Outcome]) -> Verdict:
+    """The mean correlation of the three methods in the first run above that in the second."""
+    first, second = ({"SST2 - SVA": _mean_of_methods(run.records)} for run in runs)
+    return verdict_between_runs(first, second, seed=runs[0].setup.seed)
+
+
+def _mean_of_methods(records: Sequence[Record]) -> dict[str, float]:
+    """The mean of each example that has a value of every method."""
+    values = [values_of(records, method, "spearman") for method in METHODS]
+    return {e: float(np.mean([one[e] for one in values])) for e in values[0] if all(e in one for one in values)}
 
 
 def _published(dataset: str, *columns: Sequence[str]) -> tuple[Published, ...]:

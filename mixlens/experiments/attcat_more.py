@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -18,10 +19,11 @@ from ..metrics.faithfulness import aopc, lodds
 from ..metrics.plausibility import precision_at_k
 from ..types import Attribution, Example, Record, Trace
 from .attcat import METHODS, PAPER, refuse_variant, requests_of
-from .claims import Claim, Verdict, above, incomparable, positive, values_of
+from .claims import Check, Claim, Verdict, above, incomparable, values_of
 from .experiment import Setup, experiment
 from .figure_style import signed_fills
 from .figures import bars
+from .layer_curves import verdict_on_trend
 from .prepare import removable
 from .tables import Table, by
 
@@ -104,6 +106,9 @@ def _prepare_qa(setup: Setup) -> None:
         "and the relevances are read at its start and its end, mean of the two; gradients are of the sum of both logits.",
         "read=released: as the notebooks: RawAtt is the mean over layers, last row; Rollout has no residual and is averaged over "
         "layers and rows; AttCAT takes layer inputs; special tokens are hidden from attention.",
+        "Scores of the start and of the end are added with their signs, which is what gradients of the sum of both logits give. "
+        "The notebook of SQuAD v1 does so. That of v2 adds their magnitudes, of 400 questions drawn at random. The paper has one "
+        "protocol for both, and its impact scores have a sign: read=released follows the notebook of v1 on both.",
         "The paper does not say which tokens compete for the 20 places: here all do, [CLS], [SEP] and the question's too.",
         "Questions without an answer are left out.",
         "The paper shows three methods; the others of Table 1 and random are added.",
@@ -160,14 +165,19 @@ SUM, ROLLOUT = "attcat", "attcat:aggregation=rollout"
 CHANGES = {"aopc": aopc, "lodds": lodds}
 
 
-def _uniform(setup: Setup, records: Sequence[Record], tables: Sequence[Table]) -> Verdict:
-    """The mean spread of the layers up to five sixths of the depth minus that of the others, example by example."""
-    depth = max((r.info["layer"] for r in records), default=0)
-    cut = 5 * depth // 6  # layers 1 to 10 of 12
-    low = values_of(records, SUM, "spread", lambda record: 0 < record.info["layer"] <= cut)
-    high = values_of(records, SUM, "spread", lambda record: record.info["layer"] > cut)
-    deep = f"layer {depth}" if depth - cut == 1 else f"layers {cut + 1} to {depth}"
-    return positive({f"layers 1 to {cut} - {deep}": {e: low[e] - high[e] for e in low}}, seed=setup.seed)
+def _falls_with_depth(metric: str) -> Check:
+    """The rank correlation of layer and `metric` in each example is below 0."""
+
+    def check(setup: Setup, records: Sequence[Record], tables: Sequence[Table]) -> Verdict:
+        depth = max((r.info["layer"] for r in records), default=0)
+        curve = [values_of(records, SUM, metric, partial(_in_layer, layer)) for layer in range(1, depth + 1)]
+        return verdict_on_trend({metric: curve}, falls=True, seed=setup.seed)
+
+    return check
+
+
+def _in_layer(layer: int, record: Record) -> bool:
+    return bool(record.info["layer"] == layer)
 
 
 def _by_construction(setup: Setup, records: Sequence[Record], tables: Sequence[Table]) -> Verdict:
@@ -235,9 +245,15 @@ def _prepare_layers(setup: Setup) -> None:
     claims=(
         Claim(
             "Figure 4, section 6.2",
-            "The scores become more uniform in deeper layers",
+            "The scores become more uniform as the layer goes deeper: their spread over the tokens falls with depth",
             "a heat map without numbers",
-            _uniform,
+            _falls_with_depth("spread"),
+        ),
+        Claim(
+            "Figure 4, section 6.2",
+            "The scores become less impactful as the layer goes deeper: their mean magnitude falls with depth",
+            "a heat map without numbers",
+            _falls_with_depth("size"),
         ),
         Claim(
             "Figure 4, section 6.2",

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -13,35 +13,13 @@ from ..errors import InputError
 from ..metrics.arguments import Array, array
 from ..metrics.intervals import Interval, statistic_with_interval
 from ..metrics.mixing_stats import BRUNNER, mean_by_distance, own_share, share_around, share_by_distance
-from ..metrics.mixing_stats import DISTANCES as GROUPS
 from ..types import Example, Map, Record, Trace
-from .claims import Claim, Examples, Verdict, incomparable, order
 from .experiment import Setup, experiment
 from .globenc import lines, per_layer
+from .identifiability_context_claims import CONTEXT_CLAIMS, NAMES
 from .identifiability_mixing import DIFFERS_HTA, every_contribution
-from .identifiability_token_claims import MRPC_ALONE
-from .identifiability_values import (
-    DEPTHS,
-    above_zero,
-    depth_of,
-    largest,
-    less,
-    of_layers,
-    ratio_with_interval,
-    select,
-    thirds,
-    three_layers,
-    with_hta,
-)
+from .identifiability_values import DEPTHS, depth_of, ratio_with_interval, select, three_layers
 from .tables import Table, by
-
-
-def group_name(first: int, last: int | None) -> str:
-    return f"{first}+" if last is None else str(first) if first == last else f"{first}-{last}"
-
-
-NAMES = tuple(group_name(*group) for group in GROUPS)
-
 
 # --- records ----------------------------------------------------------------------------------------------------------------
 
@@ -245,78 +223,7 @@ def _draw_places(axes: Any, table: Table, method: str) -> None:
     axes.legend(fontsize=6)
 
 
-# --- claims -----------------------------------------------------------------------------------------------------------------
-
-
-def _relative(records: Sequence[Record], method: str, group: str, part: Sequence[int]) -> Examples:
-    """The mean of a group over some layers, divided by its sum over all layers, of each text."""
-    depth = depth_of(records)
-    some = of_layers(records, method, "distance", part, group=group)
-    whole = of_layers(records, method, "distance", range(1, depth + 1), group=group)
-    return {text: value / (depth * whole[text]) for text, value in some.items() if whole.get(text)}
-
-
-@with_hta
-def near_context_is_early(setup: Setup, records: Sequence[Record], method: str) -> Verdict:
-    early, _, late = thirds(depth_of(records))
-    parts = [_relative(records, method, NAMES[0], part) for part in (early, late)]
-    return above_zero({"1st neighbours: early - late third": less(*parts)}, seed=setup.seed)
-
-
-@with_hta
-def far_context_is_late(setup: Setup, records: Sequence[Record], method: str) -> Verdict:
-    early, _, late = thirds(depth_of(records))
-    parts = [_relative(records, method, NAMES[-1], part) for part in (late, early)]
-    if not parts[0]:
-        return incomparable("no text has neighbours 11 or more away")
-    return above_zero({"11th and on: late - early third": less(*parts)}, seed=setup.seed)
-
-
-@with_hta
-def nearest_contribute_most(setup: Setup, records: Sequence[Record], method: str) -> Verdict:
-    """One token at a distance of 1 less one of the largest group further away, in three layers."""
-    contrasts: dict[str, Examples] = {}
-    for layer in dict.fromkeys(three_layers(depth_of(records))):
-        near, *further = (of_layers(records, method, "distance", [layer], group=name) for name in NAMES)
-        contrasts[f"layer {layer}: 1st - largest of the others"] = less(near, largest(further))
-    return above_zero(contrasts, seed=setup.seed)
-
-
-BESIDE = ("-1", "+1")
-
-
-def _around(records: Sequence[Record], method: str) -> dict[str, Examples]:
-    """What [CLS] takes from the token at each place around the first [SEP]: the mean of three layers, by text."""
-    layers = three_layers(depth_of(records))
-    places = sorted({r.info["group"] for r in select(records, "around", method)}, key=int)
-    return {place: of_layers(records, method, "around", layers, group=place) for place in places}
-
-
-def _of_complete_texts(places: Mapping[str, Examples]) -> dict[str, Examples]:
-    """The same of the texts that reach as far as most do on both sides: a place that few texts have is left out."""
-    most = max((len(one) for one in places.values()), default=0)
-    return {place: one for place, one in places.items() if 2 * len(one) >= most}
-
-
-@with_hta
-def beside_the_separator(setup: Setup, records: Sequence[Record], method: str) -> Verdict:
-    """The two places beside [SEP] against every other place, [SEP] itself included."""
-    places = _of_complete_texts(_around(records, method))
-    if not all(place in places for place in BESIDE):
-        return incomparable("no text has tokens on both sides of a [SEP]")
-    others = [place for place in places if place not in BESIDE]
-    return order(places, [(near, other) for near in BESIDE for other in others], seed=setup.seed)
-
-
-@with_hta
-def second_text_gives_more(setup: Setup, records: Sequence[Record], method: str) -> Verdict:
-    sides: Mapping[str, Examples] = {
-        name: of_layers(records, method, "sentence", range(1, depth_of(records) + 1), group=name) for name in ("second", "first")
-    }
-    if not all(sides.values()):
-        return incomparable("no example has two texts")
-    return above_zero({"a token of the second - of the first text": less(sides["second"], sides["first"])}, seed=setup.seed)
-
+# --- the experiment -----------------------------------------------------------------------------------------------------------
 
 CONTEXT_OPTIONS = {"reach": 10, "around": 10, "others": False}
 DIFFERS_CONTEXT = (
@@ -324,44 +231,6 @@ DIFFERS_CONTEXT = (
     "Figures 4b and 18 are normalized, and the paper does not say by what. Here a total is divided by all that comes from "
     "other tokens in the layer (4b), and what [CLS] takes is a share of its row (18).",
     "Option others=true also gives the share of each group in all that comes from other tokens. The paper has no such table.",
-)
-AT_D2: dict[str, str | None] = {"cola": "D.2.1, Figure 41", "mnli": "D.2.2, Figure 43"}
-CONTEXT_CLAIMS = (
-    Claim(
-        "5.3, Figure 4a",
-        "the closest neighbours contribute more in the first layers than in later ones",
-        "in the figure",
-        near_context_is_early,
-        AT_D2,
-    ),
-    Claim(
-        "5.3, Figure 4a",
-        "the most distant neighbours contribute most in deeper layers",
-        "in the figure",
-        far_context_is_late,
-        AT_D2,
-    ),
-    Claim(
-        "5.3, Figure 4b",
-        "the closest neighbours contribute most, regardless of depth",
-        "in the figure",
-        nearest_contribute_most,
-        AT_D2,
-    ),
-    Claim(
-        "C.3, Figure 18b",
-        "[CLS] takes most from the tokens directly before and after [SEP]: more from each than from every other place",
-        "in the figure",
-        beside_the_separator,
-        MRPC_ALONE,
-    ),
-    Claim(
-        "C.3, Figure 18b",
-        "the second sentence contributes more to [CLS] than the first",
-        "it seems so",
-        second_text_gives_more,
-        MRPC_ALONE,
-    ),
 )
 
 

@@ -11,7 +11,6 @@ from ..metrics.mixing_stats import BRUNNER
 from ..types import Example, Record
 from .experiment import Setup, experiment
 from .identifiability_context import (
-    CONTEXT_CLAIMS,
     CONTEXT_OPTIONS,
     DIFFERS_CONTEXT,
     context_records,
@@ -19,6 +18,7 @@ from .identifiability_context import (
     finish_context,
     prepare_context,
 )
+from .identifiability_context_claims import CONTEXT_CLAIMS
 from .identifiability_mixing import (
     MIXING,
     MIXING_CLAIMS,

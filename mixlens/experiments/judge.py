@@ -83,7 +83,10 @@ def _data_of(model: Any, data: Any) -> Any:
         return data
     if isinstance(model, str) and model in EMBEDDED:
         return model
-    raise InputError("no texts were given: name a dataset of `mixlens data` or a file, or give --text.")
+    raise InputError(
+        "no texts were given: name a dataset of `mixlens data` or a file (mixlens judge MODEL DATA), or give one text "
+        "(mixlens judge MODEL --text '...')."
+    )
 
 
 def _possible_for(models: Sequence[Model], groups: Sequence[str], metrics: Sequence[str]) -> list[str]:

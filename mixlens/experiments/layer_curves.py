@@ -10,11 +10,12 @@ import numpy as np
 
 from ..metrics.agreement import linear, ranks
 from ..metrics.arguments import Array
-from .claims import DIFFERENT, SAME, UNDECIDED, Verdict, incomparable
+from .claims import DIFFERENT, SAME, UNDECIDED, Examples, Verdict, incomparable, order
 
 EXACT = 8  # up to so many layers every order is tried
 DRAWN = 20_000  # orders that are drawn for more layers
 LEVEL = 0.05
+DRAWS = 1000  # resamples of the texts of two runs
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,26 @@ def rank_curves(one: Array, other: Array) -> Array:
     return result
 
 
+def trend(curve: Sequence[Examples]) -> dict[str, float]:
+    """Spearman's rho of layer and value, of each text that has a value in every layer; a constant curve has none: 0."""
+    texts = [text for text in (curve[0] if curve else ()) if all(text in layer for layer in curve)]
+    if not texts:
+        return {}
+    values = np.array([[layer[text] for layer in curve] for text in texts])
+    rho = np.nan_to_num(rank_curves(values, np.broadcast_to(np.arange(len(curve)), values.shape)))
+    return dict(zip(texts, map(float, rho), strict=True))
+
+
+def verdict_on_trend(curves: Mapping[str, Sequence[Examples]], *, falls: bool = False, seed: int = 0) -> Verdict:
+    """The verdict on "each of these rises with depth" (falls, with `falls`), from the values of each layer by text."""
+    names = {f"rank correlation of layer and {name}": trend(curve) for name, curve in curves.items()}
+    texts = {text for one in names.values() for text in one}
+    if not texts:
+        return incomparable("no text has a value in every layer")
+    verdict = order({**names, "0": dict.fromkeys(texts, 0.0)}, [(name, "0") for name in names], seed=seed, lower=falls)
+    return Verdict(verdict.word, *(text.replace(" - 0", "") for text in (verdict.ours, verdict.reason)))
+
+
 def verdict_on_draws(
     values: Mapping[str, float], draws: Mapping[str, Array], pairs: Sequence[tuple[str, str]], *, confidence: float = 0.95
 ) -> Verdict:
@@ -72,6 +93,29 @@ def verdict_on_draws(
     return _worded([f"{a} - {b}" for a, b in pairs], means, reach)
 
 
+def verdict_between_runs(
+    first: Mapping[str, Examples], second: Mapping[str, Examples], *, seed: int = 0, draws: int = DRAWS
+) -> Verdict:
+    """The verdict on "each mean of the first run is above that of the second". Their texts differ: each is resampled apart."""
+    if not first:
+        return incomparable("nothing of what the claim compares was run")
+    generator = np.random.default_rng(seed)
+    runs = [_table(run, list(first)) for run in (first, second)]
+    if min(len(run) for run in runs) < 2:
+        return incomparable("fewer than two examples have all these values")
+    means = runs[0].mean(0) - runs[1].mean(0)
+    drawn = [np.stack([run[generator.integers(len(run), size=len(run))].mean(0) for _ in range(draws)]) for run in runs]
+    apart = (drawn[0] - drawn[1]).T
+    return _worded(list(first), means, _reach(apart, 0.95) * apart.std(-1), digits=3)
+
+
+def _table(run: Mapping[str, Examples], names: Sequence[str]) -> Array:
+    """[example name]: the values of the examples that have all of them."""
+    values = [run[name] for name in names]
+    shared = [example for example in values[0] if all(np.isfinite(one.get(example, np.nan)) for one in values)]
+    return np.array([[one[example] for one in values] for example in shared])
+
+
 def _reach(draws: Array, confidence: float) -> float:
     """The half-width of all intervals in standard errors: a quantile of the largest |t| over [pair draw]."""
     errors = np.nanstd(draws, axis=-1, keepdims=True)
@@ -80,10 +124,10 @@ def _reach(draws: Array, confidence: float) -> float:
     return float(np.quantile(np.nan_to_num(t).max(0), confidence))
 
 
-def _worded(names: Sequence[str], means: Array, reach: Array) -> Verdict:
+def _worded(names: Sequence[str], means: Array, reach: Array, digits: int = 2) -> Verdict:
     """The word by the rule for order: every interval above 0, one below 0, or neither."""
     shown = zip(names, means, means - reach, means + reach, strict=True)
-    ours = "; ".join(f"{name} {mean:+.2f} [{low:+.2f}, {high:+.2f}]" for name, mean, low, high in shown)
+    ours = "; ".join(f"{name} {mean:+.{digits}f} [{low:+.{digits}f}, {high:+.{digits}f}]" for name, mean, low, high in shown)
     signs = np.where(np.abs(means) > reach, np.sign(means), 0)
     return _by_signs(dict(zip(names, signs, strict=True)), ours, "not apart")
 

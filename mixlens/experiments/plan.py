@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from ..registry import Registry
+from .claims import Verdict
+from .experiment import Outcome
 
 
 @dataclass(frozen=True)
@@ -52,6 +54,24 @@ class Item:
 
 
 @dataclass(frozen=True)
+class Comparison:
+    """A statement of a paper about several of its runs, in our words. `check` gets their outcomes in the order of `steps`."""
+
+    where: str
+    says: str
+    paper: str
+    steps: tuple[str, ...]
+    check: Callable[[Sequence[Outcome]], Verdict]
+
+    def judged(self, outcomes: Mapping[str, Outcome]) -> tuple[str, ...] | None:
+        """(steps, claim, where, paper, here, verdict); None where one of the runs was not made."""
+        if not set(self.steps) <= set(outcomes):
+            return None
+        verdict = self.check([outcomes[step] for step in self.steps])
+        return (", ".join(self.steps), self.says, self.where, self.paper, verdict.ours, verdict.text)
+
+
+@dataclass(frozen=True)
 class Plan:
     """Everything of one paper in one command: `mixlens reproduce NAME`."""
 
@@ -61,6 +81,7 @@ class Plan:
     roles: tuple[Role, ...]
     steps: tuple[Step, ...]
     items: tuple[Item, ...]
+    comparisons: tuple[Comparison, ...] = ()
 
     def role(self, name: str) -> Role:
         return next(role for role in self.roles if role.name == name)
@@ -70,9 +91,16 @@ PLANS = Registry[Plan]("paper", folder="mixlens.experiments.plans", group="mixle
 
 
 def plan(
-    name: str, *, paper: str, module: str, roles: tuple[Role, ...], steps: tuple[Step, ...], items: tuple[Item, ...]
+    name: str,
+    *,
+    paper: str,
+    module: str,
+    roles: tuple[Role, ...],
+    steps: tuple[Step, ...],
+    items: tuple[Item, ...],
+    comparisons: tuple[Comparison, ...] = (),
 ) -> Plan:
     """Register the plan of a paper."""
-    entry = Plan(name, paper, module, roles, steps, items)
+    entry = Plan(name, paper, module, roles, steps, items, comparisons)
     PLANS.add(name, entry)
     return entry

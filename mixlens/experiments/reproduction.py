@@ -30,14 +30,15 @@ class Reproduction:
 
     @property
     def claims(self) -> list[tuple[str, ...]]:
-        """(step, claim, where, paper, here, verdict) of every claim of every step."""
-        return [
+        """(step, claim, where, paper, here, verdict) of every claim of every step, then of those about several steps."""
+        of_steps = [
             (name, *map(str, row))
             for name, outcome in self.outcomes.items()
             for table in outcome.tables
             if table.name == "claims"
             for row in table.rows
         ]
+        return of_steps + [row for one in self.plan.comparisons if (row := one.judged(self.outcomes)) is not None]
 
 
 def reproduce(

@@ -176,6 +176,8 @@ def distances_by_tiles(block: Block, measure: Measure, view: View, still: Tensor
     distances = torch.zeros_like(block.attention[..., 0, :, :])
     for sources in tiles(distances.shape[-1], block.x.numel(), block.x.device, times=8):
         rows = readers(block, sources)
+        if rows.start == rows.stop:
+            continue  # nobody reads these sources: no distance changes, and no module is called on no position
         part = block if rows == slice(0, distances.shape[-2]) else block.at(rows)
         tile = part.by_source[..., sources, :, :] @ block.head_vectors[..., sources, :, :]
         moved = view(without(part, sources, tile, few=few))

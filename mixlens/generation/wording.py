@@ -112,8 +112,9 @@ def _comes_back(generation: Generation) -> Sequence[tuple[str, str]]:
     if loss is None:
         return _about_cell(generation) if generation.effects is None else [("", " Leaving out no single part changes much.")]
     row = named_row(generation)
-    how = "comes back for" if _has_come_back(generation, loss.row) else "counts most for"
-    return _about_row(generation, row, how, loss_of(generation, row))
+    if _has_come_back(generation, loss.row):
+        return _about_row(generation, row, "comes back for", loss_of(generation, row))
+    return [*_about_row(generation, row, "counts most for", loss_of(generation, row)), *_mark_with_more(generation, row)]
 
 
 def _has_come_back(generation: Generation, row: int) -> bool:
@@ -142,8 +143,26 @@ def _about_row(generation: Generation, row: int, how: str, loss: Loss | None) ->
     return [*begin, ("", ", and without "), *loss.what, ("", f" its probability would be {after} instead of {percent(whole)}.")]
 
 
+def _mark_with_more(generation: Generation, row: int) -> Sequence[tuple[str, str]]:
+    """The mark that has more of its share in the prompt than the word that is named: marks are not named."""
+    shares = prompt_shares(generation)
+    most = max(_mark_rows(generation), key=lambda mark: float(shares[mark]), default=row)
+    if float(shares[most]) <= float(shares[row]):
+        return []
+    return [*_left_out(generation, most), ("", f" has {percent(float(shares[most]))} in the prompt.")]
+
+
+def _left_out(generation: Generation, row: int) -> Sequence[tuple[str, str]]:
+    """The begin of a sentence on a written mark."""
+    return [("", " Marks are left out: "), ("quote", generation.rows[row].shown)]
+
+
 def _plain_rows(generation: Generation) -> list[int]:
     return [number for number, row in enumerate(generation.rows) if _is_plain(row)]
+
+
+def _mark_rows(generation: Generation) -> list[int]:
+    return [number for number, row in enumerate(generation.rows) if row.mark and not row.special]
 
 
 def _is_plain(word: Word) -> bool:
@@ -152,16 +171,35 @@ def _is_plain(word: Word) -> bool:
 
 
 def _about_cell(generation: Generation) -> Sequence[tuple[str, str]]:
-    """The word of the prompt that gave most to one written word."""
-    numbers = [number for number, word in enumerate(generation.columns) if word.counts]
-    rows = _plain_rows(generation)
-    if not numbers or not rows:
+    """The word of the prompt that gave most to one written word; where a mark took more, that too: marks are not named."""
+    rows, marks = _plain_rows(generation), _mark_rows(generation)
+    largest = _largest_cell(generation, rows)
+    if largest is None:
         return []
-    table = generation.matrix[rows][:, numbers].abs()
+    row, gave, share = largest
+    took = generation.rows[row].shown
+    said = [("", " Of the prompt, "), ("quote", gave), ("", f" gave most to one word: {percent(share)} of "), ("strong", took)]
+    mark = _largest_cell(generation, marks)
+    if mark is None or mark[2] <= share:
+        return [*said, ("", ".")]
+    return [
+        *said,
+        ("", "."),
+        *_left_out(generation, mark[0]),
+        ("", f" took {percent(mark[2])} from "),
+        ("quote", mark[1]),
+        ("", "."),
+    ]
+
+
+def _largest_cell(generation: Generation, rows: Sequence[int]) -> tuple[int, str, float] | None:
+    """Of these rows and the words of the prompt: the row, the word and the share of the largest cell."""
+    numbers = [number for number, word in enumerate(generation.columns) if word.counts]
+    if not numbers or not rows:
+        return None
+    table = generation.matrix[list(rows)][:, numbers].abs()
     row, column = divmod(int(table.argmax()), len(numbers))
-    gave, took = generation.columns[numbers[column]].text, generation.rows[rows[row]].shown
-    share = percent(float(table[row, column]))
-    return [("", " Of the prompt, "), ("quote", gave), ("", f" gave most to one word: {share} of "), ("strong", took), ("", ".")]
+    return rows[row], generation.columns[numbers[column]].text, float(table[row, column])
 
 
 # --- what leaving out does ----------------------------------------------------------------------------------------------

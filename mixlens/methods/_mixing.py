@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import Tensor
 
-from ..errors import InputError, nearest
+from ..errors import InputError, unknown_method
 from ..registry import Registered, Registry
 
 ALL = "all"  # as `head`: every head, [... head query key]
@@ -98,5 +98,5 @@ def method(name: str) -> Method:
                 f"{name!r} explains a prediction, it makes no map: use mixlens.attribute(trace, {name!r}, target=...), or on the "
                 f"command line mixlens explain --method {name}."
             )
-        raise InputError(f"unknown method {name!r}. {nearest(str(name), known())}")
+        raise unknown_method(name, known())
     return known()[name]

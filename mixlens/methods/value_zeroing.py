@@ -13,9 +13,11 @@ from ..budget import exact_products, settings
 from ..errors import InputError, nearest
 from ..layer import Block
 from ..layer.block import Measure, View
+from ..rounding import EPS
 from ._mixing import mixing
 
-ALLOWED = {"float32": 1e-2, "tf32": 1e-1, "bfloat16": 0.5}  # of a distance, against the modules themselves: by precision
+# Of a distance, against the modules themselves: by precision. A layer that computes in float64 throughout has its own.
+ALLOWED = {"float64": 1e-6, "float32": 1e-2, "tf32": 1e-1, "bfloat16": 0.5}
 PAPER = "Mohebbi et al. 2023, Quantifying Context Mixing in Transformers"
 
 
@@ -207,6 +209,8 @@ def view_of(block: Block, *, standardize: bool) -> View:
 def allowed_for(block: Block) -> float:
     """How far a distance may be from that of the modules themselves, by the precision of the call and by the user's TF32."""
     precision = settings().precision if block.x.device.type != "cpu" else "float32"
+    if precision == "float32" and block.eps == EPS[torch.float64]:
+        return ALLOWED["float64"]
     coarse = block.x.is_cuda and torch.backends.cuda.matmul.allow_tf32
     return max(ALLOWED[precision], ALLOWED["tf32"] if coarse else 0.0)
 

@@ -290,6 +290,11 @@ def find(config: Any) -> Family:
     for family in known():
         if _describes(family, config):
             return family
+    if getattr(config, "is_encoder_decoder", False):
+        raise ModelError(
+            f"model type {config.model_type!r} has an encoder and a decoder that reads it; mixlens takes one stack of layers "
+            "apart. Load an encoder or a decoder: `mixlens families` lists the types that are known."
+        )
     raise ModelError(
         f"no family for model type {config.model_type!r}{_circumstances(config)} "
         "Add one entry to the family table (docs/extend/add-a-family.md) or pass family=Family(...)."

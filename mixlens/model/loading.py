@@ -130,6 +130,11 @@ def _stock_model(model: Any) -> Any:
     """The model of transformers, out of its wrappers; anything else is refused."""
     if not (isinstance(model, nn.Module) and hasattr(model := unwrapped(model), "config")):
         raise ModelError(f"load takes a hub id, a folder or a Hugging Face model, not {type(model).__name__}.")
+    if type(model).__name__.endswith("ForMultipleChoice"):
+        raise ModelError(
+            f"{type(model).__name__} chooses between several texts that it reads at once; mixlens explains one text. Load its "
+            f"base model: model.{model.base_model_prefix}."
+        )
     return model
 
 

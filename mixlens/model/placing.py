@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from ..errors import ModelError, nearest
+from ..optional import installing
 from .quantized import configured
 
 DEVICE_MAPS = ("auto", "balanced", "balanced_low_0", "sequential")
@@ -66,9 +67,9 @@ class Placing:
 
     def _refuse_packages(self) -> None:
         if self.device_map is not None and not _are_installed("accelerate"):
-            raise ModelError("device_map needs accelerate: pip install 'mixlens[large]'.")
+            raise ModelError(f"device_map needs accelerate: {installing('large')}.")
         if isinstance(self.quantization, str) and not _are_installed("accelerate", "bitsandbytes"):
-            raise ModelError(f"quantization={self.quantization!r} needs bitsandbytes: pip install 'mixlens[quantized]'.")
+            raise ModelError(f"quantization={self.quantization!r} needs bitsandbytes: {installing('quantized')}.")
 
     def options(self, config: Any, dtype: torch.dtype | str | None) -> dict[str, Any]:
         """The options of `from_pretrained`: number type, places, packing."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from ..errors import printable
-from ..why.sentences import called, draws, random_words, these, turning
+from ..why.sentences import called, draws, of_two, random_words, these, turning, which
 from ..wording import THIN, counted, gap, percent, probability
 from .colors import style_of
 from .layout import clipped, columns_of, fitting, text_line
@@ -24,6 +25,7 @@ LONGEST_BAR = 20
 LEAST_SHARE = 0.03  # of the evidence: words under it carry no mark
 MOST_MARKED = 20  # words of a long text that carry a mark
 LONG = 60  # words of a long text
+LEAST_COLUMN = 30  # columns for the numbers of trust beside what was checked
 MARKS = {"ok": "ok", "caution": "!", "fail": "x", "info": " "}
 STYLES = {"ok": "green", "caution": "yellow", "fail": "bold red", "info": ""}
 
@@ -109,8 +111,13 @@ def _notes(why: Why, width: int, colours: int) -> Iterator[Text]:
 
 def _paragraph(text: str, width: int, *, style: str = "", first: str = "", indent: str = "") -> Iterator[Text]:
     """A text in lines, broken between words; the first begins with `first`, the others with `indent`."""
-    for line in _filled(_plain(text).split(" "), width, indent, first):
+    for line in _filled(_broken(text), width, indent, first):
         yield text_line((line, style))
+
+
+def _broken(text: str) -> list[str]:
+    """The words of a text; a number and its % are one."""
+    return re.split(" (?!%)", _plain(text))
 
 
 def _filled(words: Sequence[str], width: int, indent: str = "", first: str = "") -> Iterator[str]:
@@ -227,19 +234,20 @@ def _bars(why: Why, width: int, colours: int) -> Iterator[Text]:
     places = bar_words(why)
     shares = [why.words[place].share for place in places]
     numbers = [_plain(percent(share, sign=why.method.signed)) for share in shares]
-    label, bar = _room(why, places, numbers, width)
+    names = [_plain(f"{why.words[place].text}{which(why.words, place)}") for place in places]
+    label, bar = _room(names, numbers, width)
     largest = max(map(abs, shares), default=0.0) or 1.0
-    for place, share, number in zip(places, shares, numbers, strict=True):
+    for name, share, number in zip(names, shares, numbers, strict=True):
         blocks = ("█" if share >= 0 else "▒") * round(abs(share) / largest * bar)
         style = style_of(1.0 if share >= 0 else -1.0, colours, ink_only=True)
-        start = f"  {fitting(_plain(why.words[place].text), label)}  {number:>{max(map(len, numbers))}}"
+        start = f"  {fitting(name, label)}  {number:>{max(map(len, numbers))}}"
         yield text_line((start, ""), (f"  {blocks}" if blocks else "", style))
     yield from _paragraph(rest_line(why, places), width, first="  ", indent="  ", style="dim" if colours else "")
 
 
-def _room(why: Why, places: Sequence[int], numbers: Sequence[str], width: int) -> tuple[int, int]:
+def _room(names: Sequence[str], numbers: Sequence[str], width: int) -> tuple[int, int]:
     """The columns of the words and of the longest bar; a narrow terminal has no bars."""
-    longest = max((columns_of(_plain(why.words[place].text)) for place in places), default=0)
+    longest = max(map(columns_of, names), default=0)
     room = width - 6 - max(map(len, numbers), default=0)
     bar = _longest_bar(room, longest)
     return max(1, min(longest, room - bar)), bar
@@ -272,7 +280,7 @@ def _trust(why: Why, width: int, colours: int) -> Iterator[Text]:
         start = "Trust" if number == 0 else "     "
         mark = (f"{MARKS[state]:<2}", STYLES[state] if colours else "")
         fits = 11 + name + 2 + columns_of(value) <= width
-        lines = [f"{title:<{name}}  {value}"] if fits else _trust_lines(title, value, width)
+        lines = [f"{title:<{name}}  {value}"] if fits else _trust_lines(title, value, name, width)
         yield text_line((f"{start}  ", ""), mark, (f"  {lines[0]}", ""))
         for line in lines[1:]:
             yield text_line((f"{' ' * 11}{line}", ""))
@@ -281,9 +289,13 @@ def _trust(why: Why, width: int, colours: int) -> Iterator[Text]:
     yield from _paragraph(why.trust.sentence, width, style=style, first=indent, indent=indent)
 
 
-def _trust_lines(title: str, value: str, width: int) -> list[str]:
-    """A check and its number in lines that fit a narrow terminal."""
-    return list(_filled(f"{title}: {' '.join(value.split())}".split(" "), max(8, width - 11)))
+def _trust_lines(title: str, value: str, name: int, width: int) -> list[str]:
+    """A check and its number in lines that fit: the number in its own column, on a narrow terminal below its name."""
+    words = _broken(" ".join(value.split()))
+    room = width - 11 - name - 2
+    if room < LEAST_COLUMN:
+        return list(_filled([*f"{title}:".split(" "), *words], max(8, width - 11)))
+    return [f"{title if not number else '':<{name}}  {line}" for number, line in enumerate(_filled(words, room))]
 
 
 def trust_rows(why: Why) -> Iterable[tuple[str, str, str]]:
@@ -299,16 +311,17 @@ def trust_rows(why: Why) -> Iterable[tuple[str, str, str]]:
     if trust.single is not None and trust.k > 1:
         word = _plain(called(why.words, [trust.single.word])[0])
         title = "one word decides" if trust.single.turned else "no single word decides"
-        yield "info", title, f"without {word} alone {_plain(probability(trust.single.without))}"
+        yield "info", title, f"without {word} alone {_plain(probability(trust.single.without))}{of_two(why.answer.foil)}"
 
 
 def _removal_rows(why: Why, state: str) -> Iterator[tuple[str, str, str]]:
     """Without the words that are named, without words drawn at random, and with the named ones alone."""
     trust = why.trust
-    of_two = "" if why.answer.foil is None else f"{_plain(trust.measures)} "
-    yield state, f"without {these(trust.k)}", f"{of_two}{_arrow(trust.whole, trust.without)}"
+    measured = "" if why.answer.foil is None else f"{_plain(trust.measures)} "
+    yield state, f"without {these(trust.k)}", f"{measured}{_arrow(trust.whole, trust.without)}"
     if trust.random.count:
-        told = f"({draws(trust.random)}, {turning(trust.random.turned)})"
+        turned = turning(trust.random.turned, predicted=why.answer.predicted, foil=why.answer.foil)
+        told = f"({draws(trust.random)}{_plain(turned)})"
         yield "info", f"without {random_words(trust.k)}", f"{_arrow(trust.whole, trust.random.mean)}  {told}"
     yield "info", "with these alone" if trust.k > 1 else "with this word alone", _arrow(trust.whole, trust.alone)
 

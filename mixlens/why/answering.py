@@ -14,11 +14,12 @@ from ..model.model import Model
 from ..notices import completeness
 from ..types import Attribution, Example, Trace
 from . import choice, rules, sentences, trust
-from .asked import Asked, asked_of, output_name, span_text
+from .asked import Asked, asked_of
 from .facts import classes_of, model_name, provenance_of
 from .names import is_signed, name_of
 from .notes import notes_of_scores, notes_of_text, notes_of_trust
-from .value import Agreement, Answer, Filler, Gaps, Method, Reading, Trust, Why, Word
+from .outcome import fall_of, trust_of
+from .value import Agreement, Answer, Gaps, Method, Reading, Why, Word
 from .words import Piece, pieces_of, removable
 
 Progress = Callable[[str], None]  # told of each step in words
@@ -233,14 +234,14 @@ def _put_together(
     readings = tuple(_reading(one, pieces, free, reasons, leads=one is lead) for one in scored)
     agreement = Agreement(sum(one.same_first == len(reasons) for one in readings), len(readings), len(reasons))
     gaps = Gaps(completeness(lead.result.info), None if trace.model.proof is None else trace.model.proof.gap)
-    fall = _fall(removal, plan, asked)
-    trusted = _trust(removal, plan, fall, asked, filler, agreement, gaps, words, pieces)
+    fall = fall_of(removal, plan, asked)
+    trusted = trust_of(removal, plan, fall, asked, filler, agreement, gaps, words, pieces)
     special = _special_share(words, pieces, lead)
     own = _own_share(words, asked) if trace.model.task in OWN else 0
     notes = [
         *notes_of_text(trace, asked, cut, [words[place] for place in reasons]),
         *notes_of_scores(words, reasons, special, lead.signed, own),
-        *notes_of_trust(trusted, fall, agreement, left_out, words),
+        *notes_of_trust(trusted, fall, agreement, left_out, words, reasons),
     ]
     return Why(
         model=model_name(trace.model),
@@ -249,7 +250,7 @@ def _put_together(
         text=trace.text or "",
         pair=trace.pair,
         question=sentences.question(asked, trace.model.task),
-        sentence=sentences.headline(asked, words, reasons, against, trusted.but),
+        sentence=sentences.headline(asked, words, reasons, against, trusted.but, fall.whole),
         answer=Answer(
             asked.name,
             asked.foil_name,
@@ -324,77 +325,3 @@ def _method(lead: Scored, settings: Settings, model: Model) -> Method:
     chosen = settings.method is not None or settings.methods is not None
     reason = "you chose it" if chosen else choice.choice_for(model).reason
     return Method(lead.request.name, name, everyday, str(lead.result.info.get("paper") or ""), reason, lead.signed)
-
-
-def _fall(removal: trust.Removal, plan: trust.Plan, asked: Asked) -> rules.Fall:
-    """How the answer falls without the named words and without random ones."""
-    random, single = trust.random_of(removal, plan), trust.single_of(removal, plan)
-    return rules.Fall(
-        whole=removal.value(()),
-        without=removal.value(plan.named),
-        random=random.mean,
-        k=len(plan.named),
-        turned=removal.turned(plan.named),
-        count=random.count,
-        random_turned=random.turned,
-        predicted=asked.predicted,
-        single=None if single is None else single.without,
-    )
-
-
-def _trust(
-    removal: trust.Removal,
-    plan: trust.Plan,
-    fall: rules.Fall,
-    asked: Asked,
-    filler: str,
-    agreement: Agreement,
-    gaps: Gaps,
-    words: Sequence[Word],
-    pieces: Sequence[Piece],
-) -> Trust:
-    """Everything that taking words out says."""
-    random, single = trust.random_of(removal, plan), trust.single_of(removal, plan)
-    state = rules.removal_state(fall) if fall.k else "fail"
-    complete = None if gaps.completeness is None else rules.completeness_state(gaps.completeness)
-    verdict = rules.verdict(state, complete, rules.agreement_state(agreement.same, agreement.of))
-    return Trust(
-        verdict=verdict,
-        sentence=sentences.verdict_sentence(verdict, fall, asked, words[single.word].text if single else ""),
-        k=fall.k,
-        filler=Filler(filler, choice.FILLERS[filler]),
-        measures=sentences.measures(asked),
-        whole=fall.whole,
-        without=fall.without,
-        without_prediction=_prediction_without(removal, plan, pieces),
-        turned=fall.turned,
-        random=random,
-        alone=removal.value(set(plan.free) - set(plan.named)),
-        empty=removal.value(plan.free),
-        single=single,
-        curve=trust.curve_of(removal, plan),
-        checks=sentences.checks(fall, random, single, agreement, gaps, words),
-        but=sentences.but(fall, *_against_foil(removal, plan, pieces, asked)) if fall.k else "",
-    )
-
-
-def _against_foil(
-    removal: trust.Removal, plan: trust.Plan, pieces: Sequence[Piece], asked: Asked
-) -> tuple[tuple[str, str] | None, str]:
-    """The answer and its foil, and what the model says without the named words where that is neither; None without a foil."""
-    if asked.foil_name is None:
-        return None, ""
-    says = _prediction_without(removal, plan, pieces)
-    return (asked.name, asked.foil_name), "" if says in (asked.name, asked.foil_name) else says
-
-
-def _prediction_without(removal: trust.Removal, plan: trust.Plan, pieces: Sequence[Piece]) -> str:
-    """What the model says without the named words."""
-    answer, trace = removal.known[frozenset(plan.named)], removal.trace
-    if trace.model.task != "question-answering":
-        return output_name(trace.model, answer.predicted[0])
-    if answer.is_target:
-        return span_text(trace, pieces, *removal.target.ids)
-    start, end = answer.predicted
-    text = trace.model.tokenizer.decode(list(answer.input_ids[start : end + 1]), skip_special_tokens=True).strip()
-    return str(text) or "no answer"

@@ -31,7 +31,7 @@ SPECIAL = 0.5  # the part of all scores that special tokens hold, above which a 
 LIMITS = MappingProxyType(
     {
         "removal_ok": 0.20,  # how much more the answer falls without the named words than without random ones
-        "removal_caution": 0.05,
+        "removal_caution": 0.05,  # also: how much a named word that is taken out alone may raise the answer
         "random_turned": 0.4,  # the part of random sets that turn the answer, from which on turning it says little
         "completeness_ok": 0.01,  # relative distance of the scores' sum from what it should be
         "completeness_caution": 0.05,

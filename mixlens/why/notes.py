@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 from ..model.model import Model
 from ..notices import JUDGED, MANY, no_mask, spelled, spelled_words
 from ..types import Trace
-from ..wording import listed, percent, points, probability
+from ..wording import listed, percent, points, probability, sentence_case
 from .asked import Asked
 from .choice import MOST_LISTED, NO_EFFECT, SPECIAL
-from .rules import Fall, act_together, agreement_state
+from .rules import Fall, act_together, agreement_state, raising
 from .sentences import called, quoted, them, these
 from .value import Agreement, Note, Single, Trust, Word
 
@@ -115,19 +115,36 @@ def _strongest_mark(words: Sequence[Word]) -> Word | None:
 
 
 def notes_of_trust(
-    trust: Trust, fall: Fall, agreement: Agreement, left_out: Sequence[tuple[str, str]], words: Sequence[Word]
+    trust: Trust,
+    fall: Fall,
+    agreement: Agreement,
+    left_out: Sequence[tuple[str, str]],
+    words: Sequence[Word],
+    reasons: Sequence[int] = (),
 ) -> Iterator[Note]:
-    """Of the checks: words whose removal does nothing, methods that disagree, methods that could not be asked."""
+    """Of the checks: words whose removal does nothing, or raises the answer, methods that disagree, methods that could not be
+    asked. `reasons`: the words that are named."""
     if act_together(fall) and trust.single is not None:
         yield Note("together", "caution", _together(trust, trust.single, words))
     elif trust.k and abs(fall.size) < NO_EFFECT:
         stays = f"Without {these(trust.k)} the {trust.measures} stays ({points(-fall.size)})"
         yield Note("no_effect", "fail", f"{stays}: the model does not need {them(trust.k)}.")
+    if raising(fall):
+        yield Note("raises", "caution", _raised(trust, fall, words, reasons))
     if trust.k and agreement_state(agreement.same, agreement.of) == "fail":
         yield Note("disagree", "caution", f"The methods disagree: no other of the {agreement.of} puts {these(trust.k)} first.")
     if left_out:
-        reasons = listed([f"{name} ({reason.rstrip('.')})" for name, reason in left_out])
-        yield Note("left_out", "caution", f"Not asked: {reasons}.")
+        methods = listed([f"{name} ({reason.rstrip('.')})" for name, reason in left_out])
+        yield Note("left_out", "caution", f"Not asked: {methods}.")
+
+
+def _raised(trust: Trust, fall: Fall, words: Sequence[Word], reasons: Sequence[int]) -> str:
+    """Named words that contradict their scores, with the numbers."""
+    places = raising(fall)
+    names = called(words, [reasons[place] for place in places])
+    alone = [f"without {name} alone {probability(fall.each[place])}" for name, place in zip(names, places, strict=True)]
+    scores = "its score" if len(names) == 1 else "their scores"
+    return f"{sentence_case(trust.measures)}: {probability(fall.whole)}, but {listed(alone)}. That contradicts {scores}."
 
 
 def _together(trust: Trust, single: Single, words: Sequence[Word]) -> str:

@@ -24,6 +24,7 @@ class Fall:
     random_turned: int = 0  # random sets without which the model says something else
     predicted: bool = True  # the answer is what the model says
     single: float | None = None  # without the one named word whose removal does most
+    each: tuple[float, ...] = ()  # without each named word alone, in their order
 
     @property
     def size(self) -> float:
@@ -46,7 +47,11 @@ def removal_state(fall: Fall) -> str:
     if act_together(fall):
         return "caution"
     state = _state_of_fall(fall)
-    return "caution" if state == "ok" and (not fall.count or is_even(fall) or random_sets_turn(fall)) else state
+    return "caution" if state == "ok" and _asks_for_caution(fall) else state
+
+
+def _asks_for_caution(fall: Fall) -> bool:
+    return not fall.count or is_even(fall) or random_sets_turn(fall) or bool(raising(fall))
 
 
 def _state_of_fall(fall: Fall) -> str:
@@ -61,6 +66,14 @@ def act_together(fall: Fall) -> bool:
     if fall.k < 2 or fall.single is None or _state_of_fall(fall) != "fail":
         return False
     return _state_of_fall(replace(fall, without=fall.single)) == "ok"
+
+
+def raising(fall: Fall) -> list[int]:
+    """Which of several named words contradict their scores: without one of them alone the answer is likelier. Places among the
+    named words. Words that act together may do so by nature, and a word that is named alone fails."""
+    if fall.k < 2 or act_together(fall):
+        return []
+    return [place for place, value in enumerate(fall.each) if value - fall.whole > LIMITS["removal_caution"]]
 
 
 def is_even(fall: Fall) -> bool:
@@ -113,10 +126,13 @@ def named_for(scores: Sequence[float], free: Sequence[int]) -> list[int]:
 
 
 def named_against(scores: Sequence[float], free: Sequence[int]) -> list[int]:
-    """The word against the answer, where it carries at least a third of the strongest."""
-    lowest = min(free, key=lambda word: scores[word], default=None)
+    """The words against the answer that are named, the lowest score first; of equal ones the first in the text.
+
+    A word with less than a third of the strongest score, for or against, is not named.
+    """
+    order = sorted((word for word in free if scores[word] < 0), key=lambda word: scores[word])
     strongest = max((abs(scores[word]) for word in free), default=0.0)
-    return [lowest] if lowest is not None and scores[lowest] < 0 and -scores[lowest] >= WEAKEST * strongest else []
+    return [word for word in order if -scores[word] >= WEAKEST * strongest][: most_named(len(free))]
 
 
 def first_words(shares: Sequence[float], free: Sequence[int], k: int) -> set[int]:

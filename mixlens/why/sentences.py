@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..wording import counted, gap, number_word, ordinal, points, probability, sentence_case
+from ..wording import counted, gap, listed, number_word, ordinal, points, probability, sentence_case
 from . import rules
 from .asked import NO_ANSWER, Asked
 from .rules import Fall, agreement_state, certainty, completeness_state, removal_state
 from .value import Agreement, Check, Gaps, Random, Single, Word
+
+OF_TWO = " of the two"
 
 
 def quoted(text: str) -> str:
@@ -17,10 +19,11 @@ def quoted(text: str) -> str:
 
 def called(words: Sequence[Word], places: Sequence[int]) -> list[str]:
     """The words at these indices in quotes; of one that stands in the text more than once also which one: “the” (4th word)."""
-    return [f"{quoted(words[place].text)}{_which(words, place)}" for place in places]
+    return [f"{quoted(words[place].text)}{which(words, place)}" for place in places]
 
 
-def _which(words: Sequence[Word], place: int) -> str:
+def which(words: Sequence[Word], place: int) -> str:
+    """ " (4th word)" of a word that stands in the text more than once."""
     shown = [i for i, word in enumerate(words) if not word.special]
     twins = [i for i in shown if words[i].text == words[place].text]
     if len(twins) < 2:
@@ -57,25 +60,38 @@ def _rather(asked: Asked) -> str:
     return f" rather than {asked.foil_name}" if asked.foil_name is not None else ""
 
 
-def headline(asked: Asked, words: Sequence[Word], reasons: Sequence[int], against: Sequence[int], but: str) -> str:
-    """One plain sentence: the answer, the words for it, whether that holds, and the word against it."""
-    start, because = _said(asked) if asked.predicted else _unsaid(asked)
+def headline(
+    asked: Asked, words: Sequence[Word], reasons: Sequence[int], against: Sequence[int], but: str, measured: float | None = None
+) -> str:
+    """One plain sentence: the answer, the words for it, whether that holds, and the words against it. `measured`: the number of
+    trust of the whole text, which is the share of two words where there is a foil."""
+    two = _of_two(asked, measured)
+    start, because = _said(asked, two) if asked.predicted else _unsaid(asked, two)
     reason = f"{because}{', '.join(called(words, reasons))}{but}" if reasons else "; no word speaks for it"
     despite = f"; against it: {', '.join(called(words, against))}" if against else ""
     return f"{start}{reason}{despite}"
 
 
-def _said(asked: Asked) -> tuple[str, str]:
+def _of_two(asked: Asked, measured: float | None) -> str:
+    """Against a foil: the answer's share of the two, where it is another number than its probability."""
+    if asked.foil_name is None or measured is None or probability(measured) == probability(asked.probability):
+        return ""
+    return f"{probability(measured)}{OF_TWO}"
+
+
+def _said(asked: Asked, two: str) -> tuple[str, str]:
     """What the model says, and what leads to the words for it."""
     leans = "leans to " if certainty(asked.probability) == "leans" else ""
-    return f"{leans}{_what(asked)} ({probability(asked.probability)})", ", because of "
+    numbers = "; ".join([probability(asked.probability), *([two] if two else [])])
+    return f"{leans}{_what(asked)} ({numbers})", ", because of "
 
 
-def _unsaid(asked: Asked) -> tuple[str, str]:
+def _unsaid(asked: Asked, two: str) -> tuple[str, str]:
     """What is asked for, what the model says instead, and what leads to the words for what is asked for."""
     best, share = asked.predictions[0]
     says = "gives" if best == NO_ANSWER else "says"
-    start = f"{probability(asked.probability)} for {_what(asked)}; the model {says} {best} ({probability(share)})"
+    share_of_two = f" ({two})" if two else ""
+    start = f"{probability(asked.probability)} for {_what(asked)}{share_of_two}; the model {says} {best} ({probability(share)})"
     return start, f"; for {asked.name}: "
 
 
@@ -84,22 +100,29 @@ def _what(asked: Asked) -> str:
     return f"{what}{_rather(asked)}"
 
 
-def but(fall: Fall, pair: tuple[str, str] | None = None, says: str = "") -> str:
+def but(fall: Fall, pair: tuple[str, str] | None = None, says: str = "", raising: Sequence[str] = ()) -> str:
     """What the headline adds to the words that are named, where their removal does not bear them out. `pair`: the answer and its
-    foil, where the share of the two is measured; `says`: what the model says without the words, where that is neither of them."""
+    foil, where the share of the two is measured; `says`: what the model says without the words, where that is neither of them;
+    `raising`: the words that contradict their scores."""
     if rules.act_together(fall):
         return ", which act together"
     if not fall.count and removal_state(fall) != "fail":
         return ", with nothing to compare with"
     then = f" (the model then says {quoted(says)})" if says else ""
-    return _failed(fall, pair) + then if removal_state(fall) == "fail" else ""
+    if removal_state(fall) == "fail":
+        return _failed(fall, pair) + then
+    return f", though taking {listed(raising, last='or')} out alone makes {_likelier(pair)}" if raising else ""
+
+
+def _likelier(pair: tuple[str, str] | None) -> str:
+    return "it more likely" if pair is None else f"{pair[0]} likelier against {pair[1]}"
 
 
 def _failed(fall: Fall, pair: tuple[str, str] | None) -> str:
     """Why a removal fails."""
     what = "this word" if fall.k == 1 else "these words"
     if fall.size <= -rules.NO_EFFECT:
-        return f", but taking {what} out makes {'it more likely' if pair is None else f'{pair[0]} likelier against {pair[1]}'}"
+        return f", but taking {what} out makes {_likelier(pair)}"
     if fall.whole - fall.random > max(0.0, fall.size):
         return ", but taking random words out changes more"
     if fall.size < rules.LIMITS["removal_caution"]:
@@ -134,13 +157,18 @@ def draws(random: Random) -> str:
     return f"all {random.count:,} other sets" if random.count != 1 else "the one other set"
 
 
-def turning(count: int) -> str:
-    """ "none turns it", "1 turns it", "9 turn it"."""
-    return "none turns it" if not count else "1 turns it" if count == 1 else f"{count:,} turn it"
+def turning(count: int, *, predicted: bool = True, foil: str | None = None) -> str:
+    """ "; in 9 the model says something else". Where the model does not say the target, it can turn to the foil alone."""
+    if predicted:
+        return f"; in {count:,} the model says something else" if count else "; in none does the model say something else"
+    if foil is None:
+        return ""
+    return f"; in {count:,} {foil} is likelier" if count else f"; in none is {foil} likelier"
 
 
-def verdict_sentence(verdict: str, fall: Fall, asked: Asked, single: str) -> str:
-    """The answer to "can I trust this?". `single`: the one named word whose removal does most."""
+def verdict_sentence(verdict: str, fall: Fall, asked: Asked, single: str, raising: Sequence[str] = ()) -> str:
+    """The answer to "can I trust this?". `single`: the one named word whose removal does most; `raising`: those that contradict
+    their scores."""
     if not fall.k:
         return "No: no word speaks for the answer, so there is nothing to take out."
     removal = removal_state(fall)
@@ -150,10 +178,14 @@ def verdict_sentence(verdict: str, fall: Fall, asked: Asked, single: str) -> str
     if removal == "fail":
         return f"No: {_unsaid_first(asked)}{_compared(fall, asked)}."
     marked = "" if verdict == removal else " See the lines that are marked."
-    return f"{START[verdict]}, for {these(fall.k)}: {_unsaid_first(asked)}{_found(fall, asked)}.{marked}"
+    return f"{START[verdict]}, for {these(fall.k)}: {_unsaid_first(asked)}{_found(fall, asked)}{_raised(raising)}.{marked}"
 
 
 START = {"ok": "Yes", "caution": "Partly", "fail": "No"}
+
+
+def _raised(raising: Sequence[str]) -> str:
+    return f"; taking {listed(raising, last='or')} out alone raises it" if raising else ""
 
 
 def _unsaid_first(asked: Asked) -> str:
@@ -183,30 +215,41 @@ def _found(fall: Fall, asked: Asked) -> str:
     """What the removal says where it does not fail, with what asks for caution."""
     if not fall.turned or not fall.count or not asked.predicted:
         return _compared(fall, asked)
-    turns = f"the answer turns without {them(fall.k)}"
+    turns = f"without {them(fall.k)} the model says something else"
     if rules.random_sets_turn(fall):
         return f"{turns}, but also without {fall.random_turned:,} of {fall.count:,} random sets"
     if rules.is_even(fall):
-        of_two = "" if asked.foil_name is None else " of the two"
-        return f"{turns}, but it was near even before ({probability(fall.whole)}{of_two})"
+        return f"{turns}, but the answer was near even before ({probability(fall.whole)}{of_two(asked.foil_name)})"
     return turns
 
 
+def of_two(foil: str | None) -> str:
+    """What the numbers of trust are a share of, where there is a foil."""
+    return "" if foil is None else OF_TWO
+
+
 def checks(
-    fall: Fall, random: Random, single: Single | None, agreement: Agreement, gaps: Gaps, words: Sequence[Word]
+    fall: Fall,
+    random: Random,
+    single: Single | None,
+    agreement: Agreement,
+    gaps: Gaps,
+    words: Sequence[Word],
+    foil: str | None = None,
 ) -> tuple[Check, ...]:
     """Everything that was checked, one line each."""
-    found = [_removal(fall, random)] if fall.k else []
+    found = [_removal(fall, random, foil)] if fall.k else []
     found += [_agreement(agreement)] if agreement.of > 1 and fall.k else []
     found += [] if gaps.completeness is None else [_completeness(gaps.completeness)]
-    found += [] if single is None else [_single(single, fall.whole, words)]
+    found += [] if single is None else [_single(single, fall.whole, words, of_two(foil))]
     return (*found, *([] if gaps.reconstruction is None else [_reconstruction(gaps.reconstruction)]))
 
 
-def _removal(fall: Fall, random: Random) -> Check:
+def _removal(fall: Fall, random: Random, foil: str | None) -> Check:
     mean = f"{sentence_case(random_words(fall.k))}: {probability(random.mean)} on average"
-    detail = f"{mean} ({draws(random)}, {turning(random.turned)})." if random.count else "There is nothing to compare with."
-    title = f"Without {these(fall.k)}: {probability(fall.whole)} becomes {probability(fall.without)}."
+    told = f"{draws(random)}{turning(random.turned, predicted=fall.predicted, foil=foil)}"
+    detail = f"{mean} ({told})." if random.count else "There is nothing to compare with."
+    title = f"Without {these(fall.k)}: {probability(fall.whole)}{of_two(foil)} becomes {probability(fall.without)}."
     return Check("removal", removal_state(fall), title, detail)
 
 
@@ -223,13 +266,12 @@ def _completeness(size: float) -> Check:
     return Check("completeness", state, title, f"The scores add up to the model’s output: gap {gap(size)}.")
 
 
-def _single(single: Single, whole: float, words: Sequence[Word]) -> Check:
+def _single(single: Single, whole: float, words: Sequence[Word], unit: str) -> Check:
     word = called(words, [single.word])[0]
     title = f"One word decides: {word}." if single.turned else "No single word decides."
     still = "it is" if single.turned else "it is still"
-    return Check(
-        "single", "info", title, f"Without {word} alone {still} {probability(single.without)}; with it {probability(whole)}."
-    )
+    detail = f"Without {word} alone {still} {probability(single.without)}{unit}; with it {probability(whole)}."
+    return Check("single", "info", title, detail)
 
 
 def _reconstruction(size: float) -> Check:

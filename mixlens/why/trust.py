@@ -112,6 +112,11 @@ def random_of(removal: Removal, plan: Plan) -> Random:
     return Random(float(np.mean(shown)), min(shown), max(shown), len(values), plan.all_sets, turned, tuple(values))
 
 
+def each_of(removal: Removal, plan: Plan) -> tuple[float, ...]:
+    """The answer without each named word alone, in their order."""
+    return tuple(removal.value([word]) for word in plan.named)
+
+
 def single_of(removal: Removal, plan: Plan) -> Single | None:
     """The answer without the one named word whose removal does most; None where no word is named."""
     if not plan.named:

@@ -138,6 +138,7 @@ class Trust:
     curve: Curve
     checks: tuple[Check, ...]
     but: str = ""  # what the answer adds to the words that are named, where their removal does not bear them out
+    without_each: tuple[float, ...] = ()  # without each named word alone, in the order of `Answer.for_`
 
 
 @dataclass(frozen=True)

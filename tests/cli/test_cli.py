@@ -106,7 +106,10 @@ def test_check_prints_every_gap() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("explain", SENTENCE, "--method", "alit"), "unknown method 'alit'. Did you mean 'alti'"),
+        (
+            ("explain", SENTENCE, "--method", "alit"),
+            "unknown method 'alit'. Did you mean 'alti' or 'cat' or 'lime'? `mixlens methods` lists all.",
+        ),
         (("explain", "", "--model", "agreement"), "the text is empty"),
         (("explain", "   "), "the text is empty"),
         (("explain", SENTENCE, "--model", "no-such/model"), "cannot load 'no-such/model'"),

@@ -183,8 +183,10 @@ def test_summarize(monkeypatch: pytest.MonkeyPatch) -> None:
     record = Recorder(SimpleNamespace(json=lambda: "{}", text=lambda: "text"))
     monkeypatch.setattr("mixlens.corpus.summarize", record)
     assert invoked("summarize", "o").stdout == "text\n"
-    assert invoked("summarize", "o", "--top", "1", "--classes", "2", "--json").stdout == "{}\n"
-    assert record.calls == [((Path("o"),), {"top": 8, "classes": 8}), ((Path("o"),), {"top": 1, "classes": 2})]
+    assert invoked("summarize", "o", "--top", "1", "--classes", "2", "--least-rows", "3", "--json").stdout == "{}\n"
+    given = [{"top": 8, "classes": 8, "least_rows": 5}, {"top": 1, "classes": 2, "least_rows": 3}]
+    assert record.calls == [((Path("o"),), each) for each in given]
+    assert runner.invoke(app, ["summarize", "o", "--least-rows", "0"]).exit_code == 2
     assert runner.invoke(app, ["summarize", "o", "--top", "0"]).exit_code == 2
     assert runner.invoke(app, ["summarize", "o", "--classes", "0"]).exit_code == 2
 
@@ -210,15 +212,22 @@ def test_judge_hands_over_every_option(monkeypatch: pytest.MonkeyPatch) -> None:
         **{"loading": LOADED, "text_field": None, "pair_field": None, "label_field": None},
     }
     assert record.calls == [(("m", None), usual)]
-    words = ["--text", "t", "--methods", "peers", "--metrics", "cues", "--n", "3", "--out", "o", "--seed", "4", "--leave-out"]
+    words = ["--methods", "peers", "--metrics", "cues", "--n", "3", "--out", "o", "--seed", "4", "--leave-out"]
     words += ["--explains", "logit", "--ranking", "signed", "--unit", "word", "--draws", "6", "--infill", "i", "--full"]
     invoked("judge", "m", "d", *words, "--text-field", "a", "--pair-field", "b", "--label-field", "c", *LOADING)
     given = {
-        **{"text": "t", "methods": "peers", "metrics": "cues", "n": 3, "out": Path("o"), "seed": 4, "leave_out": True},
+        **{"text": None, "methods": "peers", "metrics": "cues", "n": 3, "out": Path("o"), "seed": 4, "leave_out": True},
         **{"explains": "logit", "ranking": "signed", "unit": "word", "draws": 6, "infill": "i", "full": True, "width": 120},
         **{"loading": ASKED, "text_field": "a", "pair_field": "b", "label_field": "c"},
     }
     assert record.calls[1] == (("m", "d"), given)
+    invoked("judge", "m", "--text", "t")
+    assert record.calls[2] == (("m", None), {**usual, "text": "t"})
+    assert refused("judge", "m", "--text", "t", "--n", "7") == (
+        "--text is one text, and --n 7 draws from DATA. Leave one of them out."
+    )
+    first = "judge takes the model first: mixlens judge 'a b' DATA, or for one text mixlens judge 'a b' --text '...'."
+    assert refused("judge", "A dull film.", "-m", "a b") == refused("judge", "--text", "t", "--model", "a b") == first
 
 
 def test_experiment_hands_over_every_option(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -697,6 +706,24 @@ def test_a_spinner_turns_and_is_erased(monkeypatch: pytest.MonkeyPatch) -> None:
     assert out.getvalue() == text
 
 
+def test_a_long_wait_without_a_terminal_is_told_in_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    out = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", out)
+    monkeypatch.setattr(waiting, "TICK", 0.001)
+    with group.working("short"):
+        pass
+    assert out.getvalue() == ""  # two seconds have not passed
+    monkeypatch.setattr(waiting, "SLOW", 0.0)
+    with group.working("first") as tell:
+        wait_for(lambda: "first" in out.getvalue())
+        tell("second")
+        wait_for(lambda: "second" in out.getvalue())
+    assert out.getvalue() == "mixlens: first (0 s)\nmixlens: second (0 s)\n"  # a step is told once, and again after ten seconds
+    monkeypatch.setattr(waiting, "OFTEN", 0.0)
+    with group.working("third"):
+        wait_for(lambda: out.getvalue().count("third") >= 3)
+
+
 def test_a_spinner_says_nothing_where_no_one_looks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stderr", Terminal())
     assert waiting.Spinner("x")._thread is not None
@@ -707,6 +734,7 @@ def test_a_spinner_says_nothing_where_no_one_looks(monkeypatch: pytest.MonkeyPat
         monkeypatch.setattr(sys, "stderr", stream)
         assert not waiting.has_terminal()
         assert waiting.Spinner("x", shown=True)._thread is None
+        assert (waiting.Spinner("x", lines=True)._thread is None) == (stream is None)
         assert waiting.Spinner("x")._thread is None
     assert waiting.line_of("/", "step", 1.99) == "/ mixlens: step"
     assert waiting.line_of("/", "step", 2.0) == "/ mixlens: step (2 s)"

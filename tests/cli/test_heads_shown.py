@@ -33,7 +33,8 @@ def test_all_heads_are_a_table_of_what_each_does_most(heads: HeadMaps) -> None:
 
 def test_one_head_counts_from_one(heads: HeadMaps, tmp_path: Path) -> None:
     place = tmp_path / "head.safetensors"
-    told = json.loads(run("map", SENTENCE, "--method", "norm", "--head", "3", "--json", "--save", str(place)))
+    printed = run("map", SENTENCE, "--method", "norm", "--head", "3", "--json", "--save", str(place))
+    told = json.loads(printed.splitlines()[0])  # the line below it, on stderr, names the file
     expected = mixlens.mix(mixlens.load("agreement").trace(SENTENCE), "norm", head=2).scores
     assert told["info"]["options"] == {"head": 2}
     assert told["scores"][1][4] == pytest.approx(expected[1, 4].tolist(), rel=1e-5)

@@ -332,13 +332,13 @@ def test_the_whole_text_of_a_summary() -> None:
         "o: model m, 2 rows explained, 1 could not be, finished",
         "        1  bad",
         "3.2 tokens a row, 12.50 ms a row",
-        "reconstruction gap: mean 1.0e-06, largest 2.0e-06",
+        "reconstruction gap: mean 1.0e-06, largest 2.0e-06 (each row has the largest of its batch)",
         "",
         "predicted 'yes': 2 rows",
         "  attcat  for:     good +25 % (6 rows)  film +50 % (5 rows)",
         "          against: bad -6.2 % (7 rows)",
         "  alti    good 25 % (6 rows)  film 50 % (5 rows)",
-        "  z       no word is in 5 rows or more",
+        "  z       no word is in 5 rows or more; rarer ones: --least-rows 1 (least_rows=1)",
         "",
         "predictions that turn without the three first words (95 % interval)",
         "  alti                  50 %  (25 % to 75 %; 4 rows)",
@@ -355,7 +355,7 @@ def test_the_whole_text_of_a_summary() -> None:
         "  alti  0.500  0.250",
         "  x     1.000",
         "",
-        "slowest rows",
+        "slowest rows (the time of a batch is shared out evenly over its rows)",
         "  row 12            5 tokens     500.00 ms",
     ]
 
@@ -383,9 +383,10 @@ def test_the_text_of_a_summary_without_rows_or_parts() -> None:
     bare = summary_of(
         gap={"mean": None, "largest": None}, words={}, turned={}, open={}, word_agreement={}, mixing_ratio={}, slow=[]
     )
-    assert bare.text().splitlines()[2:] == ["3.2 tokens a row, 12.50 ms a row", "", "slowest rows"]
+    assert bare.text().splitlines()[2:] == ["3.2 tokens a row, 12.50 ms a row"]
     one = summary_of(words={"yes": {"attcat": {"for": [], "against": [("bad", -0.5, 5)]}}}).text().splitlines()
     assert one[6:8] == ["  attcat  for:     -", "          against: bad -50 % (5 rows)"]
+    assert "  z       no word is in 1 row or more" in summary_of(least_rows=1).text().splitlines()
     assert "\\u001b" in summary_of(out="\x1b").text()
     assert summary.LEAST_ROWS == 5
 

@@ -497,7 +497,7 @@ def test_a_missing_package_is_said_before_a_model_is_loaded(
 
     monkeypatch.setitem(sys.modules, module, None)
     monkeypatch.setattr(sys.modules["mixlens.experiments.prepare"], "load_model", loaded)
-    with pytest.raises(InputError, match=r"pip install 'mixlens\[judge\]'"):
+    with pytest.raises(InputError, match=r"pip install .*\[judge\]'"):
         call()
 
 

@@ -610,7 +610,7 @@ def test_a_package_that_is_not_there_is_named_with_its_extra(
     for name in [name for name in sys.modules if name.partition(".")[0] == package]:
         monkeypatch.setitem(sys.modules, name, None)
     monkeypatch.setitem(sys.modules, package, None)
-    with pytest.raises(InputError, match=rf"needs the package {package}: pip install 'mixlens\[data\]'"):
+    with pytest.raises(InputError, match=rf"needs the package {package}: pip install .*\[data\]'"):
         load("sst2", path=None if package == "datasets" else tmp_path / "x.parquet")
 
 

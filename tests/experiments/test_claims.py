@@ -28,6 +28,7 @@ from mixlens.experiments.claims import (
     positive,
     short_names,
 )
+from mixlens.experiments.layer_curves import trend, verdict_between_runs, verdict_on_trend
 from mixlens.experiments.running import all_tables
 from mixlens.experiments.tables import Table
 from mixlens.metrics import Interval
@@ -194,3 +195,36 @@ def test_numbers_of_the_paper_stand_beside_the_runs_they_are_about(variant: str,
     declared = SimpleNamespace(finish=lambda setup, records: [ours], published=(published,), claims=())
     setup: Any = SimpleNamespace(seed=0, data="", options={"variant": variant}, models=("one",), experiment=declared)
     assert len(all_tables(setup, [])) == tables
+
+
+def test_a_trend_is_the_rank_correlation_of_layer_and_value_in_each_text() -> None:
+    """Text b has no value in layer 2 and is left out; a constant curve has no trend."""
+    layers = [{"a": 0.1, "b": 1.0, "c": 2.0, "d": 0.3}, {"a": 0.4, "c": 2.0, "d": 0.2}, {"a": 0.2, "b": 3.0, "c": 2.0, "d": 0.1}]
+    assert trend(layers) == pytest.approx({"a": 0.5, "c": 0.0, "d": -1.0})
+    assert trend([]) == {}
+
+
+def test_a_claim_about_depth_is_judged_by_the_trend() -> None:
+    rising = [_values(0.1 * layer, seed=layer) for layer in range(6)]
+    assert verdict_on_trend({"x": rising}).word == SAME
+    assert verdict_on_trend({"x": rising}, falls=True).word == DIFFERENT
+    assert verdict_on_trend({"x": rising[::-1]}, falls=True).ours.startswith("rank correlation of layer and x -0.")
+    assert verdict_on_trend({"x": rising, "y": rising[::-1]}).reason == "the other way round: rank correlation of layer and y"
+    assert verdict_on_trend({"x": [_values(0, seed=layer) for layer in range(6)]}).word == UNDECIDED
+    assert verdict_on_trend({"x": [{}]}).word == INCOMPARABLE
+
+
+def test_two_runs_are_compared_by_their_means() -> None:
+    """Of texts that differ in number; a value that is no number leaves its text out."""
+    high, low = {"x": _values(1, seed=1), "y": _values(2, seed=2)}, {"x": _values(0, n=25, seed=3), "y": _values(1, n=25, seed=4)}
+    verdict = verdict_between_runs(high, low)
+    means = [np.mean(list(high[name].values())) - np.mean(list(low[name].values())) for name in "xy"]
+    assert verdict.word == SAME
+    assert verdict.ours.startswith(f"x {means[0]:+.3f} [+0.")
+    assert f"; y {means[1]:+.3f} [" in verdict.ours
+    assert verdict_between_runs(low, high).word == DIFFERENT
+    assert verdict_between_runs(high, {"x": high["x"], "y": low["y"]}).word == UNDECIDED
+    assert verdict_between_runs({"x": {**high["x"], "0": np.nan}}, low).word == SAME
+    assert verdict_between_runs({"x": {"0": 1.0}}, low).word == INCOMPARABLE
+    assert verdict_between_runs({}, low).word == INCOMPARABLE
+    assert verdict_between_runs(high, low).ours == verdict.ours  # the same resamples

@@ -130,6 +130,20 @@ def test_claims_of_table2_can_go_both_ways() -> None:
     assert words("alti-table2", low) == [INCOMPARABLE] * 2
 
 
+def run_of(layers: int, level: float) -> Any:
+    """A run of a model of so many layers, in which every method has this correlation."""
+    records = [record for method in alti.METHODS for record in noisy(method, "spearman", level)]
+    return SimpleNamespace(setup=SimpleNamespace(model=SimpleNamespace(n_layers=layers), seed=0), records=records)
+
+
+def test_claims_about_two_runs_of_table2_can_go_both_ways() -> None:
+    high, low = run_of(6, 0.5), run_of(12, 0.2)
+    assert alti.rollout_needs_few_layers([high, low]).word == SAME
+    assert alti.rollout_needs_few_layers([run_of(6, 0.2), run_of(12, 0.5)]).word == DIFFERENT
+    assert alti.rollout_needs_few_layers([high, run_of(6, 0.2)]).word == INCOMPARABLE  # the paper's reason is the depth
+    assert [alti.lower_in_the_second(runs).word for runs in ([high, low], [low, high])] == [SAME, DIFFERENT]
+
+
 def test_claims_of_the_agreement_half_can_go_both_ways() -> None:
     rollouts = noisy(alti.ATTENTION, "spearman", 0.0) + noisy(alti.NORM, "spearman", 0.3)
     even = noisy(alti.BLANK_OUT, alti.EVEN, 0.05, spread=0.001)

@@ -141,8 +141,9 @@ def test_kendall_as_equation_15_compares_token_indices() -> None:
 
 def test_claims_of_table_2_follow_the_records() -> None:
     paper = {(method, "kendall"): 0.3 for method in CLASSES} | {("attcat", "kendall"): 0.0, ("partial_lrp", "kendall"): 0.9}
-    assert words_of("attcat-confidence", paper) == ["same", "same"]
-    assert words_of("attcat-confidence", {key: -value for key, value in paper.items()}) == ["different", "different"]
+    assert words_of("attcat-confidence", paper) == ["same", "same", "same"]
+    assert words_of("attcat-confidence", {key: -value for key, value in paper.items()}) == ["different", "same", "different"]
+    assert words_of("attcat-confidence", paper | {("attcat", "kendall"): -0.5}) == ["same", "different", "same"]  # sign, size
 
 
 # --- Figure 3 -----------------------------------------------------------------------------------------------------------
@@ -217,6 +218,10 @@ def test_the_claim_of_figure_3_follows_the_records() -> None:
     assert words_of("attcat-qa", counts, answered=False) == ["not comparable"]
 
 
+def test_the_notebooks_of_squad_are_told_apart() -> None:
+    assert any("of v2 adds their magnitudes" in line for line in known()["attcat-qa"].differs)
+
+
 # --- Figure 4 -----------------------------------------------------------------------------------------------------------
 
 
@@ -252,12 +257,27 @@ def test_rolled_out_attcat_is_the_product_of_its_layers(model: Any, texts: list[
 def test_claims_of_figure_4_follow_the_records() -> None:
     paper = {(SUM, "size"): 1.0, (ROLLOUT, "size"): 0.0, (SUM, "aopc"): 1.0, (ROLLOUT, "aopc"): 0.0}
     paper |= {(SUM, "lodds"): -1.0, (ROLLOUT, "lodds"): 0.0}
-    assert words_of("attcat-layers", paper, layer=0)[1:] == ["not comparable", "same", "same"]
-    assert words_of("attcat-layers", {key: -value for key, value in paper.items()}, layer=0)[2:] == ["different"] * 2
-    spreads = [Record(str(i), SUM, "spread", 1 / layer + i / 100, {"layer": layer}) for i in range(9) for layer in (1, 2, 3)]
-    claim, setup = known()["attcat-layers"].claims[0], Setup(known()["attcat-layers"], (), (), (), {})
-    assert claim.check(setup, spreads, []).word == "same"
-    assert claim.check(setup, [replace(r, value=-r.value) for r in spreads], []).word == "different"
+    assert words_of("attcat-layers", paper, layer=0)[2:] == ["not comparable", "same", "same"]
+    assert words_of("attcat-layers", {key: -value for key, value in paper.items()}, layer=0)[3:] == ["different"] * 2
+
+
+@pytest.mark.parametrize(("number", "metric"), [(0, "spread"), (1, "size")])
+def test_scores_that_become_uniform_and_small_fall_with_every_layer(number: int, metric: str) -> None:
+    """The trend over all layers counts: five layers that rise before one that falls are not what the paper says."""
+
+    def word(curve: tuple[float, ...]) -> str:
+        of_layers = [
+            Record(str(i), SUM, metric, value + i / 100, {"layer": layer})
+            for i in range(9)
+            for layer, value in enumerate(curve, 1)
+        ]
+        claim, setup = known()["attcat-layers"].claims[number], Setup(known()["attcat-layers"], (), (), (), {})
+        return claim.check(setup, of_layers, []).word
+
+    assert word((1.0, 0.5, 0.3, 0.2, 0.1, 0.05)) == "same"
+    assert word((0.05, 0.1, 0.2, 0.3, 0.5, 1.0)) == "different"
+    assert word((0.1, 0.2, 0.3, 0.4, 0.5, 0.05)) == "different"
+    assert word(()) == "not comparable"
 
 
 # --- the plan -----------------------------------------------------------------------------------------------------------

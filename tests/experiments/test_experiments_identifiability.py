@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ import torch
 import mixlens
 import mixlens.experiments.core
 from mixlens.errors import InputError
-from mixlens.experiments import Setup, known, run
+from mixlens.experiments import Outcome, Setup, known, run
 from mixlens.experiments import identifiability as paper
 from mixlens.experiments import identifiability_context as context
 from mixlens.experiments import identifiability_mixing as mixing
@@ -574,6 +575,9 @@ def distances(sign: int) -> list[Record]:
             for name in ("first", "second"):
                 value = 0.02 + sign * 0.01 * (name == "second") + noise(text + layer + len(name))
                 records.append(Record(str(text), "hta", "sentence", value, {"layer": layer, "group": name}))
+            for place in range(1, 10):
+                value = 0.05 + sign * 0.02 * (place in (4, 5, 6)) + noise(text + place)
+                records.append(Record(str(text), "hta", "from place", value, {"layer": layer, "group": str(place)}))
     return records
 
 
@@ -581,8 +585,56 @@ def test_claims_about_context() -> None:
     for claim in known()["id-context"].claims:
         assert both_ways("id-context", claim.says, distances) == SAME_AND_DIFFERENT, claim.says
     few = [r for r in distances(1) if r.metric == "distance" and r.info["group"] != "11+"]
-    for start in ("the most distant", "[CLS] takes", "the second sentence"):
+    for start in ("the most distant", "the context of [CLS]", "[CLS] takes", "the second sentence"):
         assert word_of(claim_of("id-context", start), few, "id-context") == "not comparable"
+
+
+def in_layers(metric: str, group: str, curve: Sequence[float]) -> list[Record]:
+    """What eight texts have in each layer."""
+    return [
+        Record(str(text), "hta", metric, value + noise(text) / 9, {"layer": layer, "group": group})
+        for text in range(8)
+        for layer, value in enumerate(curve, 1)
+    ]
+
+
+def test_context_is_judged_by_its_trend_over_all_layers() -> None:
+    """The first layer stands out, and from the second on the nearest contribute ever more: no fall with depth."""
+    near, far = claim_of("id-context", "the closest neighbours contribute more"), claim_of("id-context", "the most distant")
+    curve = (0.5, 0.1, 0.2, 0.21, 0.22, 0.23)
+    assert word_of(near, in_layers("distance", "1", curve), "id-context") == "different"
+    assert word_of(near, in_layers("distance", "1", (0.5, 0.4, 0.3, 0.2, 0.1)), "id-context") == "same"
+    assert word_of(far, in_layers("distance", "11+", [-value for value in curve]), "id-context") == "different"
+
+
+def test_what_cls_takes_is_judged_in_each_layer_of_the_figure() -> None:
+    """One of the three layers the other way round: the mean over the layers would hide it."""
+    second = claim_of("id-context", "the second sentence")
+    first = in_layers("sentence", "first", [0.1] * 6)
+    assert word_of(second, first + in_layers("sentence", "second", [0.5] * 6), "id-context") == "same"
+    assert word_of(second, first + in_layers("sentence", "second", [0.5] * 5 + [0.05]), "id-context") == "different"
+    middle = claim_of("id-context", "the context of [CLS]")
+    places = [r for place in range(1, 10) for r in in_layers("from place", str(place), [0.2 if 3 < place < 7 else 0.1] * 6)]
+    assert word_of(middle, places, "id-context") == "same"
+    turned = [replace(r, value=0.5) if (r.info["layer"], r.info["group"]) == (6, "9") else r for r in places]
+    assert word_of(middle, turned, "id-context") == "different"
+
+
+def test_own_shares_of_two_data_sets_are_compared_layer_by_layer() -> None:
+    """P is 0 in layers 1 to 3 of both: there is nothing to compare there."""
+
+    def outcome(shift: float, method: str = "hta:probes=2") -> Any:
+        turned = [replace(r, method=method, value=r.value + shift * (r.value != 0)) for r in shares(1)]
+        setup = replace(setup_of("id-mixing"), methods=(method,))
+        return Outcome(setup, turned, [], None, 0.0)
+
+    verdict = mixing.shares_are_larger([outcome(0.1), outcome(0.0)])
+    assert verdict.word == "same"
+    assert "own share, layer 1 +0.100" in verdict.ours
+    assert "P, layer 4 " in verdict.ours
+    assert "P, layer 3 " not in verdict.ours
+    assert mixing.shares_are_larger([outcome(0.0), outcome(0.1)]).word == "different"
+    assert mixing.shares_are_larger([outcome(0.1, "alti"), outcome(0.0)]).word == "not comparable"
 
 
 # --- parts of speech --------------------------------------------------------------------------------------------------------

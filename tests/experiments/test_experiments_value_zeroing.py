@@ -356,13 +356,11 @@ def test_one_layer_in_which_another_map_is_better_is_against_the_claim() -> None
     assert (probes[2], words("vz-cue-alignment", noisy("probes_needed", flipped(as_published)))[2]) == (DIFFERENT, SAME)
 
 
-def test_gradients_fall_from_the_first_half_of_the_layers_to_the_second() -> None:
-    """Layer 1 above the last one is not enough."""
+def test_gradients_fall_with_every_layer() -> None:
+    """Layer 1 above all others is not enough, where the cue's share rises from there on."""
 
     def late(method: str, layer: int) -> float:
-        if method not in GRADIENTS:
-            return as_published(method, layer)
-        return 0.3 if layer == 1 else 0.29 if layer > DEPTH // 2 else 0.05
+        return as_published(method, layer) if method not in GRADIENTS else 0.9 if layer == 1 else 0.05 * layer
 
     assert words("vz-cue-alignment", noisy("cue_dot", late))[-1] == DIFFERENT
 

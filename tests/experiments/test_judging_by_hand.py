@@ -253,7 +253,8 @@ def test_what_judge_asks_of_its_data() -> None:
     assert (judge._data_of("agreement", None), judge._data_of("sentiment", None)) == ("agreement", "sentiment")
     for other in ("other", 3):
         assert refused(judge._data_of, other, None) == (
-            "no texts were given: name a dataset of `mixlens data` or a file, or give --text."
+            "no texts were given: name a dataset of `mixlens data` or a file (mixlens judge MODEL DATA), or give one text "
+            "(mixlens judge MODEL --text '...')."
         )
     cued, marked = Example("x", cues=((0, 1),)), Example("x", cues=((0, 1),), info={"rationale": [1]})
     assert judge._of_marks(["aopc"], [cued, marked]) == list(judge.CUES)

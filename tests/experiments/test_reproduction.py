@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,8 +15,10 @@ from mixlens import data
 from mixlens.cli.app import app
 from mixlens.errors import InputError, MixlensError
 from mixlens.experiments import known
+from mixlens.experiments.claims import SAME, Verdict
 from mixlens.experiments.command import step_options_of
-from mixlens.experiments.plan import PLANS, Item, Plan, Role, Step
+from mixlens.experiments.experiment import Outcome
+from mixlens.experiments.plan import PLANS, Comparison, Item, Plan, Role, Step
 from mixlens.experiments.reproduction import reproduce
 from mixlens.experiments.reproduction_page import command, page, whole_command
 from mixlens.registry import Registry
@@ -44,8 +48,30 @@ def test_every_run_of_a_plan_is_made_or_refused_with_its_reason(small: Plan, tmp
     assert json.loads((tmp_path / "table" / "manifest.json").read_text())["finished"]
     setups = [outcome.setup for outcome in made.outcomes.values()]
     claims = [claim for setup in setups for claim in setup.experiment.claims if claim.is_about(setup)]
-    assert len(claims) == 12
+    assert len(claims) == 13
     assert [row[1] for row in made.claims] == [claim.says for claim in claims]
+
+
+def test_a_claim_about_two_runs_is_judged_where_both_were_made(small: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
+    def check(runs: Sequence[Outcome]) -> Verdict:
+        return Verdict(SAME, " and ".join(run.setup.experiment.name for run in runs))
+
+    two = Comparison("Section 9", "Tables are larger than layers.", "2 against 1", ("layers", "table"), check)
+    absent = replace(two, steps=("table", "absent"))
+    monkeypatch.setitem(PLANS, "small", replace(small, comparisons=(two, absent)))
+    made = reproduce("small", fast=True, progress=False)
+    told = ("layers, table", two.says, "Section 9", "2 against 1", "attcat-layers and attcat-faithfulness", "same")
+    assert [row for row in made.claims if row[2] == "Section 9"] == [told]
+    assert f"| {two.says} | Section 9 | layers, table | 2 against 1 | attcat-layers and attcat-faithfulness | same |" in page(
+        made
+    )
+
+
+@pytest.mark.parametrize("name", ["alti", "identifiability"])
+def test_comparisons_are_of_steps_of_the_plan(name: str) -> None:
+    plan = PLANS.find(name)
+    assert plan.comparisons
+    assert {step for one in plan.comparisons for step in one.steps} <= {step.name for step in plan.steps}
 
 
 def test_the_page_has_the_verdicts_the_commands_and_every_item(small: Plan, tmp_path: Path) -> None:
@@ -115,7 +141,7 @@ def test_the_command_takes_options_of_one_step(small: Plan) -> None:
 def test_the_command_prints_the_answer_first_and_writes_the_page(small: Plan, tmp_path: Path) -> None:
     told = CliRunner().invoke(app, ["reproduce", "small", "--fast", "--out", str(tmp_path / "out")])
     assert told.exit_code == 0, told.output
-    assert "Nobody 2020, Nothing\nOf 12 claims:" in told.output
+    assert "Nobody 2020, Nothing\nOf 13 claims:" in told.output
     assert (tmp_path / "out" / "README.md").read_text().startswith("# Nobody 2020, Nothing")
     for wrong, line in (
         (["--size", "table=many"], "NAME=NUMBER, not table=many"),

@@ -161,6 +161,18 @@ def test_the_answer_with_effects() -> None:
     assert "would be 0\u202f% instead of 25\u202f%" in more.sentence
 
 
+def test_a_written_mark_that_took_more_than_every_word_is_told() -> None:
+    took = made([SCORES[0], SCORES[1], [0.0, 0.0, 0.0, 0.0, 3.0, 0.0, 0.0, 1.0, 0.0, 0.0]])
+    assert took.sentence.endswith(
+        "“cat” gave most to one word: 33\u202f% of sats. Marks are left out: “!” took 75\u202f% from “A”."
+    )
+    equal = made([SCORES[0], SCORES[1], [0.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 2.0, 0.0, 0.0]])
+    assert equal.sentence.endswith("33\u202f% of sats.")
+    counts = made([SCORES[0], SCORES[1], [0.0, 0.0, 0.0, 0.0, 3.0, 0.0, 0.0, 1.0, 0.0, 0.0]], effects=LOST)
+    assert counts.sentence.endswith("instead of 25\u202f%. Marks are left out: “!” has 75\u202f% in the prompt.")
+    assert "Marks" not in made(effects=LOST).sentence  # 50 % each
+
+
 def test_a_prompt_that_comes_back() -> None:
     own = [[0.0] * 10, [0.0, 1.0, *[0.0] * 5, 4.0, 0.0, 0.0], SCORES[2]]
     assert "The prompt comes back for sats: 20\u202f%" in made(own, effects=LOST).sentence

@@ -20,12 +20,16 @@ import transformers
 from torch.overrides import TorchFunctionMode
 
 sys.path[:0] = [str(Path(__file__).resolve().parents[1])]
-from conftest import CONFIGURATIONS, DISTINCT, VOCABULARY  # noqa: E402
+from conftest import CONFIGURATIONS, VOCABULARY  # noqa: E402
 from conftest import head_of as tested_head  # noqa: E402
 
 import mixlens  # noqa: E402
 
-CASES = tuple(DISTINCT)  # a twin is the same layer under other names
+# One of each kind of layer. The others have the same methods behind other parts, which the tests of methods run on all of them.
+CASES = (
+    *("bert", "distilbert", "albert", "modernbert", "gpt2", "gpt_neo", "gpt_neox", "opt-post-norm"),
+    *("llama", "gemma3_text", "phi3", "stablelm-parallel"),
+)
 LENGTHS = (7, 4)  # tokens of the two texts; the first is also asked alone
 CAUSAL_HEAD = (
     "gpt_neo",

@@ -97,7 +97,7 @@ DEFAULTS = """
     corpus.plan.plan_of: trust=False, chat=False
     corpus.running.run: maps=False, trust=False, chat=False, shard_rows=512, strict=False, resume=False
     corpus.sources._file_rows: warn=False
-    corpus.summary.summarize: top=8, classes=8, least=3
+    corpus.summary.summarize: top=8, classes=8, least=3, least_rows=5
     errors.suggested: cutoff=0.7
     metrics.token_identity._trained_fold: share=1.0
     report.report: megabytes=2.0, force=False

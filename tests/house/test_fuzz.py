@@ -219,7 +219,7 @@ def test_any_value_of_a_methods_own_option(model: Any, sentiment: Any, name: str
     own = {**maps_known(), **attributions_known()}[name].options[option]
     others = FEW_STEPS.get(name, {})
 
-    @settings(QUICK, max_examples=5)  # beside those below
+    @settings(QUICK, max_examples=2)  # beside those below
     @given(value=sized)
     @example(value=own)
     @example(value=0)

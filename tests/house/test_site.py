@@ -22,11 +22,12 @@ import mixlens
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
+from recipes.pages import accuracy  # noqa: E402
 from recipes.site import commands, origin  # noqa: E402
 
 FETCHED = {("script", "src"), ("img", "src"), ("iframe", "src"), ("source", "src"), ("link", "href")}  # what a browser asks for
 GENERATED = {  # pages that a command writes
-    *("use/methods.md", "use/gallery.md", "use/papers.md", "measured/performance.md", "promises/accuracy.md"),
+    *("use/methods.md", "use/gallery.md", "use/papers.md", "measured/performance.md"),
     *(
         f"measured/results/{name}.md"
         for name in ("README", "alti", "globenc", "value-zeroing", "identifiability", "attcat", "agreement")
@@ -212,3 +213,21 @@ def test_a_dead_link_a_dead_anchor_and_another_host_are_seen(tmp_path: Path) -> 
     (tmp_path / "c.css").write_text("body { background: url(https://example.org/y.png) }")
     assert dead(tmp_path) == ["index.html: #no", "index.html: b.html#gone", "index.html: c.html"]
     assert len(elsewhere(tmp_path)) == 3
+
+
+def test_the_page_of_accuracy_keeps_what_was_written_by_hand() -> None:
+    """The recipe writes the table; with the page's own numbers the page stays as it is."""
+    text = (ROOT / "docs/promises/accuracy.md").read_text()
+    head, *rows = [line for line in text.splitlines() if line.startswith("| ")][: 1 + len(accuracy.ROWS)]
+    models = [cell.strip() for cell in head.strip("|").split("|")][1:]
+    numbers = [[float(cell) for cell in row.strip("|").split("|")[1:]] for row in rows]
+    table = {
+        (model, method, variant): numbers[i][j]
+        for i, (method, variant, _) in enumerate(accuracy.ROWS)
+        for j, model in enumerate(models)
+    }
+    assert accuracy.page(text, table, models, 100) == text
+    table[models[0], "alti", None] = 0.5
+    assert accuracy.page(text, table, models, 7).replace("5.0e-01", f"{numbers[2][0]:.1e}").replace("7 sent", "100 sent") == text
+    with pytest.raises(SystemExit, match="no table"):
+        accuracy.page("# Another page\n", table, models, 100)

@@ -7,6 +7,7 @@ import math
 import threading
 from dataclasses import replace
 from functools import wraps
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -21,7 +22,7 @@ from mixlens.errors import InputError, ModelError
 from mixlens.fast import block as fast_block
 from mixlens.layer.proof import Proof
 from mixlens.notices import notices_of, off_sum
-from mixlens.optional import optional
+from mixlens.optional import installing, optional
 
 CPU = torch.device("cpu")
 
@@ -299,8 +300,22 @@ def test_a_package_is_asked_for_before_its_module(monkeypatch: pytest.MonkeyPatc
 
     assert optional("json.decoder", "json", "x") is sys.modules["json.decoder"]
     monkeypatch.setitem(sys.modules, "json", None)
-    with pytest.raises(InputError, match=r"^experiments need json: pip install 'mixlens\[x\]'\.$"):
+    with pytest.raises(InputError, match=r"^experiments need json: pip install .*\[x\]'\.$"):
         optional("json.decoder", "json", "x")
+
+
+def test_an_extra_is_installed_from_the_clone_where_there_is_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    package = tmp_path / "my clone" / "mixlens"
+    package.mkdir(parents=True)
+    assert installing("data", package=package) == "pip install 'mixlens[data]'"
+    (package.parent / "pyproject.toml").write_text("")
+    assert installing("data", package=package) == f"pip install -e '{package.parent}[data]'"
+    monkeypatch.chdir(package.parent)
+    assert installing("data", package=package) == "pip install -e '.[data]'"
+    (tmp_path / "other").mkdir()
+    monkeypatch.chdir(tmp_path / "other")
+    Path("pyproject.toml").write_text("")
+    assert installing("data", package=package) == f"pip install -e '{package.parent}[data]'"
 
 
 # --- what `mix` is asked ----------------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from dataclasses import replace
 from typing import Any
 
@@ -9,11 +10,13 @@ import numpy as np
 import papers_written_out as slow
 import pytest
 import torch
-from conftest import ids, loaded
+from conftest import hf_model, ids, loaded
 from scipy import stats
 from torch import Tensor
 
 import mixlens
+from mixlens.errors import ModelError
+from mixlens.fast.block import Block as FastBlock
 from mixlens.layer import Block
 from mixlens.methods.value_zeroing import centred_ranks, rounding_of_attention
 
@@ -82,3 +85,31 @@ def test_rounding_of_attention_is_that_of_logits_within_their_cap() -> None:
         capped = rounding_of_attention(ten)
     assert float(free.max()) > 2 * eps
     torch.testing.assert_close(capped, free.clamp(max=2 * eps), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize(("dtype", "wrong"), [(torch.float64, 1e-5), (torch.float32, 0.05)])
+def test_a_distance_that_is_not_the_modules_own_is_refused(
+    dtype: torch.dtype, wrong: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In float64 a distance is held to more digits than in float32."""
+    trace = loaded("bert", dtype=dtype).trace(input_ids=ids(7))
+    mixlens.mix(trace, "value_zeroing", distance="euclidean")
+    for one in (Block, FastBlock):
+        right = one.moved_without_each
+        monkeypatch.setattr(one, "moved_without_each", lambda *args, right=right, **kwargs: right(*args, **kwargs) * (1 + wrong))
+    with pytest.raises(ModelError, match="value_zeroing: relative gap"):
+        mixlens.mix(trace, "value_zeroing", distance="euclidean")
+
+
+@pytest.mark.parametrize("chunk", [1, 40, 10**6])
+def test_no_module_is_called_on_no_position(chunk: int) -> None:
+    """Of one early query of a causal model most sources are read by nobody."""
+    model = mixlens.load(copy.deepcopy(hf_model("llama")))
+    whole = mixlens.mix(model.trace(input_ids=ids(12)), "value_zeroing")
+    sizes: list[int] = []
+    for layer in model.hf_model.layers:
+        layer.mlp.up_proj.register_forward_hook(lambda module, args, output: sizes.append(args[0].numel()))
+    made = mixlens.mix(model.trace(input_ids=ids(12)), "value_zeroing", query=2, chunk=chunk)
+    assert sizes
+    assert min(sizes) > 0
+    torch.testing.assert_close(made.scores[:, 2], whole.scores[:, 2], rtol=0, atol=1e-5)  # its norms round to float32

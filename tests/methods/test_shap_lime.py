@@ -198,7 +198,7 @@ def test_lime_is_drawn_by_its_seed(trace: Any) -> None:
 @pytest.mark.parametrize("name", ["shap", "lime"])
 def test_a_missing_library_is_one_line(name: str, trace: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, name, None)
-    with pytest.raises(InputError, match=rf"the method {name} needs {name}: pip install 'mixlens\[peers\]'"):
+    with pytest.raises(InputError, match=rf"the method {name} needs {name}: pip install .*\[peers\]'"):
         attribute(trace, name)
 
 

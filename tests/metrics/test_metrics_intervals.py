@@ -16,6 +16,7 @@ from mixlens.errors import InputError
 from mixlens.metrics import known, mean_with_interval, summary
 from mixlens.metrics.intervals import by_column, statistic_with_interval
 from mixlens.metrics.registry import BETTER, NEEDS
+from mixlens.optional import installing
 
 numbers = st.lists(st.floats(-1e6, 1e6), min_size=2, max_size=40)
 
@@ -233,5 +234,5 @@ for name, given in (("spearman", ([1, 2], [2, 1])), ("cue_average_precision", ([
 print(known()["cue_dot"].function([1, 3], [0, 1]), known()["pearson"].function([1, 2], [1, 3]))
 """
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.splitlines()
-    assert out[:2] == [f"this metric needs {name}: pip install 'mixlens[judge]'." for name in ("scipy", "scikit-learn")]
+    assert out[:2] == [f"this metric needs {name}: {installing('judge')}." for name in ("scipy", "scikit-learn")]
     assert [float(number) for number in out[2].split()] == pytest.approx([0.75, 1])

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import torch
-from conftest import CONFIGURATIONS, QUICK, hf_model, ids
+from conftest import DISTINCT, QUICK, hf_model, ids
 from test_cli import SENTENCE, refuse, run
 from torch import nn
 
@@ -55,7 +55,7 @@ def state_of(model: Any) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize("case", list(CONFIGURATIONS))
+@pytest.mark.parametrize("case", DISTINCT)
 def test_every_family_gives_the_same_maps_from_disk(case: str, tmp_path: Path) -> None:
     stock = hf_model(case)
     model = dispatched(stock, tmp_path)

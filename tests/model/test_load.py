@@ -278,6 +278,12 @@ def test_unknown_methods_variants_and_options_name_the_nearest() -> None:
     ):
         with pytest.raises(mixlens.MixlensError, match=message):
             call()
+    for call in (
+        lambda: mixlens.mix(trace, "zzz"),
+        lambda: mixlens.attribute(trace, "zzz"),
+    ):
+        with pytest.raises(mixlens.MixlensError, match=r"^unknown method 'zzz'\. `mixlens methods` lists all\.$"):
+            call()
 
 
 def test_an_input_that_breaks_the_proof_gives_no_map(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -320,7 +326,7 @@ def test_segments_that_are_all_zero_are_no_segments() -> None:
 )
 def test_what_large_models_need_is_said(monkeypatch: pytest.MonkeyPatch, asked: dict[str, Any], missing: str, extra: str) -> None:
     monkeypatch.setattr("mixlens.model.placing.find_spec", lambda name: None if name == missing else name)
-    with pytest.raises(mixlens.MixlensError, match=rf"{missing}: pip install 'mixlens\[{extra}\]'"):
+    with pytest.raises(mixlens.MixlensError, match=rf"{missing}: pip install .*\[{extra}\]'"):
         mixlens.load("agreement", **asked)
 
 
@@ -337,3 +343,14 @@ def test_what_large_models_need_is_said(monkeypatch: pytest.MonkeyPatch, asked: 
 def test_places_that_cannot_be_meant_are_refused(asked: dict[str, Any], reason: str) -> None:
     with pytest.raises(mixlens.MixlensError, match=reason):
         mixlens.load("agreement", **asked)
+
+
+def test_what_is_no_single_stack_of_layers_is_refused_by_name() -> None:
+    small = {"vocab_size": 50, "hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
+    choice = transformers.BertForMultipleChoice(transformers.BertConfig(**small))
+    with pytest.raises(mixlens.MixlensError, match=r"BertForMultipleChoice chooses between several texts.*model\.bert\.$"):
+        mixlens.load(choice)
+    assert mixlens.load(choice.bert.eval()).task == "base"
+    config = transformers.T5Config(vocab_size=50, d_model=16, d_kv=8, d_ff=16, num_layers=1, num_heads=2)
+    with pytest.raises(mixlens.MixlensError, match=r"'t5' has an encoder and a decoder.*`mixlens families`"):
+        mixlens.load(transformers.T5Model(config))

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import torch
-from conftest import CONFIGURATIONS, QUICK, hf_model, ids, randomise
+from conftest import CONFIGURATIONS, DISTINCT, QUICK, hf_model, ids, randomise
 from torch import Tensor, nn
 
 import mixlens
@@ -77,7 +77,7 @@ def unpacked(weight: Tensor, bias: Tensor | None) -> nn.Linear:
     return made
 
 
-@pytest.mark.parametrize("case", list(CONFIGURATIONS))
+@pytest.mark.parametrize("case", DISTINCT)
 def test_every_family_in_eight_bits_is_the_model_of_those_numbers(case: str) -> None:
     one, other = (mixlens.load(replaced(hf_model(case), made)) for made in (unpacked, Packed))
     assert other.quantization == "Packed"

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from conftest import CONFIGURATIONS, hf_model, ids
+from conftest import DISTINCT, hf_model, ids
 from torch import nn
 
 import mixlens
@@ -40,7 +40,7 @@ def assert_same(before: dict[str, Any], after: dict[str, Any]) -> None:
     assert {k: v for k, v in before.items() if k != "weights"} == {k: v for k, v in after.items() if k != "weights"}
 
 
-@pytest.mark.parametrize("case", list(CONFIGURATIONS))
+@pytest.mark.parametrize("case", DISTINCT)
 def test_loading_tracing_and_mixing_leave_no_trace(case: str) -> None:
     model = copy.deepcopy(hf_model(case))
     model.train()

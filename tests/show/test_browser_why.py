@@ -76,7 +76,7 @@ def test_the_page_opens_on_the_answer_and_shows_its_numbers(opened: Open, tmp_pa
         "now says negative",
         "average of 20 draws",
         f"31.0{THIN}% to 97.0{THIN}%",
-        "2 of 20 turn",
+        "in 2 of 20 the model says something else",
         "words are deleted",
     ):
         assert piece in told
@@ -172,12 +172,23 @@ def test_leaning_foils_pairs_and_no_words(opened: Open, tmp_path: Path) -> None:
     words = [{**one, "segment": "pair" if k > 5 else "text"} for k, one in enumerate(example()["words"])]
     answer = {**example()["answer"], "certainty": "leans", "probability": 0.4, "foil": "negative"}
     page = opened(written(tmp_path, words=words, answer=answer, pair="superb acting."))
-    assert page.locator(".answer").inner_text().startswith(f"It leans to positive (40.0{THIN}%) rather than negative")
+    assert (
+        page.locator(".answer")
+        .inner_text()
+        .startswith(f"It leans to positive (40.0{THIN}%; 95.0{THIN}% of the two) rather than negative")
+    )
     assert page.locator(".segment > p").all_inner_texts() == ["Text", "Second text"]
     none = {**answer, "for": [], "against": []}
     page = opened(written(tmp_path, answer=none, trust=trust(k=0, verdict="fail", checks=[]), methods=example()["methods"][:1]))
     assert "no word speaks for it" in page.locator(".answer").inner_text()
     assert page.locator(".trust .track, .fall, .methods-table, .checks").count() == 0  # no empty frame
+
+
+def test_a_word_that_stands_in_the_text_more_than_once_has_its_place(opened: Open, tmp_path: Path) -> None:  # noqa: F811
+    words = [{**one, "text": {3: "thin", 8: ","}.get(k, one["text"])} for k, one in enumerate(example()["words"])]
+    page = opened(written(tmp_path, words=words))
+    names = [name.strip() for name in page.locator(".which .bar-row .name").all_inner_texts()]
+    assert {"thin (2nd word)", "thin (3rd word)", ", (2nd of 2)", "superb"} <= set(names)
 
 
 def test_a_target_that_the_model_does_not_say_is_not_given_its_reason(opened: Open, tmp_path: Path) -> None:  # noqa: F811
@@ -187,8 +198,10 @@ def test_a_target_that_the_model_does_not_say_is_not_given_its_reason(opened: Op
         written(tmp_path, task="masked-lm", answer=answer, predictions=said, question="What speaks for were rather than was?")
     )
     assert page.locator(".answer").inner_text() == (
-        f"28.1{THIN}% for were rather than was; the model says are (60.0{THIN}%); for were speak superb, acting and but."
+        f"28.1{THIN}% for were rather than was (95.0{THIN}% of the two); the model says are (60.0{THIN}%); "
+        "for were speak superb, acting and but."
     )
+    assert "in 2 of 20 was is likelier" in page.locator(".trust").inner_text()
     told = f"The model’s own: are 60.0{THIN}%, is 5.0{THIN}%, was 1.0{THIN}%."
     assert page.locator(".others").inner_text() == told
     alone = trust(random={**trust()["random"], "count": 0})

@@ -23,6 +23,7 @@ from matplotlib.figure import Figure
 import mixlens
 from mixlens.errors import InputError
 from mixlens.metrics import Interval
+from mixlens.optional import installing
 from mixlens.show import figure
 from mixlens.show.colors import LIGHT, scaled
 from mixlens.types import Attribution, Map
@@ -521,7 +522,7 @@ def test_matplotlib_is_asked_for_by_name() -> None:
         text=True,
         check=True,
     )
-    assert out.stdout == "figures need matplotlib: pip install 'mixlens[plot]'.\n"
+    assert out.stdout == f"figures need matplotlib: {installing('plot')}.\n"
 
 
 # --- refusals ---------------------------------------------------------------------------------------------------------

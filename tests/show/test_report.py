@@ -24,6 +24,7 @@ from typer.testing import CliRunner
 import mixlens
 from mixlens.cli.app import app, main
 from mixlens.errors import InputError, ResultError
+from mixlens.optional import installing
 from mixlens.report import gather
 from mixlens.show import packing as coding
 from mixlens.show.page_template import ASSETS
@@ -423,7 +424,7 @@ def test_without_the_extra_the_server_says_how_to_get_it() -> None:
     blocked = "import sys; sys.modules['uvicorn'] = None; sys.argv = ['mixlens', 'serve']; from mixlens.cli import main; main()"
     done = subprocess.run([sys.executable, "-c", blocked], capture_output=True, text=True, check=False)
     assert done.returncode == 2
-    assert done.stderr == "mixlens: the local page needs uvicorn: pip install 'mixlens[serve]'.\n"
+    assert done.stderr == f"mixlens: the local page needs uvicorn: {installing('serve')}.\n"
 
 
 def test_a_wheel_holds_the_page(tmp_path: Path) -> None:

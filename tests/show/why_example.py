@@ -61,7 +61,7 @@ def trust(**changed: Any) -> dict[str, Any]:
             "detail": "Without “superb” alone it is still 60.0 %.",
         },
     ]
-    facts = {"verdict": "ok", "sentence": "Yes, for these three words: the answer turns without them.", "k": 3}
+    facts = {"verdict": "ok", "sentence": "Yes, for these three words: without them the model says something else.", "k": 3}
     facts |= {"filler": {"id": "delete", "text": "words are deleted"}, "measures": "probability of positive", "whole": 0.95}
     facts |= {"without": 0.12, "without_prediction": "negative", "turned": True, "random": random, "alone": 0.99, "empty": 0.4}
     curve = {"first": [0.95, 0.6, 0.3, 0.12, 0.2, 0.3, 0.4], "random": [[0.95, 0.9, 0.9, 0.8, 0.7, 0.5, 0.4]] * 3}

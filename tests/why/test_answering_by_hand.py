@@ -11,7 +11,7 @@ import torch
 
 from mixlens.errors import InputError
 from mixlens.types import Example, Trace
-from mixlens.why import answering, choice, trust
+from mixlens.why import answering, choice, outcome, trust
 from mixlens.why.rules import Fall
 from mixlens.why.value import Agreement, Answer, Curve, Filler, Gaps, Method, Random, Reading, Single, Word
 from mixlens.why.words import Piece
@@ -257,48 +257,73 @@ PLAN = trust.Plan((1,), (1, 2, 3), (1, 2, 3), (frozenset({2}), frozenset({3})), 
 
 def test_how_the_answer_falls() -> None:
     removal = removal_of(made_trace())
-    fall = answering._fall(removal, PLAN, asked_like())
-    assert fall == Fall(0.9, 0.25, pytest.approx(0.875), 1, True, 2, 0, True, 0.25)  # type: ignore[arg-type]
-    none = answering._fall(removal, replace(PLAN, named=(), sets=()), asked_like(predicted=False))
+    fall = outcome.fall_of(removal, PLAN, asked_like())
+    assert fall == Fall(0.9, 0.25, pytest.approx(0.875), 1, True, 2, 0, True, 0.25, (0.25,))  # type: ignore[arg-type]
+    none = outcome.fall_of(removal, replace(PLAN, named=(), sets=()), asked_like(predicted=False))
     assert none == Fall(0.9, 0.9, 0.9, 0, False, 0, 0, False, None)
 
 
 def test_everything_that_taking_words_out_says() -> None:
     removal, words = removal_of(made_trace()), answering._words(PIECES, scored())
-    fall = answering._fall(removal, PLAN, asked_like())
-    found = answering._trust(removal, PLAN, fall, asked_like(), "delete", Agreement(2, 3, 1), Gaps(0.02, None), words, PIECES)
+    fall = outcome.fall_of(removal, PLAN, asked_like())
+    found = outcome.trust_of(removal, PLAN, fall, asked_like(), "delete", Agreement(2, 3, 1), Gaps(0.02, None), words, PIECES)
     assert (found.verdict, found.k, found.measures, found.whole, found.without) == ("caution", 1, "probability of pos", 0.9, 0.25)
-    assert found.sentence == "Partly, for this word: the answer turns without it. See the lines that are marked."
+    assert found.sentence == "Partly, for this word: without it the model says something else. See the lines that are marked."
     assert (found.filler, found.without_prediction, found.turned) == (Filler("delete", "words are deleted"), "neg", True)
     assert found.random == Random(pytest.approx(0.875), 0.8, 0.95, 2, True, 0, (0.8, 0.95))  # type: ignore[arg-type]
     assert (found.alone, found.empty, found.single, found.but) == (0.85, 0.5, Single(1, 0.25, True), "")
     assert found.curve == Curve((0.9, 0.25, 0.2, 0.5), ((0.9, 0.8, 0.2, 0.5),))
     assert [check.id for check in found.checks] == ["removal", "agreement", "completeness", "single"]
-    fine = answering._trust(removal, PLAN, fall, asked_like(), "delete", Agreement(2, 3, 1), Gaps(None, None), words, PIECES)
+    fine = outcome.trust_of(removal, PLAN, fall, asked_like(), "delete", Agreement(2, 3, 1), Gaps(None, None), words, PIECES)
     assert fine.verdict == "ok"
     empty = replace(PLAN, named=(), sets=())
-    nothing = answering._fall(removal, empty, asked_like())
-    none = answering._trust(removal, empty, nothing, asked_like(), "delete", Agreement(1, 1, 0), Gaps(None, None), words, PIECES)
+    nothing = outcome.fall_of(removal, empty, asked_like())
+    none = outcome.trust_of(removal, empty, nothing, asked_like(), "delete", Agreement(1, 1, 0), Gaps(None, None), words, PIECES)
     assert (none.verdict, none.single, none.but, none.checks) == ("fail", None, "", ())
     assert none.sentence == "No: no word speaks for the answer, so there is nothing to take out."
+    assert (found.without_each, none.without_each) == ((0.25,), ())
     weak = replace(fall, without=0.895)
-    assert answering._trust(
+    assert outcome.trust_of(
         removal, PLAN, weak, asked_like(), "mask", Agreement(2, 3, 1), Gaps(None, None), words, PIECES
     ).but == (", but taking random words out changes more")
 
 
+@pytest.mark.parametrize(("foil", "told"), [("neg", ""), ("other", " (the model then says “neg”)")])
+def test_what_the_model_says_then_is_told_where_it_is_neither_answer_nor_foil(foil: str, told: str) -> None:
+    removal, words = removal_of(made_trace()), answering._words(PIECES, scored())
+    asked = asked_like(foil_name=foil)
+    weak = replace(outcome.fall_of(removal, PLAN, asked), without=0.895)
+    found = outcome.trust_of(removal, PLAN, weak, asked, "mask", Agreement(2, 3, 1), Gaps(None, None), words, PIECES)
+    assert found.but == f", but taking random words out changes more{told}"
+
+
+def test_a_named_word_that_raises_the_answer_alone_is_named_and_its_number_kept() -> None:
+    removal, words = removal_of(made_trace()), answering._words(PIECES, scored())
+    removal.known[frozenset({3})].value = 0.96
+    plan = replace(PLAN, named=(1, 3))
+    fall = outcome.fall_of(removal, plan, asked_like())
+    found = outcome.trust_of(removal, plan, fall, asked_like(), "delete", Agreement(2, 3, 2), Gaps(None, None), words, PIECES)
+    assert (found.verdict, found.without_each) == ("caution", (0.25, 0.96))
+    assert found.but == ", though taking “bad” out alone makes it more likely"
+    assert found.sentence.endswith("; taking “bad” out alone raises it.")
+    removal.known[frozenset({3})].value = 0.94
+    fall = outcome.fall_of(removal, plan, asked_like())
+    found = outcome.trust_of(removal, plan, fall, asked_like(), "delete", Agreement(2, 3, 2), Gaps(None, None), words, PIECES)
+    assert (found.verdict, found.but) == ("ok", "")
+
+
 def test_what_the_model_says_without_the_named_words() -> None:
-    assert answering._prediction_without(removal_of(made_trace()), PLAN, PIECES) == "neg"
+    assert outcome.prediction_without(removal_of(made_trace()), PLAN, PIECES) == "neg"
     trace = made_trace("question-answering")
     told: list[Any] = []
     trace.model.tokenizer = SimpleNamespace(
         decode=lambda ids, skip_special_tokens: told.append((ids, skip_special_tokens)) or " a span "
     )
-    assert answering._prediction_without(removal_of(trace), PLAN, PIECES) == "a span"
+    assert outcome.prediction_without(removal_of(trace), PLAN, PIECES) == "a span"
     assert told == [([7, 8, 9, 10, 11], True)]
     trace.model.tokenizer = SimpleNamespace(decode=lambda ids, skip_special_tokens: " ")
-    assert answering._prediction_without(removal_of(trace), PLAN, PIECES) == "no answer"
-    assert answering._prediction_without(removal_of(trace), replace(PLAN, named=(2,)), PIECES) == "good"
+    assert outcome.prediction_without(removal_of(trace), PLAN, PIECES) == "no answer"
+    assert outcome.prediction_without(removal_of(trace), replace(PLAN, named=(2,)), PIECES) == "good"
 
 
 def test_every_part_of_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -64,6 +65,45 @@ def test_words_that_act_together_ask_for_caution() -> None:
     assert rules.removal_state(rules.Fall(0.999, 0.996, 0.50, k=1, single=0.029)) == "fail"
 
 
+def test_a_named_word_whose_own_removal_raises_the_answer_contradicts_its_score() -> None:
+    """Without “to” alone 81 %, without “the” alone 76 %, without “rusty” alone 5 %, without all 10 %; with all 72 %."""
+    fall = rules.Fall(0.72, 0.10, 0.70, k=3, turned=True, single=0.05, each=(0.81, 0.78, 0.05))
+    assert rules.raising(fall) == [0, 1]
+    assert rules.removal_state(fall) == "caution"
+    assert rules.removal_state(replace(fall, each=(0.769, 0.72, 0.05))) == "ok"  # five points or less
+    assert rules.raising(replace(fall, k=1, each=(0.81,))) == []  # one word alone fails by itself
+    assert rules.removal_state(replace(fall, without=0.71)) == "caution"
+    together = rules.Fall(0.72, 0.72, 0.71, k=2, single=0.02, each=(0.02, 0.9))
+    assert (rules.act_together(together), rules.raising(together)) == (True, [])
+    assert sentences.but(together, None, "", ["“to”"]) == ", which act together"
+    assert sentences.but(fall, None, "", ["“to”", "“the”"]) == ", though taking “to” or “the” out alone makes it more likely"
+    pair = ("were", "look")
+    assert sentences.but(fall, pair, "", ["“to”"]) == ", though taking “to” out alone makes were likelier against look"
+    assert sentences.verdict_sentence("caution", fall, asked(), "rusty", ["“to”", "“the”"]) == (
+        "Partly, for these three words: without them the model says something else; taking “to” or “the” out alone raises it."
+    )
+
+
+def test_against_a_foil_the_headline_has_both_numbers_and_every_share_says_of_what() -> None:
+    words = [Word("rusty", " ", "text", False, False, 1.0, 0.2, (0,))]
+
+    def told(question: Any, measured: float) -> str:
+        return sentences.headline(question, words, [0], [], "", measured).replace("\u202f", " ")
+
+    assert told(asked(foil="neutral"), 0.95) == "negative rather than neutral (90.0 %; 95.0 % of the two), because of “rusty”"
+    assert told(asked(foil="neutral"), 0.9) == "negative rather than neutral (90.0 %), because of “rusty”"  # two classes
+    assert told(asked(), 0.95) == "negative (90.0 %), because of “rusty”"
+    unsaid = told(asked(predicted=False, foil="neutral"), 0.95)
+    assert unsaid.startswith("10.0 % for negative rather than neutral (95.0 % of the two); the model says positive (80.0 %); for")
+    fall = rules.Fall(0.72, 0.10, 0.70, k=1, single=0.05)
+    found = sentences.checks(fall, random(0.7), Single(0, 0.05, True), Agreement(1, 1, 1), Gaps(None, None), words, "neutral")
+    texts = [f"{check.title} {check.detail}".replace("\u202f", " ") for check in found]
+    assert texts[0].startswith(
+        "Without this word: 72.0 % of the two becomes 10.0 %. One random word: 70.0 % on average (20 draws;"
+    )
+    assert texts[1] == "One word decides: “rusty”. Without “rusty” alone it is 5.0 % of the two; with it 72.0 %."
+
+
 def test_a_share_near_zero_makes_no_first_word() -> None:
     free = list(range(4))
     assert rules.first_words([0.9, 0.029, 0.03, 0.0], free, 3) == {0, 2}
@@ -102,6 +142,9 @@ def test_at_most_three_words_are_named_and_none_that_is_weak() -> None:
     assert rules.named_against([9, -2.9, 1], [0, 1, 2]) == []
     assert rules.named_against([1, 2], [0, 1]) == []
     assert rules.named_against([], []) == []
+    assert rules.named_against([-5, -9, -4, -3, -2, 0, 0, 0], free) == [1, 0, 2]  # the strongest first, three at most
+    assert rules.named_against([9, -3, -2.9, -4, 0, 0, 0, 0], free) == [3, 1]  # a third of the strongest, for or against
+    assert rules.named_against([-5, -4, -3, 0], [0, 1, 2, 3]) == [0, 1]  # half of a text of four words
 
 
 def random(mean: float, *, all_: bool = False, turned: int = 0) -> Random:
@@ -127,7 +170,7 @@ def said(verdict: str, **facts: Any) -> str:
 
 
 def test_the_verdict_is_said_in_words() -> None:
-    assert said("ok") == "Yes, for these three words: the answer turns without them."
+    assert said("ok") == "Yes, for these three words: without them the model says something else."
     assert said("ok", k=1, turned=False, without=0.7, random=0.99) == (
         "Yes, for this word: without it the answer changes by −30 points, without one random word by −0.9 points."
     )
@@ -140,10 +183,10 @@ def test_the_verdict_is_said_in_words() -> None:
 
 def test_caution_says_its_reason() -> None:
     assert said("caution", random_turned=9) == (
-        "Partly, for these three words: the answer turns without them, but also without 9 of 20 random sets."
+        "Partly, for these three words: without them the model says something else, but also without 9 of 20 random sets."
     )
     assert said("caution", k=1, whole=0.519, random=0.5) == (
-        "Partly, for this word: the answer turns without it, but it was near even before (51.9 %)."
+        "Partly, for this word: without it the model says something else, but the answer was near even before (51.9 %)."
     )
     assert said("caution", k=2, without=0.996, random=0.5, turned=False, single=0.029) == (
         "Partly: the words act together. Without them the answer changes by −0.3 points; without “bad” alone it is 2.9 %."
@@ -198,7 +241,14 @@ def test_a_title_asks_why_only_of_what_the_model_says() -> None:
 def test_numbers_of_sets_agree_with_their_verbs() -> None:
     one = Random(0.5, 0.5, 0.5, 1, True, 1, (0.5,))
     assert (sentences.draws(one), sentences.draws(random(0.5, all_=True))) == ("the one other set", "all 20 other sets")
-    assert [sentences.turning(count) for count in (0, 1, 9)] == ["none turns it", "1 turns it", "9 turn it"]
+    assert [sentences.turning(count) for count in (0, 1, 9)] == [
+        "; in none does the model say something else",
+        "; in 1 the model says something else",
+        "; in 9 the model says something else",
+    ]
+    unsaid = [sentences.turning(count, predicted=False, foil="was") for count in (0, 9)]
+    assert unsaid == ["; in none is was likelier", "; in 9 was is likelier"]
+    assert sentences.turning(0, predicted=False) == ""  # what the model does not say it cannot turn from
     assert [ordinal(place) for place in (1, 2, 3, 4, 11, 12, 21, 112)] == [
         "1st",
         "2nd",

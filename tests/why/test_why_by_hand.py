@@ -582,6 +582,7 @@ def made_trust(**more: Any) -> Trust:
         "alone": 0.7,
         "empty": 0.4,
         "but": ", but",
+        "without_each": (0.25, 0.5),
     }
     return Trust(**{**given, **more})
 
@@ -600,6 +601,18 @@ def test_notes_of_trust() -> None:
         Note("disagree", "caution", "The methods disagree: no other of the 3 puts these two words first."),
         Note("left_out", "caution", "Not asked: a (too long) and b (no mask)."),
     ]
+    raised = Fall(0.5, 0.1, 0.5, k=2, single=0.25, each=(0.625, 0.25))
+    (note,) = notes.notes_of_trust(made_trust(), raised, Agreement(2, 3, 1), [], words, [1, 0])
+    assert note == Note(
+        "raises",
+        "caution",
+        "Probability of a: 50.0\u202f%, but without “bad” alone 62.5\u202f%. That contradicts its score.",
+    )
+    both = replace(raised, k=3, each=(0.625, 0.25, 0.75))
+    (note,) = notes.notes_of_trust(made_trust(), both, Agreement(2, 3, 1), [], [*words, word("to")], [1, 0, 2])
+    assert note.text.endswith(
+        "but without “bad” alone 62.5\u202f% and without “to” alone 75.0\u202f%. That contradicts their scores."
+    )
     stays = Fall(0.9, 0.895, 0.9, k=1)
     (note,) = notes.notes_of_trust(made_trust(k=1), stays, Agreement(2, 3, 1), [], words)
     assert note == Note(
@@ -654,9 +667,9 @@ def test_plain_types_and_back(tmp_path: Path) -> None:
     without = replace(why, classes=None, trust=made_trust(single=None))
     assert value.from_dict(json.loads(without.to_json())) == without
     old = json.loads(why.to_json())
-    del old["trust"]["but"], old["answer"]["predicted"]
+    del old["trust"]["but"], old["trust"]["without_each"], old["answer"]["predicted"]
     again = value.from_dict(old)
-    assert (again.trust.but, again.answer.predicted) == ("", True)
+    assert (again.trust.but, again.trust.without_each, again.answer.predicted) == ("", (), True)
     file = tmp_path / "why.json"
     text = why.to_json(file)
     assert "ä" in text
@@ -820,8 +833,13 @@ def asked_like(**more: Any) -> Any:
     ("verdict", "fall", "asked", "told"),
     [
         ("fail", fall_of(k=0), {}, "No: no word speaks for the answer, so there is nothing to take out."),
-        ("ok", fall_of(), {}, "Yes, for these two words: the answer turns without them."),
-        ("caution", fall_of(), {}, "Partly, for these two words: the answer turns without them. See the lines that are marked."),
+        ("ok", fall_of(), {}, "Yes, for these two words: without them the model says something else."),
+        (
+            "caution",
+            fall_of(),
+            {},
+            "Partly, for these two words: without them the model says something else. See the lines that are marked.",
+        ),
         (
             "ok",
             fall_of(turned=False),
@@ -838,13 +856,14 @@ def asked_like(**more: Any) -> Any:
             "caution",
             fall_of(random_turned=8),
             {},
-            "Partly, for these two words: the answer turns without them, but also without 8 of 20 random sets.",
+            "Partly, for these two words: without them the model says something else, but also without 8 of 20 random sets.",
         ),
         (
             "caution",
             fall_of(whole=0.59, random=0.59),
             {},
-            "Partly, for these two words: the answer turns without them, but it was near even before (59.0\u202f%).",
+            "Partly, for these two words: without them the model says something else, but the answer was near even before "
+            "(59.0\u202f%).",
         ),
         (
             "fail",
@@ -887,7 +906,7 @@ def test_every_check_has_its_line() -> None:
             "removal",
             "ok",
             "Without these two words: 90.0\u202f% becomes 30.0\u202f%.",
-            "Two random words: 80.0\u202f% on average (all 1,200 other sets, 1 turns it).",
+            "Two random words: 80.0\u202f% on average (all 1,200 other sets; in 1 the model says something else).",
         ),
         Check("agreement", "ok", "Two of three methods put the same two words first.", "The leading method is one of them."),
         Check("completeness", "caution", "A little is missing.", "The scores add up to the model’s output: gap 2\u202f%."),
@@ -906,7 +925,7 @@ def test_every_check_has_its_line() -> None:
     assert [check.id for check in sentences.checks(fall_of(), random, None, Agreement(1, 1, 1), Gaps(None, None), words)] == [
         "removal"
     ]
-    assert [sentences.turning(count) for count in (0, 1, 2000)] == ["none turns it", "1 turns it", "2,000 turn it"]
+    assert sentences.turning(2000) == "; in 2,000 the model says something else"
     assert [
         sentences.draws(replace(random, count=count, all_=every)) for count, every in ((1, True), (1, False), (2, False))
     ] == [*("the one other set", "one draw", "2 draws")]

@@ -15,7 +15,7 @@ import mixlens
 from mixlens.cli.app import main
 from mixlens.show import why_text
 from mixlens.show.text import rendered
-from mixlens.why.value import Filler
+from mixlens.why.value import Filler, Single
 
 TEXT = "A dull film, but the cast is wonderful."
 
@@ -53,8 +53,11 @@ def test_the_answer_comes_first(monkeypatch: pytest.MonkeyPatch, capsys: pytest.
 def test_json_csv_and_page_of_one_call(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    run("why", TEXT, "--json", "--csv", str(tmp_path / "a.csv"), "--methods", "attcat", monkeypatch=monkeypatch)
-    content = json.loads(capsys.readouterr().out)
+    page, table = str(tmp_path / "a.html"), str(tmp_path / "a.csv")
+    run("why", TEXT, "--json", "--csv", table, "-o", page, "--methods", "attcat", monkeypatch=monkeypatch)
+    told = capsys.readouterr()
+    assert f"mixlens: wrote {page}, {table}\n" in told.err
+    content = json.loads(told.out)
     assert content["kind"] == "why"
     assert content["text"] == TEXT
     assert content["provenance"]["command"].startswith("mixlens why 'A dull film, but the cast is wonderful.' -m sentiment")
@@ -106,10 +109,18 @@ def test_at_most_twelve_bars_and_the_rest_is_counted() -> None:
     text = "The film was good and the staff was nice but the food was awful and the room was old and the view was lovely."
     why = mixlens.why(mixlens.load("sentiment"), text, methods=["grad_x_input"], draws=2)
     lines = rendered(why_text.view(why), width=80).splitlines()
-    bars = [line for line in lines if re.match(r"  \S+ +[+−][\d.<]+ %", line)]
+    bars = [line for line in lines if re.match(r"  \S+( \(\d+.. word\))? +[+−][\d.<]+ %", line)]
     assert 0 < len(bars) <= why_text.MOST_BARS
     rest = next(line for line in lines if "more carry" in line)
     assert int(rest.split()[0]) + len(bars) == sum(not word.special and word.share != 0 for word in why.words)
+
+
+def test_a_word_that_stands_in_the_text_more_than_once_has_its_place_beside_its_bar(why: Any) -> None:
+    text = (("the", 0.4), ("keys", 0.2), ("to", 0.1), ("the", 0.3))
+    words = tuple(replace(why.words[1], text=one, share=share, tokens=(0,)) for one, share in text)
+    answer, trust = replace(why.answer, for_=(0,), against=()), replace(why.trust, single=None)
+    lines = rendered(why_text.view(replace(why, words=words, answer=answer, trust=trust)), width=80)
+    assert re.findall(r"^  (.+?) +\+\d+ %", lines, re.MULTILINE) == ["the (1st word)", "the (4th word)", "keys", "to"]
 
 
 def test_a_named_word_has_a_bar_and_a_mark_in_a_long_text(why: Any) -> None:
@@ -126,7 +137,9 @@ def test_the_share_of_two_is_named(monkeypatch: pytest.MonkeyPatch, capsys: pyte
     text = "The keys to the cabinet [MASK] rusty."
     run("why", text, "-m", "agreement", "--target", "were", "--foil", "was", monkeypatch=monkeypatch, columns=200)
     out = capsys.readouterr().out
-    assert re.match(r"[\d.]+ % for were rather than was; the model says are \([\d.]+ %\); for were: “keys”", out)
+    assert re.match(
+        r"[\d.]+ % for were rather than was \(99\.\d % of the two\); the model says are \([\d.]+ %\); for were: “keys”", out
+    )
     assert re.search(r"^without this word: of the two words were and was, were has [\d.]+ % \(", out, re.MULTILINE)
     assert re.search(r"without this word +share of were against was 99\.\d % -> [\d.]+ %", out)
 
@@ -141,6 +154,19 @@ def test_the_lines_of_a_foil_say_what_is_measured_and_what_the_model_says_then(w
     assert ": of the two words are and were, are has " in why_text.without_line(replace(told, classes=None))
     still = why_text.without_line(replace(told, trust=replace(trust, without_prediction="are")))
     assert still.endswith("; the model still says are; words are deleted")
+    single = Single(why.answer.for_[0], 0.055, True)
+    lines = rendered(why_text.view(replace(told, trust=replace(trust, k=2, single=single))), width=200).splitlines()
+    assert any(line.endswith(" alone 5.5 % of the two") for line in lines)
+
+
+def test_a_number_and_its_percent_are_on_one_line_and_numbers_of_trust_have_their_column(why: Any) -> None:
+    for width in (40, 60, 70, 80):
+        lines = rendered(why_text.view(why), width=width).splitlines()
+        assert not [line for line in lines if line.strip().startswith("%")]
+    (first,) = [place for place, line in enumerate(lines) if "random word" in line and " -> " in line]
+    assert "(all " in lines[first]
+    indents = [re.search(r"\d|the|model|in", line).start() for line in lines[first : first + 2]]  # type: ignore[union-attr]
+    assert indents[0] == indents[1]  # under the number
 
 
 def test_the_terminal_names_what_stands_in_for_removed_words(why: Any) -> None:

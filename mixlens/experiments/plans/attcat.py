@@ -21,6 +21,7 @@ HUB = {
     "squad2-roberta": (f"RoBERTa, {OF_VERSION_1}", "thatdramebaazguy/roberta-base-squad"),
 }
 LONG = ("amazon", "yelp", "imdb")  # 2,000 texts drawn at random; the others whole
+FEW = 3  # long texts of a run with --fast
 CLASSIFIED = ("sst2", "qqp", "mnli", *LONG)
 
 
@@ -34,6 +35,7 @@ def _steps(kind: str, experiment: str, shows: str, **options: str) -> tuple[Step
             name,
             f"{shows}, {name}",
             n=2000 if name in LONG else None,
+            fast=FEW if name in LONG else 12,
             options=options,
             truncate=True,
         )
@@ -42,7 +44,7 @@ def _steps(kind: str, experiment: str, shows: str, **options: str) -> tuple[Step
 
 
 def _answers(name: str, role: str, data: str, shows: str, **options: str) -> Step:
-    return Step(name, "attcat-qa", (role,), data, shows, options=options, truncate=True)
+    return Step(name, "attcat-qa", (role,), data, shows, fast=FEW, options=options, truncate=True)
 
 
 FAITHFUL = _steps("table1", "attcat-faithfulness", "Table 1")

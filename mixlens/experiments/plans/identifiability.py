@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from ...metrics.mixing_stats import BRUNNER
-from ..plan import Item, Role, Step, plan
+from ..identifiability_mixing import shares_are_larger
+from ..plan import Comparison, Item, Role, Step, plan
 
 BERT, BERT_MRPC, BERT_COLA = "bert", "bert-mrpc", "bert-cola"
 CUTS = (16, 32, 48, 64, 80, 96, 112, 128)
@@ -220,8 +221,19 @@ ITEMS = (
     Item("D.1: 1.7, 9, 2.6 %", "chance", ("identity", "identity-cola", "identity-mnli")),
     Item("Figure 38", "Figure 2a on CoLA", ("identity-cola",)),
     Item("Figure 39", "Figure 2a on 500 pairs of MNLI", ("identity-mnli",)),
+    Item("D.2.1, in the text", "own token's share and P on CoLA beside MRPC", ("contributions-cola", "contributions")),
     Item("Figures 40, 41", "Figures 3 and 4 on CoLA", ("contributions-cola",)),
     Item("Figures 42, 43", "Figures 3 and 4 on MNLI", ("contributions-mnli",)),
 )
 
-PLAN = plan("identifiability", paper=BRUNNER, module=__name__, roles=ROLES, steps=STEPS, items=ITEMS)
+COMPARISONS = (
+    Comparison(
+        "D.2.1, Figure 40",
+        "on CoLA the own token's share and P are slightly larger than on MRPC in every layer (means over texts; a layer where P "
+        "is 0 in every text of both is left out; how much is slight is not judged)",
+        "in the figures",
+        ("contributions-cola", "contributions"),
+        shares_are_larger,
+    ),
+)
+PLAN = plan("identifiability", paper=BRUNNER, module=__name__, roles=ROLES, steps=STEPS, items=ITEMS, comparisons=COMPARISONS)

@@ -7,11 +7,12 @@ nor changes the global state of matplotlib, so figures can be made without a dis
 from __future__ import annotations
 
 from ...errors import InputError
+from ...optional import installing
 
 try:
     import matplotlib  # noqa: F401
 except ImportError:
-    raise InputError("figures need matplotlib: pip install 'mixlens[plot]'.") from None
+    raise InputError(f"figures need matplotlib: {installing('plot')}.") from None
 
 from .drawing import KINDS, KINDS_OF_SEVERAL, plot
 from .histograms import histogram_rows

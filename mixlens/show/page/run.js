@@ -57,7 +57,7 @@ function distinctWords(one, classes) {
 /** What decides each class, in one sentence. */
 function answerOf(run) {
   const known = wordsOfClasses(run, run.lead);
-  if (!known.length) return [`No word is in ${numberWord(LEAST_ROWS)} rows or more, so no word can be said to decide a class.`];
+  if (!known.length) return [`No word is in ${numberWord(LEAST_ROWS)} rows or more, so no word can be said to decide a class. Rarer words: mixlens summarize FOLDER --least-rows 1.`];
   const told = known.map((one) => ({ ...one, words: distinctWords(one, known) })).slice(0, NAMED_CLASSES);
   const classes = told.filter((one) => one.words.for.length);
   const without = told.filter((one) => !one.words.for.length).map((one) => one.name);

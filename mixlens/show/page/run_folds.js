@@ -61,7 +61,7 @@ function gapsMeasure(run) {
 
 function secondsMeasure(run) {
   const slow = run.slow[0];
-  const text = `${timeText(run.seconds.mean)} a row on average, ${timeText(run.seconds.total)} in all.${slow ? ` Slowest: row ${slow.row} (${counted(slow.tokens)} tokens), ${timeText(slow.seconds)}.` : String()}`;
+  const text = `${timeText(run.seconds.mean)} a row on average, ${timeText(run.seconds.total)} in all. The time of a batch is shared out evenly over its rows.${slow ? ` Slowest: row ${slow.row} (${counted(slow.tokens)} tokens), ${timeText(slow.seconds)}.` : String()}`;
   return measure("Time", text, run.seconds, timeText);
 }
 

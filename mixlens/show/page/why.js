@@ -50,12 +50,20 @@ function chip(why, k) {
 
 function certain(why) {
   const { answer, task } = why;
-  if (answer.certainty === "leans") return ["It leans to ", word(answer.target), " (", make("b", {}, probability(answer.probability)), ")"];
-  if (CAUSES[task]) return ["It is ", make("b", {}, `${probability(answer.probability)} sure`)];
-  return ["It gives ", word(answer.target), " ", make("b", {}, probability(answer.probability))];
+  const two = ofTwo(why);
+  if (answer.certainty === "leans") return ["It leans to ", word(answer.target), " (", make("b", {}, probability(answer.probability)), two ? `; ${two})` : ")"];
+  const share = two ? ` (${two})` : null;
+  if (CAUSES[task]) return ["It is ", make("b", {}, `${probability(answer.probability)} sure`), share];
+  return ["It gives ", word(answer.target), " ", make("b", {}, probability(answer.probability)), share];
 }
 
-/** What the word against the answer spoke for instead. */
+/** Against a foil: the answer’s share of the two, where it is another number than its probability. */
+function ofTwo({ answer, trust }) {
+  const share = probability(trust.whole);
+  return answer.foil === null || share === probability(answer.probability) ? null : `${share} of the two`;
+}
+
+/** What the words against the answer spoke for instead. */
 function instead(why) {
   if (why.answer.foil !== null) return [" spoke for ", word(why.answer.foil), " instead."];
   const others = (why.classes || []).filter((name) => name !== why.answer.target);
@@ -75,7 +83,7 @@ function isPredicted(why) {
 /** What is asked for, and what the model says instead. */
 function unsaid(why, rather) {
   const [best, share] = why.predictions[0];
-  return [make("b", {}, probability(why.answer.probability)), " for ", word(why.answer.target), ...rather, "; the model says ", word(best), ` (${probability(share)})`];
+  return [make("b", {}, probability(why.answer.probability)), " for ", word(why.answer.target), ...rather, ofTwo(why) ? ` (${ofTwo(why)})` : null, "; the model says ", word(best), ` (${probability(share)})`];
 }
 
 /** What leads to the words for the target. */
@@ -207,13 +215,21 @@ function ranked(why) {
   return { shown, rest, carried: rest.reduce((sum, k) => sum + Math.abs(why.words[k].share), 0) };
 }
 
-/** Of a word that stands in the text more than once: which one this is. */
-function whichOf(why, k) {
-  const same = evidence(why).filter((one) => why.words[one].text === why.words[k].text);
-  if (same.length < 2) return null;
-  const place = same.indexOf(k) + 1;
+function ordinal(place) {
   const ending = place % 100 > 10 && place % 100 < 14 ? "th" : ["th", "st", "nd", "rd"][place % 10] || "th";
   return `${place}${ending}`;
+}
+
+/** Of a word that stands in the text more than once: which one this is, “(4th word)”; marks are counted apart. */
+function whichOf(why, k) {
+  const { text, mark, segment } = why.words[k];
+  const twins = evidence(why).filter((one) => why.words[one].text === text);
+  if (twins.length < 2) return null;
+  const other = segment === "pair" ? " of the second text" : String();
+  const here = (one) => why.words[one].segment === segment;
+  if (!mark) return `(${ordinal(evidence(why).filter((one) => here(one) && !why.words[one].mark).indexOf(k) + 1)} word${other})`;
+  const same = twins.filter(here);
+  return same.length === 1 ? `(${other.trim() || "of the first text"})` : `(${ordinal(same.indexOf(k) + 1)} of ${same.length}${other})`;
 }
 
 function restLine(why, { rest, carried }) {
@@ -274,6 +290,15 @@ function these(k) {
   return k === 1 ? "this word" : `these ${numberWord(k)} words`;
 }
 
+/** In how many random sets the model says something else; where it does not say the target, in how many the foil is likelier. */
+function turningOf(why) {
+  const { turned, count } = why.trust.random;
+  const where = `; in ${counted(turned)} of ${counted(count)} `;
+  if (isPredicted(why)) return turned ? `${where}the model says something else` : "; in none does the model say something else";
+  if (why.answer.foil === null) return String();
+  return turned ? `${where}${why.answer.foil} is likelier` : `; in none is ${why.answer.foil} likelier`;
+}
+
 function tracks(why) {
   const { trust, answer } = why;
   const { random } = trust;
@@ -283,7 +308,7 @@ function tracks(why) {
   return [
     track({ title: ["Without ", ...wordsOf(why, answer.for)], before: trust.whole, after: trust.without, strong: true, small: `was ${probability(trust.whole)}${now}${trust.without_prediction}` }),
     random.count && track({ title: [`Without ${trust.k === 1 ? "one random word" : `${numberWord(trust.k)} random words`}`], before: trust.whole, after: random.mean, band: [random.low, random.high],
-      small: `${of}${range}; ${random.turned ? `${counted(random.turned)} of ${counted(random.count)} ${random.turned === 1 ? "turns" : "turn"}` : "none turns"} the answer` }),
+      small: `${of}${range}${turningOf(why)}` }),
     track({ title: [`With ${these(trust.k)} alone`], before: trust.whole, after: trust.alone, small: "every other word taken out" }),
   ].filter(Boolean);
 }

@@ -1,0 +1,162 @@
+"""What On Identifiability in Transformers (Brunner et al. 2020) says about context (section 5.3, C.3, D.2)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from ..metrics.mixing_stats import DISTANCES as GROUPS
+from ..types import Record
+from .claims import Claim, Examples, Verdict, incomparable, order
+from .experiment import Setup
+from .identifiability_token_claims import MRPC_ALONE
+from .identifiability_values import above_zero, depth_of, largest, less, of_layers, select, thirds, three_layers, with_hta
+from .layer_curves import verdict_on_trend
+
+
+def group_name(first: int, last: int | None) -> str:
+    return f"{first}+" if last is None else str(first) if first == last else f"{first}-{last}"
+
+
+NAMES = tuple(group_name(*group) for group in GROUPS)
+
+
+def _by_depth(records: Sequence[Record], method: str, group: str) -> list[Examples]:
+    """What a group contributes in each layer, by text. The division by the sum over the layers (C.2) changes no rank."""
+    layers = range(1, depth_of(records) + 1)
+    return [of_layers(records, method, "distance", [layer], group=group) for layer in layers]
+
+
+@with_hta
+def near_context_is_early(setup: Setup, records: Sequence[Record], method: str) -> Verdict:
+    return verdict_on_trend({"1st neighbours": _by_depth(records, method, NAMES[0])}, falls=True, seed=setup.seed)
+
+
+@with_hta
+def far_context_is_late(setup: Setup, records: Sequence[Record], method: str) -> Verdict:
+    curve = _by_depth(records, method, NAMES[-1])
+    if not all(curve):
+        return incomparable("no text has neighbours 11 or more away")
+    return verdict_on_trend({"11th and on": curve}, seed=setup.seed)
+
+
+@with_hta
+def nearest_contribute_most(setup: Setup, records: Sequence[Record], method: str) -> Verdict:
+    """One token at a distance of 1 less one of the largest group further away, in three layers."""
+    contrasts: dict[str, Examples] = {}
+    for layer in dict.fromkeys(three_layers(depth_of(records))):
+        near, *further = (of_layers(records, method, "distance", [layer], group=name) for name in NAMES)
+        contrasts[f"layer {layer}: 1st - largest of the others"] = less(near, largest(further))
+    return above_zero(contrasts, seed=setup.seed)
+
+
+BESIDE = ("-1", "+1")
+
+
+def _around(records: Sequence[Record], method: str) -> dict[str, Examples]:
+    """What [CLS] takes from the token at each place around the first [SEP]: the mean of three layers, by text."""
+    layers = three_layers(depth_of(records))
+    places = sorted({r.info["group"] for r in select(records, "around", method)}, key=int)
+    return {place: of_layers(records, method, "around", layers, group=place) for place in places}
+
+
+def _of_complete_texts(places: Mapping[str, Examples]) -> dict[str, Examples]:
+    """The same of the texts that reach as far as most do on both sides: a place that few texts have is left out."""
+    most = max((len(one) for one in places.values()), default=0)
+    return {place: one for place, one in places.items() if 2 * len(one) >= most}
+
+
+@with_hta
+def beside_the_separator(setup: Setup, records: Sequence[Record], method: str) -> Verdict:
+    """The two places beside [SEP] against every other place, [SEP] itself included."""
+    places = _of_complete_texts(_around(records, method))
+    if not all(place in places for place in BESIDE):
+        return incomparable("no text has tokens on both sides of a [SEP]")
+    others = [place for place in places if place not in BESIDE]
+    return order(places, [(near, other) for near in BESIDE for other in others], seed=setup.seed)
+
+
+def _sides(records: Sequence[Record], method: str, layer: int) -> Examples:
+    """The mean share of a token of the second text less that of one of the first, in one layer."""
+    second, first = (of_layers(records, method, "sentence", [layer], group=name) for name in ("second", "first"))
+    return less(second, first)
+
+
+@with_hta
+def second_text_gives_more(setup: Setup, records: Sequence[Record], method: str) -> Verdict:
+    """In each of the layers of the figure."""
+    layers = dict.fromkeys(three_layers(depth_of(records)))
+    sides = {f"layer {layer}: a token of the second - of the first text": _sides(records, method, layer) for layer in layers}
+    return above_zero(sides, seed=setup.seed) if all(sides.values()) else incomparable("no example has two texts")
+
+
+def _of_thirds(records: Sequence[Record], layer: int) -> tuple[Examples, Examples, Examples]:
+    """The mean share that [CLS] takes from a token of the first, the middle and the last third of the other places, by text."""
+    texts: dict[str, dict[int, float]] = {}
+    for r in select(records, "from place", layer=layer):
+        texts.setdefault(r.example, {})[int(r.info["group"])] = r.value
+    whole = {text: thirds(max(places)) for text, places in texts.items() if len(places) > 2}
+    first, middle, last = (
+        {text: float(np.mean([texts[text][place] for place in some[part]])) for text, some in whole.items()} for part in range(3)
+    )
+    return first, middle, last
+
+
+@with_hta
+def middle_gives_most(setup: Setup, records: Sequence[Record], method: str) -> Verdict:
+    """In each of the layers of the figure."""
+    contrasts: dict[str, Examples] = {}
+    for layer in dict.fromkeys(three_layers(depth_of(records))):
+        first, middle, last = _of_thirds(select(records, "from place", method), layer)
+        contrasts[f"layer {layer}: middle - first third"] = less(middle, first)
+        contrasts[f"layer {layer}: middle - last third"] = less(middle, last)
+    return above_zero(contrasts, seed=setup.seed)
+
+
+AT_D2: dict[str, str | None] = {"cola": "D.2.1, Figure 41", "mnli": "D.2.2, Figure 43"}
+CONTEXT_CLAIMS = (
+    Claim(
+        "5.3, Figure 4a",
+        "the closest neighbours contribute more in the first layers than in later ones: their contribution falls with depth",
+        "in the figure",
+        near_context_is_early,
+        AT_D2,
+    ),
+    Claim(
+        "5.3, Figure 4a",
+        "the most distant neighbours contribute most in deeper layers: their contribution rises with depth",
+        "in the figure",
+        far_context_is_late,
+        AT_D2,
+    ),
+    Claim(
+        "5.3, Figure 4b",
+        "the closest neighbours contribute most, regardless of depth",
+        "in the figure",
+        nearest_contribute_most,
+        AT_D2,
+    ),
+    Claim(
+        "C.3, Figure 18a",
+        "the context of [CLS] comes mainly from the middle of the input; read here as: in the first, middle and last layer a "
+        "token of the middle third of the places gives more than one of the first and of the last third",
+        "from the tokens around position 30, roughly the middle",
+        middle_gives_most,
+        MRPC_ALONE,
+    ),
+    Claim(
+        "C.3, Figure 18b",
+        "[CLS] takes most from the tokens directly before and after [SEP]: more from each than from every other place",
+        "in the figure",
+        beside_the_separator,
+        MRPC_ALONE,
+    ),
+    Claim(
+        "C.3, Figure 18b",
+        "the second sentence contributes more to [CLS] than the first, in the first, middle and last layer",
+        "it seems so",
+        second_text_gives_more,
+        MRPC_ALONE,
+    ),
+)

@@ -1,0 +1,106 @@
+"""`python -m recipes.pages.results`: every run of every paper whose models are at hand, into pages in a folder of one's own."""
+
+from __future__ import annotations
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mixlens import data
+from mixlens.data.stored import jsonl
+from mixlens.experiments.plan import PLANS, Item, Plan, Role, Step
+from mixlens.experiments.reproduction import Reproduction
+from mixlens.model.loading import EMBEDDED
+from recipes.pages import results
+
+STEPS = (
+    Step("table", "attcat-confidence", ("classifier",), "sentiment", "Table 2", n=5, fast=2, methods=("cat", "attcat")),
+    Step("layers", "attcat-layers", ("classifier",), "sentiment", "Figure 4", n=5, fast=2),
+    Step("absent", "attcat-layers", ("reader",), "sentiment", "Figure 5"),
+)
+ROLES = (Role("classifier", "a classifier", "sentiment"), Role("reader", "a reader"))
+ITEMS = (Item("Table 2", "numbers", steps=("table",)),)
+
+
+@pytest.fixture
+def material(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """One small paper: a model of the folder `shared`, one that was not tuned, and a size of its own for one run."""
+    PLANS.known()
+    monkeypatch.setitem(PLANS, "small", Plan("small", "Nobody 2020, Nothing", __name__, ROLES, STEPS, ITEMS))
+    own = results.Material(
+        {"classifier": "sentiment", "reader": "+tuned"},
+        {"sentiment": "sentiment.jsonl"},
+        sizes={"table": 4},
+        options={"layers": {"variant": "paper"}},
+        data_note="Data: few sentences.",
+    )
+    monkeypatch.setattr(results, "MATERIALS", {"small": own})
+    monkeypatch.setattr(results, "SHARED", tmp_path / "shared")
+    (tmp_path / "shared" / "data").mkdir(parents=True)
+    (tmp_path / "shared" / "models").mkdir()
+    (tmp_path / "shared" / "models" / "sentiment").symlink_to(EMBEDDED / "sentiment")
+    texts = list(data.load("sentiment", n=6))
+    (tmp_path / "shared" / "data" / "sentiment.jsonl").write_text(jsonl(texts), encoding="utf-8")
+    return tmp_path
+
+
+def examples(runs: Path) -> dict[str, int]:
+    manifests = {step: json.loads((runs / "small" / step / "manifest.json").read_text()) for step in ("table", "layers")}
+    return {step: manifest["identity"]["examples"] for step, manifest in manifests.items()}
+
+
+def test_one_command_makes_the_runs_and_writes_the_pages_where_it_is_told(material: Path) -> None:
+    runs, docs = material / "runs", material / "docs"
+    assert results.main([str(runs), "--docs", str(docs), "--models", str(material / "none")]) == 0
+    assert examples(runs) == {"table": 4, "layers": 5}
+    page, overview = ((docs / name).read_text(encoding="utf-8") for name in ("small.md", "README.md"))
+    assert "--size table=4 --option layers:variant=paper --only table --only layers" in page
+    assert "Data: few sentences. [All papers](README.md)." in page
+    assert {file.name for file in (docs / "figures").iterdir()} == {"small-table.svg", "small-layers.svg"}
+    assert "| [Nobody 2020, Nothing](small.md) | 8 |" in overview
+    assert not (Path(results.DOCS) / "small.md").exists()
+
+
+def test_fast_takes_the_few_examples_of_the_plan(material: Path) -> None:
+    runs = material / "runs"
+    assert results.main([str(runs), "small", "--fast", "--docs", str(material / "docs")]) == 0
+    assert examples(runs) == {"table": 2, "layers": 2}
+
+
+def test_jobs_are_the_steps_the_long_ones_first(material: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every step is one job; the pages are written from what the jobs measured, and nothing is measured twice."""
+    asked: list[tuple[str, ...]] = []
+    made = results.made
+
+    def noted(name: str, runs: Path, tuned: Path, settings: Any, only: Any = None) -> Reproduction:
+        asked.append(tuple(only or ("all",)))
+        return made(name, runs, tuned, settings, only)
+
+    monkeypatch.setattr(results, "LONGEST", ("layers",))
+    monkeypatch.setattr(results, "made", noted)
+    monkeypatch.setattr(results, "ProcessPoolExecutor", lambda count, **_: ThreadPoolExecutor(1))  # a process has no patches
+    given = [str(material / "runs"), "--fast", "--docs", str(material / "docs"), "--jobs", "2"]
+    assert results.main(given) == 0
+    assert asked == [("layers",), ("table",), ("all",)]
+    assert (material / "docs" / "small.md").exists()
+
+
+def test_every_material_is_of_a_paper_and_names_its_steps() -> None:
+    named = set()
+    for name, material in results.MATERIALS.items():
+        plan = PLANS.find(name)
+        steps = {step.name for step in plan.steps}
+        assert {*material.sizes, *material.options, *material.left_out} <= steps
+        assert set(material.models) <= {role.name for role in plan.roles}
+        assert set(material.data) <= {step.data for step in plan.steps}
+        named |= steps
+    assert set(results.LONGEST) <= named
+
+
+def test_an_unknown_paper_is_refused(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    with pytest.raises(SystemExit):
+        results.main([str(tmp_path), "bert"])
+    assert "there is no paper 'bert'; there are alti, globenc, value-zeroing, identifiability, attcat" in capsys.readouterr().err
