@@ -23,7 +23,7 @@ Wanted = TargetName  # its old name
 @dataclass(frozen=True)
 class Target:
     """`ids` at `positions`: one entry for a class or a token, two (start, end) for a span, one for each token of a word of
-    several. `foil` is subtracted."""
+    several. `foil` is subtracted. `ends`: the logits of a question-answering model that `ids` index."""
 
     task: str
     positions: tuple[int, ...]  # where token-level logits are read; () for a class of the whole text
@@ -31,6 +31,7 @@ class Target:
     foil: int | None
     score: str
     name: str
+    ends: tuple[str, ...] = ("start_logits", "end_logits")
 
     def of(self, output: Any) -> Tensor:
         """The number, for every example of a batch: [batch], differentiable."""
@@ -40,7 +41,7 @@ class Target:
     def logits_of(self, output: Any) -> list[Tensor]:
         """What `ids` index, [batch class] each."""
         if self.task == "question-answering":
-            return [output.start_logits, output.end_logits]
+            return [getattr(output, name) for name in self.ends]
         if self.task == "classification":
             return [output.logits]
         return [output.logits[:, position] for position in self.positions]
@@ -69,8 +70,9 @@ def resolve(
     query: int | str | None = None,
 ) -> Target:
     """The Target a user means. `target` is "predicted", "gold" (then give `label`), a class id or name, a token, a
-    (target, foil) pair, or a (start, end) span of a question-answering model. A word of several tokens is the sum of their
-    scores: one at each mask of a masked language model, or one after the other (see `sequences`)."""
+    (target, foil) pair, or a (start, end) span of a question-answering model, of which (start, None) and (None, end) are one
+    end alone. A word of several tokens is the sum of their scores: one at each mask of a masked language model, or one after
+    the other (see `sequences`)."""
     _refuse_unknown_score(score)
     _refuse_headless(trace.model)
     _refuse_share_of_number(trace.model, score)
@@ -252,6 +254,10 @@ def _span(trace: Trace, target: Any, foil: Any, score: str) -> Target:
     if foil is not None:
         raise InputError("a span has no foil. Give target=(start, end).")
     start, end = _predicted_span(trace) if target in ("predicted", None) else _known_span(target, len(trace))
+    if end is None:
+        return Target("question-answering", (start,), (start,), None, score, f"start {start}", ("start_logits",))
+    if start is None:
+        return Target("question-answering", (end,), (end,), None, score, f"end {end}", ("end_logits",))
     return Target("question-answering", (start, end), (start, end), None, score, f"span {start} to {end}")
 
 
@@ -261,14 +267,16 @@ def _predicted_span(trace: Trace) -> tuple[int, int]:
     return start, end
 
 
-def _known_span(target: Any, n: int) -> tuple[int, int]:
-    if not _is_pair_of_numbers(target):
+def _known_span(target: Any, n: int) -> tuple[Any, Any]:
+    """Two positions, of which one may be None: then the other end alone is explained."""
+    given = [end for end in target if end is not None] if _is_pair(target) else []
+    if not given or not all(isinstance(end, int) for end in given):
         raise InputError(f"a question-answering model explains a span: target=(start, end) as token positions, not {target!r}.")
-    start, end = target
-    if min(start, end) < 0 or max(start, end) >= n:
+    if min(given) < 0 or max(given) >= n:
         raise InputError(f"span {target} is out of range: there are {n} tokens, 0 to {n - 1}.")
+    start, end = target
     return start, end
 
 
-def _is_pair_of_numbers(target: Any) -> bool:
-    return isinstance(target, tuple) and len(target) == 2 and all(isinstance(i, int) for i in target)
+def _is_pair(target: Any) -> bool:
+    return isinstance(target, tuple) and len(target) == 2

@@ -674,6 +674,9 @@ def test_golden_attcat_of_a_question_answering_model(mask: str) -> None:
     trace = mixlens.load(model.double().eval(), tokenizer=tokenizer).trace(**given)
     read = attribute(trace, "attcat", variant="released", mask_special=mask == "maskspecial")
     np.testing.assert_allclose(read.scores, golden[f"{mask}/attcat_sum"], rtol=1e-9, atol=1e-12)
+    for key, target in (("start", (int(golden[f"{mask}/pred_start"]), None)), ("end", (None, int(golden[f"{mask}/pred_end"])))):
+        read = attribute(trace, "attcat", variant="released", mask_special=mask == "maskspecial", target=target)
+        np.testing.assert_allclose(read.scores, golden[f"{mask}/attcat_{key}"], rtol=1e-9, atol=1e-12)
     for name, key in (("raw_attention", "rawatt_as_coded"), ("attention_rollout", "rollout_as_coded")):
         read = attribute(trace, name, variant="released_squad", mask_special=mask == "maskspecial")
         np.testing.assert_allclose(read.scores, golden[f"{mask}/{key}"], rtol=1e-9, atol=1e-12)

@@ -27,7 +27,7 @@ from .layer_curves import verdict_on_trend
 from .prepare import removable
 from .tables import Table, by
 
-READS = ("span", "released")
+READS = ("span", "released", "released_v2")
 SQUAD = {"raw_attention": "released_squad", "attention_rollout": "released_squad"}
 
 # --- Figure 3: Precision@K ----------------------------------------------------------------------------------------------
@@ -107,8 +107,9 @@ def _prepare_qa(setup: Setup) -> None:
         "read=released: as the notebooks: RawAtt is the mean over layers, last row; Rollout has no residual and is averaged over "
         "layers and rows; AttCAT takes layer inputs; special tokens are hidden from attention.",
         "Scores of the start and of the end are added with their signs, which is what gradients of the sum of both logits give. "
-        "The notebook of SQuAD v1 does so. That of v2 adds their magnitudes, of 400 questions drawn at random. The paper has one "
-        "protocol for both, and its impact scores have a sign: read=released follows the notebook of v1 on both.",
+        "The notebook of SQuAD v1 does so: read=released. That of v2 adds the magnitudes of the two, of 400 questions drawn at "
+        "random: read=released_v2, which differs in the methods that explain a class. The paper has one protocol for both, and "
+        "its impact scores have a sign.",
         "The paper does not say which tokens compete for the 20 places: here all do, [CLS], [SEP] and the question's too.",
         "Questions without an answer are left out.",
         "The paper shows three methods; the others of Table 1 and random are added.",
@@ -122,7 +123,7 @@ def answers(setup: Setup, example: Example) -> list[Record]:
         raise InputError(f"no token of {setup.model.name!r} covers the answer of example {example.id}.")
     start, end = (int(i) for i in trace.logits.argmax(0))
     answered = start <= gold[-1] and gold[0] <= end
-    scores = _released_scores(setup, trace) if setup.options["read"] == "released" else span_scores(trace, setup.requests)
+    scores = _scores(setup, trace)
     records = []
     for method, (of_method, seconds) in scores.items():
         found = precision_at_k(of_method, (gold[0], gold[-1]), k=setup.options["k"])
@@ -130,6 +131,13 @@ def answers(setup: Setup, example: Example) -> list[Record]:
         records.append(Record(str(example.id), method, "precision_at_k", found.value, info))
         records.append(Record(str(example.id), method, "count", float(found.count), info))
     return records
+
+
+def _scores(setup: Setup, trace: Trace) -> dict[str, tuple[Attribution, float]]:
+    """Every method's scores, as the option `read` has it."""
+    if setup.options["read"] == "span":
+        return span_scores(trace, setup.requests)
+    return released_scores(trace, _released_forms(setup), magnitudes=setup.options["read"] == "released_v2")
 
 
 def span_scores(trace: Trace, requests: Mapping[str, MethodRequest]) -> dict[str, tuple[Attribution, float]]:
@@ -152,11 +160,32 @@ def _mean(results: Sequence[tuple[Attribution, float]]) -> tuple[Attribution, fl
     return replace(results[0][0], scores=scores), sum(seconds for _, seconds in results)
 
 
-def _released_scores(setup: Setup, trace: Trace) -> dict[str, tuple[Attribution, float]]:
+def _released_forms(setup: Setup) -> dict[str, MethodRequest]:
     """Every method as the notebooks of SQuAD have it, where they have it."""
     forms = requests_of(setup, "released")
-    forms = {written: replace(one, variant=SQUAD.get(one.name, one.variant)) for written, one in forms.items()}
-    return every_score(trace, forms)
+    return {written: replace(one, variant=SQUAD.get(one.name, one.variant)) for written, one in forms.items()}
+
+
+def released_scores(
+    trace: Trace, forms: Mapping[str, MethodRequest], *, magnitudes: bool
+) -> dict[str, tuple[Attribution, float]]:
+    """Scores of the predicted span. `magnitudes`: what explains a class is |score of the start| + |score of the end|, as in the
+    notebook of SQuAD v2; else the scores of both logits together, as in that of v1."""
+    if not magnitudes:
+        return every_score(trace, forms)
+    assert trace.logits is not None
+    start, end = (int(i) for i in trace.logits.argmax(0))
+    of_class = {written: one for written, one in forms.items() if one.class_specific}
+    ends = [every_score(trace, of_class, target=target) for target in ((start, None), (None, end))]
+    sums = {written: _sum_of_magnitudes([scores[written] for scores in ends]) for written in of_class}
+    every = every_score(trace, _of_positions(forms)) | sums
+    return {written: every[written] for written in forms}
+
+
+def _sum_of_magnitudes(results: Sequence[tuple[Attribution, float]]) -> tuple[Attribution, float]:
+    """The sum of the scores' magnitudes, and the seconds of all."""
+    scores = torch.stack([scores.scores.abs() for scores, _ in results]).sum(0)
+    return replace(results[0][0], scores=scores), sum(seconds for _, seconds in results)
 
 
 # --- Figure 4: layers summed or multiplied ------------------------------------------------------------------------------

@@ -158,7 +158,8 @@ def explained(info: Info) -> str:
         return f"explains  {shown(info['generated'])}, written after {place}"
     if info.get("target") is not None:
         what = f"explains  {info['score'].replace('_', ' ')} of {printable(str(info['target']))}"
-        return f"{what}: its start and its end together" if info.get("task") == "question-answering" else f"{what} at {place}"
+        is_span = info.get("task") == "question-answering" and str(info["target"]).startswith("span ")
+        return f"{what}: its start and its end together" if is_span else f"{what} at {place}"
     return f"explains  {place}"
 
 

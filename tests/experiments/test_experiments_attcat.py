@@ -19,7 +19,7 @@ from mixlens.asking import parse_methods
 from mixlens.errors import InputError
 from mixlens.experiments import Setup, known, run
 from mixlens.experiments.attcat import BASELINES, CLASSES, METHODS, TABLE1_AOPC
-from mixlens.experiments.attcat_more import ROLLOUT, SUM, span_scores
+from mixlens.experiments.attcat_more import ROLLOUT, SUM, released_scores, span_scores
 from mixlens.experiments.plan import PLANS
 from mixlens.metrics.agreement import kendall, kendall_confidence
 from mixlens.metrics.faithfulness import aopc, lodds
@@ -210,6 +210,26 @@ def test_questions_as_released(qa_model: Any, question: Example) -> None:
         assert values(made, method, "count") == [len(set(top) & set(gold))]
 
 
+def test_the_notebook_of_squad_v2_adds_the_magnitudes_of_both_ends(qa_model: Any, question: Example) -> None:
+    methods = ["raw_attention", "cat:variant=paper", "attcat", "alti"]
+    made = run("attcat-qa", model=qa_model, data=[question], methods=methods, k=3, read="released_v2", progress=False)
+    trace = qa_model.trace(question)
+    gold = set(data.span_tokens(question.info["answers"], trace, pair=True))
+    start, end = (int(i) for i in trace.logits.argmax(0))
+
+    def among_the_highest(scores: Any) -> list[int]:
+        return [len(gold & set(scores.argsort(descending=True, stable=True)[:3].tolist()))]
+
+    for written, name, variant in (("cat:variant=paper", "cat", "paper"), ("attcat", "attcat", "released")):
+        ends = [mixlens.attribute(trace, name, variant=variant, target=end).scores for end in ((start, None), (None, end))]
+        assert values(made, written, "count") == among_the_highest(ends[0].abs() + ends[1].abs())
+    whole = mixlens.attribute(trace, "raw_attention", variant="released_squad")
+    assert values(made, "raw_attention", "count") == among_the_highest(whole.scores)
+    assert [record.method for record in made.records if record.metric == "count"] == methods
+    sizes, sums = (released_scores(trace, parse_methods(["attcat"]), magnitudes=one)["attcat"][0] for one in (True, False))
+    assert sizes.scores.min() >= 0 > sums.scores.min()
+
+
 def test_the_claim_of_figure_3_follows_the_records() -> None:
     counts = {(method, "count"): 1.0 for method in METHODS} | {("attcat", "count"): 3.0}
     assert words_of("attcat-qa", counts, answered=True) == ["same"]
@@ -219,7 +239,9 @@ def test_the_claim_of_figure_3_follows_the_records() -> None:
 
 
 def test_the_notebooks_of_squad_are_told_apart() -> None:
-    assert any("of v2 adds their magnitudes" in line for line in known()["attcat-qa"].differs)
+    assert any("read=released_v2" in line and "adds the magnitudes" in line for line in known()["attcat-qa"].differs)
+    options = {step.data: step.options.get("read") for step in PLANS.find("attcat").steps if step.name.endswith("-released")}
+    assert (options["squad1"], options["squad2"]) == ("released", "released_v2")
 
 
 # --- Figure 4 -----------------------------------------------------------------------------------------------------------

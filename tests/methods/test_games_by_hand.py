@@ -144,6 +144,21 @@ def test_spans_that_are_meant() -> None:
     assert refused(targets.resolve, trace, (0, 1), foil=1) == "a span has no foil. Give target=(start, end)."
 
 
+def test_one_end_of_a_span() -> None:
+    logits = torch.tensor([[0.0, 1.0], [2.0, 0.0], [1.0, 3.0]])
+    trace = trace_of(Model("question-answering"), logits=logits)
+    start, end = targets.resolve(trace, (2, None)), targets.resolve(trace, (None, 0), score="probability")
+    assert start == Target("question-answering", (2,), (2,), None, "logit", "start 2", ("start_logits",))
+    assert end == Target("question-answering", (0,), (0,), None, "probability", "end 0", ("end_logits",))
+    output = SimpleNamespace(start_logits=logits[:, :1].mT, end_logits=logits[:, 1:].mT)
+    assert start.of(output).tolist() == [1.0]
+    assert end.of(output).tolist() == pytest.approx([float(logits[:, 1].softmax(0)[0])], rel=1e-5)  # float32
+    assert targets.resolve(trace, (2, 0)).of(output).tolist() == [2.0]
+    assert refused(targets.resolve, trace, (None, 6)) == "span (None, 6) is out of range: there are 6 tokens, 0 to 5."
+    for other in ((None, None), (None, "x"), ("x", None)):
+        assert refused(targets.resolve, trace, other).endswith(f"target=(start, end) as token positions, not {other!r}.")
+
+
 def test_where_logits_are_read() -> None:
     rows = torch.tensor([[1.0, 2.0], [4.0, 3.0]])
     trace = trace_of(logits=rows, predicts=(2, 4))

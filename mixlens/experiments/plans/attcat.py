@@ -20,6 +20,7 @@ HUB = {
     "squad2-distilbert": (f"DistilBERT, {OF_VERSION_1}", "distilbert-base-uncased-distilled-squad"),
     "squad2-roberta": (f"RoBERTa, {OF_VERSION_1}", "thatdramebaazguy/roberta-base-squad"),
 }
+V2 = "released_v2"  # the notebook of SQuAD v2 adds magnitudes
 LONG = ("amazon", "yelp", "imdb")  # 2,000 texts drawn at random; the others whole
 FEW = 3  # long texts of a run with --fast
 CLASSIFIED = ("sst2", "qqp", "mnli", *LONG)
@@ -54,6 +55,7 @@ QUESTIONS = (
     _answers("figure3-squad1", "squad1", "squad1", "Figure 3, BERT, SQuAD v1"),
     _answers("figure3-squad1-released", "squad1", "squad1", "Figure 3 as the released code computes it", read="released"),
     _answers("figure3-squad2", "squad2", "squad2", "Figure 3, BERT, SQuAD v2"),
+    _answers("figure3-squad2-released", "squad2", "squad2", "Figure 3, SQuAD v2, as its released code computes it", read=V2),
     _answers("figure3-distilbert", "squad-distilbert", "squad1", "Figure 3, DistilBERT, SQuAD v1"),
     _answers("figure3-roberta", "squad-roberta", "squad1", "Figure 3, RoBERTa, SQuAD v1"),
     _answers("figure3-distilbert-squad2", "squad2-distilbert", "squad2", "Figure 3, DistilBERT, SQuAD v2"),
