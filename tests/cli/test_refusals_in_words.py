@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from test_cli import SENTENCE, refuse
 
 import mixlens
+from mixlens.cli.generation import Writing
 from mixlens.corpus import run as run_corpus
 from mixlens.errors import InputError
 
@@ -125,3 +127,13 @@ def test_leaving_out_is_shown_or_refused(capsys: pytest.CaptureFixture[str], mon
     for beside in ("--each", "--json", "--latex"):
         told = refuse(capsys, monkeypatch, "explain", "a b", "--generate", "2", "--leave-out", beside)
         assert f"{beside} shows scores alone: leave --leave-out out, or keep it in a file (--save FILE.json)." in told
+
+
+def test_what_leaving_out_does_is_refused_beside_the_picture_that_was_asked_for() -> None:
+    writing = Writing(generate=2, continuation=None, leave_out=True, each=False, page=None)
+    pictures = {"--each": False, "--json": True, "--latex": True}
+    with pytest.raises(InputError, match=r"^--json shows scores alone"):
+        writing.refuse_effects(None, pictures)
+    assert writing.refuse_effects(None, dict.fromkeys(pictures, False)) is None
+    assert writing.refuse_effects(Path("x.json"), pictures) is None
+    assert replace(writing, leave_out=False).refuse_effects(None, pictures) is None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,7 +14,7 @@ import numpy as np
 import pytest
 import torch
 
-from mixlens.corpus import page, page_facts, summary, taken_out, writing
+from mixlens.corpus import page, page_facts, rows, summary, taken_out, writing
 from mixlens.corpus.plan import WRITTEN
 from mixlens.corpus.turned_figure import turned_figure
 from mixlens.errors import InputError
@@ -306,3 +307,29 @@ def test_every_column_of_a_written_text_is_computed() -> None:
 
     assert all(is_computed(name) for name in WRITTEN[1:])
     assert not is_computed("a method")
+
+
+def test_a_row_that_holds_neither_messages_nor_a_text() -> None:
+    chat = rows.Fields(chat=True, messages="talk")
+    assert rows._refuse_neither({"text": "a"}, chat) is None
+    assert rows._refuse_neither({}, rows.Fields()) is None
+    assert rows._refuse_neither({"prompt": "a"}, replace(chat, text="prompt")) is None
+    for row, fields, name in (({"sentence": "a"}, chat, "text"), ({"text": "a"}, replace(chat, text="prompt"), "prompt")):
+        with pytest.raises(InputError, match=f"^neither field 'talk' nor field '{name}' holds anything\\.$"):
+            rows._refuse_neither(row, fields)
+
+
+def test_the_texts_of_messages_are_read_and_other_parts_left_to_the_template() -> None:
+    parts = {"role": "user", "content": [{"type": "text", "text": "\ud800"}]}
+    told = [{"role": "user", "content": "a"}, parts, "no message", {"role": "user"}]
+    assert rows._messages(told, "talk") == tuple(told)
+    assert [rows._is_content(one) for one in ({"content": ""}, {"content": 3}, {}, {"content": None})] == [
+        True,
+        False,
+        False,
+        False,
+    ]
+    with pytest.raises(InputError, match="half a character"):
+        rows._messages([{"role": "user", "content": "\ud800"}], "talk")
+    only_parts = [{"role": "user", "content": [{"type": "text", "text": "a"}]}]
+    assert rows._messages(only_parts, "talk") == tuple(only_parts)

@@ -136,3 +136,15 @@ def test_folders_that_are_not_private(around: Path, monkeypatch: pytest.MonkeyPa
     assert not compiled._is_private(around / "tmp" / "link", user)  # among temporary files anybody could have made it
     monkeypatch.setattr(compiled.os, "access", lambda place, mode: mode != os.W_OK | os.X_OK)
     assert not compiled._is_private(around / "700", user)
+
+
+def test_where_users_have_no_number_the_first_one_is_meant(around: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Windows has no os.getuid, and its files belong to user 0."""
+    monkeypatch.setenv("XDG_CACHE_HOME", "not/absolute")
+    asked: list[tuple[Path, int]] = []
+    monkeypatch.setattr(compiled, "_is_private", lambda place, user: asked.append((place, user)) or True)
+    monkeypatch.setattr(compiled.os, "getuid", lambda: 7)
+    assert compiled.private_folder() == around / "tmp" / "mixlens-7"
+    monkeypatch.delattr(compiled.os, "getuid")
+    assert compiled.private_folder() == around / "tmp" / "mixlens-0"
+    assert asked == [(around / "tmp" / "mixlens-7", 7), (around / "tmp" / "mixlens-0", 0)]

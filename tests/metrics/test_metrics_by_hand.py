@@ -530,3 +530,14 @@ def test_an_epoch_of_a_probe_is_one_step_for_each_batch() -> None:
         ]
     for one, expected in zip(probe.parameters(), weights, strict=True):
         torch.testing.assert_close(one.detach(), expected.detach(), rtol=1e-5, atol=1e-6)
+
+
+def test_the_p_of_pairs_that_do_not_vary() -> None:
+    """Equal values have p = 1, and a difference that is always the same the least p that so many resamples can give."""
+    values = {"a": VALUES, "same": VALUES, "one more": VALUES + 1, "other": VALUES**2}
+    pairs = [("a", "same"), ("one more", "a"), ("other", "a")]
+    made = simultaneous(values, pairs, seed=1, resamples=99)
+    assert [made[pair].p for pair in pairs[:2]] == [1.0, 0.01]
+    assert 0.01 < made[pairs[2]].p < 1.0
+    balanced = simultaneous({"a": [1.0, -1.0, 2.0, -2.0, 3.0, -3.0], "b": [0.0] * 6}, [("a", "b")], resamples=50)["a", "b"]
+    assert (balanced.mean, balanced.p) == (0.0, 1.0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +19,8 @@ from mixlens.errors import InputError
 from mixlens.sentences import Word
 from mixlens.show.flow_groups import COLUMNS, groups_of
 from mixlens.show.flow_numbers import DRAWN, flow_of
-from mixlens.show.flow_page import answer_of, flow_page, flow_results, picture_of, write_flow
-from mixlens.show.packing import decode
+from mixlens.show.flow_page import _facts, answer_of, flow_page, flow_results, picture_of, write_flow
+from mixlens.show.packing import Precision, decode
 from mixlens.types import HeadMaps, Map
 
 LONG = (
@@ -234,3 +235,10 @@ def test_a_group_is_the_sum_of_its_words(text: str, kind: str) -> None:
     summed = np.stack([flow.input_bands[:, group].sum(-1) for group in groups], -1)
     np.testing.assert_allclose(summed[first > 0], first[first > 0], rtol=0, atol=1e-12)
     assert summed[first == 0].max() < DRAWN
+
+
+def test_the_facts_of_a_model_without_a_dtype_end_in_its_layers() -> None:
+    whole = picture_of(scores := mixlens.mix(mixlens.load("agreement").trace("The keys [MASK] rusty."), "alti"))
+    bare = replace(whole, scores=replace(scores, info={name: one for name, one in scores.info.items() if name != "dtype"}))
+    of_model = [dict(map(tuple, _facts(picture, Precision("float32"), {})))["Model"] for picture in (whole, bare)]
+    assert of_model == ["agreement, bert, 4 layers, float32", "agreement, bert, 4 layers"]
