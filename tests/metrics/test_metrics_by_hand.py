@@ -541,3 +541,5 @@ def test_the_p_of_pairs_that_do_not_vary() -> None:
     assert 0.01 < made[pairs[2]].p < 1.0
     balanced = simultaneous({"a": [1.0, -1.0, 2.0, -2.0, 3.0, -3.0], "b": [0.0] * 6}, [("a", "b")], resamples=50)["a", "b"]
     assert (balanced.mean, balanced.p) == (0.0, 1.0)
+    tie = comparisons._difference(np.array([1.0, 3.0]), 2.0, 1.0, 1.5, np.array([2.0, 1.0, 3.0]))
+    assert (tie.low, tie.high, tie.p) == (0.5, 3.5, 0.75)  # a resample that is just as large counts
