@@ -260,8 +260,9 @@ def _infilled(trace: Trace, gone: Sequence[Sequence[int]], filler: Model) -> lis
     masks = [dict.fromkeys(positions, _mask(filler)) for positions in gone]
     masked = [_replaced(trace, gaps) for gaps in masks]
     rows: list[Row] = []
-    for start in range(0, len(masked), MOST_ROWS):
-        batch = [SimpleNamespace(**row) for row in masked[start : start + MOST_ROWS]]
+    step = filler.batch_limit or MOST_ROWS
+    for start in range(0, len(masked), step):
+        batch = [SimpleNamespace(**row) for row in masked[start : start + step]]
         logits = filler.outputs(batch, compare=start == 0).logits
         rows += [_replaced(trace, _likely(trace, filler, row, gone[start + i])) for i, row in enumerate(logits)]
     return rows

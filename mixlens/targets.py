@@ -255,10 +255,14 @@ def _span(trace: Trace, target: Any, foil: Any, score: str) -> Target:
         raise InputError("a span has no foil. Give target=(start, end).")
     start, end = _predicted_span(trace) if target in ("predicted", None) else _known_span(target, len(trace))
     if end is None:
-        return Target("question-answering", (start,), (start,), None, score, f"start {start}", ("start_logits",))
+        return _one_end("start", start, score)
     if start is None:
-        return Target("question-answering", (end,), (end,), None, score, f"end {end}", ("end_logits",))
+        return _one_end("end", end, score)
     return Target("question-answering", (start, end), (start, end), None, score, f"span {start} to {end}")
+
+
+def _one_end(end: str, place: int, score: str) -> Target:
+    return Target("question-answering", (place,), (place,), None, score, f"{end} {place}", (f"{end}_logits",))
 
 
 def _predicted_span(trace: Trace) -> tuple[int, int]:
@@ -269,13 +273,19 @@ def _predicted_span(trace: Trace) -> tuple[int, int]:
 
 def _known_span(target: Any, n: int) -> tuple[Any, Any]:
     """Two positions, of which one may be None: then the other end alone is explained."""
-    given = [end for end in target if end is not None] if _is_pair(target) else []
-    if not given or not all(isinstance(end, int) for end in given):
+    given = _places_of(target)
+    if not given:
         raise InputError(f"a question-answering model explains a span: target=(start, end) as token positions, not {target!r}.")
     if min(given) < 0 or max(given) >= n:
         raise InputError(f"span {target} is out of range: there are {n} tokens, 0 to {n - 1}.")
     start, end = target
     return start, end
+
+
+def _places_of(target: Any) -> list[int]:
+    """The positions that a pair names, without None; none where it is not a pair of positions."""
+    given = [end for end in target if end is not None] if _is_pair(target) else []
+    return given if all(isinstance(end, int) for end in given) else []
 
 
 def _is_pair(target: Any) -> bool:

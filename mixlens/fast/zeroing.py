@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from ..budget import settings, tile_elements, tiles
+from ..layer.block import Block as PlainBlock
 from ..layer.block import Measure, View
 from ..layer.norms import Chain, FrozenNorm
 from ..layer.weights import is_hooked, is_known, is_plain, linear_bias, linear_weight
@@ -167,6 +168,8 @@ def moved_without_each(
     block: Block, measure: Measure, view: View, still: Tensor, *, few: bool = False, cosine: bool = False
 ) -> Tensor:
     """`layer.Block.moved_without_each`. `few`: of one target. `cosine`: the measure is the cosine distance of whole vectors."""
+    if not block.is_stock:
+        return PlainBlock.moved_without_each(block, measure, view, still)
     distances = cosine_from_changes(block, settings().precision) if cosine and not few else None
     return distances_by_tiles(block, measure, view, still, few=few) if distances is None else distances
 

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from ..model.attention import attention_of, repeat_heads, values_in
 from ..model.parts import LayerParts
+from ..model.user_code import is_stock
 from ..rounding import HALF, working_dtype
 from ..types import LayerTrace
 from .identities import Identities, Identity
@@ -184,6 +185,20 @@ class Block(Identities):
         `a` is [... pos d], or [... tile pos d] for several alternatives at once.
         """
         part, tiled = modules or self.wide_modules, a.dim() > self.x.dim()
+        if self.is_stock:
+            return self._behind_attention(a, part)
+        if tiled:
+            return torch.stack([self.after_attention(one, part) for one in a.unbind(-3)], -3)
+        return self._behind_attention(a, part) if a.dim() > 2 else self._behind_attention(a.unsqueeze(0), part)[0]
+
+    @property
+    def is_stock(self) -> bool:
+        """Is all code of the layer that of known packages? A user's own is run as the model runs it: on every position of one
+        text, [1 pos d]. It may treat positions, and the rows of a batch, differently."""
+        return is_stock(self.modules.layer)
+
+    def _behind_attention(self, a: Tensor, part: LayerParts) -> Tensor:
+        tiled = a.dim() > self.x.dim()
 
         def norm(place: str, u: Tensor) -> Tensor:
             module = getattr(part, place)

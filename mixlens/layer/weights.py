@@ -5,13 +5,13 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from ..model.offload import HOOK, at_hand, is_packed, own_copy, place_of
+from ..model.offload import at_hand, is_packed, own_copy, place_of
 from ..model.passes import WATCHING
+from ..model.user_code import is_known
 from ..rounding import working_dtype
 
 ASKED_ROWS = 1 << 26  # numbers in one question to a module that is asked for its weights
 ASKED_LENGTH = 64.0  # of the unit vectors: beside it a bias is small, which half precision rounds with the rest
-KNOWN_PACKAGES = ("torch", "transformers", "peft", "bitsandbytes", "torchao", "optimum", "hqq")
 
 
 def is_hooked(module: nn.Module) -> bool:
@@ -21,12 +21,6 @@ def is_hooked(module: nn.Module) -> bool:
     hooks = (*module._forward_hooks.values(), *module._forward_pre_hooks.values())
     changing = (hook for hook in everywhere if not str(getattr(hook, "__module__", "")).startswith("torch."))
     return any(changing) or any(not getattr(hook, WATCHING, False) for hook in hooks)
-
-
-def is_known(module: nn.Module) -> bool:
-    """Is the module's code that of a package whose norms and linear maps are what they say? A user's own may do anything."""
-    patched = "forward" in module.__dict__ and HOOK not in module.__dict__
-    return type(module).__module__.split(".")[0] in KNOWN_PACKAGES and not patched
 
 
 def is_plain(module: nn.Module) -> bool:

@@ -7,6 +7,7 @@ sum_j s_j = target(x) - mean_b target(b) on average over draws, without noise
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -41,12 +42,26 @@ def products(question: Question, place: str | int, draws: Iterator[tuple[Tensor,
         yield (gradient.to(wide) * change).sum(-1)
 
 
-def drawn(inputs: Iterator[Tensor], baselines: Tensor, generator: np.random.Generator) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+@dataclass(frozen=True)
+class Draws:
+    """Which baseline each point has, and how far from it the point lies, [count]. They are drawn before all noise, so that the
+    points are the same however many of them one pass holds."""
+
+    baselines: Tensor
+    shares: Tensor
+
+    @classmethod
+    def of(cls, count: int, baselines: int, generator: np.random.Generator) -> Draws:
+        return cls(torch.from_numpy(generator.integers(baselines, size=count)), torch.from_numpy(generator.random(count)))
+
+
+def drawn(inputs: Iterator[Tensor], baselines: Tensor, draws: Draws) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
     """Noisy inputs [k pos d], a baseline for each [k pos d], and how far to go from it [k]."""
+    done = 0
     for x in inputs:
-        chosen = torch.from_numpy(generator.integers(len(baselines), size=len(x))).to(x.device)
-        share = torch.from_numpy(generator.random(len(x))).to(x.device, wide_dtype(x))
-        yield x, baselines[chosen], share
+        some = slice(done, done + len(x))
+        done = some.stop
+        yield x, baselines[draws.baselines[some].to(x.device)], draws.shares[some].to(x.device, wide_dtype(x))
 
 
 @attribution(paper=PAPER, cost="count x 3", layers=True, peer=True, check=(refuse_draws, "noise", "seed", "count", "chunk"))
@@ -72,8 +87,9 @@ def gradient_shap(
     x = question.place(question.run, embedding).detach()
     runs = [baseline_run(question, name) for name in names_of(question, baseline)]
     baselines = torch.cat([question.place(run, embedding).detach() for run, _ in runs])
+    draws = Draws.of(count, len(baselines), generator)
     inputs = noisy(x, noise, count, chunk_of(question, chunk), generator)
-    shares = torch.cat(list(products(question, place, drawn(inputs, baselines, generator))))
+    shares = torch.cat(list(products(question, place, drawn(inputs, baselines, draws))))
     below = [value_at(question, place, b[None]) for b in baselines]
     return as_scores(shares.mean(0), x), {
         "baseline": " ".join(name for _, name in runs),

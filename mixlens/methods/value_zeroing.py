@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -172,6 +173,9 @@ def value_zeroing(
     """
     refuse_distance(distance, standardize=standardize, variant=variant)
     refuse_query(query, block.attention.shape[-1])
+    if query is not None and not block.is_stock:
+        whole: Any = value_zeroing(block, distance=distance, standardize=standardize, variant=variant)
+        return one_row(whole[0], whole[1], query)
     measure = DISTANCES[distance] if variant == "paper" else one_minus_cosine
     targets = block if query is None else block.at(slice(query, query + 1))
     seen_as = view_of(block, standardize=standardize)
@@ -185,6 +189,13 @@ def value_zeroing(
         scores = scores.round(decimals=5)
     shares, extras = with_rounding(scores, error, targets.attention, first=query or 0)
     return (shares, extras) if query is None else in_all_rows(block, query, shares, extras)
+
+
+def one_row(shares: Tensor, extras: dict[str, Tensor], query: int) -> tuple[Tensor, dict[str, Tensor]]:
+    """The row of this query of a whole map, the other rows zero: what a user's code does at a position depends on the others."""
+    others = torch.arange(shares.shape[-1], device=shares.device) != query
+    rows = {key: row.masked_fill(others, 0) for key, row in extras.items()}
+    return shares.masked_fill(others[:, None], 0), rows
 
 
 def refuse_distance(distance: str, *, standardize: bool, variant: str) -> None:

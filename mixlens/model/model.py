@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from ..types import Example, Text, Texts, Trace
-from . import encode, predict, rerun, runner, tracing
+from . import encode, predict, rerun, runner, tracing, user_code
 from .chat import instead_of
 from .encode import Encoded
 from .families import Family
@@ -138,8 +138,10 @@ class Model:
 
     @property
     def batch_limit(self) -> int | None:
-        """1 where a head finds the last token by a padding id that is not there."""
-        return 1 if self.task == "classification" and self.pad_token is None else None
+        """1 where a head finds the last token by a padding id that is not there, and where a user's own code acts in the model:
+        it may treat the rows of a batch differently."""
+        is_unpadded = self.task == "classification" and self.pad_token is None
+        return 1 if is_unpadded or user_code.acts_in(self) else None
 
     @property
     def graphs(self) -> Graphs:

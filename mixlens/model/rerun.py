@@ -247,11 +247,17 @@ def run_from(
     """Run the model on `copies` of this input with `change(x)` in place of the embeddings x [copy pos d], and hand every
     layer's number and output [copy pos d] to `each`, as it comes. Differentiable, in either direction.
 
-    x is what the embedding norm reads; without one, or if `after`, what the first layer reads. With `compare` the first and the
+    x is what the embedding norm reads; without one, or if `after`, what the first layer reads. `change` gives all copies the
+    same values, with a tangent of its own each: every layer must write the same of all copies. With `compare` the first and the
     last copy must be what they are alone.
     """
     rows = Rows(model, copies if compare else 0)
-    _run_from(model, [trace] * copies, change, each, after, rows.noting)
+
+    def each_compared(layer: int, output: Tensor) -> None:
+        rows.refuse_unequal(output.detach(), layer)  # without its tangents
+        each(layer, output)
+
+    _run_from(model, [trace] * copies, change, each_compared, after, rows.noting)
 
     def alone(row: int, around: Around) -> None:
         def change_one(x: Tensor) -> Tensor:

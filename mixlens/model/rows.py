@@ -1,7 +1,8 @@
 """Is a row of a batch what it is alone? The first and the last row of a batch are run once more, each alone, and compared.
 
 Numbers of many texts, or of many changed copies of one text, are made in batches. A hook or a module of the user's own may treat
-the rows of a batch differently, or mix them: then these numbers are not those of each text. In the run of one row every layer
+the rows of a batch differently, or mix them: then these numbers are not those of each text. Where such code acts, texts are run
+one at a time (`user_code`), and of a batch that is run all the same every row is compared. In the run of one row every layer
 reads what it read in the batch, so that the rounding of one layer does not enter the next.
 """
 
@@ -19,6 +20,7 @@ from ..rounding import EIGHT_BITS, LAYER_ROUNDINGS, LAYER_TOLERANCE, TOLERANCE, 
 from .offload import holds_eight_bits
 from .parts import by_layer
 from .passes import Hook, first, hidden_argument, with_hidden
+from .user_code import acts_in
 
 if TYPE_CHECKING:
     from .model import Model
@@ -29,14 +31,14 @@ Around = Callable[[Entries], Entries]
 
 
 class Rows:
-    """The first and the last row of a batch of `count` rows: what each layer read, and what the last one wrote. A batch of one
-    row, or one that is not to be compared (`count` 0), costs nothing."""
+    """Rows of a batch of `count`: what each layer read, and what the last one wrote. A batch of one row, or one that is not to
+    be compared (`count` 0), costs nothing."""
 
     def __init__(self, model: Model, count: int):
         self.model, self.count = model, count
-        self.numbers = (0, count - 1) if count > 1 else ()
-        self.read: list[Tensor] = []  # by each layer, [2 pos d]
-        self.written: Tensor | None = None  # by the last layer, [2 pos d]
+        self.numbers = _compared(model, count) if count > 1 else ()
+        self.read: list[Tensor] = []  # by each layer, [row pos d]
+        self.written: Tensor | None = None  # by the last layer, [row pos d]
 
     def noting(self, entries: Entries = tuple) -> Entries:
         """The hooks of the batch's pass, and with them those that note its rows."""
@@ -44,18 +46,18 @@ class Rows:
             return entries
 
         def begin(module: nn.Module, args: Any, kwargs: Any) -> None:
-            self.read.append(self._both(hidden_argument(args, kwargs)))
+            self.read.append(self._rows(hidden_argument(args, kwargs)))
 
         def end(module: nn.Module, args: Any, output: Any) -> None:
-            self.written = self._both(first(output))
+            self.written = self._rows(first(output))
 
         return _around(self.model, begin, end)(entries)
 
-    def _both(self, tensor: Tensor) -> Tensor:
+    def _rows(self, tensor: Tensor) -> Tensor:
         return tensor.detach()[list(self.numbers)]
 
     def compare(self, output: Any, alone: Callable[[int, Around], Any]) -> None:
-        """Run each of the two rows: `alone(row, around)` gives its output, by a pass whose hooks went through `around`. Refuse
+        """Run each of the rows: `alone(row, around)` gives its output, by a pass whose hooks went through `around`. Refuse
         where a layer reads or writes something else than in the batch, or where the head puts out something else."""
         for place, row in enumerate(self.numbers):
             reader = Alone(self, place, self._name(row))
@@ -82,6 +84,14 @@ class Rows:
                 difference = finite(float((own.detach() - seen).abs().max())) / max(1.0, float(seen.abs().max()))
                 self.refuse(difference, own, f"what the model puts out for {self._name(row)}", layers=layers)
 
+    def refuse_unequal(self, written: Tensor, layer: int) -> None:
+        """Refuse a batch of copies of one text of which a layer does not write the same, [copy pos d]."""
+        if len(written) > 1:
+            others = written[1:]
+            difference = gap(others, written[:1].expand_as(others))
+            what = f"what layer {layer} writes of one of {len(written)} copies of a text"
+            self.refuse(difference, written, what, layers=layer + 1)
+
     def refuse(self, difference: float, like: Tensor, what: str, *, layers: int = 1) -> None:
         """Refuse a difference that the rounding of so many layers does not explain."""
         allowed = self._allowed(like) * math.sqrt(layers)
@@ -99,6 +109,11 @@ class Rows:
         allowed = max(LAYER_TOLERANCE.get(dtype, TOLERANCE[torch.float32]) for dtype in types)
         eight_bits = any(holds_eight_bits(parts.output) for parts in self.model.parts)
         return max(allowed, EIGHT_BITS * LAYER_ROUNDINGS) if eight_bits else allowed
+
+
+def _compared(model: Model, count: int) -> Sequence[int]:
+    """The rows of a batch that are compared: the first and the last; all where a user's own code acts in the model."""
+    return range(count) if acts_in(model) else (0, count - 1)
 
 
 class Alone:

@@ -25,6 +25,8 @@ from mixlens.corpus import worker as work
 from mixlens.errors import InputError, MixlensError
 from mixlens.layer.identities import Unproven
 from mixlens.maps import known as known_maps
+from mixlens.model import rows as model_rows
+from mixlens.model import user_code
 from mixlens.types import Example
 
 pa = pytest.importorskip("pyarrow")
@@ -429,10 +431,12 @@ def test_a_batch_that_found_its_weights_changed_is_scored_again(tmp_path: Path, 
     assert (made.rows, made.errors, len(refused)) == (2, 0, 1)
 
 
-def test_a_run_makes_no_pass_but_those_of_its_rows(sentiment: Any, tmp_path: Path) -> None:
+def test_a_run_makes_no_pass_but_those_of_its_rows(sentiment: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Which methods hand out a mixing ratio is known from their registration: texts of one length are one batch, one pass. The
     first batch of a shard is compared with its first and its last row alone."""
     rows: list[int] = []
+    for module in (user_code, model_rows):
+        monkeypatch.setattr(module, "acts_in", lambda model: False)  # the hook that counts is a user's
     hook = sentiment.hf_model.register_forward_pre_hook(
         lambda module, args, kwargs: rows.append(len(kwargs["input_ids"])), with_kwargs=True
     )

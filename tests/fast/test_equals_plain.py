@@ -62,7 +62,7 @@ BLOCK_VERBS: dict[str, Callable[[Any], Any]] = {
 }
 # What says how far a block is from the model: gaps are rounding, so they are compared with their tolerance alone.
 GAPS = {"identities", "gaps", "prove", "compare", "refusal", "compared"}
-DATA = {"layer", "index", "modules", "dtype", "targets"}
+DATA = {"layer", "index", "modules", "dtype", "targets", "is_stock"}
 PART_VERBS: dict[str, Callable[[Any], Any]] = {
     "lengths": lambda parts: parts.lengths(),
     "others": lambda parts: parts.others(),

@@ -15,6 +15,7 @@ from mixlens import fast
 from mixlens.fast import shared, together, zeroing
 from mixlens.layer import norms, weights
 from mixlens.layer.norms import Chain, FrozenNorm
+from mixlens.model.offload import HOOK
 from mixlens.types import LayersOf, LayerTrace
 
 CPU = torch.device("cpu")
@@ -354,7 +355,7 @@ def test_modules_that_somebody_changed() -> None:
     assert not weights.is_known(Packed(linear))
     linear.forward = lambda x: x  # type: ignore[method-assign, assignment]
     assert not weights.is_known(linear)
-    setattr(linear, weights.HOOK, True)
+    setattr(linear, HOOK, True)
     assert weights.is_known(linear)
 
 

@@ -20,12 +20,13 @@ import mixlens
 
 # Processors round otherwise (width of their vectors, fused multiplication), and so does another order of the same sums: a few
 # units of 2.2e-16 each. Weights moved by 1e-15 of themselves move the fingerprints by less than 1.1e-13, so 1e-12 is what the
-# same equations keep anywhere. The methods below amplify: their tolerance is ten times and more what was measured so.
+# same equations keep anywhere. The methods below amplify: their tolerance is ten times and more what was measured so, and what
+# a processor without AVX makes of them (partial_lrp: 2.8e-11).
 TOLERANCE = 1e-12
 AMPLIFIED = {  # (label begins with, configuration or "" for all): tolerance;                          measured at 1e-15
     ("value_zeroing:variant=released", ""): 1e-11,  # 1 - cosine, a difference of two numbers near 1:  9.3e-13
-    ("attribute partial_lrp", ""): 5e-12,  # relevance divided by sums that nearly cancel:             1.6e-13
-    ("attribute transatt", ""): 1e-11,  # the same, twice:                                             8.0e-13
+    ("attribute partial_lrp", ""): 5e-10,  # relevance divided by sums that nearly cancel:             1.6e-13
+    ("attribute transatt", ""): 5e-10,  # the same, twice:                                             8.0e-13
     ("attribute deeplift", ""): 5e-12,  # differences of two runs divided by each other:               1.0e-13
     ("attribute grad_x_input:variant=released", "modernbert"): 1e-9,  # a sum over features that cancels: 1.9e-11
 }

@@ -191,7 +191,8 @@ def test_in_float32_every_path_gives_the_paper(case: str) -> None:
     The reference is computed in float64 from the same weights. A score is a sum of products of float32 numbers behind three
     layers: 1e-4 of the score itself, and of a small one, which is the difference of two large ones, 1e-5 of the largest in
     its row (measured: 6e-6). Released Value Zeroing takes 1 - cos in float32, with a floor near 1e-7, and rounds a causal
-    layer's to five decimals: a row of such distances may sum to 1e-2, so that one unit is 1e-3 of a score.
+    layer's to five decimals: a row of such distances may sum to 2e-3, so that one unit, which a number near its middle gains or
+    loses on another processor, is 5e-3 of the row.
     """
     texts = [ids(4), ids(9, 1)]  # a head is eight wide: the second text has a null space, the first has none
     slow.same_weights(hf_model(case), hf_model(case, dtype=torch.float32))
@@ -200,7 +201,7 @@ def test_in_float32_every_path_gives_the_paper(case: str) -> None:
         with torch.no_grad():
             expected = [slow.scores_of(trace, name, variant) for trace in exact]
             ratios = [slow.mixing_ratio(trace, STAGES[name]) if name in STAGES else None for trace in exact]
-        small = 3e-3 if (name, variant) == ("value_zeroing", "released") else 1e-5
+        small = 1e-2 if (name, variant) == ("value_zeroing", "released") else 1e-5
         for way, made in maps_in_float32(case, texts, name, variant).items():
             for one, right, ratio in zip(made, expected, ratios, strict=True):
                 assert one.scores.dtype == torch.float32

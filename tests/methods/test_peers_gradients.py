@@ -81,20 +81,21 @@ def test_smooth_grad_is_captums_up_to_the_draws() -> None:
 
 
 def test_gradient_shap_written_out() -> None:
-    """Noise, then which baseline, then how far from it: drawn in this order, a chunk at a time."""
+    """Which baseline each point has, how far from it the points are, then noise: the same however many points a pass holds."""
     trace = trace_of()
     value, x = embedded(trace)
     b = trace.model.hf_model.get_input_embeddings().weight[0].detach().expand_as(x)
     generator = np.random.default_rng(7)
-    noise = generator.standard_normal((4, *x.shape))
     generator.integers(1, size=4)
     shares = generator.random(4)
+    noise = generator.standard_normal((4, *x.shape))
     total = torch.zeros(len(x), dtype=torch.float64)
     for e, a in zip(noise, shares, strict=True):
         noisy = x + 0.1 * (x.max() - x.min()) * torch.from_numpy(e)
         total += ((noisy - b) * gradient(value, b + a * (noisy - b))).sum(-1) / 4
-    read = attribute(trace, "gradient_shap", count=4, noise=0.1, seed=7, baseline="pad", chunk=4)
-    torch.testing.assert_close(read.scores, total, rtol=1e-9, atol=1e-12)
+    for chunk in (4, 3, 1):
+        read = attribute(trace, "gradient_shap", count=4, noise=0.1, seed=7, baseline="pad", chunk=chunk)
+        torch.testing.assert_close(read.scores, total, rtol=1e-9, atol=1e-12)
 
 
 def test_gradient_shap_goes_to_integrated_gradients() -> None:

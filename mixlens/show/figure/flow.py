@@ -43,6 +43,7 @@ BOLDER = 1.12  # bold letters are so much wider
 ROOM = 0.05  # inches between the bars of a level
 ABOVE = 0.3  # inches: what the answer is, and where it is read
 SEEN = 0.0004  # of the answer: a smaller part of a band has no hue of its own
+DIGITS = 9  # of inches
 REST = mixed("edge", "surface", 0.34)
 
 
@@ -250,10 +251,11 @@ class Drawing:
         return page
 
     def _draw_bands(self, axes: Axes) -> None:
-        """All bands in grey, the widest last, then the followed parts of them."""
-        for band in sorted(self.bands, key=lambda one: one.wide):
+        """All bands in grey, the widest last, then the followed parts of them. Bands that are equally wide but for rounding keep
+        their order: a picture is the same on every processor."""
+        for band in sorted(self.bands, key=lambda one: round(one.wide, DIGITS)):
             self._draw_band(axes, band, band.wide, REST)
-        for band in sorted(self.bands, key=lambda one: one.own):
+        for band in sorted(self.bands, key=lambda one: round(one.own, DIGITS)):
             if band.own > SEEN * self.scale:
                 self._draw_band(axes, band, min(band.wide, band.own), LIGHT["share"])
 

@@ -1,0 +1,71 @@
+"""Does somebody's own code act in a model: a hook, a patched `forward`, a module or an attention function of the user's?
+
+Stock code does the same to every row of a batch. A user's own may not, and may act on gradients alone or now and then. Where it
+acts, texts and changed copies of a text are run one at a time (`Model.batch_limit`), so that every number is that of its text.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from torch import nn
+
+from .offload import HOOK
+from .own_attention import is_foreign
+from .passes import modules_of
+
+if TYPE_CHECKING:
+    from .model import Model
+
+KNOWN_PACKAGES = ("torch", "transformers", "peft", "bitsandbytes", "torchao", "optimum", "hqq")
+HOOKING_PACKAGES = (*KNOWN_PACKAGES, "accelerate", "mixlens")  # their hooks record, place or prepare
+HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+
+
+def is_known(module: nn.Module) -> bool:
+    """Is the module's code that of a package whose norms and linear maps are what they say? A user's own may do anything."""
+    patched = "forward" in module.__dict__ and HOOK not in module.__dict__
+    return _package(type(module).__module__) in KNOWN_PACKAGES and not patched
+
+
+def acts_in(model: Model) -> bool:
+    """Whether code that is not of a known package acts in a pass of the model, or in the gradients of one."""
+    return not is_stock(model.hf_model) or is_foreign(model)
+
+
+def is_stock(module: nn.Module) -> bool:
+    """Is the code of a module and all its parts, and that of hooks on them, of known packages?"""
+    return all(map(_is_hooking_package, _hooks_of_all())) and all(map(_is_stock, modules_of(module)))
+
+
+def _is_stock(module: nn.Module) -> bool:
+    """A class whose `forward` was replaced has a function of others."""
+    return is_known(module) and all(map(_is_hooking_package, (type(module).forward, *_hooks_on(module))))
+
+
+def _hooks_on(module: nn.Module) -> list[Any]:
+    return [hook for name in HOOKS for hook in module.__dict__[name].values()]
+
+
+def _hooks_of_all() -> list[Any]:
+    """Hooks on every module of torch."""
+    return [hook for name in HOOKS for hook in getattr(nn.modules.module, f"_global{name}", {}).values()]
+
+
+def _is_hooking_package(function: Any) -> bool:
+    """Is the function written in one of these packages? `functools.wraps` copies the name of a module, not the globals."""
+    if isinstance(function, partial):
+        return _is_hooking_package(function.func)
+    names = (getattr(function, "__module__", None), _globals_of(function).get("__name__"))
+    return {_package(str(name)) for name in names if name is not None} <= set(HOOKING_PACKAGES)
+
+
+def _globals_of(function: Any) -> dict[str, Any]:
+    """Of a function, or of the `__call__` of an object that is called like one; none of what is not written in Python."""
+    called = function if hasattr(function, "__globals__") else type(function).__call__
+    return getattr(called, "__globals__", {})
+
+
+def _package(module: str) -> str:
+    return module.partition(".")[0]
