@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from .errors import InputError, nearest
+from .model.repeats import compare_put_out, compare_written
 from .model.rerun import Attached
 from .steps import tell
 from .targets import Target
@@ -41,6 +42,7 @@ class Question:
         self.resolved = target  # None for a method that explains a position, whatever the model puts out there
         self._mix = mix
         self.batch = Batch([self])  # until `share_passes` puts it into one with others
+        self._is_answered = False  # did the model answer the text itself as its trace has it?
         self._sizes: set[int] = set()  # of batches of changed copies of the text that were compared with one copy alone
 
     @property
@@ -98,8 +100,22 @@ class Question:
         self._sizes.add(count)
         return new
 
+    def answer(self) -> Any:
+        """What the stock model puts out for the text itself: what it did when the text was traced, or it is refused."""
+        output = self.model.outputs([self.trace])
+        self._is_answered = True
+        return output
+
+    def about(self, target: Target) -> Question:
+        """The same text with another number to be explained."""
+        question = Question(self.trace, target, None, self.query)
+        question._is_answered = self._is_answered
+        return question
+
     def values(self, rows: Sequence[Mapping[str, Any]]) -> Tensor:
         """The target's number for other inputs, [row]: each is {input_ids, attention_mask, token_type_ids} without padding."""
+        if not self._is_answered:
+            self.answer()
         texts: Any = [SimpleNamespace(**row) for row in rows]
         step = self.model.batch_limit or max(1, min(MOST_ROWS, TOGETHER // max(1, len(self.trace))))
         found: list[Tensor] = []
@@ -107,6 +123,12 @@ class Question:
             found.append(self.target.of(self.model.outputs(texts[start : start + step], compare=start == 0)))
             tell(min(start + step, len(rows)), len(rows), "texts")
         return torch.cat(found)
+
+
+def compare_pass(trace: Trace, run: Attached, row: int = 0) -> None:
+    """Refuse a pass of a traced text, a row of a batch, that is not what the trace recorded."""
+    compare_written(trace, -1, run.outputs[-1][row, : len(trace)])
+    compare_put_out(trace, run.output, row)
 
 
 class Batch:
@@ -127,8 +149,11 @@ class Batch:
 
     @cached_property
     def run(self) -> Attached:
-        model = self.questions[0].model
-        return model.run_attached(model.inputs([question.trace for question in self.questions]))
+        model, traces = self.questions[0].model, [question.trace for question in self.questions]
+        run = model.run_attached(model.inputs(traces))
+        for row, trace in enumerate(traces):
+            compare_pass(trace, run, row)
+        return run
 
     def row(self, question: Question) -> Attached:
         """One question's row of every tensor of the pass."""

@@ -14,6 +14,7 @@ EPS = {dtype: torch.finfo(dtype).eps for dtype in (torch.float64, torch.float32,
 ROUNDINGS, LAYER_ROUNDINGS = 4, 8  # how many eps are allowed in half precision
 TOLERANCE = {torch.float64: 1e-10, torch.float32: 1e-4, **{dtype: ROUNDINGS * EPS[dtype] for dtype in HALF}}
 LAYER_TOLERANCE = {**TOLERANCE, **{dtype: LAYER_ROUNDINGS * EPS[dtype] for dtype in HALF}}
+FEATURES = 8  # a feature may be off by so many times what a whole token may, as the largest of thousands is
 EIGHT_BITS = 7e-3  # the eps of modules that round what they read to 8 bits, by the largest of a few hundred normal numbers
 # A module that did not change gives the same answer to its probe, but for the order of sums.
 SAME_ANSWER = {torch.float64: 1e-14, torch.float32: 2e-6, **{dtype: EPS[dtype] / 4 for dtype in HALF}}
@@ -45,6 +46,17 @@ def apart(rebuilt: Tensor, added: Tensor | None, seen: Tensor, layers: int | Non
     difference = (rebuilt if added is None else rebuilt + added) - seen
     rows = difference.div_(scale).square_().mean(-1).sqrt()
     return rows.reshape(layers, -1).amax(-1) if layers else rows.amax()
+
+
+def largest_feature(rebuilt: Tensor, seen: Tensor, beside: Tensor) -> Tensor:
+    """[... pos]: the largest |difference_k| / max(|seen_k|, |beside_k|, size) of a token's features k, over FEATURES.
+
+    Half precision allows a token so much that one feature of a thousand may be wrong altogether. `beside` is what the sum was
+    made of, such as the residual stream: a feature whose large terms cancel is rounded by the size of these.
+    """
+    size = torch.maximum(seen.abs(), beside.abs())
+    typical = seen.abs().sqrt().mean(-1, keepdim=True).square().clamp(min=torch.finfo(seen.dtype).tiny)
+    return ((rebuilt - seen).abs() / torch.maximum(size, typical)).amax(-1) / FEATURES
 
 
 def gap(rebuilt: Tensor, seen: Tensor) -> float:

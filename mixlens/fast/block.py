@@ -340,7 +340,7 @@ class Block(plain_layer.Block):
 
     def compare(self, identity: str, rebuilt: Tensor, seen: Tensor, *, allowed: float | None = None) -> None:
         dtype = working_dtype(seen.dtype)
-        value = loops.apart(rebuilt.to(dtype), None, seen.to(dtype))
+        value = self.whole_gap(rebuilt.to(dtype), None, seen.to(dtype))
         self.compared[identity] = (value, self.tolerance(identity) if allowed is None else allowed)
 
     def watch(self, module: nn.Module) -> None:

@@ -157,9 +157,9 @@ class Block(Identities):
         return replace(norm, gamma=norm.gamma.to(self.x.device), beta=norm.beta.to(self.x.device))
 
     def called(self, place: str, u: Tensor) -> Tensor:
-        """The model's own norm at this place on u [... pos d], or u where there is none."""
-        module = getattr(self.modules, place)
-        return u if module is None else module(u.to(self.layer.input.dtype)).to(self.dtype)
+        """The model's own norm at this place on u [... pos d], or u where there is none. A hook finds the axes of a batch."""
+        module, batch = getattr(self.modules, place), u if u.dim() > 2 else u.unsqueeze(0)
+        return u if module is None else module(batch.to(self.layer.input.dtype)).to(self.dtype).view_as(u)
 
     def read(self, place: str) -> Tensor:
         """What the norm at this place reads, [... pos d]."""

@@ -23,6 +23,7 @@ from ..rounding import (
     apart,
     digits_of_products,
     finite,
+    largest_feature,
     working_dtype,
 )
 from ..types import LayerTrace
@@ -64,6 +65,14 @@ class Identities:
         """The gap between rebuilt + added and seen [... pos d], relative to each token. See `rounding.apart`."""
         return apart(rebuilt, added, seen)
 
+    def whole_gap(self, rebuilt: Tensor, added: Tensor | None, seen: Tensor) -> Tensor:
+        """`apart`; in half precision, where it allows much, of single features too."""
+        value = self.apart(rebuilt, added, seen)
+        if self.layer.input.dtype not in HALF:
+            return value
+        features = largest_feature(rebuilt if added is None else rebuilt + added, seen, self.x)
+        return torch.maximum(value, features.reshape(value.numel(), -1).amax(-1).reshape(value.shape))
+
     @property
     def rebuilt(self) -> dict[str, tuple[Tensor, Tensor | None, Tensor]]:
         """For each identity: what the parts give, what is added to it, and what the model wrote."""
@@ -86,7 +95,7 @@ class Identities:
         if self.layer.input.dtype in HALF:
             whole, seen = self.all_parts + self.bias, self.attention_output
             rebuilt = {**rebuilt, "parts": (seen + (whole - seen) / self.rounding[..., None], None, seen)}
-        return {name: (self.apart(*tensors), self.tolerance(name)) for name, tensors in rebuilt.items()} | self.compared
+        return {name: (self.whole_gap(*tensors), self.tolerance(name)) for name, tensors in rebuilt.items()} | self.compared
 
     @property
     def rounding(self) -> Tensor:
@@ -101,7 +110,7 @@ class Identities:
     def compare(self, identity: str, rebuilt: Tensor, seen: Tensor, *, allowed: float | None = None) -> None:
         """Note how far `rebuilt` is from `seen` [... pos d]: no map is given if it is more than allowed."""
         dtype = working_dtype(seen.dtype)
-        value = self.apart(rebuilt.to(dtype), None, seen.to(dtype))
+        value = self.whole_gap(rebuilt.to(dtype), None, seen.to(dtype))
         self.compared[identity] = (value, self.tolerance(identity) if allowed is None else allowed)
 
     @property

@@ -134,7 +134,7 @@ def _more_gaps(block: Block, record: dict[str, Any], following: Tensor) -> dict[
     seen = {"norm_before_attention": record["attention_input"][0], "norm_before_mlp": record["mlp_input"][0]}
     gaps = {name: gap(block.called(name, read[name]), seen[name]) for name in read}
     gaps["values"] = gap(values_in(part, record["value_seen"][0], block.layer.value), block.layer.value)
-    gaps["mlp"] = gap(part.mlp(seen["norm_before_mlp"]), block.layer.mlp_output)
+    gaps["mlp"] = gap(part.mlp(seen["norm_before_mlp"].unsqueeze(0))[0], block.layer.mlp_output)  # as a batch, for hooks
     gaps["stream"] = gap(block.called("norm_after_mlp", block.stream_after_mlp), block.output)
     rebuilt = block.after_attention(block.all_parts + block.bias)
     return gaps | _norm_gaps(block) | {"layer": gap(rebuilt.to(working_dtype(dtype)), following)}

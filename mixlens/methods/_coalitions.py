@@ -33,6 +33,8 @@ class Game:
     def values(self, kept: NDArray[np.bool_]) -> NDArray[np.float64]:
         """[row]: v of each row of [row unit]."""
         new = {row.tobytes(): row for row in kept if row.tobytes() not in self.seen}
+        if new and not self.seen:
+            self.question.answer()
         if new:
             gone = [list(positions_of(self.units, ~row)) for row in new.values()]
             with part_of(len(self.seen), max(self.planned, len(self.seen) + len(new)), "texts"):

@@ -40,7 +40,7 @@ def blank_out(
     and the blanked text's logit goes through a sigmoid where the whole text's went through the softmax.
     """
     refuse_unknown(replacement)
-    whole = question.target.of(question.model.outputs([question.trace]))[0]
+    whole = question.target.of(question.answer())[0]
     if variant == "released":
         return (whole - blanked(question, replacement, "logit").sigmoid()).abs(), {"whole": float(whole)}
     change = whole - blanked(question, replacement, question.target.score)
@@ -49,7 +49,7 @@ def blank_out(
 
 def blanked(question: Question, replacement: str | int, score: str) -> Tensor:
     """The target's number with each token blanked in turn, [pos]."""
-    scored = Question(question.trace, replace(question.target, score=score), None, question.query)
+    scored = question.about(replace(question.target, score=score))
     if replacement == "zero":
         return zeroed(scored, question.run.word.detach())
     if replacement == "delete":
@@ -89,7 +89,7 @@ def shifted(question: Question, gone: int) -> Question:
     target = question.target
     positions = tuple(p - (gone < p) for p in target.positions)
     ids = positions if target.task == "question-answering" else target.ids
-    return Question(question.trace, replace(target, positions=positions, ids=ids), None, question.query)
+    return question.about(replace(target, positions=positions, ids=ids))
 
 
 def zeroed(question: Question, word: Tensor) -> Tensor:

@@ -42,6 +42,7 @@ def context_cite(
     """
     _refuse_numbers(count, penalty, seed)
     drawn: dict[str, Any] = {"unit": unit, "count": count, "seed": (seed, LEARNED), "replacement": replacement}
+    question.answer()
     subsets = random_subsets(question.trace, question.target, **drawn)
     weights, fit = sparse_weights(subsets, penalty)
     scores = torch.zeros(len(question.trace), dtype=torch.float64)

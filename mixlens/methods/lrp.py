@@ -26,7 +26,7 @@ from torch import Tensor
 from ..completeness import completeness
 from ..model.offload import refuse_packed
 from ..model.rerun import Attached
-from ..questions import Question
+from ..questions import Question, compare_pass
 from ..rounding import working_dtype
 from ..targets import Target
 from ._attribution import attribution
@@ -232,6 +232,8 @@ def relevance(question: Question, book_name: str, inputs: dict[str, Any]) -> tup
     activations = composed(model.hf_model, (parts.mlp_act for parts in model.parts))
     with model.lock, rules(RULES[book_name], model.hf_model, activations) as block:
         run = model.run_attached(inputs)
+    if inputs is question.inputs:
+        compare_pass(question.trace, run)
     attention, totals = started_at(run, target, target.ids)
     if target.foil is not None:
         attention = [r - foil for r, foil in zip(attention, started_at(run, target, (target.foil,))[0], strict=True)]

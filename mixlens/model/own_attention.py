@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from ..errors import ModelError
 from ..rounding import EPS, HALF, LAYER_TOLERANCE, TOLERANCE, gap
+from .packages import called_by, packages_of
 from .parts import by_layer
 from .passes import (
     Hook,
@@ -33,7 +34,7 @@ from .stock import call, one_line
 if TYPE_CHECKING:
     from .model import Model
 
-TRUSTED = ("transformers.", "torch.")  # packages whose attention functions do the same for every text
+TRUSTED = {"transformers", "torch"}  # packages whose attention functions do the same for every text
 
 
 def our_attention(model: Model) -> AbstractContextManager[None]:
@@ -62,7 +63,14 @@ def implementation(model: Model) -> tuple[Any, Any, Any]:
     modules = [part for parts in model.parts for part in modules_of(parts.layer)]
     causal = tuple(part.__dict__["is_causal"] for part in modules if "is_causal" in part.__dict__)
     masks = tuple(getattr(config, name, None) for config in model.configs for name in ("is_decoder", "is_causal"))
-    return _registered_functions(model), _eager_functions(modules), (causal, masks)
+    registered, written = _registered_functions(model), _eager_functions(modules)
+    return registered, (*written, *_helpers(registered, written)), (causal, masks)
+
+
+def _helpers(registered: Sequence[tuple[str, Any, Any]], written: Sequence[Any]) -> list[Any]:
+    """The functions that the attention functions call, and those that these call: a softmax, `repeat_kv`."""
+    helpers = [helper for function in (*written, *(one for _, one, _ in registered)) for helper in called_by(function)]
+    return helpers + [inner for helper in helpers if packages_of(helper) == {"transformers"} for inner in called_by(helper)]
 
 
 def _registered_functions(model: Model) -> tuple[tuple[str, Any, Any], ...]:
@@ -88,11 +96,8 @@ def is_foreign(model: Model) -> bool:
 
 
 def _is_trusted(function: Any) -> bool:
-    """Is it written in one of the trusted packages? `functools.wraps` copies the name of a module, not the globals."""
-    if function is None:
-        return True
-    names = [getattr(function, "__module__", ""), getattr(function, "__globals__", {}).get("__name__", TRUSTED[0])]
-    return all(str(name).startswith(TRUSTED) for name in names)
+    """Is it written in one of the trusted packages? What is not written in Python has none."""
+    return function is None or packages_of(function) <= TRUSTED
 
 
 def prove_foreign(model: Model, inputs: Mapping[str, Any]) -> None:

@@ -17,6 +17,7 @@ from .offload import place_of
 from .parts import by_layer
 from .passes import Hook, first, hidden_argument, with_hidden
 from .record import Recorder, record_hooks
+from .repeats import compare_put_out, compare_written
 from .rows import Around, Rows
 from .runner import Done, run
 
@@ -254,7 +255,9 @@ def run_from(
     rows = Rows(model, copies if compare else 0)
 
     def each_compared(layer: int, output: Tensor) -> None:
-        rows.refuse_unequal(output.detach(), layer)  # without its tangents
+        values = output.detach()  # without its tangents
+        rows.refuse_unequal(values, layer)
+        compare_written(trace, layer, values[0])
         each(layer, output)
 
     _run_from(model, [trace] * copies, change, each_compared, after, rows.noting)
@@ -338,10 +341,14 @@ def embedded(
 
 
 def outputs(model: Model, encoded: Sequence[Any], *, compare: bool = True) -> Any:
-    """What the stock model returns for a batch. With `compare` its first and its last row must be what they are alone."""
+    """What the stock model returns for a batch. With `compare` its first and its last row must be what they are alone. A text
+    that was traced must be answered as it was then."""
     rows = Rows(model, len(encoded) if compare else 0)
     output = run(model, model.inputs(encoded), rows.noting())
     rows.compare(output, lambda row, around: run(model, model.inputs([encoded[row]]), around(tuple)))
+    for row, one in enumerate(encoded):
+        if isinstance(one, Trace):
+            compare_put_out(one, output, row)
     return output
 
 

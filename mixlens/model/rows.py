@@ -94,7 +94,7 @@ class Rows:
 
     def refuse(self, difference: float, like: Tensor, what: str, *, layers: int = 1) -> None:
         """Refuse a difference that the rounding of so many layers does not explain."""
-        allowed = self._allowed(like) * math.sqrt(layers)
+        allowed = allowed_in_layer(self.model, like) * math.sqrt(layers)
         if not difference <= allowed:
             raise RowsError(
                 f"{what} is not what it is for that row alone (relative gap {difference:.1e}, allowed {allowed:.0e}): a hook or "
@@ -102,13 +102,14 @@ class Rows:
                 "it, or let it do the same to every row."
             )
 
-    def _allowed(self, like: Tensor) -> float:
-        """What the order of sums may do in one layer: that of the coarser of the two number types, at least float32's, in which
-        some norms of a float64 model compute."""
-        types = (digits_of_products(like, dtype) for dtype in (like.dtype, self.model.dtype, torch.float32))
-        allowed = max(LAYER_TOLERANCE.get(dtype, TOLERANCE[torch.float32]) for dtype in types)
-        eight_bits = any(holds_eight_bits(parts.output) for parts in self.model.parts)
-        return max(allowed, EIGHT_BITS * LAYER_ROUNDINGS) if eight_bits else allowed
+
+def allowed_in_layer(model: Model, like: Tensor) -> float:
+    """What the order of sums may do in one layer: that of the coarser of the two number types, at least float32's, in which
+    some norms of a float64 model compute."""
+    types = (digits_of_products(like, dtype) for dtype in (like.dtype, model.dtype, torch.float32))
+    allowed = max(LAYER_TOLERANCE.get(dtype, TOLERANCE[torch.float32]) for dtype in types)
+    eight_bits = any(holds_eight_bits(parts.output) for parts in model.parts)
+    return max(allowed, EIGHT_BITS * LAYER_ROUNDINGS) if eight_bits else allowed
 
 
 def _compared(model: Model, count: int) -> Sequence[int]:

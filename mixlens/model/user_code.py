@@ -6,13 +6,13 @@ acts, texts and changed copies of a text are run one at a time (`Model.batch_lim
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from torch import nn
 
 from .offload import HOOK
 from .own_attention import is_foreign
+from .packages import package, packages_of
 from .passes import modules_of
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_p
 def is_known(module: nn.Module) -> bool:
     """Is the module's code that of a package whose norms and linear maps are what they say? A user's own may do anything."""
     patched = "forward" in module.__dict__ and HOOK not in module.__dict__
-    return _package(type(module).__module__) in KNOWN_PACKAGES and not patched
+    return package(type(module).__module__) in KNOWN_PACKAGES and not patched
 
 
 def acts_in(model: Model) -> bool:
@@ -54,18 +54,5 @@ def _hooks_of_all() -> list[Any]:
 
 
 def _is_hooking_package(function: Any) -> bool:
-    """Is the function written in one of these packages? `functools.wraps` copies the name of a module, not the globals."""
-    if isinstance(function, partial):
-        return _is_hooking_package(function.func)
-    names = (getattr(function, "__module__", None), _globals_of(function).get("__name__"))
-    return {_package(str(name)) for name in names if name is not None} <= set(HOOKING_PACKAGES)
-
-
-def _globals_of(function: Any) -> dict[str, Any]:
-    """Of a function, or of the `__call__` of an object that is called like one; none of what is not written in Python."""
-    called = function if hasattr(function, "__globals__") else type(function).__call__
-    return getattr(called, "__globals__", {})
-
-
-def _package(module: str) -> str:
-    return module.partition(".")[0]
+    """Is the function written in one of these packages?"""
+    return packages_of(function) <= set(HOOKING_PACKAGES)

@@ -27,7 +27,10 @@ AREAS: dict[str, tuple[str, ...]] = {
         "mixlens/*.py",
         "mixlens/layer/*.py",
         "mixlens/fast/*.py",
-        *(f"mixlens/model/{name}.py" for name in ("kept", "passes", "quantized", "user_code", "words", "wrappers")),
+        *(
+            f"mixlens/model/{name}.py"
+            for name in ("kept", "packages", "passes", "quantized", "repeats", "user_code", "words", "wrappers")
+        ),
     ),  # the rest: decompositions, scoring, aggregation, attributions, targets
 }
 READING = """
@@ -179,6 +182,8 @@ FIRST: dict[str, tuple[str, ...]] = {
         "tests/test_quantized.py:asked",
     ),
     "mixlens/model/passes.py": ("test_passes_by_hand.py", "test_threads.py", "test_untouched.py", "test_settings.py"),
+    "mixlens/model/packages.py": ("test_user_code.py", "test_attention_helpers.py"),
+    "mixlens/model/repeats.py": ("test_repeats.py",),
     "mixlens/model/user_code.py": ("test_user_code.py", "test_rows_of_batches.py"),
     "mixlens/model/wrappers.py": ("test_passes_by_hand.py", "tests/test_settings.py"),
     "mixlens/provenance.py": ("tests/test_run_identity.py:!reads",),

@@ -28,6 +28,7 @@ VALUES = (
     *("stream", "middle", "mlp_output", "stream_after_mlp", "attention_output", "output", "head_width", "rounding", "eps"),
 )
 BLOCK_VERBS: dict[str, Callable[[Any], Any]] = {
+    "whole_gap": lambda block: block.whole_gap(block.all_parts + 1, block.bias, block.attention_output),
     **{name: (lambda block, name=name: getattr(block, name)) for name in VALUES},
     "part": lambda block: block.part(2),
     "written_by": lambda block: [block.written_by(head) for head in (0, 3)],
