@@ -188,13 +188,31 @@ def test_modules_that_are_watched() -> None:
 
 @torch.no_grad()
 def test_what_is_compared_is_judged_by_its_tolerance() -> None:
-    block = bare(several=False)
+    block = bare(several=False, layer=SimpleNamespace(input=torch.zeros(1)))
     block.tolerance = lambda identity: {"layer": 0.5}[identity]
     seen = torch.ones(2, 4, dtype=torch.float16)
     block.compare("layer", seen * 1.5, seen)
     block.compare("own", seen, seen, allowed=0.25)
     assert [(float(value), allowed) for value, allowed in block.compared.values()] == [(0.5, 0.5), (0.0, 0.25)]
     assert block.compared["layer"][0].dtype == torch.float32
+
+
+def test_one_feature_of_many_counts_in_half_precision() -> None:
+    """A whole token is off by 1 / 32; its worst feature by 1, an eighth of which counts, beside what the sum was made of."""
+    seen = torch.ones(2, 1024)
+    wrong = seen.clone()
+    wrong[1, 3] = 2
+    found = {}
+    for dtype in (torch.float32, torch.bfloat16):
+        block = bare(x=torch.zeros(2, 1024), layer=SimpleNamespace(input=torch.zeros(1, dtype=dtype)))
+        found[dtype] = float(block.whole_gap(wrong, None, seen))
+    assert found == {torch.float32: pytest.approx(1 / 32), torch.bfloat16: 0.125}
+    large = torch.zeros(2, 1024)
+    large[1, 3] = 16
+    block = bare(x=large, layer=SimpleNamespace(input=torch.zeros(1, dtype=torch.bfloat16)))
+    assert float(block.whole_gap(wrong - 0.5, torch.full((1024,), 0.5), seen)) == pytest.approx(1 / 32)
+    several = bare(x=torch.zeros(2, 1, 1024), several=True, layers=(1, 2), layer=block.layer)
+    assert several.whole_gap(wrong[:, None], None, seen[:, None]).tolist() == [0.0, 0.125]
 
 
 def test_frozen_norms_beside_tensors() -> None:

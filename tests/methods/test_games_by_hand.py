@@ -309,9 +309,17 @@ def test_random_subsets_and_log_odds() -> None:
 # --- games ----------------------------------------------------------------------------------------------------------------
 
 
+def question_of(trace: Any) -> Any:
+    """A question whose text is answered as its trace has it; `answers` counts how often it is asked."""
+    answers: list[int] = []
+    return SimpleNamespace(
+        trace=trace, target=target_of(), model=trace.model, answers=answers, answer=lambda: answers.append(len(answers))
+    )
+
+
 def game_of(model: Any = None, unit: str = "word", replacement: Any = "delete", **changes: Any) -> _coalitions.Game:
     trace = trace_of(model, **changes)
-    return _coalitions.game_of(SimpleNamespace(trace=trace, target=target_of(), model=trace.model), unit, replacement)  # type: ignore[arg-type]
+    return _coalitions.game_of(question_of(trace), unit, replacement)
 
 
 def test_a_game_and_its_values() -> None:
@@ -324,6 +332,7 @@ def test_a_game_and_its_values() -> None:
     assert game.passes == 4
     game.value(True)
     assert game.question.model.passes == [2, 1, 1]  # type: ignore[attr-defined]
+    assert game.question.answers == [0]  # type: ignore[attr-defined]
     scores = game.scores([3.0, 1.0, -2.0])
     assert (scores.tolist(), scores.dtype) == ([0.0, 1.5, 1.5, 1.0, -2.0, 0.0], torch.float32)
     assert game_of(replacement=None).replacement == "mask"
@@ -388,7 +397,7 @@ def test_what_shap_is_asked_for(
     library = Explainers()
     monkeypatch.setattr(shap, "_library", lambda: library)
     trace = trace_of()
-    question: Any = SimpleNamespace(trace=trace, target=target_of(), model=trace.model)
+    question = question_of(trace)
     scores, facts = shap.shap(question, algorithm=algorithm, unit="word", replacement="delete", evaluations=evaluations)
     assert library.given == [
         {"mask_token": 0, "output_type": "token_ids"},
@@ -402,7 +411,7 @@ def test_what_shap_is_asked_for(
     assert refused(shap.shap, question, algorithm="exakt").startswith("unknown algorithm 'exakt'. ")
     assert refused(shap.shap, question, evaluations=0) == "evaluations must be at least 1 and at most 1,000,000, not 0."
     alone = trace_of(special=(True, True, True, False, True, True))
-    single: Any = SimpleNamespace(trace=alone, target=target_of(), model=alone.model)
+    single = question_of(alone)
     made, told = shap.shap(single, algorithm=algorithm, evaluations=1, replacement="delete")
     assert (made.tolist(), told["passes"], told["nothing_kept"]) == ([0.0, 0.0, 0.0, 2.0, 0.0, 0.0], 2, -0.25)
 
@@ -410,7 +419,7 @@ def test_what_shap_is_asked_for(
 def test_the_weights_of_lime_on_a_sum_are_near_its_terms() -> None:
     pytest.importorskip("lime")
     trace = trace_of()
-    question: Any = SimpleNamespace(trace=trace, target=target_of(), model=trace.model)
+    question = question_of(trace)
     scores, facts = lime.lime(question, unit="word", count=200)
     assert scores.tolist() == pytest.approx([0.0, -0.25, -0.25, 2.0, 0.25, 0.0], abs=0.25)  # ridge
     assert set(facts) == {"replacement", "fit", "intercept", "passes"}
