@@ -1,6 +1,7 @@
 """Writes docs/measured/results: a page for each paper from `mixlens reproduce`, and README.md, what replicates across the papers.
 
     python -m recipes.pages.results RUNS [PAPER ...] [--models FOLDER] [--fast] [--device cuda] [--jobs N] [--docs FOLDER]
+    python -m recipes.pages.results RUNS PAPER --step NAME ...      # these runs alone, into the page that is there
 
 RUNS is a folder that keeps the records: stopped and started again, it goes on. With --jobs N the runs are first made in N
 processes side by side, the long ones first; the pages are then written from their records. The models and data are those of
@@ -11,7 +12,6 @@ minilm-blimp, minilm-mrpc, minilm-cola, minilm-squad. A run whose models are not
 from __future__ import annotations
 
 import argparse
-import json
 import multiprocessing
 import shutil
 import sys
@@ -24,8 +24,10 @@ from typing import Any
 from mixlens.experiments.claims import RULES
 from mixlens.experiments.plan import PLANS
 from mixlens.experiments.reproduction import Reproduction, reproduce
-from mixlens.experiments.reproduction_page import COLUMNS, claim_cells, page, verdict_counts
+from mixlens.experiments.reproduction_page import COLUMNS, page, verdict_counts
 from mixlens.experiments.tables import Table
+
+from .renewed import claim_rows, renewed
 
 SHARED = Path("../shared")
 DOCS = Path("docs/measured/results")
@@ -210,18 +212,20 @@ def side_by_side(count: int, names: Sequence[str], runs: Path, tuned: Path, sett
             made_one.result()
 
 
-def written(reproduction: Reproduction, runs: Path, docs: Path) -> None:
-    """The page and the pictures of one paper."""
+def written(reproduction: Reproduction, runs: Path, docs: Path, steps: Sequence[str] = ()) -> None:
+    """The page and the pictures of one paper; with `steps` these runs alone, into the page that is there."""
     name = reproduction.plan.name
     docs.joinpath("figures").mkdir(parents=True, exist_ok=True)
     for step, outcome in reproduction.outcomes.items():
         if outcome.setup.experiment.figure is not None:
             shutil.copy(runs / name / step / "figure.svg", docs / "figures" / f"{name}-{step}.svg")
-    text = page(reproduction, figure=f"figures/{name}-{{step}}.svg").replace(
-        "\n## What replicates", f"\n{_stands_in(name)}\n## What replicates", 1
-    )
-    (docs / f"{name}.md").write_text(text, encoding="utf-8")
-    (runs / name / "claims.json").write_text(json.dumps(reproduction.claims), encoding="utf-8")
+    place, text = docs / f"{name}.md", page(reproduction, figure=f"figures/{name}-{{step}}.svg")
+    if steps:
+        titles = {step.name: step.shows for step in reproduction.plan.steps if step.name in steps}
+        text = renewed(place.read_text(encoding="utf-8"), text, titles)
+    else:
+        text = text.replace("\n## What replicates", f"\n{_stands_in(name)}\n## What replicates", 1)
+    place.write_text(text, encoding="utf-8")
 
 
 def _stands_in(name: str) -> str:
@@ -230,19 +234,20 @@ def _stands_in(name: str) -> str:
 
 
 def overview(claims: Mapping[str, Sequence[Sequence[str]]]) -> str:
-    """README.md: how many claims of each paper replicate, then each of them. `claims`: those of each paper, as written."""
+    """README.md: how many claims of each paper replicate, then each of them. `claims`: those of each paper, as its page has
+    them."""
     rows = tuple((f"[{PLANS.find(name).paper}]({name}.md)", len(some), verdict_counts(some)) for name, some in claims.items())
     parts = [HEAD, *Table("", "", ("paper", "claims", "verdicts"), rows).markdown.splitlines()[2:], ""]
     for name, some in claims.items():
-        cells = tuple(claim_cells(claim) for claim in some)
-        parts += [f"## {PLANS.find(name).paper}", "", *Table("", "", COLUMNS, cells).markdown.splitlines()[2:], ""]
+        lines = [f"| {' | '.join(row)} |" for row in (COLUMNS, ["---"] * len(COLUMNS), *some)]
+        parts += [f"## {PLANS.find(name).paper}", "", *lines, ""]
     return "\n".join([*parts, "## How a verdict is reached", "", RULES, ""])
 
 
-def claims_of(runs: Path) -> dict[str, Any]:
-    """The claims of every paper whose page was written from these runs."""
-    files = {name: runs / name / "claims.json" for name in MATERIALS}
-    return {name: json.loads(file.read_text(encoding="utf-8")) for name, file in files.items() if file.exists()}
+def claims_of(docs: Path) -> dict[str, Any]:
+    """The claims of every paper that has a page."""
+    pages = {name: docs / f"{name}.md" for name in MATERIALS}
+    return {name: claim_rows(place.read_text(encoding="utf-8")) for name, place in pages.items() if place.exists()}
 
 
 def parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -251,6 +256,7 @@ def parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("runs", type=Path, help="a folder that keeps the records")
     parser.add_argument("papers", nargs="*", help=f"{', '.join(MATERIALS)} (all)")
+    parser.add_argument("--step", action="append", default=[], metavar="NAME", help="a run of the paper; several times (all)")
     parser.add_argument("--models", type=Path, default=Path("models"), metavar="FOLDER", help="tuned models (models)")
     parser.add_argument("--fast", action="store_true", help="a few examples for each run")
     parser.add_argument("--device", help="cpu, cuda ...")
@@ -259,6 +265,8 @@ def parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
     chosen = parser.parse_args(arguments)
     if unknown := [name for name in chosen.papers if name not in MATERIALS]:
         parser.error(f"there is no paper {unknown[0]!r}; there are {', '.join(MATERIALS)}")
+    if chosen.step and len(chosen.papers) != 1:
+        parser.error("--step is for one paper: name it")
     return chosen
 
 
@@ -269,8 +277,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if chosen.jobs > 1:
         side_by_side(chosen.jobs, names, chosen.runs, chosen.models, settings)
     for name in names:
-        written(made(name, chosen.runs, chosen.models, settings), chosen.runs, chosen.docs)
-    (chosen.docs / "README.md").write_text(overview(claims_of(chosen.runs)), encoding="utf-8")
+        reproduction = made(name, chosen.runs, chosen.models, settings, chosen.step or None)
+        written(reproduction, chosen.runs, chosen.docs, chosen.step)
+    (chosen.docs / "README.md").write_text(overview(claims_of(chosen.docs)), encoding="utf-8")
     return 0
 
 

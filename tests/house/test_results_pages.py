@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from mixlens.data.stored import jsonl
 from mixlens.experiments.plan import PLANS, Item, Plan, Role, Step
 from mixlens.experiments.reproduction import Reproduction
 from mixlens.model.loading import EMBEDDED
-from recipes.pages import results
+from recipes.pages import renewed, results
 
 STEPS = (
     Step("table", "attcat-confidence", ("classifier",), "sentiment", "Table 2", n=5, fast=2, methods=("cat", "attcat")),
@@ -104,3 +105,32 @@ def test_an_unknown_paper_is_refused(capsys: pytest.CaptureFixture[str], tmp_pat
     with pytest.raises(SystemExit):
         results.main([str(tmp_path), "bert"])
     assert "there is no paper 'bert'; there are alti, globenc, value-zeroing, identifiability, attcat" in capsys.readouterr().err
+
+
+def test_some_runs_are_written_into_the_page_that_is_there(material: Path) -> None:
+    runs, docs = material / "runs", material / "docs"
+    asked = ["--docs", str(docs), "--models", str(material / "none")]
+    assert results.main([str(runs), *asked]) == 0
+    page = docs / "small.md"
+    before, overview = page.read_text(encoding="utf-8"), (docs / "README.md").read_text(encoding="utf-8")
+    others = [row for row in renewed.claim_rows(before) if row[renewed.RUN] == "layers"]
+    assert others
+    spoiled = re.sub(r"(?m)^(\| .* \| table \| .* \|) \S[^|]* \|$", r"\1 spoiled |", before).replace(
+        "## Table 2\n", "## Table 2\n\nOld.\n"
+    )
+    spoiled = spoiled.replace("Of ", "Of 9", 1)
+    page.write_text(spoiled, encoding="utf-8")
+    assert results.main([str(material / "again"), "small", "--step", "table", *asked]) == 0
+    assert page.read_text(encoding="utf-8") == before
+    assert (docs / "README.md").read_text(encoding="utf-8") == overview
+    assert not (material / "again" / "small" / "layers").exists()
+
+
+def test_steps_are_those_of_one_paper(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        results.main(["runs", "--step", "table"])
+    assert "--step is for one paper: name it" in capsys.readouterr().err
+
+
+def test_cells_keep_their_bars() -> None:
+    assert renewed._cells(r"| a \| b | c |") == [r"a \| b", "c"]

@@ -1,0 +1,64 @@
+"""Some runs of a paper made anew, written into the page that is there. For `recipes.pages.results --step`.
+
+A page holds a section for each run and a table of all claims, each with the name of its run. Those of other runs stay.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+from mixlens.experiments.claims import RULES
+from mixlens.experiments.reproduction_page import verdict_counts
+
+CLAIMS = "What replicates"
+RUN = 2  # the column of a claim that names its run
+COUNTED = re.compile(r"^Of \d+ claims: [^.]*\.", re.MULTILINE)
+Row = list[str]
+
+
+def renewed(old: str, new: str, titles: Mapping[str, str]) -> str:
+    """The old page with the runs of the new one: `titles` are those of their sections, by the names of the runs."""
+    sections, fresh = _sections(old), _sections(new)
+    for title in titles.values():
+        sections[title] = fresh[title]
+    sections[CLAIMS] = _with_rows(sections[CLAIMS], _merged(claim_rows(old), claim_rows(new), list(titles)))
+    text = "".join(sections.values())
+    rows = claim_rows(text)
+    return COUNTED.sub(f"Of {len(rows)} claims: {verdict_counts(rows)}.", text, count=1)
+
+
+def claim_rows(page: str) -> list[Row]:
+    """The cells of every claim of a page."""
+    lines = [line for line in _sections(page)[CLAIMS].splitlines() if line.startswith("|")]
+    return [_cells(line) for line in lines[2:]]
+
+
+def _cells(line: str) -> Row:
+    """The cells of a row of Markdown, whose own bars are escaped."""
+    return [cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
+
+
+def _merged(old: Sequence[Row], new: Sequence[Row], steps: Sequence[str]) -> list[Row]:
+    """The rows of the new page in the place of those of the same run."""
+    merged: list[Row] = []
+    for row in old:
+        if row[RUN] not in steps:
+            merged.append(row)
+        elif not any(one[RUN] == row[RUN] for one in merged):
+            merged += [one for one in new if one[RUN] == row[RUN]]
+    return merged
+
+
+def _with_rows(section: str, rows: Sequence[Row]) -> str:
+    """The section of claims with these rows, and with the rules by which claims are judged today."""
+    lines = section.splitlines()
+    first = next(place for place, line in enumerate(lines) if line.startswith("|"))
+    table = [*lines[first : first + 2], *(f"| {' | '.join(row)} |" for row in rows)]
+    return "\n".join([*lines[:first], *table, "", f"How a verdict is reached: {RULES}", "", ""])
+
+
+def _sections(page: str) -> dict[str, str]:
+    """The parts of a page by their headings, in turn; what stands before the first has none."""
+    parts = re.split(r"(?m)^(?=## )", page)
+    return {part.partition("\n")[0].removeprefix("## ") if part.startswith("## ") else "": part for part in parts}
