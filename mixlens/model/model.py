@@ -7,7 +7,6 @@ happens, and the model is left as it came. A model of two stacks (an encoder and
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -26,6 +25,7 @@ from .parts import at, layer_parts, refuse_split
 from .passes import Locks
 from .quantized import description
 from .seam import configurations
+from .stock import accepted_names
 
 if TYPE_CHECKING:
     from ..fast.cuda_graphs import Graphs
@@ -54,7 +54,7 @@ class Model:
         self.configs = configurations(hf_model)
         self.lock = Locks(self.configs)  # one pass at a time: the attention registry is switched on the configuration
         self.proven_attention: list[tuple[object, bool]] = []  # functions of the stock model; whether they cap logits
-        self.accepts = set(inspect.signature(hf_model.forward).parameters)  # names of what the stock model is called with
+        self.accepts = accepted_names(hf_model)  # names of what the stock model is called with
         self.token_names: dict[tuple[int, bool], str] = {}  # names of tokens that were looked up: see `vocabulary.token_name`
         self.proof: Proof | None = None
 

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from .model import Model
 
 
-class Done(Exception):  # noqa: N818 - not an error: a hook raises it where a pass need not go on
-    pass
+class Done(BaseException):
+    """A hook raises it where a pass need not go on. No `except Exception` of a model's own code stops it."""
 
 
 def run(

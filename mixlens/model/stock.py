@@ -2,13 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import inspect
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ..errors import InputError, MixlensError
 
 if TYPE_CHECKING:
     from .model import Model
+
+
+def accepted_names(hf_model: Any) -> set[str]:
+    """The names of what a model is called with. A `forward` of a user's own that takes any name hands them on: there these are
+    also the names that its class of transformers takes."""
+    own = inspect.signature(hf_model.forward).parameters
+    names = set(own)
+    if any(one.kind is one.VAR_KEYWORD for one in own.values()):
+        names |= set(inspect.signature(_stock_forward(type(hf_model))).parameters)
+    return names
+
+
+def _stock_forward(kind: type) -> Callable[..., Any]:
+    """`forward` of the nearest class of transformers; the class's own where there is none."""
+    return next((one for one in kind.__mro__ if one.__module__.partition(".")[0] == "transformers"), kind).forward  # type: ignore[attr-defined]
 
 
 def call(model: Model, inputs: Mapping[str, Any]) -> Any:
