@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from ..errors import InputError, MixlensError
@@ -15,16 +15,20 @@ if TYPE_CHECKING:
 def accepted_names(hf_model: Any) -> set[str]:
     """The names of what a model is called with. A `forward` of a user's own that takes any name hands them on: there these are
     also the names that its class of transformers takes."""
-    own = inspect.signature(hf_model.forward).parameters
-    names = set(own)
-    if any(one.kind is one.VAR_KEYWORD for one in own.values()):
-        names |= set(inspect.signature(_stock_forward(type(hf_model))).parameters)
-    return names
+    own = inspect.signature(hf_model.forward)
+    return set(own.parameters) | (_stock_names(type(hf_model)) if _takes_any(own) else set())
 
 
-def _stock_forward(kind: type) -> Callable[..., Any]:
-    """`forward` of the nearest class of transformers; the class's own where there is none."""
-    return next((one for one in kind.__mro__ if one.__module__.partition(".")[0] == "transformers"), kind).forward  # type: ignore[attr-defined]
+def _takes_any(signature: inspect.Signature) -> bool:
+    return any(one.kind is one.VAR_KEYWORD for one in signature.parameters.values())
+
+
+def _stock_names(kind: Any) -> set[str]:
+    """What the `forward` of the nearest class of transformers that has one takes; nothing where there is none."""
+    stock = [
+        vars(one)["forward"] for one in kind.__mro__ if one.__module__.startswith("transformers.") and "forward" in vars(one)
+    ]
+    return {name for forward in stock[:1] for name in inspect.signature(forward).parameters}
 
 
 def call(model: Model, inputs: Mapping[str, Any]) -> Any:

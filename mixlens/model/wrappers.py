@@ -67,13 +67,15 @@ def _inside(model: Any) -> nn.Module:
 
 def refuse_unlike(model: Any) -> None:
     """Refuse a wrapper of PEFT that computes something else than the model inside it, which is what mixlens reads."""
-    if _is_compiled(model):
-        return refuse_unlike(model._orig_mod)
-    if not _is_peft(model) or _computes_the_same(model, unwrapped(model)):
-        return None
-    kinds = ", ".join(f"{name!r}: {_kind(config)}" for name, config in _adapters(model).items())
-    raise ModelError(
-        f"this {type(model).__name__} (adapters {kinds or 'none'}) computes something else than the model inside it, which "
+    wrapper = model._orig_mod if _is_compiled(model) else model
+    if _is_peft(wrapper) and not _computes_the_same(wrapper, unwrapped(wrapper)):
+        raise _unlike(wrapper)
+
+
+def _unlike(wrapper: nn.Module) -> ModelError:
+    kinds = ", ".join(f"{name!r}: {_kind(config)}" for name, config in _adapters(wrapper).items())
+    return ModelError(
+        f"this {type(wrapper).__name__} (adapters {kinds}) computes something else than the model inside it, which "
         "mixlens reads. Give a merged model, load(model.merge_and_unload()), or the model inside, load(model.get_base_model())."
     )
 
@@ -89,14 +91,17 @@ def _computes_the_same(wrapper: nn.Module, inside: Any) -> bool:
 
     ids = (torch.arange(PROBE, device=place_of(inside)) % inside.config.vocab_size)[None]
     with evaluating(wrapper):
-        wrapped, seen = (_output(one(input_ids=ids, attention_mask=torch.ones_like(ids))) for one in (wrapper, inside))
-    allowed = TOLERANCE.get(inside.dtype, 1e-4)
-    return torch.allclose(wrapped, seen, rtol=allowed, atol=allowed * float(seen.abs().max()), equal_nan=True)
+        return _are_alike(_output(wrapper, ids), _output(inside, ids))
 
 
-def _output(answer: Any) -> Tensor:
+def _output(model: nn.Module, ids: Tensor) -> Tensor:
     """Logits, or the last hidden states."""
-    return answer[0]
+    return model(input_ids=ids, attention_mask=torch.ones_like(ids))[0]
+
+
+def _are_alike(one: Tensor, other: Tensor) -> bool:
+    allowed = TOLERANCE.get(other.dtype, TOLERANCE[torch.float32])
+    return torch.allclose(one, other, rtol=allowed, atol=allowed * float(other.abs().max()), equal_nan=True)
 
 
 def _adapters(model: Any) -> dict[str, Any]:
