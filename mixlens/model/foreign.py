@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from torch import nn
 
 from ..errors import MixlensError, ModelError
+from .wrappers import refuse_meta_default
 
 if TYPE_CHECKING:
     from .model import Model
@@ -38,6 +39,21 @@ def named_errors() -> Iterator[None]:
                 "mixlens also runs modules on other texts, on single positions and in float32. Let it take these, or remove it."
             ) from error
         raise
+
+
+def refuse_changed(model: Model) -> None:
+    """Refuse what was changed after a model was loaded, and leaves no numbers or no names."""
+    refuse_meta_default()
+    refuse_meta(model)
+    _refuse_nameless(model)
+
+
+def _refuse_nameless(model: Model) -> None:
+    if model.task.endswith("classification") and not getattr(model.hf_model.config, "id2label", None):
+        raise ModelError(
+            f"the configuration of {model.name!r} names no classes (id2label). Set them: "
+            'model.hf_model.config.id2label = {0: "...", 1: "..."}.'
+        )
 
 
 def refuse_meta(model: Model) -> None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
+from ..errors import ModelError
 from ..types import Example, Text, Texts, Trace
 from . import encode, predict, rerun, runner, tracing, user_code
 from .chat import instead_of
@@ -31,6 +32,12 @@ if TYPE_CHECKING:
     from ..fast.cuda_graphs import Graphs
     from ..layer.proof import Proof
     from ..why import Why
+
+
+NOT_COPIED = (
+    "a Model, and a Trace, which holds one, cannot be copied, or sent to another process: hooks and locks belong to this one. "
+    "Load the model again (mixlens.load), and keep results with .save."
+)
 
 
 class Model:
@@ -60,6 +67,18 @@ class Model:
 
     def __repr__(self) -> str:
         return f"Model({self.name!r}, family={self.family.name!r}, task={self.task!r}, dtype={self.dtype}, device={self.device})"
+
+    def __copy__(self) -> Model:
+        """The same weights, the same store and the same lock under another name."""
+        other = object.__new__(type(self))
+        vars(other).update(vars(self))
+        return other
+
+    def __deepcopy__(self, memo: Any) -> Model:
+        raise ModelError(NOT_COPIED)
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        raise ModelError(NOT_COPIED)
 
     # --- what it is ---------------------------------------------------------------------------------------------------
 
@@ -128,8 +147,9 @@ class Model:
 
     @property
     def pad_token(self) -> int | None:
-        """The padding id that the configuration names."""
-        return getattr(self.hf_model.config, "pad_token_id", None)
+        """The padding id that the configuration names; some name -1, which is none."""
+        named = getattr(self.hf_model.config, "pad_token_id", None)
+        return None if named is None or named < 0 else named
 
     @property
     def pad_id(self) -> int:

@@ -34,11 +34,16 @@ def _stock_names(kind: Any) -> set[str]:
 def call(model: Model, inputs: Mapping[str, Any]) -> Any:
     """The stock model's answer. What its own code refuses is said in one line."""
     try:
-        return model.hf_model(**inputs)
+        return model.hf_model(**inputs, **_named_outputs(model.hf_model.config))
     except MixlensError:
         raise
     except ValueError as error:
         raise InputError(f"{model.name!r} itself refuses this input: {one_line(error)}") from error
+
+
+def _named_outputs(config: Any) -> dict[str, bool]:
+    """Outputs are asked for by name where the configuration says that they come without."""
+    return {} if getattr(config, "return_dict", True) else {"return_dict": True}
 
 
 def one_line(error: Exception) -> str:
