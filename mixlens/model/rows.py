@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from ..errors import RowsError
+from ..errors import ModelError, RowsError
 from ..rounding import EIGHT_BITS, LAYER_ROUNDINGS, LAYER_TOLERANCE, TOLERANCE, digits_of_products, finite, gap
 from .offload import holds_eight_bits
 from .parts import by_layer
@@ -95,6 +95,11 @@ class Rows:
     def refuse(self, difference: float, like: Tensor, what: str, *, layers: int = 1) -> None:
         """Refuse a difference that the rounding of so many layers does not explain."""
         allowed = self._allowed(like) * math.sqrt(layers)
+        if math.isinf(difference):
+            raise ModelError(
+                f"{what} is not finite, in the batch or alone: the weights hold NaN or infinite numbers, a hook or a module "
+                f"makes them, or {self.model.dtype} is too narrow. No number is given."
+            )
         if not difference <= allowed:
             raise RowsError(
                 f"{what} is not what it is for that row alone (relative gap {difference:.1e}, allowed {allowed:.0e}): a hook or "

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from ..errors import InputError, MixlensError
+from .foreign import is_of_user, named_errors
 
 if TYPE_CHECKING:
     from .model import Model
@@ -32,12 +33,19 @@ def _stock_names(kind: Any) -> set[str]:
 
 
 def call(model: Model, inputs: Mapping[str, Any]) -> Any:
-    """The stock model's answer. What its own code refuses is said in one line."""
+    """The stock model's answer. What its own code refuses, and what a user's code in it raises, is said in one line."""
+    with named_errors():
+        return _answer(model, inputs)
+
+
+def _answer(model: Model, inputs: Mapping[str, Any]) -> Any:
     try:
         return model.hf_model(**inputs, **_named_outputs(model.hf_model.config))
     except MixlensError:
         raise
     except ValueError as error:
+        if is_of_user(error):
+            raise
         raise InputError(f"{model.name!r} itself refuses this input: {one_line(error)}") from error
 
 
