@@ -16,7 +16,7 @@ from .completeness import warn_where_open
 from .differentiable import differentiable
 from .errors import InputError, MixlensError, ModelError, is_integer, unknown_method
 from .maps import known as known_maps
-from .maps import mix
+from .maps import listed, mix
 from .methods._attribution import ATTRIBUTIONS, AttributionMethod, Scored, attribution, known
 from .methods._mixing import refuse_all_heads
 from .model.model import Model
@@ -69,7 +69,7 @@ def attribute(
     of the input embeddings. The name of a map method gives its rolled-out row at `query`.
     """
     aim = {"target": target, "foil": foil, "score": score, "label": label, "query": query, "layer": layer}
-    many = [traces] if isinstance(traces, Trace) else list(traces)
+    many = listed(traces, "attribute")
     results = list(map(_or_raise, attribute_each(many, name, [aim] * len(many), variant=variant, **options)))
     for result in results:
         warn_where_open(result)

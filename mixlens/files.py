@@ -25,7 +25,10 @@ LOCK = ".lock"
 LOCK_FLAGS = os.O_RDWR | os.O_CREAT | sum(getattr(os, name, 0) for name in ("O_NOFOLLOW", "O_NONBLOCK", "O_CLOEXEC"))
 WAITS = (0.01, 0.05, 0.2, 0.5)  # seconds between tries to replace a file, on Windows
 SHORT = 80  # characters of a value in a message
-CHECKSUMS = MappingProxyType({"chat": "the chat template changed"})  # facts that tell a reader nothing, in words
+CHECKSUMS = MappingProxyType(  # facts that tell a reader nothing, in words
+    {"chat": "the chat template changed", "modules": "the model's modules, or the hooks and functions of your own in it, differ"}
+)
+ADDED = ("modules",)  # facts that folders of earlier versions do not have
 IDENTITY = 2  # the version of the facts that tell one run from another; a folder with another version is not continued
 
 
@@ -195,6 +198,13 @@ class RunFolder:
             raise InputError(
                 f"{str(self.place)!r} belongs to another run ({differences}). Give another folder: nothing is overwritten."
             )
+
+    def as_begun(self, identity: dict[str, Any]) -> dict[str, Any]:
+        """The identity without the facts that the version which began the run here did not know: it can be continued."""
+        before = self.manifest.get("identity") if (self.place / "manifest.json").is_file() else None
+        return (
+            identity if before is None else {key: value for key, value in identity.items() if key in before or key not in ADDED}
+        )
 
     def differences(self, identity: Mapping[str, Any]) -> Iterator[str]:
         """One phrase for each fact in which the run of this folder is another one; none where the folder has no run."""

@@ -47,7 +47,9 @@ def mix(
     out). `precision`: large products on a GPU in "tf32" or "bfloat16"; `.info["precision_error"]` is what that costs.
     """
     call = Call(name, variant, chunk, precision, options)
-    every = _listed(traces)
+    every = listed(traces, "mix")
+    for trace in every:
+        refuse_other(trace)
     maps: dict[int, dict[str, Map | HeadMaps]] = {}
     for batch in _scored_together(every, call):
         together = [every[i] for i in batch]
@@ -56,13 +58,13 @@ def mix(
     return results[0] if isinstance(traces, Trace) else results
 
 
-def _listed(traces: Any) -> list[Trace]:
-    """One trace or several as a list; what is no trace is refused."""
-    if not isinstance(traces, Trace | Sequence):
-        raise InputError(f"mix takes a Trace or a list of traces, not {type(traces).__name__}.")
+def listed(traces: Any, asked: str) -> list[Trace]:
+    """One trace or several as a list, for the function `asked`; what is no trace is refused."""
+    if not isinstance(traces, Trace | Iterable):
+        raise InputError(f"{asked} takes a Trace or a list of traces, not {type(traces).__name__}.")
     every = [traces] if isinstance(traces, Trace) else list(traces)
-    for trace in every:
-        refuse_other(trace)
+    if not all(isinstance(trace, Trace) for trace in every):
+        raise InputError(f"{asked} takes a Trace or a list of traces, as model.trace gives them.")
     return every
 
 
@@ -77,10 +79,8 @@ def _as_asked(maps: Mapping[str, Map | HeadMaps], name: str | Sequence[str]) -> 
     return maps[name] if isinstance(name, str) else maps
 
 
-def refuse_other(trace: Any) -> None:
-    """Refuse what is no trace, and a trace whose model has another number type now."""
-    if not isinstance(trace, Trace):
-        raise InputError("mix takes a Trace or a list of traces, as model.trace gives them.")
+def refuse_other(trace: Trace) -> None:
+    """Refuse a trace whose model has another number type now."""
     if trace.info.get("dtype", trace.model.dtype) != trace.model.dtype:
         raise InputError(
             f"the model was in {trace.info['dtype']} when this trace was made and is in {trace.model.dtype} now. "

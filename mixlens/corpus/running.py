@@ -124,6 +124,7 @@ def run(
             pool = open_.enter_context(contextlib.closing(Pool(ray, model, load_options, worker.plan, workers)))
             identity |= places_of(pool)
         with in_folder(folder.place):
+            identity = folder.as_begun(identity)
             folder.check(identity)
             with folder.held(identity):
                 return _CorpusRun(folder, worker, source, identity, pool).run(shard_rows, strict, progress)

@@ -22,7 +22,7 @@ from tqdm import tqdm
 from ..files import IDENTITY, in_folder, write
 from ..maps import versions
 from ..optional import optional
-from ..provenance import data_fingerprint, model_fingerprint, public_name, whereabouts
+from ..provenance import data_fingerprint, model_fingerprint, modules_fingerprint, public_name, whereabouts
 from ..types import Example, Record
 from . import figure_style
 from .claims import beside, judged_claims
@@ -89,6 +89,7 @@ def run_setup(
         return _outcome(setup, dict(_measured(setup, {}, progress)), None)
     folder, key = Folder(Path(out)), identity(setup, labels)
     with in_folder(folder.place):
+        key = folder.as_begun(key)
         folder.check(key)
         with folder.held(key):
             manifest = {"schema": SCHEMA, "identity_schema": IDENTITY, "identity": key, **provenance(setup, source)}
@@ -115,6 +116,7 @@ def identity(setup: Setup, labels: Mapping[str, int] | None) -> dict[str, Any]:
     return {
         "experiment": setup.experiment.name,
         "model": [model_fingerprint(model) for model in setup.models],
+        "modules": [modules_fingerprint(model) for model in setup.models],
         "data": data_fingerprint(setup.examples),
         "examples": len(setup.examples),
         "methods": list(setup.methods),

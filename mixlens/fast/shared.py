@@ -35,6 +35,7 @@ class SharedBlocks:
 
     def block(self, layer: LayerTrace, index: int, scratch: Scratch) -> Block:
         """A layer's block of an earlier call, with nothing compared yet; else a new one, which is kept if it is worth it."""
+        self._forget_changed(index)
         block = self.blocks.get(index)
         if block is None:
             keeps = (self.size <= AT_ONCE or self.calls > 1) and _is_countable(layer)
@@ -55,12 +56,17 @@ class SharedBlocks:
     def end_call(self) -> None:
         """Let go of what the next call does not need; it may begin."""
         for index, block in list(self.blocks.items()):
-            if self.versions[index] != (block.attention._version, block.values._version):
-                del self.blocks[index]  # a method wrote into it
+            self._forget_changed(index)
             for name in DROPPED:
                 block.__dict__.pop(name, None)
             block.scratch = {}
         self.busy = False
+
+    def _forget_changed(self, index: int) -> None:
+        """Let go of a block that a method wrote into; or a user, who holds the trace that it is made of."""
+        block = self.blocks.get(index)
+        if block is not None and self.versions[index] != (block.attention._version, block.values._version):
+            del self.blocks[index]
 
 
 def _modules(layer: LayerTrace) -> list[nn.Module]:

@@ -15,6 +15,7 @@ from torch.autograd import forward_ad
 from ..layer import Block
 from ..layer.weights import linear_weight
 from ..model.parts import LayerParts
+from ..model.rerun import beginning
 
 
 def slices(n: int, each: int, room: int = 1 << 23) -> Iterator[slice]:
@@ -44,9 +45,15 @@ def token_jacobian(y: Tensor, x: Tensor) -> Tensor:
     answers = []
     for some in slices(passes, n * rows):
         wanted = asked[some].expand(-1, n)[..., None] == torch.arange(rows, device=x.device)
-        answers.append(torch.autograd.grad(y, x, like_y(wanted), retain_graph=True, is_grads_batched=True)[0][:, 0])
+        answers.append(batched_gradient(y, x, like_y(wanted))[:, 0])
     found = torch.cat(answers)  # [pass pos in]
     return found.flatten(0, 1)[None, :rows] if same else found.transpose(0, 1)
+
+
+def batched_gradient(y: Tensor, x: Tensor, cotangents: Tensor) -> Tensor:
+    """The gradients of many cotangents at once. torch's search for numbers that are not finite does not take them: it is off."""
+    with torch.autograd.set_detect_anomaly(False):
+        return torch.autograd.grad(y, x, cotangents, retain_graph=True, is_grads_batched=True)[0]
 
 
 def pull(norm: nn.Module | None, at: Tensor, rows: Tensor) -> Tensor:
@@ -55,7 +62,7 @@ def pull(norm: nn.Module | None, at: Tensor, rows: Tensor) -> Tensor:
         return rows
     rows = rows.expand(len(at), -1, -1)
     with torch.enable_grad():
-        point = at[:, None].expand_as(rows).detach().requires_grad_()
+        point = beginning(at[:, None].expand_as(rows))
         return torch.autograd.grad(norm(point), point, rows)[0]
 
 
@@ -75,7 +82,7 @@ def feed_forward(part: LayerParts, h: Tensor) -> Tensor:
     if part.mlp_gate is not None and part.mlp_gate is not part.mlp_up:
         made.append(part.mlp_gate(h))
     with torch.enable_grad():
-        made = [features.detach().requires_grad_() for features in made]
+        made = [beginning(features) for features in made]
         hidden = part.mlp_hidden(*made, *[None] * (2 - len(made)))
         slopes = torch.autograd.grad(hidden.sum(), made)
     down = linear_weight(part.mlp_down, hidden.shape[-1], h.dtype, h)  # [m d]

@@ -68,6 +68,7 @@ def sparse_weights(subsets: Subsets, penalty: float) -> tuple[NDArray[np.float64
         return np.zeros(kept.shape[1]), 0.0
     spread = np.where(kept.std(0) > 0, kept.std(0), 1)  # a unit that is always kept, or never, has the weight 0
     standard = (kept - kept.mean(0)) / spread
-    model = linear.Lasso(alpha=penalty, tol=TOLERANCE, max_iter=100_000).fit(standard, subsets.log_odds)
+    # LASSO goes round the units in their order; without a seed it draws from numpy's own state, which is the user's
+    model = linear.Lasso(alpha=penalty, tol=TOLERANCE, max_iter=100_000, random_state=0).fit(standard, subsets.log_odds)
     weights: NDArray[np.float64] = model.coef_ / spread
     return weights, float(model.score(standard, subsets.log_odds))

@@ -29,7 +29,7 @@ from ..model.rerun import LayerGraph
 from ..rounding import TOLERANCE, largest_gap, working_dtype
 from ..steps import tell
 from ..types import Trace
-from ._jacobian import behind_attention, pull, slices, token_jacobian
+from ._jacobian import batched_gradient, behind_attention, pull, slices, token_jacobian
 from ._mixing import Extras, mixing
 
 PAPER = "Brunner et al. 2020, On Identifiability in Transformers"
@@ -158,8 +158,7 @@ def row_by_row(graph: LayerGraph, *, times_input: bool) -> Tensor:
     squares = y.new_zeros(n, n)
     for some in slices(n * d, 4 * n * d):
         wanted = torch.arange(some.start, some.stop, device=y.device)[:, None] == torch.arange(n * d, device=y.device)
-        (rows,) = torch.autograd.grad(y, x, wanted.view(-1, 1, n, d).to(y), retain_graph=True, is_grads_batched=True)
-        rows = rows[:, 0] * (x[0] if times_input else 1)
+        rows = batched_gradient(y, x, wanted.view(-1, 1, n, d).to(y))[:, 0] * (x[0] if times_input else 1)
         squares.index_add_(0, torch.arange(some.start, some.stop, device=y.device) // d, rows.pow(2).sum(-1))
     return squares.sqrt()
 

@@ -9,6 +9,8 @@ Both are efficient: sum_j s_j = v(all) - v(none).
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -56,7 +58,8 @@ def shap(
     tell_preparing("shap")  # whoever listens may stop it here
     game = game_of(question, unit, replacement, evaluations if algorithm == "partition" else 0)
     _refuse_many(algorithm, len(game.units))
-    scores = game.scores(_values(library, game, algorithm, evaluations))
+    with _numpy_state_kept():
+        scores = game.scores(_values(library, game, algorithm, evaluations))
     expected = game.value(True) - game.value(False)
     return scores, {
         "replacement": game.replacement,
@@ -71,6 +74,16 @@ def _library() -> Any:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return optional("shap", "shap", "peers", what="the method shap", verb="needs")
+
+
+@contextmanager
+def _numpy_state_kept() -> Iterator[None]:
+    """shap draws from numpy's own random state, which is the user's: afterwards it is as it was."""
+    state = np.random.get_state()
+    try:
+        yield
+    finally:
+        np.random.set_state(state)
 
 
 def _refuse_many(algorithm: str, count: int) -> None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from ..errors import InputError, is_text, tokens_within
+from ..errors import InputError, is_integer, is_text, tokens_within
 from ..types import Chat, Example, Text, Texts, Trace
 from .words import group_words
 
@@ -53,6 +53,12 @@ def has_segments(one: Any) -> bool:
 
 def encode(model: Model, text: Text) -> Encoded:
     """One text as the tokenizer of the model splits it."""
+    encoded = _encoded(model, text)
+    _refuse_no_embedding(model, encoded)
+    return encoded
+
+
+def _encoded(model: Model, text: Text) -> Encoded:
     _refuse_no_tokenizer(model)
     if isinstance(text, Chat):
         from .chat import encode_chat  # which makes an `Encoded` too
@@ -83,6 +89,17 @@ def _refuse_no_tokenizer(model: Model) -> None:
         raise InputError(
             f"{model.name!r} has no tokenizer, so it cannot read text. Put the tokenizer's files beside config.json; or, in "
             "Python, pass tokenizer= to mixlens.load, or give ids: model.trace(input_ids=[...])."
+        )
+
+
+def _refuse_no_embedding(model: Model, encoded: Encoded) -> None:
+    """Refuse a token that was added to the tokenizer and not to the model."""
+    count = getattr(model.hf_model.get_input_embeddings(), "num_embeddings", model.hf_model.config.vocab_size)
+    if max(encoded.input_ids) >= count:
+        place, number = max(enumerate(encoded.input_ids), key=lambda one: one[1])
+        raise InputError(
+            f"the tokenizer gives {encoded.tokens[place]!r} the id {number}, and {model.name!r} has embeddings for 0 to "
+            f"{count - 1}. For tokens that were added, call model.hf_model.resize_token_embeddings(len(model.tokenizer))."
         )
 
 
@@ -295,8 +312,8 @@ def batches(
 
 
 def _refuse_batch_size(batch_size: int | None) -> None:
-    if batch_size is not None and batch_size < 1:
-        raise InputError(f"batch_size must be at least 1, not {batch_size}.")
+    if batch_size is not None and not (is_integer(batch_size) and batch_size >= 1):
+        raise InputError(f"batch_size must be a whole number and at least 1, not {batch_size!r}.")
 
 
 def _rooms(model: Model, encoded: Sequence[Encoded | Trace], batch_size: int | None, tokens: int | None) -> Sequence[int]:

@@ -7,12 +7,14 @@ import sysconfig
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from torch import nn
 
 from ..errors import MixlensError, ModelError
+from .wrappers import refuse_meta_default
 
 if TYPE_CHECKING:
     from .model import Model
@@ -40,6 +42,21 @@ def named_errors() -> Iterator[None]:
         raise
 
 
+def refuse_changed(model: Model) -> None:
+    """Refuse what was changed after a model was loaded, and leaves no numbers or no names."""
+    refuse_meta_default()
+    refuse_meta(model)
+    _refuse_nameless(model)
+
+
+def _refuse_nameless(model: Model) -> None:
+    if model.task.endswith("classification") and not getattr(model.hf_model.config, "id2label", None):
+        raise ModelError(
+            f"the configuration of {model.name!r} names no classes (id2label). Set them: "
+            'model.hf_model.config.id2label = {0: "...", 1: "..."}.'
+        )
+
+
 def refuse_meta(model: Model) -> None:
     """Refuse a model whose weights were moved to the meta device. Those of an offloaded model may all be there."""
     if not all(weights.is_meta for weights in model.hf_model.parameters()):
@@ -60,14 +77,26 @@ def user_code(error: BaseException) -> str | None:
     return f"{foreign[-1].name}, {Path(foreign[-1].filename).name}:{foreign[-1].lineno}" if foreign else None
 
 
+def is_of_user(error: BaseException) -> bool:
+    """Was an error raised below a user's own code, and not by a stock model that this code called?"""
+    files = [step.filename for step in traceback.extract_tb(error.__traceback__)]
+    whose = [_is_foreign(file) for file in files if _is_foreign(file) or _package_of(file) == "transformers"]
+    return user_code(error) is not None and whose[-1]
+
+
 def _is_foreign(filename: str) -> bool:
     place = Path(filename)
     if filename.startswith("<frozen") or OURS in place.parents:
         return False
-    packages = [
-        part for above, part in zip(place.parts, place.parts[1:], strict=False) if above in ("site-packages", "dist-packages")
-    ]
-    return packages[-1] not in KNOWN if packages else LIBRARY not in place.parents
+    package = _package_of(filename)
+    return LIBRARY not in place.parents if package is None else package not in KNOWN
+
+
+def _package_of(filename: str) -> str | None:
+    """The installed package that a file belongs to."""
+    parts = Path(filename).parts
+    packages = [part for above, part in pairwise(parts) if above in ("site-packages", "dist-packages")]
+    return packages[-1] if packages else None
 
 
 def _first_line(error: BaseException) -> str:

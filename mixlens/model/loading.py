@@ -24,7 +24,7 @@ from .offload import is_dispatched, packed_kinds, weights_of
 from .placing import Placing, best_device, number_type
 from .quantized import refuse_unrunnable
 from .stock import one_line
-from .wrappers import refuse_meta, refuse_meta_default, unwrapped
+from .wrappers import refuse_meta, refuse_meta_default, refuse_unlike, unwrapped
 
 EMBEDDED = Path(__file__).parents[1] / "embedded"
 TASKS = {  # task: (auto class, endings of config.architectures that mean it)
@@ -82,6 +82,7 @@ def load(
     else:
         loaded = _load_module(model, tokenizer, task, placing, dtype, family)
     refuse_unrunnable(loaded.hf_model, loaded.name, loaded.dtype, ours=by_name)
+    refuse_unlike(model)
     if check:
         loaded.proof = loaded.check()
     return loaded

@@ -7,7 +7,6 @@ happens, and the model is left as it came. A model of two stacks (an encoder and
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
+from ..errors import ModelError
 from ..types import Example, Text, Texts, Trace
 from . import encode, predict, rerun, runner, tracing, user_code
 from .chat import instead_of
@@ -26,11 +26,18 @@ from .parts import at, layer_parts, refuse_split
 from .passes import Locks
 from .quantized import description
 from .seam import configurations
+from .stock import accepted_names
 
 if TYPE_CHECKING:
     from ..fast.cuda_graphs import Graphs
     from ..layer.proof import Proof
     from ..why import Why
+
+
+NOT_COPIED = (
+    "a Model, and a Trace, which holds one, cannot be copied, or sent to another process: hooks and locks belong to this one. "
+    "Load the model again (mixlens.load), and keep results with .save."
+)
 
 
 class Model:
@@ -54,12 +61,24 @@ class Model:
         self.configs = configurations(hf_model)
         self.lock = Locks(self.configs)  # one pass at a time: the attention registry is switched on the configuration
         self.proven_attention: list[tuple[object, bool]] = []  # functions of the stock model; whether they cap logits
-        self.accepts = set(inspect.signature(hf_model.forward).parameters)  # names of what the stock model is called with
+        self.accepts = accepted_names(hf_model)  # names of what the stock model is called with
         self.token_names: dict[tuple[int, bool], str] = {}  # names of tokens that were looked up: see `vocabulary.token_name`
         self.proof: Proof | None = None
 
     def __repr__(self) -> str:
         return f"Model({self.name!r}, family={self.family.name!r}, task={self.task!r}, dtype={self.dtype}, device={self.device})"
+
+    def __copy__(self) -> Model:
+        """The same weights, the same store and the same lock under another name."""
+        other = object.__new__(type(self))
+        vars(other).update(vars(self))
+        return other
+
+    def __deepcopy__(self, memo: Any) -> Model:
+        raise ModelError(NOT_COPIED)
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        raise ModelError(NOT_COPIED)
 
     # --- what it is ---------------------------------------------------------------------------------------------------
 
@@ -128,8 +147,9 @@ class Model:
 
     @property
     def pad_token(self) -> int | None:
-        """The padding id that the configuration names."""
-        return getattr(self.hf_model.config, "pad_token_id", None)
+        """The padding id that the configuration names; some name -1, which is none."""
+        named = getattr(self.hf_model.config, "pad_token_id", None)
+        return None if named is None or named < 0 else named
 
     @property
     def pad_id(self) -> int:

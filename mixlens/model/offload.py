@@ -127,7 +127,7 @@ def _own_at_hand(module: nn.Module) -> Iterator[None]:
 def own_copy(module: nn.Module) -> nn.Module:
     """A copy with all of its weights present and without accelerate's hooks: nothing moves them any more."""
     with at_hand(module):
-        twin = copy.deepcopy(module, dict.fromkeys(map(id, _hook_entries(module))))
+        twin = copy.deepcopy(module, dict.fromkeys(map(id, _hook_entries(module))) | _computed_weights(module))
     for part in filter(_is_hooked, twin.modules()):
         del part.__dict__[HOOK]
         part.__dict__["forward"] = part.__dict__.pop("_old_forward")
@@ -143,6 +143,12 @@ def _hook_entries(module: nn.Module) -> list[Any]:
     replaced: neither is to be copied."""
     hooked = filter(_is_hooked, module.modules())
     return [part.__dict__[name] for part in hooked for name in (HOOK, "forward") if name in part.__dict__]
+
+
+def _computed_weights(module: nn.Module) -> dict[int, Any]:
+    """By their ids, copies of tensors that a module computes from its weights (pruned ones), which torch does not copy."""
+    held = [value for part in module.modules() for value in vars(part).values() if isinstance(value, Tensor)]
+    return {id(one): one.detach().clone() for one in held if not one.is_leaf}
 
 
 def is_packed(module: nn.Module) -> bool:

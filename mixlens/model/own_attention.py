@@ -91,8 +91,13 @@ def _eager_functions(modules: Sequence[nn.Module]) -> tuple[Any, ...]:
 def is_foreign(model: Model) -> bool:
     """Is a function that computes the stock model's attention, or its mask, not one of transformers'? What such a function
     does may depend on anything, so it is compared on every text."""
+    return bool(foreign_functions(model))
+
+
+def foreign_functions(model: Model) -> list[Any]:
+    """The functions of the stock model's attention and of its masks that are not transformers' own."""
     registered, written, _ = implementation(model)
-    return not all(map(_is_trusted, chain(written, *(pair for _, *pair in registered))))
+    return [function for function in chain(written, *(pair for _, *pair in registered)) if not _is_trusted(function)]
 
 
 def _is_trusted(function: Any) -> bool:

@@ -13,7 +13,7 @@ from torch import Tensor
 from ..errors import ModelError
 from ..rounding import finite, gap
 from ..types import Trace
-from .rows import allowed_in_layer
+from .rows import allowed_in_layer, refuse_infinite
 
 
 def compare_written(trace: Trace, layer: int, written: Tensor) -> None:
@@ -49,6 +49,7 @@ def _field(output: Any, name: str) -> Any:
 
 def _refuse(trace: Trace, difference: float, like: Tensor, what: str) -> None:
     """Refuse a difference that the rounding of all layers does not explain."""
+    refuse_infinite(trace.model, difference, f"{what} is not finite")
     allowed = allowed_in_layer(trace.model, like) * math.sqrt(trace.model.n_layers)
     if not difference <= allowed:
         raise ModelError(

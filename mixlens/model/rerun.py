@@ -107,6 +107,11 @@ def run_with_attention(model: Model, trace: Trace, layer: int, change: Callable[
 # --- all layers, with their graphs ------------------------------------------------------------------------------------
 
 
+def beginning(x: Tensor) -> Tensor:
+    """x without its past, where a graph begins. It is no leaf: torch's counters of operations do not let a module read one."""
+    return x.detach().requires_grad_().view_as(x)
+
+
 def local_graphs(model: Model, trace: Trace) -> list[LayerGraph]:
     """One forward pass that keeps each layer's graph from its input to its queries, keys, values and output.
 
@@ -117,7 +122,7 @@ def local_graphs(model: Model, trace: Trace) -> list[LayerGraph]:
 
     def cut(module: nn.Module, args: Any, kwargs: Any) -> Any:
         parts = by_layer(model.parts)[id(module)]
-        x = hidden_argument(args, kwargs).detach().to(place_of(parts.output)).requires_grad_()
+        x = beginning(hidden_argument(args, kwargs).to(place_of(parts.output)))
         recorder.begin(parts, x)
         read.append(x)
         return with_hidden(args, kwargs, x)

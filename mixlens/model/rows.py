@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from ..errors import RowsError
+from ..errors import ModelError, RowsError
 from ..rounding import EIGHT_BITS, LAYER_ROUNDINGS, LAYER_TOLERANCE, TOLERANCE, digits_of_products, finite, gap
 from .offload import holds_eight_bits
 from .parts import by_layer
@@ -95,12 +95,22 @@ class Rows:
     def refuse(self, difference: float, like: Tensor, what: str, *, layers: int = 1) -> None:
         """Refuse a difference that the rounding of so many layers does not explain."""
         allowed = allowed_in_layer(self.model, like) * math.sqrt(layers)
+        refuse_infinite(self.model, difference, f"{what} is not finite, in the batch or alone")
         if not difference <= allowed:
             raise RowsError(
                 f"{what} is not what it is for that row alone (relative gap {difference:.1e}, allowed {allowed:.0e}): a hook or "
                 "a module treats the rows of a batch differently, or mixes them. Numbers made in batches would be wrong. Remove "
                 "it, or let it do the same to every row."
             )
+
+
+def refuse_infinite(model: Model, difference: float, told: str) -> None:
+    """Refuse numbers that are not finite in words of their own: no hook is at fault."""
+    if math.isinf(difference):
+        raise ModelError(
+            f"{told}: the weights hold NaN or infinite numbers, a hook or a module makes them, or {model.dtype} is too narrow. "
+            "No number is given."
+        )
 
 
 def allowed_in_layer(model: Model, like: Tensor) -> float:

@@ -6,20 +6,21 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
-from .foreign import named_errors, refuse_meta
+from .foreign import named_errors, refuse_changed
 from .own_attention import our_attention
 from .parts import layer_parts
 from .passes import Hook, apart_from_others, evaluating, hooks, modules_of, plain_numbers, recorded, unwatched
 from .record import Recorder
 from .seam import configurations
 from .stock import call
+from .wrappers import refuse_meta_default
 
 if TYPE_CHECKING:
     from .model import Model
 
 
-class Done(Exception):  # noqa: N818 - not an error: a hook raises it where a pass need not go on
-    pass
+class Done(BaseException):
+    """A hook raises it where a pass need not go on. No `except Exception` of a model's own code stops it."""
 
 
 def run(
@@ -36,7 +37,7 @@ def run(
     reads.
     """
     with suppress(Done), model.lock, apart_from_others(), evaluating(model.hf_model, gradients=gradients):
-        refuse_meta(model)
+        refuse_changed(model)
         _refresh_parts(model)
         with our_attention(model), hooks(entries()), recorded(recorder), named_errors():
             return call(model, inputs)
@@ -55,6 +56,7 @@ def _refresh_parts(model: Model) -> None:
 def computing(model: Model) -> Iterator[None]:
     """For calls of single modules: in evaluation mode, as they were traced (a LoRA module in training mode may drop part of its
     input), and in their own numbers."""
+    refuse_meta_default()
     if any(module.training for module in modules_of(model.hf_model)):
         with model.lock, unwatched(), evaluating(model.hf_model), named_errors():
             yield

@@ -6,12 +6,14 @@ acts, texts and changed copies of a text are run one at a time (`Model.batch_lim
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from torch import nn
 
 from .offload import HOOK
-from .own_attention import is_foreign
+from .own_attention import foreign_functions, is_foreign
 from .packages import package, packages_of
 from .passes import modules_of
 
@@ -25,13 +27,43 @@ HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_p
 
 def is_known(module: nn.Module) -> bool:
     """Is the module's code that of a package whose norms and linear maps are what they say? A user's own may do anything."""
-    patched = "forward" in module.__dict__ and HOOK not in module.__dict__
-    return package(type(module).__module__) in KNOWN_PACKAGES and not patched
+    return package(type(module).__module__) in KNOWN_PACKAGES and not _is_patched(module)
 
 
 def acts_in(model: Model) -> bool:
     """Whether code that is not of a known package acts in a pass of the model, or in the gradients of one."""
     return not is_stock(model.hf_model) or is_foreign(model)
+
+
+def own_code(model: Model) -> list[str]:
+    """The names of a user's own hooks, `forward`s and attention functions, each with its place."""
+    placed = [f"{path}: {name}" for path, module in model.hf_model.named_modules() for name in _own_names(module)]
+    return [*_told("a hook on every module", _hooks_of_all()), *placed, *_told("attention", foreign_functions(model))]
+
+
+def _own_names(module: nn.Module) -> list[str]:
+    """Those of the hooks on a module, and of its `forward`."""
+    return [*_told("forward", [_forward_of(module)]), *_told("hook", _hooks_on(module))]
+
+
+def _told(kind: str, functions: Iterable[Any]) -> list[str]:
+    """The names of the functions that are not of known packages."""
+    return [f"{kind}: {_name(function)}" for function in functions if not _is_hooking_package(function)]
+
+
+def _forward_of(module: nn.Module) -> Any:
+    """What a call of a module runs; a patch of accelerate runs the class's own."""
+    return module.__dict__["forward"] if _is_patched(module) else type(module).forward
+
+
+def _is_patched(module: nn.Module) -> bool:
+    return "forward" in module.__dict__ and HOOK not in module.__dict__
+
+
+def _name(function: Any) -> str:
+    """Of a function, or of the class of an object that is called like one."""
+    named = function.func if isinstance(function, partial) else function
+    return str(getattr(named, "__qualname__", type(named).__qualname__))
 
 
 def is_stock(module: nn.Module) -> bool:

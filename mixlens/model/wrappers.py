@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 
 from ..errors import ModelError
+from ..rounding import TOLERANCE
 
+PROBE = 4  # tokens that a wrapper and the model inside it are compared on
 PARALLEL = ("DataParallel", "DistributedDataParallel", "FullyShardedDataParallel")
 
 
@@ -20,7 +23,8 @@ def unwrapped(model: nn.Module) -> nn.Module:
     if not _is_peft(model):
         return model
     _refuse_prompts(model)
-    return unwrapped(model.get_base_model())  # type: ignore[operator]
+    _refuse_invoked(model)
+    return unwrapped(_inside(model))
 
 
 def _is_compiled(model: nn.Module) -> bool:
@@ -37,9 +41,67 @@ def _refuse_prompts(model: nn.Module) -> None:
         )
 
 
+def _refuse_invoked(model: nn.Module) -> None:
+    """Refuse adapters that the wrapper itself switches on, from certain tokens of a text on: in the model inside they are off."""
+    invoked = [name for name, config in _adapters(model).items() if getattr(config, "alora_invocation_tokens", None)]
+    if invoked:
+        raise ModelError(
+            f"adapter {invoked[0]!r} of this {type(model).__name__} is an activated LoRA (aLoRA), which acts behind its "
+            "invocation tokens alone, and mixlens does not model these. For the model without it: load(model.get_base_model())."
+        )
+
+
 def _is_peft(model: nn.Module) -> bool:
     named = any(kind.__module__.split(".")[0] == "peft" for kind in type(model).__mro__)
-    return named and callable(getattr(model, "get_base_model", None))
+    return named and (_is_mixed(model) or callable(getattr(model, "get_base_model", None)))
+
+
+def _is_mixed(model: nn.Module) -> bool:
+    return type(model).__name__ == "PeftMixedModel"
+
+
+def _inside(model: Any) -> nn.Module:
+    """The model of transformers in a wrapper of PEFT, with its adapters; a mixed wrapper has no function that gives it."""
+    return model.base_model.model if _is_mixed(model) else model.get_base_model()
+
+
+def refuse_unlike(model: Any) -> None:
+    """Refuse a wrapper of PEFT that computes something else than the model inside it, which is what mixlens reads."""
+    wrapper = model._orig_mod if _is_compiled(model) else model
+    if _is_peft(wrapper) and not _computes_the_same(wrapper, unwrapped(wrapper)):
+        raise _unlike(wrapper)
+
+
+def _unlike(wrapper: nn.Module) -> ModelError:
+    kinds = ", ".join(f"{name!r}: {_kind(config)}" for name, config in _adapters(wrapper).items())
+    return ModelError(
+        f"this {type(wrapper).__name__} (adapters {kinds}) computes something else than the model inside it, which "
+        "mixlens reads. Give a merged model, load(model.merge_and_unload()), or the model inside, load(model.get_base_model())."
+    )
+
+
+def _kind(config: Any) -> str:
+    return str(getattr(config, "peft_type", "unknown")).removeprefix("PeftType.")
+
+
+def _computes_the_same(wrapper: nn.Module, inside: Any) -> bool:
+    """Whether both put out the same for a few tokens, but for rounding."""
+    from .offload import place_of
+    from .passes import evaluating
+
+    ids = (torch.arange(PROBE, device=place_of(inside)) % inside.config.vocab_size)[None]
+    with evaluating(wrapper):
+        return _are_alike(_output(wrapper, ids), _output(inside, ids))
+
+
+def _output(model: nn.Module, ids: Tensor) -> Tensor:
+    """Logits, or the last hidden states."""
+    return model(input_ids=ids, attention_mask=torch.ones_like(ids))[0]
+
+
+def _are_alike(one: Tensor, other: Tensor) -> bool:
+    allowed = TOLERANCE.get(other.dtype, TOLERANCE[torch.float32])
+    return torch.allclose(one, other, rtol=allowed, atol=allowed * float(other.abs().max()), equal_nan=True)
 
 
 def _adapters(model: Any) -> dict[str, Any]:
@@ -60,7 +122,5 @@ def refuse_meta(model: nn.Module) -> None:
 
 def refuse_meta_default() -> None:
     """With torch's default device set to `meta`, every new tensor is empty."""
-    import torch
-
     if torch.get_default_device().type == "meta":
         raise ModelError("torch's default device is 'meta', where tensors have no values. Use torch.set_default_device('cpu').")

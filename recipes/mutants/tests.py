@@ -29,7 +29,7 @@ AREAS: dict[str, tuple[str, ...]] = {
         "mixlens/fast/*.py",
         *(
             f"mixlens/model/{name}.py"
-            for name in ("kept", "packages", "passes", "quantized", "repeats", "user_code", "words", "wrappers")
+            for name in ("described", "kept", "packages", "passes", "quantized", "repeats", "user_code", "words", "wrappers")
         ),
     ),  # the rest: decompositions, scoring, aggregation, attributions, targets
 }
@@ -184,9 +184,10 @@ FIRST: dict[str, tuple[str, ...]] = {
     "mixlens/model/passes.py": ("test_passes_by_hand.py", "test_threads.py", "test_untouched.py", "test_settings.py"),
     "mixlens/model/packages.py": ("test_user_code.py", "test_attention_helpers.py"),
     "mixlens/model/repeats.py": ("test_repeats.py",),
-    "mixlens/model/user_code.py": ("test_user_code.py", "test_rows_of_batches.py"),
+    "mixlens/model/described.py": ("test_described.py",),
+    "mixlens/model/user_code.py": ("test_user_code.py", "test_described.py", "test_rows_of_batches.py"),
     "mixlens/model/wrappers.py": ("test_passes_by_hand.py", "tests/test_settings.py"),
-    "mixlens/provenance.py": ("tests/test_run_identity.py:!reads",),
+    "mixlens/provenance.py": ("tests/test_run_identity.py:!reads", "test_described.py"),
     "mixlens/model/quantized.py": ("test_quantization_by_hand.py", "tests/test_quantized.py"),
     "mixlens/completeness.py": ("tests/test_completeness.py", "tests/test_terminal.py"),
     "mixlens/methods/_quadrature.py": ("tests/test_completeness.py",),

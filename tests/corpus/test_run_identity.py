@@ -256,6 +256,58 @@ def test_another_model_does_not_go_on_with_a_run(change: str, tmp_path: Path) ->
     assert {path: path.read_bytes() for path in (tmp_path / "run").rglob("*") if path.is_file()} == before
 
 
+def scaled(module: Any, args: Any, output: Any) -> Any:
+    return 1.5 * output
+
+
+def patched(model: Any) -> None:
+    dense, own = model.bert.pooler.dense, model.bert.pooler.dense.forward
+    dense.forward = lambda x: 2 * own(x)
+
+
+IN_MEMORY: dict[str, Callable[[Any], Any]] = {
+    "hook": lambda model: model.bert.encoder.layer[1].output.dense.register_forward_hook(scaled),
+    "activation": lambda model: setattr(model.bert.encoder.layer[0].intermediate, "intermediate_act_fn", torch.nn.Tanh()),
+    "epsilon": lambda model: setattr(model.bert.encoder.layer[0].output.LayerNorm, "eps", 1.0),
+    "forward": patched,
+}
+
+
+@pytest.mark.parametrize("change", IN_MEMORY)
+def test_a_model_with_other_modules_or_hooks_does_not_go_on_with_a_run(change: str, tmp_path: Path) -> None:
+    """Neither does it where another model began; and a run that is continued with the same one goes on."""
+    out, texts = tmp_path / "run", ["The plot was dull.", "A great film.", "A film."]
+    model, other = mixlens.load("sentiment"), mixlens.load("sentiment")
+    go(texts, out, model=model, shard_rows=1)
+    IN_MEMORY[change](other.hf_model)
+    shards.shard_files(out)[-1].unlink()
+    with pytest.raises(
+        InputError, match=r"another run \(the model's modules, or the hooks and functions of your own in it, differ\)"
+    ):
+        go(texts, out, model=other, shard_rows=1)
+    assert go(texts, out, model=model, shard_rows=1).done == 1
+
+
+def test_a_folder_of_a_version_that_did_not_know_the_modules_is_continued(
+    sentiment: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out, texts = tmp_path / "run", ["The plot was dull.", "A great film.", "A film."]
+    identity = sys.modules["mixlens.corpus.running"].identity_of
+
+    def earlier(*given: Any) -> dict[str, Any]:
+        known = identity(*given)
+        return {name: value for name, value in known.items() if name != "modules"}
+
+    with monkeypatch.context() as patch:
+        patch.setattr(sys.modules["mixlens.corpus.running"], "identity_of", earlier)
+        go(texts, out, model=sentiment, shard_rows=1)
+    shards.shard_files(out)[-1].unlink()
+    assert go(texts, out, model=sentiment, shard_rows=1).done == 1
+    assert mixlens.summarize(out).rows == 3
+    go(texts, tmp_path / "new", model=sentiment)
+    assert "modules" in json.loads((tmp_path / "new/manifest.json").read_text())["identity"]
+
+
 def test_an_experiment_knows_its_model_too(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     place = Path(shutil.copytree(ROOT / "embedded/agreement", tmp_path / "model"))
@@ -264,6 +316,16 @@ def test_an_experiment_knows_its_model_too(tmp_path: Path) -> None:
     CHANGES["epsilon"](place)
     with pytest.raises(InputError, match=r"belongs to another run \(model: "):
         experiment("vz-cue-alignment", model=str(place), **asked)
+
+
+def test_an_experiment_knows_the_modules_too(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    asked: dict[str, Any] = {"n": 3, "methods": ["alti"], "out": tmp_path / "out", "progress": False}
+    model = mixlens.load("agreement")
+    experiment("vz-cue-alignment", model=model, **asked)
+    model.parts[0].layer.register_forward_hook(lambda module, args, output: output)
+    with pytest.raises(InputError, match=r"another run \(the model's modules, or the hooks"):
+        experiment("vz-cue-alignment", model=model, **asked)
 
 
 def test_the_same_model_is_the_same_wherever_it_lies_and_whatever_it_read(tmp_path: Path) -> None:

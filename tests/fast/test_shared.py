@@ -70,6 +70,17 @@ def test_a_model_that_changed_is_refused_at_the_next_call(change: str, counted: 
     torch.testing.assert_close(fresh.scores, exact.scores, rtol=1e-6, atol=1e-6)  # half precision is scored in float32
 
 
+@pytest.mark.parametrize("method", ["attention", "alti", "value_zeroing"])
+def test_a_trace_that_was_written_into_is_refused_at_once(method: str) -> None:
+    """These attention weights are the very tensor that the kept blocks hold."""
+    trace = mixlens.load(hf_model("gptj")).trace(input_ids=ids(9))
+    mixlens.mix(trace, method)
+    trace.layers[1].weights[..., 0] = 0
+    for _ in range(2):
+        with pytest.raises(ModelError, match="No map is given"):
+            mixlens.mix(trace, method)
+
+
 def test_blocks_go_with_their_trace_and_stay_within_the_budget(monkeypatch: pytest.MonkeyPatch) -> None:
     lens = mixlens.load(hf_model("bert"))
     traces = [lens.trace(input_ids=ids(7, seed)) for seed in range(4)]

@@ -270,3 +270,14 @@ def test_a_hook_that_does_the_same_to_every_row_is_no_reason_to_refuse(
     half = mixlens.load("sentiment", dtype="bfloat16")
     half.trace([WORDS, "A dull plot.", "The actors were wonderful."])
     mixlens.attribute(half.trace(WORDS), "blank_out")
+
+
+@pytest.mark.parametrize("method", ["lime", "shap"])
+def test_weights_that_are_no_numbers_are_not_taken_for_a_hook_on_rows(method: str) -> None:
+    lens = mixlens.load("sentiment")
+    trace = lens.trace(WORDS)
+    with torch.no_grad():
+        lens.hf_model.get_submodule(DENSE).weight[3, 4] = float("nan")
+    with pytest.raises(mixlens.MixlensError, match=r"not finite.*the weights hold NaN or infinite numbers") as error:
+        mixlens.attribute(trace, method, **QUICK[method])
+    assert "differently" not in str(error.value)

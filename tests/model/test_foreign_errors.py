@@ -104,3 +104,34 @@ def test_whose_code_it_is(file: str, named: str | None) -> None:
     with pytest.raises(RuntimeError) as raised:
         module(torch.ones(1))
     assert user_code(raised.value) == named
+
+
+def test_a_hook_that_refuses_a_value_is_not_the_model_that_refuses_the_text() -> None:
+    stock = copy.deepcopy(hf_model("bert", head="AutoModelForSequenceClassification"))
+    lens = mixlens.load(stock)
+
+    def strict(module: Any, args: Any, output: Any) -> Any:
+        raise ValueError("no such feature")
+
+    def strict_in_torch(module: Any, args: Any, output: Any) -> Any:
+        return torch.nn.functional.dropout(output, p=2.0)
+
+    for hook, says in ((strict, "ValueError: no such feature"), (strict_in_torch, "ValueError: dropout probability")):
+        handle = stock.base_model.encoder.layer[1].output.dense.register_forward_hook(hook)
+        with pytest.raises(ModelError, match=rf"failed \({hook.__name__}, test_foreign_errors.py:\d+\): {says}"):
+            lens.trace(input_ids=ids(5))
+        handle.remove()
+
+
+def test_what_the_stock_model_refuses_below_a_users_forward_is_its_own_refusal() -> None:
+    stock = copy.deepcopy(hf_model("bert"))
+    for layer in stock.encoder.layer:
+        layer.chunk_size_feed_forward = 3  # transformers refuses a length that it does not divide
+    own = stock.forward
+
+    def timed(**given: Any) -> Any:
+        return own(**given)
+
+    stock.forward = timed
+    with pytest.raises(mixlens.MixlensError, match="itself refuses this input"):
+        mixlens.load(stock, check=False).trace(input_ids=ids(11))

@@ -60,6 +60,50 @@ def test_prompt_tuning_is_refused_by_name() -> None:
     assert "prompt or prefix tuning" in refusal(lambda: mixlens.load(wrapped))
 
 
+def trained(wrapped: Any) -> Any:
+    """With adapters that change something."""
+    generator = torch.Generator().manual_seed(1)
+    for weights in wrapped.parameters():
+        if weights.requires_grad:
+            weights.data += 0.4 * torch.randn(weights.shape, generator=generator, dtype=weights.dtype)
+    return wrapped.eval()
+
+
+ADAPTED = {"target_modules": ["q_proj", "v_proj", "o_proj", "up_proj"], "task_type": "CAUSAL_LM"}
+
+
+def test_an_activated_adapter_is_refused_by_name() -> None:
+    config = peft.LoraConfig(r=4, alora_invocation_tokens=ids(9)[4:6], **ADAPTED)
+    wrapped = trained(peft.get_peft_model(stock("llama", "AutoModelForCausalLM"), config))
+    assert "adapter 'default' of this PeftModelForCausalLM is an activated LoRA (aLoRA)" in refusal(lambda: mixlens.load(wrapped))
+    assert mixlens.load(wrapped.get_base_model()).trace(input_ids=ids(9)).logits.isfinite().all()
+
+
+def test_a_mixed_wrapper_is_unwrapped() -> None:
+    wrapped = peft.get_peft_model(stock("llama", "AutoModelForCausalLM"), peft.LoraConfig(r=4, **ADAPTED), mixed=True)
+    wrapped.add_adapter("other", peft.LoHaConfig(r=4, **ADAPTED))
+    wrapped.set_adapter(["default", "other"])
+    trained(wrapped)
+    lens = mixlens.load(wrapped)
+    with torch.no_grad():
+        own = wrapped(input_ids=torch.tensor([ids(9)])).logits[0, -1]
+    torch.testing.assert_close(lens.trace(input_ids=ids(9)).logits[-1], own)
+
+
+def test_a_wrapper_that_computes_something_else_is_refused() -> None:
+    wrapped = trained(peft.get_peft_model(stock("llama", "AutoModelForCausalLM"), peft.LoraConfig(r=4, **ADAPTED)))
+    mixlens.load(wrapped)
+
+    def doubled(module: Any, args: Any, output: Any) -> Any:
+        output.logits = 2 * output.logits
+        return output
+
+    wrapped.register_forward_hook(doubled)
+    said = "this PeftModelForCausalLM (adapters 'default': LORA) computes something else"
+    assert said in refusal(lambda: mixlens.load(wrapped))
+    assert said in refusal(lambda: mixlens.load(torch.compile(wrapped, backend="eager")))
+
+
 def test_a_compiled_wrapper_is_unwrapped() -> None:
     model = stock("llama", "AutoModelForCausalLM")
     lens = mixlens.load(torch.compile(model, backend="eager"))

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import copy
+import random
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
-from conftest import DISTINCT, hf_model, ids
+from conftest import DISTINCT, QUICK, hf_model, ids
 from torch import nn
 
 import mixlens
 from mixlens.maps import known
+from mixlens.methods._attribution import known as known_attributions
 from mixlens.model.passes import modules_of
 
 
@@ -101,3 +104,18 @@ def test_a_module_without_one_of_its_parts_is_walked_through() -> None:
     outer.register_module("gate", None)
     outer.inner = inner
     assert modules_of(outer) == [outer, inner]
+
+
+def random_states() -> tuple[Any, ...]:
+    _, keys, place, *gauss = np.random.get_state()
+    return random.getstate(), keys.tolist(), place, gauss, torch.get_rng_state().tolist()  # type: ignore[union-attr]
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("method", sorted(known_attributions()))
+def test_random_states_of_a_user_stay_as_they_were(method: str) -> None:
+    trace = mixlens.load("sentiment", check=False).trace("A dull plot.")
+    mixlens.attribute(trace, method, **QUICK.get(method, {}))  # to import a package may draw numbers
+    before = random_states()
+    mixlens.attribute(trace, method, **QUICK.get(method, {}))
+    assert random_states() == before
