@@ -12,6 +12,7 @@ import typer
 from .. import command_words
 from ..errors import InputError
 from ..files import refuse_foreign
+from ..paths import is_folder
 from . import completion, group
 from .keeping import Force, tell_written
 from .options import File, Foil, LoadOptions, NoColor, Pair, Text, loads_a_model
@@ -144,7 +145,7 @@ def _refuse_places(csv: Path | None, page: Path | None, *, force: bool) -> None:
 def _refuse_table(csv: Path, *, force: bool) -> None:
     if csv.suffix.lower() != ".csv":
         raise InputError(f"--csv writes a .csv file, not {csv.name!r}.")
-    if not csv.absolute().parent.is_dir():
+    if not is_folder(csv.absolute().parent):
         raise InputError(f"no folder {str(csv.parent)!r} to write {csv.name!r} in.")
     refuse_foreign(csv, force=force)
 

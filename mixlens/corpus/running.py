@@ -24,6 +24,7 @@ from ..model.loading import load
 from ..model.model import Model
 from ..notices import notices_of_corpus
 from ..optional import optional
+from ..paths import is_file
 from .page import write_page
 from .plan import is_count, plan_of
 from .ray_pool import Pool
@@ -159,7 +160,7 @@ def _refuse_workers(ray: str | None, workers: Any) -> None:
 
 
 def _refuse_resume(folder: CorpusFolder, resume: bool) -> None:
-    if resume and not (folder.place / "manifest.json").is_file():
+    if resume and not is_file(folder.place / "manifest.json"):
         raise InputError(f"{str(folder.place)!r} holds no run to resume. Leave resume= out to begin one.")
 
 

@@ -12,6 +12,7 @@ from typing import Any, BinaryIO, Literal, overload
 
 from ..errors import InputError, MixlensError, nearest
 from ..optional import optional
+from ..paths import is_there
 from .source import Source
 
 Row = dict[str, Any]
@@ -69,7 +70,7 @@ def rows(
 
 
 def _refuse_unreadable(place: Path) -> None:
-    if place.exists() and not place.is_file() and not place.is_dir():
+    if is_there(place) and not place.is_file() and not place.is_dir():
         raise InputError(f"{str(place)!r} is a pipe or a device, and data is read more than once: write it to a file first.")
     if not place.is_file():
         raise InputError(f"no file {str(place)!r}.")

@@ -9,6 +9,7 @@ from typing import Any
 from ..asking import json_or_text
 from ..errors import InputError, ResultError
 from ..files import write
+from ..paths import is_there
 from .experiment import Experiment, known
 from .judge import lines
 from .plan import PLANS, Plan
@@ -80,7 +81,7 @@ def reproduce_text(name: str | None, **question: Any) -> str:
     if name is None:
         return "\n".join(_plan_line(one) for one in PLANS.known().values())
     folder = None if question.get("out") is None else Path(question["out"])
-    if folder is not None and folder.exists() and not folder.is_dir():
+    if folder is not None and is_there(folder) and not folder.is_dir():
         raise InputError(f"{str(folder)!r} is a file. --out is a folder for the records and the page.")
     reproduction = reproduce(name, **question)
     if folder is not None:
