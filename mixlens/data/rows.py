@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import os
+import re
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -17,6 +18,8 @@ from .source import Source
 
 Row = dict[str, Any]
 BOM = b"\xef\xbb\xbf"
+SEPARATORS = {",": "a comma", ";": "a semicolon", "\t": "a tab", "|": "a bar"}
+NAME = re.compile(r'"?\w[\w .-]*"?')  # of a field, as a header has it
 LONGEST_CELL = 1 << 24  # characters; what an unclosed quote may swallow before it is called an error
 
 
@@ -144,6 +147,8 @@ def _csv(place: Path, columns: Sequence[str] | None, opened: Opened, *, delimite
     with opened("rb") as file:
         # A byte that is not UTF-8 becomes a lone surrogate, so that the row around it can still be parsed and named.
         first = file.readline().removeprefix(BOM)
+        if columns is None:
+            _refuse_separator(place, first.decode("utf-8", "replace").strip(), delimiter)
         lines = (raw.decode("utf-8", "surrogateescape") for raw in _with(first, file))
         header = None if columns is None else list(columns)
         for number, cells in _csv_cells(place.name, csv.reader(lines, delimiter=delimiter, quoting=quoting, strict=True)):
@@ -153,6 +158,18 @@ def _csv(place: Path, columns: Sequence[str] | None, opened: Opened, *, delimite
                 header = _header(place.name, cells)
             else:
                 yield number, _csv_row(place.name, number, header, cells)
+
+
+def _refuse_separator(place: Path, header: str, delimiter: str) -> None:
+    """Refuse a header of names with another sign between them: read as one name, it would lead every cell into the text."""
+    other = next((sign for sign in SEPARATORS if sign != delimiter and sign in header), delimiter)
+    names = header.split(other)
+    if delimiter not in header and len(names) > 1 and all(map(NAME.fullmatch, names)):
+        tabs = " With tabs between them it is read as .tsv." if other == "\t" else ""
+        found, read = SEPARATORS[other], SEPARATORS[delimiter]
+        kind = f"a {place.suffix.lower()} file is read with {read} there"
+        reason = f"{found} stands between the fields, and {kind}. Save it with {read} between them.{tabs}"
+        raise RowError(place.name, 1, reason)
 
 
 def _csv_cells(source: str, reader: Any) -> Iterator[tuple[int, list[str] | RowError]]:

@@ -79,7 +79,8 @@ def _refuse_kinds(text: Any, method: Any, methods: Any) -> None:
     if not isinstance(method, str | None):
         raise InputError(f"method= is the name of one method, not {type(method).__name__}; methods= takes several.")
     if isinstance(methods, str):
-        raise InputError(f"methods= is a list of names, not {methods!r}: methods=[{methods!r}].")
+        names = [name.strip() for name in methods.split(",")]
+        raise InputError(f"methods= is a list of names, not {methods!r}: methods={names}.")
 
 
 def _silent(step: str) -> None:

@@ -376,7 +376,7 @@ def test_rows_of_a_comparison_say_what_they_explain_and_in_which_unit() -> None:
     place = {"model": "m", "query": 0, "query_token": "[CLS]"}
     share = {**place, "distribution": True, "rollout": None}
     norm = {**place, "distribution": False, "rollout": {"convention": "globenc", "normalize": False, "residual": False}}
-    target = {**place, "target": "negative", "score": "logit"}
+    target = {**place, "target": "negative", "score": "logit", "completeness": {"relative_gap": 0.0}}
     reads = [
         Attribution(torch.tensor([0.2, 0.5, 0.3]), tokens, "alti", share),
         Attribution(torch.tensor([1e6, 2e6, 1e6]), tokens, "globenc", norm),
