@@ -227,6 +227,8 @@ def summarize(
 ) -> None:
     """What a run found: words for and against each class, what turns without them, agreement, mixing, gaps, slow rows, errors."""
     from ..corpus import summarize as summary_of
+    from ..show.tables import fitted
+    from ..show.text import console
 
     summary = summary_of(folder, top=top, classes=classes, least_rows=least_rows)
-    print(summary.json() if json_ else summary.text())
+    print(summary.json() if json_ else fitted(summary.text(), console().width))

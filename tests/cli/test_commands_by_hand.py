@@ -237,6 +237,7 @@ def test_experiment_hands_over_every_option(monkeypatch: pytest.MonkeyPatch) -> 
     usual = {
         **{"options": (), "model": None, "data": None, "n": None, "out": None, "methods": None, "seed": 0, "first": False},
         **{"leave_out": False, "truncate": False, "split": None, "labels": record.calls[0][1]["labels"], "loading": LOADED},
+        "width": 120,
     }
     assert record.calls == [((None,), usual)]
     assert not usual["labels"]
@@ -246,6 +247,7 @@ def test_experiment_hands_over_every_option(monkeypatch: pytest.MonkeyPatch) -> 
     given = {
         **{"options": ["k=v"], "model": "m", "data": "d", "n": 3, "out": Path("o"), "methods": "alti", "seed": 4, "first": True},
         **{"leave_out": True, "truncate": True, "split": "s", "labels": record.calls[1][1]["labels"], "loading": ASKED},
+        "width": 120,
     }
     assert record.calls[1] == (("name",), given)
     assert given["labels"]
