@@ -25,7 +25,7 @@ from .provenance import provenance
 from .questions import Batch, Question, share_passes
 from .rounding import working_dtype
 from .scoring import through_quantized
-from .sequences import followed, usual_score
+from .sequences import followed, own_prediction, usual_score
 from .targets import Target, TargetName, resolve
 from .types import Attribution, Map, Trace
 
@@ -286,7 +286,7 @@ def _info(call: Call, question: Question) -> dict[str, Any]:
         "query": question.query,
         "query_token": trace.tokens[question.query],
         "at_layer": question.layer,
-        "prediction": trace.prediction(),
+        "prediction": own_prediction(trace),
         **notices_in(trace, question.user_query),
     }
 

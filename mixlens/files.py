@@ -17,6 +17,7 @@ from types import MappingProxyType
 from typing import Any, cast
 
 from .errors import InputError, MixlensError, ResultError
+from .paths import is_file, is_there, looking
 
 TEMPORARY = ".tmp-"
 OWN_TEMPORARY = re.compile(r"\.tmp-[0-9a-f]{12}-")  # how `write` begins the name of a file that is not whole yet
@@ -162,7 +163,7 @@ class RunFolder:
     def check(self, identity: Mapping[str, Any]) -> None:
         """Refuse a folder that is neither empty nor of this very run."""
         self._refuse_other_than_folder()
-        if (self.place / "manifest.json").is_file():
+        if is_file(self.place / "manifest.json"):
             self._check_manifest(identity)
         else:
             self._check_empty()
@@ -170,7 +171,7 @@ class RunFolder:
     def _refuse_other_than_folder(self) -> None:
         if self.place.is_symlink() and not self.place.exists():
             raise InputError(f"{str(self.place)!r} is a link that leads nowhere; the results need a folder of their own.")
-        if self.place.exists() and not self.place.is_dir():
+        if is_there(self.place) and not self.place.is_dir():
             raise InputError(f"{str(self.place)!r} is a file; the results need a folder of their own.")
 
     def _check_empty(self) -> None:
@@ -218,13 +219,17 @@ class RunFolder:
     @property
     def manifest(self) -> dict[str, Any]:
         """What `manifest.json` holds; an empty dict where it names no identity."""
+        place = self.place / "manifest.json"
         try:
-            content = json.loads((self.place / "manifest.json").read_text(encoding="utf-8"))
+            with looking(place):
+                content = json.loads(place.read_text(encoding="utf-8"))
             return cast(dict[str, Any], content) if isinstance(content["identity"], dict) else {}
         except KeyError:
             return {}
+        except MixlensError:
+            raise
         except (ValueError, TypeError, RecursionError):
-            raise InputError(f"{str(self.place / 'manifest.json')!r} is not a manifest of mixlens.") from None
+            raise InputError(f"{str(place)!r} is not a manifest of mixlens.") from None
 
     @contextlib.contextmanager
     def held(self, identity: Mapping[str, Any] | None = None) -> Iterator[None]:
@@ -318,7 +323,7 @@ BEGINNINGS = (  # the first line of each kind of table (that of an answer goes o
 
 def refuse_foreign(place: Path | None, *, force: bool) -> None:
     """Refuse a file that somebody else wrote, before anything is computed."""
-    if place is not None and not force and place.is_file() and not _is_ours(place):
+    if place is not None and not force and is_file(place) and not _is_ours(place):
         raise InputError(
             f"{str(place)!r} is there already and is no result of mixlens. Give another name, or write over it: --force "
             "(force=True)."
@@ -327,7 +332,7 @@ def refuse_foreign(place: Path | None, *, force: bool) -> None:
 
 def _is_ours(place: Path) -> bool:
     """An empty file, or one that begins as a result does."""
-    with place.open("rb") as file:
+    with looking(place), place.open("rb") as file:
         begin = file.read(BEGIN)
     is_stored = place.suffix.lower() != ".csv" and b'"mixlens"' in begin
     return not begin or is_stored or any(one.match(begin) for one in BEGINNINGS)

@@ -16,6 +16,7 @@ from torch import Tensor
 from .errors import MixlensError, ResultError
 from .files import refuse_foreign, write
 from .optional import optional
+from .paths import is_file, is_folder
 from .result_facts import SCHEMA, Saved, WrongError, header_of, result_of
 from .saving_text import content_of, csv_of, json_of
 from .types import Attribution, HeadMaps, Map
@@ -52,7 +53,7 @@ def _checked_place(path: str | os.PathLike[str]) -> Path:
     place = Path(path)
     if place.suffix not in SUFFIXES:
         raise ResultError(f"a result is saved as .safetensors, .json or .csv, not {place.name!r}.")
-    if not place.parent.is_dir():
+    if not is_folder(place.parent):
         raise ResultError(f"no folder {str(place.parent)!r} to save in.")
     return place
 
@@ -74,7 +75,7 @@ def load_result(path: str | os.PathLike[str]) -> Any:
     A file with anything that these do not write is refused.
     """
     place = Path(path)
-    if not place.is_file():
+    if not is_file(place):
         raise ResultError(f"no file {str(place)!r}.")
     if place.suffix == ".csv":
         raise ResultError(

@@ -11,7 +11,9 @@ from .model.encode import Encoded
 from .model.model import Model
 from .model.vocabulary import CONTINUES, pieces_of
 from .targets import GIVEN, pieces_meant
-from .types import Trace
+from .types import Prediction, Trace
+
+OWN = "own_prediction"  # in `.info` of a trace with tokens of a target behind its text: what the model predicts after the text
 
 
 def followed(trace: Trace, target: Any) -> Trace:
@@ -24,8 +26,14 @@ def followed(trace: Trace, target: Any) -> Trace:
     prompt = _encoded_again(trace)
     words = None if prompt is None else Continuation(trace.model, prompt, whole).words_before(len(whole))
     special = (*trace.special, *whole.special[len(trace) :])
-    facts = {**whole.info, GIVEN: len(pieces) - 1}
+    facts = {**whole.info, GIVEN: len(pieces) - 1, OWN: trace.prediction()}
     return replace(whole, text=trace.text, pair=trace.pair, words=words, special=special, info=facts)
+
+
+def own_prediction(trace: Trace) -> Prediction:
+    """What the model predicts after the text itself, also where tokens of a target stand behind it."""
+    found: Prediction | None = trace.info.get(OWN)
+    return trace.prediction() if found is None else found
 
 
 def _encoded_again(trace: Trace) -> Encoded | None:

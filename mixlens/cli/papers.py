@@ -75,6 +75,7 @@ def experiment(
 ) -> None:
     """An experiment of one of the papers, on any model: records, tables, figure. Stopped at any time, it goes on."""
     from ..experiments.command import experiment_text, labels_of
+    from ..show.text import console
 
     options = {"model": _one_or_more(model), "data": data, "n": n, "out": out, "methods": methods, "seed": seed}
     more = {
@@ -85,7 +86,7 @@ def experiment(
         "labels": labels_of(labels),
         "loading": loading.arguments(),
     }
-    print(experiment_text(name, options=option or (), **options, **more))
+    print(experiment_text(name, options=option or (), width=console().width, **options, **more))
 
 
 def _one_or_more(names: list[str] | None) -> Any:
@@ -120,12 +121,14 @@ def reproduce(
 ) -> None:
     """Everything of one paper in one command: its tables and figures, ours beside theirs. Stopped at any time, it goes on."""
     from ..experiments.command import pairs_of, reproduce_text, sizes_of, step_options_of
+    from ..show.tables import fitted
+    from ..show.text import console
 
     models: Any = model[0] if model and len(model) == 1 and "=" not in model[0] else pairs_of(model or (), "--model")
     files = pairs_of(data or (), "--data")
     options: dict[str, Any] = {"models": models, "data": files, "out": out, "fast": fast, "only": only, "seed": seed}
     options |= {"sizes": sizes_of(sizes or ()), "options": step_options_of(option or ())}
-    print(reproduce_text(paper, said=_said, loading=loading.arguments(), **options))
+    print(fitted(reproduce_text(paper, said=_said, loading=loading.arguments(), **options), console().width))
 
 
 def _said(line: str) -> None:

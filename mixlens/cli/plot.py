@@ -12,6 +12,7 @@ import typer
 
 from .. import command_words
 from ..errors import InputError, nearest, printable
+from ..paths import is_there
 from . import completion, group
 from .options import (
     File,
@@ -151,7 +152,7 @@ def _refuse_output(output: Path, force: bool) -> None:
     from ..show import figure
 
     figure.check_path(output)
-    if output.exists() and not force:
+    if is_there(output) and not force:
         raise InputError(f"{str(output)!r} is there already. Give another name, or --force to write over it.")
 
 

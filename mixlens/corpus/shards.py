@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 from ..errors import InputError, ResultError
 from ..files import TEMPORARY, RunFolder, sync_folder, write
 from ..optional import optional
+from ..paths import is_file, looking
 
 if TYPE_CHECKING:
     from .worker import ShardFiles
@@ -86,6 +87,15 @@ class CorpusFolder(RunFolder):
             self.maps.mkdir(exist_ok=True)
         sync_folder(self.place)
         self.clear(self.shards, self.maps)
+
+    def withdraw(self) -> None:
+        """Take back what `begin` wrote. A folder that is not empty stays, and so do files of other names."""
+        self.still_held()
+        for path in (self.place / "manifest.json", self.errors):
+            path.unlink(missing_ok=True)
+        for folder in (self.shards, self.maps):
+            with contextlib.suppress(OSError):
+                folder.rmdir()
 
     def listed(self) -> tuple[dict[int, tuple[str, str]], bool]:
         """What the manifest of a finished run says of its shards: number -> (file, sha256). And whether its list is damaged:
@@ -223,7 +233,7 @@ def _is_listed(path: Path, digest: str, entry: tuple[str, str] | None) -> bool:
 
 def refuse_changed(path: Path, listed: Mapping[int, tuple[str, str]]) -> None:
     """Refuse a shard whose content is not what its name and the manifest's list say."""
-    with path.open("rb") as file:  # read in pieces: a shard may be large
+    with looking(path), path.open("rb") as file:  # read in pieces: a shard may be large
         digest = hashlib.file_digest(file, "sha256").hexdigest()
     if not _is_listed(path, digest, listed.get(_number_of(path.name) or 0)):
         raise ResultError(
@@ -293,7 +303,7 @@ def facts_of(path: Path, content: bytes | None = None) -> dict[str, Any]:
 def shard_files(out: str | os.PathLike[str], kind: str = "shards") -> list[Path]:
     """The files of a run, in the order of the data."""
     place = Path(out)
-    if not (place / "manifest.json").is_file():
+    if not is_file(place / "manifest.json"):
         raise InputError(f"{str(place)!r} holds no run: there is no manifest.json.")
     RunFolder(place).manifest  # noqa: B018 - refused where it is not one of ours
     return sorted(path for path in (place / kind).glob("part-*.parquet") if NAME.fullmatch(path.name))

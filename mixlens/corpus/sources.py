@@ -17,6 +17,7 @@ from ..data.reading import TEXT_FIELDS, fields_of, not_empty, rows_of
 from ..data.source import Source
 from ..errors import InputError, nearest
 from ..optional import optional
+from ..paths import is_file, is_folder
 from ..types import Chat, Example
 from .rows import Fields, InputRow, Rows, as_conversation, row_of, written
 
@@ -85,11 +86,11 @@ def _whole_corpus(data: Any, fields: Fields, split: str | None, *, has_limit: bo
 
 
 def _named(name: str, fields: Fields, split: str | None, *, has_limit: bool) -> Corpus:
-    if name in DATASETS and not Path(name).is_file():
+    if name in DATASETS and not is_file(name):
         return _dataset(name, fields, split, has_limit=has_limit)
-    if Path(name).is_dir():
+    if is_folder(name):
         raise InputError(f"{name!r} is a folder; give one file of it.")
-    return _file(name, fields, split) if Path(name).is_file() else _of_the_hub(name, fields, split)
+    return _file(name, fields, split) if is_file(name) else _of_the_hub(name, fields, split)
 
 
 # --- datasets ---------------------------------------------------------------------------------------------------------

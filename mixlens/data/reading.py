@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar, overload
 
 from ..errors import InputError, nearest
+from ..paths import is_file, is_folder, is_there
 from ..types import Example
 from .catalog import DATASETS, Dataset
 from .grammar import MASK, number_of
@@ -121,7 +122,7 @@ def read(
     _at_least_one(limit=limit)
     fields = {"text_field": text_field, "pair_field": pair_field, "label_field": label_field}
     name = os.fspath(source)
-    if name not in DATASETS or Path(name).is_file():
+    if name not in DATASETS or is_file(name):
         examples = _of_texts(name, split=split, **fields)
     else:
         _refuse_fields(name, fields)
@@ -162,7 +163,7 @@ def _dataset_rows(dataset: Dataset, path: Named | None, split: str | None) -> tu
 def rows_of(name: str, *, split: str | None, content: Source | None = None) -> tuple[str, str, Iterator[Any]]:
     """The name of a file or a hub dataset, the word for one of its rows, and its numbered rows, bad ones as RowErrors."""
     place = Path(name)
-    if content is not None or place.is_file() or place.suffix.lower() in READERS:
+    if content is not None or is_file(place) or place.suffix.lower() in READERS:
         _refuse_split(place, split)
         return place.name, _unit(place), rows(place, keep_bad=True, content=content)
     if not _is_hub_id(name):
@@ -175,7 +176,7 @@ def rows_of(name: str, *, split: str | None, content: Source | None = None) -> t
 
 
 def _is_hub_id(name: str) -> bool:
-    return name.count("/") == 1 and not name.startswith((".", "/", "~")) and not Path(name).exists()
+    return name.count("/") == 1 and not name.startswith((".", "/", "~")) and not is_there(name)
 
 
 def _of_texts(
@@ -253,7 +254,7 @@ def _sentences(dataset: Dataset, stream: Iterator[Any], prefix: str) -> Iterator
 
 def _file(dataset: Dataset, path: Path, split: str | None) -> Path:
     """The file itself, or the one file of a folder that holds the split."""
-    if not path.is_dir():
+    if not is_folder(path):
         _refuse_split(path, split)
         reader_of(path)
         return path

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import os
+import re
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -12,10 +13,13 @@ from typing import Any, BinaryIO, Literal, overload
 
 from ..errors import InputError, MixlensError, nearest
 from ..optional import optional
+from ..paths import is_there
 from .source import Source
 
 Row = dict[str, Any]
 BOM = b"\xef\xbb\xbf"
+SEPARATORS = {",": "a comma", ";": "a semicolon", "\t": "a tab", "|": "a bar"}
+NAME = re.compile(r'"?\w[\w .-]*"?')  # of a field, as a header has it
 LONGEST_CELL = 1 << 24  # characters; what an unclosed quote may swallow before it is called an error
 
 
@@ -69,7 +73,7 @@ def rows(
 
 
 def _refuse_unreadable(place: Path) -> None:
-    if place.exists() and not place.is_file() and not place.is_dir():
+    if is_there(place) and not place.is_file() and not place.is_dir():
         raise InputError(f"{str(place)!r} is a pipe or a device, and data is read more than once: write it to a file first.")
     if not place.is_file():
         raise InputError(f"no file {str(place)!r}.")
@@ -143,6 +147,7 @@ def _csv(place: Path, columns: Sequence[str] | None, opened: Opened, *, delimite
     with opened("rb") as file:
         # A byte that is not UTF-8 becomes a lone surrogate, so that the row around it can still be parsed and named.
         first = file.readline().removeprefix(BOM)
+        _refuse_separator(place, "" if columns else first.decode("utf-8", "replace").strip(), delimiter)
         lines = (raw.decode("utf-8", "surrogateescape") for raw in _with(first, file))
         header = None if columns is None else list(columns)
         for number, cells in _csv_cells(place.name, csv.reader(lines, delimiter=delimiter, quoting=quoting, strict=True)):
@@ -152,6 +157,25 @@ def _csv(place: Path, columns: Sequence[str] | None, opened: Opened, *, delimite
                 header = _header(place.name, cells)
             else:
                 yield number, _csv_row(place.name, number, header, cells)
+
+
+def _refuse_separator(place: Path, header: str, delimiter: str) -> None:
+    """Refuse a header of names with another sign between them: read as one name, it would lead every cell into the text."""
+    other = next((sign for sign in SEPARATORS if _is_between_names(sign, header)), delimiter)
+    if delimiter not in header and other != delimiter:
+        raise RowError(place.name, 1, _separated(other, delimiter, place.suffix.lower()))
+
+
+def _is_between_names(sign: str, header: str) -> bool:
+    names = header.split(sign)
+    return len(names) > 1 and all(map(NAME.fullmatch, names))
+
+
+def _separated(found: str, read: str, kind: str) -> str:
+    """What is wrong with a file whose fields have the sign `found` between them."""
+    tabs = " With tabs between them it is read as .tsv." if found == "\t" else ""
+    between = f"{SEPARATORS[found]} stands between the fields, and a {kind} file is read with {SEPARATORS[read]} there"
+    return f"{between}. Save it with {SEPARATORS[read]} between them.{tabs}"
 
 
 def _csv_cells(source: str, reader: Any) -> Iterator[tuple[int, list[str] | RowError]]:

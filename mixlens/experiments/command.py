@@ -9,6 +9,8 @@ from typing import Any
 from ..asking import json_or_text
 from ..errors import InputError, ResultError
 from ..files import write
+from ..paths import is_there
+from ..show.tables import aligned, fitted, listed
 from .experiment import Experiment, known
 from .judge import lines
 from .plan import PLANS, Plan
@@ -18,18 +20,19 @@ from .running import run
 from .tables import Table
 
 
-def experiment_text(name: str | None, *, options: Sequence[str] = (), **question: Any) -> str:
-    """What `mixlens experiment` prints: the tables, or without a name the experiments there are."""
+def experiment_text(name: str | None, *, options: Sequence[str] = (), width: int | None = None, **question: Any) -> str:
+    """What `mixlens experiment` prints: the tables, or without a name the experiments there are. Lines fit `width`."""
     if name is None:
-        return _experiments_text()
+        return _experiments_text(width)
     if name not in known():
         run(name)  # refuses, and names the nearest
     question["methods"] = None if question.get("methods") is None else _names(question["methods"])
     outcome = run(name, **question, **dict(_option(name, written) for written in options))
     text = [f"{name} ({outcome.setup.experiment.shows}): {len(outcome.setup.examples)} examples"]
     for table in [table for table in outcome.tables if table.printed]:
-        text += ["", table.title, *_table_lines(table)]
-    return "\n".join([*text, *([] if outcome.out is None else ["", f"Records, tables and figure: {outcome.out}"])])
+        text += ["", table.title, *_table_lines(table, width)]
+    told = "\n".join([*text, *([] if outcome.out is None else ["", f"Records, tables and figure: {outcome.out}"])])
+    return told if width is None else fitted(told, width)
 
 
 def _names(written: str) -> list[str]:
@@ -37,9 +40,9 @@ def _names(written: str) -> list[str]:
     return [name.strip() for name in written.split(",") if name.strip()]
 
 
-def _table_lines(table: Table) -> list[str]:
+def _table_lines(table: Table, width: int | None) -> list[str]:
     """A table for the terminal; claims are sentences and stand below each other."""
-    body = [claim_text(*map(str, row)) for row in table.rows] if table.name == "claims" else lines(table)
+    body = [claim_text(*map(str, row)) for row in table.rows] if table.name == "claims" else lines(table, width=width)
     return [*body, *([table.note] if table.note else [])]
 
 
@@ -48,13 +51,10 @@ def claim_text(says: str, where: str, paper: str, here: str, verdict: str) -> st
     return f"- {verdict}: {says} ({where})\n    paper: {paper}\n    here: {here}"
 
 
-def _experiments_text() -> str:
+def _experiments_text(width: int | None) -> str:
     rows = [("experiment", "model for", "data", "shows", "what it asks")]
     rows += [(e.name, ", ".join(e.task) or "any", e.data, e.shows, e.summary) for e in known().values()]
-    widths = [max(len(row[i]) for row in rows) for i in range(4)]
-    return "\n".join(
-        "  ".join(f"{cell:<{width}}" for cell, width in zip(row[:4], widths, strict=True)) + "  " + row[4] for row in rows
-    )
+    return "\n".join(aligned(rows) if width is None else listed(rows, width))
 
 
 def _option(name: str, written: str) -> tuple[str, Any]:
@@ -80,7 +80,7 @@ def reproduce_text(name: str | None, **question: Any) -> str:
     if name is None:
         return "\n".join(_plan_line(one) for one in PLANS.known().values())
     folder = None if question.get("out") is None else Path(question["out"])
-    if folder is not None and folder.exists() and not folder.is_dir():
+    if folder is not None and is_there(folder) and not folder.is_dir():
         raise InputError(f"{str(folder)!r} is a file. --out is a folder for the records and the page.")
     reproduction = reproduce(name, **question)
     if folder is not None:

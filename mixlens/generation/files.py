@@ -17,6 +17,7 @@ from torch import Tensor
 
 from ..errors import ResultError
 from ..files import refuse_foreign, write
+from ..paths import is_file, is_folder
 from ..provenance import public_name
 from ..types import Attribution
 from .leaving_out import Effects
@@ -163,7 +164,7 @@ def _write(content: str, path: str | os.PathLike[str], suffix: str, force: bool)
     place = Path(path)
     if place.suffix.lower() != suffix:
         raise ResultError(f"this is saved as {suffix}, not {place.name!r}.")
-    if not place.parent.is_dir():
+    if not is_folder(place.parent):
         raise ResultError(f"no folder {str(place.parent)!r} to save in.")
     refuse_foreign(place, force=force)
     try:
@@ -178,7 +179,7 @@ def _write(content: str, path: str | os.PathLike[str], suffix: str, force: bool)
 def load(path: str | os.PathLike[str]) -> Generation:
     """The Generation of a file. Whatever does not fit together is refused."""
     place = Path(path)
-    if not place.is_file():
+    if not is_file(place):
         raise ResultError(f"no file {str(place)!r}.")
     try:
         return from_dict(json.loads(place.read_text(encoding="utf-8")))

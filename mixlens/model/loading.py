@@ -18,6 +18,7 @@ import torch
 from torch import nn
 
 from ..errors import ModelError, nearest
+from ..paths import is_folder
 from .families import Family, find
 from .model import Model
 from .offload import is_dispatched, packed_kinds, weights_of
@@ -185,7 +186,7 @@ class Source:
     def folder(self) -> Path | None:
         """The folder of the model; None where it is to be fetched from the hub."""
         embedded = EMBEDDED / self.name
-        if Path(self.name).is_dir():
+        if is_folder(self.name):
             return Path(self.name)
         return embedded if self.name.isidentifier() and embedded.is_dir() else None
 

@@ -213,14 +213,22 @@ def unit_lines(info: Info, scores: Sequence[float]) -> list[str]:
 
 
 UNITS = {"logit": "logits", "probability": "probability", "log_probability": "nats (of the log probability)"}
+CHANGES = ("blank_out", "lime", "gradient_shap", "grad_x_input")  # their scores are changes of the target, which need not add up
+RELEVANCE = ("partial_lrp", "transatt")  # what adds up is the relevance inside, not the scores
 
 
 def _unit_of_target(info: Info) -> list[str]:
-    """The unit of scores that explain a class or a word: that of the target where they add up to it."""
+    """The unit of scores that explain a class or a word."""
     if info.get("target") is None:
         return []
-    unit = "a unit of the method's own" if completeness(info) is None else UNITS.get(str(info.get("score")), "the target's unit")
-    return [f"scores in {unit}"]
+    own, unit = "a unit of the method's own", UNITS.get(str(info.get("score")), "the target's unit")
+    return [f"scores in {unit if _in_unit_of_target(info) else own}"]
+
+
+def _in_unit_of_target(info: Info) -> bool:
+    """Are the scores parts or changes of the number that they explain, and so in its unit?"""
+    method = info.get("method")
+    return method in CHANGES or (completeness(info) is not None and method not in RELEVANCE)
 
 
 def largest_of(info: Info, scores: Sequence[float]) -> str:
@@ -233,5 +241,5 @@ def _unit_after(info: Info) -> str:
     """What a number of a row is a number of, as it stands after the number."""
     if in_percent(info):
         return " of the row"
-    explains_score = info.get("target") is not None and info.get("score") is not None
+    explains_score = info.get("target") is not None and info.get("score") is not None and _in_unit_of_target(info)
     return f" (of the {str(info['score']).replace('_', ' ')})" if explains_score else ""

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from ..errors import InputError, ResultError
 from ..files import write as write_file
+from ..paths import is_folder, is_there, looking
 from .page_template import MARK
 
 MEGABYTES = 2.0  # for each text, or for a run
@@ -14,7 +15,7 @@ MEGABYTES = 2.0  # for each text, or for a run
 def may_write(place: Path, *, force: bool) -> None:
     """Refuse before anything is computed: a file that is no report is not overwritten, unless `force`."""
     _refuse_place(place)
-    if place.exists() and not force and not _is_report(place):
+    if is_there(place) and not force and not _is_report(place):
         raise ResultError(f"{str(place)!r} exists and is not a mixlens report. Choose another name, or say --force (force=True).")
 
 
@@ -22,15 +23,15 @@ def _refuse_place(place: Path) -> None:
     """Refuse a place where no page can be written."""
     if place.suffix.lower() not in (".html", ".htm"):
         raise ResultError(f"a report is an .html file, not {place.name!r}.")
-    if not place.parent.is_dir():
+    if not is_folder(place.parent):
         raise ResultError(f"no folder {str(place.parent)!r} to write the report in.")
-    if place.is_dir():
+    if is_folder(place):
         raise ResultError(f"{str(place)!r} is a folder. Give the name of a file.")
 
 
 def _is_report(place: Path) -> bool:
     """An empty file, or one that begins as a report does."""
-    with place.open("rb") as file:
+    with looking(place), place.open("rb") as file:
         begin = file.read(2000)
     return not begin or MARK.encode() in begin
 

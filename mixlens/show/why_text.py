@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from ..errors import printable
+from ..why.rules import decides
 from ..why.sentences import called, draws, of_two, random_words, these, turning, which
 from ..wording import THIN, counted, gap, percent, probability
 from .colors import style_of
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from ..why import Why
-    from ..why.value import Trust, Word
+    from ..why.value import Single, Trust, Word
 
 MOST_BARS = 12
 LONGEST_BAR = 20
@@ -309,9 +310,15 @@ def trust_rows(why: Why) -> Iterable[tuple[str, str, str]]:
     if why.gaps.completeness is not None:
         yield states["completeness"], "scores add up", f"gap {_plain(gap(why.gaps.completeness))}"
     if trust.single is not None and trust.k > 1:
-        word = _plain(called(why.words, [trust.single.word])[0])
-        title = "one word decides" if trust.single.turned else "no single word decides"
-        yield "info", title, f"without {word} alone {_plain(probability(trust.single.without))}{of_two(why.answer.foil)}"
+        yield _single_row(why, trust.single)
+
+
+def _single_row(why: Why, single: Single) -> tuple[str, str, str]:
+    """Whether one of the named words decides alone."""
+    word = _plain(called(why.words, [single.word])[0])
+    one = decides(why.trust.whole, single.without, turned=single.turned, predicted=why.answer.predicted)
+    title = "one word decides" if one else "no single word decides"
+    return "info", title, f"without {word} alone {_plain(probability(single.without))}{of_two(why.answer.foil)}"
 
 
 def _removal_rows(why: Why, state: str) -> Iterator[tuple[str, str, str]]:

@@ -62,7 +62,8 @@ def _state_of_fall(fall: Fall) -> str:
 
 
 def act_together(fall: Fall) -> bool:
-    """Whether the answer stays without all named words, and falls without one of them alone: "not bad"."""
+    """Whether the answer falls no more without all named words than without random ones, and does without one of them alone: "not
+    bad"."""
     if fall.k < 2 or fall.single is None or _state_of_fall(fall) != "fail":
         return False
     return _state_of_fall(replace(fall, without=fall.single)) == "ok"
@@ -74,6 +75,13 @@ def raising(fall: Fall) -> list[int]:
     if fall.k < 2 or act_together(fall):
         return []
     return [place for place, value in enumerate(fall.each) if value - fall.whole > LIMITS["removal_caution"]]
+
+
+def decides(whole: float, without: float, *, turned: bool, predicted: bool) -> bool:
+    """Whether the removal of one word decides: the model says something else. A target that it does not say has nothing to turn
+    from: there the word takes more than half of it, and 20 points."""
+    most = not predicted and without < HALF * whole and whole - without >= LIMITS["removal_ok"]
+    return turned or most
 
 
 def is_even(fall: Fall) -> bool:

@@ -241,7 +241,7 @@ def checks(
     found = [_removal(fall, random, foil)] if fall.k else []
     found += [_agreement(agreement)] if agreement.of > 1 and fall.k else []
     found += [] if gaps.completeness is None else [_completeness(gaps.completeness)]
-    found += [] if single is None else [_single(single, fall.whole, words, of_two(foil))]
+    found += [] if single is None else [_single(single, fall, words, of_two(foil))]
     return (*found, *([] if gaps.reconstruction is None else [_reconstruction(gaps.reconstruction)]))
 
 
@@ -266,11 +266,12 @@ def _completeness(size: float) -> Check:
     return Check("completeness", state, title, f"The scores add up to the model’s output: gap {gap(size)}.")
 
 
-def _single(single: Single, whole: float, words: Sequence[Word], unit: str) -> Check:
+def _single(single: Single, fall: Fall, words: Sequence[Word], unit: str) -> Check:
     word = called(words, [single.word])[0]
-    title = f"One word decides: {word}." if single.turned else "No single word decides."
-    still = "it is" if single.turned else "it is still"
-    detail = f"Without {word} alone {still} {probability(single.without)}{unit}; with it {probability(whole)}."
+    decides = rules.decides(fall.whole, single.without, turned=single.turned, predicted=fall.predicted)
+    title = f"One word decides: {word}." if decides else "No single word decides."
+    still = "it is" if decides else "it is still"
+    detail = f"Without {word} alone {still} {probability(single.without)}{unit}; with it {probability(fall.whole)}."
     return Check("single", "info", title, detail)
 
 

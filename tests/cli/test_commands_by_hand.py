@@ -72,6 +72,7 @@ def test_run_hands_over_every_option(monkeypatch: pytest.MonkeyPatch) -> None:
             "trust": False,
             "generate": None,
             "chat": False,
+            "truncate": False,
             "batch_tokens": None,
             "shard_rows": 512,
         },
@@ -90,6 +91,7 @@ def test_run_hands_over_every_option(monkeypatch: pytest.MonkeyPatch) -> None:
         "--generate",
         "3",
         "--chat",
+        "--truncate",
         "--batch-tokens",
         "99",
     ]
@@ -98,7 +100,7 @@ def test_run_hands_over_every_option(monkeypatch: pytest.MonkeyPatch) -> None:
     given = {
         **{"model": "m", "methods": "alti, attcat:variant=paper", "out": Path("o"), "limit": 9, "columns": ["a", "b"]},
         **{"text_field": "t", "pair_field": "p", "ids_field": "i", "split": "s", "target": 12, "foil": 7, "score": "logit"},
-        **{"query": -2, "maps": "float16", "trust": True, "generate": 3, "chat": True, "batch_tokens": 99},
+        **{"query": -2, "maps": "float16", "trust": True, "generate": 3, "chat": True, "truncate": True, "batch_tokens": 99},
         **{"shard_rows": 8, "strict": True, "resume": True, "ray": "auto", "workers": (2, 8), **ASKED},
     }
     assert record.calls[1] == (("data.csv",), given)
@@ -237,6 +239,7 @@ def test_experiment_hands_over_every_option(monkeypatch: pytest.MonkeyPatch) -> 
     usual = {
         **{"options": (), "model": None, "data": None, "n": None, "out": None, "methods": None, "seed": 0, "first": False},
         **{"leave_out": False, "truncate": False, "split": None, "labels": record.calls[0][1]["labels"], "loading": LOADED},
+        "width": 120,
     }
     assert record.calls == [((None,), usual)]
     assert not usual["labels"]
@@ -246,6 +249,7 @@ def test_experiment_hands_over_every_option(monkeypatch: pytest.MonkeyPatch) -> 
     given = {
         **{"options": ["k=v"], "model": "m", "data": "d", "n": 3, "out": Path("o"), "methods": "alti", "seed": 4, "first": True},
         **{"leave_out": True, "truncate": True, "split": "s", "labels": record.calls[1][1]["labels"], "loading": ASKED},
+        "width": 120,
     }
     assert record.calls[1] == (("name",), given)
     assert given["labels"]

@@ -150,7 +150,7 @@ def test_an_apostrophe_and_its_ending_are_one_word_of_a_list(text: str, joined: 
 
 
 def test_the_command(out: Path) -> None:
-    told = CliRunner().invoke(app, ["summarize", str(out)])
+    told = CliRunner().invoke(app, ["summarize", str(out)], env={"COLUMNS": "200"})
     assert told.exit_code == 0
     for word in ("40 rows explained, 2 could not be", "predicted 'positive'", "Spearman", "mixing ratio", "slowest"):
         assert word in told.stdout

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import os
+import re
 import sys
 import tempfile
 import tracemalloc
@@ -516,6 +517,26 @@ def test_a_file_is_never_held_whole(kind: str, tmp_path: Path) -> None:
     tracemalloc.stop()
     assert count == 4000
     assert peak < size / 8
+
+
+@pytest.mark.parametrize(
+    ("name", "header", "told"),
+    [
+        ("x.csv", "text;label", "a semicolon stands between the fields, and a .csv file is read with a comma there."),
+        ("x.csv", '"text";"label"', "a semicolon stands between the fields, and a .csv file is read with a comma there."),
+        ("x.csv", "text\tlabel", "With tabs between them it is read as .tsv."),
+        ("x.tsv", "review text,label", "a comma stands between the fields, and a .tsv file is read with a tab there."),
+    ],
+)
+def test_another_sign_between_the_fields_is_told(name: str, header: str, told: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_text(f"{header}\nA good, old film;1\n")
+    with pytest.raises(InputError, match=re.escape(told)):
+        list(read(tmp_path / name))
+
+
+def test_one_column_may_have_any_name(tmp_path: Path) -> None:
+    (tmp_path / "x.csv").write_text("text; as written\nA good film\n")
+    assert [example.text for example in read(tmp_path / "x.csv", text_field="text; as written")] == ["A good film"]
 
 
 def test_the_csv_module_keeps_its_limit(tmp_path: Path) -> None:

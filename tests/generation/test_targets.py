@@ -64,6 +64,12 @@ def test_the_usual_score_of_several_tokens_is_the_log_probability() -> None:
     assert model.explain(PROMPT, method="grad_x_input", target="ball").info["score"] == "logit"
 
 
+def test_the_prediction_is_that_of_the_text_itself() -> None:
+    model = talker()
+    told = model.explain(PROMPT, method="grad_x_input", target=WORD).info["prediction"]
+    assert told == model.trace(PROMPT).prediction()
+
+
 def test_several_tokens_take_no_foil_and_no_short_trace() -> None:
     model = talker()
     with pytest.raises(mixlens.MixlensError, match="takes no foil"):

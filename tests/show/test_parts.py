@@ -432,7 +432,8 @@ def test_scores_are_written_in_their_unit() -> None:
     scores = [0.125, -0.375, 0.5]
     assert largest_of({}, scores) == "0.5"
     assert largest_of({}, []) == "0"
-    assert largest_of(logits, scores) == "0.5 (of the log probability)"
+    assert largest_of({**logits, "method": "blank_out"}, scores) == "0.5 (of the log probability)"
+    assert largest_of({**logits, "method": "attcat"}, scores) == "0.5"
     assert largest_of({"target": "x", "score": None}, scores) == largest_of({"score": "logit"}, scores) == "0.5"
     assert largest_of(norms, scores) == "50 % of the row"
     assert [number_of(norms, scores, 3)(score) for score in scores] == ["12 %", "\N{MINUS SIGN}38 %", "50 %"]

@@ -6,9 +6,11 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
+import pytest
+
 import mixlens
 from mixlens.notices import notices_of
-from mixlens.show.text import rendered, view
+from mixlens.show.text import compare_view, rendered, view
 
 SENTENCE = "The keys to the cabinet [MASK] rusty."
 
@@ -69,6 +71,23 @@ def test_scores_that_add_up_name_their_unit() -> None:
     points = rendered(view(mixlens.attribute(trace(), "integrated_gradients", target="were", score="probability")))
     assert "\nscores in probability\n" in points
     assert "\nscores in a unit of the method's own\n" in rendered(view(mixlens.attribute(trace(), "attcat", target="were")))
+
+
+@pytest.mark.parametrize(
+    ("method", "unit", "after"),
+    [
+        ("blank_out", "probability", " (of the probability)"),
+        ("gradient_shap", "logits", " (of the logit)"),
+        ("deeplift", "logits", " (of the logit)"),
+        ("attcat", "a unit of the method's own", ""),
+        ("transatt", "a unit of the method's own", ""),
+    ],
+)
+def test_one_method_and_several_name_the_same_unit(method: str, unit: str, after: str) -> None:
+    result = mixlens.attribute(trace(), method, target="were")
+    assert f"\nscores in {unit}\n" in rendered(view(result))
+    largest = f"{max(map(abs, result.scores.tolist())):.3g}{after}"
+    assert f"{method} = {largest}\n" in rendered(compare_view([result])) + "\n"
 
 
 def test_a_notice_counts_the_words_that_it_judges() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,8 +12,12 @@ import torch
 from rich.cells import cell_len
 from rich.console import Console
 
+import mixlens
+from mixlens import data
+from mixlens.cli.app import main
 from mixlens.errors import InputError, printable
 from mixlens.show.layout import columns_of, in_blocks
+from mixlens.show.tables import fitted
 from mixlens.show.text import attribution_view, compare_view, map_view, rendered
 from mixlens.show.tokens import glued, shown
 from mixlens.show.views import strip
@@ -39,6 +44,44 @@ def attribution(scores: list[float], tokens: tuple[str, ...], **info: Any) -> At
 
 def codes(text: str) -> str:
     return re.sub(r"\x1b\[[0-9;]*m", "", text)
+
+
+@pytest.mark.parametrize("width", [30, 40, 80])
+def test_a_text_is_wrapped_between_cells_and_words(width: int) -> None:
+    words = "  ".join(f"word{number} +{number} % (5 rows)" for number in range(9))
+    lines = fitted(f"short\n  alti      {words}\n- confirmed: {'a long claim ' * 9}\n{'p' * 99}", width).split("\n")
+    assert lines[0] == "short"
+    assert lines[-1] == "p" * 99  # a path can be copied
+    assert max(map(len, lines[:-1])) <= width
+    assert {line[:12].strip() for line in lines[2:] if "word" in line} == {""}
+    told = " ".join(" ".join(lines).split())
+    assert told == " ".join(f"short alti {words} - confirmed: {'a long claim ' * 9} {'p' * 99}".split())
+
+
+@pytest.mark.parametrize("command", ["experiment", "reproduce"])
+def test_lists_of_experiments_fit_the_terminal(
+    command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setattr("sys.argv", ["mixlens", command])
+    with pytest.raises(SystemExit):
+        main()
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) > 20
+    assert max(map(len, lines)) <= 80
+
+
+def test_a_summary_fits_the_terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    texts = [example.text for example in data.load("sentiment", n=6)]
+    mixlens.run(texts, model="sentiment", out=tmp_path / "run", progress=False)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setattr("sys.argv", ["mixlens", "summarize", "run", "--least-rows", "1"])
+    with pytest.raises(SystemExit):
+        main()
+    lines = capsys.readouterr().out.splitlines()
+    assert any(line.startswith(" " * 8) for line in lines)
+    assert max(map(len, lines)) <= 80
 
 
 def test_a_strip_wraps_between_words_and_keeps_pieces_together() -> None:
@@ -376,7 +419,7 @@ def test_rows_of_a_comparison_say_what_they_explain_and_in_which_unit() -> None:
     place = {"model": "m", "query": 0, "query_token": "[CLS]"}
     share = {**place, "distribution": True, "rollout": None}
     norm = {**place, "distribution": False, "rollout": {"convention": "globenc", "normalize": False, "residual": False}}
-    target = {**place, "target": "negative", "score": "logit"}
+    target = {**place, "target": "negative", "score": "logit", "completeness": {"relative_gap": 0.0}}
     reads = [
         Attribution(torch.tensor([0.2, 0.5, 0.3]), tokens, "alti", share),
         Attribution(torch.tensor([1e6, 2e6, 1e6]), tokens, "globenc", norm),

@@ -9,7 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+import mixlens
 from mixlens.errors import InputError
+from mixlens.show import why_text
 from mixlens.why import choice, rules, sentences, trust
 from mixlens.why.value import Agreement, Gaps, Random, Single, Word
 from mixlens.why.words import Piece
@@ -336,3 +338,33 @@ def test_an_unknown_filler_names_the_known_ones() -> None:
 
     with pytest.raises(InputError, match=r"unknown filler 'deleet'\. Did you mean 'delete'\?"):
         choice.filler_for(mixlens.load("sentiment"), "deleet")
+
+
+@pytest.mark.parametrize(
+    ("whole", "without", "turned", "predicted", "decides"),
+    [
+        (0.9, 0.6, True, True, True),
+        (0.9, 0.6, False, True, False),
+        (0.436, 0.001, False, False, True),  # the model never said it: there is nothing to turn from
+        (0.436, 0.3, False, False, False),
+        (0.03, 0.001, False, False, False),  # too little to decide anything
+    ],
+)
+def test_one_word_decides_also_of_a_target_that_is_not_said(
+    whole: float, without: float, turned: bool, predicted: bool, decides: bool
+) -> None:
+    assert rules.decides(whole, without, turned=turned, predicted=predicted) is decides
+    words = [Word("I", "", "text", False, False, 1.0, 1.0, (1,))]
+    fall, single = rules.Fall(whole, 0.2, 0.2, predicted=predicted), Single(0, without, turned)
+    (told,) = [
+        one
+        for one in sentences.checks(fall, random(0.2), single, Agreement(1, 1, 1), Gaps(None, None), words)
+        if one.id == "single"
+    ]
+    assert told.title == ("One word decides: “I”." if decides else "No single word decides.")
+
+
+def test_the_terminal_says_what_the_check_says() -> None:
+    answer = mixlens.load("sentiment").why("I don't think this is good.", target="negative")
+    rows = [title for _, title, _ in why_text.trust_rows(answer)]
+    assert "one word decides" in rows

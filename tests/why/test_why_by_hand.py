@@ -748,6 +748,7 @@ def test_methods_and_fillers_of_a_model_without_a_mask(monkeypatch: pytest.Monke
         ({"text": ["a", "b"]}, "one text, not for a list of 2"),
         ({"text": "a", "method": ["deeplift"]}, "one method, not list"),
         ({"text": "a", "methods": "deeplift"}, "a list of names, not 'deeplift'"),
+        ({"text": "a", "methods": "alti, deeplift"}, r"methods=\['alti', 'deeplift'\]\.$"),
     ],
 )
 def test_arguments_of_another_kind_are_refused(asked: Any, told: str) -> None:

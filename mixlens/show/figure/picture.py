@@ -20,6 +20,7 @@ from matplotlib.font_manager import FontProperties
 
 from ...errors import InputError
 from ...files import write
+from ...paths import is_folder
 from ..colors import LIGHT
 from .layout import AXES, SIZE
 
@@ -111,9 +112,9 @@ def check_path(path: str | os.PathLike[str]) -> Path:
     place = Path(path)
     if place.suffix.lower() not in FORMATS:
         raise InputError(f"a figure is saved as {', '.join(FORMATS)}, not {place.name!r}.")
-    if not place.parent.is_dir():
+    if not is_folder(place.parent):
         raise InputError(f"no folder {str(place.parent)!r} to save in.")
-    if place.is_dir():
+    if is_folder(place):
         raise InputError(f"{str(place)!r} is a folder.")
     return place
 
