@@ -11,7 +11,7 @@ import weakref
 from functools import partial
 from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
 
 from ..model.kept import Kept, module_state
 from ..model.offload import is_away
@@ -31,7 +31,7 @@ class SharedBlocks:
         self.size, self.calls = size, 0
         self.busy = False  # a call reads these blocks: another thread's call decomposes by itself
         self.blocks: dict[int, Block] = {}
-        self.versions: dict[int, tuple[int, int]] = {}  # of attention and values, when they were computed
+        self.versions: dict[int, list[tuple[Tensor, int]]] = {}  # of attention and values, when they were computed
 
     def block(self, layer: LayerTrace, index: int, scratch: Scratch) -> Block:
         """A layer's block of an earlier call, with nothing compared yet; else a new one, which is kept if it is worth it."""
@@ -47,11 +47,14 @@ class SharedBlocks:
         return block
 
     def keep(self, block: Block) -> None:
-        """Keep a block for the next call: watch the modules that it is made of, and note whether its attention is changed."""
+        """Keep a block for the next call: watch the modules that it is made of, and note whether its attention is changed. What
+        lies in the memory of the trace is copied: a user may write there, and torch does not count all that is written."""
         for module in _modules(block.layer):
             block.watch(module)
+        seen = block.attention, block.values
+        vars(block).update(attention=_apart(seen[0], block.layer.weights), values=_apart(seen[1], block.layer.value))
         self.blocks[block.index] = block
-        self.versions[block.index] = (block.attention._version, block.values._version)
+        self.versions[block.index] = [(one, one._version) for one in (*seen, block.attention, block.values)]
 
     def end_call(self) -> None:
         """Let go of what the next call does not need; it may begin."""
@@ -64,9 +67,14 @@ class SharedBlocks:
 
     def _forget_changed(self, index: int) -> None:
         """Let go of a block that a method wrote into; or a user, who holds the trace that it is made of."""
-        block = self.blocks.get(index)
-        if block is not None and self.versions[index] != (block.attention._version, block.values._version):
-            del self.blocks[index]
+        if any(one._version != version for one, version in self.versions.get(index, ())):
+            del self.blocks[index], self.versions[index]
+
+
+def _apart(made: Tensor, traced: Tensor | None) -> Tensor:
+    """The tensor in memory of its own."""
+    shared = traced is not None and made.untyped_storage().data_ptr() == traced.untyped_storage().data_ptr()
+    return made.clone() if shared else made
 
 
 def _modules(layer: LayerTrace) -> list[nn.Module]:

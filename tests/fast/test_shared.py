@@ -81,6 +81,16 @@ def test_a_trace_that_was_written_into_is_refused_at_once(method: str) -> None:
             mixlens.mix(trace, method)
 
 
+@pytest.mark.parametrize(("case", "name"), [("gptj", "weights"), ("gptj", "value"), ("bert", "value")])
+@pytest.mark.parametrize("method", ["alti", "value_zeroing"])
+def test_what_is_written_into_a_trace_uncounted_changes_no_kept_block(method: str, case: str, name: str) -> None:
+    """Through numpy, whose writes torch does not count."""
+    trace = mixlens.load(hf_model(case)).trace(input_ids=ids(9))
+    scores = mixlens.mix(trace, method).scores
+    getattr(trace.layers[1], name).detach().numpy()[..., 0] = 0
+    torch.testing.assert_close(mixlens.mix(trace, method).scores, scores)
+
+
 def test_blocks_go_with_their_trace_and_stay_within_the_budget(monkeypatch: pytest.MonkeyPatch) -> None:
     lens = mixlens.load(hf_model("bert"))
     traces = [lens.trace(input_ids=ids(7, seed)) for seed in range(4)]
