@@ -64,7 +64,7 @@ def listed(traces: Any, asked: str) -> list[Trace]:
         raise InputError(f"{asked} takes a Trace or a list of traces, not {type(traces).__name__}.")
     every = [traces] if isinstance(traces, Trace) else list(traces)
     if not all(isinstance(trace, Trace) for trace in every):
-        raise InputError(f"{asked} takes a Trace or a list of traces, as model.trace gives them.")
+        raise InputError(f"{asked} takes a Trace or a list of traces, as model.trace gives them; for a text: model.explain.")
     return every
 
 
