@@ -77,7 +77,10 @@ def test_traces_of_one_traced_batch() -> None:
 
 def test_what_is_no_trace_is_refused() -> None:
     assert refused(maps.mix, 3, "alti") == "mix takes a Trace or a list of traces, not int."
-    assert refused(maps.mix, ["text"], "alti") == "mix takes a Trace or a list of traces, as model.trace gives them."
+    assert (
+        refused(maps.mix, ["text"], "alti")
+        == "mix takes a Trace or a list of traces, as model.trace gives them; for a text: model.explain."
+    )
     old = trace_of(info={"dtype": torch.float64})
     assert refused(maps.mix, old, "alti") == (
         "the model was in torch.float64 when this trace was made and is in torch.float32 now. Trace the text again."

@@ -214,6 +214,9 @@ def _by_construction(setup: Setup, records: Sequence[Record], tables: Sequence[T
     return incomparable("a product of numbers of at most 1 is small by construction, and the paper gives no formula for it")
 
 
+SPREADS = "spread: standard deviation over the tokens. relative spread: in mean magnitudes of the layer, 0 where all are equal."
+
+
 def _finish_layers(setup: Setup, records: list[Record]) -> list[Table]:
     grouped = by(records, "method", "metric", "layer")
 
@@ -221,7 +224,9 @@ def _finish_layers(setup: Setup, records: list[Record]) -> list[Table]:
         return mean_with_interval([r.value for r in grouped[method, metric, layer]], seed=setup.seed)
 
     depth = max(r.info["layer"] for r in records)
-    layers = tuple((layer, *(mean(SUM, metric, layer) for metric in ("size", "spread"))) for layer in range(1, depth + 1))
+    layers = tuple(
+        (layer, *(mean(SUM, metric, layer) for metric in ("size", "spread", "relative spread"))) for layer in range(1, depth + 1)
+    )
     ways = tuple(
         (name, *(mean(m, metric, 0) for metric in ("size", *CHANGES))) for name, m in (("Sum", SUM), ("Rollout", ROLLOUT))
     )
@@ -232,7 +237,7 @@ def _finish_layers(setup: Setup, records: list[Record]) -> list[Table]:
     note += "AOPC: higher is better; LOdds: lower is better."
     return [
         Table("operations", "Layers added (Sum) and multiplied (Rollout)", ("operation", "size", *CHANGES), ways, note),
-        Table("layers", "AttCAT by layer", ("layer", "size", "spread"), layers, "spread: standard deviation over the tokens."),
+        Table("layers", "AttCAT by layer", ("layer", "size", "spread", "relative spread"), layers, SPREADS),
         _heatmap(records),
     ]
 
@@ -274,9 +279,9 @@ def _prepare_layers(setup: Setup) -> None:
     claims=(
         Claim(
             "Figure 4, section 6.2",
-            "The scores become more uniform as the layer goes deeper: their spread over the tokens falls with depth",
+            "The scores become more uniform as the layer goes deeper: their spread over the tokens, in mean magnitudes, falls",
             "a heat map without numbers",
-            _falls_with_depth("spread"),
+            _falls_with_depth("relative spread"),
         ),
         Claim(
             "Figure 4, section 6.2",
@@ -336,12 +341,18 @@ def _scaled(scores: Tensor) -> Tensor:
     return scores.double() / scores.double().abs().max().clamp(min=torch.finfo(torch.float64).tiny)
 
 
+def _size_and_spread(row: Tensor) -> dict[str, float]:
+    """Of the scores of a layer: mean magnitude, standard deviation, and the one in units of the other."""
+    size, spread = float(row.abs().mean()), float(row.std(correction=0))
+    return {"size": size, "spread": spread, "relative spread": spread / size if size else 0.0}
+
+
 def _layer_records(example: str, scores: Tensor) -> list[Record]:
-    """Mean magnitude and standard deviation over the tokens, of every layer: [layer pos]."""
+    """What `_size_and_spread` says of every layer: [layer pos]."""
     return [
-        Record(example, SUM, metric, float(value), {"layer": layer})
+        Record(example, SUM, metric, value, {"layer": layer})
         for layer, row in enumerate(scores, 1)
-        for metric, value in (("size", row.abs().mean()), ("spread", row.std(correction=0)))
+        for metric, value in _size_and_spread(row).items()
     ]
 
 

@@ -161,8 +161,11 @@ class Scoreboard:
 
     @property
     def like_random(self) -> list[str]:
-        """The methods that are not told apart from random scores: a score is a difference from these."""
+        """The methods that are not told apart from random scores: where these are ranked too, by the differences that make the
+        groups."""
         ranked = [method for method in self.order if method != RANDOM and self.has_random]
+        if RANDOM in self.order:
+            return [method for method in ranked if not self.told_apart(method, RANDOM)]
         compared = against_zero({method: self.scores(method) for method in ranked}, seed=self.seed)
         return [method for method in ranked if method not in compared or compared[method].sign == 0]
 

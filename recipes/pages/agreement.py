@@ -84,6 +84,9 @@ needed beside mixlens:
 
     mixlens judge agreement --n {n} --out runs/agreement
 
+ContextCite is not judged by `lds`, nor blank-out by `blank_out_faithfulness`: each would be compared with what it is made of.
+LIME and SHAP too learn from texts with words taken away, as the metrics of removal judge them.
+
 (`all` leaves out the three that take seconds or minutes for one text, {slow}; here they were named.)
 
 {answers}
@@ -119,13 +122,15 @@ what the metric measures. The sentences are the same.
 
 {named(runs.fillers(), "fillers")}
 
-    mixlens judge agreement --n {n} --metrics fillers
+    mixlens judge agreement --n {n} --metrics fillers --methods {",".join(SEVERAL)}
+
+The best method is the best of these nine.
 
 ## Sanity checks
 
 {body(runs.sanity().tables[0])}
 
-    mixlens experiment judge-sanity --n 30
+    mixlens experiment judge-sanity --model agreement --n 30 --methods {",".join(SEVERAL)}
 """
 
 

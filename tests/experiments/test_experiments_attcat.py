@@ -256,7 +256,9 @@ def test_layers_are_those_of_attcat(model: Any, texts: list[Example]) -> None:
     rows = rows / rows.abs().max()
     for layer in range(1, model.n_layers + 1):
         assert values(made, SUM, "size", layer=layer)[0] == pytest.approx(float(rows[layer - 1].abs().mean()))
-        assert values(made, SUM, "spread", layer=layer)[0] == pytest.approx(float(rows[layer - 1].std(correction=0)))
+        spread, size = float(rows[layer - 1].std(correction=0)), float(rows[layer - 1].abs().mean())
+        assert values(made, SUM, "spread", layer=layer)[0] == pytest.approx(spread)
+        assert values(made, SUM, "relative spread", layer=layer)[0] == pytest.approx(spread / size)
     assert values(made, SUM, "aopc", layer=0)[0] == pytest.approx(aopc(trace, added).value)
     heat = made.tables[2]
     assert heat.columns == ("token", *(f"L{i}" for i in range(model.n_layers)), "Rollout", "Sum")
@@ -283,7 +285,7 @@ def test_claims_of_figure_4_follow_the_records() -> None:
     assert words_of("attcat-layers", {key: -value for key, value in paper.items()}, layer=0)[3:] == ["different"] * 2
 
 
-@pytest.mark.parametrize(("number", "metric"), [(0, "spread"), (1, "size")])
+@pytest.mark.parametrize(("number", "metric"), [(0, "relative spread"), (1, "size")])
 def test_scores_that_become_uniform_and_small_fall_with_every_layer(number: int, metric: str) -> None:
     """The trend over all layers counts: five layers that rise before one that falls are not what the paper says."""
 

@@ -598,11 +598,12 @@ def in_layers(metric: str, group: str, curve: Sequence[float]) -> list[Record]:
     ]
 
 
-def test_context_is_judged_by_its_trend_over_all_layers() -> None:
-    """The first layer stands out, and from the second on the nearest contribute ever more: no fall with depth."""
+def test_near_context_is_judged_by_the_first_third_and_far_context_by_its_trend() -> None:
+    """Near: a curve that is lowest in the first layer, and falls from the second on, is not higher in the first layers."""
     near, far = claim_of("id-context", "the closest neighbours contribute more"), claim_of("id-context", "the most distant")
     curve = (0.5, 0.1, 0.2, 0.21, 0.22, 0.23)
-    assert word_of(near, in_layers("distance", "1", curve), "id-context") == "different"
+    hill = in_layers("distance", "1", (0.140, 0.190, 0.178, 0.169, 0.167, 0.156))
+    assert word_of(near, [replace(r, value=r.value - noise(int(r.example)) / 9.01) for r in hill], "id-context") == "different"
     assert word_of(near, in_layers("distance", "1", (0.5, 0.4, 0.3, 0.2, 0.1)), "id-context") == "same"
     assert word_of(far, in_layers("distance", "11+", [-value for value in curve]), "id-context") == "different"
 

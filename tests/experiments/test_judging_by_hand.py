@@ -527,3 +527,12 @@ def test_the_same_prediction() -> None:
     one.models = [1, 2]
     assert sanity.Checks(one).names == ["labels", "target"]
     assert sanity.Checks(one).random_model is None
+
+
+def test_no_method_is_judged_by_what_it_is_made_of() -> None:
+    asked = {name: parse_method(name) for name in ("blank_out", "context_cite", "lime")}
+    for method, metric, circular in (
+        *(("blank_out", "blank_out_faithfulness", True), ("context_cite", "lds", True), ("blank_out", "lds", False)),
+        *(("context_cite", "blank_out_faithfulness", False), ("lime", "lds", False), ("context_cite", "aopc", False)),
+    ):
+        assert judging.is_circular(asked[method], parse_metric(metric)) is circular

@@ -124,7 +124,7 @@ def test_attributions_with_a_default_device_of_meta(method: str, request: pytest
 
 def test_arguments_of_other_types() -> None:
     assert refusal(lambda: mixlens.attribute(None, "grad_l2")) == "attribute takes a Trace or a list of traces, not NoneType."
-    said = "attribute takes a Trace or a list of traces, as model.trace gives them."
+    said = "attribute takes a Trace or a list of traces, as model.trace gives them; for a text: model.explain."
     assert refusal(lambda: mixlens.attribute([None], "grad_l2")) == said
     for wrong in ("2", 0, 1.5, True):
         said = f"batch_size must be a whole number and at least 1, not {wrong!r}."
