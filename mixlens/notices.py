@@ -58,7 +58,15 @@ def notices_of(model: Any, read: Read, *, query: int | str | None) -> list[str]:
     """One sentence for each fact that makes the numbers of this text say little. `query`: the position a user named, or None."""
     notices = [_no_mask_notice(model, read)] if query is None and no_mask(model, read) else []
     count, total = spelled(read, getattr(model.tokenizer, "unk_token", None))
-    return notices + _number_notice(model, read) + _vocabulary_notice(model.name, count, total, "this text")
+    return _cut_notice(read) + notices + _number_notice(model, read) + _vocabulary_notice(model.name, count, total, "this text")
+
+
+def _cut_notice(read: Any) -> list[str]:
+    """That a text was cut, where its trace says how many tokens it had."""
+    whole = getattr(read, "info", {}).get("truncated")
+    if whole is None:
+        return []
+    return [f"the text was cut: it has {whole:,} tokens and the model reads {len(read.tokens):,}. What follows was not read."]
 
 
 def _number_notice(model: Any, read: Any) -> list[str]:

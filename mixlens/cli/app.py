@@ -87,11 +87,14 @@ def _drop_output() -> None:
 
 def _system_line(error: OSError) -> str:
     """An error of the operating system in one line; one without a file's name on a full disk is about what is printed."""
-    reason = printable(error.strerror or str(error) or type(error).__name__)
-    if error.filename is None and error.errno in FULL:
-        return f"the output cannot be written: {reason}. Make room, or send it to another place."
-    place = "" if error.filename is None else f" ({os.fsdecode(error.filename)!r})"
-    return f"the system refuses: {reason}{place}."
+    reason = printable(error.strerror or str(error))
+    if error.filename is not None:
+        return f"the system refuses: {reason} ({str(error.filename)!r})."
+    return _no_room(reason) if error.errno in FULL else f"the system refuses: {reason}."
+
+
+def _no_room(reason: str) -> str:
+    return f"the output cannot be written: {reason}. Make room, or send it to another place."
 
 
 if __name__ == "__main__":

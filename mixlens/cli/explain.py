@@ -36,6 +36,7 @@ from .options import (
     Target,
     Text,
     Top,
+    Truncate,
     Variant,
     Words,
     input_of,
@@ -76,6 +77,7 @@ def explain(
     pair: Pair = None,
     file: File = None,
     words: Words = False,
+    truncate: Truncate = False,
     no_special: NoSpecial = False,
     json_: Json = False,
     save: Save = None,
@@ -94,13 +96,14 @@ def explain(
     """Which input tokens the prediction rests on, by any method of `mixlens methods`."""
     started = time.perf_counter()
     from ..maps import timed
-    from .scores import by_word
+    from .scores import by_word, traced
 
     request = command_words.method_of(method, variant)  # a misspelt name is refused before the model is loaded
     command_words.refuse_target({method: request}, {"foil": foil, "score": score})
     writing = Writing(generate, continuation, leave_out, each, out, force)
     writing.refuse(save)
     writing.refuse_place(query, target)
+    _refuse_cut(truncate, [writing.asked, chat, messages is not None])
     writing.refuse_effects(save, {"--each": each, "--json": json_, "--latex": latex})
     if not (json_ or latex):
         writing.refuse_idle({"--words": words, "--top": top is not None})
@@ -118,7 +121,8 @@ def explain(
         if writing.asked:
             results = generated(lens, source, request, writing, (target, foil, score), keep_special=not no_special)
         else:
-            explanation = _explanation(lens, source, request, method, (query, target, foil, score), keep_special=not no_special)
+            trace = traced(lens, source, truncate=truncate)
+            explanation = _explanation(lens, trace, request, method, (query, target, foil, score), keep_special=not no_special)
             results = [explanation.attribution]
     ended = time.perf_counter()
     joined = _joined(results, words)
@@ -145,6 +149,13 @@ def explain(
 def _refuse_two_formats(latex: bool, json_: bool) -> None:
     if latex and json_:
         raise InputError("--latex and --json are two ways to print the result. Leave one out.")
+
+
+def _refuse_cut(truncate: bool, others: Iterable[bool]) -> None:
+    if truncate and any(others):
+        raise InputError(
+            "--truncate cuts one text that is explained: leave it out, or --generate, --continuation, --chat and --messages."
+        )
 
 
 def _refuse_pictures(pictures: Iterable[bool], others: Iterable[bool]) -> None:
@@ -175,7 +186,7 @@ def _refuse_all_heads(request: MethodRequest, rollout: bool, query: str | None) 
 
 def _explanation(
     lens: Model,
-    source: Any,
+    trace: Trace,
     request: MethodRequest,
     method: str,
     options: tuple[str | None, str | None, str | None, str | None],
@@ -187,7 +198,6 @@ def _explanation(
     from .scores import Explanation
 
     query, target, foil, score = options
-    trace = lens.trace(source)
     if request.class_specific:
         question = {"query": command_words.place_of(trace, query), **command_words.targets_of(lens, target, foil, score)}
     else:

@@ -57,6 +57,7 @@ AttributionTarget = Annotated[
 ]
 Foil = Annotated[str | None, typer.Option("--foil", help="Explain the target against this class or word.")]
 Score = Annotated[str | None, typer.Option("--score", help="logit (default), probability or log_probability.")]
+Truncate = Annotated[bool, typer.Option("--truncate", help="Cut a text that is longer than the model reads.")]
 
 # --- the picture ------------------------------------------------------------------------------------------------------
 

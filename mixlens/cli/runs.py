@@ -14,7 +14,7 @@ import typer
 from ..errors import InputError, MixlensError, printable, printable_json, unknown_method
 from . import completion
 from .group import short_warnings
-from .options import Foil, LoadOptions, ModelName, Query, Score, loads_a_model
+from .options import Foil, LoadOptions, ModelName, Query, Score, Truncate, loads_a_model
 
 if TYPE_CHECKING:
     from ..corpus import Run
@@ -77,6 +77,7 @@ def run(
         bool,
         typer.Option("--chat", help="Rows are conversations: the field messages, a list with role and content; else the text."),
     ] = False,
+    truncate: Truncate = False,
     trust: Annotated[
         bool,
         typer.Option(
@@ -122,6 +123,7 @@ def run(
             trust=trust,
             generate=generate,
             chat=chat,
+            truncate=truncate,
             batch_tokens=batch_tokens,
             shard_rows=shard_rows,
             strict=strict,

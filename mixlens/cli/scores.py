@@ -10,12 +10,32 @@ from typing import TYPE_CHECKING, Any
 from ..aggregate import without_special
 from ..attributions import attribute, row_of_map
 from ..attributions import known as attributions
-from ..errors import InputError
+from ..data.truncation import naming_option, truncated
+from ..errors import InputError, TokenLimitError
 from ..maps import mix
-from ..types import Attribution, Map, Result, Trace
+from ..types import Attribution, Chat, Example, Map, Result, Trace
 
 if TYPE_CHECKING:
     from ..asking import MethodRequest
+    from ..model.model import Model
+
+
+def traced(lens: Model, source: Any, *, truncate: bool) -> Trace:
+    """The trace of a text or a pair, cut to what the model reads where `truncate` says so; else one that is too long is refused
+    with the option."""
+    if not truncate:
+        return _whole(lens, source)
+    shorter = truncated(Example(*source) if isinstance(source, tuple) else Example(source), lens)
+    trace: Trace = lens.trace(shorter)
+    return replace(trace, info={**trace.info, **shorter.info})
+
+
+def _whole(lens: Model, source: Any) -> Trace:
+    try:
+        trace: Trace = lens.trace(source)
+    except TokenLimitError as error:
+        raise error if isinstance(source, Chat) else naming_option(error) from None
+    return trace
 
 
 def maps_of(trace: Trace, requests: Iterable[MethodRequest]) -> list[Map]:

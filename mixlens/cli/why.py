@@ -15,7 +15,7 @@ from ..files import refuse_foreign
 from ..paths import is_folder
 from . import completion, group
 from .keeping import Force, tell_written
-from .options import File, Foil, LoadOptions, NoColor, Pair, Text, loads_a_model
+from .options import File, Foil, LoadOptions, NoColor, Pair, Text, Truncate, loads_a_model
 
 if TYPE_CHECKING:
     from ..why import Why
@@ -79,7 +79,7 @@ def why(
     filler: FillerName = None,
     draws: Annotated[int, typer.Option("--draws", help="Random sets of words; all sets where there are 200 or fewer.")] = 20,
     seed: Annotated[int, typer.Option("--seed", help="Of the random sets.")] = 0,
-    truncate: Annotated[bool, typer.Option("--truncate", help="Cut a text that is longer than the model reads.")] = False,
+    truncate: Truncate = False,
     file: File = None,
     json_: Annotated[bool, typer.Option("--json", help="Print JSON instead of a picture.")] = False,
     csv: Csv = None,

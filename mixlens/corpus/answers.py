@@ -12,6 +12,7 @@ from ..errors import MixlensError
 from ..model.encode import Encoded
 from ..types import Attribution, Map, Prediction, Trace
 from .parquet import Row
+from .plan import CUT
 from .rows import InputRow, written
 
 Read = Attribution | MixlensError  # the scores of one method on one row, or the reason why there are none
@@ -47,7 +48,7 @@ def or_raise(answer: Any) -> Any:
 def input_columns(row: InputRow, code: Encoded) -> Row:
     tokens = list(map(written, code.tokens))
     text = row.text if row.messages is None else code.text  # of a conversation, what the chat template wrote
-    inputs = {"row": row.row, "id": row.id, "text": text, "pair": row.pair}
+    inputs = {"row": row.row, "id": row.id, "text": text, "pair": row.pair, **({} if row.whole is None else {CUT: row.whole})}
     return {**inputs, "input_ids": list(code.input_ids), "tokens": tokens}
 
 

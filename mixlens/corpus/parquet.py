@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from ..optional import optional
-from .plan import COLUMNS, COMPLETENESS, RANDOM_TURNED, RANDOM_WITHOUT, RATIO, TURNED, WITHOUT, WRITTEN, WRITTEN_SCORES, Plan
+from .plan import COLUMNS, COMPLETENESS, CUT, RANDOM_TURNED, RANDOM_WITHOUT, RATIO, TURNED, WITHOUT, WRITTEN, WRITTEN_SCORES, Plan
 from .shards import SCHEMA
 
 Row = dict[str, Any]
@@ -35,8 +35,16 @@ def schema_of(plan: Plan, dtype: torch.dtype, ratios: Sequence[str]) -> Any:
         written |= {WRITTEN_SCORES + method: kinds[method] for method in plan.methods}
         kinds |= written
         columns += [*WRITTEN, *(WRITTEN_SCORES + method for method in plan.methods)]
+    cut = _cut(pa, plan)
+    kinds |= cut
+    columns += cut
     names = (*COLUMNS[:-1], *plan.columns, *plan.methods, *columns, COLUMNS[-1])
     return pa.schema([(name, kinds.get(name, pa.string())) for name in names])
+
+
+def _cut(pa: Any, plan: Plan) -> dict[str, Any]:
+    """The column of how many tokens a text had before it was cut, where texts are."""
+    return {CUT: pa.int32()} if plan.truncate else {}
 
 
 def _checks(pa: Any, methods: Sequence[str]) -> dict[str, Any]:

@@ -26,6 +26,7 @@ COMPLETENESS = "completeness:"  # then the method: by how much its scores miss t
 RANDOM_WITHOUT, RANDOM_TURNED = "without_random", "turned_random"  # the same for each random set of words
 WRITTEN_SCORES = "written:"  # then the method: its scores for every written token, one row after the other
 WRITTEN = ("written", "written_ids", "probabilities", "layout")  # what the model wrote, and its words
+CUT = "truncated"  # how many tokens the text had before it was cut
 PREFIXES = (RATIO, WITHOUT, TURNED, COMPLETENESS, WRITTEN_SCORES)
 COMPUTED = (*COLUMNS, RANDOM_WITHOUT, RANDOM_TURNED)
 DTYPES = ("float32", "float16")
@@ -47,6 +48,7 @@ class Plan:
     trust: bool = False  # whether the first words are taken out, and random words beside them
     generate: int | None = None  # how many tokens the model writes after each row, which are then explained
     chat: bool = False  # whether rows are conversations, which the model's chat template writes out
+    truncate: bool = False  # whether a text that is longer than the model reads is cut
 
 
 def plan_of(
@@ -61,6 +63,7 @@ def plan_of(
     trust: Any = False,
     generate: Any = None,
     chat: Any = False,
+    truncate: Any = False,
 ) -> Plan:
     """The plan that the arguments of `run` mean."""
     _refuse_no_names(methods, columns)
@@ -72,9 +75,11 @@ def plan_of(
     carried = tuple([columns] if isinstance(columns, str) else columns)
     _refuse_flag("trust", trust)
     _refuse_flag("chat", chat)
+    _refuse_flag("truncate", truncate)
+    _refuse_cut_chat(chat, truncate)
     _refuse_generate(generate, {"target": target != "predicted", "query": query is not None, "maps": maps, "trust": trust})
-    _refuse_columns(carried, names, _computed(trust, generate))
-    flags = {"trust": trust, "generate": generate, "chat": chat}
+    _refuse_columns(carried, names, _computed(trust, generate, truncate))
+    flags = {"trust": trust, "generate": generate, "chat": chat, "truncate": truncate}
     return Plan(tuple(names), target, foil, score, query, number_type, batch_tokens, carried, **flags)
 
 
@@ -149,6 +154,11 @@ def _refuse_flag(name: str, value: Any) -> None:
         raise InputError(f"{name} is True or False, not {value!r:.80}.")
 
 
+def _refuse_cut_chat(chat: bool, truncate: bool) -> None:
+    if chat and truncate:
+        raise InputError("truncate= cuts a text, and a conversation is written out whole: leave truncate= out, or chat=.")
+
+
 def _refuse_generate(generate: Any, others: dict[str, Any]) -> None:
     """Refuse a number of tokens that is none, and what a written text does not go with."""
     if generate is None:
@@ -160,9 +170,10 @@ def _refuse_generate(generate: Any, others: dict[str, Any]) -> None:
         raise InputError(f"generate= explains each token that the model writes: leave {' and '.join(given)} out.")
 
 
-def _computed(trust: bool, generate: int | None) -> tuple[str, ...]:
+def _computed(trust: bool, generate: int | None, truncate: bool) -> tuple[str, ...]:
     """The columns that a run computes besides the scores of its methods."""
-    return (*(COMPUTED if trust else COLUMNS), *(WRITTEN if generate is not None else ()))
+    cut = (CUT,) if truncate else ()
+    return (*(COMPUTED if trust else COLUMNS), *(WRITTEN if generate is not None else ()), *cut)
 
 
 def _refuse_columns(columns: Sequence[Any], methods: Sequence[str], computed: Sequence[str]) -> None:

@@ -31,6 +31,7 @@ class InputRow:
     foil: str | int | None
     columns: tuple[str | int | float | bool | None, ...]
     messages: tuple[Any, ...] | None = None  # a conversation in the place of a text
+    whole: int | None = None  # how many tokens the text had before it was cut; None where it was not
 
 
 Rows = Iterator[InputRow | RowError]
@@ -207,5 +208,5 @@ def fingerprint(rows: Sequence[InputRow | RowError]) -> str:
 def _content(row: InputRow | RowError) -> list[Any]:
     if isinstance(row, RowError):
         return [row.number, row.reason]
-    *values, messages = vars(row).values()
+    *values, messages, _ = vars(row).values()  # rows are known by what they were before they were cut
     return values if messages is None else [*values, messages]

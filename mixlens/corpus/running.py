@@ -83,6 +83,7 @@ def run(
     trust: bool = False,
     generate: int | None = None,
     chat: bool = False,
+    truncate: bool = False,
     batch_tokens: int | None = None,
     shard_rows: int = SHARD_ROWS,
     strict: bool = False,
@@ -100,13 +101,14 @@ def run(
     "float16". `trust`: delete each method's three first words, then ten random sets of three words, and note whether the
     prediction turns (a pass for each). `generate`: let a causal model write so many tokens after each row, and explain each of
     them (`corpus.generations` reads them back). `chat`: rows are conversations: their field `messages`, a list of mappings with
-    role and content, or their text as one message; the model's chat template writes them out. `strict`: stop at the first row
+    role and content, or their text as one message; the model's chat template writes them out. `truncate`: cut a text that is
+    longer than the model reads (the column `truncated` has the tokens it had). `strict`: stop at the first row
     that cannot be explained, instead of noting it in errors.jsonl. `resume`: refuse to begin anew. Memory does not grow with
     the corpus. `ray`: "auto" or the address of a Ray cluster, whose `workers` (by default one for each GPU, else CPU) do the
     work; `model` is then a name.
     """
     optional("pyarrow.parquet", "pyarrow", "data", what="corpus runs")
-    plan = plan_of(methods, target, foil, score, query, maps, batch_tokens, columns, trust, generate, chat)
+    plan = plan_of(methods, target, foil, score, query, maps, batch_tokens, columns, trust, generate, chat, truncate)
     names = {"split": split, "text_field": text_field, "pair_field": pair_field, "ids_field": ids_field}
     _refuse_shards(shard_rows)
     _refuse_names(names)
@@ -119,7 +121,7 @@ def run(
         source = open_.enter_context(contextlib.closing(corpus(data, fields=fields, split=split, limit=limit)))
         worker = Worker(_model_here(model, load_options, on_ray=ray is not None), replace(plan, kinds=source.kinds))
         worker.refuse()
-        identity = identity_of(worker, source, {"limit": limit, **names, "shard_rows": shard_rows})
+        identity = _without_idle(identity_of(worker, source, {"limit": limit, **names, "shard_rows": shard_rows}))
         pool = None
         if ray is not None:
             pool = open_.enter_context(contextlib.closing(Pool(ray, model, load_options, worker.plan, workers)))
@@ -128,6 +130,13 @@ def run(
             folder.check(identity)
             with folder.held(identity):
                 return _CorpusRun(folder, worker, source, identity, pool).run(shard_rows, strict, progress)
+
+
+def _without_idle(identity: dict[str, Any]) -> dict[str, Any]:
+    """The identity of a run that cuts nothing has no word about it, as before there was such an option."""
+    if not identity["options"].get("truncate"):
+        identity["options"].pop("truncate", None)
+    return identity
 
 
 def _refuse_shards(rows: Any) -> None:
@@ -190,7 +199,7 @@ class _CorpusRun:
     def run(self, size: int, strict: bool, progress: bool | None) -> Run:
         started = time.perf_counter()
         self._begin()
-        worked = self._work(size, strict, progress)
+        worked = self._work_or_withdraw(size, strict, progress)
         self.source.unchanged()
         self.folder.still_held()
         self.folder.write_errors(self.done)
@@ -225,6 +234,15 @@ class _CorpusRun:
 
     def _write_manifest(self, facts: Mapping[str, Any]) -> None:
         write(self.folder.place / "manifest.json", _json({**self.facts, **facts}))
+
+    def _work_or_withdraw(self, size: int, strict: bool, progress: bool | None) -> int:
+        """`_work`; a run that is refused before its first shard leaves nothing that could be read as a run."""
+        try:
+            return self._work(size, strict, progress)
+        except MixlensError:
+            if not self.done and not self.aside:
+                self.folder.withdraw()
+            raise
 
     def _work(self, size: int, strict: bool, progress: bool | None) -> int:
         """Compute the shards that are missing; the number of rows in them."""
@@ -354,6 +372,6 @@ def _notices(worker: Worker, rows: Sequence[InputRow | RowError]) -> list[str]:
     texts = []
     for row in [row for row in rows if not isinstance(row, RowError)][:NOTICED]:
         with contextlib.suppress(MixlensError):
-            texts.append(worker.encode(row))
+            texts.append(worker.encode(worker.shorter(row)))
     targets = any(request.class_specific for request in worker.requests.values())
     return notices_of_corpus(worker.model, texts, query=worker.plan.query, targets=targets)

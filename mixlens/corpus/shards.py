@@ -88,6 +88,15 @@ class CorpusFolder(RunFolder):
         sync_folder(self.place)
         self.clear(self.shards, self.maps)
 
+    def withdraw(self) -> None:
+        """Take back what `begin` wrote. A folder that is not empty stays, and so do files of other names."""
+        self.still_held()
+        for path in (self.place / "manifest.json", self.errors):
+            path.unlink(missing_ok=True)
+        for folder in (self.shards, self.maps):
+            with contextlib.suppress(OSError):
+                folder.rmdir()
+
     def listed(self) -> tuple[dict[int, tuple[str, str]], bool]:
         """What the manifest of a finished run says of its shards: number -> (file, sha256). And whether its list is damaged:
         then each shard is judged by its own checksum alone, as in a run that is not finished."""

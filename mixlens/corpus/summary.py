@@ -54,6 +54,7 @@ class Summary:
     open: dict[str, dict[str, Any]] = field(default_factory=dict)  # method -> rows whose scores do not add up; with `trust`
     generate: int | None = None  # tokens that the model was let write after each row; None where it wrote nothing
     least_rows: int = LEAST_ROWS  # rows that a word of `words` is in
+    cut: int = 0  # rows whose text was cut to what the model reads
 
     def json(self) -> str:
         return printable_json(json.dumps(asdict(self), ensure_ascii=False))
@@ -70,6 +71,7 @@ def summarize(
     them (where the run was made with `trust`), agreement between methods, mixing ratio per layer, reconstruction gaps, slow
     examples, reasons of errors. `top` and `signed` are by the mean share of an occurrence, of words seen `least` times."""
     manifest = manifest_of(out)
+    options = mapping(mapping(manifest.get("identity")).get("options"))
     tally = Tally(methods_of(manifest))
     reasons = visit_rows(out, manifest, lambda row, _: tally.add(row))
     frequent = dict(tally.predicted.most_common(classes))
@@ -93,8 +95,9 @@ def summarize(
         word_agreement={f"{a}, {b}": mean.value for (a, b), mean in tally.word_agreement.items()},
         turned=_turned(tally.removal),
         open={method: vars(gaps) for method, gaps in tally.removal.gaps.items() if gaps.rows},
-        generate=mapping(mapping(manifest.get("identity")).get("options")).get("generate"),
+        generate=options.get("generate"),
         least_rows=least_rows,
+        cut=tally.cut if options.get("truncate") else 0,
     )
 
 
@@ -132,6 +135,7 @@ def _lines(summary: Summary) -> Iterator[str]:
 def _row_lines(summary: Summary) -> Iterator[str]:
     """What is said of rows that were explained."""
     yield f"{summary.tokens_a_row:.1f} tokens a row, {1000 * (summary.seconds_a_row or 0):.2f} ms a row"
+    yield from _cut_lines(summary.cut)
     yield from _gap_lines(summary.gap)
     yield from [line.format(summary.generate) for line in WRITTEN_TEXTS] if summary.generate else []
     for name in summary.words:
@@ -142,6 +146,11 @@ def _row_lines(summary: Summary) -> Iterator[str]:
     yield from _block("agreement between methods (mean Spearman correlation over the words of a row)", agreement)
     yield from _block("mixing ratio by layer", {name: _numbers(layers) for name, layers in summary.mixing_ratio.items()})
     yield from ("", SLOWEST, *map(_slow_line, summary.slow)) if summary.slow else ()
+
+
+def _cut_lines(rows: int) -> list[str]:
+    """One line about rows that were cut; none where no row was."""
+    return [f"{rows} rows were cut to what the model reads: what follows was not read"] if rows else []
 
 
 def _gap_lines(gap: Mapping[str, float | None]) -> list[str]:

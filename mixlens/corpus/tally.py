@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ..metrics.agreement import linear, ranks
-from .plan import RATIO
+from .plan import CUT, RATIO
 from .row_words import apostrophes, words_in
 from .turned_counts import RowCheck, TurnedCounts, check_of
 
@@ -120,6 +120,7 @@ class Tally:
     def __init__(self, methods: Sequence[str]):
         self.methods = list(methods)
         self.rows = 0
+        self.cut = 0  # rows whose text was cut to what the model reads
         self.predicted: Counter[str] = Counter()
         self.unnamed = 0  # rows whose prediction was too rare to be kept
         self.tokens, self.seconds, self.gap = Mean(), Mean(), Mean()
@@ -152,6 +153,7 @@ class Tally:
 
     def _add_numbers(self, row: Mapping[str, Any]) -> None:
         self.tokens.add(len(row["tokens"]))
+        self.cut += row.get(CUT) is not None
         self.seconds.add(row["seconds"])
         if row.get("gap") is not None:
             self.gap.add(row["gap"])

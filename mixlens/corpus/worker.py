@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from itertools import chain, repeat
 from operator import attrgetter
@@ -17,17 +18,18 @@ from ..asking import RANDOM, MethodRequest, grouped, map_of, parse_methods
 from ..attributions import attribute_each
 from ..budget import is_out_of_memory
 from ..data import RowError
-from ..errors import InputError, MixlensError, RowsError
+from ..data.truncation import naming_option, truncated
+from ..errors import InputError, MixlensError, RowsError, TokenLimitError
 from ..maps import method, mix
 from ..model.chat import refuse_no_template
 from ..model.encode import Encoded
 from ..model.model import Model
 from ..model.predict import predictions, refuse_generation
 from ..scoring import Call, Scorer, fresh
-from ..types import Attribution, Chat, Map, Trace
+from ..types import Attribution, Chat, Example, Map, Trace
 from .answers import Answer, Read, answer_columns, answers_of, input_columns, map_numbers, or_raise, spans
 from .parquet import Row, maps_content, parquet_content, schema_of, table_of
-from .plan import RATIO, Plan, refuse_target
+from .plan import CUT, RATIO, Plan, refuse_target
 from .rows import InputRow, fingerprint, place_of, written
 from .shards import SCHEMA, file_name
 from .taken_out import refuse_trust, trust_columns
@@ -155,7 +157,7 @@ class Worker:
         """The rows with their tokens, and the rows that cannot be read."""
         texts: list[Text] = []
         bad: list[BadRow] = []
-        for row in rows:
+        for row in map(self.shorter, rows):
             code = self._code_or_reason(row)
             if isinstance(row, RowError) or isinstance(code, MixlensError):
                 bad.append(_bad_row(row, code))
@@ -169,10 +171,26 @@ class Worker:
             return InputError(row.reason)
         try:
             return self.encode(row)
+        except TokenLimitError as error:
+            return self._with_option(error, row)
         except MixlensError as error:
             return error
         except MemoryError:
             return InputError("memory runs out while the text is cut into tokens.")
+
+    def _with_option(self, error: TokenLimitError, row: InputRow) -> TokenLimitError:
+        """The refusal of a row that is too long; of a text that was not to be cut, with the option that cuts it."""
+        return error if row.text is None or self.plan.truncate else naming_option(error)
+
+    def shorter(self, row: Any) -> Any:
+        """The row, its text cut to what the model reads where the plan says so; tokens that it will write have room."""
+        if self._is_to_be_cut(row):
+            with contextlib.suppress(MixlensError):  # what is wrong with the text is said where it is read
+                return _cut(row, self.model, self.plan.generate or 0)
+        return row
+
+    def _is_to_be_cut(self, row: InputRow | RowError) -> bool:
+        return self.plan.truncate and getattr(row, "text", None) is not None
 
     def encode(self, row: InputRow) -> Encoded:
         """The tokens of one row."""
@@ -315,6 +333,14 @@ class Worker:
         if name in self.maps:
             return {name: read.scores.numpy()}
         return {name: read.scores.numpy(), "target": read.info["target"] or target}
+
+
+def _cut(row: InputRow, model: Model, room: int) -> InputRow:
+    """The row with a text that fits the model beside `room` more tokens; as it is where it fits."""
+    limit = None if model.max_tokens is None else model.max_tokens - room
+    shorter = truncated(Example(str(row.text), row.pair), model, limit)
+    whole = shorter.info.get(CUT)
+    return row if whole is None else replace(row, text=shorter.text, pair=shorter.pair, whole=whole)
 
 
 # --- answers and reasons ----------------------------------------------------------------------------------------------

@@ -147,8 +147,7 @@ def _csv(place: Path, columns: Sequence[str] | None, opened: Opened, *, delimite
     with opened("rb") as file:
         # A byte that is not UTF-8 becomes a lone surrogate, so that the row around it can still be parsed and named.
         first = file.readline().removeprefix(BOM)
-        if columns is None:
-            _refuse_separator(place, first.decode("utf-8", "replace").strip(), delimiter)
+        _refuse_separator(place, "" if columns else first.decode("utf-8", "replace").strip(), delimiter)
         lines = (raw.decode("utf-8", "surrogateescape") for raw in _with(first, file))
         header = None if columns is None else list(columns)
         for number, cells in _csv_cells(place.name, csv.reader(lines, delimiter=delimiter, quoting=quoting, strict=True)):
@@ -162,14 +161,21 @@ def _csv(place: Path, columns: Sequence[str] | None, opened: Opened, *, delimite
 
 def _refuse_separator(place: Path, header: str, delimiter: str) -> None:
     """Refuse a header of names with another sign between them: read as one name, it would lead every cell into the text."""
-    other = next((sign for sign in SEPARATORS if sign != delimiter and sign in header), delimiter)
-    names = header.split(other)
-    if delimiter not in header and len(names) > 1 and all(map(NAME.fullmatch, names)):
-        tabs = " With tabs between them it is read as .tsv." if other == "\t" else ""
-        found, read = SEPARATORS[other], SEPARATORS[delimiter]
-        kind = f"a {place.suffix.lower()} file is read with {read} there"
-        reason = f"{found} stands between the fields, and {kind}. Save it with {read} between them.{tabs}"
-        raise RowError(place.name, 1, reason)
+    other = next((sign for sign in SEPARATORS if _is_between_names(sign, header)), delimiter)
+    if delimiter not in header and other != delimiter:
+        raise RowError(place.name, 1, _separated(other, delimiter, place.suffix.lower()))
+
+
+def _is_between_names(sign: str, header: str) -> bool:
+    names = header.split(sign)
+    return len(names) > 1 and all(map(NAME.fullmatch, names))
+
+
+def _separated(found: str, read: str, kind: str) -> str:
+    """What is wrong with a file whose fields have the sign `found` between them."""
+    tabs = " With tabs between them it is read as .tsv." if found == "\t" else ""
+    between = f"{SEPARATORS[found]} stands between the fields, and a {kind} file is read with {SEPARATORS[read]} there"
+    return f"{between}. Save it with {SEPARATORS[read]} between them.{tabs}"
 
 
 def _csv_cells(source: str, reader: Any) -> Iterator[tuple[int, list[str] | RowError]]:

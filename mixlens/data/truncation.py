@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from ..errors import InputError
+from ..errors import InputError, TokenLimitError
 from ..types import Example
 
 if TYPE_CHECKING:
@@ -29,6 +29,11 @@ def truncated(example: Example, model: Model, limit: int | None = None) -> Examp
     text = example.text[: _end(offsets, sides, 0)]
     pair = None if example.pair is None else example.pair[: _end(offsets, sides, 1)]
     return _cut(example, text, pair, whole)
+
+
+def naming_option(error: TokenLimitError) -> TokenLimitError:
+    """The refusal of a text that is too long, with the option that cuts it."""
+    return TokenLimitError(f"{str(error).removesuffix('.')}, or let it be cut: --truncate (truncate=True).")
 
 
 def _encoded(example: Example, model: Model, limit: int | None) -> Any:

@@ -8,7 +8,7 @@ from typing import Any
 
 from ..asking import MethodRequest, parse_method, scores_of
 from ..attributions import attribute_each
-from ..data.truncation import truncated
+from ..data.truncation import naming_option, truncated
 from ..errors import InputError, MixlensError, TokenLimitError, is_integer
 from ..model.model import Model
 from ..notices import completeness
@@ -117,7 +117,7 @@ def _whole(model: Model, example: Any) -> Trace:
     try:
         trace: Trace = model.trace(example)
     except TokenLimitError as error:
-        raise TokenLimitError(f"{str(error).removesuffix('.')}, or let it be cut: --truncate (truncate=True).") from None
+        raise naming_option(error) from None
     return trace
 
 

@@ -72,6 +72,7 @@ def test_run_hands_over_every_option(monkeypatch: pytest.MonkeyPatch) -> None:
             "trust": False,
             "generate": None,
             "chat": False,
+            "truncate": False,
             "batch_tokens": None,
             "shard_rows": 512,
         },
@@ -90,6 +91,7 @@ def test_run_hands_over_every_option(monkeypatch: pytest.MonkeyPatch) -> None:
         "--generate",
         "3",
         "--chat",
+        "--truncate",
         "--batch-tokens",
         "99",
     ]
@@ -98,7 +100,7 @@ def test_run_hands_over_every_option(monkeypatch: pytest.MonkeyPatch) -> None:
     given = {
         **{"model": "m", "methods": "alti, attcat:variant=paper", "out": Path("o"), "limit": 9, "columns": ["a", "b"]},
         **{"text_field": "t", "pair_field": "p", "ids_field": "i", "split": "s", "target": 12, "foil": 7, "score": "logit"},
-        **{"query": -2, "maps": "float16", "trust": True, "generate": 3, "chat": True, "batch_tokens": 99},
+        **{"query": -2, "maps": "float16", "trust": True, "generate": 3, "chat": True, "truncate": True, "batch_tokens": 99},
         **{"shard_rows": 8, "strict": True, "resume": True, "ray": "auto", "workers": (2, 8), **ASKED},
     }
     assert record.calls[1] == (("data.csv",), given)

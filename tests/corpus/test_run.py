@@ -278,7 +278,8 @@ def test_bad_rows_are_named_and_the_rest_goes_on(model: Any, tmp_path: Path) -> 
     assert not list(tmp_path.parent.rglob("etc"))
     with pytest.raises(InputError, match=r"row 2: .*empty"):
         go(tmp_path / "x.jsonl", tmp_path / "strict", model=model, strict=True)
-    assert not shards.shard_files(tmp_path / "strict")
+    with pytest.raises(InputError, match="holds no run"):
+        shards.shard_files(tmp_path / "strict")
 
 
 def test_when_no_row_can_be_explained_it_says_so_at_once(model: Any, tmp_path: Path) -> None:

@@ -125,6 +125,7 @@ def test_notices_are_of_the_first_window(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(running, "NOTICED", 3)
     requests = {"alti": SimpleNamespace(class_specific=False)}
     made: Any = SimpleNamespace(encode=encode, requests=requests, model="model", plan=SimpleNamespace(query="q"))
+    made.shorter = lambda row: row
     rows = [1, RowError("s", 1, "r", "row"), 2, 3, 4]
     with pytest.warns(UserWarning, match=r"^careful$") as told:
         found = list(running._with_notices(made, iter([(0, rows), (1, [5])])))  # type: ignore[list-item]
@@ -172,12 +173,16 @@ def test_load_options_of_the_process_that_only_writes() -> None:
 
 def test_options_of_a_plan_in_an_identity() -> None:
     usual = {"target": "predicted", "foil": None, "score": None, "query": None, "maps": None, "batch_tokens": None, "columns": ()}
-    assert run_identity._plan_options(SimpleNamespace(plan=Plan(("a",)))) == usual  # type: ignore[arg-type]
+    plain = run_identity._plan_options(SimpleNamespace(plan=Plan(("a",))))  # type: ignore[arg-type]
+    assert running._without_idle({"options": plain}) == {"options": usual}
     whole = Plan(("a",), "t", 1, "logit", 2, "float16", 9, ("x",), (("x", "int64"),), True, 3)
-    assert run_identity._plan_options(SimpleNamespace(plan=whole)) == {  # type: ignore[arg-type]
+    options = run_identity._plan_options(SimpleNamespace(plan=whole))  # type: ignore[arg-type]
+    assert running._without_idle({"options": options})["options"] == {
         **{"target": "t", "foil": 1, "score": "logit", "query": 2, "maps": "float16", "batch_tokens": 9, "columns": ("x",)},
         **{"kinds": {"x": "int64"}, "trust": True, "generate": 3},
     }
+    cut = {"options": {"truncate": True}}
+    assert running._without_idle(cut) == {"options": {"truncate": True}}
     assert "python" not in run_identity._library_versions()
     config = SimpleNamespace(id2label={0: "a"}, num_labels=2)
     model: Any = SimpleNamespace(task="classification", hf_model=SimpleNamespace(config=config))
