@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
@@ -69,11 +69,19 @@ def attribute(
     of the input embeddings. The name of a map method gives its rolled-out row at `query`.
     """
     aim = {"target": target, "foil": foil, "score": score, "label": label, "query": query, "layer": layer}
-    many = [traces] if isinstance(traces, Trace) else list(traces)
+    many = _listed(traces)
     results = list(map(_or_raise, attribute_each(many, name, [aim] * len(many), variant=variant, **options)))
     for result in results:
         warn_where_open(result)
     return results[0] if isinstance(traces, Trace) else results
+
+
+def _listed(traces: Any) -> list[Trace]:
+    """One trace or several as a list; what is no trace is refused."""
+    many = [traces] if isinstance(traces, Trace) or not isinstance(traces, Iterable) else list(traces)
+    if not all(isinstance(trace, Trace) for trace in many):
+        raise InputError("attribute takes a Trace or a list of traces, as model.trace gives them; for a text: model.explain.")
+    return many
 
 
 def _or_raise(answer: Answer) -> Attribution:

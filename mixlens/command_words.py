@@ -5,6 +5,7 @@ The module imports torch only when a function is called, because the command lin
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -12,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .asking import MethodRequest, parse_method
-from .errors import InputError
+from .errors import InputError, printable
 
 if TYPE_CHECKING:
     from .model.model import Model
@@ -27,7 +28,17 @@ def text_of(text: str | None, file: Path | None) -> str:
         raise InputError("give one text: in quotes, - to read it from standard input, or --file FILE.")
     if file is not None:
         return _content(file)
-    return _standard_input() if text == STDIN else str(text)
+    if text == STDIN:
+        return _standard_input()
+    _hint_at_file(str(text))
+    return str(text)
+
+
+def _hint_at_file(text: str) -> None:
+    """Tell that the name of a file is explained as a text, where its content may have been meant."""
+    if os.path.isfile(text):  # False also for a text that is too long for a name
+        line = f"{text!r} is a file, and its name is explained as a text. For what it holds: --file {text}"
+        print(f"mixlens: {printable(line)}", file=sys.stderr)
 
 
 def _standard_input() -> str:

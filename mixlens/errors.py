@@ -129,6 +129,11 @@ def kind_of(value: Any) -> str:
     return "nothing" if value is None else f"{type(value).__name__} {str(value)[:40]!r}"
 
 
+def ended(sentence: str) -> str:
+    """The sentence, with a full stop where it has no end."""
+    return sentence if sentence.endswith((".", "?", "!", "…")) else f"{sentence}."
+
+
 def is_integer(value: Any) -> bool:
     """Whether this is a whole number; True and False are none."""
     return isinstance(value, int) and not isinstance(value, bool)

@@ -7,11 +7,19 @@ import errno
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
-from .errors import InputError, MixlensError
+from .errors import InputError, MixlensError, kind_of
 
 SHOWN = 40  # characters of a name that is too long
 Named = str | os.PathLike[str]
+
+
+def path_of(value: Any) -> Path:
+    """The path that a value names; what names none is refused."""
+    if not isinstance(value, str | os.PathLike):
+        raise InputError(f"a file is named by a text or a Path, not by {kind_of(value)}.")
+    return Path(value)
 
 
 def is_file(place: Named) -> bool:

@@ -161,7 +161,7 @@ class Registered:
     def _check_range(self, option: str, value: Any) -> None:
         """Whole numbers are bounded. `query` is a position or a token: each text checks it for itself."""
         if option != "query" and isinstance(value, int) and not SMALLEST <= value <= LARGEST:
-            raise InputError(f"{option!r} of {self.id!r} is from {SMALLEST} to {LARGEST}, not {value}.")
+            raise InputError(f"{option!r} of {self.id!r} cannot be {value}: no option takes a number of that size.")
 
 
 def _annotation(parameter: inspect.Parameter) -> str:

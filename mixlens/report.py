@@ -19,6 +19,7 @@ from .maps import mix
 from .model.model import Model
 from .model.predict import named
 from .notices import notices_of
+from .paths import path_of
 from .show.flow_page import flow_page, flow_results
 from .show.generation_page import generation_page
 from .show.page_file import MEGABYTES, may_write, room_of, write
@@ -255,7 +256,7 @@ def report(
     "flow" (what flows where) or "methods" (all methods beside each other). Of a run, `label` is the carried column to compare
     predictions with, `examples` about how many rows it shows.
     """
-    place = Path(path)
+    place = path_of(path)
     may_write(place, force=force)
     room = room_of(megabytes)
     refuse_preset(preset)

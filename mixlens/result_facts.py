@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from .errors import is_integer
+from .provenance import public_name
 from .types import Attribution, HeadMaps, Map, Result
 
 Saved = Result | HeadMaps
@@ -30,10 +31,15 @@ def header_of(result: Saved) -> dict[str, Any]:
         "schema": SCHEMA,
         "tokens": list(result.tokens),
         "method": result.method,
-        "info": {key: value for key, value in result.info.items() if not isinstance(value, Tensor)},
+        "info": {key: value for key, value in public_facts(result.info).items() if not isinstance(value, Tensor)},
         "special": list(result.special),
         "words": result.words,
     }
+
+
+def public_facts(info: Mapping[str, Any]) -> dict[str, Any]:
+    """The facts of a result as others may read them: a folder of this machine by its last part alone."""
+    return {key: public_name(value) if key == "model" and isinstance(value, str) else value for key, value in info.items()}
 
 
 class WrongError(ValueError):

@@ -16,7 +16,7 @@ from torch import Tensor
 from .errors import MixlensError, ResultError
 from .files import refuse_foreign, write
 from .optional import optional
-from .paths import is_file, is_folder
+from .paths import is_file, is_folder, path_of
 from .result_facts import SCHEMA, Saved, WrongError, header_of, result_of
 from .saving_text import content_of, csv_of, json_of
 from .types import Attribution, HeadMaps, Map
@@ -50,7 +50,7 @@ def _write(result: Saved, place: Path) -> None:
 
 
 def _checked_place(path: str | os.PathLike[str]) -> Path:
-    place = Path(path)
+    place = path_of(path)
     if place.suffix not in SUFFIXES:
         raise ResultError(f"a result is saved as .safetensors, .json or .csv, not {place.name!r}.")
     if not is_folder(place.parent):
@@ -62,7 +62,7 @@ def saved_or_text(result: Saved, path: str | os.PathLike[str] | None, suffix: st
     """The text of a result; with a path nothing, and the text is written there."""
     if path is None:
         return WRITTEN[suffix](result)
-    place = Path(path)
+    place = path_of(path)
     if place.suffix != suffix:
         raise ResultError(f"a file for this ends in {suffix}, and {place.name!r} does not.")
     save(result, place, force=force)
@@ -74,7 +74,7 @@ def load_result(path: str | os.PathLike[str]) -> Any:
 
     A file with anything that these do not write is refused.
     """
-    place = Path(path)
+    place = path_of(path)
     if not is_file(place):
         raise ResultError(f"no file {str(place)!r}.")
     if place.suffix == ".csv":

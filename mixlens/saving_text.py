@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from .errors import ResultError, is_integer
-from .result_facts import KINDS, SCHEMA, Saved, header_of, require
+from .result_facts import KINDS, SCHEMA, Saved, header_of, public_facts, require
 from .types import Attribution, HeadMaps, Map
 
 NOT_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}  # JSON has no such numbers
@@ -32,7 +32,7 @@ def dict_of(result: Saved) -> dict[str, Any]:
     """Everything about a result in plain types: texts, numbers, lists, dicts. `scores` is nested as the tensor is."""
     header = header_of(result)
     scores = result.scores.detach().cpu()
-    facts = {key: _plain(value) for key, value in result.info.items()}
+    facts = {key: _plain(value) for key, value in public_facts(result.info).items()}
     start = {"kind": header["kind"].lower(), "schema": SCHEMA, "method": result.method, "tokens": list(result.tokens)}
     middle = {"scores": _nested(scores), "dtype": _name(scores.dtype), "special": list(result.special)}
     words = None if result.words is None else [[word, list(positions)] for word, positions in result.words]

@@ -259,8 +259,8 @@ def test_an_entry_and_its_options() -> None:
 @pytest.mark.parametrize(
     ("entry", "options", "message"),
     [
-        (ENTRY, {"count": 2**32}, "'count' of 'mine' is from -2147483648 to 4294967295, not 4294967296."),
-        (ENTRY, {"count": -(2**31) - 1}, "'count' of 'mine' is from -2147483648 to 4294967295, not -2147483649."),
+        (ENTRY, {"count": 2**32}, "'count' of 'mine' cannot be 4294967296: no option takes a number of that size."),
+        (ENTRY, {"count": -(2**31) - 1}, "'count' of 'mine' cannot be -2147483649: no option takes a number of that size."),
         (ENTRY, {"count": 1.5}, "'count' of 'mine' is of type int, not float."),
         (ENTRY, {"count": True}, "'count' of 'mine' is of type int, not bool."),
         (ENTRY, {"count": None}, "'count' of 'mine' is of type int, not NoneType."),

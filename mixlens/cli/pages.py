@@ -16,6 +16,7 @@ from ..optional import installing
 from ..show.page_file import MEGABYTES
 from . import completion, group
 from .generation import GenerateCount, GivenText, IsChat, MessageFile, Writing, conversations_of, generated
+from .keeping import tell_notices
 from .options import AttributionTarget, Foil, LoadOptions, ModelName, Pair, Query, loads_a_model
 
 if TYPE_CHECKING:
@@ -112,6 +113,7 @@ def report(
         _warn_of_one_word(texts)
         with group.working("computing the page"):
             write_report(lens, output, **asked, **_goal(lens, target, foil), query=query, **page)
+        tell_notices(lens, map(lens.encode, inputs), query)
     print(printable(f"{output} ({output.stat().st_size / 1e6:.2f} MB)"))
 
 
@@ -222,10 +224,16 @@ def _looks_like_a_path(argument: str) -> bool:
     return "/" in argument and not any(map(str.isspace, argument))
 
 
+def _instead(word: str) -> str:
+    """What else a single word may have been meant as: a file of texts, or a run."""
+    rows = f"It is a file: mixlens run {word} --out FOLDER explains its rows, then mixlens report FOLDER shows them."
+    return rows if os.path.isfile(word) else "For a run give its folder."
+
+
 def _warn_of_one_word(texts: Sequence[str]) -> None:
     """Tell that a single word is read as a text, where a folder may have been meant."""
     if len(texts) == 1 and len(texts[0].split()) == 1:
-        line = f"{texts[0]!r:.200} is no folder, so it is shown as a text of one word. For a run give its folder."
+        line = f"{texts[0]!r:.200} is no folder, so it is shown as a text of one word. {_instead(texts[0])}"
         print(f"mixlens: {printable(line)}", file=sys.stderr)
 
 

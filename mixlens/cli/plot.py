@@ -14,6 +14,7 @@ from .. import command_words
 from ..errors import InputError, nearest, printable
 from ..paths import is_there
 from . import completion, group
+from .keeping import tell_notices
 from .options import (
     File,
     Foil,
@@ -142,6 +143,7 @@ def plot(
             font=font,
             save=output,
         )
+    tell_notices(lens, [trace], 0 if _is_of_map(kind) and kind != FLOW else place)
     print(f"wrote {printable(str(output))}")
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ..errors import InputError, MixlensError, printable, printable_json, unknown_method
+from ..errors import InputError, MixlensError, ended, printable, printable_json, unknown_method
 from . import completion
 from .group import short_warnings
 from .options import Foil, LoadOptions, ModelName, Query, Score, Truncate, loads_a_model
@@ -188,7 +188,16 @@ def _print_run(done: Run, json_: bool) -> None:
 
 def _refuse_no_row(done: Run) -> None:
     if done.errors and not done.rows:
-        raise MixlensError(f"no row could be explained: {str(done.out / 'errors.jsonl')!r} says why.")
+        raise MixlensError(f"no row could be explained: {_reason_in(done.out / 'errors.jsonl')}")
+
+
+def _reason_in(errors: Path) -> str:
+    """The reason of the first row that could not be explained, as its file says it."""
+    try:
+        first = json.loads(errors.read_text(encoding="utf-8").partition("\n")[0])
+        return ended(str(first["reason"]))
+    except (OSError, ValueError, KeyError, TypeError):  # the file was changed in the meantime
+        return f"{str(errors)!r} says why."
 
 
 def _print_counts(done: Run) -> None:

@@ -3,6 +3,7 @@ each step of a long wait."""
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 import time
@@ -23,7 +24,9 @@ ERASE = "\r\x1b[K"
 
 
 def has_terminal() -> bool:
-    return sys.stderr is not None and sys.stderr.isatty()
+    """Whether errors go to a terminal that erases a line: a dumb one, or one that wants plain letters, is told in lines."""
+    plain = os.environ.get("TERM") == "dumb" or bool(os.environ.get("NO_COLOR"))
+    return not plain and sys.stderr is not None and sys.stderr.isatty()
 
 
 class Spinner:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from tqdm import tqdm
 
 from ..data import RowError
-from ..errors import InputError, MixlensError, is_text
+from ..errors import InputError, MixlensError, ended, is_text
 from ..files import IDENTITY, in_folder, write
 from ..model.loading import load
 from ..model.model import Model
@@ -318,7 +318,7 @@ def _refuse_all(folder: CorpusFolder, done: dict[int, Shard], errors: int) -> No
     (most, count), *_ = kinds.most_common(1)
     first = next(row for row in folder.bad_rows(done) if kind(str(row["reason"])) == most)
     raise MixlensError(
-        f"none of the {errors:,} rows could be explained; {count:,} of them because: {first['reason']} "
+        f"none of the {errors:,} rows could be explained; {count:,} of them because: {ended(str(first['reason']))} "
         f"Each row's reason is in {str(folder.errors)!r}."
     )
 
@@ -328,7 +328,7 @@ def _refuse_bad(files: ShardFiles, strict: bool, *, first: bool) -> None:
     if files.bad and strict:
         raise InputError(f"row {files.bad[0].row}: {files.bad[0].reason} (strict: nothing is left out)")
     if first and _all_alike(files):
-        raise MixlensError(f"none of the first {len(files.bad)} rows can be explained: {files.bad[0].reason}")
+        raise MixlensError(f"none of the first {len(files.bad)} rows can be explained: {ended(files.bad[0].reason)}")
 
 
 def _all_alike(files: ShardFiles) -> bool:

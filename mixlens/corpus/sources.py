@@ -236,6 +236,8 @@ def _in_python(data: Iterable[Any], fields: Fields, split: str | None) -> Corpus
     if split is not None:
         raise InputError("rows that are given in Python have no split: leave split= out.")
     total = len(data) if isinstance(data, Sequence) else None
+    if total == 0:
+        raise InputError("data holds no row. Give at least one text.")
     return Corpus("rows given in Python", None, total, partial(_python_rows, data, fields))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
@@ -167,7 +168,8 @@ def _bar_lines(rows: Sequence[Bar], width: int, colours: int) -> Iterator[Text]:
 
 def _number_and_bar(row: Bar, number: int, bar: int, colours: int) -> tuple[Piece, Piece]:
     """A score and its bar; no spaces follow a score that has no bar."""
-    blocks = ("█" if row.share >= 0 else "▒") * round(abs(row.share) * bar)
+    size = abs(row.share) if math.isfinite(row.share) else 0.0  # a score that is no number has no bar
+    blocks = ("█" if row.share >= 0 else "▒") * round(size * bar)
     style = style_of(1.0 if row.share >= 0 else -1.0, colours, ink_only=True)
     aligned = f"{row.number:>{number}}" if row.number.endswith("%") else f"{row.number:<{number}}" if blocks else row.number
     return (f"{aligned}  " if blocks else aligned, ""), (blocks, style)

@@ -76,6 +76,8 @@ def _refuse_kinds(text: Any, method: Any, methods: Any) -> None:
     """Refuse arguments of another kind than those that can be read."""
     if isinstance(text, list):
         raise InputError(f"why answers for one text, not for a list of {len(text)}: ask once for each, or use mixlens.run.")
+    if isinstance(text, bytes):
+        raise InputError("a text is a string, not bytes: decode it first, as text.decode('utf-8').")
     if not isinstance(method, str | None):
         raise InputError(f"method= is the name of one method, not {type(method).__name__}; methods= takes several.")
     if isinstance(methods, str):

@@ -306,8 +306,11 @@ def written(monkeypatch: pytest.MonkeyPatch) -> Recorder:
 
     monkeypatch.setattr(importlib.import_module("mixlens.report"), "report", write)
     monkeypatch.setattr(
-        options.LoadOptions, "load", lambda self, name: SimpleNamespace(task="classification", name=name, of=self)
+        options.LoadOptions,
+        "load",
+        lambda self, name: SimpleNamespace(task="classification", name=name, of=self, encode=lambda text: text),
     )
+    monkeypatch.setattr(pages, "tell_notices", lambda lens, reads, query: None)
     return record
 
 

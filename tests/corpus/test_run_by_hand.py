@@ -48,7 +48,7 @@ def test_bad_rows_that_end_a_run() -> None:
     assert str(told.value) == "row 3: has 5 tokens (strict: nothing is left out)"
     with pytest.raises(MixlensError) as told_all:
         running._refuse_bad(files_of(rows=0, bad=alike), False, first=True)
-    assert str(told_all.value) == "none of the first 2 rows can be explained: has 5 tokens"
+    assert str(told_all.value) == "none of the first 2 rows can be explained: has 5 tokens."
     for files, strict, first in (
         *((files_of(rows=0, bad=alike), False, False), (files_of(rows=1, bad=alike), False, True)),
         *((files_of(rows=0, bad=alike[:1]), False, True), (files_of(rows=0, bad=other), False, True), (files_of(), True, True)),
@@ -70,7 +70,7 @@ def test_a_run_without_an_explained_row_tells_the_most_frequent_reason() -> None
     with pytest.raises(MixlensError) as told:
         running._refuse_all(folder, {}, 1234)
     assert str(told.value) == (
-        "none of the 1,234 rows could be explained; 2 of them because: has 5 tokens Each row's reason is in 'o/errors.jsonl'."
+        "none of the 1,234 rows could be explained; 2 of them because: has 5 tokens. Each row's reason is in 'o/errors.jsonl'."
     )
 
 
@@ -304,7 +304,7 @@ def test_the_end_of_a_run(tmp_path: Path) -> None:
     made.done = {0: shard(0, 0, 1)}
     assert made.run(2, False, None).errors == 1  # one bad row alone is no refusal here
     made.done = {0: shard(0, 0, 2)}
-    with pytest.raises(MixlensError, match=r"^none of the 2 rows could be explained; 1 of them because: r "):
+    with pytest.raises(MixlensError, match=r"^none of the 2 rows could be explained; 1 of them because: r\. "):
         made.run(2, False, None)
 
 
