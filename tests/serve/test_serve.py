@@ -221,7 +221,8 @@ def test_a_run_refuses_too_many_tokens_in_the_same_words(tmp_path: Path) -> None
             desk.read("agreement", "a " * 900)
     finally:
         desk.close()
-    assert json.loads((tmp_path / "run/errors.jsonl").read_text())["reason"] == str(refused.value)
+    reason = json.loads((tmp_path / "run/errors.jsonl").read_text())["reason"]
+    assert reason == f"{str(refused.value).removesuffix('.')}, or let it be cut: --truncate (truncate=True)."
 
 
 @pytest.mark.parametrize(
