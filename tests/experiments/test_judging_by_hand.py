@@ -536,3 +536,9 @@ def test_no_method_is_judged_by_what_it_is_made_of() -> None:
         *(("context_cite", "blank_out_faithfulness", False), ("lime", "lds", False), ("context_cite", "aopc", False)),
     ):
         assert judging.is_circular(asked[method], parse_metric(metric)) is circular
+
+
+def test_the_attributions_of_the_classes_that_are_not_predicted(monkeypatch: pytest.MonkeyPatch) -> None:
+    trace: Any = SimpleNamespace(logits=torch.tensor([0.5, 2.0, -1.0]))
+    monkeypatch.setattr(judging, "scores_of", lambda trace, request, target="predicted": ((request, target), 0.1))
+    assert judging._other_classes(trace, parse_method("cat")) == [(parse_method("cat"), 0), (parse_method("cat"), 2)]

@@ -333,3 +333,11 @@ def test_training_stops_when_other_texts_are_served_worse_and_worse(patience: in
     assert len(judged) == 1 + patience
     assert judged == sorted(judged)
     assert float(loss(g(x), -x, "l2")) == pytest.approx(judged[0])  # as it was after the first epoch
+
+
+def test_a_fifth_is_held_out_of_what_a_probe_learns_from(monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes: list[tuple[int, int]] = []
+    monkeypatch.setattr(probing, "_epoch", lambda probe, optimizer, x, y: sizes.append((len(x), len(y))))
+    x, y = torch.randn(30, 4), torch.arange(30) % 2
+    probing._code(x, y, x[:7], y[:7], 2, 1, 1)
+    assert sizes == [(24, 24)]
