@@ -142,5 +142,5 @@ def test_the_rounding_of_all_layers_is_allowed_and_no_more() -> None:
     assert allowed == pytest.approx(1e-4 * 3**0.5)
     repeats._refuse(trace, 0.999 * allowed, seen, "it")
     for difference in (1.001 * allowed, float("inf")):
-        with pytest.raises(ModelError, match="^it is not"):
+        with pytest.raises(ModelError, match=r"^it is not"):
             repeats._refuse(trace, difference, seen, "it")
