@@ -121,10 +121,10 @@ MATERIALS = {
         "paper: ten), Figures 14-17 layers 1 and 6. HTA is estimated from two random directions a token. Raw and effective "
         "attention of texts no longer than a head is wide are equal by the theorem; a Pearson of 0.998 is rounding, where "
         "values are nearly dependent. The models tuned on MRPC and CoLA are hardly better than the more frequent class (66.7 "
-        "and 71.7 % right, 63.9 and 68.4 % for that class): figures before and after tuning say little. That near neighbours give "
-        "more in the first layers (Figure 4a) was judged in these runs by the trend over all layers. Their share is lowest in "
-        "layer 1 and highest in layer 2, and falls from there: the mean of layers 1 and 2 is 0.165 on MRPC, that of the others "
-        "0.168. Today the first third of the layers is compared with the others.",
+        "and 71.7 % right, 63.9 and 68.4 % for that class): figures before and after tuning say little. That near neighbours "
+        "give more in the first layers (Figure 4a) was judged in these runs by the trend over all layers. Their share is "
+        "lowest in layer 1 and highest in layer 2, and falls from there: the mean of layers 1 and 2 is 0.165 on MRPC, that of "
+        "the others 0.168. Today the first third of the layers is compared with the others.",
     ),
     "attcat": Material(
         {"sst2": SST2, "yelp": SST2, "imdb": SST2, "squad1": "+minilm-squad"},

@@ -203,12 +203,13 @@ def test_a_block_is_kept_where_it_is_worth_it(monkeypatch: pytest.MonkeyPatch) -
             self.watched.append(module)
 
     monkeypatch.setattr(shared, "Block", Block)
+    layer: Any = SimpleNamespace(weights=None, value=torch.zeros(1))
     monkeypatch.setattr(shared, "_is_countable", lambda layer: layer != "uncounted")
     monkeypatch.setattr(shared, "_modules", lambda layer: ["norm"])
     blocks: Any = shared.SharedBlocks(shared.AT_ONCE)
-    first = blocks.block("layer", 0, {"s": 1})
+    first = blocks.block(layer, 0, {"s": 1})
     assert (first.keeps, first.watched, list(blocks.blocks)) == (True, ["norm"], [0])
-    again = blocks.block("layer", 0, {"t": 2})
+    again = blocks.block(layer, 0, {"t": 2})
     assert again is first
     assert (again.scratch, again.compared) == ({"t": 2}, {})
     assert not blocks.block("uncounted", 1, {}).keeps
@@ -226,7 +227,7 @@ def test_a_block_is_kept_where_it_is_worth_it(monkeypatch: pytest.MonkeyPatch) -
     large: Any = shared.SharedBlocks(shared.AT_ONCE + 1)
     for calls, keeps in ((0, False), (1, False), (2, True)):
         large.calls = calls
-        assert large.block("layer", 0, {}).keeps is keeps
+        assert large.block(layer, 0, {}).keeps is keeps
 
 
 def test_modules_whose_changes_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:

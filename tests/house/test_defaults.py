@@ -94,8 +94,8 @@ DEFAULTS = """
     experiments.judged_metrics.missing_token: infill=False
     corpus.page.write_page: megabytes=2.0, force=False
     corpus.page_facts.overview: examples=300, top=12, classes=12, least=3
-    corpus.plan.plan_of: trust=False, chat=False
-    corpus.running.run: maps=False, trust=False, chat=False, shard_rows=512, strict=False, resume=False
+    corpus.plan.plan_of: trust=False, chat=False, truncate=False
+    corpus.running.run: maps=False, trust=False, chat=False, truncate=False, shard_rows=512, strict=False, resume=False
     corpus.sources._file_rows: warn=False
     corpus.summary.summarize: top=8, classes=8, least=3, least_rows=5
     errors.suggested: cutoff=0.7

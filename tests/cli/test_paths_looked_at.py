@@ -105,7 +105,7 @@ def test_a_run_that_may_not_be_read_is_told(name: str, tmp_path: Path, monkeypat
             call()
 
 
-@pytest.mark.skipif(not FULL.exists(), reason="this system has no disk that is always full")
+@pytest.mark.skipif(not FULL.exists(), reason="needs /dev/full, a disk that is always full")
 @pytest.mark.parametrize("arguments", [("methods",), ("--help",), ("families",)], ids=str)
 def test_an_output_that_cannot_be_written_is_one_line(arguments: tuple[str, ...]) -> None:
     with FULL.open("w") as full:
