@@ -48,17 +48,19 @@ def _twins(twins: Mapping[str, Sequence[str]]) -> str:
 
 
 def _circular(board: Scoreboard) -> str:
-    names = sorted(method for method in set(board.methods) - {RANDOM} if not all(v.judges(method) for v in board.metrics))
-    if not names:
-        return ""
+    """Which methods a metric does not judge, since it would compare them with themselves; a sentence for each metric."""
+    ranked = sorted(set(board.methods) - {RANDOM})
+    left_out = {v.request.name: [method for method in ranked if not v.judges(method)] for v in board.metrics}
+    return " ".join(_not_judged(names, metric) for metric, names in left_out.items() if names)
+
+
+def _not_judged(names: Sequence[str], metric: str) -> str:
     if len(names) == 1:
-        return (
-            f"{names[0]} has no blank_out_faithfulness: it would be compared with itself. Its score and its differences are over "
-            "the other kinds."
-        )
+        who = f"{names[0]} has no {metric}: it would be compared with itself."
+        return f"{who} Its score and its differences are over the other kinds."
     return (
-        f"{' and '.join(names)} have no blank_out_faithfulness: they would be compared with themselves. Their scores and their "
-        "differences are over the other kinds."
+        f"{' and '.join(names)} have no {metric}: they would be compared with themselves. Their scores and their differences are "
+        "over the other kinds."
     )
 
 

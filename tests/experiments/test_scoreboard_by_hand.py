@@ -311,9 +311,12 @@ def test_the_note_below_a_ranking() -> None:
         (values_of("lodds", {"a": [1.0, NAN], "blank_out": [2.0, 3]}), values_of("lds", {"a": [1.0, 2]})), ("a", "blank_out")
     )
     assert note(setup_of(1), few, {}) == (
-        "Higher is better: lds; lower is better: lodds. blank_out has no blank_out_faithfulness: it would be compared with "
+        "Higher is better: lds; lower is better: lodds. blank_out has no lds: it would be compared with "
         "itself. Its score and its differences are over the other kinds. lodds is undefined for a method on 1 texts, which are "
         "left out for all. One text has no intervals, and no two methods are told apart by it."
+    )
+    assert verdict_notes._not_judged(["a", "b"], "aopc") == (
+        "a and b have no aopc: they would be compared with themselves. Their scores and their differences are over the other kinds."
     )
     lower = Scoreboard((values_of("lodds", {"a": [1.0, 2]}),), ("a",))
     assert note(setup_of(30), lower, {}) == "Lower is better: lodds."
