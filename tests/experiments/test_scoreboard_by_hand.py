@@ -316,7 +316,8 @@ def test_the_note_below_a_ranking() -> None:
         "left out for all. One text has no intervals, and no two methods are told apart by it."
     )
     assert verdict_notes._not_judged(["a", "b"], "aopc") == (
-        "a and b have no aopc: they would be compared with themselves. Their scores and their differences are over the other kinds."
+        "a and b have no aopc: they would be compared with themselves. Their scores and their differences are over the other "
+        "kinds."
     )
     lower = Scoreboard((values_of("lodds", {"a": [1.0, 2]}),), ("a",))
     assert note(setup_of(30), lower, {}) == "Lower is better: lodds."
