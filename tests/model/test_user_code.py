@@ -45,27 +45,30 @@ def part(model: nn.Module) -> nn.Linear:
 
 @contextmanager
 def removed(handle: Any) -> Iterator[None]:
-    yield
-    handle.remove()
+    try:
+        yield
+    finally:
+        handle.remove()
 
 
 @contextmanager
 def replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
     before = owner.__dict__.get(name)
     setattr(owner, name, value)
-    yield
-    if before is None:
-        delattr(owner, name)
-    else:
-        setattr(owner, name, before)
+    try:
+        yield
+    finally:
+        delattr(owner, name) if before is None else setattr(owner, name, before)
 
 
 @contextmanager
 def own_module(model: nn.Module) -> Iterator[None]:
     place, before = model.get_submodule("encoder.layer.1.intermediate"), part(model)
     place.dense = Own(before.in_features, before.out_features)
-    yield
-    place.dense = before
+    try:
+        yield
+    finally:
+        place.dense = before
 
 
 @contextmanager
@@ -80,8 +83,10 @@ def own_attention(model: Any) -> Iterator[None]:
     transformers.AttentionInterface.register("of a user", attention)
     transformers.AttentionMaskInterface.register("of a user", sdpa_mask)
     model.set_attn_implementation("of a user")
-    yield
-    model.set_attn_implementation(before)
+    try:
+        yield
+    finally:
+        model.set_attn_implementation(before)
 
 
 EVERYWHERE = torch.nn.modules.module
