@@ -1,12 +1,14 @@
 """The same numbers, sooner. Nothing in this folder is needed for a right answer: `MIXLENS_FAST=off` runs everything without it.
 
-`block_of` gives a layer's decomposition, `shared_blocks` those of an earlier call on the same trace. Beside this file others
+`block_of` gives a layer's decomposition, `shared_blocks` those of an earlier call on the same trace; `linear_tangents` is for
+passes that carry directions. Beside this file others
 import `together` (which layers and traces are scored as one), `loops` (`used`, `running`) and `cuda_graphs`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING
 
 from ..types import LayerTrace
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
     from .block import Scratch
     from .shared import SharedBlocks
 
-__all__ = ["block_of", "is_off", "shared_blocks"]
+__all__ = ["block_of", "is_off", "linear_tangents", "shared_blocks"]
 
 
 def block_of(layers: LayerTrace | Sequence[LayerTrace], index: int = 0, *, scratch: Scratch | None = None) -> Block:
@@ -39,3 +41,12 @@ def shared_blocks(trace: Trace) -> SharedBlocks | None:
     from .shared import shared_blocks as shared
 
     return shared(trace)
+
+
+def linear_tangents() -> AbstractContextManager[object]:
+    """For a forward pass with directions (`torch.autograd.forward_ad`): linear maps without products by zero."""
+    if is_off():
+        return nullcontext()
+    from .tangents import LinearTangents
+
+    return LinearTangents()

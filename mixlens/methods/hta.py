@@ -230,7 +230,7 @@ class Directions:
         def leave(layer: int, output: Tensor) -> None:
             each(layer, forward_ad.unpack_dual(output).tangent.to(working_dtype(output.dtype)))
 
-        with forward_ad.dual_level():
+        with forward_ad.dual_level(), fast.linear_tangents():
             compare = len(keys) not in self.sizes
             self.trace.model.run_from(self.trace, enter, leave, after=self.after, copies=len(keys), compare=compare)
         self.sizes.add(len(keys))

@@ -171,7 +171,12 @@ def train_and_held_out(
         train, test = (list(load_data(dataset.name, path=path, split=half, n=count)) for half in HALVES)
         return train, test
     whole = load_data(dataset.name, path=path, split=split or ("train" if path is None else None), n=n)
-    return divided(list(whole), share=share, seed=seed)
+    return divided(answerable(dataset, list(whole)), share=share, seed=seed)
+
+
+def answerable(dataset: Dataset, examples: list[Example]) -> list[Example]:
+    """Without the questions that have no answer, where the dataset has none of them (SQuAD v1) and the file does (v2)."""
+    return [one for one in examples if one.info["answers"]] if dataset.name == "squad1" else examples
 
 
 def divided(examples: Sequence[Example], *, share: float, seed: int) -> tuple[list[Example], list[Example]]:
