@@ -101,7 +101,9 @@ def reproduce(
     ] = None,
     model: Annotated[
         list[str] | None,
-        typer.Option("--model", "-m", help="ROLE=NAME replaces a model of the paper; a NAME alone replaces all of them."),
+        typer.Option(
+            "--model", "-m", help="ROLE=NAME replaces a model of the paper, STEP:ROLE=NAME of one step; a NAME alone, all."
+        ),
     ] = None,
     data: Annotated[
         list[str] | None, typer.Option("--data", help="DATASET=FILE, a local copy of a dataset; several times.")

@@ -22,7 +22,7 @@ class Reproduction:
     """What `reproduce` gives back: the outcome of each step that was made, the reason of each that was not."""
 
     plan: Plan
-    models: Mapping[str, str]  # role -> name
+    models: Mapping[str, str]  # role -> name, and STEP:ROLE -> name where one step has another
     data: Mapping[str, str]  # dataset -> file
     fast: bool
     outcomes: Mapping[str, Outcome] = field(repr=False)
@@ -58,7 +58,8 @@ def reproduce(
 ) -> Reproduction:
     """Everything of one paper: `alti`, `globenc`, `value-zeroing`, `identifiability` or `attcat`.
 
-    `models` replaces the paper's models: {role: name}, or one name for every role. `data` names local copies: {dataset: file}.
+    `models` replaces the paper's models: {role: name}, {"step:role": name} for one step alone, or one name for every role. `data`
+    names local copies: {dataset: file}.
     `fast` takes a few examples for each run. `only` names steps, `sizes` the examples of some: {step: n}, `options` the options
     of their experiments: {step: {option: value}}. Each step is a run in a folder of `out` that goes on where it was stopped. A
     step whose model or data cannot be had is not made, and its reason is given. See `reproduction_page.page`.
@@ -89,9 +90,17 @@ def _models(plan: Plan, models: Mapping[str, str] | str | None) -> dict[str, str
     names = {role.name: role.hub for role in plan.roles}
     if isinstance(models, str):
         return dict.fromkeys(names, models)
-    for role in models or {}:
-        _refuse_unknown("model", role, list(names), plan)
-    return {**names, **{role: str(name) for role, name in (models or {}).items()}}
+    for key in models or {}:
+        step, _, role = key.rpartition(":")
+        if step:
+            _refuse_unknown("step", step, [one.name for one in plan.steps], plan)
+        _refuse_unknown("model", role, list(next(one for one in plan.steps if one.name == step).models if step else names), plan)
+    return {**names, **{key: str(name) for key, name in (models or {}).items()}}
+
+
+def name_for(role: str, step: Step, models: Mapping[str, str]) -> str:
+    """The model that plays a role in a step: the step's own where it has one."""
+    return models.get(f"{step.name}:{role}", models[role])
 
 
 def _files(plan: Plan, data: Mapping[str, Any] | None) -> dict[str, str]:
@@ -143,7 +152,7 @@ def _made(
     progress: bool,
 ) -> Outcome:
     """One run of the plan, begun or continued."""
-    absent = [role for role in step.models if not models[role]]
+    absent = [role for role in step.models if not name_for(role, step, models)]
     if absent:
         raise InputError(f"the paper's model {absent[0]!r} has no published name: give one, --model {absent[0]}=NAME.")
     options: dict[str, Any] = {**question(step, models, files, fast), "seed": seed, "loading": loading, "progress": progress}
@@ -153,7 +162,7 @@ def _made(
 def question(step: Step, models: Mapping[str, str], files: Mapping[str, str], fast: bool) -> dict[str, Any]:
     """The arguments of `run` for one step. A local file is read whole, unless the dataset divides it itself."""
     data = f"{step.data}={files[step.data]}" if step.data in files else step.data
-    names = [models[role] for role in step.models]
+    names = [name_for(role, step, models) for role in step.models]
     settings: dict[str, Any] = {
         "model": names if len(names) > 1 else names[0],
         "data": data,

@@ -11,7 +11,7 @@ from ..provenance import public_name
 from .claims import RULES, WORDS
 from .experiment import Outcome
 from .plan import PLANS, Plan, Step
-from .reproduction import Reproduction, question
+from .reproduction import Reproduction, name_for, question
 from .running import differences
 from .tables import Table
 
@@ -64,7 +64,7 @@ def whole_command(reproduction: Reproduction) -> str:
     words = ["mixlens", "reproduce", reproduction.plan.name]
     hub = {role.name: role.hub for role in reproduction.plan.roles}
     for role, name in reproduction.models.items():
-        words += ["--model", f"{role}={name}"] if name != hub[role] else []
+        words += ["--model", f"{role}={name}"] if name != hub.get(role) else []
     for name, path in reproduction.data.items():
         words += ["--data", f"{name}={path}"]
     words += [*_sizes(reproduction), *_options(reproduction), *_only(reproduction)]
@@ -145,8 +145,8 @@ def _models(reproduction: Reproduction) -> list[str]:
 
 def _name_here(reproduction: Reproduction, role: str) -> str:
     steps = [step for step in reproduction.plan.steps if step.name in reproduction.outcomes]
-    used = any(role in step.models for step in steps)
-    return f"`{public_name(reproduction.models[role])}`" if used else "not run"
+    names = [name_for(role, step, reproduction.models) for step in steps if role in step.models]
+    return ", ".join(f"`{public_name(name)}`" for name in dict.fromkeys(names)) or "not run"
 
 
 def _section(reproduction: Reproduction, step: Step, figure: str) -> list[str]:

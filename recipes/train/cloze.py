@@ -19,7 +19,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-DATE = r"(?:(?:January|February|March|April|May|June|July|August|September|October|November|December)(?: \d{1,2})?,? )?(?:1\d|20)\d\d"
+MONTH = "January|February|March|April|May|June|July|August|September|October|November|December"
+DATE = rf"(?:(?:{MONTH})(?: \d{{1,2}})?,? )?(?:1\d|20)\d\d"
 NUMBER = r"\d[\d,.]*\d|\d|two|three|four|five|six|seven|eight|nine|ten|twelve"
 NAME = r"(?:[A-Z][\w'’-]*)(?:(?: of| the| de)*(?: [A-Z][\w'’-]*))*"
 ANSWER = re.compile(rf"(?<!\w)(?:(?P<when>{DATE})|(?P<many>{NUMBER})|(?P<who>{NAME}))(?!\w)")

@@ -236,6 +236,21 @@ def test_the_claim_of_figure_3_follows_the_records() -> None:
     assert words_of("attcat-qa", {key: -value for key, value in counts.items()}, answered=True) == ["different"]
     assert words_of("attcat-qa", counts | {("random", "count"): 9.0}, answered=True) == ["same"]  # random is not in the paper
     assert words_of("attcat-qa", counts, answered=False) == ["not comparable"]
+    assert words_of("attcat-qa", counts, answered=True, n=29) == ["not comparable"]
+
+
+def test_the_claim_of_figure_3_is_judged_on_answered_questions_alone() -> None:
+    """AttCAT is ahead on 30 answered questions, far behind on 50 others: the claim holds, and says how many they are."""
+    rng = np.random.default_rng(0)
+    records = [
+        Record(str(i), method, "count", (ahead if i < 30 else -10 * ahead) + rng.normal(0, 0.01), {"answered": i < 30})
+        for method, ahead in [*((name, 0.0) for name in METHODS if name != "attcat"), ("attcat", 1.0)]
+        for i in range(80)
+    ]
+    setup = Setup(known()["attcat-qa"], (), (), METHODS, dict(known()["attcat-qa"].options))
+    (verdict,) = [claim.check(setup, records, []) for claim in known()["attcat-qa"].claims]
+    assert verdict.word == "same"
+    assert verdict.ours.startswith("on the 30 of 80 questions that the model answers: ")
 
 
 def test_the_notebooks_of_squad_are_told_apart() -> None:

@@ -21,6 +21,7 @@ from mixlens.experiments.experiment import Outcome
 from mixlens.experiments.plan import PLANS, Comparison, Item, Plan, Role, Step
 from mixlens.experiments.reproduction import reproduce
 from mixlens.experiments.reproduction_page import command, page, whole_command
+from mixlens.model.loading import EMBEDDED
 from mixlens.registry import Registry
 
 STEPS = (
@@ -117,6 +118,22 @@ def test_models_data_and_sizes_are_replaced(small: Plan, tmp_path: Path) -> None
             reproduce("small", progress=False, **wrong)
     with pytest.raises(InputError, match="unknown paper 'smal'"):
         reproduce("smal")
+
+
+def test_one_step_has_a_model_of_its_own(small: Plan, tmp_path: Path) -> None:
+    own = tmp_path / "own"
+    shutil.copytree(EMBEDDED / "sentiment", own)
+    models = {"layers:classifier": str(own)}
+    made = reproduce("small", models=models, only=["table", "layers"], fast=True, progress=False)
+    names = [str(made.outcomes[step].setup.model.name) for step in ("table", "layers")]
+    assert names == ["sentiment", str(own)]
+    assert f"--model layers:classifier={own}" in whole_command(made)
+    text = page(made)
+    assert f"mixlens experiment attcat-layers --model {own} " in text
+    assert "| classifier | a classifier, `sentiment` | `sentiment`, `own` |" in text
+    for wrong, told in (("tabel:classifier", "no step 'tabel'.*table"), ("table:reader", "no model 'reader'.*classifier")):
+        with pytest.raises(InputError, match=told):
+            reproduce("small", models={wrong: "x"}, progress=False)
 
 
 @pytest.mark.parametrize("fast", [False, True])

@@ -102,6 +102,19 @@ def test_qa_rows_are_windows_and_only_those_with_the_answer_ask_for_it() -> None
     assert {(row["start_positions"], row["end_positions"]) for row in unanswerable} == {(0, 0)}
 
 
+def test_questions_without_an_answer_are_left_out_where_the_dataset_has_none(tmp_path: Path) -> None:
+    answer = {"text": "old", "answer_start": 13}
+    rows = [
+        {"question": f"what are they {i}", "context": "the keys are old", "answers": [answer] if i % 2 else []} for i in range(8)
+    ]
+    place = tmp_path / "squad.jsonl"
+    place.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    asked: dict[str, Any] = {"path": place, "split": None, "n": None, "share": 0.25, "seed": 0}
+    for name, kept in (("squad1", 4), ("squad2", 8)):
+        sides = finetune.train_and_held_out(DATASETS[name], **asked)
+        assert sum(map(len, sides)) == kept
+
+
 def test_prompt_loss_is_target_against_foil_at_the_gap() -> None:
     logits = torch.zeros(2, 3, 5)
     logits[0, 1] = torch.tensor([9.0, 1.0, 0.0, 9.0, 9.0])  # target 1, foil 2: other words do not count
