@@ -6,7 +6,8 @@
 RUNS is a folder that keeps the records: stopped and started again, it goes on. With --jobs N the runs are first made in N
 processes side by side, the long ones first; the pages are then written from their records. The models and data are those of
 `../shared`, which are not part of the package; FOLDER holds the models that the recipes tune on them (see docs/use/finetune.md):
-minilm-blimp, minilm-mrpc, minilm-cola, minilm-squad. A run whose models are not there is listed as not made.
+minilm-blimp, minilm-mrpc, minilm-cola, minilm-squad, and minilm-encoder, from which those of MRPC and CoLA were tuned. A run
+whose models are not there is listed as not made.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from mixlens.experiments.claims import RULES
-from mixlens.experiments.plan import PLANS
+from mixlens.experiments.plan import PLANS, Step
 from mixlens.experiments.reproduction import Reproduction, reproduce
 from mixlens.experiments.reproduction_page import COLUMNS, page, verdict_counts
 from mixlens.experiments.tables import Table
@@ -61,7 +62,8 @@ SST2, AGREEMENT, HATE, MLM = "minilm-sst2", "minilm-agreement", "minilm-hatexpla
 
 @dataclass(frozen=True)
 class Material:
-    """The models and files that stand in for those of one paper: {role: model}, {dataset: file}; a tuned model begins with +."""
+    """The models and files that stand in for those of one paper: {role: model}, {step:role: model} for one step, {dataset: file}.
+    A model that the recipes made begins with +."""
 
     models: Mapping[str, str]
     data: Mapping[str, str]
@@ -98,7 +100,12 @@ MATERIALS = {
         "`cues-tuned` is of a second tuning by the same recipe (99.2 % right; the other runs' model 99.3 %).",
     ),
     "identifiability": Material(
-        {"bert": MLM, "bert-mrpc": "+minilm-mrpc", "bert-cola": "+minilm-cola"},
+        {
+            "bert": MLM,
+            "bert-mrpc": "+minilm-mrpc",
+            "bert-cola": "+minilm-cola",
+            **dict.fromkeys(("steps-mrpc:bert", "steps-cola:bert"), "+minilm-encoder"),
+        },
         {
             "wikitext": "wikitext2/dev.jsonl",
             "mrpc": "mrpc/dev.jsonl",
@@ -177,9 +184,15 @@ def folders(material: Material, tuned: Path) -> dict[str, str]:
 def steps_of(name: str, tuned: Path) -> list[str]:
     """The steps of a paper whose models and data are at hand."""
     material = MATERIALS[name]
-    there = set(folders(material, tuned))
-    steps = [step for step in PLANS.find(name).steps if set(step.models) <= there and step.data in material.data]
-    return [step.name for step in steps if step.name not in material.left_out]
+    absent = set(material.models) - set(folders(material, tuned))
+    steps = [step for step in PLANS.find(name).steps if step.data in material.data and step.name not in material.left_out]
+    return [step.name for step in steps if played(step, material.models) and not absent & set(played(step, material.models))]
+
+
+def played(step: Step, models: Mapping[str, str]) -> list[str]:
+    """The keys of `models` that a step uses, STEP:ROLE or ROLE; none where one of its roles has no model."""
+    keys = [own if (own := f"{step.name}:{role}") in models else role for role in step.models]
+    return keys if set(keys) <= set(models) else []
 
 
 def made(name: str, runs: Path, tuned: Path, settings: Mapping[str, Any], only: Sequence[str] | None = None) -> Reproduction:
