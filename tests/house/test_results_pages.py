@@ -65,6 +65,17 @@ def test_one_command_makes_the_runs_and_writes_the_pages_where_it_is_told(materi
     assert not (Path(results.DOCS) / "small.md").exists()
 
 
+def test_a_step_is_made_where_each_of_its_models_is_there(material: Path) -> None:
+    tuned = material / "tuned"
+    assert results.steps_of("small", tuned) == ["table", "layers"]
+    (tuned / "tuned").mkdir(parents=True)
+    assert results.steps_of("small", tuned) == ["table", "layers", "absent"]
+    results.MATERIALS["small"].models["layers:classifier"] = "+own"  # type: ignore[index]
+    assert results.steps_of("small", tuned) == ["table", "absent"]
+    (tuned / "own").mkdir()
+    assert results.steps_of("small", tuned) == ["table", "layers", "absent"]
+
+
 def test_fast_takes_the_few_examples_of_the_plan(material: Path) -> None:
     runs = material / "runs"
     assert results.main([str(runs), "small", "--fast", "--docs", str(material / "docs")]) == 0
@@ -95,7 +106,8 @@ def test_every_material_is_of_a_paper_and_names_its_steps() -> None:
         plan = PLANS.find(name)
         steps = {step.name for step in plan.steps}
         assert {*material.sizes, *material.options, *material.left_out} <= steps
-        assert set(material.models) <= {role.name for role in plan.roles}
+        of_one_step = {f"{step.name}:{role}" for step in plan.steps for role in step.models}
+        assert set(material.models) <= {role.name for role in plan.roles} | of_one_step
         assert set(material.data) <= {step.data for step in plan.steps}
         named |= steps
     assert set(results.LONGEST) <= named
