@@ -13,7 +13,7 @@ from recipes.train.cloze import answers, main, plain, rows
 PARAGRAPH = (
     "The old mill by the river was built by Anna Weber in 1874 for the town of Lindau. It ground 300 sacks of corn a week until "
     "the war , and then it stood empty for two decades. After the flood of March 3, 1946 the family of Jonas Brandt lived in it "
-    "with seven children and many cats, who liked it well. Today it is a museum @-@ like house <unk> that shows the work of millers."
+    "with seven children and many cats. Today it is a museum @-@ like house <unk> that shows the work of millers."
 )
 
 
