@@ -256,6 +256,8 @@ FAITHFUL_CLAIMS = (
     differs=(
         "The paper speaks of words; tokens are removed here, as in the released code.",
         "Tokens are ranked by the signed score, as in the released code; the paper does not say whether by size or by sign.",
+        "The paper does not say whether alpha_i of eq. 11 is a row or a column of attention; as in the released code it is here "
+        "what token i receives.",
         "k % of the tokens is rounded to the nearest number; special tokens are never removed.",
         "variant=released: methods and metrics as the notebooks have them (gold label, nine steps, absolute differences, special "
         "tokens hidden from attention while a text is explained, no value under 10 tokens). Grads is no token score there: it "

@@ -31,12 +31,11 @@ RULES = (
     "texts of each run are resampled apart (1,000 times). "
     "**not comparable**: the run does not measure what the paper measures, and the reason is given. "
     "Numbers of the paper stand beside ours for the reader; they come from other models and are not tested for equality. "
-    "Claims about ranks over layers are judged by the share of all orders of the layers that correlate as highly (p below "
-    "0.05), and claims that one such correlation is above another by 1,000 resamples of the examples; for these no number of "
-    "examples is given. Exact values, such as correlations of weights, have no interval and are compared with the bound as they "
-    "are; a "
-    "claim that two numbers are almost equal holds where the interval of their difference lies within the width that the "
-    "claim names."
+    "Claims about ranks over layers are judged by the share of all orders of the layers that correlate as highly in either "
+    "direction (p below 0.05; the verdict names the smallest rho that so few layers can tell from chance), and claims that one "
+    "such correlation is above another by 1,000 resamples of the examples; for these no number of examples is given. Exact "
+    "values, such as correlations of weights, have no interval and are compared with the bound as they are; a claim that two "
+    "numbers are almost equal holds where the interval of their difference lies within the width that the claim names."
 )
 Examples = Mapping[str, float]  # example -> value
 Check = Callable[[Any, Sequence[Record], Sequence[Table]], "Verdict"]
@@ -64,8 +63,8 @@ class Claim:
 
     `check(setup, records, tables)` gives the verdict. It is pure: the same records give the same verdict. A paper may say the
     same of other data elsewhere: `at` maps the name of such data to that place, or to None where it says nothing of this data.
-    `given` has the options of runs that it is about, `models` the number of models that it compares; other runs are not judged
-    by it.
+    `given` has the options of runs that it is about, `models` the number of models that it is about; other runs are not judged by
+    it.
     """
 
     where: str
@@ -74,10 +73,11 @@ class Claim:
     check: Check
     at: Mapping[str, str | None] = field(default_factory=dict)
     given: Mapping[str, Any] = field(default_factory=dict)
-    models: int = 1
+    models: int | None = None
 
     def is_about(self, setup: Any) -> bool:
-        return len(setup.models) >= self.models and all(setup.options.get(name) == value for name, value in self.given.items())
+        fits = self.models in (None, len(setup.models))
+        return fits and all(setup.options.get(name) == value for name, value in self.given.items())
 
     def place(self, data: str) -> str | None:
         """Where the paper says it of this data; None where it does not."""
@@ -325,6 +325,11 @@ def positive(contrasts: Mapping[str, Examples], *, bound: float = 0.0, seed: int
     verdict = order(values, [(name, "bound") for name in contrasts], seed=seed)
     name = "" if bound == 0 else f" - {bound:g}"
     return Verdict(verdict.word, *(text.replace(" - bound", name) for text in (verdict.ours, verdict.reason)))
+
+
+def difference(one: Examples, other: Examples) -> dict[str, float]:
+    """one - other, for the examples that both have."""
+    return {example: value - other[example] for example, value in one.items() if example in other}
 
 
 def incomparable(reason: str, ours: str = "-") -> Verdict:

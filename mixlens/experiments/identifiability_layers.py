@@ -36,7 +36,10 @@ from .tables import Table
 
 LEARNED = ("linear", "mlp")
 Unit = tuple[str, Callable[[], list[Record]]]
-ONE_SPLIT = "The paper names cross validation for Figure 2a alone. Here too the texts are split once (option folds)."
+ONE_SPLIT = (
+    "The paper names cross validation for Figure 2a alone. Here too the texts are split once (option folds). "
+    "Intervals are over the test texts of that split: another split, or another training of g, moves every number."
+)
 
 
 # --- a g on other layers (Figures 2b, 8-10) ---------------------------------------------------------------------------------

@@ -54,7 +54,9 @@ MIXING = (OWN, NOT_OWN)
 DIFFERS_HTA = (
     "Equation 11 takes the L2 norm of the gradient of a vector, which is a matrix. Here it is the Frobenius norm; "
     "hta:norm=spectral and hta:norm=sum (the gradient of the summed output) are the other readings, and give other shares.",
-    "HTA takes a forward pass for every dimension of every token. hta:probes=N estimates it from N random directions a token.",
+    "HTA takes a forward pass for every dimension of every token. hta:probes=N estimates it from N random directions a token: "
+    "shares stay what they are, but P becomes too large, since another token's noise may be above the own token. On 12 sentences "
+    "of the embedded agreement model, last layer, P is 0.05 exactly, 0.10 by 2 directions, 0.06 by 8.",
 )
 
 

@@ -349,12 +349,14 @@ STEP_CLAIMS = (
         "from layer to layer the angle is changed less than the length: naive cosine finds more than naive L2",
         "in the figure",
         cosine_above_l2_between_layers,
+        models=1,
     ),
     Claim(
         "B.4, Figure 11",
         "tokens are harder to identify across later layers: the rate falls with depth",
         "in the figure",
         later_layers_harder,
+        models=1,
     ),
     Claim(
         "B.4, Figures 12, 13",

@@ -148,4 +148,12 @@ def verdict_on_agreement(curves: Mapping[str, Agreement], *, negative: bool = Fa
     ours = "; ".join(f"{name} rho {one.rho:+.2f} (p {one.p:.3f})" for name, one in curves.items())
     signs = {name: one.sign * (-1 if negative else 1) for name, one in curves.items()}
     layers = next(iter(curves.values())).layers
-    return _by_signs(signs, ours, f"chance orders {layers} layers as well in 5 % or more of all orders")
+    return _by_signs(signs, ours, f"with {layers} layers {_least_told(layers)} can be told from chance")
+
+
+def _least_told(layers: int) -> str:
+    """The smallest |rho| of so many layers that chance gives in under 5 % of all orders, in words."""
+    numbers = np.arange(float(layers))
+    chance = np.sort(np.abs(linear(_orders(layers, 0).astype(float), numbers[None])))[::-1]
+    told = [rho for rho in np.unique(chance.round(9)) if np.mean(chance >= rho - 1e-9) < LEVEL]
+    return f"only |rho| of {told[0]:.2f} or more" if told else "no rho"

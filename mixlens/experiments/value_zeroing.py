@@ -193,11 +193,6 @@ def depth_of(values: Mapping[tuple[str, int], Examples]) -> int:
     return max((layer for _, layer in values), default=0)
 
 
-def difference(one: Examples, other: Examples) -> dict[str, float]:
-    """one - other, for the examples that both have."""
-    return {example: value - other[example] for example, value in one.items() if example in other}
-
-
 def mean_of(several: Sequence[Examples]) -> dict[str, float]:
     """The mean of several values of each example, for the examples that all of them have."""
     common = set.intersection(*map(set, several))

@@ -299,10 +299,14 @@ def test_claims_of_layers_can_go_both_ways() -> None:
     flat = dict.fromkeys(paper.FAMILY, (-0.6, -0.5, -0.4, -0.4))
     curves = {**flat, "attention_residual": (-0.6, -0.5, -0.2, 0.1), "norm": (-0.5, 0.3, 0.4, 0.45)}
     curves |= {"norm_residual": (-0.48, 0.6, 0.7, 0.73), "globenc": (-0.3, 0.74, 0.77, 0.8)}
-    assert words("globenc-layers", layer_records(curves, alone=0.0)) == [SAME] * 5
+    assert words("globenc-layers", layer_records(curves, alone=0.0)) == [SAME] * 6
     swapped = {name: tuple(-mean for mean in means) for name, means in curves.items()}
-    assert words("globenc-layers", layer_records(swapped, alone=0.5)) == [DIFFERENT] * 5
-    assert words("globenc-layers", []) == [INCOMPARABLE] * 5
+    assert words("globenc-layers", layer_records(swapped, alone=0.5)) == [DIFFERENT] * 6
+    assert words("globenc-layers", []) == [INCOMPARABLE] * 6
+    late = {**curves, "norm_residual": (-0.48, 0.1, 0.6, 0.73)}  # rises more in its second half
+    assert words("globenc-layers", layer_records(late, alone=0.0))[3:5] == [SAME, DIFFERENT]
+    dip = {**curves, "attention_residual": (-0.6, -0.5, -0.7, 0.3)}  # rises most, but not in every layer
+    assert words("globenc-layers", layer_records(dip, alone=0.0))[3:5] == [DIFFERENT, SAME]
 
 
 def test_almost_every_layer_is_three_quarters() -> None:

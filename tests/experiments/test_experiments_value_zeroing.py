@@ -287,6 +287,10 @@ def test_verdicts_on_agreement() -> None:
     assert verdict_on_agreement({"a": down}, negative=True).word == SAME
     assert verdict_on_agreement({"a": up}, negative=True).word == DIFFERENT
     assert verdict_on_agreement({"a": up, "b": unclear}).word == UNDECIDED
+    told = {4: "no rho", 5: "only |rho| of 1.00 or more", 6: "only |rho| of 0.89 or more", 12: "only |rho| of 0.59 or more"}
+    for layers, least in told.items():
+        one = Agreement(0.1, 0.9, layers)
+        assert verdict_on_agreement({"a": one}).reason == f"with {layers} layers {least} can be told from chance: a"
     assert verdict_on_agreement({}).word == INCOMPARABLE
 
 
