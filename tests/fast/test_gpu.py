@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -65,8 +65,17 @@ def test_less_precision_says_what_it_costs(precision: str) -> None:
         assert made.info["precision_error"] < 2e-2
 
 
-def test_a_model_that_multiplies_in_tf32_is_judged_as_such(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch.backends.cuda.matmul, "allow_tf32", True)
+@pytest.fixture
+def tf32() -> Iterator[None]:
+    """Products in TF32. monkeypatch cannot restore an attribute that torch computes."""
+    matmul, before = torch.backends.cuda.matmul, torch.backends.cuda.matmul.allow_tf32
+    matmul.allow_tf32 = True
+    yield
+    matmul.allow_tf32 = before
+
+
+@pytest.mark.usefixtures("tf32")
+def test_a_model_that_multiplies_in_tf32_is_judged_as_such() -> None:
     lens = mixlens.load(hf_model("bert"), device="cuda", dtype="float32")
     made = mixlens.mix(lens.trace(input_ids=ids(33)), ["alti", "value_zeroing"])
     assert made["alti"].info["gap"] < 4e-3
