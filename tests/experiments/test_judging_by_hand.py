@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import re
 import zlib
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -530,12 +532,20 @@ def test_the_same_prediction() -> None:
 
 
 def test_no_method_is_judged_by_what_it_is_made_of() -> None:
-    asked = {name: parse_method(name) for name in ("blank_out", "context_cite", "lime")}
+    asked = {name: parse_method(name) for name in ("blank_out", "context_cite", "lime", "shap", "alti")}
     for method, metric, circular in (
         *(("blank_out", "blank_out_faithfulness", True), ("context_cite", "lds", True), ("blank_out", "lds", False)),
-        *(("context_cite", "blank_out_faithfulness", False), ("lime", "lds", False), ("context_cite", "aopc", False)),
+        *(("context_cite", "blank_out_faithfulness", False), ("lime", "lds", True), ("context_cite", "aopc", False)),
+        *(("shap", "lds", True), ("shap", "aopc", False), ("alti", "lds", False)),
     ):
         assert judging.is_circular(asked[method], parse_metric(metric)) is circular
+
+
+def test_every_method_that_learns_from_subsets_has_no_lds() -> None:
+    """The methods whose file draws texts with many units taken away at once."""
+    files = (Path(judging.__file__).parents[1] / "methods").glob("[!_]*.py")
+    drawing = [path.stem for path in files if re.search(r"import .*\b(game_of|random_subsets)\b", path.read_text("utf-8"))]
+    assert sorted(drawing) == sorted(judging.LEARN_FROM_SUBSETS)
 
 
 def test_the_attributions_of_the_classes_that_are_not_predicted(monkeypatch: pytest.MonkeyPatch) -> None:
