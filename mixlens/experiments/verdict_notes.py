@@ -38,7 +38,8 @@ def _groups(board: Scoreboard) -> str:
         return ""
     return (
         "Group: the methods that are not told apart from the first of the group, by 95 % intervals of paired differences that "
-        "hold for all pairs at once."
+        "hold for all pairs at once. Members of a group may differ from each other, and members of two groups need not: the number "
+        "of a group is no rank."
     )
 
 
@@ -48,7 +49,7 @@ def _twins(twins: Mapping[str, Sequence[str]]) -> str:
 
 
 def _circular(board: Scoreboard) -> str:
-    """Which methods a metric does not judge, since it would compare them with themselves; a sentence for each metric."""
+    """Which methods a metric does not judge, since it would compare them with what they are made of; a sentence for each metric."""
     ranked = sorted(set(board.methods) - {RANDOM})
     left_out = {v.request.name: [method for method in ranked if not v.judges(method)] for v in board.metrics}
     return " ".join(_not_judged(names, metric) for metric, names in left_out.items() if names)
@@ -56,11 +57,14 @@ def _circular(board: Scoreboard) -> str:
 
 def _not_judged(names: Sequence[str], metric: str) -> str:
     if len(names) == 1:
-        who = f"{names[0]} has no {metric}: it would be compared with itself."
-        return f"{who} Its score and its differences are over the other kinds."
+        who, score, they = f"{names[0]} has no {metric}: it would be compared with what it is", "Its score is a mean", "it is"
+    else:
+        listed = f"{', '.join(names[:-1])} and {names[-1]}"
+        who = f"{listed} have no {metric}: they would be compared with what they are"
+        score, they = "Their scores are means", "they are"
     return (
-        f"{' and '.join(names)} have no {metric}: they would be compared with themselves. Their scores and their differences are "
-        "over the other kinds."
+        f"{who} made of. {score} over the other kinds; {they} compared with each method over the kinds that both have, so that the "
+        "order by score need not be that of the differences."
     )
 
 

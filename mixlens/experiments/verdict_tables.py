@@ -34,14 +34,23 @@ def pairs_table(name: str, question: str, board: Scoreboard) -> Table | None:
     leader = board.order[0]
     rows = [_pair_row(other, d) for (first, other), d in board.differences.items() if first == leader]
     columns = ("method", f"{leader} less method", "told apart", "p, adjusted", "texts needed")
-    note = "Texts needed: so many would tell this pair alone apart, with 80 % power, if the difference is as large as here."
+    note = (
+        "Texts needed: so many would tell the two apart among all pairs at once, with 80 % power, if the difference is as large as "
+        "here."
+    )
     title = f"{leader}, the highest score in {question}, against every other method"
     return Table(f"{name}_pairs", title, columns, tuple(rows), note) if rows else None
 
 
 def _pair_row(method: str, difference: Difference) -> tuple[Cell, ...]:
     interval = Interval(difference.mean, difference.low, difference.high, difference.n, math.nan)
-    return method, interval, "yes" if difference.sign else "no", difference.p, None if difference.sign else difference.needed
+    size = None if difference.sign else difference.needed_for_all
+    return method, interval, "yes" if difference.sign else "no", p_text(difference.p), size
+
+
+def p_text(p: float) -> str:
+    """A p-value in three digits; it is never 0."""
+    return "< 0.001" if p < 0.001 else f"{p:.3f}"
 
 
 # --- signs --------------------------------------------------------------------------------------------------------------
