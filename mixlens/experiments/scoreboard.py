@@ -4,8 +4,8 @@
 
 v is a metric's value, r the mean of several draws of random scores on the same text, and spread the standard deviation of one
 draw (root mean square over texts); the sign makes higher better. So a score says by how many standard deviations of a random
-ranking a method is better than random, it does not depend on which other methods are judged but for texts that are left out (those
-without a value for one of the methods), and metrics that measure the same thing count once.
+ranking a method is better than random, it does not depend on which other methods are judged but for texts that are left out
+(those without a value for one of the methods), and metrics that measure the same thing count once.
 """
 
 from __future__ import annotations

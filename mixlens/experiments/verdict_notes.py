@@ -38,8 +38,8 @@ def _groups(board: Scoreboard) -> str:
         return ""
     return (
         "Group: the methods that are not told apart from the first of the group, by 95 % intervals of paired differences that "
-        "hold for all pairs at once. Members of a group may differ from each other, and members of two groups need not: the number "
-        "of a group is no rank."
+        "hold for all pairs at once. Members of a group may differ from each other, and members of two groups need not: the "
+        "number of a group is no rank."
     )
 
 
@@ -49,7 +49,7 @@ def _twins(twins: Mapping[str, Sequence[str]]) -> str:
 
 
 def _circular(board: Scoreboard) -> str:
-    """Which methods a metric does not judge, since it would compare them with what they are made of; a sentence for each metric."""
+    """Which methods a metric does not judge, since it would compare them with what they are made of."""
     ranked = sorted(set(board.methods) - {RANDOM})
     left_out = {v.request.name: [method for method in ranked if not v.judges(method)] for v in board.metrics}
     return " ".join(_not_judged(names, metric) for metric, names in left_out.items() if names)
@@ -63,8 +63,8 @@ def _not_judged(names: Sequence[str], metric: str) -> str:
         who = f"{listed} have no {metric}: they would be compared with what they are"
         score, they = "Their scores are means", "they are"
     return (
-        f"{who} made of. {score} over the other kinds; {they} compared with each method over the kinds that both have, so that the "
-        "order by score need not be that of the differences."
+        f"{who} made of. {score} over the other kinds; {they} compared with each method over the kinds that both have, so that "
+        "the order by score need not be that of the differences."
     )
 
 

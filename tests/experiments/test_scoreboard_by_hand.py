@@ -200,8 +200,8 @@ def test_the_leader_against_the_others() -> None:
     )
     assert table.title == "best, the highest score in faithfulness, against every other method"
     assert table.note == (
-        "Texts needed: so many would tell the two apart among all pairs at once, with 80 % power, if the difference is as large as "
-        "here."
+        "Texts needed: so many would tell the two apart among all pairs at once, with 80 % power, if the difference is as large "
+        "as here."
     )
     differences = {other: board.differences["best", other] for other in board.order[1:]}
     cells = [(one.mean, one.low, one.high, one.n) for one in differences.values()]
@@ -271,16 +271,43 @@ def test_fillers_and_the_order_of_methods() -> None:
     other = values_of("aopc:replacement=pad", {"a": STEPS + 9, "b": STEPS + 1, "c": STEPS - 4})
     plain = values_of("aopc", rows)
     table = verdict_tables.fillers_table(Scoreboard((plain, first, other), ("a", "b", "c"), 7))
+    zeros, tau = mean_with_interval(np.zeros(N), seed=7, how="studentised"), float(kendall([1, 2, 0], [2, 1, 0]))
     assert table is not None
-    assert table.columns == (*("metric", "best method", "random scores", "agreement of the order with aopc:replacement=delete"),)
-    assert (table.name, table.title) == ("fillers", "What stands in the place of removed tokens")
-    assert table.rows == (
-        ("aopc:replacement=delete", "b", mean_with_interval(np.zeros(N), seed=7, how="studentised"), 1.0),
-        ("aopc:replacement=pad", "a", None, pytest.approx(float(kendall([1, 2, 0], [2, 1, 0])))),
+    assert table.columns == (
+        *("metric", "best method", "best less the next", "told apart", "random scores"),
+        "agreement of the order with aopc:replacement=delete",
     )
+    assert (table.name, table.title) == ("fillers", "What stands in the place of removed tokens")
+    assert [row[:5] for row in table.rows] == [
+        ("aopc:replacement=delete", "b", "a: +1.000 [+1.000, +1.000]", "yes", zeros),
+        ("aopc:replacement=pad", "a", "b: +8.000 [+8.000, +8.000]", "yes", None),
+    ]
+    agreement: Any = table.rows[1][5]
+    assert table.rows[0][5] == 1.0
+    assert [agreement.mean, agreement.low, agreement.high, agreement.n] == pytest.approx([tau, tau, tau, N])  # at every resample
     assert verdict_tables.fillers_table(Scoreboard((plain, first), ("a", "b", "c"))) is None
     alone = [values_of(one.request.written, {"a": STEPS}) for one in (first, other)]
     assert verdict_tables.fillers_table(Scoreboard(tuple(alone), ("a",))) is None
+
+
+def test_an_order_that_chance_decides_has_a_wide_agreement() -> None:
+    """Methods that differ by noise alone: the best is not told apart from the next, and resampled texts give other orders."""
+    noise = np.random.default_rng(1).normal(size=(2, 5, 20))
+    names = ("v", "w", "x", "y", "z")
+    ways = [values_of(f"aopc:replacement={way}", dict(zip(names, noise[i], strict=True))) for i, way in enumerate(("unk", "pad"))]
+    first, second = verdict_tables.fillers_table(Scoreboard(tuple(ways), names, 3)).rows  # type: ignore[union-attr]
+    assert (first[3], second[3]) == ("no", "no")
+    assert isinstance(second[5], Interval)
+    means = noise.mean(-1)
+    assert second[5].mean == pytest.approx(float(kendall(means[0], means[1])))
+    assert -1 <= second[5].low < second[5].mean < second[5].high <= 1
+    assert second[5].high - second[5].low > 0.5
+    few = verdict_tables.fillers_table(Scoreboard(tuple(_of_texts(one, 3) for one in ways), names, 3))
+    assert [row[2:4] for row in few.rows] == [(None, None)] * 2  # type: ignore[union-attr]
+
+
+def _of_texts(values: Values, n: int) -> Values:
+    return Values(values.request, {name: row[:n] for name, row in values.of_methods.items()})
 
 
 # --- notes and sentences --------------------------------------------------------------------------------------------------
@@ -302,8 +329,8 @@ def test_the_note_below_a_ranking() -> None:
     )
     groups = (
         "Group: the methods that are not told apart from the first of the group, by 95 % intervals of paired differences that "
-        "hold for all pairs at once. Members of a group may differ from each other, and members of two groups need not: the number "
-        "of a group is no rank."
+        "hold for all pairs at once. Members of a group may differ from each other, and members of two groups need not: the "
+        "number of a group is no rank."
     )
     twins = "Methods joined by = have the same scores on every text and are one row."
     caution = "Caution: {} texts are few. On others the order may be another: look at the groups, and judge 30 texts or more."
@@ -316,13 +343,13 @@ def test_the_note_below_a_ranking() -> None:
     assert note(setup_of(1), few, {}) == (
         "Higher is better: lds; lower is better: lodds. blank_out has no lds: it would be compared with "
         "what it is made of. Its score is a mean over the other kinds; it is compared with each method over the kinds that both "
-        "have, so that the order by score need not be that of the differences. lodds is undefined for a method on 1 texts, which are "
-        "left out for all. One text has no intervals, and no two methods are told apart by it."
+        "have, so that the order by score need not be that of the differences. lodds is undefined for a method on 1 texts, which "
+        "are left out for all. One text has no intervals, and no two methods are told apart by it."
     )
     assert verdict_notes._not_judged(["a", "b", "c"], "aopc").startswith("a, b and c have no aopc: ")
     assert verdict_notes._not_judged(["a", "b"], "aopc") == (
-        "a and b have no aopc: they would be compared with what they are made of. Their scores are means over the other kinds; they "
-        "are compared with each method over the kinds that both have, so that the order by score need not be that of the "
+        "a and b have no aopc: they would be compared with what they are made of. Their scores are means over the other kinds; "
+        "they are compared with each method over the kinds that both have, so that the order by score need not be that of the "
         "differences."
     )
     lower = Scoreboard((values_of("lodds", {"a": [1.0, 2]}),), ("a",))
@@ -333,7 +360,8 @@ def test_the_answer_in_a_sentence() -> None:
     answer = verdict._answer
     board = board_of()
     assert answer(8, "faithfulness", board) == (
-        "On these 8 texts best has the highest score in faithfulness and is told apart from every other method; it is above 2 others."
+        "On these 8 texts best has the highest score in faithfulness and is told apart from every other method; it is above 2 "
+        "others."
     )
     few = Scoreboard((values_of("aopc", {"a": [1.0], "b": [2.0]}),), ("a", "b"))
     assert answer(1, "plausibility", few) == (
@@ -364,8 +392,9 @@ def test_the_answer_where_a_method_has_fewer_kinds() -> None:
     assert board.lacks("all") == []
     assert (board.below, board.above) == (["low"], ["all"])
     assert verdict._answer(8, "faithfulness", board) == (
-        "On these 8 texts few has the highest score in faithfulness (without the kind keeping) and is told apart from every other "
-        "method; it is above 1 other; over the kinds that both have, all is above it; not told apart from random scores: low."
+        "On these 8 texts few has the highest score in faithfulness (without the kind keeping) and is told apart from every "
+        "other method; it is above 1 other; over the kinds that both have, all is above it; not told apart from random "
+        "scores: low."
     )
 
 
