@@ -342,9 +342,9 @@ def test_the_note_below_a_ranking() -> None:
     )
     assert note(setup_of(1), few, {}) == (
         "Higher is better: lds; lower is better: lodds. blank_out has no lds: it would be compared with what it is made of. A "
-        "score without a kind is the mean over the other kinds; two methods are compared over the kinds that both have, so that the "
-        "order by score need not be that of the differences. lodds is undefined for a method on 1 texts, which are left out for "
-        "all. One text has no intervals, and no two methods are told apart by it."
+        "score without a kind is the mean over the other kinds; two methods are compared over the kinds that both have, so that "
+        "the order by score need not be that of the differences. lodds is undefined for a method on 1 texts, which are left out "
+        "for all. One text has no intervals, and no two methods are told apart by it."
     )
     assert [verdict_notes._not_judged(names, "aopc") for names in (["a", "b"], ["a", "b", "c"])] == [
         *(f"{names} have no aopc: they would be compared with what they are made of." for names in ("a and b", "a, b and c"))
