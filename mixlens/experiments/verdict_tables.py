@@ -17,6 +17,7 @@ from .judged_metrics import OTHER_SIGNS
 from .scoreboard import FEWEST, Array, Scoreboard, Values, against_zero
 from .tables import Cell, Table, by
 
+MANY = 100_000  # texts
 RESAMPLES = 500  # of texts, for the interval of an agreement
 Rows = list[tuple[Cell, ...]]
 Groups = Mapping[tuple[Any, ...], Sequence[Record]]
@@ -39,14 +40,20 @@ def pairs_table(name: str, question: str, board: Scoreboard) -> Table | None:
         "Texts needed: so many would tell the two apart among all pairs at once, with 80 % power, if the difference is as large "
         "as here."
     )
+    note += " Differences are over the kinds that both have." if any(map(board.lacks, board.methods)) else ""
     title = f"{leader}, the highest score in {question}, against every other method"
     return Table(f"{name}_pairs", title, columns, tuple(rows), note) if rows else None
 
 
 def _pair_row(method: str, difference: Difference) -> tuple[Cell, ...]:
     interval = Interval(difference.mean, difference.low, difference.high, difference.n, math.nan)
-    size = None if difference.sign else difference.needed_for_all
+    size = None if difference.sign else size_text(difference.needed_for_all)
     return method, interval, "yes" if difference.sign else "no", p_text(difference.p), size
+
+
+def size_text(n: int | None) -> int | str | None:
+    """A number of texts; a number that nobody has is not written out."""
+    return "more than 100,000" if n is not None and n > MANY else n
 
 
 def p_text(p: float) -> str:

@@ -150,8 +150,8 @@ what the metric measures. The sentences are the same.
 
     mixlens judge agreement --n {n} --metrics fillers --methods {others}
 
-The best method is the best of these {len(SEVERAL) - 1}. The model is a masked language model, so that `infill` takes its own
-words. `context_cite` learns from texts with words deleted, whatever filler judges it.
+The best method is the best of these {len(SEVERAL) - 1}, random scores apart. The model is a masked language model, so that
+`infill` takes its own words. `context_cite` learns from texts with words deleted, whatever filler judges it.
 
 ## Sanity checks
 

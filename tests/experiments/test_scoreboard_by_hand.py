@@ -210,6 +210,7 @@ def test_the_leader_against_the_others() -> None:
     assert [row[2:] for row in table.rows] == [("yes", verdict_tables.p_text(one.p), None) for one in differences.values()]
     few = Scoreboard((values_of("aopc", {"a": [1.0, 2], "b": [2.0, 3]}),), ("a", "b"))
     assert verdict_tables.pairs_table("ranking", "faithfulness", few) is None
+    assert [verdict_tables.size_text(n) for n in (None, 8, 100_000, 100_001)] == [None, 8, 100_000, "more than 100,000"]
     assert [verdict_tables.p_text(p) for p in (0.0005, 0.001, 0.0204, 1.0)] == ["< 0.001", "0.001", "0.020", "1.000"]
     close = np.array([3.0, -2.5, 3.1, -2.4, 3.2, -2.3, 3.3, -2.2])
     unclear = Scoreboard((values_of("aopc", {"a": close, "b": np.zeros(N)}),), ("a", "b"))
@@ -388,6 +389,9 @@ def test_the_answer_where_a_method_has_fewer_kinds() -> None:
     assert board.lacks("few") == ["keeping"]
     assert board.lacks("all") == []
     assert (board.below, board.above) == (["low"], ["all"])
+    pairs = verdict_tables.pairs_table("ranking", "faithfulness", board)
+    assert pairs is not None
+    assert pairs.note.endswith(" Differences are over the kinds that both have.")
     assert verdict._answer(8, "faithfulness", board) == (
         "On these 8 texts few has the highest score in faithfulness (without the kind keeping) and is told apart from every "
         "other method; it is above 1 other; over the kinds that both have, all is above it; not told apart from random "
