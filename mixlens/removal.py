@@ -308,6 +308,13 @@ def random_subsets(
     """Each unit is kept with probability `share`, in `count` subsets drawn by `seed` (ContextCite, Cohen-Wang et al. 2024)."""
     units = removable_units(trace, target, unit)
     kept = np.random.default_rng(list(seed)).random((count, len(units))) < share
+    return measured_subsets(trace, target, units, kept, replacement=replacement)
+
+
+def measured_subsets(
+    trace: Trace, target: Target, units: Sequence[Unit], kept: NDArray[np.bool_], *, replacement: Replacement = "delete"
+) -> Subsets:
+    """What the model says where of these units those alone are kept that `kept` [subset unit] says."""
     gone = [list(positions_of(units, row)) for row in ~kept]
     logs = outcomes(trace, gone, replace(target, score="log_probability"), replacement=replacement)
     return Subsets(tuple(units), kept, log_odds(logs))

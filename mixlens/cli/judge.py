@@ -96,15 +96,18 @@ def judge(
 ) -> None:
     """Which method should I trust on my model? Ranked tables, with intervals and seconds an example.
 
-    The first lines are the answer: which methods lead, and which are not told apart. Faithfulness (does the prediction fall where
-    a method says it rests?) and plausibility (does a method find the words that are known to decide?) have a table each.
+    The first lines are the answer: which method has the highest score, and which are not told apart from it. Faithfulness (does
+    the prediction fall where a method says it rests?) and plausibility (does a method find the words that are known to decide?)
+    have a table each.
 
     Columns: `score` is how much better than random scores a method is, in standard deviations of a random draw, mean over kinds
-    of metrics. `group`: methods of one group are not told apart from its first. Then the mean of as many metrics as fit the line
-    (--full: all of them, with 95 % intervals); on how many metrics a method is better than random; seconds for one text.
+    of metrics. `group`: methods of one group are not told apart from its first; its number is no rank. Then the mean of as many
+    metrics as fit the line (--full: all of them, with 95 % intervals); on how many metrics a method is better than random;
+    seconds for one text.
 
-    Further tables (--full): the leader against every other method, with the number of texts that would tell them apart; where the
-    signs of scores matter; right and wrong predictions apart. docs/use/judging.md explains every column and every pitfall.
+    --full also has the score of each kind of metrics, and further tables: the method with the highest score against every other,
+    with the number of texts that would tell them apart; fillers, where several were asked for; where the signs of scores matter;
+    right and wrong predictions apart. docs/use/judging.md explains every column and every pitfall.
     """
     _refuse_count(text, n)
     from ..experiments.judge import judge_text

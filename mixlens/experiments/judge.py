@@ -218,8 +218,8 @@ def _table_lines(outcome: Outcome, place: int, width: int | None) -> list[str]:
 
 def _left_out() -> str:
     return (
-        f"Left out, minutes for one text: {', '.join(every_method()[1])}. Name them to have them: --methods ... Methods of other "
-        f"tools ({', '.join(peers())}) are a group of their own: --methods all,peers."
+        f"Left out, minutes for one text of a large model: {', '.join(every_method()[1])}. Name them to have them: --methods ... "
+        f"Methods of other tools ({', '.join(peers())}) are a group of their own: --methods all,peers."
     )
 
 

@@ -12,6 +12,7 @@ from .tables import Table
 FIRST = ("rank", "method", "group", "score")
 LAST = ("better than random on", "seconds")
 SHORT = {"better than random on": "> random"}
+KIND = "score ({})"  # the part of a score that a kind of metrics makes
 TWINS = " = "  # between methods that have the same scores
 ONE_TEXT = (
     "One text: the order below is not a ranking, and another text may turn it round. Judge 30 texts or more to rank methods: "
@@ -47,7 +48,17 @@ def _metrics_with_room(table: Table, width: int, first: Sequence[str], last: Seq
 
 
 def metrics_in(table: Table) -> list[str]:
-    return [name for name in table.columns if name not in (*FIRST, *LAST)]
+    return [name for name in table.columns if name not in (*FIRST, *LAST) and not is_of_kind(name)]
+
+
+def kind_column(kind: str) -> str:
+    return KIND.format(kind)
+
+
+def is_of_kind(column: str) -> bool:
+    """Whether a column is the part of a score that a kind of metrics makes."""
+    start, end = KIND.split("{}")
+    return column.startswith(start) and column.endswith(end)
 
 
 def by_kind(metrics: Sequence[str]) -> list[str]:

@@ -52,6 +52,7 @@ from .verdict import figure_of, tables_of
 __all__ = ["CUES", "FAITHFULNESS", "GROUPS", "RATIONALES", "judged", "metrics_of", "missing_token", "packages_of", "possible"]
 EXPLAINS = ("measured", "logit")
 BY_DEFAULT = "default"
+LEARN_FROM_SUBSETS = ("context_cite", "lime", "shap")  # made of the model's outputs on texts without many units at once
 SAME = 1e-4  # shares of scores that differ by less, relative to the largest, are rounding
 
 
@@ -329,9 +330,9 @@ def _circular_facts(case: Case, method: str, scores: Attribution) -> dict[str, A
 
 
 def is_circular(method: MethodRequest, request: MetricRequest) -> bool:
-    """Blank-out is not judged by how well it agrees with blank-out, nor ContextCite by how well it predicts what it is fitted
-    to: random subsets, whichever they are."""
-    return (method.name, request.name) in (("blank_out", BLANKED), ("context_cite", "lds"))
+    """Blank-out is not judged by how well it agrees with blank-out, nor a method that learns from subsets of the text by how well
+    it predicts what the model does with subsets, whichever they are."""
+    return (method.name, request.name) == ("blank_out", BLANKED) or (request.name == "lds" and method.name in LEARN_FROM_SUBSETS)
 
 
 def _records_of(case: Case, method: str, twin: str, scores: Attribution, facts: Mapping[str, Any]) -> Iterator[Record]:

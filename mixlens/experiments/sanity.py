@@ -2,7 +2,7 @@
 
 weights   rank correlation with the scores of the same model with redrawn weights (Adebayo et al. 2018): lower is better
 labels    rank correlation with the scores of a second model, trained on shuffled labels (Adebayo et al. 2018): lower
-target    rank correlation with the scores for another class, or for the foil in the place of the target: lower
+target    rank correlation with the scores for another class, of three classes or more: lower is better
 noise     rank correlation with the scores where every word vector is moved by a little (Yeh et al. 2019): higher is better
 """
 
@@ -30,6 +30,9 @@ from .judging import explained
 from .tables import Table, by
 
 CHECKS = ("weights", "labels", "target", "noise")
+NO_THIRD = (
+    "of two classes, and of a word and its foil, the one has the scores of the other with the other sign; it needs three classes."
+)
 BETTER = {"weights": "lower", "labels": "lower", "target": "lower", "noise": "higher"}
 Scores = Mapping[str, Attribution]
 
@@ -79,11 +82,14 @@ def _scores(trace: Trace, requests: Mapping[str, MethodRequest], question: Mappi
     return {method: scores for method, (scores, _) in every_score(trace, requests, **question).items()}
 
 
+def has_other_target(model: Model) -> bool:
+    """Whether there is another target whose scores are not those of the first with the other sign: a third class."""
+    return model.task == "classification" and model.hf_model.config.num_labels > 2
+
+
 def _other_target(trace: Trace, question: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The foil in the place of the target; of a classifier another class; None where there is neither."""
-    if question["foil"] is not None:
-        return {"target": question["foil"], "foil": resolve(trace, question["target"]).ids[0], "score": question["score"]}
-    if trace.model.task != "classification":
+    """Another class; None where it would have the scores of the first with the other sign."""
+    if question["foil"] is not None or not has_other_target(trace.model):
         return None
     count = trace.model.hf_model.config.num_labels
     return {**question, "target": (resolve(trace, question["target"]).ids[0] + 1) % count}
@@ -98,7 +104,8 @@ class Checks:
 
     def __init__(self, setup: Setup):
         self.setup = setup
-        self.names = [name for name in setup.options["checks"] if name != "labels" or len(setup.models) > 1]
+        impossible = {"labels": len(setup.models) < 2, "target": not has_other_target(setup.model)}
+        self.names = [name for name in setup.options["checks"] if not impossible.get(name)]
         self.random_model = redrawn(setup.model, setup.seed) if "weights" in self.names else None
 
     def changed(self, check: str, example: Example, trace: Trace, question: dict[str, Any]) -> Scores | None:
@@ -131,6 +138,8 @@ def _prepare(setup: Setup) -> None:
     unknown = [name for name in setup.options["checks"] if name not in CHECKS]
     if unknown or not setup.options["checks"]:
         raise InputError(f"checks are some of {', '.join(CHECKS)}, not {setup.options['checks']!r}.")
+    if list(setup.options["checks"]) == ["target"] and not has_other_target(setup.model):
+        raise InputError(f"target needs a third class: {NO_THIRD} Ask for other checks.")
     if not 0 < setup.options["radius"] < 1:
         raise InputError(f"radius is a share of a word vector's length, above 0 and below 1, not {setup.options['radius']!r}.")
 
@@ -143,11 +152,14 @@ def _finish(setup: Setup, records: list[Record]) -> list[Table]:
     names = list(dict.fromkeys(record.metric for record in records))
     rows = tuple((method, *(cells.get((method, name)) for name in names)) for method in setup.methods)
     ways = "; ".join(f"{name}: {BETTER[name]} is better" for name in names)
+    signed = ", but for the target" if "target" in names else ""
     note = (
-        f"Spearman's rank correlation of scores before and after a change; of their magnitudes, but for the target. {ways}. A "
-        "method that keeps its scores under redrawn weights shows the input and not the model. Texts whose prediction the noise "
-        "changes are left out."
+        f"Spearman's rank correlation of scores before and after a change; of their magnitudes{signed}. {ways}. A method that "
+        "keeps its scores under redrawn weights shows the input and not the model. Texts whose prediction the noise changes are "
+        "left out."
     )
+    if "target" in setup.options["checks"] and "target" not in names:
+        note += f" target is left out: {NO_THIRD}"
     return [Table("sanity", "Sanity checks", ("method", *names), rows, note)]
 
 

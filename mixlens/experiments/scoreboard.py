@@ -4,8 +4,8 @@
 
 v is a metric's value, r the mean of several draws of random scores on the same text, and spread the standard deviation of one
 draw (root mean square over texts); the sign makes higher better. So a score says by how many standard deviations of a random
-ranking a method is better than random, it does not depend on which other methods are judged, and metrics that measure the same
-thing count once.
+ranking a method is better than random, it does not depend on which other methods are judged but for texts that are left out
+(those without a value for one of the methods), and metrics that measure the same thing count once.
 """
 
 from __future__ import annotations
@@ -108,6 +108,10 @@ class Scoreboard:
         rows = [v.standard(method) for v in self.metrics if v.request.metric.kind == kind and v.judges(method)]
         return _mean(rows) if rows else np.array([])
 
+    def lacks(self, method: str) -> list[str]:
+        """The kinds that cannot judge a method, over which its score is no mean."""
+        return [kind for kind in self.kinds if kind not in self.by_kind[method]]
+
     def scores(self, method: str, kinds: Sequence[str] | None = None) -> Array:
         """[text]: the mean over kinds, by default over all that judge the method."""
         rows = self.by_kind[method]
@@ -156,8 +160,18 @@ class Scoreboard:
 
     @property
     def below(self) -> list[str]:
-        """The methods that score lower than the leaders, without random scores."""
-        return [method for method in self.order if method not in self.leaders and method != RANDOM]
+        """The methods that the one with the highest score is above, without random scores."""
+        return [method for method in self._apart(1) if method != RANDOM]
+
+    @property
+    def above(self) -> list[str]:
+        """The methods that are above the one with the highest score, over the kinds that both have."""
+        return self._apart(-1)
+
+    def _apart(self, sign: int) -> list[str]:
+        """The methods that are told apart from the one with the highest score, on one side of it."""
+        leader, *others = self.order
+        return [method for method in others if (d := self.differences.get((leader, method))) is not None and d.sign == sign]
 
     @property
     def like_random(self) -> list[str]:

@@ -1,4 +1,5 @@
-"""The rankings of `judge`, and the answer in one sentence: which methods lead, and which are not told apart."""
+"""The rankings of `judge`, and the answer in one sentence: which method has the highest score, and which are not told apart from
+it."""
 
 from __future__ import annotations
 
@@ -14,6 +15,7 @@ from ..types import Record
 from .experiment import Setup
 from .figure_style import axis_label
 from .figures import bars
+from .judge_summary import kind_column, metrics_in
 from .judged_metrics import BLANKED, IS_BLANK_OUT, MetricRequest, parse_metric, requests_of
 from .scoreboard import Array, Scoreboard, Values
 from .tables import Cell, Table, by
@@ -110,7 +112,8 @@ def tables_of(setup: Setup, records: list[Record]) -> list[Table]:
 
 def _ranking(setup: Setup, name: str, board: Scoreboard, twins: Twins) -> Table:
     metrics = [values.request.written for values in board.metrics]
-    columns = ("rank", "method", "group", "score", *metrics, *(["better than random on"] if board.has_random else []))
+    last = ["better than random on"] if board.has_random else []
+    columns = ("rank", "method", "group", "score", *map(kind_column, _kinds(board)), *metrics, *last)
     rows = tuple((rank, *_row(board, method, twins)) for rank, method in enumerate(board.order, 1))
     return Table(name, TITLES[name], columns, rows, note_of(setup, board, twins))
 
@@ -119,7 +122,21 @@ def _row(board: Scoreboard, method: str, twins: Twins) -> tuple[Cell, ...]:
     cells = [values.interval(method, board.seed) for values in board.metrics]
     group = board.groups[method] if board.differences else None
     wins = [_wins(board, method, cells)] if board.has_random else []
-    return (" = ".join(twins[method]), group, board.means[method], *cells, *wins)
+    return (" = ".join(twins[method]), group, board.means[method], *_of_kinds(board, method), *cells, *wins)
+
+
+def _kinds(board: Scoreboard) -> Sequence[str]:
+    """The kinds that have a column: where there is one alone, it is the score."""
+    return board.kinds if len(board.kinds) > 1 else ()
+
+
+def _of_kinds(board: Scoreboard, method: str) -> list[Cell]:
+    """The means of the parts of a score, which is their mean; None where a kind cannot judge the method."""
+    return [None if kind in board.lacks(method) else mean_of_kind(board.by_kind[method][kind]) for kind in _kinds(board)]
+
+
+def mean_of_kind(scores: Array) -> float:
+    return math.nan if np.isnan(scores).all() else float(np.nanmean(scores))
 
 
 def _wins(board: Scoreboard, method: str, cells: Sequence[Cell]) -> str:
@@ -133,7 +150,8 @@ def _wins(board: Scoreboard, method: str, cells: Sequence[Cell]) -> str:
 
 
 def answers_of(setup: Setup, records: Sequence[Record]) -> list[str]:
-    """One sentence for each question: which methods lead, and which are not told apart from random scores."""
+    """One sentence for each question: which method has the highest score, and which are not told apart from it or from random
+    scores."""
     return [_answer(len(setup.examples), QUESTIONS[name], board) for name, board in boards_of(setup, records).items()]
 
 
@@ -143,16 +161,25 @@ def _answer(n: int, question: str, board: Scoreboard) -> str:
         first = [method for method in board.order if board.means[method].mean == board.means[leader].mean]
         has = f"{leader} has the highest score" if len(first) < 2 else f"{listed(first)} have the same score, the highest"
         return f"On {texts} {has} in {question}; so few texts tell no two methods apart."
-    if len(board.leaders) == 1:
-        return f"On {texts} {leader} leads in {question} and is told apart from every other method{_below(board)}."
-    return f"On {texts} {listed(board.leaders)} are not told apart and lead in {question}{_below(board)}."
+    lacking = "".join(f" (without the kind {kind})" for kind in board.lacks(leader))
+    return f"On {texts} {leader} has the highest score in {question}{lacking}{_near(board)}{_apart(board)}."
 
 
-def _below(board: Scoreboard) -> str:
-    """What is said of the methods that do not lead."""
-    rest, chance = board.below, board.like_random
-    lower = f"; {len(rest)} other{'s score' if len(rest) > 1 else ' scores'} lower" if rest else ""
-    return lower + (f"; not told apart from random scores: {listed(chance)}" if chance else "")
+def _near(board: Scoreboard) -> str:
+    """What is said of the methods that are not told apart from the one with the highest score."""
+    near = board.leaders[1:]
+    if not near:
+        return " and is told apart from every other method"
+    return f"; {len(near)} {'is' if len(near) == 1 else 'are'} not told apart from it: {listed(near)}"
+
+
+def _apart(board: Scoreboard) -> str:
+    """What is said of the methods that are told apart from it, and of those that are like random scores."""
+    below, above, chance = board.below, board.above, board.like_random
+    lower = f"; it is above {len(below)} other{'s' if len(below) > 1 else ''}" if below else ""
+    verb = "is" if len(above) == 1 else "are"
+    higher = f"; over the kinds that both have, {listed(above)} {verb} above it" if above else ""
+    return lower + higher + (f"; not told apart from random scores: {listed(chance)}" if chance else "")
 
 
 def listed(names: Sequence[str]) -> str:
@@ -167,9 +194,9 @@ def listed(names: Sequence[str]) -> str:
 
 def figure_of(setup: Setup, tables: list[Table], figure: Any) -> None:
     """The first metric as bars, the best on top: in the order of what is drawn, not of the score over all metrics."""
-    table, name = tables[0], tables[0].columns[4]
-    request = parse_metric(name)
-    rows = sorted(table.rows, key=lambda row: _lowness(row[4], request.sign))
+    table, name = tables[0], metrics_in(tables[0])[0]
+    request, place = parse_metric(name), tables[0].columns.index(name)
+    rows = sorted(table.rows, key=lambda row: _lowness(row[place], request.sign))
     ordered = Table(table.name, table.title, table.columns, tuple(rows), table.note)
     shown = "" if len(setup.examples) == 1 else ", mean and 95 % interval"
     title = f"{axis_label(name)}{shown} ({request.metric.better} is better)"

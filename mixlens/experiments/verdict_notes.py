@@ -8,6 +8,10 @@ from ..asking import RANDOM
 from .experiment import Setup
 from .scoreboard import Scoreboard
 
+FEWER_KINDS = (
+    "A score without a kind is the mean over the other kinds; two methods are compared over the kinds that both have, so that "
+    "the order by score need not be that of the differences."
+)
 SURE = 30  # texts from which on a ranking is more than a hint
 
 
@@ -38,7 +42,8 @@ def _groups(board: Scoreboard) -> str:
         return ""
     return (
         "Group: the methods that are not told apart from the first of the group, by 95 % intervals of paired differences that "
-        "hold for all pairs at once."
+        "hold for all pairs at once. Members of a group may differ from each other, and members of two groups need not: the "
+        "number of a group is no rank."
     )
 
 
@@ -48,20 +53,17 @@ def _twins(twins: Mapping[str, Sequence[str]]) -> str:
 
 
 def _circular(board: Scoreboard) -> str:
-    """Which methods a metric does not judge, since it would compare them with themselves; a sentence for each metric."""
+    """Which methods a metric does not judge, since it would compare them with what they are made of, and what that does."""
     ranked = sorted(set(board.methods) - {RANDOM})
     left_out = {v.request.name: [method for method in ranked if not v.judges(method)] for v in board.metrics}
-    return " ".join(_not_judged(names, metric) for metric, names in left_out.items() if names)
+    told = [_not_judged(names, metric) for metric, names in left_out.items() if names]
+    return " ".join([*told, FEWER_KINDS]) if told else ""
 
 
 def _not_judged(names: Sequence[str], metric: str) -> str:
     if len(names) == 1:
-        who = f"{names[0]} has no {metric}: it would be compared with itself."
-        return f"{who} Its score and its differences are over the other kinds."
-    return (
-        f"{' and '.join(names)} have no {metric}: they would be compared with themselves. Their scores and their differences are "
-        "over the other kinds."
-    )
+        return f"{names[0]} has no {metric}: it would be compared with what it is made of."
+    return f"{', '.join(names[:-1])} and {names[-1]} have no {metric}: they would be compared with what they are made of."
 
 
 def _undefined(board: Scoreboard) -> list[str]:

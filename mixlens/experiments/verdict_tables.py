@@ -14,9 +14,11 @@ from ..metrics.comparisons import Difference
 from ..types import Record
 from .experiment import Setup
 from .judged_metrics import OTHER_SIGNS
-from .scoreboard import Array, Scoreboard, Values, against_zero
+from .scoreboard import FEWEST, Array, Scoreboard, Values, against_zero
 from .tables import Cell, Table, by
 
+MANY = 100_000  # texts
+RESAMPLES = 500  # of texts, for the interval of an agreement
 Rows = list[tuple[Cell, ...]]
 Groups = Mapping[tuple[Any, ...], Sequence[Record]]
 Readings = dict[str, tuple[Array, Array]]  # method -> a metric's values by the one and by the other reading of the signs
@@ -34,14 +36,29 @@ def pairs_table(name: str, question: str, board: Scoreboard) -> Table | None:
     leader = board.order[0]
     rows = [_pair_row(other, d) for (first, other), d in board.differences.items() if first == leader]
     columns = ("method", f"{leader} less method", "told apart", "p, adjusted", "texts needed")
-    note = "Texts needed: so many would tell this pair alone apart, with 80 % power, if the difference is as large as here."
+    note = (
+        "Texts needed: so many would tell the two apart among all pairs at once, with 80 % power, if the difference is as large "
+        "as here."
+    )
+    note += " Differences are over the kinds that both have." if any(map(board.lacks, board.methods)) else ""
     title = f"{leader}, the highest score in {question}, against every other method"
     return Table(f"{name}_pairs", title, columns, tuple(rows), note) if rows else None
 
 
 def _pair_row(method: str, difference: Difference) -> tuple[Cell, ...]:
     interval = Interval(difference.mean, difference.low, difference.high, difference.n, math.nan)
-    return method, interval, "yes" if difference.sign else "no", difference.p, None if difference.sign else difference.needed
+    size = None if difference.sign else size_text(difference.needed_for_all)
+    return method, interval, "yes" if difference.sign else "no", p_text(difference.p), size
+
+
+def size_text(n: int | None) -> int | str | None:
+    """A number of texts; a number that nobody has is not written out."""
+    return "more than 100,000" if n is not None and n > MANY else n
+
+
+def p_text(p: float) -> str:
+    """A p-value in three digits; it is never 0."""
+    return "< 0.001" if p < 0.001 else f"{p:.3f}"
 
 
 # --- signs --------------------------------------------------------------------------------------------------------------
@@ -109,14 +126,32 @@ def fillers_table(board: Scoreboard) -> Table | None:
     if len(fillers) < 2 or len(fillers[0].of_methods) < 2:
         return None
     rows = tuple(_filler_row(values, fillers[0], board.seed) for values in fillers)
-    columns = ("metric", "best method", "random scores", f"agreement of the order with {fillers[0].request.written}")
-    note = "Agreement: Kendall's tau between the two orders of the methods, 1 where they are the same."
+    agreement = f"agreement of the order with {fillers[0].request.written}"
+    columns = ("metric", "best method", "best less the next", "told apart", "random scores", agreement)
+    note = (
+        "Best less the next: the method with the second mean, and the paired difference of the two, with a 95 % interval that "
+        "holds for the best against all others. Agreement: Kendall's tau between the two orders of the methods, 1 where they are "
+        f"the same; its interval is the middle 95 % of {RESAMPLES} resamples of the texts."
+    )
     return Table("fillers", "What stands in the place of removed tokens", columns, rows, note)
 
 
 def _filler_row(values: Values, first: Values, seed: int) -> tuple[Cell, ...]:
-    means = {method: float(np.nanmean(values.standard(method))) for method in values.of_methods}
-    others = [float(np.nanmean(first.standard(method))) for method in means]
+    rows = {method: np.where(values.defined, of, np.nan) for method, of in values.of_methods.items()}
+    best, *others = sorted(rows, key=lambda method: -values.request.sign * float(np.nanmean(rows[method])))
+    less = against_zero({method: rows[best] - rows[method] for method in others}, seed=seed).get(others[0])
+    next_one = (None, None) if less is None else (f"{others[0]}: {less}", "yes" if less.sign else "no")
     random = None if values.random is None else mean_of(values.random, seed)
-    agreement = float(kendall(others, list(means.values())))
-    return values.request.written, max(means, key=lambda method: means[method]), random, agreement
+    agreement = 1.0 if values is first else _agreement(values, first, seed)
+    return values.request.written, best, *next_one, random, agreement
+
+
+def _agreement(one: Values, other: Values, seed: int) -> Interval:
+    """Kendall's tau between the orders of the methods by two metrics, and its interval over resampled texts."""
+    table = np.stack([[v.standard(method) for method in one.of_methods] for v in (one, other)])
+    shared = table[:, :, ~np.isnan(table).any((0, 1))]
+    n = shared.shape[-1]
+    picked = np.random.default_rng(seed).integers(0, n, size=(RESAMPLES if n >= FEWEST else 0, n))
+    taus = [float(kendall(*shared[:, :, places].mean(-1))) for places in picked]
+    low, high, spread = (*np.nanpercentile(taus, [2.5, 97.5]), np.nanstd(taus)) if taus else (math.nan,) * 3
+    return Interval(float(kendall(*shared.mean(-1))), float(low), float(high), n, float(spread))

@@ -32,7 +32,8 @@ class Difference:
     high: float
     n: int
     p: float
-    needed: int | None  # so many examples would tell the two apart with 80 % power; None where no number would
+    needed: int | None  # so many examples would tell this pair alone apart with 80 % power; None where no number would
+    needed_for_all: int | None = None  # the same among all pairs at once, by the half-width of these intervals
 
     @property
     def sign(self) -> int:
@@ -92,12 +93,16 @@ def needed(differences: Sequence[float] | NDArray[Any], *, confidence: float = 0
 
     None where the mean is 0 (no number of examples would) or where fewer than two examples tell nothing.
     """
+    return _size(differences, NormalDist().inv_cdf((1 + confidence) / 2), power)
+
+
+def _size(differences: Sequence[float] | NDArray[Any], reach: float, power: float = 0.8) -> int | None:
+    """How many examples tell the mean from 0 by an interval of `reach` standard errors to each side; None where it has no end."""
     array = np.asarray(differences, dtype=np.float64)
-    if len(array) < 2 or math.isclose(float(array.mean()), 0.0, abs_tol=1e-12):
+    if len(array) < 2 or math.isclose(float(array.mean()), 0.0, abs_tol=1e-12) or math.isinf(reach):
         return None
-    quantile = NormalDist().inv_cdf
-    reach = (quantile((1 + confidence) / 2) + quantile(power)) * float(array.std(ddof=1)) / float(array.mean())
-    return max(2, math.ceil(reach**2))
+    width = (reach + NormalDist().inv_cdf(power)) * float(array.std(ddof=1)) / float(array.mean())
+    return max(2, math.ceil(width**2))
 
 
 def complete(values: Mapping[Any, Sequence[float] | NDArray[Any]]) -> dict[Any, NDArray[Any]]:
@@ -154,4 +159,5 @@ def _difference(row: NDArray[Any], mean: float, error: float, reach: float, larg
     spread = 0.0 if error == 0 else reach * error
     t = math.inf if error == 0 else abs(mean) / error
     p = 1.0 if mean == 0 else float((1 + (largest >= t).sum()) / (1 + len(largest)))
-    return Difference(float(mean), float(mean - spread), float(mean + spread), len(row), p, needed(row))
+    low, high = float(mean - spread), float(mean + spread)
+    return Difference(float(mean), low, high, len(row), p, needed(row), _size(row, reach))

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import combinations
+from math import comb
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from ..errors import InputError
-from ..removal import Replacement, Subsets, by_unit, random_subsets
+from ..removal import Replacement, Subsets, by_unit, measured_subsets, removable_units
 from ..targets import TargetName, resolve
 from ..types import Trace
 from .agreement import spearman
@@ -30,11 +36,12 @@ def lds(
     seed: int = 0,
     subsets: Subsets | None = None,
 ) -> float:
-    """Spearman's rank correlation, over random subsets of the words, between the sum of the scores of the words that are kept
+    """Spearman's rank correlation, over random halves of the words, between the sum of the scores of the words that are kept
     and the model's log-odds of the target, log p / (1 - p), on these words alone.
 
-    Half the words are kept, `count` times. NaN where all sums or all log-odds are equal. `subsets`: those of `held_out_subsets`,
-    where they are at hand.
+    Every subset keeps half of the words, rounded up, so that a constant added to the scores of all words changes nothing; no two
+    of the `count` subsets are the same, and a short text has as many as there are. ContextCite's own score keeps each word with
+    probability 1/2. NaN where all sums or all log-odds are equal. `subsets`: those of `held_out_subsets`, where they are at hand.
     """
     values = scores_of(trace, scores)
     if subsets is None:
@@ -53,8 +60,30 @@ def held_out_subsets(
     foil: str | int | None = None,
     seed: int = 0,
 ) -> Subsets:
-    """The random subsets of `lds`, drawn apart from those that the method `context_cite` learns from."""
+    """The random halves of `lds`, drawn apart from the subsets that the method `context_cite` learns from."""
     if count < 2:
         raise InputError(f"count is a number of subsets, at least 2, not {count!r}.")
     resolved = resolve(trace, target, foil=foil, score="log_probability")
-    return random_subsets(trace, resolved, unit=unit, count=count, seed=(seed, HELD_OUT), replacement=replacement)
+    units = removable_units(trace, resolved, unit)
+    return measured_subsets(trace, resolved, units, halves(len(units), count, (seed, HELD_OUT)), replacement=replacement)
+
+
+def halves(units: int, count: int, seed: Sequence[int]) -> NDArray[np.bool_]:
+    """[subset unit]: `count` different subsets of half of the units, rounded up; all of them where there are no more."""
+    size = (units + 1) // 2
+    if comb(units, size) <= count:
+        chosen = list(combinations(range(units), size))
+    else:
+        chosen = _drawn_halves(units, size, count, np.random.default_rng(list(seed)))
+    kept = np.zeros((len(chosen), units), dtype=np.bool_)
+    for row, places in zip(kept, chosen, strict=True):
+        row[list(places)] = True
+    return kept
+
+
+def _drawn_halves(units: int, size: int, count: int, generator: np.random.Generator) -> list[tuple[int, ...]]:
+    """Different subsets in the order in which they are drawn."""
+    drawn: dict[tuple[int, ...], None] = {}
+    while len(drawn) < count:
+        drawn[tuple(sorted(generator.permutation(units)[:size].tolist()))] = None
+    return list(drawn)

@@ -102,7 +102,7 @@ def test_blank_out_is_not_judged_by_itself(gap_model: Any) -> None:
     table = made.tables[0]
     assert table.row("blank_out")["blank_out_faithfulness"] is None
     assert table.row("alti")["blank_out_faithfulness"] is not None
-    assert "blank_out has no blank_out_faithfulness: it would be compared with itself." in table.note
+    assert "blank_out has no blank_out_faithfulness: it would be compared with what it is made of." in table.note
     board = boards_of(made.setup, made.records)["ranking"]
     both = board.scores("alti", ["removing"]) - board.scores("blank_out", ["removing"])  # compared by what judges both
     pair = ("alti", "blank_out") if ("alti", "blank_out") in board.differences else ("blank_out", "alti")
@@ -185,7 +185,8 @@ def test_groups_are_not_told_apart_from_their_first(gap_model: Any) -> None:
     (answer,) = answers_of(setup, records)
     assert answer.startswith("On these 40 texts ")
     assert "far" in answer
-    assert "are not told apart and lead in faithfulness; 1 other scores lower." in answer
+    assert "1 is not told apart from it: " in answer
+    assert "it is above 1 other." in answer
     pairs = next(table for table in tables if table.name == "ranking_pairs")
     assert dict(zip(pairs.column("method"), pairs.column("told apart"), strict=True))["low"] == "yes"
 

@@ -110,7 +110,7 @@ def test_slow_methods_are_named_where_all_were_asked_for(outcome: Any, monkeypat
     monkeypatch.setattr(module, "judge", lambda *_, **__: outcome)
     monkeypatch.setattr(module, "every_method", lambda: (list(METHODS), ["slow_one", "slow_two"]))
     text = judge_text("agreement", "agreement", methods="all", metrics="faithfulness", width=80)
-    assert "Left out, minutes for one text: slow_one, slow_two." in text
+    assert "Left out, minutes for one text of a large model: slow_one, slow_two." in text
     assert max(map(len, text.splitlines()[:-2])) <= 80
     assert f"Records, tables and figure: {outcome.out}" in text.splitlines()
     assert text.startswith("On these 3 texts ")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import re
 import zlib
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -464,7 +466,8 @@ def test_runs_that_are_refused() -> None:
 
 def test_another_target() -> None:
     of = sanity._other_target
-    assert of(trace_of(), {"target": 1, "foil": 0, "score": "logit"}) == {"target": 0, "foil": 1, "score": "logit"}
+    assert of(trace_of(), {"target": 1, "foil": 0, "score": "logit"}) is None
+    assert of(trace_of(), {"target": 1, "foil": None, "score": "logit"}) is None
     three = trace_of(labels=3)
     assert of(three, {"target": 1, "foil": None, "score": "p"}) == {"target": 2, "foil": None, "score": "p"}
     assert of(three, {"target": 2, "foil": None, "score": "p"}) == {"target": 0, "foil": None, "score": "p"}
@@ -477,11 +480,18 @@ def test_another_target() -> None:
 def test_the_table_of_checks() -> None:
     records = [Record(str(i), "a", name, float(i + k)) for i in range(6) for k, name in enumerate(("weights", "noise"))]
     records += [Record(str(i), "b", "noise", 1.0) for i in range(3)]
-    table = sanity._finish(SimpleNamespace(methods=("b", "a")), records)[0]  # type: ignore[arg-type]
+    setup: Any = SimpleNamespace(methods=("b", "a"), options={"checks": ["weights", "target", "noise"]})
+    table = sanity._finish(setup, records)[0]
     assert (table.name, table.title, table.columns) == ("sanity", "Sanity checks", ("method", "weights", "noise"))
     first, second = (mean_with_interval([float(i + k) for i in range(6)], how="studentised") for k in (0, 1))
     assert table.rows == (("b", None, mean_with_interval([1.0] * 3, how="studentised")), ("a", first, second))
-    assert "for the target. weights: lower is better; noise: higher is better. A method" in table.note
+    assert "of their magnitudes. weights: lower is better; noise: higher is better. A method" in table.note
+    assert table.note.endswith(" target is left out: " + sanity.NO_THIRD)
+    records += [Record(str(i), "a", "target", value) for i, value in enumerate((0.5, math.nan))]
+    told = sanity._finish(setup, records)[0]
+    assert told.columns == ("method", "weights", "noise", "target")
+    assert "of their magnitudes, but for the target. weights" in told.note
+    assert "target is left out" not in told.note
 
 
 def test_likeness_of_scores() -> None:
@@ -522,7 +532,8 @@ def test_the_same_prediction() -> None:
     assert sanity._same_prediction(trace("a", "b"), trace("a", "c"))
     assert not sanity._same_prediction(trace("a"), trace("b"))
     assert sanity._same_prediction(trace(), trace("b"))
-    one: Any = SimpleNamespace(options={"checks": ["labels", "target"]}, models=[1])
+    three = trace_of(labels=3).model
+    one: Any = SimpleNamespace(options={"checks": ["labels", "target"]}, models=[1], model=three)
     assert sanity.Checks(one).names == ["target"]
     one.models = [1, 2]
     assert sanity.Checks(one).names == ["labels", "target"]
@@ -530,12 +541,20 @@ def test_the_same_prediction() -> None:
 
 
 def test_no_method_is_judged_by_what_it_is_made_of() -> None:
-    asked = {name: parse_method(name) for name in ("blank_out", "context_cite", "lime")}
+    asked = {name: parse_method(name) for name in ("blank_out", "context_cite", "lime", "shap", "alti")}
     for method, metric, circular in (
         *(("blank_out", "blank_out_faithfulness", True), ("context_cite", "lds", True), ("blank_out", "lds", False)),
-        *(("context_cite", "blank_out_faithfulness", False), ("lime", "lds", False), ("context_cite", "aopc", False)),
+        *(("context_cite", "blank_out_faithfulness", False), ("lime", "lds", True), ("context_cite", "aopc", False)),
+        *(("shap", "lds", True), ("shap", "aopc", False), ("alti", "lds", False)),
     ):
         assert judging.is_circular(asked[method], parse_metric(metric)) is circular
+
+
+def test_every_method_that_learns_from_subsets_has_no_lds() -> None:
+    """The methods whose file draws texts with many units taken away at once."""
+    files = (Path(judging.__file__).parents[1] / "methods").glob("[!_]*.py")
+    drawing = [path.stem for path in files if re.search(r"import .*\b(game_of|random_subsets)\b", path.read_text("utf-8"))]
+    assert sorted(drawing) == sorted(judging.LEARN_FROM_SUBSETS)
 
 
 def test_the_attributions_of_the_classes_that_are_not_predicted(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import pytest
@@ -51,15 +52,33 @@ def test_the_hook_comes_off_when_something_fails(model: Any) -> None:
 
 
 def test_checks_find_a_method_that_ignores_the_model(model: Any) -> None:
-    """Random scores depend on the text alone: nothing changes them. Scores of a target do not survive its exchange."""
+    """Random scores depend on the text alone: nothing changes them."""
     made = run("judge-sanity", model=model, n=4, methods=["random", "grad_x_input", "alti"], progress=False)
     (table,) = made.tables
-    assert table.columns == ("method", "weights", "target", "noise")  # labels need a second model
-    assert [table.row("random")[name].mean for name in table.columns[1:]] == pytest.approx([1, 1, 1])
-    assert table.row("grad_x_input")["target"].mean == pytest.approx(-1, abs=1e-6)  # the foil's log-odds are the negative
-    assert table.row("alti")["target"].mean == pytest.approx(1)  # a map knows of no target
+    assert table.columns == ("method", "weights", "noise")  # labels need a second model, another target a third class
+    assert "target is left out: " in table.note
+    assert "but for the target" not in table.note
+    assert [table.row("random")[name].mean for name in table.columns[1:]] == pytest.approx([1, 1])
     assert table.row("grad_x_input")["weights"].mean < 0.8
     assert table.row("grad_x_input")["noise"].mean > 0.8
+
+
+def test_another_class_is_asked_where_there_are_three() -> None:
+    """Of two classes, and against a foil, the scores of the other are the same with the other sign, which checks nothing."""
+    small = mixlens.load("sentiment")
+    config = copy.deepcopy(small.hf_model.config)
+    config.num_labels = 3
+    torch.manual_seed(0)
+    three = mixlens.load(type(small.hf_model)(config).eval(), tokenizer=small.tokenizer)
+    texts = ["The plot was not dull.", "A wonderful film."]
+    made = run("judge-sanity", model=three, data=texts, methods=["grad_x_input", "alti"], checks=["target"], progress=False)
+    (table,) = made.tables
+    assert table.columns == ("method", "target")
+    assert table.row("alti")["target"].mean == pytest.approx(1)  # a map knows of no target
+    assert -1 < table.row("grad_x_input")["target"].mean < 1
+    assert "target is left out" not in table.note
+    with pytest.raises(InputError, match="target needs a third class"):
+        run("judge-sanity", model="sentiment", n=1, checks=["target"], progress=False)
 
 
 def test_a_second_model_is_the_one_trained_on_shuffled_labels(model: Any) -> None:

@@ -200,19 +200,22 @@ def test_the_leader_against_the_others() -> None:
     )
     assert table.title == "best, the highest score in faithfulness, against every other method"
     assert table.note == (
-        "Texts needed: so many would tell this pair alone apart, with 80 % power, if the difference is as large as here."
+        "Texts needed: so many would tell the two apart among all pairs at once, with 80 % power, if the difference is as large "
+        "as here."
     )
     differences = {other: board.differences["best", other] for other in board.order[1:]}
     cells = [(one.mean, one.low, one.high, one.n) for one in differences.values()]
     assert [row[0] for row in table.rows] == list(differences)
     assert [(row[1].mean, row[1].low, row[1].high, row[1].n) for row in table.rows] == cells  # type: ignore[union-attr]
-    assert [row[2:] for row in table.rows] == [("yes", one.p, None) for one in differences.values()]
+    assert [row[2:] for row in table.rows] == [("yes", verdict_tables.p_text(one.p), None) for one in differences.values()]
     few = Scoreboard((values_of("aopc", {"a": [1.0, 2], "b": [2.0, 3]}),), ("a", "b"))
     assert verdict_tables.pairs_table("ranking", "faithfulness", few) is None
+    assert [verdict_tables.size_text(n) for n in (None, 8, 100_000, 100_001)] == [None, 8, 100_000, "more than 100,000"]
+    assert [verdict_tables.p_text(p) for p in (0.0005, 0.001, 0.0204, 1.0)] == ["< 0.001", "0.001", "0.020", "1.000"]
     close = np.array([3.0, -2.5, 3.1, -2.4, 3.2, -2.3, 3.3, -2.2])
     unclear = Scoreboard((values_of("aopc", {"a": close, "b": np.zeros(N)}),), ("a", "b"))
     row = verdict_tables.pairs_table("ranking", "faithfulness", unclear).rows[0]  # type: ignore[union-attr]
-    assert (row[2], row[4]) == ("no", unclear.differences["a", "b"].needed)
+    assert (row[2], row[4]) == ("no", unclear.differences["a", "b"].needed_for_all)
 
 
 def records_of(method: str, metric: str, values: Any, **info: Any) -> list[Record]:
@@ -269,16 +272,43 @@ def test_fillers_and_the_order_of_methods() -> None:
     other = values_of("aopc:replacement=pad", {"a": STEPS + 9, "b": STEPS + 1, "c": STEPS - 4})
     plain = values_of("aopc", rows)
     table = verdict_tables.fillers_table(Scoreboard((plain, first, other), ("a", "b", "c"), 7))
+    zeros, tau = mean_with_interval(np.zeros(N), seed=7, how="studentised"), float(kendall([1, 2, 0], [2, 1, 0]))
     assert table is not None
-    assert table.columns == (*("metric", "best method", "random scores", "agreement of the order with aopc:replacement=delete"),)
-    assert (table.name, table.title) == ("fillers", "What stands in the place of removed tokens")
-    assert table.rows == (
-        ("aopc:replacement=delete", "b", mean_with_interval(np.zeros(N), seed=7, how="studentised"), 1.0),
-        ("aopc:replacement=pad", "a", None, pytest.approx(float(kendall([1, 2, 0], [2, 1, 0])))),
+    assert table.columns == (
+        *("metric", "best method", "best less the next", "told apart", "random scores"),
+        "agreement of the order with aopc:replacement=delete",
     )
+    assert (table.name, table.title) == ("fillers", "What stands in the place of removed tokens")
+    assert [row[:5] for row in table.rows] == [
+        ("aopc:replacement=delete", "b", "a: +1.000 [+1.000, +1.000]", "yes", zeros),
+        ("aopc:replacement=pad", "a", "b: +8.000 [+8.000, +8.000]", "yes", None),
+    ]
+    agreement: Any = table.rows[1][5]
+    assert table.rows[0][5] == 1.0
+    assert [agreement.mean, agreement.low, agreement.high, agreement.n] == pytest.approx([tau, tau, tau, N])  # at every resample
     assert verdict_tables.fillers_table(Scoreboard((plain, first), ("a", "b", "c"))) is None
     alone = [values_of(one.request.written, {"a": STEPS}) for one in (first, other)]
     assert verdict_tables.fillers_table(Scoreboard(tuple(alone), ("a",))) is None
+
+
+def test_an_order_that_chance_decides_has_a_wide_agreement() -> None:
+    """Methods that differ by noise alone: the best is not told apart from the next, and resampled texts give other orders."""
+    noise = np.random.default_rng(1).normal(size=(2, 5, 20))
+    names = ("v", "w", "x", "y", "z")
+    ways = [values_of(f"aopc:replacement={way}", dict(zip(names, noise[i], strict=True))) for i, way in enumerate(("unk", "pad"))]
+    first, second = verdict_tables.fillers_table(Scoreboard(tuple(ways), names, 3)).rows  # type: ignore[union-attr]
+    assert (first[3], second[3]) == ("no", "no")
+    assert isinstance(second[5], Interval)
+    means = noise.mean(-1)
+    assert second[5].mean == pytest.approx(float(kendall(means[0], means[1])))
+    assert -1 <= second[5].low < second[5].mean < second[5].high <= 1
+    assert second[5].high - second[5].low > 0.5
+    few = verdict_tables.fillers_table(Scoreboard(tuple(_of_texts(one, 3) for one in ways), names, 3))
+    assert [row[2:4] for row in few.rows] == [(None, None)] * 2  # type: ignore[union-attr]
+
+
+def _of_texts(values: Values, n: int) -> Values:
+    return Values(values.request, {name: row[:n] for name, row in values.of_methods.items()})
 
 
 # --- notes and sentences --------------------------------------------------------------------------------------------------
@@ -300,7 +330,8 @@ def test_the_note_below_a_ranking() -> None:
     )
     groups = (
         "Group: the methods that are not told apart from the first of the group, by 95 % intervals of paired differences that "
-        "hold for all pairs at once."
+        "hold for all pairs at once. Members of a group may differ from each other, and members of two groups need not: the "
+        "number of a group is no rank."
     )
     twins = "Methods joined by = have the same scores on every text and are one row."
     caution = "Caution: {} texts are few. On others the order may be another: look at the groups, and judge 30 texts or more."
@@ -311,14 +342,14 @@ def test_the_note_below_a_ranking() -> None:
         (values_of("lodds", {"a": [1.0, NAN], "blank_out": [2.0, 3]}), values_of("lds", {"a": [1.0, 2]})), ("a", "blank_out")
     )
     assert note(setup_of(1), few, {}) == (
-        "Higher is better: lds; lower is better: lodds. blank_out has no lds: it would be compared with "
-        "itself. Its score and its differences are over the other kinds. lodds is undefined for a method on 1 texts, which are "
-        "left out for all. One text has no intervals, and no two methods are told apart by it."
+        "Higher is better: lds; lower is better: lodds. blank_out has no lds: it would be compared with what it is made of. A "
+        "score without a kind is the mean over the other kinds; two methods are compared over the kinds that both have, so that "
+        "the order by score need not be that of the differences. lodds is undefined for a method on 1 texts, which are left out "
+        "for all. One text has no intervals, and no two methods are told apart by it."
     )
-    assert verdict_notes._not_judged(["a", "b"], "aopc") == (
-        "a and b have no aopc: they would be compared with themselves. Their scores and their differences are over the other "
-        "kinds."
-    )
+    assert [verdict_notes._not_judged(names, "aopc") for names in (["a", "b"], ["a", "b", "c"])] == [
+        *(f"{names} have no aopc: they would be compared with what they are made of." for names in ("a and b", "a, b and c"))
+    ]
     lower = Scoreboard((values_of("lodds", {"a": [1.0, 2]}),), ("a",))
     assert note(setup_of(30), lower, {}) == "Lower is better: lodds."
 
@@ -327,7 +358,8 @@ def test_the_answer_in_a_sentence() -> None:
     answer = verdict._answer
     board = board_of()
     assert answer(8, "faithfulness", board) == (
-        "On these 8 texts best leads in faithfulness and is told apart from every other method; 2 others score lower."
+        "On these 8 texts best has the highest score in faithfulness and is told apart from every other method; it is above 2 "
+        "others."
     )
     few = Scoreboard((values_of("aopc", {"a": [1.0], "b": [2.0]}),), ("a", "b"))
     assert answer(1, "plausibility", few) == (
@@ -337,13 +369,34 @@ def test_the_answer_in_a_sentence() -> None:
     rows = {"x": 9 + noise, "y": 9 - noise, "z": noise / 2}
     tied = Scoreboard((values_of("aopc", rows, np.zeros(N), np.ones(N)),), ("x", "y", "z"))
     assert answer(8, "faithfulness", tied) == (
-        "On these 8 texts x and y are not told apart and lead in faithfulness; 1 other scores lower; not told apart from random "
-        "scores: z."
+        "On these 8 texts x has the highest score in faithfulness; 1 is not told apart from it: y; it is above 1 other; not told "
+        "apart from random scores: z."
     )
     names = list("abcdefgh")
     assert [verdict.listed(names[:n]) for n in (1, 2, 3, 6, 7, 8)] == [
         *("a", "a and b", "a, b and c", "a, b, c, d, e and f", "a, b, c, d, e and 2 others", "a, b, c, d, e and 3 others")
     ]
+
+
+def test_the_answer_where_a_method_has_fewer_kinds() -> None:
+    """The order is that of scores over all kinds of each method, the differences are over the kinds that both have: a method
+    may have the lower score and be above the leader."""
+    wave = np.array([0.0, 0.1, -0.1, 0.05, -0.05, 0.02, -0.02, 0.07])
+    easy = values_of("aopc", {"few": 5 + wave, "all": 6 + wave[::-1], "low": wave[::-1] / 2}, np.zeros(N), np.ones(N))
+    hard = values_of("insertion", {"all": 1 + wave, "low": wave}, np.zeros(N), np.ones(N))
+    board = Scoreboard((easy, hard), ("few", "all", "low"))
+    assert board.order[:2] == ("few", "all")
+    assert board.lacks("few") == ["keeping"]
+    assert board.lacks("all") == []
+    assert (board.below, board.above) == (["low"], ["all"])
+    pairs = verdict_tables.pairs_table("ranking", "faithfulness", board)
+    assert pairs is not None
+    assert pairs.note.endswith(" Differences are over the kinds that both have.")
+    assert verdict._answer(8, "faithfulness", board) == (
+        "On these 8 texts few has the highest score in faithfulness (without the kind keeping) and is told apart from every "
+        "other method; it is above 1 other; over the kinds that both have, all is above it; not told apart from random "
+        "scores: low."
+    )
 
 
 def ranked(n: int = N) -> tuple[Any, list[Record]]:
@@ -398,7 +451,7 @@ def test_the_ranking_of_a_run() -> None:
     assert [table.name for table in tables] == ["ranking", "plausibility", "ranking_pairs", "plausibility_pairs"]
     table, board = tables[0], verdict.boards_of(setup, records)["ranking"]
     assert table.title == "Faithfulness: which method finds the tokens that the prediction rests on"
-    assert table.columns == ("rank", "method", "group", "score", "aopc", "better than random on")
+    assert table.columns == ("rank", "method", "group", "score", "aopc", "better than random on")  # one kind is the score
     assert table.column("rank") == [1, 2, 3]
     assert table.column("method") == ["one = twin", "two", "random"]
     assert table.column("group") == [board.groups[name] for name in ("one", "two", "random")]
@@ -410,6 +463,23 @@ def test_the_ranking_of_a_run() -> None:
         verdict._answer(N, question, one)
         for question, one in zip(("faithfulness", "plausibility"), verdict.boards_of(setup, records).values(), strict=True)
     ]
+
+
+def test_several_kinds_have_a_column_each() -> None:
+    setup, records = ranked()
+    setup.options["metrics"] = ["aopc", "lodds", "insertion"]
+    for metric, methods in (("lodds", ("random", "one", "two")), ("insertion", ("random", "one"))):
+        for k, method in enumerate(methods):
+            records += records_of(method, metric, STEPS * k, spread=[2.0] * N)
+    table = verdict.tables_of(setup, records)[0]
+    assert table.columns[:7] == ("rank", "method", "group", "score", "score (removing)", "score (keeping)", "aopc")
+    board = verdict.boards_of(setup, records)["ranking"]
+    for kind in ("removing", "keeping"):
+        for method, cell in zip(board.order, table.column(f"score ({kind})"), strict=True):
+            scores = board.by_kind[method].get(kind)
+            assert cell == (None if scores is None else pytest.approx(float(np.nanmean(scores))))
+    assert table.row("two")["score (keeping)"] is None
+    assert judge_summary.metrics_in(table) == ["aopc", "lodds", "insertion"]
 
 
 def test_the_ranking_of_few_texts() -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from itertools import combinations
+from statistics import NormalDist
 
 import numpy as np
 import pytest
@@ -69,6 +71,23 @@ def test_needed_is_the_sample_size_of_a_paired_test() -> None:
     assert needed(d) == 4
     assert needed([0.0, 0.0]) is None
     assert needed([1.0]) is None
+
+
+def test_a_pair_that_is_not_told_apart_needs_more_examples_than_there_are() -> None:
+    """Among all pairs, by the half-width that the intervals have: where the interval holds 0, more are needed than there are."""
+    noise = np.random.default_rng(2).normal(size=(6, 40))
+    values = {str(i): row + i / 6 for i, row in enumerate(noise)}
+    made = simultaneous(values, list(combinations(values, 2)))
+    kept = {pair: one for pair, one in made.items() if not one.sign}
+    assert any(one.needed is not None and one.needed <= one.n for one in kept.values())  # for the pair alone
+    for (a, b), one in kept.items():
+        assert one.needed_for_all is not None
+        assert one.needed_for_all > one.n
+        spread = float((values[a] - values[b]).std(ddof=1))
+        reach = (one.high - one.mean) * math.sqrt(one.n) + NormalDist().inv_cdf(0.8) * spread
+        assert one.needed_for_all == math.ceil((reach / one.mean) ** 2)
+    few = simultaneous({"a": [1.0, 0, 0, 0, 0, 0, 0, 0], "b": [0.0] * 8}, [("a", "b")])["a", "b"]
+    assert (few.high, few.needed_for_all) == (math.inf, None)
 
 
 def test_values_of_other_lengths_are_refused() -> None:

@@ -229,17 +229,21 @@ def test_subsets_are_drawn_with_the_options_or_taken_as_they_are(monkeypatch: py
     kept = np.array([[1, 0], [0, 1], [1, 1]])
     made: Any = SimpleNamespace(kept=kept, units=[(0, 1), (2,)], log_odds=np.array([1.0, 2.0, 3.0]))
     drawn: list[Any] = []
-    monkeypatch.setattr(subsets, "random_subsets", lambda *given, **options: drawn.append((given, options)) or made)
+    monkeypatch.setattr(subsets, "removable_units", lambda *given: drawn.append(given) or [(0, 1), (2,)])
+    monkeypatch.setattr(subsets, "halves", lambda *given: drawn.append(given) or kept)
+    monkeypatch.setattr(subsets, "measured_subsets", lambda *given, **options: drawn.append((given, options)) or made)
     monkeypatch.setattr(subsets, "resolve", lambda *given, **options: drawn.append((given, options)) or "resolved")
     trace: Any = Tokens((False,) * 3, None)
     options: dict[str, Any] = {"count": 5, "unit": "sentence", "replacement": "mask", "seed": 3}
     assert subsets.lds(trace, [1.0, 1.0, 5.0], target="t", foil="f", **options) == pytest.approx(1.0)
     assert drawn == [
         ((trace, "t"), {"foil": "f", "score": "log_probability"}),
-        ((trace, "resolved"), {**options, "seed": (3, 1)}),
+        (trace, "resolved", "sentence"),
+        (2, 5, (3, 1)),
+        ((trace, "resolved", [(0, 1), (2,)], kept), {"replacement": "mask"}),
     ]
     assert subsets.lds(trace, [5.0, 5.0, 1.0], subsets=made) == pytest.approx(0.5)
-    assert len(drawn) == 2
+    assert len(drawn) == 4
     assert subsets.held_out_subsets(trace, count=2) is made
     with pytest.raises(InputError) as refusal:
         subsets.held_out_subsets(trace, count=1)

@@ -17,7 +17,7 @@ from mixlens.metrics.agreement import spearman
 from mixlens.metrics.faithfulness import aopc, blank_out_faithfulness, comprehensiveness, course_of
 from mixlens.metrics.plausibility import ranked, rationale_auprc, rationale_f1
 from mixlens.metrics.removal_curves import aopc_bounds, decision_flip, insertion, naopc
-from mixlens.metrics.subsets import held_out_subsets, lds
+from mixlens.metrics.subsets import halves, held_out_subsets, lds
 from mixlens.targets import resolve
 
 TEXT = "The plot was not dull, and the music was good."
@@ -144,6 +144,46 @@ def test_true_weights_have_the_best_lds(gap: Any) -> None:
     assert lds(gap, -scores, subsets=made) == pytest.approx(-1.0)
     with pytest.raises(InputError, match="at least 2, not 1"):
         lds(gap, scores, count=1)
+
+
+def test_subsets_keep_half_of_the_words_and_no_two_are_the_same(gap: Any) -> None:
+    subsets = held_out_subsets(gap, count=30, **PAIR)
+    assert subsets.kept.sum(1).tolist() == [-(-len(subsets.units) // 2)] * 30
+    assert len({tuple(row) for row in subsets.kept.tolist()}) == len(subsets.kept)
+    again = held_out_subsets(gap, count=30, **PAIR)
+    assert subsets.kept.tolist() == again.kept.tolist()
+
+
+@pytest.mark.parametrize(
+    ("units", "count", "drawn"), [(1, 64, 1), (2, 64, 2), (7, 64, 35), (7, 35, 35), (8, 64, 64), (20, 64, 64)]
+)
+def test_a_short_text_has_as_many_halves_as_there_are(units: int, count: int, drawn: int) -> None:
+    kept = halves(units, count, (0, 1))
+    assert kept.shape == (drawn, units)
+    assert set(kept.sum(1).tolist()) == {(units + 1) // 2}
+    assert len({tuple(row) for row in kept.tolist()}) == drawn
+    if drawn == count < 65 and units > 7:
+        assert kept.tolist() != halves(units, count, (1, 1)).tolist()
+
+
+def test_a_constant_beside_all_scores_changes_no_lds() -> None:
+    """Each subset keeps as many words as any other, so that a constant is the same in all sums: noise about 0 and random scores
+    above 0 are alike, and both are near 0."""
+    model = mixlens.load("sentiment", dtype="float64")
+    texts = ["The plot was not dull , and the music was good .", "A wonderful film with a dreadful cast and a slow story ."]
+    of_noise: list[float] = []
+    for trace in map(model.trace, texts):
+        subsets = held_out_subsets(trace)
+        one_a_word = np.zeros(len(trace))
+        for unit in subsets.units:
+            one_a_word[list(unit)] = 1 / len(unit)
+        for seed in range(40):
+            scores = np.random.default_rng(seed).random(len(trace)) - 0.5
+            value = lds(trace, scores, subsets=subsets)
+            for constant in (0.5, -3.0, 100.0):
+                assert lds(trace, scores + constant * one_a_word, subsets=subsets) == pytest.approx(value, abs=1e-9)
+            of_noise.append(value)
+    assert abs(np.mean(of_noise)) < 3 * np.std(of_noise) / len(of_noise) ** 0.5
 
 
 def test_log_odds_stay_finite_where_a_probability_is_one() -> None:
