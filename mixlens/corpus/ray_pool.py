@@ -23,7 +23,7 @@ from ..optional import optional
 from .parquet import Row
 from .plan import Plan, is_count
 from .ray_feed import feed_class, tickets_of
-from .ray_session import connect, settings, uninterrupted
+from .ray_session import connect, disconnect, settings, uninterrupted
 from .ray_tickets import Tickets
 from .ray_watch import Patience, Watch, WorkerCounts
 from .ray_worker import Remote, files_of
@@ -204,7 +204,7 @@ class Pool:
             if self.feed is not None and self.pump is not None:
                 self._close_feed(self.pump)
             if self.is_connected_here:
-                self.ray.shutdown()
+                disconnect(self.ray)
             self.settings.close()
 
     def _close_feed(self, pump: threading.Thread) -> None:

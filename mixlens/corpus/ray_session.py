@@ -10,6 +10,7 @@ import socket
 import sys
 import threading
 import warnings
+import weakref
 from collections import deque
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -83,6 +84,30 @@ def listens(address: str) -> bool:
     return True
 
 
+class _Core:
+    """Ray's core in the worker of this process, until its end begins: from then on it is gone."""
+
+    def __init__(self, core: Any):
+        self.core = core
+
+    def shutdown_driver(self) -> None:
+        vars(self).pop("core").shutdown_driver()
+
+    def __getattr__(self, name: str) -> Any:
+        if "core" not in vars(self):
+            raise AttributeError(f"Ray has ended: {name}")  # what Ray's own destructors expect then
+        return getattr(self.core, name)
+
+
+def disconnect(ray: Any) -> None:
+    """End the connection, and the cluster if it was started here. Ray's core ends the whole process, with exit code 1 and not
+    a word, when a thread (of Ray Data, which lets go of its objects) asks it for anything while it ends: no thread reaches it."""
+    worker = ray._private.worker.global_worker
+    if hasattr(worker, "core_worker"):
+        worker.core_worker = _Core(worker.core_worker)
+    ray.shutdown()
+
+
 @contextlib.contextmanager
 def quiet_backend() -> Iterator[None]:
     """Ray's C++ side writes nothing to the terminal: it would warn on every run of how Ray Data starts actors, and say that it
@@ -147,15 +172,48 @@ def uninterrupted() -> Iterator[None]:
 
 @contextlib.contextmanager
 def settings(ray: Any) -> Iterator[deque[str]]:
-    """Ray Data set to CONTEXT and silent. The last lines that Ray would have printed of workers that died are collected."""
+    """Ray Data set to CONTEXT and silent, and no cluster but this. The last lines that Ray would have printed of workers that
+    died are collected."""
     warnings.filterwarnings("ignore", "The minimum number of concurrent actors")  # fewer shards than workers is no fault
     with (
         _environment(DURING),
+        _one_cluster(ray._private.auto_init_hook),
         _context(ray.data.DataContext.get_current()),
         _silent_terminal(),
         _collected(ray._private.worker) as lines,
     ):
         yield lines
+
+
+class _ForOthers:
+    """A setting of Ray's for all threads but those that were begun since, and when that time is over for all but those of them
+    that go on. It is read as true or false."""
+
+    def __init__(self, before: Any):
+        self.before, self.earlier = before, weakref.WeakSet(threading.enumerate())
+        self.left: weakref.WeakSet[threading.Thread] | None = None
+
+    def end(self) -> bool:
+        """The time is over; whether any thread goes on."""
+        self.left = weakref.WeakSet(thread for thread in threading.enumerate() if thread not in self.earlier)
+        return bool(self.left)
+
+    def __bool__(self) -> bool:
+        thread = threading.current_thread()
+        return bool(self.before) and (thread in self.earlier if self.left is None else thread not in self.left)
+
+
+@contextlib.contextmanager
+def _one_cluster(hook: Any) -> Iterator[None]:
+    """Ray's functions start a cluster where there is none. A thread that was begun meanwhile, by Ray Data, and goes on after
+    the end of this cluster would start another: it may not."""
+    before = hook.enable_auto_connect
+    hook.enable_auto_connect = allowed = _ForOthers(before)
+    try:
+        yield
+    finally:
+        if not allowed.end():
+            hook.enable_auto_connect = before
 
 
 @contextlib.contextmanager

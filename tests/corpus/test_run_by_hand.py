@@ -972,7 +972,8 @@ def test_ray_is_set_for_a_run_and_then_as_before() -> None:
     printed: list[Any] = []
     worker_module = SimpleNamespace(print_to_stdstream=printed.append)
     data = SimpleNamespace(DataContext=SimpleNamespace(get_current=lambda: context))
-    fake = SimpleNamespace(data=data, _private=SimpleNamespace(worker=worker_module))
+    hook = SimpleNamespace(enable_auto_connect=True)
+    fake = SimpleNamespace(data=data, _private=SimpleNamespace(worker=worker_module, auto_init_hook=hook))
     before = worker_module.print_to_stdstream
     handlers = [logging.StreamHandler(), logging.StreamHandler()]
     handlers[0].set_name("console")
@@ -984,6 +985,7 @@ def test_ray_is_set_for_a_run_and_then_as_before() -> None:
             warnings.simplefilter("error")
             with ray_session.settings(fake) as lines:
                 assert vars(context) == {"target_max_block_size": 1, "enable_progress_bars": False}
+                assert hook.enable_auto_connect is not True
                 assert [len(handler.filters) for handler in handlers] == [1, 0]
                 assert not handlers[0].filters[0](None)  # type: ignore[operator]
                 worker_module.print_to_stdstream({"lines": [f"line {number}" for number in range(25)]})
@@ -995,4 +997,5 @@ def test_ray_is_set_for_a_run_and_then_as_before() -> None:
             logger.removeHandler(handler)
     assert vars(context) == {"target_max_block_size": 9, "enable_progress_bars": True}
     assert ([len(handler.filters) for handler in handlers], printed) == ([0, 0], [])
+    assert hook.enable_auto_connect is True
     assert worker_module.print_to_stdstream == before

@@ -205,6 +205,68 @@ def test_the_backend_is_silent_unless_the_user_set_its_level(
     assert os.environ["RAY_BACKEND_LOG_LEVEL"] == "info"
 
 
+class Core:
+    """Ray's core, which ends the process that asks it for anything after its own end."""
+
+    def __init__(self, asked: list[str]) -> None:
+        self.asked = asked
+        self.let_go = lambda: asked.append("let go")
+
+    def shutdown_driver(self) -> None:
+        self.asked.append("ends")
+        with pytest.raises(AttributeError, match="let_go"):
+            WORKER_OF_RAY.core_worker.let_go()
+
+
+WORKER_OF_RAY = SimpleNamespace()
+
+
+def test_while_ray_ends_nobody_reaches_its_core() -> None:
+    asked: list[str] = []
+    core = WORKER_OF_RAY.core_worker = Core(asked)
+
+    def shutdown() -> None:
+        WORKER_OF_RAY.core_worker.let_go()  # it has not ended yet
+        WORKER_OF_RAY.core_worker.shutdown_driver()
+        del WORKER_OF_RAY.core_worker
+
+    fake = SimpleNamespace(_private=SimpleNamespace(worker=SimpleNamespace(global_worker=WORKER_OF_RAY)), shutdown=shutdown)
+    ray_session.disconnect(fake)
+    assert asked == ["let go", "ends"]
+    assert vars(core) == {"asked": asked, "let_go": core.let_go}
+    fake.shutdown = lambda: asked.append("again")
+    ray_session.disconnect(fake)  # it ended before
+    assert asked[2:] == ["again"]
+
+
+@pytest.mark.parametrize("before", [True, False])
+def test_a_thread_that_goes_on_after_the_end_starts_no_cluster_of_its_own(before: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ray's functions start a cluster where there is none."""
+    hook, end, started = ray._private.auto_init_hook, threading.Event(), list[str]()
+    monkeypatch.setattr(hook, "enable_auto_connect", before)
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)
+    monkeypatch.setattr(ray, "init", lambda: started.append(threading.current_thread().name))
+
+    def late() -> None:
+        hook.auto_init_ray()
+        end.wait()
+        hook.auto_init_ray()
+
+    with ray_session.settings(ray):
+        hook.auto_init_ray()
+    assert hook.enable_auto_connect is before
+    with ray_session.settings(ray):
+        left = threading.Thread(target=late, name="left")
+        left.start()
+    hook.auto_init_ray()
+    end.set()
+    left.join()
+    after = threading.Thread(target=hook.auto_init_ray, name="after")
+    after.start()
+    after.join()
+    assert started == (["MainThread", "MainThread", "after"] if before else [])
+
+
 # --- what a worker hands back -----------------------------------------------------------------------------------------
 
 

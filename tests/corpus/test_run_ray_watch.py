@@ -233,14 +233,19 @@ print(json.dumps({**told, "open": ray.is_initialized()}))
 """
 
 
-@pytest.mark.skipif(not Path("/proc/net/tcp").is_file(), reason="needs /proc, which says who listens")
-def test_a_cluster_of_our_own_listens_on_this_machine_alone() -> None:
-    """As `--ray auto` starts it where there is none, in a process of its own."""
+def in_a_process(code: str) -> subprocess.CompletedProcess[str]:
+    """As `--ray auto` starts a cluster where there is none, in a process of its own."""
     place = tempfile.mkdtemp(prefix="r-")  # short: the path of a socket has a limit
     kept = {name: value for name, value in os.environ.items() if name not in ("RAY_ADDRESS", "RAY_worker_niceness")}
     environment = {**kept, "RAY_TMPDIR": place, "PYTHONPATH": f"{Path(__file__).parent}:{Path(cluster.__file__).parents[2]}"}
-    ran = subprocess.run([sys.executable, "-c", LOCAL], capture_output=True, text=True, env=environment, check=False)
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=False)
     shutil.rmtree(place, ignore_errors=True)
+    return ran
+
+
+@pytest.mark.skipif(not Path("/proc/net/tcp").is_file(), reason="needs /proc, which says who listens")
+def test_a_cluster_of_our_own_listens_on_this_machine_alone() -> None:
+    ran = in_a_process(LOCAL)
     assert ran.returncode == 0, ran.stderr
     told = json.loads(ran.stdout.strip().splitlines()[-1])
     assert len(told["listening"]) >= 2, told
@@ -249,3 +254,35 @@ def test_a_cluster_of_our_own_listens_on_this_machine_alone() -> None:
     assert told["niceness"] == 0
     assert not {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "RAY_worker_niceness"} & set(told["added"])
     assert told["open"] is False
+
+
+# Threads of Ray Data let go of objects while the connection ends; here three do nothing else.
+LETTING_GO = """
+import sys, threading, ray
+from mixlens.corpus import ray_pool as cluster
+
+pool = cluster.Pool("auto", "agreement", {"device": "cpu"}, cluster.Plan(("alti",)), 1)
+held = [[ray.put(number) for number in range(2000)] for _ in range(3)]
+
+closed = threading.Event()
+
+def let_go(mine):
+    while mine and not closed.wait(0.005):
+        mine.pop()
+
+threads = [threading.Thread(target=let_go, args=(mine,)) for mine in held]
+for thread in threads:
+    thread.start()
+pool.close()
+print("closed", all(held))
+closed.set()
+for thread in threads:
+    thread.join()
+sys.exit(5)
+"""
+
+
+def test_threads_that_let_go_of_objects_while_ray_ends_do_not_end_the_process() -> None:
+    """Ray ends a process that asks it for anything after its own end: exit code 1, and not a word."""
+    ran = in_a_process(LETTING_GO)
+    assert (ran.returncode, ran.stdout.strip()) == (5, "closed True"), ran.stderr
