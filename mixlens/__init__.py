@@ -2,7 +2,7 @@
 
 The house in the order of the pipeline. A file imports only from its own folder and from what stands before it here.
 
-    interrupts errors paths wording registry optional files budget steps rounding layer_trace types
+    interrupts errors wrong_kinds paths wording registry optional files budget steps rounding layer_trace types
     data            text -> Example
     model           Example -> Trace: the only folder that knows transformers, hooks and accelerate
     layer           LayerTrace -> exact parts: equations only

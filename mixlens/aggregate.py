@@ -15,6 +15,7 @@ from .errors import InputError, is_integer
 from .optional import optional
 from .products import products_of
 from .types import Attribution, Map, Words
+from .wrong_kinds import wrong_kinds_in_one_line
 
 TOGETHER = 1 << 26  # elements of a map that is rolled out together with others
 
@@ -31,6 +32,7 @@ def rows_to_one(scores: Tensor, *, offset: int = 0) -> tuple[Tensor, dict[str, T
     return shared, {"rows_without_score": empty[..., 0].long()}
 
 
+@wrong_kinds_in_one_line
 def rollout(
     scores: Map | Sequence[Map] | Mapping[str, Map],
     convention: str | None = None,
@@ -227,6 +229,7 @@ def _near_one(row: Tensor) -> tuple[Tensor, Tensor]:
 
 
 @torch.no_grad()
+@wrong_kinds_in_one_line
 def flow(
     scores: Map,
     convention: str | None = None,
@@ -333,6 +336,7 @@ def _layer(layer: int, depth: int) -> int:
     return layer % depth
 
 
+@wrong_kinds_in_one_line
 def readout(scores: Map, query: int | str, *, layer: int = -1, keep_special: bool = True) -> Attribution:
     """One row: what position `query` of this layer is made of. Without special tokens: see `without_special`."""
     layer, position = _layer(layer, scores.scores.shape[0]), find(scores.tokens, query)

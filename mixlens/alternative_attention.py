@@ -13,6 +13,7 @@ from .layer import Block, proven_block
 from .methods.identifiability import column_space, effective, transformed
 from .optional import optional
 from .types import Trace
+from .wrong_kinds import wrong_kinds_in_one_line
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,7 @@ class Alternative:
     output_difference: float  # largest change of the layer's output when the model runs with these weights
 
 
+@wrong_kinds_in_one_line
 def identifiability(trace: Trace, *, head: int | None = None) -> list[Identifiability]:
     """Rank, null dimension and identifiability of every head of every layer (or of one head of every layer).
 
@@ -88,6 +90,7 @@ def _identifiable(block: Block) -> Tensor:
     return alone
 
 
+@wrong_kinds_in_one_line
 def alternative_attention(trace: Trace, *, layer: int, head: int, seed: int = 0) -> Alternative:
     """Other weights for one head, as far from the model's own as can be found, and the proof that the output is the same.
 

@@ -28,6 +28,7 @@ from .scoring import through_quantized
 from .sequences import followed, own_prediction, usual_score
 from .targets import Target, TargetName, resolve
 from .types import Attribution, Map, Trace
+from .wrong_kinds import wrong_kinds_in_one_line
 
 __all__ = [
     "ATTRIBUTIONS",
@@ -49,6 +50,7 @@ OF_A_TARGET = ("target", "foil", "score", "label")  # options that a map method 
 Answer = Attribution | MixlensError
 
 
+@wrong_kinds_in_one_line
 def attribute(
     traces: Trace | Sequence[Trace],
     name: str,

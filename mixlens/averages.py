@@ -9,14 +9,16 @@ import numpy as np
 import torch
 
 from .arithmetic import SHARED
-from .errors import InputError, nearest
+from .errors import InputError, checked_seed, nearest
 from .metrics.intervals import Interval, mean_with_interval
 from .types import Attribution
+from .wrong_kinds import wrong_kinds_in_one_line
 
 BY = ("token", "word")
 Grouping = str | Callable[[str], str | None]
 
 
+@wrong_kinds_in_one_line
 def mean(results: Iterable[Attribution], *, by: Grouping = "token", confidence: float = 0.95, seed: int = 0) -> Attribution:
     """The mean of attributions, with `.info["low"]` and `["high"]`, the ends of an interval for each score, and `["n"]`.
 
@@ -26,6 +28,7 @@ def mean(results: Iterable[Attribution], *, by: Grouping = "token", confidence: 
     bootstrap intervals over results, and NaN where there is one. Scores of different texts may have different sizes: normalize
     first, `mixlens.mean([a.normalize("share") for a in results], by="word")`.
     """
+    checked_seed(seed)
     several = _several(results)
     tokens, values = _values(several, by)
     intervals = [mean_with_interval(one, confidence=confidence, seed=seed, how="studentised") for one in values]

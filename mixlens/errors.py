@@ -139,6 +139,13 @@ def is_integer(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
+def checked_seed(seed: Any) -> int:
+    """The seed, if random numbers can be drawn from it."""
+    if not is_integer(seed) or seed < 0:
+        raise InputError(f"seed is a number, 0 or more, not {seed!r}.")
+    return int(seed)
+
+
 def readable(value: Any, field: str, *, most: int | None = None) -> str:
     """The value, if it is a text that a model can read: a string, not empty, of whole characters, at most `most` of them."""
     if not isinstance(value, str):

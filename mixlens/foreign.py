@@ -19,12 +19,14 @@ from .notices import notices_in
 from .provenance import provenance
 from .questions import Question
 from .types import Attribution, Trace
+from .wrong_kinds import wrong_kinds_in_one_line
 
 PAPER = "scores given from outside"
 Scorer = Callable[..., Any]
 Unit = tuple[str, tuple[int, ...]]  # a word or a token, and its positions
 
 
+@wrong_kinds_in_one_line
 def attribution_from(
     trace: Trace | Sequence[str],
     scores: Any,

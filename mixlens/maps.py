@@ -17,6 +17,7 @@ from .model.model import Model
 from .provenance import provenance, versions
 from .scoring import Call, Scorer, fresh
 from .types import HeadMaps, LayersOf, LayerTrace, Map, Trace
+from .wrong_kinds import wrong_kinds_in_one_line
 
 WHOLE = 1 << 28  # bytes of a trace that is not worth releasing layer by layer
 TOGETHER = 8192  # tokens, with padding, that are scored as one batch
@@ -29,6 +30,7 @@ def methods() -> list[str]:
     return [*known(), *attributions()]
 
 
+@wrong_kinds_in_one_line
 def mix(
     traces: Trace | Sequence[Trace],
     name: str | Sequence[str],

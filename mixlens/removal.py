@@ -137,7 +137,8 @@ def every_outcome(
     step = trace.model.batch_limit or max(1, min(MOST_ROWS, TOGETHER // max(1, len(trace))))
     values: list[list[float]] = []
     for start in tqdm(range(0, len(rows), step), desc="leaving out", delay=2, leave=False, disable=None):
-        output = trace.model.outputs([SimpleNamespace(**row) for row in rows[start : start + step]], compare=start == 0)
+        batch: Any = [SimpleNamespace(**row) for row in rows[start : start + step]]
+        output = trace.model.outputs(batch, compare=start == 0)
         for number, row in enumerate(rows[start : start + step]):
             part = _part(output, [number], len(row["input_ids"]))
             values.append([float(target.of(part)[0]) for target in targets[start + number]])
@@ -147,7 +148,8 @@ def every_outcome(
 
 def _answers(model: Model, rows: Sequence[Row], targets: Sequence[Target], *, compare: bool) -> list[Answer]:
     """Of each row, in one pass. Rows that read the same position are read together."""
-    output = model.outputs([SimpleNamespace(**row) for row in rows], compare=compare)
+    texts: Any = [SimpleNamespace(**row) for row in rows]
+    output = model.outputs(texts, compare=compare)
     groups: dict[tuple[Target, int], list[int]] = defaultdict(list)
     for number, (row, target) in enumerate(zip(rows, targets, strict=True)):
         groups[target, len(row["input_ids"])].append(number)
@@ -262,7 +264,7 @@ def _infilled(trace: Trace, gone: Sequence[Sequence[int]], filler: Model) -> lis
     rows: list[Row] = []
     step = filler.batch_limit or MOST_ROWS
     for start in range(0, len(masked), step):
-        batch = [SimpleNamespace(**row) for row in masked[start : start + step]]
+        batch: Any = [SimpleNamespace(**row) for row in masked[start : start + step]]
         logits = filler.outputs(batch, compare=start == 0).logits
         rows += [_replaced(trace, _likely(trace, filler, row, gone[start + i])) for i, row in enumerate(logits)]
     return rows

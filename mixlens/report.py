@@ -27,9 +27,10 @@ from .show.results_page import Told, page, page_of_texts
 from .steps import Step as MethodStep
 from .steps import listening
 from .targets import TargetName, logits_at
-from .types import Attribution, Chat, Example, LayersOf, Map, Prediction, Result, Texts, Trace
+from .types import Attribution, Example, LayersOf, Map, Prediction, Result, Texts, Trace
 from .why import Why, why
 from .why.choice import CHOICES, methods_for
+from .wrong_kinds import wrong_kinds_in_one_line
 
 METHODS = ("alti", "globenc", "value_zeroing")
 PRESET_METHODS: dict[str, tuple[str, ...]] = {  # what a page computes beside the answer, unless methods are named
@@ -57,6 +58,7 @@ class WatchedLayers(LayersOf):
         return super().__getitem__(index)
 
 
+@wrong_kinds_in_one_line
 def gather(
     model: Model,
     text: str | Example | tuple[str, str] | Trace,
@@ -231,6 +233,7 @@ def _prediction(trace: Trace, place: int | None) -> Prediction:
     return named(trace.model, logits_at(trace, (place,)), k=5)
 
 
+@wrong_kinds_in_one_line
 def report(
     what: Model | Run | str | os.PathLike[str] | Result | Sequence[Result],
     path: str | os.PathLike[str],
@@ -333,7 +336,7 @@ def _texts(texts: Texts | None) -> list[Any]:
     """One text or several as a list."""
     if texts is None:
         raise InputError("a report of a model needs texts=: one text, or a list of them.")
-    listed = [texts] if isinstance(texts, str | Example | Chat | tuple) else list(texts)
+    listed = [texts] if isinstance(texts, str | tuple) or not isinstance(texts, Iterable) else list(texts)
     if not listed:
         raise InputError("texts= is empty: give one text or more.")
     return listed

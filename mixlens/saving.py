@@ -20,6 +20,7 @@ from .paths import is_file, is_folder, path_of
 from .result_facts import SCHEMA, Saved, WrongError, header_of, result_of
 from .saving_text import content_of, csv_of, json_of
 from .types import Attribution, HeadMaps, Map
+from .wrong_kinds import wrong_kinds_in_one_line
 
 if TYPE_CHECKING:
     import pandas
@@ -30,6 +31,7 @@ FAULTS = (SafetensorError, OSError, KeyError, TypeError, ValueError, RecursionEr
 ANSWER = "why"  # the kind of a JSON file that holds an answer
 
 
+@wrong_kinds_in_one_line
 def save(result: Saved, path: str | os.PathLike[str], *, force: bool = False) -> None:
     """Write one file with the scores and all facts about them; .csv has the scores alone. It is whole, or it is not there. A file
     that is no result of mixlens is kept, unless `force`."""

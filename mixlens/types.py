@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from .layer_trace import PAIRS, POSITIONS, LayersOf, LayerTrace, tensors_of, without_batch  # noqa: F401 - imported from here
+from .wrong_kinds import wrong_kinds_in_one_line
 
 if TYPE_CHECKING:
     import pandas
@@ -296,6 +297,7 @@ class Attribution(_Result):
 
         return attribution_by_word(self)
 
+    @wrong_kinds_in_one_line
     def top(self, k: int = 5) -> list[tuple[str, float]]:
         """The k tokens with the largest absolute score."""
         order = self.scores.abs().argsort(descending=True)[:k].tolist()

@@ -25,6 +25,7 @@ from ..model.model import Model
 from ..notices import notices_of_corpus
 from ..optional import optional
 from ..paths import is_file
+from ..wrong_kinds import wrong_kinds_in_one_line
 from .page import write_page
 from .plan import is_count, plan_of
 from .ray_pool import Pool
@@ -63,6 +64,7 @@ class Run:
         return write_page(self.out, path, **options)
 
 
+@wrong_kinds_in_one_line
 def run(
     data: Any,
     *,

@@ -10,6 +10,7 @@ from typing import Any
 
 from ..errors import printable, printable_json
 from ..wording import for_terminal, gap, percent
+from ..wrong_kinds import wrong_kinds_in_one_line
 from .reading import manifest_of, mapping, methods_of, visit_rows
 from .tally import Listed, Tally
 from .turned_counts import TurnedCounts
@@ -64,6 +65,7 @@ class Summary:
         return "\n".join(map(printable, _lines(self)))
 
 
+@wrong_kinds_in_one_line
 def summarize(
     out: str | os.PathLike[str], *, top: int = 8, classes: int = 8, least: int = 3, least_rows: int = LEAST_ROWS
 ) -> Summary:

@@ -145,7 +145,7 @@ def _answers(trace: Trace, target: Target, batch: Sequence[Gone], *, compare: bo
     return [Left(float(share[wanted]), int(share.argmax()) != wanted) for share in shares]
 
 
-def _without(trace: Trace, gone: Gone) -> SimpleNamespace:
+def _without(trace: Trace, gone: Gone) -> Any:
     """The inputs of the model without the tokens at these positions."""
     inputs = {name: getattr(trace, name) for name in ("input_ids", "attention_mask", "token_type_ids")}
     return SimpleNamespace(**{name: values and _rest(values, gone) for name, values in inputs.items()})

@@ -6,16 +6,17 @@ import math
 import os
 import textwrap
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
-from ..errors import InputError
+from ..errors import InputError, checked_seed
 from ..foreign import as_methods
 from ..metrics import Interval
 from ..metrics.arguments import refuse_missing
 from ..model.model import Model
 from ..types import Example
+from ..wrong_kinds import wrong_kinds_in_one_line
 from .experiment import Outcome
 from .judge_summary import ONE_TEXT, summary_lines
 from .judged_methods import asked_methods, every_method, peers, scorers_of
@@ -28,11 +29,12 @@ from .verdict import answers_of
 EMBEDDED = ("agreement", "sentiment")  # models that have a dataset of the same name
 
 
+@wrong_kinds_in_one_line
 def judge(
     model: Any,
     data: str | os.PathLike[str] | Iterable[Example | str | tuple[str, str]] | None = None,
     *,
-    methods: str | Sequence[Any] | Mapping[str, Any] = "all",
+    methods: str | Callable[..., Any] | Sequence[Any] | Mapping[str, Any] = "all",
     metrics: str | Sequence[str] = "faithfulness",
     n: int | None = 50,
     out: str | os.PathLike[str] | None = None,
@@ -58,6 +60,7 @@ def judge(
     `options`: `explains` ("measured" or "logit"), `ranking` ("default", "signed", "magnitude"), `unit` ("token", "word",
     "sentence"), `draws` of random scores. See docs/use/judging.md, and `run` for the rest.
     """
+    checked_seed(seed)
     groups = _names(metrics)
     names, given = asked_methods(methods)
     fields: dict[str, Any] = {"text_field": text_field, "pair_field": pair_field, "label_field": label_field}

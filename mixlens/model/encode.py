@@ -7,6 +7,7 @@ Room for more: image patches and audio frames are tokens without a text; they wo
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 BATCH_TOKENS = {"cpu": 2048}  # tokens in a batch, by kind of device
 BATCH_TOKENS_ELSEWHERE = 8192
 CONFIGURED = ("bos", "eos", "cls", "sep", "pad")  # special tokens that a configuration may name
+MOST_IDS = 1 << 31  # that tokenizers count to
 
 
 @dataclass(frozen=True)
@@ -150,9 +152,11 @@ def _places(example: Example, coded: Any, names: Sequence[str]) -> dict[str, Any
 
 def tokens(model: Model, ids: Sequence[int]) -> tuple[str, ...]:
     """The tokenizer's strings, or the ids as strings where there is no tokenizer."""
-    if model.tokenizer is None:
-        return tuple(map(str, ids))
-    return tuple(map(str, model.tokenizer.convert_ids_to_tokens(list(ids))))
+    whole = list(map(operator.index, ids))
+    for number in whole:
+        if not 0 <= number < MOST_IDS:
+            raise InputError(f"id {number} is not in the vocabulary of {model.name!r}.")
+    return tuple(map(str, whole if model.tokenizer is None else model.tokenizer.convert_ids_to_tokens(whole)))
 
 
 def special_ids(model: Model) -> set[int]:
@@ -341,6 +345,8 @@ def _go_together(model: Model, one: Encoded | Trace, other: Encoded | Trace) -> 
 
 def inputs(model: Model, encoded: Sequence[Encoded | Trace]) -> dict[str, Any]:
     """What the stock model is called with: one batch, padded on the right, [batch pos]."""
+    if not len(encoded):
+        raise InputError("there is nothing to run: no text was given.")
     n, device = max(len(one.input_ids) for one in encoded), model.device
     tensors: dict[str, Any] = {
         "input_ids": _padded([one.input_ids for one in encoded], model.pad_id, n, device),

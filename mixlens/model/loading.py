@@ -19,6 +19,7 @@ from torch import nn
 
 from ..errors import ModelError, nearest
 from ..paths import is_folder
+from ..wrong_kinds import wrong_kinds_in_one_line
 from .families import Family, find
 from .model import Model
 from .offload import is_dispatched, packed_kinds, weights_of
@@ -44,6 +45,7 @@ UNKNOWN_TYPE = re.compile(r"model type `([^`]+)` but Transformers does not recog
 PROXIES = ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy")
 
 
+@wrong_kinds_in_one_line
 def load(
     model: Any,
     *,

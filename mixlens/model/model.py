@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from ..errors import ModelError
 from ..types import Example, Text, Texts, Trace
+from ..wrong_kinds import wrong_kinds_in_one_line
 from . import encode, predict, rerun, runner, tracing, user_code
 from .chat import instead_of
 from .encode import Encoded
@@ -188,16 +189,19 @@ class Model:
         """The examples that are to be run, checked; and whether there were many or one alone."""
         return encode.encode_all(self, text, input_ids, token_type_ids, attention_mask)
 
+    @wrong_kinds_in_one_line
     def batches(
         self, encoded: Sequence[Encoded | Trace], batch_size: int | None, tokens: int | None = None
     ) -> Iterator[list[int]]:
         """Indices, sorted by length, in batches of about 2,048 tokens, on a GPU 8,192 (or of `batch_size` examples)."""
-        return encode.batches(self, encoded, batch_size, tokens)
+        return iter(list(encode.batches(self, encoded, batch_size, tokens)))
 
+    @wrong_kinds_in_one_line
     def inputs(self, encoded: Sequence[Encoded | Trace]) -> dict[str, Any]:
         """What the stock model is called with: one batch, padded on the right, [batch pos]."""
         return encode.inputs(self, encoded)
 
+    @wrong_kinds_in_one_line
     def tokens(self, ids: Sequence[int]) -> tuple[str, ...]:
         """The tokenizer's strings, or the ids as strings where there is no tokenizer."""
         return encode.tokens(self, ids)
@@ -209,12 +213,14 @@ class Model:
     local_graphs, embedded, changed_logits = rerun.local_graphs, rerun.embedded, rerun.changed_logits
     refuse_layer, computing = rerun.refuse_layer, runner.computing
 
+    @wrong_kinds_in_one_line
     def rerun(self, trace: Trace, layer: int, x: Tensor) -> Tensor:
         """Layer `layer` run again on another input x [pos, d], in the setting of this trace: what it puts out."""
         return rerun.rerun(self, trace, layer, "layer", x)
 
     # --- one forward pass ---------------------------------------------------------------------------------------------
 
+    @wrong_kinds_in_one_line
     def trace(
         self,
         text: Texts | None = None,
@@ -231,21 +237,25 @@ class Model:
         """
         return tracing.trace(self, text, input_ids, token_type_ids, attention_mask, batch_size=batch_size)
 
-    def outputs(self, encoded: Sequence[Any], *, compare: bool = True) -> Any:
+    @wrong_kinds_in_one_line
+    def outputs(self, encoded: Sequence[Encoded | Trace], *, compare: bool = True) -> Any:
         """What the stock model returns for a batch, without recording anything. `compare`: its first and its last row must be
         what they are alone."""
         return rerun.outputs(self, encoded, compare=compare)
 
+    @wrong_kinds_in_one_line
     def logits(self, trace: Trace) -> Tensor:
         """[position, vocabulary] at every position: one more forward pass."""
         return self.outputs([trace]).logits[0]
 
+    @wrong_kinds_in_one_line
     def generate(self, start: Encoded | Trace, count: int) -> list[int]:
         """The ids the model writes next, greedily."""
         return predict.generate(self, start, count)
 
     # --- one line for all of it: functions of later folders, imported when called ---------------------------------------
 
+    @wrong_kinds_in_one_line
     def mix(
         self,
         text: Texts | None = None,
@@ -268,6 +278,7 @@ class Model:
 
         return tracing.by_batches(self, text, input_ids, token_type_ids, attention_mask, batch_size=batch_size, compute=maps)
 
+    @wrong_kinds_in_one_line
     def explain(
         self,
         text: Text | None = None,

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from ..errors import InputError, is_integer
 from ..types import LayersOf, LayerTrace, Prediction, Trace
+from ..wrong_kinds import wrong_kinds_in_one_line
 from .attention import looks_ahead
 from .encode import Encoded
 from .passes import apart_from_others, evaluating, recorded
@@ -72,8 +73,11 @@ def _layers_to_look_at(trace: Trace) -> Iterator[LayerTrace]:
 # --- the prediction by name -------------------------------------------------------------------------------------------
 
 
+@wrong_kinds_in_one_line
 def prediction(trace: Trace, *, k: int = 5) -> Prediction:
     """The k most probable classes or tokens; empty where the model predicts none for a whole text."""
+    if k < 1:
+        raise InputError(f"k= is how many are named, at least 1, not {k}.")
     row = _row(trace)
     return [] if row is None else named(trace.model, row, k=k)
 

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from ..errors import InputError
 from ..types import Trace
+from ..wrong_kinds import wrong_kinds_in_one_line
 from .attention import attention_of, repeat_heads
 from .encode import Encoded
 from .offload import place_of
@@ -57,6 +58,7 @@ def on_layers(model: Model, when: str, hook: Callable[..., Any]) -> list[Hook]:
 # --- one layer again --------------------------------------------------------------------------------------------------
 
 
+@wrong_kinds_in_one_line
 def refuse_layer(model: Model, layer: int) -> None:
     """Refuse the number of a layer that the model does not have."""
     if not 0 <= layer < model.n_layers:
@@ -76,8 +78,7 @@ def rerun(model: Model, trace: Trace, layer: int, place: str, replacement: Tenso
     def swap(module: nn.Module, args: Any, kwargs: Any) -> Any:
         if calls != layer + 1:
             return None
-        x = replacement.to(device=model.device, dtype=model.dtype).reshape(hidden_argument(args, kwargs).shape)
-        return with_hidden(args, kwargs, x)
+        return with_hidden(args, kwargs, _in_place_of(hidden_argument(args, kwargs), replacement, model))
 
     def stop(module: nn.Module, args: Any, output: Any) -> None:
         if calls == layer + 1:
@@ -92,6 +93,14 @@ def rerun(model: Model, trace: Trace, layer: int, place: str, replacement: Tenso
     return outputs[0]
 
 
+def _in_place_of(hidden: Tensor, replacement: Tensor, model: Model) -> Tensor:
+    """The replacement in the shape of what a module reads [1 pos d], or [pos, d]."""
+    if replacement.numel() != hidden.numel():
+        raise InputError(f"x has the shape {list(replacement.shape)}, and the layer reads {list(hidden.shape[1:])}.")
+    return replacement.to(device=model.device, dtype=model.dtype).reshape(hidden.shape)
+
+
+@wrong_kinds_in_one_line
 def run_with_attention(model: Model, trace: Trace, layer: int, change: Callable[[Tensor], Tensor]) -> Tensor:
     """Layer `layer` run again with `change(A)` in place of its attention weights A [head query key]: what it puts out.
 
@@ -112,6 +121,7 @@ def beginning(x: Tensor) -> Tensor:
     return x.detach().requires_grad_().view_as(x)
 
 
+@wrong_kinds_in_one_line
 def local_graphs(model: Model, trace: Trace) -> list[LayerGraph]:
     """One forward pass that keeps each layer's graph from its input to its queries, keys, values and output.
 
@@ -240,6 +250,7 @@ def _attached(output: Any, embeddings: Mapping[str, Tensor], records: Sequence[M
 # --- from the embeddings on -------------------------------------------------------------------------------------------
 
 
+@wrong_kinds_in_one_line
 def run_from(
     model: Model,
     trace: Trace,
@@ -311,6 +322,7 @@ def _run_from(
     run(model, model.inputs(traces), around(entries), recorder=recorder, gradients=torch.is_grad_enabled())
 
 
+@wrong_kinds_in_one_line
 def embedded(
     model: Model, encoded: Encoded | Trace, *, factor: float, instead: Tensor | None = None
 ) -> tuple[Tensor | None, Tensor]:
@@ -357,6 +369,7 @@ def outputs(model: Model, encoded: Sequence[Any], *, compare: bool = True) -> An
     return output
 
 
+@wrong_kinds_in_one_line
 def changed_logits(model: Model, encoded: Encoded, places: Sequence[int]) -> Tensor:
     """The head's logits for one input whose last layer puts out other vectors (twice as long, plus 1) at these places."""
     calls = 0

@@ -18,9 +18,10 @@ from ..maps import mix
 from ..model.model import Model
 from ..provenance import public_name
 from ..sentences import Word, words_in
-from ..types import HeadMaps, Map, Trace
+from ..types import HeadMaps, Map, Text, Trace
 from ..why.names import name_of
 from ..wording import at_most, counted, percent, probability
+from ..wrong_kinds import wrong_kinds_in_one_line
 from .flow_groups import COLUMNS, Group, groups_of, unit_of
 from .flow_numbers import DRAWN, Flow, flow_of, heads_by_group, layers_of
 from .packing import EXACT, Precision, encode, fit
@@ -87,7 +88,10 @@ def text_of(words: Sequence[Word]) -> str:
     return visible(" ".join("".join(f"{word.before}{word.text}" for word in words).split()))
 
 
-def flow_results(model: Model, text: Any, *, method: str = "alti", query: int | str | None = None) -> tuple[Map, HeadMaps]:
+@wrong_kinds_in_one_line
+def flow_results(
+    model: Model, text: Text | Trace, *, method: str = "alti", query: int | str | None = None
+) -> tuple[Map, HeadMaps]:
     """What `write_flow` takes, from one pass: the map of a text with what the model predicts, and the attention of its heads."""
     trace = text if isinstance(text, Trace) else model.trace(text)
     place = trace.query if query is None else find(trace.tokens, query)
@@ -96,6 +100,7 @@ def flow_results(model: Model, text: Any, *, method: str = "alti", query: int | 
     return replace(scores, info={**scores.info, "query": place, "prediction": prediction}), heads
 
 
+@wrong_kinds_in_one_line
 def write_flow(
     scores: Map,
     path: str | os.PathLike[str],

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 
 from ..errors import InputError, printable
 from ..types import Attribution
+from ..wrong_kinds import wrong_kinds_in_one_line
 from .colors import LIGHT, hue_of, rgb_of, scaled, shares
 from .heading import explained_lines, heading_line
 from .tokens import pieces
@@ -106,6 +107,7 @@ def _box(text: str, share: float, mark: str, *, signed: bool) -> str:
     return rf"\colorbox[RGB]{{{back}}}{{\color[RGB]{{{front}}}\strut {written}}}"
 
 
+@wrong_kinds_in_one_line
 def latex(results: Attribution | Sequence[Attribution], *, standalone: bool = False) -> str:
     r"""Tokens on a background as strong as their score; several attributions are a table with their methods.
 

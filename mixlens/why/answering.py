@@ -9,10 +9,11 @@ from typing import Any
 from ..asking import MethodRequest, parse_method, scores_of
 from ..attributions import attribute_each
 from ..data.truncation import naming_option, truncated
-from ..errors import InputError, MixlensError, TokenLimitError, is_integer
+from ..errors import InputError, MixlensError, TokenLimitError, checked_seed, is_integer
 from ..model.model import Model
 from ..notices import completeness
 from ..types import Attribution, Example, Trace
+from ..wrong_kinds import wrong_kinds_in_one_line
 from . import choice, rules, sentences, trust
 from .asked import Asked, asked_of
 from .facts import classes_of, model_name, provenance_of
@@ -36,6 +37,7 @@ class Settings:
     seed: int = 0
 
 
+@wrong_kinds_in_one_line
 def why(
     model: Model,
     text: str | Example | tuple[str, str] | Trace,
@@ -60,7 +62,7 @@ def why(
     that is longer than the model reads.
     """
     _refuse_kinds(text, method, methods)
-    settings = Settings(method, None if methods is None else tuple(methods), filler, _checked_draws(draws), _checked_seed(seed))
+    settings = Settings(method, None if methods is None else tuple(methods), filler, _checked_draws(draws), checked_seed(seed))
     tell = progress or _silent
     choice.refuse_unanswerable(model)
     requests = _requests(model, settings)
@@ -93,12 +95,6 @@ def _checked_draws(draws: int) -> int:
     if not is_integer(draws) or not 1 <= draws <= choice.MOST_DRAWS:
         raise InputError(f"draws is a number of random sets, 1 to {choice.MOST_DRAWS}, not {draws!r}.")
     return draws
-
-
-def _checked_seed(seed: int) -> int:
-    if not is_integer(seed) or seed < 0:
-        raise InputError(f"seed is a number, 0 or more, not {seed!r}.")
-    return seed
 
 
 def _traced(model: Model, text: Any, pair: str | None, truncate: bool) -> tuple[Trace, int | None]:

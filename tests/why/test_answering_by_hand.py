@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from mixlens.errors import InputError
+from mixlens.errors import InputError, checked_seed
 from mixlens.types import Example, Trace
 from mixlens.why import answering, choice, outcome, trust
 from mixlens.why.rules import Fall
@@ -66,14 +66,14 @@ def asked_like(**more: Any) -> Any:
 
 def test_draws_and_seeds_have_bounds() -> None:
     assert [answering._checked_draws(draws) for draws in (1, 1000)] == [1, 1000]
-    assert [answering._checked_seed(seed) for seed in (0, 7)] == [0, 7]
+    assert [checked_seed(seed) for seed in (0, 7)] == [0, 7]
     for draws in (0, 1001, True, 2.0):
         with pytest.raises(InputError) as told:
             answering._checked_draws(draws)  # type: ignore[arg-type]
         assert str(told.value) == f"draws is a number of random sets, 1 to 1000, not {draws!r}."
     for seed in (-1, True, "0"):
         with pytest.raises(InputError) as told:
-            answering._checked_seed(seed)  # type: ignore[arg-type]
+            checked_seed(seed)  # type: ignore[arg-type]
         assert str(told.value) == f"seed is a number, 0 or more, not {seed!r}."
 
 

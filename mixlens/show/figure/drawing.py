@@ -13,6 +13,7 @@ from matplotlib.axes import Axes
 from ...errors import InputError, nearest
 from ...generation import Generation
 from ...types import Attribution, HeadMaps, Map, Result
+from ...wrong_kinds import wrong_kinds_in_one_line
 from .bars import draw_bars
 from .flow import draw_flow
 from .layout import inches_of
@@ -51,6 +52,7 @@ DRAW = {  # what draws each kind: (results, names, options) -> figure
 }
 
 
+@wrong_kinds_in_one_line
 def plot(
     results: Result | HeadMaps | Sequence[Result] | Mapping[str, Result],
     *,
