@@ -41,6 +41,9 @@ class ResultError(MixlensError):
     """A result that cannot be saved, or a file that is not a mixlens result."""
 
 
+MARGIN = 0.15  # of likeness, between the nearest name and others that may be meant
+
+
 def nearest(name: object, known: Iterable[str]) -> str:
     """`Known: a, b, c.` with the likely meant names first, for an error about an unknown name."""
     known = sorted(known)
@@ -57,8 +60,11 @@ def unknown_method(name: object, known: Iterable[str]) -> InputError:
 
 
 def suggested(name: object, known: Iterable[str], *, cutoff: float = 0.7) -> str:
-    """`Did you mean 'a' or 'b'?` with the names that share most letters with this one, or nothing where none is near."""
+    """`Did you mean 'a' or 'b'?` with the names that share most letters with this one, or nothing where none is near. Names
+    that are far less like it than the nearest are left out."""
     close = difflib.get_close_matches(str(name), sorted(known), n=3, cutoff=cutoff)
+    likeness = [difflib.SequenceMatcher(None, one, str(name)).ratio() for one in close]
+    close = [one for one, like in zip(close, likeness, strict=True) if like > likeness[0] - MARGIN]
     return f"Did you mean {' or '.join(map(repr, close))}?" if close else ""
 
 

@@ -104,6 +104,9 @@ def test_names_are_suggested_in_order_of_likeness() -> None:
     assert suggested("zzz", known) == ""
     assert suggested("atention", known) == "Did you mean 'attention'?"
     assert suggested("abcd", ["abce", "abcf", "abcg", "abch"]) == "Did you mean 'abch' or 'abcg' or 'abcf'?"  # three at most
+    near = ("sentiment", "agreement")  # they share half of their letters
+    assert nearest("sentimental", near) == "Did you mean 'sentiment'? Known: agreement, sentiment."
+    assert nearest("agrement", near) == "Did you mean 'agreement'? Known: agreement, sentiment."
     assert suggested("abcdef", ["abcxyz"]) == ""  # half of the letters is enough for `nearest` alone
     assert nearest("abcdef", ["abcxyz"]) == "Did you mean 'abcxyz'? Known: abcxyz."
 

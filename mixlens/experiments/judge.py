@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
-from ..errors import InputError, checked_seed
+from ..errors import InputError, checked_seed, suggested
 from ..foreign import as_methods
 from ..metrics import Interval
 from ..metrics.arguments import refuse_missing
@@ -88,8 +88,14 @@ def _data_of(model: Any, data: Any) -> Any:
         return model
     raise InputError(
         "no texts were given: name a dataset of `mixlens data` or a file (mixlens judge MODEL DATA), or give one text "
-        "(mixlens judge MODEL --text '...')."
+        f"(mixlens judge MODEL --text '...').{_meant(model)}"
     )
+
+
+def _meant(model: Any) -> str:
+    """The embedded model whose name is nearly this one, which would have needed no texts."""
+    meant = suggested(model, EMBEDDED) if isinstance(model, str) else ""
+    return f" {meant.removesuffix('?')}, which has sentences of its own?" if meant else ""
 
 
 def _possible_for(models: Sequence[Model], groups: Sequence[str], metrics: Sequence[str]) -> list[str]:

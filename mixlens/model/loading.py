@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 import torch
 from torch import nn
 
-from ..errors import ModelError, nearest
+from ..errors import ModelError, nearest, suggested
 from ..paths import is_folder
 from ..wrong_kinds import wrong_kinds_in_one_line
 from .families import Family, find
@@ -213,9 +213,11 @@ class Source:
             return f"cannot load the model folder {self.name!r}: {one_line(error)}"
         if self.looks_like_path:
             return f"no model folder at {self.name!r}. Give a folder with config.json and model.safetensors, or a hub id."
+        meant = suggested(self.name, embedded_names())
         return (
-            f"cannot load {self.name!r}: no such folder, and the hub has no such model or cannot be reached "
-            f"({one_line(error)}). Models that are always there are embedded. {nearest(self.name, embedded_names())}"
+            f"cannot load {self.name!r}: no such folder, and the hub has no such model or cannot be reached."
+            f"{meant and ' '}{meant} Embedded models are always there: {', '.join(embedded_names())}. "
+            f"The hub's library says: {one_line(error)}"
         )
 
     @property

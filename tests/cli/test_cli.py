@@ -108,7 +108,7 @@ def test_check_prints_every_gap() -> None:
     [
         (
             ("explain", SENTENCE, "--method", "alit"),
-            "unknown method 'alit'. Did you mean 'alti' or 'cat' or 'lime'? `mixlens methods` lists all.",
+            "unknown method 'alit'. Did you mean 'alti'? `mixlens methods` lists all.",
         ),
         (("explain", "", "--model", "agreement"), "the text is empty"),
         (("explain", "   "), "the text is empty"),

@@ -137,3 +137,62 @@ def test_what_leaving_out_does_is_refused_beside_the_picture_that_was_asked_for(
     assert writing.refuse_effects(None, dict.fromkeys(pictures, False)) is None
     assert writing.refuse_effects(Path("x.json"), pictures) is None
     assert replace(writing, leave_out=False).refuse_effects(None, pictures) is None
+
+
+# --- a name that is nearly one ----------------------------------------------------------------------------------------
+
+MISSPELT = (  # every command that loads a model
+    *(
+        ("why", SENTENCE, "-m", "sentimental"),
+        ("explain", SENTENCE, "-m", "sentimental"),
+        ("compare", SENTENCE, "-m", "sentimental"),
+    ),
+    *(("map", SENTENCE, "-m", "sentimental"), ("plot", SENTENCE, "-m", "sentimental", "-o", "x.svg")),
+    *(
+        ("report", SENTENCE, "-m", "sentimental", "-o", "x.html"),
+        ("run", "rows.jsonl", "--text-field", "sent", "-m", "sentimental", "-o", "o"),
+    ),
+    *(("judge", "sentimental", "--text", SENTENCE), ("check", "sentimental"), ("serve", "-m", "sentimental")),
+    ("experiment", "attcat-confidence", "-m", "sentimental", "--data", "sentiment", "--n", "1"),
+)
+
+
+@pytest.mark.parametrize("command", MISSPELT, ids=lambda command: command[0])
+def test_the_name_of_an_embedded_model_that_is_misspelt_is_suggested(
+    command: tuple[str, ...], corpus: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    message = refuse(capsys, monkeypatch, *command)
+    assert message.startswith("mixlens: cannot load 'sentimental': no such folder, and the hub "), message
+    assert " Did you mean 'sentiment'? Embedded models are always there: agreement, sentiment." in message
+
+
+def test_a_misspelt_model_that_would_have_had_sentences_of_its_own_is_suggested(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert refuse(capsys, monkeypatch, "judge", "sentimental").endswith(
+        "--text '...'). Did you mean 'sentiment', which has sentences of its own?"
+    )
+    assert refuse(capsys, monkeypatch, "judge", "gpt2").endswith("--text '...').")
+
+
+@pytest.mark.parametrize(
+    ("command", "says"),
+    [
+        (
+            ("judge", "sentiment", "sentimant"),
+            "no dataset of `mixlens data` and no hub id (owner/name). Did you mean 'sentiment'? K",
+        ),
+        (("run", "agrement", "-o", "o"), "Did you mean 'agreement'?"),
+        (
+            ("experiment", "attcat-confidance"),
+            "unknown experiment 'attcat-confidance'. Did you mean 'attcat-confidence'? Known: ",
+        ),
+        (("experiment", "alti-tabel2"), "Did you mean 'alti-table2' or 'alti-table2-sva'? Known: "),
+        (("reproduce", "value-zeroin"), "unknown paper 'value-zeroin'. Did you mean 'value-zeroing'? Known: "),
+        (("reproduce", "atcat"), "Did you mean 'attcat'? Known: "),
+    ],
+)
+def test_misspelt_names_of_datasets_experiments_and_papers_are_suggested(
+    command: tuple[str, ...], says: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert says in refuse(capsys, monkeypatch, *command)
