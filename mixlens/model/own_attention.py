@@ -83,9 +83,10 @@ def _registered_functions(model: Model) -> tuple[tuple[str, Any, Any], ...]:
 
 
 def _eager_functions(modules: Sequence[nn.Module]) -> tuple[Any, ...]:
-    """The attention function in each file that the modules come from; None for a file without one."""
+    """The attention function in each file that the modules come from; None for a file without one, and for what was
+    written in none."""
     files = dict.fromkeys(type(part).__module__ for part in modules)
-    return tuple(getattr(sys.modules[file], "eager_attention_forward", None) for file in files)
+    return tuple(getattr(sys.modules.get(file), "eager_attention_forward", None) for file in files)
 
 
 def is_foreign(model: Model) -> bool:

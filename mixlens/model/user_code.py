@@ -14,6 +14,7 @@ from torch import nn
 
 from .offload import HOOK
 from .own_attention import foreign_functions, is_foreign
+from .own_code import code_print
 from .packages import package, packages_of
 from .passes import modules_of
 
@@ -36,19 +37,20 @@ def acts_in(model: Model) -> bool:
 
 
 def own_code(model: Model) -> list[str]:
-    """The names of a user's own hooks, `forward`s and attention functions, each with its place."""
+    """The names of a user's own hooks, `forward`s and attention functions, each with its place and a print of its code."""
     placed = [f"{path}: {name}" for path, module in model.hf_model.named_modules() for name in _own_names(module)]
     return [*_told("a hook on every module", _hooks_of_all()), *placed, *_told("attention", foreign_functions(model))]
 
 
 def _own_names(module: nn.Module) -> list[str]:
     """Those of the hooks on a module, and of its `forward`."""
-    return [*_told("forward", [_forward_of(module)]), *_told("hook", _hooks_on(module))]
+    return [*_told("forward", [_forward_of(module)], type(module)), *_told("hook", _hooks_on(module))]
 
 
-def _told(kind: str, functions: Iterable[Any]) -> list[str]:
-    """The names of the functions that are not of known packages."""
-    return [f"{kind}: {_name(function)}" for function in functions if not _is_hooking_package(function)]
+def _told(kind: str, functions: Iterable[Any], owner: type | None = None) -> list[str]:
+    """The names of the functions that are not of known packages, and a print of what each does."""
+    own = [function for function in functions if not _is_hooking_package(function)]
+    return [f"{kind}: {_name(function)} (code {code_print(function, owner)})" for function in own]
 
 
 def _forward_of(module: nn.Module) -> Any:

@@ -288,6 +288,41 @@ def test_a_model_with_other_modules_or_hooks_does_not_go_on_with_a_run(change: s
     assert go(texts, out, model=model, shard_rows=1).done == 1
 
 
+def scaling(by: float) -> Callable[..., Any]:
+    """A hook; those of other numbers have the same name."""
+
+    def hook(module: Any, args: Any, output: Any) -> Any:
+        return output * by
+
+    return hook
+
+
+def negated() -> Callable[..., Any]:
+    def hook(module: Any, args: Any, output: Any) -> Any:
+        return -output
+
+    hook.__qualname__ = scaling(1.0).__qualname__
+    return hook
+
+
+@pytest.mark.parametrize("other", [scaling(2.0), negated()], ids=["another number", "another body"])
+def test_a_hook_of_the_same_name_and_place_that_does_something_else_is_another_run(other: Any, tmp_path: Path) -> None:
+    out, texts = tmp_path / "run", ["The plot was dull.", "A great film.", "A film."]
+    model = mixlens.load("sentiment")
+    assert other.__qualname__ == scaling(1.5).__qualname__
+    for hook, done in ((scaling(1.5), 3), (other, None), (scaling(1.5), 1)):
+        handle = model.hf_model.bert.encoder.layer[1].output.dense.register_forward_hook(hook)
+        if done is not None:
+            assert go(texts, out, model=model, shard_rows=1).done == done
+            shards.shard_files(out)[-1].unlink()
+        else:
+            with pytest.raises(
+                InputError, match=r"another run \(the model's modules, or the hooks and functions of your own in it"
+            ):
+                go(texts, out, model=model, shard_rows=1)
+        handle.remove()
+
+
 def test_a_folder_of_a_version_that_did_not_know_the_modules_is_continued(
     sentiment: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -16,6 +16,7 @@ from torch import nn
 
 import mixlens
 from mixlens.model.described import module_facts
+from mixlens.model.own_code import code_print
 from mixlens.provenance import modules_fingerprint
 
 SAID = "import mixlens; from mixlens.provenance import modules_fingerprint as said; print(said(mixlens.load('sentiment')))"
@@ -76,8 +77,9 @@ def test_what_changes_numbers_is_in_the_words(lens: mixlens.Model, change: str) 
 def test_a_hook_on_every_module_is_in_the_words(lens: mixlens.Model) -> None:
     before = module_facts(lens)
     handle = nn.modules.module.register_module_forward_hook(seen)
-    assert [line for line in module_facts(lens) if line not in before] == ["a hook on every module: seen"]
+    new = [line for line in module_facts(lens) if line not in before]
     handle.remove()
+    assert new == [f"a hook on every module: seen (code {code_print(seen)})"]
     assert module_facts(lens) == before
 
 
