@@ -10,6 +10,7 @@ import socket
 import sys
 import threading
 import warnings
+import weakref
 from collections import deque
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -184,16 +185,34 @@ def settings(ray: Any) -> Iterator[deque[str]]:
         yield lines
 
 
+class _ForOthers:
+    """A setting of Ray's for all threads but those that were begun since, and when that time is over for all but those of them
+    that go on. It is read as true or false."""
+
+    def __init__(self, before: Any):
+        self.before, self.earlier = before, weakref.WeakSet(threading.enumerate())
+        self.left: weakref.WeakSet[threading.Thread] | None = None
+
+    def end(self) -> bool:
+        """The time is over; whether any thread goes on."""
+        self.left = weakref.WeakSet(thread for thread in threading.enumerate() if thread not in self.earlier)
+        return bool(self.left)
+
+    def __bool__(self) -> bool:
+        thread = threading.current_thread()
+        return bool(self.before) and (thread in self.earlier if self.left is None else thread not in self.left)
+
+
 @contextlib.contextmanager
 def _one_cluster(hook: Any) -> Iterator[None]:
-    """No call of Ray starts a cluster by itself: a thread of Ray Data that goes on after the end of this one would start
-    another. While such threads are left, it stays so."""
-    before, threads = hook.enable_auto_connect, set(threading.enumerate())
-    hook.enable_auto_connect = False
+    """Ray's functions start a cluster where there is none. A thread that was begun meanwhile, by Ray Data, and goes on after
+    the end of this cluster would start another: it may not."""
+    before = hook.enable_auto_connect
+    hook.enable_auto_connect = allowed = _ForOthers(before)
     try:
         yield
     finally:
-        if threads.issuperset(threading.enumerate()):
+        if not allowed.end():
             hook.enable_auto_connect = before
 
 

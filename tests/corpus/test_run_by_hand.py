@@ -985,7 +985,7 @@ def test_ray_is_set_for_a_run_and_then_as_before() -> None:
             warnings.simplefilter("error")
             with ray_session.settings(fake) as lines:
                 assert vars(context) == {"target_max_block_size": 1, "enable_progress_bars": False}
-                assert hook.enable_auto_connect is False
+                assert hook.enable_auto_connect is not True
                 assert [len(handler.filters) for handler in handlers] == [1, 0]
                 assert not handlers[0].filters[0](None)  # type: ignore[operator]
                 worker_module.print_to_stdstream({"lines": [f"line {number}" for number in range(25)]})

@@ -239,22 +239,32 @@ def test_while_ray_ends_nobody_reaches_its_core() -> None:
     assert asked[2:] == ["again"]
 
 
-def test_a_thread_that_goes_on_after_the_end_starts_no_cluster_of_its_own() -> None:
+@pytest.mark.parametrize("before", [True, False])
+def test_a_thread_that_goes_on_after_the_end_starts_no_cluster_of_its_own(before: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ray's functions start a cluster where there is none."""
-    hook, end = ray._private.auto_init_hook, threading.Event()
-    assert hook.enable_auto_connect is True
+    hook, end, started = ray._private.auto_init_hook, threading.Event(), list[str]()
+    monkeypatch.setattr(hook, "enable_auto_connect", before)
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)
+    monkeypatch.setattr(ray, "init", lambda: started.append(threading.current_thread().name))
+
+    def late() -> None:
+        hook.auto_init_ray()
+        end.wait()
+        hook.auto_init_ray()
+
     with ray_session.settings(ray):
-        assert hook.enable_auto_connect is False
-    assert hook.enable_auto_connect is True
-    try:
-        with ray_session.settings(ray):
-            left = threading.Thread(target=end.wait)
-            left.start()
-        assert hook.enable_auto_connect is False
-    finally:
-        end.set()
-        left.join()
-        hook.enable_auto_connect = True
+        hook.auto_init_ray()
+    assert hook.enable_auto_connect is before
+    with ray_session.settings(ray):
+        left = threading.Thread(target=late, name="left")
+        left.start()
+    hook.auto_init_ray()
+    end.set()
+    left.join()
+    after = threading.Thread(target=hook.auto_init_ray, name="after")
+    after.start()
+    after.join()
+    assert started == (["MainThread", "MainThread", "after"] if before else [])
 
 
 # --- what a worker hands back -----------------------------------------------------------------------------------------
