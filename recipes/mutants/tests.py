@@ -29,7 +29,18 @@ AREAS: dict[str, tuple[str, ...]] = {
         "mixlens/fast/*.py",
         *(
             f"mixlens/model/{name}.py"
-            for name in ("described", "kept", "packages", "passes", "quantized", "repeats", "user_code", "words", "wrappers")
+            for name in (
+                "described",
+                "kept",
+                "own_code",
+                "packages",
+                "passes",
+                "quantized",
+                "repeats",
+                "user_code",
+                "words",
+                "wrappers",
+            )
         ),
     ),  # the rest: decompositions, scoring, aggregation, attributions, targets
 }

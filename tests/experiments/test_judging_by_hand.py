@@ -245,7 +245,7 @@ def test_what_is_printed(monkeypatch: pytest.MonkeyPatch) -> None:
         *(judge._wrapped(judge._left_out(), 200)),
         "Records, tables and figure: folder",
     ]
-    assert any(line.startswith("Left out, minutes for one text: ") for line in few)
+    assert any(line.startswith("Left out, minutes for one text of a large model: ") for line in few)
     assert not any("Signs" in line for line in few)
     assert refused(judge.judge_text, "m", "d", text="t", methods="a", metrics="x") == "give DATA or --text, not both."
 
