@@ -239,6 +239,19 @@ def test_the_claim_of_figure_3_follows_the_records() -> None:
     assert words_of("attcat-qa", counts, answered=True, n=29) == ["not comparable"]
 
 
+def test_the_table_of_figure_3_has_the_answered_questions_apart() -> None:
+    values = [("0", 1.0, True), ("1", 0.5, True), ("2", 0.0, False)]
+    records = [
+        Record(example, "attcat", "precision_at_k", value, {"count": 2 * value, "answer": 2, "answered": answered})
+        for example, value, answered in values
+    ]
+    setup = Setup(known()["attcat-qa"], (), (), ("attcat",), dict(known()["attcat-qa"].options))
+    ((method, count, share, right),) = known()["attcat-qa"].finish(setup, records)[0].rows
+    assert method == "attcat"
+    assert [cell.mean for cell in (count, share, right)] == pytest.approx([1.0, 0.5, 0.75])
+    assert [cell.n for cell in (count, share, right)] == [3, 3, 2]
+
+
 def test_the_claim_of_figure_3_is_judged_on_answered_questions_alone() -> None:
     """AttCAT is ahead on 30 answered questions, far behind on 50 others: the claim holds, and says how many they are."""
     rng = np.random.default_rng(0)
