@@ -41,11 +41,12 @@ def _finish_qa(setup: Setup, records: list[Record]) -> list[Table]:
     first = [record for record in shares if record.method == setup.methods[0]]
     lengths = [record.info["answer"] for record in first]
     most = sum(min(length, k) for length in lengths) / max(1, len(lengths))
-    note = "count: answer tokens among the highest scores, as in Figure 3; no method can have more than "
-    note += f"{most:.2f} here, the mean length of an answer (the caption of Figure 3 has maximal scores of 3.72 on SQuAD v1 and "
-    note += "3.84 on v2, and does not say whether they are possible or reached). share: of the answer's tokens. right: the share "
-    note += (
-        f"where the model's own answer overlaps the gold one ({sum(r.info['answered'] for r in first)} of {len(first)} examples)."
+    answered = sum(r.info["answered"] for r in first)
+    note = (
+        f"count: answer tokens among the highest scores, as in Figure 3; no method can have more than {most:.2f} here, the mean "
+        'length of an answer (the caption of Figure 3 has "max scores" of 3.72, marked as the paper\'s own, on SQuAD v1 and 3.84 '
+        "on v2; it does not say what they are of). share: of the answer's tokens. right: the share where the model's own answer "
+        f"overlaps the gold one ({answered} of {len(first)} examples)."
     )
     title = f"Precision@{k}: answer tokens among the {k} highest scores"
     return [Table("precision", title, ("method", "count", "share", "right"), rows, note)]
@@ -99,7 +100,8 @@ def _prepare_qa(setup: Setup) -> None:
     claims=(
         Claim(
             "Figure 3, section 6.1",
-            "AttCAT has more answer tokens among its 20 highest scores than RawAtt, Rollout and the other methods of Table 1",
+            "AttCAT has more answer tokens among its 20 highest scores than the other methods (the figure has selected ones, "
+            "which the text does not name; here all of Table 1)",
             "highest for BERT, DistilBERT and RoBERTa on SQuAD v1 and v2 (bars without numbers)",
             _more_of_the_answer,
         ),
@@ -117,7 +119,7 @@ def _prepare_qa(setup: Setup) -> None:
         "Questions without an answer are left out.",
         "The paper's models answer most questions. What is explained is the model's own answer, so the claim is judged on the "
         f"questions whose gold answer it overlaps, where they are {FEWEST_ANSWERS} or more; the tables have all questions.",
-        "The paper shows three methods; the others of Table 1 and random are added.",
+        "The figure shows selected methods, and the text does not name them; here all of Table 1 and random are compared.",
     ),
 )
 def answers(setup: Setup, example: Example) -> list[Record]:

@@ -10,10 +10,11 @@ import numpy as np
 from ..metrics.intervals import mean_with_interval, statistic_with_interval
 from ..metrics.raw_and_effective import PERIOD_OR_COMMA
 from ..types import Record
-from .claims import Claim, Examples, Verdict, bounded, incomparable
+from .claims import SAME, Claim, Examples, Verdict, bounded, incomparable
 from .identifiability_values import above_zero, depth_of, less, of_layers, thirds
 
 RAW = "attention"
+EVEN = "even share"  # of one token: 1 / n
 OTHERS = "others"
 CLS, SEP = "[CLS]", "[SEP]"
 
@@ -42,12 +43,21 @@ def correlation_falls_with_length(setup: Any, records: Sequence[Record], tables:
     return bounded({"correlation of length and Pearson": found}, high=0.0)
 
 
+def null_space_grows(setup: Any, records: Sequence[Record], tables: Any) -> Verdict:
+    """With several cuts of a text that are longer than a head is wide: the dimension at its longest less that at its shortest."""
+    longer = [r for r in records if r.metric == "null dimension" and r.info["n"] > r.info["width"]]
+    grows = {text: -fall for text, fall in _falls(longer).items()}
+    if len(grows) < 2:
+        return incomparable("fewer than two texts have two cuts that are longer than a head is wide")
+    return above_zero({"longest - shortest cut of a text": grows}, seed=setup.seed)
+
+
 def _pearson(records: Iterable[Record]) -> list[Record]:
     return [r for r in records if r.metric == "pearson pooled"]
 
 
 def _falls(records: Sequence[Record]) -> dict[str, float]:
-    """Pearson at the shortest cut less that at the longest, of the texts that have several cuts."""
+    """The value at the shortest cut less that at the longest, of the texts that have several cuts."""
     cuts: dict[str, dict[int, float]] = {}
     for r in records:
         cuts.setdefault(r.example, {})[int(r.info["n"])] = r.value
@@ -59,8 +69,12 @@ def _correlation(lengths: Any, values: Any) -> float:
     return float("nan") if constant else float(np.corrcoef(lengths, values)[0, 1])
 
 
-def _by_types(contrasts: Callable[[Any, str, int], Mapping[str, Examples]]) -> Any:
-    """A check of contrasts of attention by type: they get a function of (method, type, layers), the method and the depth."""
+def _by_types(contrasts: Callable[[Any, str, int], Mapping[str, Examples]], premise: Callable[..., Any] | None = None) -> Any:
+    """A check of contrasts of attention by type: they get a function of (method, type, layers), the method and the depth.
+
+    `premise` gives contrasts of raw attention that must be above 0, where the claim says that effective attention lacks something
+    that raw attention has. Where raw attention has no such thing either, nothing can be compared.
+    """
 
     def check(setup: Any, records: Sequence[Record], tables: Any) -> Verdict:
         received = [r for r in records if r.metric in ("received", "given")]
@@ -68,11 +82,29 @@ def _by_types(contrasts: Callable[[Any, str, int], Mapping[str, Examples]]) -> A
             return incomparable("no text is longer than a head is wide")
 
         def value(method: str, name: str, layers: Iterable[int], source: str | None = None) -> dict[str, float]:
+            if method == EVEN:
+                return _even_shares(records)
             return of_layers(received, method, "given" if source else "received", layers, type=name, source=source)
 
-        return above_zero(contrasts(value, setup.methods[0], depth_of(received)), seed=setup.seed)
+        asked = (value, setup.methods[0], depth_of(received))
+        found = above_zero(contrasts(*asked), seed=setup.seed)
+        raw = above_zero(premise(*asked), seed=setup.seed) if premise else found
+        return found if raw is found or raw.word == SAME else _without_premise(raw, found)
 
     return check
+
+
+def _even_shares(records: Sequence[Record]) -> dict[str, float]:
+    """1 / n of each text, at its longest cut: the one whose attention is told by type."""
+    lengths: dict[str, float] = {}
+    for r in _pearson(records):
+        lengths[r.example] = max(lengths.get(r.example, 0), r.info["n"])
+    return {text: 1 / n for text, n in lengths.items()}
+
+
+def _without_premise(raw: Verdict, found: Verdict) -> Verdict:
+    """Both are shown: what raw attention lacks, and what effective attention has."""
+    return incomparable("raw attention does not have it here, so that nothing can be missing", f"{raw.ours}; {found.ours}")
 
 
 def _rest(depth: int, part: Iterable[int]) -> list[int]:
@@ -90,22 +122,40 @@ def _raw_peaks(value: Any, method: str, depth: int) -> Mapping[str, Examples]:
     return {f"{name} - elsewhere": less(value(RAW, t, at), value(RAW, t, _rest(depth, at))) for name, (t, at) in parts.items()}
 
 
-def _separator_peak_gone(value: Any, method: str, depth: int) -> Mapping[str, Examples]:
-    return _peak_gone(value, method, SEP, thirds(depth)[1], depth)
+Kind = tuple[str, Sequence[int]]  # a type of token, and the layers where the paper sees a peak of raw attention to it
 
 
-def _peak_gone(value: Any, method: str, kind: str, layers: Any, depth: int) -> Mapping[str, Examples]:
-    """There is a peak of raw attention in these layers, and effective attention has less than half of it."""
-    elsewhere = [layer for layer in range(1, depth + 1) if layer not in layers]
-    raw, effective = (less(value(name, kind, layers), value(name, kind, elsewhere)) for name in (RAW, method))
-    at = f"layers {min(layers)} to {max(layers)}"
-    return {f"peak of raw, {at}": raw, "half of it - peak of effective": less({e: one / 2 for e, one in raw.items()}, effective)}
+def _separator_peak(depth: int) -> Kind:
+    return SEP, thirds(depth)[1]
 
 
-def _punctuation_peak_gone(value: Any, method: str, depth: int) -> Mapping[str, Examples]:
+def _punctuation_peak(depth: int) -> Kind:
     """Layers 10 to 12 of 12; the same part of another depth."""
-    deep = range(max(1, round(10 * depth / 12)), depth + 1)
-    return _peak_gone(value, method, PERIOD_OR_COMMA, deep, depth)
+    return PERIOD_OR_COMMA, range(max(1, round(10 * depth / 12)), depth + 1)
+
+
+def _peak(value: Any, method: str, kind: Kind, depth: int) -> dict[str, float]:
+    """Attention to a type of token in these layers less that in the others."""
+    name, layers = kind
+    return less(value(method, name, layers), value(method, name, _rest(depth, layers)))
+
+
+def _peak_claim(kind: Callable[[int], Kind]) -> Any:
+    """Effective attention has less than half of a peak that raw attention has."""
+
+    def of_raw(value: Any, method: str, depth: int) -> Mapping[str, Examples]:
+        layers = kind(depth)[1]
+        return {f"peak of raw, layers {min(layers)} to {max(layers)}": _peak(value, RAW, kind(depth), depth)}
+
+    def gone(value: Any, method: str, depth: int) -> Mapping[str, Examples]:
+        raw, effective = (_peak(value, name, kind(depth), depth) for name in (RAW, method))
+        return {"half of it - peak of effective": less(_half(raw), effective)}
+
+    return _by_types(gone, premise=of_raw)
+
+
+def _half(values: Examples) -> dict[str, float]:
+    return {text: one / 2 for text, one in values.items()}
 
 
 def _punctuation_above(value: Any, method: str, depth: int) -> Mapping[str, Examples]:
@@ -118,17 +168,28 @@ def _separator_in_null_space(value: Any, method: str, depth: int) -> Mapping[str
     """Half of raw attention less all of effective attention: above 0 where most of raw attention is null attention."""
     layers, contrasts = range(1, depth + 1), {}
     for source in (SEP, OTHERS):
-        half = {text: number / 2 for text, number in value(RAW, SEP, layers, source).items()}
+        half = _half(value(RAW, SEP, layers, source))
         contrasts[f"half of raw - effective, from {source}"] = less(half, value(method, SEP, layers, source))
     return contrasts
 
 
-def _specials_vanish(value: Any, method: str, depth: int) -> Mapping[str, Examples]:
+def _fourth_of_twelve(depth: int) -> int:
     """Layer 4 of 12; the same part of another depth."""
-    layer, contrasts = [max(1, round(depth / 3))], {}
+    return max(1, round(depth / 3))
+
+
+def _specials_attract(value: Any, method: str, depth: int) -> Mapping[str, Examples]:
+    """Raw attention to [CLS] and to [SEP] in this layer, less an even share."""
+    layer = _fourth_of_twelve(depth)
+    even = value(EVEN, "", [layer])
+    return {f"layer {layer}: raw, {name} - an even share": less(value(RAW, name, [layer]), even) for name in (CLS, SEP)}
+
+
+def _specials_vanish(value: Any, method: str, depth: int) -> Mapping[str, Examples]:
+    layer, contrasts = _fourth_of_twelve(depth), {}
     for name in (CLS, SEP):
-        half = {text: number / 2 for text, number in value(RAW, name, layer).items()}
-        contrasts[f"layer {layer[0]}: half of raw - effective, {name}"] = less(half, value(method, name, layer))
+        half = _half(value(RAW, name, [layer]))
+        contrasts[f"layer {layer}: half of raw - effective, {name}"] = less(half, value(method, name, [layer]))
     return contrasts
 
 
@@ -146,36 +207,49 @@ EFFECTIVE_CLAIMS = (
         correlation_falls_with_length,
     ),
     Claim(
-        "Figure 1b",
-        "raw attention to [CLS] is highest in early layers, to [SEP] in middle ones, to periods and commas in deep ones",
-        "in the figure",
+        "3.2, eq. 6",
+        "longer texts than a head is wide have a null space, whose dimension increases with the length",
+        "at least d_s - d_v",
+        null_space_grows,
+    ),
+    Claim(
+        "3.5, Figure 1b",
+        "raw attention to [CLS] is highest in early layers, to [SEP] in middle ones, to periods and commas in deep ones "
+        "(read here as the first, second and last third of the layers)",
+        "in the figure; first said by Clark et al. (2019)",
         _by_types(_raw_peaks),
     ),
     Claim(
-        "Figure 1c",
-        "effective attention has no peak of [SEP] in the middle layers",
+        "3.5, Figure 1c",
+        "the peak of [SEP] that raw attention has in the middle layers has disappeared from effective attention (read here as: "
+        "less than half of it is left)",
         "in the figure",
-        _by_types(_separator_peak_gone),
+        _peak_claim(_separator_peak),
     ),
     Claim(
-        "Figure 1c",
-        "the peak of raw attention to periods and commas between layers 10 and 12 of 12 is null attention",
+        "3.5, Figure 1c",
+        "the peak of raw attention to periods and commas between layers 10 and 12 of 12 is null attention (read here as: less "
+        "than half of it is left in effective attention)",
         "in the figure",
-        _by_types(_punctuation_peak_gone),
+        _peak_claim(_punctuation_peak),
     ),
     Claim(
-        "Figure 1c",
+        "3.5, Figure 1c",
         "by effective attention, periods and commas attract more than [CLS] and [SEP]",
         "in the figure",
         _by_types(_punctuation_above),
     ),
     Claim(
-        "Figure 5", "most of raw attention to [SEP] lies in the null space", "in the figure", _by_types(_separator_in_null_space)
+        "A.2, Figure 5",
+        "most of raw attention to [SEP] lies in the null space",
+        "in the figure",
+        _by_types(_separator_in_null_space),
     ),
     Claim(
         "A.3, Figure 6",
-        "in layer 4 of 12 the attention to [CLS] and [SEP] has vanished from effective attention",
+        "in layer 4 of 12 the attention that raw attention gives to [CLS] and [SEP] has vanished from effective attention (read "
+        "here as: less than half of it is left, where raw attention gives each of them more than an even share)",
         "one head of one passage",
-        _by_types(_specials_vanish),
+        _by_types(_specials_vanish, premise=_specials_attract),
     ),
 )

@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
 from ..metrics.mixing_stats import DISTANCES as GROUPS
 from ..types import Record
-from .claims import Claim, Examples, Verdict, incomparable, order
-from .experiment import Setup
+from .claims import Check, Claim, Examples, Verdict, in_all, incomparable
+from .experiment import Outcome, Setup
 from .identifiability_token_claims import MRPC_ALONE
-from .identifiability_values import above_zero, depth_of, largest, less, of_layers, select, thirds, three_layers, with_hta
-from .layer_curves import verdict_on_trend
+from .identifiability_values import (
+    HTA,
+    above_zero,
+    depth_of,
+    less,
+    method_named,
+    of_layers,
+    select,
+    thirds,
+    three_layers,
+    with_hta,
+)
+from .layer_curves import verdict_between_runs, verdict_on_trend
 
 
 def group_name(first: int, last: int | None) -> str:
@@ -46,24 +57,10 @@ def far_context_is_late(setup: Setup, records: Sequence[Record], method: str) ->
     return verdict_on_trend({"11th and on": curve}, seed=setup.seed)
 
 
-@with_hta
-def nearest_contribute_most(setup: Setup, records: Sequence[Record], method: str) -> Verdict:
-    """One token at a distance of 1 less one of the largest group further away, in three layers."""
-    contrasts: dict[str, Examples] = {}
-    for layer in dict.fromkeys(three_layers(depth_of(records))):
-        near, *further = (of_layers(records, method, "distance", [layer], group=name) for name in NAMES)
-        contrasts[f"layer {layer}: 1st - largest of the others"] = less(near, largest(further))
-    return above_zero(contrasts, seed=setup.seed)
-
-
-BESIDE = ("-1", "+1")
-
-
-def _around(records: Sequence[Record], method: str) -> dict[str, Examples]:
-    """What [CLS] takes from the token at each place around the first [SEP]: the mean of three layers, by text."""
-    layers = three_layers(depth_of(records))
-    places = sorted({r.info["group"] for r in select(records, "around", method)}, key=int)
-    return {place: of_layers(records, method, "around", layers, group=place) for place in places}
+def _by_place(records: Sequence[Record], method: str, metric: str, layer: int) -> dict[str, Examples]:
+    """What comes from each relative place in one layer, by text."""
+    places = sorted({r.info["group"] for r in select(records, metric, method)}, key=int)
+    return {place: of_layers(records, method, metric, [layer], group=place) for place in places}
 
 
 def _of_complete_texts(places: Mapping[str, Examples]) -> dict[str, Examples]:
@@ -72,14 +69,72 @@ def _of_complete_texts(places: Mapping[str, Examples]) -> dict[str, Examples]:
     return {place: one for place, one in places.items() if 2 * len(one) >= most}
 
 
+BESIDE = ("-1", "+1")
+
+
+def _nearest_of_each_side(places: Sequence[str]) -> list[tuple[str, str]]:
+    """The nearest place of each side with every other place of that side."""
+    return [(near, place) for near in BESIDE for place in places if place[0] == near[0] and place != near]
+
+
+def _nearest_of_all(places: Sequence[str]) -> list[tuple[str, str]]:
+    """The two nearest places with every other one, the middle itself included."""
+    return [(near, place) for near in BESIDE for place in places if place not in BESIDE]
+
+
+def _nearest_above(metric: str, pairs: Callable[[Sequence[str]], list[tuple[str, str]]], absent: str) -> Check:
+    """The nearest places against others in each of the layers of the figure; `absent` says what texts without them lack."""
+
+    def check(setup: Setup, records: Sequence[Record], method: str) -> Verdict:
+        layers = dict.fromkeys(three_layers(depth_of(records)))
+        shares = {f"layer {layer}": _of_complete_texts(_by_place(records, method, metric, layer)) for layer in layers}
+        if not all(place in places for place in BESIDE for places in shares.values()):
+            return incomparable(absent)
+        return in_all(shares, pairs(list(next(iter(shares.values())))), seed=setup.seed)
+
+    return with_hta(check)
+
+
+nearest_contribute_most = _nearest_above("neighbour", _nearest_of_each_side, "no text has tokens on both sides")
+beside_the_separator = _nearest_above("around", _nearest_of_all, "no text has tokens on both sides of a [SEP]")
+
+
 @with_hta
-def beside_the_separator(setup: Setup, records: Sequence[Record], method: str) -> Verdict:
-    """The two places beside [SEP] against every other place, [SEP] itself included."""
-    places = _of_complete_texts(_around(records, method))
-    if not all(place in places for place in BESIDE):
-        return incomparable("no text has tokens on both sides of a [SEP]")
-    others = [place for place in places if place not in BESIDE]
-    return order(places, [(near, other) for near in BESIDE for other in others], seed=setup.seed)
+def context_is_local(setup: Setup, records: Sequence[Record], method: str) -> Verdict:
+    """What comes from the places of Figure 4b, of all that comes from other tokens, in each of the layers of the figure."""
+    reach = max((int(r.info["group"]) for r in select(records, "neighbour", method)), default=0)
+    shares = {
+        f"layer {layer}: share of up to {reach} away - 0.5": _share_within(records, method, layer)
+        for layer in dict.fromkeys(three_layers(depth_of(records)))
+    }
+    return above_zero(shares, seed=setup.seed) if all(shares.values()) else incomparable("no text has two tokens")
+
+
+def _share_within(records: Sequence[Record], method: str, layer: int) -> dict[str, float]:
+    """Of each text: the part of its context that comes from the places that were measured, less one half."""
+    near, whole = (_sums(select(records, metric, method, layer=layer)) for metric in ("neighbour", "context"))
+    return {text: near.get(text, 0.0) / total - 0.5 for text, total in whole.items() if total > 0}
+
+
+def far_context_is_smaller(runs: Sequence[Outcome]) -> Verdict:
+    """What comes from the places that were measured: more in the first run than in the second, layer by layer."""
+    near, far = (_within_by_layer(run) for run in runs)
+    return verdict_between_runs(near, far, seed=runs[0].setup.seed)
+
+
+def _within_by_layer(run: Outcome) -> dict[str, Examples]:
+    """The share of the near places of each text, in the layers of the figure; nothing where HTA was not run."""
+    method = method_named(run.setup, HTA)
+    layers = dict.fromkeys(three_layers(depth_of(run.records)))
+    return {f"up to 10 away, layer {i}": _share_within(run.records, method, i) for i in layers} if method else {}
+
+
+def _sums(records: Sequence[Record]) -> dict[str, float]:
+    """The sum over positions of each text."""
+    sums: dict[str, float] = {}
+    for r in records:
+        sums[r.example] = sums.get(r.example, 0.0) + r.value * r.info["count"]
+    return sums
 
 
 def _sides(records: Sequence[Record], method: str, layer: int) -> Examples:
@@ -137,9 +192,18 @@ CONTEXT_CLAIMS = (
     ),
     Claim(
         "5.3, Figure 4b",
-        "the closest neighbours contribute most, regardless of depth",
+        "the closest neighbours contribute most, regardless of depth: in the first, middle and last layer the nearest token of "
+        "each side more than every other of that side",
         "in the figure",
         nearest_contribute_most,
+        AT_D2,
+    ),
+    Claim(
+        "5.3, Figure 4b",
+        "context remains mostly local (read here as: in the first, middle and last layer more than half of it comes from tokens "
+        "up to 10 places away)",
+        "in the figure",
+        context_is_local,
         AT_D2,
     ),
     Claim(
@@ -152,7 +216,8 @@ CONTEXT_CLAIMS = (
     ),
     Claim(
         "C.3, Figure 18b",
-        "[CLS] takes most from the tokens directly before and after [SEP]: more from each than from every other place",
+        "[CLS] takes most from the tokens directly before and after [SEP]: in the first, middle and last layer more from each "
+        "than from every other place",
         "in the figure",
         beside_the_separator,
         MRPC_ALONE,

@@ -14,7 +14,7 @@ from ..provenance import public_name
 from ..types import Example, Record
 from .claims import Published
 from .experiment import Setup, experiment
-from .identifiability_token_claims import ACROSS_CLAIMS, GENERALIZATION_CLAIMS, NEIGHBOUR_CLAIMS, STEP_CLAIMS
+from .identifiability_layer_claims import ACROSS_CLAIMS, GENERALIZATION_CLAIMS, NEIGHBOUR_CLAIMS, STEP_CLAIMS
 from .identifiability_tokens import (
     DIFFERS_TRAINED,
     TRAINED,

@@ -189,6 +189,14 @@ def own_token_first(setup: Setup, records: Sequence[Record], method: str) -> Ver
 
 
 @with_hta
+def own_token_typically_first(setup: Setup, records: Sequence[Record], method: str) -> Verdict:
+    """P, the share of tokens to which another contributes more, is below one half in every layer."""
+    layers = range(1, depth_of(records) + 1)
+    shares = {f"0.5 - P, layer {i}": of_layers(records, method, NOT_OWN, [i]) for i in layers}
+    return above_zero({name: {text: 0.5 - p for text, p in one.items()} for name, one in shares.items()}, seed=setup.seed)
+
+
+@with_hta
 def others_rise(setup: Setup, records: Sequence[Record], method: str) -> Verdict:
     """From the last layer of the first quarter to the last but one: the paper has the same P in the last two."""
     depth = depth_of(records)
@@ -235,6 +243,13 @@ MIXING_CLAIMS = (
         "P = 0",
         own_token_first,
         AT_MNLI,
+    ),
+    Claim(
+        "section 1; 5.2, Figure 3b",
+        "the own token typically remains the largest contributor (read here as: P is below one half in every layer)",
+        "P at most 0.30",
+        own_token_typically_first,
+        AT_D2,
     ),
     Claim(
         "5.2, Figure 3b",

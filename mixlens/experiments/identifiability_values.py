@@ -76,12 +76,6 @@ def shared_texts(values: Sequence[Examples]) -> list[str]:
     return [text for text in (values[0] if values else ()) if all(text in one for one in values)]
 
 
-def largest(values: Sequence[Examples]) -> dict[str, float]:
-    """The largest of several values of each text, of those that it has."""
-    texts = dict.fromkeys(text for one in values for text in one)
-    return {text: max(one[text] for one in values if text in one) for text in texts}
-
-
 def method_named(setup: Setup, name: str) -> str | None:
     """The first method of the run with this name, whatever its options; None where it was not run."""
     return next((written for written, request in setup.requests.items() if request.name == name), None)

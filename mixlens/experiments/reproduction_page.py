@@ -19,7 +19,9 @@ FLAGS = ("first", "truncate")  # arguments of a run that are flags of the comman
 NAMED = ("data", "n", "split", "methods")  # arguments of a run that are options of the command line
 LONGEST = 60  # rows of a table that a page shows
 FIGURE = "{step}/figure.svg"  # beside the page
-NOT_ASKED = "not asked for: its model or its data is not at hand here, or it takes too long"
+NOT_ASKED = "not asked for"
+NOT_MADE = "Not made here"  # the heading of the runs that were not made
+ITEMS = "Every table and figure of"  # the heading of what a paper has, before its name
 COLUMNS = ("the paper says", "where", "run", "paper", "here", "verdict")
 
 
@@ -165,12 +167,21 @@ def _not_made(reproduction: Reproduction) -> list[str]:
     rows = [
         (
             step.shows,
-            reproduction.refusals.get(step.name, NOT_ASKED),
+            reproduction.refusals.get(step.name) or _why_not(reproduction, step),
             f"`{command(step, reproduction.models, reproduction.data)}`",
         )
         for step in steps
     ]
-    return _section_table("Not made here", ("what", "why", "command"), rows) if rows else []
+    return _section_table(NOT_MADE, ("what", "why", "command"), rows) if rows else []
+
+
+def _why_not(reproduction: Reproduction, step: Step) -> str:
+    """Why a step was not made: it was not asked for, and perhaps nothing was named for one of its models or for its data."""
+    hub = {role.name: role.hub for role in reproduction.plan.roles}
+    names = {role: name_for(role, step, reproduction.models) for role in step.models}
+    lacking = [f"model was named for `{role}`" for role, name in names.items() if name == hub[role]]
+    lacking += [f"file for `{step.data}`"] if step.data not in reproduction.data else []
+    return f"{NOT_ASKED}; no {', no '.join(lacking)}" if lacking else NOT_ASKED
 
 
 def _sample(outcome: Outcome) -> str:
@@ -210,7 +221,7 @@ def items(plan: Plan) -> list[str]:
     """Every table, figure and number in the text of the paper, with what makes it, as lines of Markdown."""
     steps = {step.name: step for step in plan.steps}
     rows = [(item.where, item.what, _maker(item.steps, item.command, steps) or f"none: {item.reason}") for item in plan.items]
-    return _section_table(f"Every table and figure of {plan.paper}", ("where", "what", "made by"), rows)
+    return _section_table(f"{ITEMS} {plan.paper}", ("where", "what", "made by"), rows)
 
 
 def _maker(names: Sequence[str], written: str, steps: Mapping[str, Step]) -> str:

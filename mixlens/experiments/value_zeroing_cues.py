@@ -177,6 +177,13 @@ CLAIMS = (
     ),
     Claim(
         "section 5",
+        "Without rollout GlobEnc and ALTI do not give good scores: read here as a smaller share for cue words, mean over "
+        "layers, than Value Zeroing and Attn-norm give.",
+        SHOWN,
+        mean_above((OURS, "norm"), ("globenc", "alti"), "cue_dot"),
+    ),
+    Claim(
+        "section 5",
         "Gradient-based scores highlight cue words only in the earlier layers: the cue's share falls with depth.",
         SHOWN,
         fall_with_depth,

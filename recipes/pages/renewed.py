@@ -1,6 +1,7 @@
 """Some runs of a paper made anew, written into the page that is there. For `recipes.pages.results --step`.
 
-A page holds a section for each run and a table of all claims, each with the name of its run. Those of other runs stay.
+A page holds a section for each run and a table of all claims, each with the name of its run. Those of other runs stay. What was
+not made, and every item of the paper, follow the plan as it is today.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from mixlens.experiments.claims import RULES
-from mixlens.experiments.reproduction_page import verdict_counts
+from mixlens.experiments.reproduction_page import ITEMS, NOT_MADE, verdict_counts
 
 CLAIMS = "What replicates"
 RUN = 2  # the column of a claim that names its run
@@ -22,10 +23,21 @@ def renewed(old: str, new: str, titles: Mapping[str, str]) -> str:
     sections, fresh = _sections(old), _sections(new)
     for title in titles.values():
         sections[title] = fresh[title]
+    sections = _followed(sections, fresh)
     sections[CLAIMS] = _with_rows(sections[CLAIMS], _merged(claim_rows(old), claim_rows(new), list(titles)))
     text = "".join(sections.values())
     rows = claim_rows(text)
     return COUNTED.sub(f"Of {len(rows)} claims: {verdict_counts(rows)}.", text, count=1)
+
+
+def _followed(old: Mapping[str, str], new: Mapping[str, str]) -> dict[str, str]:
+    """The old sections with the items of today's plan, and with the runs of that plan that the page does not have."""
+    items = {title: text for title, text in new.items() if title.startswith(ITEMS)}
+    runs = {title: text for title, text in old.items() if title != NOT_MADE and not title.startswith(ITEMS)}
+    head, *rows = [line for line in new.get(NOT_MADE, "|").splitlines() if line.startswith("|")]
+    absent = [row for row in rows[1:] if _cells(row)[0] not in runs]
+    listed = {NOT_MADE: "\n".join([f"## {NOT_MADE}", "", head, *rows[:1], *absent, "", ""])} if absent else {}
+    return {**runs, **listed, **items}
 
 
 def claim_rows(page: str) -> list[Row]:

@@ -22,12 +22,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from mixlens.experiments.claims import RULES
 from mixlens.experiments.plan import PLANS, Step
 from mixlens.experiments.reproduction import Reproduction, reproduce
-from mixlens.experiments.reproduction_page import COLUMNS, page, verdict_counts
-from mixlens.experiments.tables import Table
+from mixlens.experiments.reproduction_page import page
 
+from .overview import overview
 from .renewed import claim_rows, renewed
 
 SHARED = Path("../shared")
@@ -147,28 +146,6 @@ STANDS_IN = (
     "Models: MiniLM (6 layers, width 384) stands in for the paper's models of 6 to 24 layers. Where the paper names a layer, the "
     "layer at the same part of the depth is taken; in tables by layer our layers stand beside the paper's of the same number."
 )
-HEAD = """# What replicates across the papers
-
-*Written by `python -m recipes.pages.results`, from the pages beside it.* The models are small (MiniLM, 6 layers, width 384)
-and are not those of the papers: a verdict of "different" says that a claim does not hold for these models and data, not that
-the paper erred.
-
-Each run has the paper's protocol with the models and data at hand; each page has its commands, with every option that is not
-the paper's, and says what differs. A g of Identifiability is trained at one learning rate and on fewer splits of the texts, and
-HTA is estimated. Claims are counted once for each run that can judge them: two seeds of one model, or two data sets, count
-twice, and "in most settings" is judged in one setting at a time. Intervals hold for all pairs of one claim; nothing is adjusted
-across claims, so that of a hundred verdicts a few are chance. They are over texts: another training of a model, or of a g, moves
-every number. Each page says which rows were taken. Folders `../shared/...` hold the models and data that stand in for the
-papers'; `models/...` those that were tuned.
-
-Stand-ins: `minilm-sst2` (90.5 % right on SST-2) and another seed of it (89.0 %) for BERT and DistilBERT; `minilm-hatexplain`
-(68.3 % of three classes); `minilm-mlm`, a masked language model, and `minilm-agreement`, one that was tuned on agreement. Tuned
-from `minilm-mlm` by `recipes.train.finetune`: `minilm-blimp` (76.9 % before, 99.3 % after, on unseen sentences); `minilm-mrpc`
-(66.7 % of 183 unseen pairs, the more frequent class 63.9 %) and `minilm-cola` (71.7 % of 427 unseen sentences, 68.4 %), which
-are hardly better than the more frequent class, so that the figures before and after tuning on MRPC and CoLA say little;
-`minilm-squad`, from made questions and 264 of SQuAD v2 (its answer overlaps the right one in 241 of 509 unseen questions, and is
-the same in 118). The classifier of SST-2 also reads Yelp and IMDB, which it was not tuned on.
-"""
 
 
 def folders(material: Material, tuned: Path) -> dict[str, str]:
@@ -248,17 +225,6 @@ def written(reproduction: Reproduction, runs: Path, docs: Path, steps: Sequence[
 def _stands_in(name: str) -> str:
     """What a reader of one page must know of models and data."""
     return f"{STANDS_IN} {MATERIALS[name].data_note} [All papers](README.md).\n"
-
-
-def overview(claims: Mapping[str, Sequence[Sequence[str]]]) -> str:
-    """README.md: how many claims of each paper replicate, then each of them. `claims`: those of each paper, as its page has
-    them."""
-    rows = tuple((f"[{PLANS.find(name).paper}]({name}.md)", len(some), verdict_counts(some)) for name, some in claims.items())
-    parts = [HEAD, *Table("", "", ("paper", "claims", "verdicts"), rows).markdown.splitlines()[2:], ""]
-    for name, some in claims.items():
-        lines = [f"| {' | '.join(row)} |" for row in (COLUMNS, ["---"] * len(COLUMNS), *some)]
-        parts += [f"## {PLANS.find(name).paper}", "", *lines, ""]
-    return "\n".join([*parts, "## How a verdict is reached", "", RULES, ""])
 
 
 def claims_of(docs: Path) -> dict[str, Any]:

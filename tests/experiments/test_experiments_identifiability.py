@@ -23,6 +23,7 @@ from mixlens.experiments import identifiability_mixing as mixing
 from mixlens.experiments import identifiability_pos as pos
 from mixlens.experiments import identifiability_tokens as tokens
 from mixlens.experiments.claims import Claim
+from mixlens.experiments.identifiability_context_claims import far_context_is_smaller
 from mixlens.experiments.plan import PLANS
 from mixlens.metrics import Interval
 from mixlens.metrics.raw_and_effective import token_types
@@ -148,15 +149,17 @@ def pearson(sign: int) -> list[Record]:
     ]
 
 
-def attention_by_type(sign: int) -> list[Record]:
-    """Twelve layers as the paper sees them: raw peaks early, in the middle and deep; effective attention without them."""
+def attention_by_type(sign: int, left: float = 0.3) -> list[Record]:
+    """Twelve layers as the paper sees them: raw peaks early, in the middle and deep, a part of them left in effective attention;
+    or neither."""
     peaks = {"[CLS]": range(1, 5), "[SEP]": range(5, 9), "period or comma": range(9, 13)}
     records = []
     for text in range(8):
+        records.append(Record(str(text), "effective_attention", "pearson pooled", 0.9, {"n": 100, "width": 64}))
         for layer in range(1, 13):
             for name, peak in peaks.items():
                 raw = 0.3 + 0.2 * sign * (layer in peak) + noise(text + layer)
-                kept = (0.3 * raw if sign > 0 else 1.5 * raw + 0.2) + (0.1 * sign if name == "period or comma" else 0)
+                kept = (left * raw if sign > 0 else 1.5 * raw + 0.2) + (0.1 * sign if name == "period or comma" else 0)
                 for method, value in (("attention", raw), ("effective_attention", kept)):
                     records.append(Record(str(text), method, "received", value, {"type": name, "layer": layer}))
                     if name == "[SEP]":
@@ -181,12 +184,37 @@ def test_a_text_with_several_cuts_is_compared_with_itself() -> None:
     assert both_ways("id-effective-attention", "raw and effective attention correlate", cuts) == SAME_AND_DIFFERENT
 
 
-@pytest.mark.parametrize(
-    "start", ["raw attention to", "effective attention has", "the peak of", "by effective", "most of raw", "in layer 4"]
-)
+def test_the_null_space_of_the_cuts_of_a_text() -> None:
+    def cuts(sign: int) -> list[Record]:
+        values = [(text, n, max(0, sign * (n - 64) + 64 * (sign < 0)) + text) for text in range(6) for n in (32, 80, 128)]
+        return [Record(str(t), "effective_attention", "null dimension", v, {"n": n, "width": 64}) for t, n, v in values]
+
+    name, start = "id-effective-attention", "longer texts than a head"
+    assert both_ways(name, start, cuts) == SAME_AND_DIFFERENT
+    assert "longest - shortest cut of a text +48.000" in claim_of(name, start).check(setup_of(name), cuts(1), []).ours
+    for few in ([r for r in cuts(1) if r.info["n"] < 128], [r for r in cuts(1) if r.example == "0"], []):
+        assert word_of(claim_of(name, start), few, name) == "not comparable"
+
+
+@pytest.mark.parametrize("start", ["raw attention to", "by effective", "most of raw"])
 def test_claims_about_types(start: str) -> None:
     assert both_ways("id-effective-attention", start, attention_by_type) == SAME_AND_DIFFERENT
     assert word_of(claim_of("id-effective-attention", start), [], "id-effective-attention") == "not comparable"
+
+
+@pytest.mark.parametrize("start", ["the peak of [SEP]", "the peak of raw", "in layer 4"])
+def test_what_is_gone_from_effective_attention_was_in_raw_attention(start: str) -> None:
+    """Gone, still there, and never there: the last cannot be compared, and both attentions are shown."""
+    name = "id-effective-attention"
+    claim = claim_of(name, start)
+    assert word_of(claim, attention_by_type(1), name) == "same"
+    assert word_of(claim, attention_by_type(1, left=0.9), name) == "different"
+    never = [replace(r, value=0.002 if r.metric == "received" else r.value) for r in attention_by_type(1)]
+    verdict = claim.check(setup_of(name), never, [])
+    assert verdict.text == "not comparable (raw attention does not have it here, so that nothing can be missing)"
+    assert "raw" in verdict.ours
+    assert "effective" in verdict.ours
+    assert word_of(claim, [], name) == "not comparable"
 
 
 # --- token identifiability ----------------------------------------------------------------------------------------------
@@ -281,7 +309,9 @@ def identified(sign: int) -> list[Record]:
     records = []
     for layer in range(1, 13):
         late = max(0, layer - 4) if sign > 0 else min(layer, 4)
-        records.append(rate("naive", "identified", "cosine", 0.9 - 0.05 * late if sign > 0 else 0.95 - 0.05 * late, layer=layer))
+        near = 0.9 - 0.05 * late if sign > 0 else 0.85 - 0.05 * late
+        records.append(rate("naive", "identified", "cosine", near, layer=layer))
+        records.append(rate("naive", "identified", "l2", near - 0.1 * sign, layer=layer))
         for kind in ("linear", "mlp"):
             own = 0.99 - 0.005 * layer if sign > 0 else 0.2 + 0.005 * layer + 0.2 * (kind == "mlp")
             records.append(rate(kind, "identified", "cosine", own, layer=layer))
@@ -289,7 +319,10 @@ def identified(sign: int) -> list[Record]:
     return records
 
 
-@pytest.mark.parametrize("start", ["a linear g", "a trained g", "the rate", "without a g", "cosine", "by cosine"])
+@pytest.mark.parametrize(
+    "start",
+    ["a linear g", "a trained g", "the rate", "without a g, by both", "with a trained g", "without a g, cosine", "by cosine"],
+)
 def test_claims_about_identity(start: str) -> None:
     assert both_ways("id-token-identifiability", start, identified) == SAME_AND_DIFFERENT
     assert word_of(claim_of("id-token-identifiability", start), [], "id-token-identifiability") == "not comparable"
@@ -409,7 +442,7 @@ def step(sign: int) -> list[Record]:
         for model_ in (0, 1):
             tuned = 0.2 * sign * (model_ == 1 and layer == 12)
             records.append(rate("naive", "step", "cosine", 0.6 + 0.2 * sign - 0.01 * sign * layer, layer=layer, model=model_))
-            records.append(rate("naive", "step", "l2", 0.6 - 0.01 * sign * layer - tuned, layer=layer, model=model_))
+            records.append(rate("naive", "step", "l2", 0.7 - 0.01 * sign * layer - tuned, layer=layer, model=model_))
     return records
 
 
@@ -461,7 +494,7 @@ def shares(sign: int) -> list[Record]:
     for text in range(8):
         for layer in range(1, 13):
             own = 0.3 - 0.02 * layer if sign > 0 else 0.4 + 0.02 * layer
-            lost = 0.03 * max(0, layer - 3) + noise(text) * (layer > 3) if sign > 0 else 0.5 - 0.03 * layer
+            lost = 0.03 * max(0, layer - 3) + noise(text) * (layer > 3) if sign > 0 else 0.6 - 0.03 * layer
             records.append(Record(str(text), "hta", "own share", own + noise(text * layer), {"layer": layer}))
             records.append(Record(str(text), "hta", "not own top", lost, {"layer": layer}))
             error = 0.02 * layer - 0.03 * sign - 0.05 * (sign > 0) + noise(text) + (0.5 if sign < 0 else 0)
@@ -571,7 +604,10 @@ def distances(sign: int) -> list[Record]:
                 )
             for offset in range(-3, 4):
                 value = 0.05 + sign * 0.02 * (abs(offset) == 1) + noise(text + offset)
-                records.append(Record(str(text), "hta", "around", value, {"layer": layer, "group": f"{offset:+d}"}))
+                place = {"layer": layer, "group": f"{offset:+d}", "count": 10}
+                records += [Record(str(text), "hta", name, value, place) for name in ("around", "neighbour")[: 1 + (offset != 0)]]
+            whole = {"layer": layer, "group": "all", "count": 10}
+            records.append(Record(str(text), "hta", "context", 0.5 if sign > 0 else 0.9, whole))
             for name in ("first", "second"):
                 value = 0.02 + sign * 0.01 * (name == "second") + noise(text + layer + len(name))
                 records.append(Record(str(text), "hta", "sentence", value, {"layer": layer, "group": name}))
@@ -585,7 +621,8 @@ def test_claims_about_context() -> None:
     for claim in known()["id-context"].claims:
         assert both_ways("id-context", claim.says, distances) == SAME_AND_DIFFERENT, claim.says
     few = [r for r in distances(1) if r.metric == "distance" and r.info["group"] != "11+"]
-    for start in ("the most distant", "the context of [CLS]", "[CLS] takes", "the second sentence"):
+    lacking = ("the most distant", "the context of [CLS]", "[CLS] takes", "the second", "context remains")
+    for start in (*lacking, "the closest neighbours contribute most"):
         assert word_of(claim_of("id-context", start), few, "id-context") == "not comparable"
 
 
@@ -619,6 +656,56 @@ def test_what_cls_takes_is_judged_in_each_layer_of_the_figure() -> None:
     assert word_of(middle, places, "id-context") == "same"
     turned = [replace(r, value=0.5) if (r.info["layer"], r.info["group"]) == (6, "9") else r for r in places]
     assert word_of(middle, turned, "id-context") == "different"
+
+
+def test_places_beside_the_separator_are_judged_in_each_layer() -> None:
+    """[SEP] itself above the place behind it in the first layer alone: the mean over the layers would hide it."""
+    claim, name = claim_of("id-context", "[CLS] takes"), "id-context"
+    right = [r for r in distances(1) if r.metric == "around"]
+    assert word_of(claim, right, name) == "same"
+    turned = [replace(r, value=0.08) if (r.info["layer"], r.info["group"]) == (1, "+0") else r for r in right]
+    verdict = claim.check(setup_of(name), turned, [])
+    assert verdict.word == "different"
+    assert verdict.reason.startswith("the other way round: layer 1, ")
+    assert "layer 12" not in verdict.reason
+
+
+def test_the_nearest_is_compared_with_others_of_its_side() -> None:
+    """-2 above +1 is no reason against it, +2 above +1 is."""
+    claim, name = claim_of("id-context", "the closest neighbours contribute most"), "id-context"
+    right = [r for r in distances(1) if r.metric == "neighbour"]
+    left = [replace(r, value=r.value + 0.1) if r.info["group"].startswith("-") else r for r in right]
+    assert word_of(claim, left, name) == "same"
+    assert word_of(claim, [replace(r, value=0.2) if r.info["group"] == "+2" else r for r in right], name) == "different"
+
+
+def test_the_share_of_the_near_places_is_of_all_that_comes_from_others() -> None:
+    """By hand: 10 positions take 0.1 each from -1 and 5 positions 0.2 each from +1, of 2.5 and of 5 that come from others."""
+    places = [("neighbour", "-1", 0.1, 10), ("neighbour", "+1", 0.2, 5)]
+
+    def records(whole: float) -> list[Record]:
+        every = [*places, ("context", "all", whole, 10)]
+        return [
+            Record(str(t), "hta", metric, value + noise(t) / 99, {"layer": 1, "group": group, "count": count})
+            for t in range(8)
+            for metric, group, value, count in every
+        ]
+
+    claim = claim_of("id-context", "context remains")
+    near, far = (claim.check(setup_of("id-context"), records(whole), []) for whole in (0.25, 0.5))
+    assert (near.word, far.word) == ("same", "different")
+    assert near.ours.startswith("layer 1: share of up to 1 away - 0.5 +0.300")
+    assert far.ours.startswith("layer 1: share of up to 1 away - 0.5 -0.100")
+
+
+def test_far_context_of_two_data_sets_is_compared() -> None:
+    def outcome(sign: int, method: str = "hta:probes=2") -> Any:
+        turned = [replace(r, method=method) for r in distances(sign)]
+        return Outcome(replace(setup_of("id-context"), methods=(method,)), turned, [], None, 0.0)
+
+    assert far_context_is_smaller([outcome(1), outcome(-1)]).word == "same"
+    assert far_context_is_smaller([outcome(-1), outcome(1)]).word == "different"
+    assert far_context_is_smaller([outcome(1, "alti"), outcome(1)]).word == "not comparable"
 
 
 def test_own_shares_of_two_data_sets_are_compared_layer_by_layer() -> None:
@@ -668,18 +755,46 @@ def test_parts_of_speech(model: Any) -> None:
 
 
 def tagged(sign: int) -> list[Record]:
-    levels = {"[CLS]": 0.45, "NN": 0.3, "DT": 0.2} if sign > 0 else {"[CLS]": 0.3, "NN": 0.4, "DT": 0.6}
+    """Six layers: [CLS] and [SEP] alike in the first, lower in the second, [SEP] higher from the fourth on; or the opposite."""
+    words = {"NN": 0.3, "JJ": 0.3, "IN": 0.2, "DT": 0.2} if sign > 0 else {"NN": 0.4, "JJ": 0.4, "IN": 0.6, "DT": 0.6}
+    levels = {"[CLS]": 0.45, "[SEP]": 0.44, **words} if sign > 0 else {"[CLS]": 0.3, "[SEP]": 0.5, **words}
+    steps = {"[CLS]": {2: -0.1}, "[SEP]": {2: -0.1, 4: 0.1}}
     return [
-        Record(str(text), "hta", "own share", level + noise(text), {"layer": layer, "tag": tag})
-        for text in range(8)
+        Record(str(text), "hta", "own share", level + later + noise(text + layer), {"layer": layer, "tag": tag})
+        for text in range(24)
         for layer in range(1, 7)
         for tag, level in levels.items()
+        for later in [sign * sum(step for first, step in steps.get(tag, {}).items() if layer >= first)]
     ]
 
 
 def test_claims_about_parts_of_speech() -> None:
     for claim in known()["id-pos"].claims:
         assert both_ways("id-pos", claim.says, tagged) == SAME_AND_DIFFERENT, claim.says
+
+
+def test_types_are_counted_and_those_of_few_tokens_are_not() -> None:
+    """One tag of many tokens above the bound among five: most are below. A median over all tokens would be above it."""
+    claim = claim_of("id-pos", "in layer 1 most other types")
+    many = {"NN": 0.3, "DT": 0.3, "IN": 0.3, "JJ": 0.3, "VB": 0.6, "UH": 0.9}
+    records = [
+        Record(str(text), "hta", "own share", level + noise(text + copy), {"layer": 1, "tag": tag})
+        for tag, level in many.items()
+        for text in range(4 if tag == "UH" else 24)
+        for copy in range(20 if tag == "VB" else 1)
+    ]
+    verdict = claim.check(setup_of("id-pos"), records, [])
+    assert (verdict.word, verdict.ours) == ("same", "same: NN, DT, IN, JJ; different: VB")
+
+
+def test_the_words_of_the_claim_are_those_of_figure_29() -> None:
+    assert {"NNP", "NNS", "NN", "VBN", "VB", "VBD", "VBP", "JJ", "JJS", "RBR", "RBS"} == {t for t in pos.CONTENT if t in PENN}
+    assert {"WP", "WDT", "IN", "CC", "SYM", "PRP$", "POS", "DT"} == {t for t in pos.FUNCTION if t in PENN}
+
+
+PENN = {"NNP", "NNPS", "NNS", "NN", "VBN", "VB", "VBD", "VBP", "VBZ", "VBG", "JJ", "JJR", "JJS", "RB", "RBR", "RBS"} | {
+    "WP", "WDT", "IN", "CC", "SYM", "PRP", "PRP$", "POS", "DT", "TO", "MD", "CD"
+}  # fmt: skip
 
 
 # --- all of them --------------------------------------------------------------------------------------------------------

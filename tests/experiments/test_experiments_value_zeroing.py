@@ -346,9 +346,9 @@ def test_claims_of_cue_alignment_in_both_directions() -> None:
         lower = noisy("probes_needed", flipped(level))
         return [*noisy("cue_dot", level), *noisy("cue_average_precision", level), *lower]
 
-    assert words("vz-cue-alignment", every(as_published)) == [SAME] * 9
-    assert words("vz-cue-alignment", every(flipped(as_published))) == [DIFFERENT] * 9
-    assert words("vz-cue-alignment", noisy("cue_dot", as_published, ("transatt",))) == [INCOMPARABLE] * 9
+    assert words("vz-cue-alignment", every(as_published)) == [SAME] * 10
+    assert words("vz-cue-alignment", every(flipped(as_published))) == [DIFFERENT] * 10
+    assert words("vz-cue-alignment", noisy("cue_dot", as_published, ("transatt",))) == [INCOMPARABLE] * 10
 
 
 def test_one_layer_in_which_another_map_is_better_is_against_the_claim() -> None:
@@ -358,6 +358,16 @@ def test_one_layer_in_which_another_map_is_better_is_against_the_claim() -> None
     assert words("vz-cue-alignment", noisy("cue_dot", but_one))[0] == DIFFERENT
     probes = words("vz-cue-alignment", noisy("probes_needed", flipped(but_one)))
     assert (probes[2], words("vz-cue-alignment", noisy("probes_needed", flipped(as_published)))[2]) == (DIFFERENT, SAME)
+
+
+def test_good_layerwise_scores_of_one_of_both_are_against_the_claim() -> None:
+    def one_is_good(method: str, layer: int) -> float:
+        return 0.5 if method == "alti" and layer > 0 else as_published(method, layer)
+
+    told = "Without rollout GlobEnc and ALTI do not give good scores"
+    (claim,) = [claim for claim in known()["vz-cue-alignment"].claims if claim.says.startswith(told)]
+    verdict = claim.check(SETUP, noisy("cue_dot", one_is_good), [])
+    assert (verdict.word, verdict.reason) == (DIFFERENT, "the other way round: norm - alti")
 
 
 def test_gradients_fall_with_every_layer() -> None:

@@ -15,7 +15,7 @@ from mixlens.data.stored import jsonl
 from mixlens.experiments.plan import PLANS, Item, Plan, Role, Step
 from mixlens.experiments.reproduction import Reproduction
 from mixlens.model.loading import EMBEDDED
-from recipes.pages import renewed, results
+from recipes.pages import overview, renewed, results
 
 STEPS = (
     Step("table", "attcat-confidence", ("classifier",), "sentiment", "Table 2", n=5, fast=2, methods=("cat", "attcat")),
@@ -136,6 +136,53 @@ def test_some_runs_are_written_into_the_page_that_is_there(material: Path) -> No
     assert page.read_text(encoding="utf-8") == before
     assert (docs / "README.md").read_text(encoding="utf-8") == overview
     assert not (material / "again" / "small" / "layers").exists()
+
+
+def test_items_and_what_was_not_made_follow_the_plan_of_today(material: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A page of an older plan: without the run `absent` and with another item. Only `table` is made again."""
+    runs, docs = material / "runs", material / "docs"
+    today, asked = PLANS.find("small"), ["--docs", str(docs), "--models", str(material / "none")]
+    older = Plan("small", today.paper, __name__, ROLES, STEPS[:2], (Item("Table 9", "gone", steps=("layers",)),))
+    monkeypatch.setitem(PLANS, "small", older)
+    assert results.main([str(runs), *asked]) == 0
+    page = docs / "small.md"
+    assert "Table 9" in page.read_text(encoding="utf-8")
+    assert "Not made here" not in page.read_text(encoding="utf-8")
+    monkeypatch.setitem(PLANS, "small", today)
+    assert results.main([str(runs), "small", "--step", "table", *asked]) == 0
+    text = page.read_text(encoding="utf-8")
+    assert "Table 9" not in text
+    assert "| Table 2 | numbers |" in text
+    _, _, listed = text.partition("## Not made here")
+    names = [row for row in listed.partition("## ")[0].splitlines() if row.startswith("| ")][1:]
+    assert [row.split(" | ")[0] for row in names] == ["| ---", "| Figure 5"]
+    assert "not asked for; no model was named for `reader`" in names[1]
+    assert text.index("## Figure 4") < text.index("## Not made here") < text.index("## Every table")
+
+
+CLAIMS = {
+    "alti": [
+        [r"A \| B is above C.", "Table 2", "one", "0.5", "+0.1", "same"],
+        [r"A \| B is above C.", "Table 3", "two", "0.5", "-0.1", "different (the other way round: C)"],
+        ["D falls.", "Figure 1", "one", "-", "+0.1", "same"],
+        ["E falls.", "Figure 1", "one", "-", "+0.1", "not comparable (no)"],
+    ],
+    "globenc": [["D falls.", "Figure 1", "one", "-", "-0.1", "different"]],
+}
+
+
+def test_the_overview_has_each_statement_once_with_its_runs() -> None:
+    text = overview.overview(CLAIMS)
+    assert r"| [alti](alti.md) | A \| B is above C. | Table 2; Table 3 | one | two |  |  |" in text
+    assert text.count("D falls.") == 2  # of two papers
+    assert "| [globenc](globenc.md) | D falls. | Figure 1 |  | one |  |  |" in text
+    told = (
+        "Of 4 statements 1 hold in every run that judges them, 1 in some runs and not in others, 1 in none and are different in"
+    )
+    assert told in text
+    assert "one run or more, and 1 are not decided." in text
+    assert "| 4 | 2 same, 1 different, 1 not comparable |" in text
+    assert text.index("Of 4 statements") < text.index("## How the runs were made") < text.index("## How a verdict is reached")
 
 
 def test_steps_are_those_of_one_paper(capsys: pytest.CaptureFixture[str]) -> None:

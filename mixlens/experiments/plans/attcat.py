@@ -90,6 +90,11 @@ PLAN = plan(
         Item("Figure 3, caption", "maximal scores of 3.72 and 3.84", steps=("figure3-squad1", "figure3-squad2")),
         Item("Figure 4", "impact scores by layer, Rollout and Sum", steps=("figure4",)),
         Item(
+            "Section 6.2: 0.72 for 'not', -0.37 for 'like'",
+            "scores of two tokens of the sentence of Figure 4",
+            reason="the sentence is in the picture alone; step figure4 draws the first one of the data",
+        ),
+        Item(
             "Figure 5a",
             "scores of a question and its paragraph (here its beginning, which has the answer)",
             command=f'mixlens explain "{QUESTION}" --pair "{PARAGRAPH}" --model {HUB["squad1"][1]} --method attcat',

@@ -1,0 +1,104 @@
+"""docs/measured/results/README.md: what replicates across the papers, each claim once. For `recipes.pages.results`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from mixlens.experiments.claims import DIFFERENT, RULES, SAME, WORDS
+from mixlens.experiments.plan import PLANS
+from mixlens.experiments.reproduction_page import verdict_counts
+from mixlens.experiments.tables import Table
+
+HEAD = """# What replicates across the papers
+
+*Written by `python -m recipes.pages.results`, from the pages beside it.* The models are small (MiniLM, 6 layers, width 384)
+and are not those of the papers: a verdict of "different" says that a claim does not hold for these models and data, not that
+the paper erred. The tables here name runs; the numbers, the paper's and ours, stand on the page of each paper.
+"""
+MADE = """## How the runs were made
+
+Each run has the paper's protocol with the models and data at hand; each page has its commands, with every option that is not
+the paper's, and says what differs. A g of Identifiability is trained at one learning rate and on fewer splits of the texts, and
+HTA is estimated. Claims are counted once for each run that can judge them: two seeds of one model, or two data sets, count
+twice, and "in most settings" is judged in one setting at a time. Intervals hold for all pairs of one claim; nothing is adjusted
+across claims, so that of a hundred verdicts a few are chance. They are over texts: another training of a model, or of a g, moves
+every number. Each page says which rows were taken. Folders `../shared/...` hold the models and data that stand in for the
+papers'; `models/...` those that were tuned.
+
+Stand-ins: `minilm-sst2` (90.5 % right on SST-2) and another seed of it (89.0 %) for BERT and DistilBERT; `minilm-hatexplain`
+(68.3 % of three classes); `minilm-mlm`, a masked language model, and `minilm-agreement`, one that was tuned on agreement. Tuned
+from `minilm-mlm` by `recipes.train.finetune`: `minilm-blimp` (76.9 % before, 99.3 % after, on unseen sentences); `minilm-mrpc`
+(66.7 % of 183 unseen pairs, the more frequent class 63.9 %) and `minilm-cola` (71.7 % of 427 unseen sentences, 68.4 %), which
+are hardly better than the more frequent class, so that the figures before and after tuning on MRPC and CoLA say little;
+`minilm-squad`, from made questions and 264 of SQuAD v2 (its answer overlaps the right one in 241 of 509 unseen questions, and is
+the same in 118). The classifier of SST-2 also reads Yelp and IMDB, which it was not tuned on.
+"""
+Cells = Sequence[str]  # of a claim, as the page of its paper has them: claim, where, run, paper, here, verdict
+
+
+@dataclass(frozen=True)
+class Statement:
+    """One statement of a paper, and the runs by their verdicts."""
+
+    paper: str  # the name of its plan
+    says: str
+    where: list[str] = field(default_factory=list)
+    runs: dict[str, list[str]] = field(default_factory=dict)  # verdict -> runs
+
+    def add(self, where: str, run: str, verdict: str) -> None:
+        self.where.extend([] if where in self.where else [where])
+        self.runs.setdefault(verdict.partition(" (")[0], []).append(run)
+
+    @property
+    def row(self) -> tuple[str, ...]:
+        verdicts = (", ".join(self.runs.get(word, [])) for word in WORDS)
+        return (f"[{self.paper}]({self.paper}.md)", self.says, "; ".join(self.where), *verdicts)
+
+
+def statements_of(claims: Mapping[str, Sequence[Cells]]) -> list[Statement]:
+    """Every statement once, whatever the number of runs that judge it."""
+    found: dict[tuple[str, str], Statement] = {}
+    for paper, rows in claims.items():
+        for says, where, run, _, _, verdict in rows:
+            found.setdefault((paper, says), Statement(paper, says.replace(r"\|", "|"))).add(where, run, verdict)
+    return list(found.values())
+
+
+def summary(statements: Sequence[Statement]) -> str:
+    """In how many runs the statements hold."""
+    always = sum(set(one.runs) == {SAME} for one in statements)
+    never = sum(SAME not in one.runs and DIFFERENT in one.runs for one in statements)
+    mixed = sum(SAME in one.runs and len(one.runs) > 1 for one in statements)
+    rest = len(statements) - always - never - mixed
+    return (
+        f"Of {len(statements)} statements {always} hold in every run that judges them, {mixed} in some runs and not in others, "
+        f"{never} in none and are different in one run or more, and {rest} are not decided."
+    )
+
+
+def overview(claims: Mapping[str, Sequence[Cells]]) -> str:
+    """README.md: how many claims of each paper replicate, then each statement with its runs. `claims` has those of each paper, as
+    its page has them."""
+    counts = tuple((f"[{PLANS.find(name).paper}]({name}.md)", len(some), verdict_counts(some)) for name, some in claims.items())
+    statements = statements_of(claims)
+    return "\n".join(
+        [
+            HEAD,
+            *_table(("paper", "claims, counted by run", "verdicts"), counts),
+            "## What replicates",
+            "",
+            summary(statements),
+            "",
+            *_table(("paper", "the paper says", "where", *(f"{word}: runs" for word in WORDS)), [one.row for one in statements]),
+            MADE,
+            "## How a verdict is reached",
+            "",
+            RULES,
+            "",
+        ]
+    )
+
+
+def _table(columns: tuple[str, ...], rows: Sequence[tuple[object, ...]]) -> list[str]:
+    return [*Table("", "", columns, tuple(rows)).markdown.splitlines()[2:], ""]  # type: ignore[arg-type]
