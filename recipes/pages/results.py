@@ -5,9 +5,8 @@
 
 RUNS is a folder that keeps the records: stopped and started again, it goes on. With --jobs N the runs are first made in N
 processes side by side, the long ones first; the pages are then written from their records. The models and data are those of
-`../shared`, which are not part of the package; FOLDER holds the models that the recipes tune on them (see docs/use/finetune.md):
-minilm-blimp and minilm-blimp-again (another machine or seed), minilm-mrpc, minilm-cola, minilm-squad. A run whose models are not
-there is listed as not made.
+`../shared`, which are not part of the package; FOLDER holds the models that `python -m recipes.train.stand_ins` tunes on them. A
+run whose models are not there is listed as not made.
 """
 
 from __future__ import annotations
