@@ -3,13 +3,13 @@ neighbours, and from one layer to the next."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from itertools import product
 from typing import Any
 
 from ..errors import InputError
 from ..metrics.mixing_stats import BRUNNER
-from ..metrics.token_identity import DISTANCES, KINDS, identifiability_across_layers, token_identifiability, train_and_test_rates
+from ..metrics.token_identity import DISTANCES, KINDS, Identified, Search, identifiability_across_layers
 from ..provenance import public_name
 from ..types import Example, Record
 from .claims import Published
@@ -19,23 +19,24 @@ from .identifiability_tokens import (
     DIFFERS_TRAINED,
     TRAINED,
     States,
+    Trial,
     Units,
     draw_rates,
     epochs_table,
     figure_tokens,
     interval_of,
-    missing,
     of_metric,
+    portions,
     prepare_kinds,
     rate_table,
     record_of,
     states_of,
     training_of,
+    tried,
 )
 from .tables import Table
 
 LEARNED = ("linear", "mlp")
-Unit = tuple[str, Callable[[], list[Record]]]
 ONE_SPLIT = (
     "The paper names cross validation for Figure 2a alone. Here too the texts are split once (option folds). "
     "Intervals are over the test texts of that split: another split, or another training of g, moves every number."
@@ -119,23 +120,24 @@ def figure_panels(setup: Setup, tables: list[Table], figure: Any) -> None:
 def across_layers(setup: Setup, examples: list[Example]) -> Units:
     """How well does a g that was trained on one layer identify the tokens of the other layers?"""
     states = states_of(setup.model, examples, setup.options["embedding"])
-    yield from missing(setup, _across_units(setup, states))
+    yield from _across_units(setup, states)
 
 
-def _across_units(setup: Setup, states: States) -> Iterator[Unit]:
-    for kind, distance, layer in product(setup.options["kinds"], setup.options["distances"], trained_layers(setup)):
-        yield f"{kind}/{distance}/{layer}", _across_layer(setup, states, kind, distance, layer)
+def _across_units(setup: Setup, states: States) -> Units:
+    """On a GPU the g of all layers are trained side by side."""
+    for kind, distance in product(setup.options["kinds"], setup.options["distances"]):
+        left = [layer for layer in trained_layers(setup) if f"{kind}/{distance}/{layer}" not in setup.done]
+        for some in portions(left, states.inputs):
+            for layer, records in zip(some, _across_layers(setup, states, kind, distance, some), strict=True):
+                yield f"{kind}/{distance}/{layer}", records
 
 
-def _across_layer(setup: Setup, states: States, kind: str, distance: str, trained: int) -> Callable[[], list[Record]]:
-    def measure() -> list[Record]:
-        numbers = range(1, setup.model.n_layers + 1)
-        every = [states.layer(number) for number in numbers]
-        question = {"kind": kind, "distance": distance, "trained": [trained - 1], **training_of(setup)}
-        (row,) = identifiability_across_layers(every, states.inputs, **question)
-        return [record_of(one, kind, "across", distance, layer=n, trained=trained) for n, one in zip(numbers, row, strict=True)]
-
-    return measure
+def _across_layers(setup: Setup, states: States, kind: str, distance: str, trained: Sequence[int]) -> Iterator[list[Record]]:
+    numbers = range(1, setup.model.n_layers + 1)
+    every = [states.layer(number) for number in numbers]
+    question = {"kind": kind, "distance": distance, "trained": [layer - 1 for layer in trained], **training_of(setup)}
+    for layer, row in zip(trained, identifiability_across_layers(every, states.inputs, **question), strict=True):
+        yield [record_of(one, kind, "across", distance, layer=n, trained=layer) for n, one in zip(numbers, row, strict=True)]
 
 
 # --- train and test (Figure 7, B.2) -----------------------------------------------------------------------------------------
@@ -187,40 +189,27 @@ def prepare_shares(setup: Setup) -> None:
 def generalization(setup: Setup, examples: list[Example]) -> Units:
     """How much better does a g do on the texts that it was trained on, and what do more training texts bring?"""
     states = states_of(setup.model, examples, setup.options["embedding"])
-    yield from missing(setup, _generalization_units(setup, states))
-
-
-def _generalization_units(setup: Setup, states: States) -> Iterator[Unit]:
-    options = setup.options
+    options, parts = setup.options, ("train", "test")
     layers = options["layers"] or range(1, setup.model.n_layers + 1)
-    for kind, distance, layer in product(options["kinds"], options["distances"], layers):
-        yield f"{kind}/{distance}/{layer}", _train_and_test(setup, states, kind, distance, layer)
-    for share in options["shares"]:
-        yield f"size/{share}", _size(setup, states, share)
+    for kind, distance in product(options["kinds"], options["distances"]):
+        yield from tried(setup, kind, distance, [_train_and_test(states, kind, distance, layer) for layer in layers], parts)
+    yield from tried(setup, "mlp", "l2", [_size(states, share, _size_layer(setup)) for share in options["shares"]])
 
 
-def _train_and_test(setup: Setup, states: States, kind: str, distance: str, layer: int) -> Callable[[], list[Record]]:
-    def measure() -> list[Record]:
-        train, test = train_and_test_rates(states.layer(layer), states.inputs, kind=kind, distance=distance, **training_of(setup))
+def _train_and_test(states: States, kind: str, distance: str, layer: int) -> Trial:
+    def records(train: Identified, test: Identified) -> list[Record]:
         rates = [record_of(one, kind, name, distance, layer=layer) for name, one in (("train", train), ("test", test))]
-        return [
-            *rates,
-            Record(
-                "all", kind, "gap", train.value - test.value, {"distance": distance, "layer": layer, "epochs": list(test.epochs)}
-            ),
-        ]
+        told = {"distance": distance, "layer": layer, "epochs": list(test.epochs)}
+        return [*rates, Record("all", kind, "gap", train.value - test.value, told)]
 
-    return measure
+    return Trial(f"{kind}/{distance}/{layer}", Search(states.layer(layer), states.inputs), records)
 
 
-def _size(setup: Setup, states: States, share: float) -> Callable[[], list[Record]]:
-    def measure() -> list[Record]:
-        layer = _size_layer(setup)
-        question = {"kind": "mlp", "distance": "l2", "share": share, **training_of(setup)}
-        _, test = train_and_test_rates(states.layer(layer), states.inputs, **question)
+def _size(states: States, share: float, layer: int) -> Trial:
+    def records(test: Identified) -> list[Record]:
         return [record_of(test, "mlp", "size", "l2", layer=layer, share=share)]
 
-    return measure
+    return Trial(f"size/{share}", Search(states.layer(layer), states.inputs, share=share), records)
 
 
 # --- neighbours (Figures 14-17, B.5) ----------------------------------------------------------------------------------------
@@ -263,23 +252,18 @@ def prepare_offsets(setup: Setup) -> None:
 def neighbours(setup: Setup, examples: list[Example]) -> Units:
     """Can the input tokens next to a position be told from its hidden state?"""
     states = states_of(setup.model, examples, setup.options["embedding"])
-    yield from missing(setup, _neighbour_units(setup, states))
-
-
-def _neighbour_units(setup: Setup, states: States) -> Iterator[Unit]:
     options = setup.options
     layers = options["layers"] or range(1, setup.model.n_layers + 1)
-    for kind, distance, layer, offset in product(options["kinds"], options["distances"], layers, options["offsets"]):
-        yield f"{kind}/{distance}/{layer}/{offset}", _neighbour(setup, states, kind, distance, layer, offset)
+    for kind, distance in product(options["kinds"], options["distances"]):
+        places = product(layers, options["offsets"])
+        yield from tried(setup, kind, distance, [_neighbour(states, kind, distance, *place) for place in places])
 
 
-def _neighbour(setup: Setup, states: States, kind: str, distance: str, layer: int, offset: int) -> Callable[[], list[Record]]:
-    def measure() -> list[Record]:
-        question = {"kind": kind, "distance": distance, "offset": offset, **training_of(setup)}
-        found = token_identifiability(states.layer(layer), states.inputs, **question)
+def _neighbour(states: States, kind: str, distance: str, layer: int, offset: int) -> Trial:
+    def records(found: Identified) -> list[Record]:
         return [record_of(found, kind, "neighbour", distance, layer=layer, offset=offset)]
 
-    return measure
+    return Trial(f"{kind}/{distance}/{layer}/{offset}", Search(states.layer(layer), states.inputs, offset), records)
 
 
 # --- from one layer to the next (Figures 11-13, B.4) ------------------------------------------------------------------------
@@ -316,23 +300,26 @@ def figure_steps(setup: Setup, tables: list[Table], figure: Any) -> None:
 )
 def hidden_to_hidden(setup: Setup, examples: list[Example]) -> Units:
     """Is the nearest of the states that enter a layer the position's own? As it is, or seen by a trained g."""
-    for number, model in enumerate(setup.models):
-        keys = [key for key, _ in _step_units(setup, States([], []), number, model.n_layers)]
-        if set(keys) - setup.done:
-            states = states_of(model, examples, setup.options["embedding"])
-            yield from missing(setup, _step_units(setup, states, number, model.n_layers))
+    for number in range(len(setup.models)):
+        yield from _steps(setup, examples, number)
 
 
-def _step_units(setup: Setup, states: States, number: int, depth: int) -> Iterator[Unit]:
-    for kind, distance, layer in product(setup.options["kinds"], setup.options["distances"], range(1, depth + 1)):
-        yield f"{number}/{kind}/{distance}/{layer}", _step(setup, states, number, kind, distance, layer)
+def _steps(setup: Setup, examples: list[Example], number: int) -> Units:
+    """The steps of one model. A model whose steps are all done reads no text."""
+    model, pairs = setup.models[number], list(product(setup.options["kinds"], setup.options["distances"]))
+    layers = range(1, model.n_layers + 1)
+    if setup.done.issuperset(f"{number}/{kind}/{distance}/{layer}" for (kind, distance), layer in product(pairs, layers)):
+        return
+    states = states_of(model, examples, setup.options["embedding"])
+    for kind, distance in pairs:
+        yield from tried(setup, kind, distance, [_step(setup, states, number, kind, distance, layer) for layer in layers])
 
 
-def _step(setup: Setup, states: States, number: int, kind: str, distance: str, layer: int) -> Callable[[], list[Record]]:
-    def measure() -> list[Record]:
-        before = states.inputs if layer == 1 else states.layer(layer - 1)
-        found = token_identifiability(states.layer(layer), before, kind=kind, distance=distance, **training_of(setup))
+def _step(setup: Setup, states: States, number: int, kind: str, distance: str, layer: int) -> Trial:
+    before = states.inputs if layer == 1 else states.layer(layer - 1)
+
+    def records(found: Identified) -> list[Record]:
         place = {"layer": layer, "model": number, "name": f"{number + 1}: {public_name(setup.models[number].name)}"}
         return [record_of(found, kind, "step", distance, **place)]
 
-    return measure
+    return Trial(f"{number}/{kind}/{distance}/{layer}", Search(states.layer(layer), before), records)

@@ -12,12 +12,12 @@ import numpy as np
 from ..asking import MethodRequest, map_of, maps_of, parse_method
 from ..metrics.intervals import mean_with_interval
 from ..metrics.mixing_stats import BRUNNER, not_own_top, own_share, quantile_with_interval
-from ..metrics.token_identity import token_identifiability
+from ..metrics.token_identity import Identified, Search
 from ..types import Example, Map, Record, Trace
 from .claims import Claim, Examples, Published, Verdict, bounded
 from .experiment import Outcome, Setup, experiment
 from .globenc import lines, per_layer
-from .identifiability_tokens import DIFFERS_TRAINED, TRAINED, States, Units, missing, prepare_kinds, states_of, training_of
+from .identifiability_tokens import DIFFERS_TRAINED, TRAINED, States, Trial, Units, missing, prepare_kinds, states_of, tried
 from .identifiability_values import (
     DEPTHS,
     HTA,
@@ -341,14 +341,9 @@ ERROR_OF = "linear g, cosine"
 def mixing_and_identity(setup: Setup, examples: list[Example]) -> Units:
     """Where another token contributes more, can the own token still be identified?"""
     states = states_of(setup.model, examples, setup.options["embedding"])
-    yield from missing(setup, _both_units(setup, examples, states))
-
-
-def _both_units(setup: Setup, examples: Sequence[Example], states: States) -> Iterator[tuple[str, Callable[[], list[Record]]]]:
-    for number, example in enumerate(examples):
-        yield f"mixing/{number}", _mixing_of(setup, example)
-    for layer in range(1, setup.model.n_layers + 1):
-        yield f"identity/{layer}", _errors_of(setup, examples, states, layer)
+    yield from missing(setup, ((f"mixing/{number}", _mixing_of(setup, one)) for number, one in enumerate(examples)))
+    errors = [_errors_of(examples, states, layer) for layer in range(1, setup.model.n_layers + 1)]
+    yield from tried(setup, "linear", "cosine", errors)
 
 
 def _mixing_of(setup: Setup, example: Example) -> Callable[[], list[Record]]:
@@ -362,12 +357,11 @@ def _mixing_of(setup: Setup, example: Example) -> Callable[[], list[Record]]:
     return measure
 
 
-def _errors_of(setup: Setup, examples: Sequence[Example], states: States, layer: int) -> Callable[[], list[Record]]:
+def _errors_of(examples: Sequence[Example], states: States, layer: int) -> Trial:
     """The share of tokens of each tested text that g does not identify."""
 
-    def measure() -> list[Record]:
-        found = token_identifiability(states.layer(layer), states.inputs, kind="linear", distance="cosine", **training_of(setup))
+    def records(found: Identified) -> list[Record]:
         rows = [(str(examples[text].id), 1 - hits / total) for text, hits, total in found.by_text]
         return [Record(name, ERROR_OF, "error", error, {"layer": layer}) for name, error in rows]
 
-    return measure
+    return Trial(f"identity/{layer}", Search(states.layer(layer), states.inputs), records)

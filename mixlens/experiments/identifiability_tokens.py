@@ -17,13 +17,15 @@ from ..metrics.mixing_stats import BRUNNER
 from ..metrics.token_identity import (
     DISTANCES,
     KINDS,
-    RATES,
     Identified,
-    Training,
+    Search,
+    Texts,
     identifiability_across_layers,
+    identified_rates,
     input_vectors,
-    token_identifiability,
+    side_by_side,
 )
+from ..metrics.token_training import RATES, Training
 from ..model.model import Model
 from ..types import Example, Record
 from .claims import Published
@@ -106,6 +108,29 @@ def missing(setup: Setup, units: Iterator[tuple[str, Callable[[], list[Record]]]
     for key, measure in units:
         if key not in setup.done:
             yield key, measure()
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A unit of a run that trains a g, and the records of the rates that come of it: one for each part of the texts."""
+
+    key: str
+    search: Search
+    records: Callable[..., list[Record]]
+
+
+def tried(setup: Setup, kind: str, distance: str, trials: Sequence[Trial], parts: Sequence[str] = ("test",)) -> Units:
+    """The trials that are not done. A GPU trains their g side by side; elsewhere they are measured one after the other."""
+    left = [one for one in trials if one.key not in setup.done]
+    question: dict[str, Any] = {"kind": kind, "distance": distance, "parts": parts, **training_of(setup)}
+    for some in portions(left, left[0].search.hidden if left else []):
+        for one, rates in zip(some, identified_rates([one.search for one in some], **question), strict=True):
+            yield one.key, one.records(*rates)
+
+
+def portions(left: Sequence[Any], texts: Texts) -> list[Sequence[Any]]:
+    """What is trained at once: everything where g are trained side by side, else one after the other."""
+    return [left] if left and side_by_side(texts) else [[one] for one in left]
 
 
 def record_of(identified: Identified, kind: str, metric: str, distance: str, **place: Any) -> Record:
@@ -250,28 +275,23 @@ def figure_tokens(setup: Setup, tables: list[Table], figure: Any) -> None:
 def token_identities(setup: Setup, examples: list[Example]) -> Units:
     """In how many positions is the nearest input token of the text the position's own? As it is, or seen by a trained g."""
     states = states_of(setup.model, examples, setup.options["embedding"])
-    yield from missing(setup, _token_units(setup, states))
-
-
-def _token_units(setup: Setup, states: States) -> Iterator[tuple[str, Callable[[], list[Record]]]]:
     options = setup.options
     layers = list(range(setup.model.n_layers + 1)) if options["layers"] is None else list(options["layers"])
-    yield "chance", lambda: [chance_of(states)]
+    yield from missing(setup, iter([("chance", lambda: [chance_of(states)])]))
     for kind, distance in product(options["kinds"], options["distances"]):
-        for layer, offset in product(layers, (0, *options["offsets"])):
-            yield f"{kind}/{distance}/{layer}/{offset}", _identity(setup, states, kind, distance, layer, offset)
+        places = product(layers, (0, *options["offsets"]))
+        yield from tried(setup, kind, distance, [_identity(states, kind, distance, *place) for place in places])
         if options["across"] and kind != "naive":
-            yield f"{kind}/{distance}/across", _across(setup, states, kind, distance, layers)
+            across = (f"{kind}/{distance}/across", _across(setup, states, kind, distance, layers))
+            yield from missing(setup, iter([across]))
 
 
-def _identity(setup: Setup, states: States, kind: str, distance: str, layer: int, offset: int) -> Callable[[], list[Record]]:
-    def measure() -> list[Record]:
-        question = {"kind": kind, "distance": distance, "offset": offset, **training_of(setup)}
-        identified = token_identifiability(states.layer(layer), states.inputs, **question)
+def _identity(states: States, kind: str, distance: str, layer: int, offset: int) -> Trial:
+    def records(found: Identified) -> list[Record]:
         place = {"layer": layer, "offset": offset} if offset else {"layer": layer}
-        return [record_of(identified, kind, "neighbour" if offset else "identified", distance, **place)]
+        return [record_of(found, kind, "neighbour" if offset else "identified", distance, **place)]
 
-    return measure
+    return Trial(f"{kind}/{distance}/{layer}/{offset}", Search(states.layer(layer), states.inputs, offset), records)
 
 
 def _across(setup: Setup, states: States, kind: str, distance: str, layers: Sequence[int]) -> Callable[[], list[Record]]:

@@ -7,17 +7,18 @@ own text is its own. g is nothing at all ("naive"), a matrix ("linear") or one h
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 
+from .. import fast
 from ..attributions import Question
 from ..errors import InputError
 from ..types import Trace
@@ -25,33 +26,13 @@ from .arguments import Array, one_of
 from .intervals import Interval, mean_with_interval
 from .mixing_stats import BRUNNER
 from .registry import metric
+from .token_training import PAPERS_TRAINING, Fit, Split, Training, best_fits, wide
 
 DISTANCES = ("cosine", "l2")
 KINDS = ("naive", "linear", "mlp")
 EQUAL = 1e-12  # distances in float64 that differ by less are equal: a product rounds equal vectors by some 1e-16 apart
 Texts = Sequence[Tensor]  # one [pos d] for each text
 Tested = tuple[Sequence[int], Sequence[Array]]  # texts, and for each of them which tokens were identified, [pos]
-
-
-RATES = (0.003, 0.001, 0.0003, 0.0001, 0.00003, 0.00001, 0.000003)  # those that the paper tried (B.1)
-
-
-@dataclass(frozen=True)
-class Training:
-    """How g is trained; the defaults are the paper's (B.1): no limit of epochs, because the validation texts stop it.
-
-    With several `rates` g is trained by each of them, and the one with the lowest loss on the validation texts is used.
-    """
-
-    rate: float = 1e-4
-    batch: int = 256
-    patience: int = 20
-    epochs: int | None = None  # None: until `patience` epochs have brought nothing
-    hidden: int = 1000
-    rates: tuple[float, ...] = ()
-
-
-PAPERS_TRAINING = Training()
 
 
 @dataclass(frozen=True)
@@ -105,6 +86,58 @@ def identified(hidden: Tensor, inputs: Tensor, *, distance: str = "cosine", offs
     return (own <= far.min(-1).values * (1 + EQUAL) + EQUAL).double().cpu().numpy()
 
 
+@dataclass(frozen=True)
+class Search:
+    """Hidden states, and the vectors among which the nearest is looked for: one [pos d] for each text on both sides.
+
+    `offset` asks for a neighbour instead of the token itself; `share` is the part of the training texts that is used.
+    """
+
+    hidden: Texts
+    inputs: Texts
+    offset: int = 0
+    share: float = 1.0
+
+
+def identified_rates(
+    searches: Sequence[Search],
+    *,
+    kind: str,
+    distance: str,
+    folds: int,
+    training: Training,
+    seed: int,
+    parts: Sequence[str] = ("test",),
+    confidence: float = 0.95,
+) -> list[tuple[Identified, ...]]:
+    """Of each search the rates of these parts of the texts, "train" or "test", through its own g.
+
+    On a GPU all g are trained side by side. The "naive" g needs no training, and its rate is that of all texts.
+    """
+    for one in searches:
+        _checked(one.hidden, one.inputs, kind)
+    if kind == "naive":
+        return [(_naive(one, distance, confidence, seed),) * len(parts) for one in searches]
+    trained = _trained_folds(searches, folds=folds, seed=seed, kind=kind, distance=distance, training=training)
+    options: dict[str, Any] = {"confidence": confidence, "seed": seed}
+    return [_rates(of_one, one, parts, **options) for one, of_one in zip(searches, trained, strict=True)]
+
+
+def _rates(trained: Sequence[Fold], search: Search, parts: Sequence[str], **options: Any) -> tuple[Identified, ...]:
+    return tuple(_rated(trained, part, search.hidden, search.inputs, **options) for part in parts)
+
+
+def side_by_side(texts: Texts) -> bool:
+    """Whether the g of several searches are trained as one, so that it pays to ask for them together."""
+    return fast.trained_at_once(texts[0].device, 1) > 1
+
+
+def _naive(search: Search, distance: str, confidence: float, seed: int) -> Identified:
+    pairs = zip(search.hidden, search.inputs, strict=True)
+    hits = [identified(h, x, distance=distance, offset=search.offset) for h, x in pairs]
+    return _rate([(range(len(search.hidden)), hits)], confidence, seed)
+
+
 @metric(paper=BRUNNER, needs=("hidden",), better="neither")
 def token_identifiability(
     hidden: Texts,
@@ -124,14 +157,9 @@ def token_identifiability(
     instead of the token itself. g is trained on 70 % of the texts by the distance itself, stopped on 15 %, tested on the
     rest, `folds` times over other splits; the "naive" g needs no training and is tested on all texts.
     """
-    _checked(hidden, inputs, kind)
-    if kind == "naive":
-        hits = [identified(h, x, distance=distance, offset=offset) for h, x in zip(hidden, inputs, strict=True)]
-        return _rate([(range(len(hidden)), hits)], confidence, seed)
-    trained = _trained_folds(
-        hidden, inputs, folds=folds, seed=seed, kind=kind, distance=distance, offset=offset, training=training
-    )
-    return _rated(trained, "test", hidden, inputs, confidence=confidence, seed=seed)
+    options: dict[str, Any] = {"kind": kind, "distance": distance, "folds": folds, "training": training, "seed": seed}
+    ((found,),) = identified_rates([Search(hidden, inputs, offset)], confidence=confidence, **options)
+    return found
 
 
 @metric(paper=BRUNNER, needs=("hidden",), better="neither")
@@ -156,11 +184,15 @@ def identifiability_across_layers(
     if kind == "naive":
         raise InputError("the naive g is not trained, so no layer is its own. Use token_identifiability, or kind='linear'.")
     options: dict[str, Any] = {"kind": kind, "distance": distance, "training": training, "folds": folds, "seed": seed}
-    rows = []
-    for place in range(len(layers)) if trained is None else trained:
-        of_layer = _trained_folds(layers[place], inputs, offset=0, **options)
-        rows.append(tuple(_rated(of_layer, "test", other, inputs, confidence=confidence, seed=seed) for other in layers))
-    return tuple(rows)
+    places = range(len(layers)) if trained is None else trained
+    of_layers = _trained_folds([Search(layers[place], inputs) for place in places], **options)
+    tested = [Search(other, inputs) for other in layers]
+    return tuple(_on_each(of_layer, tested, confidence=confidence, seed=seed) for of_layer in of_layers)
+
+
+def _on_each(trained: Sequence[Fold], tested: Sequence[Search], **options: Any) -> tuple[Identified, ...]:
+    """What the g of one layer identifies in each layer."""
+    return tuple(_rates(trained, one, ("test",), **options)[0] for one in tested)
 
 
 @metric(paper=BRUNNER, needs=("hidden",), better="neither")
@@ -180,11 +212,10 @@ def train_and_test_rates(
 
     `share` is the part of the training texts that is used; the validation and test texts stay the same.
     """
-    _checked(hidden, inputs, kind)
-    options: dict[str, Any] = {"kind": kind, "distance": distance, "training": training, "folds": folds, "share": share}
-    trained = _trained_folds(hidden, inputs, offset=0, seed=seed, **options)
-    rates = [_rated(trained, part, hidden, inputs, confidence=confidence, seed=seed) for part in ("train", "test")]
-    return rates[0], rates[1]
+    options: dict[str, Any] = {"kind": kind, "distance": distance, "folds": folds, "training": training, "seed": seed}
+    asked = Search(hidden, inputs, share=share)
+    ((train, test),) = identified_rates([asked], parts=("train", "test"), confidence=confidence, **options)
+    return train, test
 
 
 def _checked(hidden: Texts, inputs: Texts, kind: str) -> None:
@@ -223,16 +254,6 @@ def _rated(trained: Sequence[Fold], part: str, hidden: Texts, inputs: Texts, *, 
 
 
 @dataclass(frozen=True)
-class Fit:
-    """A trained g, the epochs of its training, its loss on the validation texts and its learning rate."""
-
-    g: Callable[[Tensor], Tensor]
-    epochs: int
-    loss: float
-    rate: float
-
-
-@dataclass(frozen=True)
 class Fold:
     """A g with the numbers of the texts that it was trained on and of those that test it."""
 
@@ -248,31 +269,53 @@ class Fold:
     def hits(self, texts: Sequence[int], hidden: Texts, inputs: Texts) -> list[Array]:
         """Which tokens of each text are identified through g, [pos]."""
         options: dict[str, Any] = {"distance": self.distance, "offset": self.offset}
-        return [identified(self.fit.g(_wide(hidden[i])), inputs[i], **options) for i in texts]
+        return [identified(self.fit.g(wide(hidden[i])), inputs[i], **options) for i in texts]
 
 
-def _trained_folds(hidden: Texts, inputs: Texts, *, folds: int, seed: int, **options: Any) -> list[Fold]:
-    return [_trained_fold(hidden, inputs, seed=seed + fold, **options) for fold in range(folds)]
+def _trained_folds(
+    searches: Sequence[Search], *, folds: int, seed: int, kind: str, distance: str, training: Training
+) -> list[list[Fold]]:
+    """Of each search a g for each of `folds` splits of the texts."""
+    asked = list(product(searches, range(seed, seed + folds)))
+    at_once = min(map(_at_once, searches), default=1)
+    options: dict[str, Any] = {"kind": kind, "distance": distance, "training": training}
+    made = [fold for some in _portions(asked, at_once) for fold in _folds(some, **options)]
+    return list(_portions(made, folds))
 
 
-def _trained_fold(
-    hidden: Texts,
-    inputs: Texts,
-    *,
-    kind: str,
-    distance: str,
-    offset: int,
-    training: Training,
-    seed: int,
-    share: float = 1.0,
-) -> Fold:
-    """g trained on one split of the texts by sentences: 70 % to train (a `share` of them), 15 % to stop, 15 % to test."""
-    order = np.random.default_rng(seed).permutation(len(hidden)).tolist()
+def _portions(values: Sequence[Any], size: int) -> Iterator[Any]:
+    """So many at a time, in their order."""
+    for start in range(0, len(values), size):
+        yield values[start : start + size]
+
+
+def _at_once(search: Search) -> int:
+    return fast.trained_at_once(search.hidden[0].device, _memory(search))
+
+
+def _memory(search: Search) -> int:
+    """About what one training takes, in bytes: its texts twice, and what a pass over those that stop it holds."""
+    sides = (search.hidden, search.inputs)
+    return 3 * sum(one.numel() * max(4, one.element_size()) for side in sides for one in side)
+
+
+def _folds(asked: Sequence[tuple[Search, int]], *, kind: str, distance: str, training: Training) -> list[Fold]:
+    """A g for each search and seed."""
+    splits = [_split(one, seed) for one, seed in asked]
+    fits = best_fits([split for _, split, _ in splits], kind=kind, distance=distance, training=training)
+    return [
+        Fold(train, test, fit, distance, one.offset) for (one, _), (train, _, test), fit in zip(asked, splits, fits, strict=True)
+    ]
+
+
+def _split(search: Search, seed: int) -> tuple[list[int], Split, list[int]]:
+    """One split of the texts: the numbers of those to train (a share of 70 %), the tokens to train and to stop (15 %), and the
+    numbers of the texts to test (15 %)."""
+    order = np.random.default_rng(seed).permutation(len(search.hidden)).tolist()
     first, second = round(0.7 * len(order)), round(0.85 * len(order))
-    train = order[: max(1, round(share * first))]
-    sides = [_pairs(hidden, inputs, part, offset) for part in (train, order[first:second])]
-    fit = best_fit(sides[0], sides[1], kind=kind, distance=distance, training=training, seed=seed)
-    return Fold(train, order[second:], fit, distance, offset)
+    train = order[: max(1, round(search.share * first))]
+    sides = [_pairs(search.hidden, search.inputs, part, search.offset) for part in (train, order[first:second])]
+    return train, Split(sides[0], sides[1], seed), order[second:]
 
 
 def _pairs(hidden: Texts, inputs: Texts, texts: Sequence[int], offset: int) -> tuple[Tensor, Tensor]:
@@ -281,64 +324,4 @@ def _pairs(hidden: Texts, inputs: Texts, texts: Sequence[int], offset: int) -> t
     ends = [max(start, len(hidden[i]) - max(0, offset)) for i in texts]
     states = [hidden[i][start:end] for i, end in zip(texts, ends, strict=True)]
     targets = [inputs[i][start + offset : end + offset] for i, end in zip(texts, ends, strict=True)]
-    return _wide(torch.cat(states)), _wide(torch.cat(targets))
-
-
-def _wide(vectors: Tensor) -> Tensor:
-    """In at least float32."""
-    return vectors if vectors.dtype == torch.float64 else vectors.float()
-
-
-Side = tuple[Tensor, Tensor]  # hidden states and the vectors that they are to be mapped to, [token d] each
-
-
-def best_fit(train: Side, stop: Side, *, kind: str, distance: str, training: Training, seed: int) -> Fit:
-    """The g of the learning rate that serves the validation texts best; every rate begins from the same weights."""
-    fits = []
-    for rate in training.rates or (training.rate,):
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
-            fits.append(fit(train, stop, kind=kind, distance=distance, training=replace(training, rate=rate)))
-    return min(fits, key=lambda one: one.loss)
-
-
-def fitted(train: Side, stop: Side, *, kind: str, distance: str, training: Training) -> Callable[[Tensor], Tensor]:
-    """g, trained by Adam to bring hidden states near their input vectors, as it was where the other texts liked it best."""
-    return fit(train, stop, kind=kind, distance=distance, training=training).g
-
-
-def fit(train: Side, stop: Side, *, kind: str, distance: str, training: Training) -> Fit:
-    """g trained by one learning rate. The weights are those of the epoch with the lowest loss on the validation texts."""
-    (x, y), g = train, _initial(kind, train, training.hidden)
-    optimizer = torch.optim.Adam(g.parameters(), lr=training.rate)
-    best, state, n_worse, epochs = float("inf"), g.state_dict(), 0, 0
-    with torch.enable_grad():
-        while n_worse < training.patience and epochs != training.epochs:
-            epochs += 1
-            for rows in torch.randperm(len(x)).split(training.batch):
-                optimizer.zero_grad()
-                _loss(g(x[rows]), y[rows], distance).backward()
-                optimizer.step()
-            loss = float(_loss(g(stop[0]), stop[1], distance).detach())
-            n_worse += 1
-            if loss < best:
-                best, state, n_worse = loss, copy.deepcopy(g.state_dict()), 0
-    g.load_state_dict(state)
-    return Fit(g.requires_grad_(False), epochs, best, training.rate)
-
-
-def _initial(kind: str, train: Side, hidden: int) -> Any:
-    """A matrix without bias, or one hidden layer of GELUs. Weights by Glorot's uniform rule, biases 0."""
-    width, out = train[0].shape[-1], train[1].shape[-1]
-    g: Any = nn.Linear(width, out, bias=False)
-    if kind == "mlp":
-        g = nn.Sequential(nn.Linear(width, hidden), nn.GELU(), nn.Linear(hidden, out))
-    for weights in g.parameters():
-        nn.init.xavier_uniform_(weights) if weights.dim() > 1 else nn.init.zeros_(weights)
-    return g.to(train[0])
-
-
-def _loss(vectors: Tensor, targets: Tensor, distance: str) -> Tensor:
-    if distance == "cosine":
-        return (1 - F.cosine_similarity(vectors, targets, dim=-1)).mean()
-    return torch.linalg.vector_norm(vectors - targets, dim=-1).mean()
+    return wide(torch.cat(states)), wide(torch.cat(targets))

@@ -234,6 +234,8 @@ FIRST: dict[str, tuple[str, ...]] = {
     "mixlens/metrics/faithfulness.py": ("tests/test_metrics_faithfulness.py",),
     "mixlens/metrics/geometry.py": ("tests/test_metrics_maps.py",),
     "mixlens/metrics/token_identity.py": ("tests/test_metrics_probing.py",),
+    "mixlens/metrics/token_training.py": ("tests/test_metrics_probing.py", "tests/test_side_by_side.py"),
+    "mixlens/fast/side_by_side.py": ("tests/test_side_by_side.py",),
     "mixlens/metrics/intervals.py": ("tests/test_metrics_intervals.py",),
     "mixlens/metrics/mixing_stats.py": ("tests/test_metrics_maps.py",),
     "mixlens/metrics/plausibility.py": ("tests/test_metrics_agreement.py",),

@@ -108,11 +108,11 @@ MATERIALS = {
         },
         sizes={"contributions-mnli": 1000},
         options={
-            **{step: {"folds": 5, **FAST_RATE} for step in ("identity", "identity-cola", "identity-mnli")},
-            **dict.fromkeys(("across", "generalization", "steps"), FAST_RATE),
-            "neighbours": {"layers": [1, 6], **FAST_RATE},
-            **dict.fromkeys(("contributions", "contributions-cola", "contributions-mnli", "pos"), ESTIMATED),
-            "mixing-and-identity": {"folds": 5, **ESTIMATED, **FAST_RATE},
+            **{step: {"folds": 5, **FAST_RATE} for step in ("identity", "identity-mnli")},
+            **dict.fromkeys(("identity-cola", "across", "neighbours", "generalization", "steps"), FAST_RATE),
+            **dict.fromkeys(
+                ("contributions", "contributions-cola", "contributions-mnli", "pos", "mixing-and-identity"), ESTIMATED
+            ),
         },
         data_note="Data: the development set of MRPC, the in-domain half of CoLA's (527 of 1,043 sentences), 500 matched and 500 "
         "mismatched pairs of MNLI that are a selection, not the first ones. A g is trained at a rate of 0.003, the largest that "

@@ -25,7 +25,7 @@ from mixlens.experiments import identifiability_tokens as tokens
 from mixlens.experiments.claims import Claim
 from mixlens.experiments.identifiability_context_claims import far_context_is_smaller
 from mixlens.experiments.plan import PLANS
-from mixlens.metrics import Interval
+from mixlens.metrics import Interval, token_identity, token_training
 from mixlens.metrics.raw_and_effective import token_types
 from mixlens.metrics.token_identity import input_vectors
 from mixlens.types import Example, Map, Record
@@ -260,7 +260,7 @@ def test_training_stopped_and_continued_is_the_same(model: Any, tmp_path: Path, 
     asked: dict[str, Any] = {"kinds": ("naive", "linear"), "distances": ("l2",), "layers": (0, 4), "across": True, **QUICK}
     given: dict[str, Any] = {"model": model, "data": "agreement", "n": 8, "progress": False, **asked}
     whole = run("id-token-identifiability", out=tmp_path / "whole", **given)
-    real, seen = tokens.token_identifiability, []
+    real, seen = tokens.identified_rates, []
 
     def stopping(*args: Any, **options: Any) -> Any:
         seen.append(options["kind"])
@@ -268,13 +268,49 @@ def test_training_stopped_and_continued_is_the_same(model: Any, tmp_path: Path, 
             raise KeyboardInterrupt
         return real(*args, **options)
 
-    monkeypatch.setattr(tokens, "token_identifiability", stopping)
+    monkeypatch.setattr(tokens, "identified_rates", stopping)
     with pytest.raises(KeyboardInterrupt):
         run("id-token-identifiability", out=tmp_path / "stopped", **given)
     seen.extend(["-"] * 4)
     again = run("id-token-identifiability", out=tmp_path / "stopped", **given)
     assert seen.count("naive") == 2  # not measured again
     assert [table.csv for table in again.tables] == [table.csv for table in whole.tables]
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("id-token-identifiability", {"layers": (0, 2), "offsets": (1,), "across": True}),
+        ("id-across-layers", {"trained": (1, 4)}),
+        ("id-generalization", {"layers": (1, 3), "shares": (0.5, 1.0)}),
+        ("id-neighbours", {"layers": (2,), "offsets": (-1, 0, 2)}),
+        ("id-hidden-to-hidden", {}),
+        ("id-mixing-and-identity", {"methods": ["alti"]}),
+    ],
+)
+def test_g_that_are_trained_side_by_side_give_the_same_tables(
+    name: str, options: dict[str, Any], model: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a GPU trains them: all g of one kind and distance at once. Rates are shares of tokens, so equal weights but for rounding
+    give equal rates."""
+    pytest.importorskip("matplotlib")
+    asked = {"model": model, "data": "agreement", "n": 8, "progress": False, "distances": ("cosine", "l2"), **options, **QUICK}
+    alone = run(name, **asked)
+    sizes: list[int] = []
+    real = token_training.best_fits
+
+    def counted(splits: Any, **given: Any) -> Any:
+        sizes.append(len(splits))
+        return real(splits, **given)
+
+    monkeypatch.setattr(token_identity, "best_fits", counted)
+    monkeypatch.setattr(token_identity.fast, "trained_at_once", lambda device, size: 100)
+    together = run(name, **asked)
+    assert max(sizes) > 1
+    assert [(r.method, r.metric, r.info.get("layer"), r.info.get("offset")) for r in together.records] == [
+        (r.method, r.metric, r.info.get("layer"), r.info.get("offset")) for r in alone.records
+    ]
+    assert [r.value for r in together.records] == pytest.approx([r.value for r in alone.records], abs=1e-6)
 
 
 def test_the_paper_has_no_limit_of_epochs_and_the_search_uses_its_rates() -> None:
@@ -286,7 +322,7 @@ def test_the_paper_has_no_limit_of_epochs_and_the_search_uses_its_rates() -> Non
 
 
 def test_the_rate_that_serves_the_validation_texts_best_is_used() -> None:
-    from mixlens.metrics.token_identity import Training, best_fit, fit
+    from mixlens.metrics.token_training import Training, best_fit, fit
 
     x = torch.randn(60, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     sides = (x[:40], 2 * x[:40]), (x[40:], 2 * x[40:])
@@ -352,7 +388,7 @@ def test_a_g_of_one_layer_on_all_layers(model: Any) -> None:
     assert set(cells) == {(a, b) for a in (1, 2, 3, 4) for b in (1, 2, 3, 4)}
     states = tokens.states_of(model, outcome.setup.examples, "sum")
     question = tokens.training_of(outcome.setup)
-    alone = tokens.token_identifiability(states.layer(3), states.inputs, kind="linear", distance="cosine", **question)
+    alone = token_identity.token_identifiability(states.layer(3), states.inputs, kind="linear", distance="cosine", **question)
     assert cells[3, 3] == alone.value
 
 

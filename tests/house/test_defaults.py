@@ -77,6 +77,7 @@ DEFAULTS = """
     metrics.subsets.lds: count=64, seed=0
     metrics.subsets.held_out_subsets: count=64, seed=0
     metrics.token_identity.identified: offset=0
+    metrics.token_identity.identified_rates: confidence=0.95
     metrics.token_identity.token_identifiability: offset=0, folds=10, seed=0, confidence=0.95
     metrics.token_identity.identifiability_across_layers: folds=10, seed=0, confidence=0.95
     metrics.token_identity.train_and_test_rates: share=1.0, folds=1, seed=0, confidence=0.95
@@ -99,7 +100,6 @@ DEFAULTS = """
     corpus.sources._file_rows: warn=False
     corpus.summary.summarize: top=8, classes=8, least=3, least_rows=5
     errors.suggested: cutoff=0.7
-    metrics.token_identity._trained_fold: share=1.0
     report.report: megabytes=2.0, force=False
     serve.routes.Routes.file: save=False
     show.colors.style_of: ink_only=False

@@ -56,7 +56,7 @@ NOT_RUN = {
     "docs/use/cluster.md": 3,
     "docs/use/data.md": 1,
     "docs/use/embedded-models.md": 1,
-    "docs/use/finetune.md": 4,
+    "docs/use/finetune.md": 5,
     "docs/use/generation.md": 1,
     "docs/use/large-models.md": 2,
     "docs/use/report.md": 2,

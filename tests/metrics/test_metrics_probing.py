@@ -15,16 +15,15 @@ from hypothesis import strategies as st
 
 import mixlens
 from mixlens.errors import InputError
-from mixlens.metrics import probing
-from mixlens.metrics import token_identity as identification
+from mixlens.metrics import probing, token_training
 from mixlens.metrics.token_identity import (
-    Training,
     identifiability_across_layers,
     identified,
     input_vectors,
     nearest_token,
     token_identifiability,
 )
+from mixlens.metrics.token_training import Training
 
 QUICK = Training(rate=1e-2, patience=5, epochs=60, batch=64, hidden=32)
 
@@ -307,18 +306,16 @@ def test_what_cannot_be_identified_is_refused(hidden: Any, inputs: Any, options:
 
 
 def test_the_papers_training_is_the_default() -> None:
-    used = identification.PAPERS_TRAINING
+    used = token_training.PAPERS_TRAINING
     assert (used.rate, used.batch, used.patience, used.hidden) == (1e-4, 256, 20, 1000)
 
 
 @pytest.mark.parametrize("patience", [1, 3])
 def test_training_stops_when_other_texts_are_served_worse_and_worse(patience: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """The other texts want the opposite: the first epoch serves them best, and no more than `patience` follow it."""
-    from mixlens.metrics import token_identity as identification
-
     x = torch.randn(20, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     judged: list[float] = []
-    loss = identification._loss
+    loss = token_training._loss
 
     def counted(found: torch.Tensor, wanted: torch.Tensor, distance: str) -> torch.Tensor:
         made = loss(found, wanted, distance)
@@ -326,10 +323,10 @@ def test_training_stops_when_other_texts_are_served_worse_and_worse(patience: in
             judged.append(float(made.detach()))
         return made
 
-    monkeypatch.setattr(identification, "_loss", counted)
-    training = identification.Training(rate=0.01, batch=20, patience=patience, epochs=40)
+    monkeypatch.setattr(token_training, "_loss", counted)
+    training = token_training.Training(rate=0.01, batch=20, patience=patience, epochs=40)
     torch.manual_seed(0)
-    g = identification.fitted((x, x), (x, -x), kind="linear", distance="l2", training=training)
+    g = token_training.fitted((x, x), (x, -x), kind="linear", distance="l2", training=training)
     assert len(judged) == 1 + patience
     assert judged == sorted(judged)
     assert float(loss(g(x), -x, "l2")) == pytest.approx(judged[0])  # as it was after the first epoch
