@@ -34,6 +34,33 @@ are hardly better than the more frequent class, so that the figures before and a
 `minilm-squad`, from made questions and 264 of SQuAD v2 (its answer overlaps the right one in 241 of 509 unseen questions, and is
 the same in 118). The classifier of SST-2 also reads Yelp and IMDB, which it was not tuned on.
 """
+OTHER_WAY = "the other way round: "
+NAMED = 3  # pairs that the short table names
+EVERY_RUN = {1: "its one run", 2: "both runs"}
+# The statements that each paper puts first, by how they begin: its abstract or conclusion names them.
+MAIN = {
+    "alti": ("On SST2, ALTI correlates with grad_l2", "On SVA, ALTI correlates with blank-out", "ALTI is the most consistent"),
+    "globenc": (
+        "GlobEnc (N_ENC) correlates with saliency",
+        "The first layer norm alone makes it worse",
+        "Rollout correlates more",
+    ),
+    "value-zeroing": (
+        "Across all layers Value Zeroing gives cue words a larger share",
+        "Cue alignment by Value Zeroing rises over layers",
+        "Value Zeroing correlates with blank-out scores more than",
+    ),
+    "identifiability": (
+        "texts no longer than a head is wide have equal",
+        "a linear g finds most tokens in the last layer",
+        "the share decreases monotonically with depth",
+    ),
+    "attcat": (
+        "AttCAT has the highest AOPC (in most settings); judged",
+        "AttCAT has the lowest Kendall correlation (on most data sets); read here with",
+        "AttCAT has more answer tokens",
+    ),
+}
 Cells = Sequence[str]  # of a claim, as the page of its paper has them: claim, where, run, paper, here, verdict
 
 
@@ -45,10 +72,15 @@ class Statement:
     says: str
     where: list[str] = field(default_factory=list)
     runs: dict[str, list[str]] = field(default_factory=dict)  # verdict -> runs
+    against: list[str] = field(default_factory=list)  # the pairs that are the other way round in a run
 
     def add(self, where: str, run: str, verdict: str) -> None:
         self.where.extend([] if where in self.where else [where])
-        self.runs.setdefault(verdict.partition(" (")[0], []).append(run)
+        word, _, reason = verdict.partition(" (")
+        self.runs.setdefault(word, []).append(run)
+        if word == DIFFERENT and reason.startswith(OTHER_WAY):
+            pairs = reason.removeprefix(OTHER_WAY).removesuffix(")").split(", ")
+            self.against.extend(pair for pair in pairs if pair not in self.against)
 
     @property
     def row(self) -> tuple[str, ...]:
@@ -77,6 +109,34 @@ def summary(statements: Sequence[Statement]) -> str:
     )
 
 
+def main_rows(statements: Sequence[Statement]) -> list[tuple[str, str, str]]:
+    """(paper, its statement, in how many runs it holds) of the statements of MAIN that a page has."""
+    return [
+        (f"[{one.paper}]({one.paper}.md)", one.says, _in_words(one.runs) + _the_other_way(one.against))
+        for paper, beginnings in MAIN.items()
+        for beginning in beginnings
+        for one in statements
+        if one.paper == paper and one.says.startswith(beginning)
+    ]
+
+
+def _in_words(runs: Mapping[str, Sequence[str]]) -> str:
+    """same in 2 of 3 runs, different in 1"""
+    total = sum(map(len, runs.values()))
+    counts = [(word, len(runs[word])) for word in WORDS if word in runs]
+    if len(counts) == 1:
+        return f"{counts[0][0]} in {EVERY_RUN.get(total, f'all {total} runs')}"
+    first, *others = counts
+    return ", ".join([f"{first[0]} in {first[1]} of {total} runs", *(f"{word} in {count}" for word, count in others)])
+
+
+def _the_other_way(pairs: Sequence[str]) -> str:
+    if not pairs:
+        return ""
+    more = f" and {len(pairs) - NAMED} more" if len(pairs) > NAMED else ""
+    return f"; the other way round: {', '.join(pairs[:NAMED])}{more}"
+
+
 def overview(claims: Mapping[str, Sequence[Cells]]) -> str:
     """README.md: how many claims of each paper replicate, then each statement with its runs. `claims` has those of each paper, as
     its page has them."""
@@ -85,8 +145,13 @@ def overview(claims: Mapping[str, Sequence[Cells]]) -> str:
     return "\n".join(
         [
             HEAD,
+            "## In short: what each paper puts first",
+            "",
+            *_table(("paper", "the paper says", "here"), main_rows(statements)),
+            "## How many claims replicate",
+            "",
             *_table(("paper", "claims, counted by run", "verdicts"), counts),
-            "## What replicates",
+            "## Every statement",
             "",
             summary(statements),
             "",

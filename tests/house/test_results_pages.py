@@ -53,6 +53,37 @@ def examples(runs: Path) -> dict[str, int]:
     return {step: manifest["identity"]["examples"] for step, manifest in manifests.items()}
 
 
+def test_what_a_paper_puts_first_is_told_in_one_line() -> None:
+    def cells(run: str, verdict: str, says: str = "AttCAT has more answer tokens than others") -> list[str]:
+        return [says, "Figure 3", run, "highest", "+1", verdict]
+
+    claims = {
+        "attcat": [
+            cells("a", "same"),
+            cells("b", "different (the other way round: x - y, x - z)"),
+            cells("c", "different (the other way round: x - z, x - u, x - v)"),
+            cells("a", "same", "another statement"),
+        ],
+        "globenc": [cells("a", "not told apart (5 would tell)", "Rollout correlates more than single layers")],
+    }
+    rows = overview.main_rows(overview.statements_of(claims))
+    assert rows == [
+        ("[globenc](globenc.md)", "Rollout correlates more than single layers", "not told apart in its one run"),
+        (
+            "[attcat](attcat.md)",
+            "AttCAT has more answer tokens than others",
+            "same in 1 of 3 runs, different in 2; the other way round: x - y, x - z, x - u and 1 more",
+        ),
+    ]
+
+
+def test_every_main_statement_is_on_its_page() -> None:
+    statements = overview.statements_of(results.claims_of(results.DOCS))
+    for paper, beginnings in overview.MAIN.items():
+        for beginning in beginnings:
+            assert any(one.paper == paper and one.says.startswith(beginning) for one in statements), beginning
+
+
 def test_one_command_makes_the_runs_and_writes_the_pages_where_it_is_told(material: Path) -> None:
     runs, docs = material / "runs", material / "docs"
     assert results.main([str(runs), "--docs", str(docs), "--models", str(material / "none")]) == 0
