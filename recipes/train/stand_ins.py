@@ -48,7 +48,7 @@ STAND_INS: dict[str, StandIn] = {
     "minilm-blimp": StandIn("prompt", MLM, "blimp_vz", "blimp_vz/dev.jsonl"),
     "minilm-blimp-again": StandIn("prompt", MLM, "blimp_vz", "blimp_vz/dev.jsonl", seed=SEED + 1),
     "minilm-mrpc": StandIn("classification", "+minilm-encoder", "mrpc", "mrpc/train.parquet", {"rate": 5e-5, "epochs": 4}),
-    "minilm-cola": StandIn("classification", MLM, "cola", "cola/train.parquet"),
+    "minilm-cola": StandIn("classification", MLM, "cola", "cola/train.parquet", {"rate": 5e-5, "warmup": 0.1}),
     "minilm-cloze": StandIn("qa", MLM, "squad1", f"+{CLOZE}", {"epochs": 2}),
     "minilm-squad": StandIn("qa", "+minilm-cloze", "squad1", "squad2_articles/dev.jsonl"),
 }
