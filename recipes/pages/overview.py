@@ -31,7 +31,8 @@ Stand-ins: `minilm-sst2` (90.5 % right on SST-2) and another seed of it (89.0 %)
 by `recipes.train.stand_ins`: `minilm-blimp` from `minilm-mlm` (76.9 % before, 99.3 % after, on unseen sentences); `minilm-mrpc`
 from the sentence encoder all-MiniLM-L6-v2 (79.2 % of MRPC's 408 development pairs, the more frequent class 68.4 %); `minilm-cola`
 from `minilm-mlm` (76.1 % of 527 unseen sentences, 69.3 %); `minilm-squad`, from made questions and 264 of SQuAD v2 (its answer
-overlaps the right one in 241 of 509 unseen questions, and is the same in 118). The classifier of SST-2 also reads Yelp and IMDB, which it was not tuned on.
+overlaps the right one in 241 of 509 unseen questions, and is the same in 118). The classifier of SST-2 also reads Yelp and
+IMDB, which it was not tuned on.
 """
 OTHER_WAY = "the other way round: "
 NAMED = 3  # pairs that the short table names

@@ -117,13 +117,13 @@ MATERIALS = {
         data_note="Data: the development set of MRPC, the in-domain half of CoLA's (527 of 1,043 sentences), 500 matched and 500 "
         "mismatched pairs of MNLI that are a selection, not the first ones. A g is trained at a rate of 0.003, the largest that "
         "the paper tried (it names 0.0001; in the last layer of one split of MRPC, by cosine, a linear g finds 0.890 at 0.0001 "
-        "and 0.888 at 0.003, an MLP 0.940 and 0.948); section 5.2 has the paper's rate. Figures 2a and 39 have five splits of the "
-        "texts, Figure 38 and section 5.2 ten, as in the paper. HTA is estimated from two random directions a token, which "
-        "makes P too large (see what differs, below the tables). Raw and effective "
-        "attention of texts no longer than a head is wide are equal by the theorem; a Pearson of 0.998 is rounding, where "
-        "values are nearly dependent. The model of Figure 12 was tuned on MRPC from the sentence encoder, which is the one before "
-        "tuning there (79.2 % right on the 408 pairs, the more frequent class 68.4 %; tuned from minilm-mlm 71.6 %); that of Figure "
-        "13 was tuned on CoLA from minilm-mlm (76.1 % right on the 527 sentences, the more frequent class 69.3 %).",
+        "and 0.888 at 0.003, an MLP 0.940 and 0.948); section 5.2 has the paper's rate. Figures 2a and 39 have five splits of "
+        "the texts, Figure 38 and section 5.2 ten, as in the paper. HTA is estimated from two random directions a token, which "
+        "makes P too large (see what differs, below the tables). Raw and effective attention of texts no longer than a head is "
+        "wide are equal by the theorem; a Pearson of 0.998 is rounding, where values are nearly dependent. The model of Figure "
+        "12 was tuned on MRPC from the sentence encoder, which is the one before tuning there (79.2 % right on the 408 pairs, "
+        "the more frequent class 68.4 %; tuned from minilm-mlm 71.6 %); that of Figure 13 was tuned on CoLA from minilm-mlm "
+        "(76.1 % right on the 527 sentences, the more frequent class 69.3 %).",
     ),
     "attcat": Material(
         {"sst2": SST2, "yelp": SST2, "imdb": SST2, "squad1": "+minilm-squad"},
