@@ -34,6 +34,12 @@ class Folder(RunFolder):
         sync_folder(self.place)
         self.clear(self.records)
 
+    @property
+    def units_when_finished(self) -> int | None:
+        """How many units the run had when it ended; None where it did not end. Then nothing of it is measured again."""
+        told = self.manifest if (self.place / "manifest.json").is_file() else {}
+        return told.get("units") if told.get("finished") is True else None
+
     def read(self) -> Units:
         """Every unit that was measured, in the order in which they were written."""
         units: Units = {}

@@ -98,13 +98,17 @@ def run_setup(
 
 def _run_in(folder: Folder, setup: Setup, manifest: Mapping[str, Any], progress: bool) -> Outcome:
     """Measure what the folder does not hold, and write the tables, the figure and the manifest."""
+    count = folder.units_when_finished
     folder.begin(_json({**manifest, "finished": False}))
-    _record(setup, folder, folder.read(), progress)
-    outcome = _outcome(setup, folder.read(), folder.place)
+    units = folder.read()
+    if len(units) != count:
+        _record(setup, folder, units, progress)
+        units = folder.read()
+    outcome = _outcome(setup, units, folder.place)
     for name, content in _reports(outcome).items():
         folder.still_held()
         write(folder.place / name, content)
-    write(folder.place / "manifest.json", _json({**manifest, "finished": True, "seconds": outcome.seconds}))
+    write(folder.place / "manifest.json", _json({**manifest, "finished": True, "units": len(units), "seconds": outcome.seconds}))
     return outcome
 
 

@@ -19,6 +19,7 @@ from mixlens.errors import InputError
 from mixlens.experiments import Outcome, Setup, known, run
 from mixlens.experiments import identifiability as paper
 from mixlens.experiments import identifiability_context as context
+from mixlens.experiments import identifiability_layers as layers
 from mixlens.experiments import identifiability_mixing as mixing
 from mixlens.experiments import identifiability_pos as pos
 from mixlens.experiments import identifiability_tokens as tokens
@@ -275,6 +276,21 @@ def test_training_stopped_and_continued_is_the_same(model: Any, tmp_path: Path, 
     again = run("id-token-identifiability", out=tmp_path / "stopped", **given)
     assert seen.count("naive") == 2  # not measured again
     assert [table.csv for table in again.tables] == [table.csv for table in whole.tables]
+
+
+def test_a_run_that_has_ended_reads_no_text_again(model: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All units are there, so nothing is traced; a shard that is gone is measured again."""
+    pytest.importorskip("pyarrow")
+    pytest.importorskip("matplotlib")
+    asked: dict[str, Any] = {"kinds": ("naive",), "model": model, "data": "agreement", "n": 8, "progress": False}
+    whole = run("id-hidden-to-hidden", out=tmp_path / "run", **asked)
+    with monkeypatch.context() as patched:
+        patched.setattr(layers, "states_of", lambda *_: pytest.fail("texts were traced again"))
+        again = run("id-hidden-to-hidden", out=tmp_path / "run", **asked)
+    assert [table.csv for table in again.tables] == [table.csv for table in whole.tables]
+    (tmp_path / "run" / "records" / "part-00000.parquet").unlink()
+    once_more = run("id-hidden-to-hidden", out=tmp_path / "run", **asked)
+    assert [table.csv for table in once_more.tables] == [table.csv for table in whole.tables]
 
 
 @pytest.mark.parametrize(
