@@ -125,7 +125,7 @@ ITEMS = (
     Item(
         "Figure 4, blank-out",
         "the change of the target's probability among target and foil",
-        command=f"mixlens plot {SENTENCE} --model TUNED {PAIR} --kind strip -o figure4.svg --method {BLANK_OUT}",
+        command=f"mixlens plot {SENTENCE} --model TUNED {PAIR} --kind strip -o blank-out.svg --method {BLANK_OUT}",
     ),
     Item(
         "section 7",
