@@ -11,7 +11,7 @@ from ..metrics import mean_with_interval
 from ..metrics.agreement import model_agreement
 from ..model.model import Model
 from ..types import Attribution, Example, Record
-from .alti import ALTI, GRADIENT, LOGIT, PAPER
+from .alti import ALTI, GRADIENT, LOGIT, PAPER, PLACE
 from .claims import Claim, above
 from .experiment import Setup, experiment
 from .figures import bars
@@ -97,6 +97,7 @@ def _predicted_alike(record: Record) -> bool:
     figure=lambda setup, tables, figure: bars(figure.subplots(), tables[0], "spearman"),
     differs=(
         LOGIT,
+        PLACE,
         "Gradient times input takes what the first layer reads (behind the embeddings' norm), Integrated Gradients the word "
         "embeddings, with special tokens kept in the baseline. The paper writes x^0 for both.",
     ),

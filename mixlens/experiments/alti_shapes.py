@@ -14,9 +14,9 @@ from ..errors import InputError, nearest
 from ..metrics import mean_with_interval
 from ..metrics.geometry import anisotropy, block_anisotropy, transformed_anisotropy
 from ..types import Example, Map, Record, Trace
-from .alti import ALTI, NORM, PAPER
+from .alti import ALTI, NORM, NORM_ROLLOUT, PAPER, higher_with_fewer_layers
 from .claims import Check, Claim, Published, Verdict, order, positive, short_names, values_of
-from .experiment import Setup, experiment
+from .experiment import Outcome, Setup, experiment
 from .figures import curves_of, lines
 from .tables import Table, by
 
@@ -216,6 +216,15 @@ def _rows_converge(setup: Any, records: Sequence[Record], tables: Sequence[Table
     return positive({f"layer {layers[0]} - layer {layers[-1]}": contrast(*sides)}, seed=setup.seed)
 
 
+def rows_converge_in_bigger_models(runs: Sequence[Outcome]) -> Verdict:
+    """The rows of Attn Rollout's last matrix in the first run, of a model with fewer layers, less alike than in the second."""
+    return higher_with_fewer_layers(runs, [{"distance of rows, last layer": _last_distances(run.records)} for run in runs])
+
+
+def _last_distances(records: Sequence[Record]) -> dict[str, float]:
+    return at_layer(records, ATTENTION, DISTANCE, max(layers_of(records, ATTENTION), default=0))
+
+
 @experiment(
     name="alti-relevance-matrices",
     paper=PAPER,
@@ -229,6 +238,7 @@ def _rows_converge(setup: Any, records: Sequence[Record], tables: Sequence[Table
     differs=(
         "The paper shows the matrices of one sentence, and so does `mixlens plot --kind grid --rollout`. The distance of rows is "
         "our measure of what section 5 says of them.",
+        NORM_ROLLOUT,
     ),
     claims=(
         Claim(

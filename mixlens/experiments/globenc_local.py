@@ -79,7 +79,7 @@ def figure_hta(setup: Setup, tables: list[Table], figure: Any) -> None:
     claims=(
         Claim(
             "Figure 4, section 4.5.3",
-            "N_RESLN is considerably less associated with HTA than N_RES and N_ENC, within single layers.",
+            "Within single layers N_RESLN is considerably less associated with HTA than N_RES and N_ENC (here: by any margin).",
             "curves",
             above(("norm_residual", "globenc"), ("norm_residual_ln",), WHOLE),
         ),

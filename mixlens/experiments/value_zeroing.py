@@ -62,9 +62,10 @@ GRADIENT_OPTIONS: Mapping[str, Any] = {name: WORDS[name][0] for name in ("gradie
 ROLLOUT_OPTIONS: Mapping[str, Any] = {"identity": WORDS["identity"][0]}
 CUE_OPTIONS: Mapping[str, Any] = {**GRADIENT_OPTIONS, "signs": "absolute", "pieces": "all"}
 DIFFERS_DATA = (
-    "The cues are found by one rule for each BLiMP template; the paper used spaCy (its released code neuralcoref too). The rows "
-    "of a task that is balanced are drawn without replacement, and Train and Test are drawn by another seed than the paper's, "
-    "which is not published. Words of more than one token of the model are left out after balancing, not before.",
+    "The cues are found by one rule for each BLiMP template; the paper used spaCy (its released code neuralcoref too).",
+    "One task is balanced, and words of more than one token of the model are left out: both as in the released code; the paper "
+    "does not say so. Here the rows to keep are drawn without replacement, and words are left out after balancing, not before.",
+    "Train and Test are drawn by another seed than the paper's, which is not published.",
 )
 DIFFERS_GRADIENTS = (
     "Gradients at layer l are taken at the states that enter it, which are what a map of layer l mixes; the paper does not say "
@@ -72,6 +73,8 @@ DIFFERS_GRADIENTS = (
     "The paper does not name the steps and the baseline of IG or the implementation of DL. Here IG takes 20 Gauss-Legendre "
     "nodes, both start from a text of mask tokens, and DL's multipliers are exact through attention and norms. The DeepLift of "
     "captum knows none of BERT's functions; there it is the gradient times the difference from the baseline.",
+    "Section 4.3 makes scores positive and does not say how: here absolute values are taken (option signs). The gradient of the "
+    "true label is that of the target word's logit (option gradients_of=pair: less the foil's).",
 )
 DIFFERS_ROLLOUT = (
     "The paper names Abnar and Zuidema's rollout for all scores and releases the code for Value Zeroing alone. Here every row "

@@ -166,20 +166,51 @@ def test_special_tokens_are_ranked(model: Any, texts: list[Example]) -> None:
     assert cell(made.tables[0], "alti", alti.ALL).mean == pytest.approx(np.mean(every))
 
 
-def special_records(gradient: float) -> list[Record]:
-    means = {alti.ATTENTION: 0.9, alti.NORM: 0.8, alti.GRADIENT: gradient, alti.ALTI: 0.3}
+def special_records(gradient: float, released: float) -> list[Record]:
+    means = {alti.ATTENTION: 0.9, alti.NORM: 0.8, alti.GRADIENT: gradient, alti.RELEASED: released, alti.ALTI: 0.3}
     tokens = ("[CLS]", "[SEP]", ",", ".")
     return [record for method, mean in means.items() for token in tokens for record in noisy(method, "rank", mean, token=token)]
 
 
 def test_claims_of_figure6_hold_for_rollouts_and_gradients_or_not_at_all() -> None:
-    assert words("alti-special-tokens", special_records(0.5)) == [SAME]
-    assert words("alti-special-tokens", special_records(0.1)) == [DIFFERENT]  # the rollouts alone do not make it true
+    """Each form of grad_l2 is judged by itself: one may hold where the other does not."""
+    assert words("alti-special-tokens", special_records(0.5, 0.5)) == [SAME, SAME]
+    assert words("alti-special-tokens", special_records(0.1, 0.5)) == [DIFFERENT, SAME]  # the rollouts alone do not make it true
+    assert words("alti-special-tokens", special_records(0.5, 0.1)) == [SAME, DIFFERENT]
     roberta = [
         Record(r.example, r.method, r.metric, r.value, {"token": {"[CLS]": "<s>"}.get(r.info["token"], r.info["token"])})
-        for r in special_records(0.5)
+        for r in special_records(0.5, 0.5)
     ]
-    assert words("alti-special-tokens", roberta) == [SAME]
+    assert words("alti-special-tokens", roberta) == [SAME, SAME]
+
+
+def test_figure6_has_both_forms_of_grad_l2_and_the_authors_numbers_beside_theirs(model: Any, texts: list[Example]) -> None:
+    made = run("alti-special-tokens", model=model, data=texts[:2], progress=False)
+    released = [mixlens.attribute(model.trace(t), "grad_l2", variant="released") for t in texts[:2]]
+    every = [rank for scores in released for rank in special_token_ranks(scores).values()]
+    assert cell(made.tables[0], alti.RELEASED, alti.ALL).mean == pytest.approx(np.mean(every))
+    (beside,) = [table for table in made.tables if table.name.startswith("paper-ranks")]
+    printed = dict(zip(beside.column("method"), (row[2] for row in beside.rows), strict=True))
+    assert (printed[alti.RELEASED], printed[alti.GRADIENT]) == ("0.525", "")
+
+
+@pytest.mark.parametrize("name", ["alti-table2", "alti-special-tokens", "alti-consistency"])
+def test_where_grad_l2_is_taken_is_said_wherever_it_is_compared_with(name: str) -> None:
+    declared = known()[name]
+    assert alti.GRADIENT in (*declared.methods, declared.options.get("reference"))
+    assert {alti.LOGIT, alti.PLACE} <= set(declared.differs)
+
+
+@pytest.mark.parametrize("name", ["alti-table2", "alti-table2-sva", "alti-special-tokens", "alti-relevance-matrices"])
+def test_how_norm_rollout_joins_layers_is_said_and_done(name: str, model: Any, texts: list[Example]) -> None:
+    assert alti.NORM_ROLLOUT in known()[name].differs
+    assert alti.NORM in known()[name].methods
+    maps = mixlens.mix(model.trace(texts[0]), alti.NORM.partition(":")[0])
+    product = torch.eye(maps.scores.shape[-1], dtype=torch.float64)
+    for layer in maps.scores.double():
+        product = (layer / layer.sum(-1, keepdim=True)) @ product
+    # The rollout multiplies in float32.
+    torch.testing.assert_close(maps.rollout("alti").scores[-1].double(), product, rtol=1e-4, atol=1e-6)
 
 
 # --- Figure 3 ---------------------------------------------------------------------------------------------------------
@@ -249,6 +280,23 @@ def test_claims_of_figure8_can_go_both_ways() -> None:
     assert words("alti-relevance-matrices", matrix_records(0.9, 0.1, 0.5, 0.8)) == [SAME] * 3
     assert words("alti-relevance-matrices", matrix_records(0.2, 0.9, 0.5, 0.1)) == [DIFFERENT] * 3
     assert words("alti-relevance-matrices", []) == [INCOMPARABLE] * 3
+
+
+def matrix_run(layers: int, first: float, last: float) -> Any:
+    """A run of a model of so many layers, with the distance of rows in its first layer and in its last."""
+    records = noisy(alti_shapes.ATTENTION, alti_shapes.DISTANCE, first, layer=1)
+    records += noisy(alti_shapes.ATTENTION, alti_shapes.DISTANCE, last, layer=layers)
+    records += noisy(alti.ALTI, alti_shapes.DISTANCE, 0.5, layer=layers)
+    return SimpleNamespace(setup=SimpleNamespace(model=SimpleNamespace(n_layers=layers), seed=0), records=records)
+
+
+def test_rows_converge_in_bigger_models_or_not() -> None:
+    """The last layer of each model counts, and the model with fewer layers comes first."""
+    check = alti_shapes.rows_converge_in_bigger_models
+    assert check([matrix_run(6, 0.1, 0.6), matrix_run(12, 0.9, 0.2)]).word == SAME
+    assert check([matrix_run(6, 0.9, 0.2), matrix_run(12, 0.1, 0.6)]).word == DIFFERENT
+    same_depth = check([matrix_run(6, 0.1, 0.6), matrix_run(6, 0.9, 0.2)])
+    assert (same_depth.word, same_depth.reason) == (INCOMPARABLE, "the first model has 6 layers, the second 6")
 
 
 # --- Figure 7 ---------------------------------------------------------------------------------------------------------
@@ -358,6 +406,11 @@ def test_the_plan_has_every_table_and_figure_and_its_steps_exist() -> None:
         assert set(step.models) <= roles
         assert set(step.options) <= set(known()[step.experiment].options)
         assert step.n == 500
+    (compared,) = [item for item in plan.items if "DistilBERT alone" in item.what]
+    assert set(compared.steps) == {step for one in plan.comparisons if one.where == "Table 2, section 5" for step in one.steps}
+    of_roberta = [item for item in plan.items if "RoBERTa" in item.what and "[MASK]" in item.command]
+    assert [item.where for item in of_roberta] == ["Table 8", "Table 9"]
+    assert all("`<mask>`" in item.what for item in of_roberta)
 
 
 def test_every_bar_of_figure_6_stands_beside_the_name_of_its_method() -> None:

@@ -179,6 +179,20 @@ def test_hta_is_compared_over_the_whole_map_and_row_by_row(model: Any) -> None:
     assert abs(whole - rows) > 1e-3
 
 
+def test_the_commands_for_w_are_its_product_without_an_identity(model: Any) -> None:
+    """Eq. 12 alone for W: `attention` by itself has half an identity in each layer (eq. 13), as W_FIXEDRES has."""
+    (example,) = mixlens.experiments.core.examples_of("sentiment", n=1, seed=3)
+    maps = {name: mixlens.mix(model.trace(example), name) for name in paper.FAMILY[:2]}
+    product = torch.eye(maps["attention"].scores.shape[-1], dtype=torch.float64)
+    for layer in maps["attention"].scores.double():
+        product = layer @ product
+    # Rollouts multiply in float32.
+    torch.testing.assert_close(maps["attention"].rollout("globenc").scores[-1].double(), product, rtol=1e-4, atol=1e-6)
+    fixed = maps["attention_fixed_residual"].rollout().scores
+    torch.testing.assert_close(maps["attention"].rollout().scores, fixed, rtol=1e-4, atol=1e-6)
+    torch.testing.assert_close(paper.rolled(maps["attention"], "rolled out").scores, maps["attention"].rollout("globenc").scores)
+
+
 def test_rolled_knows_whose_convention_it_is() -> None:
     scores = torch.tensor([[[2.0, 0.0], [1.0, 1.0]], [[1.0, 3.0], [0.0, 2.0]]])
 
@@ -299,14 +313,27 @@ def test_claims_of_layers_can_go_both_ways() -> None:
     flat = dict.fromkeys(paper.FAMILY, (-0.6, -0.5, -0.4, -0.4))
     curves = {**flat, "attention_residual": (-0.6, -0.5, -0.2, 0.1), "norm": (-0.5, 0.3, 0.4, 0.45)}
     curves |= {"norm_residual": (-0.48, 0.6, 0.7, 0.73), "globenc": (-0.3, 0.74, 0.77, 0.8)}
-    assert words("globenc-layers", layer_records(curves, alone=0.0)) == [SAME] * 6
+    assert words("globenc-layers", layer_records(curves, alone=0.0)) == [SAME] * 7
     swapped = {name: tuple(-mean for mean in means) for name, means in curves.items()}
-    assert words("globenc-layers", layer_records(swapped, alone=0.5)) == [DIFFERENT] * 6
-    assert words("globenc-layers", []) == [INCOMPARABLE] * 6
+    assert words("globenc-layers", layer_records(swapped, alone=0.5)) == [DIFFERENT] * 7
+    assert words("globenc-layers", []) == [INCOMPARABLE] * 7
     late = {**curves, "norm_residual": (-0.48, 0.1, 0.6, 0.73)}  # rises more in its second half
     assert words("globenc-layers", layer_records(late, alone=0.0))[3:5] == [SAME, DIFFERENT]
     dip = {**curves, "attention_residual": (-0.6, -0.5, -0.7, 0.3)}  # rises most, but not in every layer
     assert words("globenc-layers", layer_records(dip, alone=0.0))[3:5] == [DIFFERENT, SAME]
+
+
+def test_rollout_helps_more_in_deeper_layers_or_not() -> None:
+    """The gain of the second half of the layers against that of the first, for each of the three maps."""
+
+    def word(gains: dict[str, tuple[float, ...]]) -> str:
+        rolled = {name: tuple(0.3 + gain for gain in of_map) for name, of_map in gains.items()}
+        return words("globenc-layers", layer_records(rolled, alone=0.3))[-1]
+
+    deeper = dict.fromkeys(globenc_layers.AGGREGATED, (0.0, 0.1, 0.3, 0.2))
+    assert word(deeper) == SAME
+    assert word({**deeper, "norm": (0.0, 0.4, 0.1, 0.1)}) == DIFFERENT  # the last layer alone gains more than the first
+    assert word(dict.fromkeys(globenc_layers.AGGREGATED, (0.2,))) == INCOMPARABLE  # one layer has no deeper ones
 
 
 def test_almost_every_layer_is_three_quarters() -> None:
@@ -338,6 +365,19 @@ def test_claims_of_hta_and_of_the_own_token_can_go_both_ways() -> None:
     for first, last, word in ((0.8, 0.1, SAME), (0.2, 0.4, DIFFERENT)):
         records = [r for i, mean in ((1, first), (2, last)) for r in noisy("globenc", globenc_layers.OWN, mean, layer=i)]
         assert words("globenc-own-token", records) == [word] * 2
+
+
+def test_the_first_few_layers_are_the_first_quarter() -> None:
+    """Of 12 layers 1 to 3, each of them; of fewer than 8 the first alone."""
+
+    def word(shares: tuple[float, ...]) -> str:
+        records = [r for i, mean in enumerate(shares, 1) for r in noisy("globenc", globenc_layers.OWN, mean, layer=i)]
+        return words("globenc-own-token", records)[0]
+
+    assert word((0.9, 0.8, 0.7, *[0.2] * 9)) == SAME
+    assert word((0.9, 0.8, 0.3, *[0.2] * 9)) == DIFFERENT
+    assert word((0.9, *[0.2] * 6)) == SAME
+    assert word(()) == INCOMPARABLE
 
 
 def test_claim_of_the_norms_counts_layers_with_three_outliers_or_more() -> None:
@@ -376,4 +416,10 @@ def test_the_plan_has_every_table_and_figure_and_its_steps_exist() -> None:
         assert set(step.models) <= {role.name for role in plan.roles}
         assert set(step.options) <= set(known()[step.experiment].options)
     assert steps["table1-bert-mnli"].split == "validation_mismatched"
+    assert any("validation_mismatched" in one for one in known()["globenc-table1"].differs)
+    of_every_map = {item.where: item.command for item in plan.items if "one picture for each method" in item.what}
+    assert list(of_every_map) == ["Figure A.2", "Figure A.3"]
+    for command in of_every_map.values():
+        assert command.endswith(f"(then {', '.join(paper.FAMILY[1:])} for --method)")
+        assert command.split("--method ")[1].split()[0] == "attention:rollout=globenc"
     assert sum(len(one.numbers) for one in paper.PUBLISHED) == 72

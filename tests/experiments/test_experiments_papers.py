@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -59,3 +60,25 @@ def test_tables_and_figures_come_from_records_alone(
     assert [(r.example, r.method, r.metric, r.value, dict(r.info)) for r in made.records] == before
     assert core.drawn(made)["svg"] == core.drawn(made)["svg"]
     assert any(isinstance(one, Interval) for row in made.tables[0].rows for one in row)
+
+
+PROMISED = re.compile(r"\b(far more|much|considerably|significantly)\b")
+READ = ("(here: ", "read here as ")  # how a claim says what its rule takes a word of the paper to mean
+
+
+@pytest.mark.parametrize("name", sorted(name for name in known() if name.split("-")[0] in ("alti", "globenc", "vz")))
+def test_a_claim_that_promises_a_size_says_what_its_rule_asks(name: str) -> None:
+    """Rules of order ask for any margin: a claim with a word such as "much" says so."""
+    for claim in known()[name].claims:
+        assert not PROMISED.search(claim.says) or any(words in claim.says for words in READ), claim.says
+
+
+def test_the_claim_about_distances_names_all_that_its_rule_asks_for() -> None:
+    """Every distance but the first: two others, and three with normalised representations."""
+    declared = known()["vz-distances"]
+    (claim,) = [claim for claim in declared.claims if "pattern" in claim.says]
+    others = [core.asked(method).options for method in declared.methods[1:]]
+    assert sorted(one["distance"] for one in others if "standardize" not in one) == ["euclidean", "spearman"]
+    assert sorted(one["distance"] for one in others if "standardize" in one) == ["cosine", "euclidean", "spearman"]
+    for words in ("Spearman's and Euclidean distance", "all three with normalised representations"):
+        assert words in claim.says

@@ -14,14 +14,15 @@ from scipy.stats import spearmanr
 
 import mixlens
 from mixlens import data
+from mixlens.asking import parse_method
 from mixlens.errors import InputError
 from mixlens.experiments import Table, core, known, run
 from mixlens.experiments.claims import DIFFERENT, INCOMPARABLE, SAME, UNDECIDED
 from mixlens.experiments.layer_curves import Agreement, agreement, verdict_on_agreement, verdict_on_draws
 from mixlens.experiments.plan import PLANS
 from mixlens.experiments.prepare import fitting
-from mixlens.experiments.value_zeroing import GRADIENTS, METHODS, RIVALS
-from mixlens.experiments.value_zeroing_cues import DISTANCES
+from mixlens.experiments.value_zeroing import GRADIENTS, METHODS, RIVALS, rolled_out
+from mixlens.experiments.value_zeroing_cues import ATTENTION_ROLLED, DISTANCES
 from mixlens.experiments.value_zeroing_probing import curves_in
 from mixlens.metrics.agreement import spearman
 from mixlens.metrics.alignment import cue_average_precision, cue_dot, probes_needed
@@ -309,6 +310,7 @@ def test_verdicts_on_draws() -> None:
 # --- claims -------------------------------------------------------------------------------------------------------------
 
 DEPTH, N = 6, 30
+FIGURE_4 = next(item for item in PLANS.find("value-zeroing").items if item.where == "Figure 4")
 SETUP = SimpleNamespace(seed=0, methods=METHODS, models=(None, None), options={"conditions": "pre-trained,fine-tuned"})
 Level = Callable[[str, int], float]  # method and layer -> mean
 
@@ -346,9 +348,9 @@ def test_claims_of_cue_alignment_in_both_directions() -> None:
         lower = noisy("probes_needed", flipped(level))
         return [*noisy("cue_dot", level), *noisy("cue_average_precision", level), *lower]
 
-    assert words("vz-cue-alignment", every(as_published)) == [SAME] * 10
-    assert words("vz-cue-alignment", every(flipped(as_published))) == [DIFFERENT] * 10
-    assert words("vz-cue-alignment", noisy("cue_dot", as_published, ("transatt",))) == [INCOMPARABLE] * 10
+    assert words("vz-cue-alignment", every(as_published)) == [SAME] * 11
+    assert words("vz-cue-alignment", every(flipped(as_published))) == [DIFFERENT] * 11
+    assert words("vz-cue-alignment", noisy("cue_dot", as_published, ("transatt",))) == [INCOMPARABLE] * 11
 
 
 def test_one_layer_in_which_another_map_is_better_is_against_the_claim() -> None:
@@ -358,6 +360,20 @@ def test_one_layer_in_which_another_map_is_better_is_against_the_claim() -> None
     assert words("vz-cue-alignment", noisy("cue_dot", but_one))[0] == DIFFERENT
     probes = words("vz-cue-alignment", noisy("probes_needed", flipped(but_one)))
     assert (probes[2], words("vz-cue-alignment", noisy("probes_needed", flipped(as_published)))[2]) == (DIFFERENT, SAME)
+
+
+def test_attention_rolled_out_is_one_of_the_rivals() -> None:
+    """Section 4.3 lists Attn-rollout; its records are of the option rolled_out, and it has no value over all layers."""
+
+    def but_one(method: str, layer: int) -> float:
+        return 0.9 if (method, layer) == (ATTENTION_ROLLED, 3) else as_published(method, layer)
+
+    methods = (*METHODS, ATTENTION_ROLLED)
+    assert words("vz-cue-alignment", noisy("cue_dot", as_published, methods))[0] == SAME
+    (claim, *_) = known()["vz-cue-alignment"].claims
+    verdict = claim.check(SETUP, noisy("cue_dot", but_one, methods), [])
+    assert (verdict.word, verdict.ours.count(ATTENTION_ROLLED)) == (DIFFERENT, 1)
+    assert known()["vz-cue-alignment"].options["rolled_out"] == "attention"
 
 
 def test_good_layerwise_scores_of_one_of_both_are_against_the_claim() -> None:
@@ -376,7 +392,18 @@ def test_gradients_fall_with_every_layer() -> None:
     def late(method: str, layer: int) -> float:
         return as_published(method, layer) if method not in GRADIENTS else 0.9 if layer == 1 else 0.05 * layer
 
-    assert words("vz-cue-alignment", noisy("cue_dot", late))[-1] == DIFFERENT
+    assert words("vz-cue-alignment", noisy("cue_dot", late))[-2:] == [DIFFERENT, DIFFERENT]
+
+
+def test_one_step_of_one_gradient_is_against_the_monotonic_rise() -> None:
+    """The cue's share falls with depth on the whole, but layer 4 of DeepLift is above layer 3."""
+
+    def one_step(method: str, layer: int) -> float:
+        return as_published(method, layer) + 0.2 * ((method, layer) == ("deeplift", 4))
+
+    verdict = known()["vz-cue-alignment"].claims[-1].check(SETUP, noisy("cue_dot", one_step), [])
+    assert verdict.word == DIFFERENT
+    assert verdict.reason == "the other way round: layer 3, deeplift - deeplift in the next"
 
 
 def test_claims_of_faithfulness_in_both_directions() -> None:
@@ -430,17 +457,35 @@ def test_claims_of_probing_in_both_directions() -> None:
 
     def level(method: str, layer: int) -> float:
         slope = 0.05 if method == "value_zeroing" else -0.05 if method in GRADIENTS else 0.0
-        return 0.5 + slope * layer + (0.0 if slope else 0.2 * (layer % 3))
+        peak = 0.3 * (method == "value_zeroing" and layer in (4, 9))
+        return 0.5 + slope * layer + peak + (0.0 if slope else 0.2 * (layer % 3))
 
     def bits(layer: int) -> float:
         return 0.9 - 0.02 * layer - 0.1 * (layer >= 4) - 0.1 * (layer >= 9)
 
-    assert words("vz-probing", probing_records(level, bits, depth)) == [SAME] * 6
+    assert words("vz-probing", probing_records(level, bits, depth)) == [SAME] * 7
     against = words("vz-probing", probing_records(level, lambda layer: 1.8 - bits(layer), depth))
-    assert against == [DIFFERENT] * 6
+    assert against == [*[DIFFERENT] * 6, SAME]
     short = words("vz-probing", probing_records(level, bits, 4))
     assert short[0] == UNDECIDED  # four layers cannot tell
-    assert short[-1] == INCOMPARABLE
+    assert short[-2:] == [INCOMPARABLE, INCOMPARABLE]
+
+
+def test_alignment_at_the_layers_of_the_jumps_is_that_of_both() -> None:
+    """Layer 4 and layer 9 are each compared with the other ten: one alone is against the claim; so many layers must there be."""
+
+    def records(peaks: tuple[int, ...], depth: int = 12) -> list[Record]:
+        def level(method: str, layer: int) -> float:
+            return 0.7 if layer in peaks else 0.2 if layer in (4, 9) else 0.4
+
+        return probing_records(level, lambda layer: 0.9, depth)
+
+    def word(some: list[Record]) -> str:
+        return words("vz-probing", some)[-1]
+
+    assert [word(records(peaks)) for peaks in ((4, 9), (4,), (9,), (3, 8))] == [SAME, DIFFERENT, DIFFERENT, DIFFERENT]
+    assert word(records((4, 9), 6)) == INCOMPARABLE
+    assert word([one for one in records((4, 9)) if one.method != "value_zeroing"]) == INCOMPARABLE
 
 
 # --- tables, figures, the plan ------------------------------------------------------------------------------------------
@@ -457,6 +502,52 @@ def test_tables_and_figures_come_from_records_alone(name: str, model: Any, gaps:
     assert [(r.example, r.method, r.metric, r.value, dict(r.info)) for r in made.records] == before
     assert core.drawn(made)["svg"] == core.drawn(made)["svg"]
     assert isinstance(made.tables[0], Table)
+
+
+def methods_in(command: str) -> list[str]:
+    return command.partition("--method ")[2].split()[0].split(",")
+
+
+def test_figures_of_the_plan_are_rolled_out_as_table_3_is(model: Any, gaps: list[Example]) -> None:
+    """Figures A.6 to A.18 and 4: each command's map, rolled out, has the row that the experiment of Table 3 has."""
+    commands = {item.where: item.command for item in PLANS.find("value-zeroing").items}
+    trace, query = model.trace(gaps[0]), model.trace(gaps[0]).query
+    written = {}
+    for i in range(5, 18, 2):
+        single, after = commands[f"Figure A.{i}"], commands[f"Figure A.{i + 1}"]
+        assert ("--rollout" in single, "--rollout" in after) == (False, True)
+        written[methods_in(single)[0]] = methods_in(after)[0]
+    assert tuple(written) == (*RIVALS, "value_zeroing")
+    for single, after in written.items():
+        request = parse_method(after)
+        drawn = mixlens.mix(trace, request.name).rollout(request.rollout).readout(query)
+        table3 = rolled_out(mixlens.mix(trace, single), parse_method(single), query)
+        # One row is multiplied through the layers there, whole maps here, in float32.
+        np.testing.assert_allclose(drawn.scores, table3.scores, rtol=1e-4, atol=1e-6)
+    whole = commands["Figure 4"]
+    assert [one for one in methods_in(whole) if parse_method(one).is_map] == list(written.values())
+    assert "--target were" in whole
+    assert "--foil" not in whole  # gradients of the target alone (section 4.3)
+    assert "--target were --foil is" in commands["Figure 4, blank-out"]  # among the two (section 7)
+
+
+def test_gradients_of_figure_4_are_absolute_where_they_can_be() -> None:
+    gradients = [parse_method(one) for one in methods_in(FIGURE_4.command) if not parse_method(one).is_map]
+    assert [(one.name, one.options) for one in gradients] == [
+        ("grad_x_input", {"absolute": True}),
+        ("integrated_gradients", {"absolute": True}),
+        ("deeplift", {}),
+    ]
+    with pytest.raises(InputError, match="absolute"):
+        parse_method("deeplift:absolute=true")  # the item says that DL keeps its signs
+
+
+@pytest.mark.parametrize("name", ["vz-cue-alignment", "vz-probing", "vz-faithfulness"])
+def test_what_is_our_choice_about_gradients_is_said(name: str) -> None:
+    declared = known()[name]
+    (said,) = [one for one in declared.differs if "absolute values" in one]
+    assert (declared.options["signs"], declared.options["gradients_of"]) == ("absolute", "target")
+    assert all(words in said for words in ("option signs", "target word's logit", "gradients_of=pair"))
 
 
 def test_published_numbers_are_of_methods_that_run() -> None:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..alti import PAPER, lower_in_the_second, rollout_needs_few_layers
+from ..alti_shapes import rows_converge_in_bigger_models
 from ..plan import Comparison, Item, Role, Step, plan
 
 ROLES = (
@@ -57,6 +58,15 @@ STEPS = (
         SAMPLES,
         split=TEST,
     ),
+    Step(
+        "figures8-10-distilbert",
+        "alti-relevance-matrices",
+        ("distilbert-sst2",),
+        "sst2",
+        "Figures 8 to 10 for DistilBERT, which section 5 compares with bigger models",
+        SAMPLES,
+        split=TEST,
+    ),
 )
 GRADIENTS = "grad_l2,grad_x_input:absolute=true,integrated_gradients:absolute=true:steps=100:rule=riemann_right:baseline=mask"
 ROLLOUTS = "attention_rollout,norm_residual_ln:rollout=alti,alti"
@@ -89,6 +99,7 @@ def _plot(method: str, kind: str) -> str:
 
 
 OTHERS = "for RoBERTa and DistilBERT with their names for --model"
+MASK = "for RoBERTa write `<mask>` where the command has `[MASK]`"
 ITEMS = (
     Item("Table 1", "saliency maps of one sentence, gradients and ALTI", command=_sentiment(REMARKABLE, f"{GRADIENTS},alti")),
     Item("Figure 1", "the modules of a layer", reason="a drawing"),
@@ -105,9 +116,13 @@ ITEMS = (
     Item(
         "Section 5, in the text",
         "Attn Rollout does reasonably well on DistilBERT alone; correlations are lower on SVA than on SST2",
-        ("table2-sst2-distilbert", "table2-sst2-bert", "table2-sst2-roberta", "table2-sva-bert"),
+        tuple(f"table2-{data}-{model}" for data in ("sst2", "sva") for model in MODELS),
     ),
-    Item("Section 5, in the text", "Attn Rollout's relevance matrix becomes homogeneous", ("figures8-10",)),
+    Item(
+        "Section 5, in the text",
+        "Attn Rollout's relevance matrix becomes homogeneous on bigger models",
+        ("figures8-10", "figures8-10-distilbert"),
+    ),
     Item("Figure 6", "ranks of [CLS], [SEP], comma and full stop", tuple(f"figure6-{model}" for model in MODELS)),
     Item("Section 5, in the text", "blank-out gives [SEP] a large score and ignores most words", ("table2-sva-bert",)),
     Item("Table 3", "saliency maps of one sentence of SVA", command=_verb(DEFENSES, f"{BLANK_OUT},grad_l2,alti")),
@@ -116,8 +131,14 @@ ITEMS = (
     Item("Table 5", f"six methods on one sentence, {OTHERS}", command=_sentiment(REMARKABLE, f"{GRADIENTS},{ROLLOUTS}")),
     Item("Table 6", f"four methods on a positive sentence, {OTHERS}", command=_sentiment(NORM, f"{GRADIENTS},alti")),
     Item("Table 7", f"four methods on a negative sentence, {OTHERS}", command=_sentiment(DUMBEST, f"{GRADIENTS},alti")),
-    Item("Table 8", f"five methods on a sentence of SVA, {OTHERS}", command=_verb(TRACKS, f"{GRADIENTS},{BLANK_OUT},alti")),
-    Item("Table 9", f"five methods on a sentence of SVA, {OTHERS}", command=_verb(DEFENSES, f"{GRADIENTS},{BLANK_OUT},alti")),
+    Item(
+        "Table 8", f"five methods on a sentence of SVA, {OTHERS}; {MASK}", command=_verb(TRACKS, f"{GRADIENTS},{BLANK_OUT},alti")
+    ),
+    Item(
+        "Table 9",
+        f"five methods on a sentence of SVA, {OTHERS}; {MASK}",
+        command=_verb(DEFENSES, f"{GRADIENTS},{BLANK_OUT},alti"),
+    ),
     Item("Figure 8", "Attn Rollout across layers", ("figures8-10",), command=_plot("attention:rollout=abnar", "grid")),
     Item("Figure 9", "Norm Rollout across layers", ("figures8-10",), command=_plot("norm_residual_ln:rollout=alti", "grid")),
     Item("Figure 10", "ALTI across layers", ("figures8-10",), command=_plot("alti", "grid")),
@@ -150,6 +171,14 @@ COMPARISONS = (
             lower_in_the_second,
         )
         for model, name in MODELS.items()
+    ),
+    Comparison(
+        "Figure 8, section 5",
+        "Attn Rollout's relevance matrix converges on bigger models: in the last layer its rows are less alike on DistilBERT "
+        "than on BERT",
+        "pictures of BERT alone",
+        ("figures8-10-distilbert", "figures8-10"),
+        rows_converge_in_bigger_models,
     ),
 )
 PLAN = plan("alti", paper=PAPER, module=__name__, roles=ROLES, steps=STEPS, items=ITEMS, comparisons=COMPARISONS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..globenc import FAMILY
 from ..plan import Item, Role, Step, plan
 
 PAPER = (
@@ -69,7 +70,14 @@ def _layers(text: str, model: str = MODEL, method: str = "globenc", pair: str = 
     return f'mixlens plot "{text}"{second} --model {model} --method {method} --kind layers --rollout -o layers.svg'
 
 
-OWN = "the text does not print the sentences; with any premise and hypothesis"
+def _each(command: str) -> str:
+    """The command for W, which is rolled out as it is (eq. 12), and the names of the other seven maps."""
+    return f"{command} (then {', '.join(FAMILY[1:])} for --method)"
+
+
+RAW = f"{FAMILY[0]}:rollout=globenc"  # by itself attention is rolled out with half an identity (eq. 13), which is W_FIXEDRES
+ANY = "the text does not print the sentences; with any"
+OWN = f"{ANY} premise and hypothesis"
 ITEMS = (
     Item("Figure 1", "[CLS] by layer, two sentences", ("figure1",), command=_layers(DEEP)),
     Item("Figure 1, second sentence", "the same", command=_layers(WASTE)),
@@ -94,12 +102,12 @@ ITEMS = (
     Item("Section 4.5.5, in the text", "[CLS] attends to itself in the first layers", ("figure1",)),
     Item("Table A.1", "correlation with saliency, BERT-large", TABLES["Table A.1"]),
     Item("Table A.2", "correlation with saliency, ELECTRA-base", TABLES["Table A.2"]),
-    Item("Figure A.1", "[CLS] by layer, misclassified sentences", command=_layers("TEXT")),
-    Item("Figure A.2", "[CLS] by layer, one picture for each method", command=_layers(DEEP, method="METHOD")),
+    Item("Figure A.1", f"[CLS] by layer, misclassified sentences; {ANY} that the model misclassifies", command=_layers("TEXT")),
+    Item("Figure A.2", "[CLS] by layer, one picture for each method", command=_each(_layers(DEEP, method=RAW))),
     Item(
         "Figure A.3",
         "the last layer's rolled-out map, one picture for each method",
-        command=f'mixlens plot "{DEEP}" --model {MODEL} --method METHOD --kind matrix --pieces --rollout -o map.svg',
+        command=_each(f'mixlens plot "{DEEP}" --model {MODEL} --method {RAW} --kind matrix --pieces --rollout -o map.svg'),
     ),
     Item("Figure A.4", f"[CLS] by layer, MNLI; {OWN}", command=_layers("PREMISE", HUB["bert-mnli"], pair="HYPOTHESIS")),
     Item("Figure A.5", "the same, ELECTRA", command=_layers("PREMISE", HUB["electra-mnli"], pair="HYPOTHESIS")),

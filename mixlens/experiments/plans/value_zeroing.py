@@ -10,15 +10,18 @@ DATA, SPLIT = "blimp_vz", "test"
 FAST = 40  # examples of a run with --fast: intervals of fewer tell nothing
 SENTENCE = '"The pictures of some hat [MASK] scaring Marcus."'
 PAIR = "--target were --foil is"
-MAPS = (
-    ("A.5", "attention", "raw attention"),
-    ("A.7", "norm", "Attn-norm"),
-    ("A.9", "norm_residual", "Attn-norm + RES"),
-    ("A.11", "norm_residual_ln", "Attn-norm + RES + LN"),
-    ("A.13", "globenc", "GlobEnc"),
-    ("A.15", "alti", "ALTI"),
-    ("A.17", "value_zeroing", "Value Zeroing"),
+BLANK_OUT = "blank_out:replacement=unk"
+MAPS = (  # the figure of single layers, the map, the map as Table 3 rolls it out
+    ("A.5", "attention", "attention", "raw attention"),
+    ("A.7", "norm", "norm_fixed_residual:rollout=toolkit", "Attn-norm"),
+    ("A.9", "norm_residual", "norm_residual:rollout=toolkit", "Attn-norm + RES"),
+    ("A.11", "norm_residual_ln", "norm_residual_ln:rollout=toolkit", "Attn-norm + RES + LN"),
+    ("A.13", "globenc", "globenc:rollout=toolkit", "GlobEnc"),
+    ("A.15", "alti", "alti", "ALTI"),
+    ("A.17", "value_zeroing", "value_zeroing", "Value Zeroing"),
 )
+ROLLED = tuple(rolled for _, _, rolled, _ in MAPS)
+GRADIENTS = ("grad_x_input:absolute=true", "integrated_gradients:absolute=true", "deeplift")
 
 
 def _step(name: str, experiment: str, role: str, shows: str, **more: object) -> Step:
@@ -26,13 +29,16 @@ def _step(name: str, experiment: str, role: str, shows: str, **more: object) -> 
     return Step(name, experiment, (role,), DATA, shows, **settings)  # type: ignore[arg-type]
 
 
-def _map_items(number: str, method: str, what: str) -> tuple[Item, Item]:
-    """The figure of single layers, and the next one: the same map rolled out."""
-    command = f"mixlens plot {SENTENCE} --model TUNED --method {method} --kind grid"
+def _grid(method: str, more: str = "") -> str:
+    return f"mixlens plot {SENTENCE} --model TUNED --method {method} --kind grid{more} -o figure.svg"
+
+
+def _map_items(number: str, method: str, rolled: str, what: str) -> tuple[Item, Item]:
+    """The figure of single layers, and the next one: the same map rolled out, as in Table 3."""
     after = f"A.{int(number.partition('.')[2]) + 1}"
     return (
-        Item(f"Figure {number}", f"{what}, single layers", command=f"{command} -o figure.svg"),
-        Item(f"Figure {after}", f"{what}, aggregated by rollout", command=f"{command} --rollout -o figure.svg"),
+        Item(f"Figure {number}", f"{what}, single layers", command=_grid(method)),
+        Item(f"Figure {after}", f"{what}, aggregated by rollout as in Table 3", command=_grid(rolled, " --rollout")),
     )
 
 
@@ -109,17 +115,22 @@ ITEMS = (
     Item("Table 3", "correlation with blank-out", FAITHFUL),
     Item(
         "Figure 4",
-        "scores of one sentence, eleven methods",
+        "scores of one sentence, ten methods: maps rolled out as in Table 3, gradients of the target word alone, absolute "
+        "(but for DL, whose negative scores keep their sign)",
         command=(
-            f"mixlens plot {SENTENCE} --model TUNED {PAIR} --kind rows -o figure4.svg --method "
-            "blank_out:replacement=unk,attention,norm,norm_residual,norm_residual_ln,globenc:rollout=toolkit,alti,grad_x_input,"
-            "integrated_gradients,deeplift,value_zeroing"
+            f"mixlens plot {SENTENCE} --model TUNED --target were --kind rows -o figure4.svg --method "
+            + ",".join((*ROLLED[:-1], *GRADIENTS, ROLLED[-1]))
         ),
+    ),
+    Item(
+        "Figure 4, blank-out",
+        "the change of the target's probability among target and foil",
+        command=f"mixlens plot {SENTENCE} --model TUNED {PAIR} --kind strip -o blank-out.svg --method {BLANK_OUT}",
     ),
     Item(
         "section 7",
         "the cue's blank-out score of 0.99 in that sentence",
-        command=f"mixlens explain {SENTENCE} --model TUNED --method blank_out:replacement=unk {PAIR}",
+        command=f"mixlens explain {SENTENCE} --model TUNED --method {BLANK_OUT} {PAIR}",
     ),
     Item("Figure A.1", "other distances", ("distances",)),
     Item("Figure A.2", "cue alignment by Probes-needed", CUES),
