@@ -158,7 +158,7 @@ class _Padded:
 
     def __init__(self, learners: Sequence[Learner], row_loss: RowLoss):
         x, y = zip(*(one.stop for one in learners), strict=True)
-        self.x, self.y = (nn.utils.rnn.pad_sequence(side, batch_first=True) for side in (x, y))
+        self.x, self.y = (nn.utils.rnn.pad_sequence(list(side), batch_first=True) for side in (x, y))
         counts = torch.tensor(list(map(len, x)), device=self.x.device)
         real = (torch.arange(self.x.shape[1], device=self.x.device) < counts[:, None]).to(self.x)
         self.weights = real / counts[:, None]  # of no row at all: nan, as the mean of nothing is
