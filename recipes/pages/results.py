@@ -123,9 +123,7 @@ MATERIALS = {
         "attention of texts no longer than a head is wide are equal by the theorem; a Pearson of 0.998 is rounding, where "
         "values are nearly dependent. The models tuned on MRPC and CoLA are hardly better than the more frequent class (66.7 "
         "and 71.7 % right, 63.9 and 68.4 % for that class): figures before and after tuning say little. Other rates and "
-        "lengths of training gave 65 to 69 % and 70 to 72 %, the sentence encoder that minilm-mlm was made from 70 % on CoLA. "
-        "The run of MNLI is older than the rule of the near neighbours (the first third of the layers against the others): there "
-        "their trend over all layers was judged; by the means of its table layers 1 and 2 have 0.164, the others 0.168.",
+        "lengths of training gave 65 to 69 % and 70 to 72 %, the sentence encoder that minilm-mlm was made from 70 % on CoLA.",
     ),
     "attcat": Material(
         {"sst2": SST2, "yelp": SST2, "imdb": SST2, "squad1": "+minilm-squad"},
