@@ -385,6 +385,11 @@ def test_hub_models_are_those_of_the_notebooks() -> None:
         assert roles[name] == f"fabriceyhc/bert-base-uncased-{hub}"
 
 
+def test_figure_5b_leaves_out_the_first_token_which_would_hide_the_words() -> None:
+    (item,) = [item for item in PLANS.find("attcat").items if item.where == "Figure 5b"]
+    assert item.command.endswith("--no-special")
+
+
 def test_what_the_notebooks_do_otherwise_is_said() -> None:
     said = {name: " ".join(known()[name].differs) for name in ("attcat-faithfulness", "attcat-qa", "attcat-layers")}
     for words in ("that of QQP, which ranks", "remove these two", "2,000 texts of Amazon, Yelp and IMDB"):

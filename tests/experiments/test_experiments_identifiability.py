@@ -995,6 +995,18 @@ def test_refusals(name: str, given: dict[str, Any], told: str, model: Any) -> No
 # --- the plan ---------------------------------------------------------------------------------------------------------------
 
 
+def test_the_words_of_figures_19_to_25_are_named_by_their_places() -> None:
+    """Most of these words are in both sentences: by its word alone a position would be refused."""
+    (item,) = [item for item in PLANS.find("identifiability").items if item.where == "Figures 19-25"]
+    first = (
+        "[CLS] he said the foods ##er ##vic ##e pie business doesn ' t fit the company ' s long - term growth strategy . [SEP]"
+    )
+    places = {int(re.findall(r"--query (\d+)", item.command)[0]): "said"}
+    places |= {int(place): word for place, word in re.findall(r"(\d+) (\[?\w+\]?)[,)]", item.command)}
+    assert len(places) == 7
+    assert all(first.split()[place] == word for place, word in places.items())
+
+
 def test_the_plan_names_every_figure_and_every_step_is_used() -> None:
     plan = PLANS.find("identifiability")
     named = [item.where.partition(";")[0] for item in plan.items if item.where.startswith("Figure")]
