@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from textwrap import shorten
 from typing import Any
 
 import torch
@@ -77,12 +78,12 @@ def _heatmap(records: Sequence[Record]) -> Table:
     picture = next(r.info["picture"] for r in records if "picture" in r.info)
     names = tuple(picture["rows"])
     rows = tuple((token, *scores) for token, scores in zip(picture["tokens"], zip(*picture["scores"], strict=True), strict=True))
-    return Table("heatmap", f"Normalised impact scores: {' '.join(picture['tokens'])}", ("token", *names), rows)
+    return Table("heatmap", f"Normalised impact scores: {shorten(' '.join(picture['tokens']), 80)}", ("token", *names), rows)
 
 
 def _draw_layers(setup: Setup, tables: list[Table], figure: Any) -> None:
     table, axes = tables[2], figure.subplots()
-    scores = [list(row[1:]) for row in table.rows]
+    scores: list[list[Any]] = [list(row[1:]) for row in table.rows]
     largest = max(abs(score) for row in scores for score in row)
     picture = axes.imshow(list(zip(*scores, strict=True)), cmap=signed_fills(), vmin=-largest, vmax=largest, aspect="auto")
     axes.set_xticks(range(len(scores)), table.column("token"), rotation=90)
