@@ -365,13 +365,14 @@ def test_attention_scaled_by_mean_gradients() -> None:
 def test_layers_summed_or_multiplied() -> None:
     scores = torch.tensor([[1.0, -2.0], [4.0, 3.0]])
 
-    def told(layer: int | None, aggregation: str) -> list[float]:
-        return attcat._aggregated(SimpleNamespace(layer=layer), scores, aggregation).tolist()  # type: ignore[arg-type]
+    def told(layer: int | None, aggregation: str, variant: str = "paper") -> list[float]:
+        return attcat._aggregated(SimpleNamespace(layer=layer), scores, aggregation, variant).tolist()  # type: ignore[arg-type]
 
     assert told(None, "sum") == [5.0, 1.0]
     assert told(0, "sum") == [1.0, -2.0]
     assert told(2, "sum") == [4.0, 3.0]
     assert told(None, "rollout") == [0.5, -0.75]
+    assert told(None, "rollout", "released") == [4.0, -6.0]
     assert told(1, "rollout") == [4.0, 3.0]
     assert refused(told, None, "mean").startswith("unknown aggregation 'mean'. ")
     first = attcat._without_first(scores[0], "released")

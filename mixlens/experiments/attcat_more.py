@@ -1,30 +1,23 @@
-"""AttCAT's Figures 3 and 4: answers to questions, and layers summed or multiplied (Qiang et al. 2022)."""
+"""AttCAT's Figure 3: answers to questions (Qiang et al. 2022)."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from ..asking import MethodRequest, every_score
-from ..attributions import attribute
 from ..data import span_tokens
 from ..errors import InputError, nearest
 from ..metrics import mean_with_interval
-from ..metrics.faithfulness import aopc, lodds
 from ..metrics.plausibility import precision_at_k
 from ..types import Attribution, Example, Record, Trace
-from .attcat import METHODS, PAPER, refuse_variant, requests_of
-from .claims import Check, Claim, Verdict, above, incomparable, values_of
+from .attcat import METHODS, PAPER, requests_of
+from .claims import Claim, Verdict, above, incomparable
 from .experiment import Setup, experiment
-from .figure_style import signed_fills
 from .figures import bars
-from .layer_curves import verdict_on_trend
-from .prepare import removable
 from .tables import Table, by
 
 READS = ("span", "released", "released_v2")
@@ -44,8 +37,9 @@ def _finish_qa(setup: Setup, records: list[Record]) -> list[Table]:
     answered = sum(r.info["answered"] for r in first)
     note = (
         f"count: answer tokens among the highest scores, as in Figure 3; no method can have more than {most:.2f} here, the mean "
-        'length of an answer (the caption of Figure 3 has "max scores" of 3.72, marked as the paper\'s own, on SQuAD v1 and 3.84 '
-        "on v2; it does not say what they are of). share: of the answer's tokens. right: the share where the model's own answer "
+        f"length of an answer, of which at most {k} tokens count (the caption of Figure 3 has “max scores” of 3.72, marked as "
+        "the paper's own, on SQuAD v1 and 3.84 on v2; it does not say what they are of). share: of the answer's tokens. right: "
+        "the share where the model's own answer "
         f"overlaps the gold one ({answered} of {len(first)} examples)."
     )
     title = f"Precision@{k}: answer tokens among the {k} highest scores"
@@ -115,6 +109,11 @@ def _prepare_qa(setup: Setup) -> None:
         "The notebook of SQuAD v1 does so: read=released. That of v2 adds the magnitudes of the two, of 400 questions drawn at "
         "random: read=released_v2, which differs in the methods that explain a class. The paper has one protocol for both, and "
         "its impact scores have a sign.",
+        "The notebooks read the validation sets (the paper does not name the split), cut the paragraph so that 384 tokens are "
+        "left, and take [CLS] for an answer that is cut away. Here --truncate cuts at what the model reads, and a question whose "
+        "answer is cut away is refused or left out.",
+        "The notebooks have AttCAT, RawAtt and Rollout alone. Their perfect count is the mean length of an answer; here an "
+        "answer counts with at most k tokens, which is what the k highest scores can hold.",
         "The paper does not say which tokens compete for the 20 places: here all do, [CLS], [SEP] and the question's too.",
         "Questions without an answer are left out.",
         "The paper's models answer most questions. What is explained is the model's own answer, so the claim is judged on the "
@@ -193,177 +192,3 @@ def _sum_of_magnitudes(results: Sequence[tuple[Attribution, float]]) -> tuple[At
     """The sum of the scores' magnitudes, and the seconds of all."""
     scores = torch.stack([scores.scores.abs() for scores, _ in results]).sum(0)
     return replace(results[0][0], scores=scores), sum(seconds for _, seconds in results)
-
-
-# --- Figure 4: layers summed or multiplied ------------------------------------------------------------------------------
-
-SUM, ROLLOUT = "attcat", "attcat:aggregation=rollout"
-CHANGES = {"aopc": aopc, "lodds": lodds}
-
-
-def _falls_with_depth(metric: str) -> Check:
-    """The rank correlation of layer and `metric` in each example is below 0."""
-
-    def check(setup: Setup, records: Sequence[Record], tables: Sequence[Table]) -> Verdict:
-        depth = max((r.info["layer"] for r in records), default=0)
-        curve = [values_of(records, SUM, metric, partial(_in_layer, layer)) for layer in range(1, depth + 1)]
-        return verdict_on_trend({metric: curve}, falls=True, seed=setup.seed)
-
-    return check
-
-
-def _in_layer(layer: int, record: Record) -> bool:
-    return bool(record.info["layer"] == layer)
-
-
-def _by_construction(setup: Setup, records: Sequence[Record], tables: Sequence[Table]) -> Verdict:
-    """Sizes of a sum and of a product are not on one scale."""
-    return incomparable("a product of numbers of at most 1 is small by construction, and the paper gives no formula for it")
-
-
-SPREADS = "spread: standard deviation over the tokens. relative spread: in mean magnitudes of the layer, 0 where all are equal."
-
-
-def _finish_layers(setup: Setup, records: list[Record]) -> list[Table]:
-    grouped = by(records, "method", "metric", "layer")
-
-    def mean(method: str, metric: str, layer: int) -> Any:
-        return mean_with_interval([r.value for r in grouped[method, metric, layer]], seed=setup.seed)
-
-    depth = max(r.info["layer"] for r in records)
-    layers = tuple(
-        (layer, *(mean(SUM, metric, layer) for metric in ("size", "spread", "relative spread"))) for layer in range(1, depth + 1)
-    )
-    ways = tuple(
-        (name, *(mean(m, metric, 0) for metric in ("size", *CHANGES))) for name, m in (("Sum", SUM), ("Rollout", ROLLOUT))
-    )
-    note = (
-        "size: mean of the scores' magnitudes, where the largest is 1 (of a layer over all layers, of Sum over its own scores, "
-    )
-    note += "of Rollout: in each factor). "
-    note += "AOPC: higher is better; LOdds: lower is better."
-    return [
-        Table("operations", "Layers added (Sum) and multiplied (Rollout)", ("operation", "size", *CHANGES), ways, note),
-        Table("layers", "AttCAT by layer", ("layer", "size", "spread", "relative spread"), layers, SPREADS),
-        _heatmap(records),
-    ]
-
-
-def _heatmap(records: Sequence[Record]) -> Table:
-    """The first example as in Figure 4: a row for each token, its score in each layer, and the rows Rollout and Sum."""
-    picture = next(r.info["picture"] for r in records if "picture" in r.info)
-    names = tuple(picture["rows"])
-    rows = tuple((token, *scores) for token, scores in zip(picture["tokens"], zip(*picture["scores"], strict=True), strict=True))
-    return Table("heatmap", "Normalised impact scores of the first example", ("token", *names), rows)
-
-
-def _draw_layers(setup: Setup, tables: list[Table], figure: Any) -> None:
-    table, axes = tables[2], figure.subplots()
-    scores = [list(row[1:]) for row in table.rows]
-    picture = axes.imshow(list(zip(*scores, strict=True)), cmap=signed_fills(), vmin=-1, vmax=1, aspect="auto")
-    axes.set_xticks(range(len(scores)), table.column("token"), rotation=90)
-    axes.set_yticks(range(len(table.columns) - 1), table.columns[1:])
-    figure.colorbar(picture, ax=axes, label="against ← impact score, largest of the row of layers = 1 → for")
-
-
-def _prepare_layers(setup: Setup) -> None:
-    refuse_variant(setup)
-    removable(setup)
-
-
-@experiment(
-    name="attcat-layers",
-    paper=PAPER,
-    shows="Figure 4, impact scores by layer, summed and rolled out",
-    data="sentiment",
-    model="sentiment",
-    methods=(),
-    task=("classification",),
-    options={"variant": "released"},
-    prepare=_prepare_layers,
-    finish=_finish_layers,
-    figure=_draw_layers,
-    claims=(
-        Claim(
-            "Figure 4, section 6.2",
-            "The scores become more uniform as the layer goes deeper: their spread over the tokens, in mean magnitudes, falls",
-            "a heat map without numbers",
-            _falls_with_depth("relative spread"),
-        ),
-        Claim(
-            "Figure 4, section 6.2",
-            "The scores become less impactful as the layer goes deeper: their mean magnitude falls with depth",
-            "a heat map without numbers",
-            _falls_with_depth("size"),
-        ),
-        Claim(
-            "Figure 4, section 6.2",
-            "The rollout gives only minimal scores, the sum does not",
-            "a heat map without numbers; with the sum 0.72 for 'not' and -0.37 for 'like'",
-            _by_construction,
-        ),
-        Claim(
-            "Sections 4.3 and 6.2",
-            "The sum over layers is more effective than the rollout (AOPC)",
-            "said of Figure 4, one sentence; no number",
-            above(SUM, (ROLLOUT,), "aopc"),
-        ),
-        Claim(
-            "Sections 4.3 and 6.2",
-            "The sum over layers is more effective than the rollout (LOdds)",
-            "said of Figure 4, one sentence; no number",
-            above(SUM, (ROLLOUT,), "lodds", lower=True),
-        ),
-    ),
-    differs=(
-        "The paper gives no formula for the rollout of vectors: here the layers' scores are multiplied, each layer divided by "
-        "its largest magnitude.",
-        "The paper shows one sentence; here the claims are measured on all, and the first is drawn.",
-        "Layer inputs, as released: a head that reads one token has no gradient at the last layer's other outputs, so that by "
-        "eq. 10 the last row and the product would be 0 for every word (variant=paper).",
-        "Special tokens are left out of the rows.",
-        "AOPC and LOdds of the two operations are ours: the paper judges them by eye.",
-    ),
-)
-def layers(setup: Setup, example: Example) -> list[Record]:
-    """Do AttCAT's layers fade with depth, and is their sum more faithful than their product?"""
-    trace = setup.model.trace(example)
-    words = [i for i, special in enumerate(trace.special) if not special]
-    variant = setup.options["variant"]
-    added = attribute(trace, "attcat", variant=variant)
-    multiplied = attribute(trace, "attcat", variant=variant, aggregation="rollout")
-    of_layers = _scaled(added.info["per_layer"].cpu()[:, words])
-    total, product = _scaled(added.scores[words]), multiplied.scores[words].double()
-    records = _layer_records(str(example.id), of_layers)
-    picture = _picture([trace.tokens[i] for i in words], [*of_layers, product, total])
-    records[0] = replace(records[0], info={**records[0].info, "picture": picture})
-    for name, scores, row in ((SUM, added, total), (ROLLOUT, multiplied, product)):
-        records.append(Record(str(example.id), name, "size", float(row.abs().mean()), {"layer": 0}))
-        records += [Record(str(example.id), name, m, change(trace, scores).value, {"layer": 0}) for m, change in CHANGES.items()]
-    return records
-
-
-def _scaled(scores: Tensor) -> Tensor:
-    """The scores in float64, with a largest magnitude of 1 (all of them 0 where they are)."""
-    return scores.double() / scores.double().abs().max().clamp(min=torch.finfo(torch.float64).tiny)
-
-
-def _size_and_spread(row: Tensor) -> dict[str, float]:
-    """Of the scores of a layer: mean magnitude, standard deviation, and the one in units of the other."""
-    size, spread = float(row.abs().mean()), float(row.std(correction=0))
-    return {"size": size, "spread": spread, "relative spread": spread / size if size else 0.0}
-
-
-def _layer_records(example: str, scores: Tensor) -> list[Record]:
-    """What `_size_and_spread` says of every layer: [layer pos]."""
-    return [
-        Record(example, SUM, metric, value, {"layer": layer})
-        for layer, row in enumerate(scores, 1)
-        for metric, value in _size_and_spread(row).items()
-    ]
-
-
-def _picture(tokens: Sequence[str], rows: Sequence[Tensor]) -> dict[str, Any]:
-    """What Figure 4 draws of one text: rounded to four digits, so that records stay small."""
-    names = [*(f"L{layer}" for layer in range(len(rows) - 2)), "Rollout", "Sum"]
-    return {"tokens": list(tokens), "rows": names, "scores": [[round(float(x), 4) for x in row] for row in rows]}

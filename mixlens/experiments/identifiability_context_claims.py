@@ -193,7 +193,7 @@ CONTEXT_CLAIMS = (
     Claim(
         "5.3, Figure 4b",
         "the closest neighbours contribute most, regardless of depth: in the first, middle and last layer the nearest token of "
-        "each side more than every other of that side",
+        "each side more than each other of that side that is up to 10 away",
         "in the figure",
         nearest_contribute_most,
         AT_D2,
@@ -217,14 +217,15 @@ CONTEXT_CLAIMS = (
     Claim(
         "C.3, Figure 18b",
         "[CLS] takes most from the tokens directly before and after [SEP]: in the first, middle and last layer more from each "
-        "than from every other place",
+        "than from each other place up to 10 from [SEP]",
         "in the figure",
         beside_the_separator,
         MRPC_ALONE,
     ),
     Claim(
         "C.3, Figure 18b",
-        "the second sentence contributes more to [CLS] than the first, in the first, middle and last layer",
+        "the second sentence contributes more to [CLS] than the first (read here as: a token of the second sentence more than "
+        "one of the first), in the first, middle and last layer",
         "it seems so",
         second_text_gives_more,
         MRPC_ALONE,

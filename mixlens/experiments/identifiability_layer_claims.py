@@ -58,11 +58,32 @@ def backwards_above_forwards(rates: Any, depth: int) -> Any:
     }
 
 
+def _middle(depth: int) -> int:
+    """The middle layer, 6 of 12, where it is neither the first nor the last but one."""
+    if depth < 4:
+        raise KeyError("a layer between the first and the last but one")
+    return depth // 2
+
+
+def _drop(rates: Any, layer: int) -> dict[str, float]:
+    """What the g of a layer finds there, less what it finds in the next layer."""
+    kind, distance = _main(rates)
+    return less(rates[kind, distance, layer, layer], rates[kind, distance, layer + 1, layer])
+
+
 @by_rates("across", "trained")
 def drop_to_the_last_layer(rates: Any, depth: int) -> Any:
+    others = {f"layer {layer}": _drop(rates, layer) for layer in (1, _middle(depth))}
+    return {f"drop behind layer {depth - 1} - behind {name}": less(_drop(rates, depth - 1), one) for name, one in others.items()}
+
+
+@by_rates("across", "trained")
+def middle_has_both_patterns(rates: Any, depth: int) -> Any:
     kind, distance = _main(rates)
-    own = rates[kind, distance, depth - 1, depth - 1]
-    return {"g of the last but one: own layer - last": less(own, rates[kind, distance, depth, depth - 1])}
+    middle = _middle(depth)
+    first, own, last = (rates[kind, distance, layer, middle] for layer in (1, middle, depth))
+    names = f"g of layer {middle}: layer 1 - own", f"g of layer {middle}: own - layer {depth}"
+    return dict(zip(names, (less(first, own), less(own, last)), strict=True))
 
 
 def _other_layers(rates: Any) -> list[tuple[Any, ...]]:
@@ -94,7 +115,18 @@ ACROSS_CLAIMS = (
         last_layer_transfers,
     ),
     Claim(
-        "4.2, Figure 2b", "generalizing from the last layer but one to the last is hard", "a sudden drop", drop_to_the_last_layer
+        "4.2, Figure 2b",
+        "the g of the middle layer (6 of 12) has both patterns: it finds more in the first layer than in its own, and more in "
+        "its own than in the last",
+        "both patterns",
+        middle_has_both_patterns,
+    ),
+    Claim(
+        "4.2, Figure 2b",
+        "generalizing from the last layer but one to the last is hard: the rate drops more than from the first and the middle "
+        "layer to the next one",
+        "a sudden drop",
+        drop_to_the_last_layer,
     ),
     Claim(
         "B.3, Figures 8-10",
@@ -223,16 +255,22 @@ def later_layers_harder(rates: Any, depth: int) -> Any:
     return {f"naive rate by {d}": [rates["naive", d, layer, 0] for layer in range(1, depth + 1)] for d in ("cosine", "l2")}
 
 
-def _fall(rates: Any, distance: str, depth: int) -> Examples:
-    """The naive rate across the last layer of the first model, less that of the second."""
+def _fall(rates: Any, distance: str, layer: int) -> Examples:
+    """The naive rate across a layer of the first model, less that of the second."""
     if not any(key[3] == 1 for key in rates):
         raise KeyError("a second model, fine-tuned")
-    return less(rates["naive", distance, depth, 0], rates["naive", distance, depth, 1])
+    return less(rates["naive", distance, layer, 0], rates["naive", distance, layer, 1])
 
 
 @by_rates("step", "model")
 def tuning_moves_the_last_layer(rates: Any, depth: int) -> Any:
     return {"naive, L2, last layer: not tuned - tuned": _fall(rates, "l2", depth)}
+
+
+@by_rates("step", "model")
+def tuning_moves_the_last_layer_most(rates: Any, depth: int) -> Any:
+    earlier = mean_over([_fall(rates, "l2", layer) for layer in range(1, depth)])
+    return {"naive, L2, not tuned - tuned: last layer - mean of the earlier": less(_fall(rates, "l2", depth), earlier)}
 
 
 @by_rates("step", "model")
@@ -268,6 +306,14 @@ STEP_CLAIMS = (
         "fine-tuning lowers the rate across the last layer by L2",
         "in the figures",
         tuning_moves_the_last_layer,
+        models=2,
+    ),
+    Claim(
+        "B.4, Figures 12, 13",
+        "the last layers are more strongly affected by fine-tuning (read here as: it lowers the rate by L2 more across the last "
+        "layer than across the earlier ones, on average)",
+        "in the figures",
+        tuning_moves_the_last_layer_most,
         models=2,
     ),
     Claim(

@@ -3,7 +3,7 @@ own token."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ from .experiment import Setup, experiment
 from .globenc import per_layer
 from .identifiability_mixing import DIFFERS_HTA, NOT_OWN, OWN, every_contribution, position_records, quantile_of
 from .identifiability_values import above_zero, almost_equal, depth_of, less, select, three_layers, values_in, with_hta
+from .layer_curves import verdict_between_runs
 from .tables import Table, by
 
 TAGS = {"penn": "penn", "universal": "pos"}  # option -> field of Example.info
@@ -26,6 +27,9 @@ CONTENT = frozenset(
     (*["NNP", "NNS", "NN", "VBN", "VB", "VBD", "VBP", "JJ", "JJS", "RBR", "RBS"], *["NOUN", "PROPN", "VERB", "ADJ", "ADV"])
 )
 FUNCTION = frozenset((*["WP", "WDT", "IN", "CC", "SYM", "PRP$", "POS", "DT"], *["DET", "ADP", "PART", "CCONJ", "SCONJ"]))
+# Those that the caption of Figure 37 names in words: all nouns, verbs, adjectives and adverbs; and the others.
+CONTENT_37 = CONTENT | {"NNPS", "VBZ", "VBG", "JJR", "RB"}
+FUNCTION_37 = frozenset((*["DT", "PDT", "IN", "PRP", "PRP$", "WP", "WP$", "WDT", "TO", "SYM"], *["DET", "ADP", "PRON", "PART"]))
 CLS, SEP = "[CLS]", "[SEP]"
 ENOUGH = 20  # tokens of a part of speech whose median is judged
 
@@ -166,6 +170,41 @@ def content_words_keep_more(setup: Setup, records: Sequence[Record], method: str
 _KINDS = (("content", CONTENT), ("function", FUNCTION))
 
 
+@with_hta
+def content_words_keep_more_at_last(setup: Setup, records: Sequence[Record], method: str) -> Verdict:
+    """The words of Figure 37 of each text, in the last layer."""
+    depth = depth_of(records)
+    content, function = (values_in(records, method, OWN, depth, tags) for tags in (CONTENT_37, FUNCTION_37))
+    return above_zero({f"layer {depth}": less(content, function)}, seed=setup.seed)
+
+
+def _widths(records: Sequence[Record], method: str, layer: int, tags: Collection[str]) -> dict[str, float]:
+    """The width from 25 to 75 % of the tokens of each of these types that has enough."""
+    groups = by(select(records, OWN, method, layer=layer), "tag")
+    return {tag: _width(some) for (tag,), some in groups.items() if tag in tags and len(some) >= ENOUGH}
+
+
+def _width(records: Sequence[Record]) -> float:
+    low, high = np.quantile([r.value for r in records], (0.25, 0.75))
+    return float(high - low)
+
+
+@with_hta
+def function_words_get_even(setup: Setup, records: Sequence[Record], method: str) -> Verdict:
+    """Layer 5 of 12 against the layer before; the same part of another depth."""
+    layer = max(2, round(5 * depth_of(records) / 12))
+    before, after = (_widths(records, method, i, FUNCTION) for i in (layer - 1, layer))
+    return above_zero({f"width, {layer - 1} - {layer}": less(before, after)}, seed=setup.seed)
+
+
+@with_hta
+def content_words_vary_more(setup: Setup, records: Sequence[Record], method: str) -> Verdict:
+    """Layer 8 of 12; the same part of another depth."""
+    layer = max(1, round(2 * depth_of(records) / 3))
+    content, function = ({f"width, layer {layer}": _widths(records, method, layer, tags)} for _, tags in _KINDS)
+    return verdict_between_runs(content, function, seed=setup.seed)
+
+
 def prepare_pos(setup: Setup) -> None:
     tags = setup.options["tags"]
     if tags not in TAGS:
@@ -194,7 +233,9 @@ def prepare_pos(setup: Setup) -> None:
         *DIFFERS_HTA,
         "The paper tags MRPC with the Stanford tagger. Here texts and gold tags are those of a treebank: Penn's tags, or "
         "with tags=universal the universal ones.",
-        "VBZ, VBG, RB and JJR are not among the tags that Figure 29 names, and not in the claim about them.",
+        "VBZ, VBG, RB and JJR are not among the tags that Figure 29 names, and not in the claims about them. Figure 37 names its "
+        "types in words: there all nouns, verbs, adjectives and adverbs are meant.",
+        "The figure draws the first, middle and last layer, the paper all twelve. The tables have every layer.",
         "The whiskers of the boxes reach from 5 to 95 % of the tokens; the paper does not say how far its own reach.",
     ),
     claims=(
@@ -215,11 +256,32 @@ def prepare_pos(setup: Setup) -> None:
         Claim("C.5, Figure 29", "in layer 4 of 12 the shares of [CLS] and [SEP] fall", "in the figure", specials_fall),
         Claim("C.5, Figure 34", "in layer 9 of 12 the share of [SEP] rises", "in the figure", separator_rises),
         Claim(
-            "C.5, Figures 29-37",
-            "from layer 4 of 12 on nouns, verbs, adjectives and adverbs keep more than words of less meaning (the tags "
+            "C.5, Figure 29",
+            "from layer 4 of 12 to the last nouns, verbs, adjectives and adverbs keep more than words of less meaning (the tags "
             "that Figure 29 names)",
             "in the figures",
             content_words_keep_more,
+        ),
+        Claim(
+            "C.5, Figure 30",
+            "in layer 5 of 12 words of less meaning vary less within their type than in layer 4 (the width from 25 to 75 % of "
+            f"the tokens of each tag of Figure 29 with {ENOUGH} tokens or more; the tags are the examples)",
+            "in the figures",
+            function_words_get_even,
+        ),
+        Claim(
+            "C.5, Figure 33",
+            "in layer 8 of 12 nouns, verbs, adjectives and adverbs vary more within their type than words of less meaning (the "
+            "same widths; tags are resampled)",
+            "in the figure",
+            content_words_vary_more,
+        ),
+        Claim(
+            "C.5, Figure 37",
+            "in the last layer nouns, verbs, adjectives and adverbs keep more than determiners, prepositions, pronouns, “to” and "
+            "symbols (all of these together, in each text)",
+            "in the figure",
+            content_words_keep_more_at_last,
         ),
     ),
 )

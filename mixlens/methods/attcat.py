@@ -59,19 +59,26 @@ def attcat(
 
     The paper does not say whether alpha_i is a row or a column of attention; the released code takes what token i receives.
     `released`: layer inputs instead of outputs, special tokens hidden from attention (`mask_special=False`: not hidden).
-    `aggregation="rollout"`: the layers multiplied instead of added, each divided by its largest score: the row "Rollout" of
-    Figure 4, where the paper multiplies vectors and gives no formula.
+    `aggregation="rollout"`: the layers multiplied instead of added: the row "Rollout" of Figure 4, for which the paper gives no
+    formula. `released`: their plain product, in float64; else each layer is divided by its largest score first.
     """
     activation, received = class_activation(question, variant, mask_special=mask_special)
     weighted = activation * received
-    return _aggregated(question, weighted, aggregation), {"per_layer": weighted}
+    return _aggregated(question, weighted, aggregation, variant), {"per_layer": weighted}
 
 
-def _aggregated(question: Question, scores: Tensor, aggregation: str) -> Tensor:
+def _aggregated(question: Question, scores: Tensor, aggregation: str, variant: str) -> Tensor:
     if aggregation not in AGGREGATIONS:
         raise InputError(f"unknown aggregation {aggregation!r}. {nearest(str(aggregation), AGGREGATIONS)}")
     if aggregation == "sum" or question.layer is not None:
         return _over_layers(question, scores)
+    return _product(scores, variant)
+
+
+def _product(scores: Tensor, variant: str) -> Tensor:
+    """[layer pos] -> [pos]: in float64 as released, since twelve small numbers are too small for float32."""
+    if variant == "released":
+        return scores.cpu().double().prod(0)
     largest = scores.abs().amax(-1, keepdim=True)
     return (scores / largest.clamp(min=torch.finfo(scores.dtype).tiny)).prod(0)
 

@@ -230,7 +230,10 @@ def scores_of(trace: Trace, scores: Scores) -> Array:
 
 
 def _attcat(trace: Trace, scores: Scores, variant: str, **question: Any) -> Course:
-    """The order of AttCAT's metrics: as defined, or as the notebooks have it."""
+    """The order of AttCAT's metrics: as defined, or as the notebooks of single texts have it.
+
+    Those of pairs remove [CLS] and [SEP] too, and that of QQP ranks by magnitude.
+    """
     if one_of("variant", variant, VARIANTS) == "paper":
         return course_of(trace, scores, **question)
     if question["label"] is None:

@@ -19,8 +19,10 @@ from mixlens.asking import parse_methods
 from mixlens.errors import InputError
 from mixlens.experiments import Setup, known, run
 from mixlens.experiments.attcat import BASELINES, CLASSES, METHODS, TABLE1_AOPC
-from mixlens.experiments.attcat_more import ROLLOUT, SUM, released_scores, span_scores
+from mixlens.experiments.attcat_layers import ROLLOUT, SENTENCE, SUM
+from mixlens.experiments.attcat_more import released_scores, span_scores
 from mixlens.experiments.plan import PLANS
+from mixlens.methods.attcat import _product as product_of
 from mixlens.metrics.agreement import kendall, kendall_confidence
 from mixlens.metrics.faithfulness import aopc, lodds
 from mixlens.types import Example, Record
@@ -291,17 +293,50 @@ def test_layers_are_those_of_attcat(model: Any, texts: list[Example]) -> None:
     heat = made.tables[2]
     assert heat.columns == ("token", *(f"L{i}" for i in range(model.n_layers)), "Rollout", "Sum")
     assert [row[0] for row in heat.rows] == [trace.tokens[i] for i in words]
-    assert max(abs(row[-1]) for row in heat.rows) == 1
+
+
+def test_the_heat_map_is_normalised_as_in_its_notebook(model: Any, texts: list[Example]) -> None:
+    """Layers, their product and their sum are divided by the norm of all of them, of all tokens. Four digits are kept."""
+    made = run("attcat-layers", model=model, data=texts[:2], sentence="the film is not good", progress=False)
+    trace = model.trace("the film is not good")
+    added = mixlens.attribute(trace, "attcat", variant="released")
+    layers = added.info["per_layer"].double()
+    every = torch.cat([layers, layers.prod(0)[None], layers.sum(0)[None]])
+    every = every / (every**2).sum() ** 0.5
+    heat = made.tables[2]
+    assert [row[0] for row in heat.rows] == ["the", "film", "is", "not", "good"] == list(trace.tokens[1:-1])
+    np.testing.assert_allclose([row[1:] for row in heat.rows], every.T[1:-1], atol=0.00006)
+    first = mixlens.attribute(model.trace(texts[0]), "attcat", variant="released").info["per_layer"].double()
+    whole = (sum(float((one**2).sum()) for one in (first, first.sum(0), first.prod(0)))) ** 0.5
+    words = [i for i, special in enumerate(model.trace(texts[0]).special) if not special]
+    assert values(made, SUM, "size", layer=0)[0] == pytest.approx(float(first.sum(0)[words].abs().mean()) / whole)
+    assert values(made, ROLLOUT, "size", layer=0)[0] == pytest.approx(float(first.prod(0)[words].abs().mean()) / whole, rel=1e-5)
+    assert [r.example for r in made.records if "picture" in r.info] == [made.records[0].example]
+    paper = run("attcat-layers", model=model, data=texts[:1], variant="paper", progress=False)
+    assert max(abs(row[-1]) for row in paper.tables[2].rows) == 1
+    assert paper.tables[2].column("token") == [model.trace(texts[0]).tokens[i] for i in words]
+
+
+def test_the_scores_that_the_paper_prints_stand_beside_the_sentence_of_the_figure() -> None:
+    (declared,) = known()["attcat-layers"].published
+    (step,) = [step for step in PLANS.find("attcat").steps if step.name == "figure4"]
+    for options, beside in ((step.options, True), ({}, False), ({**step.options, "variant": "paper"}, False)):
+        setup = Setup(known()["attcat-layers"], (), (), (), {**known()["attcat-layers"].options, **options})
+        assert declared.is_about(setup) is beside
+    assert set(declared.numbers) <= set(SENTENCE.split())
 
 
 def test_rolled_out_attcat_is_the_product_of_its_layers(model: Any, texts: list[Example]) -> None:
+    """The plain product as released; else every layer is divided by its largest score. Twelve small scores are not lost."""
     trace = model.trace(texts[0])
-    layers = mixlens.attribute(trace, "attcat", variant="released").info["per_layer"]
-    product = torch.ones(len(trace))
-    for layer in layers:
-        product = product * layer / layer.abs().max()
-    rolled = mixlens.attribute(trace, "attcat", variant="released", aggregation="rollout")
-    torch.testing.assert_close(rolled.scores, product)
+    for variant in ("paper", "released"):
+        product = torch.ones(len(trace), dtype=torch.float64)
+        for layer in mixlens.attribute(trace, "attcat", variant=variant).info["per_layer"].double():
+            product = product * layer / (layer.abs().max() if variant == "paper" else 1)
+        rolled = mixlens.attribute(trace, "attcat", variant=variant, aggregation="rollout").scores
+        torch.testing.assert_close(rolled.double(), product, rtol=1e-5, atol=1e-30)
+    small = torch.full((12, 2), 1e-5)
+    torch.testing.assert_close(product_of(small, "released"), torch.full((2,), 1e-60, dtype=torch.float64), rtol=1e-5, atol=0)
     with pytest.raises(InputError, match="unknown aggregation 'mean'"):
         mixlens.attribute(trace, "attcat", aggregation="mean")
 
@@ -342,6 +377,26 @@ def test_figure_3_has_three_models_on_both_versions_of_squad() -> None:
     found = [(plan.role(step.models[0]).what.partition(",")[0], step.data) for step in steps]
     models = ("BERT-base", "DistilBERT", "RoBERTa")
     assert sorted(found) == sorted((model, version) for model in models for version in ("squad1", "squad2"))
+
+
+def test_hub_models_are_those_of_the_notebooks() -> None:
+    roles = {role.name: role.hub for role in PLANS.find("attcat").roles}
+    for name, hub in (("amazon", "amazon_polarity"), ("yelp", "yelp_polarity"), ("imdb", "imdb")):
+        assert roles[name] == f"fabriceyhc/bert-base-uncased-{hub}"
+
+
+def test_figure_5b_leaves_out_the_first_token_which_would_hide_the_words() -> None:
+    (item,) = [item for item in PLANS.find("attcat").items if item.where == "Figure 5b"]
+    assert item.command.endswith("--no-special")
+
+
+def test_what_the_notebooks_do_otherwise_is_said() -> None:
+    said = {name: " ".join(known()[name].differs) for name in ("attcat-faithfulness", "attcat-qa", "attcat-layers")}
+    for words in ("that of QQP, which ranks", "remove these two", "2,000 texts of Amazon, Yelp and IMDB"):
+        assert words in said["attcat-faithfulness"]
+    for words in ("the validation sets", "384 tokens", "AttCAT, RawAtt and Rollout alone", "at most k tokens"):
+        assert words in said["attcat-qa"]
+    assert "divided by the norm of all of them" in said["attcat-layers"]
 
 
 def test_help_says_which_tokens_compete_for_the_twenty_places() -> None:

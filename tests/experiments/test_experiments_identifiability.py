@@ -380,6 +380,22 @@ def test_claims_about_identity(start: str) -> None:
     assert word_of(claim_of("id-token-identifiability", start), [], "id-token-identifiability") == "not comparable"
 
 
+def naive(curve: Sequence[float]) -> list[Record]:
+    return [rate("naive", "identified", d, value, layer=layer) for d in ("cosine", "l2") for layer, value in enumerate(curve, 1)]
+
+
+def test_a_fall_is_counted_by_the_layer() -> None:
+    """An even fall is no late one, though eight layers fall more than three. A first third of one layer falls from the input."""
+    claim, name = claim_of("id-token-identifiability", "without a g, by both"), "id-token-identifiability"
+    assert word_of(claim, naive([0.9 - 0.05 * layer for layer in range(12)]), name) != "same"
+    late = naive([0.9, 0.9, 0.89, 0.88, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1])
+    assert word_of(claim, late, name) == "same"
+    behind, before = (0.88 - 0.1) / 8, (0.9 - 0.88) / 3
+    assert f"layer 4 - up to it {behind - before:+.3f}" in claim.check(setup_of(name), late, []).ours
+    assert word_of(claim, naive([0.98, 0.9, 0.8, 0.7]), name) == "same"
+    assert word_of(claim, naive([0.8, 0.75, 0.7, 0.65]), name) == "different"
+
+
 def test_a_training_that_was_cut_short_is_not_judged() -> None:
     claim, records = claim_of("id-token-identifiability", "a trained g"), identified(1)
     for record in records:
@@ -460,7 +476,11 @@ def across(sign: int) -> list[Record]:
             kind,
             "across",
             distance,
-            0.9 - 0.03 * sign * (layer - trained) - 0.1 * sign * (kind == "mlp") + (0 if sign > 0 else 0.05),
+            0.9
+            - 0.03 * sign * (layer - trained)
+            - 0.1 * sign * (kind == "mlp")
+            + (0 if sign > 0 else 0.05)
+            - 0.1 * sign * (layer == 12 and trained == 11),
             layer=layer,
             trained=trained,
         )
@@ -516,6 +536,56 @@ def test_claims_about_layers_and_neighbours(name: str, records: Any) -> None:
         assert word_of(claim, [], name) == "not comparable"
 
 
+def with_rate(record: Record, value: float) -> Record:
+    return replace(record, info={**record.info, "by_text": rate("linear", "", "", value).info["by_text"]})
+
+
+def test_an_even_drop_is_no_sudden_one() -> None:
+    """Every g finds 0.03 less in the next layer: nothing sets the last layer apart."""
+    even = [with_rate(r, 0.9 - 0.03 * r.info["layer"]) for r in across(1)]
+    verdict = claim_of("id-across-layers", "generalizing from").check(setup_of("id-across-layers"), even, [])
+    assert verdict.word != "same"
+    shown = [text.partition(": ")[0] for text in verdict.ours.split("; ")]
+    assert [text[: len("drop behind layer 11 - behind layer 1")] for text in shown] == [
+        "drop behind layer 11 - behind layer 1",
+        "drop behind layer 11 - behind layer 6",
+    ]
+    few = [r for r in across(1) if r.info["layer"] < 4]
+    assert (
+        "a layer between" in claim_of("id-across-layers", "generalizing from").check(setup_of("id-across-layers"), few, []).reason
+    )
+
+
+def test_the_middle_g_needs_both_patterns() -> None:
+    """A g that is best in its own layer falls behind it, and finds less in earlier layers."""
+    peak = [with_rate(r, 0.9 - 0.03 * abs(r.info["layer"] - 6)) for r in across(1)]
+    verdict = claim_of("id-across-layers", "the g of the middle").check(setup_of("id-across-layers"), peak, [])
+    assert (verdict.word, verdict.reason) == ("different", "the other way round: g of layer 6: layer 1 - own")
+
+
+def test_the_rates_that_the_paper_prints_stand_beside_ours(model: Any) -> None:
+    """A model of 4 layers has its last two layers where the paper's 11 and 12 are."""
+    asked: dict[str, Any] = {"kinds": ("linear",), "distances": ("cosine",), **QUICK}
+    outcome = run("id-across-layers", model=model, data="agreement", n=8, progress=False, **asked)
+    rates = {(r.info["trained"], r.info["layer"]): 0.1 * r.info["trained"] + 0.01 * r.info["layer"] for r in outcome.records}
+    records = [replace(r, value=rates[r.info["trained"], r.info["layer"]]) for r in outcome.records]
+    tables = mixlens.experiments.running.all_tables(outcome.setup, records)
+    last, before = (table for table in tables if table.name.startswith("paper-last"))
+    assert [(*row[:2], row[2].mean, row[3]) for row in last.rows] == [
+        ("linear, cosine", "first", rates[1, 4], "below 0.70"),
+        ("linear, cosine", "last", rates[4, 4], "0.94"),
+    ]
+    assert [(row[2].mean, row[3]) for row in before.rows] == [(rates[1, 3], "below 0.70"), (rates[4, 3], "")]
+
+
+def test_tuning_that_moves_all_layers_alike_moves_the_last_no_more() -> None:
+    alike = [r for r in step(1) if r.info["model"] == 0]
+    alike += [rate("naive", "step", r.info["distance"], r.value - 0.2, layer=r.info["layer"], model=1) for r in alike]
+    name = "id-hidden-to-hidden"
+    assert word_of(claim_of(name, "fine-tuning lowers the rate across the last layer by"), alike, name) == "same"
+    assert word_of(claim_of(name, "the last layers"), alike, name) != "same"
+
+
 # --- mixing -------------------------------------------------------------------------------------------------------------
 
 
@@ -560,6 +630,15 @@ def test_claims_about_mixing(name: str) -> None:
         assert both_ways(name, claim.says, shares) == SAME_AND_DIFFERENT, claim.says
         other = Setup(known()[name], (), (), ("alti",), known()[name].options)
         assert claim.check(other, shares(1), []).word == "not comparable"
+
+
+def test_p_is_judged_behind_the_first_quarter() -> None:
+    """P is 0 in the first three of twelve layers, as in the paper: no error is below it."""
+    claim, name = claim_of("id-mixing-and-identity", "P is above"), "id-mixing-and-identity"
+    first = [replace(r, value=0.01 * (r.metric == "error")) if r.info["layer"] < 4 else r for r in shares(1)]
+    assert word_of(claim, first, name) == "same"
+    fourth = [replace(r, value=0.5) if (r.metric, r.info["layer"]) == ("error", 4) else r for r in first]
+    assert word_of(claim, fourth, name) == "different"
 
 
 def test_mixing_and_identity_of_the_same_texts(model: Any) -> None:
@@ -807,22 +886,49 @@ def test_parts_of_speech(model: Any) -> None:
 
 
 def tagged(sign: int) -> list[Record]:
-    """Six layers: [CLS] and [SEP] alike in the first, lower in the second, [SEP] higher from the fourth on; or the opposite."""
+    """Six layers: [CLS] and [SEP] alike in the first, lower in the second, [SEP] higher from the fourth on; or the opposite.
+
+    Function words vary less from layer to layer, content words always as much as function words in the first; or the opposite.
+    """
     words = {"NN": 0.3, "JJ": 0.3, "IN": 0.2, "DT": 0.2} if sign > 0 else {"NN": 0.4, "JJ": 0.4, "IN": 0.6, "DT": 0.6}
     levels = {"[CLS]": 0.45, "[SEP]": 0.44, **words} if sign > 0 else {"[CLS]": 0.3, "[SEP]": 0.5, **words}
     steps = {"[CLS]": {2: -0.1}, "[SEP]": {2: -0.1, 4: 0.1}}
+    wide = {"IN": 0.8, "DT": 0.8} if sign > 0 else {"IN": 1.25, "DT": 1.25}
     return [
-        Record(str(text), "hta", "own share", level + later + noise(text + layer), {"layer": layer, "tag": tag})
+        Record(str(text), "hta", "own share", level + later + noise(text + layer) + spread, {"layer": layer, "tag": tag})
         for text in range(24)
         for layer in range(1, 7)
         for tag, level in levels.items()
         for later in [sign * sum(step for first, step in steps.get(tag, {}).items() if layer >= first)]
+        for spread in [(0.01 if tag in words else 0) * wide.get(tag, 1) ** layer * math.sin(5 * text)]
     ]
 
 
 def test_claims_about_parts_of_speech() -> None:
     for claim in known()["id-pos"].claims:
         assert both_ways("id-pos", claim.says, tagged) == SAME_AND_DIFFERENT, claim.says
+
+
+def test_the_last_figure_has_pronouns_and_to_and_symbols() -> None:
+    """Pronouns, "to" and symbols are above the content words: that is against Figure 37, and says nothing of Figure 29."""
+    last, fourth = (claim_of("id-pos", start) for start in ("in the last layer", "from layer 4"))
+    for tag in ("DT", "IN", "PRP", "PRP$", "TO", "SYM", "DET", "ADP", "PRON"):
+        records = [
+            Record(str(text), "hta", "own share", level + noise(text), {"layer": layer, "tag": name})
+            for text in range(24)
+            for layer in (1, 2, 3)
+            for name, level in {"NN": 0.3, "VBZ": 0.3, "NOUN": 0.3, tag: 0.5}.items()
+        ]
+        assert word_of(last, records, "id-pos") == "different", tag
+        assert (word_of(fourth, records, "id-pos") == "not comparable") is (tag not in pos.FUNCTION)
+
+
+def test_the_width_of_a_type_is_that_of_its_tokens() -> None:
+    """By hand: 21 tokens at 0, 0.05 ... 1 are 0.5 wide from 25 to 75 %. A type of few tokens has no width."""
+    tokens_ = [Record("1", "hta", "own share", i / 20, {"layer": 1, "tag": "IN"}) for i in range(21)]
+    few = [replace(r, info={**r.info, "tag": "DT"}) for r in tokens_[:19]]
+    assert pos._widths([*tokens_, *few], "hta", 1, pos.FUNCTION) == pytest.approx({"IN": 0.5})
+    assert pos._widths(tokens_, "hta", 1, pos.CONTENT) == {}
 
 
 def test_types_are_counted_and_those_of_few_tokens_are_not() -> None:
@@ -903,6 +1009,18 @@ def test_refusals(name: str, given: dict[str, Any], told: str, model: Any) -> No
 
 
 # --- the plan ---------------------------------------------------------------------------------------------------------------
+
+
+def test_the_words_of_figures_19_to_25_are_named_by_their_places() -> None:
+    """Most of these words are in both sentences: by its word alone a position would be refused."""
+    (item,) = [item for item in PLANS.find("identifiability").items if item.where == "Figures 19-25"]
+    first = (
+        "[CLS] he said the foods ##er ##vic ##e pie business doesn ' t fit the company ' s long - term growth strategy . [SEP]"
+    )
+    places = {int(re.findall(r"--query (\d+)", item.command)[0]): "said"}
+    places |= {int(place): word for place, word in re.findall(r"(\d+) (\[?\w+\]?)[,)]", item.command)}
+    assert len(places) == 7
+    assert all(first.split()[place] == word for place, word in places.items())
 
 
 def test_the_plan_names_every_figure_and_every_step_is_used() -> None:

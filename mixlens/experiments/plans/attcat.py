@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..attcat import PAPER
+from ..attcat_layers import SENTENCE
 from ..plan import Item, Role, Step, plan
 
 OF_VERSION_1 = "read on SQuAD v2; the released notebook names the model that was fine-tuned on v1"
@@ -10,9 +11,9 @@ HUB = {
     "sst2": ("BERT-base, fine-tuned on SST-2", "textattack/bert-base-uncased-SST-2"),
     "qqp": ("BERT-base, fine-tuned on QQP", "textattack/bert-base-uncased-QQP"),
     "mnli": ("BERT-base, fine-tuned on MNLI", "textattack/bert-base-uncased-MNLI"),
-    "amazon": ("BERT-base, fine-tuned on Amazon Polarity", ""),
-    "yelp": ("BERT-base, fine-tuned on Yelp Polarity", "textattack/bert-base-uncased-yelp-polarity"),
-    "imdb": ("BERT-base, fine-tuned on IMDB", "textattack/bert-base-uncased-imdb"),
+    "amazon": ("BERT-base, fine-tuned on Amazon Polarity", "fabriceyhc/bert-base-uncased-amazon_polarity"),
+    "yelp": ("BERT-base, fine-tuned on Yelp Polarity", "fabriceyhc/bert-base-uncased-yelp_polarity"),
+    "imdb": ("BERT-base, fine-tuned on IMDB", "fabriceyhc/bert-base-uncased-imdb"),
     "squad1": ("BERT-base, fine-tuned on SQuAD v1", "csarron/bert-base-uncased-squad-v1"),
     "squad2": ("BERT-base, fine-tuned on SQuAD v2", "deepset/bert-base-uncased-squad2"),
     "squad-distilbert": ("DistilBERT, fine-tuned on SQuAD v1", "distilbert-base-uncased-distilled-squad"),
@@ -61,7 +62,15 @@ QUESTIONS = (
     _answers("figure3-distilbert-squad2", "squad2-distilbert", "squad2", "Figure 3, DistilBERT, SQuAD v2"),
     _answers("figure3-roberta-squad2", "squad2-roberta", "squad2", "Figure 3, RoBERTa, SQuAD v2"),
 )
-LAYERS = Step("figure4", "attcat-layers", ("sst2",), "sst2", "Figure 4, layers, Rollout and Sum", truncate=True)
+LAYERS = Step(
+    "figure4",
+    "attcat-layers",
+    ("sst2",),
+    "sst2",
+    "Figure 4, layers, Rollout and Sum",
+    options={"sentence": SENTENCE},
+    truncate=True,
+)
 EXAMPLE = "i really didn't like this movie. some of the actors were good, but overall the movie was boring."
 QUESTION = "which nfl team represented the afc at super bowl 50 ?"
 PARAGRAPH = (
@@ -84,6 +93,13 @@ PLAN = plan(
             "CAT, AttCAT and the impact score",
             command=f'mixlens explain "{EXAMPLE}" --model {HUB["sst2"][1]} --method attcat',
         ),
+        Item("Equations 13, 14", "AOPC and LOdds", steps=tuple(step.name for step in FAITHFUL)),
+        Item("Equation 15", "Kendall's tau between the explanations of classes", steps=tuple(step.name for step in CONFIDENT)),
+        Item(
+            "Section 1",
+            "information flows through the skip connection three times more often than through attention",
+            reason="a number of another paper (Lu et al., Influence Patterns)",
+        ),
         Item("Table 1", "AOPC and LOdds, six data sets", steps=tuple(step.name for step in (*FAITHFUL, *RELEASED))),
         Item("Table 2", "Kendall's tau between classes, six data sets", steps=tuple(step.name for step in CONFIDENT)),
         Item("Figure 3", "Precision@20 on SQuAD v1 and v2, three models", steps=tuple(step.name for step in QUESTIONS)),
@@ -92,7 +108,8 @@ PLAN = plan(
         Item(
             "Section 6.2: 0.72 for 'not', -0.37 for 'like'",
             "scores of two tokens of the sentence of Figure 4",
-            reason="the sentence is in the picture alone; step figure4 draws the first one of the data",
+            steps=("figure4",),
+            command=f'mixlens explain "{SENTENCE}" --model {HUB["sst2"][1]} --method attcat:variant=released --no-special',
         ),
         Item(
             "Figure 5a",
@@ -103,7 +120,7 @@ PLAN = plan(
             "Figure 5b",
             "scores of one sentence by four methods",
             command=f'mixlens compare "{EXAMPLE}" --model {HUB["sst2"][1]} '
-            "--methods attcat,transatt,raw_attention,attention_rollout",
+            "--methods attcat,transatt,raw_attention,attention_rollout --no-special",
         ),
         Item(
             "Section 6.1",

@@ -26,6 +26,8 @@ PAIR = (  # of C.4; the second sentence begins with a quotation mark
     '" the foodservice pie business does not fit our long-term growth strategy.',
 )
 
+_OF_A_MAP = f'mixlens explain "{PAIR[0]}" --model bert-base-uncased --method '
+
 ROLES = (
     Role(BERT, "BERT-base uncased, pre-trained", "bert-base-uncased"),
     Role(BERT_MRPC, "BERT-base uncased, fine-tuned on MRPC", "textattack/bert-base-uncased-MRPC"),
@@ -176,6 +178,17 @@ STEPS = (
 )
 
 ITEMS = (
+    Item(
+        "Equations 1, 2",
+        "attention of one head, and what it weighs (in Python, `mixlens.identifiability` has the rank of T)",
+        command=_OF_A_MAP + "attention:head=0 --map 4",
+    ),
+    Item(
+        "Equations 8, 9",
+        "the part of attention that its output can tell, and the rest",
+        command=_OF_A_MAP + "effective_attention:head=0 --map 4 (then null_attention:head=0)",
+    ),
+    Item("Equations 10, 11", "hidden token attribution", command=_OF_A_MAP + "hta --map 4"),
     Item("Equation 6", "the dimension of the null space of T by length", ("effective",)),
     Item(
         "Equations 3-5, 7; section 3.3",
@@ -235,7 +248,7 @@ ITEMS = (
         "Figures 19-25",
         "the context of seven words of one pair, layer by layer",
         command=f"mixlens plot \"{PAIR[0]}\" --pair '{PAIR[1]}' --model bert-base-uncased --method hta --kind layers "
-        "--query said -o said.svg (and the other words)",
+        "--query 2 -o said.svg (then 0 [CLS], 1 he, 13 fit, 18 long, 22 strategy, 24 [SEP])",
     ),
     Item("Figures 26-37", "own token by part of speech, layers 1 to 12", ("pos",)),
     Item("D.1: 1.7, 9, 2.6 %", "chance", ("identity", "identity-cola", "identity-mnli")),
