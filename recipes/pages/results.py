@@ -106,7 +106,7 @@ MATERIALS = {
             "mnli": "mnli/dev.jsonl",
             "ud_english": "ud_ewt/dev.jsonl",
         },
-        sizes={"contributions-mnli": 1000},
+        sizes={"contributions-mnli": 500, "pos": 1000},
         options={
             **{step: {"folds": 5, **FAST_RATE} for step in ("identity", "identity-mnli")},
             **dict.fromkeys(("identity-cola", "across", "neighbours", "generalization", "steps"), FAST_RATE),
