@@ -44,7 +44,7 @@ Explains = Annotated[
 Ranking = Annotated[
     str, typer.Option("--ranking", help="signed, magnitude, or default: signed for removal and rationales, magnitude for cues.")
 ]
-Unit = Annotated[str, typer.Option("--unit", help="What is taken away at a time: token, word or sentence.")]
+Unit = Annotated[str, typer.Option("--unit", help="What is taken away or blanked at a time: token, word or sentence.")]
 Draws = Annotated[int, typer.Option("--draws", help="Random rankings for each text, with which every method is compared.", min=1)]
 InfillModel = Annotated[
     str | None, typer.Option("--infill", help="A masked language model that fills gaps, for aopc:replacement=infill.")

@@ -20,7 +20,7 @@ from ..completeness import CLOSED
 from ..data import cue_tokens, label_ids, span_tokens
 from ..errors import InputError
 from ..metrics.arguments import marks_at, one_of, vector
-from ..metrics.faithfulness import course_of
+from ..metrics.faithfulness import blanked_units, course_of
 from ..metrics.plausibility import RANKINGS
 from ..metrics.registry import as_number
 from ..metrics.removal_curves import aopc_bounds
@@ -46,6 +46,7 @@ from .judged_metrics import (
     possible,
     requests_of,
 )
+from .judged_random import random_scores
 from .prepare import removable
 from .verdict import figure_of, tables_of
 
@@ -216,6 +217,13 @@ class Case:
         """The second model of the run fills gaps; without one, the judged model itself."""
         return Infill(self.setup.models[1]) if len(self.setup.models) > 1 else "infill"
 
+    def draws(self, request: MetricRequest) -> list[Any]:
+        """[draw][pos]: uniform random scores, one number for each unit of a metric."""
+        unit = {**request.metric.options, **self.options(request)}.get("unit", "token")
+        generator = np.random.default_rng([self.setup.seed, zlib.crc32(" ".join(self.trace.tokens).encode())])
+        target = resolve(self.trace, **self.question)
+        return [random_scores(self.trace, target, unit, generator) for _ in range(self.setup.options["draws"])]
+
     def value(self, request: MetricRequest, scores: Any, method: MethodRequest | None) -> float:
         """One metric of one method's scores."""
         columns = {**self.columns, "scores": scores}
@@ -245,8 +253,8 @@ def _other_classes(trace: Trace, request: MethodRequest) -> list[Any]:
 
 
 def _blanked(case: Case, request: MetricRequest) -> dict[str, Any]:
-    options = {"replacement": request.replacement(), "absolute": request.options.get("absolute", False)}
-    return {"blanked": attribute(case.trace, "blank_out", **case.question, **options)}
+    compared = {name: value for name, value in case.options(request).items() if name not in ("how", "ranking")}
+    return {"blanked": blanked_units(case.trace, **compared)}
 
 
 def _subsets(case: Case, request: MetricRequest) -> dict[str, Any]:
@@ -279,10 +287,8 @@ def other_signs(setup: Setup) -> list[MetricRequest]:
 
 
 def _random_values(case: Case, request: MetricRequest) -> list[float]:
-    """[draw]: the metric of uniform random scores. The seed is made of the text, so that texts have different noise."""
-    seed = zlib.crc32(" ".join(case.trace.tokens).encode())
-    generator = np.random.default_rng([case.setup.seed, seed])
-    return [case.value(request, generator.random(len(case.trace)), None) for _ in range(case.setup.options["draws"])]
+    """[draw]: the metric of uniform random scores. Their seed is made of the text, so that texts have different noise."""
+    return [case.value(request, scores, None) for scores in case.draws(request)]
 
 
 def _random_records(case: Case) -> Iterator[Record]:

@@ -21,15 +21,18 @@ from mixlens.experiments import core, known
 from mixlens.experiments.command import experiment_text
 from mixlens.experiments.judge import every_method, judge, judge_text, lines, ranking
 from mixlens.experiments.judged_metrics import CUES, FAITHFULNESS, metrics_of, parse_metric, possible
-from mixlens.experiments.judging import explained, is_right, twins_of
+from mixlens.experiments.judged_random import random_scores
+from mixlens.experiments.judging import Case, explained, is_right, twins_of
 from mixlens.experiments.scoreboard import Scoreboard, Values
 from mixlens.experiments.verdict import answers_of, boards_of
 from mixlens.fast.block import Block
 from mixlens.metrics import Interval
 from mixlens.metrics.alignment import cue_dot
 from mixlens.metrics.arguments import marks_at
-from mixlens.metrics.faithfulness import aopc, blank_out_faithfulness
+from mixlens.metrics.faithfulness import aopc, blank_out_faithfulness, course_of
 from mixlens.metrics.subsets import lds
+from mixlens.removal import removable_units
+from mixlens.targets import resolve
 from mixlens.types import Attribution, Example, Record
 
 
@@ -273,6 +276,37 @@ def test_random_is_drawn_several_times(gap_model: Any) -> None:
         assert record.value == pytest.approx(share, abs=4 * record.info["spread"] / 20)
     with pytest.raises(InputError, match="draws is a number"):
         judge(gap_model, "agreement", draws=0, **asked)
+
+
+@pytest.mark.parametrize("unit", ["word", "sentence"])
+def test_random_scores_favour_no_unit_by_its_length(model: Any, unit: str) -> None:
+    """Each unit goes first equally often. 2000 draws: within 4 standard errors of its share."""
+    trace = model.trace("The unfilmable film is long and dull and old. Good. Not bad at all!")
+    target = resolve(trace)
+    units = removable_units(trace, target, unit)
+    assert len({len(one) for one in units}) > 1
+    generator, draws = np.random.default_rng(0), 2000
+    first = [course_of(trace, random_scores(trace, target, unit, generator), unit=unit).order[0] for _ in range(draws)]
+    share = 1 / len(units)
+    error = (share * (1 - share) / draws) ** 0.5
+    for one in units:
+        assert first.count(one) / draws == pytest.approx(share, abs=4 * error), one
+
+
+def test_random_scores_are_drawn_by_the_unit_of_a_metric(model: Any) -> None:
+    """`lds` removes words whatever the run removes; metrics without units look at tokens."""
+    text = "The unfilmable plot was not dull."
+    trace = model.trace(text)
+    (word,) = [positions for _, positions in trace.words if len(positions) > 1]
+    for unit, shared in (("token", {"lds"}), ("word", {"lds", "aopc", "blank_out_faithfulness"})):
+        made = judge(model, [text], methods="random", metrics="aopc", unit=unit, progress=False)
+        case = Case(made.setup, made.setup.examples[0])
+        for metric in ("lds", "aopc", "blank_out_faithfulness", "cue_dot"):
+            drawn = case.draws(parse_metric(metric))
+            assert len(drawn) == made.setup.options["draws"]
+            alike = [len({scores[i] for i in word}) == 1 for scores in drawn]
+            assert alike == [metric in shared] * len(drawn), (unit, metric)
+    assert case.draws(parse_metric("aopc:unit=token"))[0][word[0]] != case.draws(parse_metric("aopc"))[0][word[0]]
 
 
 def test_right_and_wrong_predictions_are_shown_apart(gap_model: Any) -> None:

@@ -335,7 +335,7 @@ def test_options_of_a_metric_in_a_run() -> None:
     assert case.options(parse_metric("aopc:replacement=mask:unit=word")) == {**question, "unit": "word", "replacement": "mask"}
     assert case.options(parse_metric("lds")) == question
     assert case_of(["lds"], unit="sentence").options(parse_metric("lds")) == {**question, "unit": "sentence"}
-    assert case.options(parse_metric("blank_out_faithfulness")) == {**question, "keep_special": False}
+    assert case.options(parse_metric("blank_out_faithfulness")) == {**question, "unit": "token", "keep_special": False}
     signed = case_of(["aopc"], ranking="magnitude")
     assert signed.options(parse_metric("aopc"))["ranking"] == "magnitude"
     assert signed.options(parse_metric("cue_dot")) == {"signs": "absolute"}

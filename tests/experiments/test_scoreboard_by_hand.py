@@ -69,6 +69,17 @@ def test_the_scale_of_a_metric() -> None:
     assert values_of("aopc", {"a": [5.0, NAN, 7.0]}).scale == 1.0
 
 
+def test_a_spread_on_few_texts_is_no_scale() -> None:
+    """Where draws are alike on nearly all texts their spread nears 0, and scores in its units would be in the thousands."""
+    drawn = [0.0, 4.0] * 5
+    rows = {"a": [1.0] * 10}
+    assert values_of("aopc", rows, drawn, [0.001] + [0.0] * 9).scale == 2.0
+    assert values_of("aopc", rows, drawn, [0.001] + [NAN] + [1e-8] * 8).scale == 2.0  # rounding of single precision
+    assert values_of("aopc", rows, drawn, [3.0] * 2 + [0.0] * 8).scale == pytest.approx(math.sqrt(1.8))  # on a fifth of the texts
+    assert values_of("aopc", rows, drawn, [NAN] * 10).scale == 2.0
+    assert values_of("aopc", {"a": [0.0, 3.0]}, [1.0, 1.0 + 1e-8], [0.0, 0.0]).scale == pytest.approx(np.std([0, 3, 1, 1]))
+
+
 def test_standard_scores() -> None:
     higher = values_of("aopc", {"a": [1.0, 3.0], "b": [NAN, 4.0]}, [0.5, 1.0], [2.0, 2.0])
     same(higher.standard("a"), [NAN, 1.0])

@@ -180,7 +180,8 @@ def test_blanking_is_asked_with_the_options_and_compared(monkeypatch: pytest.Mon
     monkeypatch.setattr(
         faithfulness, "attribute", lambda *given, **options: asked.append((given, options)) or [0.0, 3.0, 2.0, -4.0]
     )
-    monkeypatch.setattr(faithfulness, "_movable", lambda *given: asked.append(given) or [1, 2, 3])
+    monkeypatch.setattr(faithfulness, "resolve", lambda *given, **options: asked.append((given, options)) or "target")
+    monkeypatch.setattr(faithfulness, "staying", lambda *given: asked.append(given) or {0})
     trace: Any = Tokens((False,) * 4, None)
     question: dict[str, Any] = {"target": "t", "foil": "f", "query": 2}
     more: dict[str, Any] = {"replacement": "mask", "absolute": True}
@@ -192,10 +193,11 @@ def test_blanking_is_asked_with_the_options_and_compared(monkeypatch: pytest.Mon
     assert asked == [
         ((trace, "blank_out"), {**more, **question}),
         ((trace, "blank_out"), {"replacement": "unk", "absolute": False, **question}),
-        (trace, "t", 2),
+        ((trace,), {"target": "t", "query": 2}),
+        (trace, "target"),
     ]
     assert faithfulness.blank_out_faithfulness(trace, scores, blanked=[1.0, 2.0, 3.0, 4.0], how="kendall") == pytest.approx(0.0)
-    assert len(asked) == 3
+    assert len(asked) == 4
 
 
 def test_insertion_keeps_the_first_units(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ import mixlens
 from mixlens import removal
 from mixlens.errors import InputError
 from mixlens.metrics.agreement import spearman
-from mixlens.metrics.faithfulness import aopc, blank_out_faithfulness, comprehensiveness, course_of
+from mixlens.metrics.faithfulness import aopc, blank_out_faithfulness, blanked_units, comprehensiveness, course_of
 from mixlens.metrics.plausibility import ranked, rationale_auprc, rationale_f1
 from mixlens.metrics.removal_curves import aopc_bounds, decision_flip, insertion, naopc
 from mixlens.metrics.subsets import halves, held_out_subsets, lds
@@ -238,6 +238,33 @@ def test_words_go_as_a_whole() -> None:
     whole, without = (float(classes(trace, gone).softmax(-1)[label]) for gone in (set(), set(course.order[0])))
     made = comprehensiveness(trace, scores, percents=(1,), unit="word")
     assert made.points[1] == pytest.approx(whole - without, abs=1e-12)
+
+
+def test_words_are_blanked_as_a_whole() -> None:
+    """Every token of a word is replaced at once, and the change of the stock model's probability stands beside the sum of the
+    scores of the word."""
+    trace = split_words()
+    scores, label, unk = noise(trace), int(trace.logits.argmax()), trace.model.tokenizer.unk_token_id
+
+    def probability(gone: Any) -> float:
+        given = [unk if i in gone else id_ for i, id_ in enumerate(trace.input_ids)]
+        with torch.no_grad():
+            return float(trace.model.hf_model(torch.tensor([given])).logits[0].softmax(-1)[label])
+
+    for keep in (False, True):
+        words = [positions for _, positions in trace.words if keep or not trace.special[positions[0]]]
+        changes = [probability(()) - probability(word) for word in words]
+        sums = [sum(scores[i] for i in word) for word in words]
+        made = blank_out_faithfulness(trace, scores, unit="word", keep_special=keep)
+        assert made == pytest.approx(spearman(sums, changes), abs=1e-12)
+        assert made != blank_out_faithfulness(trace, scores, keep_special=keep)
+        at_hand = blanked_units(trace, unit="word", keep_special=keep)
+        assert blank_out_faithfulness(trace, scores, unit="word", keep_special=keep, blanked=at_hand) == made
+        by_size = blanked_units(trace, unit="word", keep_special=keep, absolute=True)
+        assert by_size.tolist() == np.abs(at_hand).tolist()
+        assert removal.by_unit(at_hand, words) == pytest.approx(changes, abs=1e-12)  # float64, another batch
+    of_tokens = mixlens.attribute(trace, "blank_out", replacement="unk").scores
+    assert blanked_units(trace).tolist() == of_tokens.double().tolist()
 
 
 def test_sentences_are_units_too() -> None:
