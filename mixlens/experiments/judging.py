@@ -17,7 +17,7 @@ import numpy as np
 from ..asking import RANDOM, MethodRequest, every_score, scores_of
 from ..attributions import attribute
 from ..completeness import CLOSED
-from ..data import cue_tokens, label_ids, span_tokens
+from ..data import cue_tokens, span_tokens
 from ..errors import InputError
 from ..metrics.arguments import marks_at, one_of, vector
 from ..metrics.faithfulness import blanked_units, course_of
@@ -27,9 +27,10 @@ from ..metrics.removal_curves import aopc_bounds
 from ..metrics.subsets import held_out_subsets
 from ..model.predict import gives_number
 from ..removal import UNITS, Infill, staying
-from ..targets import logits_at, resolve
+from ..targets import resolve
 from ..types import Attribution, Example, Record, Trace
 from .experiment import Setup, experiment
+from .judged_labels import data_classes, is_right
 from .judged_metrics import (
     BLANKED,
     CUES,
@@ -131,31 +132,6 @@ def _other_class(trace: Trace, target: Any) -> int | None:
     return 1 - resolve(trace, target).ids[0]
 
 
-def is_right(example: Example, trace: Trace) -> bool | None:
-    """Whether the model predicts what is known to be right: the label, or the target (above the foil); None: nothing is known."""
-    if example.target is not None and trace.model.task in ("masked-lm", "causal-lm"):
-        return _prefers(trace, example)
-    label = example.info.get("label") if trace.model.task == "classification" else None
-    return None if label is None else _predicts(trace, label)
-
-
-def _predicts(trace: Trace, label: str) -> bool | None:
-    """Whether the predicted class is this label; None where the names of the classes are not those of the labels."""
-    try:
-        gold = label_ids([label], trace.model)
-    except InputError:
-        return None
-    return resolve(trace).ids[0] in gold.values()
-
-
-def _prefers(trace: Trace, example: Example) -> bool:
-    if example.foil is None:
-        return resolve(trace).ids == resolve(trace, example.target).ids
-    pair = resolve(trace, example.target, foil=example.foil)
-    logits = logits_at(trace, pair.positions)
-    return bool(logits[pair.ids[0]] > logits[pair.foil])
-
-
 # --- one example --------------------------------------------------------------------------------------------------------
 
 
@@ -178,7 +154,7 @@ class Case:
 
     @cached_property
     def right(self) -> bool | None:
-        return is_right(self.example, self.trace)
+        return is_right(self.example, self.trace, data_classes(self.setup))
 
     @cached_property
     def blank_out(self) -> Attribution:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -20,6 +22,7 @@ from mixlens.errors import InputError
 from mixlens.experiments import core, known
 from mixlens.experiments.command import experiment_text
 from mixlens.experiments.judge import every_method, judge, judge_text, lines, ranking
+from mixlens.experiments.judge_remarks import dropped_told
 from mixlens.experiments.judged_metrics import CUES, FAITHFULNESS, metrics_of, parse_metric, possible
 from mixlens.experiments.judged_random import random_scores
 from mixlens.experiments.judging import Case, explained, is_right, twins_of
@@ -315,14 +318,62 @@ def test_right_and_wrong_predictions_are_shown_apart(gap_model: Any) -> None:
     wrong = [replace(e, target=e.foil, foil=e.target) for e in some[:3]]
     made = judge(gap_model, [*wrong, *some[3:]], methods="alti,attcat", metrics="aopc", progress=False)
     table = next(table for table in made.tables if table.name == "correctness")
-    assert table.columns == ("method", "right (3 texts)", "wrong (3 texts)")
+    assert table.columns == ("method", "right (3 texts)", "wrong (3 texts)", "right less wrong")
     board = boards_of(made.setup, made.records)["ranking"]
     assert table.row("alti")["wrong (3 texts)"].mean == pytest.approx(board.scores("alti")[:3].mean())
+    assert table.row("alti")["right less wrong"] is None  # 3 texts have no interval
 
 
 def test_labels_tell_right_from_wrong(model: Any) -> None:
     labelled = [Example("a good film", info={"label": name}) for name in ("positive", "negative", "unheard of")]
     assert [is_right(e, model.trace(e)) for e in labelled] == [True, False, None]
+
+
+def test_labels_that_are_ids_of_classes_are_taken_as_such(model: Any, tmp_path: Path) -> None:
+    """Of all texts at once: where one label is no id, none is. What was done is said in one line."""
+    texts = ["A good and fine film.", "A dull and bad film.", "A fine story.", "The plot was bad."]
+
+    def told(labels: Sequence[Any], **options: Any) -> tuple[Any, str]:
+        place = tmp_path / "texts.jsonl"
+        place.write_text("".join(json.dumps({"text": t, "label": label}) + "\n" for t, label in zip(texts, labels, strict=True)))
+        asked: dict[str, Any] = {"methods": "alti,random", "metrics": "aopc", "progress": False, **options}
+        outcome = judge(model, place, **asked)
+        rights = {record.example: record.info["right"] for record in outcome.records}
+        return list(rights.values()), " ".join(judge_text("sentiment", str(place), **asked).split())
+
+    ids, without = "Labels are taken as the ids of the model's classes: ", "there is no table of right and wrong predictions."
+    rights, text = told([1, 0, 0, 1], label_field="label")
+    assert rights == [True, True, False, False]
+    assert f"{ids}0 = negative, 1 = positive." in text
+    assert text.count(ids) == 2  # in the answer, and below the table
+    assert "right (2 texts)" in text
+    rights, text = told([2, 1, 1, 2], label_field="label")
+    assert rights == [None] * 4
+    assert f"Labels that are no classes of the model (0 = negative, 1 = positive): '2', '1'; {without}" in text
+    rights, text = told(["positive", "negative", "unheard of", "positive"], label_field="label")
+    assert rights == [True, True, None, False]
+    assert "'unheard of'; their texts count as neither right nor wrong." in text
+    rights, text = told(["positive", "negative", "negative", "positive"])
+    assert rights == [None] * 4
+    assert "The field 'label' of " in text
+    assert "was not read: --label-field label makes a table of right and wrong predictions" in text
+    rights, text = told(["positive", "negative", "negative", "positive"], label_field="label")
+    assert rights == [True, True, False, False]
+    assert "abels are " not in text
+    assert "was not read" not in text
+
+
+def test_metrics_of_a_group_that_are_left_out_are_named(gap_model: Any) -> None:
+    asked: dict[str, Any] = {"methods": "alti", "progress": False, "text": "The plot was not dull."}
+    line = "aopc:replacement=infill is left out: infilling needs a masked language model with this vocabulary, --infill NAME."
+    assert line in judge_text("sentiment", None, metrics="fillers", **asked).splitlines()
+    assert "left out" not in judge_text("sentiment", None, metrics="aopc:replacement=pad,aopc", **asked)
+    asked["text"] = "The keys to the cabinet [MASK] rusty."
+    assert "left out" not in judge_text("agreement", None, metrics="fillers", **asked)
+    config = SimpleNamespace(pad_token_id=None)
+    tiny = SimpleNamespace(name="tiny", tokenizer=None, task="x", hf_model=SimpleNamespace(config=config))
+    setup = SimpleNamespace(options={"metrics": ["aopc:replacement=delete"]}, model=tiny)
+    assert dropped_told(setup, ["fillers"])[1] == "aopc:replacement=mask is left out: 'tiny' has no mask token."  # type: ignore[arg-type]
 
 
 def test_fillers_are_compared(gap_model: Any) -> None:

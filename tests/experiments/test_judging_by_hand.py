@@ -207,7 +207,7 @@ def outcome_of(n: int = 2, out: Any = None) -> Any:
     other = Table("signs", "Signs", ("method", "x"), (("a", 1.0),), "Of signs.")
     records = [Record(str(i), "a", metric, 0.0, {"seconds": 1.0 + i}) for i in range(2) for metric in ("x", "y")]
     records += [Record("0", "c", "x", 0.0, {"seconds": 4.0}), Record("0", "d", "x", 0.0)]
-    setup = SimpleNamespace(examples=[Example("x")] * n)
+    setup = SimpleNamespace(examples=[Example("x")] * n, model=SimpleNamespace(task="masked-lm"))
     return SimpleNamespace(tables=[ranked, other], records=records, setup=setup, out=out)
 
 
@@ -322,9 +322,10 @@ def case_of(metrics: list[str], models: int = 1, **options: Any) -> judging.Case
     run = {"metrics": metrics, "explains": "measured", "ranking": "default", "unit": "token", "draws": 3, **options}
     requests = {name: parse_method(name) for name in ("alti", "attcat", "blank_out")}
     trace = trace_of()
-    model = SimpleNamespace(trace=lambda example: trace)
-    setup: Any = SimpleNamespace(options=run, seed=4, requests=requests, model=model, models=[model] * models)
-    return judging.Case(setup, Example("x", id="7", info={"label": "c1"}))
+    model = SimpleNamespace(**vars(trace.model), trace=lambda example: trace)
+    example = Example("x", id="7", info={"label": "c1"})
+    more: dict[str, Any] = {"model": model, "models": [model] * models, "examples": (example,)}
+    return judging.Case(SimpleNamespace(options=run, seed=4, requests=requests, **more), example)  # type: ignore[arg-type]
 
 
 def test_options_of_a_metric_in_a_run() -> None:
