@@ -39,7 +39,10 @@ TextCount = Annotated[int | None, typer.Option("--n", help="How many examples, d
 OneText = Annotated[str | None, typer.Option("--text", help="Judge the methods on this one text instead of DATA.")]
 Explains = Annotated[
     str,
-    typer.Option("--explains", help="measured: what the metrics measure, the target against its foil; or logit, the target's."),
+    typer.Option(
+        "--explains",
+        help="What methods explain: measured, the target against its foil, as metrics measure it; or logit, the target's alone.",
+    ),
 ]
 Ranking = Annotated[
     str, typer.Option("--ranking", help="signed, magnitude, or default: signed for removal and rationales, magnitude for cues.")

@@ -1,7 +1,7 @@
 """The everyday experiment: which method finds, on this model and these texts, the tokens that the prediction rests on?
 
 What is explained is what is measured: log p of the target against its foil where there is one (the other class of a classifier
-with two), else log p of the target.
+with two), else log p of the target. `explains="logit"` explains the logit of the target; what is measured stays.
 """
 
 from __future__ import annotations
@@ -115,8 +115,8 @@ def _refuse_without_classes(setup: Setup, request: MetricRequest) -> None:
 
 
 def explained(example: Example, trace: Trace, explains: str) -> dict[str, Any]:
-    """target, foil and score: log-odds against the foil where there is one (the logit of the target less the foil's), else the
-    log-probability; "logit": the target's logit alone."""
+    """target, foil and score of the attributions: log-odds against the foil where there is one (the logit of the target less the
+    foil's), else the log-probability, which metrics measure too; "logit": the target's logit alone, which they do not."""
     asked = example if trace.model.task != "question-answering" else Example(example.text)  # of these the predicted span
     target: Any = "predicted" if asked.target is None else asked.target
     if explains == "logit":
@@ -164,10 +164,11 @@ class Case:
         first = mask if mask is not None else model.hf_model.config.pad_token_id
         return attribute(self.trace, "blank_out", **self.explained, replacement="zero" if first is None else int(first))
 
-    @property
+    @cached_property
     def question(self) -> dict[str, Any]:
-        """target and foil, as metrics take them."""
-        return {name: self.explained[name] for name in ("target", "foil")}
+        """target and foil, as metrics take them, whatever is explained."""
+        measured = explained(self.example, self.trace, "measured")
+        return {name: measured[name] for name in ("target", "foil")}
 
     @cached_property
     def columns(self) -> dict[str, Any]:

@@ -92,14 +92,24 @@ def test_a_classifier_of_two_classes_explains_one_against_the_other(model: Any) 
     assert record.value == pytest.approx(aopc(trace, logs).value, abs=1e-6)  # float32; two classes: p among two is p
 
 
-def test_the_logit_alone_can_still_be_explained(gap_model: Any) -> None:
-    """`explains="logit"`: no foil, neither in the scores nor in the metrics."""
-    made = judge(gap_model, "agreement", methods="attcat", metrics="aopc", n=1, explains="logit", progress=False)
+def test_the_logit_alone_can_be_explained_and_the_same_is_measured(gap_model: Any) -> None:
+    """`explains="logit"`: no foil in the scores; the metrics measure the target against its foil all the same."""
+    asked: dict[str, Any] = {"metrics": "aopc,blank_out_faithfulness", "n": 1, "progress": False}
+    made = judge(gap_model, "agreement", methods="random,attcat", explains="logit", **asked)
     (example,) = made.setup.examples
     trace = gap_model.trace(example)
-    attcat = mixlens.attribute(trace, "attcat", target=example.target)
-    (record,) = [r for r in made.records if (r.method, r.metric) == ("attcat", "aopc")]
-    assert record.value == aopc(trace, attcat, target=example.target).value
+    pair: dict[str, Any] = {"target": example.target, "foil": example.foil}
+    attcat, contrast = (mixlens.attribute(trace, "attcat", **question) for question in ({"target": example.target}, pair))
+    assert not torch.allclose(attcat.scores, contrast.scores)
+    found = {(r.method, r.metric): r.value for r in made.records}
+    assert found["attcat", "aopc"] == aopc(trace, attcat, **pair).value
+    expected = blank_out_faithfulness(trace, attcat, keep_special=False, **pair)
+    assert found["attcat", "blank_out_faithfulness"] == expected
+    measured = judge(gap_model, "agreement", methods="random,alti", **asked)
+    other = {(r.method, r.metric): r.value for r in measured.records}
+    assert [found["random", name] for name in ("aopc", "blank_out_faithfulness")] == [
+        other["random", name] for name in ("aopc", "blank_out_faithfulness")
+    ]
 
 
 def test_blank_out_is_not_judged_by_itself(gap_model: Any) -> None:
