@@ -55,6 +55,7 @@ __all__ = ["CUES", "FAITHFULNESS", "GROUPS", "RATIONALES", "judged", "metrics_of
 EXPLAINS = ("measured", "logit")
 BY_DEFAULT = "default"
 LEARN_FROM_SUBSETS = ("context_cite", "lime", "shap")  # made of the model's outputs on texts without many units at once
+ORDER, SEARCH = ("unit", "ranking", "label"), ("replacement", "beam")  # options of naopc: of its order, and of its bounds
 SAME = 1e-4  # shares of scores that differ by less, relative to the largest, are rounding
 
 
@@ -141,6 +142,7 @@ class Case:
 
     setup: Setup
     example: Example
+    scores: Mapping[str, Attribution] = field(default_factory=dict)  # of every method
     shared: dict[str, dict[str, Any]] = field(default_factory=dict)  # by metric: what is computed once for all methods
     values: dict[tuple[str, str], float] = field(default_factory=dict)  # by method and metric
 
@@ -239,10 +241,12 @@ def _subsets(case: Case, request: MetricRequest) -> dict[str, Any]:
 
 
 def _bounds(case: Case, request: MetricRequest) -> dict[str, Any]:
+    """The bounds of a text, which no order that is measured on it passes: those of all methods and of the random draws."""
     options = case.options(request)
-    course = course_of(case.trace, np.zeros(len(case.trace)), **case.question, unit=options["unit"])
-    search = {name: options[name] for name in ("replacement", "beam") if name in options}
-    return {"bounds": aopc_bounds(course, **search)}
+    asked, search = ({name: options[name] for name in names if name in options} for names in (ORDER, SEARCH))
+    every = [np.zeros(len(case.trace)), *case.scores.values(), *case.draws(request)]
+    course, *orders = (course_of(case.trace, scores, **case.question, **asked) for scores in every)
+    return {"bounds": aopc_bounds(course, **search, orders=orders)}
 
 
 _SHARED = {BLANKED: _blanked, "lds": _subsets, "naopc": _bounds}
@@ -354,7 +358,7 @@ def judged(setup: Setup, example: Example) -> list[Record]:
     """Which method finds the tokens that the model's predictions rest on?"""
     case = Case(setup, example)
     timed = every_score(case.trace, _measured_methods(setup), **case.explained)
-    scores = {method: attribution for method, (attribution, _) in timed.items()}
+    scores = case.scores = {method: attribution for method, (attribution, _) in timed.items()}
     records = list(_random_records(case))
     for method, twin in twins_of(scores).items():
         facts = {"seconds": timed[method][1], "same_as": twin, "right": case.right}

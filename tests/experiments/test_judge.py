@@ -29,7 +29,7 @@ from mixlens.experiments.judging import Case, explained, is_right, twins_of
 from mixlens.experiments.scoreboard import Scoreboard, Values
 from mixlens.experiments.verdict import answers_of, boards_of
 from mixlens.fast.block import Block
-from mixlens.metrics import Interval
+from mixlens.metrics import Interval, removal_curves
 from mixlens.metrics.alignment import cue_dot
 from mixlens.metrics.arguments import marks_at
 from mixlens.metrics.faithfulness import aopc, blank_out_faithfulness, course_of
@@ -371,6 +371,20 @@ def test_labels_that_are_ids_of_classes_are_taken_as_such(model: Any, tmp_path: 
     assert rights == [True, True, False, False]
     assert "abels are " not in text
     assert "was not read" not in text
+
+
+def test_no_normalised_aopc_leaves_its_bounds(model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the beam finds one order alone, the methods and the random draws of a text are its bounds."""
+    monkeypatch.setattr(removal_curves, "EXHAUSTIVE", 0)
+    monkeypatch.setattr(removal_curves, "_best", lambda course, replacement, beam, sign: sign * 0.4)
+    methods = {"random", "attcat", "integrated_gradients", "context_cite"}
+    made = judge(model, "sentiment", methods=",".join(sorted(methods)), metrics="naopc", n=3, draws=3, progress=False)
+    for example in made.setup.examples:
+        values = {record.method: record.value for record in made.records if record.example == str(example.id)}
+        assert values.keys() == methods
+        assert min(values.values()) >= 0
+        assert max(values.values()) <= 1
+        assert len({*values.values()} - {0.0, 1.0}) > 1  # one scale for all methods of a text
 
 
 def test_metrics_of_a_group_that_are_left_out_are_named(gap_model: Any) -> None:
