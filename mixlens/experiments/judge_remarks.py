@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 from ..data import field_names
@@ -20,8 +21,12 @@ def remarks_of(setup: Setup, groups: Sequence[str], data: str | None, fields: Ma
 
 def dropped_told(setup: Setup, groups: Sequence[str]) -> list[str]:
     """The metrics of a group that were left out, and what the model lacks for them."""
-    names = [name for group in groups for name in GROUPS.get(group, ())]
-    return [f"{name} is left out: {_lack(setup, name)}." for name in names if name not in setup.options["metrics"]]
+    left = [name for name in _of_groups(groups) if name not in setup.options["metrics"]]
+    return [f"{name} is left out: {_lack(setup, name)}." for name in left]
+
+
+def _of_groups(groups: Sequence[str]) -> list[str]:
+    return list(chain.from_iterable(GROUPS.get(group, ()) for group in groups))
 
 
 def _lack(setup: Setup, metric: str) -> str:

@@ -83,7 +83,11 @@ def labels_told(setup: Setup) -> str:
     labels = labels_of(setup.examples)
     if not labels or setup.model.task != "classification":
         return ""
-    names, classes = _names(setup.model), classes_of(labels, setup.model)
+    return _told(labels, setup.model)
+
+
+def _told(labels: Sequence[str], model: Model) -> str:
+    names, classes = _names(model), classes_of(labels, model)
     unknown = [repr(label) for label in labels if label not in classes]
     return _unknown_told(unknown, names, some=len(unknown) < len(labels)) if unknown else _ids_told(classes, names)
 

@@ -7,7 +7,7 @@ with two), else log p of the target. `explains="logit"` explains the logit of th
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -56,6 +56,7 @@ EXPLAINS = ("measured", "logit")
 BY_DEFAULT = "default"
 LEARN_FROM_SUBSETS = ("context_cite", "lime", "shap")  # made of the model's outputs on texts without many units at once
 ORDER, SEARCH = ("unit", "ranking", "label"), ("replacement", "beam")  # options of naopc: of its order, and of its bounds
+COMPARED = ("unit", "replacement", "absolute", "target", "foil", "query", "keep_special")  # options of blanked_units
 SAME = 1e-4  # shares of scores that differ by less, relative to the largest, are rounding
 
 
@@ -231,9 +232,12 @@ def _other_classes(trace: Trace, request: MethodRequest) -> list[Any]:
     return [scores_of(trace, request, target=label)[0] for label in range(len(trace.logits)) if label != predicted]
 
 
+def _some(options: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
+    return {name: options[name] for name in names if name in options}
+
+
 def _blanked(case: Case, request: MetricRequest) -> dict[str, Any]:
-    compared = {name: value for name, value in case.options(request).items() if name not in ("how", "ranking")}
-    return {"blanked": blanked_units(case.trace, **compared)}
+    return {"blanked": blanked_units(case.trace, **_some(case.options(request), COMPARED))}
 
 
 def _subsets(case: Case, request: MetricRequest) -> dict[str, Any]:
@@ -243,7 +247,7 @@ def _subsets(case: Case, request: MetricRequest) -> dict[str, Any]:
 def _bounds(case: Case, request: MetricRequest) -> dict[str, Any]:
     """The bounds of a text, which no order that is measured on it passes: those of all methods and of the random draws."""
     options = case.options(request)
-    asked, search = ({name: options[name] for name in names if name in options} for names in (ORDER, SEARCH))
+    asked, search = _some(options, ORDER), _some(options, SEARCH)
     every = [np.zeros(len(case.trace)), *case.scores.values(), *case.draws(request)]
     course, *orders = (course_of(case.trace, scores, **case.question, **asked) for scores in every)
     return {"bounds": aopc_bounds(course, **search, orders=orders)}

@@ -156,10 +156,14 @@ def _prepare(setup: Setup) -> None:
         raise InputError(f"checks are some of {', '.join(CHECKS)}, not {setup.options['checks']!r}.")
     if list(setup.options["checks"]) == ["target"] and not has_other_target(setup.model):
         raise InputError(f"target needs a third class: {NO_THIRD} Ask for other checks.")
-    if not isinstance(setup.options["redraws"], int) or setup.options["redraws"] < 1:
-        raise InputError(f"redraws is a number of models with redrawn weights, at least 1, not {setup.options['redraws']!r}.")
+    _refuse_redraws(setup.options["redraws"])
     if not 0 < setup.options["radius"] < 1:
         raise InputError(f"radius is a share of a word vector's length, above 0 and below 1, not {setup.options['radius']!r}.")
+
+
+def _refuse_redraws(redraws: Any) -> None:
+    if not isinstance(redraws, int) or redraws < 1:
+        raise InputError(f"redraws is a number of models with redrawn weights, at least 1, not {redraws!r}.")
 
 
 def _finish(setup: Setup, records: list[Record]) -> list[Table]:
@@ -200,9 +204,13 @@ def _note(setup: Setup, names: Sequence[str]) -> str:
         f"magnitudes{signed}. {ways}. A method that keeps its scores under redrawn weights shows the input and not the model. "
         "Texts whose prediction the noise changes are left out.",
         _told_redraws(setup) if "weights" in names else "",
-        f"target is left out: {NO_THIRD}" if "target" in setup.options["checks"] and "target" not in names else "",
+        *_left_out(setup, names),
     ]
     return " ".join(filter(None, parts))
+
+
+def _left_out(setup: Setup, names: Sequence[str]) -> list[str]:
+    return [f"target is left out: {NO_THIRD}"] if "target" in {*setup.options["checks"]} - {*names} else []
 
 
 def _told_redraws(setup: Setup) -> str:
@@ -243,11 +251,11 @@ def sanity(setup: Setup, examples: Sequence[Example]) -> Iterator[tuple[str, lis
         yield from ((key, list(_records(checks, example))) for key, example in todo.items())
 
 
-def likeness(check: str, before: Attribution, after: Attribution, places: Sequence[int]) -> float:
+def likeness(check: str, before: Attribution, after: Attribution | None, places: Sequence[int]) -> float:
     """Rank correlation over some tokens: of magnitudes, but signed for another target, for which scores may change their signs
-    alone. NaN where there are fewer than two tokens."""
+    alone. NaN where there is nothing after the change, or where there are fewer than two tokens."""
     ranking = "signed" if check == "target" else "magnitude"
-    if len(places) < 2:
+    if after is None or len(places) < 2:
         return float("nan")
     one, other = (ranked(side, ranking)[list(places)] for side in (before, after))
     return spearman(one, other)
@@ -266,6 +274,6 @@ def _records(checks: Checks, example: Example) -> Iterator[Record]:
     for check in checks.names:
         every = checks.changed(check, example, trace, question)
         for method, scores in before.items():
-            values = [float("nan") if after is None else likeness(check, scores, after[method], places) for after in every]
+            values = [likeness(check, scores, after[method] if after else None, places) for after in every]
             facts = {"redraws": values} if check == "weights" else {}
             yield Record(str(example.id), method, check, mean_of_defined(values), facts)

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain, combinations
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -148,8 +148,7 @@ def _widened(bounds: tuple[float, float], falls: Sequence[float]) -> tuple[float
 
 def _exact_bounds(course: Course, replacement: Replacement) -> tuple[float, float]:
     """From the falls of all sets of units: the best way to a set is the best way to one of one unit less, and its own fall."""
-    sizes = range(1, len(course.order) + 1)
-    sets = [frozenset(gone) for gone in chain.from_iterable(combinations(course.order, size) for size in sizes)]
+    sets = _sets(course.order)
     falls = _falls(course, [tuple(gone) for gone in sets], replacement).tolist()
     sums: dict[frozenset[Unit], tuple[float, float]] = {frozenset(): (0.0, 0.0)}
     for gone, fall in zip(sets, falls, strict=True):
@@ -157,6 +156,11 @@ def _exact_bounds(course: Course, replacement: Replacement) -> tuple[float, floa
         sums[gone] = (fall + min(lowest), fall + max(highest))
     low, high = sums[frozenset(course.order)]
     return low / len(course.order), high / len(course.order)
+
+
+def _sets(units: Sequence[Unit]) -> list[frozenset[Unit]]:
+    """Every set of units but the empty one, the small ones first."""
+    return [frozenset(gone) for size in range(1, len(units) + 1) for gone in combinations(units, size)]
 
 
 def _best(course: Course, replacement: Replacement, beam: int, sign: int) -> float:
