@@ -353,7 +353,7 @@ def _of_texts(values: Values, n: int) -> Values:
 
 
 def setup_of(n: int) -> Any:
-    return SimpleNamespace(examples=[Example("x")] * n, seed=5)
+    return SimpleNamespace(examples=[Example("x")] * n, seed=5, options={"ranking": "default"})
 
 
 def test_the_note_below_a_ranking() -> None:
@@ -390,6 +390,12 @@ def test_the_note_below_a_ranking() -> None:
     ]
     lower = Scoreboard((values_of("lodds", {"a": [1.0, 2]}),), ("a",))
     assert note(setup_of(30), lower, {}) == "Lower is better: lodds."
+    forced = setup_of(30)
+    forced.options["ranking"] = "magnitude"
+    assert note(forced, lower, {}) == "Lower is better: lodds."
+    both = Scoreboard((lower.metrics[0], values_of("cue_dot", {"a": [1.0, 2]}), values_of("lds", {"a": [1.0, 2]})), ("a",))
+    assert note(forced, both, {}).endswith(" The ranking magnitude does not change lds.")
+    assert "does not change" not in note(setup_of(30), both, {})
 
 
 def test_the_answer_in_a_sentence() -> None:
@@ -443,7 +449,7 @@ def ranked(n: int = N) -> tuple[Any, list[Record]]:
         examples=[Example(str(i)) for i in range(n)],
         seed=3,
         methods=("random", "one", "twin", "two"),
-        options={"metrics": ["aopc", "cue_dot"]},
+        options={"metrics": ["aopc", "cue_dot"], "ranking": "default"},
     )
     rise = np.arange(n, dtype=float)
     records: list[Record] = []
