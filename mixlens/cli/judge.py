@@ -39,12 +39,19 @@ TextCount = Annotated[int | None, typer.Option("--n", help="How many examples, d
 OneText = Annotated[str | None, typer.Option("--text", help="Judge the methods on this one text instead of DATA.")]
 Explains = Annotated[
     str,
-    typer.Option("--explains", help="measured: what the metrics measure, the target against its foil; or logit, the target's."),
+    typer.Option(
+        "--explains",
+        help="What methods explain: measured, the target against its foil, as metrics measure it; or logit, the target's alone.",
+    ),
 ]
 Ranking = Annotated[
-    str, typer.Option("--ranking", help="signed, magnitude, or default: signed for removal and rationales, magnitude for cues.")
+    str,
+    typer.Option(
+        "--ranking",
+        help="signed, magnitude, or default: signed for removal and rationales, magnitude for cues. lds: always signed.",
+    ),
 ]
-Unit = Annotated[str, typer.Option("--unit", help="What is taken away at a time: token, word or sentence.")]
+Unit = Annotated[str, typer.Option("--unit", help="What is taken away or blanked at a time: token, word or sentence.")]
 Draws = Annotated[int, typer.Option("--draws", help="Random rankings for each text, with which every method is compared.", min=1)]
 InfillModel = Annotated[
     str | None, typer.Option("--infill", help="A masked language model that fills gaps, for aopc:replacement=infill.")
@@ -102,8 +109,8 @@ def judge(
 
     Columns: `score` is how much better than random scores a method is, in standard deviations of a random draw, mean over kinds
     of metrics. `group`: methods of one group are not told apart from its first; its number is no rank. Then the mean of as many
-    metrics as fit the line (--full: all of them, with 95 % intervals); on how many metrics a method is better than random;
-    seconds for one text.
+    metrics as fit the line (--full: all of them, with 95 % intervals); on how many metrics a method is better than random, for
+    all metrics and methods at once; seconds for one text.
 
     --full also has the score of each kind of metrics, and further tables: the method with the highest score against every other,
     with the number of texts that would tell them apart; fillers, where several were asked for; where the signs of scores matter;

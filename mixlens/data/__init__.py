@@ -3,7 +3,7 @@
 from .catalog import DATASETS, Dataset, listing
 from .fit import check, cue_tokens, for_model, span_tokens
 from .labels import label_ids
-from .reading import load, read
+from .reading import field_names, load, read
 from .rows import RowError, rows
 from .truncation import truncated
 
@@ -13,6 +13,7 @@ __all__ = [
     "RowError",
     "check",
     "cue_tokens",
+    "field_names",
     "for_model",
     "label_ids",
     "listing",

@@ -317,6 +317,13 @@ def fields_of(numbered: Numbered | Iterator[Any]) -> tuple[tuple[str, ...], Iter
     return (), iter(head)
 
 
+def field_names(name: str | None) -> tuple[str, ...]:
+    """The fields of a local file that is read as texts; () where it is none."""
+    if name is None or name in DATASETS or not is_file(name):
+        return ()
+    return fields_of(rows_of(name, split=None)[2])[0]
+
+
 def _at_least_one(**counts: int | None) -> None:
     for name, value in counts.items():
         if value is not None and value < 1:

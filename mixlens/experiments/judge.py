@@ -18,6 +18,7 @@ from ..model.model import Model
 from ..types import Example
 from ..wrong_kinds import wrong_kinds_in_one_line
 from .experiment import Outcome
+from .judge_remarks import remarks_of
 from .judge_summary import ONE_TEXT, summary_lines
 from .judged_methods import asked_methods, every_method, peers, scorers_of
 from .judged_metrics import CUES, FAITHFULNESS, GROUPS, RATIONALES, metrics_of, missing_token, packages_of
@@ -188,13 +189,17 @@ def judge_text(
     outcome = judge(model, data if text is None else [text], methods=methods, metrics=metrics, **options)
     tables = _all_tables(outcome, width) if full or width is None else _summaries(outcome, width)
     ends = _wrapped(_left_out(), width) if methods == "all" else []
-    return "\n".join([*_answers(outcome, width), *tables, "", *ends, *_folder(outcome), f"{time.perf_counter() - started:.1f} s"])
+    told = remarks_of(outcome.setup, _names(metrics), data, options)
+    return "\n".join(
+        [*_answers(outcome, width, told), *tables, "", *ends, *_folder(outcome), f"{time.perf_counter() - started:.1f} s"]
+    )
 
 
-def _answers(outcome: Outcome, width: int | None) -> Iterable[str]:
-    """The answers in lines; of one text, that it ranks nothing."""
-    answers = chain.from_iterable(_wrapped(answer, width) for answer in answers_of(outcome.setup, outcome.records))
-    return chain(answers, _wrapped(ONE_TEXT, width) if len(outcome.setup.examples) == 1 else [])
+def _answers(outcome: Outcome, width: int | None, remarks: Iterable[str] = ()) -> Iterable[str]:
+    """The answers in lines; of one text, that it ranks nothing; what is not in the tables, and why."""
+    one_text = [ONE_TEXT] * (len(outcome.setup.examples) == 1)
+    told = chain(answers_of(outcome.setup, outcome.records), one_text, remarks)
+    return chain.from_iterable(_wrapped(line, width) for line in told)
 
 
 def _folder(outcome: Outcome) -> list[str]:

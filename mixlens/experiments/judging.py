@@ -1,13 +1,13 @@
 """The everyday experiment: which method finds, on this model and these texts, the tokens that the prediction rests on?
 
 What is explained is what is measured: log p of the target against its foil where there is one (the other class of a classifier
-with two), else log p of the target.
+with two), else log p of the target. `explains="logit"` explains the logit of the target; what is measured stays.
 """
 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -17,19 +17,20 @@ import numpy as np
 from ..asking import RANDOM, MethodRequest, every_score, scores_of
 from ..attributions import attribute
 from ..completeness import CLOSED
-from ..data import cue_tokens, label_ids, span_tokens
+from ..data import cue_tokens, span_tokens
 from ..errors import InputError
 from ..metrics.arguments import marks_at, one_of, vector
-from ..metrics.faithfulness import course_of
+from ..metrics.faithfulness import blanked_units, course_of
 from ..metrics.plausibility import RANKINGS
 from ..metrics.registry import as_number
 from ..metrics.removal_curves import aopc_bounds
 from ..metrics.subsets import held_out_subsets
 from ..model.predict import gives_number
 from ..removal import UNITS, Infill, staying
-from ..targets import logits_at, resolve
+from ..targets import resolve
 from ..types import Attribution, Example, Record, Trace
 from .experiment import Setup, experiment
+from .judged_labels import data_classes, is_right
 from .judged_metrics import (
     BLANKED,
     CUES,
@@ -46,6 +47,7 @@ from .judged_metrics import (
     possible,
     requests_of,
 )
+from .judged_random import random_scores
 from .prepare import removable
 from .verdict import figure_of, tables_of
 
@@ -53,6 +55,8 @@ __all__ = ["CUES", "FAITHFULNESS", "GROUPS", "RATIONALES", "judged", "metrics_of
 EXPLAINS = ("measured", "logit")
 BY_DEFAULT = "default"
 LEARN_FROM_SUBSETS = ("context_cite", "lime", "shap")  # made of the model's outputs on texts without many units at once
+ORDER, SEARCH = ("unit", "ranking", "label"), ("replacement", "beam")  # options of naopc: of its order, and of its bounds
+COMPARED = ("unit", "replacement", "absolute", "target", "foil", "query", "keep_special")  # options of blanked_units
 SAME = 1e-4  # shares of scores that differ by less, relative to the largest, are rounding
 
 
@@ -113,8 +117,8 @@ def _refuse_without_classes(setup: Setup, request: MetricRequest) -> None:
 
 
 def explained(example: Example, trace: Trace, explains: str) -> dict[str, Any]:
-    """target, foil and score: log-odds against the foil where there is one (the logit of the target less the foil's), else the
-    log-probability; "logit": the target's logit alone."""
+    """target, foil and score of the attributions: log-odds against the foil where there is one (the logit of the target less the
+    foil's), else the log-probability, which metrics measure too; "logit": the target's logit alone, which they do not."""
     asked = example if trace.model.task != "question-answering" else Example(example.text)  # of these the predicted span
     target: Any = "predicted" if asked.target is None else asked.target
     if explains == "logit":
@@ -130,31 +134,6 @@ def _other_class(trace: Trace, target: Any) -> int | None:
     return 1 - resolve(trace, target).ids[0]
 
 
-def is_right(example: Example, trace: Trace) -> bool | None:
-    """Whether the model predicts what is known to be right: the label, or the target (above the foil); None: nothing is known."""
-    if example.target is not None and trace.model.task in ("masked-lm", "causal-lm"):
-        return _prefers(trace, example)
-    label = example.info.get("label") if trace.model.task == "classification" else None
-    return None if label is None else _predicts(trace, label)
-
-
-def _predicts(trace: Trace, label: str) -> bool | None:
-    """Whether the predicted class is this label; None where the names of the classes are not those of the labels."""
-    try:
-        gold = label_ids([label], trace.model)
-    except InputError:
-        return None
-    return resolve(trace).ids[0] in gold.values()
-
-
-def _prefers(trace: Trace, example: Example) -> bool:
-    if example.foil is None:
-        return resolve(trace).ids == resolve(trace, example.target).ids
-    pair = resolve(trace, example.target, foil=example.foil)
-    logits = logits_at(trace, pair.positions)
-    return bool(logits[pair.ids[0]] > logits[pair.foil])
-
-
 # --- one example --------------------------------------------------------------------------------------------------------
 
 
@@ -164,6 +143,7 @@ class Case:
 
     setup: Setup
     example: Example
+    scores: Mapping[str, Attribution] = field(default_factory=dict)  # of every method
     shared: dict[str, dict[str, Any]] = field(default_factory=dict)  # by metric: what is computed once for all methods
     values: dict[tuple[str, str], float] = field(default_factory=dict)  # by method and metric
 
@@ -177,7 +157,7 @@ class Case:
 
     @cached_property
     def right(self) -> bool | None:
-        return is_right(self.example, self.trace)
+        return is_right(self.example, self.trace, data_classes(self.setup))
 
     @cached_property
     def blank_out(self) -> Attribution:
@@ -187,10 +167,11 @@ class Case:
         first = mask if mask is not None else model.hf_model.config.pad_token_id
         return attribute(self.trace, "blank_out", **self.explained, replacement="zero" if first is None else int(first))
 
-    @property
+    @cached_property
     def question(self) -> dict[str, Any]:
-        """target and foil, as metrics take them."""
-        return {name: self.explained[name] for name in ("target", "foil")}
+        """target and foil, as metrics take them, whatever is explained."""
+        measured = explained(self.example, self.trace, "measured")
+        return {name: measured[name] for name in ("target", "foil")}
 
     @cached_property
     def columns(self) -> dict[str, Any]:
@@ -215,6 +196,13 @@ class Case:
     def _infill(self) -> Any:
         """The second model of the run fills gaps; without one, the judged model itself."""
         return Infill(self.setup.models[1]) if len(self.setup.models) > 1 else "infill"
+
+    def draws(self, request: MetricRequest) -> list[Any]:
+        """[draw][pos]: uniform random scores, one number for each unit of a metric."""
+        unit = {**request.metric.options, **self.options(request)}.get("unit", "token")
+        generator = np.random.default_rng([self.setup.seed, zlib.crc32(" ".join(self.trace.tokens).encode())])
+        target = resolve(self.trace, **self.question)
+        return [random_scores(self.trace, target, unit, generator) for _ in range(self.setup.options["draws"])]
 
     def value(self, request: MetricRequest, scores: Any, method: MethodRequest | None) -> float:
         """One metric of one method's scores."""
@@ -244,9 +232,12 @@ def _other_classes(trace: Trace, request: MethodRequest) -> list[Any]:
     return [scores_of(trace, request, target=label)[0] for label in range(len(trace.logits)) if label != predicted]
 
 
+def _some(options: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
+    return {name: options[name] for name in names if name in options}
+
+
 def _blanked(case: Case, request: MetricRequest) -> dict[str, Any]:
-    options = {"replacement": request.replacement(), "absolute": request.options.get("absolute", False)}
-    return {"blanked": attribute(case.trace, "blank_out", **case.question, **options)}
+    return {"blanked": blanked_units(case.trace, **_some(case.options(request), COMPARED))}
 
 
 def _subsets(case: Case, request: MetricRequest) -> dict[str, Any]:
@@ -254,10 +245,12 @@ def _subsets(case: Case, request: MetricRequest) -> dict[str, Any]:
 
 
 def _bounds(case: Case, request: MetricRequest) -> dict[str, Any]:
+    """The bounds of a text, which no order that is measured on it passes: those of all methods and of the random draws."""
     options = case.options(request)
-    course = course_of(case.trace, np.zeros(len(case.trace)), **case.question, unit=options["unit"])
-    search = {name: options[name] for name in ("replacement", "beam") if name in options}
-    return {"bounds": aopc_bounds(course, **search)}
+    asked, search = _some(options, ORDER), _some(options, SEARCH)
+    every = [np.zeros(len(case.trace)), *case.scores.values(), *case.draws(request)]
+    course, *orders = (course_of(case.trace, scores, **case.question, **asked) for scores in every)
+    return {"bounds": aopc_bounds(course, **search, orders=orders)}
 
 
 _SHARED = {BLANKED: _blanked, "lds": _subsets, "naopc": _bounds}
@@ -279,10 +272,8 @@ def other_signs(setup: Setup) -> list[MetricRequest]:
 
 
 def _random_values(case: Case, request: MetricRequest) -> list[float]:
-    """[draw]: the metric of uniform random scores. The seed is made of the text, so that texts have different noise."""
-    seed = zlib.crc32(" ".join(case.trace.tokens).encode())
-    generator = np.random.default_rng([case.setup.seed, seed])
-    return [case.value(request, generator.random(len(case.trace)), None) for _ in range(case.setup.options["draws"])]
+    """[draw]: the metric of uniform random scores. Their seed is made of the text, so that texts have different noise."""
+    return [case.value(request, scores, None) for scores in case.draws(request)]
 
 
 def _random_records(case: Case) -> Iterator[Record]:
@@ -371,7 +362,7 @@ def judged(setup: Setup, example: Example) -> list[Record]:
     """Which method finds the tokens that the model's predictions rest on?"""
     case = Case(setup, example)
     timed = every_score(case.trace, _measured_methods(setup), **case.explained)
-    scores = {method: attribution for method, (attribution, _) in timed.items()}
+    scores = case.scores = {method: attribution for method, (attribution, _) in timed.items()}
     records = list(_random_records(case))
     for method, twin in twins_of(scores).items():
         facts = {"seconds": timed[method][1], "same_as": twin, "right": case.right}

@@ -4,6 +4,9 @@ weights   rank correlation with the scores of the same model with redrawn weight
 labels    rank correlation with the scores of a second model, trained on shuffled labels (Adebayo et al. 2018): lower
 target    rank correlation with the scores for another class, of three classes or more: lower is better
 noise     rank correlation with the scores where every word vector is moved by a little (Yeh et al. 2019): higher is better
+
+Correlations are over the tokens that may be taken away: special tokens and the position that predicts have scores of 0, or scores
+that stand out, by the construction of a method, whatever the model learned.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -23,17 +27,19 @@ from ..metrics.agreement import spearman
 from ..metrics.plausibility import ranked
 from ..model.loading import load
 from ..model.model import Model
+from ..removal import staying
 from ..targets import resolve
 from ..types import Attribution, Example, Record, Trace
 from .experiment import Setup, experiment
 from .judging import explained
-from .tables import Table, by
+from .tables import Cell, Table, by
 
 CHECKS = ("weights", "labels", "target", "noise")
 NO_THIRD = (
     "of two classes, and of a word and its foil, the one has the scores of the other with the other sign; it needs three classes."
 )
 BETTER = {"weights": "lower", "labels": "lower", "target": "lower", "noise": "higher"}
+REDRAWS = "sd over redraws"  # the column beside `weights`
 Scores = Mapping[str, Attribution]
 
 
@@ -50,6 +56,15 @@ def redrawn(model: Model, seed: int) -> Model:
             spread = float(weights.double().std(correction=0))
             weights.copy_((weights.double().mean() + spread * noise.to(weights.device)).to(weights.dtype))
     return load(network, tokenizer=model.tokenizer)
+
+
+def redraw_seeds(seed: int, count: int) -> list[int]:
+    """A seed for each redraw; runs with different seeds share none."""
+    return [int(np.random.SeedSequence([seed, number]).generate_state(1)[0]) for number in range(count)]
+
+
+def redrawn_models(setup: Setup) -> list[Model]:
+    return [redrawn(setup.model, seed) for seed in redraw_seeds(setup.seed, setup.options["redraws"])]
 
 
 @contextmanager
@@ -100,21 +115,22 @@ def _same_prediction(one: Trace, other: Trace) -> bool:
 
 
 class Checks:
-    """The checks of a run. The redrawn model is made once."""
+    """The checks of a run. The redrawn models are made once, and all are held."""
 
     def __init__(self, setup: Setup):
         self.setup = setup
         impossible = {"labels": len(setup.models) < 2, "target": not has_other_target(setup.model)}
         self.names = [name for name in setup.options["checks"] if not impossible.get(name)]
-        self.random_model = redrawn(setup.model, setup.seed) if "weights" in self.names else None
+        self.random_models = redrawn_models(setup) if "weights" in self.names else []
 
-    def changed(self, check: str, example: Example, trace: Trace, question: dict[str, Any]) -> Scores | None:
-        """The scores of every method after the change of a check; None where the change is not possible for this example."""
-        by_check: dict[str, Callable[[], Scores | None]] = {
-            "weights": lambda: self._of_model(self.random_model, example, question),
-            "labels": lambda: self._of_model(self.setup.models[1], example, question),
-            "target": lambda: self._of_target(trace, question),
-            "noise": lambda: self._with_noise(example, trace, question),
+    def changed(self, check: str, example: Example, trace: Trace, question: dict[str, Any]) -> list[Scores | None]:
+        """The scores of every method after the change of a check, of each redraw of the weights; None where the change is not
+        possible for this example."""
+        by_check: dict[str, Callable[[], list[Scores | None]]] = {
+            "weights": lambda: [self._of_model(model, example, question) for model in self.random_models],
+            "labels": lambda: [self._of_model(self.setup.models[1], example, question)],
+            "target": lambda: [self._of_target(trace, question)],
+            "noise": lambda: [self._with_noise(example, trace, question)],
         }
         return by_check[check]()
 
@@ -140,27 +156,68 @@ def _prepare(setup: Setup) -> None:
         raise InputError(f"checks are some of {', '.join(CHECKS)}, not {setup.options['checks']!r}.")
     if list(setup.options["checks"]) == ["target"] and not has_other_target(setup.model):
         raise InputError(f"target needs a third class: {NO_THIRD} Ask for other checks.")
+    _refuse_redraws(setup.options["redraws"])
     if not 0 < setup.options["radius"] < 1:
         raise InputError(f"radius is a share of a word vector's length, above 0 and below 1, not {setup.options['radius']!r}.")
 
 
+def _refuse_redraws(redraws: Any) -> None:
+    if not isinstance(redraws, int) or redraws < 1:
+        raise InputError(f"redraws is a number of models with redrawn weights, at least 1, not {redraws!r}.")
+
+
 def _finish(setup: Setup, records: list[Record]) -> list[Table]:
-    cells = {
-        key: mean_with_interval([r.value for r in group], how="studentised")
-        for key, group in by(records, "method", "metric").items()
-    }
+    groups = by(records, "method", "metric")
     names = list(dict.fromkeys(record.metric for record in records))
-    rows = tuple((method, *(cells.get((method, name)) for name in names)) for method in setup.methods)
+    columns = [column for name in names for column in (name, *([REDRAWS] if name == "weights" else []))]
+    rows = tuple((method, *(_cell(groups, method, column) for column in columns)) for method in setup.methods)
+    return [Table("sanity", "Sanity checks", ("method", *columns), rows, _note(setup, names))]
+
+
+def _cell(groups: Mapping[tuple[Any, ...], Sequence[Record]], method: str, column: str) -> Cell:
+    """The mean of a check over texts, or its spread over redraws; None where there is none."""
+    group = groups.get((method, "weights" if column == REDRAWS else column))
+    if group is None:
+        return None
+    return spread_of_redraws(group) if column == REDRAWS else mean_with_interval([r.value for r in group], how="studentised")
+
+
+def spread_of_redraws(records: Sequence[Record]) -> float | None:
+    """The standard deviation, over redraws, of the mean correlation over texts; None for one redraw."""
+    values = np.array([record.info["redraws"] for record in records], dtype=np.float64)  # [text redraw]
+    means = [mean_of_defined(column) for column in values.T]
+    return float(np.std(means, ddof=1)) if len(means) > 1 else None
+
+
+def mean_of_defined(values: Any) -> float:
+    """The mean of those that are not NaN: constant scores correlate with nothing. NaN where there are none."""
+    defined = np.asarray(values)[~np.isnan(values)]
+    return float(defined.mean()) if len(defined) else float("nan")
+
+
+def _note(setup: Setup, names: Sequence[str]) -> str:
+    """How to read the table, and which check is left out."""
     ways = "; ".join(f"{name}: {BETTER[name]} is better" for name in names)
     signed = ", but for the target" if "target" in names else ""
-    note = (
-        f"Spearman's rank correlation of scores before and after a change; of their magnitudes{signed}. {ways}. A method that "
-        "keeps its scores under redrawn weights shows the input and not the model. Texts whose prediction the noise changes are "
-        "left out."
+    parts = [
+        "Spearman's rank correlation of scores before and after a change, over the tokens that may be taken away; of their "
+        f"magnitudes{signed}. {ways}. A method that keeps its scores under redrawn weights shows the input and not the model. "
+        "Texts whose prediction the noise changes are left out.",
+        _told_redraws(setup) if "weights" in names else "",
+        *_left_out(setup, names),
+    ]
+    return " ".join(filter(None, parts))
+
+
+def _left_out(setup: Setup, names: Sequence[str]) -> list[str]:
+    return [f"target is left out: {NO_THIRD}"] if "target" in {*setup.options["checks"]} - {*names} else []
+
+
+def _told_redraws(setup: Setup) -> str:
+    return (
+        f"weights: of each text the mean over {setup.options['redraws']} redraws, whose interval is over texts alone; {REDRAWS}: "
+        "the standard deviation of the mean correlation over redraws."
     )
-    if "target" in setup.options["checks"] and "target" not in names:
-        note += f" target is left out: {NO_THIRD}"
-    return [Table("sanity", "Sanity checks", ("method", *names), rows, note)]
 
 
 def _fixed(question: dict[str, Any], trace: Trace) -> dict[str, Any]:
@@ -180,7 +237,7 @@ def _fixed(question: dict[str, Any], trace: Trace) -> dict[str, Any]:
     model="agreement",
     methods=(RANDOM, "attention", "globenc", "alti", "value_zeroing", "grad_x_input", "attcat"),
     task=("classification", "masked-lm", "causal-lm", "question-answering"),
-    options={"checks": list(CHECKS), "radius": 0.05},
+    options={"checks": list(CHECKS), "radius": 0.05, "redraws": 5},
     packages=("scipy",),
     whole=True,
     prepare=_prepare,
@@ -194,18 +251,29 @@ def sanity(setup: Setup, examples: Sequence[Example]) -> Iterator[tuple[str, lis
         yield from ((key, list(_records(checks, example))) for key, example in todo.items())
 
 
-def _likeness(check: str, before: Attribution, after: Attribution) -> float:
-    """Rank correlation: of magnitudes, but signed for another target, for which scores may change their signs alone."""
+def likeness(check: str, before: Attribution, after: Attribution | None, places: Sequence[int]) -> float:
+    """Rank correlation over some tokens: of magnitudes, but signed for another target, for which scores may change their signs
+    alone. NaN where there is nothing after the change, or where there are fewer than two tokens."""
     ranking = "signed" if check == "target" else "magnitude"
-    return spearman(ranked(before, ranking), ranked(after, ranking))
+    if after is None or len(places) < 2:
+        return float("nan")
+    one, other = (ranked(side, ranking)[list(places)] for side in (before, after))
+    return spearman(one, other)
+
+
+def places_of(trace: Trace, question: Mapping[str, Any]) -> list[int]:
+    """The positions that may be taken away."""
+    stay = staying(trace, resolve(trace, question["target"], foil=question["foil"]))
+    return [i for i in range(len(trace)) if i not in stay]
 
 
 def _records(checks: Checks, example: Example) -> Iterator[Record]:
     trace = checks.setup.model.trace(example)
     question = _fixed(explained(example, trace, "measured"), trace)
-    before = _scores(trace, checks.setup.requests, question)
+    before, places = _scores(trace, checks.setup.requests, question), places_of(trace, question)
     for check in checks.names:
-        after = checks.changed(check, example, trace, question)
+        every = checks.changed(check, example, trace, question)
         for method, scores in before.items():
-            value = float("nan") if after is None else _likeness(check, scores, after[method])
-            yield Record(str(example.id), method, check, value)
+            values = [likeness(check, scores, after[method] if after else None, places) for after in every]
+            facts = {"redraws": values} if check == "weights" else {}
+            yield Record(str(example.id), method, check, mean_of_defined(values), facts)

@@ -26,6 +26,8 @@ from .judged_metrics import MetricRequest
 
 Array = NDArray[np.float64]
 FEWEST = 5  # texts from which on methods are compared at all
+ROUNDING = 1e-6  # a spread below is rounding of probabilities in single precision
+VARIED = 0.2  # share of texts on which random draws must differ for their spread to be a scale
 DIFFERENT = 8  # texts on which two methods must differ before a test of their difference means anything
 
 
@@ -63,10 +65,10 @@ class Values:
 
     @cached_property
     def scale(self) -> float:
-        """The spread of one random draw; without several draws that of random scores over texts; without random scores that of
-        all values; 1 where nothing varies."""
+        """The spread of one random draw; without several draws, or where these are alike on nearly all texts, that of random
+        scores over texts; without random scores that of all values; 1 where nothing varies."""
         spreads = [_root_mean_square(self.spread), _spread([self.random]), _spread(self.rows)]
-        return next((size for size in spreads if size > 1e-12), 1.0)
+        return next((size for size in spreads if size > ROUNDING), 1.0)
 
     def standard(self, method: str) -> Array:
         """[text]: how much better than random, in standard deviations of a random draw. NaN on texts that are not shared."""
@@ -224,7 +226,10 @@ def _spread(rows: Sequence[Array | None]) -> float:
 
 
 def _root_mean_square(values: Array | None) -> float:
-    return 0.0 if values is None else float(np.sqrt(np.nanmean(values**2)))
+    """Over texts; 0 where nearly all of the values are 0, of which no scale can be made."""
+    defined = np.zeros(1) if values is None else values[~np.isnan(values)]
+    varied = (defined > ROUNDING).mean() >= VARIED if len(defined) else False
+    return float(np.sqrt((defined**2).mean())) if varied else 0.0
 
 
 def can_be_tested(differences: Array) -> bool:

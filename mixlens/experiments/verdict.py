@@ -16,6 +16,7 @@ from .experiment import Setup
 from .figure_style import axis_label
 from .figures import bars
 from .judge_summary import kind_column, metrics_in
+from .judged_labels import labels_told
 from .judged_metrics import BLANKED, IS_BLANK_OUT, MetricRequest, parse_metric, requests_of
 from .scoreboard import Array, Scoreboard, Values
 from .tables import Cell, Table, by
@@ -106,7 +107,11 @@ def tables_of(setup: Setup, records: list[Record]) -> list[Table]:
     first = next(iter(boards.values()))
     tables = [_ranking(setup, name, board, twins) for name, board in boards.items()]
     details = [pairs_table(name, QUESTIONS[name], board) for name, board in boards.items()]
-    details += [signs_table(setup, list(twins), records), correctness_table(first, records), fillers_table(first)]
+    details += [
+        signs_table(setup, list(twins), records),
+        correctness_table(first, records, labels_told(setup)),
+        fillers_table(first),
+    ]
     return [*tables, *(table for table in details if table is not None)]
 
 

@@ -17,7 +17,15 @@ SURE = 30  # texts from which on a ranking is more than a hint
 
 def note_of(setup: Setup, board: Scoreboard, twins: Mapping[str, Sequence[str]]) -> str:
     """How to read a ranking, and what is left out of it."""
-    parts = [_directions(board), _score(board), _groups(board), _twins(twins), _circular(board), *_undefined(board)]
+    parts = [
+        _directions(board),
+        _signs(setup.options["ranking"], board),
+        _score(board),
+        _groups(board),
+        _twins(twins),
+        _circular(board),
+        *_undefined(board),
+    ]
     return " ".join([*filter(None, parts), *filter(None, [_caution(len(setup.examples))])])
 
 
@@ -25,6 +33,12 @@ def _directions(board: Scoreboard) -> str:
     ways = {way: ", ".join(board.names(better=way)) for way in ("higher", "lower")}
     directions = "; ".join(f"{way} is better: {names}" for way, names in ways.items() if names)
     return f"{directions[0].upper()}{directions[1:]}."
+
+
+def _signs(ranking: str, board: Scoreboard) -> str:
+    """The metrics that a reading of the signs for the whole run does not change."""
+    names = [v.request.written for v in board.metrics if not {"ranking", "signs"} & {*v.request.metric.options}]
+    return "" if ranking == "default" or not names else f"The ranking {ranking} does not change {', '.join(names)}."
 
 
 def _score(board: Scoreboard) -> str:

@@ -11,11 +11,13 @@ import numpy as np
 from ..metrics import Interval, mean_with_interval
 from ..metrics.agreement import kendall
 from ..metrics.comparisons import Difference
+from ..metrics.intervals import difference_with_interval
 from ..types import Record
 from .experiment import Setup
 from .judged_metrics import OTHER_SIGNS
 from .scoreboard import FEWEST, Array, Scoreboard, Values, against_zero
 from .tables import Cell, Table, by
+from .verdict_notes import SURE
 
 MANY = 100_000  # texts
 RESAMPLES = 500  # of texts, for the interval of an agreement
@@ -94,15 +96,21 @@ def _sign_row(method: str, names: tuple[str, str], both: tuple[Array, Array], di
 # --- right and wrong predictions ----------------------------------------------------------------------------------------
 
 
-def correctness_table(board: Scoreboard, records: Sequence[Record]) -> Table | None:
-    """The scores on texts that the model gets right and on those that it gets wrong, where both are known."""
+def correctness_table(board: Scoreboard, records: Sequence[Record], labels: str = "") -> Table | None:
+    """The scores on texts that the model gets right and on those that it gets wrong, where both are known. `labels`: what is said
+    of labels."""
     sides = _sides(records)
     if min(int(side.sum()) for side in sides.values()) < 2:
         return None
-    rows = tuple(_of_sides(board, method, sides) for method in board.order)
-    columns = ("method", *(f"{name} ({int(side.sum())} texts)" for name, side in sides.items()))
-    note = "The score of the first table, on the texts that the model predicts right and on those that it predicts wrong."
-    return Table("correctness", "Right and wrong predictions", columns, rows, note)
+    rows = tuple(_of_sides(board, method, [*sides.values()]) for method in board.order)
+    columns = ("method", *(f"{name} ({int(side.sum())} texts)" for name, side in sides.items()), "right less wrong")
+    note = (
+        "The score of the first table, on the texts that the model predicts right and on those that it predicts wrong. Right "
+        "less wrong: the difference of the two means; the texts of each side are resampled apart, for each method by itself. "
+        f"No interval is made from fewer than {FEWEST} texts."
+    )
+    parts = [note, labels, *(_few(name, int(side.sum())) for name, side in sides.items())]
+    return Table("correctness", "Right and wrong predictions", columns, rows, " ".join(filter(None, parts)))
 
 
 def _sides(records: Sequence[Record]) -> dict[str, Array]:
@@ -112,9 +120,27 @@ def _sides(records: Sequence[Record]) -> dict[str, Array]:
     return {name: np.array([right is side for right in known]) for name, side in (("right", True), ("wrong", False))}
 
 
-def _of_sides(board: Scoreboard, method: str, sides: Mapping[str, Array]) -> tuple[Cell, ...]:
-    cells = [mean_of(np.where(side, board.scores(method), np.nan), board.seed) for side in sides.values()]
-    return (method, *cells)
+def _few(side: str, n: int) -> str:
+    return "" if n >= SURE else f"Caution: {n} {side} predictions are few."
+
+
+def _of_sides(board: Scoreboard, method: str, sides: Sequence[Array]) -> tuple[Cell, ...]:
+    """The mean of each side, and the first less the second; without intervals where a side is too small for one."""
+    scores = board.scores(method)
+    values = [scores[side & ~np.isnan(scores)] for side in sides]
+    enough = min(map(len, values)) >= FEWEST
+    return (
+        method,
+        *(_mean_of_side(row, board.seed) for row in values),
+        difference_with_interval(*values, seed=board.seed) if enough else None,
+    )
+
+
+def _mean_of_side(values: Array, seed: int) -> Interval:
+    if len(values) >= FEWEST:
+        return mean_of(values, seed)
+    mean = float(values.mean()) if len(values) else math.nan
+    return Interval(mean, math.nan, math.nan, len(values), math.nan)
 
 
 # --- fillers ------------------------------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ import numpy as np
 
 from ..attributions import attribute
 from ..errors import InputError
-from ..removal import Replacement, Unit, by_unit, outcomes, removable_units, staying
+from ..removal import Replacement, Unit, by_unit, outcomes, removable_units, staying, units_of
 from ..targets import Target, TargetName, resolve
 from ..types import Trace
 from .agreement import ATTCAT, correlation
@@ -160,31 +160,55 @@ def blank_out_faithfulness(
     query: int | str | None = None,
     keep_special: bool = True,
     ranking: str = "signed",
+    unit: str = "token",
     blanked: Scores | None = None,
 ) -> float:
     """Rank correlation of the scores with what blanking each token does to the target's probability (method `blank_out`).
 
     Value Zeroing replaces by "unk" and keeps the sign; ALTI by "mask", `absolute`. "delete", "zero" or an id work too. `how` is
-    the correlation; `ranking="magnitude"` compares absolute values on both sides. Without special tokens (`keep_special=False`)
-    the tokens that can be taken away alone are compared, without the position that predicts. `blanked`: the scores of
-    `blank_out`, where they are at hand.
+    the correlation; `ranking="magnitude"` compares absolute values on both sides. With `unit` all tokens of a word or of a
+    sentence are blanked at once, and compared with the sum of their scores. Without special tokens (`keep_special=False`) the
+    units that can be taken away are compared, without the position that predicts. `blanked`: those of `blanked_units`, where
+    they are at hand.
     """
     values = scores_of(trace, scores)
+    question: dict[str, Any] = {"target": target, "foil": foil, "query": query, "unit": unit, "keep_special": keep_special}
     if blanked is None:
-        question: dict[str, Any] = {"target": target, "foil": foil, "query": query}
-        blanked = attribute(trace, "blank_out", replacement=replacement, absolute=absolute, **question)
-    positions = range(len(trace)) if keep_special else _movable(trace, target, query)
-    sides = (ranked(side, ranking)[list(positions)] for side in (values, vector(blanked)))
+        blanked = blanked_units(trace, replacement=replacement, absolute=absolute, **question)
+    units = _compared(trace, unit, keep_special, target=target, query=query)
+    sides = (ranked(by_unit(side, units), ranking) for side in (values, vector(blanked)))
     return correlation(how)(*sides)
 
 
-def _movable(trace: Trace, target: TargetName, query: int | str | None) -> list[int]:
-    """The positions that are neither special nor where the prediction is read."""
-    stay = staying(trace, resolve(trace, target, query=query))
-    positions = [i for i in range(len(trace)) if i not in stay]
-    if not positions:
+def blanked_units(
+    trace: Trace,
+    *,
+    unit: str = "token",
+    replacement: Any = "unk",
+    absolute: bool = False,
+    target: TargetName = "predicted",
+    foil: str | int | None = None,
+    query: int | str | None = None,
+    keep_special: bool = True,
+) -> Array:
+    """[pos]: p(x) - p(x with a unit blanked) at the first token of each unit, 0 at its others. Of tokens: method `blank_out`."""
+    question: dict[str, Any] = {"target": target, "foil": foil, "query": query}
+    if unit == "token":
+        return vector(attribute(trace, "blank_out", replacement=replacement, absolute=absolute, **question))
+    units = _compared(trace, unit, keep_special, target=target, query=query)
+    resolved = resolve(trace, **question, score="probability")
+    whole, *left = outcomes(trace, [(), *units], resolved, replacement=replacement).tolist()
+    effects = np.zeros(len(trace))
+    effects[[positions[0] for positions in units]] = whole - np.array(left)
+    return np.abs(effects) if absolute else effects
+
+
+def _compared(trace: Trace, unit: str, keep_special: bool, **question: Any) -> list[Unit]:
+    """The units that are compared: all, or without positions that are special or where the prediction is read."""
+    units = units_of(trace, unit, () if keep_special else staying(trace, resolve(trace, **question)))
+    if not units:
         raise InputError("every token is special; without them nothing is left to compare.")
-    return positions
+    return units
 
 
 # --- taking tokens away -----------------------------------------------------------------------------------------------

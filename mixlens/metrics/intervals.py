@@ -190,6 +190,42 @@ _ENDS: dict[str, Callable[[_Sample], tuple[float, float]]] = {
 }
 
 
+def difference_with_interval(
+    first: Sequence[float] | NDArray[Any],
+    second: Sequence[float] | NDArray[Any],
+    *,
+    confidence: float = 0.95,
+    seed: int = 0,
+    resamples: int = 2000,
+) -> Interval:
+    """The mean of the first values less that of the second, of different examples: each side is resampled apart, and the
+    difference is counted in its own standard errors. Percentiles where resamples of both sides are constant."""
+    _checked(confidence, "studentised", resamples)
+    sides = [_finite(first), _finite(second)]
+    n, mean = sum(map(len, sides)), float(sides[0].mean() - sides[1].mean())
+    if min(map(len, sides)) < 2:
+        return Interval(mean, np.nan, np.nan, n, np.nan, confidence)
+    drawn = [side[_all_draws(len(side), resamples, seed + place)] for place, side in enumerate(sides)]
+    means = drawn[0].mean(-1) - drawn[1].mean(-1)
+    errors = np.hypot(*map(_errors, drawn))
+    t = np.divide(means - mean, errors, out=np.full(resamples, np.nan), where=errors > ROUNDING * np.abs(means).max())
+    if np.isnan(t).mean() > CONSTANT:
+        return Interval(mean, *_percentiles(means, confidence), n, np.nan, confidence)
+    high, low = _percentiles(t[~np.isnan(t)], confidence)[::-1]
+    error = float(np.hypot(*map(_errors, sides)))
+    return Interval(mean, mean - high * error, mean - low * error, n, np.nan, confidence)
+
+
+def _all_draws(n: int, resamples: int, seed: int) -> NDArray[np.int64]:
+    """[resample example]: indices of resampled examples."""
+    return np.concatenate(list(_draws(n, resamples, seed)))
+
+
+def _errors(rows: NDArray[Any]) -> Any:
+    """The standard error of the mean over the last axis."""
+    return rows.std(-1, ddof=1) / rows.shape[-1] ** 0.5
+
+
 def statistic_with_interval(
     statistic: Callable[[NDArray[np.int64]], float],
     n: int,

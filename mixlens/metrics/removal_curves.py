@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,8 @@ from .registry import metric
 PETSIUK = "Petsiuk et al. 2018, RISE: Randomized Input Sampling for Explanation of Black-box Models"
 SERRANO = "Serrano and Smith 2019, Is Attention Interpretable?"
 EDIN = "Edin et al. 2025, Normalized AOPC: Fixing Misleading Faithfulness Metrics for Feature Attribution Explainability"
+EXHAUSTIVE = 10  # units up to which all orders are searched
+ROUNDING = 1e-6  # of probabilities in single precision: orders that differ by less are the same
 State = tuple[float, frozenset[Unit]]  # the sum of falls so far, and the units that are gone
 
 
@@ -92,7 +95,7 @@ def decision_flip(
 # --- AOPC between its bounds --------------------------------------------------------------------------------------------
 
 
-@metric(paper=EDIN, needs=("trace", "scores", "rerun"), better="higher", cost="beam n²", kind=REMOVING)
+@metric(paper=EDIN, needs=("trace", "scores", "rerun"), better="higher", cost="2^n up to 10 tokens, else beam n²", kind=REMOVING)
 def naopc(
     trace: Trace,
     scores: Scores,
@@ -109,22 +112,55 @@ def naopc(
     """(AOPC - lowest) / (highest - lowest): 0 for the worst order in which this text's tokens can go, 1 for the best.
 
     AOPC is the mean fall of the probability after 1, 2, ..., n tokens. What it can reach depends on the model and the text, so
-    AOPC of two models cannot be compared, and this can. The bounds are found by beam search (`bounds`: those of this text, where
-    they are at hand). NaN where every order is the same.
+    AOPC of two models cannot be compared, and this can. Of up to 10 tokens the bounds are those of all orders; of more they are
+    found by beam search, and this order widens them where it passes them (`bounds`: those of this text, where they are at hand).
+    NaN where every order is the same.
     """
     course = course_of(trace, scores, target=target, foil=foil, label=label, ranking=ranking, unit=unit)
-    lowest, highest = bounds or aopc_bounds(course, replacement=replacement, beam=beam)
+    fall = mean_fall(course, replacement)
+    lowest, highest = _widened(bounds or aopc_bounds(course, replacement=replacement, beam=beam), [fall])
+    return (fall - lowest) / (highest - lowest) if highest - lowest > ROUNDING else np.nan
+
+
+def mean_fall(course: Course, replacement: Replacement) -> float:
+    """The mean fall of the probability after 1, 2, ..., n units in the order of a course."""
     steps = [course.order[:count] for count in range(1, len(course.order) + 1)]
-    fall = float(_falls(course, steps, replacement).mean())
-    return (fall - lowest) / (highest - lowest) if highest > lowest else np.nan
+    return float(_falls(course, steps, replacement).mean())
 
 
-def aopc_bounds(course: Course, *, replacement: Replacement = "delete", beam: int = 5) -> tuple[float, float]:
-    """The lowest and the highest mean fall over all orders of a text's units, as far as beams of this width find them."""
+def aopc_bounds(
+    course: Course, *, replacement: Replacement = "delete", beam: int = 5, orders: Iterable[Course] = ()
+) -> tuple[float, float]:
+    """The lowest and the highest mean fall over all orders of a text's units. Of more than 10 units: as far as beams of this
+    width find them, and over `orders` of these units that are known beside."""
     if beam < 1:
         raise InputError(f"beam is a number of orders, at least 1, not {beam!r}.")
-    lowest, highest = (sign * _best(course, replacement, beam, sign) for sign in (-1, 1))
-    return lowest, highest
+    if len(course.order) <= EXHAUSTIVE:
+        return _exact_bounds(course, replacement)
+    found = (-_best(course, replacement, beam, -1), _best(course, replacement, beam, 1))
+    return _widened(found, [mean_fall(one, replacement) for one in orders])
+
+
+def _widened(bounds: tuple[float, float], falls: Sequence[float]) -> tuple[float, float]:
+    """The bounds, and what passes them."""
+    return min([bounds[0], *falls]), max([bounds[1], *falls])
+
+
+def _exact_bounds(course: Course, replacement: Replacement) -> tuple[float, float]:
+    """From the falls of all sets of units: the best way to a set is the best way to one of one unit less, and its own fall."""
+    sets = _sets(course.order)
+    falls = _falls(course, [tuple(gone) for gone in sets], replacement).tolist()
+    sums: dict[frozenset[Unit], tuple[float, float]] = {frozenset(): (0.0, 0.0)}
+    for gone, fall in zip(sets, falls, strict=True):
+        lowest, highest = zip(*(sums[gone - {unit}] for unit in gone), strict=True)
+        sums[gone] = (fall + min(lowest), fall + max(highest))
+    low, high = sums[frozenset(course.order)]
+    return low / len(course.order), high / len(course.order)
+
+
+def _sets(units: Sequence[Unit]) -> list[frozenset[Unit]]:
+    """Every set of units but the empty one, the small ones first."""
+    return [frozenset(gone) for size in range(1, len(units) + 1) for gone in combinations(units, size)]
 
 
 def _best(course: Course, replacement: Replacement, beam: int, sign: int) -> float:

@@ -61,10 +61,10 @@ def named(outcome: Outcome, name: str) -> str:
 
 
 def by_explained(measured: Outcome, logit: Outcome) -> str:
-    """AOPC of gradient methods by what they explain and what is measured."""
+    """AOPC of gradient methods by what they explain; what is measured is the same."""
     tables = [outcome.tables[0] for outcome in (measured, logit)]
     rows = tuple((method, *(table.row(method)["score"] for table in tables)) for method in tables[0].column("method"))
-    columns = ("method", "target against foil, explained and measured", "logit explained, probability measured")
+    columns = ("method", "target against foil explained", "logit of the target explained")
     return "\n".join(Table("", "", columns, rows).markdown.splitlines()[2:])
 
 
@@ -136,8 +136,8 @@ ContextCite is not judged by `lds`, nor blank-out by `blank_out_faithfulness`: e
 
 ## What is explained decides the place of gradient methods
 
-The score by `aopc` alone of methods that explain a number: the target against its foil, or the logit of the target, which is not
-what the metric measures. The sentences are the same.
+The score by `aopc` alone of methods that explain a number: the target against its foil, or the logit of the target. What is
+measured is the same in both columns, the probability of the target against its foil; so are the sentences.
 
 {by_explained(runs.explained("measured"), runs.explained("logit"))}
 

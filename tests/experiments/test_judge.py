@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -20,16 +22,20 @@ from mixlens.errors import InputError
 from mixlens.experiments import core, known
 from mixlens.experiments.command import experiment_text
 from mixlens.experiments.judge import every_method, judge, judge_text, lines, ranking
+from mixlens.experiments.judge_remarks import dropped_told
 from mixlens.experiments.judged_metrics import CUES, FAITHFULNESS, metrics_of, parse_metric, possible
-from mixlens.experiments.judging import explained, is_right, twins_of
+from mixlens.experiments.judged_random import random_scores
+from mixlens.experiments.judging import Case, explained, is_right, twins_of
 from mixlens.experiments.scoreboard import Scoreboard, Values
 from mixlens.experiments.verdict import answers_of, boards_of
 from mixlens.fast.block import Block
-from mixlens.metrics import Interval
+from mixlens.metrics import Interval, removal_curves
 from mixlens.metrics.alignment import cue_dot
 from mixlens.metrics.arguments import marks_at
-from mixlens.metrics.faithfulness import aopc, blank_out_faithfulness
+from mixlens.metrics.faithfulness import aopc, blank_out_faithfulness, course_of
 from mixlens.metrics.subsets import lds
+from mixlens.removal import removable_units
+from mixlens.targets import resolve
 from mixlens.types import Attribution, Example, Record
 
 
@@ -86,14 +92,24 @@ def test_a_classifier_of_two_classes_explains_one_against_the_other(model: Any) 
     assert record.value == pytest.approx(aopc(trace, logs).value, abs=1e-6)  # float32; two classes: p among two is p
 
 
-def test_the_logit_alone_can_still_be_explained(gap_model: Any) -> None:
-    """`explains="logit"`: no foil, neither in the scores nor in the metrics."""
-    made = judge(gap_model, "agreement", methods="attcat", metrics="aopc", n=1, explains="logit", progress=False)
+def test_the_logit_alone_can_be_explained_and_the_same_is_measured(gap_model: Any) -> None:
+    """`explains="logit"`: no foil in the scores; the metrics measure the target against its foil all the same."""
+    asked: dict[str, Any] = {"metrics": "aopc,blank_out_faithfulness", "n": 1, "progress": False}
+    made = judge(gap_model, "agreement", methods="random,attcat", explains="logit", **asked)
     (example,) = made.setup.examples
     trace = gap_model.trace(example)
-    attcat = mixlens.attribute(trace, "attcat", target=example.target)
-    (record,) = [r for r in made.records if (r.method, r.metric) == ("attcat", "aopc")]
-    assert record.value == aopc(trace, attcat, target=example.target).value
+    pair: dict[str, Any] = {"target": example.target, "foil": example.foil}
+    attcat, contrast = (mixlens.attribute(trace, "attcat", **question) for question in ({"target": example.target}, pair))
+    assert not torch.allclose(attcat.scores, contrast.scores)
+    found = {(r.method, r.metric): r.value for r in made.records}
+    assert found["attcat", "aopc"] == aopc(trace, attcat, **pair).value
+    expected = blank_out_faithfulness(trace, attcat, keep_special=False, **pair)
+    assert found["attcat", "blank_out_faithfulness"] == expected
+    measured = judge(gap_model, "agreement", methods="random,alti", **asked)
+    other = {(r.method, r.metric): r.value for r in measured.records}
+    assert [found["random", name] for name in ("aopc", "blank_out_faithfulness")] == [
+        other["random", name] for name in ("aopc", "blank_out_faithfulness")
+    ]
 
 
 def test_blank_out_is_not_judged_by_itself(gap_model: Any) -> None:
@@ -275,20 +291,113 @@ def test_random_is_drawn_several_times(gap_model: Any) -> None:
         judge(gap_model, "agreement", draws=0, **asked)
 
 
+@pytest.mark.parametrize("unit", ["word", "sentence"])
+def test_random_scores_favour_no_unit_by_its_length(model: Any, unit: str) -> None:
+    """Each unit goes first equally often. 2000 draws: within 4 standard errors of its share."""
+    trace = model.trace("The unfilmable film is long and dull and old. Good. Not bad at all!")
+    target = resolve(trace)
+    units = removable_units(trace, target, unit)
+    assert len({len(one) for one in units}) > 1
+    generator, draws = np.random.default_rng(0), 2000
+    first = [course_of(trace, random_scores(trace, target, unit, generator), unit=unit).order[0] for _ in range(draws)]
+    share = 1 / len(units)
+    error = (share * (1 - share) / draws) ** 0.5
+    for one in units:
+        assert first.count(one) / draws == pytest.approx(share, abs=4 * error), one
+
+
+def test_random_scores_are_drawn_by_the_unit_of_a_metric(model: Any) -> None:
+    """`lds` removes words whatever the run removes; metrics without units look at tokens."""
+    text = "The unfilmable plot was not dull."
+    trace = model.trace(text)
+    (word,) = [positions for _, positions in trace.words if len(positions) > 1]
+    for unit, shared in (("token", {"lds"}), ("word", {"lds", "aopc", "blank_out_faithfulness"})):
+        made = judge(model, [text], methods="random", metrics="aopc", unit=unit, progress=False)
+        case = Case(made.setup, made.setup.examples[0])
+        for metric in ("lds", "aopc", "blank_out_faithfulness", "cue_dot"):
+            drawn = case.draws(parse_metric(metric))
+            assert len(drawn) == made.setup.options["draws"]
+            alike = [len({scores[i] for i in word}) == 1 for scores in drawn]
+            assert alike == [metric in shared] * len(drawn), (unit, metric)
+    assert case.draws(parse_metric("aopc:unit=token"))[0][word[0]] != case.draws(parse_metric("aopc"))[0][word[0]]
+
+
 def test_right_and_wrong_predictions_are_shown_apart(gap_model: Any) -> None:
     """A target that the model does not prefer to its foil counts as a wrong prediction."""
     some = list(data.load("agreement", n=6, seed=0))
     wrong = [replace(e, target=e.foil, foil=e.target) for e in some[:3]]
     made = judge(gap_model, [*wrong, *some[3:]], methods="alti,attcat", metrics="aopc", progress=False)
     table = next(table for table in made.tables if table.name == "correctness")
-    assert table.columns == ("method", "right (3 texts)", "wrong (3 texts)")
+    assert table.columns == ("method", "right (3 texts)", "wrong (3 texts)", "right less wrong")
     board = boards_of(made.setup, made.records)["ranking"]
     assert table.row("alti")["wrong (3 texts)"].mean == pytest.approx(board.scores("alti")[:3].mean())
+    assert table.row("alti")["right less wrong"] is None  # 3 texts have no interval
 
 
 def test_labels_tell_right_from_wrong(model: Any) -> None:
     labelled = [Example("a good film", info={"label": name}) for name in ("positive", "negative", "unheard of")]
     assert [is_right(e, model.trace(e)) for e in labelled] == [True, False, None]
+
+
+def test_labels_that_are_ids_of_classes_are_taken_as_such(model: Any, tmp_path: Path) -> None:
+    """Of all texts at once: where one label is no id, none is. What was done is said in one line."""
+    texts = ["A good and fine film.", "A dull and bad film.", "A fine story.", "The plot was bad."]
+
+    def told(labels: Sequence[Any], **options: Any) -> tuple[Any, str]:
+        place = tmp_path / "texts.jsonl"
+        place.write_text("".join(json.dumps({"text": t, "label": label}) + "\n" for t, label in zip(texts, labels, strict=True)))
+        asked: dict[str, Any] = {"methods": "alti,random", "metrics": "aopc", "progress": False, **options}
+        outcome = judge(model, place, **asked)
+        rights = {record.example: record.info["right"] for record in outcome.records}
+        return list(rights.values()), " ".join(judge_text("sentiment", str(place), **asked).split())
+
+    ids, without = "Labels are taken as the ids of the model's classes: ", "there is no table of right and wrong predictions."
+    rights, text = told([1, 0, 0, 1], label_field="label")
+    assert rights == [True, True, False, False]
+    assert f"{ids}0 = negative, 1 = positive." in text
+    assert text.count(ids) == 2  # in the answer, and below the table
+    assert "right (2 texts)" in text
+    rights, text = told([2, 1, 1, 2], label_field="label")
+    assert rights == [None] * 4
+    assert f"Labels that are no classes of the model (0 = negative, 1 = positive): '2', '1'; {without}" in text
+    rights, text = told(["positive", "negative", "unheard of", "positive"], label_field="label")
+    assert rights == [True, True, None, False]
+    assert "'unheard of'; their texts count as neither right nor wrong." in text
+    rights, text = told(["positive", "negative", "negative", "positive"])
+    assert rights == [None] * 4
+    assert "The field 'label' of " in text
+    assert "was not read: --label-field label makes a table of right and wrong predictions" in text
+    rights, text = told(["positive", "negative", "negative", "positive"], label_field="label")
+    assert rights == [True, True, False, False]
+    assert "abels are " not in text
+    assert "was not read" not in text
+
+
+def test_no_normalised_aopc_leaves_its_bounds(model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the beam finds one order alone, the methods and the random draws of a text are its bounds."""
+    monkeypatch.setattr(removal_curves, "EXHAUSTIVE", 0)
+    monkeypatch.setattr(removal_curves, "_best", lambda course, replacement, beam, sign: sign * 0.4)
+    methods = {"random", "attcat", "integrated_gradients", "context_cite"}
+    made = judge(model, "sentiment", methods=",".join(sorted(methods)), metrics="naopc", n=3, draws=3, progress=False)
+    for example in made.setup.examples:
+        values = {record.method: record.value for record in made.records if record.example == str(example.id)}
+        assert values.keys() == methods
+        assert min(values.values()) >= 0
+        assert max(values.values()) <= 1
+        assert len({*values.values()} - {0.0, 1.0}) > 1  # one scale for all methods of a text
+
+
+def test_metrics_of_a_group_that_are_left_out_are_named(gap_model: Any) -> None:
+    asked: dict[str, Any] = {"methods": "alti", "progress": False, "text": "The plot was not dull."}
+    line = "aopc:replacement=infill is left out: infilling needs a masked language model with this vocabulary, --infill NAME."
+    assert line in judge_text("sentiment", None, metrics="fillers", **asked).splitlines()
+    assert "left out" not in judge_text("sentiment", None, metrics="aopc:replacement=pad,aopc", **asked)
+    asked["text"] = "The keys to the cabinet [MASK] rusty."
+    assert "left out" not in judge_text("agreement", None, metrics="fillers", **asked)
+    config = SimpleNamespace(pad_token_id=None)
+    tiny = SimpleNamespace(name="tiny", tokenizer=None, task="x", hf_model=SimpleNamespace(config=config))
+    setup = SimpleNamespace(options={"metrics": ["aopc:replacement=delete"]}, model=tiny)
+    assert dropped_told(setup, ["fillers"])[1] == "aopc:replacement=mask is left out: 'tiny' has no mask token."  # type: ignore[arg-type]
 
 
 def test_fillers_are_compared(gap_model: Any) -> None:

@@ -207,7 +207,7 @@ def outcome_of(n: int = 2, out: Any = None) -> Any:
     other = Table("signs", "Signs", ("method", "x"), (("a", 1.0),), "Of signs.")
     records = [Record(str(i), "a", metric, 0.0, {"seconds": 1.0 + i}) for i in range(2) for metric in ("x", "y")]
     records += [Record("0", "c", "x", 0.0, {"seconds": 4.0}), Record("0", "d", "x", 0.0)]
-    setup = SimpleNamespace(examples=[Example("x")] * n)
+    setup = SimpleNamespace(examples=[Example("x")] * n, model=SimpleNamespace(task="masked-lm"))
     return SimpleNamespace(tables=[ranked, other], records=records, setup=setup, out=out)
 
 
@@ -322,9 +322,10 @@ def case_of(metrics: list[str], models: int = 1, **options: Any) -> judging.Case
     run = {"metrics": metrics, "explains": "measured", "ranking": "default", "unit": "token", "draws": 3, **options}
     requests = {name: parse_method(name) for name in ("alti", "attcat", "blank_out")}
     trace = trace_of()
-    model = SimpleNamespace(trace=lambda example: trace)
-    setup: Any = SimpleNamespace(options=run, seed=4, requests=requests, model=model, models=[model] * models)
-    return judging.Case(setup, Example("x", id="7", info={"label": "c1"}))
+    model = SimpleNamespace(**vars(trace.model), trace=lambda example: trace)
+    example = Example("x", id="7", info={"label": "c1"})
+    more: dict[str, Any] = {"model": model, "models": [model] * models, "examples": (example,)}
+    return judging.Case(SimpleNamespace(options=run, seed=4, requests=requests, **more), example)  # type: ignore[arg-type]
 
 
 def test_options_of_a_metric_in_a_run() -> None:
@@ -335,7 +336,7 @@ def test_options_of_a_metric_in_a_run() -> None:
     assert case.options(parse_metric("aopc:replacement=mask:unit=word")) == {**question, "unit": "word", "replacement": "mask"}
     assert case.options(parse_metric("lds")) == question
     assert case_of(["lds"], unit="sentence").options(parse_metric("lds")) == {**question, "unit": "sentence"}
-    assert case.options(parse_metric("blank_out_faithfulness")) == {**question, "keep_special": False}
+    assert case.options(parse_metric("blank_out_faithfulness")) == {**question, "unit": "token", "keep_special": False}
     signed = case_of(["aopc"], ranking="magnitude")
     assert signed.options(parse_metric("aopc"))["ranking"] == "magnitude"
     assert signed.options(parse_metric("cue_dot")) == {"signs": "absolute"}
@@ -478,38 +479,56 @@ def test_another_target() -> None:
 
 
 def test_the_table_of_checks() -> None:
-    records = [Record(str(i), "a", name, float(i + k)) for i in range(6) for k, name in enumerate(("weights", "noise"))]
+    redraws = [[0.0, 1.0], [0.5, 3.5], [0.25, 0.0]]  # their means over texts: 0.25 and 1.5
+    records = [Record(str(i), "a", "weights", float(i), {"redraws": redraws[i % 3]}) for i in range(6)]
+    records += [Record(str(i), "a", "noise", float(i + 1)) for i in range(6)]
     records += [Record(str(i), "b", "noise", 1.0) for i in range(3)]
-    setup: Any = SimpleNamespace(methods=("b", "a"), options={"checks": ["weights", "target", "noise"]})
+    setup: Any = SimpleNamespace(methods=("b", "a"), options={"checks": ["weights", "target", "noise"], "redraws": 2})
     table = sanity._finish(setup, records)[0]
-    assert (table.name, table.title, table.columns) == ("sanity", "Sanity checks", ("method", "weights", "noise"))
+    columns = ("method", "weights", "sd over redraws", "noise")
+    assert (table.name, table.title, table.columns) == ("sanity", "Sanity checks", columns)
     first, second = (mean_with_interval([float(i + k) for i in range(6)], how="studentised") for k in (0, 1))
-    assert table.rows == (("b", None, mean_with_interval([1.0] * 3, how="studentised")), ("a", first, second))
+    spread = pytest.approx(1.25 / math.sqrt(2))
+    assert table.rows == (("b", None, None, mean_with_interval([1.0] * 3, how="studentised")), ("a", first, spread, second))
     assert "of their magnitudes. weights: lower is better; noise: higher is better. A method" in table.note
+    assert "over the tokens that may be taken away; " in table.note
+    assert "weights: of each text the mean over 2 redraws, whose interval is over texts alone; sd over redraws: " in table.note
     assert table.note.endswith(" target is left out: " + sanity.NO_THIRD)
     records += [Record(str(i), "a", "target", value) for i, value in enumerate((0.5, math.nan))]
     told = sanity._finish(setup, records)[0]
-    assert told.columns == ("method", "weights", "noise", "target")
+    assert told.columns == (*columns, "target")
     assert "of their magnitudes, but for the target. weights" in told.note
     assert "target is left out" not in told.note
+    noise = sanity._finish(setup, [record for record in records if record.metric == "noise"])[0]
+    assert noise.columns == ("method", "noise")
+    assert "redraws" not in noise.note
+    undefined = [Record("0", "a", "weights", 0.5, {"redraws": row}) for row in ([math.nan, 1.0], [0.0, 3.0])]
+    assert sanity.spread_of_redraws(undefined) == pytest.approx(2 / math.sqrt(2))  # of 0 and 2
+    assert sanity.spread_of_redraws([Record("0", "a", "weights", 0.5, {"redraws": [0.5]})]) is None
+    assert sanity.mean_of_defined([math.nan, 1.0, 2.0]) == 1.5
+    assert math.isnan(sanity.mean_of_defined([math.nan]))
+    assert len({*sanity.redraw_seeds(0, 5), *sanity.redraw_seeds(1, 5)}) == 10
 
 
 def test_likeness_of_scores() -> None:
     pytest.importorskip("scipy.stats")
-    one, other = (Attribution(torch.tensor(row), ("a", "b", "c"), "m") for row in ([1.0, 2.0, -3.0], [-1.0, -2.0, 3.0]))
-    assert sanity._likeness("target", one, other) == pytest.approx(-1.0)
-    assert sanity._likeness("weights", one, other) == pytest.approx(1.0)
+    tokens, rows = ("a", "b", "c", "d"), ([1.0, 2.0, -3.0, 9.0], [-1.0, -2.0, 3.0, 0.0])
+    one, other = (Attribution(torch.tensor(row), tokens, "m") for row in rows)
+    assert sanity.likeness("target", one, other, [0, 1, 2]) == pytest.approx(-1.0)
+    assert sanity.likeness("weights", one, other, [0, 1, 2]) == pytest.approx(1.0)
+    assert sanity.likeness("weights", one, other, [2, 3]) == pytest.approx(-1.0)
+    assert all(math.isnan(sanity.likeness("weights", one, other, places)) for places in ([2], []))
 
 
 def test_checks_that_are_refused() -> None:
     def told(checks: Any, radius: float = 0.1) -> str:
-        return refused(sanity._prepare, SimpleNamespace(options={"checks": checks, "radius": radius}))
+        return refused(sanity._prepare, SimpleNamespace(options={"checks": checks, "radius": radius, "redraws": 1}))
 
     for wrong in (["weight"], []):
         assert told(wrong) == f"checks are some of weights, labels, target, noise, not {wrong!r}."
     for radius in (0.0, 1.0):
         assert told(["noise"], radius) == f"radius is a share of a word vector's length, above 0 and below 1, not {radius}."
-    sanity._prepare(SimpleNamespace(options={"checks": ["noise"], "radius": 0.999}))  # type: ignore[arg-type]
+    sanity._prepare(SimpleNamespace(options={"checks": ["noise"], "radius": 0.999, "redraws": 1}))  # type: ignore[arg-type]
 
 
 def test_word_vectors_are_moved_by_a_share_of_their_length() -> None:
@@ -537,7 +556,7 @@ def test_the_same_prediction() -> None:
     assert sanity.Checks(one).names == ["target"]
     one.models = [1, 2]
     assert sanity.Checks(one).names == ["labels", "target"]
-    assert sanity.Checks(one).random_model is None
+    assert sanity.Checks(one).random_models == []
 
 
 def test_no_method_is_judged_by_what_it_is_made_of() -> None:

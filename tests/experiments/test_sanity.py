@@ -5,13 +5,15 @@ from __future__ import annotations
 import copy
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
 import mixlens
 from mixlens.errors import InputError
 from mixlens.experiments import run
-from mixlens.experiments.sanity import jittered, redrawn
+from mixlens.experiments.sanity import jittered, redraw_seeds, redrawn
+from mixlens.metrics.agreement import spearman
 
 
 @pytest.fixture(scope="module")
@@ -55,12 +57,52 @@ def test_checks_find_a_method_that_ignores_the_model(model: Any) -> None:
     """Random scores depend on the text alone: nothing changes them."""
     made = run("judge-sanity", model=model, n=4, methods=["random", "grad_x_input", "alti"], progress=False)
     (table,) = made.tables
-    assert table.columns == ("method", "weights", "noise")  # labels need a second model, another target a third class
+    assert table.columns == (
+        "method",
+        "weights",
+        "sd over redraws",
+        "noise",
+    )  # labels need a second model, another target a third class
     assert "target is left out: " in table.note
     assert "but for the target" not in table.note
-    assert [table.row("random")[name].mean for name in table.columns[1:]] == pytest.approx([1, 1])
+    assert [table.row("random")[name].mean for name in ("weights", "noise")] == pytest.approx([1, 1])
+    assert table.row("random")["sd over redraws"] == pytest.approx(0, abs=1e-12)
     assert table.row("grad_x_input")["weights"].mean < 0.8
     assert table.row("grad_x_input")["noise"].mean > 0.8
+
+
+def test_weights_are_redrawn_several_times(model: Any) -> None:
+    """Of each text the mean over redraws; their spread is that of the means over texts."""
+    asked: dict[str, Any] = {"model": model, "n": 3, "methods": ["alti"], "checks": ["weights"], "progress": False}
+    many, one = run("judge-sanity", **asked, redraws=4), run("judge-sanity", **asked, redraws=1)
+    values = np.array([record.info["redraws"] for record in many.records])
+    assert values.shape == (3, 4)
+    assert len({*values[0].tolist()}) > 1  # no two models are the same
+    assert not np.isnan(values).any()
+    assert [record.value for record in many.records] == pytest.approx(values.mean(1).tolist())
+    assert many.tables[0].row("alti")["sd over redraws"] == pytest.approx(values.mean(0).std(ddof=1))
+    assert "the mean over 4 redraws" in many.tables[0].note
+    assert one.tables[0].row("alti")["sd over redraws"] is None
+    assert [record.value for record in one.records] == values[:, 0].tolist()  # the first of them
+    for wrong in (0, 2.5):
+        with pytest.raises(InputError, match="redraws is a number of models"):
+            run("judge-sanity", **asked, redraws=wrong)
+
+
+def test_positions_that_stay_say_nothing_of_the_weights(model: Any) -> None:
+    """ContextCite gives 0 to special tokens and to the gap, whatever the model: over all positions its scores look alike."""
+    made = run("judge-sanity", model=model, n=4, methods=["context_cite"], checks=["weights"], redraws=1, progress=False)
+    other = redrawn(model, redraw_seeds(0, 1)[0])
+    for record, example in zip(made.records, made.setup.examples, strict=True):
+        traces = [one.trace(example) for one in (model, other)]
+        asked = {"target": example.target, "foil": example.foil, "score": "logit"}
+        before, after = (mixlens.attribute(trace, "context_cite", **asked).scores.abs().double().numpy() for trace in traces)
+        stay = [i for i in range(len(traces[0])) if traces[0].special[i] or i == traces[0].query]
+        assert not before[stay].any()
+        assert not after[stay].any()
+        moving = [i for i in range(len(traces[0])) if i not in stay]
+        assert record.value == pytest.approx(spearman(before[moving], after[moving]), nan_ok=True)
+        assert record.value != pytest.approx(spearman(before, after), nan_ok=True)
 
 
 def test_another_class_is_asked_where_there_are_three() -> None:

@@ -19,6 +19,7 @@ from mixlens.experiments.tables import Table
 from mixlens.metrics import Interval, mean_with_interval
 from mixlens.metrics.agreement import kendall
 from mixlens.metrics.comparisons import simultaneous
+from mixlens.metrics.intervals import difference_with_interval
 from mixlens.types import Example, Record
 
 NAN = math.nan
@@ -67,6 +68,17 @@ def test_the_scale_of_a_metric() -> None:
     assert values_of("aopc", {"a": [5.0, 5.0]}).scale == 1.0
     assert values_of("aopc", rows, [0.0, 4.0], [NAN, 3.0]).scale == 3.0
     assert values_of("aopc", {"a": [5.0, NAN, 7.0]}).scale == 1.0
+
+
+def test_a_spread_on_few_texts_is_no_scale() -> None:
+    """Where draws are alike on nearly all texts their spread nears 0, and scores in its units would be in the thousands."""
+    drawn = [0.0, 4.0] * 5
+    rows = {"a": [1.0] * 10}
+    assert values_of("aopc", rows, drawn, [0.001] + [0.0] * 9).scale == 2.0
+    assert values_of("aopc", rows, drawn, [0.001] + [NAN] + [1e-8] * 8).scale == 2.0  # rounding of single precision
+    assert values_of("aopc", rows, drawn, [3.0] * 2 + [0.0] * 8).scale == pytest.approx(math.sqrt(1.8))  # on a fifth of the texts
+    assert values_of("aopc", rows, drawn, [NAN] * 10).scale == 2.0
+    assert values_of("aopc", {"a": [0.0, 3.0]}, [1.0, 1.0 + 1e-8], [0.0, 0.0]).scale == pytest.approx(np.std([0, 3, 1, 1]))
 
 
 def test_standard_scores() -> None:
@@ -250,20 +262,46 @@ def test_signs_that_matter() -> None:
 
 
 def test_right_and_wrong_predictions() -> None:
+    """Five texts and more have an interval, fewer have none; a cell counts the texts of its side alone."""
     board = board_of()
-    known: list[Any] = [True, True, False, None, False, True, True, False]
+    known: list[Any] = [True, True, False, None, False, True, True, True]
     records = [*records_of("best", "aopc", STEPS, right=known), *records_of("other", "aopc", STEPS, right=[True] * N)]
     table = verdict_tables.correctness_table(board, records)
     assert table is not None
     assert (table.name, table.title) == ("correctness", "Right and wrong predictions")
-    assert table.columns == ("method", "right (4 texts)", "wrong (3 texts)")
+    assert table.columns == ("method", "right (5 texts)", "wrong (2 texts)", "right less wrong")
     for row, method in zip(table.rows, board.order, strict=True):
-        sides = [np.array([one is side for one in known]) for side in (True, False)]
-        cells = [mean_with_interval(np.where(side, board.scores(method), NAN), seed=5, how="studentised") for side in sides]
-        assert row == (method, *cells)
+        right, wrong = (board.scores(method)[[one is side for one in known]] for side in (True, False))
+        assert row[:2] == (method, mean_with_interval(right, seed=5, how="studentised"))
+        few: Any = row[2]
+        assert (few.mean, few.n, few.undefined) == (pytest.approx(wrong.mean()), 2, 0)
+        assert math.isnan(few.low)
+        assert math.isnan(few.high)
+        assert row[3] is None
+    assert table.note.endswith("Caution: 5 right predictions are few. Caution: 2 wrong predictions are few.")
     for rights, there in (([True] * 7 + [False], False), ([True] * 6 + [False] * 2, True), ([None] * 7 + [True], False)):
-        made = verdict_tables.correctness_table(board, records_of("best", "aopc", STEPS, right=rights))
+        made = verdict_tables.correctness_table(board, records_of("best", "aopc", STEPS, right=rights), "Of labels.")
         assert (made is not None) is there
+        assert made is None or " Of labels. Caution: 6 right" in made.note
+
+
+def test_right_less_wrong_has_an_interval() -> None:
+    """Of 35 right and 30 wrong predictions: a difference, and no caution. A text without a score is no part of a side."""
+    row = np.random.default_rng(0).normal(size=65) + np.repeat([2.0, 0.0], [35, 30])
+    row[0] = NAN
+    board = Scoreboard((values_of("aopc", {"a": row, "none": [NAN] * 65}, np.zeros(65), np.ones(65)),), ("a", "none"), 3)
+    rights = [True] * 35 + [False] * 30
+    table = verdict_tables.correctness_table(board, records_of("a", "aopc", row, right=rights))
+    assert table is not None
+    assert "Caution" not in table.note
+    cells = table.row("a")
+    assert cells["right less wrong"] == difference_with_interval(row[1:35], row[35:], seed=3)
+    assert 1 < cells["right less wrong"].low < cells["right less wrong"].mean < cells["right less wrong"].high < 3
+    assert (cells["right (35 texts)"].n, cells["right (35 texts)"].undefined) == (34, 0)
+    assert math.isnan(table.row("none")["right (35 texts)"].mean)
+    few = verdict_tables.correctness_table(board, records_of("a", "aopc", row, right=[True] * 36 + [False] * 29))
+    assert few is not None
+    assert few.note.endswith(" Caution: 29 wrong predictions are few.")
 
 
 def test_fillers_and_the_order_of_methods() -> None:
@@ -315,7 +353,7 @@ def _of_texts(values: Values, n: int) -> Values:
 
 
 def setup_of(n: int) -> Any:
-    return SimpleNamespace(examples=[Example("x")] * n, seed=5)
+    return SimpleNamespace(examples=[Example("x")] * n, seed=5, options={"ranking": "default"})
 
 
 def test_the_note_below_a_ranking() -> None:
@@ -352,6 +390,12 @@ def test_the_note_below_a_ranking() -> None:
     ]
     lower = Scoreboard((values_of("lodds", {"a": [1.0, 2]}),), ("a",))
     assert note(setup_of(30), lower, {}) == "Lower is better: lodds."
+    forced = setup_of(30)
+    forced.options["ranking"] = "magnitude"
+    assert note(forced, lower, {}) == "Lower is better: lodds."
+    both = Scoreboard((lower.metrics[0], values_of("cue_dot", {"a": [1.0, 2]}), values_of("lds", {"a": [1.0, 2]})), ("a",))
+    assert note(forced, both, {}).endswith(" The ranking magnitude does not change lds.")
+    assert "does not change" not in note(setup_of(30), both, {})
 
 
 def test_the_answer_in_a_sentence() -> None:
@@ -405,7 +449,7 @@ def ranked(n: int = N) -> tuple[Any, list[Record]]:
         examples=[Example(str(i)) for i in range(n)],
         seed=3,
         methods=("random", "one", "twin", "two"),
-        options={"metrics": ["aopc", "cue_dot"]},
+        options={"metrics": ["aopc", "cue_dot"], "ranking": "default"},
     )
     rise = np.arange(n, dtype=float)
     records: list[Record] = []

@@ -180,7 +180,8 @@ def test_blanking_is_asked_with_the_options_and_compared(monkeypatch: pytest.Mon
     monkeypatch.setattr(
         faithfulness, "attribute", lambda *given, **options: asked.append((given, options)) or [0.0, 3.0, 2.0, -4.0]
     )
-    monkeypatch.setattr(faithfulness, "_movable", lambda *given: asked.append(given) or [1, 2, 3])
+    monkeypatch.setattr(faithfulness, "resolve", lambda *given, **options: asked.append((given, options)) or "target")
+    monkeypatch.setattr(faithfulness, "staying", lambda *given: asked.append(given) or {0})
     trace: Any = Tokens((False,) * 4, None)
     question: dict[str, Any] = {"target": "t", "foil": "f", "query": 2}
     more: dict[str, Any] = {"replacement": "mask", "absolute": True}
@@ -192,10 +193,11 @@ def test_blanking_is_asked_with_the_options_and_compared(monkeypatch: pytest.Mon
     assert asked == [
         ((trace, "blank_out"), {**more, **question}),
         ((trace, "blank_out"), {"replacement": "unk", "absolute": False, **question}),
-        (trace, "t", 2),
+        ((trace,), {"target": "t", "query": 2}),
+        (trace, "target"),
     ]
     assert faithfulness.blank_out_faithfulness(trace, scores, blanked=[1.0, 2.0, 3.0, 4.0], how="kendall") == pytest.approx(0.0)
-    assert len(asked) == 3
+    assert len(asked) == 4
 
 
 def test_insertion_keeps_the_first_units(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -218,7 +220,8 @@ def test_aopc_between_its_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     course = removal_curves.course_of(TRACE, [1])
     assert removal_curves.aopc_bounds(course) == pytest.approx((lowest, highest))
     assert removal_curves.naopc(TRACE, [1], bounds=(0.0, 1.0)) == pytest.approx(lowest)
-    assert math.isnan(removal_curves.naopc(TRACE, [1], bounds=(0.5, 0.5)))
+    assert removal_curves.naopc(TRACE, [1], bounds=(0.5, 0.5)) == 0.0  # the order itself is the worst that is known
+    assert math.isnan(removal_curves.naopc(TRACE, [1], bounds=(lowest, lowest + 1e-7)))  # nothing but rounding
     bounds: list[Any] = []
     monkeypatch.setattr(removal_curves, "aopc_bounds", lambda course, **options: bounds.append(options) or (0.0, lowest))
     assert removal_curves.naopc(TRACE, [1], replacement="pad", beam=7) == pytest.approx(1.0)
@@ -278,21 +281,31 @@ def test_a_metric_is_registered_with_all_that_is_known_of_it(monkeypatch: pytest
 
 
 def test_bounds_of_a_case_are_those_of_its_question(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And no order that is measured on the text passes them: those of the methods and of the random draws."""
     given, asked = list[Any](), list[Any]()
-    monkeypatch.setattr(judging, "course_of", lambda *one, **options: given.append((one, options)) or "course")
+    monkeypatch.setattr(judging, "course_of", lambda *one, **options: given.append((one, options)) or f"course {len(given)}")
     monkeypatch.setattr(judging, "aopc_bounds", lambda course, **options: asked.append((course, options)) or (0.1, 0.9))
     options: dict[str, Any] = {"unit": "word", "replacement": "mask", "beam": 7, "ranking": "signed"}
-    case: Any = SimpleNamespace(trace=TRACE, question={"target": "t", "foil": "f"}, options=lambda request: dict(options))
+    case: Any = SimpleNamespace(
+        trace=TRACE,
+        question={"target": "t", "foil": "f"},
+        options=lambda request: dict(options),
+        scores={"a": "A", "b": "B"},
+        draws=lambda request: ["drawn"] if request is REQUEST else [],
+    )
     assert judging._bounds(case, REQUEST) == {"bounds": (0.1, 0.9)}
     ((trace, zeros), asking) = given[0]
     assert trace is TRACE
     assert zeros.tolist() == [0.0] * 4
-    assert asking == {"target": "t", "foil": "f", "unit": "word"}
-    assert asked == [("course", {"replacement": "mask", "beam": 7})]
+    assert asking == {"target": "t", "foil": "f", "unit": "word", "ranking": "signed"}
+    assert [one for one, _ in given[1:]] == [(TRACE, "A"), (TRACE, "B"), (TRACE, "drawn")]
+    assert all(more == asking for _, more in given)
+    orders = ["course 2", "course 3", "course 4"]
+    assert asked == [("course 1", {"replacement": "mask", "beam": 7, "orders": orders})]
     options.pop("beam")
     options.pop("replacement")
     judging._bounds(case, REQUEST)
-    assert asked[1] == ("course", {})
+    assert list(asked[1][1]) == ["orders"]
 
 
 def test_a_claim_is_about_the_runs_that_it_names() -> None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from mixlens.errors import InputError
 from mixlens.metrics import known, mean_with_interval, summary
-from mixlens.metrics.intervals import by_column, statistic_with_interval
+from mixlens.metrics.intervals import by_column, difference_with_interval, statistic_with_interval
 from mixlens.metrics.registry import BETTER, NEEDS
 from mixlens.optional import installing
 
@@ -236,3 +236,38 @@ print(known()["cue_dot"].function([1, 3], [0, 1]), known()["pearson"].function([
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.splitlines()
     assert out[:2] == [f"this metric needs {name}: {installing('judge')}." for name in ("scipy", "scikit-learn")]
     assert [float(number) for number in out[2].split()] == pytest.approx([0.75, 1])
+
+
+def test_a_difference_of_two_sets_of_examples() -> None:
+    """Against Welch's interval, which the studentised one nears for normal values; 200 and 100 of them: within a tenth of its
+    width, three standard errors of a quantile of 2000 resamples."""
+    stats = pytest.importorskip("scipy.stats")
+    generator = np.random.default_rng(0)
+    first, second = generator.normal(1, 2, size=200), generator.normal(size=100)
+    made = difference_with_interval(first, second, seed=1)
+    welch = stats.ttest_ind(first, second, equal_var=False).confidence_interval()
+    assert made.mean == pytest.approx(first.mean() - second.mean())
+    assert (made.low, made.high) == pytest.approx((welch.low, welch.high), abs=0.1 * (welch.high - welch.low))
+    assert (made.n, made.undefined) == (300, 0)
+    assert made == difference_with_interval(first, second, seed=1)
+    turned = difference_with_interval(second, first, seed=1)
+    assert turned.mean == pytest.approx(-made.mean)
+    shifted = difference_with_interval(first + 1, first)  # the sides are drawn apart: no pairs that cancel
+    assert shifted.high - shifted.low > 0.5
+
+
+def test_a_difference_of_few_or_of_equal_values() -> None:
+    constant = difference_with_interval([1.0] * 6, [2.0] * 5)
+    assert (constant.mean, constant.low, constant.high) == (-1.0, -1.0, -1.0)
+    one = difference_with_interval([1.0], [2.0, 3.0])
+    assert one.mean == -1.5
+    assert np.isnan([one.low, one.high]).all()
+
+
+def test_a_difference_is_covered_where_one_side_is_small() -> None:
+    """30 and 8 normal values, 300 times: 95 % less four standard errors (1.3 %) at the least."""
+    generator, inside = np.random.default_rng(2), 0
+    for seed in range(300):
+        made = difference_with_interval(generator.normal(size=30), generator.normal(size=8), seed=seed, resamples=500)
+        inside += made.low <= 0 <= made.high
+    assert inside / 300 > 0.9

@@ -13,8 +13,9 @@ from conftest import hf_model, ids
 import mixlens
 from mixlens import removal
 from mixlens.errors import InputError
+from mixlens.metrics import removal_curves
 from mixlens.metrics.agreement import spearman
-from mixlens.metrics.faithfulness import aopc, blank_out_faithfulness, comprehensiveness, course_of
+from mixlens.metrics.faithfulness import aopc, blank_out_faithfulness, blanked_units, comprehensiveness, course_of
 from mixlens.metrics.plausibility import ranked, rationale_auprc, rationale_f1
 from mixlens.metrics.removal_curves import aopc_bounds, decision_flip, insertion, naopc
 from mixlens.metrics.subsets import halves, held_out_subsets, lds
@@ -95,8 +96,8 @@ def test_the_probability_is_among_target_and_foil(gap: Any) -> None:
     assert made.points == pytest.approx((0.0, whole - first), abs=1e-12)
 
 
-def test_normalised_aopc_lies_between_the_best_and_the_worst_order() -> None:
-    """Five tokens: all 120 orders by hand. A beam that holds every set finds the bounds exactly."""
+def test_normalised_aopc_lies_between_the_best_and_the_worst_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Five tokens: all 120 orders by hand. Few tokens have exact bounds; so has a beam that holds every set."""
     trace = mixlens.load("sentiment", dtype="float64").trace("not a dull film .")
     label, n = int(trace.logits.argmax()), len(trace)
     movable = list(range(1, n - 1))
@@ -108,15 +109,39 @@ def test_normalised_aopc_lies_between_the_best_and_the_worst_order() -> None:
     }
     every = [np.mean([falls[frozenset(order[:k])] for k in range(1, n - 1)]) for order in permutations(movable)]
     course = course_of(trace, np.zeros(n))
-    assert aopc_bounds(course, beam=1000) == pytest.approx((min(every), max(every)), abs=1e-12)
+    with monkeypatch.context() as patch:
+        patch.setattr(removal_curves, "_best", None)  # no beam is asked
+        assert aopc_bounds(course, beam=1) == pytest.approx((min(every), max(every)), abs=1e-12)
     best = max(permutations(movable), key=lambda order: np.mean([falls[frozenset(order[:k])] for k in range(1, n - 1)]))
     scores = np.zeros(n)
     scores[list(best)] = range(len(best), 0, -1)
-    assert naopc(trace, scores, beam=1000) == pytest.approx(1.0, abs=1e-9)
+    assert naopc(trace, scores) == pytest.approx(1.0, abs=1e-9)
+    assert naopc(trace, -scores) == pytest.approx(
+        (np.mean([falls[frozenset(best[-k:])] for k in range(1, n - 1)]) - min(every)) / (max(every) - min(every)), abs=1e-9
+    )
+    monkeypatch.setattr(removal_curves, "EXHAUSTIVE", 4)
+    assert aopc_bounds(course, beam=1000) == pytest.approx((min(every), max(every)), abs=1e-12)
     narrow = aopc_bounds(course, beam=1)
     assert min(every) - 1e-12 <= narrow[0] <= narrow[1] <= max(every) + 1e-12
     with pytest.raises(InputError, match="at least 1, not 0"):
         naopc(trace, scores, beam=0)
+
+
+def test_an_order_that_passes_the_bounds_widens_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A beam may miss the best order. What is known beside it widens the bounds, and no value leaves 0 to 1."""
+    trace = mixlens.load("sentiment", dtype="float64").trace("The plot was not dull, and the music was good .")
+    monkeypatch.setattr(removal_curves, "_best", lambda course, replacement, beam, sign: sign * 0.5)
+    monkeypatch.setattr(removal_curves, "EXHAUSTIVE", 0)
+    drawn = [noise(trace, seed) for seed in range(6)]
+    orders = [course_of(trace, scores) for scores in drawn]
+    falls = [removal_curves.mean_fall(one, "delete") for one in orders]
+    assert min(falls) < 0.5 < max(falls)
+    bounds = aopc_bounds(orders[0], orders=orders)
+    assert bounds == pytest.approx((min(falls), max(falls)), abs=1e-12)
+    values = [naopc(trace, scores, bounds=bounds) for scores in drawn]
+    assert (min(values), max(values)) == pytest.approx((0.0, 1.0), abs=1e-12)
+    assert values == pytest.approx([(fall - min(falls)) / (max(falls) - min(falls)) for fall in falls], abs=1e-9)
+    assert {naopc(trace, scores) for scores in drawn} <= {0.0, 1.0}  # each alone passes the one bound that there is
 
 
 def test_lds_written_out(gap: Any) -> None:
@@ -238,6 +263,33 @@ def test_words_go_as_a_whole() -> None:
     whole, without = (float(classes(trace, gone).softmax(-1)[label]) for gone in (set(), set(course.order[0])))
     made = comprehensiveness(trace, scores, percents=(1,), unit="word")
     assert made.points[1] == pytest.approx(whole - without, abs=1e-12)
+
+
+def test_words_are_blanked_as_a_whole() -> None:
+    """Every token of a word is replaced at once, and the change of the stock model's probability stands beside the sum of the
+    scores of the word."""
+    trace = split_words()
+    scores, label, unk = noise(trace), int(trace.logits.argmax()), trace.model.tokenizer.unk_token_id
+
+    def probability(gone: Any) -> float:
+        given = [unk if i in gone else id_ for i, id_ in enumerate(trace.input_ids)]
+        with torch.no_grad():
+            return float(trace.model.hf_model(torch.tensor([given])).logits[0].softmax(-1)[label])
+
+    for keep in (False, True):
+        words = [positions for _, positions in trace.words if keep or not trace.special[positions[0]]]
+        changes = [probability(()) - probability(word) for word in words]
+        sums = [sum(scores[i] for i in word) for word in words]
+        made = blank_out_faithfulness(trace, scores, unit="word", keep_special=keep)
+        assert made == pytest.approx(spearman(sums, changes), abs=1e-12)
+        assert made != blank_out_faithfulness(trace, scores, keep_special=keep)
+        at_hand = blanked_units(trace, unit="word", keep_special=keep)
+        assert blank_out_faithfulness(trace, scores, unit="word", keep_special=keep, blanked=at_hand) == made
+        by_size = blanked_units(trace, unit="word", keep_special=keep, absolute=True)
+        assert by_size.tolist() == np.abs(at_hand).tolist()
+        assert removal.by_unit(at_hand, words) == pytest.approx(changes, abs=1e-12)  # float64, another batch
+    of_tokens = mixlens.attribute(trace, "blank_out", replacement="unk").scores
+    assert blanked_units(trace).tolist() == of_tokens.double().tolist()
 
 
 def test_sentences_are_units_too() -> None:
