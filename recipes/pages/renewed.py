@@ -52,14 +52,21 @@ def _cells(line: str) -> Row:
 
 
 def _merged(old: Sequence[Row], new: Sequence[Row], steps: Sequence[str]) -> list[Row]:
-    """The rows of the new page in the place of those of the same run."""
+    """The rows of the new page in the place of those of the same run, or of the same runs that are compared; those of runs that the
+    old page does not have come last."""
+    fresh: dict[str, list[Row]] = {}
+    for row in new:
+        if _is_anew(row, steps):
+            fresh.setdefault(row[RUN], []).append(row)
     merged: list[Row] = []
     for row in old:
-        if row[RUN] not in steps:
-            merged.append(row)
-        elif not any(one[RUN] == row[RUN] for one in merged):
-            merged += [one for one in new if one[RUN] == row[RUN]]
-    return merged
+        merged += fresh.pop(row[RUN], []) if _is_anew(row, steps) else [row]
+    return [*merged, *(row for rows in fresh.values() for row in rows)]
+
+
+def _is_anew(row: Row, steps: Sequence[str]) -> bool:
+    """Whether all runs that a claim is about were made anew."""
+    return set(row[RUN].split(", ")) <= set(steps)
 
 
 def _with_rows(section: str, rows: Sequence[Row]) -> str:

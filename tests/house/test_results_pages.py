@@ -224,3 +224,17 @@ def test_steps_are_those_of_one_paper(capsys: pytest.CaptureFixture[str]) -> Non
 
 def test_cells_keep_their_bars() -> None:
     assert renewed._cells(r"| a \| b | c |") == [r"a \| b", "c"]
+
+
+def test_rows_of_a_new_run_and_of_a_comparison_are_written_too() -> None:
+    def row(says: str, run: str, verdict: str) -> list[str]:
+        return [says, "Figure 1", run, "-", "-", verdict]
+
+    old = [row("a", "one", "same"), row("b", "two", "same"), row("c", "one, two", "same"), row("d", "one, three", "same")]
+    new = [row("a", "one", "different"), row("e", "one", "same"), row("f", "four", "same"), row("c", "one, four", "different")]
+    merged = renewed._merged(old, new, ["one", "four"])
+    assert merged == [new[0], new[1], *old[1:], new[2], new[3]]
+    assert renewed._merged(old, [*new, row("c", "one, two", "different")], ["one", "two"])[-2:] == [
+        row("c", "one, two", "different"),
+        old[3],
+    ]
