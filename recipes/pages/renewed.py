@@ -52,8 +52,8 @@ def _cells(line: str) -> Row:
 
 
 def _merged(old: Sequence[Row], new: Sequence[Row], steps: Sequence[str]) -> list[Row]:
-    """The rows of the new page in the place of those of the same run, or of the same runs that are compared; those of runs that the
-    old page does not have come last."""
+    """The rows of the new page in the place of those of the same run, or of the same runs that are compared. Those of runs that
+    the old page does not have come last."""
     fresh: dict[str, list[Row]] = {}
     for row in new:
         if _is_anew(row, steps):
