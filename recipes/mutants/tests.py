@@ -10,7 +10,10 @@ from collections.abc import Sequence
 from fnmatch import fnmatch
 from pathlib import Path
 
-JUDGE = "claims judge judge_summary judged_methods judged_metrics judging sanity scoreboard verdict verdict_notes verdict_tables"
+JUDGE = (
+    "claims judge judge_remarks judge_summary judged_labels judged_methods judged_metrics judged_random judging sanity scoreboard "
+    "verdict verdict_notes verdict_tables"
+)
 AREAS: dict[str, tuple[str, ...]] = {
     "methods": ("mixlens/methods/*.py",),
     "kernels": (

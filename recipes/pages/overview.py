@@ -35,7 +35,7 @@ overlaps the right one in 241 of 509 unseen questions, and is the same in 118). 
 IMDB, which it was not tuned on.
 """
 OTHER_WAY = "the other way round: "
-NAMED = 3  # pairs that the short table names
+LINE = 100  # characters
 EVERY_RUN = {1: "its one run", 2: "both runs"}
 # The statements that each paper puts first, by how they begin: its abstract or conclusion names them.
 MAIN = {
@@ -72,15 +72,14 @@ class Statement:
     says: str
     where: list[str] = field(default_factory=list)
     runs: dict[str, list[str]] = field(default_factory=dict)  # verdict -> runs
-    against: list[str] = field(default_factory=list)  # the pairs that are the other way round in a run
+    against: list[str] = field(default_factory=list)  # what is the other way round, by run
 
     def add(self, where: str, run: str, verdict: str) -> None:
         self.where.extend([] if where in self.where else [where])
         word, _, reason = verdict.partition(" (")
         self.runs.setdefault(word, []).append(run)
         if word == DIFFERENT and reason.startswith(OTHER_WAY):
-            pairs = reason.removeprefix(OTHER_WAY).removesuffix(")").split(", ")
-            self.against.extend(pair for pair in pairs if pair not in self.against)
+            self.against.append(reason.removesuffix(")"))
 
     @property
     def row(self) -> tuple[str, ...]:
@@ -130,11 +129,12 @@ def _in_words(runs: Mapping[str, Sequence[str]]) -> str:
     return ", ".join([f"{first[0]} in {first[1]} of {total} runs", *(f"{word} in {count}" for word, count in others)])
 
 
-def _the_other_way(pairs: Sequence[str]) -> str:
-    if not pairs:
+def _the_other_way(against: Sequence[str]) -> str:
+    """What is the other way round in the first run that differs, and no more of it than a line holds."""
+    if not against:
         return ""
-    more = f" and {len(pairs) - NAMED} more" if len(pairs) > NAMED else ""
-    return f"; the other way round: {', '.join(pairs[:NAMED])}{more}"
+    told = against[0] if len(against[0]) <= LINE else against[0][:LINE].rpartition(",")[0] + " ..."
+    return f"; {told}"
 
 
 def overview(claims: Mapping[str, Sequence[Cells]]) -> str:

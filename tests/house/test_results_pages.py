@@ -72,9 +72,18 @@ def test_what_a_paper_puts_first_is_told_in_one_line() -> None:
         (
             "[attcat](attcat.md)",
             "AttCAT has more answer tokens than others",
-            "same in 1 of 3 runs, different in 2; the other way round: x - y, x - z, x - u and 1 more",
+            "same in 1 of 3 runs, different in 2; the other way round: x - y, x - z",
         ),
     ]
+
+
+def test_a_long_list_of_what_is_the_other_way_round_is_cut_between_its_pairs() -> None:
+    pairs = ", ".join(f"one - other{number}" for number in range(20))
+    told = overview._the_other_way([f"the other way round: {pairs}", "the other way round: a - b"])
+    assert told.startswith("; the other way round: one - other0, one - other1")
+    assert told.endswith("one - other4 ...")
+    assert len(told) < overview.LINE + 8
+    assert overview._the_other_way([]) == ""
 
 
 def test_every_main_statement_is_on_its_page() -> None:
