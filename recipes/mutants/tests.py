@@ -11,8 +11,8 @@ from fnmatch import fnmatch
 from pathlib import Path
 
 JUDGE = (
-    "claims judge judge_remarks judge_summary judged_labels judged_methods judged_metrics judged_random judging sanity scoreboard "
-    "verdict verdict_notes verdict_tables"
+    "claims judge judge_remarks judge_summary judged_labels judged_methods judged_metrics judged_random judging sanity "
+    "scoreboard verdict verdict_notes verdict_tables"
 )
 AREAS: dict[str, tuple[str, ...]] = {
     "methods": ("mixlens/methods/*.py",),
