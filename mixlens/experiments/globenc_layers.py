@@ -29,6 +29,7 @@ from .globenc import (
     rolled,
     rows_of,
 )
+from .layer_curves import first_quarter
 from .tables import Table, by
 
 ALONE, PRODUCT = ROLLED[:2]
@@ -295,7 +296,7 @@ def finish_own(setup: Setup, records: list[Record]) -> list[Table]:
 
 def _starts_with_itself(setup: Any, records: Sequence[Record], tables: Sequence[Table]) -> Verdict:
     """In each layer of the first quarter: 1 to 3 of 12."""
-    quarter = range(1, max(1, max(layers_of(records)) // 4) + 1)
+    quarter = range(1, first_quarter(max(layers_of(records))) + 1)
     return positive({f"layer {layer}": at(records, "globenc", OWN, layer) for layer in quarter}, bound=0.5, seed=setup.seed)
 
 

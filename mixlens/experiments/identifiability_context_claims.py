@@ -58,9 +58,9 @@ def far_context_is_late(setup: Setup, records: Sequence[Record], method: str) ->
 
 
 def _by_place(records: Sequence[Record], method: str, metric: str, layer: int) -> dict[str, Examples]:
-    """What comes from each relative place in one layer, by text."""
+    """What all positions of a text have from each relative place in one layer, as the totals of Figure 4b; by text."""
     places = sorted({r.info["group"] for r in select(records, metric, method)}, key=int)
-    return {place: of_layers(records, method, metric, [layer], group=place) for place in places}
+    return {place: _sums(select(records, metric, method, layer=layer, group=place)) for place in places}
 
 
 def _of_complete_texts(places: Mapping[str, Examples]) -> dict[str, Examples]:
@@ -133,7 +133,7 @@ def _sums(records: Sequence[Record]) -> dict[str, float]:
     """The sum over positions of each text."""
     sums: dict[str, float] = {}
     for r in records:
-        sums[r.example] = sums.get(r.example, 0.0) + r.value * r.info["count"]
+        sums[r.example] = sums.get(r.example, 0.0) + r.value * r.info.get("count", 1)
     return sums
 
 
@@ -193,7 +193,8 @@ CONTEXT_CLAIMS = (
     Claim(
         "5.3, Figure 4b",
         "the closest neighbours contribute most, regardless of depth: in the first, middle and last layer the nearest token of "
-        "each side more than each other of that side that is up to 10 away",
+        "each side more than each other of that side that is up to 10 away (totals over the positions of a text, as in the "
+        "figure)",
         "in the figure",
         nearest_contribute_most,
         AT_D2,

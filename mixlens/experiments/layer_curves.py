@@ -18,6 +18,11 @@ LEVEL = 0.05
 DRAWS = 1000  # resamples of the texts of two runs
 
 
+def first_quarter(depth: int) -> int:
+    """The last layer of the first quarter: 3 of 12."""
+    return max(1, round(depth / 4))
+
+
 @dataclass(frozen=True)
 class Agreement:
     """Spearman's rho of two curves over layers, and p: the share of orders of the layers with |rho| as large or larger."""

@@ -116,8 +116,8 @@ MATERIALS = {
                 ("contributions", "contributions-cola", "contributions-mnli", "pos", "mixing-and-identity"), ESTIMATED
             ),
         },
-        data_note="Data: the development set of MRPC, the in-domain half of CoLA's (527 of 1,043 sentences), 500 matched and 500 "
-        "mismatched pairs of MNLI that are a selection, not the first ones. A g is trained at a rate of 0.003, the largest that "
+        data_note="Data: the development set of MRPC, the in-domain half of CoLA's (527 of 1,043 sentences), 500 matched "
+        "pairs of MNLI that are a selection, not the first ones. A g is trained at a rate of 0.003, the largest that "
         "the paper tried (it names 0.0001; in the last layer of one split of MRPC, by cosine, a linear g finds 0.890 at 0.0001 "
         "and 0.888 at 0.003, an MLP 0.940 and 0.948); section 5.2 has the paper's rate. Figures 2a and 39 have five splits of "
         "the texts, Figure 38 and section 5.2 ten, as in the paper. Figures 42 and 43 have 500 pairs (the paper: 4,000), Figures "
@@ -139,7 +139,8 @@ MATERIALS = {
         data_note=f"Data: {SST2_ROWS}, where the paper has the test set; 500 test texts each of Yelp and IMDB (2,000 in the "
         "paper), which the classifier of SST-2 reads without having been tuned on them; English questions"
         " of XQuAD, which are questions of SQuAD's development set. The model for these was tuned on 14,875 questions made from "
-        "Wikitext (recipes/train/cloze.py), twice, then on 264 of SQuAD v2. It answers 241 of the 509; these judge Figure 3.",
+        "Wikitext (recipes/train/cloze.py), in two epochs, then on 264 of SQuAD v2. Its answer overlaps the right one in "
+        "241 of the 509; these judge Figure 3.",
     ),
 }
 STANDS_IN = (

@@ -808,6 +808,9 @@ def test_the_nearest_is_compared_with_others_of_its_side() -> None:
     left = [replace(r, value=r.value + 0.1) if r.info["group"].startswith("-") else r for r in right]
     assert word_of(claim, left, name) == "same"
     assert word_of(claim, [replace(r, value=0.2) if r.info["group"] == "+2" else r for r in right], name) == "different"
+    few = {"count": 1}  # one position has much from there, but all positions together have little
+    rare = [replace(r, value=0.2, info={**r.info, **few}) if r.info["group"] == "+2" else r for r in right]
+    assert word_of(claim, rare, name) == "same"
 
 
 def test_the_share_of_the_near_places_is_of_all_that_comes_from_others() -> None:

@@ -124,7 +124,11 @@ ITEMS = (
         ("figures8-10", "figures8-10-distilbert"),
     ),
     Item("Figure 6", "ranks of [CLS], [SEP], comma and full stop", tuple(f"figure6-{model}" for model in MODELS)),
-    Item("Section 5, in the text", "blank-out gives [SEP] a large score and ignores most words", ("table2-sva-bert",)),
+    Item(
+        "Section 5, in the text",
+        "blank-out gives [SEP] a large score and ignores most words",
+        tuple(f"table2-sva-{model}" for model in MODELS),
+    ),
     Item("Table 3", "saliency maps of one sentence of SVA", command=_verb(DEFENSES, f"{BLANK_OUT},grad_l2,alti")),
     Item("Figure 7", "agreement of BERT and DistilBERT, four methods", ("figure7",)),
     Item("Table 4", f"six methods on one sentence, {OTHERS}", command=_sentiment(ENGAGING, f"{GRADIENTS},{ROLLOUTS}")),
