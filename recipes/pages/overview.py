@@ -20,11 +20,11 @@ MADE = """## How the runs were made
 
 Each run has the paper's protocol with the models and data at hand; each page has its commands, with every option that is not
 the paper's, and says what differs. A g of Identifiability is mostly trained at a larger rate and in part on fewer splits
-of the texts, and HTA is estimated. Claims are counted once for each run that can judge them: two seeds of one model, or two data sets, count
-twice, and "in most settings" is judged in one setting at a time. Intervals hold for all pairs of one claim; nothing is adjusted
-across claims, so that of a hundred verdicts a few are chance. They are over texts: another training of a model, or of a g, moves
-every number. Each page says which rows were taken. Folders `../shared/...` hold the models and data that stand in for the
-papers'; `models/...` those that were tuned.
+of the texts, and HTA is estimated. Claims are counted once for each run that can judge them: two seeds of one model, or two
+data sets, count twice, and "in most settings" is judged in one setting at a time. Intervals hold for all pairs of one claim;
+nothing is adjusted across claims, so that of a hundred verdicts a few are chance. They are over texts: another training of a
+model, or of a g, moves every number. Each page says which rows were taken. Folders `../shared/...` hold the models and data that
+stand in for the papers'; `models/...` those that were tuned.
 
 Stand-ins: `minilm-sst2` (90.5 % right on SST-2) and another seed of it (89.0 %) for BERT and DistilBERT; `minilm-hatexplain`
 (68.3 % of three classes); `minilm-mlm`, a masked language model, and `minilm-agreement`, one that was tuned on agreement. Tuned
