@@ -97,7 +97,7 @@ MATERIALS = {
         "% of them, and at chance in one of the five tasks (distractor agreement, 51 %); the paper's is right in 96 %. "
         "The model of `cues-tuned` is of a second tuning by the same recipe on another machine (99.2 % right; the other 99.3 %); "
         "its claims on GlobEnc and ALTI without rollout, and on the steps of gradients, are of a third one (99.4 %). The steps "
-        "of gradients were judged on 193 of the sentences.",
+        "of gradients are judged by gradient x input alone.",
     ),
     "identifiability": Material(
         {"bert": MLM, "bert-mrpc": "+minilm-mrpc", "steps-mrpc:bert": "+minilm-encoder", "bert-cola": "+minilm-cola"},
