@@ -19,7 +19,6 @@ from mixlens.errors import InputError
 from mixlens.experiments import Outcome, Setup, known, run
 from mixlens.experiments import identifiability as paper
 from mixlens.experiments import identifiability_context as context
-from mixlens.experiments import identifiability_layers as layers
 from mixlens.experiments import identifiability_mixing as mixing
 from mixlens.experiments import identifiability_pos as pos
 from mixlens.experiments import identifiability_tokens as tokens
@@ -283,13 +282,13 @@ def test_a_run_that_has_ended_reads_no_text_again(model: Any, tmp_path: Path, mo
     pytest.importorskip("pyarrow")
     pytest.importorskip("matplotlib")
     asked: dict[str, Any] = {"kinds": ("naive",), "model": model, "data": "agreement", "n": 8, "progress": False}
-    whole = run("id-hidden-to-hidden", out=tmp_path / "run", **asked)
+    whole = run("id-token-identifiability", out=tmp_path / "run", **asked)
     with monkeypatch.context() as patched:
-        patched.setattr(layers, "states_of", lambda *_: pytest.fail("texts were traced again"))
-        again = run("id-hidden-to-hidden", out=tmp_path / "run", **asked)
+        patched.setattr(tokens, "states_of", lambda *_: pytest.fail("texts were traced again"))
+        again = run("id-token-identifiability", out=tmp_path / "run", **asked)
     assert [table.csv for table in again.tables] == [table.csv for table in whole.tables]
     (tmp_path / "run" / "records" / "part-00000.parquet").unlink()
-    once_more = run("id-hidden-to-hidden", out=tmp_path / "run", **asked)
+    once_more = run("id-token-identifiability", out=tmp_path / "run", **asked)
     assert [table.csv for table in once_more.tables] == [table.csv for table in whole.tables]
 
 
