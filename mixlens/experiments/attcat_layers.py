@@ -65,9 +65,8 @@ def _finish_layers(setup: Setup, records: list[Record]) -> list[Table]:
         (name, *(mean(m, metric, 0) for metric in ("size", *CHANGES))) for name, m in (("Sum", SUM), ("Rollout", ROLLOUT))
     )
     note = "size: mean of the scores' magnitudes, in units of the heat map (of a layer: where the largest of all layers is 1). "
-    note += (
-        "AOPC: higher is better; LOdds: lower is better; of the form that variant names, which Table 1 is not unless it says so."
-    )
+    note += "AOPC: higher is better; LOdds: lower is better. "
+    note += "Scores have the form of option variant; a Table 1 of the other form has other values."
     return [
         Table("operations", "Layers added (Sum) and multiplied (Rollout)", ("operation", "size", *CHANGES), ways, note),
         Table("layers", "AttCAT by layer", ("layer", "size", "spread", "relative spread"), layers, SPREADS),

@@ -32,7 +32,7 @@ from .identifiability_tokens import (
     record_of,
     states_of,
     training_of,
-    tried,
+    trial_units,
 )
 from .identifiability_values import depth_of
 from .tables import Table
@@ -216,8 +216,8 @@ def generalization(setup: Setup, examples: list[Example]) -> Units:
     options, parts = setup.options, ("train", "test")
     layers = options["layers"] or range(1, setup.model.n_layers + 1)
     for kind, distance in product(options["kinds"], options["distances"]):
-        yield from tried(setup, kind, distance, [_train_and_test(states, kind, distance, layer) for layer in layers], parts)
-    yield from tried(setup, "mlp", "l2", [_size(states, share, _size_layer(setup)) for share in options["shares"]])
+        yield from trial_units(setup, kind, distance, [_train_and_test(states, kind, distance, layer) for layer in layers], parts)
+    yield from trial_units(setup, "mlp", "l2", [_size(states, share, _size_layer(setup)) for share in options["shares"]])
 
 
 def _train_and_test(states: States, kind: str, distance: str, layer: int) -> Trial:
@@ -280,7 +280,7 @@ def neighbours(setup: Setup, examples: list[Example]) -> Units:
     layers = options["layers"] or range(1, setup.model.n_layers + 1)
     for kind, distance in product(options["kinds"], options["distances"]):
         places = product(layers, options["offsets"])
-        yield from tried(setup, kind, distance, [_neighbour(states, kind, distance, *place) for place in places])
+        yield from trial_units(setup, kind, distance, [_neighbour(states, kind, distance, *place) for place in places])
 
 
 def _neighbour(states: States, kind: str, distance: str, layer: int, offset: int) -> Trial:
@@ -336,7 +336,7 @@ def _steps(setup: Setup, examples: list[Example], number: int) -> Units:
         return
     states = states_of(model, examples, setup.options["embedding"])
     for kind, distance in pairs:
-        yield from tried(setup, kind, distance, [_step(setup, states, number, kind, distance, layer) for layer in layers])
+        yield from trial_units(setup, kind, distance, [_step(setup, states, number, kind, distance, layer) for layer in layers])
 
 
 def _step(setup: Setup, states: States, number: int, kind: str, distance: str, layer: int) -> Trial:

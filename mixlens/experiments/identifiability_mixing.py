@@ -17,7 +17,7 @@ from ..types import Example, Map, Record, Trace
 from .claims import Claim, Examples, Published, Verdict, bounded
 from .experiment import Outcome, Setup, experiment
 from .globenc import lines, per_layer
-from .identifiability_tokens import DIFFERS_TRAINED, TRAINED, States, Trial, Units, missing, prepare_kinds, states_of, tried
+from .identifiability_tokens import DIFFERS_TRAINED, TRAINED, States, Trial, Units, missing, prepare_kinds, states_of, trial_units
 from .identifiability_values import (
     DEPTHS,
     HTA,
@@ -347,7 +347,7 @@ def mixing_and_identity(setup: Setup, examples: list[Example]) -> Units:
     states = states_of(setup.model, examples, setup.options["embedding"])
     yield from missing(setup, ((f"mixing/{number}", _mixing_of(setup, one)) for number, one in enumerate(examples)))
     errors = [_errors_of(examples, states, layer) for layer in range(1, setup.model.n_layers + 1)]
-    yield from tried(setup, "linear", "cosine", errors)
+    yield from trial_units(setup, "linear", "cosine", errors)
 
 
 def _mixing_of(setup: Setup, example: Example) -> Callable[[], list[Record]]:

@@ -119,7 +119,7 @@ class Trial:
     records: Callable[..., list[Record]]
 
 
-def tried(setup: Setup, kind: str, distance: str, trials: Sequence[Trial], parts: Sequence[str] = ("test",)) -> Units:
+def trial_units(setup: Setup, kind: str, distance: str, trials: Sequence[Trial], parts: Sequence[str] = ("test",)) -> Units:
     """The trials that are not done. A GPU trains their g side by side; elsewhere they are measured one after the other."""
     left = [one for one in trials if one.key not in setup.done]
     question: dict[str, Any] = {"kind": kind, "distance": distance, "parts": parts, **training_of(setup)}
@@ -280,7 +280,7 @@ def token_identities(setup: Setup, examples: list[Example]) -> Units:
     yield from missing(setup, iter([("chance", lambda: [chance_of(states)])]))
     for kind, distance in product(options["kinds"], options["distances"]):
         places = product(layers, (0, *options["offsets"]))
-        yield from tried(setup, kind, distance, [_identity(states, kind, distance, *place) for place in places])
+        yield from trial_units(setup, kind, distance, [_identity(states, kind, distance, *place) for place in places])
         if options["across"] and kind != "naive":
             across = (f"{kind}/{distance}/across", _across(setup, states, kind, distance, layers))
             yield from missing(setup, iter([across]))
