@@ -34,7 +34,9 @@ def arguments(given: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--only", default=",".join(PARTS), help=f"parts, with commas between them: {', '.join(PARTS)}")
     parser.add_argument("--sizes", default="128,512", help="numbers of tokens for the rows, with commas between them")
     parser.add_argument("--budget", type=float, default=None, help="seconds for each row's rounds (CPU 6, GPU 1)")
-    parser.add_argument("--longest", type=float, default=None, help="longest point of the growth curves, seconds (CPU 6, GPU 2)")
+    parser.add_argument(
+        "--longest", type=float, default=None, help="longest point of the growth curves, seconds (CPU 6, GPU 2)"
+    )
     parser.add_argument("--threads", type=int, default=None)
     parser.add_argument("--shared", type=Path, default=corpus.SHARED, help="where the corpus and its model are")
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results")
@@ -72,9 +74,13 @@ def main(given: list[str] | None = None) -> int:
         torch.set_num_threads(asked.threads)
     budget = asked.budget or (1.0 if asked.device == "cuda" else 6.0)
     results = Results(asked.out / f"{asked.device}.json")
-    changed = {name: getattr(asked, name) for name in ("budget", "longest", "threads") if getattr(asked, name) is not None}
+    changed = {
+        name: getattr(asked, name) for name in ("budget", "longest", "threads") if getattr(asked, name) is not None
+    }
     words = ["python -m benchmarks", *(["--device cuda"] if asked.device == "cuda" else [])]
-    command = " ".join([*words, *(f"--{name} {value}" for name, value in changed.items())])  # parts run alone are the same parts
+    command = " ".join(
+        [*words, *(f"--{name} {value}" for name, value in changed.items())]
+    )  # parts run alone are the same parts
     refused: list[str] = []
     for part in asked.only.split(","):
         started = time.perf_counter()

@@ -26,11 +26,17 @@ import torch
 import transformers
 
 import mixlens
-from mixlens.maps import known
-from mixlens.scoring import shares
+from mixlens.scoring.maps import known
+from mixlens.scoring.scoring import shares
 
 SIZES: dict[str, dict[str, Any]] = {
-    "tiny": {"hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 4, "num_attention_heads": 4, "vocab_size": 500},
+    "tiny": {
+        "hidden_size": 64,
+        "intermediate_size": 96,
+        "num_hidden_layers": 4,
+        "num_attention_heads": 4,
+        "vocab_size": 500,
+    },
     "small": {
         "hidden_size": 1024,
         "intermediate_size": 2816,
@@ -49,7 +55,13 @@ SIZES: dict[str, dict[str, Any]] = {
 MAPS = [name for name, method in known().items() if not method.whole and name not in ("random", "null_attention")]
 SOME = ["attention", "norm", "globenc", "alti", "value_zeroing"]
 ATTRIBUTIONS = ("grad_x_input", "attcat", "attention_x_grad", "deeplift", "transatt", "partial_lrp")
-WIDTHS = {"hidden_size": 32, "num_hidden_layers": 4, "num_attention_heads": 4, "intermediate_size": 48, "vocab_size": 97}
+WIDTHS = {
+    "hidden_size": 32,
+    "num_hidden_layers": 4,
+    "num_attention_heads": 4,
+    "intermediate_size": 48,
+    "vocab_size": 97,
+}
 TINY: tuple[tuple[str, str, dict[str, Any]], ...] = (
     ("bert", "AutoModelForMaskedLM", WIDTHS),
     ("gpt2", "AutoModelForCausalLM", {"n_embd": 32, "n_layer": 4, "n_head": 4, "vocab_size": 97, "n_positions": 40}),
@@ -83,7 +95,9 @@ def device_map(model: Any, there: Any, elsewhere: Any) -> dict[str, Any]:
     layers = [names[id(parts.layer)] for parts in mixlens.load(model, check=False).parts]
     inside = tuple(layer + "." for layer in layers)
     found = {
-        name: there for name, m in model.named_modules() if name and (m._parameters or m._buffers) and not name.startswith(inside)
+        name: there
+        for name, m in model.named_modules()
+        if name and (m._parameters or m._buffers) and not name.startswith(inside)
     }
     return found | {name: there if number < len(layers) // 2 else elsewhere for number, name in enumerate(layers)}
 
@@ -102,7 +116,9 @@ def ways(model: Any, device: str, folder: Path, *, run_on_cpu: bool) -> Iterator
     first = 0 if device != "cpu" else "cpu"
     yield (
         "half brought in from disk",
-        dispatch_model(copy.deepcopy(model), device_map(model, first, "disk"), main_device=first, offload_dir=str(folder)),
+        dispatch_model(
+            copy.deepcopy(model), device_map(model, first, "disk"), main_device=first, offload_dir=str(folder)
+        ),
     )
 
 
@@ -117,7 +133,9 @@ def families(tokens: int = 9) -> list[dict[str, Any]]:
     results = []
     for kind, head, config in TINY:
         torch.manual_seed(0)
-        model = getattr(transformers, head).from_config(transformers.AutoConfig.for_model(kind, **config)).double().eval()
+        model = (
+            getattr(transformers, head).from_config(transformers.AutoConfig.for_model(kind, **config)).double().eval()
+        )
         ids = torch.randint(5, 90, (tokens,), generator=torch.Generator().manual_seed(1)).tolist()
         spread = mixlens.load(two_devices(model))
         traces = [lens.trace(input_ids=ids) for lens in (mixlens.load(model), spread)]
@@ -134,8 +152,14 @@ def families(tokens: int = 9) -> list[dict[str, Any]]:
             traces[1].hidden_states, traces[0].hidden_states, rtol=ALLOWED[dtype] / 10, atol=ALLOWED[dtype] / 100
         )
         worst = max(gaps, key=lambda name: gaps[name])
-        told = {"way": f"tiny {kind}, half run on the GPU, half on the CPU", "placement": spread.placement, "methods": len(gaps)}
-        results.append(told | {"worst": worst, "apart": gaps[worst], "ok": fine(gaps, dtype) and len(spread.devices) == 2})
+        told = {
+            "way": f"tiny {kind}, half run on the GPU, half on the CPU",
+            "placement": spread.placement,
+            "methods": len(gaps),
+        }
+        results.append(
+            told | {"worst": worst, "apart": gaps[worst], "ok": fine(gaps, dtype) and len(spread.devices) == 2}
+        )
     return results
 
 
@@ -220,7 +244,12 @@ def named(model: Any, ids: list[int], expected: dict[str, Any], device: str, fol
     made = mixlens.mix(lens.trace(input_ids=ids), MAPS)
     gaps = {name: apart(made[name], expected[name], name) for name in MAPS}
     worst = max(gaps, key=lambda name: gaps[name])
-    told = {"way": 'device_map="auto" with half the room', "placement": lens.placement, "worst": worst, "apart": gaps[worst]}
+    told = {
+        "way": 'device_map="auto" with half the room',
+        "placement": lens.placement,
+        "worst": worst,
+        "apart": gaps[worst],
+    }
     return told | {"ok": fine(gaps, torch.float32) and lens.dispatched}
 
 
@@ -280,12 +309,16 @@ def _given(inputs: list[Any]) -> dict[str, Any]:
 
 def main(given: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.large_models", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="python -m benchmarks.large_models",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--size", choices=list(SIZES), default="small")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--tokens", type=int, default=48)
-    parser.add_argument("--models", nargs="*", default=None, help="folders of models to pack; then nothing else is done")
+    parser.add_argument(
+        "--models", nargs="*", default=None, help="folders of models to pack; then nothing else is done"
+    )
     parser.add_argument("--out", type=Path, default=None)
     asked = parser.parse_args(given)
     transformers.logging.set_verbosity_error()
@@ -322,7 +355,7 @@ def _device(device: str) -> str:
 
 
 def _versions() -> dict[str, str]:
-    from mixlens.provenance import versions
+    from mixlens.scoring.provenance import versions
 
     return dict(versions())
 

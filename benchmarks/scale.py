@@ -19,8 +19,8 @@ import torch
 import transformers
 
 import mixlens
-from mixlens.corpus.rows import InputRow
-from mixlens.corpus.worker import Plan, Worker
+from mixlens.runs.corpus.rows import InputRow
+from mixlens.runs.corpus.worker import Plan, Worker
 
 SHARD = 512
 ASKED = ("alti", "alti,globenc,attention", "attcat", "alti,attcat", "value_zeroing")
@@ -29,7 +29,9 @@ ASKED = ("alti", "alti,globenc,attention", "attcat", "alti,attcat", "value_zeroi
 def model(device: str) -> mixlens.Model:
     transformers.logging.set_verbosity_error()
     torch.manual_seed(0)
-    stock = transformers.BertForSequenceClassification(transformers.BertConfig(initializer_range=0.05)).eval().to(device)
+    stock = (
+        transformers.BertForSequenceClassification(transformers.BertConfig(initializer_range=0.05)).eval().to(device)
+    )
     return mixlens.load(stock.requires_grad_(False))
 
 
@@ -92,7 +94,10 @@ def main(given: list[str] | None = None) -> None:
     print(results[-1], flush=True)
     for methods in [asked.only] if asked.only else ASKED:
         slow = 8 if "value_zeroing" in methods else 1
-        row = {"what": methods, "rows_a_second": round(worked(lens, methods, rows[: max(2 * SHARD, len(rows) // slow)]), 1)}
+        row = {
+            "what": methods,
+            "rows_a_second": round(worked(lens, methods, rows[: max(2 * SHARD, len(rows) // slow)]), 1),
+        }
         results.append(row | {"share_of_plain": round(row["rows_a_second"] / results[0]["rows_a_second"], 3)})
         print(results[-1], flush=True)
     if asked.device == "cuda":

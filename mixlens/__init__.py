@@ -2,24 +2,19 @@
 
 The house in the order of the pipeline. A file imports only from its own folder and from what stands before it here.
 
-    interrupts errors wrong_kinds paths wording registry optional files budget steps rounding layer_trace types
+    base            refusals, registries, files, memory, numbers and words
+    types           the nouns: frozen values
     data            text -> Example
     model           Example -> Trace: the only folder that knows transformers, hooks and accelerate
     layer           LayerTrace -> exact parts: equations only
     fast            the same numbers, sooner
-    provenance conventions products aggregate by_word sentences head_maps arithmetic
-    targets completeness notices continuing sequences differentiable questions removal
+    scoring         Trace -> Map, Attribution: what is asked, what is scored as one, and its proof
     methods         Block or Question -> scores: one file per paper
-    scored_tensors scoring maps attributions alternative_attention asking command_words
-    result_facts saving_text saving
-    generation      a prompt and what was written after it -> Generation
     metrics         Attribution -> number
-    averages foreign
-    why             a text -> the answer, its reasons and whether to trust them
+    answers         a text -> the answer, its reasons and whether to trust them; a prompt and what was written after it
     show            values -> strings and pictures
-    experiments     examples x methods x metrics -> Records
-    corpus          a corpus -> Parquet shards
-    report
+    runs            examples x methods x metrics -> Records; a corpus -> Parquet shards; which method to trust
+    papers          the papers' evaluations, one folder each
     serve           the page on this machine
     cli             the command line
     __main__
@@ -38,38 +33,38 @@ __version__ = "0.1.0"
 _PUBLIC = {
     "load": "model.loading",
     "Model": "model.model",
-    "mix": "maps",
-    "attribute": "attributions",
-    "attribution": "attributions",
-    "methods": "maps",
-    "mixing": "maps",
-    "rollout": "aggregate",
-    "flow": "aggregate",
-    "readout": "aggregate",
-    "identifiability": "alternative_attention",
-    "alternative_attention": "alternative_attention",
-    "load_result": "saving",
-    "why": "why",
-    "Why": "why",
-    "mean": "averages",
-    "attribution_from": "foreign",
-    "report": "report",
+    "mix": "scoring.maps",
+    "attribute": "scoring.attributions",
+    "attribution": "scoring.attributions",
+    "methods": "scoring.maps",
+    "mixing": "scoring.maps",
+    "rollout": "scoring.aggregate",
+    "flow": "scoring.aggregate",
+    "readout": "scoring.aggregate",
+    "identifiability": "scoring.alternative_attention",
+    "alternative_attention": "scoring.alternative_attention",
+    "load_result": "scoring.saving",
+    "why": "answers",
+    "Why": "answers",
+    "mean": "metrics.averages",
+    "attribution_from": "metrics.foreign",
+    "report": "show.report",
     "plot": "show.figure.drawing",
-    "judge": "experiments.judge",
-    "run": "corpus",
-    "summarize": "corpus",
+    "judge": "runs.judge.judge",
+    "run": "runs.corpus",
+    "summarize": "runs.corpus",
     "families": "model.families",
     "Family": "model.families",
     "Example": "types",
     "Chat": "types",
     "chat_text": "model.chat",
-    "Generation": "generation",
+    "Generation": "answers.generation",
     "Trace": "types",
     "Map": "types",
     "HeadMaps": "types",
     "Attribution": "types",
     "Record": "types",
-    "MixlensError": "errors",
+    "MixlensError": "base.errors",
 }
 __all__ = [
     "Attribution",
@@ -110,25 +105,25 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from .aggregate import flow, readout, rollout
-    from .alternative_attention import alternative_attention, identifiability
-    from .attributions import attribute, attribution
-    from .averages import mean
-    from .corpus import run, summarize
-    from .errors import MixlensError
-    from .experiments.judge import judge
-    from .foreign import attribution_from
-    from .generation import Generation
-    from .maps import methods, mix, mixing
+    from .answers import Why, why
+    from .answers.generation import Generation
+    from .base.errors import MixlensError
+    from .metrics.averages import mean
+    from .metrics.foreign import attribution_from
     from .model.chat import chat_text
     from .model.families import Family, families
     from .model.loading import load
     from .model.model import Model
-    from .report import report
-    from .saving import load_result
+    from .runs.corpus import run, summarize
+    from .runs.judge.judge import judge
+    from .scoring.aggregate import flow, readout, rollout
+    from .scoring.alternative_attention import alternative_attention, identifiability
+    from .scoring.attributions import attribute, attribution
+    from .scoring.maps import methods, mix, mixing
+    from .scoring.saving import load_result
     from .show.figure.drawing import plot
+    from .show.report import report
     from .types import Attribution, Chat, Example, HeadMaps, Map, Record, Trace
-    from .why import Why, why
 
 
 class _Face(ModuleType):

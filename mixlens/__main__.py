@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .interrupts import interruptible
+from .base.interrupts import interruptible
 
 
 def main() -> None:

@@ -12,14 +12,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .layer_trace import PAIRS, POSITIONS, LayersOf, LayerTrace, tensors_of, without_batch  # noqa: F401 - imported from here
-from .wrong_kinds import wrong_kinds_in_one_line
+from .base.layer_trace import PAIRS, POSITIONS, LayersOf, LayerTrace, tensors_of, without_batch  # noqa: F401 - imported from here
+from .base.wrong_kinds import wrong_kinds_in_one_line
 
 if TYPE_CHECKING:
     import pandas
 
-    from .head_maps import HeadRole
     from .model.model import Model
+    from .scoring.head_maps import HeadRole
 
 Words = tuple[tuple[str, tuple[int, ...]], ...]  # each word's text and the positions of its tokens
 Prediction = list[tuple[str, float]]  # what the model says, most probable first
@@ -35,7 +35,9 @@ class Example:
     foil: str | int | None = None
     cues: tuple[tuple[int, int], ...] = ()
     id: str | None = None
-    info: Mapping[str, Any] = field(default_factory=dict, repr=False, hash=False)  # what else is known; see docs/use/data.md
+    info: Mapping[str, Any] = field(
+        default_factory=dict, repr=False, hash=False
+    )  # what else is known; see docs/use/data.md
 
 
 @dataclass(frozen=True)
@@ -45,7 +47,9 @@ class Chat:
     messages: tuple[Mapping[str, str], ...] = field(hash=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "messages", tuple(self.messages) if isinstance(self.messages, Sequence) else self.messages)
+        object.__setattr__(
+            self, "messages", tuple(self.messages) if isinstance(self.messages, Sequence) else self.messages
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,47 +107,47 @@ class _Result:
     def save(self, path: str | os.PathLike[str], *, force: bool = False) -> None:
         """Write scores and all that is known of them to a .safetensors or .json file (.csv: scores), whole or not at all. A file
         that is no result of mixlens is kept, unless `force`."""
-        from .saving import save
+        from .scoring.saving import save
 
         save(self, path, force=force)  # type: ignore[arg-type]
 
     def to_dict(self) -> dict[str, Any]:
         """Everything in plain types: texts, numbers, lists and dicts."""
-        from .saving_text import dict_of
+        from .scoring.saving_text import dict_of
 
         return dict_of(self)  # type: ignore[arg-type]
 
     def to_json(self, path: str | os.PathLike[str] | None = None, *, force: bool = False) -> str | None:
         """`to_dict` as JSON, which `mixlens.load_result` reads back; with a path it is written there, as `save` does."""
-        from .saving import saved_or_text
+        from .scoring.saving import saved_or_text
 
         return saved_or_text(self, path, ".json", force=force)  # type: ignore[arg-type]
 
     def to_csv(self, path: str | os.PathLike[str] | None = None, *, force: bool = False) -> str | None:
         """The scores as a table; with a path it is written there, as `save` does."""
-        from .saving import saved_or_text
+        from .scoring.saving import saved_or_text
 
         return saved_or_text(self, path, ".csv", force=force)  # type: ignore[arg-type]
 
     def __add__(self, other: Any) -> Any:
-        from .arithmetic import combined
+        from .scoring.arithmetic import combined
 
         return combined(self, other, 1)  # type: ignore[type-var]
 
     def __sub__(self, other: Any) -> Any:
-        from .arithmetic import combined
+        from .scoring.arithmetic import combined
 
         return combined(self, other, -1)  # type: ignore[type-var]
 
     def __mul__(self, factor: Any) -> Any:
-        from .arithmetic import multiplied
+        from .scoring.arithmetic import multiplied
 
         return multiplied(self, factor)  # type: ignore[type-var]
 
     __rmul__ = __mul__
 
     def __truediv__(self, divisor: Any) -> Any:
-        from .arithmetic import divided
+        from .scoring.arithmetic import divided
 
         return divided(self, divisor)  # type: ignore[type-var]
 
@@ -152,7 +156,7 @@ class _Result:
 
     def __getitem__(self, index: Any) -> Any:
         """One score, by a position or a word; or a part, by a slice or a list. See `arithmetic.part`."""
-        from .arithmetic import part
+        from .scoring.arithmetic import part
 
         return part(self, index)  # type: ignore[type-var]
 
@@ -160,7 +164,7 @@ class _Result:
 
     def normalize(self, how: str = "share") -> Any:
         """Scores over the sum of their sizes ("share"), the largest ("max") or their length ("length"); of a map row by row."""
-        from .arithmetic import normalized
+        from .scoring.arithmetic import normalized
 
         return normalized(self, how)  # type: ignore[type-var]
 
@@ -193,15 +197,19 @@ class Map(_Result):
     special: tuple[bool, ...] = field(default=(), repr=False)
     words: Words | None = field(default=None, repr=False)
 
-    def rollout(self, convention: str | None = None, *, residual: bool | None = None, normalize: bool | None = None) -> Map:
+    def rollout(
+        self, convention: str | None = None, *, residual: bool | None = None, normalize: bool | None = None
+    ) -> Map:
         """Input to layer l, for every l: the product of the layers' matrices. See `aggregate.rollout`."""
-        from .aggregate import rollout
+        from .scoring.aggregate import rollout
 
         return rollout(self, convention, residual=residual, normalize=normalize)
 
-    def flow(self, convention: str | None = None, *, residual: bool | None = None, normalize: bool | None = None) -> Map:
+    def flow(
+        self, convention: str | None = None, *, residual: bool | None = None, normalize: bool | None = None
+    ) -> Map:
         """Input to layer l, for every l: maximum flows. See `aggregate.flow`, which is much quicker for one position alone."""
-        from .aggregate import flow
+        from .scoring.aggregate import flow
 
         whole = flow(self, convention, residual=residual, normalize=normalize)
         assert isinstance(whole, Map)
@@ -209,13 +217,13 @@ class Map(_Result):
 
     def sum(self) -> Map:
         """The layers' scores added up, a map of one layer. See `aggregate.layer_sum`."""
-        from .aggregate import layer_sum
+        from .scoring.aggregate import layer_sum
 
         return layer_sum(self)
 
     def readout(self, query: int | str, *, layer: int = -1, keep_special: bool = True) -> Attribution:
         """One row of one layer: what the position `query` is made of. See `aggregate.readout`."""
-        from .aggregate import readout
+        from .scoring.aggregate import readout
 
         return readout(self, query, layer=layer, keep_special=keep_special)
 
@@ -227,13 +235,13 @@ class Map(_Result):
 
     def by_word(self) -> Map:
         """Subwords to words: summed over keys, averaged over queries."""
-        from .by_word import map_by_word
+        from .scoring.by_word import map_by_word
 
         return map_by_word(self)
 
     def to_pandas(self) -> pandas.DataFrame:
         """One row per layer, query and key."""
-        from .saving import map_frame
+        from .scoring.saving import map_frame
 
         return map_frame(self)
 
@@ -251,31 +259,31 @@ class HeadMaps(_Result):
 
     def head(self, head: int) -> Map:
         """One head in every layer: what `mix(..., head=head)` gives."""
-        from .head_maps import map_of_head
+        from .scoring.head_maps import map_of_head
 
         return map_of_head(self, head)
 
     def layer(self, layer: int) -> HeadMaps:
         """The heads of one layer, [1 head query key]."""
-        from .head_maps import heads_of_layer
+        from .scoring.head_maps import heads_of_layer
 
         return heads_of_layer(self, layer)
 
     def roles(self) -> list[HeadRole]:
         """What each head of each layer does most, in one name and a share. See `head_maps.ROLES`."""
-        from .head_maps import roles_of
+        from .scoring.head_maps import roles_of
 
         return roles_of(self)
 
     def by_word(self) -> HeadMaps:
         """Subwords to words: summed over keys, averaged over queries."""
-        from .head_maps import heads_by_word
+        from .scoring.head_maps import heads_by_word
 
         return heads_by_word(self)
 
     def to_pandas(self) -> pandas.DataFrame:
         """One row per layer, head, query and key."""
-        from .saving import heads_frame
+        from .scoring.saving import heads_frame
 
         return heads_frame(self)
 
@@ -293,7 +301,7 @@ class Attribution(_Result):
 
     def by_word(self) -> Attribution:
         """Subwords to words: summed."""
-        from .by_word import attribution_by_word
+        from .scoring.by_word import attribution_by_word
 
         return attribution_by_word(self)
 
@@ -311,7 +319,7 @@ class Attribution(_Result):
 
     def to_pandas(self) -> pandas.DataFrame:
         """One row per token."""
-        from .saving import attribution_frame
+        from .scoring.saving import attribution_frame
 
         return attribution_frame(self)
 

@@ -1,10 +1,10 @@
-"""Prints the sizes of the package: files, lines, functions, complexity, and what is global.
+"""Prints the sizes of the project: what a person has to read, and how far a call goes.
 
-    python -m recipes.house              # mixlens
+    python -m recipes.house              # the package, its tests and docs, and two calls
     python -m recipes.house PACKAGE ...  # other folders of Python, one column each
 
-Complexity is the number of branches of a function plus one: if, for, while, except, case, assert, conditional expressions, the
-`for` and `if` of comprehensions, and each further `and` or `or`. A function inside another one counts by itself.
+Tokens are those of `tokenize`, without comments and layout. A private function with one caller is one whose name begins with an
+underscore and stands in its file once besides its definition.
 """
 
 from __future__ import annotations
@@ -12,128 +12,152 @@ from __future__ import annotations
 import ast
 import statistics
 import sys
-from collections.abc import Iterator, Sequence
+import tokenize
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
+from io import StringIO
 from pathlib import Path
+from types import FrameType
+from typing import Any
 
 from .sources import parsed
 
-BRANCHES = (ast.If, ast.For, ast.AsyncFor, ast.While, ast.ExceptHandler, ast.IfExp, ast.Assert, ast.match_case)
-MUTABLE = ("dict", "list", "set", "defaultdict", "WeakKeyDictionary", "WeakValueDictionary", "OrderedDict", "Counter", "deque")
-CACHES = ("cache", "lru_cache")
-Function = ast.FunctionDef | ast.AsyncFunctionDef
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGE = ROOT / "mixlens"
+LAYOUT = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER)
+SENTENCE = "The plot was dull, but the acting was wonderful."
 
 
 @dataclass(frozen=True)
 class House:
-    """What is counted in one folder. `functions` are (length in lines, complexity)."""
+    """What is counted in one folder of Python."""
 
-    lines: list[int]
-    functions: list[tuple[int, int]]
-    context_variables: int
-    caches: int
-    empty_mutables: int
-
-
-def name_of(node: ast.AST) -> str:
-    """The last name of a call, a decorator or an annotation: `functools.cache` is "cache"."""
-    if isinstance(node, ast.Call | ast.Subscript):
-        return name_of(node.func if isinstance(node, ast.Call) else node.value)
-    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+    files: int
+    lines: int
+    tokens: int
+    lengths: list[int]  # of functions, in lines
+    with_one_caller: int  # private functions
 
 
-def inside(function: Function) -> Iterator[ast.AST]:
-    """The nodes of a function, without those of the functions inside it."""
-    waiting: list[ast.AST] = list(ast.iter_child_nodes(function))
-    while waiting:
-        node = waiting.pop()
-        yield node
-        if not isinstance(node, Function):
-            waiting += ast.iter_child_nodes(node)
-
-
-def branches(node: ast.AST) -> int:
-    """How many branches one node adds."""
-    if isinstance(node, ast.BoolOp):
-        return len(node.values) - 1
-    if isinstance(node, ast.comprehension):
-        return 1 + len(node.ifs)
-    return int(isinstance(node, BRANCHES))
-
-
-def complexity(function: Function) -> int:
-    """Branches of a function plus one."""
-    return 1 + sum(map(branches, inside(function)))
-
-
-def length(function: Function) -> int:
-    """Lines from `def` to the end, decorators left out."""
-    return (function.end_lineno or function.lineno) - function.lineno + 1
-
-
-def is_empty_mutable(value: ast.AST | None) -> bool:
-    """Is it {}, [], or a call like dict() without arguments?"""
-    if isinstance(value, ast.Dict):
-        return not value.keys
-    if isinstance(value, ast.List):
-        return not value.elts
-    return isinstance(value, ast.Call) and not value.args and not value.keywords and name_of(value) in MUTABLE
-
-
-def empty_mutables(tree: ast.Module) -> int:
-    """Names at the top of a file that begin empty and are filled later."""
-    return sum(is_empty_mutable(node.value) for node in tree.body if isinstance(node, ast.Assign | ast.AnnAssign))
+def tokens_of(text: str) -> int:
+    """How many tokens a file has."""
+    return sum(token.type not in LAYOUT for token in tokenize.generate_tokens(StringIO(text).readline))
 
 
 def measured(folder: Path) -> House:
     """All Python files of a folder, counted."""
     texts = [path.read_text(encoding="utf-8") for path in sorted(folder.rglob("*.py"))]
-    trees = [parsed(text) for text in texts]
-    nodes = [node for tree in trees for node in ast.walk(tree)]
-    functions = [node for node in nodes if isinstance(node, Function)]
+    lengths: list[int] = []
+    with_one_caller = 0
+    for text in texts:
+        nodes = list(ast.walk(parsed(text)))
+        functions = [node for node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+        lengths += [(node.end_lineno or node.lineno) - node.lineno + 1 for node in functions]
+        used = Counter(node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load))
+        used.update(node.attr for node in nodes if isinstance(node, ast.Attribute))
+        private = [node.name for node in functions if node.name.startswith("_") and not node.name.startswith("__")]
+        with_one_caller += sum(used[name] == 1 for name in private)
     return House(
-        lines=[len(text.splitlines()) for text in texts],
-        functions=[(length(function), complexity(function)) for function in functions],
-        context_variables=sum(isinstance(node, ast.Call) and name_of(node) == "ContextVar" for node in nodes),
-        caches=sum(name_of(one) in CACHES for function in functions for one in function.decorator_list),
-        empty_mutables=sum(map(empty_mutables, trees)),
+        len(texts), sum(len(text.splitlines()) for text in texts), sum(map(tokens_of, texts)), lengths, with_one_caller
     )
 
 
-def share(values: Sequence[int], part: float) -> int:
-    """The value that this part of the values does not exceed."""
-    return sorted(values)[min(len(values) - 1, int(part * len(values)))]
+def names_imported(tests: Path) -> int:
+    """How many names the tests import from modules of the package; those of `mixlens` itself are not counted."""
+    trees = [parsed(path.read_text(encoding="utf-8")) for path in tests.rglob("*.py")]
+    imports = [node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.module]
+    return len(
+        {(node.module, a.name) for node in imports if (node.module or "").startswith("mixlens.") for a in node.names}
+    )
 
 
-def facts(house: House) -> dict[str, str]:
-    """The rows of the table."""
-    lengths = [one for one, _ in house.functions] or [0]
-    branching = [one for _, one in house.functions] or [0]
+def facts(folder: Path) -> dict[str, str]:
+    """The rows of the table for one folder."""
+    house = measured(folder)
+    lengths = sorted(house.lengths) or [0]
     return {
-        "files / lines": f"{len(house.lines)} / {sum(house.lines):,}",
-        "median / largest file": f"{statistics.median(house.lines):.0f} / {max(house.lines):,}",
-        "files over 400 lines": str(sum(lines > 400 for lines in house.lines)),
-        "functions": f"{len(house.functions):,}",
-        "function length, median / 90 %": f"{statistics.median(lengths):.0f} / {share(lengths, 0.9)}",
-        "complexity, mean / largest": f"{statistics.mean(branching):.2f} / {max(branching)}",
-        "ContextVars / caches / empty mutable globals": f"{house.context_variables} / {house.caches} / {house.empty_mutables}",
+        "files / lines": f"{house.files} / {house.lines:,}",
+        "tokens": f"{house.tokens:,}",
+        "functions": f"{len(house.lengths):,}",
+        "function length, median / 90 %": f"{statistics.median(lengths):.0f} / {lengths[int(0.9 * (len(lengths) - 1))]}",
+        "private functions with one caller, per 1,000 lines": f"{1000 * house.with_one_caller / max(house.lines, 1):.1f}",
     }
 
 
-def table(folders: Sequence[Path]) -> str:
+def called(work: Any, stop: str = "") -> tuple[set[tuple[str, int]], int]:
+    """The functions of ours that a call goes through, and how many frames of ours lie above the first call of `stop`."""
+    seen: set[tuple[str, int]] = set()
+    above: list[int] = []
+
+    def is_ours(frame: FrameType) -> bool:
+        return frame.f_code.co_filename.startswith(str(PACKAGE)) and not frame.f_code.co_name.startswith("<")
+
+    def profile(frame: FrameType, event: str, _: Any) -> None:
+        if event != "call" or not is_ours(frame):
+            return
+        seen.add((frame.f_code.co_filename, frame.f_code.co_firstlineno))
+        if frame.f_code.co_name == stop and not above:
+            outer, count = frame.f_back, 0
+            while outer:
+                count, outer = count + is_ours(outer), outer.f_back
+            above.append(count)
+
+    sys.setprofile(profile)
+    try:
+        work()
+    finally:
+        sys.setprofile(None)
+    return seen, above[0] if above else 0
+
+
+def calls() -> dict[str, str]:
+    """How far `mix` and `why` go, once everything is loaded."""
+    import mixlens
+
+    model = mixlens.load("sentiment")
+    trace = model.trace(SENTENCE)
+    mixlens.mix(trace, "alti")
+    model.why(SENTENCE)
+    mix, above = called(lambda: mixlens.mix(trace, "alti"), "alti")
+    why, _ = called(lambda: model.why(SENTENCE))
+    return {
+        "frames of ours above ALTI's equation in `mix`": str(above),
+        'functions of ours in a second `mix(trace, "alti")`': str(len(mix)),
+        "functions of ours in a second `model.why(text)`": str(len(why)),
+    }
+
+
+def around() -> dict[str, str]:
+    """What lies beside the package."""
+    scripts = [path.read_text(encoding="utf-8") for path in PACKAGE.rglob("*.js")]
+    pages = [path.read_text(encoding="utf-8") for path in (ROOT / "docs").rglob("*.md")]
+    return {
+        "lines of JavaScript": f"{sum(len(text.splitlines()) for text in scripts):,}",
+        "entries at the root of the package": str(sum(path.name != "__pycache__" for path in PACKAGE.iterdir())),
+        "tokens of the tests": f"{measured(ROOT / 'tests').tokens:,}",
+        "names of the package's modules that the tests import": str(names_imported(ROOT / "tests")),
+        "words in `docs/`": f"{sum(len(text.split()) for text in pages):,}",
+    }
+
+
+def table(columns: dict[str, dict[str, str]]) -> str:
     """A table in Markdown, one column for each folder."""
-    columns = [facts(measured(folder)) for folder in folders]
-    rows = [f"| {name} | {' | '.join(column[name] for column in columns)} |" for name in columns[0]]
-    return "\n".join([f"| | {' | '.join(folder.name for folder in folders)} |", "|---|" + "---|" * len(folders), *rows])
+    rows = [
+        f"| {name} | {' | '.join(column[name] for column in columns.values())} |"
+        for name in next(iter(columns.values()))
+    ]
+    return "\n".join([f"| | {' | '.join(columns)} |", "|---|" + "--:|" * len(columns), *rows])
 
 
 def main(names: Sequence[str]) -> int:
-    folders = [Path(name) for name in names] or [Path(__file__).resolve().parents[1] / "mixlens"]
+    folders = [Path(name) for name in names] or [PACKAGE]
     empty = [folder for folder in folders if not any(folder.rglob("*.py"))]
     if empty:
         print(f"no Python file in {', '.join(map(str, empty))}", file=sys.stderr)
         return 2
-    print(table(folders))
+    columns = {folder.name: facts(folder) for folder in folders}
+    print(table(columns if names else {"mixlens": {**columns["mixlens"], **around(), **calls()}}))
     return 0
 
 

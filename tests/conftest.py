@@ -62,10 +62,20 @@ CONFIGURATIONS: dict[str, tuple[str, dict[str, Any]]] = {  # case: (model type, 
     "electra": ("electra", {**SMALL, "embedding_size": 24}),
     "distilbert": (
         "distilbert",
-        {"vocab_size": VOCABULARY, "dim": 32, "n_layers": 3, "n_heads": 4, "hidden_dim": 48, "max_position_embeddings": 40},
+        {
+            "vocab_size": VOCABULARY,
+            "dim": 32,
+            "n_layers": 3,
+            "n_heads": 4,
+            "hidden_dim": 48,
+            "max_position_embeddings": 40,
+        },
     ),
     "albert": ("albert", {**SMALL, "embedding_size": 24, "num_hidden_groups": 1}),
-    "modernbert": ("modernbert", {**SMALL, "attention_bias": True, "mlp_bias": True, "norm_bias": True, "local_attention": 6}),
+    "modernbert": (
+        "modernbert",
+        {**SMALL, "attention_bias": True, "mlp_bias": True, "norm_bias": True, "local_attention": 6},
+    ),
     "gpt2": ("gpt2", {"vocab_size": VOCABULARY, "n_embd": 32, "n_layer": 3, "n_head": 4, "n_positions": 40}),
     "gpt_neo": (
         "gpt_neo",
@@ -82,7 +92,15 @@ CONFIGURATIONS: dict[str, tuple[str, dict[str, Any]]] = {  # case: (model type, 
     ),
     "gptj": (
         "gptj",
-        {"vocab_size": VOCABULARY, "n_embd": 32, "n_layer": 3, "n_head": 4, "n_positions": 40, "n_inner": 48, "rotary_dim": 4},
+        {
+            "vocab_size": VOCABULARY,
+            "n_embd": 32,
+            "n_layer": 3,
+            "n_head": 4,
+            "n_positions": 40,
+            "n_inner": 48,
+            "rotary_dim": 4,
+        },
     ),
     "gpt_bigcode": (
         "gpt_bigcode",
@@ -114,7 +132,10 @@ CONFIGURATIONS: dict[str, tuple[str, dict[str, Any]]] = {  # case: (model type, 
     "nemotron": ("nemotron", {**GROUPED, "attention_bias": True, "mlp_bias": True, "rope_parameters": HALF_ROTARY}),
     "arcee": ("arcee", {**GROUPED, "attention_bias": True, "mlp_bias": True}),
     "stablelm": ("stablelm", {**GROUPED, "use_qkv_bias": True, "rope_parameters": HALF_ROTARY}),
-    "stablelm-parallel": ("stablelm", {**GROUPED, "use_qkv_bias": True, "qk_layernorm": True, "use_parallel_residual": True}),
+    "stablelm-parallel": (
+        "stablelm",
+        {**GROUPED, "use_qkv_bias": True, "qk_layernorm": True, "use_parallel_residual": True},
+    ),
     "cohere": ("cohere", {**GROUPED, "attention_bias": True, "use_qk_norm": True, "logit_scale": 0.5}),
     "cohere2": ("cohere2", {**GROUPED, "attention_bias": True, "sliding_window": 4, "layer_types": LOCAL_AND_GLOBAL}),
     "phi": ("phi", {**GROUPED, "qk_layernorm": True, "rope_parameters": HALF_ROTARY}),
@@ -140,7 +161,13 @@ TWINS = {
 DISTINCT = [case for case in CONFIGURATIONS if case not in TWINS]
 # What the code of transformers does in these cases, and no family entry says.
 OWN_ATTENTION = ["gpt_neo", "gptj"]  # it never asks the attention registry, so there is no sdpa and no query to read
-ROUNDED_STREAM = ["gemma2", "gemma3_text", "olmo2", "olmo3", "glm4"]  # a norm on the residual stream computes in float32
+ROUNDED_STREAM = [
+    "gemma2",
+    "gemma3_text",
+    "olmo2",
+    "olmo3",
+    "glm4",
+]  # a norm on the residual stream computes in float32
 ROUNDED_NORMS = [  # norms compute in float32, whatever the dtype of the model
     *("llama", "mistral", "ministral", "qwen2", "qwen3", "gemma", "phi3", "smollm3", "olmo", "ernie4_5", "arcee"),
     *("cohere", "cohere2", "glm", *ROUNDED_STREAM),
@@ -156,12 +183,18 @@ def randomise(model: torch.nn.Module, seed: int = 0) -> None:
         for name, weights in model.named_parameters():
             spread = 0.3 if weights.dim() == 1 else 0.25
             weights.copy_(torch.randn(weights.shape, generator=generator, dtype=weights.dtype) * spread)
-            if weights.dim() == 1 and "norm" in name.lower() + ("norm" if ".ln_" in name else "") and name.endswith("weight"):
+            if (
+                weights.dim() == 1
+                and "norm" in name.lower() + ("norm" if ".ln_" in name else "")
+                and name.endswith("weight")
+            ):
                 weights.add_(1.0)
 
 
 @cache
-def hf_model(case: str, *, head: str = "AutoModel", dtype: torch.dtype = torch.float64, attention: str | None = None) -> Any:
+def hf_model(
+    case: str, *, head: str = "AutoModel", dtype: torch.dtype = torch.float64, attention: str | None = None
+) -> Any:
     model_type, options = CONFIGURATIONS[case]
     config = transformers.AutoConfig.for_model(model_type, **options)
     if attention is not None:

@@ -94,7 +94,9 @@ def alti(trace: Trace, variant: str = "paper") -> Tensor:
     for layer in trace.layers:
         parts, after = layer.parts, layer.parts.norm_after_attention
         branch = (
-            parts.norm_on_attention(layer.attention_output) if parts.norm_on_attention is not None else layer.attention_output
+            parts.norm_on_attention(layer.attention_output)
+            if parts.norm_on_attention is not None
+            else layer.attention_output
         )
         u = layer.input + branch
         y = after(u) if after is not None else u
@@ -161,7 +163,9 @@ def value_zeroing(
         def keep(module: nn.Module, args: Any, output: Any) -> None:
             outputs.append((output[0] if isinstance(output, tuple) else output)[0])
 
-        handles = [p.value.register_forward_hook(zero) for p in layers] + [p.layer.register_forward_hook(keep) for p in layers]
+        handles = [p.value.register_forward_hook(zero) for p in layers] + [
+            p.layer.register_forward_hook(keep) for p in layers
+        ]
         try:
             stock(given, use_cache=False) if "use_cache" in model.accepts else stock(given)
         finally:
@@ -190,9 +194,14 @@ def t_of(layer: Any, head: int, *, bias: bool) -> np.ndarray:
     nothing = parts.output(torch.zeros(1, heads * e, dtype=torch.float64))[0]
     zero = torch.zeros(e, dtype=torch.float64)
     if not bias:
-        out, group = parts.value(torch.zeros(1, layer.input.shape[-1], dtype=torch.float64))[0], head // (heads // groups)
+        out, group = (
+            parts.value(torch.zeros(1, layer.input.shape[-1], dtype=torch.float64))[0],
+            head // (heads // groups),
+        )
         start = {"v": 0, "qkv": len(out) - groups * e}.get(parts.value_layout)
-        zero = out.view(groups, 3 * e)[group, -e:] if start is None else out[start + group * e : start + (group + 1) * e]
+        zero = (
+            out.view(groups, 3 * e)[group, -e:] if start is None else out[start + group * e : start + (group + 1) * e]
+        )
     rows = []
     for j in range(n):
         one_head = torch.zeros(1, heads * e, dtype=torch.float64)

@@ -11,16 +11,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import mixlens
-from mixlens.aggregate import rolled_row, rolled_rows, shares_of_one, without_special
-from mixlens.conventions import CONVENTIONS
 from mixlens.model.words import group_words
+from mixlens.scoring.aggregate import rolled_row, rolled_rows, shares_of_one, without_special
+from mixlens.scoring.conventions import CONVENTIONS
 from mixlens.types import Attribution, Map
 
 
 def a_map(scores: torch.Tensor, **info: object) -> Map:
     n = scores.shape[-1]
     return Map(
-        scores, tuple(f"t{i}" for i in range(n)), "attention", {"convention": "alti", "rollout": None, **info}, (False,) * n
+        scores,
+        tuple(f"t{i}" for i in range(n)),
+        "attention",
+        {"convention": "alti", "rollout": None, **info},
+        (False,) * n,
     )
 
 
@@ -65,7 +69,9 @@ def test_published_conventions() -> None:
 def test_rolled_out_distributions_stay_distributions(n: int, depth: int, seed: int) -> None:
     layers = torch.rand(depth, n, n, dtype=torch.float64, generator=torch.Generator().manual_seed(seed)) + 1e-3
     for name in ("abnar", "toolkit"):
-        torch.testing.assert_close(a_map(layers).rollout(name).scores.sum(-1), torch.ones(depth, n, dtype=torch.float64))
+        torch.testing.assert_close(
+            a_map(layers).rollout(name).scores.sum(-1), torch.ones(depth, n, dtype=torch.float64)
+        )
 
 
 @pytest.mark.parametrize("size", [1e30, 1e-30])
@@ -88,7 +94,12 @@ def test_a_rolled_row_is_the_row_of_the_rollout(n: int, depth: int, name: str, s
     whole = a_map(layers).rollout(name).readout(query, layer=layer)
     torch.testing.assert_close(made.scores, whole.scores, rtol=1e-13, atol=0)
     assert made.info == whole.info
-    assert (made.tokens, made.method, made.special, made.words) == (whole.tokens, whole.method, whole.special, whole.words)
+    assert (made.tokens, made.method, made.special, made.words) == (
+        whole.tokens,
+        whole.method,
+        whole.special,
+        whole.words,
+    )
 
 
 @pytest.mark.parametrize("size", [1e30, 1e-30])
@@ -96,7 +107,9 @@ def test_a_rolled_row_of_a_deep_model_keeps_its_shares(size: float) -> None:
     layers = torch.rand(40, 6, 6, dtype=torch.float32, generator=torch.Generator().manual_seed(0))
     row = rolled_row(a_map(layers * size), 2, convention="globenc")
     exact = a_map(layers.double() / 3).rollout("globenc").scores[-1, 2]
-    torch.testing.assert_close(row.scores.double() / row.scores.double().sum(), exact / exact.sum(), rtol=1e-4, atol=1e-7)
+    torch.testing.assert_close(
+        row.scores.double() / row.scores.double().sum(), exact / exact.sum(), rtol=1e-4, atol=1e-7
+    )
     assert row.info["rollout"]["rescaled_layers"]
     assert 0.5 <= float(row.scores.max()) <= 1
 
@@ -118,7 +131,9 @@ def test_rows_of_several_maps_at_once_are_those_of_each_alone(name: str) -> None
 def test_several_maps_are_rolled_out_as_each_alone() -> None:
     """Also where some of them have to be rescaled, and where they differ in shape."""
     seeded = torch.Generator().manual_seed(0)
-    maps = [a_map(torch.rand(9, n, n, generator=seeded) * size) for n, size in ((5, 1.0), (5, 1e20), (3, 1.0), (5, 1e-20))]
+    maps = [
+        a_map(torch.rand(9, n, n, generator=seeded) * size) for n, size in ((5, 1.0), (5, 1e20), (3, 1.0), (5, 1e-20))
+    ]
     rolled = mixlens.rollout(maps, "globenc")
     assert len(rolled) == 4
     for one, together in zip(maps, rolled, strict=True):
@@ -182,7 +197,9 @@ def test_readout_without_special_tokens_shares_the_rest() -> None:
 
 @pytest.mark.parametrize("scores", [[0.5, 0.1, 0.3, 0.1], [0.5, -0.1, 0.3, 0.1]])
 @pytest.mark.parametrize("info", [{}, {"distribution": False}])
-def test_leaving_special_tokens_out_never_changes_the_unit_of_other_scores(scores: list[float], info: dict[str, object]) -> None:
+def test_leaving_special_tokens_out_never_changes_the_unit_of_other_scores(
+    scores: list[float], info: dict[str, object]
+) -> None:
     """Whether scores are shares is the method's to say: logits that happen to be positive stay logits."""
     read = Attribution(torch.tensor(scores), ("[CLS]", "a", "b", "[SEP]"), "deeplift", info, (True, False, False, True))
     kept = without_special(read)
@@ -244,7 +261,9 @@ def test_words_sum_over_keys_and_average_over_queries() -> None:
     by_word = Map(scores, ("[CLS]", "un", "##happy", "."), "alti", {}, (True, False, False, False), words).by_word()
     assert by_word.tokens == ("[CLS]", "unhappy", ".")
     assert by_word.scores.tolist() == [[[0, 3, 3], [6, 15, 9], [12, 27, 15]]]
-    read = Attribution(scores[0, 0], (*by_word.tokens[:1], "un", "##happy", "."), "alti", {}, (True, False, False, False), words)
+    read = Attribution(
+        scores[0, 0], (*by_word.tokens[:1], "un", "##happy", "."), "alti", {}, (True, False, False, False), words
+    )
     assert read.by_word().scores.tolist() == [0, 3, 3]
     assert read.by_word().by_word().scores.tolist() == [0, 3, 3]
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import mixlens
-from mixlens.errors import InputError
+from mixlens.base.errors import InputError
 from mixlens.metrics.intervals import mean_with_interval
 
 TEXT = "A dull film with a wonderful cast."
@@ -42,7 +42,9 @@ def test_sums_are_those_of_the_scores(kind: str, request: pytest.FixtureRequest)
     assert torch.equal((-a).scores, -a.scores)
     assert torch.equal((3 * a).scores, (a * 3.0).scores)
     assert torch.equal((a / 4).scores, a.scores / 4)
-    torch.testing.assert_close((a - b + b).scores, a.scores, rtol=0, atol=1e-6)  # float32: one rounding of numbers of size 1
+    torch.testing.assert_close(
+        (a - b + b).scores, a.scores, rtol=0, atol=1e-6
+    )  # float32: one rounding of numbers of size 1
     assert (a - b).tokens == a.tokens
     assert type(a - b) is type(a)
 
@@ -153,7 +155,9 @@ def test_normalized_scores_have_size_one_and_keep_their_signs(how: str, size: An
 
 
 def test_a_mean_over_one_text_has_an_interval_for_each_token(trace: Any) -> None:
-    several = [mixlens.attribute(trace, name) for name in ("grad_x_input", "attcat", "cat", "attention_grad", "deeplift")]
+    several = [
+        mixlens.attribute(trace, name) for name in ("grad_x_input", "attcat", "cat", "attention_grad", "deeplift")
+    ]
     made = mixlens.mean(several)
     stacked = torch.stack([one.scores.double() for one in several])
     torch.testing.assert_close(made.scores, stacked.mean(0), rtol=1e-12, atol=1e-12)

@@ -11,12 +11,12 @@ import pytest
 import torch
 from torch import nn
 
-from mixlens import scoring
-from mixlens.errors import InputError, MixlensError, ModelError
+from mixlens.base.errors import InputError, MixlensError, ModelError
 from mixlens.metrics.alignment import cue_average_precision, cue_dot, probes_needed
+from mixlens.scoring import scoring
 from mixlens.types import Attribution, Map, Trace
 
-attributions: Any = importlib.import_module("mixlens.attributions")
+attributions: Any = importlib.import_module("mixlens.scoring.attributions")
 
 
 def trace_of(n: int = 3, name: str = "tiny", **changes: Any) -> Any:
@@ -164,7 +164,9 @@ def test_the_position_that_is_explained() -> None:
 
 def test_a_batch_that_does_not_fit_is_halved(monkeypatch: pytest.MonkeyPatch) -> None:
     shared, room = list[list[int]](), 2
-    monkeypatch.setattr(attributions, "share_passes", lambda questions: shared.append([one.number for one in questions]))
+    monkeypatch.setattr(
+        attributions, "share_passes", lambda questions: shared.append([one.number for one in questions])
+    )
 
     def answer(call: Any, question: Any) -> str:
         if len(shared[-1]) > room:
@@ -241,8 +243,23 @@ def test_what_an_attribution_tells(dtype: torch.dtype, monkeypatch: pytest.Monke
     assert (made.scores.tolist(), made.tokens, made.method) == ([1.0, -2.0, 0.5], ("a", "b", "c"), "m")
     assert (made.special, made.words) == (trace.special, trace.words)
     info = {
-        **{"model": "tiny", "method": "own", "paper": "P", "variant": "released", "options": {"steps": 3}, "target": "yes"},
-        **{"score": "logit", "query": 1, "query_token": "b", "at_layer": 2, "prediction": "yes", "notices": ["b"], "steps": 3},
+        **{
+            "model": "tiny",
+            "method": "own",
+            "paper": "P",
+            "variant": "released",
+            "options": {"steps": 3},
+            "target": "yes",
+        },
+        **{
+            "score": "logit",
+            "query": 1,
+            "query_token": "b",
+            "at_layer": 2,
+            "prediction": "yes",
+            "notices": ["b"],
+            "steps": 3,
+        },
     }
     assert made.info == info
     question.resolved = None
@@ -264,7 +281,9 @@ def test_the_row_of_a_map(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def rolled_row(*given: Any, **options: Any) -> Any:
         seen.append((*given, options))
-        return SimpleNamespace(scores=torch.zeros(3), tokens=("x",) * 3, info={"rollout": 1}, special=(False,) * 3, words=None)
+        return SimpleNamespace(
+            scores=torch.zeros(3), tokens=("x",) * 3, info={"rollout": 1}, special=(False,) * 3, words=None
+        )
 
     def mix(*given: Any, **options: Any) -> Any:
         seen.append((given, options))

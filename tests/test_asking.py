@@ -19,14 +19,14 @@ from test_attributions import tokenizer_of
 from typer.testing import CliRunner
 
 import mixlens
-from mixlens.asking import parse_method
-from mixlens.attributions import known as attributions
+from mixlens.base.errors import InputError
+from mixlens.base.text import THIN, percent
 from mixlens.cli import group
 from mixlens.cli.app import app, main
-from mixlens.errors import InputError
-from mixlens.maps import known as maps
-from mixlens.notices import notices_of, notices_of_corpus
-from mixlens.wording import THIN, percent
+from mixlens.scoring.asking import parse_method
+from mixlens.scoring.attributions import known as attributions
+from mixlens.scoring.maps import known as maps
+from mixlens.scoring.notices import notices_of, notices_of_corpus
 
 SENTENCE = "The keys to the cabinet [MASK] rusty."
 REVIEW = "A dull, lifeless film that wastes a wonderful cast."
@@ -74,7 +74,9 @@ def test_a_text_from_standard_input_or_a_file(tmp_path: Path, capsys: Any, monke
     assert "is not text in UTF-8" in refuse(capsys, monkeypatch, "explain", "--file", str(place))
     assert "cannot be read: No such file" in refuse(capsys, monkeypatch, "explain", "--file", str(tmp_path / "none"))
     for arguments in (("explain",), ("map",), ("compare", SENTENCE, "--file", str(place)), ("plot", "-o", "x.svg")):
-        assert "give one text: in quotes, - to read it from standard input, or --file" in refuse(capsys, monkeypatch, *arguments)
+        assert "give one text: in quotes, - to read it from standard input, or --file" in refuse(
+            capsys, monkeypatch, *arguments
+        )
 
 
 def test_a_report_of_a_text_longer_than_a_file_name(tmp_path: Path) -> None:
@@ -108,7 +110,9 @@ def test_every_command_takes_options_of_methods(tmp_path: Path) -> None:
     run("plot", SENTENCE, "--method", f"{written},alti:variant=released", "-o", str(tmp_path / "x.svg"))
     page = (tmp_path / "x.svg").read_text()
     assert "distance=euclidean" in page
-    assert "alti:variant=released" in run("compare", SENTENCE, "--methods", f"alti,alti:variant=released,{written}", "--no-color")
+    assert "alti:variant=released" in run(
+        "compare", SENTENCE, "--methods", f"alti,alti:variant=released,{written}", "--no-color"
+    )
     rolled = json.loads(run("explain", SENTENCE, "--method", "attention:rollout=abnar", "--json"))
     assert rolled["info"]["rollout"]["convention"] == "abnar"
     by_layer = run("explain", SENTENCE, "--method", written, "--layers", "--no-color")
@@ -123,7 +127,9 @@ def test_the_variant_is_said_once(capsys: Any, monkeypatch: pytest.MonkeyPatch) 
     told = refuse(capsys, monkeypatch, "explain", SENTENCE, "--method", "alti:variant=released", "--variant", "paper")
     assert "name two variants" in told
     assert "has no variant 'nope'" in refuse(capsys, monkeypatch, "explain", SENTENCE, "--variant", "nope")
-    assert "has no option 'distanc'" in refuse(capsys, monkeypatch, "compare", SENTENCE, "--methods", "value_zeroing:distanc=2")
+    assert "has no option 'distanc'" in refuse(
+        capsys, monkeypatch, "compare", SENTENCE, "--methods", "value_zeroing:distanc=2"
+    )
     assert "give --rollout" in refuse(capsys, monkeypatch, "map", SENTENCE, "--method", "alti:rollout=abnar")
 
 
@@ -140,14 +146,22 @@ def test_what_an_error_advises_can_be_typed(causal: str, capsys: Any, monkeypatc
     [
         (("explain", "[MASK] keys [MASK] rusty."), "Say which one: --query INDEX."),
         (("explain", REVIEW, "--method", "attcat"), "or give --query."),
-        (("explain", SENTENCE, "--task", "base", "--method", "attcat"), "Load it with --task, for example --task classification"),
+        (
+            ("explain", SENTENCE, "--task", "base", "--method", "attcat"),
+            "Load it with --task, for example --task classification",
+        ),
         (("explain", SENTENCE, "--method", "raw_attention", "--foil", "x"), "leave --foil and --score out"),
-        (("plot", SENTENCE, "--method", "raw_attention", "--score", "logit", "-o", "x.svg"), "leave --foil and --score out"),
+        (
+            ("plot", SENTENCE, "--method", "raw_attention", "--score", "logit", "-o", "x.svg"),
+            "leave --foil and --score out",
+        ),
         (("explain", SENTENCE, "--target", "gold", "--method", "attcat"), "`mixlens run`"),
         (("report", SENTENCE, "--target", "were", "-o", "x.html"), "maps explain a position: give --query."),
     ],
 )
-def test_errors_name_options_that_are_there(arguments: tuple[str, ...], message: str, capsys: Any, monkeypatch: Any) -> None:
+def test_errors_name_options_that_are_there(
+    arguments: tuple[str, ...], message: str, capsys: Any, monkeypatch: Any
+) -> None:
     assert message in refuse(capsys, monkeypatch, *arguments)
 
 
@@ -202,7 +216,9 @@ def test_judge_names_fields(tmp_path: Path, capsys: Any, monkeypatch: pytest.Mon
 # --- targets
 
 
-def test_a_target_of_a_method_that_explains_a_position(capsys: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_target_of_a_method_that_explains_a_position(
+    capsys: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     for arguments in (
         ("explain", "a good film", "-m", "sentiment", "--target", "negative"),
         ("plot", "a good film", "-m", "sentiment", "--target", "negative", "-o", str(tmp_path / "x.svg")),
@@ -217,7 +233,9 @@ def test_a_target_of_a_method_that_explains_a_position(capsys: Any, monkeypatch:
     assert told.endswith("A class is explained by mixlens explain --method deeplift --target negative.")
     told = refuse(capsys, monkeypatch, "compare", SENTENCE, "--target", "were")
     assert "explain a position, whatever the class or word: leave --target, --foil and --score out" in told
-    told = json.loads(run("explain", "a good film", "-m", "sentiment", "--method", "deeplift", "--target", "negative", "--json"))
+    told = json.loads(
+        run("explain", "a good film", "-m", "sentiment", "--method", "deeplift", "--target", "negative", "--json")
+    )
     assert told["info"]["target"] == "negative"
 
 
@@ -248,9 +266,13 @@ def test_names_that_are_printed_can_be_typed(causal: str) -> None:
     assert target is not None
     predicted = json.loads(run("explain", "the play", "-m", causal, "--method", "grad_x_input", "--json"))["scores"]
     for name in (printed[1], target[1]):
-        again = json.loads(run("explain", "the play", "-m", causal, "--method", "grad_x_input", "--target", name, "--json"))
+        again = json.loads(
+            run("explain", "the play", "-m", causal, "--method", "grad_x_input", "--target", name, "--json")
+        )
         assert again["scores"] == predicted
-    other = json.loads(run("explain", "the play", "-m", causal, "--method", "grad_x_input", "--target", printed[2], "--json"))
+    other = json.loads(
+        run("explain", "the play", "-m", causal, "--method", "grad_x_input", "--target", printed[2], "--json")
+    )
     assert other["scores"] != predicted
 
 
@@ -363,7 +385,11 @@ def test_the_command_prints_in_any_encoding(monkeypatch: pytest.MonkeyPatch) -> 
 def test_the_command_prints_where_the_locale_says_nothing() -> None:
     """A process of its own: what Python makes of such a locale is decided as it starts."""
     command = [sys.executable, "-m", "mixlens", "explain", "The keys [MASK] rusty.", "--method", "attcat"]
-    kept = {key: value for key, value in os.environ.items() if key not in ("LANG", "LC_ALL", "PYTHONUTF8", "PYTHONIOENCODING")}
+    kept = {
+        key: value
+        for key, value in os.environ.items()
+        if key not in ("LANG", "LC_ALL", "PYTHONUTF8", "PYTHONIOENCODING")
+    }
     env = {**kept, "HF_HUB_OFFLINE": "1", "LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}
     done = subprocess.run(command, capture_output=True, env=env, check=False)
     assert done.returncode == 0, done.stderr
@@ -415,7 +441,9 @@ def test_waiting_is_told_of_on_a_terminal_alone(monkeypatch: pytest.MonkeyPatch)
 def test_timing_says_what_loading_was() -> None:
     out = run("explain", SENTENCE, "--timing")
     parts = {
-        line.rsplit(maxsplit=2)[0].strip(): float(line.rsplit(maxsplit=2)[1]) for line in out.splitlines() if line.endswith(" ms")
+        line.rsplit(maxsplit=2)[0].strip(): float(line.rsplit(maxsplit=2)[1])
+        for line in out.splitlines()
+        if line.endswith(" ms")
     }
     inside = [parts[name] for name in ("import", "weights", "model check")]
     assert min(inside) >= 0  # what is imported already takes no time

@@ -13,13 +13,13 @@ import transformers
 from conftest import CONFIGURATIONS, DISTINCT, QUICK, SHARED, VOCABULARY, head_of, hf_model, ids, loaded, needs_shared
 
 import mixlens
-import mixlens.maps
+import mixlens.scoring.maps
 import mixlens.show.results_page
-from mixlens.attributions import attribute, known, row_of_map
-from mixlens.targets import resolve, token_id, token_name
+from mixlens.scoring.attributions import attribute, known, row_of_map
+from mixlens.scoring.targets import resolve, token_id, token_name
 
 # Few steps keep these tests quick; test_completeness has what that is warned of.
-pytestmark = pytest.mark.filterwarnings("ignore::mixlens.completeness.IncompleteWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::mixlens.scoring.completeness.IncompleteWarning")
 HEADS = {case: "AutoModelForCausalLM" if "neo" in case else head_of(case) for case in CONFIGURATIONS}
 # One configuration of each kind (norms after, norms before, rotary, gated with norms on both sides), for the methods of other
 # tools: what they ask of a model, integrated_gradients and cat ask of every configuration.
@@ -54,7 +54,11 @@ def test_gradients_at_the_word_embeddings_are_the_stock_models(case: str) -> Non
             handle.remove()
         (gradient,) = torch.autograd.grad(value, [embeddings])
     g, x = gradient[0], embeddings.detach()[0]
-    close = {"rtol": 1e-5, "atol": 1e-6} if case in ("llama", "gemma2", "modernbert", "opt") else {"rtol": 1e-9, "atol": 1e-12}
+    close = (
+        {"rtol": 1e-5, "atol": 1e-6}
+        if case in ("llama", "gemma2", "modernbert", "opt")
+        else {"rtol": 1e-9, "atol": 1e-12}
+    )
     for name, expected in (
         ("grad_l2", g.norm(dim=-1)),
         ("grad_x_input", (g * x).sum(-1)),
@@ -104,7 +108,9 @@ def test_integrated_gradients_add_up(case: str) -> None:
         "gemma3_text": 1e-3,
     }.get(case, 1e-5)
     assert read.info["completeness_gap"] < allowed
-    assert abs(float(read.scores.sum()) - read.info["difference"]) == pytest.approx(read.info["completeness_gap"], abs=1e-12)
+    assert abs(float(read.scores.sum()) - read.info["difference"]) == pytest.approx(
+        read.info["completeness_gap"], abs=1e-12
+    )
 
 
 def test_integrated_gradients_without_their_sign() -> None:
@@ -148,7 +154,9 @@ def test_integrated_gradients_are_captums() -> None:
     given = torch.tensor([trace.input_ids])
     cls = int(trace.logits.argmax())
     x, b = table(given).detach(), table(torch.zeros_like(given)).detach()
-    theirs = captum.IntegratedGradients(lambda e: model.hf_model(inputs_embeds=e).logits).attribute(x, b, target=cls, n_steps=20)
+    theirs = captum.IntegratedGradients(lambda e: model.hf_model(inputs_embeds=e).logits).attribute(
+        x, b, target=cls, n_steps=20
+    )
     ours = attribute(trace, "integrated_gradients", steps=20, baseline="pad")
     assert ours.info["baseline"] == "pad"
     torch.testing.assert_close(ours.scores, theirs.sum(-1)[0], rtol=1e-6, atol=1e-9)
@@ -269,7 +277,9 @@ def test_every_method_on_every_family(case: str) -> None:
             assert float(read.scores.abs().max()) > 0, name
         torch.testing.assert_close(many[1].scores, attribute(alone, name, **options).scores, rtol=1e-8, atol=1e-10)
         if case in ("bert", "llama"):  # a trace out of a batch, asked by itself
-            torch.testing.assert_close(many[1].scores, attribute(traces[1], name, **options).scores, rtol=1e-10, atol=1e-10)
+            torch.testing.assert_close(
+                many[1].scores, attribute(traces[1], name, **options).scores, rtol=1e-10, atol=1e-10
+            )
     assert all(torch.equal(weights, model.hf_model.state_dict()[name]) for name, weights in before.items())
     assert hooks == [len(module._forward_hooks) + len(module._forward_pre_hooks) for module in model.hf_model.modules()]
     assert all(weights.grad is None for weights in model.hf_model.parameters())
@@ -350,7 +360,18 @@ def tokenizer_of(kind: str) -> Any:
         made = Tokenizer(models.WordPiece({one: i for i, one in enumerate(known)}, unk_token="[UNK]"))
         made.pre_tokenizer, made.decoder = pre_tokenizers.Whitespace(), decoders.WordPiece()
     else:
-        known = ["[UNK]", *letters, *"ĠĊ▁", *(kind + one for one in letters), "pl", "ay", "play", kind + "play", "in", "ing"]
+        known = [
+            "[UNK]",
+            *letters,
+            *"ĠĊ▁",
+            *(kind + one for one in letters),
+            "pl",
+            "ay",
+            "play",
+            kind + "play",
+            "in",
+            "ing",
+        ]
         merges = [(kind, one) for one in letters] + [
             ("p", "l"),
             ("a", "y"),
@@ -501,9 +522,15 @@ def test_golden_attcat(case: str) -> None:
         for mask in ("maskones", "maskspecial"):
             read = attribute(trace, "attcat", target=k, variant="released", mask_special=mask == "maskspecial")
             np.testing.assert_allclose(read.scores, golden[f"{mask}/class{k}/AttCAT"], rtol=1e-9, atol=1e-12)
-            np.testing.assert_allclose(read.info["per_layer"], golden[f"{mask}/class{k}/AttCAT_per_layer"], rtol=1e-9, atol=1e-12)
-            read = attribute(trace, "attention_x_grad", target=k, variant="released", mask_special=mask == "maskspecial")
-            np.testing.assert_allclose(read.scores, np.nan_to_num(golden[f"{mask}/class{k}/AttGrads"]), rtol=1e-9, atol=1e-12)
+            np.testing.assert_allclose(
+                read.info["per_layer"], golden[f"{mask}/class{k}/AttCAT_per_layer"], rtol=1e-9, atol=1e-12
+            )
+            read = attribute(
+                trace, "attention_x_grad", target=k, variant="released", mask_special=mask == "maskspecial"
+            )
+            np.testing.assert_allclose(
+                read.scores, np.nan_to_num(golden[f"{mask}/class{k}/AttGrads"]), rtol=1e-9, atol=1e-12
+            )
     for name, key, tolerance in (("raw_attention", "RawAtt", 1e-9), ("attention_rollout", "Rollout", 1e-6)):
         for mask in ("maskones", "maskspecial"):
             read = attribute(trace, name, variant="released", mask_special=mask == "maskspecial")
@@ -573,7 +600,9 @@ def test_golden_blank_out() -> None:
         ("vz_signed_zero_wordemb", {"replacement": "zero", "foil": foil}),
         ("alti_absdiff_fullsoftmax_mask", {"replacement": 103, "absolute": True}),
     ):
-        np.testing.assert_allclose(attribute(trace, "blank_out", **asked, **options).scores, golden[key], rtol=1e-9, atol=1e-13)
+        np.testing.assert_allclose(
+            attribute(trace, "blank_out", **asked, **options).scores, golden[key], rtol=1e-9, atol=1e-13
+        )
 
 
 # --- explaining in one line ---
@@ -634,7 +663,9 @@ def test_words_of_a_text_that_was_gone_on_with(kind: str, monkeypatch: pytest.Mo
         whole = read.by_word()
         assert float(whole.scores.sum()) == pytest.approx(float(read.scores.sum()), abs=1e-9)  # float64
         assert whole.tokens == tuple(read.info["text"].split())
-    assert not [read for read in model.explain(text, method="alti", generate=2, keep_special=False) if read.words is None]
+    assert not [
+        read for read in model.explain(text, method="alti", generate=2, keep_special=False) if read.words is None
+    ]
     page = mixlens.show.results_page.entries(steps, room=1_000_000)
     assert [one["text"] for one in page] == [read.info["text"] for read in steps]
     assert len({one["label"] for one in page}) == 3
@@ -662,9 +693,14 @@ def test_golden_attcat_of_a_question_answering_model(mask: str) -> None:
     config = transformers.AutoConfig.from_pretrained(golden_models / "bert_tiny", num_labels=2)
     model = transformers.BertForQuestionAnswering(config)
     encoder = {
-        key: value for key, value in load_file(golden_models / "bert_tiny" / "model.safetensors").items() if "bert." in key
+        key: value
+        for key, value in load_file(golden_models / "bert_tiny" / "model.safetensors").items()
+        if "bert." in key
     }
-    head = {key.removeprefix("bert_tiny."): value for key, value in load_file(golden_models / "qa_heads.safetensors").items()}
+    head = {
+        key.removeprefix("bert_tiny."): value
+        for key, value in load_file(golden_models / "qa_heads.safetensors").items()
+    }
     kept = {key: value for key, value in {**encoder, **head}.items() if key in model.state_dict()}
     assert set(kept) == set(model.state_dict()) - {"bert.embeddings.position_ids"}
     model.load_state_dict(kept)
@@ -674,7 +710,10 @@ def test_golden_attcat_of_a_question_answering_model(mask: str) -> None:
     trace = mixlens.load(model.double().eval(), tokenizer=tokenizer).trace(**given)
     read = attribute(trace, "attcat", variant="released", mask_special=mask == "maskspecial")
     np.testing.assert_allclose(read.scores, golden[f"{mask}/attcat_sum"], rtol=1e-9, atol=1e-12)
-    for key, target in (("start", (int(golden[f"{mask}/pred_start"]), None)), ("end", (None, int(golden[f"{mask}/pred_end"])))):
+    for key, target in (
+        ("start", (int(golden[f"{mask}/pred_start"]), None)),
+        ("end", (None, int(golden[f"{mask}/pred_end"]))),
+    ):
         read = attribute(trace, "attcat", variant="released", mask_special=mask == "maskspecial", target=target)
         np.testing.assert_allclose(read.scores, golden[f"{mask}/attcat_{key}"], rtol=1e-9, atol=1e-12)
     for name, key in (("raw_attention", "rawatt_as_coded"), ("attention_rollout", "rollout_as_coded")):
@@ -691,7 +730,8 @@ def test_gradient_times_input_is_not_taken_before_a_norm() -> None:
     torch.testing.assert_close(attribute(normed, "grad_x_input", target=1).scores, behind)
     plain = with_head("gpt2").trace(input_ids=ids(7))
     torch.testing.assert_close(
-        attribute(plain, "grad_x_input", target=1).scores, attribute(plain, "grad_x_input", target=1, embedding="sum").scores
+        attribute(plain, "grad_x_input", target=1).scores,
+        attribute(plain, "grad_x_input", target=1, embedding="sum").scores,
     )
 
 
@@ -714,7 +754,9 @@ def forward_passes() -> Any:
 
 
 @pytest.mark.parametrize(("name", "passes"), [("alti", 1), ("attention_rollout", 1), ("attcat", 2), ("deeplift", 4)])
-def test_explain_runs_the_sentence_once_beside_the_methods_own_passes(name: str, passes: int, forward_passes: Any) -> None:
+def test_explain_runs_the_sentence_once_beside_the_methods_own_passes(
+    name: str, passes: int, forward_passes: Any
+) -> None:
     """One traced pass serves prediction, target and map; AttCAT takes one more with its graph, DeepLift also its baseline's
     and that of both. A trace in the place of the text is not run again."""
     model = mixlens.load("agreement")
@@ -740,7 +782,9 @@ def test_a_map_at_hand_is_read_without_another_pass(forward_passes: Any) -> None
     assert row.info["prediction"] == alone.info["prediction"]
 
 
-def test_a_text_that_a_model_goes_on_with_is_not_traced_before(forward_passes: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_text_that_a_model_goes_on_with_is_not_traced_before(
+    forward_passes: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A trace of the whole text, and one pass for the predictions at every place; `generate` is the model's own."""
     model = with_head("llama", "AutoModelForCausalLM")
     monkeypatch.setattr(type(model), "encode", lambda self, text: self.encode_ids(ids(4)))
@@ -765,7 +809,7 @@ def test_the_command_traces_the_sentence_once_and_makes_its_map_once(
     from mixlens.cli.app import app
 
     traced, scored = [], []
-    trace, method = mixlens.Model.trace, mixlens.maps.known()["alti"]
+    trace, method = mixlens.Model.trace, mixlens.scoring.maps.known()["alti"]
 
     def counted_trace(self: Any, *given: Any, **others: Any) -> Any:
         traced.append(given)
@@ -782,7 +826,9 @@ def test_the_command_traces_the_sentence_once_and_makes_its_map_once(
     monkeypatch.setattr(mixlens.Model, "trace", counted_trace)
     # Its signature is that of the method, so that options are checked as before.
     monkeypatch.setitem(
-        mixlens.maps.known(), "alti", dataclasses.replace(method, function=functools.wraps(method.function)(counted_alti))
+        mixlens.scoring.maps.known(),
+        "alti",
+        dataclasses.replace(method, function=functools.wraps(method.function)(counted_alti)),
     )
     result = CliRunner().invoke(app, ["explain", "The keys to the cabinet [MASK] rusty.", *options])
     assert result.exit_code == 0, result.output

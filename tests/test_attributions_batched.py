@@ -16,9 +16,9 @@ from test_attributions import with_head
 from test_run import bad, go, table
 
 import mixlens
-from mixlens import attributions as attributing
-from mixlens.attributions import attribute, attribute_each, known
-from mixlens.errors import InputError
+from mixlens.base.errors import InputError
+from mixlens.scoring import attributions as attributing
+from mixlens.scoring.attributions import attribute, attribute_each, known
 
 ONE_PASS = ["grad_l2", "grad_x_input", "grad_x_input_l2", "attention_grad", "attention_x_grad", "cat", "attcat"]
 LENGTHS = (9, 4, 7, 7, 2)
@@ -49,7 +49,9 @@ def test_a_padded_batch_gives_the_numbers_of_each_row_alone(head: str, score: st
     """Whatever is explained: a class, a token at its place, a span over all positions (padding is none of them)."""
     model = with_head("bert", f"AutoModelFor{head}")
     traces = traces_of(model)
-    asked = [{"score": score, **({"query": i % 2} if head in ("TokenClassification", "MaskedLM") else {})} for i in range(5)]
+    asked = [
+        {"score": score, **({"query": i % 2} if head in ("TokenClassification", "MaskedLM") else {})} for i in range(5)
+    ]
     for name in ONE_PASS:
         passes.clear()
         together = attribute_each(traces, name, asked)
@@ -59,11 +61,15 @@ def test_a_padded_batch_gives_the_numbers_of_each_row_alone(head: str, score: st
             assert isinstance(read, mixlens.Attribution)
             torch.testing.assert_close(read.scores, alone.scores, rtol=1e-10, atol=1e-12)
             assert read.tokens == alone.tokens
-            assert {key: read.info[key] for key in ("target", "query")} == {key: alone.info[key] for key in ("target", "query")}
+            assert {key: read.info[key] for key in ("target", "query")} == {
+                key: alone.info[key] for key in ("target", "query")
+            }
 
 
-@pytest.mark.filterwarnings("ignore::mixlens.completeness.IncompleteWarning")  # few steps keep it quick
-@pytest.mark.parametrize("name", [name for name, method in known().items() if method.layers or len(method.variants) > 1])
+@pytest.mark.filterwarnings("ignore::mixlens.scoring.completeness.IncompleteWarning")  # few steps keep it quick
+@pytest.mark.parametrize(
+    "name", [name for name, method in known().items() if method.layers or len(method.variants) > 1]
+)
 def test_layers_and_variants_in_a_batch(name: str) -> None:
     model = with_head("bert", "AutoModelForSequenceClassification")
     traces, used = traces_of(model)[:3], known()[name]
@@ -153,7 +159,9 @@ def test_a_corpus_run_shares_gradients_and_names_the_row_that_fails(tmp_path: Pa
     rows = [{"text": text, "label": label} for text, label in zip(texts, labels, strict=True)]
     (tmp_path / "x.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     passes.clear()
-    made = go(tmp_path / "x.jsonl", tmp_path / "run", model=model, methods=["alti", "attcat", "grad_x_input"], target="gold")
+    made = go(
+        tmp_path / "x.jsonl", tmp_path / "run", model=model, methods=["alti", "attcat", "grad_x_input"], target="gold"
+    )
     assert passes == [3, 3]  # once for each method
     assert (made.rows, made.errors) == (3, 2)
     assert [(one["row"], one["reason"][:24]) for one in bad(tmp_path / "run")] == [

@@ -12,9 +12,10 @@ from typing import Any
 
 import pytest
 
-from mixlens import asking, command_words, registry
-from mixlens.asking import MethodRequest
-from mixlens.errors import InputError, MixlensError
+from mixlens.base import registry
+from mixlens.base.errors import InputError, MixlensError
+from mixlens.scoring import asking, command_words
+from mixlens.scoring.asking import MethodRequest
 
 
 def refused(call: Any, *given: Any, **options: Any) -> str:
@@ -39,7 +40,10 @@ def test_a_text_is_given_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 def test_a_text_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "text.txt"
-    assert refused(command_words.text_of, None, file) == f"--file: {str(file)!r} cannot be read: No such file or directory."
+    assert (
+        refused(command_words.text_of, None, file)
+        == f"--file: {str(file)!r} cannot be read: No such file or directory."
+    )
     file.write_bytes(b"\xff\xfe\xfa")
     assert refused(command_words.text_of, None, file) == f"--file: {str(file)!r} is not text in UTF-8."
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"\xff\xff"), encoding="utf-8"))
@@ -51,8 +55,12 @@ def test_a_text_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 def test_methods_as_written() -> None:
     assert command_words.method_of(" alti ") == MethodRequest("alti", None, None, {})
-    assert asking.parse_method("alti:variant=released:rollout=globenc") == MethodRequest("alti", "released", "globenc", {})
-    assert asking.parse_method("integrated_gradients:steps=3") == MethodRequest("integrated_gradients", None, None, {"steps": 3})
+    assert asking.parse_method("alti:variant=released:rollout=globenc") == MethodRequest(
+        "alti", "released", "globenc", {}
+    )
+    assert asking.parse_method("integrated_gradients:steps=3") == MethodRequest(
+        "integrated_gradients", None, None, {"steps": 3}
+    )
     given = MethodRequest("nothing", "at", "all", {"is": "checked"})
     assert asking.parse_method(given) is given
     assert command_words.method_of("alti", "released") == MethodRequest("alti", "released", None, {})
@@ -62,7 +70,10 @@ def test_methods_as_written() -> None:
         "value_zeroing:variant=paper": MethodRequest("value_zeroing", "paper"),
     }
     assert command_words.methods_of("alti", "released") == {"alti": MethodRequest("alti", "released")}
-    assert asking.parse_methods(["alti", "random"]) == {"alti": MethodRequest("alti"), "random": MethodRequest("random")}
+    assert asking.parse_methods(["alti", "random"]) == {
+        "alti": MethodRequest("alti"),
+        "random": MethodRequest("random"),
+    }
 
 
 def test_methods_that_are_refused() -> None:
@@ -78,7 +89,9 @@ def test_methods_that_are_refused() -> None:
     )
     assert refused(asking.parse_method, "alti:rollout=mine").startswith("unknown rollout convention 'mine'. ")
     assert refused(asking.parse_method, "attcat:rollout=alti").startswith("'attcat' has no option 'rollout'. ")
-    assert refused(asking.parse_method, "attention:head=all").startswith("'attention' with all heads gives a map for each head")
+    assert refused(asking.parse_method, "attention:head=all").startswith(
+        "'attention' with all heads gives a map for each head"
+    )
 
 
 def test_values_of_options() -> None:
@@ -169,7 +182,12 @@ def test_targets_as_written(monkeypatch: pytest.MonkeyPatch) -> None:
     assert of(lens_of("causal-lm"), "good") == "good"
     assert of(lens_of("question-answering"), "3, 5") == (3, 5)
     assert of(lens_of("question-answering"), "3") == 3
-    assert [of(lens_of("question-answering"), given) for given in ("3,x", "x,3", ",3", "3,")] == ["3,x", "x,3", ",3", "3,"]
+    assert [of(lens_of("question-answering"), given) for given in ("3,x", "x,3", ",3", "3,")] == [
+        "3,x",
+        "x,3",
+        ",3",
+        "3,",
+    ]
     assert of(lens_of("causal-lm"), "3,5") == "3,5"
     assert refused(of, lens_of("causal-lm"), "gold") == (
         "--target gold takes each row's own label, in `mixlens run`. Here, name the class or the word."
@@ -191,9 +209,9 @@ def test_places_as_written() -> None:
 def test_the_place_that_is_meant() -> None:
     trace: Any = SimpleNamespace(tokens=("a", "b", "a"), model=SimpleNamespace(task="classification"))
     meant = command_words.place_meant
-    assert [meant(trace, *given, "alti") for given in ((None, None), ("b", None), ("b", "zz"), (None, "b"), (None, "-3"))] == [
-        *(None, 1, 1, 1, 0)
-    ]
+    assert [
+        meant(trace, *given, "alti") for given in ((None, None), ("b", None), ("b", "zz"), (None, "b"), (None, "-3"))
+    ] == [*(None, 1, 1, 1, 0)]
     assert "occurs" in refused(meant, trace, None, "a", "alti")
     assert "out of range" in refused(meant, trace, None, "7", "alti")
     assert refused(meant, trace, None, "zz", "alti") == (
@@ -209,8 +227,13 @@ def test_heads_as_written() -> None:
     assert command_words.head_of(request, "12").options == {"head": 11}
     assert command_words.head_of(request, "all").options == {"head": "all"}
     for wrong in ("0", "-1", "x", "1.5", ""):
-        assert refused(command_words.head_of, request, wrong) == f"--head is a number, counted from 1, or all, not {wrong!r}."
-    assert refused(command_words.head_of, MethodRequest("attcat"), "1").startswith("'attcat' explains a prediction, it makes no")
+        assert (
+            refused(command_words.head_of, request, wrong)
+            == f"--head is a number, counted from 1, or all, not {wrong!r}."
+        )
+    assert refused(command_words.head_of, MethodRequest("attcat"), "1").startswith(
+        "'attcat' explains a prediction, it makes no"
+    )
     assert refused(command_words.head_of, MethodRequest("alti"), "1").startswith("'alti' has no option 'head'")
 
 
@@ -229,7 +252,9 @@ def test_a_head_that_no_layer_has() -> None:
 # --- the registry ---------------------------------------------------------------------------------------------------------
 
 
-def scored(block: Any, *, variant: str = "one", count: int = 3, share: float | None = None, query: int | None = None) -> None:
+def scored(
+    block: Any, *, variant: str = "one", count: int = 3, share: float | None = None, query: int | None = None
+) -> None:
     """The first line.
 
     Others.
@@ -260,7 +285,11 @@ def test_an_entry_and_its_options() -> None:
     ("entry", "options", "message"),
     [
         (ENTRY, {"count": 2**32}, "'count' of 'mine' cannot be 4294967296: no option takes a number of that size."),
-        (ENTRY, {"count": -(2**31) - 1}, "'count' of 'mine' cannot be -2147483649: no option takes a number of that size."),
+        (
+            ENTRY,
+            {"count": -(2**31) - 1},
+            "'count' of 'mine' cannot be -2147483649: no option takes a number of that size.",
+        ),
         (ENTRY, {"count": 1.5}, "'count' of 'mine' is of type int, not float."),
         (ENTRY, {"count": True}, "'count' of 'mine' is of type int, not bool."),
         (ENTRY, {"count": None}, "'count' of 'mine' is of type int, not NoneType."),
@@ -282,7 +311,7 @@ def test_names_that_are_refused() -> None:
 
 
 def test_a_registry_of_its_own() -> None:
-    made = registry.Registry[Any]("thing", folder="mixlens.metrics", group="mixlens.none")
+    made = registry.Registry[Any]("thing", folders=("mixlens.metrics",), group="mixlens.none")
     entry = made.register(lambda name, function: registry.Registered(name, function, "p", ("v",), "1"))
     assert entry(scored) is scored
     made.register(lambda name, function: registry.Registered(name, function, "p", ("v",), "1"), name="other")(scored)
@@ -300,8 +329,13 @@ def test_a_registry_of_its_own() -> None:
 
 
 def test_entries_are_in_the_order_of_their_files() -> None:
-    made = registry.Registry[Any]("thing", folder="mixlens.metrics", group="mixlens.none")
-    for name, module in (("x", "elsewhere"), ("s", "mixlens.metrics.subsets"), ("a", "mixlens.metrics.agreement"), ("y", "z")):
+    made = registry.Registry[Any]("thing", folders=("mixlens.metrics",), group="mixlens.none")
+    for name, module in (
+        ("x", "elsewhere"),
+        ("s", "mixlens.metrics.subsets"),
+        ("a", "mixlens.metrics.agreement"),
+        ("y", "z"),
+    ):
         made.add(name, SimpleNamespace(module=module))
     assert list(made.known()) == ["a", "s", "x", "y"]
     made.add("late", SimpleNamespace(module="mixlens.metrics.agreement"))

@@ -12,10 +12,10 @@ import torch
 from conftest import DISTINCT, SHARED, head_of, hf_model, ids, loaded, needs_shared
 
 import mixlens
-from mixlens.attributions import attribute
-from mixlens.completeness import CLOSED, IncompleteWarning, completeness
 from mixlens.methods import _points, integrated
 from mixlens.methods import _quadrature as quadrature
+from mixlens.scoring.attributions import attribute
+from mixlens.scoring.completeness import CLOSED, IncompleteWarning, completeness
 
 CAUSAL_HEAD = "AutoModelForCausalLM"
 TEXT = "Once upon a time, there was a little girl named Lily. She loved to"
@@ -61,7 +61,9 @@ def test_the_integral_up_to_each_node_is_exact_for_a_polynomial() -> None:
 def test_numbers_out_of_bounds_are_refused(option: str) -> None:
     trace = loaded("bert", head="AutoModelForSequenceClassification").trace(input_ids=ids(4))
     for value in (0, -3, 1_000_001):
-        with pytest.raises(mixlens.MixlensError, match=rf"{option} must be at least 1 and at most 1,000,000, not {value}"):
+        with pytest.raises(
+            mixlens.MixlensError, match=rf"{option} must be at least 1 and at most 1,000,000, not {value}"
+        ):
             attribute(trace, "integrated_gradients", **{option: value})
     for value in (0.0, -1.0, float("nan")):
         with pytest.raises(mixlens.MixlensError, match="tolerance must be above 0"):
@@ -85,7 +87,9 @@ def abrupt(dtype: torch.dtype = torch.float32, eps: float = 1e-6) -> Any:
 
 def test_a_path_that_is_abrupt_near_the_baseline_gets_the_steps_it_needs() -> None:
     trace = abrupt().trace(input_ids=ids(8))
-    with pytest.warns(IncompleteWarning, match=r"integrated_gradients: the scores add up to .* off, in float32\) after 50 steps"):
+    with pytest.warns(
+        IncompleteWarning, match=r"integrated_gradients: the scores add up to .* off, in float32\) after 50 steps"
+    ):
         few = attribute(trace, "integrated_gradients", steps=50, baseline="zero")
     assert few.info["completeness"]["relative_gap"] > 0.05
     assert few.info["steps"] == 50
@@ -146,7 +150,7 @@ def test_two_errors_that_cancel_are_seen() -> None:
 @needs_shared
 @pytest.mark.parametrize(("dtype", "allowed"), [("float32", CLOSED), ("float16", CLOSED), ("bfloat16", 0.05)])
 @pytest.mark.parametrize("text", [TEXT, "The dog ran", "One day, Tom saw a big"])
-@pytest.mark.filterwarnings("ignore::mixlens.completeness.IncompleteWarning")
+@pytest.mark.filterwarnings("ignore::mixlens.scoring.completeness.IncompleteWarning")
 def test_integrated_gradients_of_a_trained_llama_add_up(text: str, dtype: str, allowed: float) -> None:
     """bfloat16: its numbers have 8 bits, so the target itself is known to some 1 %, and each of its pieces too."""
     trace = mixlens.load(SHARED / "models" / "stories260K", dtype=dtype).trace(text)
@@ -219,7 +223,9 @@ def test_a_large_chunk_is_cut_to_what_a_pass_holds(monkeypatch: pytest.MonkeyPat
     read = attribute(trace, "integrated_gradients", steps=20, chunk=1_000_000)
     assert max(sizes) == 2
     monkeypatch.undo()
-    torch.testing.assert_close(read.scores, attribute(trace, "integrated_gradients", steps=20).scores, rtol=1e-9, atol=1e-9)
+    torch.testing.assert_close(
+        read.scores, attribute(trace, "integrated_gradients", steps=20).scores, rtol=1e-9, atol=1e-9
+    )
 
 
 def test_memory_that_runs_out_in_python_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,13 +10,19 @@ import torch
 from conftest import QUICK, hf_model, ids
 
 import mixlens
-from mixlens.attributions import attribute, known
-from mixlens.errors import ModelError
+from mixlens.base.errors import ModelError
+from mixlens.scoring.attributions import attribute, known
 
 GRADIENTS = [name for name, method in known().items() if method.needs_target]
-OPTIONS: dict[str, dict[str, Any]] = {"integrated_gradients": {"steps": 4}, "blank_out": {"replacement": "zero"}, **QUICK}
+OPTIONS: dict[str, dict[str, Any]] = {
+    "integrated_gradients": {"steps": 4},
+    "blank_out": {"replacement": "zero"},
+    **QUICK,
+}
 HEAD = "AutoModelForSequenceClassification"
-pytestmark = pytest.mark.filterwarnings("ignore::mixlens.completeness.IncompleteWarning")  # few steps keep it quick
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::mixlens.scoring.completeness.IncompleteWarning"
+)  # few steps keep it quick
 
 
 def scores(trace: Any, name: str) -> torch.Tensor:
@@ -28,7 +34,16 @@ def float32(case: str) -> Any:
 
 
 def test_the_methods_tried_are_all_that_explain_a_prediction() -> None:
-    wanted = {"grad_l2", "grad_x_input", "attcat", "cat", "integrated_gradients", "deeplift", "attention_grad", "transatt"}
+    wanted = {
+        "grad_l2",
+        "grad_x_input",
+        "attcat",
+        "cat",
+        "integrated_gradients",
+        "deeplift",
+        "attention_grad",
+        "transatt",
+    }
     assert wanted <= set(GRADIENTS)
 
 
@@ -88,7 +103,7 @@ def test_a_model_compiled_in_place_gives_the_numbers_of_the_model() -> None:
 
 
 def test_nothing_is_switched_where_nothing_was() -> None:
-    from mixlens.differentiable import differentiable
+    from mixlens.scoring.differentiable import differentiable
 
     model = mixlens.load(float32("bert"))
     with torch.no_grad(), differentiable([model]):

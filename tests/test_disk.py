@@ -15,8 +15,8 @@ import pytest
 import torch
 
 import mixlens
-from mixlens import files as disk
-from mixlens.errors import InputError, MixlensError, ResultError
+from mixlens.base import files as disk
+from mixlens.base.errors import InputError, MixlensError, ResultError
 from mixlens.types import Attribution
 from recipes.sources import parsed
 
@@ -84,7 +84,9 @@ def test_a_writer_that_is_interrupted_leaves_nothing(tmp_path: Path) -> None:
 
 def test_two_who_write_to_one_place_do_not_meet(tmp_path: Path) -> None:
     contents = [bytes([65 + i]) * 100_000 for i in range(8)]
-    threads = [threading.Thread(target=disk.write, args=(tmp_path / "x", content)) for content in contents for _ in range(5)]
+    threads = [
+        threading.Thread(target=disk.write, args=(tmp_path / "x", content)) for content in contents for _ in range(5)
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -101,7 +103,12 @@ def test_a_name_may_be_as_long_as_the_disk_allows(tmp_path: Path) -> None:
 
 def test_nothing_else_in_the_package_writes_files() -> None:
     """Apart from the compiled kernels, the lock and the list of errors, which is made good from the shards."""
-    allowed = {("files.py", "open"), ("corpus/shards.py", "open"), ("corpus/shards.py", "replace"), ("files.py", "replace")}
+    allowed = {
+        ("files.py", "open"),
+        ("corpus/shards.py", "open"),
+        ("corpus/shards.py", "replace"),
+        ("files.py", "replace"),
+    }
     for path in ROOT.rglob("*.py"):
         name = path.relative_to(ROOT).as_posix()
         if name.startswith("fast/loops/"):

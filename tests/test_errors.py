@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mixlens.errors import (
+from mixlens.base.errors import (
     InputError,
     LongError,
     is_text,
@@ -103,7 +103,9 @@ def test_names_are_suggested_in_order_of_likeness() -> None:
     assert nearest("zzz", known) == "Known: alti, attention, globenc, value_zeroing."
     assert suggested("zzz", known) == ""
     assert suggested("atention", known) == "Did you mean 'attention'?"
-    assert suggested("abcd", ["abce", "abcf", "abcg", "abch"]) == "Did you mean 'abch' or 'abcg' or 'abcf'?"  # three at most
+    assert (
+        suggested("abcd", ["abce", "abcf", "abcg", "abch"]) == "Did you mean 'abch' or 'abcg' or 'abcf'?"
+    )  # three at most
     near = ("sentiment", "agreement")  # they share half of their letters
     assert nearest("sentimental", near) == "Did you mean 'sentiment'? Known: agreement, sentiment."
     assert nearest("agrement", near) == "Did you mean 'agreement'? Known: agreement, sentiment."
@@ -113,5 +115,7 @@ def test_names_are_suggested_in_order_of_likeness() -> None:
 
 def test_an_unknown_method_is_refused_with_the_nearest_names_and_the_command_that_lists_all() -> None:
     known = ("value_zeroing", "alti", "attention", "globenc")
-    assert str(unknown_method("alit", known)) == "unknown method 'alit'. Did you mean 'alti'? `mixlens methods` lists all."
+    assert (
+        str(unknown_method("alit", known)) == "unknown method 'alit'. Did you mean 'alti'? `mixlens methods` lists all."
+    )
     assert str(unknown_method("zzz", known)) == "unknown method 'zzz'. `mixlens methods` lists all."

@@ -15,9 +15,10 @@ import pytest
 import torch
 from safetensors import safe_open
 
-from mixlens import errors, files, result_facts, saving, saving_text
-from mixlens.errors import InputError, MixlensError, ResultError
-from mixlens.files import RunFolder
+from mixlens.base import errors, files
+from mixlens.base.errors import InputError, MixlensError, ResultError
+from mixlens.base.files import RunFolder
+from mixlens.scoring import result_facts, saving, saving_text
 from mixlens.types import Attribution, HeadMaps, Map
 
 # --- writing ----------------------------------------------------------------------------------------------------------
@@ -67,7 +68,9 @@ def test_what_is_written_reaches_the_disk_before_its_name(tmp_path: Path, monkey
     assert steps == ["file", (tmp_path, tmp_path / "f"), tmp_path]
 
 
-@pytest.mark.parametrize(("system", "refusals", "waits"), [("nt", 2, [0.01, 0.05]), ("nt", 0, []), ("nt", 4, list(files.WAITS))])
+@pytest.mark.parametrize(
+    ("system", "refusals", "waits"), [("nt", 2, [0.01, 0.05]), ("nt", 0, []), ("nt", 4, list(files.WAITS))]
+)
 def test_windows_is_asked_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, system: str, refusals: int, waits: list[float]
 ) -> None:
@@ -146,14 +149,20 @@ def test_windows_has_locks_of_its_own_and_no_folders_to_sync(tmp_path: Path, mon
 @pytest.mark.parametrize(
     ("error", "told"),
     [
-        (OSError(errno.ENOSPC, "No space", "/run/x"), "cannot write to '/run': No space. What is done is safe: make room or set"),
+        (
+            OSError(errno.ENOSPC, "No space", "/run/x"),
+            "cannot write to '/run': No space. What is done is safe: make room or set",
+        ),
         (
             OSError(errno.ENOENT, "None", "/run/x/y"),
             "cannot write to '/run': None. Something on the way there is no folder, or was",
         ),
         (OSError(errno.ESTALE, "Stale"), "cannot write to '/run': Stale. Something on the way there"),
         (OSError(errno.ENOTDIR, "Not", "/"), "cannot write to '/run': Not. Something on the way there"),
-        (OSError(errno.EIO, "IO", "/run/a", None, "/tmp/b"), "the run stopped: IO ('/tmp/b'). The same command goes on."),
+        (
+            OSError(errno.EIO, "IO", "/run/a", None, "/tmp/b"),
+            "the run stopped: IO ('/tmp/b'). The same command goes on.",
+        ),
         (OSError(errno.EIO, "IO", b"/tmp/a"), "the run stopped: IO ('/tmp/a'). The same command goes on."),
         (OSError("text"), "cannot write to '/run': text. What is done is safe"),
         (OSError(), "cannot write to '/run': OSError. What is done is safe"),
@@ -176,7 +185,11 @@ def test_a_refusal_stays_what_it_is() -> None:
 
 def begun(folder: Path, **more: Any) -> None:
     folder.mkdir(exist_ok=True)
-    manifest = {"schema": 1, "identity_schema": 2, "identity": {"kind": "corpus", "n": 1, "options": {"a": 1, "b": None}}}
+    manifest = {
+        "schema": 1,
+        "identity_schema": 2,
+        "identity": {"kind": "corpus", "n": 1, "options": {"a": 1, "b": None}},
+    }
     (folder / "manifest.json").write_text(json.dumps({**manifest, **more}))
 
 
@@ -286,13 +299,19 @@ def test_a_folder_is_held_by_one(tmp_path: Path) -> None:
 def test_a_lock_that_is_a_link_or_a_folder_is_refused(tmp_path: Path) -> None:
     target = tmp_path / "target"
     target.touch()
-    for name, make in (("link", lambda lock: lock.symlink_to(target)), ("dir", lambda lock: lock.mkdir()), ("pipe", os.mkfifo)):
+    for name, make in (
+        ("link", lambda lock: lock.symlink_to(target)),
+        ("dir", lambda lock: lock.mkdir()),
+        ("pipe", os.mkfifo),
+    ):
         folder = tmp_path / name
         folder.mkdir()
         make(folder / ".lock")
         with pytest.raises(InputError) as told, RunFolder(folder).held():
             pass
-        assert str(told.value).startswith(f"{str(folder / '.lock')!r} is a link or no file. It was not made by a run: take it")
+        assert str(told.value).startswith(
+            f"{str(folder / '.lock')!r} is a link or no file. It was not made by a run: take it"
+        )
 
 
 def test_the_lock_file_is_opened_with_care(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -372,13 +391,25 @@ def attribution(**more: Any) -> Attribution:
 
 def test_a_result_in_plain_types() -> None:
     info = {
-        **{"t": torch.tensor([[1.0, math.nan], [math.inf, -math.inf]]), "n": (1, math.nan), "d": {2: -math.inf}, "o": Path("p")},
+        **{
+            "t": torch.tensor([[1.0, math.nan], [math.inf, -math.inf]]),
+            "n": (1, math.nan),
+            "d": {2: -math.inf},
+            "o": Path("p"),
+        },
         **{"b": True, "none": None, "i": torch.tensor([3]), "f": 0.5, "s": "x"},
     }
     found = saving_text.dict_of(attribution(info=info))
     assert list(found) == ["kind", "schema", "method", "tokens", "scores", "dtype", "special", "words", "info"]
     assert found == {
-        **{"kind": "attribution", "schema": 1, "method": "m", "tokens": ["a,", "b"], "scores": [0.5, 0.0], "dtype": "float32"},
+        **{
+            "kind": "attribution",
+            "schema": 1,
+            "method": "m",
+            "tokens": ["a,", "b"],
+            "scores": [0.5, 0.0],
+            "dtype": "float32",
+        },
         **{"special": [True, False], "words": [["A", [0, 1]]]},
         "info": {
             "t": {"tensor": "float32", "shape": [2, 2], "values": [1.0, "NaN", "Infinity", "-Infinity"]},
@@ -404,8 +435,17 @@ def test_what_was_written_is_read_back() -> None:
     assert list(tensors) == ["scores", "info.t"]
     assert torch.equal(tensors["scores"], torch.tensor([0.5, -0.0]))
     torch.testing.assert_close(tensors["info.t"], info["t"], equal_nan=True)
-    assert (header["kind"], header["schema"], header["method"], header["tokens"]) == ("Attribution", 1, "m", ["a,", "b"])
-    assert (header["special"], header["words"], list(header["info"])) == ([True, False], [["A", [0, 1]]], ["n", "d", "s"])
+    assert (header["kind"], header["schema"], header["method"], header["tokens"]) == (
+        "Attribution",
+        1,
+        "m",
+        ["a,", "b"],
+    )
+    assert (header["special"], header["words"], list(header["info"])) == (
+        [True, False],
+        [["A", [0, 1]]],
+        ["n", "d", "s"],
+    )
     assert (header["info"]["d"], math.isnan(header["info"]["n"][1])) == ({"x": {"y": -math.inf}}, True)
 
 
@@ -419,11 +459,26 @@ def test_what_was_written_is_read_back() -> None:
         ({"dtype": "complex64"}, "its numbers are of an unknown type"),
         ({"dtype": 3}, "its numbers are of an unknown type"),
         ({"scores": [None]}, "its numbers are none"),
-        ({"info": {"t": {"tensor": "float32", "shape": [3], "values": [1.0]}}}, "a tensor among its facts has another shape"),
-        ({"info": {"t": {"tensor": "float32", "shape": [-1], "values": [1.0]}}}, "a tensor among its facts has another shape"),
-        ({"info": {"t": {"tensor": "float32", "shape": [True], "values": [1.0]}}}, "a tensor among its facts has another shape"),
-        ({"info": {"t": {"tensor": "float32", "shape": 1, "values": [1.0]}}}, "a tensor among its facts has another shape"),
-        ({"info": {"t": {"tensor": "float32", "shape": [1], "values": [[1.0]]}}}, "a tensor among its facts has another shape"),
+        (
+            {"info": {"t": {"tensor": "float32", "shape": [3], "values": [1.0]}}},
+            "a tensor among its facts has another shape",
+        ),
+        (
+            {"info": {"t": {"tensor": "float32", "shape": [-1], "values": [1.0]}}},
+            "a tensor among its facts has another shape",
+        ),
+        (
+            {"info": {"t": {"tensor": "float32", "shape": [True], "values": [1.0]}}},
+            "a tensor among its facts has another shape",
+        ),
+        (
+            {"info": {"t": {"tensor": "float32", "shape": 1, "values": [1.0]}}},
+            "a tensor among its facts has another shape",
+        ),
+        (
+            {"info": {"t": {"tensor": "float32", "shape": [1], "values": [[1.0]]}}},
+            "a tensor among its facts has another shape",
+        ),
     ],
 )
 def test_text_that_no_result_wrote(change: dict[str, Any], told: str) -> None:
@@ -595,12 +650,19 @@ def test_every_kind_of_file(tmp_path: Path) -> None:
         found = saving.load_result(str(place))
         assert torch.equal(found.scores, result.scores)
         assert torch.equal(found.info["t"], result.info["t"])
-        assert (found.tokens, found.special, found.words, found.info["é"]) == (result.tokens, result.special, result.words, "ü")
+        assert (found.tokens, found.special, found.words, found.info["é"]) == (
+            result.tokens,
+            result.special,
+            result.words,
+            "ü",
+        )
     with safe_open(tmp_path / "r.safetensors", framework="pt") as file:
         assert "ü" in file.metadata()["mixlens"]
     saving.save(result, tmp_path / "r.csv")
     assert (tmp_path / "r.csv").read_text() == saving_text.csv_of(result)
-    assert refused(tmp_path / "r.csv").startswith("'r.csv': a table has the scores alone. Save a result as .safetensors or")
+    assert refused(tmp_path / "r.csv").startswith(
+        "'r.csv': a table has the scores alone. Save a result as .safetensors or"
+    )
     assert refused(tmp_path / "none.json") == f"no file {str(tmp_path / 'none.json')!r}."
     assert saving.saved_or_text(result, None, ".csv") == saving_text.csv_of(result)
     assert saving.saved_or_text(result, None, ".json") == saving_text.json_of(result)
@@ -648,7 +710,11 @@ def test_tables_of_pandas() -> None:
     scores = torch.arange(8.0).reshape(2, 1, 2, 2)
     heads = saving.heads_frame(HeadMaps(scores, ("a", "b"), "m", {}, (), None))
     assert list(heads.columns) == ["layer", "head", "query", "key", "query_token", "key_token", "score"]
-    assert heads.values.tolist()[1:4] == [[0, 0, 0, 1, "a", "b", 1.0], [0, 0, 1, 0, "b", "a", 2.0], [0, 0, 1, 1, "b", "b", 3.0]]
+    assert heads.values.tolist()[1:4] == [
+        [0, 0, 0, 1, "a", "b", 1.0],
+        [0, 0, 1, 0, "b", "a", 2.0],
+        [0, 0, 1, 1, "b", "b", 3.0],
+    ]
     assert heads.values.tolist()[6] == [1, 0, 1, 0, "b", "a", 6.0]
     frame = saving.map_frame(Map(scores[:, 0], ("a", "b"), "m", {}, (), None))
     assert list(frame.columns) == ["layer", "query", "key", "query_token", "key_token", "score"]

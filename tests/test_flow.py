@@ -10,7 +10,7 @@ from conftest import ids, loaded
 from test_aggregate import a_map
 
 import mixlens
-from mixlens.conventions import CONVENTIONS
+from mixlens.scoring.conventions import CONVENTIONS
 from mixlens.show.heading import heading_line
 
 
@@ -60,7 +60,12 @@ def test_flow_is_the_maximum_flow_to_each_input(name: str) -> None:
             row = torch.tensor([maximum_flow(layers, layer, i, j) for j in range(4)], dtype=torch.float64)
             torch.testing.assert_close(made.scores[layer, i], row / row.sum(), rtol=0, atol=1e-9)
     torch.testing.assert_close(made.scores[0], layers[0] / layers[0].sum(-1, keepdim=True))
-    assert made.info["rollout"] == {"convention": name, "residual": used.residual, "normalize": used.normalize, "flow": True}
+    assert made.info["rollout"] == {
+        "convention": name,
+        "residual": used.residual,
+        "normalize": used.normalize,
+        "flow": True,
+    }
     assert not torch.allclose(made.scores[-1], a_map(given).rollout(name).scores[-1], atol=1e-3)
 
 
@@ -81,7 +86,9 @@ def test_one_position_is_its_row() -> None:
         one = mixlens.flow(scores, "abnar", query=query, layer=layer)
         assert isinstance(one, mixlens.Attribution)
         place = one.info["query"]
-        torch.testing.assert_close(one.scores, whole.scores[layer, place], rtol=1e-12, atol=0)  # float64, the same flows
+        torch.testing.assert_close(
+            one.scores, whole.scores[layer, place], rtol=1e-12, atol=0
+        )  # float64, the same flows
         assert (one.info["layer"], one.info["query_token"]) == (layer % 3, f"t{place}")
 
 

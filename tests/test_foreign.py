@@ -10,10 +10,14 @@ import pytest
 import torch
 
 import mixlens
-from mixlens.attributions import known
-from mixlens.errors import InputError
+from mixlens.base.errors import InputError
+from mixlens.scoring.attributions import known
 
-TEXTS = ["A dull film with a wonderful cast.", "The plot was not dull.", "The music was good and the cast was dreadful."]
+TEXTS = [
+    "A dull film with a wonderful cast.",
+    "The plot was not dull.",
+    "The music was good and the cast was dreadful.",
+]
 
 
 @pytest.fixture(scope="module")
@@ -172,11 +176,16 @@ def test_methods_from_outside_that_are_none_are_refused(methods: Any, why: str) 
 
 
 def test_groups_of_methods() -> None:
-    from mixlens.experiments.judged_methods import asked_methods, every_method, peers
+    from mixlens.runs.judge.judged_methods import asked_methods, every_method, peers
 
-    assert {"shap", "lime", "gradient_shap", "smooth_grad", "layer_conductance", "sequential_integrated_gradients"} <= set(
-        peers()
-    )
+    assert {
+        "shap",
+        "lime",
+        "gradient_shap",
+        "smooth_grad",
+        "layer_conductance",
+        "sequential_integrated_gradients",
+    } <= set(peers())
     assert "discretized_integrated_gradients" in peers()
     assert not set(peers()) & set(every_method()[0])
     assert asked_methods("all,peers")[0] == [*every_method()[0], *peers()]

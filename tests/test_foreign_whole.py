@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 import torch
 
-from mixlens import foreign
-from mixlens.errors import InputError
-from mixlens.foreign import PAPER, aligned, as_methods, attribution_from, method_of
+from mixlens.base.errors import InputError
 from mixlens.methods._attribution import known
+from mixlens.metrics import foreign
+from mixlens.metrics.foreign import PAPER, aligned, as_methods, attribution_from, method_of
 from mixlens.types import Attribution, Trace
 
 TOKENS = ("[CLS]", "Un", "##real", "film", "[SEP]")
@@ -67,7 +67,14 @@ def test_a_trace_gives_its_place_its_prediction_and_its_notices(monkeypatch: pyt
     made = attribution_from(trace_of(), [0.0, 1.0, 2.0, 3.0, 4.0], name="mine", target="good")
     assert made.info == {
         **{"model": "m", "query": 2, "query_token": "##real", "prediction": [("good", 0.75)]},
-        **{"method": "mine", "paper": PAPER, "signed": True, "foreign": {"from": "list"}, "target": "good", "score": "score"},
+        **{
+            "method": "mine",
+            "paper": PAPER,
+            "signed": True,
+            "foreign": {"from": "list"},
+            "target": "good",
+            "score": "score",
+        },
         "notices": ["5 2"],
     }
     assert (made.tokens, made.special, made.words, made.method) == (TOKENS, SPECIAL, WORDS, "mine")
@@ -148,7 +155,10 @@ def test_shap_explanations_of_every_shape() -> None:
     assert read(["a"], shap_of(np.array([[7.0, 8.0]])), 1) == ([8.0], {"from": "shap.Explanation", "output": 1})
     assert read(["a", "b"], shap_of([7, 8])) == ([7.0, 8.0], {"from": "shap.Explanation"})
     for output in (3, -4, None):
-        assert refused(["a", "b"], shap_of(whole), output) == f"shap's outputs are 3: say which, output=0 to 2, not {output!r}."
+        assert (
+            refused(["a", "b"], shap_of(whole), output)
+            == f"shap's outputs are 3: say which, output=0 to 2, not {output!r}."
+        )
 
 
 @pytest.mark.parametrize("left_out", ["values", "base_values", "data"])
@@ -177,7 +187,9 @@ def test_inseq_results_of_a_source_and_of_a_prompt() -> None:
 def test_ferret_explanations() -> None:
     given = {"tokens": ["a", "b"], "scores": [1.0, 2.0], "explainer": "LIME"}
     assert read(["a", "b"], SimpleNamespace(**given)) == ([1.0, 2.0], {"from": "ferret LIME"})
-    assert refused(["b", "a"], SimpleNamespace(**given)) == "ferret's tokens are not those of the trace: 'a b' and 'b a'."
+    assert (
+        refused(["b", "a"], SimpleNamespace(**given)) == "ferret's tokens are not those of the trace: 'a b' and 'b a'."
+    )
     for name in given:
         left = SimpleNamespace(**{key: value for key, value in given.items() if key != name})
         assert refused(["a", "b"], left).startswith("scores are numbers")
@@ -202,7 +214,13 @@ def test_pairs_for_a_trace_without_words_or_marks() -> None:
     pairs = [("un", 1.0), ("##REAL", 2.0), ("film", 3.0)]
     assert read(trace_of(words=None), pairs)[0] == [0.0, 1.0, 2.0, 3.0, 0.0]
     assert read(["un", "##real", "film"], pairs)[0] == [1.0, 2.0, 3.0]
-    assert read(trace_of(special=()), [("[CLS]", 1), ("Unreal", 2), ("film", 3), ("[SEP]", 4)])[0] == [1.0, 1.0, 1.0, 3.0, 4.0]
+    assert read(trace_of(special=()), [("[CLS]", 1), ("Unreal", 2), ("film", 3), ("[SEP]", 4)])[0] == [
+        1.0,
+        1.0,
+        1.0,
+        3.0,
+        4.0,
+    ]
     told = "the words do not fit the text: 'film' were given, and its words are "
     assert refused(trace_of(), [("film", 1.0)]) == told + "'Unreal film'."
     assert refused(trace_of(special=()), [("film", 1.0)]) == told + "'[CLS] Unreal film [SEP]'."

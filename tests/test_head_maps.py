@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from mixlens.head_maps import ROLES, grouped
-from mixlens.sentences import sentences_of, words_in
+from mixlens.base.words import sentences_of, words_in
+from mixlens.scoring.head_maps import ROLES, grouped
 from mixlens.types import HeadMaps
 
 TEXT = "One two three. Four five six."
@@ -51,7 +51,9 @@ def within() -> Tensor:
 
 def test_heads_made_by_hand_get_their_names() -> None:
     even = torch.full((11, 11), 1 / 11, dtype=torch.float64)
-    roles = maps(looking(0), looking(10), torch.eye(11, dtype=torch.float64), shifted(-1), shifted(1), within(), even).roles()
+    roles = maps(
+        looking(0), looking(10), torch.eye(11, dtype=torch.float64), shifted(-1), shifted(1), within(), even
+    ).roles()
     assert [role.id for role in roles] == ["start", "end", "itself", "back", "ahead", "sentence", "spread"]
     assert [role.name for role in roles] == [ROLES[role.id].name for role in roles]
     assert [role.head for role in roles] == list(range(7))
@@ -61,7 +63,9 @@ def test_heads_made_by_hand_get_their_names() -> None:
     assert roles[3].share == pytest.approx((6 + 0.5) / 8)
     assert roles[5].share == pytest.approx(1.0)
     for role in roles:
-        assert sum(share for name, share in role.shares.items() if name not in ("sentence", "few")) == pytest.approx(1.0)
+        assert sum(share for name, share in role.shares.items() if name not in ("sentence", "few")) == pytest.approx(
+            1.0
+        )
 
 
 def test_the_limits_are_those_of_the_table() -> None:
@@ -123,7 +127,9 @@ def test_one_sentence_is_no_sentence() -> None:
 
 
 def test_a_layer_keeps_its_number() -> None:
-    heads = HeadMaps(torch.stack([looking(0)[None], looking(10)[None]]), TOKENS, "attention", {"text": TEXT}, SPECIAL, WORDS)
+    heads = HeadMaps(
+        torch.stack([looking(0)[None], looking(10)[None]]), TOKENS, "attention", {"text": TEXT}, SPECIAL, WORDS
+    )
     assert [(role.layer, role.id) for role in heads.roles()] == [(0, "start"), (1, "end")]
     assert [(role.layer, role.id) for role in heads.layer(1).roles()] == [(1, "end")]
 
@@ -162,7 +168,10 @@ def test_sentences(text: str, sentences: list[str]) -> None:
     heads = HeadMaps(scores, tuple(surfaces), "attention", {"text": text}, (False,) * len(surfaces), words)
     found = words_in(heads)
     assert "".join(word.before + word.text for word in found) == text
-    made = ["".join(found[place].before + found[place].text for place in sentence).strip() for sentence in sentences_of(found)]
+    made = [
+        "".join(found[place].before + found[place].text for place in sentence).strip()
+        for sentence in sentences_of(found)
+    ]
     assert made == sentences
 
 
@@ -170,7 +179,9 @@ def test_a_pair_is_two_sentences_and_marks_are_in_none() -> None:
     tokens = ("[CLS]", "Who", "came", "[SEP]", "Bob", "came", "[SEP]")
     words = tuple((token, (place,)) for place, token in enumerate(tokens))
     special = tuple(token.startswith("[") for token in tokens)
-    heads = HeadMaps(torch.eye(7)[None, None], tokens, "attention", {"text": "Who came", "pair": "Bob came"}, special, words)
+    heads = HeadMaps(
+        torch.eye(7)[None, None], tokens, "attention", {"text": "Who came", "pair": "Bob came"}, special, words
+    )
     found = words_in(heads)
     assert [word.source for word in found] == [-1, 0, 0, -1, 1, 1, -1]
     assert sentences_of(found) == [[1, 2], [4, 5]]

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 import torch
 
-from mixlens import aggregate, attributions, maps, sequences
-from mixlens.continuing import Continuation
-from mixlens.errors import MixlensError
-from mixlens.layer_trace import LayersOf
+from mixlens.base.errors import MixlensError
+from mixlens.base.layer_trace import LayersOf
 from mixlens.methods import attcat
+from mixlens.scoring import aggregate, attributions, maps, sequences
+from mixlens.scoring.continuing import Continuation
 from mixlens.types import Attribution, Map, Trace
 
 TOKENS = ("[CLS]", "un", "##do", "it")
@@ -129,7 +129,10 @@ def test_positions_of_tokens() -> None:
     assert refused(find, TOKENS, 1.5) == "a query is an index or a token, not 1.5."
     assert refused(find, ("a", "b", "a"), "a") == "token 'a' occurs 2 times, at [0, 2]. Say which one by its index."
     assert refused(find, ("a", "b"), "c") == "no token 'c'. The tokens are: a b. An index works too."
-    assert refused(find, ("a",) * 41, "c") == f"no token 'c'. The tokens are: {' '.join('a' * 40)} .... An index works too."
+    assert (
+        refused(find, ("a",) * 41, "c")
+        == f"no token 'c'. The tokens are: {' '.join('a' * 40)} .... An index works too."
+    )
     assert "..." not in refused(find, ("a",) * 40, "c")
     marked = ("Ġa", "▁b", "##c", "Ċ", "d</w>", "##", "e")
     assert list(map(aggregate.bare, marked)) == ["a", "b", "c", "", "d", "", "e"]
@@ -147,7 +150,9 @@ LAYERS = [[[1.0, 3.0], [2.0, 2.0]], [[4.0, 0.0], [1.0, 3.0]], [[0.0, 5.0], [5.0,
 
 
 def test_a_rolled_row_is_the_row_of_the_rollout() -> None:
-    made = map_of(LAYERS, info={"convention": "globenc", "x": 1}, special=(True, False), words=(("a", (0,)), ("b", (1,))))
+    made = map_of(
+        LAYERS, info={"convention": "globenc", "x": 1}, special=(True, False), words=(("a", (0,)), ("b", (1,)))
+    )
     whole = torch.tensor(LAYERS, dtype=torch.float64)
     products = [whole[0], whole[1] @ whole[0], whole[2] @ whole[1] @ whole[0]]
     for layer in (0, 1, 2, -1, -3):
@@ -245,11 +250,18 @@ def test_special_tokens_left_out() -> None:
     plain = aggregate.without_special(row())
     assert plain.scores.tolist() == [0.25, 0.125, 0.125]
     assert plain.info["special_removed"] == {"tokens": 1, "sum": 0.5, "rest_made_to_sum_to_1": False}
-    assert aggregate.readout(Map(torch.ones(1, 4, 4), TOKENS, "m", {}, SPECIAL), 0, keep_special=False).tokens == TOKENS[1:]
+    assert (
+        aggregate.readout(Map(torch.ones(1, 4, 4), TOKENS, "m", {}, SPECIAL), 0, keep_special=False).tokens
+        == TOKENS[1:]
+    )
     alone = Attribution(torch.ones(1), ("a",), "m", {}, (True,))
     assert refused(aggregate.without_special, alone) == "every token is special; nothing would be left."
     nothing = Attribution(torch.zeros(2), ("a", "b"), "m", {"distribution": True}, (True, False))
-    assert aggregate.without_special(nothing).info["special_removed"] == {"tokens": 1, "sum": 0.0, "rest_made_to_sum_to_1": False}
+    assert aggregate.without_special(nothing).info["special_removed"] == {
+        "tokens": 1,
+        "sum": 0.0,
+        "rest_made_to_sum_to_1": False,
+    }
     assert aggregate.words_at(None, [0]) is None
     assert aggregate.words_at(WORDS, [1, 3]) == (("it", (1,)),)
 
@@ -287,7 +299,8 @@ def test_questions_of_one_model_share_batches() -> None:
 
     first, second = model("cpu"), model("cuda")
     questions: Any = {
-        i: SimpleNamespace(model=one, trace=SimpleNamespace(model=one)) for i, one in ((4, first), (5, second), (7, first))
+        i: SimpleNamespace(model=one, trace=SimpleNamespace(model=one))
+        for i, one in ((4, first), (5, second), (7, first))
     }
     assert list(attributions._batches(questions, None)) == [[4], [7], [5]]
     assert asked == [(2, None, 512), (1, None, 2048)]
@@ -299,7 +312,10 @@ def test_questions_of_one_model_share_batches() -> None:
 
 def test_answers_that_are_refused() -> None:
     attributions._refuse_scores("m", torch.zeros(3), 3)
-    assert refused(attributions._refuse_scores, "m", torch.zeros(3, 1), 3) == "method 'm' returned shape (3, 1); it must be (3,)."
+    assert (
+        refused(attributions._refuse_scores, "m", torch.zeros(3, 1), 3)
+        == "method 'm' returned shape (3, 1); it must be (3,)."
+    )
     assert refused(attributions._refuse_scores, "m", torch.tensor([0.0, math.inf]), 2) == (
         "method 'm' gave a score that is not finite. No attribution is given."
     )
@@ -379,7 +395,11 @@ def test_layers_summed_or_multiplied() -> None:
     assert (first.tolist(), scores[0].tolist()) == ([0.0, -2.0], [1.0, -2.0])
     assert attcat._without_first(scores[0], "paper") is not first
     assert attcat._without_first(scores[0], "paper").tolist() == [1.0, -2.0]
-    assert [attcat._notebooks(one) for one in ("released_squad", "released", "paper")] == ["released", "released", "paper"]
+    assert [attcat._notebooks(one) for one in ("released_squad", "released", "paper")] == [
+        "released",
+        "released",
+        "paper",
+    ]
 
 
 # --- texts that a model went on with ------------------------------------------------------------------------------------------
@@ -416,7 +436,9 @@ def test_tokens_of_a_continuation() -> None:
         assert sequences.continuation_ids(model, prompt("a"), "##b") == [7, 8]
 
 
-def continuation(pair: str | None = None, offsets: Any = ((0, 1),), special: Any = (False, False, True)) -> Continuation:
+def continuation(
+    pair: str | None = None, offsets: Any = ((0, 1),), special: Any = (False, False, True)
+) -> Continuation:
     letters = {1: "x", 2: " yy", 3: "z"}
     tokenizer = SimpleNamespace(decode=lambda ids, clean_up_tokenization_spaces: "".join(letters[one] for one in ids))
     prompt: Any = SimpleNamespace(input_ids=(1,), text="x", pair=pair, offsets=offsets, sequences=(0,))

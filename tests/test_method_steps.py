@@ -13,16 +13,16 @@ import pytest
 import torch
 
 import mixlens
-from mixlens import steps
+from mixlens.base import steps
+from mixlens.base.steps import Step, listening, part_of, tell
 from mixlens.cli.waiting import Spinner, line_of
 from mixlens.methods._coalitions import game_of
-from mixlens.questions import Question
-from mixlens.report import gather
+from mixlens.scoring.questions import Question
+from mixlens.scoring.targets import resolve
 from mixlens.serve.jobs import Desk, Job, Limits
 from mixlens.serve.questions import example_question
 from mixlens.serve.watching import StoppedError, Watch
-from mixlens.steps import Step, listening, part_of, tell
-from mixlens.targets import resolve
+from mixlens.show.report import gather
 
 SENTENCE = "The keys to the cabinet [MASK] rusty."
 REVIEW = "The plot was dull, but the acting was wonderful."
@@ -56,7 +56,9 @@ def heard(method: str, text: str = SENTENCE, model: str = "agreement", **options
         ("context_cite", {"count": 16}, "texts", 16),
     ],
 )
-def test_long_methods_tell_their_steps_and_their_numbers_stay(method: str, options: Any, noun: str, count: int | None) -> None:
+def test_long_methods_tell_their_steps_and_their_numbers_stay(
+    method: str, options: Any, noun: str, count: int | None
+) -> None:
     if method == "context_cite":
         pytest.importorskip("sklearn", reason="needs scikit-learn: pip install 'mixlens[judge]'")
     found, result = heard(method, **options)
@@ -139,7 +141,12 @@ def test_the_spinner_says_how_far_a_step_is() -> None:
 
 def test_gathered_results_tell_the_method_and_how_far_it_is() -> None:
     notes: list[tuple[str, float]] = []
-    gather(loaded("agreement"), SENTENCE, ["integrated_gradients:steps=20:chunk=8", "alti"], note=lambda *one: notes.append(one))
+    gather(
+        loaded("agreement"),
+        SENTENCE,
+        ["integrated_gradients:steps=20:chunk=8", "alti"],
+        note=lambda *one: notes.append(one),
+    )
     assert ("integrated_gradients, 8 of 20 points", pytest.approx(8 / 20 / 2)) in notes
     shares = [share for _, share in notes]
     assert shares == sorted(shares)
@@ -174,7 +181,9 @@ def test_the_served_answer_tells_steps_within_a_method(monkeypatch: pytest.Monke
     model = loaded("sentiment")
     desk = Desk([model], Limits())
     try:
-        asked = example_question(model, REVIEW, 12) | {"methods": ["integrated_gradients:steps=20:chunk=8", "blank_out"]}
+        asked = example_question(model, REVIEW, 12) | {
+            "methods": ["integrated_gradients:steps=20:chunk=8", "blank_out"]
+        }
         job = desk.submit("sentiment", asked, question="why")
         end = time.monotonic() + 60
         while job.ended is None and time.monotonic() < end:
@@ -218,7 +227,7 @@ def test_shap_names_its_preparation_and_can_be_stopped_right_behind_it(monkeypat
 
 
 def test_what_is_made_ready_is_not_counted() -> None:
-    from mixlens.steps import Step, tell_preparing
+    from mixlens.base.steps import Step, tell_preparing
 
     heard: list[Step] = []
     with listening(heard.append):

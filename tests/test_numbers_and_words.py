@@ -14,10 +14,13 @@ from typing import Any
 import pytest
 import torch
 
-from mixlens import budget, by_word, completeness, conventions, notices, products, rounding, sentences, wording
-from mixlens.errors import InputError
+from mixlens.base import budget, rounding
+from mixlens.base import text as wording
+from mixlens.base import words as sentences
+from mixlens.base.errors import InputError
+from mixlens.base.words import Word
 from mixlens.methods._attribution import ATTRIBUTIONS
-from mixlens.sentences import Word
+from mixlens.scoring import by_word, completeness, conventions, notices, products
 from mixlens.types import Attribution, Map
 
 NAN = math.nan
@@ -52,7 +55,14 @@ def test_percent(share: float, plain: str, signed: str) -> None:
 @pytest.mark.parametrize(
     ("value", "written"),
     [
-        *((0.0, "0 %"), (0.00049, "<0.1 %"), (0.0005, "0.1 %"), (0.5, "50.0 %"), (0.99949, "99.9 %"), (0.9995, ">99.9 %")),
+        *(
+            (0.0, "0 %"),
+            (0.00049, "<0.1 %"),
+            (0.0005, "0.1 %"),
+            (0.5, "50.0 %"),
+            (0.99949, "99.9 %"),
+            (0.9995, ">99.9 %"),
+        ),
         *((0.99999, ">99.9 %"), (1.0, "100 %"), (NAN, "? %"), (-0.25, "-25 %"), (1.25, "125 %")),
     ],
 )
@@ -64,7 +74,13 @@ def test_probability(value: float, written: str) -> None:
     ("change", "written"),
     [
         *((0.0, "0 points"), (0.00049, "<0.1 points"), (-0.00049, "<0.1 points"), (0.0005, "+0.1 points")),
-        *((0.01, "+1 point"), (-0.01, "-1 point"), (0.02, "+2 points"), (0.0949, "+9.5 points"), (0.0994, "+9.9 points")),
+        *(
+            (0.01, "+1 point"),
+            (-0.01, "-1 point"),
+            (0.02, "+2 points"),
+            (0.0949, "+9.5 points"),
+            (0.0994, "+9.9 points"),
+        ),
         *((0.0996, "+10 points"), (-0.174, "-17 points"), (0.0995, "+10 points")),
     ],
 )
@@ -75,7 +91,14 @@ def test_points(change: float, written: str) -> None:
 @pytest.mark.parametrize(
     ("share", "written"),
     [
-        *((0.0, "0 %"), (9.9e-9, "<0.000001 %"), (1e-8, "0.000001 %"), (2e-7, "0.00002 %"), (0.004, "0.4 %"), (0.01, "1 %")),
+        *(
+            (0.0, "0 %"),
+            (9.9e-9, "<0.000001 %"),
+            (1e-8, "0.000001 %"),
+            (2e-7, "0.00002 %"),
+            (0.004, "0.4 %"),
+            (0.01, "1 %"),
+        ),
         *((0.5, "50 %"), (20.0, "2000 %")),
     ],
 )
@@ -151,9 +174,14 @@ def split(text: str, *, special: tuple[int, ...] = ()) -> list[str]:
             before = "\n\n"
             continue
         place = (number,)
-        words.append(Word(part.removeprefix("_"), before or lead, place, -1 if number in special else 0, number in special))
+        words.append(
+            Word(part.removeprefix("_"), before or lead, place, -1 if number in special else 0, number in special)
+        )
         before = ""
-    return ["".join(words[place].before + words[place].text for place in one).strip() for one in sentences.sentences_of(words)]
+    return [
+        "".join(words[place].before + words[place].text for place in one).strip()
+        for one in sentences.sentences_of(words)
+    ]
 
 
 @pytest.mark.parametrize(
@@ -197,7 +225,10 @@ def test_one_line_break_begins_nothing_and_another_text_does() -> None:
     assert numbers(("A", "", 0), ("b", "\n\n", 0)) == [[0], [1]]
     assert numbers(("[CLS]", "", -1), ("A", "", 0), ("[SEP]", "", -1), ("b", "", 1), ("[SEP]", "", -1)) == [[1], [3]]
     assert numbers() == []
-    assert numbers(("<S>", "", -1), ("it", "", 0), (".", "", 0), ("so", " ", 0)) == [[1, 2], [3]]  # all in small letters
+    assert numbers(("<S>", "", -1), ("it", "", 0), (".", "", 0), ("so", " ", 0)) == [
+        [1, 2],
+        [3],
+    ]  # all in small letters
 
 
 def test_marks() -> None:
@@ -236,7 +267,12 @@ def test_gaps_that_are_no_numbers_and_number_types() -> None:
     assert rounding.largest_gap(torch.tensor([1.0, -3.0]), torch.tensor([1.5, -4.0])) == 0.25
     assert rounding.largest_gap(torch.zeros(2), torch.zeros(2)) == 0
     types = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
-    assert [rounding.working_dtype(one) for one in types] == [torch.float32, torch.float32, torch.float32, torch.float64]
+    assert [rounding.working_dtype(one) for one in types] == [
+        torch.float32,
+        torch.float32,
+        torch.float32,
+        torch.float64,
+    ]
     assert [rounding.digits_of_products(torch.zeros(1), one) for one in types] == list(types)
 
 
@@ -260,7 +296,9 @@ def test_scores_by_word() -> None:
     whole = by_word.map_by_word(Map(scores, ("a", "b", "c"), "m", info, (True, False, True), WORDS))
     assert whole.scores.tolist() == [[[5.5, 5.5], [24.0, 17.0]]]
     assert whole.scores.dtype == torch.float64
-    row = by_word.attribution_by_word(Attribution(scores[0, 0].float(), ("a", "b", "c"), "m", info, (True, True, False), WORDS))
+    row = by_word.attribution_by_word(
+        Attribution(scores[0, 0].float(), ("a", "b", "c"), "m", info, (True, True, False), WORDS)
+    )
     assert (row.scores.tolist(), row.scores.dtype) == ([3.0, 4.0], torch.float32)
     for made, special in ((whole, (False, True)), (row, (True, False))):
         assert (made.tokens, made.words, made.special) == (("ab", "c"), (("ab", (0,)), ("c", (1,))), special)
@@ -295,7 +333,11 @@ def test_what_a_convention_does_to_layers() -> None:
         added,
         {"convention": "abnar", "residual": True, "normalize": True},
     )
-    assert convened(convention="chefer", residual=False)[1] == {"convention": "chefer", "residual": False, "normalize": True}
+    assert convened(convention="chefer", residual=False)[1] == {
+        "convention": "chefer",
+        "residual": False,
+        "normalize": True,
+    }
     assert convened(convention="globenc", residual=True) == (
         (LAYERS + torch.eye(2)).tolist(),
         {"convention": "globenc", "residual": True, "normalize": False},
@@ -310,7 +352,10 @@ def test_maps_that_no_convention_takes() -> None:
             convened(**given)
         return str(error.value)
 
-    assert refused(info={"arithmetic": {}}) == "'m' is made of other maps and is not rolled out. Roll each of them out first."
+    assert (
+        refused(info={"arithmetic": {}})
+        == "'m' is made of other maps and is not rolled out. Roll each of them out first."
+    )
     assert refused(info={"rollout": "alti"}) == "this map is rolled out already. Roll out the map that mix gave."
     assert refused(info={"convention": "input"}) == (
         "'m' is from the input to every layer already: its layers are not to be multiplied."
@@ -342,8 +387,14 @@ def test_what_a_sum_misses() -> None:
     scores = torch.tensor([1.0, 2.0, -0.5])
     assert completeness.completeness(scores, 2.0) == {"sum": 2.5, "expected": 2.0, "relative_gap": 0.25}
     assert completeness.completeness(scores, -2.0)["relative_gap"] == 2.25
-    assert completeness.completeness(torch.tensor([1.0, -1.0]), 0.0) == {"sum": 0.0, "expected": 0.0, "relative_gap": 0.0}
-    assert completeness.completeness(torch.tensor([3.0, -1.0]), 0.0)["relative_gap"] == pytest.approx(2 / 4e-5, rel=1e-12)
+    assert completeness.completeness(torch.tensor([1.0, -1.0]), 0.0) == {
+        "sum": 0.0,
+        "expected": 0.0,
+        "relative_gap": 0.0,
+    }
+    assert completeness.completeness(torch.tensor([3.0, -1.0]), 0.0)["relative_gap"] == pytest.approx(
+        2 / 4e-5, rel=1e-12
+    )
     assert completeness.completeness(torch.zeros(2), 0.0)["relative_gap"] == 0.0
     many = torch.full((3,), 0.1)
     assert completeness.completeness(many, 0.3)["sum"] == float(many.double().sum())
@@ -372,7 +423,9 @@ def test_a_user_is_warned_of_sums_that_do_not_close() -> None:
         f"integrated_gradients: {start.replace('32', '64')} after 7 steps. Give more steps (steps=, or most_steps=), or "
         "another baseline=."
     ]
-    assert warned("lrp", 0.011, conservation_gap=0.1) == [f"lrp: {start.replace('scores add', 'relevance of a layer adds')}."]
+    assert warned("lrp", 0.011, conservation_gap=0.1) == [
+        f"lrp: {start.replace('scores add', 'relevance of a layer adds')}."
+    ]
     assert warned("lrp", 0.5, variant="released-2") == []
     assert len(warned("lrp", 0.5, variant="paper")) == 1
 
@@ -421,7 +474,11 @@ def test_settings_hold_within_their_block() -> None:
 
 
 def test_errors_that_say_that_memory_ran_out() -> None:
-    running_out = [MemoryError(), torch.OutOfMemoryError("x"), RuntimeError("DefaultCPUAllocator: can't allocate memory: 5")]
+    running_out = [
+        MemoryError(),
+        torch.OutOfMemoryError("x"),
+        RuntimeError("DefaultCPUAllocator: can't allocate memory: 5"),
+    ]
     assert all(map(budget.is_out_of_memory, [*running_out, RuntimeError("CUDA error: out of memory")]))
     assert not any(map(budget.is_out_of_memory, [RuntimeError("memory"), ValueError("")]))
 
@@ -450,7 +507,9 @@ def test_products_out_of_range_are_brought_to_one() -> None:
     made, wrong = products.products_of([large, small, torch.stack([eye, eye * 2, eye * 3])], shares=False)
     assert wrong == [[1, 2], [1], []]
     assert made[0].diagonal(dim1=1, dim2=2).flatten().tolist() == pytest.approx([1e120] * 2 + [1.0] * 4, rel=1e-12)
-    assert made[1].diagonal(dim1=1, dim2=2).flatten().tolist() == pytest.approx([1e-100] * 2 + [1.0] * 2 + [1e-60] * 2, rel=1e-12)
+    assert made[1].diagonal(dim1=1, dim2=2).flatten().tolist() == pytest.approx(
+        [1e-100] * 2 + [1.0] * 2 + [1e-60] * 2, rel=1e-12
+    )
     assert made[2].diagonal(dim1=1, dim2=2).tolist() == [[1.0] * 2, [2.0] * 2, [6.0] * 2]
     zeros, wrong = products.products_of([torch.stack([eye, eye * 0, eye])], shares=False)
     assert (zeros[0][1:].abs().sum(), wrong) == (0, [[1, 2]])
@@ -483,7 +542,10 @@ def read_of(*words: str, pieces: int = 1, ids: tuple[int, ...] = (1,)) -> Any:
 
 def test_words_that_are_spelled_out() -> None:
     assert notices.spelled(read_of("abc", "abcd", "[abcdef]", "<abcdef>", "ab1", pieces=2), None) == (0, 2)
-    assert notices.spelled(read_of("abc", "abcd", "abcde", pieces=3), None) == (2, 3)  # 5 / 3 is above 1.5, 4 / 3 is not
+    assert notices.spelled(read_of("abc", "abcd", "abcde", pieces=3), None) == (
+        2,
+        3,
+    )  # 5 / 3 is above 1.5, 4 / 3 is not
     assert notices.spelled(read_of("abc"), "abc0") == (1, 1)
     assert notices.spelled(SimpleNamespace(tokens=(), input_ids=(), words=None), None) == (0, 0)
     read = read_of("abcdef", "abc", "ab", pieces=3)
@@ -516,7 +578,9 @@ def test_notices_of_a_text() -> None:
         unknown(1, 3, "words of three letters or more in this text"),
     ]
     ten = read_of(*["abc"] * 3, *["abcdef"] * 7, pieces=3)  # 0.3
-    assert notices.notices_of(model_of(), ten, query=1) == [unknown(3, 10, "words of three letters or more in this text")]
+    assert notices.notices_of(model_of(), ten, query=1) == [
+        unknown(3, 10, "words of three letters or more in this text")
+    ]
     assert notices.notices_in(SimpleNamespace(model=model_of(), **vars(ten)), 1) == {
         "notices": [unknown(3, 10, "words of three letters or more in this text")]
     }
@@ -559,7 +623,9 @@ def test_notices_of_results() -> None:
     assert notices.off_sum("discretized_integrated_gradients", open_sum) == [
         f"{apart} Give smaller steps (factor=3 or higher, with rule=trapezoid)."
     ]
-    assert notices.off_sum("lrp", {**open_sum, "dtype": "float16"}) == [f"{apart} Load the model in float32, which rounds less."]
+    assert notices.off_sum("lrp", {**open_sum, "dtype": "float16"}) == [
+        f"{apart} Load the model in float32, which rounds less."
+    ]
     closed = {"completeness": {"sum": 1.0, "expected": 1.0, "relative_gap": 0.01}}
     assert notices.off_sum("lrp", closed) == notices.off_sum("lrp", {}) == []
     assert notices.adds_up(closed)

@@ -10,11 +10,11 @@ import transformers
 from conftest import randomise
 
 import mixlens
-from mixlens.corpus.taken_out import refuse_trust
-from mixlens.errors import InputError
-from mixlens.experiments.judge import judge
+from mixlens.base.errors import InputError
 from mixlens.metrics.faithfulness import aopc
 from mixlens.model.predict import predictions
+from mixlens.runs.corpus.taken_out import refuse_trust
+from mixlens.runs.judge.judge import judge
 
 TEXT = "The keys were rusty."
 
@@ -23,7 +23,12 @@ TEXT = "The keys were rusty."
 def lens() -> Any:
     tokenizer = mixlens.load("agreement").tokenizer
     config = transformers.BertConfig(
-        vocab_size=len(tokenizer), hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=24, num_labels=1
+        vocab_size=len(tokenizer),
+        hidden_size=16,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=24,
+        num_labels=1,
     )
     model = transformers.BertForSequenceClassification(config)
     randomise(model)
@@ -46,7 +51,9 @@ def test_the_number_is_told_and_no_class(lens: Any, capsys: pytest.CaptureFixtur
 
 
 def test_a_probability_is_refused(lens: Any) -> None:
-    with pytest.raises(InputError, match=r"gives one number and no class, so it has no probability\..*score='logit'\.$"):
+    with pytest.raises(
+        InputError, match=r"gives one number and no class, so it has no probability\..*score='logit'\.$"
+    ):
         lens.explain(TEXT, method="attcat", score="probability")
     with pytest.raises(InputError, match=r"gives one number and no class, so it has no probability\."):
         aopc(lens.trace(TEXT), lens.explain(TEXT, method="attcat").scores)

@@ -10,15 +10,15 @@ from typing import Any
 import pytest
 import torch
 
-from mixlens.asking import parse_method
-from mixlens.corpus import Run
-from mixlens.errors import InputError
+from mixlens.base.errors import InputError
 from mixlens.model.model import Model
-from mixlens.report import Gathering, Step, WatchedLayers, checked, compared, gather, report
+from mixlens.runs.corpus import Run
+from mixlens.scoring.asking import parse_method
+from mixlens.show.report import Gathering, Step, WatchedLayers, checked, compared, gather, report
 from mixlens.show.results_page import Told
 from mixlens.types import Attribution, Chat, Example, LayersOf, Map
 
-reporting = importlib.import_module("mixlens.report")  # the function of this name hides the module
+reporting = importlib.import_module("mixlens.show.report")  # the function of this name hides the module
 
 
 def said(call: Any) -> str:
@@ -35,7 +35,9 @@ class Trace:
     layers: Any = ()
 
     def __init__(self, task: str = "masked-lm", predicts: tuple[int, ...] = (), query: int = 2):
-        self.model = SimpleNamespace(task=task, mask_id=9, name="m", tokenizer=SimpleNamespace(unk_token="[U]", mask_token="[M]"))
+        self.model = SimpleNamespace(
+            task=task, mask_id=9, name="m", tokenizer=SimpleNamespace(unk_token="[U]", mask_token="[M]")
+        )
         self.predicts, self.query = predicts, query
 
     def __len__(self) -> int:
@@ -51,7 +53,9 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
     def mix(trace: Any, names: Any, **options: Any) -> Any:
         seen.append(("mix", names, options))
-        return {name: Map(torch.ones(1, 3, 3), trace.tokens, name, {"of": name, "convention": "usual"}) for name in names}
+        return {
+            name: Map(torch.ones(1, 3, 3), trace.tokens, name, {"of": name, "convention": "usual"}) for name in names
+        }
 
     def attribute(trace: Any, name: str, **options: Any) -> Attribution:
         seen.append(("attribute", name, options))
@@ -93,7 +97,10 @@ def test_a_text_is_traced_and_a_position_is_read(calls: list[Any], monkeypatch: 
     monkeypatch.setattr(reporting, "named", lambda model, logits, k: [(str(logits), k)])
     monkeypatch.setattr(reporting, "notices_of", lambda model, trace, query: [])
     (one,) = gather(model, "text", "attcat", query="7")
-    assert calls == ["text", ("attribute", "attcat", {"variant": None, "query": 1, "target": "predicted", "foil": None})]
+    assert calls == [
+        "text",
+        ("attribute", "attcat", {"variant": None, "query": 1, "target": "predicted", "foil": None}),
+    ]
     assert one.info["prediction"] == [("('logits', (1,))", 5)]
     (one,) = gather(model, "text", "alti", query="-1")
     assert (one.info["query"], one.info["query_token"], "notices" in one.info) == (2, "b", False)
@@ -114,7 +121,9 @@ def test_where_a_page_begins(task: str, predicts: tuple[int, ...], place: int) -
 
 
 def test_targets_go_with_methods_that_explain_one() -> None:
-    message = "a target goes with a method that explains a prediction, such as attcat; maps explain a position: give query=."
+    message = (
+        "a target goes with a method that explains a prediction, such as attcat; maps explain a position: give query=."
+    )
     for goal in ({"target": "x"}, {"foil": "y"}, {"target": 0}):
         assert said(lambda goal=goal: gather(None, None, ["alti"], **goal)) == message  # type: ignore[arg-type]
     reporting._refuse_target([parse_method("alti"), parse_method("attcat")], "x", None)
@@ -327,9 +336,12 @@ def test_a_page_of_what_flows_where(pages: list[Any], tmp_path: Path) -> None:
     for method in ("attcat", "alti:variant=released", "attention:head=1"):
         message = f"a page of what flows where is made of a map, such as alti, not of {method!r}."
         assert (
-            said(lambda method=method: report(AModel(), tmp_path / "v.html", texts="t", preset="flow", methods=method)) == message
+            said(lambda method=method: report(AModel(), tmp_path / "v.html", texts="t", preset="flow", methods=method))
+            == message
         )
-    target = "a target goes with a method that explains a prediction, such as attcat; maps explain a position: give query=."
+    target = (
+        "a target goes with a method that explains a prediction, such as attcat; maps explain a position: give query=."
+    )
     assert said(lambda: report(AModel(), tmp_path / "v.html", texts="t", preset="flow", target="x")) == target
 
 

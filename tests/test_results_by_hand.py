@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 import torch
 
-from mixlens import arithmetic, averages, head_maps, provenance
-from mixlens.errors import InputError
-from mixlens.head_maps import HeadRole
-from mixlens.metrics import mean_with_interval
-from mixlens.sentences import Word
+from mixlens.base.errors import InputError
+from mixlens.base.words import Word
+from mixlens.metrics import averages, mean_with_interval
+from mixlens.scoring import arithmetic, head_maps, provenance
+from mixlens.scoring.head_maps import HeadRole
 from mixlens.types import Attribution, Example, HeadMaps, Map
 
 TOKENS = ("[CLS]", "un", "##do", "it")
@@ -70,7 +70,9 @@ def test_a_sum_and_what_it_says() -> None:
 
 def test_facts_that_differ_are_not_said() -> None:
     one = attribution(1, 2, 3, 4, info={"target": "t", "score": "logit", "query": 1, "query_token": "un", "layer": 1})
-    other = attribution(1, 2, 3, 4, info={"target": "t", "score": "probability", "query": 2, "query_token": "un", "layer": True})
+    other = attribution(
+        1, 2, 3, 4, info={"target": "t", "score": "probability", "query": 2, "query_token": "un", "layer": True}
+    )
     made = one + other
     assert set(made.info) == {"signed", "arithmetic"}
     assert made.info["arithmetic"]["differ"] == ["score", "query"]
@@ -93,7 +95,10 @@ def test_sums_that_are_refused() -> None:
     assert refused(arithmetic.combined, one, attribution(1, tokens=("a",)), 1) == (
         "the two are not of the same tokens: 4 and 1 tokens. For the mean over different texts use mixlens.mean(..., by='word')."
     )
-    assert refused(arithmetic.combined, layers, Map(torch.zeros(3, 4, 4), TOKENS, "m"), 1) == "the two have 2 and 3 layers."
+    assert (
+        refused(arithmetic.combined, layers, Map(torch.zeros(3, 4, 4), TOKENS, "m"), 1)
+        == "the two have 2 and 3 layers."
+    )
 
 
 def test_multiples_and_quotients() -> None:
@@ -105,7 +110,10 @@ def test_multiples_and_quotients() -> None:
     assert ((-one).method, (one * -1).scores.tolist(), (one * -2).method) == ("-m", [-1.0, 2.0, -3.0, 0.0], "-2 * m")
     assert (one / 4).scores.tolist() == [0.25, -0.5, 0.75, 0.0]
     for wrong in (True, "2", math.inf, math.nan):
-        assert refused(arithmetic.multiplied, one, wrong) == f"a result is multiplied by a finite number, not by {wrong!r}."
+        assert (
+            refused(arithmetic.multiplied, one, wrong)
+            == f"a result is multiplied by a finite number, not by {wrong!r}."
+        )
     for wrong in (0, 0.0, False, "2"):
         assert refused(arithmetic.divided, one, wrong) == (
             f"a result is divided by a number other than 0, not by {wrong!r}. For shares use .normalize()."
@@ -141,7 +149,9 @@ def test_parts_of_an_attribution() -> None:
 
 
 def test_parts_that_are_none() -> None:
-    one = attribution(1, 2, 4, 8, tokens=("a", "b", "a", "c"), words=(("a", (0,)), ("b", (1,)), ("a", (2,)), ("c", (3,))))
+    one = attribution(
+        1, 2, 4, 8, tokens=("a", "b", "a", "c"), words=(("a", (0,)), ("b", (1,)), ("a", (2,)), ("c", (3,)))
+    )
     assert refused(arithmetic.part, one, slice(2, 2)) == "no token is left: there are 4, 0 to 3."
     assert refused(arithmetic.part, one, slice("a", None)) == (
         "a slice is of positions, such as a[2:5], not of 'a'. A word is a['word']."
@@ -213,7 +223,9 @@ def test_means_that_are_refused() -> None:
     assert refused(averages.mean, [one, attribution(1, tokens=("a",))]) == (
         "number 1 is of other tokens than the first. Give by='word' for the mean over texts."
     )
-    assert refused(averages.mean, [one], by="words").startswith("by is 'token', 'word' or a function of a word, not 'words'. ")
+    assert refused(averages.mean, [one], by="words").startswith(
+        "by is 'token', 'word' or a function of a word, not 'words'. "
+    )
     assert refused(averages.mean, [one], by=lambda word: None) == (
         "no word is left to average: all are special, or the function gives None for every one of them."
     )
@@ -266,7 +278,14 @@ def test_cells_of_each_share() -> None:
 
     words = [word("[CLS]", True), word("a"), word("b"), word("[SEP]", True), word("c")]
     places = head_maps._places(words, False)
-    assert [name for name, cells in places.items() if cells[1].any()] == ["start", "end", "itself", "ahead", "spread", "sentence"]
+    assert [name for name, cells in places.items() if cells[1].any()] == [
+        "start",
+        "end",
+        "itself",
+        "ahead",
+        "spread",
+        "sentence",
+    ]
     assert places["start"][:, 0].tolist() == [1.0] * 5
     assert places["end"][:, 3].tolist() == [1.0] * 5
     assert np.argwhere(places["back"]).tolist() == [[2, 1], [4, 2]]
@@ -328,7 +347,13 @@ def test_roles_of_layers() -> None:
 @pytest.mark.parametrize(
     ("name", "public"),
     [
-        *(("org/name", "org/name"), ("/a/b/name", "name"), ("~/x/name", "name"), ("./name", "name"), ("../up/name", "name")),
+        *(
+            ("org/name", "org/name"),
+            ("/a/b/name", "name"),
+            ("~/x/name", "name"),
+            ("./name", "name"),
+            ("../up/name", "name"),
+        ),
         *(("/", "/"), ("name", "name"), (Path("/a/b"), "b"), ("a/../b", "a/../b")),
     ],
 )
@@ -427,7 +452,9 @@ def test_checksums_of_large_tensors_are_of_all_their_pieces(monkeypatch: pytest.
 def test_vocabularies_of_tokenizers(tmp_path: Path) -> None:
     import hashlib
 
-    fast = SimpleNamespace(backend_tokenizer=SimpleNamespace(to_str=lambda: '{"model": 1, "truncation": 2, "padding": 3}'))
+    fast = SimpleNamespace(
+        backend_tokenizer=SimpleNamespace(to_str=lambda: '{"model": 1, "truncation": 2, "padding": 3}')
+    )
     assert provenance._vocabulary(fast) == {"backend": {"model": 1}}
 
     def save(folder: str) -> None:

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 import torch
 
-from mixlens import scoring
-from mixlens.budget import settings
-from mixlens.errors import MixlensError
+from mixlens.base.budget import settings
+from mixlens.base.errors import MixlensError
 from mixlens.methods._mixing import Method
+from mixlens.scoring import scoring
 
 CPU = torch.device("cpu")
 
@@ -22,7 +22,9 @@ def layer_of(n: int = 2, batch: int | None = None, device: Any = CPU) -> Any:
 
 
 def scorer_of(size: int = 1, **given: Any) -> scoring.Scorer:
-    call = scoring.Call(given.pop("name", "alti"), None, given.pop("chunk", None), given.pop("precision", "float32"), given)
+    call = scoring.Call(
+        given.pop("name", "alti"), None, given.pop("chunk", None), given.pop("precision", "float32"), given
+    )
     return scoring.Scorer(call, size, ("a", "b"), SimpleNamespace(device=CPU, kept=SimpleNamespace()))  # type: ignore[arg-type]
 
 
@@ -202,7 +204,7 @@ def test_what_may_be_replayed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_extras_go_to_the_cpu_in_one_copy(monkeypatch: pytest.MonkeyPatch) -> None:
     """As those of a GPU do."""
-    from mixlens import scored_tensors
+    from mixlens.scoring import scored_tensors
 
     monkeypatch.setattr(
         scored_tensors, "_shares_copy", lambda value, dtype: isinstance(value, torch.Tensor) and value.dtype == dtype

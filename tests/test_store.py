@@ -58,9 +58,9 @@ def test_any_tokens_and_numbers_survive(
     scores = torch.tensor(numbers, dtype=torch.float64 if wide else torch.float32)
     assume(not scores.isnan().all())  # a file without any number is refused
     path = tmp_path_factory.mktemp("store") / "x.safetensors"
-    Attribution(scores, tuple(tokens), method.encode("utf-8", "replace").decode(), {"note": tokens}, (False,) * len(tokens)).save(
-        path
-    )
+    Attribution(
+        scores, tuple(tokens), method.encode("utf-8", "replace").decode(), {"note": tokens}, (False,) * len(tokens)
+    ).save(path)
     back = mixlens.load_result(path)
     assert back.tokens == tuple(tokens)
     assert back.scores.dtype == scores.dtype
@@ -80,7 +80,9 @@ def test_tables(tmp_path: Path) -> None:
     assert float(made.scores.sum()) > 0
 
 
-@pytest.mark.parametrize("content", [b"", b"not a file", struct.pack("<Q", 2) + b"{}", struct.pack("<Q", 1 << 60) + b"{}"])
+@pytest.mark.parametrize(
+    "content", [b"", b"not a file", struct.pack("<Q", 2) + b"{}", struct.pack("<Q", 1 << 60) + b"{}"]
+)
 def test_what_is_not_a_result_is_refused(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "x.safetensors"
     path.write_bytes(content)

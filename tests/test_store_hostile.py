@@ -141,7 +141,13 @@ def test_tensors_that_no_result_has_are_refused(tmp_path: Path) -> None:
 
 def test_a_head_of_brackets_is_refused(tmp_path: Path) -> None:
     _, tensors = facts("Map")
-    for told in ("[" * 200_000, "[" * 200_000 + "]" * 200_000, "nothing", '{"kind": "Map"', '{"kind": "Map", "schema": NaN}'):
+    for told in (
+        "[" * 200_000,
+        "[" * 200_000 + "]" * 200_000,
+        "nothing",
+        '{"kind": "Map"',
+        '{"kind": "Map", "schema": NaN}',
+    ):
         with pytest.raises(mixlens.MixlensError, match=r"not a mixlens result|schema"):
             mixlens.load_result(written(tmp_path / "x.safetensors", told, tensors))
 
@@ -156,13 +162,17 @@ NAMES = sorted(
 )
 
 
-@settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
+@settings(
+    deadline=None, max_examples=150, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
+)
 @given(
     kind=st.sampled_from(["Map", "Attribution"]),
     info=st.dictionaries(st.sampled_from(NAMES), JSON, min_size=1, max_size=3),
     head=st.dictionaries(st.sampled_from(["tokens", "method", "special", "words", "kind"]), JSON, max_size=1),
 )
-def test_any_facts_are_refused_or_can_be_seen(kind: str, info: dict[str, Any], head: dict[str, Any], tmp_path: Path) -> None:
+def test_any_facts_are_refused_or_can_be_seen(
+    kind: str, info: dict[str, Any], head: dict[str, Any], tmp_path: Path
+) -> None:
     told, tensors = facts(kind)
     told = {**told, "info": {**told["info"], **info}, **head}
     try:

@@ -18,7 +18,7 @@ from test_cli import SENTENCE, run
 from test_store import assert_equal
 
 import mixlens
-from mixlens.errors import ResultError
+from mixlens.base.errors import ResultError
 from mixlens.types import Attribution, Map
 
 
@@ -45,11 +45,15 @@ def test_json_comes_back_bit_for_bit(results: list[Any], tmp_path: Path) -> None
     dtype=st.sampled_from([torch.float16, torch.bfloat16, torch.float32, torch.float64]),
     fact=st.one_of(st.floats(), st.text(max_size=5), st.lists(st.integers(-(2**63), 2**63 - 1), max_size=3)),
 )
-def test_any_numbers_survive(tmp_path_factory: pytest.TempPathFactory, numbers: list[float], dtype: Any, fact: Any) -> None:
+def test_any_numbers_survive(
+    tmp_path_factory: pytest.TempPathFactory, numbers: list[float], dtype: Any, fact: Any
+) -> None:
     """Numbers that are not finite too, for which JSON has no word. Scores without a single number are refused."""
     scores = torch.tensor(numbers, dtype=torch.float64).to(dtype)
     fact = fact if not isinstance(fact, str) else fact.encode("utf-8", "replace").decode()
-    made = Attribution(scores, ("a",) * len(scores), "m", {"fact": fact, "low": scores.double()}, (False,) * len(scores))
+    made = Attribution(
+        scores, ("a",) * len(scores), "m", {"fact": fact, "low": scores.double()}, (False,) * len(scores)
+    )
     place = tmp_path_factory.mktemp("store") / "x.json"
     made.to_json(place)
     json.loads(place.read_text(encoding="utf-8"), parse_constant=pytest.fail)  # JSON as it is written in its standard
@@ -63,7 +67,9 @@ def test_any_numbers_survive(tmp_path_factory: pytest.TempPathFactory, numbers: 
 
 
 def head(**changes: Any) -> dict[str, Any]:
-    whole = Attribution(torch.tensor([0.5, 1.5]), ("a", "b"), "m", {"model": "x"}, (False, False), (("ab", (0, 1)),)).to_dict()
+    whole = Attribution(
+        torch.tensor([0.5, 1.5]), ("a", "b"), "m", {"model": "x"}, (False, False), (("ab", (0, 1)),)
+    ).to_dict()
     return {**whole, **changes}
 
 

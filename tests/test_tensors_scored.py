@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 import torch
 
-from mixlens import scored_tensors, scoring
-from mixlens.errors import InputError, MixlensError, ModelError
+from mixlens.base.errors import InputError, MixlensError, ModelError
+from mixlens.base.layer_trace import LayersOf, LayerTrace, tensors_of, without_batch
 from mixlens.layer.identities import Unproven
-from mixlens.layer_trace import LayersOf, LayerTrace, tensors_of, without_batch
 from mixlens.methods._mixing import Method, method, mixing, refuse_all_heads
-from mixlens.scored_tensors import Gathered, NotFinite, Results
+from mixlens.scoring import scored_tensors, scoring
+from mixlens.scoring.scored_tensors import Gathered, NotFinite, Results
 from mixlens.types import Map
 
 CPU = torch.device("cpu")
@@ -59,7 +59,9 @@ def test_extras_of_all_layers() -> None:
 def test_scores_are_in_memory_of_their_own() -> None:
     scratch, own, part = numbered(2), numbered(3), numbered(4)
     block: Any = SimpleNamespace(x=part, index=3)
-    made, extras = scored_tensors.separate((scratch, {"of block": part[:2], "own": own, "word": "w"}), {"s": scratch}, block)
+    made, extras = scored_tensors.separate(
+        (scratch, {"of block": part[:2], "own": own, "word": "w"}), {"s": scratch}, block
+    )
     assert made.data_ptr() != scratch.data_ptr()
     assert torch.equal(made, scratch)
     assert extras["of block"].data_ptr() != part.data_ptr()
@@ -74,13 +76,17 @@ def results_of() -> Results:
     for start, count in ((0, 1), (1, 2)):
         gaps = {"parts": (torch.full((count,), 0.5 + start), 2.0 + start), "weights": (torch.zeros(count), 0.0)}
         extras: dict[str, Any] = {"ratio": numbered(count, 2, 3) + start, "word": "w", "by_head": numbered(count, 2, 4)}
-        results.take(start, gaps, [("mine", numbered(count, 2, 3, 3) + start, extras), ("other", torch.ones(count, 2, 3, 3), {})])
+        results.take(
+            start, gaps, [("mine", numbered(count, 2, 3, 3) + start, extras), ("other", torch.ones(count, 2, 3, 3), {})]
+        )
     return results
 
 
 def test_layers_are_gathered_in_their_order() -> None:
     results = results_of()
-    assert results.limits == [("parts", 0, 2.0), ("parts", 1, 3.0), ("parts", 2, 3.0)] + [("weights", i, 0.0) for i in range(3)]
+    assert results.limits == [("parts", 0, 2.0), ("parts", 1, 3.0), ("parts", 2, 3.0)] + [
+        ("weights", i, 0.0) for i in range(3)
+    ]
     assert results.tolerance == {"tolerance": 3.0}
     assert Results({}, {}).tolerance == {}
     assert Results({}, {}, {"layer": [(0, torch.zeros(1), 9.0)]}).tolerance == {}
@@ -110,7 +116,9 @@ def test_gaps_are_read_and_the_worst_is_told() -> None:
     assert (worst, sums) == ({"parts": 1.5}, gathered.totals.tolist())
     empty = Results({"mine": [torch.ones(1, 1, 2, 2)]}, {"mine": [{}]})
     assert scored_tensors.read_gaps(empty, empty.gather(CPU), model) == ({"parts": 0.0}, [4.0])
-    descending = Results({"mine": [torch.ones(1, 1, 2, 2)]}, {"mine": [{}]}, {"parts": [(0, torch.tensor([0.5, 0.25]), 1.0)]})
+    descending = Results(
+        {"mine": [torch.ones(1, 1, 2, 2)]}, {"mine": [{}]}, {"parts": [(0, torch.tensor([0.5, 0.25]), 1.0)]}
+    )
     assert scored_tensors.read_gaps(descending, descending.gather(CPU), model)[0] == {"parts": 0.5}
 
 
@@ -158,8 +166,13 @@ def test_identities_of_layers() -> None:
         with pytest.raises(Unproven) as error:
             scored_tensors.identities_of(None, [block_of({"parts": (0.25, 0.5), "layer": (gap, 0.5)})])
         assert str(error.value) == str(("layer", 0.75 if gap == 0.75 else math.inf, 0.5, 4))
-    several: Any = SimpleNamespace(identities={"parts": (torch.tensor([0.25, 4.0]), 1.0), "stream": (torch.zeros(2), 2.0)})
-    blocks = [block_of({"parts": (0.5, 3.0), "layer": (0.125, 7.0)}), block_of({"parts": (1.5, 3.0), "layer": (8.0, 9.0)})]
+    several: Any = SimpleNamespace(
+        identities={"parts": (torch.tensor([0.25, 4.0]), 1.0), "stream": (torch.zeros(2), 2.0)}
+    )
+    blocks = [
+        block_of({"parts": (0.5, 3.0), "layer": (0.125, 7.0)}),
+        block_of({"parts": (1.5, 3.0), "layer": (8.0, 9.0)}),
+    ]
     both = scored_tensors.identities_of(several, blocks)
     assert {name: (value.tolist(), allowed) for name, (value, allowed) in both.items()} == {
         "parts": ([0.5, 4.0], 3.0),
@@ -172,7 +185,9 @@ def test_identities_of_layers() -> None:
 
 
 def test_what_info_says_of_a_method() -> None:
-    facts = scored_tensors.method_facts(ENTRY, {"variant": "two", "head": 1}, {"stream": 0.5, "parts": 0.25, "norm": 9.0})
+    facts = scored_tensors.method_facts(
+        ENTRY, {"variant": "two", "head": 1}, {"stream": 0.5, "parts": 0.25, "norm": 9.0}
+    )
     assert facts == {
         **{"method": "mine", "paper": "a paper", "variant": "two", "options": {"head": 1}, "distribution": True},
         **{"signed": False, "convention": "alti", "rollout": None, "gap": 0.5},
@@ -182,7 +197,11 @@ def test_what_info_says_of_a_method() -> None:
 
 
 def test_a_note_of_rounding() -> None:
-    assert scored_tensors.rounding_notes({}) == scored_tensors.rounding_notes({"rounding_error": torch.tensor([0.01])}) == []
+    assert (
+        scored_tensors.rounding_notes({})
+        == scored_tensors.rounding_notes({"rounding_error": torch.tensor([0.01])})
+        == []
+    )
     assert scored_tensors.rounding_notes({"rounding_error": torch.tensor([0.001, 0.02])}) == [
         "rounding may move a score by 2e-02 of its row: float32 does not hold these distances. Load the model with "
         "dtype='float64'."
@@ -192,13 +211,20 @@ def test_a_note_of_rounding() -> None:
 # --- calls ----------------------------------------------------------------------------------------------------------------
 
 
-def call_of(name: Any = "alti", variant: Any = None, chunk: Any = None, precision: Any = "float32", **options: Any) -> Any:
+def call_of(
+    name: Any = "alti", variant: Any = None, chunk: Any = None, precision: Any = "float32", **options: Any
+) -> Any:
     return scoring.Call(name, variant, chunk, precision, options)
 
 
 def test_a_call_and_its_arguments() -> None:
     both = call_of(["alti", "value_zeroing"], precision="tf32")
-    assert (list(both.chosen), both.chunk, both.precision, both.query) == (["alti", "value_zeroing"], None, "tf32", None)
+    assert (list(both.chosen), both.chunk, both.precision, both.query) == (
+        ["alti", "value_zeroing"],
+        None,
+        "tf32",
+        None,
+    )
     call = call_of(["value_zeroing"], chunk=1, query="b")
     assert (list(call.chosen), call.chunk, call.precision, call.query) == (["value_zeroing"], 1, "float32", "b")
     assert call.arguments("value_zeroing", ("a", "b"))["query"] == 1
@@ -233,7 +259,11 @@ def test_a_precision_that_is_none() -> None:
 def test_an_error_of_quantised_modules_is_told_by_name() -> None:
     whole: Any = SimpleNamespace(quantization=None, name="m")
     packed: Any = SimpleNamespace(quantization="4 bits", name="m")
-    for model, error in ((whole, RuntimeError("x")), (packed, RuntimeError("out of memory")), (packed, ValueError("x"))):
+    for model, error in (
+        (whole, RuntimeError("x")),
+        (packed, RuntimeError("out of memory")),
+        (packed, ValueError("x")),
+    ):
         with pytest.raises(type(error), match=str(error)), scoring.through_quantized(model, "hta"):
             raise error
     with pytest.raises(ModelError) as told, scoring.through_quantized(packed, "hta"):
@@ -280,7 +310,9 @@ def test_a_scorer_checks_the_shape_of_scores() -> None:
     def axes(size: int, stacked: bool, *shape: int, head: Any = None) -> tuple[int, ...]:
         call = call_of("attention", **({} if head is None else {"head": head}))
         scorer = scoring.Scorer(call, size, ("a", "b"), model)
-        scores, extras = scorer.with_axes("attention", numbered(*shape), {"ratio": numbered(*shape[:-1])}, 2, stacked=stacked)
+        scores, extras = scorer.with_axes(
+            "attention", numbered(*shape), {"ratio": numbered(*shape[:-1])}, 2, stacked=stacked
+        )
         assert extras["ratio"].shape == scores.shape[:-1]  # type: ignore[union-attr]
         return tuple(scores.shape)
 
@@ -306,7 +338,9 @@ def test_memory_that_runs_out() -> None:
         scorer.scratch["x"] = torch.zeros(1)
         shared = SimpleNamespace(blocks={1: 2})
         scorer.blocks = shared
-        with pytest.warns(UserWarning, match=f"^memory ran out in layer 3: scored again in pieces of {smaller} elements\\.$"):
+        with pytest.warns(
+            UserWarning, match=f"^memory ran out in layer 3: scored again in pieces of {smaller} elements\\.$"
+        ):
             assert scorer.with_less_memory(CPU, 3) == int(smaller.replace(",", ""))
         assert scorer.notes == [f"memory ran out in layer 3: scored again in pieces of {smaller} elements"]
         assert (scorer.scratch, scorer.blocks, model.kept.blocks, shared.blocks) == ({}, None, None, {})
@@ -339,10 +373,14 @@ def test_a_method_is_registered_with_what_is_said_of_it(monkeypatch: pytest.Monk
 
     monkeypatch.setattr(_mixing.METHODS, "register", register)
     mixing(paper="p", rollout="alti")(scored)
-    assert registered.pop("entry") == Method("scored", scored, "p", ("paper",), "< 1", "alti", True, False, False, (), False, ())
+    assert registered.pop("entry") == Method(
+        "scored", scored, "p", ("paper",), "< 1", "alti", True, False, False, (), False, ()
+    )
     every = {"variants": ["v"], "distribution": False, "cost": "9", "signed": True, "whole": True, "stacks": True}
     mixing(paper="p", rollout="globenc", per_head=["h"], extras=["e"], **every)(scored)  # type: ignore[arg-type]
-    assert registered["entry"] == Method("scored", scored, "p", ("v",), "9", "globenc", False, True, True, ("h",), True, ("e",))
+    assert registered["entry"] == Method(
+        "scored", scored, "p", ("v",), "9", "globenc", False, True, True, ("h",), True, ("e",)
+    )
 
 
 def test_methods_that_are_none() -> None:
@@ -359,12 +397,16 @@ def test_methods_that_are_none() -> None:
     assert told("altti").startswith("unknown method 'altti'. ")
     refuse_all_heads("attention", {"head": 0})
     refuse_all_heads("attention", {})
-    with pytest.raises(InputError, match=r"^'attention' with all heads gives a map for each head, and here it takes one"):
+    with pytest.raises(
+        InputError, match=r"^'attention' with all heads gives a map for each head, and here it takes one"
+    ):
         refuse_all_heads("attention", {"head": "all"})
 
 
 def layer_of(batch: int) -> LayerTrace:
-    tensors = {name: numbered(batch, 4, 3) + i for i, name in enumerate(("input", "attention_output", "mlp_output", "output"))}
+    tensors = {
+        name: numbered(batch, 4, 3) + i for i, name in enumerate(("input", "attention_output", "mlp_output", "output"))
+    }
     heads = {name: numbered(batch, 2, 4, 3) + i for i, name in enumerate(("query", "key", "value"))}
     return LayerTrace(parts=None, mask=numbered(1, 1, 4, 4), scaling=0.5, softcap=2.0, **tensors, **heads)  # type: ignore[arg-type]
 
@@ -379,7 +421,9 @@ def test_the_layers_of_one_example() -> None:
     assert layers[::-2] == (layers[2], layers[0])
     with pytest.raises(IndexError):
         layers[3]
-    assert set(tensors_of(one)) == {*("input", "attention_output", "mlp_output", "output", "query", "key", "value", "mask")}
+    assert set(tensors_of(one)) == {
+        *("input", "attention_output", "mlp_output", "output", "query", "key", "value", "mask")
+    }
     for name, whole in tensors_of(batch[1]).items():
         expected = whole[0][..., :3, :3] if name == "mask" else whole[1][..., :3, :]
         assert torch.equal(getattr(one, name), expected), name

@@ -14,10 +14,10 @@ import torch
 from conftest import loaded
 
 import mixlens
-from mixlens.errors import InputError, MixlensError
-from mixlens.report import gather
+from mixlens.base.errors import InputError, MixlensError
+from mixlens.base.wrong_kinds import wrong_kinds_in_one_line
 from mixlens.show.flow_page import flow_results
-from mixlens.wrong_kinds import wrong_kinds_in_one_line
+from mixlens.show.report import gather
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 TEXT = "a dull film, but the cast is wonderful."
@@ -67,7 +67,15 @@ ONE = {"methods": "grad_x_input"}
 FUNCTIONS: dict[str, Callable[[Made], Call]] = {
     "mix": lambda m: call(mixlens.mix, m.trace, "norm", variant="paper", chunk=2, precision="float32"),
     "attribute": lambda m: call(
-        mixlens.attribute, m.trace, "grad_x_input", target="positive", foil=None, score=None, query=None, layer=None, variant=None
+        mixlens.attribute,
+        m.trace,
+        "grad_x_input",
+        target="positive",
+        foil=None,
+        score=None,
+        query=None,
+        layer=None,
+        variant=None,
     ),
     "rollout": lambda m: call(mixlens.rollout, m.scores, None, residual=None, normalize=None),
     "flow": lambda m: call(mixlens.flow, m.scores, None, query=0, layer=-1, residual=None, normalize=None),
@@ -77,17 +85,47 @@ FUNCTIONS: dict[str, Callable[[Made], Call]] = {
     "load": lambda m: call(mixlens.load, "sentiment", task=None, device=None, dtype=None, revision=None, family=None),
     "load_result": lambda m: call(mixlens.load_result, "there-is-none.json"),
     "why": lambda m: call(
-        *(mixlens.why, m.lens, "a film"), target=None, foil=None, pair=None, method="grad_x_input", methods=None, draws=1, seed=0
+        *(mixlens.why, m.lens, "a film"),
+        target=None,
+        foil=None,
+        pair=None,
+        method="grad_x_input",
+        methods=None,
+        draws=1,
+        seed=0,
     ),
     "mean": lambda m: call(mixlens.mean, [m.row, m.row], by="token", confidence=0.9, seed=0),
     "attribution_from": lambda m: call(
-        mixlens.attribution_from, m.trace, [0.1] * len(m.trace), name="mine", signed=True, target="positive", output=None
+        mixlens.attribution_from,
+        m.trace,
+        [0.1] * len(m.trace),
+        name="mine",
+        signed=True,
+        target="positive",
+        output=None,
     ),
     "report": lambda m: call(
-        mixlens.report, m.lens, "page.html", texts=["a film"], methods="norm", query=None, title=None, preset=None, force=True
+        mixlens.report,
+        m.lens,
+        "page.html",
+        texts=["a film"],
+        methods="norm",
+        query=None,
+        title=None,
+        preset=None,
+        force=True,
     ),
     "plot": lambda m: call(
-        mixlens.plot, m.row, kind=None, layer=None, query=None, width=None, title=None, labels=None, numbers=None, vmax=None
+        mixlens.plot,
+        m.row,
+        kind=None,
+        layer=None,
+        query=None,
+        width=None,
+        title=None,
+        labels=None,
+        numbers=None,
+        vmax=None,
     ),
     "judge": lambda m: call(
         mixlens.judge, m.lens, ["a film"], **ONE, metrics="aopc", n=1, out=None, seed=0, leave_out=False, progress=False
@@ -110,13 +148,22 @@ METHODS: dict[str, Callable[[Made], Call]] = {
     "inputs": lambda m: call(m.lens.inputs, [m.lens.encode("a film")]),
     "tokens": lambda m: call(m.lens.tokens, [2, 3]),
     "rerun": lambda m: call(m.lens.rerun, m.trace, 0, m.trace.layers[0].input),
-    "trace": lambda m: call(m.lens.trace, "a film", input_ids=None, token_type_ids=None, attention_mask=None, batch_size=None),
+    "trace": lambda m: call(
+        m.lens.trace, "a film", input_ids=None, token_type_ids=None, attention_mask=None, batch_size=None
+    ),
     "outputs": lambda m: call(m.lens.outputs, [m.trace], compare=True),
     "logits": lambda m: call(m.lens.logits, m.trace),
     "generate": lambda m: call(m.writer.generate, m.written, 2),
     "mix": lambda m: call(m.lens.mix, "a film", "norm", input_ids=None, batch_size=None),
     "explain": lambda m: call(
-        m.lens.explain, "a film", method="norm", query=None, target="predicted", foil=None, variant=None, keep_special=True
+        m.lens.explain,
+        "a film",
+        method="norm",
+        query=None,
+        target="predicted",
+        foil=None,
+        variant=None,
+        keep_special=True,
     ),
     "why": lambda m: call(m.lens.why, "a film", None, None, draws=1),
     "check": lambda m: call(m.lens.check),
@@ -197,7 +244,9 @@ def raised(one: Call) -> Exception | None:
 def test_every_public_function_and_method_is_asked() -> None:
     public = {name for name in mixlens.__all__ if callable(getattr(mixlens, name))} - CLASSES
     assert public == set(FUNCTIONS) | CODE
-    methods = {name for name, one in vars(mixlens.Model).items() if inspect.isfunction(one) and not name.startswith("_")}
+    methods = {
+        name for name, one in vars(mixlens.Model).items() if inspect.isfunction(one) and not name.startswith("_")
+    }
     assert methods == set(METHODS) | MACHINERY
 
 
@@ -251,7 +300,10 @@ def test_what_a_kind_is_called_and_how_one_is_made(made: Made) -> None:
             lambda: made.lens.rerun(made.trace, 0, torch.ones(3)),
             f"x has the shape [3], and the layer reads [{len(made.trace)}, 96].",
         ),
-        (lambda: mixlens.why("sentiment", TEXT), "model= takes a Model, not str 'sentiment'. mixlens.load(name) gives a Model."),
+        (
+            lambda: mixlens.why("sentiment", TEXT),
+            "model= takes a Model, not str 'sentiment'. mixlens.load(name) gives a Model.",
+        ),
         (
             lambda: made.writer.generate("text", 5),
             "start= takes an encoded text or a Trace, not str 'text'. model.encode(text) gives an encoded text.",
@@ -265,7 +317,13 @@ def test_what_a_kind_is_called_and_how_one_is_made(made: Made) -> None:
 
 @wrong_kinds_in_one_line
 def failing(
-    count: int, share: float, *, ids: Sequence[int] = (), whether: bool = True, other: SimpleNamespace | None = None, error: Any
+    count: int,
+    share: float,
+    *,
+    ids: Sequence[int] = (),
+    whether: bool = True,
+    other: SimpleNamespace | None = None,
+    error: Any,
 ) -> int:
     raise error
 
@@ -278,7 +336,13 @@ def test_only_a_wrong_kind_is_said_to_be_one_and_only_where_the_function_fails()
         ask(np.int64(3), np.float32(0.5), ids=np.array([1, 2]), whether=np.bool_(True), error=inside)
     with pytest.raises(KeyError, match="inside"):
         ask(torch.tensor(3), 1, ids=torch.tensor([1, 2]), other="left to the function", error=inside)
-    wrong: list[tuple[Any, Any, Any]] = [(True, 1, ()), (3.0, 1, ()), (3, "1", ()), (3, 1, torch.tensor(1)), (3, 1, "12")]
+    wrong: list[tuple[Any, Any, Any]] = [
+        (True, 1, ()),
+        (3.0, 1, ()),
+        (3, "1", ()),
+        (3, 1, torch.tensor(1)),
+        (3, 1, "12"),
+    ]
     for count, share, ids in wrong:
         with pytest.raises(InputError, match=r"^(count|share|ids)= takes") as refused:
             ask(count, share, ids=ids, error=inside)

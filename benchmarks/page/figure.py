@@ -51,7 +51,9 @@ def draw(part: dict[str, Any], path: Path) -> None:
     import matplotlib.pyplot as plt
 
     lines = lines_of(part["rows"])
-    with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": "mixlens", "font.family": "sans-serif", "font.size": 10}):
+    with mpl.rc_context(
+        {"svg.fonttype": "none", "svg.hashsalt": "mixlens", "font.family": "sans-serif", "font.size": 10}
+    ):
         figure, axes = plt.subplots(figsize=(9.5, 6.2))
         low, high = 1e9, 0.0
         for name, (_, n, took) in lines.items():

@@ -29,7 +29,12 @@ def read(folder: Path) -> dict[str, Held]:
 
 
 def table(heads: list[str], rows: list[list[str]]) -> list[str]:
-    return ["| " + " | ".join(heads) + " |", "|" + "---|" * len(heads), *("| " + " | ".join(row) + " |" for row in rows), ""]
+    return [
+        "| " + " | ".join(heads) + " |",
+        "|" + "---|" * len(heads),
+        *("| " + " | ".join(row) + " |" for row in rows),
+        "",
+    ]
 
 
 def number(value: float) -> str:
@@ -170,7 +175,11 @@ def checks(part: dict[str, Any]) -> list[str]:
     )
     lines = []
     for row in part["rows"]:
-        line = [f"`{row['id']}`", "bit-equal" if row["bit_equal"] else "**not bit-equal**", f"{row['float64_apart']:.0e}"]
+        line = [
+            f"`{row['id']}`",
+            "bit-equal" if row["bit_equal"] else "**not bit-equal**",
+            f"{row['float64_apart']:.0e}",
+        ]
         line += [f"{row['plain_apart']:.0e}"] + ([f"{row['cpu_apart']:.0e}"] if on_gpu else [])
         lines.append(line)
     return [f"{machine(part)}; {part['layers']} layers, {part['n']} tokens.", "", *table(heads, lines)]
@@ -271,7 +280,7 @@ that, and do not have it in them.
 
 TIMING = """\
 `mixlens explain ... --timing` says where the time went: loading, forward pass, proof, map. In Python it is
-`.info["seconds"]`; on a GPU only inside `with mixlens.maps.timed():`, because it has to wait for the GPU.
+`.info["seconds"]`; on a GPU only inside `with mixlens.scoring.maps.timed():`, because it has to wait for the GPU.
 """
 
 HOW = """\
@@ -303,11 +312,18 @@ def page(results: dict[str, Held]) -> str:
     for device, held in (("cpu", cpu), ("cuda", cuda)):
         if held:
             found = list(missed(device, held))
-            lines += [f"{titles[device]}:", "", *found, ""] if found else [f"{titles[device]}: every target is met.", ""]
+            lines += (
+                [f"{titles[device]}:", "", *found, ""] if found else [f"{titles[device]}: every target is met.", ""]
+            )
         else:
             lines += [f"{titles[device]}: not measured yet.", ""]
     if any("memory" in held for held in (cpu, cuda)):
-        lines += ["## Memory", "", "At n = 512, over what the loaded model holds. On a CPU each in a fresh process.", ""]
+        lines += [
+            "## Memory",
+            "",
+            "At n = 512, over what the loaded model holds. On a CPU each in a fresh process.",
+            "",
+        ]
         for device, held in (("cpu", cpu), ("cuda", cuda)):
             lines += [f"{titles[device]}:", "", *memory(device, held["memory"])] if "memory" in held else []
     lines += [MEMORY]

@@ -118,7 +118,10 @@ def with_captum(results: Results, *, budget: float, steps: int = 50) -> None:
     integrated(16)
     sizes = {size: seconds(partial(integrated, size), "cpu")[0] for size in (4, 16, None)}
     best = min(sizes, key=lambda size: sizes[size])  # captum is given the batches it likes best
-    theirs: dict[str, Callable[[], torch.Tensor]] = {"integrated_gradients": lambda: integrated(best), "deeplift": lifted}
+    theirs: dict[str, Callable[[], torch.Tensor]] = {
+        "integrated_gradients": lambda: integrated(best),
+        "deeplift": lifted,
+    }
     for name, their in theirs.items():
         row: dict[str, Any] = {"id": name, "peer": "captum", "n": TOKENS, "versions": versions}
         try:
@@ -179,18 +182,33 @@ def zeroed(python: Path, model_type: str, shape: dict[str, Any], *, rounds: int)
     config = transformers.AutoConfig.for_model(model_type, **shape)
     stock = transformers.AutoModelForCausalLM.from_config(config).eval().requires_grad_(False)
     ids = torch.randint(4, config.vocab_size, (TOKENS,), generator=torch.Generator().manual_seed(0)).tolist()
-    row: dict[str, Any] = {"id": "value_zeroing", "peer": "inseq", "model_type": model_type, "n": TOKENS, "pinned": PINNED}
+    row: dict[str, Any] = {
+        "id": "value_zeroing",
+        "peer": "inseq",
+        "model_type": model_type,
+        "n": TOKENS,
+        "pinned": PINNED,
+    }
     with tempfile.TemporaryDirectory() as name:
         work = Path(name)
         weights = {key: value.contiguous().clone() for key, value in stock.state_dict().items()}
         save_file(weights, work / "weights.safetensors")
-        asked = {"model_type": model_type, "config": shape, "ids": ids, "threads": torch.get_num_threads(), "rounds": rounds}
+        asked = {
+            "model_type": model_type,
+            "config": shape,
+            "ids": ids,
+            "threads": torch.get_num_threads(),
+            "rounds": rounds,
+        }
         (work / "shape.json").write_text(json.dumps(asked))
         command = [str(python), str(HERE / "inseq_value_zeroing.py"), name]
         told = subprocess.run(command, check=False, capture_output=True, text=True)
         if told.returncode:
             return row | {"failed": one_line(raised(told.stderr))}
-        theirs, scores = json.loads((work / "result.json").read_text()), load_file(work / "scores.safetensors")["scores"]
+        theirs, scores = (
+            json.loads((work / "result.json").read_text()),
+            load_file(work / "scores.safetensors")["scores"],
+        )
     model = mixlens.load(stock)
     made = mixlens.mix(model.trace(input_ids=ids), "value_zeroing")
     # Deeper layers turn less, and 1 - cos in float32 has a floor; its last layer is read after the model's final norm.
@@ -202,7 +220,9 @@ def zeroed(python: Path, model_type: str, shape: dict[str, Any], *, rounds: int)
     def forward() -> Any:
         return stock(given, use_cache=False)
 
-    row |= beside(forward, lambda: mixlens.mix(model.trace(input_ids=ids), "value_zeroing"), device="cpu", budget=6).told()
+    row |= beside(
+        forward, lambda: mixlens.mix(model.trace(input_ids=ids), "value_zeroing"), device="cpu", budget=6
+    ).told()
     row |= {"peer_seconds": rounded(theirs["seconds"]), "peer_forward_seconds": rounded(theirs["forward_seconds"])}
     row |= {"peer_ratio": rounded(theirs["seconds"] / theirs["forward_seconds"]), "peer_rounds": theirs["rounds"]}
     row |= {"versions": theirs["versions"], "times_faster": rounded(theirs["seconds"] / row["seconds"])}
@@ -227,7 +247,9 @@ def main(given: list[str] | None = None) -> int:
     transformers.logging.set_verbosity_error()
     results = Results(asked.out / "peers.json")
     wanted = asked.only.split(",")
-    results.begin("peers", command="python -m benchmarks.peers", device="cpu", keep=lambda row: row["peer"] not in wanted)
+    results.begin(
+        "peers", command="python -m benchmarks.peers", device="cpu", keep=lambda row: row["peer"] not in wanted
+    )
     if "captum" in wanted:
         with_captum(results, budget=asked.budget)
     if "inseq" in wanted:

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 import mixlens
-from mixlens.scoring import shares
+from mixlens.scoring.scoring import shares
 
 from .measure import Results, apart, median_seconds, plain_loops, rounded
 from .models import bert

@@ -79,7 +79,9 @@ def load(shared: Path, device: str) -> tuple[Any, Any, mixlens.Model]:
 
     transformers.logging.set_verbosity_error()
     folder = shared / "models" / "minilm-sst2"
-    stock = transformers.AutoModelForSequenceClassification.from_pretrained(folder, dtype=torch.float32).eval().to(device)
+    stock = (
+        transformers.AutoModelForSequenceClassification.from_pretrained(folder, dtype=torch.float32).eval().to(device)
+    )
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
     return stock, tokenizer, mixlens.load(stock, tokenizer=tokenizer)
 
@@ -105,7 +107,9 @@ def measure(results: Results, *, device: str, command: str, budget: float, share
         timed[tokens] = seconds(partial(plain, stock, tokenizer, texts, tokens), device)[0]
     best = min(timed, key=lambda tokens: timed[tokens])
     logits = plain(stock, tokenizer, texts, best)
-    print(f"plain forward pass, {len(texts)} sentences: {timed[best]:.2f} s in batches of about {best} tokens", flush=True)
+    print(
+        f"plain forward pass, {len(texts)} sentences: {timed[best]:.2f} s in batches of about {best} tokens", flush=True
+    )
     expected = {i: mixlens.mix(model.trace(texts[i]), NAMES) for i in range(0, len(texts), max(1, len(texts) // 20))}
     for name, work in ours(model, texts).items():
         try:
@@ -114,7 +118,9 @@ def measure(results: Results, *, device: str, command: str, budget: float, share
             refused.append(f"corpus, {name}: {type(error).__name__}: {' '.join(str(error).split())[:200]}")
             continue
         differs = max(apart(made[i][m].scores, each[m].rollout().scores) for i, each in expected.items() for m in NAMES)
-        said = max(float((torch.stack([t.logits for t in model.trace(texts[:50])]).cpu() - logits[:50]).abs().max()), 0.0)
+        said = max(
+            float((torch.stack([t.logits for t in model.trace(texts[:50])]).cpu() - logits[:50]).abs().max()), 0.0
+        )
         row: dict[str, Any] = {
             "id": name,
             "title": TITLES[name],
@@ -126,7 +132,9 @@ def measure(results: Results, *, device: str, command: str, budget: float, share
             refused.append(f"corpus, {name}: {row['refused']}")
         else:
             del made
-            ratio = beside(lambda: plain(stock, tokenizer, texts, best), work, device=device, budget=budget, patience=60)
+            ratio = beside(
+                lambda: plain(stock, tokenizer, texts, best), work, device=device, budget=budget, patience=60
+            )
             row |= ratio.told() | {
                 "plain_batch_tokens": best,
                 "plain_sentences_per_second": rounded(len(texts) / ratio.forward_seconds),

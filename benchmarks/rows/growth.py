@@ -51,7 +51,11 @@ def works(pair: Pair, n: int) -> dict[str, tuple[str, Callable[[], Any], float]]
 def room_for(name: str, n: int, device: str, width: int) -> bool:
     """Whether the straightforward code's tensors fit: four of pairs by features; for HTA, all pairs of features."""
     needed = (
-        16 * width * n * n if name in ("slow_norm_maps", "slow_alti") else 4 * (n * width) ** 2 if name == "slow_hta_layer" else 0
+        16 * width * n * n
+        if name in ("slow_norm_maps", "slow_alti")
+        else 4 * (n * width) ** 2
+        if name == "slow_hta_layer"
+        else 0
     )
     free = available_memory() if device == "cpu" else float(torch.cuda.mem_get_info()[0])
     return 2.5 * needed < free
@@ -72,6 +76,8 @@ def measure(
                 last[name] = float("inf")
                 continue
             last[name] = median_seconds(work, device=device, budget=budget, most=5)
-            results.put("growth", {"id": name, "title": title, "n": n, "seconds_per_layer": rounded(last[name] / LAYERS)})
+            results.put(
+                "growth", {"id": name, "title": title, "n": n, "seconds_per_layer": rounded(last[name] / LAYERS)}
+            )
         told = {name: f"{1000 * took / LAYERS:.3g}" for name, took in last.items() if took < float("inf")}
         print(f"n = {n:4d}  ms a layer: {told} ({time.perf_counter() - started:.0f} s)", flush=True)

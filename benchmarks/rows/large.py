@@ -27,7 +27,13 @@ SHAPE: dict[str, Any] = {
 
 @torch.no_grad()
 def measure(
-    results: Results, *, device: str, command: str, budget: float, tokens: int = TOKENS, shape: dict[str, Any] | None = None
+    results: Results,
+    *,
+    device: str,
+    command: str,
+    budget: float,
+    tokens: int = TOKENS,
+    shape: dict[str, Any] | None = None,
 ) -> None:
     transformers.logging.set_verbosity_error()
     torch.manual_seed(0)

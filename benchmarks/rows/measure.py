@@ -84,7 +84,12 @@ def beside(
         if own > patience:
             break
     return Ratio(
-        statistics.median(ratios), min(ratios), max(ratios), statistics.median(taken), statistics.median(forwards), len(ratios)
+        statistics.median(ratios),
+        min(ratios),
+        max(ratios),
+        statistics.median(taken),
+        statistics.median(forwards),
+        len(ratios),
     )
 
 

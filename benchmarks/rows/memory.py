@@ -91,7 +91,9 @@ def measure(results: Results, *, device: str, n: int, command: str) -> list[str]
         assert plain is not None
         row = {"id": what, "title": title, "n": n, "peak_mb": rounded(found), "extra_mb": rounded(found - plain)}
         results.put("memory", row)
-        print(f"n = {n:4d}  {title:42s} {found:7.0f} MB at most, {found - plain:+.0f} MB over the plain pass", flush=True)
+        print(
+            f"n = {n:4d}  {title:42s} {found:7.0f} MB at most, {found - plain:+.0f} MB over the plain pass", flush=True
+        )
     return refused
 
 

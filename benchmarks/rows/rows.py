@@ -17,7 +17,18 @@ from torch import Tensor
 import mixlens
 
 from . import straightforward
-from .measure import PATIENCE, Results, Work, apart, available_memory, beside, median_seconds, plain_loops, rounded, seconds
+from .measure import (
+    PATIENCE,
+    Results,
+    Work,
+    apart,
+    available_memory,
+    beside,
+    median_seconds,
+    plain_loops,
+    rounded,
+    seconds,
+)
 from .models import Pair, bert
 
 NORMS = list(straightforward.NORMS)
@@ -50,7 +61,9 @@ def rolled(model: mixlens.Model, ids: list[int], names: list[str]) -> Maps:
     on_gpu = model.device.type == "cuda"
     made = model.mix(input_ids=ids, name=names) if on_gpu else mixlens.mix(model.trace(input_ids=ids), names)
     over = mixlens.rollout(made)
-    return {name: one.scores for name, one in made.items()} | {f"{name} rollout": one.scores for name, one in over.items()}
+    return {name: one.scores for name, one in made.items()} | {
+        f"{name} rollout": one.scores for name, one in over.items()
+    }
 
 
 def separately(model: mixlens.Model, ids: list[int]) -> Maps:
@@ -69,7 +82,10 @@ def slow_alti(pair: Pair, given: Tensor) -> Maps:
 
 def slow_five(pair: Pair, given: Tensor) -> Maps:
     norms = straightforward.norm_maps(pair.eager, given)
-    others = {"attention": straightforward.attention(pair.eager, given), "alti": straightforward.alti(pair.eager, given)}
+    others = {
+        "attention": straightforward.attention(pair.eager, given),
+        "alti": straightforward.alti(pair.eager, given),
+    }
     return {**{name: norms[name] for name in FIVE if name in norms}, **others}
 
 
@@ -91,7 +107,9 @@ def rows(pair: Pair, one_layer: Pair, narrow: Pair, n: int, device: str) -> Iter
     ids, given = pair.input(n)
     model, eager = pair.model, pair.eager
     query = n // 2
-    held = 16 * pair.stock.config.hidden_size * n * n  # bytes of the straightforward code's four tensors of pairs by features
+    held = (
+        16 * pair.stock.config.hidden_size * n * n
+    )  # bytes of the straightforward code's four tensors of pairs by features
     fits = available_memory() > 3 * held if device == "cpu" else torch.cuda.mem_get_info()[0] > 3 * held
     no_room = "" if fits else "the straightforward code does not fit this machine"
 
@@ -196,9 +214,16 @@ def forward_of(row: Row, pair: Pair, one_layer: Pair, narrow: Pair, n: int) -> W
     return lambda: used.stock(given)
 
 
-def measured(row: Row, pair: Pair, one_layer: Pair, narrow: Pair, n: int, *, device: str, budget: float) -> dict[str, Any]:
+def measured(
+    row: Row, pair: Pair, one_layer: Pair, narrow: Pair, n: int, *, device: str, budget: float
+) -> dict[str, Any]:
     forward = forward_of(row, pair, one_layer, narrow, n)
-    told: dict[str, Any] = {"id": row.id, "title": row.title, "n": 32 if row.id == "hta_layer" else n, "layers": row.layers}
+    told: dict[str, Any] = {
+        "id": row.id,
+        "title": row.title,
+        "n": 32 if row.id == "hta_layer" else n,
+        "layers": row.layers,
+    }
     if row.note:
         told["note"] = row.note
     if row.plain:
@@ -221,7 +246,9 @@ def measured(row: Row, pair: Pair, one_layer: Pair, narrow: Pair, n: int, *, dev
     told |= beside(forward, row.ours, device=device, budget=budget).told()
     told["ms_per_layer"] = rounded(1000 * told["seconds"] / row.layers)
     if row.alone is not None:
-        told["map_ms_per_layer"] = rounded(1000 * median_seconds(row.alone, device=device, budget=budget / 2) / row.layers)
+        told["map_ms_per_layer"] = rounded(
+            1000 * median_seconds(row.alone, device=device, budget=budget / 2) / row.layers
+        )
     if row.slow is not None and slow_took is not None:
         if slow_took > PATIENCE or isinstance(row.slow, Once):  # the run it was compared by is its measurement
             told |= {
@@ -240,5 +267,11 @@ def line(told: dict[str, Any]) -> str:
     if "refused" in told:
         return f"n = {told['n']:4d}  {told['title']:42s} NOT MEASURED: {told['refused']}"
     low, high = told["spread"]
-    slow = f", straightforward {told['slow_ratio']:.1f} x, apart {told['disagreement']:.0e}" if "slow_ratio" in told else ""
-    return f"n = {told['n']:4d}  {told['title']:42s} {told['ratio']:7.2f} x a forward pass ({low:.2f} to {high:.2f}){slow}"
+    slow = (
+        f", straightforward {told['slow_ratio']:.1f} x, apart {told['disagreement']:.0e}"
+        if "slow_ratio" in told
+        else ""
+    )
+    return (
+        f"n = {told['n']:4d}  {told['title']:42s} {told['ratio']:7.2f} x a forward pass ({low:.2f} to {high:.2f}){slow}"
+    )

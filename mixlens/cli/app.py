@@ -11,8 +11,8 @@ from typing import NoReturn
 
 import typer
 
-from ..errors import MixlensError, printable
-from ..interrupts import interruptible
+from ..base.errors import MixlensError, printable
+from ..base.interrupts import interruptible
 from . import explain as texts
 from . import group, judge, lists, pages, papers, plot, runs
 from . import why as answers

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-EMBEDDED = Path(__file__).parents[1] / "embedded"
+EMBEDDED = Path(__file__).parents[1] / "model" / "embedded"
 
 
 def models(incomplete: str) -> list[str]:
@@ -15,35 +15,35 @@ def models(incomplete: str) -> list[str]:
 
 def methods(incomplete: str) -> list[str]:
     """Maps and attributions; after a comma the next of several."""
-    from ..maps import methods as known
+    from ..scoring.maps import methods as known
 
     return _next_of(known(), incomplete)
 
 
 def judged_methods(incomplete: str) -> list[str]:
     """What `judge --methods` takes: two groups, and names."""
-    from ..maps import methods as known
+    from ..scoring.maps import methods as known
 
     return _next_of(["all", "peers", *known()], incomplete)
 
 
 def metrics(incomplete: str) -> list[str]:
     """What `judge --metrics` takes: groups, and names."""
-    from ..experiments.judged_metrics import GROUPS, possible
+    from ..runs.judge.judged_metrics import GROUPS, possible
 
     return _next_of([*GROUPS, *possible()], incomplete)
 
 
 def experiments(incomplete: str) -> list[str]:
     """The experiments of the papers."""
-    from ..experiments.experiment import known
+    from ..runs.experiments.experiment import known
 
     return _next_of(known(), incomplete)
 
 
 def papers(incomplete: str) -> list[str]:
     """The papers that `reproduce` knows."""
-    from ..experiments.command import PLANS
+    from ..runs.experiments.command import PLANS
 
     return _next_of(PLANS.known(), incomplete)
 

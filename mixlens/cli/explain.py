@@ -12,11 +12,22 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .. import command_words
-from ..errors import InputError
-from ..files import refuse_foreign
+from ..base.errors import InputError
+from ..base.files import refuse_foreign
+from ..scoring import command_words
 from . import completion, group
-from .generation import Each, GenerateCount, GivenText, IsChat, LeaveOut, MessageFile, PageFile, Writing, generated, messages_of
+from .generation import (
+    Each,
+    GenerateCount,
+    GivenText,
+    IsChat,
+    LeaveOut,
+    MessageFile,
+    PageFile,
+    Writing,
+    generated,
+    messages_of,
+)
 from .keeping import Force, tell_written
 from .options import (
     AttributionTarget,
@@ -45,12 +56,14 @@ from .options import (
 )
 
 if TYPE_CHECKING:
-    from ..asking import MethodRequest
     from ..model.model import Model
+    from ..scoring.asking import MethodRequest
     from ..types import Attribution, Result, Trace
     from .scores import Explanation
 
-EXPLAIN_EXAMPLE = "Example:  mixlens explain 'The keys to the cabinet [MASK] rusty.' --method attcat --target were --foil was"
+EXPLAIN_EXAMPLE = (
+    "Example:  mixlens explain 'The keys to the cabinet [MASK] rusty.' --method attcat --target were --foil was"
+)
 MAP_EXAMPLE = "Example:  mixlens map 'The keys to the cabinet [MASK] rusty.' --layer 3 --method value_zeroing"
 COMPARE_EXAMPLE = (
     "Example:  mixlens compare 'The keys to the cabinet [MASK] rusty.' --methods attention,globenc,alti,value_zeroing"
@@ -88,14 +101,15 @@ def explain(
     top: Top = None,
     layers: Annotated[bool, typer.Option("--layers", help="One strip for every layer.")] = False,
     map_: Annotated[
-        int | None, typer.Option("--map", help="Also this layer's map; counted from 1, -1 is the last.", metavar="LAYER")
+        int | None,
+        typer.Option("--map", help="Also this layer's map; counted from 1, -1 is the last.", metavar="LAYER"),
     ] = None,
     latex: Latex = False,
     timing: Annotated[bool, typer.Option("--timing", help="Also say where the time went.")] = False,
 ) -> None:
     """Which input tokens the prediction rests on, by any method of `mixlens methods`."""
     started = time.perf_counter()
-    from ..maps import timed
+    from ..scoring.maps import timed
     from .scores import by_word, traced
 
     request = command_words.method_of(method, variant)  # a misspelt name is refused before the model is loaded
@@ -122,7 +136,9 @@ def explain(
             results = generated(lens, source, request, writing, (target, foil, score), keep_special=not no_special)
         else:
             trace = traced(lens, source, truncate=truncate)
-            explanation = _explanation(lens, trace, request, method, (query, target, foil, score), keep_special=not no_special)
+            explanation = _explanation(
+                lens, trace, request, method, (query, target, foil, score), keep_special=not no_special
+            )
             results = [explanation.attribution]
     ended = time.perf_counter()
     joined = _joined(results, words)
@@ -167,7 +183,9 @@ def _refuse_pictures(pictures: Iterable[bool], others: Iterable[bool]) -> None:
 
 def _refuse_map(method: str, request: MethodRequest, layer: int | None) -> None:
     if layer is not None and not request.is_map:
-        raise InputError(f"{method!r} gives scores of tokens, no map. Leave --map out, or see `mixlens methods` for maps.")
+        raise InputError(
+            f"{method!r} gives scores of tokens, no map. Leave --map out, or see `mixlens methods` for maps."
+        )
 
 
 def _refuse_convention(method: str, request: MethodRequest, rollout: bool) -> None:
@@ -178,7 +196,9 @@ def _refuse_convention(method: str, request: MethodRequest, rollout: bool) -> No
 def _refuse_all_heads(request: MethodRequest, rollout: bool, query: str | None) -> None:
     """Refuse what one map has and the maps of all heads have not."""
     if request.options.get("head") == "all" and (rollout or query is not None):
-        raise InputError("--head all is a table of one layer's heads: leave --rollout and --query out, or choose one head.")
+        raise InputError(
+            "--head all is a table of one layer's heads: leave --rollout and --query out, or choose one head."
+        )
 
 
 # --- results ----------------------------------------------------------------------------------------------------------
@@ -199,7 +219,10 @@ def _explanation(
 
     query, target, foil, score = options
     if request.class_specific:
-        question = {"query": command_words.place_of(trace, query), **command_words.targets_of(lens, target, foil, score)}
+        question = {
+            "query": command_words.place_of(trace, query),
+            **command_words.targets_of(lens, target, foil, score),
+        }
     else:
         question = {"query": command_words.place_meant(trace, query, target, method)}
     return Explanation(trace, request, question, keep_special=keep_special)
@@ -207,7 +230,7 @@ def _explanation(
 
 def _map_of(lens: Model, trace: Trace, request: MethodRequest, *, rollout: bool) -> Any:
     """The map of a request with its notices; with `rollout` from the input to each layer."""
-    from ..notices import notices_of
+    from ..scoring.notices import notices_of
     from .scores import maps_of
 
     scores = maps_of(trace, [request])[0]
@@ -296,7 +319,9 @@ def map_(
     ] = None,
     head: Annotated[
         str | None,
-        typer.Option("--head", "--heads", help="One head, counted from 1, or all: what each does most. See `mixlens methods`."),
+        typer.Option(
+            "--head", "--heads", help="One head, counted from 1, or all: what each does most. See `mixlens methods`."
+        ),
     ] = None,
     pair: Pair = None,
     file: File = None,
@@ -308,7 +333,7 @@ def map_(
     no_color: NoColor = False,
 ) -> None:
     """One layer's map: what each position (row) took from each token (column)."""
-    from ..maps import method as known_map
+    from ..scoring.maps import method as known_map
     from .scores import by_word
 
     known_map(method.partition(":")[0])
@@ -378,7 +403,9 @@ def compare(
     _show_compared(results, json_=json_, latex=latex, color=not no_color, top=top)
 
 
-def _show_compared(results: Mapping[str, Attribution], *, json_: bool, latex: bool, color: bool, top: int | None) -> None:
+def _show_compared(
+    results: Mapping[str, Attribution], *, json_: bool, latex: bool, color: bool, top: int | None
+) -> None:
     """All results under one sentence, or as one table of LaTeX; as JSON one line each."""
     from ..show.latex import latex as to_latex
     from ..show.text import compare_view, console

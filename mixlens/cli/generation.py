@@ -10,29 +10,38 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .. import command_words
-from ..errors import InputError
+from ..base.errors import InputError
+from ..scoring import command_words
 from .keeping import tell_written
 
 if TYPE_CHECKING:
-    from ..asking import MethodRequest
-    from ..generation import Generation
+    from ..answers.generation import Generation
     from ..model.model import Model
+    from ..scoring.asking import MethodRequest
 
-GenerateCount = Annotated[int | None, typer.Option("--generate", help="Let a causal model write this many tokens; explain each.")]
+GenerateCount = Annotated[
+    int | None, typer.Option("--generate", help="Let a causal model write this many tokens; explain each.")
+]
 GivenText = Annotated[
     str | None,
-    typer.Option("--continuation", help="Explain these words as if the model had written them; ##ing goes on with a word."),
+    typer.Option(
+        "--continuation", help="Explain these words as if the model had written them; ##ing goes on with a word."
+    ),
 ]
 IsChat = Annotated[bool, typer.Option("--chat", help="The text is one message to a chat model, by its own template.")]
 MessageFile = Annotated[
     Path | None, typer.Option("--messages", help="A JSON file with a list of messages, each with role and content.")
 ]
 LeaveOut = Annotated[
-    bool, typer.Option("--leave-out", help="Of a written text: also run it without each word and sentence of the prompt.")
+    bool,
+    typer.Option("--leave-out", help="Of a written text: also run it without each word and sentence of the prompt."),
 ]
-Each = Annotated[bool, typer.Option("--each", help="Of a written text: one picture for each token instead of one for all.")]
-PageFile = Annotated[Path | None, typer.Option("--out", "--output", "-o", help="Of a written text: write a page, an .html file.")]
+Each = Annotated[
+    bool, typer.Option("--each", help="Of a written text: one picture for each token instead of one for all.")
+]
+PageFile = Annotated[
+    Path | None, typer.Option("--out", "--output", "-o", help="Of a written text: write a page, an .html file.")
+]
 
 
 @dataclass(frozen=True)
@@ -61,13 +70,17 @@ class Writing:
         """Refuse a position and a target: each written token is one."""
         given = [name for name, value in (("--target", target), ("--query", query)) if value is not None]
         if self.asked and given:
-            raise InputError(f"--generate and --continuation explain each written token: leave {' and '.join(given)} out.")
+            raise InputError(
+                f"--generate and --continuation explain each written token: leave {' and '.join(given)} out."
+            )
 
     def refuse_effects(self, save: Path | None, pictures: Mapping[str, bool]) -> None:
         """Refuse --leave-out where neither the picture nor a file shows what leaving out does."""
         beside = next((name for name, is_given in pictures.items() if is_given), None)
         if self.leave_out and save is None and beside is not None:
-            raise InputError(f"{beside} shows scores alone: leave --leave-out out, or keep it in a file (--save FILE.json).")
+            raise InputError(
+                f"{beside} shows scores alone: leave --leave-out out, or keep it in a file (--save FILE.json)."
+            )
 
     def refuse_idle(self, given: Mapping[str, bool]) -> None:
         """Refuse options that change nothing of a written text: its table has words as columns."""
@@ -114,7 +127,9 @@ def conversations_of(texts: Sequence[str], chat: bool, messages: Path | None, pa
 
 def _refuse_pair(pair: str | None, chat: bool, messages: Path | None) -> None:
     if pair is not None and (chat or messages is not None):
-        raise InputError("--pair is a second text, and a conversation has none: leave it out, or --chat and --messages.")
+        raise InputError(
+            "--pair is a second text, and a conversation has none: leave it out, or --chat and --messages."
+        )
 
 
 def _one_message(text: str) -> Any:
@@ -138,7 +153,13 @@ def _read(file: Path) -> Any:
 
 
 def generated(
-    lens: Model, source: Any, request: MethodRequest, writing: Writing, options: tuple[Any, Any, Any], *, keep_special: bool
+    lens: Model,
+    source: Any,
+    request: MethodRequest,
+    writing: Writing,
+    options: tuple[Any, Any, Any],
+    *,
+    keep_special: bool,
 ) -> Generation:
     """What each token that was written rests on."""
     from .scores import arguments_of

@@ -13,11 +13,24 @@ from typing import Any
 import typer
 import typer.core
 
-from ..errors import InputError, MixlensError, ModelError, ResultError, printable
+from ..base.errors import InputError, MixlensError, ModelError, ResultError, printable
 from ..show.encoding import make_readable
 from .waiting import PATIENCE, Spinner
 
-LOADS = ("why", "explain", "compare", "map", "plot", "report", "judge", "experiment", "reproduce", "run", "serve", "check")
+LOADS = (
+    "why",
+    "explain",
+    "compare",
+    "map",
+    "plot",
+    "report",
+    "judge",
+    "experiment",
+    "reproduce",
+    "run",
+    "serve",
+    "check",
+)
 WRITTEN = "mixlens.written"  # key of a context's `meta`: the arguments as they were written
 UsageError: Any = typer.BadParameter.__mro__[1]  # click's class, from whichever click typer brings
 PYTHON = re.compile(r"\b([a-z_]+)=(\([^()]*\)|'[^']*'|[A-Z]+\b|\.\.\.)?(?!\w)")
@@ -57,7 +70,7 @@ def _flag(name: str, value: str) -> str:
 def _method_options(methods: Iterable[str]) -> dict[str, str]:
     """The options of the methods that were asked for, each with its method's name."""
     names = _method_names(methods)
-    if not names or "mixlens.attributions" not in sys.modules:
+    if not names or "mixlens.scoring.attributions" not in sys.modules:
         return {}
     return {option: name for name in names for option in _options_of(name)}
 
@@ -69,8 +82,8 @@ def _method_names(methods: Iterable[str]) -> list[str]:
 
 def _options_of(method: str) -> Iterable[str]:
     """The options of a method; none where it is not known."""
-    from ..attributions import known as attributions
-    from ..maps import known as maps
+    from ..scoring.attributions import known as attributions
+    from ..scoring.maps import known as maps
 
     known = {**maps(), **attributions()}
     return known[method].options if method in known else ()
@@ -224,7 +237,7 @@ def loaded() -> None:
 @contextlib.contextmanager
 def working(step: str = "computing") -> Iterator[Callable[[str], None]]:
     """While something is computed: yields a function that is told each step. What is printed comes after it."""
-    from ..steps import listening
+    from ..base.steps import listening
 
     with Spinner(step, lines=True) as spinner, listening(spinner.hear):
         yield spinner.tell

@@ -7,16 +7,20 @@ from typing import Annotated, Any
 
 import typer
 
-from ..errors import InputError
+from ..base.errors import InputError
 from . import completion
 from .options import LoadOptions, loads_a_model
 from .runs import LeaveOut, Out, Seed
 
 JUDGE_EXAMPLE = "Example:  mixlens judge sentiment --n 20    (one text: mixlens judge sentiment --text 'A good film.')"
-Model = Annotated[str, typer.Argument(help="A hub id, a folder or an embedded model.", autocompletion=completion.models)]
+Model = Annotated[
+    str, typer.Argument(help="A hub id, a folder or an embedded model.", autocompletion=completion.models)
+]
 Data = Annotated[
     str | None,
-    typer.Argument(help="A dataset of `mixlens data`, a file, or NAME=FILE. The embedded models have sentences of their own."),
+    typer.Argument(
+        help="A dataset of `mixlens data`, a file, or NAME=FILE. The embedded models have sentences of their own."
+    ),
 ]
 MethodNames = Annotated[
     str,
@@ -35,7 +39,9 @@ Metrics = Annotated[
     ),
 ]
 TEXTS = 50  # that are judged where --n is not given
-TextCount = Annotated[int | None, typer.Option("--n", help="How many examples, drawn by --seed.", min=1, show_default=str(TEXTS))]
+TextCount = Annotated[
+    int | None, typer.Option("--n", help="How many examples, drawn by --seed.", min=1, show_default=str(TEXTS))
+]
 OneText = Annotated[str | None, typer.Option("--text", help="Judge the methods on this one text instead of DATA.")]
 Explains = Annotated[
     str,
@@ -52,7 +58,9 @@ Ranking = Annotated[
     ),
 ]
 Unit = Annotated[str, typer.Option("--unit", help="What is taken away or blanked at a time: token, word or sentence.")]
-Draws = Annotated[int, typer.Option("--draws", help="Random rankings for each text, with which every method is compared.", min=1)]
+Draws = Annotated[
+    int, typer.Option("--draws", help="Random rankings for each text, with which every method is compared.", min=1)
+]
 InfillModel = Annotated[
     str | None, typer.Option("--infill", help="A masked language model that fills gaps, for aopc:replacement=infill.")
 ]
@@ -74,7 +82,8 @@ def _refuse_count(text: str | None, n: int | None) -> None:
 
 
 OtherModel = Annotated[
-    str | None, typer.Option("--model", "-m", hidden=True, is_eager=True, expose_value=False, callback=_refuse_model_option)
+    str | None,
+    typer.Option("--model", "-m", hidden=True, is_eager=True, expose_value=False, callback=_refuse_model_option),
 ]
 
 
@@ -94,8 +103,12 @@ def judge(
     unit: Unit = "token",
     draws: Draws = 5,
     infill: InfillModel = None,
-    full: Annotated[bool, typer.Option("--full", help="Every metric with its interval, and the further tables.")] = False,
-    text_field: Annotated[str | None, typer.Option("--text-field", help="Of a file: by default text or sentence.")] = None,
+    full: Annotated[
+        bool, typer.Option("--full", help="Every metric with its interval, and the further tables.")
+    ] = False,
+    text_field: Annotated[
+        str | None, typer.Option("--text-field", help="Of a file: by default text or sentence.")
+    ] = None,
     pair_field: Annotated[str | None, typer.Option("--pair-field", help="Of a file: the second text.")] = None,
     label_field: Annotated[str | None, typer.Option("--label-field", help="Of a file: the label of a row.")] = None,
     other_model: OtherModel = None,
@@ -117,7 +130,7 @@ def judge(
     right and wrong predictions apart. docs/use/judging.md explains every column and every pitfall.
     """
     _refuse_count(text, n)
-    from ..experiments.judge import judge_text
+    from ..runs.judge.judge import judge_text
     from ..show.text import console
 
     fields: dict[str, Any] = {"text_field": text_field, "pair_field": pair_field, "label_field": label_field}

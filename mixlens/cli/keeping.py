@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ..errors import printable
+from ..base.errors import printable
 
 if TYPE_CHECKING:
     from ..model.model import Model
-    from ..notices import Read
+    from ..scoring.notices import Read
 
 Force = Annotated[bool, typer.Option("--force", help="Write over a file that is no result or page of mixlens, too.")]
 
 
 def tell_notices(lens: Model, reads: Iterable[Read], query: int | str | None) -> None:
     """What a reader must know of numbers that a file shows and the terminal does not, each once; not among the output."""
-    from ..notices import notices_of
+    from ..scoring.notices import notices_of
 
     for notice in dict.fromkeys(notice for read in reads for notice in notices_of(lens, read, query=query)):
         print(printable(f"mixlens: {notice}"), file=sys.stderr)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..errors import MixlensError, printable
+from ..base.errors import MixlensError, printable
 from . import completion
 from .options import LoadOptions, loads_a_model
 
@@ -16,20 +16,25 @@ if TYPE_CHECKING:
     from ..model.model import Model
 
 CHECK_EXAMPLE = "Example:  mixlens check bert-base-uncased --dtype float64"
-EVERY_FAMILY = "Every method works on every family of `mixlens families`; `to a target` methods need a model with a head."
+EVERY_FAMILY = (
+    "Every method works on every family of `mixlens families`; `to a target` methods need a model with a head."
+)
 OTHER_DATA = "Fields of local files: docs/use/data.md. Any other file or hub dataset with texts: mixlens.data.read."
 
 
 def methods() -> None:
     """What `--method` takes, one line each: name, kind, paper, cost in forward passes, variants, what it is."""
-    from ..attributions import known as attributions
-    from ..maps import known as maps
+    from ..scoring.attributions import known as attributions
+    from ..scoring.maps import known as maps
     from ..show.tables import listed
     from ..show.text import console
 
     rows = [("method", "kind", "cost", "paper", "variants", "what it is")]
     rows += [_method_row(method, "map") for method in maps().values()]
-    rows += [_method_row(method, "to a target" if method.needs_target else "to a position") for method in attributions().values()]
+    rows += [
+        _method_row(method, "to a target" if method.needs_target else "to a position")
+        for method in attributions().values()
+    ]
     width = console().width
     print("\n".join([*listed(rows, width), "", *listed([(EVERY_FAMILY,)], width)]))
 
@@ -108,5 +113,7 @@ def _gap_rows(proof: Proof) -> list[tuple[str, str, str, str, str]]:
     rows = [("", "identity", "largest relative gap", "allowed", "layer")]
     for name, gap in proof.gaps.items():
         passed = "ok" if name not in proof.failed else "FAILS"
-        rows.append((passed, IDENTITIES[name], f"{gap:.1e}", f"{proof.allowed[name]:.0e}", str(proof.worst_layer[name] + 1)))
+        rows.append(
+            (passed, IDENTITIES[name], f"{gap:.1e}", f"{proof.allowed[name]:.0e}", str(proof.worst_layer[name] + 1))
+        )
     return rows

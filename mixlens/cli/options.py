@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
-from .. import command_words
-from ..errors import InputError
+from ..base.errors import InputError
+from ..scoring import command_words
 from . import completion, group
 
 if TYPE_CHECKING:
@@ -35,11 +35,17 @@ Pair = Annotated[str | None, typer.Option("--pair", help="A second text, for mod
 ModelName = Annotated[
     str,
     typer.Option(
-        "--model", "-m", help="A hub id, a folder, or an embedded model: agreement, sentiment.", autocompletion=completion.models
+        "--model",
+        "-m",
+        help="A hub id, a folder, or an embedded model: agreement, sentiment.",
+        autocompletion=completion.models,
     ),
 ]
 Method = Annotated[
-    str, typer.Option("--method", help="See `mixlens methods`; options as name:option=value.", autocompletion=completion.methods)
+    str,
+    typer.Option(
+        "--method", help="See `mixlens methods`; options as name:option=value.", autocompletion=completion.methods
+    ),
 ]
 Variant = Annotated[str | None, typer.Option("--variant", help="paper or released, where they differ.")]
 Query = Annotated[
@@ -49,11 +55,13 @@ Query = Annotated[
 Target = Annotated[
     str | None,
     typer.Option(
-        "--target", help="The class or word to explain; by default the predicted one. For a map: the position, as --query."
+        "--target",
+        help="The class or word to explain; by default the predicted one. For a map: the position, as --query.",
     ),
 ]
 AttributionTarget = Annotated[
-    str | None, typer.Option("--target", help="The class or word that attributions explain; by default the predicted one.")
+    str | None,
+    typer.Option("--target", help="The class or word that attributions explain; by default the predicted one."),
 ]
 Foil = Annotated[str | None, typer.Option("--foil", help="Explain the target against this class or word.")]
 Score = Annotated[str | None, typer.Option("--score", help="logit (default), probability or log_probability.")]
@@ -62,21 +70,32 @@ Truncate = Annotated[bool, typer.Option("--truncate", help="Cut a text that is l
 # --- the picture ------------------------------------------------------------------------------------------------------
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a picture.")]
-Save = Annotated[Path | None, typer.Option("--save", help="Also save the result to this .safetensors, .json or .csv file.")]
+Save = Annotated[
+    Path | None, typer.Option("--save", help="Also save the result to this .safetensors, .json or .csv file.")
+]
 Words = Annotated[bool, typer.Option("--words", help="Join subwords to words.")]
 NoSpecial = Annotated[
-    bool, typer.Option("--no-special", help="Leave special tokens out. Shares are made to sum to 1 again; other scores stay.")
+    bool,
+    typer.Option(
+        "--no-special", help="Leave special tokens out. Shares are made to sum to 1 again; other scores stay."
+    ),
 ]
 NoColor = Annotated[bool, typer.Option("--no-color", help="Numbers and bars only.")]
 Top = Annotated[
     int | None,
-    typer.Option("--top", help="The largest scores only; 0 for all. By default all, or the largest 15 of a long text.", min=0),
+    typer.Option(
+        "--top", help="The largest scores only; 0 for all. By default all, or the largest 15 of a long text.", min=0
+    ),
 ]
-Latex = Annotated[bool, typer.Option("--latex", help="Print LaTeX (colour boxes of the xcolor package) instead of a picture.")]
+Latex = Annotated[
+    bool, typer.Option("--latex", help="Print LaTeX (colour boxes of the xcolor package) instead of a picture.")
+]
 
 # --- loading ----------------------------------------------------------------------------------------------------------
 
-Task = Annotated[str | None, typer.Option("--task", help="The head to load; by default the one the configuration names.")]
+Task = Annotated[
+    str | None, typer.Option("--task", help="The head to load; by default the one the configuration names.")
+]
 Device = Annotated[str | None, typer.Option("--device", help="cpu, cuda, cuda:1, mps ...")]
 Dtype = Annotated[str | None, typer.Option("--dtype", help="float32 (default), float64, bfloat16, float16, auto.")]
 DeviceMap = Annotated[
@@ -87,14 +106,19 @@ DeviceMap = Annotated[
     ),
 ]
 MaxMemory = Annotated[
-    str | None, typer.Option("--max-memory", help="With --device-map, of each device: 0=20GiB,cpu=60GiB. The rest stays on disk.")
+    str | None,
+    typer.Option("--max-memory", help="With --device-map, of each device: 0=20GiB,cpu=60GiB. The rest stays on disk."),
 ]
 OffloadFolder = Annotated[
     Path | None,
     typer.Option("--offload-folder", help="With --device-map: for weights on disk that are not stored as safetensors."),
 ]
-Quantization = Annotated[str | None, typer.Option("--quantization", help="4bit or 8bit (bitsandbytes), packed while loading.")]
-Trust = Annotated[bool, typer.Option("--trust-remote-code", help="Run code that comes with the model. Off unless you say so.")]
+Quantization = Annotated[
+    str | None, typer.Option("--quantization", help="4bit or 8bit (bitsandbytes), packed while loading.")
+]
+Trust = Annotated[
+    bool, typer.Option("--trust-remote-code", help="Run code that comes with the model. Off unless you say so.")
+]
 
 
 @dataclass(frozen=True)
@@ -118,7 +142,12 @@ class LoadOptions:
             "offload_folder": self.offload_folder,
             "quantization": self.quantization,
         }
-        usual = {"task": self.task, "device": self.device, "dtype": self.dtype, "trust_remote_code": self.trust_remote_code}
+        usual = {
+            "task": self.task,
+            "device": self.device,
+            "dtype": self.dtype,
+            "trust_remote_code": self.trust_remote_code,
+        }
         return {**usual, **{name: value for name, value in large.items() if value is not None}}
 
     def load(self, name: str, *, check: bool = True) -> Model:
@@ -161,7 +190,9 @@ def _max_memory(written: str | None) -> dict[int | str, str] | None:
         return None
     pairs = [tuple(map(str.strip, pair.partition("=")[::2])) for pair in written.split(",")]
     if not all(map(all, pairs)):
-        raise InputError(f"--max-memory is device=size with commas between them, as 0=20GiB,cpu=60GiB, not {written!r:.80}.")
+        raise InputError(
+            f"--max-memory is device=size with commas between them, as 0=20GiB,cpu=60GiB, not {written!r:.80}."
+        )
     return {_device(device): size for device, size in pairs}
 
 
@@ -178,7 +209,9 @@ def loads_a_model(command: Callable[..., None]) -> Callable[..., None]:
     *options, trust = _load_parameters()
     parameters: list[inspect.Parameter] = []
     for parameter in inspect.signature(command, eval_str=True).parameters.values():
-        parameters += options if parameter.name == "loading" else [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)]
+        parameters += (
+            options if parameter.name == "loading" else [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)]
+        )
 
     @functools.wraps(command)
     def with_options(**values: Any) -> None:
@@ -194,7 +227,8 @@ def _load_parameters() -> list[inspect.Parameter]:
     hints = get_type_hints(LoadOptions, include_extras=True)
     kind = inspect.Parameter.KEYWORD_ONLY
     return [
-        inspect.Parameter(field.name, kind, default=field.default, annotation=hints[field.name]) for field in fields(LoadOptions)
+        inspect.Parameter(field.name, kind, default=field.default, annotation=hints[field.name])
+        for field in fields(LoadOptions)
     ]
 
 
@@ -210,5 +244,7 @@ def input_of(text: str | None, file: Path | None, pair: str | None) -> Any:
 def layer_index(lens: Model, layer: int) -> int:
     """A layer counted from 1, or from the end by a negative number, as the library counts it."""
     if layer == 0 or abs(layer) > lens.n_layers:
-        raise InputError(f"layer {layer} does not exist: {lens.name!r} has layers 1 to {lens.n_layers}, or -1 for the last.")
+        raise InputError(
+            f"layer {layer} does not exist: {lens.name!r} has layers 1 to {lens.n_layers}, or -1 for the last."
+        )
     return layer - 1 if layer > 0 else layer

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .. import command_words
-from ..errors import InputError, MixlensError, printable
-from ..optional import installing
+from ..base.errors import InputError, MixlensError, printable
+from ..base.optional import installing
+from ..scoring import command_words
 from ..show.page_file import MEGABYTES
 from . import completion, group
 from .generation import GenerateCount, GivenText, IsChat, MessageFile, Writing, conversations_of, generated
@@ -20,8 +20,8 @@ from .keeping import tell_notices
 from .options import AttributionTarget, Foil, LoadOptions, ModelName, Pair, Query, loads_a_model
 
 if TYPE_CHECKING:
-    from ..asking import MethodRequest
     from ..model.model import Model
+    from ..scoring.asking import MethodRequest
 
 REPORT_EXAMPLES = """Example:  mixlens report 'The keys to the cabinet [MASK] rusty.' --methods alti,globenc,attcat -o report.html
 
@@ -59,7 +59,8 @@ def report(
     preset: Annotated[
         str | None,
         typer.Option(
-            "--preset", help="What the page is for: why (the answer alone), flow (what flows where), methods (compared)."
+            "--preset",
+            help="What the page is for: why (the answer alone), flow (what flows where), methods (compared).",
         ),
     ] = None,
     generate: GenerateCount = None,
@@ -68,9 +69,12 @@ def report(
     messages: MessageFile = None,
     title: Annotated[str | None, typer.Option("--title", help="The heading of the page.")] = None,
     label: Annotated[
-        str | None, typer.Option("--label", help="Of a run: the carried column that says what is right. Default: label.")
+        str | None,
+        typer.Option("--label", help="Of a run: the carried column that says what is right. Default: label."),
     ] = None,
-    examples: Annotated[int | None, typer.Option("--examples", help="Of a run: about how many rows to show (60).", min=0)] = None,
+    examples: Annotated[
+        int | None, typer.Option("--examples", help="Of a run: about how many rows to show (60).", min=0)
+    ] = None,
     megabytes: Annotated[
         float, typer.Option("--megabytes", help="The most that one text, or a run, may take in the file.")
     ] = MEGABYTES,
@@ -79,8 +83,8 @@ def report(
 ) -> None:
     """One HTML file: the maps of texts, saved results, a text that the model writes, or a run. Opens from disk, needs no
     network."""
-    from ..report import may_write, refuse_preset
-    from ..report import report as write_report
+    from ..show.report import may_write, refuse_preset
+    from ..show.report import report as write_report
 
     may_write(output, force=force)
     page: dict[str, Any] = {"title": title, "megabytes": megabytes, "force": force}
@@ -108,7 +112,10 @@ def report(
             write_report(result, output, title=title, force=force)
     else:
         inputs = _inputs(texts, pair, chat, messages)
-        asked = {**_asked(inputs, methods), "preset": preset}  # what cannot be asked is refused before the model is loaded
+        asked = {
+            **_asked(inputs, methods),
+            "preset": preset,
+        }  # what cannot be asked is refused before the model is loaded
         lens = loading.load(model)
         _warn_of_one_word(texts)
         with group.working("computing the page"):
@@ -155,28 +162,30 @@ def _one_method(inputs: Sequence[Any], methods: str | None, foil: str | None) ->
         raise InputError(f"the page of a written text goes with one text, not with {len(inputs)}.")
     requests = command_words.methods_of(methods or "alti")
     if len(requests) > 1:
-        raise InputError(f"the page of a written text is made by one method, not by {len(requests)}: name one with --methods.")
+        raise InputError(
+            f"the page of a written text is made by one method, not by {len(requests)}: name one with --methods."
+        )
     command_words.refuse_target(requests, {"foil": foil})
     return next(iter(requests.values()))
 
 
 def _results_in(files: Sequence[Path]) -> Any:
     """The saved results of a report, or the written text that a single file holds."""
-    from ..generation.files import is_generation
-    from ..saving import load_result
+    from ..answers.generation.files import is_generation
+    from ..scoring.saving import load_result
 
     if not any(map(is_generation, files)):
         return list(map(load_result, files))
     if len(files) > 1:
         raise InputError("the page of a written text shows that text alone: give its file to --from without others.")
-    from ..generation import Generation
+    from ..answers.generation import Generation
 
     return Generation.load(files[0])
 
 
 def _asked(inputs: Sequence[Any], methods: str | None) -> dict[str, Any]:
     """The texts and the methods of a report, as arguments of `mixlens.report`."""
-    from ..report import checked
+    from ..show.report import checked
 
     return {"texts": inputs, "methods": None if methods is None else checked(methods.split(","))}
 
@@ -217,7 +226,9 @@ def _refuse_path(argument: str, *, alone: bool) -> None:
     if is_folder and not alone:
         raise InputError(f"{argument!r} is a folder, and a report shows one run: give it alone.")
     if not is_folder and _looks_like_a_path(argument):
-        raise InputError(f"there is no folder {argument!r:.200}. Give the folder of a run, or texts with spaces in them.")
+        raise InputError(
+            f"there is no folder {argument!r:.200}. Give the folder of a run, or texts with spaces in them."
+        )
 
 
 def _looks_like_a_path(argument: str) -> bool:
@@ -242,15 +253,19 @@ def serve(
     model: Annotated[
         list[str] | None,
         typer.Option(
-            "--model", "-m", help="A hub id, a folder or an embedded model; may be given again.", autocompletion=completion.models
+            "--model",
+            "-m",
+            help="A hub id, a folder or an embedded model; may be given again.",
+            autocompletion=completion.models,
         ),
     ] = None,
-    host: Annotated[str, typer.Option("--host", help="The address to listen on. Others than 127.0.0.1 open it to others.")] = (
-        "127.0.0.1"
-    ),
+    host: Annotated[
+        str, typer.Option("--host", help="The address to listen on. Others than 127.0.0.1 open it to others.")
+    ] = ("127.0.0.1"),
     port: Annotated[int, typer.Option("--port", help="0 takes any free one.", min=0, max=65535)] = 8765,
     allow_host: Annotated[
-        list[str] | None, typer.Option("--allow-host", help="A name by which browsers may reach it; may be given again.")
+        list[str] | None,
+        typer.Option("--allow-host", help="A name by which browsers may reach it; may be given again."),
     ] = None,
     max_tokens: Annotated[int, typer.Option("--max-tokens", help="The longest text, in tokens.", min=1)] = 512,
     queue: Annotated[int, typer.Option("--queue", help="How many texts may wait.", min=1)] = 8,

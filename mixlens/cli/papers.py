@@ -37,8 +37,8 @@ class ExperimentCommand(typer.core.TyperCommand):
 
 def _about(words: list[str]) -> list[str]:
     """What is to be said of the experiment that one of the words names; nothing where none is named."""
-    from ..experiments.command import help_text
-    from ..experiments.experiment import known
+    from ..runs.experiments.command import help_text
+    from ..runs.experiments.experiment import known
 
     name = next((word for word in words if word in known()), None)
     return [] if name is None else ["", *help_text(known()[name]).splitlines()]
@@ -47,7 +47,8 @@ def _about(words: list[str]) -> list[str]:
 @loads_a_model
 def experiment(
     name: Annotated[
-        str | None, typer.Argument(help="Without one: the experiments there are.", autocompletion=completion.experiments)
+        str | None,
+        typer.Argument(help="Without one: the experiments there are.", autocompletion=completion.experiments),
     ] = None,
     model: Annotated[
         list[str] | None,
@@ -58,15 +59,21 @@ def experiment(
             autocompletion=completion.models,
         ),
     ] = None,
-    data: Annotated[str | None, typer.Option("--data", help="A dataset of `mixlens data`, a file, or NAME=FILE.")] = None,
+    data: Annotated[
+        str | None, typer.Option("--data", help="A dataset of `mixlens data`, a file, or NAME=FILE.")
+    ] = None,
     n: Count = None,
     first: Annotated[bool, typer.Option("--first", help="The first --n examples instead of drawn ones.")] = False,
     out: Out = None,
     methods: Methods = None,
     seed: Seed = 0,
     leave_out: LeaveOut = False,
-    truncate: Annotated[bool, typer.Option("--truncate", help="Cut texts that are longer than the model reads.")] = False,
-    option: Annotated[list[str] | None, typer.Option("--option", help="key=value, an option of the experiment.")] = None,
+    truncate: Annotated[
+        bool, typer.Option("--truncate", help="Cut texts that are longer than the model reads.")
+    ] = False,
+    option: Annotated[
+        list[str] | None, typer.Option("--option", help="key=value, an option of the experiment.")
+    ] = None,
     split: Annotated[str | None, typer.Option("--split", help="Of a dataset.")] = None,
     labels: Annotated[
         str | None, typer.Option("--labels", help="The class of each label of the data: negative=0,positive=1.")
@@ -74,7 +81,7 @@ def experiment(
     loading: LoadOptions = LoadOptions(),  # noqa: B008 - frozen
 ) -> None:
     """An experiment of one of the papers, on any model: records, tables, figure. Stopped at any time, it goes on."""
-    from ..experiments.command import experiment_text, labels_of
+    from ..runs.experiments.command import experiment_text, labels_of
     from ..show.text import console
 
     options = {"model": _one_or_more(model), "data": data, "n": n, "out": out, "methods": methods, "seed": seed}
@@ -102,7 +109,9 @@ def reproduce(
     model: Annotated[
         list[str] | None,
         typer.Option(
-            "--model", "-m", help="ROLE=NAME replaces a model of the paper, STEP:ROLE=NAME of one step; a NAME alone, all."
+            "--model",
+            "-m",
+            help="ROLE=NAME replaces a model of the paper, STEP:ROLE=NAME of one step; a NAME alone, all.",
         ),
     ] = None,
     data: Annotated[
@@ -116,13 +125,15 @@ def reproduce(
     ] = None,
     option: Annotated[
         list[str] | None,
-        typer.Option("--option", help="STEP:KEY=VALUE, an option of one step's experiment (identity:folds=1); several times."),
+        typer.Option(
+            "--option", help="STEP:KEY=VALUE, an option of one step's experiment (identity:folds=1); several times."
+        ),
     ] = None,
     seed: Seed = 0,
     loading: LoadOptions = LoadOptions(),  # noqa: B008 - frozen
 ) -> None:
     """Everything of one paper in one command: its tables and figures, ours beside theirs. Stopped at any time, it goes on."""
-    from ..experiments.command import pairs_of, reproduce_text, sizes_of, step_options_of
+    from ..runs.experiments.command import pairs_of, reproduce_text, sizes_of, step_options_of
     from ..show.tables import fitted
     from ..show.text import console
 

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .. import command_words
-from ..errors import InputError, nearest, printable
-from ..paths import is_there
+from ..base.errors import InputError, nearest, printable
+from ..base.paths import is_there
+from ..scoring import command_words
 from . import completion, group
 from .keeping import tell_notices
 from .options import (
@@ -34,8 +34,8 @@ from .options import (
 )
 
 if TYPE_CHECKING:
-    from ..asking import MethodRequest
     from ..model.model import Model
+    from ..scoring.asking import MethodRequest
     from ..types import Attribution, Map, Trace
 
 HEADS, FLOW = "heads", "flow"
@@ -83,24 +83,32 @@ def plot(
     target: Target = None,
     foil: Foil = None,
     score: Score = None,
-    layer: Annotated[int | None, typer.Option("--layer", "-l", help="For matrix, heads; counted from 1, -1 is the last.")] = None,
+    layer: Annotated[
+        int | None, typer.Option("--layer", "-l", help="For matrix, heads; counted from 1, -1 is the last.")
+    ] = None,
     rollout: Annotated[
         bool, typer.Option("--rollout", help="Maps from the input to each layer, instead of each layer alone.")
     ] = False,
     top: Annotated[
         int | None,
-        typer.Option("--top", help="For bars: the largest scores only. For flow: follow so many of the strongest words.", min=1),
+        typer.Option(
+            "--top", help="For bars: the largest scores only. For flow: follow so many of the strongest words.", min=1
+        ),
     ] = None,
     numbers: Annotated[bool, typer.Option("--numbers", help="Write the scores into the cells of a map.")] = False,
     width: Annotated[str | None, typer.Option("--width", help="single (84 mm), double (174 mm), or inches.")] = None,
     title: Annotated[str | None, typer.Option("--title", help="Instead of method and layer; '' for none.")] = None,
-    font: Annotated[str | None, typer.Option("--font", help="An installed font, for letters that the usual one lacks.")] = None,
+    font: Annotated[
+        str | None, typer.Option("--font", help="An installed font, for letters that the usual one lacks.")
+    ] = None,
     pair: Pair = None,
     file: File = None,
     words: Words = False,
     pieces: Annotated[
         bool,
-        typer.Option("--pieces", help="For matrix: a row and a column for each piece of a word, with a bracket for the word."),
+        typer.Option(
+            "--pieces", help="For matrix: a row and a column for each piece of a word, with a bracket for the word."
+        ),
     ] = False,
     no_special: NoSpecial = False,
     force: Annotated[bool, typer.Option("--force", help="Write over a file that is there.")] = False,
@@ -121,7 +129,9 @@ def plot(
     with group.working("computing and drawing"), group.short_warnings("font"):
         trace = lens.trace(source)
         word = _word_meant(trace, query) if kind == FLOW or (kind == "matrix" and not pieces) else ()
-        place = (word or (command_words.place_meant(trace, query, target if _only_maps(requests) else None, method),))[0]
+        place = (word or (command_words.place_meant(trace, query, target if _only_maps(requests) else None, method),))[
+            0
+        ]
         results: dict[str, Any]
         if _is_of_map(kind):
             results = _maps(trace, requests, rollout=rollout, words=words and kind != FLOW)
@@ -170,9 +180,13 @@ def _refuse_options(kind: str | None, requests: Mapping[str, MethodRequest], map
     """Refuse a picture of a map for a method that has none, and options of maps for a picture of tokens."""
     if _is_of_map(kind) and not _only_maps(requests):
         name = next(iter(requests))
-        raise InputError(f"kind {kind!r} is drawn of a map, and {name!r} gives scores of tokens: use strip, bars or rows.")
+        raise InputError(
+            f"kind {kind!r} is drawn of a map, and {name!r} gives scores of tokens: use strip, bars or rows."
+        )
     if any(map_options) and not _is_of_map(kind):
-        raise InputError("--rollout and --layer are for maps: --kind matrix, layers or grid. Tokens are always rolled out.")
+        raise InputError(
+            "--rollout and --layer are for maps: --kind matrix, layers or grid. Tokens are always rolled out."
+        )
     if kind == FLOW and any(map_options):
         raise InputError(
             "a figure of kind 'flow' goes through all layers and multiplies them itself: leave out --rollout and --layer."
@@ -184,7 +198,9 @@ def _refuse_options(kind: str | None, requests: Mapping[str, MethodRequest], map
 def _refuse_units(kind: str | None, requests: Mapping[str, MethodRequest], *, words: bool, pieces: bool) -> None:
     """Refuse --pieces where there are none, and figures of one method that are asked of several."""
     if pieces and (kind != "matrix" or len(requests) > 1):
-        raise InputError("--pieces is for --kind matrix of one --method; the other figures have tokens, and words with --words.")
+        raise InputError(
+            "--pieces is for --kind matrix of one --method; the other figures have tokens, and words with --words."
+        )
     if pieces and words:
         raise InputError("--words joins the pieces that --pieces shows. Give one of the two.")
     if kind == FLOW and len(requests) > 1:
@@ -253,7 +269,7 @@ def _maps(trace: Trace, requests: Mapping[str, MethodRequest], *, rollout: bool,
 
 def _word_meant(trace: Trace, query: str | None) -> tuple[int, ...]:
     """The tokens of the word that --query names in a figure by words; nothing where it names a token or an index."""
-    from ..by_word import tokens_meant
+    from ..scoring.by_word import tokens_meant
 
     return tokens_meant(trace, query) if query in [word for word, _ in trace.words or ()] and query is not None else ()
 

@@ -11,18 +11,21 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ..errors import InputError, MixlensError, ended, printable, printable_json, unknown_method
+from ..base.errors import InputError, MixlensError, ended, printable, printable_json, unknown_method
 from . import completion
 from .group import short_warnings
 from .options import Foil, LoadOptions, ModelName, Query, Score, Truncate, loads_a_model
 
 if TYPE_CHECKING:
-    from ..corpus import Run
+    from ..runs.corpus import Run
 
 Out = Annotated[
     Path | None,
     typer.Option(
-        "--out", "--output", "-o", help="A folder for records, tables and figure; the same command goes on where it stopped."
+        "--out",
+        "--output",
+        "-o",
+        help="A folder for records, tables and figure; the same command goes on where it stopped.",
     ),
 ]
 Count = Annotated[int | None, typer.Option("--n", help="How many examples, drawn by --seed.", min=1)]
@@ -31,7 +34,9 @@ LeaveOut = Annotated[bool, typer.Option("--leave-out", help="Leave out examples 
 Methods = Annotated[
     str | None,
     typer.Option(
-        "--methods", help="Names with commas between them; options as name:option=value.", autocompletion=completion.methods
+        "--methods",
+        help="Names with commas between them; options as name:option=value.",
+        autocompletion=completion.methods,
     ),
 ]
 
@@ -51,11 +56,15 @@ def run(
     methods: Annotated[
         str,
         typer.Option(
-            "--methods", help="Names with commas between them; options as name:option=value.", autocompletion=completion.methods
+            "--methods",
+            help="Names with commas between them; options as name:option=value.",
+            autocompletion=completion.methods,
         ),
     ] = "alti",
     limit: Annotated[int | None, typer.Option("--limit", help="The first so many rows.")] = None,
-    columns: Annotated[str | None, typer.Option("--columns", help="Fields to carry along, with commas between them.")] = None,
+    columns: Annotated[
+        str | None, typer.Option("--columns", help="Fields to carry along, with commas between them.")
+    ] = None,
     text_field: Annotated[str | None, typer.Option("--text-field", help="By default text or sentence.")] = None,
     pair_field: Annotated[str | None, typer.Option("--pair-field", help="The second text.")] = None,
     ids_field: Annotated[
@@ -71,11 +80,14 @@ def run(
     maps: Annotated[bool, typer.Option("--maps", help="Keep the maps too.")] = False,
     maps_dtype: Annotated[str | None, typer.Option("--maps-dtype", help="float32 (default) or float16.")] = None,
     generate: Annotated[
-        int | None, typer.Option("--generate", help="Let a causal model write this many tokens after each row; explain each.")
+        int | None,
+        typer.Option("--generate", help="Let a causal model write this many tokens after each row; explain each."),
     ] = None,
     chat: Annotated[
         bool,
-        typer.Option("--chat", help="Rows are conversations: the field messages, a list with role and content; else the text."),
+        typer.Option(
+            "--chat", help="Rows are conversations: the field messages, a list with role and content; else the text."
+        ),
     ] = False,
     truncate: Truncate = False,
     trust: Annotated[
@@ -86,13 +98,17 @@ def run(
             " Costs a pass for each.",
         ),
     ] = False,
-    batch_tokens: Annotated[int | None, typer.Option("--batch-tokens", help="Tokens to a batch; by default what suits.")] = None,
+    batch_tokens: Annotated[
+        int | None, typer.Option("--batch-tokens", help="Tokens to a batch; by default what suits.")
+    ] = None,
     shard_rows: Annotated[
         int, typer.Option("--shard-rows", help="Rows to a shard: so much work is lost, at most, when a run is killed.")
     ] = 512,
     strict: Annotated[bool, typer.Option("--strict", help="Stop at the first row that cannot be explained.")] = False,
     resume: Annotated[bool, typer.Option("--resume", help="Go on; refuse to begin anew.")] = False,
-    ray: Annotated[str | None, typer.Option("--ray", help="auto, or the address of a Ray cluster that does the work.")] = None,
+    ray: Annotated[
+        str | None, typer.Option("--ray", help="auto, or the address of a Ray cluster that does the work.")
+    ] = None,
     workers: Annotated[
         str | None, typer.Option("--workers", help="Of the Ray cluster: 8, or 2-8; by default one for each GPU or CPU.")
     ] = None,
@@ -100,7 +116,7 @@ def run(
     loading: LoadOptions = LoadOptions(),  # noqa: B008 - frozen
 ) -> None:
     """Every method on every row of a corpus: a folder of Parquet shards. Stopped at any time, it goes on."""
-    from ..corpus import run as run_corpus
+    from ..runs.corpus import run as run_corpus
 
     _refuse_unknown(methods)  # before the model is loaded
     with _safe_to_stop(out), short_warnings():
@@ -144,8 +160,8 @@ def _kept_maps(maps: bool, number_type: str | None) -> bool | str:
 
 def _refuse_unknown(methods: str) -> None:
     """Refuse names that are neither a map nor an attribution."""
-    from ..attributions import known as attributions
-    from ..maps import known as maps
+    from ..scoring.attributions import known as attributions
+    from ..scoring.maps import known as maps
 
     known = [*maps(), *attributions()]
     for written in methods.split(","):
@@ -210,7 +226,9 @@ def _print_counts(done: Run) -> None:
 def rate_of(rows: int, seconds: float) -> str:
     """Rows a second; the seconds of one row where a row takes longer than a second."""
     each = seconds / rows
-    return f"{1 / each:.0f} a second" if each <= 0.1 else f"{1 / each:.1f} a second" if each <= 1 else f"{each:.1f} s each"
+    return (
+        f"{1 / each:.0f} a second" if each <= 0.1 else f"{1 / each:.1f} a second" if each <= 1 else f"{each:.1f} s each"
+    )
 
 
 def workers_of(written: str | None) -> int | tuple[int, int] | None:
@@ -233,11 +251,13 @@ def summarize(
     folder: Annotated[Path, typer.Argument(help="The folder of a `mixlens run`, finished or not.")],
     top: Annotated[int, typer.Option("--top", help="Tokens for each class.", min=1)] = 8,
     classes: Annotated[int, typer.Option("--classes", help="The most frequent classes.", min=1)] = 8,
-    least_rows: Annotated[int, typer.Option("--least-rows", help="Rows that a listed word is in, at least.", min=1)] = 5,
+    least_rows: Annotated[
+        int, typer.Option("--least-rows", help="Rows that a listed word is in, at least.", min=1)
+    ] = 5,
     json_: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """What a run found: words for and against each class, what turns without them, agreement, mixing, gaps, slow rows, errors."""
-    from ..corpus import summarize as summary_of
+    from ..runs.corpus import summarize as summary_of
     from ..show.tables import fitted
     from ..show.text import console
 

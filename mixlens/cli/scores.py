@@ -7,17 +7,17 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from ..aggregate import without_special
-from ..attributions import attribute, row_of_map
-from ..attributions import known as attributions
+from ..base.errors import InputError, TokenLimitError
 from ..data.truncation import naming_option, truncated
-from ..errors import InputError, TokenLimitError
-from ..maps import mix
+from ..scoring.aggregate import without_special
+from ..scoring.attributions import attribute, row_of_map
+from ..scoring.attributions import known as attributions
+from ..scoring.maps import mix
 from ..types import Attribution, Chat, Example, Map, Result, Trace
 
 if TYPE_CHECKING:
-    from ..asking import MethodRequest
     from ..model.model import Model
+    from ..scoring.asking import MethodRequest
 
 
 def traced(lens: Model, source: Any, *, truncate: bool) -> Trace:
@@ -67,7 +67,9 @@ def attributions_of(
     return {
         name: row_of_map(trace, maps[name], query=query, rollout=request.rollout)
         if name in maps
-        else attribute(trace, request.name, query=query, **arguments_of(request), **(target if request.class_specific else {}))
+        else attribute(
+            trace, request.name, query=query, **arguments_of(request), **(target if request.class_specific else {})
+        )
         for name, request in requests.items()
     }
 
@@ -88,7 +90,9 @@ class Explanation:
     @cached_property
     def attribution(self) -> Attribution:
         if self.request.is_map:
-            return self._shown(row_of_map(self.trace, self.map, query=self.question["query"], rollout=self.request.rollout))
+            return self._shown(
+                row_of_map(self.trace, self.map, query=self.question["query"], rollout=self.request.rollout)
+            )
         return self._shown(attribute(self.trace, self.request.name, **self.question, **arguments_of(self.request)))
 
     @cached_property

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ..show.encoding import can_show
 
 if TYPE_CHECKING:
-    from ..steps import Step
+    from ..base.steps import Step
 
 PATIENCE = 0.15  # seconds of silence before something is said; Python itself took as long before
 TICK = 0.1  # seconds between two pictures

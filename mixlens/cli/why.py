@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .. import command_words
-from ..errors import InputError
-from ..files import refuse_foreign
-from ..paths import is_folder
+from ..base.errors import InputError
+from ..base.files import refuse_foreign
+from ..base.paths import is_folder
+from ..scoring import command_words
 from . import completion, group
 from .keeping import Force, tell_written
 from .options import File, Foil, LoadOptions, NoColor, Pair, Text, Truncate, loads_a_model
 
 if TYPE_CHECKING:
-    from ..why import Why
+    from ..answers import Why
 
 WHY_EXAMPLES = """Examples:
 
@@ -43,7 +43,8 @@ Target = Annotated[
     typer.Option("--target", help="The class, word or span to explain; by default what the model says."),
 ]
 Query = Annotated[
-    str | None, typer.Option("--query", help="A word that a tagger tags or a language model predicts: the word or an index.")
+    str | None,
+    typer.Option("--query", help="A word that a tagger tags or a language model predicts: the word or an index."),
 ]
 Lead = Annotated[
     str | None,
@@ -56,7 +57,9 @@ Lead = Annotated[
 Others = Annotated[
     str | None,
     typer.Option(
-        "--methods", help="Compare these methods instead; names with commas between them.", autocompletion=completion.methods
+        "--methods",
+        help="Compare these methods instead; names with commas between them.",
+        autocompletion=completion.methods,
     ),
 ]
 FillerName = Annotated[
@@ -77,7 +80,9 @@ def why(
     method: Lead = None,
     methods: Others = None,
     filler: FillerName = None,
-    draws: Annotated[int, typer.Option("--draws", help="Random sets of words; all sets where there are 200 or fewer.")] = 20,
+    draws: Annotated[
+        int, typer.Option("--draws", help="Random sets of words; all sets where there are 200 or fewer.")
+    ] = 20,
     seed: Annotated[int, typer.Option("--seed", help="Of the random sets.")] = 0,
     truncate: Truncate = False,
     file: File = None,
@@ -106,7 +111,7 @@ def why(
         command_words.method_of(method)
     _refuse_places(csv, out, force=force)
     lens = loading.load(model)
-    from ..why import why as ask
+    from ..answers import why as ask
 
     with group.working() as tell:
         answer = ask(
@@ -151,7 +156,7 @@ def _refuse_table(csv: Path, *, force: bool) -> None:
 
 
 def _print(answer: Why, *, json_: bool, color: bool) -> None:
-    from ..errors import printable_json
+    from ..base.errors import printable_json
     from ..show.encoding import can_show
 
     if not json_:

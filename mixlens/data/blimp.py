@@ -13,7 +13,9 @@ Number = Callable[[str, str], str | None]  # the target and the foil -> the numb
 QUANTIFIERS = ("all", "any", "both", "each", "every", "few", "many", "most", "no", "several", "some")
 ARTICLES = ("a", "an", "that", "the", "these", "this", "those")
 IRREGULAR: Mapping[str, str] = {
-    **dict.fromkeys(("this", "that", "is", "was", "has", "does", "himself", "herself", "itself", "man", "woman"), SINGULAR),
+    **dict.fromkeys(
+        ("this", "that", "is", "was", "has", "does", "himself", "herself", "itself", "man", "woman"), SINGULAR
+    ),
     **dict.fromkeys(("these", "those", "are", "were", "have", "do", "themselves", "men", "women"), PLURAL),
 }
 

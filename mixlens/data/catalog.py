@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..errors import InputError
+from ..base.errors import InputError
 from ..types import Example
 from . import grammar
 from .blimp import FIVE, TEMPLATES
@@ -39,7 +39,9 @@ class Dataset:
     hub: Hub | None = None  # None: local files only
     gives: tuple[str, ...] = ()  # what an Example knows beside its text; see docs/use/data.md
     labels: tuple[str, ...] = ()  # by number
-    where: Mapping[str, Collection[str]] = field(default_factory=dict)  # rows with another value there are not part of it
+    where: Mapping[str, Collection[str]] = field(
+        default_factory=dict
+    )  # rows with another value there are not part of it
     balanced: tuple[str, ...] = ()  # tasks of which as many singular as plural examples are kept
     halves: bool = False  # whether its splits are two equal halves of the one split there is
     columns: tuple[str, ...] | None = None  # of a file without a header
@@ -58,7 +60,9 @@ class Dataset:
         return ", or ".join(" + ".join(layout.needs) for layout in self.layouts or (STORED,))
 
     def layout(self, fields: Collection[str]) -> Layout | None:
-        return next((layout for layout in (*self.layouts, STORED) if all(name in fields for name in layout.needs)), None)
+        return next(
+            (layout for layout in (*self.layouts, STORED) if all(name in fields for name in layout.needs)), None
+        )
 
     def example(self, row: Mapping[str, Any]) -> Example | None:
         if any(name in row and row[name] not in values for name, values in self.where.items()):
@@ -124,7 +128,9 @@ _ALL = (
         "OANC and others",
         "Williams et al. 2018; GLUE",
     ),
-    _classes("snli", ("premise", "hypothesis"), INFERENCE, Hub("stanfordnlp/snli"), "CC BY-SA 4.0", "Bowman et al. 2015"),
+    _classes(
+        "snli", ("premise", "hypothesis"), INFERENCE, Hub("stanfordnlp/snli"), "CC BY-SA 4.0", "Bowman et al. 2015"
+    ),
     _classes(
         "qqp",
         ("question1", "question2"),
@@ -141,9 +147,13 @@ _ALL = (
         "Microsoft, research",
         "Dolan and Brockett 2005; GLUE",
     ),
-    _classes("cola", ("sentence",), ("unacceptable", "acceptable"), _glue("cola"), _UNSTATED, "Warstadt et al. 2019; GLUE"),
+    _classes(
+        "cola", ("sentence",), ("unacceptable", "acceptable"), _glue("cola"), _UNSTATED, "Warstadt et al. 2019; GLUE"
+    ),
     _classes("imdb", ("text",), SENTIMENT, Hub("stanfordnlp/imdb", "test"), _UNSTATED, "Maas et al. 2011"),
-    _classes("amazon", ("content",), SENTIMENT, Hub("fancyzhx/amazon_polarity", "test"), "Amazon terms", "Zhang et al. 2015"),
+    _classes(
+        "amazon", ("content",), SENTIMENT, Hub("fancyzhx/amazon_polarity", "test"), "Amazon terms", "Zhang et al. 2015"
+    ),
     _classes("yelp", ("text",), SENTIMENT, Hub("fancyzhx/yelp_polarity", "test"), "Yelp terms", "Zhang et al. 2015"),
     Dataset(
         "hatexplain",
@@ -256,8 +266,12 @@ DATASETS: dict[str, Dataset] = {dataset.name: dataset for dataset in _ALL}
 
 def listing() -> list[tuple[str, ...]]:
     """One row per dataset, the heading first: name, task, what is known, labels, where from, licence, paper."""
-    rows: list[tuple[str, ...]] = [("dataset", "task", "known", "labels", "hub (else a local file)", "licence", "paper")]
+    rows: list[tuple[str, ...]] = [
+        ("dataset", "task", "known", "labels", "hub (else a local file)", "licence", "paper")
+    ]
     for one in DATASETS.values():
         source = "made by the grammar, without end" if one.stream else f"{one.hub}" if one.hub else "-"
-        rows.append((one.name, one.task, ", ".join(one.gives), ", ".join(one.labels) or "-", source, one.licence, one.paper))
+        rows.append(
+            (one.name, one.task, ", ".join(one.gives), ", ".join(one.labels) or "-", source, one.licence, one.paper)
+        )
     return rows

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from ..errors import InputError
+from ..base.errors import InputError
 from ..types import Example
 from .labels import label_ids
 
@@ -160,7 +160,9 @@ def span_tokens(spans: Spans, trace: Trace, *, pair: bool = False) -> list[int]:
     """
     bounds = [(span[0], span[1]) for span in spans]
     return [
-        position for position, start, end in _offsets(trace, pair=pair) if any(max(start, a) < min(end, b) for a, b in bounds)
+        position
+        for position, start, end in _offsets(trace, pair=pair)
+        if any(max(start, a) < min(end, b) for a, b in bounds)
     ]
 
 
@@ -168,7 +170,9 @@ def _encoding(trace: Trace) -> Any:
     """What the tokenizer gives of the text of a trace, offsets included; the tokens must be those of the trace."""
     tokenizer = trace.model.tokenizer
     if trace.text is None or not getattr(tokenizer, "is_fast", False):
-        raise InputError("characters can be found among tokens only in a trace of a text, by a tokenizer that knows its offsets.")
+        raise InputError(
+            "characters can be found among tokens only in a trace of a text, by a tokenizer that knows its offsets."
+        )
     encoding = tokenizer(trace.text, trace.pair, return_offsets_mapping=True, verbose=False)
     if tuple(encoding["input_ids"]) != trace.input_ids:
         raise InputError("the trace does not hold the tokens of its text.")
@@ -181,6 +185,8 @@ def _offsets(trace: Trace, *, pair: bool) -> Iterator[tuple[int, int, int]]:
     text = trace.pair if pair else trace.text
     if text is None:
         raise InputError("the trace has no second text.")
-    for position, ((start, end), sequence) in enumerate(zip(encoding["offset_mapping"], encoding.sequence_ids(0), strict=True)):
+    for position, ((start, end), sequence) in enumerate(
+        zip(encoding["offset_mapping"], encoding.sequence_ids(0), strict=True)
+    ):
         if sequence == int(pair):  # byte-level tokenizers count the space before a word as part of it
             yield position, end - len(text[start:end].lstrip()), end

@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import urlsplit
 from urllib.request import getproxies
 
-from ..errors import InputError
+from ..base.errors import InputError
 from .rows import Row, needed
 
 CONVERTED = "refs/convert/parquet"  # the hub's own Parquet copy of datasets that were published as a script
@@ -49,7 +49,9 @@ def hub_rows(hub: Hub, *, split: str | None, instead: str) -> Iterator[tuple[int
         ]
     except (OSError, ValueError, RuntimeError) as error:
         reason = " ".join(str(error).split()).rstrip(".")
-        raise InputError(f"cannot read {hub.id!r}, split {split or hub.split!r}, from the hub: {reason}. {instead}") from None
+        raise InputError(
+            f"cannot read {hub.id!r}, split {split or hub.split!r}, from the hub: {reason}. {instead}"
+        ) from None
     return _numbered(parts)
 
 
@@ -73,7 +75,9 @@ def _unreachable() -> bool:
         return False  # a proxy may know the way when we do not
     address = urlsplit(needed("huggingface_hub", "reading from the hub").constants.ENDPOINT)
     try:
-        socket.create_connection((address.hostname, address.port or (80 if address.scheme == "http" else 443)), timeout=5).close()
+        socket.create_connection(
+            (address.hostname, address.port or (80 if address.scheme == "http" else 443)), timeout=5
+        ).close()
     except OSError:
         return True
     return False

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..errors import InputError
+from ..base.errors import InputError
 
 if TYPE_CHECKING:
     from ..model.model import Model
@@ -45,9 +45,13 @@ def label_of(value: Any, names: Sequence[str]) -> str | None:
     text = "" if value is None else str(int(value) if isinstance(value, bool) else value).strip()
     if text in ("", "-1"):
         return None
-    matches = list(names[int(text) :][:1]) if re.fullmatch("[0-9]+", text) else [name for name in names if same(name, text)]
+    matches = (
+        list(names[int(text) :][:1]) if re.fullmatch("[0-9]+", text) else [name for name in names if same(name, text)]
+    )
     if not matches:
-        raise InputError(f"label {value!r} is neither one of {', '.join(names)} nor a number from 0 to {len(names) - 1}.")
+        raise InputError(
+            f"label {value!r} is neither one of {', '.join(names)} nor a number from 0 to {len(names) - 1}."
+        )
     return matches[0]
 
 
@@ -56,7 +60,9 @@ def label_ids(labels: Iterable[str], model: Model, *, given: Mapping[str, int] |
     called LABEL_0, LABEL_1 ... needs it, since models of the same task put them in different orders."""
     names = sorted(set(labels))
     if model.task != "classification":
-        raise InputError(f"{model.name!r} is a {model.task} model: it has no classes to compare {', '.join(names)} with.")
+        raise InputError(
+            f"{model.name!r} is a {model.task} model: it has no classes to compare {', '.join(names)} with."
+        )
     classes = {int(i): str(name) for i, name in model.hf_model.config.id2label.items()}
     overview = f"{model.name!r} has {', '.join(f'{i} = {name}' for i, name in sorted(classes.items()))}"
     if given is not None:
@@ -65,7 +71,9 @@ def label_ids(labels: Iterable[str], model: Model, *, given: Mapping[str, int] |
     return _matching_classes(names, classes, overview)
 
 
-def _named_classes(names: Sequence[str], given: Mapping[str, int], classes: Mapping[int, str], overview: str) -> dict[str, int]:
+def _named_classes(
+    names: Sequence[str], given: Mapping[str, int], classes: Mapping[int, str], overview: str
+) -> dict[str, int]:
     missing = [label for label in names if given.get(label) not in classes]
     if missing:
         raise InputError(f"labels= gives no class for {', '.join(map(repr, missing))}: {dict(given)}. {overview}.")

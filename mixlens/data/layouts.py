@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..errors import InputError, kind_of, readable
+from ..base.errors import InputError, kind_of, readable
 from ..types import Example
 from .blimp import Template
 from .grammar import MASK
@@ -180,7 +180,9 @@ def question() -> Layout:
 def _answers(row: Row) -> list[tuple[str, int]]:
     given = _nested(row, "answers")
     if isinstance(given, Mapping):  # the hub: a list of texts and a list of starts
-        given = [{"text": words, "start": start} for words, start in zip(given["text"], given["answer_start"], strict=True)]
+        given = [
+            {"text": words, "start": start} for words, start in zip(given["text"], given["answer_start"], strict=True)
+        ]
     return [(one["text"], int(one["start"] if "start" in one else one["answer_start"])) for one in given]
 
 
@@ -237,7 +239,9 @@ def gap(
         raise InputError(f"{target!r} cannot be its own cue, or its own foil.")
     text, spans = spread((MASK if i == place else word for i, word in enumerate(words)), tight=tight)
     kept = {key: value for key, value in info.items() if value is not None}
-    return Example(text, target=target, foil=foil, cues=tuple(spans[i] for i in cues), info=kept | {"mask": spans[place]})
+    return Example(
+        text, target=target, foil=foil, cues=tuple(spans[i] for i in cues), info=kept | {"mask": spans[place]}
+    )
 
 
 def word_left_out(
@@ -250,7 +254,11 @@ def word_left_out(
         where = [_place(given, int(i), cues) for i in _list(row, cues)] if row.get(cues) is not None else []
         left_out = _place(given, _whole(row, place), place)
         told = row.get(number)
-        more = {"task": row.get("task"), "n_attractors": row.get("n_attractors"), "number": NUMBERS.get(str(told), told)}
+        more = {
+            "task": row.get("task"),
+            "n_attractors": row.get("n_attractors"),
+            "number": NUMBERS.get(str(told), told),
+        }
         return gap(given, left_out, text_of(row, target), text_of(row, foil), where, tight=tight, **more)
 
     return Layout((words, place, target, foil), make)

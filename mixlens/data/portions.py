@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable, Iterator, Sequence
 
-from ..errors import InputError, nearest
+from ..base.errors import InputError, nearest
 from ..types import Example
 
 HALVES = ("train", "test")
@@ -56,5 +56,7 @@ def _places(examples: Sequence[Example]) -> dict[tuple[str, str], list[int]]:
 
 
 def _shuffled(places: Sequence[int], purpose: str) -> list[int]:
-    draw = random.Random(f"{SEED} {purpose}").random  # the one method that Python promises to keep the same in every version
+    draw = random.Random(
+        f"{SEED} {purpose}"
+    ).random  # the one method that Python promises to keep the same in every version
     return [place for _, place in sorted((draw(), place) for place in places)]

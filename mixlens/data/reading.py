@@ -11,8 +11,8 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Literal, TypeVar, overload
 
-from ..errors import InputError, nearest
-from ..paths import is_file, is_folder, is_there
+from ..base.errors import InputError, nearest
+from ..base.paths import is_file, is_folder, is_there
 from ..types import Example
 from .catalog import DATASETS, Dataset
 from .grammar import MASK, number_of
@@ -143,7 +143,9 @@ def _of_dataset(dataset: Dataset, path: Named | None, split: str | None) -> Iter
     fields, numbered = fields_of(not_empty(numbered, refusal))
     if fields and dataset.layout(fields) is None:
         names = ", ".join(map(repr, fields))
-        raise InputError(f"{source} is not written as {dataset.name!r}: it needs the fields {dataset.fields}. It has: {names}.")
+        raise InputError(
+            f"{source} is not written as {dataset.name!r}: it needs the fields {dataset.fields}. It has: {names}."
+        )
     return not_empty(_examples(numbered, dataset.example, source, unit), refusal)
 
 
@@ -224,7 +226,12 @@ def _converted(row: Any, convert: Convert, source: str, number: int, unit: str) 
         return convert(row)
     except InputError as error:
         return RowError(source, number, str(error), unit)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:  # a field of another shape than its name promises
+    except (
+        KeyError,
+        TypeError,
+        ValueError,
+        AttributeError,
+    ) as error:  # a field of another shape than its name promises
         return RowError(source, number, f"not as documented ({type(error).__name__}: {error})", unit)
 
 
@@ -234,7 +241,9 @@ def _generated(dataset: Dataset, split: str | None, seed: int) -> Iterator[Examp
     splits = {"train": False, "heldout": True, None: True}
     if split not in splits:
         raise InputError(f"{dataset.name!r} has no split {split!r}. {nearest(str(split), ('train', 'heldout'))}")
-    return _sentences(dataset, dataset.stream(seed=seed, held_out=splits[split]), f"{dataset.name}-{split or 'heldout'}-{seed}")
+    return _sentences(
+        dataset, dataset.stream(seed=seed, held_out=splits[split]), f"{dataset.name}-{split or 'heldout'}-{seed}"
+    )
 
 
 def _sentences(dataset: Dataset, stream: Iterator[Any], prefix: str) -> Iterator[Example]:
@@ -269,7 +278,9 @@ def _file(dataset: Dataset, path: Path, split: str | None) -> Path:
 def _not_one_file(dataset: Dataset, path: Path, files: Sequence[Path], count: str) -> InputError:
     """The refusal of a folder where one file was sought and `count` was found."""
     names = ", ".join(file.name for file in files) or "none"
-    return InputError(f"{str(path)!r} has {count} to read {dataset.name!r} from. There are: {names}. Give split= or the file.")
+    return InputError(
+        f"{str(path)!r} has {count} to read {dataset.name!r} from. There are: {names}. Give split= or the file."
+    )
 
 
 def _count_of(files: int, split: str | None) -> str:

@@ -11,9 +11,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, Literal, overload
 
-from ..errors import InputError, MixlensError, nearest
-from ..optional import optional
-from ..paths import is_there
+from ..base.errors import InputError, MixlensError, nearest
+from ..base.optional import optional
+from ..base.paths import is_there
 from .source import Source
 
 Row = dict[str, Any]
@@ -26,7 +26,9 @@ LONGEST_CELL = 1 << 24  # characters; what an unclosed quote may swallow before 
 class RowError(InputError):
     """One row that cannot be used. Its place and the reason are attributes, for a caller that goes on with the next row."""
 
-    def __init__(self, source: str, number: int, reason: str, unit: str = "line", lines: int = 1, id: str | None = None) -> None:
+    def __init__(
+        self, source: str, number: int, reason: str, unit: str = "line", lines: int = 1, id: str | None = None
+    ) -> None:
         super().__init__(source, number, reason, unit, lines, id)
         self.source, self.number, self.reason, self.unit = source, number, reason, unit
         self.lines = lines  # of the file that are lost with this row
@@ -74,7 +76,9 @@ def rows(
 
 def _refuse_unreadable(place: Path) -> None:
     if is_there(place) and not place.is_file() and not place.is_dir():
-        raise InputError(f"{str(place)!r} is a pipe or a device, and data is read more than once: write it to a file first.")
+        raise InputError(
+            f"{str(place)!r} is a pipe or a device, and data is read more than once: write it to a file first."
+        )
     if not place.is_file():
         raise InputError(f"no file {str(place)!r}.")
     if not os.access(place, os.R_OK):
@@ -150,7 +154,9 @@ def _csv(place: Path, columns: Sequence[str] | None, opened: Opened, *, delimite
         _refuse_separator(place, "" if columns else first.decode("utf-8", "replace").strip(), delimiter)
         lines = (raw.decode("utf-8", "surrogateescape") for raw in _with(first, file))
         header = None if columns is None else list(columns)
-        for number, cells in _csv_cells(place.name, csv.reader(lines, delimiter=delimiter, quoting=quoting, strict=True)):
+        for number, cells in _csv_cells(
+            place.name, csv.reader(lines, delimiter=delimiter, quoting=quoting, strict=True)
+        ):
             if isinstance(cells, RowError):
                 yield number, cells
             elif header is None:
@@ -182,7 +188,9 @@ def _csv_cells(source: str, reader: Any) -> Iterator[tuple[int, list[str] | RowE
     """(first line, cells) of each row with text in it."""
     while True:
         number = reader.line_num + 1
-        limit = csv.field_size_limit(LONGEST_CELL)  # the csv module has one limit for all its users: it is put back below
+        limit = csv.field_size_limit(
+            LONGEST_CELL
+        )  # the csv module has one limit for all its users: it is put back below
         try:
             cells = next(reader)
         except StopIteration:

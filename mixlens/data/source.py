@@ -8,7 +8,7 @@ import threading
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from ..errors import InputError
+from ..base.errors import InputError
 
 PIECE = 1 << 20  # bytes that are known, and compared, as one
 

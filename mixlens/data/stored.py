@@ -14,7 +14,13 @@ FIELDS = ("text", "info")  # the fields by which such a row is known
 
 def row_of(example: Example) -> dict[str, Any]:
     """The example as a row. `info` is there even where it is empty: it marks the row as one of these."""
-    known = {"id": example.id, "pair": example.pair, "target": example.target, "foil": example.foil, "cues": example.cues}
+    known = {
+        "id": example.id,
+        "pair": example.pair,
+        "target": example.target,
+        "foil": example.foil,
+        "cues": example.cues,
+    }
     return {"text": example.text, **{name: value for name, value in known.items() if value}, "info": dict(example.info)}
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from ..errors import InputError, TokenLimitError
+from ..base.errors import InputError, TokenLimitError
 from ..types import Example
 
 if TYPE_CHECKING:
@@ -24,7 +24,9 @@ def truncated(example: Example, model: Model, limit: int | None = None) -> Examp
     if most is None or whole <= most:
         return example
     if not getattr(model.tokenizer, "is_fast", False):
-        raise InputError(f"the tokenizer of {model.name!r} does not tell which characters a token has: texts cannot be cut.")
+        raise InputError(
+            f"the tokenizer of {model.name!r} does not tell which characters a token has: texts cannot be cut."
+        )
     offsets, sides = _offsets(example, model, most)
     text = example.text[: _end(offsets, sides, 0)]
     pair = None if example.pair is None else example.pair[: _end(offsets, sides, 1)]
@@ -39,7 +41,9 @@ def naming_option(error: TokenLimitError) -> TokenLimitError:
 def _encoded(example: Example, model: Model, limit: int | None) -> Any:
     """The text as the tokenizer reads it; of a question and a paragraph the paragraph alone is cut."""
     side = "only_second" if model.task == "question-answering" else "longest_first"
-    cut: dict[str, Any] = {} if limit is None else {"truncation": side, "max_length": limit, "return_offsets_mapping": True}
+    cut: dict[str, Any] = (
+        {} if limit is None else {"truncation": side, "max_length": limit, "return_offsets_mapping": True}
+    )
     return model.tokenizer(example.text, example.pair, verbose=False, **cut)
 
 

@@ -17,7 +17,8 @@ import torch
 from torch import Tensor, nn
 
 from .. import layer as plain_layer
-from ..budget import settings, tiles
+from ..base.budget import settings, tiles
+from ..base.rounding import working_dtype
 from ..layer.block import OF_TARGETS, PLACES, Measure, View
 from ..layer.identities import Identity
 from ..layer.norms import Chain, FrozenNorm
@@ -25,7 +26,6 @@ from ..layer.weights import asked_weight, input_dtype, is_plain, linear_bias, li
 from ..model.attention import attention_of, attention_weights, repeat_heads
 from ..model.kept import Used
 from ..model.offload import is_away
-from ..rounding import working_dtype
 from ..types import LayerTrace
 from . import loops
 from .norms import known_norm, name_of, stacked_norm
@@ -77,7 +77,9 @@ class Block(plain_layer.Block):
         self.one_of_batch = self.several and self.layer.input.shape[:-2] == (1,)
         self.modules, self.store = self.layer.parts, self.layer.parts.kept
         self.dtype = working_dtype(self.layer.input.dtype)
-        self.x, self.attention_output, self.output = (self.seen(name) for name in ("input", "attention_output", "output"))
+        self.x, self.attention_output, self.output = (
+            self.seen(name) for name in ("input", "attention_output", "output")
+        )
 
     # --- what the trace holds
 
@@ -116,7 +118,9 @@ class Block(plain_layer.Block):
         """Memory for the logits and for the weights; none where a graph is recorded."""
         if torch.is_grad_enabled():
             return None
-        return self.room("logits", shape), self.x.new_empty(*shape) if self.keeps_attention else self.room("attention", shape)
+        return self.room("logits", shape), self.x.new_empty(*shape) if self.keeps_attention else self.room(
+            "attention", shape
+        )
 
     @cached_property
     def values(self) -> Tensor:
@@ -211,7 +215,9 @@ class Block(plain_layer.Block):
         """What is made of the output projections and a chain with this name, once as long as they stay what they are."""
         modules = [layer.parts.output for layer in self.layers]
         key = (kind, self.several, self.dtype, name)
-        return self.store.recall(modules, key, make, width=self.head_width, dtype=self.layer.input.dtype, used=self.used)
+        return self.store.recall(
+            modules, key, make, width=self.head_width, dtype=self.layer.input.dtype, used=self.used
+        )
 
     # --- parts
 
@@ -346,7 +352,9 @@ class Block(plain_layer.Block):
     def watch(self, module: nn.Module) -> None:
         """Compare this module's answer to its probe at the end of every call, whether something kept is made of it or not."""
         width = self.head_width if module is self.modules.output else self.x.shape[-1]
-        self.store.recall([module], ("watched",), lambda: None, width=width, dtype=self.layer.input.dtype, used=self.used)
+        self.store.recall(
+            [module], ("watched",), lambda: None, width=width, dtype=self.layer.input.dtype, used=self.used
+        )
 
     def compare_kept(self) -> None:
         """Send its probe through every module that something kept was made of, and compare the answers with those of then."""

@@ -29,7 +29,9 @@ from .switch import is_off
 if TYPE_CHECKING:
     from ..model.parts import LayerParts
 
-FIRST = 2  # so often it is computed as ever before it is captured: capturing takes as long as computing it some ten times
+FIRST = (
+    2  # so often it is computed as ever before it is captured: capturing takes as long as computing it some ten times
+)
 AGAIN = 3  # so often it is captured anew because something changed; then no more
 TOKENS = 2048  # in a batch; with more, a GPU is busy anyway
 SHAPES = 1000  # that are counted: a corpus has many, and few of them come again
@@ -189,7 +191,12 @@ def surroundings() -> object | None:
     if _is_watched() or torch.is_autocast_enabled("cuda") or os.environ.get("MIXLENS_GRAPHS") == "off" or is_off():
         return None
     cuda = torch.backends.cuda
-    kernels = (cuda.flash_sdp_enabled(), cuda.mem_efficient_sdp_enabled(), cuda.math_sdp_enabled(), cuda.cudnn_sdp_enabled())
+    kernels = (
+        cuda.flash_sdp_enabled(),
+        cuda.mem_efficient_sdp_enabled(),
+        cuda.math_sdp_enabled(),
+        cuda.cudnn_sdp_enabled(),
+    )
     exact = (cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32, torch.are_deterministic_algorithms_enabled())
     return (*kernels, *exact, torch.is_inference_mode_enabled(), os.environ.get("MIXLENS_KERNELS"))
 
@@ -246,7 +253,9 @@ class Standing:
         """Note what is in the lists that modules hold: one may change and stay the same list."""
         modules = (module for module in self.held if isinstance(module, nn.Module))
         own = set(map(id, chain.from_iterable(map(_torch_s_own, modules))))
-        self._lists = [(value, value.copy()) for value in self.held if value.__class__ in LISTS and id(value) not in own]
+        self._lists = [
+            (value, value.copy()) for value in self.held if value.__class__ in LISTS and id(value) not in own
+        ]
         return self
 
     def __eq__(self, other: object) -> bool:
@@ -273,7 +282,9 @@ def _have_hooks(modules: Iterable[nn.Module]) -> bool:
 
 def _tensors_of(modules: Sequence[nn.Module]) -> list[Any]:
     """The parameters and buffers of all modules; None for one that a module could have."""
-    parameters: list[Any] = [weight for module in modules if module._parameters for weight in module._parameters.values()]
+    parameters: list[Any] = [
+        weight for module in modules if module._parameters for weight in module._parameters.values()
+    ]
     return parameters + [buffer for module in modules if module._buffers for buffer in module._buffers.values()]
 
 

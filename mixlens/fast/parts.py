@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from .. import layer as plain_layer
-from ..budget import tiles
+from ..base.budget import tiles
 from . import loops
 
 if TYPE_CHECKING:

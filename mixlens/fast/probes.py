@@ -7,10 +7,10 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
+from ..base.rounding import SAME_ANSWER, working_dtype
 from ..layer.weights import is_plain
 from ..model.kept import Used, answer_of, module_state
 from ..model.offload import is_away
-from ..rounding import SAME_ANSWER, working_dtype
 from . import loops
 
 

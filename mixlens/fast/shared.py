@@ -80,7 +80,13 @@ def _apart(made: Tensor, traced: Tensor | None) -> Tensor:
 def _modules(layer: LayerTrace) -> list[nn.Module]:
     """The modules that shared values are made of."""
     parts = layer.parts
-    places = (parts.output, parts.norm_on_attention, parts.norm_after_attention, parts.norm_on_mlp, parts.norm_after_mlp)
+    places = (
+        parts.output,
+        parts.norm_on_attention,
+        parts.norm_after_attention,
+        parts.norm_on_mlp,
+        parts.norm_after_mlp,
+    )
     return [module for module in places if module is not None]
 
 
@@ -138,4 +144,6 @@ def _bytes(layer: LayerTrace) -> int:
     """About what the block of one layer holds: attention, three maps of lengths, and tensors of positions by features."""
     heads = (layer.query if layer.query is not None else layer.weights).shape[-3]  # type: ignore[union-attr]
     n, d = layer.input.shape[-2:]
-    return ((heads + 3) * n * n + (12 if layer.input.element_size() < 4 else 6) * n * d) * max(4, layer.input.element_size())
+    return ((heads + 3) * n * n + (12 if layer.input.element_size() < 4 else 6) * n * d) * max(
+        4, layer.input.element_size()
+    )

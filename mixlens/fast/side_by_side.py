@@ -49,7 +49,9 @@ class Stack:
 
     def __init__(self, maps: Sequence[nn.Module]):
         self.shape = maps[0]
-        self.weights = [torch.stack(each).detach().requires_grad_() for each in zip(*(m.parameters() for m in maps), strict=True)]
+        self.weights = [
+            torch.stack(each).detach().requires_grad_() for each in zip(*(m.parameters() for m in maps), strict=True)
+        ]
         self.first = list(map(torch.zeros_like, self.weights))
         self.second = list(map(torch.zeros_like, self.weights))
         self.best = list(map(torch.zeros_like, self.weights))
@@ -87,7 +89,9 @@ class Stack:
     def without(self, left: Tensor) -> None:
         """These maps alone, [map] of bool."""
         self.weights = [one.detach()[left].requires_grad_() for one in self.weights]
-        self.first, self.second, self.best = ([one[left] for one in each] for each in (self.first, self.second, self.best))
+        self.first, self.second, self.best = (
+            [one[left] for one in each] for each in (self.first, self.second, self.best)
+        )
         self.steps = self.steps[left]
 
     def write(self, place: int, one: Learner) -> None:
@@ -97,7 +101,9 @@ class Stack:
             parameter.data.copy_(weight.detach()[place])
 
 
-def train(learners: list[Learner], *, row_loss: RowLoss, rate: float, batch: int, patience: int, epochs: int | None) -> None:
+def train(
+    learners: list[Learner], *, row_loss: RowLoss, rate: float, batch: int, patience: int, epochs: int | None
+) -> None:
     """Trains the map of each learner in place. It ends with the weights of its best epoch: after `patience` epochs that served
     the rows of `stop` no better, or after `epochs`."""
     stack = Stack([one.map for one in learners])

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..budget import tile_elements
+from ..base.budget import tile_elements
 from ..model.offload import is_away, is_packed
 from ..types import POSITIONS, LayerTrace, tensors_of
 

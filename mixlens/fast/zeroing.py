@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from ..budget import settings, tile_elements, tiles
+from ..base.budget import settings, tile_elements, tiles
+from ..base.rounding import TOLERANCE, gap
 from ..layer.block import Block as PlainBlock
 from ..layer.block import Measure, View
 from ..layer.norms import Chain, FrozenNorm
 from ..layer.weights import is_hooked, is_known, is_plain, linear_bias, linear_weight
-from ..rounding import TOLERANCE, gap
 from . import loops
 from .norms import known_norm
 from .parts import Parts
@@ -75,7 +75,9 @@ def first_product(block: Block) -> FirstProduct | None:
     norm = known_norm(block.store, module, block.x, dtype, block.used)
     if not _sure(block, module, norm, dtype):
         return None
-    return _product((norm, _unscaled(block, module, norm, dtype)), modules, block, on_stream=place == "norm_after_attention")
+    return _product(
+        (norm, _unscaled(block, module, norm, dtype)), modules, block, on_stream=place == "norm_after_attention"
+    )
 
 
 def _place_of_norm(part: LayerParts) -> str | None:
@@ -241,7 +243,9 @@ def _changes(block: Block, product: FirstProduct) -> dict[str, Any]:
     if norm.centred:
         u = u - u.mean(-1, keepdim=True)
     lengths = Parts(block, Chain((product.unscaled,), (), None, None), residual=False).lengths_of_parts()
-    inner = (u @ block.projection.flatten(0, 1).mT).unflatten(-1, block.projection.shape[:2]).transpose(0, 1) @ block.values.mT
+    inner = (u @ block.projection.flatten(0, 1).mT).unflatten(-1, block.projection.shape[:2]).transpose(
+        0, 1
+    ) @ block.values.mT
     added = (lengths.pow(2) - 2 * (block.attention * inner).sum(0)) / u.shape[-1]  # s'^2 - s^2, [query key]
     new = (s.pow(2) + added).sqrt()
     reciprocal = 1 / new

@@ -14,10 +14,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ..base.rounding import HALF, working_dtype
 from ..model.attention import attention_of, repeat_heads, values_in
 from ..model.parts import LayerParts
 from ..model.user_code import is_stock
-from ..rounding import HALF, working_dtype
 from ..types import LayerTrace
 from .identities import Identities, Identity
 from .norms import Chain, FrozenNorm
@@ -42,7 +42,9 @@ class Block(Identities):
         self.layer, self.index, self.targets = layer, index, targets
         self.modules, self.dtype = layer.parts, working_dtype(layer.input.dtype)
         self.compared: dict[str, Identity] = {}
-        self.x, self.attention_output, self.output = (self.seen(name) for name in ("input", "attention_output", "output"))
+        self.x, self.attention_output, self.output = (
+            self.seen(name) for name in ("input", "attention_output", "output")
+        )
         self.mlp_output = self.seen("mlp_output")
         self.attention = self.of_targets(attention_of(layer))
         self.values = repeat_heads(layer.value.to(self.dtype), self.attention.shape[-3])

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from ..errors import ModelError
-from ..model.offload import holds_eight_bits, linearity_hint
-from ..rounding import (
+from ..base.errors import ModelError
+from ..base.rounding import (
     EIGHT_BITS,
     EPS,
     HALF,
@@ -26,6 +25,7 @@ from ..rounding import (
     largest_feature,
     working_dtype,
 )
+from ..model.offload import holds_eight_bits, linearity_hint
 from ..types import LayerTrace
 
 if TYPE_CHECKING:
@@ -95,7 +95,9 @@ class Identities:
         if self.layer.input.dtype in HALF:
             whole, seen = self.all_parts + self.bias, self.attention_output
             rebuilt = {**rebuilt, "parts": (seen + (whole - seen) / self.rounding[..., None], None, seen)}
-        return {name: (self.whole_gap(*tensors), self.tolerance(name)) for name, tensors in rebuilt.items()} | self.compared
+        return {
+            name: (self.whole_gap(*tensors), self.tolerance(name)) for name, tensors in rebuilt.items()
+        } | self.compared
 
     @property
     def rounding(self) -> Tensor:

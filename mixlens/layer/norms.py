@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ..base.rounding import HALF
 from ..model.offload import own_copy, place_of
-from ..rounding import HALF
 
 PROBE_LENGTH = 2.0**27  # a power of two, so that the answer is exact; eps is nothing beside its square
 
@@ -39,7 +39,9 @@ class FrozenNorm:
             return _asked(own_copy(module).double(), width, dtype, torch.float64)
         except RuntimeError:  # its code insists on a number type
             half = weights.dtype in HALF
-        return _asked(own_copy(module).float() if half else module, width, dtype, torch.float32 if half else weights.dtype)
+        return _asked(
+            own_copy(module).float() if half else module, width, dtype, torch.float32 if half else weights.dtype
+        )
 
     @property
     def without_gamma(self) -> FrozenNorm:

@@ -54,7 +54,9 @@ class Parts:
         The residual, b_O and the norms' biases belong to no head and are in none of them.
         """
         block = self.block
-        vectors = self.chain.part(block.values[..., head, :, :] @ block.projection[..., head, :, :])  # P f^h_j, [... key d]
+        vectors = self.chain.part(
+            block.values[..., head, :, :] @ block.projection[..., head, :, :]
+        )  # P f^h_j, [... key d]
         return block.attention[..., head, :, :] * vectors.norm(dim=-1).unsqueeze(-2) * self.reciprocals[0].unsqueeze(-1)
 
     def others(self) -> Tensor:

@@ -12,13 +12,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..errors import ModelError
+from ..base.errors import ModelError
+from ..base.rounding import TOLERANCE, gap, working_dtype
 from ..model.attention import values_in
 from ..model.encode import Encoded
 from ..model.model import Model
 from ..model.offload import linearity_hint, weights_of
 from ..model.predict import head_position, is_causal
-from ..rounding import TOLERANCE, gap, working_dtype
 from .block import Block
 
 IDENTITIES = {
@@ -65,7 +65,9 @@ def measure(model: Model, input_ids: Sequence[int] | None = None, *, tokens: int
     with model.computing(), torch.no_grad():
         for index, record in enumerate(records):
             block = Block(traces[0].layers[index], index)
-            following = records[index + 1]["input"][0].to(block.output.device) if index + 1 < len(records) else block.output
+            following = (
+                records[index + 1]["input"][0].to(block.output.device) if index + 1 < len(records) else block.output
+            )
             for name, value in {**block.gaps, **_more_gaps(block, record, following)}.items():
                 worst.take(name, value, block.tolerance(name), index)
         worst.take("embeddings", _embedding_gap(model, encoded), TOLERANCE[model.dtype], 0)
@@ -96,7 +98,9 @@ class Worst:
 
     def proof(self, tokens: int) -> Proof:
         """The gaps in the order of IDENTITIES."""
-        return Proof({name: self.gaps[name] for name in IDENTITIES if name in self.gaps}, self.allowed, self.layers, tokens)
+        return Proof(
+            {name: self.gaps[name] for name in IDENTITIES if name in self.gaps}, self.allowed, self.layers, tokens
+        )
 
 
 def _embedding_gap(model: Model, encoded: Encoded) -> float:
@@ -130,11 +134,16 @@ def _ending_in_padding(model: Model, ids: list[int]) -> list[int]:
 def _more_gaps(block: Block, record: dict[str, Any], following: Tensor) -> dict[str, float]:
     """What only a watched pass can see: what the values and the feed-forward read. `following`: what the next layer reads."""
     part, dtype = block.modules, block.layer.input.dtype
-    read = {"norm_before_attention": block.layer.input, "norm_before_mlp": block.layer.input if part.parallel else block.middle}
+    read = {
+        "norm_before_attention": block.layer.input,
+        "norm_before_mlp": block.layer.input if part.parallel else block.middle,
+    }
     seen = {"norm_before_attention": record["attention_input"][0], "norm_before_mlp": record["mlp_input"][0]}
     gaps = {name: gap(block.called(name, read[name]), seen[name]) for name in read}
     gaps["values"] = gap(values_in(part, record["value_seen"][0], block.layer.value), block.layer.value)
-    gaps["mlp"] = gap(part.mlp(seen["norm_before_mlp"].unsqueeze(0))[0], block.layer.mlp_output)  # as a batch, for hooks
+    gaps["mlp"] = gap(
+        part.mlp(seen["norm_before_mlp"].unsqueeze(0))[0], block.layer.mlp_output
+    )  # as a batch, for hooks
     gaps["stream"] = gap(block.called("norm_after_mlp", block.stream_after_mlp), block.output)
     rebuilt = block.after_attention(block.all_parts + block.bias)
     return gaps | _norm_gaps(block) | {"layer": gap(rebuilt.to(working_dtype(dtype)), following)}
@@ -142,7 +151,10 @@ def _more_gaps(block: Block, record: dict[str, Any], following: Tensor) -> dict[
 
 def _norm_gaps(block: Block) -> dict[str, float]:
     """By how much each frozen norm differs from the norm; and the norm after attention from what the model wrote there."""
-    gaps = {place: gap(norm(block.read(place)), block.called(place, block.read(place))) for place, norm in block.norms.items()}
+    gaps = {
+        place: gap(norm(block.read(place)), block.called(place, block.read(place)))
+        for place, norm in block.norms.items()
+    }
     if "norm_after_attention" in gaps:
         written = gap(block.called("norm_after_attention", block.stream), block.middle)
         gaps["norm_after_attention"] = max(gaps["norm_after_attention"], written)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from ..base.rounding import working_dtype
 from ..model.offload import at_hand, is_packed, own_copy, place_of
 from ..model.passes import WATCHING
 from ..model.user_code import is_known
-from ..rounding import working_dtype
 
 ASKED_ROWS = 1 << 26  # numbers in one question to a module that is asked for its weights
 ASKED_LENGTH = 64.0  # of the unit vectors: beside it a bias is small, which half precision rounds with the rest

@@ -9,7 +9,7 @@ from typing import Any
 
 from torch import Tensor
 
-from ..registry import Registered, Registry
+from ..base.registry import Registered, Registry
 
 Scored = Tensor | tuple[Tensor, dict[str, Any]]  # [pos], and what goes into `.info` beside it
 
@@ -35,7 +35,7 @@ class AttributionMethod(Registered):
             refuse(**{name: options.get(name, parameters[name].default) for name in names})
 
 
-ATTRIBUTIONS = Registry[AttributionMethod]("method", folder="mixlens.methods", group="mixlens.methods")
+ATTRIBUTIONS = Registry[AttributionMethod]("method", folders=("mixlens.methods",), group="mixlens.methods")
 
 
 def attribution(

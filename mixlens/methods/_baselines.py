@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import torch
 
-from ..errors import InputError, nearest
+from ..base.errors import InputError, nearest
 from ..model.rerun import Attached
-from ..questions import Question
+from ..scoring.questions import Question
 
 BASELINES = ("mask", "pad", "zero")
 

@@ -10,9 +10,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ..questions import Question
-from ..removal import Unit, filler_token, outcomes, positions_of, removable_units
-from ..steps import part_of
+from ..base.steps import part_of
+from ..scoring.questions import Question
+from ..scoring.removal import Unit, filler_token, outcomes, positions_of, removable_units
 
 
 @dataclass(frozen=True, eq=False)

@@ -41,7 +41,11 @@ def token_jacobian(y: Tensor, x: Tensor) -> Tensor:
     (answer,) = torch.autograd.grad(y, x, like_y(direction.expand(n, rows)), retain_graph=True)
     same = (answer - answer[:, :1]).abs().max() <= 64 * torch.finfo(x.dtype).eps * answer.abs().max()
     passes = -(-rows // n) if same else rows
-    asked = torch.arange(passes * n, device=x.device).view(passes, n) if same else torch.arange(passes, device=x.device)[:, None]
+    asked = (
+        torch.arange(passes * n, device=x.device).view(passes, n)
+        if same
+        else torch.arange(passes, device=x.device)[:, None]
+    )
     answers = []
     for some in slices(passes, n * rows):
         wanted = asked[some].expand(-1, n)[..., None] == torch.arange(rows, device=x.device)
@@ -87,7 +91,9 @@ def feed_forward(part: LayerParts, h: Tensor) -> Tensor:
         slopes = torch.autograd.grad(hidden.sum(), made)
     down = linear_weight(part.mlp_down, hidden.shape[-1], h.dtype, h)  # [m d]
     modules = [part.mlp_up] if len(made) == 1 else [part.mlp_up, part.mlp_gate]
-    ups = [linear_weight(module, h.shape[-1], h.dtype, h).contiguous() for module in modules if module is not None]  # [d m]
+    ups = [
+        linear_weight(module, h.shape[-1], h.dtype, h).contiguous() for module in modules if module is not None
+    ]  # [d m]
     if part.mlp_gate is part.mlp_up:
         slopes, ups = slopes[0].chunk(2, -1), [half.contiguous() for half in ups[0].chunk(2, -1)]
     inner = slopes[0][:, None] * ups[0]  # [pos in m]

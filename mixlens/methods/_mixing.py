@@ -8,8 +8,8 @@ from typing import Any
 
 from torch import Tensor
 
-from ..errors import InputError, unknown_method
-from ..registry import Registered, Registry
+from ..base.errors import InputError, unknown_method
+from ..base.registry import Registered, Registry
 
 ALL = "all"  # as `head`: every head, [... head query key]
 Extras = dict[str, Tensor | str]
@@ -44,7 +44,7 @@ class Method(Registered):
         return super().arguments(variant, options)
 
 
-METHODS = Registry[Method]("method", folder="mixlens.methods", group="mixlens.methods")
+METHODS = Registry[Method]("method", folders=("mixlens.methods",), group="mixlens.methods")
 
 
 def mixing(

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ..completeness import CLOSED
-from ..errors import InputError
+from ..base.errors import InputError
 from ..model.rerun import Attached
-from ..questions import Question
+from ..scoring.completeness import CLOSED
+from ..scoring.questions import Question
 from ._baselines import baseline_run
 
 TOKENS = 4096  # the most that one pass on a CPU holds, whatever `chunk` says; sixteen times as many elsewhere
@@ -64,8 +64,12 @@ def as_scores(sums: Tensor, like: Tensor) -> Tensor:
 def run_at(question: Question, place: str | int, points: Tensor) -> tuple[Attached, Tensor]:
     """The model run on several points [t pos d], and the target's number for each, [t]."""
     count = len(points)
-    inputs = {key: value.expand(count, -1) if isinstance(value, Tensor) else value for key, value in question.inputs.items()}
-    value = points if points.requires_grad else points.detach()  # the pass marks what it gets; the caller's tensor stays as it is
+    inputs = {
+        key: value.expand(count, -1) if isinstance(value, Tensor) else value for key, value in question.inputs.items()
+    }
+    value = (
+        points if points.requires_grad else points.detach()
+    )  # the pass marks what it gets; the caller's tensor stays as it is
     run = question.model.run_attached(inputs, place=place, value=value, compare=question.compares(count))
     return run, question.target.of(run.output)
 

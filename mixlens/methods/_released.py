@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from ..questions import Question
+from ..scoring.questions import Question
 
 
 def released_inputs(question: Question, *, mask_special: bool) -> dict[str, Any]:

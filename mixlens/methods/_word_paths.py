@@ -18,9 +18,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..errors import InputError, nearest
+from ..base.errors import InputError, nearest
+from ..base.steps import tell
 from ..model.model import Model
-from ..steps import tell
 
 STRATEGIES = ("greedy", "maxcount")
 ROWS = 8192  # rows of the table that are compared at once

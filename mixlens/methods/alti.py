@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from ..aggregate import rows_to_one
 from ..layer import Block, Parts
+from ..scoring.aggregate import rows_to_one
 from ._mixing import mixing
 
 PAPER = "Ferrando et al. 2022, Measuring the Mixing of Contextual Information in the Transformer"

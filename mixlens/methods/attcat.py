@@ -11,8 +11,8 @@ from itertools import accumulate
 import torch
 from torch import Tensor
 
-from ..errors import InputError, nearest
-from ..questions import Question
+from ..base.errors import InputError, nearest
+from ..scoring.questions import Question
 from ._attribution import attribution
 from ._released import inputs_of, released_inputs
 from ._rollout import rollout_of

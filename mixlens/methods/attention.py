@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ..errors import InputError
+from ..base.errors import InputError
 from ..layer import Block
 from ._mixing import ALL, mixing
 
@@ -24,7 +24,9 @@ def of_head(maps: Tensor, head: int | str | None) -> Tensor:
 def checked_head(head: int | str, heads: int) -> int:
     """The number of a head that a layer has; any other is refused."""
     if not isinstance(head, int) or isinstance(head, bool) or not 0 <= head < heads:
-        raise InputError(f"head {head!r} does not exist: a layer has heads 0 to {heads - 1}, or {ALL!r} for each of them.")
+        raise InputError(
+            f"head {head!r} does not exist: a layer has heads 0 to {heads - 1}, or {ALL!r} for each of them."
+        )
     return head
 
 

@@ -12,9 +12,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..errors import InputError, nearest
-from ..questions import Question
-from ..steps import part_of, tell
+from ..base.errors import InputError, nearest
+from ..base.steps import part_of, tell
+from ..scoring.questions import Question
 from ..types import Trace
 from ._attribution import attribution
 from ._baselines import known_id
@@ -29,7 +29,9 @@ def refuse_unknown(replacement: Any) -> None:
         raise InputError(f"unknown replacement {replacement!r}. {nearest(str(replacement), WAYS)}")
 
 
-@attribution(paper=PAPER, variants=("paper", "released"), cost="n", score="probability", check=(refuse_unknown, "replacement"))
+@attribution(
+    paper=PAPER, variants=("paper", "released"), cost="n", score="probability", check=(refuse_unknown, "replacement")
+)
 def blank_out(
     question: Question, *, variant: str = "paper", replacement: str | int = "mask", absolute: bool = False
 ) -> tuple[Tensor, dict[str, Any]]:
@@ -105,7 +107,9 @@ def zeroed(question: Question, word: Tensor) -> Tensor:
 def zeroed_at(question: Question, word: Tensor, j: int) -> Tensor:
     changed = word.clone()
     changed[:, j] = 0
-    return question.target.of(question.model.run_attached(question.inputs, place="word", value=changed).output)[0].detach()
+    return question.target.of(question.model.run_attached(question.inputs, place="word", value=changed).output)[
+        0
+    ].detach()
 
 
 def blank_token(question: Question, replacement: str | int) -> int:
@@ -115,5 +119,7 @@ def blank_token(question: Question, replacement: str | int) -> int:
     tokenizer = question.model.tokenizer
     token = None if tokenizer is None else {"mask": tokenizer.mask_token_id, "unk": tokenizer.unk_token_id}[replacement]
     if token is None:
-        raise InputError(f"{question.model.name!r} has no {replacement} token. Use replacement='delete', 'zero' or an id.")
+        raise InputError(
+            f"{question.model.name!r} has no {replacement} token. Use replacement='delete', 'zero' or an id."
+        )
     return int(token)

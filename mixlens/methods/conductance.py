@@ -14,9 +14,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..completeness import CLOSED, completeness
-from ..questions import Question
-from ..steps import tell
+from ..base.steps import tell
+from ..scoring.completeness import CLOSED, completeness
+from ..scoring.questions import Question
 from ._attribution import attribution
 from ._points import Ends, as_scores, chunk_of, ends_of, refuse_counts, refuse_last_layer, run_at, wide_dtype
 
@@ -101,7 +101,9 @@ def _flow(low: tuple[float, State], high: tuple[float, State]) -> Flow:
     return Flow(begin, end, shares, abs(float(shares.sum()) - (last.value - first.value)))
 
 
-@attribution(paper=PAPER, cost="steps x 3", layers=True, peer=True, check=(refuse_counts, "tolerance", "chunk", "most_steps"))
+@attribution(
+    paper=PAPER, cost="steps x 3", layers=True, peer=True, check=(refuse_counts, "tolerance", "chunk", "most_steps")
+)
 def layer_conductance(
     question: Question,
     *,

@@ -12,10 +12,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ..errors import InputError
-from ..optional import optional
-from ..questions import Question
-from ..removal import Subsets, random_subsets
+from ..base.errors import InputError
+from ..base.optional import optional
+from ..scoring.questions import Question
+from ..scoring.removal import Subsets, random_subsets
 from ._attribution import attribution
 
 PAPER = "Cohen-Wang et al. 2024, ContextCite: Attributing Model Generation to Context"

@@ -17,9 +17,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..completeness import completeness
 from ..model.rerun import Attached, compare_rows
-from ..questions import Question
+from ..scoring.completeness import completeness
+from ..scoring.questions import Question
 from ._attribution import attribution
 from ._backward_rules import Book, Call, Handler, composed, named, rules, send_back, stock
 from ._baselines import baseline_run
@@ -121,7 +121,9 @@ def elementwise(too_near: Callable[[Tensor, Tensor], Tensor]) -> Handler:
             x, b = halves(operands[0])
             apart = (x - b).abs() > too_near(x, b)  # not so for two masked numbers, both minus infinity
             (x, b), (f_x, f_b) = (halves(tensor) for tensor in wide(operands[0], output))
-            sent = (arriving * twice(ratio(f_x - f_b, x - b, apart, torch.zeros_like(x)))).sum_to_size(operands[0].shape)
+            sent = (arriving * twice(ratio(f_x - f_b, x - b, apart, torch.zeros_like(x)))).sum_to_size(
+                operands[0].shape
+            )
             (derivative,) = at_mean(call, arriving, operands)
             return [torch.where(twice(apart), sent.to(derivative.dtype), derivative)]
 
@@ -158,7 +160,9 @@ def slope_of_exp(z: Tensor) -> Tensor:
 def through_log_softmax(m: Tensor, z: Tensor, axis: int) -> Tensor:
     """out = z - log s, s = sum exp(z): elementwise, linear, elementwise, a difference."""
     x, b = halves(z)
-    largest = torch.maximum(x.amax(axis, keepdim=True), b.amax(axis, keepdim=True))  # subtracted from both: changes no multiplier
+    largest = torch.maximum(
+        x.amax(axis, keepdim=True), b.amax(axis, keepdim=True)
+    )  # subtracted from both: changes no multiplier
     z = z - twice(largest)
     s_x, s_b = halves(z.exp().sum(axis, keepdim=True))
     log_x, log_b = halves(z.logsumexp(axis, keepdim=True))  # the baseline's whole sum may underflow, its logarithm not
@@ -215,7 +219,9 @@ def norm(*, centred: bool) -> Handler:
 DEEPLIFT = Book(
     functions={
         **named(stock, "add sub rsub neg mean sum cumsum"),
-        **named(product, "mul matmul bmm mm mv dot inner outer einsum linear addmm baddbmm addbmm bilinear conv1d conv2d"),
+        **named(
+            product, "mul matmul bmm mm mv dot inner outer einsum linear addmm baddbmm addbmm bilinear conv1d conv2d"
+        ),
         **named(smooth, "gelu silu tanh sigmoid logsigmoid softplus mish elu celu selu hardswish"),
         **named(smooth, "erf erfc exp expm1 rpow sin cos atan"),
         **named(power, "pow square sqrt reciprocal rdiv log log2 log10"),
@@ -244,7 +250,9 @@ def without_padding(config: Any) -> Iterator[None]:
 
 
 @attribution(paper=PAPER, cost="6", layers=True)
-def deeplift(question: Question, *, embedding: str = "word", baseline: str | int | None = None) -> tuple[Tensor, dict[str, Any]]:
+def deeplift(
+    question: Question, *, embedding: str = "word", baseline: str | int | None = None
+) -> tuple[Tensor, dict[str, Any]]:
     """m_j . (x_j - b_j): multipliers that carry the whole change of the target from baseline to input back to the tokens.
 
     Rescale rule for every elementwise function, the exact symmetric rule for every product: attention, layer norm and
@@ -273,6 +281,11 @@ def run_of_both(question: Question, words: Tensor) -> tuple[Attached, Tensor, se
     model, hf_model = question.model, question.model.hf_model
     inputs = {key: twice(value) if isinstance(value, Tensor) else value for key, value in question.inputs.items()}
     activations = composed(hf_model, (parts.mlp_act for parts in model.parts))
-    with model.lock, torch.enable_grad(), without_padding(hf_model.config), rules(DEEPLIFT, hf_model, activations) as block:
+    with (
+        model.lock,
+        torch.enable_grad(),
+        without_padding(hf_model.config),
+        rules(DEEPLIFT, hf_model, activations) as block,
+    ):
         run = model.run_attached(inputs, place="word", value=words, compare=False)
         return run, question.target.of(run.output), block.unruled

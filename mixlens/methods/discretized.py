@@ -11,10 +11,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..completeness import completeness
-from ..errors import InputError, nearest
-from ..questions import Question
-from ..steps import tell
+from ..base.errors import InputError, nearest
+from ..base.steps import tell
+from ..scoring.completeness import completeness
+from ..scoring.questions import Question
 from ._attribution import attribution
 from ._baselines import blank_token
 from ._points import Ends, as_scores, chunk_of, ends_of, gradients_at, refuse_count, value_at, wide_dtype
@@ -64,7 +64,9 @@ def summed(question: Question, ends: Ends, path: Tensor, rule: str, chunk: int) 
     used = widths.flatten(1).any(-1)
     parts = path[used].split(chunk_of(question, chunk))
     total, done = torch.zeros_like(widths[0, :, 0]), 0
-    for gradient, width in zip(gradients_at(question, ends.place, iter(parts)), widths[used].split(len(parts[0])), strict=True):
+    for gradient, width in zip(
+        gradients_at(question, ends.place, iter(parts)), widths[used].split(len(parts[0])), strict=True
+    ):
         total += (gradient * width).sum((0, -1))
         done += len(width)
         tell(done, int(used.sum()), "points", since=SEARCH)

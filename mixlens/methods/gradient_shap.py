@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..questions import Question
+from ..scoring.questions import Question
 from ._attribution import attribution
 from ._baselines import BASELINES, baseline_run, tokens_of
 from ._points import as_scores, chunk_of, place_of, refuse_draws, refuse_last_layer, run_at, value_at, wide_dtype
@@ -52,7 +52,9 @@ class Draws:
 
     @classmethod
     def of(cls, count: int, baselines: int, generator: np.random.Generator) -> Draws:
-        return cls(torch.from_numpy(generator.integers(baselines, size=count)), torch.from_numpy(generator.random(count)))
+        return cls(
+            torch.from_numpy(generator.integers(baselines, size=count)), torch.from_numpy(generator.random(count))
+        )
 
 
 def drawn(inputs: Iterator[Tensor], baselines: Tensor, draws: Draws) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
@@ -64,7 +66,9 @@ def drawn(inputs: Iterator[Tensor], baselines: Tensor, draws: Draws) -> Iterator
         yield x, baselines[draws.baselines[some].to(x.device)], draws.shares[some].to(x.device, wide_dtype(x))
 
 
-@attribution(paper=PAPER, cost="count x 3", layers=True, peer=True, check=(refuse_draws, "noise", "seed", "count", "chunk"))
+@attribution(
+    paper=PAPER, cost="count x 3", layers=True, peer=True, check=(refuse_draws, "noise", "seed", "count", "chunk")
+)
 def gradient_shap(
     question: Question,
     *,

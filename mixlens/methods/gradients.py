@@ -10,9 +10,9 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from ..errors import InputError
+from ..base.errors import InputError
 from ..model.rerun import Attached
-from ..questions import Question
+from ..scoring.questions import Question
 from ._attribution import attribution
 
 SIMONYAN = "Simonyan et al. 2014, Deep Inside Convolutional Networks"
@@ -43,7 +43,9 @@ def once_embedded(question: Question, run: Attached) -> Tensor:
     """The embedding module's output, refused where it is not as wide as the module's input."""
     once = run.inputs[0].detach()
     if question.layer is not None or once.shape != run.word.shape:
-        raise InputError("the released form embeds twice: it has no layers, and needs embeddings as wide as the layers.")
+        raise InputError(
+            "the released form embeds twice: it has no layers, and needs embeddings as wide as the layers."
+        )
     return once
 
 
@@ -64,7 +66,9 @@ def grad_l2(question: Question, *, variant: str = "paper", embedding: str = "sum
 
 
 @attribution(paper=DENIL, variants=("paper", "released"), layers=True)
-def grad_x_input(question: Question, *, variant: str = "paper", embedding: str | None = None, absolute: bool = False) -> Tensor:
+def grad_x_input(
+    question: Question, *, variant: str = "paper", embedding: str | None = None, absolute: bool = False
+) -> Tensor:
     """d target / d x_j . x_j: the target's first-order share of token j, signed unless `absolute`.
 
     By default x is the sum of embeddings ("sum"); where a norm follows it, as in BERT, what that norm puts out ("after"):

@@ -20,14 +20,14 @@ from torch.autograd import forward_ad
 from tqdm.auto import tqdm
 
 from .. import fast
-from ..aggregate import rows_to_one
-from ..errors import InputError, ModelError, nearest
+from ..base.errors import InputError, ModelError, nearest
+from ..base.rounding import TOLERANCE, largest_gap, working_dtype
+from ..base.steps import tell
 from ..layer import Block
 from ..model.attention import repeat_heads
 from ..model.offload import refuse_packed
 from ..model.rerun import LayerGraph
-from ..rounding import TOLERANCE, largest_gap, working_dtype
-from ..steps import tell
+from ..scoring.aggregate import rows_to_one
 from ..types import Trace
 from ._jacobian import batched_gradient, behind_attention, pull, slices, token_jacobian
 from ._mixing import Extras, mixing
@@ -68,7 +68,9 @@ class Attending:
 
     def backward(self, cotangent: Tensor) -> Tensor:
         """What one backward pass would say to x, [pos d], of cotangents [head pos e] at the weighted values."""
-        logits = self.slopes * (cotangent @ self.value.transpose(-1, -2) - (cotangent * self.mean).sum(-1, keepdim=True))
+        logits = self.slopes * (
+            cotangent @ self.value.transpose(-1, -2) - (cotangent * self.mean).sum(-1, keepdim=True)
+        )
         query, key = torch.einsum("hij,hje->ihe", logits, self.key), torch.einsum("hij,hie->jhe", logits, self.query)
         value = torch.einsum("hij,hie->jhe", self.weights, cotangent)
         pairs = ((query, self.of_query), (key, self.of_key), (value, self.of_value))
@@ -172,7 +174,11 @@ def layer_norms(trace: Trace, name: str, *, times_input: bool) -> tuple[Tensor, 
         else:
             made, off = closed_form(graph, fast.block_of(layer, index), times_input=times_input)
         if not off <= max(TOLERANCE[layer.input.dtype], TOLERANCE[torch.float32]):
-            wider = "" if layer.input.dtype == torch.float64 else " If the weights are very large, load with dtype='float64'."
+            wider = (
+                ""
+                if layer.input.dtype == torch.float64
+                else " If the weights are very large, load with dtype='float64'."
+            )
             raise ModelError(
                 f"layer {index}: a gradient put together from the parts is not the model's (relative gap {off:.1e}), so {name!r} "
                 f"gives no map. Other methods do not rest on it: ask for them without {name!r}.{wider}"
@@ -281,7 +287,9 @@ def spectral_norms(directions: Directions, shape: tuple[int, int, int]) -> Tenso
     return norms
 
 
-def estimated_norms(directions: Directions, shape: tuple[int, int, int], probes: int, seed: int) -> tuple[Tensor, Tensor]:
+def estimated_norms(
+    directions: Directions, shape: tuple[int, int, int], probes: int, seed: int
+) -> tuple[Tensor, Tensor]:
     """sqrt of the mean of |J_ij r|^2 over random signs r (Hutchinson: unbiased for |J_ij|_F^2), and its standard error."""
     depth, n, _ = shape
     signs = torch.randint(0, 2, (probes * n, directions.width), generator=torch.Generator().manual_seed(seed)) * 2 - 1
@@ -313,7 +321,9 @@ def hta(
         if given not in known:
             raise InputError(f"hta has no {name} {given!r}. {nearest(str(given), known)}")
     if probes is not None and (isinstance(probes, bool) or probes < 2 or norm != "frobenius"):
-        raise InputError(f"probes must be 2 or more, and estimate the Frobenius norm; got probes={probes}, norm={norm!r}.")
+        raise InputError(
+            f"probes must be 2 or more, and estimate the Frobenius norm; got probes={probes}, norm={norm!r}."
+        )
     refuse_packed(
         trace.model.hf_model,
         "hta",

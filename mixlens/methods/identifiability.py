@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ..budget import tiles
+from ..base.budget import tiles
 from ..layer import Block
 from ._mixing import mixing
 from .attention import of_head
@@ -50,11 +50,15 @@ def _full_rank_basis(vectors: Tensor, allowed: Tensor, width: int) -> Tensor | N
     if vectors.shape[-2] <= vectors.shape[-1]:
         return None
     exact = vectors.double()
-    inverse, sure = _inverse_factor(exact.mT @ exact, exact.norm(dim=(-2, -1)), allowed.sum(-1)[..., None], width, vectors.dtype)
+    inverse, sure = _inverse_factor(
+        exact.mT @ exact, exact.norm(dim=(-2, -1)), allowed.sum(-1)[..., None], width, vectors.dtype
+    )
     return (exact @ inverse.mT).to(vectors.dtype) if bool(sure.all()) else None
 
 
-def _inverse_factor(gram: Tensor, size: Tensor, rows: Tensor | int, width: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+def _inverse_factor(
+    gram: Tensor, size: Tensor, rows: Tensor | int, width: int, dtype: torch.dtype
+) -> tuple[Tensor, Tensor]:
     """L^-1 for L L^T = gram, and whether the rank is certainly full by the rule of `kept`, for numbers of this type."""
     factor, failed = torch.linalg.cholesky_ex(gram)
     itself = torch.eye(gram.shape[-1], dtype=gram.dtype, device=gram.device).expand_as(gram)
@@ -152,7 +156,9 @@ def effective_attention(
     signed=True,
     per_head=("rank", "null_dimension"),
 )
-def null_attention(block: Block, *, head: int | str | None = None, variant: str = "released") -> tuple[Tensor, dict[str, Tensor]]:
+def null_attention(
+    block: Block, *, head: int | str | None = None, variant: str = "released"
+) -> tuple[Tensor, dict[str, Tensor]]:
     """A-parallel (eq. 8): what of attention lies in the left null space of T, so that the head's output does not know it.
 
     Zero, without rounding errors, in a head whose null space is empty.

@@ -14,10 +14,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..completeness import CLOSED, completeness
-from ..errors import InputError, nearest
-from ..questions import Question
-from ..steps import tell
+from ..base.errors import InputError, nearest
+from ..base.steps import tell
+from ..scoring.completeness import CLOSED, completeness
+from ..scoring.questions import Question
 from ._attribution import attribution
 from ._points import MOST, as_scores, chunk_of, ends_of, refuse_counts, refuse_last_layer, run_at, wide_dtype
 from ._quadrature import Array, gauss_legendre, integral_up_to
@@ -36,7 +36,9 @@ def nodes(steps: int, rule: str) -> tuple[Tensor, Tensor]:
         points, weights = gauss_legendre(steps)
         return torch.from_numpy(points.copy()), torch.from_numpy(weights.copy())
     if rule == "riemann_right":
-        return torch.arange(1, steps + 1, dtype=torch.float64) / steps, torch.full((steps,), 1 / steps, dtype=torch.float64)
+        return torch.arange(1, steps + 1, dtype=torch.float64) / steps, torch.full(
+            (steps,), 1 / steps, dtype=torch.float64
+        )
     raise InputError(f"unknown rule {rule!r}. {nearest(str(rule), RULES)}")
 
 
@@ -171,7 +173,9 @@ def integrated_gradients(
     """
     released = variant == "released"
     if released:
-        question = Question(question.trace, replace(question.target, score="probability"), question.layer, question.query)
+        question = Question(
+            question.trace, replace(question.target, score="probability"), question.layer, question.query
+        )
         embedding, steps = "word", STEPS if steps is None else steps
     refuse_options(rule, steps, chunk, tolerance, most_steps)
     ends = ends_of(question, embedding, baseline, partial(once_embedded, question) if released else None)

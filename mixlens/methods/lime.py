@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ..errors import InputError
-from ..optional import optional
-from ..questions import Question
+from ..base.errors import InputError
+from ..base.optional import optional
+from ..scoring.questions import Question
 from ._attribution import attribution
 from ._coalitions import Game, game_of
 from ._points import refuse_count

@@ -23,12 +23,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..completeness import completeness
+from ..base.rounding import working_dtype
 from ..model.offload import refuse_packed
 from ..model.rerun import Attached
-from ..questions import Question, compare_pass
-from ..rounding import working_dtype
-from ..targets import Target
+from ..scoring.completeness import completeness
+from ..scoring.questions import Question, compare_pass
+from ..scoring.targets import Target
 from ._attribution import attribution
 from ._backward_rules import Book, Call, Handler, composed, named, rules, send_back
 from ._released import inputs_of
@@ -63,7 +63,9 @@ def contributions(call: Call, arriving: Relevance, operands: Sequence[Tensor], o
 def contributed(call: Call) -> Any:
     """Sums, means and selections; products, where each operand gets half."""
     return call.ruled(
-        lambda arriving, operands, output: [share / len(operands) for share in contributions(call, arriving, operands, output)]
+        lambda arriving, operands, output: [
+            share / len(operands) for share in contributions(call, arriving, operands, output)
+        ]
     )
 
 
@@ -131,7 +133,9 @@ def linear(*, each_sign: bool) -> Handler:
     return handler
 
 
-def positive_shares(apply: Callable[..., Tensor], arriving: Relevance, x: Tensor, w: Tensor, *, each_sign: bool) -> Relevance:
+def positive_shares(
+    apply: Callable[..., Tensor], arriving: Relevance, x: Tensor, w: Tensor, *, each_sign: bool
+) -> Relevance:
     """R_i = sum_o (x_i w_io)+ R_o / sum_k (x_k w_ko)+."""
     signs = [(x.clamp(min=0), w.clamp(min=0)), (x.clamp(max=0), w.clamp(max=0))]
     wholes = [apply(x_part, w_part) for x_part, w_part in signs]
@@ -157,7 +161,9 @@ def rescale(shares: Sequence[Relevance], total: Tensor) -> list[Relevance]:
     """Each branch scaled to the share its sum has among the absolute sums, so that a sum near zero multiplies nothing."""
     sums = [share.sum() for share in shares]
     absolute = torch.stack([part.abs() for part in sums]).sum()
-    return [share * divide(divide(part.abs(), absolute) * total, part) for share, part in zip(shares, sums, strict=True)]
+    return [
+        share * divide(divide(part.abs(), absolute) * total, part) for share, part in zip(shares, sums, strict=True)
+    ]
 
 
 def addition(*, rescaled: bool) -> Handler:
@@ -265,7 +271,9 @@ def conservation(totals: Sequence[float]) -> dict[str, Any]:
 
 
 @attribution(paper=VOITA, variants=("paper", "released", "released_chefer"), cost="6")
-def partial_lrp(question: Question, *, variant: str = "paper", mask_special: bool | None = None) -> tuple[Tensor, dict[str, Any]]:
+def partial_lrp(
+    question: Question, *, variant: str = "paper", mask_special: bool | None = None
+) -> tuple[Tensor, dict[str, Any]]:
     """Partial LRP: mean over heads of max(0, R) of the last layer's attention, row of the readout token (a span: mean of two).
 
     `paper`: the original rules (sums not rescaled). `released`: as AttCAT ran it, Chefer's rules, special tokens hidden from
@@ -301,7 +309,9 @@ def transatt(
     return scores, info
 
 
-def relevance_times_gradient(question: Question, attention: Sequence[Relevance], inputs: dict[str, Any]) -> list[Tensor]:
+def relevance_times_gradient(
+    question: Question, attention: Sequence[Relevance], inputs: dict[str, Any]
+) -> list[Tensor]:
     """M = mean_h max(0, dA^h * R^h) of every layer (eq. 13), [query key]."""
     run = question.model.run_attached(inputs)
     with torch.enable_grad():

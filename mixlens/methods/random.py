@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ..aggregate import rows_to_one
 from ..layer import Block
+from ..scoring.aggregate import rows_to_one
 from ._mixing import mixing
 
 

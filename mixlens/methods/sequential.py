@@ -11,9 +11,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..completeness import CLOSED, completeness
-from ..questions import Question
-from ..steps import listening, tell
+from ..base.steps import listening, tell
+from ..scoring.completeness import CLOSED, completeness
+from ..scoring.questions import Question
 from ._attribution import attribution
 from ._points import Ends, as_scores, ends_of
 from .integrated import LINE, PANEL, Line, refuse_options
@@ -74,4 +74,8 @@ def sequential_integrated_gradients(
         tell(done, len(lines), "tokens")
     shares = as_scores(scores, ends.x)
     taken = sum(line.steps for line in lines.values())
-    return shares, {"baseline": ends.baseline, "steps": taken, "completeness": completeness(shares, sum(changes.values()))}
+    return shares, {
+        "baseline": ends.baseline,
+        "steps": taken,
+        "completeness": completeness(shares, sum(changes.values())),
+    }

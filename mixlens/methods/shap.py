@@ -17,11 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ..completeness import completeness
-from ..errors import InputError, nearest
-from ..optional import optional
-from ..questions import Question
-from ..steps import tell_preparing
+from ..base.errors import InputError, nearest
+from ..base.optional import optional
+from ..base.steps import tell_preparing
+from ..scoring.completeness import completeness
+from ..scoring.questions import Question
 from ..types import Trace
 from ._attribution import attribution
 from ._coalitions import Game, game_of

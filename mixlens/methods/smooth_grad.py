@@ -11,8 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..questions import Question
-from ..steps import tell
+from ..base.steps import tell
+from ..scoring.questions import Question
 from ._attribution import attribution
 from ._points import as_scores, chunk_of, gradients_at, place_of, refuse_draws, refuse_last_layer, wide_dtype
 
@@ -29,7 +29,9 @@ def noisy(x: Tensor, noise: float, count: int, chunk: int, generator: np.random.
         tell(min(start + chunk, count), count, "draws")
 
 
-@attribution(paper=PAPER, cost="count x 3", layers=True, peer=True, check=(refuse_draws, "noise", "seed", "count", "chunk"))
+@attribution(
+    paper=PAPER, cost="count x 3", layers=True, peer=True, check=(refuse_draws, "noise", "seed", "count", "chunk")
+)
 def smooth_grad(
     question: Question,
     *,

@@ -9,12 +9,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..aggregate import rows_to_one
-from ..budget import exact_products, settings
-from ..errors import InputError, nearest
+from ..base.budget import exact_products, settings
+from ..base.errors import InputError, nearest
+from ..base.rounding import EPS
 from ..layer import Block
 from ..layer.block import Measure, View
-from ..rounding import EPS
+from ..scoring.aggregate import rows_to_one
 from ._mixing import mixing
 
 # Of a distance, against the modules themselves: by precision. A layer that computes in float64 throughout has its own.
@@ -118,7 +118,9 @@ def rounding_of_attention(block: Block) -> Tensor:
     layer = block.layer
     if layer.query is None or layer.key is None or block.x.shape[-2] != layer.query.shape[-2]:
         return torch.zeros_like(block.x[..., 0])
-    longest = block.seen("key").norm(dim=-1).amax(-1).repeat_interleave(layer.query.shape[-3] // layer.key.shape[-3], -1)
+    longest = (
+        block.seen("key").norm(dim=-1).amax(-1).repeat_interleave(layer.query.shape[-3] // layer.key.shape[-3], -1)
+    )
     sizes = (block.seen("query").norm(dim=-1) * longest[..., None]).amax(-2) * layer.scaling  # [... query]
     return torch.finfo(block.dtype).eps * (sizes if layer.softcap is None else sizes.clamp(max=layer.softcap))
 
@@ -139,7 +141,9 @@ def compare_largest(
     from kept products; this shows that they give what the modules give now. Differences that rounding explains do not count.
     """
     source = distances.argmax(-1)  # [... query]
-    weights = block.attention.take_along_dim(source[..., None, :, None], -1)[..., 0].transpose(-1, -2)  # [... query head]
+    weights = block.attention.take_along_dim(source[..., None, :, None], -1)[..., 0].transpose(
+        -1, -2
+    )  # [... query head]
     vectors = block.head_vectors.take_along_dim(source[..., None, None], -3)  # [... query head d]
     part = (weights.unsqueeze(-2) @ vectors).squeeze(-2)
     with float32_products():
@@ -235,8 +239,13 @@ def with_rounding(scores: Tensor, error: Tensor, attention: Tensor, *, first: in
     return shares, {"rounding_error": rounding} | empty
 
 
-def in_all_rows(block: Block, query: int, shares: Tensor, extras: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
+def in_all_rows(
+    block: Block, query: int, shares: Tensor, extras: dict[str, Tensor]
+) -> tuple[Tensor, dict[str, Tensor]]:
     """One row in the place of its query, the other rows zero."""
     place = torch.tensor([query], device=shares.device)
-    rows = {key: torch.zeros_like(block.x[..., 0], dtype=row.dtype).index_copy_(-1, place, row) for key, row in extras.items()}
+    rows = {
+        key: torch.zeros_like(block.x[..., 0], dtype=row.dtype).index_copy_(-1, place, row)
+        for key, row in extras.items()
+    }
     return torch.zeros_like(block.attention[..., 0, :, :]).index_copy_(-2, place, shares), rows

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from ..aggregate import bare
-from ..attributions import attribute
-from ..errors import InputError
+from ..base.errors import InputError
+from ..scoring.aggregate import bare
+from ..scoring.attributions import attribute
 from ..types import Attribution, Map, Trace
 from .arguments import VARIANTS, Array, Scores, array, one_of, pair, scipy_stats, vector
 from .intervals import Interval, mean_with_interval
@@ -97,7 +97,9 @@ def kendall_confidence(scores: Scores, others: Sequence[Scores], *, variant: str
     MNLI has it. See `class_attributions`.
     """
     if not len(others):
-        raise InputError("kendall_confidence compares a class with others, and none were given. The model needs two classes.")
+        raise InputError(
+            "kendall_confidence compares a class with others, and none were given. The model needs two classes."
+        )
     if one_of("variant", variant, CONFIDENCE) == "scores":
         return float(np.mean([kendall(scores, other) for other in others]))
     compared = others if variant == "paper" else others[:1]
@@ -108,7 +110,9 @@ def kendall_confidence(scores: Scores, others: Sequence[Scores], *, variant: str
 def class_attributions(trace: Trace, name: str, **options: Any) -> tuple[Attribution, list[Attribution]]:
     """The attribution for the predicted class, and those for each of the others: what `kendall_confidence` takes."""
     if trace.model.task != "classification" or trace.logits is None:
-        raise InputError(f"{trace.model.name!r} does not classify texts (its task is {trace.model.task!r}): it has no classes.")
+        raise InputError(
+            f"{trace.model.name!r} does not classify texts (its task is {trace.model.task!r}): it has no classes."
+        )
     predicted = int(trace.logits.argmax())
     attributions = [attribute(trace, name, target=label, **options) for label in range(len(trace.logits))]
     return attributions[predicted], [other for label, other in enumerate(attributions) if label != predicted]
@@ -138,7 +142,9 @@ def row_agreement(scores: Map, reference: Map, *, how: str = "pearson") -> Array
     measure = correlation(how)
     n = a.shape[-1]
     ends = [i + 1 if scores.info.get("causal") else n for i in range(n)]
-    return np.array([[measure(x[i, :end], y[i, :end]) for i, end in enumerate(ends)] for x, y in zip(a, b, strict=True)])
+    return np.array(
+        [[measure(x[i, :end], y[i, :end]) for i, end in enumerate(ends)] for x, y in zip(a, b, strict=True)]
+    )
 
 
 @metric(paper=GLOBENC, needs=("map", "reference"), better="higher")
@@ -200,7 +206,10 @@ def seed_agreement(
     """`model_agreement` of every two of several models (seeds of one, say), by their names."""
     return {
         (a, b): model_agreement(
-            models[a], models[b], predictions=None if predictions is None else (predictions[a], predictions[b]), **options
+            models[a],
+            models[b],
+            predictions=None if predictions is None else (predictions[a], predictions[b]),
+            **options,
         )
         for a, b in combinations(models, 2)
     }

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import InputError
+from ..base.errors import InputError
 from ..types import Map, Trace
 from .arguments import Array, Marks, Scores, marks, marks_at, one_of, sklearn_metrics, vector
 from .registry import metric
@@ -66,7 +66,9 @@ def probes_needed(scores: Scores, cues: Any, *, until: str = "first", signs: str
     return above + (1 if until == "first" else c) * (g - c) / (c + 1)
 
 
-def layer_alignment(scores: Map, cues: Any, *, query: int | str, measure: str = "cue_dot", **options: Any) -> tuple[float, ...]:
+def layer_alignment(
+    scores: Map, cues: Any, *, query: int | str, measure: str = "cue_dot", **options: Any
+) -> tuple[float, ...]:
     """[layer]: an alignment of the row of `query` (the [MASK]) with the cues, in every layer of a map."""
     measures = {"cue_dot": cue_dot, "cue_average_precision": cue_average_precision, "probes_needed": probes_needed}
     align: Callable[..., float] = measures[one_of("measure", measure, measures)]

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ..errors import InputError, nearest
-from ..optional import optional
+from ..base.errors import InputError, nearest
+from ..base.optional import optional
 from ..types import Attribution, Map
 
 Array = NDArray[np.float64]
@@ -30,7 +30,9 @@ def array(values: Any, name: str, dims: int) -> Array:
         raise InputError(f"{name} must have {dims} axis or axes and not be empty; its shape is {numbers.shape}.")
     if not np.isfinite(numbers).all():
         place = tuple(int(i[0]) for i in np.nonzero(~np.isfinite(numbers)))
-        raise InputError(f"{name} is not finite at {place}. Give finite scores; a method that failed has no rank to compare.")
+        raise InputError(
+            f"{name} is not finite at {place}. Give finite scores; a method that failed has no rank to compare."
+        )
     return numbers
 
 
@@ -43,7 +45,9 @@ def pair(scores: Scores, reference: Scores) -> tuple[Array, Array]:
     """Two attributions of the same tokens, [pos] each."""
     a, b = vector(scores), vector(reference, "reference")
     if len(a) != len(b):
-        raise InputError(f"scores are for {len(a)} tokens, the reference for {len(b)}. Both must be of the same tokens.")
+        raise InputError(
+            f"scores are for {len(a)} tokens, the reference for {len(b)}. Both must be of the same tokens."
+        )
     if isinstance(scores, Attribution) and isinstance(reference, Attribution) and scores.tokens != reference.tokens:
         i = next(i for i, (s, r) in enumerate(zip(scores.tokens, reference.tokens, strict=True)) if s != r)
         raise InputError(

@@ -16,9 +16,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import InputError
+from ..base.errors import InputError
 
-VARIED = 5  # examples that must differ from the median for a pair to be compared: e^-5 of the resamples have none of them
+VARIED = (
+    5  # examples that must differ from the median for a pair to be compared: e^-5 of the resamples have none of them
+)
 CELLS = 2_000_000  # numbers that are resampled at a time
 Pair = tuple[Hashable, Hashable]
 

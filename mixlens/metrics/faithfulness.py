@@ -5,7 +5,7 @@ predicts, always stay. Four options are common to the metrics:
 
     ranking      "signed": the highest score goes first; "magnitude": the largest |score| goes first
     unit         what goes at a time: "token", "word" (score: the sum over its tokens), "sentence"
-    replacement  "delete", or what stands in the place of a token (`mixlens.removal`)
+    replacement  "delete", or what stands in the place of a token (`mixlens.scoring.removal`)
     foil         the probability is that of the target among the two
 """
 
@@ -17,10 +17,10 @@ from typing import Any
 
 import numpy as np
 
-from ..attributions import attribute
-from ..errors import InputError
-from ..removal import Replacement, Unit, by_unit, outcomes, removable_units, staying, units_of
-from ..targets import Target, TargetName, resolve
+from ..base.errors import InputError
+from ..scoring.attributions import attribute
+from ..scoring.removal import Replacement, Unit, by_unit, outcomes, removable_units, staying, units_of
+from ..scoring.targets import Target, TargetName, resolve
 from ..types import Trace
 from .agreement import ATTCAT, correlation
 from .arguments import VARIANTS, Array, Scores, one_of, vector
@@ -50,7 +50,9 @@ def curve(degradations: Sequence[Degradation], **options: Any) -> tuple[Interval
     """Mean and interval of every point of a curve, over examples that were degraded in the same steps."""
     curves = [degradation.points for degradation in degradations if degradation.points]
     if len({len(points) for points in curves}) != 1:
-        raise InputError(f"the curves have {sorted({len(points) for points in curves})} points; they must have the same number.")
+        raise InputError(
+            f"the curves have {sorted({len(points) for points in curves})} points; they must have the same number."
+        )
     return by_column(curves, **options)
 
 
@@ -172,7 +174,13 @@ def blank_out_faithfulness(
     they are at hand.
     """
     values = scores_of(trace, scores)
-    question: dict[str, Any] = {"target": target, "foil": foil, "query": query, "unit": unit, "keep_special": keep_special}
+    question: dict[str, Any] = {
+        "target": target,
+        "foil": foil,
+        "query": query,
+        "unit": unit,
+        "keep_special": keep_special,
+    }
     if blanked is None:
         blanked = blanked_units(trace, replacement=replacement, absolute=absolute, **question)
     units = _compared(trace, unit, keep_special, target=target, query=query)
@@ -249,7 +257,9 @@ def scores_of(trace: Trace, scores: Scores) -> Array:
     """[pos]: one score for each token of the trace, special ones included."""
     values = vector(scores)
     if len(values) != len(trace):
-        raise InputError(f"scores are for {len(values)} tokens, the trace has {len(trace)}. Special tokens must have scores too.")
+        raise InputError(
+            f"scores are for {len(values)} tokens, the trace has {len(trace)}. Special tokens must have scores too."
+        )
     return values
 
 
@@ -268,7 +278,9 @@ def _attcat(trace: Trace, scores: Scores, variant: str, **question: Any) -> Cour
     return Course(trace, resolved, tuple((i,) for i in ranking if not trace.special[i]))
 
 
-def _by_tenths(course: Course, percents: Sequence[int], replacement: Replacement, variant: str) -> tuple[Array, list[int]]:
+def _by_tenths(
+    course: Course, percents: Sequence[int], replacement: Replacement, variant: str
+) -> tuple[Array, list[int]]:
     """log p of the text as it is, then without more and more of its top units [1 + step]; how many, [step]."""
     counts = _released_counts(len(course.trace)) if variant == "released" else rounded(percents, len(course.order))
     return course.logs([course.order[:count] for count in counts], replacement), counts
@@ -284,7 +296,9 @@ def rounded(percents: Sequence[int], n: int) -> list[int]:
     return [round(percent * n / 100) for percent in _percents(percents)]
 
 
-def _eraser(course: Course, percents: Sequence[int], replacement: Replacement, variant: str, *, keep: bool) -> Degradation:
+def _eraser(
+    course: Course, percents: Sequence[int], replacement: Replacement, variant: str, *, keep: bool
+) -> Degradation:
     bins = _percents(percents) if one_of("variant", variant, VARIANTS) == "released" else (0, *_percents(percents))
     counts = [-(-percent * len(course.order) // 100) for percent in bins]
     removals = [course.order[count:] if keep else course.order[:count] for count in counts]
@@ -305,4 +319,6 @@ def _drops(logs: Array) -> list[float]:
 
 def _degradation(logs: Array, counts: Sequence[int], points: Sequence[float]) -> Degradation:
     left = tuple(float(p) for p in np.exp(logs[1:]))
-    return Degradation(float(np.mean(points)) if points else np.nan, float(np.exp(logs[0])), tuple(counts), left, tuple(points))
+    return Degradation(
+        float(np.mean(points)) if points else np.nan, float(np.exp(logs[0])), tuple(counts), left, tuple(points)
+    )

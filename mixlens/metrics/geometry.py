@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from ..errors import InputError
+from ..base.errors import InputError
 from ..layer import Block, FrozenNorm, proven_block
 from ..model.model import Model
 from ..types import Trace
@@ -49,7 +49,11 @@ def mean_cosine(vectors: Tensor) -> Tensor:
 def anisotropy(trace: Trace) -> Array:
     """[layer + 1]: mean cosine similarity of the representations of two tokens of a text: the input, then every layer's
     output. The released code draws one pair of tokens for each text; this is the mean over all."""
-    return array(mean_cosine(trace.hidden_states), "anisotropy", 1) if len(trace) > 1 else np.full(len(trace.layers) + 1, np.nan)
+    return (
+        array(mean_cosine(trace.hidden_states), "anisotropy", 1)
+        if len(trace) > 1
+        else np.full(len(trace.layers) + 1, np.nan)
+    )
 
 
 @metric(paper=ALTI, needs=("trace",), better="neither")
@@ -108,7 +112,9 @@ def norm_weights(model: Model) -> dict[int, tuple[Array, Array]]:
         if first is not None and second is not None and first is not second:
             weights[index] = _weights(model, first), _weights(model, second)
     if not weights:
-        raise InputError(f"no layer of {model.name!r} has two norms to compare, one at attention and one at the feed-forward.")
+        raise InputError(
+            f"no layer of {model.name!r} has two norms to compare, one at attention and one at the feed-forward."
+        )
     return weights
 
 

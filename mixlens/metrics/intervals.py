@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import InputError
+from ..base.errors import InputError
 from .arguments import one_of, scipy_stats
 
 HOW = ("bootstrap", "studentised", "bca", "t", "normal")
@@ -84,7 +84,9 @@ def _finite(values: Sequence[float] | NDArray[Any]) -> NDArray[Any]:
     if not array.size:
         raise InputError("there is nothing to average: no values were given.")
     if np.isinf(array).any():
-        raise InputError(f"value {int(np.isinf(array).argmax())} is infinite, and so would the mean be. Values must be finite.")
+        raise InputError(
+            f"value {int(np.isinf(array).argmax())} is infinite, and so would the mean be. Values must be finite."
+        )
     return array
 
 

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..aggregate import find
-from ..errors import InputError
+from ..base.errors import InputError
+from ..scoring.aggregate import find
 from ..types import Map
 from .arguments import Array, array
 from .intervals import Interval, mean_with_interval
@@ -89,7 +89,9 @@ def _within(scores: Map, groups: Sequence[tuple[int, int | None]]) -> list[NDArr
     allowed = np.tri(n, dtype=bool) if scores.info.get("causal") else np.ones((n, n), dtype=bool)
     for first, last in groups:
         if first < 1 or (last is not None and last < first):
-            raise InputError(f"a group of distances is (first, last) with 1 <= first <= last, or last None; not {(first, last)}.")
+            raise InputError(
+                f"a group of distances is (first, last) with 1 <= first <= last, or last None; not {(first, last)}."
+            )
     return [allowed & (distance >= first) & (distance <= (n if last is None else last)) for first, last in groups]
 
 
@@ -149,7 +151,13 @@ def _refuse_unequal(values: Sequence[Array], tags: Sequence[Sequence[Hashable | 
 
 
 def quantile_with_interval(
-    values: Array, groups: Sequence[Any], *, share: float = 0.5, confidence: float = 0.95, seed: int = 0, resamples: int = 500
+    values: Array,
+    groups: Sequence[Any],
+    *,
+    share: float = 0.5,
+    confidence: float = 0.95,
+    seed: int = 0,
+    resamples: int = 500,
 ) -> Interval:
     """A quantile (0.5: the median) of values, with a bootstrap interval: groups (the texts of tokens) are resampled.
 

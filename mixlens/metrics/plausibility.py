@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import InputError
+from ..base.errors import InputError
 from .agreement import ATTCAT
 from .arguments import Array, Marks, Scores, marks, marks_at, one_of, sklearn_metrics, vector
 from .registry import metric
@@ -112,7 +112,9 @@ def precision_at_k(scores: Scores, span: tuple[int, int], *, k: int = 20) -> Pre
     values = vector(scores)
     start, end = span
     if not 0 <= start <= end < len(values):
-        raise InputError(f"span {tuple(span)} is no answer: first and last position, 0 to {len(values) - 1}, both included.")
+        raise InputError(
+            f"span {tuple(span)} is no answer: first and last position, 0 to {len(values) - 1}, both included."
+        )
     if k < 1:
         raise InputError(f"k is a number of tokens, at least 1, not {k!r}.")
     taken = min(k, len(values))

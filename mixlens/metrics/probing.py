@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from ..errors import InputError
+from ..base.errors import InputError
 from .arguments import VARIANTS, Array, array, one_of
 from .intervals import Interval, statistic_with_interval
 from .registry import metric
@@ -72,7 +72,9 @@ def online_code(
             code = _released_code if variant == "released" else _code
             spent[start:end] = code(x[:train], y[:train], x[start:end], y[start:end], classes, epochs, patience)
     uniform = np.full(n, np.log2(classes))
-    compression = statistic_with_interval(lambda i: uniform[i].sum() / spent[i].sum(), n, confidence=confidence, seed=seed)
+    compression = statistic_with_interval(
+        lambda i: uniform[i].sum() / spent[i].sum(), n, confidence=confidence, seed=seed
+    )
     cuts = (portions[0][0], *(end for _, _, end in portions))
     sums = tuple(float(part.sum()) for part in np.split(spent, cuts)[:-1])
     each = tuple(map(float, spent[np.argsort(order)]))
@@ -110,10 +112,14 @@ def _examples(features: Any, labels: Sequence[Any], seed: int) -> tuple[Tensor, 
     be sorted."""
     x = torch.from_numpy(array(features, "features", 2)).float()
     if len(labels) != len(x):
-        raise InputError(f"there are features of {len(x)} examples and {len(labels)} labels. Give one label for each example.")
+        raise InputError(
+            f"there are features of {len(x)} examples and {len(labels)} labels. Give one label for each example."
+        )
     names, numbers = np.unique(np.asarray(labels), return_inverse=True)
     if len(names) < 2:
-        raise InputError(f"all labels are {str(names[0])!r}: there is nothing to code. Give labels of two or more kinds.")
+        raise InputError(
+            f"all labels are {str(names[0])!r}: there is nothing to code. Give labels of two or more kinds."
+        )
     order = np.random.default_rng(seed).permutation(len(x))
     return x[order], torch.from_numpy(numbers)[order], len(names), order
 
@@ -162,7 +168,9 @@ def _epoch(probe: nn.Module, optimizer: torch.optim.Optimizer, x: Tensor, y: Ten
         optimizer.step()
 
 
-def _released_code(x: Tensor, y: Tensor, x_next: Tensor, y_next: Tensor, classes: int, epochs: int, patience: int) -> Array:
+def _released_code(
+    x: Tensor, y: Tensor, x_next: Tensor, y_next: Tensor, classes: int, epochs: int, patience: int
+) -> Array:
     """Nats taken for bits, as in Value Zeroing's probing/onlinecoding.py, its numbers of epochs and patience included."""
     probe = _probe(x.shape[1], classes)
     optimizer = torch.optim.AdamW(probe.parameters(), lr=1e-3, eps=1e-6, weight_decay=0.0)

@@ -12,10 +12,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from ..aggregate import bare
-from ..errors import InputError
+from ..base.errors import InputError
 from ..layer import proven_block
 from ..methods.identifiability import effective
+from ..scoring.aggregate import bare
 from ..types import Map, Trace
 from .agreement import linear
 from .arguments import VARIANTS, Array, array, one_of
@@ -101,7 +101,8 @@ def by_length(
 def token_types(scores: Map | Trace) -> tuple[str, ...]:
     """[pos]: a special token's own name, "period or comma", "punctuation" (any other), or "word"."""
     return tuple(
-        token if special else _type_of(bare(token)) for token, special in zip(scores.tokens, scores.special, strict=True)
+        token if special else _type_of(bare(token))
+        for token, special in zip(scores.tokens, scores.special, strict=True)
     )
 
 

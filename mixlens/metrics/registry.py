@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..errors import InputError
-from ..registry import Function, Registered, Registry, parameters_of
+from ..base.errors import InputError
+from ..base.registry import Function, Registered, Registry, parameters_of
 from .intervals import Interval, mean_with_interval
 
 BETTER = ("higher", "lower", "neither")
@@ -43,11 +43,17 @@ class Metric(Registered):
         return {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY and p.name != "variant"}
 
 
-METRICS = Registry[Metric]("metric", folder="mixlens.metrics", group="mixlens.metrics")
+METRICS = Registry[Metric]("metric", folders=("mixlens.metrics",), group="mixlens.metrics")
 
 
 def metric(
-    *, paper: str, needs: Sequence[str], better: str, variants: Sequence[str] = ("paper",), cost: str = "0", kind: str = ""
+    *,
+    paper: str,
+    needs: Sequence[str],
+    better: str,
+    variants: Sequence[str] = ("paper",),
+    cost: str = "0",
+    kind: str = "",
 ) -> Callable[[Function], Function]:
     """Register a metric under its function's name. `cost` is in forward passes for one example; `kind` is by default the name."""
     assert better in BETTER
@@ -78,7 +84,9 @@ def summary(
     arguments = entry.arguments(variant, options)
     if not columns or len({len(column) for column in columns}) != 1:
         lengths = ", ".join(str(len(column)) for column in columns) or "nothing"
-        raise InputError(f"{name!r} is averaged over columns of one length, one entry for each example; given: {lengths}.")
+        raise InputError(
+            f"{name!r} is averaged over columns of one length, one entry for each example; given: {lengths}."
+        )
     values = [as_number(name, entry.function(*row, **arguments)) for row in zip(*columns, strict=True)]
     return mean_with_interval(values, confidence=confidence, seed=seed, how=how)
 
@@ -87,5 +95,7 @@ def as_number(name: str, result: Any) -> float:
     """A metric's result as one number: itself, or its `.value`."""
     value = getattr(result, "value", result)
     if not isinstance(value, int | float):
-        raise InputError(f"{name!r} gives no single number for an example; call its function and summarise what you need.")
+        raise InputError(
+            f"{name!r} gives no single number for an example; call its function and summarise what you need."
+        )
     return float(value)

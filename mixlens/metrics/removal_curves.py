@@ -13,9 +13,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..errors import InputError
-from ..removal import Replacement, Unit
-from ..targets import Target, TargetName
+from ..base.errors import InputError
+from ..scoring.removal import Replacement, Unit
+from ..scoring.targets import Target, TargetName
 from ..types import Trace
 from .arguments import Array, Scores
 from .faithfulness import KEEPING, REMOVING, TENTHS, Course, course_of, rounded
@@ -23,7 +23,9 @@ from .registry import metric
 
 PETSIUK = "Petsiuk et al. 2018, RISE: Randomized Input Sampling for Explanation of Black-box Models"
 SERRANO = "Serrano and Smith 2019, Is Attention Interpretable?"
-EDIN = "Edin et al. 2025, Normalized AOPC: Fixing Misleading Faithfulness Metrics for Feature Attribution Explainability"
+EDIN = (
+    "Edin et al. 2025, Normalized AOPC: Fixing Misleading Faithfulness Metrics for Feature Attribution Explainability"
+)
 EXHAUSTIVE = 10  # units up to which all orders are searched
 ROUNDING = 1e-6  # of probabilities in single precision: orders that differ by less are the same
 State = tuple[float, frozenset[Unit]]  # the sum of falls so far, and the units that are gone
@@ -95,7 +97,13 @@ def decision_flip(
 # --- AOPC between its bounds --------------------------------------------------------------------------------------------
 
 
-@metric(paper=EDIN, needs=("trace", "scores", "rerun"), better="higher", cost="2^n up to 10 tokens, else beam n²", kind=REMOVING)
+@metric(
+    paper=EDIN,
+    needs=("trace", "scores", "rerun"),
+    better="higher",
+    cost="2^n up to 10 tokens, else beam n²",
+    kind=REMOVING,
+)
 def naopc(
     trace: Trace,
     scores: Scores,
@@ -169,7 +177,9 @@ def _best(course: Course, replacement: Replacement, beam: int, sign: int) -> flo
     for _ in course.order:
         totals = _next_totals(course, states)
         falls = _falls(course, [tuple(gone) for gone in totals], replacement)
-        reached = [(total + sign * float(fall), gone) for (gone, total), fall in zip(totals.items(), falls, strict=True)]
+        reached = [
+            (total + sign * float(fall), gone) for (gone, total), fall in zip(totals.items(), falls, strict=True)
+        ]
         states = sorted(reached, key=lambda state: -state[0])[:beam]
     return states[0][0] / len(course.order)
 

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import InputError
-from ..removal import Replacement, Subsets, by_unit, measured_subsets, removable_units
-from ..targets import TargetName, resolve
+from ..base.errors import InputError
+from ..scoring.removal import Replacement, Subsets, by_unit, measured_subsets, removable_units
+from ..scoring.targets import TargetName, resolve
 from ..types import Trace
 from .agreement import spearman
 from .arguments import Scores
@@ -65,7 +65,9 @@ def held_out_subsets(
         raise InputError(f"count is a number of subsets, at least 2, not {count!r}.")
     resolved = resolve(trace, target, foil=foil, score="log_probability")
     units = removable_units(trace, resolved, unit)
-    return measured_subsets(trace, resolved, units, halves(len(units), count, (seed, HELD_OUT)), replacement=replacement)
+    return measured_subsets(
+        trace, resolved, units, halves(len(units), count, (seed, HELD_OUT)), replacement=replacement
+    )
 
 
 def halves(units: int, count: int, seed: Sequence[int]) -> NDArray[np.bool_]:

@@ -19,8 +19,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from .. import fast
-from ..attributions import Question
-from ..errors import InputError
+from ..base.errors import InputError
+from ..scoring.attributions import Question
 from ..types import Trace
 from .arguments import Array, one_of
 from .intervals import Interval, mean_with_interval
@@ -41,7 +41,9 @@ class Identified:
 
     rate: Interval  # texts are resampled, not tokens
     by_fold: tuple[float, ...]
-    by_text: tuple[tuple[int, int, int], ...] = ()  # number of the text, tokens identified, tokens tested, over all folds
+    by_text: tuple[
+        tuple[int, int, int], ...
+    ] = ()  # number of the text, tokens identified, tokens tested, over all folds
     epochs: tuple[int, ...] = ()  # of each fold's training
 
     @property
@@ -77,7 +79,9 @@ def identified(hidden: Tensor, inputs: Tensor, *, distance: str = "cosine", offs
     """
     n = len(hidden)
     if hidden.dim() != 2 or len(inputs) != n or hidden.shape[1] != inputs.shape[1]:
-        raise InputError(f"hidden states {tuple(hidden.shape)} and inputs {tuple(inputs.shape)} must be [pos d] of one text.")
+        raise InputError(
+            f"hidden states {tuple(hidden.shape)} and inputs {tuple(inputs.shape)} must be [pos d] of one text."
+        )
     places = [i for i in range(n) if 0 <= i + offset < n]
     if not places:
         return np.zeros(0)
@@ -182,7 +186,9 @@ def identifiability_across_layers(
     for hidden in layers:
         _checked(hidden, inputs, kind)
     if kind == "naive":
-        raise InputError("the naive g is not trained, so no layer is its own. Use token_identifiability, or kind='linear'.")
+        raise InputError(
+            "the naive g is not trained, so no layer is its own. Use token_identifiability, or kind='linear'."
+        )
     options: dict[str, Any] = {"kind": kind, "distance": distance, "training": training, "folds": folds, "seed": seed}
     places = range(len(layers)) if trained is None else trained
     of_layers = _trained_folds([Search(layers[place], inputs) for place in places], **options)
@@ -221,7 +227,9 @@ def train_and_test_rates(
 def _checked(hidden: Texts, inputs: Texts, kind: str) -> None:
     one_of("kind", kind, KINDS)
     if len(hidden) != len(inputs) or not hidden:
-        raise InputError(f"there are hidden states of {len(hidden)} texts and inputs of {len(inputs)}. Give both for each text.")
+        raise InputError(
+            f"there are hidden states of {len(hidden)} texts and inputs of {len(inputs)}. Give both for each text."
+        )
     if kind != "naive" and len(hidden) < 7:
         raise InputError(
             f"{len(hidden)} texts cannot be split into 70 % to train, 15 % to stop and 15 % to test. Give at least 7."
@@ -244,7 +252,9 @@ def _by_text(texts: NDArray[Any], hits: Array) -> tuple[tuple[int, int, int], ..
     return tuple((int(text), int(hits[texts == text].sum()), int((texts == text).sum())) for text in np.unique(texts))
 
 
-def _rated(trained: Sequence[Fold], part: str, hidden: Texts, inputs: Texts, *, confidence: float, seed: int) -> Identified:
+def _rated(
+    trained: Sequence[Fold], part: str, hidden: Texts, inputs: Texts, *, confidence: float, seed: int
+) -> Identified:
     """What each fold's g identifies in its "train" or "test" texts of some layer."""
     tested = [(fold.texts(part), fold.hits(fold.texts(part), hidden, inputs)) for fold in trained]
     return _rate(tested, confidence, seed, [fold.fit.epochs for fold in trained])
@@ -304,7 +314,8 @@ def _folds(asked: Sequence[tuple[Search, int]], *, kind: str, distance: str, tra
     splits = [_split(one, seed) for one, seed in asked]
     fits = best_fits([split for _, split, _ in splits], kind=kind, distance=distance, training=training)
     return [
-        Fold(train, test, fit, distance, one.offset) for (one, _), (train, _, test), fit in zip(asked, splits, fits, strict=True)
+        Fold(train, test, fit, distance, one.offset)
+        for (one, _), (train, _, test), fit in zip(asked, splits, fits, strict=True)
     ]
 
 

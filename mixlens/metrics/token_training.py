@@ -81,7 +81,9 @@ def _side_by_side(splits: Sequence[Split], *, kind: str, distance: str, training
     for rate in training.rates or (training.rate,):
         learners = [_learner(one, kind, training.hidden) for one in splits]
         settings: dict[str, Any] = {"rate": rate, "batch": training.batch, "patience": training.patience}
-        side_by_side.train(learners, row_loss=partial(_row_losses, distance=distance), epochs=training.epochs, **settings)
+        side_by_side.train(
+            learners, row_loss=partial(_row_losses, distance=distance), epochs=training.epochs, **settings
+        )
         by_rate.append([Fit(one.map.requires_grad_(False), one.epochs, one.loss, rate) for one in learners])
     return [min(fits, key=lambda one: one.loss) for fits in zip(*by_rate, strict=True)]
 

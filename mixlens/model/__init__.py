@@ -17,7 +17,19 @@ from typing import Any
 
 # The files whose names are names of the folder too, each fetched when first used: `mixlens.model.load`, `mixlens.model.Model`.
 FILES = (
-    *("loading", "model", "rerun", "predict", "tracing", "encode", "runner", "own_attention", "seam", "record", "passes"),
+    *(
+        "loading",
+        "model",
+        "rerun",
+        "predict",
+        "tracing",
+        "encode",
+        "runner",
+        "own_attention",
+        "seam",
+        "record",
+        "passes",
+    ),
     *("parts", "vocabulary", "attention", "placing", "quantized", "offload", "words", "families", "wrappers"),
 )
 

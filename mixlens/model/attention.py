@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from ..rounding import working_dtype
+from ..base.rounding import working_dtype
 from ..types import LayerTrace
 
 if TYPE_CHECKING:
@@ -96,4 +96,7 @@ def _all_columns(output: Tensor, heads: int, n: int, e: int) -> Tensor | None:
     return output.view(n, heads, e) if output.shape[-1] == heads * e else None
 
 
-LAYOUTS = {"heads": _third_of_each_head, "qkv": _last_columns}  # layout: the values [pos key_head e], None where they do not fit
+LAYOUTS = {
+    "heads": _third_of_each_head,
+    "qkv": _last_columns,
+}  # layout: the values [pos key_head e], None where they do not fit

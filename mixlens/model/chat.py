@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..errors import InputError, is_text
+from ..base.errors import InputError, is_text
+from ..base.wrong_kinds import wrong_kinds_in_one_line
 from ..types import Chat
-from ..wrong_kinds import wrong_kinds_in_one_line
 from .encode import Encoded, special_among
 from .words import group_words
 
@@ -88,7 +88,9 @@ def _checked(chat: Chat) -> list[dict[str, str]]:
 
 def _checked_message(number: int, message: Any) -> dict[str, str]:
     if not isinstance(message, Mapping) or not all(map(_is_part, (message.get("role"), message.get("content")))):
-        raise InputError(f'message {number} is not {{"role": "user", "content": "..."}} with two texts, but {message!r:.80}.')
+        raise InputError(
+            f'message {number} is not {{"role": "user", "content": "..."}} with two texts, but {message!r:.80}.'
+        )
     return {"role": message["role"], "content": message["content"]}
 
 

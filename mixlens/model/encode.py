@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from ..errors import InputError, is_integer, is_text, tokens_within
+from ..base.errors import InputError, is_integer, is_text, tokens_within
 from ..types import Chat, Example, Text, Texts, Trace
 from .words import group_words
 
@@ -42,7 +42,9 @@ class Encoded:
     pair: str | None = None
     offsets: tuple[tuple[int, int], ...] | None = None  # the characters of each token, in the text it comes from
     sequences: tuple[int | None, ...] | None = None  # that text: 0, 1 (the pair), or None for a token that was added
-    turns: tuple[tuple[str, tuple[int, ...]], ...] | None = None  # of a chat: the role and the positions of each message
+    turns: tuple[tuple[str, tuple[int, ...]], ...] | None = (
+        None  # of a chat: the role and the positions of each message
+    )
 
 
 def has_segments(one: Any) -> bool:
@@ -179,7 +181,11 @@ def encode_ids(model: Model, ids: Any, types: Any = None, mask: Any = None) -> E
     """Ids as they are. Padding at the ends (mask 0) is cut off: a padded input is the same input."""
     if ids is None:
         raise InputError("input_ids must be a list of integers, not None.")
-    ids, types, mask = _integers("input_ids", ids), _integers("token_type_ids", types), _integers("attention_mask", mask)
+    ids, types, mask = (
+        _integers("input_ids", ids),
+        _integers("token_type_ids", types),
+        _integers("attention_mask", mask),
+    )
     _refuse_lengths(ids, types, mask)
     _refuse_types(model, types)
     mask = _mask_of(ids, mask)
@@ -209,7 +215,9 @@ def _integers(name: str, values: Any) -> Any:
     if values is None:
         return None
     numbers = values.tolist() if hasattr(values, "tolist") else values
-    if isinstance(numbers, bytes | bytearray) or not (isinstance(numbers, Sequence) and set(map(type, numbers)) <= {int}):
+    if isinstance(numbers, bytes | bytearray) or not (
+        isinstance(numbers, Sequence) and set(map(type, numbers)) <= {int}
+    ):
         raise InputError(f"{name} must be a list of integers, not {numbers!r:.80}.")
     return list(numbers)
 
@@ -320,7 +328,9 @@ def _refuse_batch_size(batch_size: int | None) -> None:
         raise InputError(f"batch_size must be a whole number and at least 1, not {batch_size!r}.")
 
 
-def _rooms(model: Model, encoded: Sequence[Encoded | Trace], batch_size: int | None, tokens: int | None) -> Sequence[int]:
+def _rooms(
+    model: Model, encoded: Sequence[Encoded | Trace], batch_size: int | None, tokens: int | None
+) -> Sequence[int]:
     """How many examples a batch may have whose longest example is this one, for each example."""
     if batch_size is not None:
         return [batch_size] * len(encoded)

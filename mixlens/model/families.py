@@ -19,8 +19,8 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
 
-from ..errors import ModelError, suggested
-from ..registry import installed
+from ..base.errors import ModelError, suggested
+from ..base.registry import installed
 
 
 @dataclass(frozen=True)

@@ -13,13 +13,20 @@ from typing import TYPE_CHECKING
 
 from torch import nn
 
-from ..errors import MixlensError, ModelError
+from ..base.errors import MixlensError, ModelError
 from .wrappers import refuse_meta_default
 
 if TYPE_CHECKING:
     from .model import Model
 
-KNOWN = ("torch", "transformers", "mixlens", "accelerate", "peft", "bitsandbytes")  # packages whose errors are not a user's
+KNOWN = (
+    "torch",
+    "transformers",
+    "mixlens",
+    "accelerate",
+    "peft",
+    "bitsandbytes",
+)  # packages whose errors are not a user's
 OURS = Path(__file__).parents[1]
 LIBRARY = Path(sysconfig.get_path("stdlib"))
 
@@ -61,7 +68,9 @@ def refuse_meta(model: Model) -> None:
     """Refuse a model whose weights were moved to the meta device. Those of an offloaded model may all be there."""
     if not all(weights.is_meta for weights in model.hf_model.parameters()):
         return
-    if not any(hasattr(module, "_hf_hook") for module in model.hf_model.modules()):  # accelerate's, which brings the numbers
+    if not any(
+        hasattr(module, "_hf_hook") for module in model.hf_model.modules()
+    ):  # accelerate's, which brings the numbers
         raise ModelError(
             f"the weights of {model.name!r} are on the meta device, which holds no numbers: they were moved there after loading. "
             "Load the model again."
@@ -72,7 +81,9 @@ def user_code(error: BaseException) -> str | None:
     """The function and the line, within a call of a torch module, that is last in the traceback and belongs neither to a known
     package nor to the standard library. None where there is no such line."""
     steps = traceback.extract_tb(error.__traceback__)
-    within = next((place for place, step in enumerate(steps) if step.filename == nn.modules.module.__file__), len(steps))
+    within = next(
+        (place for place, step in enumerate(steps) if step.filename == nn.modules.module.__file__), len(steps)
+    )
     foreign = [step for step in steps[within:] if _is_foreign(step.filename)]
     return f"{foreign[-1].name}, {Path(foreign[-1].filename).name}:{foreign[-1].lineno}" if foreign else None
 

@@ -80,7 +80,14 @@ class Kept:
         self._generator = torch.Generator(device="cpu").manual_seed(SEED)
 
     def recall(
-        self, modules: Sequence[nn.Module], key: Key, make: Callable[[], _T], *, width: int, dtype: torch.dtype, used: Used
+        self,
+        modules: Sequence[nn.Module],
+        key: Key,
+        make: Callable[[], _T],
+        *,
+        width: int,
+        dtype: torch.dtype,
+        used: Used,
     ) -> _T:
         """The value kept under `key` for these modules, made by `make` where there is none. It is kept with the first module.
 

@@ -17,9 +17,9 @@ from urllib.parse import urlsplit
 import torch
 from torch import nn
 
-from ..errors import ModelError, nearest, suggested
-from ..paths import is_folder
-from ..wrong_kinds import wrong_kinds_in_one_line
+from ..base.errors import ModelError, nearest, suggested
+from ..base.paths import is_folder
+from ..base.wrong_kinds import wrong_kinds_in_one_line
 from .families import Family, find
 from .model import Model
 from .offload import is_dispatched, packed_kinds, weights_of
@@ -28,7 +28,7 @@ from .quantized import refuse_unrunnable
 from .stock import one_line
 from .wrappers import refuse_meta, refuse_meta_default, refuse_unlike, unwrapped
 
-EMBEDDED = Path(__file__).parents[1] / "embedded"
+EMBEDDED = Path(__file__).parent / "embedded"
 TASKS = {  # task: (auto class, endings of config.architectures that mean it)
     "classification": ("AutoModelForSequenceClassification", ("ForSequenceClassification",)),
     "token-classification": ("AutoModelForTokenClassification", ("ForTokenClassification",)),
@@ -119,7 +119,12 @@ def task_of(architecture: str) -> str:
 
 
 def _load_module(
-    model: Any, tokenizer: Any, task: str | None, placing: Placing, dtype: torch.dtype | str | None, family: Family | None
+    model: Any,
+    tokenizer: Any,
+    task: str | None,
+    placing: Placing,
+    dtype: torch.dtype | str | None,
+    family: Family | None,
 ) -> Model:
     """A model the user already has. It is only ever read; a change of dtype or device is made on a copy."""
     model = _stock_model(model)
@@ -127,7 +132,9 @@ def _load_module(
     _refuse_placing(placing)
     model = _moved(model, placing.device, dtype)
     name = getattr(model, "name_or_path", "") or type(model).__name__
-    return Model(model, tokenizer, name=name, task=task or task_of(type(model).__name__), family=family or find(model.config))
+    return Model(
+        model, tokenizer, name=name, task=task or task_of(type(model).__name__), family=family or find(model.config)
+    )
 
 
 def _stock_model(model: Any) -> Any:
@@ -212,7 +219,9 @@ class Source:
         if self.folder is not None:
             return f"cannot load the model folder {self.name!r}: {one_line(error)}"
         if self.looks_like_path:
-            return f"no model folder at {self.name!r}. Give a folder with config.json and model.safetensors, or a hub id."
+            return (
+                f"no model folder at {self.name!r}. Give a folder with config.json and model.safetensors, or a hub id."
+            )
         meant = suggested(self.name, embedded_names())
         return (
             f"cannot load {self.name!r}: no such folder, and the hub has no such model or cannot be reached."
@@ -254,7 +263,9 @@ def _load_named(
     if "device_map" not in places:
         weights = _on_device(weights, placing.device or best_device())
     commit = getattr(config, "_commit_hash", None)
-    return Model(weights.eval(), tokenizer, name=source.name, task=task, family=entry, revision=commit or source.revision)
+    return Model(
+        weights.eval(), tokenizer, name=source.name, task=task, family=entry, revision=commit or source.revision
+    )
 
 
 def _configured_task(config: Any) -> str:

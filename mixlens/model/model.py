@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from ..errors import ModelError
+from ..base.errors import ModelError
+from ..base.wrong_kinds import wrong_kinds_in_one_line
 from ..types import Example, Text, Texts, Trace
-from ..wrong_kinds import wrong_kinds_in_one_line
 from . import encode, predict, rerun, runner, tracing, user_code
 from .chat import instead_of
 from .encode import Encoded
@@ -30,9 +30,9 @@ from .seam import configurations
 from .stock import accepted_names
 
 if TYPE_CHECKING:
+    from ..answers import Why
     from ..fast.cuda_graphs import Graphs
     from ..layer.proof import Proof
-    from ..why import Why
 
 
 NOT_COPIED = (
@@ -63,7 +63,9 @@ class Model:
         self.lock = Locks(self.configs)  # one pass at a time: the attention registry is switched on the configuration
         self.proven_attention: list[tuple[object, bool]] = []  # functions of the stock model; whether they cap logits
         self.accepts = accepted_names(hf_model)  # names of what the stock model is called with
-        self.token_names: dict[tuple[int, bool], str] = {}  # names of tokens that were looked up: see `vocabulary.token_name`
+        self.token_names: dict[
+            tuple[int, bool], str
+        ] = {}  # names of tokens that were looked up: see `vocabulary.token_name`
         self.proof: Proof | None = None
 
     def __repr__(self) -> str:
@@ -271,12 +273,14 @@ class Model:
         then released (short inputs on a GPU are scored whole, which is quicker). For long inputs, large models and corpora.
         Methods that need all layers at once are refused.
         """
-        from ..maps import streamed
+        from ..scoring.maps import streamed
 
         def maps(encoded: Sequence[Encoded]) -> Sequence[Any]:
             return streamed(self, encoded, name, **options)
 
-        return tracing.by_batches(self, text, input_ids, token_type_ids, attention_mask, batch_size=batch_size, compute=maps)
+        return tracing.by_batches(
+            self, text, input_ids, token_type_ids, attention_mask, batch_size=batch_size, compute=maps
+        )
 
     @wrong_kinds_in_one_line
     def explain(
@@ -301,15 +305,19 @@ class Model:
         Attribution for each, and a picture of all. `continuation="..."` takes these words as if the model had written
         them. `messages` is a conversation in the place of the text (see `Chat`).
         """
-        from ..generation import explain
+        from ..answers.generation import explain
 
         options = {"query": query, "target": target, "foil": foil, "variant": variant, **options}
         source = text if messages is None else instead_of(text, messages)
-        return explain(self, source, method, keep_special=keep_special, generate=generate, continuation=continuation, **options)
+        return explain(
+            self, source, method, keep_special=keep_special, generate=generate, continuation=continuation, **options
+        )
 
-    def why(self, text: str | Example | tuple[str, str] | Trace, target: Any = None, foil: Any = None, **options: Any) -> Why:
+    def why(
+        self, text: str | Example | tuple[str, str] | Trace, target: Any = None, foil: Any = None, **options: Any
+    ) -> Why:
         """Why the model says this: the answer, the words for and against it, whether to trust them. See `mixlens.why`."""
-        from ..why import why
+        from ..answers import why
 
         return why(self, text, target=target, foil=foil, **options)
 

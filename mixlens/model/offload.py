@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..errors import ModelError
+from ..base.errors import ModelError
 
 HOOK = "_hf_hook"  # where accelerate keeps its hook
 PACKED = (torch.int8, torch.uint8, *(getattr(torch, name) for name in dir(torch) if name.startswith("float8_")))

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from ..errors import ModelError
-from ..rounding import EPS, HALF, LAYER_TOLERANCE, TOLERANCE, gap
+from ..base.errors import ModelError
+from ..base.rounding import EPS, HALF, LAYER_TOLERANCE, TOLERANCE, gap
 from .packages import called_by, packages_of
 from .parts import by_layer
 from .passes import (
@@ -70,7 +70,9 @@ def implementation(model: Model) -> tuple[Any, Any, Any]:
 def _helpers(registered: Sequence[tuple[str, Any, Any]], written: Sequence[Any]) -> list[Any]:
     """The functions that the attention functions call, and those that these call: a softmax, `repeat_kv`."""
     helpers = [helper for function in (*written, *(one for _, one, _ in registered)) for helper in called_by(function)]
-    return helpers + [inner for helper in helpers if packages_of(helper) == {"transformers"} for inner in called_by(helper)]
+    return helpers + [
+        inner for helper in helpers if packages_of(helper) == {"transformers"} for inner in called_by(helper)
+    ]
 
 
 def _registered_functions(model: Model) -> tuple[tuple[str, Any, Any], ...]:
@@ -193,7 +195,9 @@ def _attention_outputs(
         outputs.append(first(output))
 
     entries: list[Hook] = [(parts.layer, "before", enter) for parts in by_layer(model.parts).values()]
-    entries += [(module, "after", leave) for module in {id(parts.output): parts.output for parts in model.parts}.values()]
+    entries += [
+        (module, "after", leave) for module in {id(parts.output): parts.output for parts in model.parts}.values()
+    ]
     with hooks(entries), recorded(None if sizes is None else recorder):
         call(model, inputs)
     return outputs

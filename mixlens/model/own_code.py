@@ -129,7 +129,9 @@ def _names(code: CodeType) -> Iterator[str]:
 
 def _set_by(code: CodeType) -> set[str]:
     """The names of attributes and of variables outside of a function that it sets, such as a count of its calls."""
-    found = {one.argval for one in dis.get_instructions(code) if one.opname in ("STORE_DEREF", "STORE_GLOBAL", "STORE_ATTR")}
+    found = {
+        one.argval for one in dis.get_instructions(code) if one.opname in ("STORE_DEREF", "STORE_GLOBAL", "STORE_ATTR")
+    }
     return found.union(*map(_set_by, _inside(code)))
 
 
@@ -170,7 +172,9 @@ def _methods(owner: type, known: Known) -> Iterator[str]:
     for one in owner.__mro__:
         if package(one.__module__) not in STOCK:
             held = {name: _method(value) for name, value in vars(one).items()}
-            yield from _pairs({name: value for name, value in held.items() if isinstance(value, (FunctionType, float))}, known)
+            yield from _pairs(
+                {name: value for name, value in held.items() if isinstance(value, (FunctionType, float))}, known
+            )
 
 
 def _method(value: Any) -> Any:

@@ -12,7 +12,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from ..errors import ModelError
+from ..base.errors import ModelError
 from .families import Family
 from .kept import Kept
 from .offload import place_of
@@ -40,7 +40,9 @@ class LayerParts:
     norm_after_mlp: nn.Module | None
     parallel: bool
     attention: nn.Module | None
-    kept: Kept = field(default_factory=Kept, compare=False, repr=False)  # what is made of the weights of the whole model
+    kept: Kept = field(
+        default_factory=Kept, compare=False, repr=False
+    )  # what is made of the weights of the whole model
 
     def mlp_hidden(self, up: Tensor, gate: Tensor | None) -> Tensor:
         """What the second product reads, [... pos d_mlp]: act(up), or act(gate) * up where there is a gate."""
@@ -54,7 +56,9 @@ class LayerParts:
         return self.mlp_down(self.mlp_hidden(self.mlp_up(h), gate))
 
 
-PATHS = tuple(one.name for one in fields(LayerParts) if one.name not in NOT_PATHS)  # fields that are paths of the entry too
+PATHS = tuple(
+    one.name for one in fields(LayerParts) if one.name not in NOT_PATHS
+)  # fields that are paths of the entry too
 
 
 def at(root: Any, path: str) -> Any:

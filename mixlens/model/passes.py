@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from ..errors import ModelError
+from ..base.errors import ModelError
 from .offload import HOOK, settle
 
 if TYPE_CHECKING:
@@ -46,7 +46,9 @@ class Locks:
             lock.acquire()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         for lock in reversed(self.locks):
             lock.release()
 
@@ -178,9 +180,17 @@ def evaluating(model: nn.Module, *, gradients: bool = False) -> Iterator[None]:
     numbers, and its hooks are called.
     """
     if gradients and any(weights.is_inference() for weights in model.parameters()):
-        raise ModelError("the weights were made in torch.inference_mode, so they have no gradients. Load the model outside it.")
+        raise ModelError(
+            "the weights were made in torch.inference_mode, so they have no gradients. Load the model outside it."
+        )
     modules = modules_of(model)
-    with _settled(model), _not_training(modules), _as_written(modules), plain_numbers(), torch.set_grad_enabled(gradients):
+    with (
+        _settled(model),
+        _not_training(modules),
+        _as_written(modules),
+        plain_numbers(),
+        torch.set_grad_enabled(gradients),
+    ):
         yield
 
 

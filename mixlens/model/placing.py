@@ -9,13 +9,18 @@ from typing import Any
 
 import torch
 
-from ..errors import ModelError, nearest
-from ..optional import installing
+from ..base.errors import ModelError, nearest
+from ..base.optional import installing
 from .quantized import configured
 
 DEVICE_MAPS = ("auto", "balanced", "balanced_low_0", "sequential")
 QUANTIZATIONS = ("4bit", "8bit")
-NUMBER_TYPES = {"float64": torch.float64, "float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+NUMBER_TYPES = {
+    "float64": torch.float64,
+    "float32": torch.float32,
+    "bfloat16": torch.bfloat16,
+    "float16": torch.float16,
+}
 
 
 @dataclass(frozen=True)
@@ -56,7 +61,9 @@ class Placing:
         if isinstance(self.device_map, str) and self.device_map not in DEVICE_MAPS:
             raise ModelError(f"unknown device_map {self.device_map!r}. {nearest(self.device_map, DEVICE_MAPS)}")
         if not isinstance(self.device_map, str | Mapping | None):
-            raise ModelError(f"device_map is a word or a mapping of module to device, not {type(self.device_map).__name__}.")
+            raise ModelError(
+                f"device_map is a word or a mapping of module to device, not {type(self.device_map).__name__}."
+            )
 
     def _refuse_quantization(self) -> None:
         if isinstance(self.quantization, str) and self.quantization not in QUANTIZATIONS:

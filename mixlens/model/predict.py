@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from ..errors import InputError, is_integer
+from ..base.errors import InputError, is_integer
+from ..base.wrong_kinds import wrong_kinds_in_one_line
 from ..types import LayersOf, LayerTrace, Prediction, Trace
-from ..wrong_kinds import wrong_kinds_in_one_line
 from .attention import looks_ahead
 from .encode import Encoded
 from .passes import apart_from_others, evaluating, recorded
@@ -198,7 +198,9 @@ def end_ids(model: Model) -> set[int]:
 def refuse_generation(model: Model, length: int, count: int, option: str = "generate") -> None:
     """Refuse to let a model write that writes no text, or more than it reads."""
     if model.task != "causal-lm":
-        raise InputError(f"{model.name!r} is a {model.task} model and writes no text. {option}= needs a causal language model.")
+        raise InputError(
+            f"{model.name!r} is a {model.task} model and writes no text. {option}= needs a causal language model."
+        )
     if not is_integer(count):
         raise InputError(f"generate is a whole number of tokens, not {count!r}.")
     if count < 1:

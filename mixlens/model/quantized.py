@@ -20,7 +20,7 @@ from zlib import crc32
 import torch
 from torch import Tensor, nn
 
-from ..errors import ModelError
+from ..base.errors import ModelError
 from .offload import is_packed, own_copy, packed_kinds, place_of
 
 # What libraries raise where a layer does not fit the machine; running out of memory is another matter.
@@ -55,7 +55,9 @@ def _configured_by_word(word: str, dtype: torch.dtype | str | None) -> tuple[Any
     if word == "8bit":  # LLM.int8() computes in float16, whatever the model does
         return transformers.BitsAndBytesConfig(load_in_8bit=True), dtype or torch.float16
     dtype = dtype or torch.float32
-    return transformers.BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_compute_dtype=dtype), dtype
+    return transformers.BitsAndBytesConfig(
+        load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_compute_dtype=dtype
+    ), dtype
 
 
 def description(config: Any) -> str:

@@ -12,14 +12,16 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..errors import ModelError
+from ..base.errors import ModelError
 from ..types import LayerTrace
 from .attention import looks_ahead
 from .parts import LayerParts, by_layer
 from .passes import Hook, first, hidden_argument
 
 FIELDS = frozenset(one.name for one in fields(LayerTrace))
-Note = tuple[nn.Module, str, str, Callable[..., Any]]  # a module, "before" or "after", the name of what is noted, the hook
+Note = tuple[
+    nn.Module, str, str, Callable[..., Any]
+]  # a module, "before" or "after", the name of what is noted, the hook
 
 
 class Recorder:

@@ -10,8 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..errors import ModelError
-from ..rounding import finite, gap
+from ..base.errors import ModelError
+from ..base.rounding import finite, gap
 from ..types import Trace
 from .rows import allowed_in_layer, refuse_infinite
 
@@ -20,7 +20,9 @@ def compare_written(trace: Trace, layer: int, written: Tensor) -> None:
     """Refuse what a layer writes now, [pos d], where it is not what it wrote. A trace whose layers were not kept has none."""
     if len(trace.layers):
         seen = trace.layers[layer].output.to(written.device)
-        _refuse(trace, gap(written.detach().to(seen.dtype), seen), seen, f"what layer {layer % trace.model.n_layers} writes")
+        _refuse(
+            trace, gap(written.detach().to(seen.dtype), seen), seen, f"what layer {layer % trace.model.n_layers} writes"
+        )
 
 
 def compare_put_out(trace: Trace, output: Any, row: int = 0) -> None:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from ..errors import InputError
+from ..base.errors import InputError
+from ..base.wrong_kinds import wrong_kinds_in_one_line
 from ..types import Trace
-from ..wrong_kinds import wrong_kinds_in_one_line
 from .attention import attention_of, repeat_heads
 from .encode import Encoded
 from .offload import place_of
@@ -32,7 +32,9 @@ class Attached:
 
     output: Any  # what the stock model returned
     word: Tensor  # word embeddings, [batch pos d]
-    summed: Tensor  # what the embedding norm reads: word, position and segment added; without one, the first layer's input
+    summed: (
+        Tensor  # what the embedding norm reads: word, position and segment added; without one, the first layer's input
+    )
     inputs: tuple[Tensor, ...]  # of each layer
     outputs: tuple[Tensor, ...]
     attention: tuple[Tensor, ...]  # [batch head query key]
@@ -62,7 +64,9 @@ def on_layers(model: Model, when: str, hook: Callable[..., Any]) -> list[Hook]:
 def refuse_layer(model: Model, layer: int) -> None:
     """Refuse the number of a layer that the model does not have."""
     if not 0 <= layer < model.n_layers:
-        raise InputError(f"layer {layer} does not exist; {model.name!r} has {model.n_layers} layers, 0 to {model.n_layers - 1}.")
+        raise InputError(
+            f"layer {layer} does not exist; {model.name!r} has {model.n_layers} layers, 0 to {model.n_layers - 1}."
+        )
 
 
 def rerun(model: Model, trace: Trace, layer: int, place: str, replacement: Tensor) -> Tensor:

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from ..errors import ModelError, RowsError
-from ..rounding import EIGHT_BITS, LAYER_ROUNDINGS, LAYER_TOLERANCE, TOLERANCE, digits_of_products, finite, gap
+from ..base.errors import ModelError, RowsError
+from ..base.rounding import EIGHT_BITS, LAYER_ROUNDINGS, LAYER_TOLERANCE, TOLERANCE, digits_of_products, finite, gap
 from .offload import holds_eight_bits
 from .parts import by_layer
 from .passes import Hook, first, hidden_argument, with_hidden
@@ -136,7 +136,9 @@ class Alone:
     def begin(self, module: nn.Module, args: Any, kwargs: Any) -> Any:
         x = hidden_argument(args, kwargs)
         self.calls += 1
-        return with_hidden(args, kwargs, self._compared(x, self.rows.read[self.calls - 1], f"what layer {self.calls - 1} reads"))
+        return with_hidden(
+            args, kwargs, self._compared(x, self.rows.read[self.calls - 1], f"what layer {self.calls - 1} reads")
+        )
 
     def end(self, module: nn.Module, args: Any, output: Any) -> Any:
         if self.calls < len(self.rows.read) or self.rows.written is None:
@@ -157,7 +159,11 @@ def _around(model: Model, begin: Callable[..., Any], end: Callable[..., Any]) ->
     def around(entries: Entries) -> Entries:
         def all_entries() -> list[Hook]:
             layers = [parts.layer for parts in by_layer(model.parts).values()]
-            return [*((layer, "after", end) for layer in layers), *entries(), *((layer, "before", begin) for layer in layers)]
+            return [
+                *((layer, "after", end) for layer in layers),
+                *entries(),
+                *((layer, "before", begin) for layer in layers),
+            ]
 
         return all_entries
 

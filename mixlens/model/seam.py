@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from ..errors import ModelError
+from ..base.errors import ModelError
 from .attention import attention_weights, repeat_heads
 from .passes import current_pass, within_pass
 
@@ -117,13 +117,22 @@ def _written_out(
 def quicker_written_out(query: Tensor) -> bool:
     """Float32 on a GPU: two products and a softmax take two thirds of the time, as long as the weights are not large."""
     batch, heads, n, _ = query.shape
-    return query.is_cuda and query.dtype == torch.float32 and batch * heads * n * n <= 1 << 25 and not torch.is_grad_enabled()
+    return (
+        query.is_cuda
+        and query.dtype == torch.float32
+        and batch * heads * n * n <= 1 << 25
+        and not torch.is_grad_enabled()
+    )
 
 
 def _mask(*args: Any, **options: Any) -> Tensor | None:
     """The mask written out, also where the kernel could do without: a trace must know who may look where."""
     from transformers.masking_utils import sdpa_mask
 
-    if options.get("allow_is_bidirectional_skip") and options.get("attention_mask") is None and options.get("local_size") is None:
+    if (
+        options.get("allow_is_bidirectional_skip")
+        and options.get("attention_mask") is None
+        and options.get("local_size") is None
+    ):
         return None  # as sdpa_mask does, but also while a pass is captured
     return sdpa_mask(*args, **{**options, "allow_is_causal_skip": False})

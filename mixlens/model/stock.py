@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from ..errors import InputError, MixlensError
+from ..base.errors import InputError, MixlensError
 from .foreign import is_of_user, named_errors
 
 if TYPE_CHECKING:
@@ -27,7 +27,9 @@ def _takes_any(signature: inspect.Signature) -> bool:
 def _stock_names(kind: Any) -> set[str]:
     """What the `forward` of the nearest class of transformers that has one takes; nothing where there is none."""
     stock = [
-        vars(one)["forward"] for one in kind.__mro__ if one.__module__.startswith("transformers.") and "forward" in vars(one)
+        vars(one)["forward"]
+        for one in kind.__mro__
+        if one.__module__.startswith("transformers.") and "forward" in vars(one)
     ]
     return {name for forward in stock[:1] for name in inspect.signature(forward).parameters}
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from ..errors import ModelError
+from ..base.errors import ModelError
 from ..types import LayersOf, LayerTrace, Trace
 from .attention import looks_ahead
 from .encode import Encoded, unmasked_inputs
@@ -31,7 +31,9 @@ def trace(model: Model, *columns: Any, batch_size: int | None) -> Any:
     return by_batches(model, *columns, batch_size=batch_size, compute=lambda encoded: model.run_traced(encoded)[0])
 
 
-def by_batches(model: Model, *columns: Any, batch_size: int | None, compute: Callable[[Sequence[Encoded]], Sequence[Any]]) -> Any:
+def by_batches(
+    model: Model, *columns: Any, batch_size: int | None, compute: Callable[[Sequence[Encoded]], Sequence[Any]]
+) -> Any:
     """`compute(batch)` gives one result per example; they come back in the order of the examples, or alone if there was one."""
     encoded, many = model.encode_all(*columns)
     results: dict[int, Any] = {}
@@ -58,7 +60,9 @@ def run_traced(
         rows.compare(output, lambda row, around: run(model, unmasked_inputs(model, [encoded[row]]), around(tuple)))
     layers = recorder.layers()
     _refuse_count(model, len(recorder.records))
-    info = _info(started, recorder.shape) | {"dtype": model.dtype} | ({} if each is None else {"causal": recorder.causal})
+    info = (
+        _info(started, recorder.shape) | {"dtype": model.dtype} | ({} if each is None else {"causal": recorder.causal})
+    )
     return _slices(model, encoded, layers, output, info), recorder.records
 
 
@@ -83,7 +87,9 @@ def run_replayed(
 
     def record_and_compute(tensors: dict[str, Any]) -> tuple[Any, Any, bool]:
         nonlocal causal
-        recorder = Recorder(shape, chained=not torch.cuda.is_current_stream_capturing())  # numbers cannot be compared meanwhile
+        recorder = Recorder(
+            shape, chained=not torch.cuda.is_current_stream_capturing()
+        )  # numbers cannot be compared meanwhile
         output, _ = _recorded(model, tensors, recorder)
         layers = recorder.layers()
         if not torch.cuda.is_current_stream_capturing():  # it is always run once before it is captured
@@ -131,14 +137,23 @@ def _info(started: float, shape: Sequence[int]) -> dict[str, Any]:
 
 
 def _slices(
-    model: Model, encoded: Sequence[Encoded], layers: Sequence[LayerTrace], output: Mapping[str, Any], info: Mapping[str, Any]
+    model: Model,
+    encoded: Sequence[Encoded],
+    layers: Sequence[LayerTrace],
+    output: Mapping[str, Any],
+    info: Mapping[str, Any],
 ) -> list[Trace]:
     """The traces of a batch, one for each example."""
     return [_slice(model, one, row, layers, output, info) for row, one in enumerate(encoded)]
 
 
 def _slice(
-    model: Model, one: Encoded, row: int, layers: Sequence[LayerTrace], output: Mapping[str, Any], info: Mapping[str, Any]
+    model: Model,
+    one: Encoded,
+    row: int,
+    layers: Sequence[LayerTrace],
+    output: Mapping[str, Any],
+    info: Mapping[str, Any],
 ) -> Trace:
     """Example `row` of a traced batch, padding cut off."""
     logits, predicts = _logits_of(model, one, row, output)
@@ -159,7 +174,9 @@ def _slice(
     )
 
 
-def _logits_of(model: Model, one: Encoded, row: int, output: Mapping[str, Any]) -> tuple[Tensor | None, tuple[int, ...]]:
+def _logits_of(
+    model: Model, one: Encoded, row: int, output: Mapping[str, Any]
+) -> tuple[Tensor | None, tuple[int, ...]]:
     """The logits that a prediction needs, and their positions: not a vocabulary for every token."""
     n = len(one.input_ids)
     if model.task == "question-answering":

@@ -33,14 +33,21 @@ def group_words(
     return tuple((_surface(sources, places, spans, group) or tokens[group[0]], tuple(group)) for group in groups)
 
 
-def _surface(sources: Sequence[str], places: Sequence[int], spans: Sequence[tuple[int, int]], group: Sequence[int]) -> str:
+def _surface(
+    sources: Sequence[str], places: Sequence[int], spans: Sequence[tuple[int, int]], group: Sequence[int]
+) -> str:
     """The characters of a group of tokens."""
     return sources[places[group[0]]][spans[group[0]][0] : max(spans[position][1] for position in group)]
 
 
-def _visible_spans(sources: Sequence[str], places: Sequence[int], offsets: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+def _visible_spans(
+    sources: Sequence[str], places: Sequence[int], offsets: Sequence[tuple[int, int]]
+) -> list[tuple[int, int]]:
     """The characters of each token without the space before them: byte-level tokenizers count it as part of the word."""
-    return [(stop - len(sources[place][start:stop].lstrip()), stop) for (start, stop), place in zip(offsets, places, strict=True)]
+    return [
+        (stop - len(sources[place][start:stop].lstrip()), stop)
+        for (start, stop), place in zip(offsets, places, strict=True)
+    ]
 
 
 def _continuing(sources: Sequence[str], places: Sequence[int], spans: Sequence[tuple[int, int]]) -> list[bool]:

@@ -7,8 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..errors import ModelError
-from ..rounding import TOLERANCE
+from ..base.errors import ModelError
+from ..base.rounding import TOLERANCE
 
 PROBE = 4  # tokens that a wrapper and the model inside it are compared on
 PARALLEL = ("DataParallel", "DistributedDataParallel", "FullyShardedDataParallel")
@@ -19,7 +19,9 @@ def unwrapped(model: nn.Module) -> nn.Module:
     if _is_compiled(model):
         return unwrapped(model._orig_mod)  # type: ignore[arg-type]
     if type(model).__name__ in PARALLEL:
-        raise ModelError(f"load does not take a {type(model).__name__}. Give the model inside it: load(model.module, ...).")
+        raise ModelError(
+            f"load does not take a {type(model).__name__}. Give the model inside it: load(model.module, ...)."
+        )
     if not _is_peft(model):
         return model
     _refuse_prompts(model)
@@ -123,4 +125,6 @@ def refuse_meta(model: nn.Module) -> None:
 def refuse_meta_default() -> None:
     """With torch's default device set to `meta`, every new tensor is empty."""
     if torch.get_default_device().type == "meta":
-        raise ModelError("torch's default device is 'meta', where tensors have no values. Use torch.set_default_device('cpu').")
+        raise ModelError(
+            "torch's default device is 'meta', where tensors have no values. Use torch.set_default_device('cpu')."
+        )

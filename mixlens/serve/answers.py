@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ..errors import nearest
+from ..base.errors import nearest
 from ..show.packing import EXACT, decode
 from ..show.page_entry import Entry
 from .guard import Refusal, clipped

@@ -10,9 +10,9 @@ from typing import Any
 import uvicorn
 from fastapi import FastAPI
 
-from ..errors import InputError
-from ..maps import versions
+from ..base.errors import InputError
 from ..model.model import Model
+from ..scoring.maps import versions
 from .connections import prompt
 from .describe import about_model
 from .guard import LOOPBACK, Guard
@@ -58,7 +58,9 @@ def settings(app: Any) -> uvicorn.Config:
     )
 
 
-def run(models: Sequence[Model], *, host: str, port: int, allowed: Sequence[str] = (), limits: Limits | None = None) -> None:
+def run(
+    models: Sequence[Model], *, host: str, port: int, allowed: Sequence[str] = (), limits: Limits | None = None
+) -> None:
     """Serve until Ctrl-C."""
     app = application(models, limits=limits, allowed=(*allowed, host))
     try:
@@ -85,9 +87,13 @@ def _listening(host: str, port: int) -> socket.socket:
         socket.getaddrinfo(host, port)
         return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
     except socket.gaierror:
-        raise InputError(f"{host!r} is no address of this machine. --host takes one, such as 127.0.0.1 or 0.0.0.0.") from None
+        raise InputError(
+            f"{host!r} is no address of this machine. --host takes one, such as 127.0.0.1 or 0.0.0.0."
+        ) from None
     except OSError as error:
-        raise InputError(f"cannot listen on {host} port {port}: {error.strerror}. Choose another --port, or 0 for any.") from None
+        raise InputError(
+            f"cannot listen on {host} port {port}: {error.strerror}. Choose another --port, or 0 for any."
+        ) from None
 
 
 def _announce(app: Any, host: str, port: int) -> None:

@@ -9,15 +9,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 from typing import Any
 
-from ..asking import parse_method
-from ..attributions import known as attributions
-from ..generation.wording import QUESTION
-from ..maps import known as maps
+from ..answers.choice import CHOICES, FILLERS, known_fillers, methods_for
+from ..answers.generation.wording import QUESTION
+from ..answers.names import is_signed, name_of
+from ..base.text import counted
 from ..model.model import Model
+from ..scoring.asking import parse_method
+from ..scoring.attributions import known as attributions
+from ..scoring.maps import known as maps
 from ..show.why_page import crumb_of
-from ..why.choice import CHOICES, FILLERS, known_fillers, methods_for
-from ..why.names import is_signed, name_of
-from ..wording import counted
 from .guard import clipped
 from .jobs import Desk
 
@@ -58,7 +58,10 @@ def questions_for(model: Model) -> list[dict[str, str]]:
         return []
     asked = {"why": (crumb_of({"task": model.task}), "Words for and against it, and whether to trust them.")}
     asked["flow"] = ("What flows where?", "How the words travel through the layers to the answer.")
-    asked["methods"] = ("Compare methods", f"{counted(len(methods_for(model)), 'method').capitalize()} under the same sentence.")
+    asked["methods"] = (
+        "Compare methods",
+        f"{counted(len(methods_for(model)), 'method').capitalize()} under the same sentence.",
+    )
     if model.task == "causal-lm":
         asked["written"] = (QUESTION, "The model writes on; each word with what it came from.")
     return [{"name": name, "title": title, "help": line} for name, (title, line) in asked.items()]
@@ -66,7 +69,10 @@ def questions_for(model: Model) -> list[dict[str, str]]:
 
 def about_methods() -> list[dict[str, Any]]:
     """Every method as /api/methods lists it."""
-    methods = [*((method, "map") for method in maps().values()), *((method, "attribution") for method in attributions().values())]
+    methods = [
+        *((method, "map") for method in maps().values()),
+        *((method, "attribution") for method in attributions().values()),
+    ]
     return [_about_method(method, kind) for method, kind in methods]
 
 
@@ -132,13 +138,16 @@ def _operation(path: str, verb: str, operation: Mapping[str, Any], schemas: Mapp
 def _body(schema: Mapping[str, Any]) -> Iterator[str]:
     needed = schema.get("required", [])
     yield "<p>Body, as JSON:</p>"
-    yield _listed([(name, name in needed, field.get("description", "")) for name, field in schema["properties"].items()])
+    yield _listed(
+        [(name, name in needed, field.get("description", "")) for name, field in schema["properties"].items()]
+    )
     yield f"<pre>{escape(json.dumps(schema.get('example'), ensure_ascii=False))}</pre>"
 
 
 def _listed(rows: Sequence[tuple[str, Any, str]]) -> str:
     """A list of names, each with whether it is optional and what it means."""
     items = [
-        f"<li><code>{escape(name)}</code>{'' if needed else ' (optional)'}: {escape(text)}</li>" for name, needed, text in rows
+        f"<li><code>{escape(name)}</code>{'' if needed else ' (optional)'}: {escape(text)}</li>"
+        for name, needed, text in rows
     ]
     return f"<ul>{''.join(items)}</ul>" if items else ""

@@ -102,7 +102,9 @@ def refuse_host(head: Head, allowed: Collection[str]) -> None:
     """Refuse a request that calls this server by a name that is not its own."""
     if host_name(head.host) not in allowed:
         names = ", ".join(sorted(allowed))
-        raise Refusal(403, f"host {clipped(head.host)!r} is not served. Allowed: {names}. Start with --allow-host to add one.")
+        raise Refusal(
+            403, f"host {clipped(head.host)!r} is not served. Allowed: {names}. Start with --allow-host to add one."
+        )
 
 
 def refuse_other_sites(head: Head) -> None:
@@ -192,7 +194,9 @@ class Guard:
         try:
             return await asyncio.wait_for(_read_body(receive, self.limits.body), self.limits.arrival)
         except TimeoutError:
-            raise Refusal(408, f"the request was not here after {self.limits.arrival:g} seconds. Send it at once.") from None
+            raise Refusal(
+                408, f"the request was not here after {self.limits.arrival:g} seconds. Send it at once."
+            ) from None
 
 
 async def _read_body(receive: Any, most: int) -> bytes | None:
@@ -231,7 +235,9 @@ class Sender:
     async def __call__(self, message: Any) -> None:
         if message["type"] == "http.response.start":
             self.begun, message = True, _with_headers(message)
-        await asyncio.wait_for(self.send(message), DELIVERY)  # a client that does not read must not hold its place for ever
+        await asyncio.wait_for(
+            self.send(message), DELIVERY
+        )  # a client that does not read must not hold its place for ever
 
 
 def _with_headers(message: Any) -> dict[str, Any]:

@@ -17,14 +17,14 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
-from .. import errors
+from ..base import errors
+from ..base.errors import InputError, MixlensError
+from ..base.steps import listening
 from ..data.truncation import truncated
-from ..errors import InputError, MixlensError
 from ..model.model import Model
-from ..report import METHODS, gather, steps_of
 from ..show.page_entry import Entry, entry
+from ..show.report import METHODS, gather, steps_of
 from ..show.results_page import page_room
-from ..steps import listening
 from ..types import Example
 from .times import Times
 from .watching import StoppedError, Watch
@@ -170,7 +170,9 @@ class Desk:
             shorter = truncated(example, self._readers[name], most)
         if shorter is example:
             return text, None
-        line = f"The text has {shorter.info['truncated']} tokens; the first {most} are explained, the rest was not read."
+        line = (
+            f"The text has {shorter.info['truncated']} tokens; the first {most} are explained, the rest was not read."
+        )
         return shorter.text if shorter.pair is None else (shorter.text, shorter.pair), line
 
     def notes(self, name: str, text: Any) -> list[str]:
@@ -180,7 +182,9 @@ class Desk:
         if model.task != "masked-lm" or mask is None or mask in self._ids(name, text):
             return []
         token = model.tokenizer.mask_token
-        return [f"The text has no {token}, so no word of it is predicted. Write {token} in place of a word to see what for."]
+        return [
+            f"The text has no {token}, so no word of it is predicted. Write {token} in place of a word to see what for."
+        ]
 
     def _ids(self, name: str, text: Any) -> Sequence[int]:
         """The ids of the tokens of a text."""
@@ -207,7 +211,9 @@ class Desk:
         job = Job(secrets.token_urlsafe(9), self.models[name], arguments, notes=tuple(notes), question=question)
         with self._changed:
             if len(self._waiting) >= self.limits.queue:
-                raise FullError(f"the queue is full: {len(self._waiting)} texts are waiting. Try again in a few seconds.")
+                raise FullError(
+                    f"the queue is full: {len(self._waiting)} texts are waiting. Try again in a few seconds."
+                )
             self._waiting.append(job)
             if self._trial is not None:
                 self._trial.stop = "a text came first."

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..errors import InputError, LongError, MixlensError, methods_within, nearest, readable
+from ..answers.choice import filler_for
+from ..base.errors import InputError, LongError, MixlensError, methods_within, nearest, readable
 from ..model.model import Model
-from ..report import checked
-from ..targets import output_id
-from ..why.choice import filler_for
+from ..scoring.targets import output_id
+from ..show.report import checked
 from .guard import Refusal, clipped
 from .jobs import Desk, FullError, Job, Limits
 from .schemas import Count, Counted, Wanted
@@ -129,7 +129,9 @@ def counted(desk: Desk, request: Counted) -> Count:
             return Count(tokens=0, most=desk.tokens_at_most(desk.models[name]), notes=[])
         _refuse_unreadable(request, desk.limits)
         text = request.text if request.pair is None else (request.text, request.pair)
-        return Count(tokens=desk.count(name, text), most=desk.tokens_at_most(desk.models[name]), notes=desk.notes(name, text))
+        return Count(
+            tokens=desk.count(name, text), most=desk.tokens_at_most(desk.models[name]), notes=desk.notes(name, text)
+        )
     except MixlensError as error:
         raise _refusal_of(error, desk.limits) from None
 

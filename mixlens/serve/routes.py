@@ -25,8 +25,13 @@ class Routes:
         self.app, self.desk = app, desk
 
     def front(self) -> HTMLResponse:
-        title, said = "Ask what a prediction rests on", "Everything is computed on this machine. Nothing is sent anywhere."
-        page = filled_page({}, SERVED, title=title, subtitle="", answer=said, crumb="On this machine", name=f"{title} · mixlens")
+        title, said = (
+            "Ask what a prediction rests on",
+            "Everything is computed on this machine. Nothing is sent anywhere.",
+        )
+        page = filled_page(
+            {}, SERVED, title=title, subtitle="", answer=said, crumb="On this machine", name=f"{title} · mixlens"
+        )
         return HTMLResponse(page, headers={"Content-Security-Policy": policy(SERVED) + "; frame-ancestors 'none'"})
 
     def docs(self) -> HTMLResponse:
@@ -76,7 +81,9 @@ class Routes:
         """Tokens, words, prediction, provenance, and the maps as blocks: quantised, deflated, in base64."""
         return JSONResponse(entry_of(self.desk, number))
 
-    def scores_of(self, number: JobId, method: MethodName, layer: LayerNumber = None, sheet: SheetName = "rollout") -> Scores:
+    def scores_of(
+        self, number: JobId, method: MethodName, layer: LayerNumber = None, sheet: SheetName = "rollout"
+    ) -> Scores:
         """scores[query][key] of one layer of a map, or [[...]] of an attribution, as precisely as the result is held."""
         return plain_scores(entry_of(self.desk, number), method, layer, sheet)
 
@@ -95,7 +102,9 @@ def add_routes(app: FastAPI, desk: Desk) -> None:
     app.get(f"{job}/page", responses=ERRORS, summary="A result as the page reads it")(routes.page_of)
     app.get(f"{job}/answer", responses=ERRORS, summary="An answer as plain JSON")(routes.answer)
     app.get(f"{job}/file", response_class=HTMLResponse, responses=ERRORS, summary="An answer as one file")(routes.file)
-    app.get(f"{job}/scores", response_model=Scores, responses=ERRORS, summary="A result as plain numbers")(routes.scores_of)
+    app.get(f"{job}/scores", response_model=Scores, responses=ERRORS, summary="A result as plain numbers")(
+        routes.scores_of
+    )
 
 
 # --- errors -----------------------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from fastapi import Path, Query
 from pydantic import BaseModel, ConfigDict, Field
 
-from ..report import METHODS
+from ..show.report import METHODS
 from .work import MOST_WRITTEN, WRITES
 
 
@@ -29,15 +29,21 @@ class Wanted(BaseModel):
     model: str | None = Field(None, description="A name of /api/models; by default the first.")
     methods: list[str] = Field(list(METHODS), description="Names of /api/methods; options as in alti:variant=released.")
     pair: str | None = Field(None, description="A second text, for models that read two.")
-    target: str | int | None = Field(None, description="The class or word attributions explain; by default the predicted one.")
+    target: str | int | None = Field(
+        None, description="The class or word attributions explain; by default the predicted one."
+    )
     foil: str | int | None = Field(None, description="Explain the target against this class or word.")
     query: str | int | None = Field(None, description="The position to read: a token or an index.")
     question: Literal["maps", "why", "flow", "methods", "written"] = Field(
         "maps", description="maps of `methods`; why, flow, methods or written: an answer, at /api/jobs/{id}/answer."
     )
-    filler: str | None = Field(None, description="What stands in the place of words that why takes out: delete, mask, pad, unk.")
+    filler: str | None = Field(
+        None, description="What stands in the place of words that why takes out: delete, mask, pad, unk."
+    )
     truncate: bool = Field(False, description="Cut a text that is too long, and explain its beginning.")
-    generate: int = Field(WRITES, ge=1, le=MOST_WRITTEN, description="How many tokens a causal model writes, for `written`.")
+    generate: int = Field(
+        WRITES, ge=1, le=MOST_WRITTEN, description="How many tokens a causal model writes, for `written`."
+    )
 
 
 class Counted(BaseModel):
@@ -102,4 +108,6 @@ JobId = Annotated[str, Path(description="As POST /api/jobs gave it.", max_length
 MethodName = Annotated[str, Query(description="One of the methods asked for.", max_length=200)]
 LayerNumber = Annotated[int | None, Query(description="Counted from 1; by default the last.")]
 SheetName = Annotated[str, Query(description="rollout (from the input) or layer (that layer alone).")]
-ERRORS: dict[int | str, dict[str, Any]] = {status: {"model": Refused} for status in (400, 403, 404, 408, 409, 413, 422, 429, 503)}
+ERRORS: dict[int | str, dict[str, Any]] = {
+    status: {"model": Refused} for status in (400, 403, 404, 408, 409, 413, 422, 429, 503)
+}

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ..errors import MixlensError
-from ..steps import Step
+from ..base.errors import MixlensError
+from ..base.steps import Step
 
 if TYPE_CHECKING:
     from .jobs import Job
@@ -26,7 +26,9 @@ class Watch:
     def reason(self) -> str | None:
         """Why the job is to be stopped; None while it may go on."""
         if self.job.stop is None and self.job.seconds > self.seconds:
-            self.job.stop = f"stopped after {self.seconds:g} seconds, the most one text may take. Shorten it, or ask for less."
+            self.job.stop = (
+                f"stopped after {self.seconds:g} seconds, the most one text may take. Shorten it, or ask for less."
+            )
         return self.job.stop
 
     def note(self, doing: str, share: float) -> None:

@@ -6,22 +6,22 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-from ..asking import parse_method
-from ..errors import InputError
-from ..generation.explaining import explain_written, write
+from ..answers import Why, why
+from ..answers.choice import methods_for
+from ..answers.generation.explaining import explain_written, write
+from ..answers.names import name_of
+from ..answers.value import Note
+from ..answers.words import pieces_of
+from ..base.errors import InputError
 from ..model.model import Model
-from ..report import compared, gather
+from ..scoring.asking import parse_method
 from ..show.flow_page import counted_number, flow_data, flow_page, flow_results, picture_of
 from ..show.generation_page import content_of, generation_page
 from ..show.page_file import MEGABYTES, room_of
+from ..show.report import compared, gather
 from ..show.results_page import Told, page_of_texts
 from ..show.why_page import shown_why, why_page
 from ..types import Trace
-from ..why import Why, why
-from ..why.choice import methods_for
-from ..why.names import name_of
-from ..why.value import Note
-from ..why.words import pieces_of
 
 QUESTIONS = ("maps", "why", "flow", "methods", "written")
 WRITES = 20  # tokens that a model writes, unless asked for another number
@@ -160,7 +160,9 @@ def refuse_question(model: Model, question: str, methods: Sequence[str] | None) 
             f"{model.name!r} writes no text, so there are no written words. Ask another question: why, flow, methods."
         )
     if model.task == "base":
-        raise InputError(f"{model.name!r} was loaded without a head, so it says nothing. Load it with --task, or ask for maps.")
+        raise InputError(
+            f"{model.name!r} was loaded without a head, so it says nothing. Load it with --task, or ask for maps."
+        )
     if methods is None or question not in ("flow", "written"):
         return
     if len(methods) != 1:

@@ -68,7 +68,13 @@ def _mark_places(axes: Any, curves: Iterable[Points]) -> None:
 def _name(axes: Any, names: Sequence[str]) -> None:
     """The legend below the figure."""
     columns = _legend_columns(names, axes.figure.get_figwidth())
-    style = {"ncols": max(1, min(4, columns)), "fontsize": 7.0, "frameon": False, "columnspacing": 1.2, "handlelength": 1.8}
+    style = {
+        "ncols": max(1, min(4, columns)),
+        "fontsize": 7.0,
+        "frameon": False,
+        "columnspacing": 1.2,
+        "handlelength": 1.8,
+    }
     axes.figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", **style)
 
 

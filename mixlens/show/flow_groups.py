@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import chain, pairwise
 from math import ceil
 
-from ..sentences import Word, sentences_of
+from ..base.words import Word, sentences_of
 from .tokens import MASKS, shown
 
 COLUMNS = 40  # groups of words that a picture can hold
@@ -69,7 +69,9 @@ def _stretches(sentences: Sequence[Sequence[int]], most: int) -> list[Group]:
     longest, run = (RUN, RUN) if len(whole) < FEW else (LONGEST, LONGEST // 2)
     pieces = [piece for sentence in whole for piece in _cut(sentence, longest, run)]
     if len(pieces) == len(whole) <= most:
-        return [Group("sentence", str(number), f"sentence {number}", tuple(piece)) for number, piece in enumerate(pieces, 1)]
+        return [
+            Group("sentence", str(number), f"sentence {number}", tuple(piece)) for number, piece in enumerate(pieces, 1)
+        ]
     return _joined(pieces, most)
 
 
@@ -77,7 +79,8 @@ def _joined(pieces: Sequence[Sequence[int]], most: int) -> list[Group]:
     """Stretches as columns; neighbours joined where there are too many."""
     joined = [pieces[start:stop] for start, stop in pairwise(_ends(len(pieces), min(most, len(pieces))))]
     return [
-        Group("part", str(number), f"part {number}", tuple(chain.from_iterable(part))) for number, part in enumerate(joined, 1)
+        Group("part", str(number), f"part {number}", tuple(chain.from_iterable(part)))
+        for number, part in enumerate(joined, 1)
     ]
 
 

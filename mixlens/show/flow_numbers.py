@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..conventions import as_convened
-from ..errors import InputError
-from ..head_maps import HeadMaps
+from ..base.errors import InputError
+from ..scoring.conventions import as_convened
+from ..scoring.head_maps import HeadMaps
 from ..types import Map
 
 Array = NDArray[np.float64]
@@ -58,7 +58,9 @@ def layers_of(scores: Map, rollout: str | None = None) -> tuple[Array, dict[str,
     layers, facts = as_convened(scores, rollout, residual=None, normalize=None)
     matrices = layers.detach().double().cpu().numpy()
     if (matrices < 0).any():
-        raise InputError(f"{scores.method!r} has scores below 0, so it has no shares that could flow. Use alti, for example.")
+        raise InputError(
+            f"{scores.method!r} has scores below 0, so it has no shares that could flow. Use alti, for example."
+        )
     sums = matrices.sum(-1, keepdims=True)
     if not np.isfinite(sums).all() or np.abs(sums - 1).max() > OFF:
         raise InputError(
@@ -76,7 +78,9 @@ def membership(groups: Sequence[Sequence[int]], n: int) -> Array:
     return belongs
 
 
-def flow_of(layers: Array, query: int | Sequence[int], columns: Sequence[Sequence[int]], words: Sequence[Sequence[int]]) -> Flow:
+def flow_of(
+    layers: Array, query: int | Sequence[int], columns: Sequence[Sequence[int]], words: Sequence[Sequence[int]]
+) -> Flow:
     """The numbers of a flow picture; `columns` and `words` are the tokens of each. Of several positions, the average."""
     depth, n, _ = layers.shape
     by_column, by_word = membership(columns, n), membership(words, n)
@@ -92,7 +96,9 @@ def flow_of(layers: Array, query: int | Sequence[int], columns: Sequence[Sequenc
     found, undrawn = _bands(carried, rolled, by_column)
     return Flow(
         shares=shares,
-        origins=np.stack([(by_column * one[:, None]).T @ (made @ by_column) for one, made in zip(passing, rolled, strict=True)]),
+        origins=np.stack(
+            [(by_column * one[:, None]).T @ (made @ by_column) for one, made in zip(passing, rolled, strict=True)]
+        ),
         bands=found,
         undrawn=undrawn,
         rolled=np.stack([mean @ made @ by_column for made in rolled[1:]]),

@@ -11,17 +11,17 @@ from typing import Any
 
 import numpy as np
 
-from ..aggregate import find
-from ..errors import InputError
-from ..head_maps import roles_of
-from ..maps import mix
+from ..answers.names import name_of
+from ..base.errors import InputError
+from ..base.text import at_most, counted, percent, probability
+from ..base.words import Word, words_in
+from ..base.wrong_kinds import wrong_kinds_in_one_line
 from ..model.model import Model
-from ..provenance import public_name
-from ..sentences import Word, words_in
+from ..scoring.aggregate import find
+from ..scoring.head_maps import roles_of
+from ..scoring.maps import mix
+from ..scoring.provenance import public_name
 from ..types import HeadMaps, Map, Text, Trace
-from ..why.names import name_of
-from ..wording import at_most, counted, percent, probability
-from ..wrong_kinds import wrong_kinds_in_one_line
 from .flow_groups import COLUMNS, Group, groups_of, unit_of
 from .flow_numbers import DRAWN, Flow, flow_of, heads_by_group, layers_of
 from .packing import EXACT, Precision, encode, fit
@@ -143,7 +143,9 @@ def flow_page(
         answer="".join(text for text, _ in answer_of(picture)),
     )
     if len(page.encode()) > room:
-        raise InputError(f"the page takes {len(page.encode()) / 1e6:.1f} MB, more than {megabytes}. Allow more megabytes.")
+        raise InputError(
+            f"the page takes {len(page.encode()) / 1e6:.1f} MB, more than {megabytes}. Allow more megabytes."
+        )
     return page
 
 
@@ -230,7 +232,9 @@ def _strongest(picture: Picture) -> list[tuple[str, float]]:
     """The words that the largest shares of the answer came from; marks and the position itself are none."""
     group = picture.groups[picture.column]
     places = [
-        place for place, word in enumerate(picture.words) if not word.special and not word.is_mark and place not in group.words
+        place
+        for place, word in enumerate(picture.words)
+        if not word.special and not word.is_mark and place not in group.words
     ]
     first = sorted(places, key=lambda place: -picture.flow.words[place])[:NAMED]
     return [(shown(picture.words[place].text), float(picture.flow.words[place])) for place in first]
@@ -311,7 +315,12 @@ def _is_mark(word: Word) -> bool:
 
 
 def _word_data(word: Word, share: float) -> dict[str, Any]:
-    return {"text": visible(shown(word.text)), "before": word.before, "special": word.special, "share": float(np.float32(share))}
+    return {
+        "text": visible(shown(word.text)),
+        "before": word.before,
+        "special": word.special,
+        "share": float(np.float32(share)),
+    }
 
 
 def _heads_data(picture: Picture, room: int) -> dict[str, Any]:
@@ -334,7 +343,9 @@ def _facts(picture: Picture, precision: Precision, heads: dict[str, Any]) -> lis
     rows = [
         [
             "Model",
-            f"{model}, {info.get('family', 'model')}, {len(picture.flow.rolled)} layers, {info.get('dtype', '')}".strip(", "),
+            f"{model}, {info.get('family', 'model')}, {len(picture.flow.rolled)} layers, {info.get('dtype', '')}".strip(
+                ", "
+            ),
         ],
         ["Text", shortened(visible(info.get("text") or " ".join(picture.scores.tokens)), 300)],
         ["Method", f"{names.everyday} ({names.name}; {info.get('paper', '')}); variant {info.get('variant')}"],
@@ -348,10 +359,15 @@ def _facts(picture: Picture, precision: Precision, heads: dict[str, Any]) -> lis
         ["Held here", f"columns: every number, in 32 bits; words of a column: {precision.description()}"],
     ]
     if heads:
-        rows.append(["Heads", f"attention weights, {heads['holds']}. Names: the largest share by a fixed rule (docs: heads)"])
+        rows.append(
+            ["Heads", f"attention weights, {heads['holds']}. Names: the largest share by a fixed rule (docs: heads)"]
+        )
     if "gap" in info:
         rows.append(
-            ["Rebuilt layers", f"largest gap against the model {info['gap']:.1e} (allowed: {info.get('tolerance', 0):.0e})"]
+            [
+                "Rebuilt layers",
+                f"largest gap against the model {info['gap']:.1e} (allowed: {info.get('tolerance', 0):.0e})",
+            ]
         )
     versions = info.get("versions") or {}
     rows.append(["Versions", ", ".join(f"{name} {version}" for name, version in versions.items())])

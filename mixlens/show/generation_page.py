@@ -12,9 +12,9 @@ from typing import Any
 
 import torch
 
-from ..generation import Generation
-from ..generation.text import Group
-from ..generation.wording import (
+from ..answers.generation import Generation
+from ..answers.generation.text import Group
+from ..answers.generation.wording import (
     QUESTION,
     answer,
     cut_note,
@@ -25,10 +25,10 @@ from ..generation.wording import (
     own_shares,
     prompt_shares,
 )
-from ..notices import noticed
-from ..provenance import public_name
-from ..why.names import NAMES
-from ..wording import THIN, counted, for_terminal, percent
+from ..answers.names import NAMES
+from ..base.text import THIN, counted, for_terminal, percent
+from ..scoring.notices import noticed
+from ..scoring.provenance import public_name
 from .colors import LIGHT, scaled
 from .page_entry import shortened
 from .page_file import may_write, write
@@ -108,7 +108,12 @@ def _word(word: Any) -> dict[str, Any]:
 
 
 def _group(group: Group, number: int, groups: Sequence[Group]) -> dict[str, Any]:
-    return {"kind": group.kind, "role": group.role, "name": group_title(group, number, groups), "words": list(group.words)}
+    return {
+        "kind": group.kind,
+        "role": group.role,
+        "name": group_title(group, number, groups),
+        "words": list(group.words),
+    }
 
 
 def _row(generation: Generation, number: int) -> dict[str, Any]:
@@ -119,7 +124,9 @@ def _row(generation: Generation, number: int) -> dict[str, Any]:
         "own": _rounded(float(own_shares(generation)[number])),
         "prompt": _rounded(float(prompt_shares(generation)[number])),
         "shares": list(map(_rounded, generation.matrix[number, : last + 1].tolist())),
-        "effects": None if effects is None else list(map(_rounded, effects.words[number, : generation.text.first].tolist())),
+        "effects": None
+        if effects is None
+        else list(map(_rounded, effects.words[number, : generation.text.first].tolist())),
         "groupEffects": None if effects is None else list(map(_rounded, effects.groups[number].tolist())),
     }
 
@@ -164,7 +171,10 @@ def _facts(generation: Generation) -> list[list[str]]:
     model = public_name(info.get("model") or "")
     rows = [
         ["Model", f"{model}, {info.get('family', '?')}, {info.get('dtype', '?')}; {written}"],
-        ["Made of", f"{everyday} ({name}), read at the position that wrote each token. {info.get('paper') or ''}".strip()],
+        [
+            "Made of",
+            f"{everyday} ({name}), read at the position that wrote each token. {info.get('paper') or ''}".strip(),
+        ],
         ["Words", _joined(text.unit, generation.is_map)],
         ["Left out", _left_out(generation)],
     ]
@@ -230,8 +240,12 @@ def _table(generation: Generation) -> str:
     names = [generation.columns[n].text for n in numbers] if by_word else _titles(groups)
     shares = generation.matrix[:, numbers] if by_word else group_shares(generation)
     most = float(shares.abs().max()) if shares.numel() else 1.0
-    head = "".join(f'<th style="{UPRIGHT if by_word else "padding:0 6px"}">{escape(visible(name))}</th>' for name in names)
-    lines = "".join(_line(generation, number, shares[number].tolist(), most or 1.0) for number in range(len(generation.rows)))
+    head = "".join(
+        f'<th style="{UPRIGHT if by_word else "padding:0 6px"}">{escape(visible(name))}</th>' for name in names
+    )
+    lines = "".join(
+        _line(generation, number, shares[number].tolist(), most or 1.0) for number in range(len(generation.rows))
+    )
     return f'<table style="{STYLE}"><tr><td></td><td></td>{head}<th style="padding:0 6px">own</th></tr>{lines}</table>'
 
 

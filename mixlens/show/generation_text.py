@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from ..errors import InputError, printable
-from ..generation import Generation
-from ..generation.wording import QUESTION, cut_note, group_shares, group_title, own_shares, prompt_shares
-from ..provenance import public_name
-from ..wording import for_terminal, percent
+from ..answers.generation import Generation
+from ..answers.generation.wording import QUESTION, cut_note, group_shares, group_title, own_shares, prompt_shares
+from ..base.errors import InputError, printable
+from ..base.text import for_terminal, percent
+from ..scoring.provenance import public_name
 from .colors import hex_of, style_of
 from .layout import columns_of, fitting, in_blocks, item_lines, text_line
 from .text import console
@@ -175,7 +175,11 @@ def _tinted(names: Sequence[str], columns: Sequence[Sequence[float]], signed: bo
     most = max((abs(value) for values in columns for value in values), default=0.0) or 1.0
     shift = 2.0 if signed else 0.0
     return [
-        Column(name, tuple(map(_share, values)), tuple(shift + value / most if value >= 0 else value / most for value in values))
+        Column(
+            name,
+            tuple(map(_share, values)),
+            tuple(shift + value / most if value >= 0 else value / most for value in values),
+        )
         for name, values in zip(names, columns, strict=True)
     ]
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from ..head_maps import HeadRole, grouped
-from ..sentences import Word, words_in
+from ..base.words import Word, words_in
+from ..scoring.head_maps import HeadRole, grouped
 from ..types import HeadMaps
 from .colors import style_of
 from .heading import heading_line, notes
@@ -42,7 +42,10 @@ def heads_view(result: HeadMaps, *, layer: int = -1) -> RenderableType:
     one = result.layer(layer)
     roles, pairs = one.roles(), largest_pairs(one)
     lines = View(lambda width, colours: _lines(roles, pairs, width, colours))
-    head = [wrapped(heading_line(one.info, one.method), "dim"), *(wrapped(note, "bold") for note in notes(one.method, one.info))]
+    head = [
+        wrapped(heading_line(one.info, one.method), "dim"),
+        *(wrapped(note, "bold") for note in notes(one.method, one.info)),
+    ]
     return Group(*head, wrapped(_meaning(one)), Text(), lines)
 
 
@@ -54,7 +57,9 @@ def _meaning(result: HeadMaps) -> str:
 def largest_pairs(result: HeadMaps) -> list[Pair | None]:
     """Of each head of one layer the largest share of a row between two different words; None where there are no two."""
     words = words_in(result)
-    rows = grouped(result.scores[0].double().abs(), tuple((word.text, word.tokens) for word in words), len(result.tokens))
+    rows = grouped(
+        result.scores[0].double().abs(), tuple((word.text, word.tokens) for word in words), len(result.tokens)
+    )
     shares = rows / rows.sum(-1, keepdim=True).clamp(min=torch.finfo(rows.dtype).tiny)
     special = torch.tensor([word.special for word in words], device=rows.device)
     itself = torch.eye(len(words), dtype=torch.bool, device=rows.device)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from .. import wording
-from ..aggregate import shares_of_one
-from ..errors import printable
-from ..notices import adds_up, completeness, noticed, off_sum
+from ..base import text as wording
+from ..base.errors import printable
+from ..base.text import for_terminal
+from ..scoring.aggregate import shares_of_one
+from ..scoring.notices import adds_up, completeness, noticed, off_sum
 from ..types import Attribution, Prediction
-from ..wording import for_terminal
 from .tokens import shown
 
 Info = Mapping[str, Any]
@@ -213,7 +213,12 @@ def unit_lines(info: Info, scores: Sequence[float]) -> list[str]:
 
 
 UNITS = {"logit": "logits", "probability": "probability", "log_probability": "nats (of the log probability)"}
-CHANGES = ("blank_out", "lime", "gradient_shap", "grad_x_input")  # their scores are changes of the target, which need not add up
+CHANGES = (
+    "blank_out",
+    "lime",
+    "gradient_shap",
+    "grad_x_input",
+)  # their scores are changes of the target, which need not add up
 RELEVANCE = ("partial_lrp", "transatt")  # what adds up is the relevance inside, not the scores
 
 

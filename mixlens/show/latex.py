@@ -6,9 +6,9 @@ import re
 import unicodedata
 from collections.abc import Iterable, Sequence
 
-from ..errors import InputError, printable
+from ..base.errors import InputError, printable
+from ..base.wrong_kinds import wrong_kinds_in_one_line
 from ..types import Attribution
-from ..wrong_kinds import wrong_kinds_in_one_line
 from .colors import LIGHT, hue_of, rgb_of, scaled, shares
 from .heading import explained_lines, heading_line
 from .tokens import pieces
@@ -101,7 +101,8 @@ def _separator(goes_on: bool) -> str:
 def _box(text: str, share: float, mark: str, *, signed: bool) -> str:
     """A token on its tint. \\mbox keeps what is underlined in one piece."""
     back, front = (
-        "{},{},{}".format(*rgb_of(colour)) for colour in (scaled(share, f"{hue_of(share, signed=signed)}-tint"), LIGHT["ink"])
+        "{},{},{}".format(*rgb_of(colour))
+        for colour in (scaled(share, f"{hue_of(share, signed=signed)}-tint"), LIGHT["ink"])
     )
     written = f"{mark}{{\\mbox{{{escaped(text)}}}}}" if mark else escaped(text)
     return rf"\colorbox[RGB]{{{back}}}{{\color[RGB]{{{front}}}\strut {written}}}"
@@ -123,7 +124,15 @@ def latex(results: Attribution | Sequence[Attribution], *, standalone: bool = Fa
 
 def _document(body: str) -> str:
     """A whole document around a picture."""
-    packages = ["\\documentclass{article}", "\\usepackage[T1]{fontenc}", XCOLOR, ULEM, "\\begin{document}", "\\noindent", ""]
+    packages = [
+        "\\documentclass{article}",
+        "\\usepackage[T1]{fontenc}",
+        XCOLOR,
+        ULEM,
+        "\\begin{document}",
+        "\\noindent",
+        "",
+    ]
     start = "\n".join(packages)
     return start + body + "\\end{document}\n"
 
@@ -131,7 +140,9 @@ def _document(body: str) -> str:
 def _refuse(results: Sequence[Attribution]) -> None:
     """Refuse what no picture can be made of."""
     if not results or not all(isinstance(result, Attribution) for result in results):
-        raise InputError("LaTeX is made of an Attribution, or of a list of them. Read a map out first: map.readout(query).")
+        raise InputError(
+            "LaTeX is made of an Attribution, or of a list of them. Read a map out first: map.readout(query)."
+        )
     _refuse_infinite(results)
 
 

@@ -42,7 +42,9 @@ def _has_minus(scores: Scores) -> bool:
 
 def _cells(row: Sequence[float], write: Write, colours: int) -> list[Piece]:
     """The numbers of a row, each on a background as strong as its share."""
-    return [(fitting(write(score), CELL), style_of(share, colours)) for score, share in zip(row, shares(row), strict=True)]
+    return [
+        (fitting(write(score), CELL), style_of(share, colours)) for score, share in zip(row, shares(row), strict=True)
+    ]
 
 
 def _number(score: float) -> str:
@@ -63,7 +65,9 @@ def _block(table: Sequence[tuple[str, Sequence[Piece]]], columns: slice) -> Iter
 # --- the largest scores -----------------------------------------------------------------------------------------------
 
 
-def largest_scores(tokens: Sequence[str], scores: Scores, *, count: int = 20, in_percent: bool = False) -> RenderableType:
+def largest_scores(
+    tokens: Sequence[str], scores: Scores, *, count: int = 20, in_percent: bool = False
+) -> RenderableType:
     """The largest scores between two tokens. Shares are written in percent."""
     pairs = sorted(_pairs(scores), key=lambda pair: -abs(pair[0]))[:count]
     write: Write = (lambda score: f"{share_text(score):>6}") if in_percent else "{:.4g}".format

@@ -9,7 +9,7 @@ from functools import cache
 from html import escape
 from typing import Any
 
-from ..errors import InputError
+from ..base.errors import InputError
 from ..types import Attribution, HeadMaps, Map, Result
 from .colors import LIGHT, hue_of, scaled, shares
 from .heading import heading_line, predicted
@@ -45,7 +45,9 @@ def _matrix(result: Map, layer: int) -> str:
     """One layer as a table: rows are positions, columns are the tokens they took from."""
     head = "".join(f'<th style="font-weight:400;padding:0 3px">{escape(shown(token))}</th>' for token in result.tokens)
     signed = is_signed(result)
-    body = "".join(_row(token, row, signed) for token, row in zip(result.tokens, result.scores[layer].tolist(), strict=True))
+    body = "".join(
+        _row(token, row, signed) for token, row in zip(result.tokens, result.scores[layer].tolist(), strict=True)
+    )
     return f'<table style="border-collapse:collapse;font-size:12px"><tr><td></td>{head}</tr>{body}</table>'
 
 
@@ -128,7 +130,9 @@ def html(result: Result | HeadMaps) -> str:
         precision, blocks = fit([numpy_of(result).reshape(-1, max(1, len(result.tokens)))], ROOM)
     except InputError as error:  # a cell that ends in this result must not fail: it says what is wrong with it
         return FRAME.format(_note(heading_line(result.info, result.method)) + _note(str(error)))
-    script, mark = output_script(OUTPUT_STYLES, (*OUTPUT_SCRIPTS, "core.js", "views.js", "notebook_result.js"), "startResult")
+    script, mark = output_script(
+        OUTPUT_STYLES, (*OUTPUT_SCRIPTS, "core.js", "views.js", "notebook_result.js"), "startResult"
+    )
     return output(_data(result, precision, blocks[0]), without_script(result), script, mark)
 
 
@@ -136,7 +140,9 @@ def _heads(result: HeadMaps) -> str:
     """What each head of each layer does most, as a table of layers by heads."""
     rows: dict[int, str] = {}
     for role in result.roles():
-        rows[role.layer] = rows.get(role.layer, "") + f'<td style="padding:0 8px">{escape(role.name)}, {role.share:.0%}</td>'
+        rows[role.layer] = (
+            rows.get(role.layer, "") + f'<td style="padding:0 8px">{escape(role.name)}, {role.share:.0%}</td>'
+        )
     heads = "".join(f"<th>head {number + 1}</th>" for number in range(result.scores.shape[1]))
     body = "".join(f"<tr><th>layer {layer + 1}</th>{cells}</tr>" for layer, cells in rows.items())
     table = f'<table style="font-size:12px"><tr><td></td>{heads}</tr>{body}</table>'

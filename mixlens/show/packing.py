@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import InputError
+from ..base.errors import InputError
 
 LEVELS = {("bits16", False): 65535, ("bits16", True): 32767, ("bits8", False): 255, ("bits8", True): 127}
 TYPES = {("bits16", False): "<u2", ("bits16", True): "<i2", ("bits8", False): "<u1", ("bits8", True): "<i1"}
@@ -121,7 +121,9 @@ def decode(block: Mapping[str, Any]) -> np.ndarray:
     step = reader.take("<f4", block["rows"], 1) / np.float64(LEVELS[kind])
     if block["coding"] == "top":
         return _top_rows(block, reader, TYPES[kind], step)
-    return reader.take(TYPES[kind], block["rows"], block["columns"]) * step  # after it come the sums of what rounding took
+    return (
+        reader.take(TYPES[kind], block["rows"], block["columns"]) * step
+    )  # after it come the sums of what rounding took
 
 
 def _top_rows(block: Mapping[str, Any], reader: _Reader, kind: str, step: np.ndarray) -> np.ndarray:

@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..conventions import CONVENTIONS, FROM_INPUT
-from ..errors import InputError, printable
-from ..notices import noticed, off_sum
+from ..answers.names import UNSIGNED, name_of
+from ..base.errors import InputError, printable
+from ..scoring.conventions import CONVENTIONS, FROM_INPUT
+from ..scoring.notices import noticed, off_sum
 from ..types import Attribution, Map, Prediction, Result
-from ..why.names import UNSIGNED, name_of
 from .heading import heading_line
 from .packing import EXACT, Block, Precision, encode, fit
 from .page_rows import about_entry, about_method, options_line, rolled
@@ -148,7 +148,9 @@ def shortened(text: str, begin: int, *, end: int = 0) -> str:
 def labels(results: Sequence[Result]) -> list[str]:
     """A name for each result; where one method is there twice, with what tells them apart."""
     methods = [result.method for result in results]
-    return numbered([result.method if methods.count(result.method) == 1 else _longer_name(result) for result in results])
+    return numbered(
+        [result.method if methods.count(result.method) == 1 else _longer_name(result) for result in results]
+    )
 
 
 def numbered(names: Sequence[str]) -> list[str]:
@@ -232,7 +234,9 @@ def explains(info: Mapping[str, Any]) -> str:
     if info.get("generated") is not None:
         return f"What counts for {shown(info['generated'])}, written after {place}"
     if info.get("target") is not None:
-        return f"What counts for the {str(info.get('score')).replace('_', ' ')} of {shown(str(info['target']))} at {place}"
+        return (
+            f"What counts for the {str(info.get('score')).replace('_', ' ')} of {shown(str(info['target']))} at {place}"
+        )
     return f"What {place} is made of"
 
 

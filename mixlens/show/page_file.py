@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ..errors import InputError, ResultError
-from ..files import write as write_file
-from ..paths import is_folder, is_there, looking
+from ..base.errors import InputError, ResultError
+from ..base.files import write as write_file
+from ..base.paths import is_folder, is_there, looking
 from .page_template import MARK
 
 MEGABYTES = 2.0  # for each text, or for a run
@@ -16,7 +16,9 @@ def may_write(place: Path, *, force: bool) -> None:
     """Refuse before anything is computed: a file that is no report is not overwritten, unless `force`."""
     _refuse_place(place)
     if is_there(place) and not force and not _is_report(place):
-        raise ResultError(f"{str(place)!r} exists and is not a mixlens report. Choose another name, or say --force (force=True).")
+        raise ResultError(
+            f"{str(place)!r} exists and is not a mixlens report. Choose another name, or say --force (force=True)."
+        )
 
 
 def _refuse_place(place: Path) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ..conventions import CONVENTIONS
-from ..notices import completeness
+from ..scoring.conventions import CONVENTIONS
+from ..scoring.notices import completeness
 from .heading import removed, sum_line
 
 Info = Mapping[str, Any]

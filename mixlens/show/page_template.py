@@ -14,7 +14,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from ..wording import THIN
+from ..base.text import THIN
 
 ASSETS = Path(__file__).parent / "page"
 MARK = '<meta name="generator" content="mixlens report">'
@@ -114,7 +114,14 @@ def subtitle_of(models: Sequence[str], methods: Sequence[str]) -> str:
 
 
 def filled_page(
-    data: Mapping[str, Any], kind: Kind, *, title: str, subtitle: str, crumb: str = "", name: str | None = None, answer: str = ""
+    data: Mapping[str, Any],
+    kind: Kind,
+    *,
+    title: str,
+    subtitle: str,
+    crumb: str = "",
+    name: str | None = None,
+    answer: str = "",
 ) -> str:
     """The template with everything inside. Only our own style and script may run in it, by their hashes.
 

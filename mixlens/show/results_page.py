@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from ..errors import InputError
+from ..base.errors import InputError
 from ..types import Attribution, Map, Result
 from .page_entry import Entry, entry, numbered, shortened
 from .page_template import REPORT, filled_page, folder_name, subtitle_of
@@ -26,12 +26,16 @@ class Told:
     unanswered: str | None = None
 
 
-def page(results: Sequence[Result], *, title: str | None = None, room: int = 2_000_000, preset: str | None = None) -> str:
+def page(
+    results: Sequence[Result], *, title: str | None = None, room: int = 2_000_000, preset: str | None = None
+) -> str:
     """The whole page of results as one string, at most `room` characters for each text."""
     return page_of_texts([Told(group) for group in _by_text(results)], title=title, room=room, preset=preset)
 
 
-def page_of_texts(told: Sequence[Told], *, title: str | None = None, room: int = 2_000_000, preset: str | None = None) -> str:
+def page_of_texts(
+    told: Sequence[Told], *, title: str | None = None, room: int = 2_000_000, preset: str | None = None
+) -> str:
     """The whole page as one string. It opens on the answer of its first text; `preset` is what the explorer shows first."""
     every = _labelled([_entry(one, room=room - page_room()) for one in told])
     first = every[0]
@@ -63,7 +67,10 @@ def _entry(told: Told, *, room: int) -> Entry:
             **more,
         }
     made = entry(told.results, room=room, more=more)
-    return {"subtitle": subtitle_of([folder_name(made["model"])], _distinct(one["short"] for one in made["methods"])), **made}
+    return {
+        "subtitle": subtitle_of([folder_name(made["model"])], _distinct(one["short"] for one in made["methods"])),
+        **made,
+    }
 
 
 @cache

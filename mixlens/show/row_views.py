@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain, repeat
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..errors import printable
+from ..base.errors import printable
 from .colors import shares
 from .heading import largest_of, number_of
 from .layout import clipped, columns_of, fitting, in_blocks, item_lines, text_line, turned

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..why.names import name_of
+from ..answers.names import name_of
 
 if TYPE_CHECKING:
-    from ..corpus.page_facts import Mean, Overview
-    from ..corpus.turned_counts import Gaps, Turned
+    from ..runs.corpus.page_facts import Mean, Overview
+    from ..runs.corpus.turned_counts import Gaps, Turned
 
 Facts = dict[str, Any]
 
@@ -61,7 +61,14 @@ def _removal(facts: Overview) -> Facts | None:
 def _turned(turned: Turned) -> Facts:
     low, high = turned.interval() or (None, None)
     counts = list(map(int, turned.left.counts))
-    return {"rows": turned.rows, "draws": turned.draws, "share": turned.share, "low": low, "high": high, "counts": counts}
+    return {
+        "rows": turned.rows,
+        "draws": turned.draws,
+        "share": turned.share,
+        "low": low,
+        "high": high,
+        "counts": counts,
+    }
 
 
 def _completeness(facts: Overview) -> Facts | None:

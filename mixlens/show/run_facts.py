@@ -14,7 +14,7 @@ from .run_checks import agreement_matrix, check_facts
 from .tokens import shown
 
 if TYPE_CHECKING:
-    from ..corpus.page_facts import Bins, Judged, Mean, OneClass, Overview, Sampled
+    from ..runs.corpus.page_facts import Bins, Judged, Mean, OneClass, Overview, Sampled
 
 WIDEST = 30  # bins of a histogram
 LONGEST = 60  # characters of a token or a class
@@ -39,7 +39,11 @@ def run_facts(facts: Overview) -> dict[str, Any]:
         **check_facts(facts),
         "ratios": [_ratio(name, layers) for name, layers in facts.ratios.items()],
         "gap": _gap(facts),
-        "lengths": {**_lengths(facts.lengths), "mean": _mean_length(facts), "largest": max(facts.lengths, default=None)},
+        "lengths": {
+            **_lengths(facts.lengths),
+            "mean": _mean_length(facts),
+            "largest": max(facts.lengths, default=None),
+        },
         "seconds": {"mean": facts.seconds.value, "total": facts.seconds.total, **_bins(facts.times)},
         "slow": list(map(_row, facts.slow)),
         "about": about(facts),

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..errors import InputError
+from ..base.errors import InputError
+from ..base.text import counted, listed
 from ..types import Map
-from ..wording import counted, listed
 from .packing import EXACT, Precision, encode
 from .page_template import (
     BASE_SCRIPTS,
@@ -24,7 +24,7 @@ from .page_template import (
 from .run_facts import run_facts, short, short_or_none
 
 if TYPE_CHECKING:
-    from ..corpus.page_facts import Overview, Sampled
+    from ..runs.corpus.page_facts import Overview, Sampled
 
 RUN = Kind(
     (*BASE_STYLES, "run.css"),
@@ -180,7 +180,9 @@ def _add_maps(examples: Sequence[Example], blocks: Mapping[int, list[Example]]) 
     for facts in examples:
         facts["maps"] = blocks.get(facts["row"])
     without = len(examples) - len(blocks)
-    rest = f" Those of {without} are left out: the file has no room for them, or the text is too long." if without else ""
+    rest = (
+        f" Those of {without} are left out: the file has no room for them, or the text is too long." if without else ""
+    )
     return f"Maps of {len(blocks)} examples are here, {COARSE.description()}.{rest}"
 
 

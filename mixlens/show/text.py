@@ -10,7 +10,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..errors import InputError, printable
+from ..base.errors import InputError, printable
 from ..types import Attribution, HeadMaps, Map, Result
 from .encoding import readable
 from .head_views import heads_view

@@ -7,7 +7,7 @@ import unicodedata
 from collections.abc import Sequence
 from itertools import pairwise
 
-from ..errors import printable
+from ..base.errors import printable
 
 CONTINUES = "##"
 STARTS = ("Ġ", "▁")

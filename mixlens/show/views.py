@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..errors import InputError
+from ..base.errors import InputError
 from .colors import shares, style_of
 from .layout import chopped, columns_of, fitting, item_lines, text_line, turned
 from .tokens import pieces, shown
@@ -171,7 +171,9 @@ def _number_and_bar(row: Bar, number: int, bar: int, colours: int) -> tuple[Piec
     size = abs(row.share) if math.isfinite(row.share) else 0.0  # a score that is no number has no bar
     blocks = ("█" if row.share >= 0 else "▒") * round(size * bar)
     style = style_of(1.0 if row.share >= 0 else -1.0, colours, ink_only=True)
-    aligned = f"{row.number:>{number}}" if row.number.endswith("%") else f"{row.number:<{number}}" if blocks else row.number
+    aligned = (
+        f"{row.number:>{number}}" if row.number.endswith("%") else f"{row.number:<{number}}" if blocks else row.number
+    )
     return (f"{aligned}  " if blocks else aligned, ""), (blocks, style)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from html import escape
 from typing import TYPE_CHECKING
 
-from ..wording import percent
+from ..base.text import percent
 from .colors import LIGHT, hue_of, scaled
 from .notebook import OUTPUT_SCRIPTS, output, output_script
 from .page_template import WHY_SCRIPTS, WHY_STYLES
@@ -13,7 +13,7 @@ from .why_page import shown_why
 from .why_text import marked_words, method_line, shown_words, without_line
 
 if TYPE_CHECKING:
-    from ..why import Why
+    from ..answers import Why
 
 FRAME = '<div style="font:15px/1.55 system-ui,sans-serif;max-width:64em">{}</div>'
 READING = "font:20px/1.8 'Iowan Old Style',Palatino,Georgia,serif;margin:.6em 0"
@@ -40,7 +40,10 @@ def without_script(why: Why) -> str:
         *(f"<div>{ICONS[note.state]} {escape(note.text)}</div>" for note in why.notes),
         f'<div style="{READING}">{_text(why)}</div>',
         f'<div style="font-weight:600">{ICONS[why.trust.verdict]} {escape(why.trust.sentence)}</div>',
-        *(f"<div>{ICONS[check.state]} {escape(check.title)} {escape(check.detail)}</div>" for check in why.trust.checks),
+        *(
+            f"<div>{ICONS[check.state]} {escape(check.title)} {escape(check.detail)}</div>"
+            for check in why.trust.checks
+        ),
         f'<div style="opacity:.75;font-size:13px">{escape(method_line(why))}. {LEGEND}</div>',
     ]
     return FRAME.format("".join(parts))
@@ -60,6 +63,8 @@ def _word(why: Why, place: int, largest: float | None) -> str:
     hue = hue_of(word.share, signed=why.method.signed)
     line = "dashed" if hue == "against" else "solid"
     back = scaled(word.share / largest, f"{hue}-tint")
-    style = f"background:{back};color:{LIGHT['ink']};border-bottom:2px {line} {LIGHT[hue]};padding:0 3px;border-radius:4px"
+    style = (
+        f"background:{back};color:{LIGHT['ink']};border-bottom:2px {line} {LIGHT[hue]};padding:0 3px;border-radius:4px"
+    )
     share = percent(word.share, sign=why.method.signed)
     return f'{escape(word.before)}<span style="{style}" title="{share}">{escape(word.text)}</span>'

@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from ..errors import printable
-from ..why.rules import decides
-from ..why.sentences import called, draws, of_two, random_words, these, turning, which
-from ..wording import THIN, counted, gap, percent, probability
+from ..answers.rules import decides
+from ..answers.sentences import called, draws, of_two, random_words, these, turning, which
+from ..base.errors import printable
+from ..base.text import THIN, counted, gap, percent, probability
 from .colors import style_of
 from .layout import clipped, columns_of, fitting, text_line
 from .text import console
@@ -18,8 +18,8 @@ from .views import View
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from ..why import Why
-    from ..why.value import Single, Trust, Word
+    from ..answers import Why
+    from ..answers.value import Single, Trust, Word
 
 MOST_BARS = 12
 LONGEST_BAR = 20
@@ -107,7 +107,9 @@ def agreement_line(why: Why) -> str:
 
 def _notes(why: Why, width: int, colours: int) -> Iterator[Text]:
     for note in why.notes:
-        yield from _paragraph(f"{MARKS[note.state]} {note.text}", width, style=STYLES[note.state] if colours else "", indent="  ")
+        yield from _paragraph(
+            f"{MARKS[note.state]} {note.text}", width, style=STYLES[note.state] if colours else "", indent="  "
+        )
 
 
 def _paragraph(text: str, width: int, *, style: str = "", first: str = "", indent: str = "") -> Iterator[Text]:
@@ -208,7 +210,15 @@ def _text_lines(why: Why, width: int) -> list[list[tuple[str, int | None]]]:
 
 def _between(word: Word, *, first: bool) -> str:
     """The characters before a word on one line."""
-    return "" if first else _plain(" ".join(word.before.split("\n"))) if word.before.strip() else " " if word.before else ""
+    return (
+        ""
+        if first
+        else _plain(" ".join(word.before.split("\n")))
+        if word.before.strip()
+        else " "
+        if word.before
+        else ""
+    )
 
 
 def _parts(text: str, width: int) -> list[str]:
@@ -265,7 +275,13 @@ def rest_line(why: Why, places: Sequence[int]) -> str:
     """What is not drawn, and the unit."""
     rest = [why.words[place] for place in shown_words(why) if place not in set(places) and why.words[place].share]
     carried = percent(sum(abs(word.share) for word in rest))
-    more = f"{len(rest):,} more carry {carried} together; " if len(rest) > 1 else f"1 more carries {carried}; " if rest else ""
+    more = (
+        f"{len(rest):,} more carry {carried} together; "
+        if len(rest) > 1
+        else f"1 more carries {carried}; "
+        if rest
+        else ""
+    )
     unit = "share of evidence" if why.method.signed else "share of evidence, without a sign"
     return f"{more}{unit}, {why.method.name}"
 

@@ -142,7 +142,9 @@ def functions_of(source: str) -> Iterator[tuple[str, int, int]]:
     yield from walk(parsed(source), ())
 
 
-Runs = Mapping[str, Mapping[int, Sequence[str]]]  # by file and line: the tests that ran it, each followed by |setup or |run
+Runs = Mapping[
+    str, Mapping[int, Sequence[str]]
+]  # by file and line: the tests that ran it, each followed by |setup or |run
 
 
 def from_runs(runs: Runs, root: Path, seconds: Mapping[str, float]) -> Covering:
@@ -161,7 +163,9 @@ def from_runs(runs: Runs, root: Path, seconds: Mapping[str, float]) -> Covering:
             functions[f"{file}::{function_of[line]}"] |= tests
             lines[f"{file}::{function_of[line]}::{texts[line - 1]}"] |= tests
     return Covering(
-        {key: sorted(some) for key, some in functions.items()}, {key: sorted(some) for key, some in lines.items()}, seconds
+        {key: sorted(some) for key, some in functions.items()},
+        {key: sorted(some) for key, some in lines.items()},
+        seconds,
     )
 
 

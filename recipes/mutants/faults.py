@@ -37,12 +37,32 @@ COMPARISONS: dict[type, type] = {
     ast.In: ast.NotIn,
     ast.NotIn: ast.In,
 }
-_PAIRS = (("mean", "sum"), ("max", "min"), ("amax", "amin"), ("argmax", "argmin"), ("all", "any"), ("maximum", "minimum"))
+_PAIRS = (
+    ("mean", "sum"),
+    ("max", "min"),
+    ("amax", "amin"),
+    ("argmax", "argmin"),
+    ("all", "any"),
+    ("maximum", "minimum"),
+)
 AGGREGATES = {**dict(_PAIRS), **{right: left for left, right in _PAIRS}}
 # Calls that may be left out, so that what they were given stays.
 METHODS = frozenset(
     (
-        *("abs", "abs_", "clamp", "clamp_", "clamp_min", "softmax", "log_softmax", "relu", "sqrt", "exp", "log", "round"),
+        *(
+            "abs",
+            "abs_",
+            "clamp",
+            "clamp_",
+            "clamp_min",
+            "softmax",
+            "log_softmax",
+            "relu",
+            "sqrt",
+            "exp",
+            "log",
+            "round",
+        ),
         *("square", "tril", "triu", "masked_fill", "strip", "rstrip", "lstrip", "lower", "sort"),
     )
 )
@@ -136,7 +156,9 @@ class _Finder(ast.NodeVisitor):
         start, end = self._span(node)
         text = f"({after})" if text is None else text
         before = ast.unparse(node)
-        self.faults.append(Fault(self.file, ".".join(self.scope), operator, before, after, 0, node.lineno, start, end, text))
+        self.faults.append(
+            Fault(self.file, ".".join(self.scope), operator, before, after, 0, node.lineno, start, end, text)
+        )
 
     def _changed(self, operator: str, node: ast.expr, change: Callable[..., object]) -> None:
         """The fault that `change` makes of a copy of the node: in place, or by what it returns."""
@@ -213,7 +235,11 @@ class _Finder(ast.NodeVisitor):
         self._changed("boolean", node, lambda one: setattr(one, "op", other()))
 
     def visit_UnaryOp(self, node: ast.UnaryOp) -> None:
-        if isinstance(node.op, ast.USub) and isinstance(node.operand, ast.Constant) and isinstance(node.operand.value, int):
+        if (
+            isinstance(node.op, ast.USub)
+            and isinstance(node.operand, ast.Constant)
+            and isinstance(node.operand.value, int)
+        ):
             self._add("axis", node, f"-{node.operand.value + 1}")
             return
         self.generic_visit(node)
@@ -268,7 +294,9 @@ class _Finder(ast.NodeVisitor):
     def visit_Assign(self, node: ast.Assign) -> None:
         self.generic_visit(node)
         rebound = {one.id for one in ast.walk(node.value) if isinstance(one, ast.Name)}
-        if all(isinstance(one, ast.Subscript | ast.Attribute) or getattr(one, "id", "") in rebound for one in node.targets):
+        if all(
+            isinstance(one, ast.Subscript | ast.Attribute) or getattr(one, "id", "") in rebound for one in node.targets
+        ):
             self._removed(node)  # a new name that is not given would only crash
 
     def visit_Delete(self, node: ast.Delete) -> None:
@@ -332,7 +360,9 @@ class _Finder(ast.NodeVisitor):
         first = statements[0]
         start, _ = self._span(first)
         text = f"{after}\n{' ' * first.col_offset}"
-        self.faults.append(Fault(self.file, ".".join(self.scope), "early return", "", after, 0, first.lineno, start, start, text))
+        self.faults.append(
+            Fault(self.file, ".".join(self.scope), "early return", "", after, 0, first.lineno, start, start, text)
+        )
 
 
 def _own(function: ast.AST) -> Iterator[ast.AST]:
@@ -345,7 +375,9 @@ def _own(function: ast.AST) -> Iterator[ast.AST]:
 
 def _is_text(statement: ast.stmt) -> bool:
     return (
-        isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant) and isinstance(statement.value.value, str)
+        isinstance(statement, ast.Expr)
+        and isinstance(statement.value, ast.Constant)
+        and isinstance(statement.value.value, str)
     )
 
 

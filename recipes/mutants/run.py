@@ -22,10 +22,35 @@ from typing import Any
 from .faults import Fault
 
 IGNORED = (".git", ".venv", "__pycache__", ".hypothesis", ".*_cache", ".browser", "build", "dist", "*.egg-info")
-FAMILIES = ("bert", "roberta", "electra", "distilbert", "albert", "modernbert", "gpt2", "gpt_neo", "gpt_neox", "opt", "llama")
+FAMILIES = (
+    "bert",
+    "roberta",
+    "electra",
+    "distilbert",
+    "albert",
+    "modernbert",
+    "gpt2",
+    "gpt_neo",
+    "gpt_neox",
+    "opt",
+    "llama",
+)
 MORE_FAMILIES = (
     *("mistral", "qwen2", "qwen3", "gemma", "gemma2", "gemma3", "phi3", "olmo2", "camembert", "xlm_roberta"),
-    *("arcee", "biogpt", "cohere", "cohere2", "ernie", "ernie4_5", "glm", "glm4", "gpt_bigcode", "gptj", "ministral", "nemotron"),
+    *(
+        "arcee",
+        "biogpt",
+        "cohere",
+        "cohere2",
+        "ernie",
+        "ernie4_5",
+        "glm",
+        "glm4",
+        "gpt_bigcode",
+        "gptj",
+        "ministral",
+        "nemotron",
+    ),
     *("nomic_bert", "olmo", "olmo3", "phi", "roberta_prelayernorm", "smollm3", "stablelm", "starcoder2"),
 )
 # What a test would wait for. Nothing of the project itself: each process imports the copy that it tests.
@@ -133,7 +158,9 @@ class Running:
 
     result: Outcome  # once it has ended
 
-    def __init__(self, place: Place, asked: Sequence[str], spared: Sequence[str], *, until: str = "", only_read: bool = False):
+    def __init__(
+        self, place: Place, asked: Sequence[str], spared: Sequence[str], *, until: str = "", only_read: bool = False
+    ):
         """`until`: the last test to run. `only_read`: the tests are collected, none is run."""
         self.told = place.folder / "failed"
         for name in ("failed", "order"):
@@ -185,7 +212,16 @@ def _test(place: Place, selection: Selection, only_read: bool) -> None:
             del sys.modules[name]
         import pytest
 
-        given = ["-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-W", "ignore::pytest.PytestAssertRewriteWarning"]
+        given = [
+            "-x",
+            "-q",
+            "-p",
+            "no:cacheprovider",
+            "-p",
+            "no:xdist",
+            "-W",
+            "ignore::pytest.PytestAssertRewriteWarning",
+        ]
         if importlib.util.find_spec("hypothesis"):
             given.append("--hypothesis-seed=0")
         if only_read:
@@ -239,7 +275,9 @@ def run(
             if outcome.code == NO_TESTS:
                 raise RuntimeError(f"no test is selected by {' '.join(tests)} for {fault.file}.")
             if outcome.code > 0 and not outcome.failed:  # neither a test nor a file of tests failed, but pytest itself
-                raise RuntimeError(f"pytest could not run for {fault.file}:\n{(place.folder / 'output').read_text()[-3000:]}")
+                raise RuntimeError(
+                    f"pytest could not run for {fault.file}:\n{(place.folder / 'output').read_text()[-3000:]}"
+                )
             if outcome.code == 0:
                 fine.update(outcome.order)
             if outcome.code == 0 or outcome.late or not outcome.failed or outcome.failed in fine:
@@ -293,7 +331,10 @@ def write(path: Path, results: Sequence[Told]) -> None:
                 "status": one.status,
                 "test": one.test,
                 "seconds": one.seconds,
-                **{name: getattr(one.fault, name) for name in ("file", "line", "function", "operator", "before", "after")},
+                **{
+                    name: getattr(one.fault, name)
+                    for name in ("file", "line", "function", "operator", "before", "after")
+                },
             }
         )
         for one in results

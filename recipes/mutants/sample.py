@@ -41,13 +41,18 @@ Key = tuple[str, str, str, str]
 def all_faults(root: Path, files: Sequence[str]) -> dict[str, list[Fault]]:
     """By file; without those of functions that no test on a CPU can reach."""
     found = {file: faults((root / file).read_text(), file) for file in files}
-    return {file: [one for one in some if (file, one.function) not in LEFT_OUT_FUNCTIONS] for file, some in found.items()}
+    return {
+        file: [one for one in some if (file, one.function) not in LEFT_OUT_FUNCTIONS] for file, some in found.items()
+    }
 
 
 def sample(root: Path, found: Mapping[str, Sequence[Fault]], size: int, seed: int) -> list[Fault]:
     """The same for the same sources, size and seed. Each fault once."""
     drawn = random.Random(seed)
-    left = {file: {kind: [one for one in some if one.operator == kind] for kind in OPERATORS} for file, some in found.items()}
+    left = {
+        file: {kind: [one for one in some if one.operator == kind] for kind in OPERATORS}
+        for file, some in found.items()
+    }
     weights = {file: math.sqrt(len(some)) for file, some in found.items() if some}
     chosen: list[Fault] = []
     while weights and len(chosen) < size:
@@ -67,8 +72,14 @@ def reviewed(path: Path) -> dict[Key, str]:
     """The faults judged to change nothing, and why."""
     entries = json.loads(path.read_text()) if path.exists() else []
     for entry in entries:
-        if set(entry) != {*KEYS, "reason"} or not all(isinstance(value, str) for value in entry.values()) or not entry["reason"]:
-            raise SystemExit(f"{path.name}: an entry has the keys {', '.join(KEYS)} and a reason, all text, not {entry!r:.120}")
+        if (
+            set(entry) != {*KEYS, "reason"}
+            or not all(isinstance(value, str) for value in entry.values())
+            or not entry["reason"]
+        ):
+            raise SystemExit(
+                f"{path.name}: an entry has the keys {', '.join(KEYS)} and a reason, all text, not {entry!r:.120}"
+            )
     return {(entry["file"], entry["function"], entry["before"], entry["after"]): entry["reason"] for entry in entries}
 
 
@@ -94,7 +105,10 @@ def score(results: Sequence[Told], same: Sequence[Fault], area_of: Mapping[str, 
     share = 1.0
     for area in (*areas, "all"):
         own = [one for one in results if area in ("all", area_of[one.fault.file])]
-        killed, clock = sum(one.status != "survived" for one in own), sum(one.status == "killed by the clock" for one in own)
+        killed, clock = (
+            sum(one.status != "survived" for one in own),
+            sum(one.status == "killed by the clock" for one in own),
+        )
         left = sum(area in ("all", area_of[fault.file]) for fault in same)
         if area != "all" and not own and not left:
             continue
@@ -120,7 +134,9 @@ def parsed(given: Sequence[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--sample", type=int, default=120, metavar="N", help="how many faults (120)")
     parser.add_argument("--seed", type=int, default=1, metavar="S", help="which sample (1)")
-    parser.add_argument("--area", action="append", choices=list(AREAS), help="one area; may be given several times (all)")
+    parser.add_argument(
+        "--area", action="append", choices=list(AREAS), help="one area; may be given several times (all)"
+    )
     parser.add_argument(
         "--only", action="append", metavar="ID", help="this fault alone, also one judged equivalent; several times"
     )
@@ -149,7 +165,8 @@ def main(given: Sequence[str] | None = None) -> int:
         every = {fault.id: fault for some in found.values() for fault in some}
         if unknown := [one for one in chosen.only if one not in every]:
             print(
-                f"there is no fault {unknown[0]!r} in {', '.join(chosen.area or AREAS)}; --list shows the names.", file=sys.stderr
+                f"there is no fault {unknown[0]!r} in {', '.join(chosen.area or AREAS)}; --list shows the names.",
+                file=sys.stderr,
             )
             return 2
         picked, same = [every[one] for one in chosen.only], list[Fault]()
@@ -163,7 +180,10 @@ def main(given: Sequence[str] | None = None) -> int:
         return 0
     print(f"{len(picked)} faults to try, {len(same)} judged equivalent; seed {chosen.seed}.", flush=True)
     known = covering.read()
-    print("tests: " + ("those that run the line of a fault" if known else "those of recipes/mutants/tests.py") + ".", flush=True)
+    print(
+        "tests: " + ("those that run the line of a fault" if known else "those of recipes/mutants/tests.py") + ".",
+        flush=True,
+    )
     mutants_run.preload()
     count = iter(range(1, len(picked) + 1))
 

@@ -24,7 +24,13 @@ AREAS: dict[str, tuple[str, ...]] = {
     ),
     "metrics": ("mixlens/metrics/*.py", *(f"mixlens/experiments/{name}.py" for name in JUDGE.split())),
     "corpus": ("mixlens/corpus/*.py", "mixlens/files.py", "mixlens/saving.py", "mixlens/errors.py"),
-    "show": ("mixlens/show/*.py", "mixlens/show/figure/*.py", "mixlens/serve/*.py", "mixlens/cli/*.py", "mixlens/report.py"),
+    "show": (
+        "mixlens/show/*.py",
+        "mixlens/show/figure/*.py",
+        "mixlens/serve/*.py",
+        "mixlens/cli/*.py",
+        "mixlens/report.py",
+    ),
     "answers": ("mixlens/why/*.py", "mixlens/generation/*.py"),
     "core": (
         "mixlens/*.py",
@@ -133,7 +139,13 @@ CORE = (
         "tests/test_paths.py",
         "tests/test_together.py",
     ),
-    *(*MAPS, "tests/test_float32.py", "tests/test_aggregate.py", "tests/test_identifiability.py", "tests/test_untouched.py"),
+    *(
+        *MAPS,
+        "tests/test_float32.py",
+        "tests/test_aggregate.py",
+        "tests/test_identifiability.py",
+        "tests/test_untouched.py",
+    ),
     *(
         "tests/test_speed_guard.py:[bert,memory,error",
         "tests/test_load.py",
@@ -145,11 +157,21 @@ CORE = (
 TOLD = ("tests/test_told.py", "tests/test_show_limits.py")
 FIRST: dict[str, tuple[str, ...]] = {
     "mixlens/methods/alti.py": ("tests/test_golden.py", *MAPS),
-    "mixlens/methods/attcat.py": ("tests/test_attcat.py", "tests/test_paths.py:segments", *ATTRIBUTIONS, "tests/test_lrp.py"),
+    "mixlens/methods/attcat.py": (
+        "tests/test_attcat.py",
+        "tests/test_paths.py:segments",
+        *ATTRIBUTIONS,
+        "tests/test_lrp.py",
+    ),
     "mixlens/methods/attention.py": ("tests/test_golden.py", *MAPS),
     "mixlens/methods/blank_out.py": ("tests/test_edges.py", *ATTRIBUTIONS, "tests/test_metrics_faithfulness.py"),
     "mixlens/methods/context_cite.py": ("tests/test_context_cite.py", *ATTRIBUTIONS),
-    "mixlens/methods/deeplift.py": ("test_multipliers_by_hand.py", "test_deeplift.py", "test_deeplift_norms.py", *ATTRIBUTIONS),
+    "mixlens/methods/deeplift.py": (
+        "test_multipliers_by_hand.py",
+        "test_deeplift.py",
+        "test_deeplift_norms.py",
+        *ATTRIBUTIONS,
+    ),
     "mixlens/methods/gradients.py": ATTRIBUTIONS,
     "mixlens/methods/hta.py": (
         *("test_steepness_by_hand.py", "tests/test_edges.py"),
@@ -158,7 +180,12 @@ FIRST: dict[str, tuple[str, ...]] = {
         "tests/test_float32.py:hidden",
     ),
     "mixlens/methods/identifiability.py": (
-        *("test_steepness_by_hand.py", "tests/test_edges.py", "tests/test_golden_maps.py", "tests/test_identifiability.py"),
+        *(
+            "test_steepness_by_hand.py",
+            "tests/test_edges.py",
+            "tests/test_golden_maps.py",
+            "tests/test_identifiability.py",
+        ),
         "tests/test_together.py:effective,basis",
         *MAPS,
     ),
@@ -185,7 +212,11 @@ FIRST: dict[str, tuple[str, ...]] = {
         "tests/test_deeplift.py",
         "tests/test_run.py",
     ),
-    "mixlens/removal.py": ("tests/test_metrics_removal.py", "tests/test_metrics_faithfulness.py", "tests/test_context_cite.py"),
+    "mixlens/removal.py": (
+        "tests/test_metrics_removal.py",
+        "tests/test_metrics_faithfulness.py",
+        "tests/test_context_cite.py",
+    ),
     "mixlens/questions.py": (*ATTRIBUTIONS, "tests/test_metrics_faithfulness.py"),
     "mixlens/methods/_attribution.py": (*ATTRIBUTIONS, "tests/test_structure.py"),
     "mixlens/targets.py": (*ATTRIBUTIONS, "tests/test_asking.py", "tests/test_cli.py", "tests/test_fuzz.py"),
@@ -208,12 +239,27 @@ FIRST: dict[str, tuple[str, ...]] = {
     "mixlens/differentiable.py": ("tests/test_differentiable.py",),
     "mixlens/notices.py": ("tests/test_asking.py", "tests/test_report.py", "tests/test_terminal.py"),
     "mixlens/continuing.py": ("tests/test_attributions.py", "tests/test_asking.py", "tests/test_report.py"),
-    "mixlens/asking.py": ("tests/test_asking.py", "tests/test_cli.py", "tests/test_report.py", "tests/test_serve.py:!flood"),
+    "mixlens/asking.py": (
+        "tests/test_asking.py",
+        "tests/test_cli.py",
+        "tests/test_report.py",
+        "tests/test_serve.py:!flood",
+    ),
     "mixlens/methods/_baselines.py": (*ATTRIBUTIONS, "tests/test_deeplift.py"),
     "mixlens/methods/_backward_rules.py": ("tests/test_rules.py", "tests/test_lrp.py", "tests/test_deeplift.py"),
     "mixlens/methods/_jacobian.py": ("test_steepness_by_hand.py", "tests/test_hta.py", "tests/test_golden_maps.py"),
-    "mixlens/alternative_attention.py": ("tests/test_edges.py", "tests/test_identifiability.py", "tests/test_golden_maps.py"),
-    "mixlens/model/words.py": ("test_passes_by_hand.py", "test_aggregate.py", "test_load.py", "test_run.py", "test_cli.py"),
+    "mixlens/alternative_attention.py": (
+        "tests/test_edges.py",
+        "tests/test_identifiability.py",
+        "tests/test_golden_maps.py",
+    ),
+    "mixlens/model/words.py": (
+        "test_passes_by_hand.py",
+        "test_aggregate.py",
+        "test_load.py",
+        "test_run.py",
+        "test_cli.py",
+    ),
     "mixlens/registry.py": ("tests/test_attributions.py", "tests/test_structure.py", "tests/test_metrics_intervals.py"),
     "mixlens/layer/norms.py": ("tests/test_norms.py", "tests/test_families.py:norm", *CORE),
     "mixlens/layer/proof.py": (
@@ -265,9 +311,18 @@ FIRST: dict[str, tuple[str, ...]] = {
     ),
     **dict.fromkeys(
         [f"mixlens/corpus/{name}.py" for name in PAGES.split()],
-        ("tests/test_pages_by_hand.py", "tests/test_report_run.py", "tests/test_summarize.py", "tests/test_run_arguments.py"),
+        (
+            "tests/test_pages_by_hand.py",
+            "tests/test_report_run.py",
+            "tests/test_summarize.py",
+            "tests/test_run_arguments.py",
+        ),
     ),
-    "mixlens/corpus/ray_*.py": ("tests/test_run_by_hand.py", "tests/test_run_ray_alone.py", "tests/test_run_ray_watch.py"),
+    "mixlens/corpus/ray_*.py": (
+        "tests/test_run_by_hand.py",
+        "tests/test_run_ray_alone.py",
+        "tests/test_run_ray_watch.py",
+    ),
     "mixlens/corpus/ray_tickets.py": ("tests/test_steps.py", "tests/test_run_ray.py:given_out_twice"),
     "mixlens/errors.py": (
         "tests/test_files_by_hand.py",
@@ -301,14 +356,19 @@ FIRST: dict[str, tuple[str, ...]] = {
     "mixlens/experiments/judge_summary.py": ("tests/test_judge_summary.py",),
     "mixlens/experiments/judged_methods.py": ("tests/test_foreign.py", "tests/test_judge.py"),
     **dict.fromkeys(
-        [f"mixlens/methods/{name}.py" for name in ("_points", "conductance", "gradient_shap", "sequential", "smooth_grad")],
+        [
+            f"mixlens/methods/{name}.py"
+            for name in ("_points", "conductance", "gradient_shap", "sequential", "smooth_grad")
+        ],
         ("test_lines_by_hand.py", "tests/test_peers_gradients.py", "tests/test_attributions.py"),
     ),
     **dict.fromkeys(
         [f"mixlens/methods/{name}.py" for name in ("_word_paths", "discretized")],
         ("tests/test_discretized.py", "tests/test_attributions.py"),
     ),
-    **dict.fromkeys([f"mixlens/methods/{name}.py" for name in ("_coalitions", "lime", "shap")], ("tests/test_shap_lime.py",)),
+    **dict.fromkeys(
+        [f"mixlens/methods/{name}.py" for name in ("_coalitions", "lime", "shap")], ("tests/test_shap_lime.py",)
+    ),
     "mixlens/show/packing.py": (*TOLD, "tests/test_parts.py", "tests/test_report.py"),
     **dict.fromkeys(
         [f"mixlens/show/{name}.py" for name in ("colors", "encoding", "heading", "layout", "tables", "tokens")],
@@ -326,9 +386,20 @@ FIRST: dict[str, tuple[str, ...]] = {
     "mixlens/show/run_*.py": (*TOLD, "tests/test_report_run.py"),
     "mixlens/show/page_*.py": (*TOLD, "tests/test_report.py"),
     "mixlens/show/results_page.py": (*TOLD, "tests/test_report.py"),
-    "mixlens/show/*.py": (*TOLD, "tests/test_terminal.py", "tests/test_show.py", "tests/test_figures.py", "tests/test_report.py"),
+    "mixlens/show/*.py": (
+        *TOLD,
+        "tests/test_terminal.py",
+        "tests/test_show.py",
+        "tests/test_figures.py",
+        "tests/test_report.py",
+    ),
     "mixlens/serve/*.py": (
-        *("tests/test_serve_guard.py", "tests/test_serve_desk.py", "tests/test_serve_answers.py", "tests/test_serve.py:!flood"),
+        *(
+            "tests/test_serve_guard.py",
+            "tests/test_serve_desk.py",
+            "tests/test_serve_answers.py",
+            "tests/test_serve.py:!flood",
+        ),
         *("tests/test_serve_limits.py", "tests/test_report.py"),
     ),
     "mixlens/report.py": ("tests/test_report_parts.py", "tests/test_report.py", "tests/test_report_run.py"),
@@ -352,7 +423,13 @@ FIRST: dict[str, tuple[str, ...]] = {
     ),
     "mixlens/fast/loops/*.py": (),
     "mixlens/fast/shared.py": ("tests/test_shared.py", *CORE),
-    "mixlens/fast/*.py": ("test_blocks_by_hand.py", "test_stacks_by_hand.py", "test_equals_plain.py", "test_shared.py", *CORE),
+    "mixlens/fast/*.py": (
+        "test_blocks_by_hand.py",
+        "test_stacks_by_hand.py",
+        "test_equals_plain.py",
+        "test_shared.py",
+        *CORE,
+    ),
 }
 
 
@@ -364,11 +441,15 @@ def _by_hand(folder: str, names: str, *tests: str) -> dict[str, tuple[str, ...]]
 BY_HAND: dict[str, tuple[str, ...]] = {
     **_by_hand("", "foreign", "test_foreign_whole.py"),
     **_by_hand(
-        "", "wording sentences rounding by_word conventions completeness budget products notices", "test_numbers_and_words.py"
+        "",
+        "wording sentences rounding by_word conventions completeness budget products notices",
+        "test_numbers_and_words.py",
     ),
     **_by_hand("", "command_words asking registry", "test_commands_in_words.py"),
     **_by_hand("", "layer_trace methods/_mixing", "test_tensors_scored.py"),
-    **_by_hand("", "scoring scored_tensors", "test_tensors_scored.py", "test_scorer_by_hand.py", "test_asked_by_hand.py"),
+    **_by_hand(
+        "", "scoring scored_tensors", "test_tensors_scored.py", "test_scorer_by_hand.py", "test_asked_by_hand.py"
+    ),
     **_by_hand("layer/", "proof identities", "test_proof_by_hand.py"),
     **_by_hand("layer/", "block parts", "test_blocks_by_hand.py"),
     **_by_hand("", "arithmetic averages head_maps provenance", "test_results_by_hand.py"),
@@ -378,9 +459,15 @@ BY_HAND: dict[str, tuple[str, ...]] = {
         "_coalitions _points _baselines shap lime smooth_grad sequential context_cite blank_out",
         "test_games_by_hand.py",
     ),
-    **_by_hand("experiments/", "scoreboard verdict* judge_summary judged_methods judged_metrics", "test_scoreboard_by_hand.py"),
-    **_by_hand("experiments/", "claims judge judging sanity", "test_judging_by_hand.py", "test_metric_options_by_hand.py"),
-    **_by_hand("metrics/", "*", "test_metrics_by_hand.py", "test_metric_options_by_hand.py", "test_token_identity_by_hand.py"),
+    **_by_hand(
+        "experiments/", "scoreboard verdict* judge_summary judged_methods judged_metrics", "test_scoreboard_by_hand.py"
+    ),
+    **_by_hand(
+        "experiments/", "claims judge judging sanity", "test_judging_by_hand.py", "test_metric_options_by_hand.py"
+    ),
+    **_by_hand(
+        "metrics/", "*", "test_metrics_by_hand.py", "test_metric_options_by_hand.py", "test_token_identity_by_hand.py"
+    ),
     **_by_hand("corpus/", "page page_facts summary taken_out turned_figure writing", "test_run_read_by_hand.py"),
     **_by_hand("serve/", "work questions describe", "test_questions_by_hand.py"),
     **_by_hand(
@@ -393,7 +480,9 @@ BY_HAND: dict[str, tuple[str, ...]] = {
     ),
     **_by_hand("show/", "flow_numbers colors packing", "test_figure_parts_by_hand.py", "test_word_matrix_by_hand.py"),
     **_by_hand(
-        "", "fast/__init__ fast/switch fast/together fast/shared fast/zeroing layer/norms layer/weights", "test_layers_by_hand.py"
+        "",
+        "fast/__init__ fast/switch fast/together fast/shared fast/zeroing layer/norms layer/weights",
+        "test_layers_by_hand.py",
     ),
     **_by_hand("", "alternative_attention differentiable fast/probes", "test_methods_by_hand.py"),
     **_by_hand(

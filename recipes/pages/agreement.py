@@ -14,16 +14,26 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from mixlens.experiments import Outcome, Table, run
-from mixlens.experiments.judge import every_method, judge, ranking, seconds
-from mixlens.experiments.judged_methods import NO_EXPLANATION, peers
-from mixlens.experiments.verdict import answers_of
+from mixlens.runs.experiments import Outcome, Table, run
+from mixlens.runs.experiments.verdict import answers_of
+from mixlens.runs.judge.judge import every_method, judge, ranking, seconds
+from mixlens.runs.judge.judged_methods import NO_EXPLANATION, peers
 
 DOCS = Path("docs/measured/results")
 MODEL = "agreement"
 GRADIENTS = ("attcat", "cat", "attention_grad", "attention_x_grad", "grad_x_input", "integrated_gradients", "deeplift")
 RUNS, N = "runs/agreement-page", "100"
-SEVERAL = ("random", "attention", "globenc", "alti", "value_zeroing", "grad_x_input", "attcat", "blank_out", "context_cite")
+SEVERAL = (
+    "random",
+    "attention",
+    "globenc",
+    "alti",
+    "value_zeroing",
+    "grad_x_input",
+    "attcat",
+    "blank_out",
+    "context_cite",
+)
 
 
 class Runs:

@@ -181,7 +181,7 @@ curves(fall, at=range(0, 101, 10), x="tokens removed (%)", y="fall of the probab
     Entry(
         "Do the top words matter?",
         "What is left of predictions without each method's three first words; random words to compare with.",
-        code="""from mixlens.corpus import turned_figure
+        code="""from mixlens.runs.corpus import turned_figure
 
 texts = [example.text for example in mixlens.data.load("sentiment", n=40)]
 mixlens.run(texts, model="sentiment", methods=["deeplift", "attcat", "alti"], trust=True, out="runs/turned", progress=False)
@@ -292,7 +292,12 @@ def main(docs: Path = DOCS) -> None:
                 part = made(entry, known)
             shutil.copyfile(Path(place) / entry.figure, figures / entry.figure)
             page += [part, f"![{entry.alt}](figures/gallery/{entry.figure})", ""]
-        page += ["## In the terminal", "", "Shown here without colours, as in a file or with `--no-color`: numbers and bars.", ""]
+        page += [
+            "## In the terminal",
+            "",
+            "Shown here without colours, as in a file or with `--no-color`: numbers and bars.",
+            "",
+        ]
         page += [made(entry, known) for entry in TEXTS]
     (docs / "gallery.md").write_text("\n".join(page).rstrip() + "\n", encoding="utf-8")
     total = sum(path.stat().st_size for path in figures.iterdir())

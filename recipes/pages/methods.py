@@ -12,10 +12,10 @@ from html import escape
 from pathlib import Path
 
 import mixlens
-from mixlens.attributions import ATTRIBUTIONS, AttributionMethod
-from mixlens.attributions import known as attributions
-from mixlens.maps import Method
-from mixlens.maps import known as maps
+from mixlens.scoring.attributions import ATTRIBUTIONS, AttributionMethod
+from mixlens.scoring.attributions import known as attributions
+from mixlens.scoring.maps import Method
+from mixlens.scoring.maps import known as maps
 from mixlens.show.colors import LIGHT, hue_of, scaled, shares
 
 SENTENCE = "The keys to the cabinet [MASK] rusty."

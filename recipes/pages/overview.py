@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from mixlens.experiments.claims import DIFFERENT, RULES, SAME, WORDS
-from mixlens.experiments.plan import PLANS
-from mixlens.experiments.reproduction_page import verdict_counts
-from mixlens.experiments.tables import Table
+from mixlens.runs.experiments.claims import DIFFERENT, RULES, SAME, WORDS
+from mixlens.runs.experiments.plan import PLANS
+from mixlens.runs.experiments.reproduction_page import verdict_counts
+from mixlens.runs.experiments.tables import Table
 
 HEAD = """# What replicates across the papers
 
@@ -40,7 +40,11 @@ LINE = 100  # characters
 EVERY_RUN = {1: "its one run", 2: "both runs"}
 # The statements that each paper puts first, by how they begin: its abstract or conclusion names them.
 MAIN = {
-    "alti": ("On SST2, ALTI correlates with grad_l2", "On SVA, ALTI correlates with blank-out", "ALTI is the most consistent"),
+    "alti": (
+        "On SST2, ALTI correlates with grad_l2",
+        "On SVA, ALTI correlates with blank-out",
+        "ALTI is the most consistent",
+    ),
     "globenc": (
         "GlobEnc (N_ENC) correlates with saliency",
         "The first layer norm alone makes it worse",
@@ -141,7 +145,9 @@ def _the_other_way(against: Sequence[str]) -> str:
 def overview(claims: Mapping[str, Sequence[Cells]]) -> str:
     """README.md: how many claims of each paper replicate, then each statement with its runs. `claims` has those of each paper, as
     its page has them."""
-    counts = tuple((f"[{PLANS.find(name).paper}]({name}.md)", len(some), verdict_counts(some)) for name, some in claims.items())
+    counts = tuple(
+        (f"[{PLANS.find(name).paper}]({name}.md)", len(some), verdict_counts(some)) for name, some in claims.items()
+    )
     statements = statements_of(claims)
     return "\n".join(
         [
@@ -156,7 +162,10 @@ def overview(claims: Mapping[str, Sequence[Cells]]) -> str:
             "",
             summary(statements),
             "",
-            *_table(("paper", "the paper says", "where", *(f"{word}: runs" for word in WORDS)), [one.row for one in statements]),
+            *_table(
+                ("paper", "the paper says", "where", *(f"{word}: runs" for word in WORDS)),
+                [one.row for one in statements],
+            ),
             MADE,
             "## How a verdict is reached",
             "",

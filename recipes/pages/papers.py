@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from mixlens.experiments.plan import PLANS
-from mixlens.experiments.reproduction_page import items
+from mixlens.runs.experiments.plan import PLANS
+from mixlens.runs.experiments.reproduction_page import items
 
 PAGE = Path("docs/use/papers.md")
 HEAD = """# Every table and figure of the papers

@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from mixlens.experiments.claims import RULES
-from mixlens.experiments.reproduction_page import ITEMS, NOT_MADE, verdict_counts
+from mixlens.runs.experiments.claims import RULES
+from mixlens.runs.experiments.reproduction_page import ITEMS, NOT_MADE, verdict_counts
 
 CLAIMS = "What replicates"
 RUN = 2  # the column of a claim that names its run

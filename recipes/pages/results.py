@@ -21,9 +21,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from mixlens.experiments.plan import PLANS, Step
-from mixlens.experiments.reproduction import Reproduction, reproduce
-from mixlens.experiments.reproduction_page import page
+from mixlens.runs.experiments.plan import PLANS, Step
+from mixlens.runs.experiments.reproduction import Reproduction, reproduce
+from mixlens.runs.experiments.reproduction_page import page
 
 from .overview import overview
 from .renewed import claim_rows, renewed
@@ -152,7 +152,8 @@ STANDS_IN = (
 def folders(material: Material, tuned: Path) -> dict[str, str]:
     """role -> folder, of the models that are there."""
     places = {
-        role: tuned / name[1:] if name.startswith("+") else SHARED / "models" / name for role, name in material.models.items()
+        role: tuned / name[1:] if name.startswith("+") else SHARED / "models" / name
+        for role, name in material.models.items()
     }
     return {role: str(place) for role, place in places.items() if place.is_dir()}
 
@@ -161,8 +162,12 @@ def steps_of(name: str, tuned: Path) -> list[str]:
     """The steps of a paper whose models and data are at hand."""
     material = MATERIALS[name]
     absent = set(material.models) - set(folders(material, tuned))
-    steps = [step for step in PLANS.find(name).steps if step.data in material.data and step.name not in material.left_out]
-    return [step.name for step in steps if played(step, material.models) and not absent & set(played(step, material.models))]
+    steps = [
+        step for step in PLANS.find(name).steps if step.data in material.data and step.name not in material.left_out
+    ]
+    return [
+        step.name for step in steps if played(step, material.models) and not absent & set(played(step, material.models))
+    ]
 
 
 def played(step: Step, models: Mapping[str, str]) -> list[str]:
@@ -171,7 +176,9 @@ def played(step: Step, models: Mapping[str, str]) -> list[str]:
     return keys if set(keys) <= set(models) else []
 
 
-def made(name: str, runs: Path, tuned: Path, settings: Mapping[str, Any], only: Sequence[str] | None = None) -> Reproduction:
+def made(
+    name: str, runs: Path, tuned: Path, settings: Mapping[str, Any], only: Sequence[str] | None = None
+) -> Reproduction:
     """Every step of a paper whose models and data are at hand, or of these `only` those named."""
     material = MATERIALS[name]
     files = {dataset: str(SHARED / "data" / file) for dataset, file in material.data.items()}
@@ -240,7 +247,9 @@ def parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("runs", type=Path, help="a folder that keeps the records")
     parser.add_argument("papers", nargs="*", help=f"{', '.join(MATERIALS)} (all)")
-    parser.add_argument("--step", action="append", default=[], metavar="NAME", help="a run of the paper; several times (all)")
+    parser.add_argument(
+        "--step", action="append", default=[], metavar="NAME", help="a run of the paper; several times (all)"
+    )
     parser.add_argument("--models", type=Path, default=Path("models"), metavar="FOLDER", help="tuned models (models)")
     parser.add_argument("--fast", action="store_true", help="a few examples for each run")
     parser.add_argument("--device", help="cpu, cuda ...")

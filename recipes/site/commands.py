@@ -40,7 +40,9 @@ def table(rows: list[tuple[str, str]]) -> Iterator[str]:
 def plain(told: str) -> str:
     """Help as one line in which Markdown and HTML mean nothing; what stands in backquotes is code."""
     code = " ".join(told.split()).replace("|", r"\|").split("`")
-    code[::2] = [part.replace("<", "&lt;").replace("[", r"\[").replace("*", r"\*").replace("_", r"\_") for part in code[::2]]
+    code[::2] = [
+        part.replace("<", "&lt;").replace("[", r"\[").replace("*", r"\*").replace("_", r"\_") for part in code[::2]
+    ]
     return "`".join(code)
 
 

@@ -1,4 +1,4 @@
-"""Trains the two small BERT models that ship with mixlens, on sentences of mixlens.grammar.
+"""Trains the two small BERT models that ship with mixlens, on sentences of mixlens.data.grammar.
 
     python -m recipes.train.embedded [--model agreement|sentiment|all] [--out DIR] [--steps N]
 
@@ -25,7 +25,7 @@ from transformers import BertConfig, BertForMaskedLM, BertForSequenceClassificat
 
 from mixlens.data.grammar import NEGATIVE, POSITIVE, Sentence, agreement, number_of, sentiment
 
-OUT = Path(__file__).resolve().parents[2] / "mixlens" / "embedded"
+OUT = Path(__file__).resolve().parents[2] / "mixlens" / "model" / "embedded"
 SEED, TEST_SEED = 2024, 1
 N_TEST = 6_000
 N_READ_FOR_VOCABULARY = 20_000

@@ -23,11 +23,11 @@ from typing import Any
 import torch
 
 import mixlens
+from mixlens.base.errors import InputError, ModelError, nearest
 from mixlens.data import DATASETS, Dataset
 from mixlens.data import load as load_data
 from mixlens.data.portions import HALVES
 from mixlens.data.stored import jsonl
-from mixlens.errors import InputError, ModelError, nearest
 from mixlens.model.loading import EMBEDDED
 from mixlens.types import Example
 
@@ -81,7 +81,9 @@ def finetune(
     lens = loaded(kind, model, dataset, used)
     train, test = (ROWS[kind](side, lens, used, dataset) for side in sides)
     if not train or not test:
-        raise InputError(f"of {sum(map(len, sides))} examples none is left to train on or to judge by. Give more, or other ones.")
+        raise InputError(
+            f"of {sum(map(len, sides))} examples none is left to train on or to judge by. Give more, or other ones."
+        )
     collate = collator(lens.tokenizer)
     before = accuracy(kind, lens.hf_model, test, collate, batch=used.batch)
     losses = trained(kind, lens, train, collate, used, seed=seed, quiet=quiet)
@@ -90,7 +92,14 @@ def finetune(
     lens.tokenizer.save_pretrained(place)
     left_out = sum(map(len, sides)) - len(train) - len(test) if kind == "prompt" else 0
     result = Result(str(place), seed, len(train), len(test), left_out, before, after, losses)
-    asked = {"recipe": kind, **asdict(used), "model": str(model), "data": data, "path": path and str(path), "split": split}
+    asked = {
+        "recipe": kind,
+        **asdict(used),
+        "model": str(model),
+        "data": data,
+        "path": path and str(path),
+        "split": split,
+    }
     write_results(place, asked, result, sides[1])
     mixlens.load(place)  # what cannot be proven is said now, not when it is used
     return result
@@ -143,14 +152,20 @@ def loaded(kind: str, model: str | Path, dataset: Dataset, recipe: Recipe) -> An
     where = str(embedded if str(model).isidentifier() and embedded.is_dir() else model)
     names: dict[str, Any] = {}
     if kind == "classification":
-        names = {"num_labels": len(dataset.labels), "id2label": dict(enumerate(dataset.labels)), "label2id": dataset.order}
+        names = {
+            "num_labels": len(dataset.labels),
+            "id2label": dict(enumerate(dataset.labels)),
+            "label2id": dataset.order,
+        }
     try:
         hf_model = getattr(transformers, recipe.head).from_pretrained(where, dtype=torch.float32, **names)
         tokenizer = transformers.AutoTokenizer.from_pretrained(where)
     except (OSError, ValueError, RuntimeError) as error:
         raise ModelError(f"cannot load {str(model)!r} as {recipe.head}: {str(error).splitlines()[0]}") from error
     if kind == "prompt" and tokenizer.mask_token_id is None:
-        raise ModelError(f"{str(model)!r} has no mask token, so it has no gap to fill. Prompt tuning is for masked LMs.")
+        raise ModelError(
+            f"{str(model)!r} has no mask token, so it has no gap to fill. Prompt tuning is for masked LMs."
+        )
     if kind == "qa" and not tokenizer.is_fast:
         raise ModelError(
             f"the tokenizer of {str(model)!r} does not know its offsets, so answers cannot be found among its tokens."
@@ -195,7 +210,14 @@ def collator(tokenizer: Any) -> Callable[[list[Row]], Any]:
 
 
 def trained(
-    kind: str, lens: Any, rows: list[Row], collate: Callable[[list[Row]], Any], recipe: Recipe, *, seed: int, quiet: bool
+    kind: str,
+    lens: Any,
+    rows: list[Row],
+    collate: Callable[[list[Row]], Any],
+    recipe: Recipe,
+    *,
+    seed: int,
+    quiet: bool,
 ) -> tuple[float, ...]:
     """The Trainer as it is: AdamW without weight decay, a linear schedule. Returns about twenty losses along the way."""
     from transformers import Trainer, TrainingArguments
@@ -223,7 +245,9 @@ def trained(
         given = {"compute_loss_func": prompt_loss} if kind == "prompt" else {}
         trainer = Trainer(model=lens.hf_model, args=arguments, train_dataset=rows, data_collator=collate, **given)  # type: ignore[arg-type]
         if quiet:
-            trainer.remove_callback(next(type(c) for c in trainer.callback_handler.callbacks if "Print" in type(c).__name__))
+            trainer.remove_callback(
+                next(type(c) for c in trainer.callback_handler.callbacks if "Print" in type(c).__name__)
+            )
         trainer.train()
     return tuple(float(one["loss"]) for one in trainer.state.log_history if "loss" in one)
 
@@ -233,7 +257,9 @@ def trained(
 
 def arguments() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="python -m recipes.train.finetune", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="python -m recipes.train.finetune",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("recipe", choices=RECIPES)
     parser.add_argument("--model", required=True, help="a hub id or a folder")
@@ -253,7 +279,9 @@ def arguments() -> argparse.ArgumentParser:
         ("length", int),
         ("held-out", float),
     ):
-        parser.add_argument(f"--{name}", type=kind, help="unless given, the paper's: " + _defaults(name.replace("-", "_")))
+        parser.add_argument(
+            f"--{name}", type=kind, help="unless given, the paper's: " + _defaults(name.replace("-", "_"))
+        )
     return parser
 
 
@@ -273,7 +301,9 @@ def results(given: argparse.Namespace) -> Iterator[Result]:
 def main(given: Sequence[str] | None = None) -> int:
     try:
         for one in results(arguments().parse_args(given)):
-            print(f"{one.out}: {one.before:.1%} right before, {one.after:.1%} after, on {one.held_out} examples put aside")
+            print(
+                f"{one.out}: {one.before:.1%} right before, {one.after:.1%} after, on {one.held_out} examples put aside"
+            )
     except mixlens.MixlensError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from mixlens.errors import InputError
+from mixlens.base.errors import InputError
 
 
 @dataclass(frozen=True)

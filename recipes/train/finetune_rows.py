@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
+from mixlens.base.errors import InputError
 from mixlens.data import Dataset, for_model
-from mixlens.errors import InputError
-from mixlens.targets import token_id
+from mixlens.scoring.targets import token_id
 from mixlens.types import Example
 
 from .finetune_recipes import Recipe
@@ -111,16 +111,24 @@ def right(kind: str, output: Any, batch: Mapping[str, Tensor]) -> Tensor:
     if kind == "prompt":
         pair = at_gap(output.logits, batch["labels"])
         return pair[:, 0] > pair[:, 1]
-    return (output.start_logits.argmax(-1) == batch["start_positions"]) & (output.end_logits.argmax(-1) == batch["end_positions"])
+    return (output.start_logits.argmax(-1) == batch["start_positions"]) & (
+        output.end_logits.argmax(-1) == batch["end_positions"]
+    )
 
 
-def accuracy(kind: str, hf_model: Any, rows: Sequence[Row], collate: Callable[[list[Row]], Any], *, batch: int) -> float:
+def accuracy(
+    kind: str, hf_model: Any, rows: Sequence[Row], collate: Callable[[list[Row]], Any], *, batch: int
+) -> float:
     """The share of rows with a right answer."""
     found = []
     hf_model.eval()
     for start in range(0, len(rows), batch):
-        given = {name: tensor.to(hf_model.device) for name, tensor in collate(list(rows[start : start + batch])).items()}
-        inputs = {name: tensor for name, tensor in given.items() if name not in ("labels", "start_positions", "end_positions")}
+        given = {
+            name: tensor.to(hf_model.device) for name, tensor in collate(list(rows[start : start + batch])).items()
+        }
+        inputs = {
+            name: tensor for name, tensor in given.items() if name not in ("labels", "start_positions", "end_positions")
+        }
         with torch.no_grad():
             found.append(right(kind, hf_model(**inputs), given))
     return float(torch.cat(found).float().mean())

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import mixlens
-from mixlens.errors import InputError, nearest
+from mixlens.base.errors import InputError, nearest
 
 from . import cloze
 from .finetune import Result, finetune
@@ -47,7 +47,9 @@ class StandIn:
 STAND_INS: dict[str, StandIn] = {
     "minilm-blimp": StandIn("prompt", MLM, "blimp_vz", "blimp_vz/dev.jsonl"),
     "minilm-blimp-again": StandIn("prompt", MLM, "blimp_vz", "blimp_vz/dev.jsonl", seed=SEED + 1),
-    "minilm-mrpc": StandIn("classification", "+minilm-encoder", "mrpc", "mrpc/train.parquet", {"rate": 5e-5, "epochs": 4}),
+    "minilm-mrpc": StandIn(
+        "classification", "+minilm-encoder", "mrpc", "mrpc/train.parquet", {"rate": 5e-5, "epochs": 4}
+    ),
     "minilm-cola": StandIn("classification", MLM, "cola", "cola/train.parquet", {"rate": 5e-5, "warmup": 0.1}),
     "minilm-cloze": StandIn("qa", MLM, "squad1", f"+{CLOZE}", {"epochs": 2}),
     "minilm-squad": StandIn("qa", "+minilm-cloze", "squad1", "squad2_articles/dev.jsonl"),
@@ -81,7 +83,14 @@ def tuned(name: str, models: Path) -> Result:
     asked = STAND_INS[name]
     base, path = (_place(one, kind, models) for one, kind in ((asked.base, "models"), (asked.path, "data")))
     recipe = replace(RECIPES[asked.recipe], **asked.changes)  # type: ignore[arg-type]
-    given = {"model": base, "data": asked.data, "path": path, "out": models / name, "seed": asked.seed, "recipe": recipe}
+    given = {
+        "model": base,
+        "data": asked.data,
+        "path": path,
+        "out": models / name,
+        "seed": asked.seed,
+        "recipe": recipe,
+    }
     return finetune(asked.recipe, quiet=True, **given)  # type: ignore[arg-type]
 
 
@@ -100,12 +109,17 @@ def make(name: str, models: Path) -> None:
         MADE[name](models / name)
         return
     one = tuned(name, models)
-    print(f"{one.out}: {one.before:.1%} right before, {one.after:.1%} after, on {one.held_out} examples put aside", flush=True)
+    print(
+        f"{one.out}: {one.before:.1%} right before, {one.after:.1%} after, on {one.held_out} examples put aside",
+        flush=True,
+    )
 
 
 def main(given: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
-        prog="python -m recipes.train.stand_ins", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="python -m recipes.train.stand_ins",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"{', '.join(NAMES)} (all)")
     parser.add_argument("--models", type=Path, default=Path("models"), metavar="FOLDER", help="tuned models (models)")

@@ -159,13 +159,17 @@ def test_errors_are_one_line(
 
 def test_the_installed_command_prints_no_traceback() -> None:
     command = [sys.executable, "-m", "mixlens", "explain", "", "--model", "agreement"]
-    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "HF_HUB_OFFLINE": "1"}, check=False)
+    done = subprocess.run(
+        command, capture_output=True, text=True, env={**os.environ, "HF_HUB_OFFLINE": "1"}, check=False
+    )
     assert done.returncode == 2
     assert done.stderr == "mixlens: the text is empty. Give at least one word.\n"
     assert done.stdout == ""
 
 
-def test_check_shows_the_gaps_of_a_model_that_fails(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_check_shows_the_gaps_of_a_model_that_fails(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     from dataclasses import replace
 
     from mixlens.model.families import BERT
@@ -208,7 +212,10 @@ def test_explain_by_layer_and_with_a_map() -> None:
 
 def test_latex_is_what_the_library_gives() -> None:
     read = mixlens.load("agreement").explain(SENTENCE, method="attcat", target="were", foil="was")
-    assert run("explain", SENTENCE, "--method", "attcat", "--target", "were", "--foil", "was", "--latex") == read.to_latex()
+    assert (
+        run("explain", SENTENCE, "--method", "attcat", "--target", "were", "--foil", "was", "--latex")
+        == read.to_latex()
+    )
     assert run("compare", SENTENCE, "--latex").count("tabularnewline") == 4
 
 
@@ -224,7 +231,10 @@ def test_latex_is_what_the_library_gives() -> None:
         (("--kind", "layers", "--rollout", "--query", "keys"), 2),
         (("--kind", "layers", "--words", "--target", "keys"), 2),
         (("--kind", "grid", "--words"), 5),
-        (("--method", "attention,alti,attcat", "--no-special", "--words"), 3),  # a colour bar with a sign, and one without
+        (
+            ("--method", "attention,alti,attcat", "--no-special", "--words"),
+            3,
+        ),  # a colour bar with a sign, and one without
         (("--method", "attention,alti", "--kind", "strip"), 2),
         (("--method", "attention,alti", "--kind", "matrix"), 3),
     ],
@@ -247,7 +257,11 @@ def test_plot_is_what_the_library_draws(tmp_path: Path) -> None:
     alti = mixlens.mix(mixlens.load("agreement").trace(SENTENCE), "alti")
     for numbers in (True, None):
         alti.plot(kind="matrix", layer=0, numbers=numbers, save=tmp_path / f"{numbers}.svg")
-    assert (tmp_path / "c.svg").read_bytes() == (tmp_path / "True.svg").read_bytes() != (tmp_path / "None.svg").read_bytes()
+    assert (
+        (tmp_path / "c.svg").read_bytes()
+        == (tmp_path / "True.svg").read_bytes()
+        != (tmp_path / "None.svg").read_bytes()
+    )
 
 
 def test_plot_keeps_a_file_that_is_there(
@@ -275,7 +289,9 @@ def test_timing_says_where_the_time_went() -> None:
     for part in ("load and check", "forward", "proof", "alti", "total"):
         assert part in out
     parts = {
-        line.rsplit(maxsplit=2)[0].strip(): float(line.rsplit(maxsplit=2)[1]) for line in out.splitlines() if line.endswith(" ms")
+        line.rsplit(maxsplit=2)[0].strip(): float(line.rsplit(maxsplit=2)[1])
+        for line in out.splitlines()
+        if line.endswith(" ms")
     }
     assert 0 < parts["forward"] + parts["proof"] + parts["alti"] <= parts["total"]
     assert "total" in run("explain", "The keys to the cabinet [MASK] rusty.", "--timing", "--method", "attcat")
@@ -284,7 +300,7 @@ def test_timing_says_where_the_time_went() -> None:
 def test_an_experiment_draws_its_examples_whole_unless_it_is_told_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[dict[str, Any]] = []
     monkeypatch.setattr(
-        importlib.import_module("mixlens.experiments.command"),
+        importlib.import_module("mixlens.runs.experiments.command"),
         "experiment_text",
         lambda *_, **given: asked.append(given) or "made",
     )

@@ -18,14 +18,24 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
+from mixlens.base.errors import InputError, MixlensError, ModelError, ResultError
 from mixlens.cli import explain as explaining
 from mixlens.cli import generation, group, lists, options, pages, papers, plot, runs, scores, waiting
 from mixlens.cli.app import app
-from mixlens.corpus.running import Run
-from mixlens.errors import InputError, MixlensError, ModelError, ResultError
+from mixlens.runs.corpus.running import Run
 
 LOADED = {"task": None, "device": None, "dtype": None, "trust_remote_code": False}
-LOADING = ["--task", "causal-lm", "--device", "cpu", "--dtype", "float64", "--trust-remote-code", "--quantization", "4bit"]
+LOADING = [
+    "--task",
+    "causal-lm",
+    "--device",
+    "cpu",
+    "--dtype",
+    "float64",
+    "--trust-remote-code",
+    "--quantization",
+    "4bit",
+]
 ASKED = {"task": "causal-lm", "device": "cpu", "dtype": "float64", "trust_remote_code": True, "quantization": "4bit"}
 runner = CliRunner()
 
@@ -61,7 +71,7 @@ def refused(*words: str) -> str:
 
 def test_run_hands_over_every_option(monkeypatch: pytest.MonkeyPatch) -> None:
     record = Recorder(Run(Path("o"), 3, 0, 2, 4.0))
-    monkeypatch.setattr("mixlens.corpus.run", record)
+    monkeypatch.setattr("mixlens.runs.corpus.run", record)
     assert invoked("run", "data.csv", "--out", "o").stdout == "3 rows in o/shards (2 done now, 2.0 s each)\n"
     usual = {
         **{"model": "agreement", "methods": "alti", "out": Path("o"), "limit": None, "columns": [], "text_field": None},
@@ -79,8 +89,32 @@ def test_run_hands_over_every_option(monkeypatch: pytest.MonkeyPatch) -> None:
         **{"strict": False, "resume": False, "ray": None, "workers": None, **LOADED},
     }
     assert record.calls == [(("data.csv",), usual)]
-    words = ["--model", "m", "--methods", "alti, attcat:variant=paper", "--limit", "9", "--columns", "a, b", "--text-field", "t"]
-    words += ["--pair-field", "p", "--ids-field", "i", "--split", "s", "--target", "12", "--foil", "7", "--score", "logit"]
+    words = [
+        "--model",
+        "m",
+        "--methods",
+        "alti, attcat:variant=paper",
+        "--limit",
+        "9",
+        "--columns",
+        "a, b",
+        "--text-field",
+        "t",
+    ]
+    words += [
+        "--pair-field",
+        "p",
+        "--ids-field",
+        "i",
+        "--split",
+        "s",
+        "--target",
+        "12",
+        "--foil",
+        "7",
+        "--score",
+        "logit",
+    ]
     words += [
         "--query",
         "-2",
@@ -99,14 +133,50 @@ def test_run_hands_over_every_option(monkeypatch: pytest.MonkeyPatch) -> None:
     invoked("run", "data.csv", "--out", "o", *words)
     given = {
         **{"model": "m", "methods": "alti, attcat:variant=paper", "out": Path("o"), "limit": 9, "columns": ["a", "b"]},
-        **{"text_field": "t", "pair_field": "p", "ids_field": "i", "split": "s", "target": 12, "foil": 7, "score": "logit"},
-        **{"query": -2, "maps": "float16", "trust": True, "generate": 3, "chat": True, "truncate": True, "batch_tokens": 99},
+        **{
+            "text_field": "t",
+            "pair_field": "p",
+            "ids_field": "i",
+            "split": "s",
+            "target": 12,
+            "foil": 7,
+            "score": "logit",
+        },
+        **{
+            "query": -2,
+            "maps": "float16",
+            "trust": True,
+            "generate": 3,
+            "chat": True,
+            "truncate": True,
+            "batch_tokens": 99,
+        },
         **{"shard_rows": 8, "strict": True, "resume": True, "ray": "auto", "workers": (2, 8), **ASKED},
     }
     assert record.calls[1] == (("data.csv",), given)
-    invoked("run", "data.csv", "--out", "o", "--target", "good", "--foil", "bad", "--query", "--", "--maps", "--workers", "4")
+    invoked(
+        "run",
+        "data.csv",
+        "--out",
+        "o",
+        "--target",
+        "good",
+        "--foil",
+        "bad",
+        "--query",
+        "--",
+        "--maps",
+        "--workers",
+        "4",
+    )
     named = record.calls[2][1]
-    assert [named[name] for name in ("target", "foil", "query", "maps", "workers")] == ["good", "bad", "--", "float32", 4]
+    assert [named[name] for name in ("target", "foil", "query", "maps", "workers")] == [
+        "good",
+        "bad",
+        "--",
+        "float32",
+        4,
+    ]
     assert refused("run", "d", "--out", "o", "--methods", "alti,nope:x=1").startswith("unknown method 'nope'. ")
     assert len(record.calls) == 3
 
@@ -123,14 +193,21 @@ def test_run_hands_over_every_option(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_what_a_run_prints(monkeypatch: pytest.MonkeyPatch, done: Run, told: str) -> None:
-    monkeypatch.setattr("mixlens.corpus.run", Recorder(done))
+    monkeypatch.setattr("mixlens.runs.corpus.run", Recorder(done))
     assert invoked("run", "d", "--out", "o").stdout == told
     made = json.loads(invoked("run", "d", "--out", "o", "--json").stdout)
-    assert made == {"out": "o", "rows": done.rows, "errors": done.errors, "done": done.done, "seconds": done.seconds, "aside": []}
+    assert made == {
+        "out": "o",
+        "rows": done.rows,
+        "errors": done.errors,
+        "done": done.done,
+        "seconds": done.seconds,
+        "aside": [],
+    }
 
 
 def test_a_run_without_a_row_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mixlens.corpus.run", Recorder(Run(Path("o"), 0, 1, 1, 1.0)))
+    monkeypatch.setattr("mixlens.runs.corpus.run", Recorder(Run(Path("o"), 0, 1, 1, 1.0)))
     assert refused("run", "d", "--out", "o") == "no row could be explained: 'o/errors.jsonl' says why."
     result = runner.invoke(app, ["run", "d", "--out", "o", "--json"])
     assert json.loads(result.stdout)["errors"] == 1
@@ -141,15 +218,18 @@ def test_a_run_that_is_stopped_and_one_that_warns(monkeypatch: pytest.MonkeyPatc
     def stopped(*_: Any, **__: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("mixlens.corpus.run", stopped)
+    monkeypatch.setattr("mixlens.runs.corpus.run", stopped)
     result = runner.invoke(app, ["run", "d", "--out", "o"])
-    assert (result.exit_code, result.stderr) == (130, "mixlens: stopped. What is in o is safe: the same command goes on.\n")
+    assert (result.exit_code, result.stderr) == (
+        130,
+        "mixlens: stopped. What is in o is safe: the same command goes on.\n",
+    )
 
     def warns(*_: Any, **__: Any) -> Run:
         warnings.warn("row \x1b was left out", stacklevel=2)
         return Run(Path("o"), 1, 0, 1, 0.01)
 
-    monkeypatch.setattr("mixlens.corpus.run", warns)
+    monkeypatch.setattr("mixlens.runs.corpus.run", warns)
     with warnings.catch_warnings():
         warnings.simplefilter("always")
         shown = warnings.showwarning
@@ -183,7 +263,7 @@ def test_workers_are_a_number_or_two() -> None:
 
 def test_summarize(monkeypatch: pytest.MonkeyPatch) -> None:
     record = Recorder(SimpleNamespace(json=lambda: "{}", text=lambda: "text"))
-    monkeypatch.setattr("mixlens.corpus.summarize", record)
+    monkeypatch.setattr("mixlens.runs.corpus.summarize", record)
     assert invoked("summarize", "o").stdout == "text\n"
     assert invoked("summarize", "o", "--top", "1", "--classes", "2", "--least-rows", "3", "--json").stdout == "{}\n"
     given = [{"top": 8, "classes": 8, "least_rows": 5}, {"top": 1, "classes": 2, "least_rows": 3}]
@@ -198,10 +278,18 @@ def test_summarize(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_judge_hands_over_every_option(monkeypatch: pytest.MonkeyPatch) -> None:
     record = Recorder("verdict")
-    monkeypatch.setattr("mixlens.experiments.judge.judge_text", record)
+    monkeypatch.setattr("mixlens.runs.judge.judge.judge_text", record)
     assert invoked("judge", "m").stdout == "verdict\n"
     usual = {
-        **{"text": None, "methods": "all", "metrics": "faithfulness", "n": 50, "out": None, "seed": 0, "leave_out": False},
+        **{
+            "text": None,
+            "methods": "all",
+            "metrics": "faithfulness",
+            "n": 50,
+            "out": None,
+            "seed": 0,
+            "leave_out": False,
+        },
         **{
             "explains": "measured",
             "ranking": "default",
@@ -219,7 +307,15 @@ def test_judge_hands_over_every_option(monkeypatch: pytest.MonkeyPatch) -> None:
     invoked("judge", "m", "d", *words, "--text-field", "a", "--pair-field", "b", "--label-field", "c", *LOADING)
     given = {
         **{"text": None, "methods": "peers", "metrics": "cues", "n": 3, "out": Path("o"), "seed": 4, "leave_out": True},
-        **{"explains": "logit", "ranking": "signed", "unit": "word", "draws": 6, "infill": "i", "full": True, "width": 120},
+        **{
+            "explains": "logit",
+            "ranking": "signed",
+            "unit": "word",
+            "draws": 6,
+            "infill": "i",
+            "full": True,
+            "width": 120,
+        },
         **{"loading": ASKED, "text_field": "a", "pair_field": "b", "label_field": "c"},
     }
     assert record.calls[1] == (("m", "d"), given)
@@ -234,11 +330,26 @@ def test_judge_hands_over_every_option(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_experiment_hands_over_every_option(monkeypatch: pytest.MonkeyPatch) -> None:
     record = Recorder("told")
-    monkeypatch.setattr("mixlens.experiments.command.experiment_text", record)
+    monkeypatch.setattr("mixlens.runs.experiments.command.experiment_text", record)
     assert invoked("experiment").stdout == "told\n"
     usual = {
-        **{"options": (), "model": None, "data": None, "n": None, "out": None, "methods": None, "seed": 0, "first": False},
-        **{"leave_out": False, "truncate": False, "split": None, "labels": record.calls[0][1]["labels"], "loading": LOADED},
+        **{
+            "options": (),
+            "model": None,
+            "data": None,
+            "n": None,
+            "out": None,
+            "methods": None,
+            "seed": 0,
+            "first": False,
+        },
+        **{
+            "leave_out": False,
+            "truncate": False,
+            "split": None,
+            "labels": record.calls[0][1]["labels"],
+            "loading": LOADED,
+        },
         "width": 120,
     }
     assert record.calls == [((None,), usual)]
@@ -247,7 +358,16 @@ def test_experiment_hands_over_every_option(monkeypatch: pytest.MonkeyPatch) -> 
     words += ["--leave-out", "--truncate", "--option", "k=v", "--split", "s", "--labels", "negative=0,positive=1"]
     invoked("experiment", "name", *words, *LOADING)
     given = {
-        **{"options": ["k=v"], "model": "m", "data": "d", "n": 3, "out": Path("o"), "methods": "alti", "seed": 4, "first": True},
+        **{
+            "options": ["k=v"],
+            "model": "m",
+            "data": "d",
+            "n": 3,
+            "out": Path("o"),
+            "methods": "alti",
+            "seed": 4,
+            "first": True,
+        },
         **{"leave_out": True, "truncate": True, "split": "s", "labels": record.calls[1][1]["labels"], "loading": ASKED},
         "width": 120,
     }
@@ -264,13 +384,27 @@ def test_reproduce_hands_over_every_option(monkeypatch: pytest.MonkeyPatch) -> N
         return "text"
 
     calls: list[Any] = []
-    monkeypatch.setattr("mixlens.experiments.command.reproduce_text", told)
+    monkeypatch.setattr("mixlens.runs.experiments.command.reproduce_text", told)
     result = invoked("reproduce")
     assert (result.stdout, result.stderr) == ("text\n", "mixlens: a step\n")
     usual = {"models": {}, "data": {}, "out": None, "fast": False, "only": None, "seed": 0, "sizes": {}, "options": {}}
     usual["loading"] = LOADED
     assert calls == [(None, usual)]
-    words = ["--model", "sst2=m", "--data", "sst2=f", "--out", "o", "--fast", "--only", "a", "--size", "a=3", "--seed", "4"]
+    words = [
+        "--model",
+        "sst2=m",
+        "--data",
+        "sst2=f",
+        "--out",
+        "o",
+        "--fast",
+        "--only",
+        "a",
+        "--size",
+        "a=3",
+        "--seed",
+        "4",
+    ]
     words += ["--option", "a:k=[1, 2]"]
     invoked("reproduce", "alti", *words, *LOADING)
     given = {"models": {"sst2": "m"}, "data": {"sst2": "f"}, "out": Path("o"), "fast": True, "only": ["a"], "seed": 4}
@@ -282,9 +416,11 @@ def test_reproduce_hands_over_every_option(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_the_help_of_an_experiment_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    module = importlib.import_module("mixlens.experiments.experiment")
+    module = importlib.import_module("mixlens.runs.experiments.experiment")
     monkeypatch.setattr(module, "known", lambda: {"mine": "the experiment"})
-    monkeypatch.setattr("mixlens.experiments.command.help_text", lambda experiment: f"About {experiment}.\nSecond line.")
+    monkeypatch.setattr(
+        "mixlens.runs.experiments.command.help_text", lambda experiment: f"About {experiment}.\nSecond line."
+    )
     out = invoked("experiment", "mine", "--help").stdout
     assert "\nAbout the experiment.\nSecond line.\n" in out
     assert "About" not in invoked("experiment", "other", "-h").stdout
@@ -304,7 +440,7 @@ def written(monkeypatch: pytest.MonkeyPatch) -> Recorder:
         record(what, path, **named)
         path.write_bytes(b"x" * 12_345)
 
-    monkeypatch.setattr(importlib.import_module("mixlens.report"), "report", write)
+    monkeypatch.setattr(importlib.import_module("mixlens.show.report"), "report", write)
     monkeypatch.setattr(
         options.LoadOptions,
         "load",
@@ -335,13 +471,15 @@ def test_a_report_of_texts(written: Recorder, tmp_path: Path, monkeypatch: pytes
     assert written.calls[2][1]["texts"] == ["a text", "and another"]
 
 
-def test_a_report_of_a_run_and_of_saved_results(written: Recorder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_report_of_a_run_and_of_saved_results(
+    written: Recorder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "run").mkdir()
     invoked("report", "run", "-o", "a.html", "--label", "gold", "--examples", "0", "--title", "T")
     page = {"title": "T", "megabytes": 2.0, "force": False}
     assert written.calls == [((Path("run"), Path("a.html")), {"label": "gold", "examples": 0, **page})]
-    monkeypatch.setattr("mixlens.saving.load_result", lambda file: f"result of {file}")
+    monkeypatch.setattr("mixlens.scoring.saving.load_result", lambda file: f"result of {file}")
     invoked("report", "--from", "x.json", "--from", "y.json", "-o", "b.html")
     assert written.calls[1] == ((["result of x.json", "result of y.json"], Path("b.html")), {**page, "title": None})
     for option in (
@@ -352,26 +490,37 @@ def test_a_report_of_a_run_and_of_saved_results(written: Recorder, tmp_path: Pat
         ["--query", "a"],
         ["--pair", "a"],
     ):
-        assert refused("report", "run", "-o", "c.html", *option).startswith("a run is shown as it is: leave --from, --methods")
+        assert refused("report", "run", "-o", "c.html", *option).startswith(
+            "a run is shown as it is: leave --from, --methods"
+        )
     for option in (["a text"], ["--methods", "alti"], ["--preset", "why"]):
         assert refused("report", "--from", "x.json", "-o", "c.html", *option).startswith(
             "--from shows saved results as they are:"
         )
     for option in (["--label", "x"], ["--examples", "3"]):
-        assert refused("report", "a text", "-o", "c.html", *option) == "--label and --examples are for the folder of a run."
+        assert (
+            refused("report", "a text", "-o", "c.html", *option)
+            == "--label and --examples are for the folder of a run."
+        )
     assert (
         refused("report", "-o", "c.html")
         == "give at least one text, --messages, the folder of a run, or --from with a saved result."
     )
     assert refused("report", "a b", "c d", "--pair", "x y", "-o", "c.html") == "--pair goes with one text, not with 2."
-    assert refused("report", "run", "a b", "-o", "c.html") == "'run' is a folder, and a report shows one run: give it alone."
+    assert (
+        refused("report", "run", "a b", "-o", "c.html")
+        == "'run' is a folder, and a report shows one run: give it alone."
+    )
     assert refused("report", "no/run", "-o", "c.html").startswith(
         "there is no folder 'no/run'. Give the folder of a run, or texts"
     )
     assert len(written.calls) == 2
     assert invoked("report", "and/or not", "-o", "c.html").stderr == ""
     result = invoked("report", "word", "-o", "d.html")
-    assert result.stderr == "mixlens: 'word' is no folder, so it is shown as a text of one word. For a run give its folder.\n"
+    assert (
+        result.stderr
+        == "mixlens: 'word' is no folder, so it is shown as a text of one word. For a run give its folder.\n"
+    )
     assert written.calls[-1][1]["texts"] == ["word"]
 
 
@@ -381,7 +530,12 @@ def test_serve(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(served, "run", record)
     monkeypatch.setattr(options.LoadOptions, "load", lambda self, name: (name, self.dtype))
     invoked("serve")
-    usual = {"host": "127.0.0.1", "port": 8765, "allowed": (), "limits": served.Limits(tokens=512, queue=8, seconds=120.0)}
+    usual = {
+        "host": "127.0.0.1",
+        "port": 8765,
+        "allowed": (),
+        "limits": served.Limits(tokens=512, queue=8, seconds=120.0),
+    }
     assert record.calls == [(([("agreement", None), ("sentiment", None)],), usual)]
     words = [
         "--model",
@@ -402,7 +556,13 @@ def test_serve(monkeypatch: pytest.MonkeyPatch) -> None:
     invoked("serve", *words, "--max-tokens", "3", "--queue", "2", "--time-limit", "1.5", "--dtype", "float64")
     given = {"host": "h", "port": 0, "allowed": ("x", "y"), "limits": served.Limits(tokens=3, queue=2, seconds=1.5)}
     assert record.calls[1] == (([("b", "float64"), ("a", "float64")],), given)
-    for words in (["--port", "65536"], ["--port", "-1"], ["--max-tokens", "0"], ["--queue", "0"], ["--time-limit", "0.05"]):
+    for words in (
+        ["--port", "65536"],
+        ["--port", "-1"],
+        ["--max-tokens", "0"],
+        ["--queue", "0"],
+        ["--time-limit", "0.05"],
+    ):
         assert runner.invoke(app, ["serve", *words]).exit_code == 2
     assert len(record.calls) == 2
 
@@ -416,7 +576,7 @@ def test_why_hands_over_every_option(monkeypatch: pytest.MonkeyPatch, tmp_path: 
         to_dict=lambda: {"a": "ä"},
     )
     record = Recorder(answer)
-    monkeypatch.setattr(importlib.import_module("mixlens.why"), "why", record)
+    monkeypatch.setattr(importlib.import_module("mixlens.answers"), "why", record)
     loads: list[Any] = []
     lens = SimpleNamespace(task="classification", tokenizer=None)
     monkeypatch.setattr(options.LoadOptions, "load", lambda self, name: loads.append((name, self)) or lens)
@@ -444,7 +604,20 @@ def test_why_hands_over_every_option(monkeypatch: pytest.MonkeyPatch, tmp_path: 
         "--methods",
         "alti, cat",
     ]
-    words += ["--filler", "mask", "--draws", "3", "--seed", "4", "--truncate", "--csv", str(table), "-o", str(page), "--force"]
+    words += [
+        "--filler",
+        "mask",
+        "--draws",
+        "3",
+        "--seed",
+        "4",
+        "--truncate",
+        "--csv",
+        str(table),
+        "-o",
+        str(page),
+        "--force",
+    ]
     invoked("why", "a text", *words, "--no-color", "--dtype", "float64")
     (given, named) = record.calls[1]
     del named["progress"]
@@ -466,7 +639,9 @@ def test_why_hands_over_every_option(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     assert len(answer.show.calls) == 2
     message = f"no folder {str(tmp_path / 'none')!r} to write 'w.csv' in."
     assert refused("why", "a text", "--csv", str(tmp_path / "none" / "w.csv")) == message
-    assert refused("why", "a text", "--generate", "3").endswith("For a text that the model writes: mixlens explain --generate 3.")
+    assert refused("why", "a text", "--generate", "3").endswith(
+        "For a text that the model writes: mixlens explain --generate 3."
+    )
     assert refused("why", "a text", "--method", "nope").startswith("unknown method 'nope'")
     page.write_text("mine")
     assert str(page) in refused("why", "a text", "-o", str(page))
@@ -516,7 +691,11 @@ def test_explain_of_a_written_text(writer: Any, tmp_path: Path) -> None:
     asked = {"method": "attcat", "keep_special": False, "generate": None, "continuation": "two words", "variant": None}
     assert writer.explain.calls[1] == (("a text",), {**asked, "target": "predicted", "foil": 6, "score": "probability"})
     answer = writer.explain.answer
-    assert (answer.effects, answer.to_csv.calls, answer.save.calls) == (1, [((tmp_path / "a.CSV",), {"force": False})], [])
+    assert (answer.effects, answer.to_csv.calls, answer.save.calls) == (
+        1,
+        [((tmp_path / "a.CSV",), {"force": False})],
+        [],
+    )
     assert answer.show.calls == [((), {"by": "sentence", "effects": True, "color": False})]
     page = tmp_path / "p.html"
     invoked("explain", "a text", "--generate", "2", "-o", str(page), "--save", str(tmp_path / "a.json"), "--each")
@@ -725,7 +904,9 @@ def test_a_long_wait_without_a_terminal_is_told_in_lines(monkeypatch: pytest.Mon
         wait_for(lambda: "first" in out.getvalue())
         tell("second")
         wait_for(lambda: "second" in out.getvalue())
-    assert out.getvalue() == "mixlens: first (0 s)\nmixlens: second (0 s)\n"  # a step is told once, and again after ten seconds
+    assert (
+        out.getvalue() == "mixlens: first (0 s)\nmixlens: second (0 s)\n"
+    )  # a step is told once, and again after ten seconds
     monkeypatch.setattr(waiting, "OFTEN", 0.0)
     with group.working("third"):
         wait_for(lambda: out.getvalue().count("third") >= 3)
@@ -774,7 +955,8 @@ def test_what_plot_refuses(tmp_path: Path) -> None:
         with pytest.raises(InputError) as told:
             plot._refuse_options(kind, both, (False, False))
         assert (
-            str(told.value) == f"kind {kind!r} is drawn of a map, and 'attcat' gives scores of tokens: use strip, bars or rows."
+            str(told.value)
+            == f"kind {kind!r} is drawn of a map, and 'attcat' gives scores of tokens: use strip, bars or rows."
         )
         plot._refuse_options(kind, maps, (False, True))
         with pytest.raises(InputError, match=r"^--no-special leaves tokens out of a row, not of a map"):
@@ -808,7 +990,9 @@ def test_steps_of_plot(monkeypatch: pytest.MonkeyPatch) -> None:
     assert plot._one_or_several({"a": 1}) == 1
     assert plot._one_or_several({"a": 1, "b": 2}) == {"a": 1, "b": 2}
     trace = SimpleNamespace(query=2, words=(("a", (0,)), ("b", (1, 2)), ("c", (3,))))
-    assert [plot._row(trace, *given) for given in ((None, "strip", True), (None, "layers", False), (None, "layers", True))] == [
+    assert [
+        plot._row(trace, *given) for given in ((None, "strip", True), (None, "layers", False), (None, "layers", True))
+    ] == [
         None,
         2,
         1,
@@ -1016,7 +1200,9 @@ def test_a_table_of_gaps_and_a_line_about_a_model() -> None:
 
 
 def test_rows_of_methods_and_families() -> None:
-    method = SimpleNamespace(id="x", cost="1", paper="A et al. 2020, Title, more", variants=("paper", "released"), summary="what")
+    method = SimpleNamespace(
+        id="x", cost="1", paper="A et al. 2020, Title, more", variants=("paper", "released"), summary="what"
+    )
     assert lists._method_row(method, "map") == ("x", "map", "1", "A et al. 2020", "paper, released", "what")
     family = SimpleNamespace(mlp_gate=None, parallel=True, when={"a": 1, "b": True}, model_types=("t", "u"))
     family.norm_before, family.norm_after_mlp, family.norm_none, family.other = "ln", "ln2", None, "x"

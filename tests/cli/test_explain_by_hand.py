@@ -14,10 +14,10 @@ import pytest
 import torch
 from test_commands_by_hand import Recorder, invoked, refused
 
+from mixlens.base.errors import InputError, MixlensError
 from mixlens.cli import explain as explaining
 from mixlens.cli import options, scores
 from mixlens.cli.app import main
-from mixlens.errors import InputError, MixlensError
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,19 @@ def test_explain_by_a_map(lens: Any) -> None:
         ("show", "row of alti map", {"color": True, "top": None}),
     ]
     lens.log.clear()
-    words = ["-m", "x", "--method", "globenc:rollout=alti", "--query", "b", "--words", "--no-special", "--no-color", "--top", "0"]
+    words = [
+        "-m",
+        "x",
+        "--method",
+        "globenc:rollout=alti",
+        "--query",
+        "b",
+        "--words",
+        "--no-special",
+        "--no-color",
+        "--top",
+        "0",
+    ]
     invoked("explain", "some text", *words, "--pair", "p", "--save", "f.json", "--dtype", "float64")
     row = "words of row of globenc map without special"
     assert lens.log == [
@@ -120,12 +132,25 @@ def test_explain_by_a_map(lens: Any) -> None:
     invoked("explain", "some text", "--target", "a")  # of a map, a position
     assert lens.log[3] == ("row", "alti map", {"query": 0, "rollout": None})
     told = refused("explain", "some text", "--foil", "b")
-    assert told.startswith("'alti' explains a position, whatever the class or word: leave --foil and --score out, or take")
+    assert told.startswith(
+        "'alti' explains a position, whatever the class or word: leave --foil and --score out, or take"
+    )
 
 
 def test_explain_by_an_attribution(lens: Any) -> None:
     invoked(
-        "explain", "some text", "--method", "attcat", "--target", "1", "--foil", "0", "--score", "probability", "--query", "0"
+        "explain",
+        "some text",
+        "--method",
+        "attcat",
+        "--target",
+        "1",
+        "--foil",
+        "0",
+        "--score",
+        "probability",
+        "--query",
+        "0",
     )
     question = {"query": 0, "target": 1, "foil": 0, "score": "probability", "variant": None}
     assert lens.log[2:] == [("attribute", "attcat", question), ("show", "attcat scores", {"color": True, "top": None})]
@@ -154,7 +179,10 @@ def test_explain_in_other_formats(lens: Any) -> None:
 
 def test_times_of_explain(lens: Any) -> None:
     lines = invoked("explain", "some text", "--timing").stdout.splitlines()
-    found = {name.strip(): float(number) for name, number in (re.match(r"(.*\S)\s+([\d.]+) ms", line).groups() for line in lines)}  # type: ignore[union-attr]
+    found = {
+        name.strip(): float(number)
+        for name, number in (re.match(r"(.*\S)\s+([\d.]+) ms", line).groups() for line in lines)
+    }  # type: ignore[union-attr]
     assert list(found) == ["load and check", "import", "weights", "model check", "alti", "total"]
     assert (found["weights"], found["model check"], found["alti"]) == (500.0, 250.0, 500.0)
     assert 0 <= found["import"] <= found["load and check"] <= found["total"] < 60_000
@@ -166,11 +194,13 @@ def test_times_of_explain(lens: Any) -> None:
 def test_layers_of_a_map_and_of_gradients(lens: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     drawn: list[Any] = []
     monkeypatch.setattr(
-        "mixlens.show.text.compare_view", lambda results, **named: drawn.append(([one.name for one in results], named)) or "view"
+        "mixlens.show.text.compare_view",
+        lambda results, **named: drawn.append(([one.name for one in results], named)) or "view",
     )
     printed: list[Any] = []
     monkeypatch.setattr(
-        "mixlens.show.text.console", lambda color=True: SimpleNamespace(print=lambda what: printed.append((color, what)))
+        "mixlens.show.text.console",
+        lambda color=True: SimpleNamespace(print=lambda what: printed.append((color, what))),
     )
     invoked("explain", "some text", "--layers", "--no-color", "--top", "3", "--words")
     rows = [f"words of alti map rolled by None at 1 of layer {number}" for number in range(3)]
@@ -200,7 +230,11 @@ def test_maps_with_the_same_options_are_made_together(lens: Any) -> None:
     def request(name: str, key: str, **more: Any) -> Any:
         return SimpleNamespace(name=name, call_key=key, variant=more.get("variant"), options=more.get("options", {}))
 
-    asked = [request("a", "1", variant="paper"), request("b", "2", options={"x": 3}), request("c", "1", variant="paper")]
+    asked = [
+        request("a", "1", variant="paper"),
+        request("b", "2", options={"x": 3}),
+        request("c", "1", variant="paper"),
+    ]
     found = scores.maps_of("trace", iter(asked))  # type: ignore[arg-type]
     assert [one.name for one in found] == ["a map", "b map", "c map"]  # type: ignore[attr-defined]
     assert lens.log == [("mix", ["a", "c"], {"variant": "paper"}), ("mix", ["b"], {"variant": None, "x": 3})]
@@ -213,7 +247,8 @@ def test_maps_with_the_same_options_are_made_together(lens: Any) -> None:
 def test_compare(lens: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     drawn: list[Any] = []
     monkeypatch.setattr(
-        "mixlens.show.text.compare_view", lambda results, **named: drawn.append(([one.name for one in results], named)) or "view"
+        "mixlens.show.text.compare_view",
+        lambda results, **named: drawn.append(([one.name for one in results], named)) or "view",
     )
     monkeypatch.setattr(
         "mixlens.show.text.console", lambda color=True: SimpleNamespace(print=lambda what: drawn.append((color, what)))
@@ -239,13 +274,15 @@ def test_compare(lens: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     assert [json.loads(line)["method"] for line in lines] == ["alti", "attcat"]
     monkeypatch.setattr("mixlens.show.latex.latex", lambda results: f"{len(results)} in LaTeX\n")
     assert invoked("compare", "some text", "--methods", "alti,attcat", "--latex").stdout == "2 in LaTeX\n"
-    assert refused("compare", "some text", "--methods", "alti", "--target", "x").startswith("'alti' explains a position")
+    assert refused("compare", "some text", "--methods", "alti", "--target", "x").startswith(
+        "'alti' explains a position"
+    )
     assert refused("compare", "some text", "--latex", "--json").startswith("--latex and --json are two ways to print")
 
 
 def test_map(lens: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     notices = Recorder([])
-    monkeypatch.setattr("mixlens.notices.notices_of", notices)
+    monkeypatch.setattr("mixlens.scoring.notices.notices_of", notices)
     invoked("map", "some text")
     assert lens.log == [
         ("load", "agreement", USUAL),
@@ -285,12 +322,15 @@ def test_map(lens: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     lens.log.clear()
     assert "'attcat'" in refused("map", "some text", "--method", "attcat")  # it gives scores of tokens, no map
     assert lens.log == []
-    assert refused("map", "some text", "--layer", "4") == "layer 4 does not exist: 'm' has layers 1 to 3, or -1 for the last."
+    assert (
+        refused("map", "some text", "--layer", "4")
+        == "layer 4 does not exist: 'm' has layers 1 to 3, or -1 for the last."
+    )
     assert refused("map", "some text", "--method", "globenc:rollout=alti").endswith("give --rollout, or leave it out.")
 
 
 def test_one_head_of_a_map(lens: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mixlens.notices.notices_of", lambda *given, **named: [])
+    monkeypatch.setattr("mixlens.scoring.notices.notices_of", lambda *given, **named: [])
     asked: list[Any] = []
     monkeypatch.setattr(
         explaining.command_words, "refuse_head", lambda trace, request: asked.append((trace.tokens, request.options))
@@ -306,7 +346,7 @@ def test_one_head_of_a_map(lens: Any, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_map_with_notices(lens: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     request: Any = SimpleNamespace(is_map=True, rollout="r", call_key="k", name="alti", variant=None, options={})
     for told in ([], ["careful"]):
-        monkeypatch.setattr("mixlens.notices.notices_of", lambda model, trace, query, told=told: told)
+        monkeypatch.setattr("mixlens.scoring.notices.notices_of", lambda model, trace, query, told=told: told)
         found = explaining._map_of(lens, "trace", request, rollout=False)  # type: ignore[arg-type]
         assert (found.info, found.name) == ({"notices": told} if told else {}, "alti map")
     assert explaining._map_of(lens, "trace", request, rollout=True).name == "alti map rolled by r"  # type: ignore[arg-type]

@@ -14,9 +14,9 @@ import torch
 from typer.testing import CliRunner
 
 import mixlens
+from mixlens.base.errors import InputError, MixlensError
 from mixlens.cli import waiting
 from mixlens.cli.app import app
-from mixlens.errors import InputError, MixlensError
 from mixlens.types import Attribution
 
 
@@ -35,14 +35,18 @@ def told(*arguments: str) -> Any:
 @pytest.mark.parametrize("command", ["why", "explain", "compare"])
 def test_the_name_of_a_file_is_told_from_its_content(command: str) -> None:
     Path("reviews.txt").write_text("A dull film.")
-    hint = "mixlens: 'reviews.txt' is a file, and its name is explained as a text. For what it holds: --file reviews.txt\n"
+    hint = (
+        "mixlens: 'reviews.txt' is a file, and its name is explained as a text. For what it holds: --file reviews.txt\n"
+    )
     assert hint in told(command, "reviews.txt", "-m", "sentiment").stderr
     assert "is a file" not in told(command, "--file", "reviews.txt", "-m", "sentiment").stderr
 
 
 def test_a_report_of_a_file_of_rows_names_the_command() -> None:
     Path("corpus.jsonl").write_text("{}")
-    assert "It is a file: mixlens run corpus.jsonl --out FOLDER explains its rows" in told("report", "corpus.jsonl").stderr
+    assert (
+        "It is a file: mixlens run corpus.jsonl --out FOLDER explains its rows" in told("report", "corpus.jsonl").stderr
+    )
 
 
 def test_a_file_is_written_with_its_notes() -> None:

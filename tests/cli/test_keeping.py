@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 import mixlens
+from mixlens.base.errors import InputError, TokenLimitError
+from mixlens.base.files import refuse_foreign
 from mixlens.cli.generation import Writing
-from mixlens.errors import InputError, TokenLimitError
-from mixlens.files import refuse_foreign
 
 TOLD = "{!r} is there already and is no result of mixlens. Give another name, or write over it: --force (force=True)."
 LONG = "Shorten or split it"

@@ -63,7 +63,7 @@ def test_one_pass_and_one_block_a_layer(words: tuple[str, ...], counts: dict[str
 def test_methods_of_other_options_are_scored_apart(lens: mixlens.Model) -> None:
     """Each map is that of its own options, as alone (float64: the order of sums may differ)."""
     from mixlens.cli.scores import maps_of
-    from mixlens.command_words import methods_of
+    from mixlens.scoring.command_words import methods_of
 
     trace = lens.trace(SENTENCE)
     requests = methods_of("alti,alti:variant=released,globenc,random:seed=3,random")

@@ -13,7 +13,7 @@ import pytest
 from test_cli import refuse
 
 import mixlens
-from mixlens.errors import MixlensError
+from mixlens.base.errors import MixlensError
 
 REVIEW = "A long and winding film. " * 12
 FULL = Path("/dev/full")

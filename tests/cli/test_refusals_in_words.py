@@ -10,9 +10,9 @@ import pytest
 from test_cli import SENTENCE, refuse
 
 import mixlens
+from mixlens.base.errors import InputError
 from mixlens.cli.generation import Writing
-from mixlens.corpus import run as run_corpus
-from mixlens.errors import InputError
+from mixlens.runs.corpus import run as run_corpus
 
 
 @pytest.fixture
@@ -27,7 +27,10 @@ def corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 RUNS = [
     ([], "rows.jsonl has no field 'text'. Did you mean 'sent'? Known: sent. Name the field: --text-field NAME."),
     (["--text-field", "sen"], "Name the field: --text-field NAME."),
-    (["--text-field", "sent", "--pair-field", "x"], "has no field 'x'. Known: sent. Name the field: --pair-field NAME."),
+    (
+        ["--text-field", "sent", "--pair-field", "x"],
+        "has no field 'x'. Known: sent. Name the field: --pair-field NAME.",
+    ),
     (["--text-field", "sent", "--columns", "x"], "has no field 'x'. Known: sent."),
     (["--limit", "0"], "--limit must be at least 1, not 0."),
     (["--shard-rows", "0"], "--shard-rows must be at least 1, not 0."),
@@ -61,7 +64,9 @@ def test_a_target_that_no_method_takes_names_the_methods(
     told = refuse(capsys, monkeypatch, *arguments)
     assert "'alti' explains a position, whatever the class or word: leave --target out, or take a method that" in told
     both = refuse(capsys, monkeypatch, *arguments, "--score", "logit", "--methods", "alti,attention")
-    assert "'alti' and 'attention' explain a position, whatever the class or word: leave --target and --score out" in both
+    assert (
+        "'alti' and 'attention' explain a position, whatever the class or word: leave --target and --score out" in both
+    )
 
 
 def test_a_dataset_knows_its_fields(tmp_path: Path) -> None:
@@ -69,13 +74,17 @@ def test_a_dataset_knows_its_fields(tmp_path: Path) -> None:
         run_corpus("sentiment", model="sentiment", out=tmp_path / "out", limit=1, text_field="a")
 
 
-def test_a_map_is_asked_for_a_token_of_the_text(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_map_is_asked_for_a_token_of_the_text(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     told = refuse(capsys, monkeypatch, "map", SENTENCE, "--query", "zzz")
     assert told.startswith("mixlens: no token 'zzz'. The tokens are: [CLS] the keys")
     assert "attcat" not in told
 
 
-def test_all_heads_of_a_method_are_refused_in_words(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_heads_of_a_method_are_refused_in_words(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     told = refuse(capsys, monkeypatch, "map", SENTENCE, "--method", "attention:head=all")
     assert told == (
         "mixlens: 'attention' with all heads gives a map for each head, and here it takes one: choose a head, counted from 0, as "
@@ -88,7 +97,9 @@ def test_a_target_of_several_tokens_is_not_sent_to_why(
 ) -> None:
     several = refuse(capsys, monkeypatch, "explain", SENTENCE, "--target", "zap")
     assert several.endswith("smooth_grad.")
-    assert refuse(capsys, monkeypatch, "explain", SENTENCE, "--target", "dog").endswith("`mixlens why` picks one by itself.")
+    assert refuse(capsys, monkeypatch, "explain", SENTENCE, "--target", "dog").endswith(
+        "`mixlens why` picks one by itself."
+    )
 
 
 @pytest.mark.parametrize("command", ["why", "explain", "map"])
@@ -113,7 +124,9 @@ def test_no_example_is_refused(capsys: pytest.CaptureFixture[str], monkeypatch: 
 def test_a_text_beside_saved_results_is_refused_in_one_line(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert "--from shows saved results as they are: leave texts" in refuse(capsys, monkeypatch, "report", "x", "--from", "y")
+    assert "--from shows saved results as they are: leave texts" in refuse(
+        capsys, monkeypatch, "report", "x", "--from", "y"
+    )
     assert "no model folder at './none'" in refuse(capsys, monkeypatch, "report", "x", "-m", "./none")
 
 

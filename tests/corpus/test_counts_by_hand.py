@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mixlens.corpus import tally as counting
-from mixlens.corpus.bins import Bins
-from mixlens.corpus.row_words import WrittenWord, apostrophes, is_of_text, words_in, written_words
-from mixlens.corpus.tally import ClassCounts, Mean, Share, Tally, drop_rarest, sums_of
-from mixlens.corpus.turned_counts import Gaps, RowCheck, Turned, TurnedCounts, check_of, wilson
+from mixlens.runs.corpus import tally as counting
+from mixlens.runs.corpus.bins import Bins
+from mixlens.runs.corpus.row_words import WrittenWord, apostrophes, is_of_text, words_in, written_words
+from mixlens.runs.corpus.tally import ClassCounts, Mean, Share, Tally, drop_rarest, sums_of
+from mixlens.runs.corpus.turned_counts import Gaps, RowCheck, Turned, TurnedCounts, check_of, wilson
 
 
 def row_of(number: int, tokens: list[str], scores: dict[str, Any], **more: Any) -> dict[str, Any]:
@@ -70,7 +70,9 @@ def test_the_words_of_a_class_are_counted_once_a_row() -> None:
 
 def test_a_row_is_counted_in_everything() -> None:
     tally = Tally(["m", "n", "o"])
-    first = row_of(4, ["good", "film", "x"], {"m": [2.0, 3.0, -1.0, 0.0], "n": [0.0, 1.0, 2.0, 3.0], "o": None}, gap=0.5)
+    first = row_of(
+        4, ["good", "film", "x"], {"m": [2.0, 3.0, -1.0, 0.0], "n": [0.0, 1.0, 2.0, 3.0], "o": None}, gap=0.5
+    )
     first |= {"mixing_ratio:m": [0.25, 0.75], "mixing_ratio:n": None}
     seen = tally.add(first)
     assert (seen.predicted, list(seen.scores), seen.check) == ("yes", ["m", "n"], None)
@@ -90,10 +92,17 @@ def test_a_row_is_counted_in_everything() -> None:
     assert (tally.tokens.total, tally.seconds.total, tally.seconds.largest) == (6, 2.0, 1.5)
     assert (tally.gap.count, tally.gap.value) == (1, 0.5)
     assert {pair: mean.count for pair, mean in tally.agreement.items()} == {("m", "n"): 1, ("m", "o"): 0, ("n", "o"): 1}
-    assert {pair: mean.count for pair, mean in tally.word_agreement.items()} == {("m", "n"): 1, ("m", "o"): 0, ("n", "o"): 0}
+    assert {pair: mean.count for pair, mean in tally.word_agreement.items()} == {
+        ("m", "n"): 1,
+        ("m", "o"): 0,
+        ("n", "o"): 0,
+    }
     assert tally.agreement["m", "n"].value == pytest.approx(-0.6)
     assert tally.word_agreement["m", "n"].value == pytest.approx(-0.5)
-    assert {name: [mean.value for mean in layers] for name, layers in tally.ratios.items()} == {"m": [0.5, 0.5], "o": [1.0]}
+    assert {name: [mean.value for mean in layers] for name, layers in tally.ratios.items()} == {
+        "m": [0.5, 0.5],
+        "o": [1.0],
+    }
     # Of no word: 2 of 6, nothing of 6, 1 of 4, 4 of 16; a row of zeros has no share.
     assert {name: (mean.count, mean.value) for name, mean in tally.special.items()} == {
         **{"m": (1, pytest.approx(1 / 3)), "n": (2, 0.125), "o": (1, 0.25)}
@@ -185,7 +194,11 @@ def test_top_words_by_the_share_of_an_occurrence() -> None:
     tally = listed_tally()
     assert tally.top("yes", "m", 9, 3) == [("up", 0.5, 3), ("down", 0.25, 3), ("it", 0.21875, 4), ("!", 0.125, 3)]
     assert tally.top("yes", "m", 2, 4) == [("it", 0.21875, 4)]
-    assert tally.top("yes", "m", 3, 5) == [("up", 0.5, 3), ("rare", 0.25, 2), ("down", 0.25, 3)]  # none is as frequent: all
+    assert tally.top("yes", "m", 3, 5) == [
+        ("up", 0.5, 3),
+        ("rare", 0.25, 2),
+        ("down", 0.25, 3),
+    ]  # none is as frequent: all
     assert tally.top("no", "m", 3, 1) == []
     assert tally.top_of_methods("yes", 1, 3) == {"m": [("up", 0.5, 3)], "n": [("it", 0.4375, 4)]}
     assert tally.signed_top("yes", 2, 3) == {
@@ -237,7 +250,12 @@ def test_a_row_of_several_draws_counts_once() -> None:
     turned.add([True, False, False, True], [0.0, 0.31, 0.97, 1.0])
     turned.add([True], [0.26])
     assert (turned.rows, turned.draws, turned.turned, turned.share) == (2, 5, 1.5, 0.75)
-    assert {place: count for place, count in enumerate(turned.left.counts.tolist()) if count} == {0: 1, 5: 1, 6: 1, 19: 2}
+    assert {place: count for place, count in enumerate(turned.left.counts.tolist()) if count} == {
+        0: 1,
+        5: 1,
+        6: 1,
+        19: 2,
+    }
     assert turned.interval() == wilson(1.5, 2)
 
 
@@ -318,9 +336,17 @@ def test_gaps_above_one_percent_are_open() -> None:
 
 def test_the_check_of_a_row_is_in_its_columns() -> None:
     assert check_of({"without:m": 0.5}, ["m"]) is None
-    row = {"without_random": [0.5, 0.75], "turned_random": [True, False], "without:m": 0.0, "turned:m": False, "without:n": None}
+    row = {
+        "without_random": [0.5, 0.75],
+        "turned_random": [True, False],
+        "without:m": 0.0,
+        "turned:m": False,
+        "without:n": None,
+    }
     row |= {"turned:n": None, "completeness:m": 0.0, "completeness:n": 0.25, "completeness:o": 0.5}
-    assert check_of(row, ["m", "n"]) == RowCheck({"m": 0.0}, {"m": False}, [0.5, 0.75], [True, False], {"m": 0.0, "n": 0.25})
+    assert check_of(row, ["m", "n"]) == RowCheck(
+        {"m": 0.0}, {"m": False}, [0.5, 0.75], [True, False], {"m": 0.0, "n": 0.25}
+    )
     assert check_of({"without_random": None, "turned_random": None}, ["m"]) == RowCheck({}, {}, [], [], {})
 
 
@@ -334,7 +360,9 @@ def test_nothing_turned_a_row_that_holds_without_every_methods_words(left: dict[
 
 def test_checks_are_counted_by_method() -> None:
     counts = TurnedCounts(["m", "n", "o", "p"])
-    counts.add(RowCheck({"m": 0.5, "n": 0.2}, {"m": False, "n": True}, [0.1, 0.9], [True, False], {"m": 0.01, "n": 0.0}))
+    counts.add(
+        RowCheck({"m": 0.5, "n": 0.2}, {"m": False, "n": True}, [0.1, 0.9], [True, False], {"m": 0.01, "n": 0.0})
+    )
     counts.add(RowCheck({"m": 0.1, "n": 0.2, "o": 0.9}, {"m": True, "n": True, "o": True}, [0.4], [True], {"m": 0.02}))
     counts.add(RowCheck({}, {}, [], [], {"m": 0.5}))
     counts.add(RowCheck({}, {}, [], [], {}))
@@ -400,7 +428,8 @@ def test_words_without_known_characters_are_tokens() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "marks"), [("a 's", [1]), ("a 'll", [1]), ("a 'all", []), ("a '1", []), ("a ’s", [1]), ('a "s', []), ("a ' s", [])]
+    ("text", "marks"),
+    [("a 's", [1]), ("a 'll", [1]), ("a 'all", []), ("a '1", []), ("a ’s", [1]), ('a "s', []), ("a ' s", [])],
 )
 def test_endings_have_up_to_two_letters(text: str, marks: list[int]) -> None:
     cut = [text.index("a"), 2, 4 if "' s" in text else 3]

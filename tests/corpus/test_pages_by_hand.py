@@ -12,18 +12,18 @@ import numpy as np
 import pytest
 import torch
 
-from mixlens.corpus import page_facts, page_labels, page_samples, plan, summary, taken_out
-from mixlens.corpus.bins import Bins
-from mixlens.corpus.page_facts import PageTally
-from mixlens.corpus.page_labels import Judged, Labels, labels_of
-from mixlens.corpus.page_samples import Candidate, Examples, Lowest, Spaced, spread
-from mixlens.corpus.reading import kind, mapping, names
-from mixlens.corpus.row_words import WrittenWord
-from mixlens.corpus.summary import Summary
-from mixlens.corpus.tally import RowFacts
-from mixlens.corpus.turned_counts import RowCheck
-from mixlens.corpus.turned_figure import _rows
-from mixlens.errors import InputError
+from mixlens.base.errors import InputError
+from mixlens.runs.corpus import page_facts, page_labels, page_samples, plan, summary, taken_out
+from mixlens.runs.corpus.bins import Bins
+from mixlens.runs.corpus.page_facts import PageTally
+from mixlens.runs.corpus.page_labels import Judged, Labels, labels_of
+from mixlens.runs.corpus.page_samples import Candidate, Examples, Lowest, Spaced, spread
+from mixlens.runs.corpus.reading import kind, mapping, names
+from mixlens.runs.corpus.row_words import WrittenWord
+from mixlens.runs.corpus.summary import Summary
+from mixlens.runs.corpus.tally import RowFacts
+from mixlens.runs.corpus.turned_counts import RowCheck
+from mixlens.runs.corpus.turned_figure import _rows
 
 # --- streams ----------------------------------------------------------------------------------------------------------
 
@@ -75,8 +75,18 @@ def test_a_spread_order() -> None:
 # --- examples ---------------------------------------------------------------------------------------------------------
 
 
-def candidate(number: int = 3, *, check: RowCheck | None = None, words: dict[Any, float] | None = None, **more: Any) -> Candidate:
-    row = {"row": number, "id": 7, "tokens": ["[CLS]", "a", "b"], "segments": [-1, 0, 0], "query": 2, "seconds": 1, "text": None}
+def candidate(
+    number: int = 3, *, check: RowCheck | None = None, words: dict[Any, float] | None = None, **more: Any
+) -> Candidate:
+    row = {
+        "row": number,
+        "id": 7,
+        "tokens": ["[CLS]", "a", "b"],
+        "segments": [-1, 0, 0],
+        "query": 2,
+        "seconds": 1,
+        "text": None,
+    }
     row |= {
         "pair": None,
         "probability": 0.5,
@@ -93,7 +103,13 @@ def candidate(number: int = 3, *, check: RowCheck | None = None, words: dict[Any
 
 def test_a_sample_of_a_row() -> None:
     found = candidate(carried=["x"], nothing=None, label="L", correct=True, column="gold", gold="raw").sample()
-    assert (found.row, found.id, found.text, found.pair, found.tokens) == (3, "7", "[CLS] a b", None, ("[CLS]", "a", "b"))
+    assert (found.row, found.id, found.text, found.pair, found.tokens) == (
+        3,
+        "7",
+        "[CLS] a b",
+        None,
+        ("[CLS]", "a", "b"),
+    )
     assert (found.special, found.left_out, found.query, found.prediction) == ((True, False, False), 0, 2, "yes")
     assert (found.probability, found.target, found.label, found.correct, found.gap) == (0.5, "t", "L", True, 0.25)
     assert (found.seconds, type(found.seconds), found.agreement, found.methods, found.file) == (
@@ -311,7 +327,14 @@ def test_rows_of_a_histogram_are_parts_of_rows() -> None:
 
 
 def summary_of(**more: Any) -> Summary:
-    given: dict[str, Any] = {"out": "o", "model": "m", "finished": True, "rows": 2, "errors": 1, "reasons": [("bad", 1)]}
+    given: dict[str, Any] = {
+        "out": "o",
+        "model": "m",
+        "finished": True,
+        "rows": 2,
+        "errors": 1,
+        "reasons": [("bad", 1)],
+    }
     given |= {"tokens_a_row": 3.25, "seconds_a_row": 0.0125, "classes": {"yes": 2}, "top": {}, "agreement": {}}
     given |= {"mixing_ratio": {"alti": [0.5, 0.25], "x": [1.0]}, "gap": {"mean": 1e-6, "largest": 2e-6}}
     given |= {"slow": [{"row": 12, "id": "r", "tokens": 5, "seconds": 0.5}], "signed": {"yes": {"attcat": {}}}}
@@ -365,7 +388,7 @@ def test_a_summary_of_written_texts_says_what_it_summarizes() -> None:
     assert lines[4:9] == [
         "written texts: up to 3 tokens after each row. Below, words are those of the",
         "rows' own texts, by their mean share over the written tokens; rows are grouped",
-        "by the token that was written first. The texts: mixlens.corpus.generations.",
+        "by the token that was written first. The texts: mixlens.runs.corpus.generations.",
         "",
         "wrote 'yes' first: 2 rows",
     ]

@@ -18,15 +18,16 @@ from conftest import hf_model, ids
 from typer.testing import CliRunner
 
 import mixlens
-from mixlens import data, scoring
+from mixlens import data
+from mixlens.base.errors import InputError, MixlensError
 from mixlens.cli.app import app
-from mixlens.corpus import maps, shards
-from mixlens.corpus import worker as work
-from mixlens.errors import InputError, MixlensError
 from mixlens.layer.identities import Unproven
-from mixlens.maps import known as known_maps
 from mixlens.model import rows as model_rows
 from mixlens.model import user_code
+from mixlens.runs.corpus import maps, shards
+from mixlens.runs.corpus import worker as work
+from mixlens.scoring import scoring
+from mixlens.scoring.maps import known as known_maps
 from mixlens.types import Example
 
 pa = pytest.importorskip("pyarrow")
@@ -85,13 +86,17 @@ def test_each_row_is_what_the_library_says_of_the_text_alone(model: Any, tmp_pat
         assert row["prediction"] == word
         assert row["probability"] == pytest.approx(probability, abs=1e-5)
         for method in ("alti", "globenc", "attcat"):
-            torch.testing.assert_close(torch.tensor(row[method]), mixlens.attribute(trace, method).scores, atol=2e-5, rtol=1e-4)
+            torch.testing.assert_close(
+                torch.tensor(row[method]), mixlens.attribute(trace, method).scores, atol=2e-5, rtol=1e-4
+            )
         released = mixlens.attribute(trace, "alti", variant="released").scores
         torch.testing.assert_close(torch.tensor(row["alti:variant=released"]), released, atol=2e-5, rtol=1e-4)
         ratio = mixlens.mix(trace, "globenc").info["mixing_ratio"].mean(-1)
         torch.testing.assert_close(torch.tensor(row["mixing_ratio:globenc"]), ratio, atol=1e-5, rtol=1e-4)
         assert 0 <= row["gap"] < 1e-4
-        covered = [text[a:b].lower() for a, b, s in zip(row["starts"], row["ends"], row["segments"], strict=True) if s == 0]
+        covered = [
+            text[a:b].lower() for a, b, s in zip(row["starts"], row["ends"], row["segments"], strict=True) if s == 0
+        ]
         assert [c if t != "[MASK]" else t for c, t in zip(covered, row["tokens"][1:-1], strict=True)] == [
             token.removeprefix("##") for token in row["tokens"][1:-1]
         ]
@@ -139,7 +144,10 @@ def test_the_manifest_tells_all(model: Any, tmp_path: Path) -> None:
 
 
 def test_every_kind_of_file_gives_the_same_rows(sentiment: Any, tmp_path: Path) -> None:
-    rows = [{"text": f"a {w} film", "label": i % 2, "note": f"n{i}"} for i, w in enumerate(["good", "bad", "great", "awful"])]
+    rows = [
+        {"text": f"a {w} film", "label": i % 2, "note": f"n{i}"}
+        for i, w in enumerate(["good", "bad", "great", "awful"])
+    ]
     (tmp_path / "x.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     (tmp_path / "x.txt").write_text("".join(row["text"] + "\n" for row in rows))
     with (tmp_path / "x.csv").open("w", newline="") as file:
@@ -174,7 +182,15 @@ def test_pairs_ids_examples_and_names(model: Any, sentiment: Any, tmp_path: Path
     (row,) = table(tmp_path / "ids")
     assert row["text"] is None
     torch.testing.assert_close(torch.tensor(row["alti"]), mixlens.attribute(trace, "alti").scores, atol=1e-5, rtol=1e-4)
-    go("agreement", tmp_path / "named", model=model, methods=["grad_x_input"], target="gold", limit=3, columns=["construction"])
+    go(
+        "agreement",
+        tmp_path / "named",
+        model=model,
+        methods=["grad_x_input"],
+        target="gold",
+        limit=3,
+        columns=["construction"],
+    )
     for row, example in zip(table(tmp_path / "named"), data.load("agreement", n=3), strict=True):
         assert (row["text"], row["construction"]) == (example.text, example.info["construction"])
         assert row["target"] == f"{example.target} - {example.foil}"
@@ -190,7 +206,10 @@ def test_a_model_without_a_tokenizer_reads_ids(tmp_path: Path) -> None:
         trace = bare.trace(input_ids=given["input_ids"])
         assert row["query"] == len(trace) - 1
         torch.testing.assert_close(
-            torch.tensor(row["grad_l2"], dtype=torch.float64), mixlens.attribute(trace, "grad_l2").scores, atol=1e-9, rtol=1e-7
+            torch.tensor(row["grad_l2"], dtype=torch.float64),
+            mixlens.attribute(trace, "grad_l2").scores,
+            atol=1e-9,
+            rtol=1e-7,
         )
 
 
@@ -272,7 +291,15 @@ def test_bad_rows_are_named_and_the_rest_goes_on(model: Any, tmp_path: Path) -> 
     found = {one["row"]: one["reason"] for one in bad(tmp_path / "run")}
     assert list(found) == [2, 3, 4, 5, 6, 7, 8, 9]
     assert [one["id"] for one in bad(tmp_path / "run")] == ["2", "seven", "4", "5", "6", "7", "8", "9"]
-    for row, reason in {2: "empty", 3: "not text", 4: "not JSON", 5: "UTF-8", 6: "surrogate", 7: "tokens", 8: "2 mask"}.items():
+    for row, reason in {
+        2: "empty",
+        3: "not text",
+        4: "not JSON",
+        5: "UTF-8",
+        6: "surrogate",
+        7: "tokens",
+        8: "2 mask",
+    }.items():
         assert reason in found[row]
     assert table(tmp_path / "run")[1]["id"] == "../../etc/x"  # a value like any other: no file is named after it
     assert not list(tmp_path.parent.rglob("etc"))
@@ -304,7 +331,9 @@ def test_one_bad_example_of_a_batch_does_not_spoil_the_others(
     assert "memory runs out" in bad(tmp_path / "run")[0]["reason"]
     fine = {row["text"]: row for row in table(tmp_path / "fine")}
     for row in table(tmp_path / "run"):
-        torch.testing.assert_close(torch.tensor(row["alti"]), torch.tensor(fine[row["text"]]["alti"]), atol=1e-5, rtol=1e-4)
+        torch.testing.assert_close(
+            torch.tensor(row["alti"]), torch.tensor(fine[row["text"]]["alti"]), atol=1e-5, rtol=1e-4
+        )
 
 
 @pytest.mark.parametrize(
@@ -332,7 +361,9 @@ def test_refused_before_the_long_work(model: Any, tmp_path: Path, options: dict[
     assert not (tmp_path / "run").exists()
 
 
-@pytest.mark.parametrize(("module", "extra", "options"), [("pyarrow.parquet", "data", {}), ("ray", "ray", {"ray": "auto"})])
+@pytest.mark.parametrize(
+    ("module", "extra", "options"), [("pyarrow.parquet", "data", {}), ("ray", "ray", {"ray": "auto"})]
+)
 def test_a_package_that_is_missing_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: str, extra: str, options: dict[str, Any]
 ) -> None:
@@ -392,30 +423,45 @@ def test_columns_of_parquet_keep_their_types(sentiment: Any, typed: Path, tmp_pa
     assert json.loads(made["when"].to_pylist()[1]).startswith("1970-01-01")
 
 
-def test_a_run_with_typed_columns_goes_on(sentiment: Any, typed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_with_typed_columns_goes_on(
+    sentiment: Any, typed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     asked: dict[str, Any] = {"model": sentiment, "columns": ["label", "price", "seen"], "shard_rows": 2}
     go(typed, tmp_path / "whole", **asked)
     go(typed, tmp_path / "run", **asked)
     shards.shard_files(tmp_path / "run")[1].unlink()
     assert go(typed, tmp_path / "run", **asked).done == 2
     assert repr(table(tmp_path / "run")) == repr(table(tmp_path / "whole"))
-    monkeypatch.setattr("mixlens.corpus.sources.typed_columns", lambda *_: ())  # shards of two kinds are not mixed
+    monkeypatch.setattr("mixlens.runs.corpus.sources.typed_columns", lambda *_: ())  # shards of two kinds are not mixed
     with pytest.raises(InputError, match="another run"):
         go(typed, tmp_path / "run", **asked)
 
 
 def test_the_command(tmp_path: Path) -> None:
     (tmp_path / "x.txt").write_text("\n".join(TEXTS) + "\n")
-    asked = ["run", str(tmp_path / "x.txt"), "--out", str(tmp_path / "run"), "--methods", "alti,attcat", "--target", "are"]
+    asked = [
+        "run",
+        str(tmp_path / "x.txt"),
+        "--out",
+        str(tmp_path / "run"),
+        "--methods",
+        "alti,attcat",
+        "--target",
+        "are",
+    ]
     ran = CliRunner().invoke(app, [*asked, "--foil", "is", "--limit", "5", "--maps", "--maps-dtype", "float16"])
     assert ran.exit_code == 0, ran.output
     assert "5 rows" in ran.output
     assert table(tmp_path / "run")[0]["target"] == "are - is"
-    again = CliRunner().invoke(app, [*asked, "--foil", "is", "--limit", "5", "--maps", "--maps-dtype", "float16", "--resume"])
+    again = CliRunner().invoke(
+        app, [*asked, "--foil", "is", "--limit", "5", "--maps", "--maps-dtype", "float16", "--resume"]
+    )
     assert "(0 done now)" in again.output
 
 
-def test_a_batch_that_found_its_weights_changed_is_scored_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_batch_that_found_its_weights_changed_is_scored_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """As `mix` does: what was kept of weights is made anew, and no row goes to the errors."""
     own, refused, anew = scoring.Scorer.maps, [], []
 
@@ -432,7 +478,9 @@ def test_a_batch_that_found_its_weights_changed_is_scored_again(tmp_path: Path, 
     assert (made.rows, made.errors, len(refused)) == (2, 0, 1)
 
 
-def test_a_run_makes_no_pass_but_those_of_its_rows(sentiment: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_makes_no_pass_but_those_of_its_rows(
+    sentiment: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Which methods hand out a mixing ratio is known from their registration: texts of one length are one batch, one pass. The
     first batch of a shard is compared with its first and its last row alone."""
     rows: list[int] = []

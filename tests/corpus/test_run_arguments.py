@@ -11,13 +11,13 @@ import pytest
 import torch
 
 import mixlens
-from mixlens.asking import parse_method
-from mixlens.corpus.plan import Plan, is_count, plan_of, refuse_target
-from mixlens.corpus.rows import Fields, InputRow, fingerprint, windows, written
-from mixlens.corpus.sources import corpus
+from mixlens.base.errors import InputError
+from mixlens.base.files import RunFolder
 from mixlens.data.rows import RowError
-from mixlens.errors import InputError
-from mixlens.files import RunFolder
+from mixlens.runs.corpus.plan import Plan, is_count, plan_of, refuse_target
+from mixlens.runs.corpus.rows import Fields, InputRow, fingerprint, windows, written
+from mixlens.runs.corpus.sources import corpus
+from mixlens.scoring.asking import parse_method
 from mixlens.types import Example
 
 ASKED: dict[str, Any] = {
@@ -34,7 +34,9 @@ def plan(**changed: Any) -> Plan:
 
 
 def test_a_plan_holds_what_was_asked() -> None:
-    found = plan(methods=" alti, attcat ,", foil=3, score="logit", query="keys", maps=True, batch_tokens=1, columns="label")
+    found = plan(
+        methods=" alti, attcat ,", foil=3, score="logit", query="keys", maps=True, batch_tokens=1, columns="label"
+    )
     assert found == Plan(("alti", "attcat"), "predicted", 3, "logit", "keys", "float32", 1, ("label",))
     assert plan(target=("was", 7)).target == ("was", 7)
     assert [plan(maps=maps).maps for maps in (None, False, "float16", "float32")] == [None, None, "float16", "float32"]
@@ -82,7 +84,13 @@ def test_a_column_has_a_name_of_its_own(name: Any) -> None:
 def test_a_target_that_no_row_could_have_is_refused() -> None:
     model = mixlens.load("sentiment")
     specific, maps = ({name: parse_method(name)} for name in ("attcat", "alti"))
-    for fine in ({}, {"target": "gold"}, {"target": None}, {"target": "positive", "foil": "negative"}, {"target": 1, "foil": 0}):
+    for fine in (
+        {},
+        {"target": "gold"},
+        {"target": None},
+        {"target": "positive", "foil": "negative"},
+        {"target": 1, "foil": 0},
+    ):
         refuse_target(model, plan(**fine), {**maps, **specific})
     refuse_target(model, plan(), maps)
     for wrong in ({"target": "positiv"}, {"target": 2}, {"foil": "negativ"}, {"target": "positive", "foil": 9}):
@@ -111,7 +119,9 @@ def rows_of(data: Any, **options: Any) -> list[InputRow | RowError]:
     return list(corpus(data, fields=Fields(**options), split=None, limit=None).rows())
 
 
-@pytest.mark.parametrize("ids", [[5, "x"], ["x", 5], [5, True], [5, 6.5], [5, None], {"a": 1}, 5, "[5, true]", "[5", "5", ["5"]])
+@pytest.mark.parametrize(
+    "ids", [[5, "x"], ["x", 5], [5, True], [5, 6.5], [5, None], {"a": 1}, 5, "[5, true]", "[5", "5", ["5"]]
+)
 def test_ids_are_whole_numbers_all_of_them(ids: Any) -> None:
     good, bad = rows_of([{"input_ids": [5, 6]}, {"input_ids": ids}], ids="input_ids")
     assert isinstance(good, InputRow)
@@ -153,7 +163,11 @@ def test_rows_have_the_number_the_name_and_the_target_that_they_say() -> None:
 
 def test_rows_of_every_kind_in_one_list() -> None:
     found = rows_of(["a", ("b", "c"), {"text": "d"}, 7, ("e", "f", "g"), ""])
-    assert [(row.text, row.pair) for row in found if isinstance(row, InputRow)] == [("a", None), ("b", "c"), ("d", None)]
+    assert [(row.text, row.pair) for row in found if isinstance(row, InputRow)] == [
+        ("a", None),
+        ("b", "c"),
+        ("d", None),
+    ]
     assert [row.number for row in found if isinstance(row, RowError)] == [4, 5, 6]
     assert "int, not a text" in str(found[3])
     assert "tuple, not a text" in str(found[4])
@@ -187,11 +201,18 @@ def test_a_dataset_is_read_by_its_split_with_its_bad_rows(monkeypatch: pytest.Mo
         asked.append((name, options))
         return iter([Example("a", id="x", target="was", foil="were"), RowError("s", 2, "bad", "row")])
 
-    monkeypatch.setattr("mixlens.corpus.sources.read", read)
+    monkeypatch.setattr("mixlens.runs.corpus.sources.read", read)
     source = corpus("agreement", fields=Fields(columns=("target",)), split="test", limit=5)
     good, bad = source.rows()
     assert isinstance(good, InputRow)
-    assert (good.row, good.id, good.text, good.target, good.foil, good.columns) == (1, "x", "a", "was", "were", ("was",))
+    assert (good.row, good.id, good.text, good.target, good.foil, good.columns) == (
+        1,
+        "x",
+        "a",
+        "was",
+        "were",
+        ("was",),
+    )
     assert isinstance(bad, RowError)
     assert asked == [("agreement", {"split": "test", "keep_bad": True})]
 
@@ -203,7 +224,16 @@ def test_windows_are_numbered_and_their_last_may_be_short() -> None:
 
 
 def test_a_fingerprint_is_of_everything_in_the_rows() -> None:
-    kinds = [["a"], ["b"], [("a", "b")], [{"text": "a", "id": "x"}], [{"text": "a", "target": "y"}], ["a", "a"], [7], [""]]
+    kinds = [
+        ["a"],
+        ["b"],
+        [("a", "b")],
+        [{"text": "a", "id": "x"}],
+        [{"text": "a", "target": "y"}],
+        ["a", "a"],
+        [7],
+        [""],
+    ]
     found = [fingerprint(rows_of(rows)) for rows in kinds]
     assert len(set(found)) == len(found)
     assert found == [fingerprint(rows_of(rows)) for rows in kinds]
@@ -221,7 +251,7 @@ def test_a_carried_value_is_text() -> None:
 
 
 def refusal(folder: Path, before: dict[str, Any], now: dict[str, Any]) -> str:
-    from mixlens.files import IDENTITY
+    from mixlens.base.files import IDENTITY
 
     manifest = {"schema": RunFolder.schema, "identity_schema": IDENTITY, "identity": before}
     (folder / "manifest.json").write_text(json.dumps(manifest))
@@ -231,7 +261,7 @@ def refusal(folder: Path, before: dict[str, Any], now: dict[str, Any]) -> str:
 
 
 def test_values_that_differ_are_written_whole_up_to_a_length(tmp_path: Path) -> None:
-    from mixlens.files import SHORT
+    from mixlens.base.files import SHORT
 
     fits, long = "x" * (SHORT - 2), "x" * (SHORT - 1)  # with quotes: SHORT characters, and one more
     assert refusal(tmp_path, {"a": fits, "b": 1}, {"a": "y", "b": 1}) == f'a: "{fits}" there, "y" here'
@@ -242,13 +272,15 @@ def test_values_that_differ_are_written_whole_up_to_a_length(tmp_path: Path) -> 
 
 
 def test_of_lists_only_long_ones_are_told_by_what_each_has_alone(tmp_path: Path) -> None:
-    from mixlens.files import SHORT
+    from mixlens.base.files import SHORT
 
     short, many = ["a", "b"], [f"m{i}" for i in range(SHORT)]
     assert refusal(tmp_path, {"a": short}, {"a": ["b"]}) == 'a: ["a", "b"] there, ["b"] here'
     assert refusal(tmp_path, {"a": many}, {"a": [*many[1:], "x"]}) == 'a: also ["m0"] there, also ["x"] here'
     assert refusal(tmp_path, {"a": short}, {"a": [*many, "a"]}).startswith('a: also ["b"] there, also ["m0", "m1", ')
-    assert refusal(tmp_path, {"a": many}, {"a": many[::-1]}) == "a: the same in another order, or another number of times"
+    assert (
+        refusal(tmp_path, {"a": many}, {"a": many[::-1]}) == "a: the same in another order, or another number of times"
+    )
     edge = ["x" * (SHORT - 4)]  # as JSON of SHORT characters
     assert refusal(tmp_path, {"a": edge}, {"a": ["y"]}).endswith('there, ["y"] here')
     assert "also" not in refusal(tmp_path, {"a": edge}, {"a": ["y"]})
@@ -256,7 +288,7 @@ def test_of_lists_only_long_ones_are_told_by_what_each_has_alone(tmp_path: Path)
 
 
 def test_files_of_a_run_are_those_that_a_run_writes(tmp_path: Path) -> None:
-    from mixlens.corpus.shards import shard_files
+    from mixlens.runs.corpus.shards import shard_files
 
     with pytest.raises(InputError, match=r"holds no run: there is no manifest\.json"):
         shard_files(tmp_path)
@@ -264,7 +296,15 @@ def test_files_of_a_run_are_those_that_a_run_writes(tmp_path: Path) -> None:
     assert shard_files(tmp_path) == shard_files(tmp_path, "maps") == []
     (tmp_path / "shards").mkdir()
     first, second = (f"part-000000{number}-0123456789abcdef.parquet" for number in (0, 1))
-    names = [second, first, "part-x.parquet", f"{first}.old", "other.parquet", f"x{first}", first.replace("-0123", "-xyz3")]
+    names = [
+        second,
+        first,
+        "part-x.parquet",
+        f"{first}.old",
+        "other.parquet",
+        f"x{first}",
+        first.replace("-0123", "-xyz3"),
+    ]
     for name in names:
         (tmp_path / "shards" / name).write_bytes(b"")
     assert [path.name for path in shard_files(tmp_path)] == [first, second]
@@ -276,7 +316,7 @@ def test_files_of_a_run_are_those_that_a_run_writes(tmp_path: Path) -> None:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
 def test_scores_are_stored_as_wide_as_the_model_computes(dtype: torch.dtype) -> None:
     pytest.importorskip("pyarrow")
-    from mixlens.corpus.parquet import schema_of
+    from mixlens.runs.corpus.parquet import schema_of
 
     asked = Plan(("alti", "attcat"), columns=("label", "n"), kinds=(("n", "int64"),))
     schema = schema_of(asked, dtype, ["alti"])

@@ -20,15 +20,26 @@ import torch
 
 pytest.importorskip("pyarrow")
 
-from mixlens.corpus import ray_pool, ray_session, ray_worker, run_identity, running, shards, sources, stored_maps, worker, writing
-from mixlens.corpus.answers import Answer, answer_columns, input_columns, map_numbers, or_raise, spans
-from mixlens.corpus.parquet import maps_content, schema_of, table_of
-from mixlens.corpus.plan import Plan
-from mixlens.corpus.rows import Fields, InputRow, row_of
-from mixlens.corpus.shards import CorpusFolder, Shard, file_name
-from mixlens.corpus.worker import BadRow, ShardFiles, Worker
+from mixlens.base.errors import InputError, LongError, MixlensError, ResultError
 from mixlens.data import RowError
-from mixlens.errors import InputError, LongError, MixlensError, ResultError
+from mixlens.runs.corpus import (
+    ray_pool,
+    ray_session,
+    ray_worker,
+    run_identity,
+    running,
+    shards,
+    sources,
+    stored_maps,
+    worker,
+    writing,
+)
+from mixlens.runs.corpus.answers import Answer, answer_columns, input_columns, map_numbers, or_raise, spans
+from mixlens.runs.corpus.parquet import maps_content, schema_of, table_of
+from mixlens.runs.corpus.plan import Plan
+from mixlens.runs.corpus.rows import Fields, InputRow, row_of
+from mixlens.runs.corpus.shards import CorpusFolder, Shard, file_name
+from mixlens.runs.corpus.worker import BadRow, ShardFiles, Worker
 from mixlens.types import Example
 
 
@@ -51,7 +62,11 @@ def test_bad_rows_that_end_a_run() -> None:
     assert str(told_all.value) == "none of the first 2 rows can be explained: has 5 tokens."
     for files, strict, first in (
         *((files_of(rows=0, bad=alike), False, False), (files_of(rows=1, bad=alike), False, True)),
-        *((files_of(rows=0, bad=alike[:1]), False, True), (files_of(rows=0, bad=other), False, True), (files_of(), True, True)),
+        *(
+            (files_of(rows=0, bad=alike[:1]), False, True),
+            (files_of(rows=0, bad=other), False, True),
+            (files_of(), True, True),
+        ),
     ):
         running._refuse_bad(files, strict, first=first)
 
@@ -60,7 +75,9 @@ def test_files_moved_aside_are_named_up_to_five() -> None:
     for count, names in ((5, "a, b, c, d, e"), (6, "a, b, c, d, e ...")):
         with pytest.warns(UserWarning, match="damaged") as told:
             running._warn_aside(list("abcdef"[:count]), stacklevel=1)
-        assert str(told[0].message) == f"damaged, or not of this run: {names}. Moved aside; what is missing is done again."
+        assert (
+            str(told[0].message) == f"damaged, or not of this run: {names}. Moved aside; what is missing is done again."
+        )
     running._warn_aside([], stacklevel=1)
 
 
@@ -79,7 +96,9 @@ def test_sizes_and_names_that_are_refused(tmp_path: Path) -> None:
     running._refuse_shards(1_000_000)
     with pytest.raises(InputError, match=r"^shard_rows= must be at least 1, not 0\.$"):
         running._refuse_shards(0)
-    with pytest.raises(InputError, match=r"^shard_rows= must be at most 1,000,000, not 1000001: a shard is held in memory\.$"):
+    with pytest.raises(
+        InputError, match=r"^shard_rows= must be at most 1,000,000, not 1000001: a shard is held in memory\.$"
+    ):
         running._refuse_shards(1_000_001)
     running._refuse_names({"split": None, "text_field": "x"})
     for value in (3, "\ud800"):
@@ -99,7 +118,11 @@ def test_rows_that_cannot_be_read_name_the_data() -> None:
         raise error
 
     for error, kind, message in (
-        (OSError(5, "Input/output error"), InputError, "the data cannot be read: Input/output error. The same command goes on."),
+        (
+            OSError(5, "Input/output error"),
+            InputError,
+            "the data cannot be read: Input/output error. The same command goes on.",
+        ),
         (OSError("odd"), InputError, "the data cannot be read: odd. The same command goes on."),
         (ResultError("own"), ResultError, "own"),
     ):
@@ -146,7 +169,9 @@ def test_where_the_model_of_this_process_comes_from(monkeypatch: pytest.MonkeyPa
     assert loads == [("m", options), ("m", {"dtype": "float64", "device": "cpu"})]
     made = object.__new__(running.Model)
     assert running._model_here(made, {}, on_ray=False) is made
-    with pytest.raises(InputError, match=r"^every Ray worker loads the model itself: give its name or its folder, not a loaded"):
+    with pytest.raises(
+        InputError, match=r"^every Ray worker loads the model itself: give its name or its folder, not a loaded"
+    ):
         running._model_here(made, {}, on_ray=True)
 
 
@@ -172,13 +197,29 @@ def test_load_options_of_the_process_that_only_writes() -> None:
 
 
 def test_options_of_a_plan_in_an_identity() -> None:
-    usual = {"target": "predicted", "foil": None, "score": None, "query": None, "maps": None, "batch_tokens": None, "columns": ()}
+    usual = {
+        "target": "predicted",
+        "foil": None,
+        "score": None,
+        "query": None,
+        "maps": None,
+        "batch_tokens": None,
+        "columns": (),
+    }
     plain = run_identity._plan_options(SimpleNamespace(plan=Plan(("a",))))  # type: ignore[arg-type]
     assert running._without_idle({"options": plain}) == {"options": usual}
     whole = Plan(("a",), "t", 1, "logit", 2, "float16", 9, ("x",), (("x", "int64"),), True, 3)
     options = run_identity._plan_options(SimpleNamespace(plan=whole))  # type: ignore[arg-type]
     assert running._without_idle({"options": options})["options"] == {
-        **{"target": "t", "foil": 1, "score": "logit", "query": 2, "maps": "float16", "batch_tokens": 9, "columns": ("x",)},
+        **{
+            "target": "t",
+            "foil": 1,
+            "score": "logit",
+            "query": 2,
+            "maps": "float16",
+            "batch_tokens": 9,
+            "columns": ("x",),
+        },
         **{"kinds": {"x": "int64"}, "trust": True, "generate": 3},
     }
     cut = {"options": {"truncate": True}}
@@ -231,10 +272,14 @@ def test_windows_without_a_shard_of_the_same_rows_are_missing(tmp_path: Path) ->
     assert [one.number for one in folder.dropped] == [1, 3, 4]
     assert (list(made.done), made.aside, len(told)) == ([0], ["part-1", "part-3", "part-4"], 3)
     made.source.source, made.done = None, {1: shard(1, source="other")}
-    with pytest.raises(InputError, match=r"^the data is not what it was: rows from 3 on differ from those that were explained"):
+    with pytest.raises(
+        InputError, match=r"^the data is not what it was: rows from 3 on differ from those that were explained"
+    ):
         list(made._missing(2))
     made.done = {3: shard(3)}
-    with pytest.raises(InputError, match=r"^the data is not what it was: part-3 was made of rows that are not there any more\.$"):
+    with pytest.raises(
+        InputError, match=r"^the data is not what it was: part-3 was made of rows that are not there any more\.$"
+    ):
         list(made._missing(2))
 
 
@@ -314,7 +359,11 @@ def test_shards_that_are_computed_again_leave_the_list(tmp_path: Path) -> None:
     made._shorten_list([{"number": 1}])
     assert not (tmp_path / "manifest.json").exists()
     made._shorten_list([{"number": 0}, {"number": 1}])
-    assert json.loads((tmp_path / "manifest.json").read_text()) == {"schema": 1, "finished": False, "shards": [{"number": 1}]}
+    assert json.loads((tmp_path / "manifest.json").read_text()) == {
+        "schema": 1,
+        "finished": False,
+        "shards": [{"number": 1}],
+    }
 
 
 # --- the folder -------------------------------------------------------------------------------------------------------
@@ -323,7 +372,7 @@ def test_shards_that_are_computed_again_leave_the_list(tmp_path: Path) -> None:
 def parquet_of(run: str = "run", number: int = 0, **facts: Any) -> bytes:
     import pyarrow as pa
 
-    from mixlens.corpus.parquet import parquet_content
+    from mixlens.runs.corpus.parquet import parquet_content
 
     whole = {"schema": 1, "run": run, "number": number, "input": "i", "maps": None, "errors": [{"row": 1}], **facts}
     return parquet_content(table_of([{"row": 5}, {"row": 6}], pa.schema([("row", pa.int64())]), whole))
@@ -358,7 +407,11 @@ def test_a_shard_says_what_it_is(tmp_path: Path) -> None:
 def test_which_files_of_a_folder_are_done(tmp_path: Path) -> None:
     folder = CorpusFolder(tmp_path)
     folder.begin(b"{}", maps=True)
-    assert (folder.shards.is_dir(), folder.maps.is_dir(), (tmp_path / "manifest.json").read_bytes()) == (True, True, b"{}")
+    assert (folder.shards.is_dir(), folder.maps.is_dir(), (tmp_path / "manifest.json").read_bytes()) == (
+        True,
+        True,
+        b"{}",
+    )
     maps = b"maps"
     maps_name, lost_name = file_name(1, maps), file_name(9, b"lost")
     good = {number: parquet_of(number=number, maps=maps_name if number == 1 else None) for number in (0, 1)}
@@ -441,7 +494,13 @@ def test_a_shard_is_added_after_its_maps(tmp_path: Path, monkeypatch: pytest.Mon
 def test_rows_given_in_python() -> None:
     known = Example("the text", target="t", foil="f", id=7, info={"x": 1, "label": "l"})
     found = sources.corpus([known], fields=Fields(columns=("x", "cues")), split=None, limit=None)
-    assert (found.name, found.fingerprint, found.total, found.kinds, found.source) == ("rows given in Python", None, 1, (), None)
+    assert (found.name, found.fingerprint, found.total, found.kinds, found.source) == (
+        "rows given in Python",
+        None,
+        1,
+        (),
+        None,
+    )
     assert list(found.rows()) == [InputRow(1, "7", "the text", None, None, None, None, "t", "f", ("1", "[]"))]
     (row,) = sources.corpus([Example("a", info={"label": 0})], fields=Fields(), split=None, limit=None).rows()
     assert (row.id, row.target) == ("1", 0)  # type: ignore[union-attr]
@@ -468,7 +527,11 @@ def test_the_fields_that_are_meant() -> None:
     assert usual(Fields(), ["input_ids"], "s") == Fields(ids="input_ids")
     assert usual(Fields(ids="x"), ["x", "text"], "s") == Fields(ids="x")
     for fields, names, told in (
-        (Fields(text="a", ids="b"), ["a", "b"], "a row is read as text or as ids: give text_field= or ids_field=, not both."),
+        (
+            Fields(text="a", ids="b"),
+            ["a", "b"],
+            "a row is read as text or as ids: give text_field= or ids_field=, not both.",
+        ),
         (Fields(pair="b"), ["input_ids", "b"], "ids hold both texts already: leave pair_field= out."),
         (Fields(text="a", pair="p", columns=("z",)), ["a", "p"], "s has no field 'z'. Known: a, p."),
         (Fields(pair="q"), ["text"], "s has no field 'q'. Known: text. Name the field: pair_field=NAME."),
@@ -535,7 +598,20 @@ def test_the_schema_of_a_shard() -> None:
     plan = Plan(("m", "n"), columns=("x", "y"), kinds=(("x", "int64"),), trust=True, generate=2)
     schema = schema_of(plan, torch.float64, ["m"])
     assert schema.names == [
-        *("row", "id", "text", "pair", "input_ids", "tokens", "starts", "ends", "segments", "query", "prediction", "probability"),
+        *(
+            "row",
+            "id",
+            "text",
+            "pair",
+            "input_ids",
+            "tokens",
+            "starts",
+            "ends",
+            "segments",
+            "query",
+            "prediction",
+            "probability",
+        ),
         *("target", "gap", "x", "y", "m", "n", "mixing_ratio:m", "without:m", "without:n", "turned:m", "turned:n"),
         *(
             "completeness:m",
@@ -551,7 +627,11 @@ def test_the_schema_of_a_shard() -> None:
     ]
     types = {name: str(schema.field(name).type) for name in schema.names}
     assert (types["row"], types["x"], types["y"], types["m"]) == ("int64", "int64", "string", "list<item: double>")
-    assert (types["mixing_ratio:m"], types["turned:m"], types["written:m"]) == ("list<item: float>", "bool", "list<item: double>")
+    assert (types["mixing_ratio:m"], types["turned:m"], types["written:m"]) == (
+        "list<item: float>",
+        "bool",
+        "list<item: double>",
+    )
     assert (types["segments"], types["query"], types["gap"], types["written_ids"]) == (
         "list<item: int8>",
         "int32",
@@ -589,7 +669,9 @@ def test_a_window_is_split_into_good_and_bad_rows() -> None:
 
     made.encode = encode
     made.model.batches = lambda codes, none, tokens: [[1, 0]] if len(codes) == 2 else []
-    made._batch = lambda rows, encoded, compare: [{"row": row.row} if row.row != 4 else InputError("refused") for row in rows]
+    made._batch = lambda rows, encoded, compare: [
+        {"row": row.row} if row.row != 4 else InputError("refused") for row in rows
+    ]
     made._files = lambda *given: given
     rows = [input_row(4), input_row(2), RowError("s", 3, "no row", "row"), input_row(1), input_row(5)]
     number, run, source, good, bad = made.window(7, rows, "run", ticks.append)
@@ -686,7 +768,10 @@ def test_rows_of_a_batch_that_is_refused_are_rolled_one_by_one(monkeypatch: pyte
 
     monkeypatch.setattr(worker, "rolled_rows", together)
     monkeypatch.setattr(worker, "rolled_row", alone)
-    assert worker._rows_at(["a", "x", "b"], [1, 2, 3], "c", [0, 2]) == [("a", 1, "c", "together"), ("b", 3, "c", "together")]  # type: ignore[list-item, comparison-overlap]
+    assert worker._rows_at(["a", "x", "b"], [1, 2, 3], "c", [0, 2]) == [
+        ("a", 1, "c", "together"),
+        ("b", 3, "c", "together"),
+    ]  # type: ignore[list-item, comparison-overlap]
     found = worker._rows_at(["a", "bad"], [1, 2], "c", [0, 1])  # type: ignore[list-item]
     assert (found[0], str(found[1])) == (("a", 1, "c"), "this one")
     assert worker._rows_at([], [], None, []) == []
@@ -708,12 +793,17 @@ def test_columns_of_scores() -> None:
 def test_rows_of_growing_length() -> None:
     table = writing._table([1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0], 2, 3)
     assert table.tolist() == [[1.0, 2.0, 0.0, 0.0, 0.0], [3.0, 4.0, 5.0, 0.0, 0.0], [6.0, 7.0, 8.0, 9.0, 0.0]]
-    manifest = {"identity": {"methods": ["a", "b"], "options": {"generate": 2}, "dtype": "float32"}, "versions": {"v": 1}}
+    manifest = {
+        "identity": {"methods": ["a", "b"], "options": {"generate": 2}, "dtype": "float32"},
+        "versions": {"v": 1},
+    }
     manifest["model"] = {"name": "n", "revision": "r", "family": "f", "task": "t"}
     assert [writing._method(manifest, name) for name in (None, "b")] == ["a", "b"]
     with pytest.raises(InputError, match=r"^the run has no method 'c'\. It has a, b\.$"):
         writing._method(manifest, "c")
-    with pytest.raises(InputError, match=r"^this run has no written texts\. Give generate= to run, on the command line"):
+    with pytest.raises(
+        InputError, match=r"^this run has no written texts\. Give generate= to run, on the command line"
+    ):
         writing._method({"identity": {"methods": ["a"]}}, None)
     assert writing._provenance(manifest) == {
         **{"model": "n", "revision": "r", "family": "f", "task": "t", "dtype": "float32", "versions": {"v": 1}}
@@ -822,7 +912,8 @@ def test_what_ends_the_pipeline_is_an_error_of_mixlens() -> None:
     assert ray_pool._failure(carried) is own
     other = ray_pool._failure(ValueError("x " * 400))
     assert (
-        str(other) == f"Ray gave up (ValueError: {('x ' * 400).strip()[-300:]}). What is done is safe: the same command goes on."
+        str(other)
+        == f"Ray gave up (ValueError: {('x ' * 400).strip()[-300:]}). What is done is safe: the same command goes on."
     )
     assert isinstance(other.__cause__, ValueError)
 
@@ -833,7 +924,8 @@ def test_what_is_done_while_no_window_comes_back(monkeypatch: pytest.MonkeyPatch
     seen: list[Any] = []
     over = [False]
     pool: Any = SimpleNamespace(
-        look_after=lambda tickets, worked: seen.append(worked) or (begun[0], "seen"), not_begun=lambda seen: f"why {seen}"
+        look_after=lambda tickets, worked: seen.append(worked) or (begun[0], "seen"),
+        not_begun=lambda seen: f"why {seen}",
     )
     repeated: list[bool] = []
     wait = ray_pool._Wait(pool, SimpleNamespace(repeat_all=lambda: repeated.append(True)))  # type: ignore[arg-type]
@@ -878,7 +970,9 @@ def test_a_worker_of_the_cluster_says_that_it_began_and_that_it_is_ready(monkeyp
     said: list[Any] = []
     actor = SimpleNamespace(current_actor="actor")
     fake = SimpleNamespace(
-        get=lambda what, timeout: what, get_runtime_context=lambda: actor, exceptions=SimpleNamespace(GetTimeoutError=KeyError)
+        get=lambda what, timeout: what,
+        get_runtime_context=lambda: actor,
+        exceptions=SimpleNamespace(GetTimeoutError=KeyError),
     )
     monkeypatch.setitem(sys.modules, "ray", fake)
     feed = SimpleNamespace(

@@ -23,11 +23,11 @@ from typer.testing import CliRunner
 
 import mixlens
 from mixlens import data
-from mixlens import files as disk
+from mixlens.base import files as disk
+from mixlens.base.errors import InputError, ResultError
 from mixlens.cli.app import app
-from mixlens.corpus import shards
-from mixlens.corpus import worker as work
-from mixlens.errors import InputError, ResultError
+from mixlens.runs.corpus import shards
+from mixlens.runs.corpus import worker as work
 
 pytest.importorskip("pyarrow")
 
@@ -54,8 +54,12 @@ def whole(model: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def same(out: Path, whole: Path) -> None:
     assert table(out) == table(whole)
     assert bad(out) == bad(whole)
-    assert [p.name for p in shards.shard_files(out, "maps")] == [p.name for p in shards.shard_files(whole, "maps")]  # by checksum
-    assert [path.name[:12] for path in shards.shard_files(out)] == [path.name[:12] for path in shards.shard_files(whole)]
+    assert [p.name for p in shards.shard_files(out, "maps")] == [
+        p.name for p in shards.shard_files(whole, "maps")
+    ]  # by checksum
+    assert [path.name[:12] for path in shards.shard_files(out)] == [
+        path.name[:12] for path in shards.shard_files(whole)
+    ]
     assert not shards.half_written(out)
     assert json.loads((out / "manifest.json").read_text())["finished"]
 
@@ -156,7 +160,11 @@ def test_a_hundred_schedules_of_faults_end_in_the_same_rows(
         draw, out = random.Random(seed), tmp_path / str(seed)
         calls, broken = draw.randrange(1, 6), set[int]()
         for _ in range(20):
-            there = {int(path.name[5:12]) for path in shards.shard_files(out)} if (out / "manifest.json").exists() else set()
+            there = (
+                {int(path.name[5:12]) for path in shards.shard_files(out)}
+                if (out / "manifest.json").exists()
+                else set()
+            )
             broken |= spoil(out, draw) if calls else set()
             worked.clear()
             faults = Faults(draw, calls)
@@ -252,7 +260,9 @@ def test_two_runs_do_not_write_to_one_folder(model: Any, tmp_path: Path) -> None
         go(ROWS, tmp_path, model=model, **ASKED)
 
 
-def test_what_failed_for_want_of_room_takes_no_room(model: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_failed_for_want_of_room_takes_no_room(
+    model: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     calls = iter(range(100))
 
     def full(file: int) -> None:
@@ -360,7 +370,7 @@ def test_killed_at_many_moments_and_continued(model: Any, whole: Path, tmp_path:
 STOPS = """
 import signal, sys
 from mixlens.cli import main
-from mixlens.corpus import worker as work
+from mixlens.runs.corpus import worker as work
 
 own = work.Worker.window
 

@@ -18,12 +18,12 @@ from conftest import hf_model
 from test_run import go, table
 
 import mixlens
-from mixlens.corpus import shards
-from mixlens.corpus import worker as work
-from mixlens.corpus.parquet import parquet_content
-from mixlens.errors import InputError, MixlensError
-from mixlens.experiments import run as experiment
-from mixlens.provenance import model_fingerprint
+from mixlens.base.errors import InputError, MixlensError
+from mixlens.runs.corpus import shards
+from mixlens.runs.corpus import worker as work
+from mixlens.runs.corpus.parquet import parquet_content
+from mixlens.runs.experiments import run as experiment
+from mixlens.scoring.provenance import model_fingerprint
 
 pa = pytest.importorskip("pyarrow")
 parquet = pytest.importorskip("pyarrow.parquet")
@@ -72,7 +72,11 @@ def as_parquet(place: Path, texts: list[str], filling: str = "") -> None:
     parquet.write_table(pa.table({"text": texts, "filling": noise}), place, row_group_size=20)
 
 
-WRITERS: dict[str, Callable[[Path, list[str], str], None]] = {".jsonl": as_jsonl, ".csv": as_csv, ".parquet": as_parquet}
+WRITERS: dict[str, Callable[[Path, list[str], str], None]] = {
+    ".jsonl": as_jsonl,
+    ".csv": as_csv,
+    ".parquet": as_parquet,
+}
 
 
 def written(place: Path, long: bool) -> None:
@@ -246,7 +250,7 @@ CHANGES: dict[str, Callable[[Path], None]] = {
 
 @pytest.mark.parametrize("change", CHANGES)
 def test_another_model_does_not_go_on_with_a_run(change: str, tmp_path: Path) -> None:
-    place = Path(shutil.copytree(ROOT / "embedded/sentiment", tmp_path / "model"))
+    place = Path(shutil.copytree(ROOT / "model/embedded/sentiment", tmp_path / "model"))
     texts = ["The plot was dull.", "A great film."]
     go(texts, tmp_path / "run", model=place)
     before = {path: path.read_bytes() for path in (tmp_path / "run").rglob("*") if path.is_file()}
@@ -267,7 +271,9 @@ def patched(model: Any) -> None:
 
 IN_MEMORY: dict[str, Callable[[Any], Any]] = {
     "hook": lambda model: model.bert.encoder.layer[1].output.dense.register_forward_hook(scaled),
-    "activation": lambda model: setattr(model.bert.encoder.layer[0].intermediate, "intermediate_act_fn", torch.nn.Tanh()),
+    "activation": lambda model: setattr(
+        model.bert.encoder.layer[0].intermediate, "intermediate_act_fn", torch.nn.Tanh()
+    ),
     "epsilon": lambda model: setattr(model.bert.encoder.layer[0].output.LayerNorm, "eps", 1.0),
     "forward": patched,
 }
@@ -327,14 +333,14 @@ def test_a_folder_of_a_version_that_did_not_know_the_modules_is_continued(
     sentiment: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out, texts = tmp_path / "run", ["The plot was dull.", "A great film.", "A film."]
-    identity = sys.modules["mixlens.corpus.running"].identity_of
+    identity = sys.modules["mixlens.runs.corpus.running"].identity_of
 
     def earlier(*given: Any) -> dict[str, Any]:
         known = identity(*given)
         return {name: value for name, value in known.items() if name != "modules"}
 
     with monkeypatch.context() as patch:
-        patch.setattr(sys.modules["mixlens.corpus.running"], "identity_of", earlier)
+        patch.setattr(sys.modules["mixlens.runs.corpus.running"], "identity_of", earlier)
         go(texts, out, model=sentiment, shard_rows=1)
     shards.shard_files(out)[-1].unlink()
     assert go(texts, out, model=sentiment, shard_rows=1).done == 1
@@ -345,7 +351,7 @@ def test_a_folder_of_a_version_that_did_not_know_the_modules_is_continued(
 
 def test_an_experiment_knows_its_model_too(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
-    place = Path(shutil.copytree(ROOT / "embedded/agreement", tmp_path / "model"))
+    place = Path(shutil.copytree(ROOT / "model/embedded/agreement", tmp_path / "model"))
     asked: dict[str, Any] = {"n": 3, "methods": ["alti"], "out": tmp_path / "out", "progress": False}
     experiment("vz-cue-alignment", model=str(place), **asked)
     CHANGES["epsilon"](place)
@@ -367,15 +373,17 @@ def test_the_same_model_is_the_same_wherever_it_lies_and_whatever_it_read(tmp_pa
     one = mixlens.load("sentiment")
     before = model_fingerprint(one)
     one.trace("a good film")
-    one.tokenizer(["a", "b c"], padding=True, truncation=True, max_length=5)  # the tokenizer remembers how it was called
-    place = shutil.copytree(ROOT / "embedded/sentiment", tmp_path / "elsewhere")
+    one.tokenizer(
+        ["a", "b c"], padding=True, truncation=True, max_length=5
+    )  # the tokenizer remembers how it was called
+    place = shutil.copytree(ROOT / "model/embedded/sentiment", tmp_path / "elsewhere")
     assert model_fingerprint(one) == before == model_fingerprint(mixlens.load(str(place)))
     assert model_fingerprint(mixlens.load("sentiment", dtype="float64")) != before
 
 
 def test_a_large_weight_is_hashed_piece_by_piece_and_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     model = mixlens.load(hf_model("bert"))
-    monkeypatch.setattr(sys.modules["mixlens.provenance"], "PIECE", 256)
+    monkeypatch.setattr(sys.modules["mixlens.scoring.provenance"], "PIECE", 256)
     before = model_fingerprint(model)
     assert model_fingerprint(model) == before
     for name, weights in model.hf_model.named_parameters():
@@ -394,7 +402,9 @@ def test_the_scales_of_packed_weights_are_numbers_too(bits: str) -> None:
     before = model_fingerprint(model)
     for weights in model.hf_model.parameters():
         scales = (
-            getattr(weights, "SCB", None) if bits == "8bit" else getattr(getattr(weights, "quant_state", None), "absmax", None)
+            getattr(weights, "SCB", None)
+            if bits == "8bit"
+            else getattr(getattr(weights, "quant_state", None), "absmax", None)
         )
         if scales is not None:
             scales.view(-1)[-1] *= 2
@@ -403,7 +413,9 @@ def test_the_scales_of_packed_weights_are_numbers_too(bits: str) -> None:
     assert model_fingerprint(model) == before
 
 
-def test_a_folder_that_another_version_began_is_refused_in_one_line_and_can_be_read(sentiment: Any, tmp_path: Path) -> None:
+def test_a_folder_that_another_version_began_is_refused_in_one_line_and_can_be_read(
+    sentiment: Any, tmp_path: Path
+) -> None:
     out = tmp_path / "run"
     go(["The plot was dull."] * 3, out, model=sentiment)
     manifest = json.loads((out / "manifest.json").read_text())
@@ -417,16 +429,18 @@ def test_a_folder_that_another_version_began_is_refused_in_one_line_and_can_be_r
     assert mixlens.summarize(out).rows == 3
 
 
-def test_the_form_of_the_loops_is_a_part_of_a_run(sentiment: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_form_of_the_loops_is_a_part_of_a_run(
+    sentiment: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     go(["The plot was dull."] * 3, tmp_path / "run", model=sentiment)
     used = json.loads((tmp_path / "run/manifest.json").read_text())["identity"]["kernels"]
-    monkeypatch.setattr(sys.modules["mixlens.provenance"], "used", lambda _: "another")
+    monkeypatch.setattr(sys.modules["mixlens.scoring.provenance"], "used", lambda _: "another")
     with pytest.raises(InputError, match=rf'kernels: "{used}" there, "another" here'):
         go(["The plot was dull."] * 3, tmp_path / "run", model=sentiment)
 
 
 def test_a_manifest_names_no_folder_of_this_machine(tmp_path: Path) -> None:
-    place = shutil.copytree(ROOT / "embedded/sentiment", tmp_path / "my-model")
+    place = shutil.copytree(ROOT / "model/embedded/sentiment", tmp_path / "my-model")
     file = tmp_path / "mine.txt"
     file.write_text("The plot was dull.\n")
     go(file, tmp_path / "run", model=str(place))
@@ -452,7 +466,9 @@ def test_a_manifest_names_no_folder_of_this_machine(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_the_option_that_differs_is_named_and_no_other(change: dict[str, Any], says: str, sentiment: Any, tmp_path: Path) -> None:
+def test_the_option_that_differs_is_named_and_no_other(
+    change: dict[str, Any], says: str, sentiment: Any, tmp_path: Path
+) -> None:
     rows = [{"text": "The plot was dull.", "note": "a"}] * 4
     go(rows, tmp_path / "run", model=sentiment, methods=["attention"])
     with pytest.raises(MixlensError, match="belongs to another run") as error:
@@ -464,7 +480,9 @@ def test_the_option_that_differs_is_named_and_no_other(change: dict[str, Any], s
 def test_of_long_lists_what_differs_is_said(sentiment: Any, tmp_path: Path) -> None:
     many = [f"integrated_gradients:steps={number}" for number in range(1, 9)]
     go(["The plot was dull."] * 2, tmp_path / "run", model=sentiment, methods=many)
-    with pytest.raises(InputError, match=r'methods: also \["integrated_gradients:steps=8"\] there, also \["alti"\] here'):
+    with pytest.raises(
+        InputError, match=r'methods: also \["integrated_gradients:steps=8"\] there, also \["alti"\] here'
+    ):
         go(["The plot was dull."] * 2, tmp_path / "run", model=sentiment, methods=[*many[:-1], "alti"])
 
 

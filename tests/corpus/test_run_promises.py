@@ -22,15 +22,15 @@ from typer.testing import CliRunner
 
 import mixlens
 from mixlens import data
-from mixlens import files as disk
+from mixlens.base import files as disk
+from mixlens.base.errors import InputError, MixlensError, ResultError
 from mixlens.cli.app import app, main
-from mixlens.corpus import shards
-from mixlens.corpus import worker as work
-from mixlens.corpus.page_facts import Labels
-from mixlens.corpus.parquet import parquet_content
-from mixlens.errors import InputError, MixlensError, ResultError
-from mixlens.experiments import run as experiment
-from mixlens.experiments.judge import judge
+from mixlens.runs.corpus import shards
+from mixlens.runs.corpus import worker as work
+from mixlens.runs.corpus.page_facts import Labels
+from mixlens.runs.corpus.parquet import parquet_content
+from mixlens.runs.experiments import run as experiment
+from mixlens.runs.judge.judge import judge
 
 pa = pytest.importorskip("pyarrow")
 parquet = pytest.importorskip("pyarrow.parquet")
@@ -103,7 +103,11 @@ def test_a_folder_of_a_run_that_is_a_link_is_refused(name: str, model: Any, out:
     manifest = (out / "manifest.json").read_bytes()
     with pytest.raises(InputError, match=f"{name}' is a link or a file"):
         again(out, model)
-    assert sorted(path.name for path in (tmp_path / "mine").iterdir()) == [".tmp-0123456789ab-notes", ".tmp-notes", "thesis.tex"]
+    assert sorted(path.name for path in (tmp_path / "mine").iterdir()) == [
+        ".tmp-0123456789ab-notes",
+        ".tmp-notes",
+        "thesis.tex",
+    ]
     assert (out / "manifest.json").read_bytes() == manifest
 
 
@@ -154,7 +158,9 @@ def test_a_forged_shard_that_the_list_does_not_know_is_put_aside(model: Any, who
     assert table(out) == table(whole)
 
 
-def test_a_shard_that_was_done_again_is_not_held_to_the_old_list(model: Any, out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_shard_that_was_done_again_is_not_held_to_the_old_list(
+    model: Any, out: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Two shards are lost; one is done again, then the run is stopped: the other alone is left to do."""
     for path in shards.shard_files(out)[1:3]:
         path.unlink()
@@ -224,7 +230,9 @@ def test_whatever_the_system_refuses_is_one_line(
     monkeypatch.setattr(disk, "sync", refused)
     calls = {
         "run": lambda: again(tmp_path / "run", model),
-        "experiment": lambda: experiment("vz-cue-alignment", n=2, methods=["alti"], out=tmp_path / "run", progress=False),
+        "experiment": lambda: experiment(
+            "vz-cue-alignment", n=2, methods=["alti"], out=tmp_path / "run", progress=False
+        ),
     }
     with pytest.raises(ResultError, match=f"cannot write to .*{os.strerror(number)}"):
         calls[kind]()
@@ -262,19 +270,23 @@ def test_a_folder_that_goes_away_while_it_is_written_to_is_one_line(
 @pytest.mark.parametrize(
     "shards_said", [5, None, ["a"], [{"file": "x"}], [{"file": [], "number": 0, "sha256": "x"}], {"a": 1}, [[]], "text"]
 )
-def test_a_list_of_shards_of_any_shape_is_said_and_made_good(shards_said: Any, model: Any, whole: Path, out: Path) -> None:
+def test_a_list_of_shards_of_any_shape_is_said_and_made_good(
+    shards_said: Any, model: Any, whole: Path, out: Path
+) -> None:
     manifest = json.loads((out / "manifest.json").read_text())
     (out / "manifest.json").write_text(json.dumps({**manifest, "shards": shards_said}))
     with pytest.warns(UserWarning, match="the list of shards in manifest.json is damaged"):
         made = again(out, model)
     assert made.done == 0
     assert (
-        json.loads((out / "manifest.json").read_text())["shards"] == json.loads((whole / "manifest.json").read_text())["shards"]
+        json.loads((out / "manifest.json").read_text())["shards"]
+        == json.loads((whole / "manifest.json").read_text())["shards"]
     )
 
 
 @pytest.mark.parametrize(
-    "manifest", ["[" * 200_000, "5", "null", '"x"', "{}", '{"identity": 5}', '{"identity": {}, "schema": [1]}', "\x00", "[1"]
+    "manifest",
+    ["[" * 200_000, "5", "null", '"x"', "{}", '{"identity": 5}', '{"identity": {}, "schema": [1]}', "\x00", "[1"],
 )
 def test_a_manifest_of_any_shape_is_refused_in_one_line(manifest: str, model: Any, out: Path) -> None:
     (out / "manifest.json").write_text(manifest)
@@ -344,7 +356,9 @@ def test_a_run_of_which_nothing_came_is_an_error(kind: str, shard_rows: int, mod
 
 
 def test_rows_of_many_reasons_are_an_error_when_none_was_explained(model: Any, tmp_path: Path) -> None:
-    with pytest.raises(MixlensError, match=r"none of the 4 rows could be explained; 2 of them because: field 'text' is empty"):
+    with pytest.raises(
+        MixlensError, match=r"none of the 4 rows could be explained; 2 of them because: field 'text' is empty"
+    ):
         go(["", 7, "", None], tmp_path / "run", model=model)
     assert len(bad(tmp_path / "run")) == 4
     assert go(["", 7, "A film."], tmp_path / "other", model=model).rows == 1
@@ -354,7 +368,9 @@ def test_the_command_for_one_row_that_cannot_be_explained_is_an_error(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "x.jsonl").write_text('{"text": ""}\n')
-    monkeypatch.setattr(sys, "argv", ["mixlens", "run", str(tmp_path / "x.jsonl"), "--out", str(tmp_path / "run"), "--json"])
+    monkeypatch.setattr(
+        sys, "argv", ["mixlens", "run", str(tmp_path / "x.jsonl"), "--out", str(tmp_path / "run"), "--json"]
+    )
     with pytest.raises(SystemExit) as ended:
         main()
     assert ended.value.code == 2
@@ -455,11 +471,15 @@ def test_nothing_that_a_terminal_obeys_is_printed(tmp_path: Path) -> None:
     forged = parquet_content(content)
     (place / "shards" / shards.file_name(0, forged)).write_bytes(forged)
     manifest = json.loads((place / "manifest.json").read_text())
-    (place / "manifest.json").write_text(json.dumps({**manifest, "shards": []}))  # shards are judged by their names alone
+    (place / "manifest.json").write_text(
+        json.dumps({**manifest, "shards": []})
+    )  # shards are judged by their names alone
     text, made = (CliRunner().invoke(app, ["summarize", str(place), *more]) for more in ([], ["--json"]))
     assert clean(text.output)
     assert clean(made.output)
-    assert HIDDEN in [token for of_class in json.loads(made.stdout)["top"].values() for token, *_ in of_class["attention"]]
+    assert HIDDEN in [
+        token for of_class in json.loads(made.stdout)["top"].values() for token, *_ in of_class["attention"]
+    ]
 
 
 def test_a_word_that_is_no_folder_is_noted(tmp_path: Path) -> None:
@@ -471,8 +491,10 @@ def test_a_word_that_is_no_folder_is_noted(tmp_path: Path) -> None:
 
 
 def test_a_report_names_no_folder_of_this_machine(tmp_path: Path) -> None:
-    place = shutil.copytree(Path(mixlens.__file__).parent / "embedded/sentiment", tmp_path / "my-model")
-    mixlens.report(mixlens.load(str(place)), tmp_path / "x.html", texts="A good film.", methods=["attention", "grad_x_input"])
+    place = shutil.copytree(Path(mixlens.__file__).parent / "model/embedded/sentiment", tmp_path / "my-model")
+    mixlens.report(
+        mixlens.load(str(place)), tmp_path / "x.html", texts="A good film.", methods=["attention", "grad_x_input"]
+    )
     written = (tmp_path / "x.html").read_text()
     assert "my-model" in written
     assert str(tmp_path) not in written
@@ -496,7 +518,7 @@ def test_a_missing_package_is_said_before_a_model_is_loaded(
         raise AssertionError("a model was loaded")
 
     monkeypatch.setitem(sys.modules, module, None)
-    monkeypatch.setattr(sys.modules["mixlens.experiments.prepare"], "load_model", loaded)
+    monkeypatch.setattr(sys.modules["mixlens.runs.experiments.prepare"], "load_model", loaded)
     with pytest.raises(InputError, match=r"pip install .*\[judge\]'"):
         call()
 
@@ -514,7 +536,9 @@ def interruptible() -> Iterator[None]:
 @pytest.fixture
 def heard(tmp_path: Path) -> None:
     """A process begins as if Ctrl-C were heard, also where whoever runs the tests ignores it (nohup, a shell's background)."""
-    (tmp_path / "sitecustomize.py").write_text("import signal\nsignal.signal(signal.SIGINT, signal.default_int_handler)\n")
+    (tmp_path / "sitecustomize.py").write_text(
+        "import signal\nsignal.signal(signal.SIGINT, signal.default_int_handler)\n"
+    )
 
 
 @pytest.mark.usefixtures("heard")
@@ -531,7 +555,9 @@ def test_ctrl_c_while_modules_are_imported_is_one_line(tmp_path: Path) -> None:
         ["run", "x.txt", "--out", str(tmp_path / "run")],
         ["judge", "sentiment", "x.txt"],
     ):
-        ran = subprocess.run([sys.executable, "-m", "mixlens", *command], env=around, capture_output=True, text=True, check=False)
+        ran = subprocess.run(
+            [sys.executable, "-m", "mixlens", *command], env=around, capture_output=True, text=True, check=False
+        )
         assert (ran.returncode, ran.stdout, ran.stderr) == (130, "", "mixlens: stopped.\n")
 
 
@@ -539,7 +565,9 @@ def test_ctrl_c_while_modules_are_imported_is_one_line(tmp_path: Path) -> None:
 def test_ctrl_c_while_the_command_line_is_imported_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "typer.py").write_text("import os, signal, time\nos.kill(os.getpid(), signal.SIGINT)\ntime.sleep(60)\n")
     around = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), str(Path(mixlens.__file__).parents[1])])}
-    ran = subprocess.run([sys.executable, "-m", "mixlens", "methods"], env=around, capture_output=True, text=True, check=False)
+    ran = subprocess.run(
+        [sys.executable, "-m", "mixlens", "methods"], env=around, capture_output=True, text=True, check=False
+    )
     assert (ran.returncode, ran.stderr) == (130, "mixlens: stopped.\n")
 
 

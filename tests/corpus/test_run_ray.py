@@ -23,10 +23,10 @@ from typer.testing import CliRunner
 
 import mixlens
 from mixlens import data
+from mixlens.base.errors import InputError, MixlensError, ModelError
 from mixlens.cli.app import app
-from mixlens.corpus import ray_pool as cluster
-from mixlens.corpus import shards
-from mixlens.errors import InputError, MixlensError, ModelError
+from mixlens.runs.corpus import ray_pool as cluster
+from mixlens.runs.corpus import shards
 
 pytest.importorskip("pyarrow")
 ray = pytest.importorskip("ray")
@@ -47,7 +47,9 @@ def nodes() -> Iterator[Any]:
 
     os.environ["RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO"] = "0"
     os.environ[NICENESS] = "0"  # at Ray's 15 its workers starve where other tests run
-    place = os.environ["RAY_TMPDIR"] = tempfile.mkdtemp(prefix="r-")  # whoever says auto on this machine is not to find it
+    place = os.environ["RAY_TMPDIR"] = tempfile.mkdtemp(
+        prefix="r-"
+    )  # whoever says auto on this machine is not to find it
     node = {"num_cpus": 1, "num_gpus": 0, "object_store_memory": 80_000_000}
     # A node that is gone is found to be so in two seconds, not in half a minute.
     quick = {"health_check_initial_delay_ms": 0, "health_check_period_ms": 500, "health_check_failure_threshold": 3}
@@ -158,11 +160,15 @@ def test_whoever_is_killed_the_rows_are_the_same(
     assert ran.rows + ran.errors == ran.done == len(ROWS)
     same(tmp_path / "ray", alone)
     assert max(ahead) <= 8 * (cluster.AHEAD * 2 + 2)  # the input is read as it is needed, by this process
-    assert not [one.name for one in threading.enumerate() if "usage" in one.name]  # Ray Data's statistics: asked for without end
+    assert not [
+        one.name for one in threading.enumerate() if "usage" in one.name
+    ]  # Ray Data's statistics: asked for without end
     assert "RAY_DATA_USAGE_DISABLED" not in os.environ
 
 
-def test_the_process_that_was_started_is_killed_and_the_run_goes_on(connected: str, alone: Path, tmp_path: Path) -> None:
+def test_the_process_that_was_started_is_killed_and_the_run_goes_on(
+    connected: str, alone: Path, tmp_path: Path
+) -> None:
     out, file = tmp_path / "run", str(alone.parent / "x.jsonl")
     command = [sys.executable, "-m", "mixlens", "run", file, "--out", str(out), "--shard-rows", "8"]
     command += ["--methods", "alti,attcat", "--ray", connected, "--workers", "1-2"]
@@ -187,7 +193,9 @@ def test_the_process_that_was_started_is_killed_and_the_run_goes_on(connected: s
     assert all_free()
 
 
-def test_a_worker_that_cannot_load_the_model_says_so(connected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_that_cannot_load_the_model_says_so(
+    connected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     own = cluster.Pool.shards
 
     def elsewhere(self: Any, *rest: Any) -> Iterator[Any]:
@@ -275,7 +283,9 @@ def test_workers_get_the_options_of_large_models(connected: str, tmp_path: Path)
     go(ROWS[:9], tmp_path / "alone", **asked)
     go(ROWS[:9], tmp_path / "ray", ray=connected, workers=1, **asked)
     same(tmp_path / "ray", tmp_path / "alone")
-    alone, other = (json.loads((tmp_path / name / "manifest.json").read_text())["identity"] for name in ("alone", "ray"))
+    alone, other = (
+        json.loads((tmp_path / name / "manifest.json").read_text())["identity"] for name in ("alone", "ray")
+    )
     assert alone == other
     assert alone["device_map"]
 

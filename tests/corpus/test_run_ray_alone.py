@@ -22,13 +22,13 @@ pytest.importorskip("pyarrow")
 ray = pytest.importorskip("ray")
 pytest.importorskip("ray.data")
 
-from mixlens.corpus import ray_pool, ray_session, ray_worker  # noqa: E402
-from mixlens.corpus.plan import Plan  # noqa: E402
-from mixlens.corpus.ray_feed import feed_class, tickets_of  # noqa: E402
-from mixlens.corpus.ray_tickets import Tickets  # noqa: E402
-from mixlens.corpus.ray_watch import WORKER, Watch, WorkerCounts  # noqa: E402
-from mixlens.corpus.worker import BadRow, ShardFiles  # noqa: E402
-from mixlens.errors import InputError, MixlensError  # noqa: E402
+from mixlens.base.errors import InputError, MixlensError  # noqa: E402
+from mixlens.runs.corpus import ray_pool, ray_session, ray_worker  # noqa: E402
+from mixlens.runs.corpus.plan import Plan  # noqa: E402
+from mixlens.runs.corpus.ray_feed import feed_class, tickets_of  # noqa: E402
+from mixlens.runs.corpus.ray_tickets import Tickets  # noqa: E402
+from mixlens.runs.corpus.ray_watch import WORKER, Watch, WorkerCounts  # noqa: E402
+from mixlens.runs.corpus.worker import BadRow, ShardFiles  # noqa: E402
 
 PLAN = Plan(("alti",))
 pytestmark = pytest.mark.filterwarnings("ignore")  # Ray deprecates its own settings
@@ -121,7 +121,9 @@ def test_one_worker_for_each_gpu_or_each_cpu_or_as_many_as_asked(
     assert (found.size, found.gpus, found.device) == expected
 
 
-@pytest.mark.parametrize("workers", [0, -1, True, 1.5, "2", (0, 2), (2, 1), (1, 2, 3), (1,), (1, True), (True, 1), (1, 2.0)])
+@pytest.mark.parametrize(
+    "workers", [0, -1, True, 1.5, "2", (0, 2), (2, 1), (1, 2, 3), (1,), (1, True), (True, 1), (1, 2.0)]
+)
 def test_workers_are_counts(workers: Any) -> None:
     with pytest.raises(InputError, match="workers= must be at least 1"):
         pool(workers=workers)
@@ -230,7 +232,9 @@ def test_while_ray_ends_nobody_reaches_its_core() -> None:
         WORKER_OF_RAY.core_worker.shutdown_driver()
         del WORKER_OF_RAY.core_worker
 
-    fake = SimpleNamespace(_private=SimpleNamespace(worker=SimpleNamespace(global_worker=WORKER_OF_RAY)), shutdown=shutdown)
+    fake = SimpleNamespace(
+        _private=SimpleNamespace(worker=SimpleNamespace(global_worker=WORKER_OF_RAY)), shutdown=shutdown
+    )
     ray_session.disconnect(fake)
     assert asked == ["let go", "ends"]
     assert vars(core) == {"asked": asked, "let_go": core.let_go}
@@ -240,7 +244,9 @@ def test_while_ray_ends_nobody_reaches_its_core() -> None:
 
 
 @pytest.mark.parametrize("before", [True, False])
-def test_a_thread_that_goes_on_after_the_end_starts_no_cluster_of_its_own(before: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_thread_that_goes_on_after_the_end_starts_no_cluster_of_its_own(
+    before: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Ray's functions start a cluster where there is none."""
     hook, end, started = ray._private.auto_init_hook, threading.Event(), list[str]()
     monkeypatch.setattr(hook, "enable_auto_connect", before)
@@ -400,7 +406,10 @@ def test_a_ticket_without_an_answer_is_given_out_again() -> None:
 
 def test_an_error_and_an_early_end_are_raised() -> None:
     for row, says in (
-        ({"ticket": 0, "facts": json.dumps({"error": ["InputError", "no such model"]}), "seconds": 0.0}, "no such model"),
+        (
+            {"ticket": 0, "facts": json.dumps({"error": ["InputError", "no such model"]}), "seconds": 0.0},
+            "no such model",
+        ),
         (None, r"Ray gave up \(it ended before its time\)"),
         (OSError("disk"), r"Ray gave up \(OSError: disk\)"),
         (InputError("refused"), "refused"),
@@ -454,7 +463,9 @@ def test_the_silence_of_the_feed_is_counted_from_its_last_answer(monkeypatch: py
     made.ray.get = fails
     for silence, ends in ((ray_pool.SILENCE, False), (ray_pool.SILENCE + 1, True)):
         made.answered = 5000.0 - silence
-        with pytest.raises(MixlensError, match="has not answered for 181 seconds") if ends else contextlib.nullcontext():
+        with (
+            pytest.raises(MixlensError, match="has not answered for 181 seconds") if ends else contextlib.nullcontext()
+        ):
             looked(made)
 
 
@@ -564,7 +575,9 @@ def closing(*, own: bool, begun: bool, joins: int = 1) -> tuple[FakePool, list[s
     made.pump = Pump(joins) if begun else None  # type: ignore[assignment]
     made.table["ab"] = {"ActorClassName": WORKER, "State": "ALIVE"}
     fake.ActorID = bytes.hex
-    core = SimpleNamespace(kill_actor=lambda name, for_good: steps.append(f"worker {name} killed, for good: {for_good}"))
+    core = SimpleNamespace(
+        kill_actor=lambda name, for_good: steps.append(f"worker {name} killed, for good: {for_good}")
+    )
     fake._private = SimpleNamespace(worker=SimpleNamespace(global_worker=SimpleNamespace(core_worker=core)))
     return made, steps
 

@@ -22,10 +22,10 @@ pytest.importorskip("pyarrow")
 ray = pytest.importorskip("ray")
 pytest.importorskip("ray.data")
 
-from mixlens.corpus import ray_pool as cluster  # noqa: E402
-from mixlens.corpus import ray_session  # noqa: E402
-from mixlens.corpus.ray_watch import Patience, Watch, WorkerCounts  # noqa: E402
-from mixlens.errors import MixlensError  # noqa: E402
+from mixlens.base.errors import MixlensError  # noqa: E402
+from mixlens.runs.corpus import ray_pool as cluster  # noqa: E402
+from mixlens.runs.corpus import ray_session  # noqa: E402
+from mixlens.runs.corpus.ray_watch import Patience, Watch, WorkerCounts  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -118,7 +118,9 @@ def test_workers_that_die_before_they_begin_end_the_run_with_what_ray_said() -> 
     table["a"] = actor(restarts=5, pid=9)  # two places and three more are allowed
     assert pool.looked() == (False, WorkerCounts(1, 5, 0))
     table["a"]["NumRestarts"] = 6
-    with pytest.raises(MixlensError, match=r"die before they can load 'agreement': 6 died .* Ray says: .*exit detail: killed"):
+    with pytest.raises(
+        MixlensError, match=r"die before they can load 'agreement': 6 died .* Ray says: .*exit detail: killed"
+    ):
         pool.looked()
 
 
@@ -132,13 +134,19 @@ def test_a_worker_that_loaded_its_model_sets_the_count_back() -> None:
     assert pool.looked() == (True, WorkerCounts(1, 0, 0))
 
 
-@pytest.mark.parametrize("failure", [ray.exceptions.GetTimeoutError(), ray.exceptions.ActorUnavailableError("gone", None)])
-def test_a_feed_that_does_not_answer_is_not_waited_for_for_ever(failure: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "failure", [ray.exceptions.GetTimeoutError(), ray.exceptions.ActorUnavailableError("gone", None)]
+)
+def test_a_feed_that_does_not_answer_is_not_waited_for_for_ever(
+    failure: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
     table = {"feed": actor("Feed")}
     pool = FakePool(table, failure)
     assert pool.looked() == (False, WorkerCounts(0, 0, 0))
     pool.answered -= cluster.SILENCE + 1
-    with pytest.raises(MixlensError, match=r"hands out the work has not answered for 181 seconds.*the same command goes on"):
+    with pytest.raises(
+        MixlensError, match=r"hands out the work has not answered for 181 seconds.*the same command goes on"
+    ):
         pool.looked()
     pool = FakePool(table, failure)
     table["feed"]["NumRestarts"] = 6
@@ -148,7 +156,9 @@ def test_a_feed_that_does_not_answer_is_not_waited_for_for_ever(failure: Excepti
 
 def test_what_is_said_of_workers_that_have_not_begun_is_so() -> None:
     pool = FakePool({}, NOTHING)
-    assert pool.not_begun(WorkerCounts(0, 0, 0)).startswith("no Ray worker has found a place yet: each worker needs a CPU, ")
+    assert pool.not_begun(WorkerCounts(0, 0, 0)).startswith(
+        "no Ray worker has found a place yet: each worker needs a CPU, "
+    )
     assert "2 were started: their machines are busy" in pool.not_begun(WorkerCounts(2, 0, 0))
     assert "niceness" in pool.not_begun(WorkerCounts(2, 0, 0))
     assert "3 were started and died" in pool.not_begun(WorkerCounts(1, 3, 0))
@@ -183,7 +193,9 @@ def test_only_rays_own_terminal_is_silenced_and_only_while_a_run_lasts(capsys: p
     try:
         with ray_session.settings(ray) as said:
             log.error("inside")
-            ray._private.worker.print_to_stdstream({"lines": ["a worker died"], "pid": "raylet", "is_err": False}, False)
+            ray._private.worker.print_to_stdstream(
+                {"lines": ["a worker died"], "pid": "raylet", "is_err": False}, False
+            )
         log.error("after")
     finally:
         log.handlers = before
@@ -220,7 +232,7 @@ def listening() -> dict[str, str]:
 
 LOCAL = """
 import json, os, ray
-from mixlens.corpus import ray_pool as cluster
+from mixlens.runs.corpus import ray_pool as cluster
 from test_run_ray_watch import listening
 
 before = dict(os.environ)
@@ -237,7 +249,11 @@ def in_a_process(code: str) -> subprocess.CompletedProcess[str]:
     """As `--ray auto` starts a cluster where there is none, in a process of its own."""
     place = tempfile.mkdtemp(prefix="r-")  # short: the path of a socket has a limit
     kept = {name: value for name, value in os.environ.items() if name not in ("RAY_ADDRESS", "RAY_worker_niceness")}
-    environment = {**kept, "RAY_TMPDIR": place, "PYTHONPATH": f"{Path(__file__).parent}:{Path(cluster.__file__).parents[2]}"}
+    environment = {
+        **kept,
+        "RAY_TMPDIR": place,
+        "PYTHONPATH": f"{Path(__file__).parent}:{Path(cluster.__file__).parents[2]}",
+    }
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=False)
     shutil.rmtree(place, ignore_errors=True)
     return ran
@@ -259,7 +275,7 @@ def test_a_cluster_of_our_own_listens_on_this_machine_alone() -> None:
 # Threads of Ray Data let go of objects while the connection ends; here three do nothing else.
 LETTING_GO = """
 import sys, threading, ray
-from mixlens.corpus import ray_pool as cluster
+from mixlens.runs.corpus import ray_pool as cluster
 
 pool = cluster.Pool("auto", "agreement", {"device": "cpu"}, cluster.Plan(("alti",)), 1)
 held = [[ray.put(number) for number in range(2000)] for _ in range(3)]

@@ -14,19 +14,30 @@ import numpy as np
 import pytest
 import torch
 
-from mixlens.corpus import page, page_facts, rows, summary, taken_out, writing
-from mixlens.corpus.plan import WRITTEN
-from mixlens.corpus.turned_figure import turned_figure
-from mixlens.errors import InputError
+from mixlens.base.errors import InputError
+from mixlens.runs.corpus import page, page_facts, rows, summary, taken_out, writing
+from mixlens.runs.corpus.plan import WRITTEN
+from mixlens.runs.corpus.turned_figure import turned_figure
 
 MANIFEST: dict[str, Any] = {
-    **{"identity": {"kind": "corpus", "methods": ["m", "k"], "dtype": "float32"}, "finished": 1, "versions": {"mixlens": "1"}},
+    **{
+        "identity": {"kind": "corpus", "methods": ["m", "k"], "dtype": "float32"},
+        "finished": 1,
+        "versions": {"mixlens": "1"},
+    },
     **{"model": {"name": "tiny", "revision": "r", "family": "bert", "task": "causal-lm"}},
 }
 
 
 def row(number: int, **given: Any) -> dict[str, Any]:
-    usual: dict[str, Any] = {"row": number, "id": f"r{number}", "text": "ab cd", "pair": None, "tokens": ["ab", "cd"], "query": 0}
+    usual: dict[str, Any] = {
+        "row": number,
+        "id": f"r{number}",
+        "text": "ab cd",
+        "pair": None,
+        "tokens": ["ab", "cd"],
+        "query": 0,
+    }
     usual |= {"prediction": "yes", "probability": 0.5, "gap": None, "seconds": 1.0, "m": [1.0, 3.0], "k": [3.0, -1.0]}
     return {**usual, **given}
 
@@ -83,7 +94,9 @@ def test_a_summary_has_every_count(run: list[Any]) -> None:
 def test_a_summary_knows_whether_texts_were_written(run: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
     assert summary.summarize("folder").generate is None
     monkeypatch.setattr(
-        summary, "manifest_of", lambda out: {**MANIFEST, "identity": {**MANIFEST["identity"], "options": {"generate": 3}}}
+        summary,
+        "manifest_of",
+        lambda out: {**MANIFEST, "identity": {**MANIFEST["identity"], "options": {"generate": 3}}},
     )
     assert summary.summarize("folder").generate == 3
 
@@ -240,7 +253,13 @@ def test_the_columns_of_a_written_row(monkeypatch: pytest.MonkeyPatch) -> None:
         **{"query": 1, "prediction": "c", "probability": 0.5, "target": None},
     }
     assert [first[name] for name in WRITTEN[:3]] == ["c d", [3, 4], [0.5, 0.25]]
-    assert json.loads(first["layout"]) == {"tokens": ["c", "d"], "words": [1], "groups": [2], "spans": [3], "unit": "word"}
+    assert json.loads(first["layout"]) == {
+        "tokens": ["c", "d"],
+        "words": [1],
+        "groups": [2],
+        "spans": [3],
+        "unit": "word",
+    }
     assert first["m"].tolist() == pytest.approx([0.375, 0.5])
     assert first["written:m"].tolist() == pytest.approx([0.25, 0.75, 0.5, 0.25, 0.25])
 
@@ -260,7 +279,9 @@ def test_options_of_a_method_that_explains_written_words(
     monkeypatch: pytest.MonkeyPatch, specific: bool, rollout: str | None
 ) -> None:
     asked: list[Any] = []
-    monkeypatch.setattr(writing, "explain_written", lambda *given, **options: asked.append((given, options)) or "generation")
+    monkeypatch.setattr(
+        writing, "explain_written", lambda *given, **options: asked.append((given, options)) or "generation"
+    )
     request: Any = SimpleNamespace(name="m", variant="released", class_specific=specific, rollout=rollout)
     request.options_for = lambda whole: {"steps": whole}
     text: Any = SimpleNamespace(whole=9)
@@ -274,7 +295,14 @@ def test_written_rows_are_read_back(monkeypatch: pytest.MonkeyPatch) -> None:
     layout = {"tokens": ["c", "d"], "words": [1], "groups": [2], "spans": [3], "unit": "word"}
     stored = [
         {
-            **{"row": number, "text": "ab", "pair": None, "tokens": ["a", "b"], "written": "c d", "written_ids": [3, 4]},
+            **{
+                "row": number,
+                "text": "ab",
+                "pair": None,
+                "tokens": ["a", "b"],
+                "written": "c d",
+                "written_ids": [3, 4],
+            },
             **{"probabilities": [0.5, 0.25], "layout": json.dumps(layout), "written:alti": [1.0, 2.0, 3.0, 4.0, 5.0]},
         }
         for number in (4, 5)
@@ -290,8 +318,22 @@ def test_written_rows_are_read_back(monkeypatch: pytest.MonkeyPatch) -> None:
     content = dict(found[0][1])
     assert content.pop("schema") == writing.SCHEMA
     assert content == {
-        **{**layout, "tokens": ["a", "b", "c", "d"], "kind": "generation", "text": "ab", "pair": None, "written": "c d"},
-        **{"given": False, "begin": 2, "probabilities": [0.5, 0.25], "is_map": True, "method": {"id": "alti"}, "filler": None},
+        **{
+            **layout,
+            "tokens": ["a", "b", "c", "d"],
+            "kind": "generation",
+            "text": "ab",
+            "pair": None,
+            "written": "c d",
+        },
+        **{
+            "given": False,
+            "begin": 2,
+            "probabilities": [0.5, 0.25],
+            "is_map": True,
+            "method": {"id": "alti"},
+            "filler": None,
+        },
         **{"scores": [[1.0, 2.0, 0.0, 0.0], [3.0, 4.0, 5.0, 0.0]], "predictions": [[], []]},
         "provenance": {
             **{"model": "tiny", "revision": "r", "family": "bert", "task": "causal-lm", "dtype": "float32"},
@@ -303,7 +345,7 @@ def test_written_rows_are_read_back(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_every_column_of_a_written_text_is_computed() -> None:
-    from mixlens.corpus.plan import WRITTEN, is_computed
+    from mixlens.runs.corpus.plan import WRITTEN, is_computed
 
     assert all(is_computed(name) for name in WRITTEN[1:])
     assert not is_computed("a method")
@@ -314,7 +356,10 @@ def test_a_row_that_holds_neither_messages_nor_a_text() -> None:
     assert rows._refuse_neither({"text": "a"}, chat) is None
     assert rows._refuse_neither({}, rows.Fields()) is None
     assert rows._refuse_neither({"prompt": "a"}, replace(chat, text="prompt")) is None
-    for row, fields, name in (({"sentence": "a"}, chat, "text"), ({"text": "a"}, replace(chat, text="prompt"), "prompt")):
+    for row, fields, name in (
+        ({"sentence": "a"}, chat, "text"),
+        ({"text": "a"}, replace(chat, text="prompt"), "prompt"),
+    ):
         with pytest.raises(InputError, match=f"^neither field 'talk' nor field '{name}' holds anything\\.$"):
             rows._refuse_neither(row, fields)
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 import mixlens
-from mixlens.corpus import run
-from mixlens.errors import InputError, MixlensError
+from mixlens.base.errors import InputError, MixlensError
+from mixlens.runs.corpus import run
 
 TEXTS = ["The keys were old.", "A dull film."]
 

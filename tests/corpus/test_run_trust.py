@@ -14,9 +14,9 @@ from typer.testing import CliRunner
 
 import mixlens
 from mixlens import data
+from mixlens.base.errors import InputError
 from mixlens.cli.app import app
-from mixlens.corpus import taken_out, turned_counts
-from mixlens.errors import InputError
+from mixlens.runs.corpus import taken_out, turned_counts
 
 pytest.importorskip("pyarrow")
 stats = pytest.importorskip("scipy.stats")
@@ -113,7 +113,11 @@ def test_masked_and_next_words_keep_the_position_that_is_read(tmp_path: Path) ->
     gone = [i for number in np.argsort(scores)[::-1][:3] for i in words[number]]
     ids = [number for i, number in enumerate(row["input_ids"]) if i not in gone]
     with torch.no_grad():
-        shares = model.hf_model(input_ids=torch.tensor([ids])).logits[0, ids.index(model.tokenizer.mask_token_id)].softmax(-1)
+        shares = (
+            model.hf_model(input_ids=torch.tensor([ids]))
+            .logits[0, ids.index(model.tokenizer.mask_token_id)]
+            .softmax(-1)
+        )
     wanted = model.tokenizer.convert_tokens_to_ids(row["prediction"])
     assert row["without:alti"] == pytest.approx(float(shares[wanted]), abs=1e-9)
     assert row["turned:alti"] == (int(shares.argmax()) != wanted)

@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mixlens.corpus import tally as counting
-from mixlens.corpus.answers import answers_of
-from mixlens.corpus.page_samples import WHY, Examples
-from mixlens.corpus.ray_tickets import Tickets
-from mixlens.corpus.rows import InputRow
-from mixlens.corpus.sources import typed_columns
-from mixlens.corpus.worker import BadRow, Plan, Worker
-from mixlens.errors import InputError
+from mixlens.base.errors import InputError
+from mixlens.runs.corpus import tally as counting
+from mixlens.runs.corpus.answers import answers_of
+from mixlens.runs.corpus.page_samples import WHY, Examples
+from mixlens.runs.corpus.ray_tickets import Tickets
+from mixlens.runs.corpus.rows import InputRow
+from mixlens.runs.corpus.sources import typed_columns
+from mixlens.runs.corpus.worker import BadRow, Plan, Worker
 
 pa = pytest.importorskip("pyarrow")
 
@@ -36,7 +36,9 @@ def test_numbers_and_yes_or_no_are_carried_as_they_are() -> None:
     types = [*numbers, *decimals, *others, pa.dictionary(pa.int8(), pa.string())]
     schema = pa.schema([(f"c{number}", kind) for number, kind in enumerate(types)])
     expected = {name: carried_type(schema.field(name).type) for name in schema.names}
-    assert dict(typed_columns(schema, schema.names)) == {name: kind for name, kind in expected.items() if kind is not None}
+    assert dict(typed_columns(schema, schema.names)) == {
+        name: kind for name, kind in expected.items() if kind is not None
+    }
     twice = pa.schema([("c", pa.int64()), ("c", pa.string())])
     assert typed_columns(twice, ["c"]) == ()  # which of the two is meant is not known
 
@@ -126,7 +128,9 @@ def test_windows_are_handed_in_up_to_the_limit() -> None:
 def test_examples_take_turns() -> None:
     """One row of each reason, then the next of each."""
     examples = Examples(24)
-    rows = {why: [SimpleNamespace(row=10 * number + i) for i in range(3 - number)] for number, why in enumerate(WHY[1:], 1)}
+    rows = {
+        why: [SimpleNamespace(row=10 * number + i) for i in range(3 - number)] for number, why in enumerate(WHY[1:], 1)
+    }
     examples.spaced.items = []
     for why, items in rows.items():
         for place, item in enumerate(items):

@@ -16,11 +16,11 @@ from typer.testing import CliRunner
 
 import mixlens
 from mixlens import data
+from mixlens.base.errors import MixlensError
 from mixlens.cli.app import app
-from mixlens.corpus.row_words import apostrophes, words_in
-from mixlens.corpus.tally import Tally
-from mixlens.errors import MixlensError
 from mixlens.metrics.agreement import spearman
+from mixlens.runs.corpus.row_words import apostrophes, words_in
+from mixlens.runs.corpus.tally import Tally
 
 pytest.importorskip("pyarrow")
 
@@ -40,7 +40,9 @@ def test_the_numbers_are_those_of_the_rows(out: Path) -> None:
     for a, b in (("alti", "globenc"), ("alti", "grad_x_input"), ("globenc", "grad_x_input")):
         assert found.agreement[f"{a}, {b}"] == pytest.approx(np.mean([spearman(row[a], row[b]) for row in rows]))
         by_word = [
-            [np.bincount(at[at >= 0], np.array(row[m])[at >= 0]) for m in (a, b)] for row in rows for _, at in [words_in(row)]
+            [np.bincount(at[at >= 0], np.array(row[m])[at >= 0]) for m in (a, b)]
+            for row in rows
+            for _, at in [words_in(row)]
         ]
         assert found.word_agreement[f"{a}, {b}"] == pytest.approx(np.mean([spearman(*pair) for pair in by_word]))
     ratio = np.mean([row["mixing_ratio:globenc"] for row in rows], 0)
@@ -88,7 +90,10 @@ def test_words_of_a_class_are_means_of_rows() -> None:
         row = {"row": number, "id": str(number), "seconds": 0.1, "prediction": "positive", "tokens": tokens}
         tally.add({**row, "segments": [0] * 4, "attcat": [1.0, 2.0, -4.0, -1.0]})
     found = tally.words_of_rows("positive", 9, 5)["attcat"]
-    assert found == {"for": [("good", pytest.approx((4 * 3 / 8 + 1 / 8) / 5), 5)], "against": [("but", pytest.approx(-1 / 8), 5)]}
+    assert found == {
+        "for": [("good", pytest.approx((4 * 3 / 8 + 1 / 8) / 5), 5)],
+        "against": [("but", pytest.approx(-1 / 8), 5)],
+    }
     assert tally.words_of_rows("positive", 9, 6)["attcat"] == {"for": [], "against": []}
 
 
@@ -98,10 +103,14 @@ def test_what_turned_is_summarized(tmp_path: Path) -> None:
     found, written = mixlens.summarize(tmp_path / "run"), table(tmp_path / "run")
     for method in ("deeplift", "alti"):
         assert found.turned[method]["share"] == pytest.approx(np.mean([row[f"turned:{method}"] for row in written]))
-    assert found.turned["(random words)"]["share"] == pytest.approx(np.mean([np.mean(row["turned_random"]) for row in written]))
+    assert found.turned["(random words)"]["share"] == pytest.approx(
+        np.mean([np.mean(row["turned_random"]) for row in written])
+    )
     assert list(found.turned)[-1] == "(random words)"
     gaps = [row["completeness:deeplift"] for row in written]
-    assert found.open == {"deeplift": {"rows": 12, "open": sum(gap > 0.01 for gap in gaps), "largest": pytest.approx(max(gaps))}}
+    assert found.open == {
+        "deeplift": {"rows": 12, "open": sum(gap > 0.01 for gap in gaps), "largest": pytest.approx(max(gaps))}
+    }
     told = found.text()
     assert re.search(r"three random words +[\d.]+ %  \([\d.]+ % to [\d.]+ %; 12 rows\)", told)
     assert "scores that do not add up" in told
@@ -133,7 +142,9 @@ def test_an_apostrophe_and_its_ending_are_one_word_of_a_list(text: str, joined: 
     row |= {"starts": [a for a, _ in spans], "ends": [b for _, b in spans]}
     words, places = words_in(row)
     marks = apostrophes(row, words)
-    assert [*joined] == [word + words[k + 1] if k in marks else word for k, word in enumerate(words) if k - 1 not in marks]
+    assert [*joined] == [
+        word + words[k + 1] if k in marks else word for k, word in enumerate(words) if k - 1 not in marks
+    ]
     scores = np.random.default_rng(0).normal(size=len(spans))
     tally = Tally(["m"])
     tally._count_words("yes", row, {"m": scores})
@@ -175,7 +186,7 @@ def test_a_shard_that_was_changed_is_refused(out: Path, tmp_path: Path) -> None:
     """Under its own name, and under the name of its new content, which the manifest does not list."""
     import pyarrow.parquet as pq
 
-    from mixlens.corpus.shards import file_name
+    from mixlens.runs.corpus.shards import file_name
 
     place = tmp_path / "run"
     shutil.copytree(out, place)

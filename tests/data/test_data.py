@@ -22,11 +22,23 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 import mixlens
-from mixlens.data import DATASETS, RowError, check, cue_tokens, for_model, label_ids, listing, load, read, rows, span_tokens
+from mixlens.base.errors import InputError
+from mixlens.data import (
+    DATASETS,
+    RowError,
+    check,
+    cue_tokens,
+    for_model,
+    label_ids,
+    listing,
+    load,
+    read,
+    rows,
+    span_tokens,
+)
 from mixlens.data.grammar import number_of
 from mixlens.data.portions import portion
 from mixlens.data.stored import jsonl
-from mixlens.errors import InputError
 from mixlens.types import Example
 
 DATA = SHARED / "data"
@@ -47,7 +59,9 @@ def as_csv(path: Path, given: list[dict[str, Any]]) -> Path:
         writer = csv.DictWriter(file, list(given[0]))
         writer.writeheader()
         for row in given:
-            writer.writerow({k: v if isinstance(v, str | int) else json.dumps(v, ensure_ascii=False) for k, v in row.items()})
+            writer.writerow(
+                {k: v if isinstance(v, str | int) else json.dumps(v, ensure_ascii=False) for k, v in row.items()}
+            )
     return path
 
 
@@ -107,7 +121,9 @@ ROWS: dict[str, list[dict[str, Any]]] = {
         },
     ],
     "sva_goldberg": [{"n_attractors": 1, "masked": "the keys ***mask*** old", "good": "are", "bad": "is"}],
-    "sva_gulordava": [{"words": ["the", "keys", "are"], "verb_index": 2, "verb": "are", "foil": "is", "number": "plur"}],
+    "sva_gulordava": [
+        {"words": ["the", "keys", "are"], "verb_index": 2, "verb": "are", "foil": "is", "number": "plur"}
+    ],
     "blimp": [
         {
             "words_good": ["The", "keys", "are", "not", "old", "."],
@@ -197,8 +213,16 @@ def test_what_rows_say_about_their_texts(tmp_path: Path) -> None:
         assert words_at(asked, asked.info["answers"], of="pair") == ["cat"]
     assert one("squad2", ROWS["squad2"][0], tmp_path).info["answers"] == ()
 
-    row = {"tokens": ["I", "don't", "do", "n't"], "upos": ["PRON", "_", "AUX", "PART"], "xpos": ["PRP", "_", "VBP", "RB"]}
-    assert one("ud_english", {**row, "text": "I don't"}, tmp_path).info["penn"] == ((0, 1, "PRP"), (2, 4, "VBP"), (4, 7, "RB"))
+    row = {
+        "tokens": ["I", "don't", "do", "n't"],
+        "upos": ["PRON", "_", "AUX", "PART"],
+        "xpos": ["PRP", "_", "VBP", "RB"],
+    }
+    assert one("ud_english", {**row, "text": "I don't"}, tmp_path).info["penn"] == (
+        (0, 1, "PRP"),
+        (2, 4, "VBP"),
+        (4, 7, "RB"),
+    )
     for row, tags in zip(ROWS["ud_english"], ("PRON AUX PART PUNCT", "PRON AUX PART PUNCT", "PRON AUX"), strict=True):
         tagged = one("ud_english", row, tmp_path)
         assert [tag for *_, tag in tagged.info["pos"]] == tags.split()
@@ -221,7 +245,9 @@ def test_gaps_and_cues(tmp_path: Path) -> None:
 
 def test_posts_on_which_people_disagree_are_left_out_and_normal_ones_have_no_rationale(tmp_path: Path) -> None:
     post = {"post_tokens": ["go", "away"], "rationales": [[1, 1]]}
-    path = as_jsonl(tmp_path / "x.jsonl", [{**post, "annotators": {"label": votes}} for votes in ([0, 1, 2], [1, 1, 0])])
+    path = as_jsonl(
+        tmp_path / "x.jsonl", [{**post, "annotators": {"label": votes}} for votes in ([0, 1, 2], [1, 1, 0])]
+    )
     (kept,) = load("hatexplain", path=path)
     assert kept.id == "2"
     assert kept.info == {"label": "normal", "rationale": ()}
@@ -264,7 +290,14 @@ def test_rows_of_other_templates_are_not_part_of_a_blimp_task(tmp_path: Path) ->
             "gallery",
             "singular",
         ),
-        ("dnaa", "Ann cleans that old rug.", "Ann cleans those old rug.", "Ann cleans [MASK] old rug.", "rug", "singular"),
+        (
+            "dnaa",
+            "Ann cleans that old rug.",
+            "Ann cleans those old rug.",
+            "Ann cleans [MASK] old rug.",
+            "rug",
+            "singular",
+        ),
         ("darn", "The old men of Ann run.", "The old men of Ann runs.", "The old men of Ann [MASK].", "men", "plural"),
         ("rpsv", "The keys haven't shone.", "The keys hasn't shone.", "The keys [MASK] not shone.", "keys", "plural"),
         ("rpsv", "The key shines.", "The key shine.", "The key [MASK].", "key", "singular"),
@@ -272,7 +305,9 @@ def test_rows_of_other_templates_are_not_part_of_a_blimp_task(tmp_path: Path) ->
         ("rpsv2", "The women shine.", "The woman shine.", "The [MASK] shine.", "shine", "plural"),
     ],
 )
-def test_the_rules_of_each_template(task: str, good: str, bad: str, text: str, cues: str, number: str, tmp_path: Path) -> None:
+def test_the_rules_of_each_template(
+    task: str, good: str, bad: str, text: str, cues: str, number: str, tmp_path: Path
+) -> None:
     ((uid,),) = DATASETS[f"blimp_{task}"].where.values()
     example = one(f"blimp_{task}", {"UID": uid, "sentence_good": good, "sentence_bad": bad}, tmp_path)
     assert example.text == text
@@ -341,7 +376,11 @@ def test_a_hidden_label_is_no_label(label: Any, tmp_path: Path) -> None:
         ("hatexplain", {"rationale": [1]}, "1 marks for 5 tokens"),
         ("hatexplain", {"tokens": "you fool"}, "field 'tokens' should hold a list"),
         ("hatexplain", {"tokens": ["you", ""]}, "none of them empty"),
-        ("squad1", {"answers": [{"text": "cat", "start": 5}]}, "the answer 'cat' is not in the paragraph at character 5"),
+        (
+            "squad1",
+            {"answers": [{"text": "cat", "start": 5}]},
+            "the answer 'cat' is not in the paragraph at character 5",
+        ),
         ("squad1", {"answers": [{"words": "cat"}]}, "not as documented (KeyError"),
         ("squad1", {"answers": 3}, "not as documented (TypeError"),
         ("sva", {"verb_index": 9}, "field 'verb_index' points at word 9 of 4"),
@@ -356,7 +395,9 @@ def test_a_hidden_label_is_no_label(label: Any, tmp_path: Path) -> None:
         ("ud_english", {"upos": ["PRON"]}, "1 parts of speech for 4 tokens"),
     ],
 )
-def test_a_wrong_row_is_named_by_file_line_and_reason(name: str, change: dict[str, Any], message: str, tmp_path: Path) -> None:
+def test_a_wrong_row_is_named_by_file_line_and_reason(
+    name: str, change: dict[str, Any], message: str, tmp_path: Path
+) -> None:
     right = ROWS[name][0]
     path = as_jsonl(tmp_path / "some.jsonl", [right, right | change], ascii_=True)
     found = load(name, path=path)  # the first row is right
@@ -473,7 +514,9 @@ def test_bad_rows_take_their_place_or_stop_the_reading(name: str, tmp_path: Path
 
 def test_a_file_of_another_kind_than_its_name_says_is_refused(tmp_path: Path) -> None:
     (tmp_path / "x.jsonl").write_text("plain\n" * 2000)
-    with pytest.raises(InputError, match=r"none of the first 1000 rows can be read. The first: x\.jsonl, line 1: not JSON"):
+    with pytest.raises(
+        InputError, match=r"none of the first 1000 rows can be read. The first: x\.jsonl, line 1: not JSON"
+    ):
         read(tmp_path / "x.jsonl", keep_bad=True)
     (tmp_path / "y.jsonl").write_text("plain\n" * 20)
     assert len(list(read(tmp_path / "y.jsonl", keep_bad=True))) == 20
@@ -523,7 +566,11 @@ def test_a_file_is_never_held_whole(kind: str, tmp_path: Path) -> None:
     ("name", "header", "told"),
     [
         ("x.csv", "text;label", "a semicolon stands between the fields, and a .csv file is read with a comma there."),
-        ("x.csv", '"text";"label"', "a semicolon stands between the fields, and a .csv file is read with a comma there."),
+        (
+            "x.csv",
+            '"text";"label"',
+            "a semicolon stands between the fields, and a .csv file is read with a comma there.",
+        ),
         ("x.csv", "text\tlabel", "With tabs between them it is read as .tsv."),
         ("x.tsv", "review text,label", "a comma stands between the fields, and a .tsv file is read with a tab there."),
     ],
@@ -556,7 +603,10 @@ def test_the_csv_module_keeps_its_limit(tmp_path: Path) -> None:
     ("call", "message"),
     [
         (lambda f: load("sst-2", path=f / "a.jsonl"), "unknown dataset 'sst-2'. Did you mean 'sst2'"),
-        (lambda f: load("sst22"), "no file, no dataset of `mixlens data` and no hub id (owner/name). Did you mean 'sst2'"),
+        (
+            lambda f: load("sst22"),
+            "no file, no dataset of `mixlens data` and no hub id (owner/name). Did you mean 'sst2'",
+        ),
         (lambda f: load("sst2", path=f / "none.jsonl"), "no file "),
         (lambda f: load("sst2", path=f / "a.xlsx"), "'a.xlsx' is of no known kind. Known: .csv, .jsonl"),
         (
@@ -565,14 +615,23 @@ def test_the_csv_module_keeps_its_limit(tmp_path: Path) -> None:
         ),
         (lambda f: load("sst2", path=f / "a.jsonl", split="dev"), "is one file and is read whole"),
         (lambda f: load("sst2", path=f, split="dev"), "0 files for split 'dev'"),
-        (lambda f: load("sst2", path=f), "3 files to read 'sst2' from. There are: a.jsonl, empty.csv, wrong.ndjson. Give split="),
+        (
+            lambda f: load("sst2", path=f),
+            "3 files to read 'sst2' from. There are: a.jsonl, empty.csv, wrong.ndjson. Give split=",
+        ),
         (lambda f: load("imdb", path=f / "wrong.ndjson"), "wrong.ndjson, line 1: label 7 is neither"),
-        (lambda f: read(f / "wrong.ndjson", text_field="label"), "wrong.ndjson, line 1: field 'label' holds int '7', not text"),
+        (
+            lambda f: read(f / "wrong.ndjson", text_field="label"),
+            "wrong.ndjson, line 1: field 'label' holds int '7', not text",
+        ),
         (lambda f: load("imdb", path=f / "empty.csv"), "empty.csv holds no example of 'imdb'"),
         (lambda f: load("sva"), "'sva' is not on the hub. Give a local file as path=: .jsonl"),
         (lambda f: load("imdb", path=f / "a.jsonl", n=0), "n must be at least 1, not 0"),
         (lambda f: load(f / "a.jsonl", seed=1), "say how many, n="),
-        (lambda f: load("agreement", path=f / "a.jsonl"), "is not written as 'agreement': it needs the fields text + info."),
+        (
+            lambda f: load("agreement", path=f / "a.jsonl"),
+            "is not written as 'agreement': it needs the fields text + info.",
+        ),
         (lambda f: load("blimp_vz", split="dev"), "there is no split 'dev'"),
         (lambda f: load("agreement", split="dev"), "no split 'dev'. Known: heldout, train"),
         (lambda f: read(f / "a.jsonl", text_field="body"), "a.jsonl has no field 'body'. It has: 'text', 'n'"),
@@ -675,10 +734,14 @@ def test_a_folder_holds_one_file_for_each_split(tmp_path: Path) -> None:
 
 def test_reading_any_texts(tmp_path: Path) -> None:
     path = as_csv(
-        tmp_path / "x.csv", [{"id": "z", "a": "one", "b": "two", "c": "yes"}, {"id": "z", "a": "three", "b": "four", "c": "no"}]
+        tmp_path / "x.csv",
+        [{"id": "z", "a": "one", "b": "two", "c": "yes"}, {"id": "z", "a": "three", "b": "four", "c": "no"}],
     )
     found = list(read(path, text_field="a", pair_field="b", label_field="c"))
-    assert found == [Example("one", "two", id="2", info={"label": "yes"}), Example("three", "four", id="3", info={"label": "no"})]
+    assert found == [
+        Example("one", "two", id="2", info={"label": "yes"}),
+        Example("three", "four", id="3", info={"label": "no"}),
+    ]
     assert len(list(read(path, text_field="a", limit=1))) == 1
     assert next(read(as_jsonl(tmp_path / "x.jsonl", [{"sentence": "s", "n": 1}]))).text == "s"
     (tmp_path / "x.txt").write_text("plain\ntext\n")
@@ -701,7 +764,9 @@ def test_the_grammar_is_a_dataset_with_known_cues() -> None:
     examples = list(load("agreement", n=300, seed=1))
     assert examples == list(load("agreement", n=300, seed=1))
     assert examples != list(load("agreement", n=300, seed=2))
-    assert not {example.text for example in examples} & {example.text for example in load("agreement", n=300, split="train")}
+    assert not {example.text for example in examples} & {
+        example.text for example in load("agreement", n=300, split="train")
+    }
     assert len({example.id for example in examples}) == 300
     for example in examples:
         assert words_at(example, [example.info["mask"]]) == ["[MASK]"]
@@ -742,7 +807,8 @@ def test_a_dataset_from_the_hub(hub: Callable[..., list[Any]]) -> None:
 
     names = ClassLabel(names=["negative", "positive"])
     calls = hub(
-        [{"sentence": "Fine.", "label": 1, "idx": 0}] * 2, Features(sentence=Value("string"), label=names, idx=Value("int32"))
+        [{"sentence": "Fine.", "label": 1, "idx": 0}] * 2,
+        Features(sentence=Value("string"), label=names, idx=Value("int32")),
     )
     assert list(load("sst2")) == [Example("Fine.", id=str(i), info={"label": "positive"}) for i in (1, 2)]
     assert calls == [("nyu-mll/glue", "sst2", {"split": "validation", "data_dir": None, "revision": None})]
@@ -765,7 +831,9 @@ def test_a_dataset_from_the_hub(hub: Callable[..., list[Any]]) -> None:
 
 def test_hub_rows_of_another_shape_are_refused_at_once(hub: Callable[..., list[Any]]) -> None:
     hub([{"text": "a"}])
-    with pytest.raises(InputError, match=r"nyu-mll/glue:sst2 is not written as 'sst2': it needs the fields sentence \+ label"):
+    with pytest.raises(
+        InputError, match=r"nyu-mll/glue:sst2 is not written as 'sst2': it needs the fields sentence \+ label"
+    ):
         load("sst2")
 
 
@@ -778,14 +846,14 @@ def test_a_hub_that_refuses(hub: Callable[..., list[Any]], monkeypatch: pytest.M
         raise ValueError("Unknown split\n'dev'.")
 
     monkeypatch.setattr(datasets, "load_dataset", refuse)
-    message = (
-        r"cannot read 'nyu-mll/glue', split 'dev', from the hub: Unknown split 'dev'\. A local file would do, as path=: \.jsonl"
-    )
+    message = r"cannot read 'nyu-mll/glue', split 'dev', from the hub: Unknown split 'dev'\. A local file would do, as path=: \.jsonl"
     with pytest.raises(InputError, match=message):
         load("sst2", split="dev")
 
 
-def test_without_a_connection_it_says_so_at_once_and_names_the_file_that_would_do(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_connection_it_says_so_at_once_and_names_the_file_that_would_do(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     datasets = pytest.importorskip("datasets")
 
     def refused(*address: Any, **options: Any) -> Any:
@@ -799,7 +867,9 @@ def test_without_a_connection_it_says_so_at_once_and_names_the_file_that_would_d
     ):
         load("sst2")
     monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", True)  # then only the cache is asked, which has nothing
-    with pytest.raises(InputError, match=r"cannot read 'no-such/name', split 'train', from the hub: .* A local file would do"):
+    with pytest.raises(
+        InputError, match=r"cannot read 'no-such/name', split 'train', from the hub: .* A local file would do"
+    ):
         read("no-such/name")
 
 
@@ -818,7 +888,9 @@ def test_labels_are_matched_by_name_and_never_guessed() -> None:
         "hatespeech": 0,
         "normal": 1,
     }
-    with pytest.raises(InputError, match=r"'m' has 0 = LABEL_0, 1 = LABEL_1, which does not say .* labels=\{'negative': \?, 'po"):
+    with pytest.raises(
+        InputError, match=r"'m' has 0 = LABEL_0, 1 = LABEL_1, which does not say .* labels=\{'negative': \?, 'po"
+    ):
         label_ids(["negative", "positive"], classifier(["LABEL_0", "LABEL_1"]))
     order = DATASETS["sst2"].order
     assert label_ids(["positive"], classifier(["LABEL_0", "LABEL_1"]), given=order) == {"positive": 1}
@@ -863,7 +935,10 @@ def byte_level(mask: str | None) -> Any:
     tokenizer.post_processor = processors.ByteLevel(trim_offsets=False)
     special = [mask] if mask else []
     trainer = trainers.BpeTrainer(
-        vocab_size=300, show_progress=False, special_tokens=special, initial_alphabet=pre_tokenizers.ByteLevel.alphabet()
+        vocab_size=300,
+        show_progress=False,
+        special_tokens=special,
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
     )
     tokenizer.train_from_iterator(["the keys to the cabinet are old"] * 5, trainer)
     return PreTrainedTokenizerFast(tokenizer_object=tokenizer, **({"mask_token": mask} if mask else {}))
@@ -927,14 +1002,18 @@ def test_the_gap_is_written_as_the_model_writes_it() -> None:
     masked = SimpleNamespace(name="m", task="masked-lm", tokenizer=byte_level("<mask>"), max_tokens=None)
     fitted = for_model(example, masked)
     assert fitted.text == "The <mask> near the doors are old."
-    wider = for_model(example, SimpleNamespace(**{**vars(masked), "tokenizer": SimpleNamespace(mask_token="<the mask>")}))
+    wider = for_model(
+        example, SimpleNamespace(**{**vars(masked), "tokenizer": SimpleNamespace(mask_token="<the mask>")})
+    )
     for moved in (fitted, wider):
         assert words_at(moved, moved.cues) == ["are"]
         assert words_at(moved, moved.info["attractors"]) == ["doors"]
         assert words_at(moved, moved.info["pos"]) == ["The", "doors"]
         assert [tag for *_, tag in moved.info["pos"]] == ["DET", "NOUN"]
     assert wider.text[slice(*wider.info["mask"])] == "<the mask>"
-    with pytest.raises(InputError, match=r"1 write the gap as \[MASK\], this model as <mask>: pass them through for_model \(x\)"):
+    with pytest.raises(
+        InputError, match=r"1 write the gap as \[MASK\], this model as <mask>: pass them through for_model \(x\)"
+    ):
         check([example], masked)
     assert check([fitted], masked) == [fitted]
 
@@ -944,7 +1023,10 @@ def test_the_gap_is_written_as_the_model_writes_it() -> None:
     ):
         for_model(example, writer)
     known = Example(
-        "The keys [MASK] old.", target="are", cues=((4, 8),), info={"mask": (9, 15), "pos": ((4, 8, "NOUN"), (16, 19, "ADJ"))}
+        "The keys [MASK] old.",
+        target="are",
+        cues=((4, 8),),
+        info={"mask": (9, 15), "pos": ((4, 8, "NOUN"), (16, 19, "ADJ"))},
     )
     with pytest.raises(InputError, match="this model by ending there"):
         check([known], writer)
@@ -1021,7 +1103,10 @@ def test_rules_find_the_annotated_cues_of_every_sentence() -> None:
         by_rule, by_file = (DATASETS["blimp"].example(one) for one in (published, row))
         assert by_rule is not None
         assert by_file is not None
-        facts = [(e.text, e.target, e.foil, e.cues, e.info["mask"], e.info["task"], e.info["number"]) for e in (by_rule, by_file)]
+        facts = [
+            (e.text, e.target, e.foil, e.cues, e.info["mask"], e.info["task"], e.info["number"])
+            for e in (by_rule, by_file)
+        ]
         assert facts[0] == facts[1]
         assert words_at(by_file, by_file.cues) == [row["words_good"][i] for i in row["cue_indices"]]
         checked += 1

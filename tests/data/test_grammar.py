@@ -14,7 +14,7 @@ import mixlens
 from mixlens.data.grammar import Sentence, agreement, is_held_out, number_of, sentiment
 
 STREAMS = {"agreement": agreement, "sentiment": sentiment}
-EMBEDDED = Path(mixlens.__file__).parent / "embedded"
+EMBEDDED = Path(mixlens.__file__).parent / "model/embedded"
 
 
 def words(text: str) -> set[str]:

@@ -12,9 +12,9 @@ from typer.testing import CliRunner
 
 import mixlens
 from mixlens import data
+from mixlens.base.errors import InputError, MixlensError
 from mixlens.cli.app import app
-from mixlens.errors import InputError, MixlensError
-from mixlens.experiments import run
+from mixlens.runs.experiments import run
 from mixlens.types import Example
 
 LONG = " ".join(["a good film and a bad plot ."] * 40)
@@ -42,7 +42,10 @@ def test_a_pair_is_cut_at_its_longer_side(model: Any) -> None:
 
 
 def test_an_experiment_counts_what_is_cut(model: Any) -> None:
-    examples = [Example(LONG, id="1", info={"label": "positive"}), Example("a good film", id="2", info={"label": "positive"})]
+    examples = [
+        Example(LONG, id="1", info={"label": "positive"}),
+        Example("a good film", id="2", info={"label": "positive"}),
+    ]
     with pytest.raises(InputError, match="are longer than the"):
         run("attcat-faithfulness", model=model, data=examples, methods=["cat"], progress=False)
     made = run("attcat-faithfulness", model=model, data=examples, methods=["cat"], truncate=True, progress=False)
@@ -72,7 +75,9 @@ def test_what_is_written_is_not_cut(others: list[str]) -> None:
 
 
 def test_a_run_cuts_rows_and_says_so(model: Any, tmp_path: Path) -> None:
-    done = mixlens.run([LONG, "a good film"], model=model, out=tmp_path / "out", truncate=True, columns=(), progress=False)
+    done = mixlens.run(
+        [LONG, "a good film"], model=model, out=tmp_path / "out", truncate=True, columns=(), progress=False
+    )
     first, second = done.to_pandas().to_dict("records")
     assert (first["truncated"], len(first["tokens"])) == (len(model.tokenizer(LONG)["input_ids"]), model.max_tokens)
     assert LONG.startswith(first["text"])

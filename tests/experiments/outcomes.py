@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from mixlens.experiments import Table
+from mixlens.runs.experiments import Table
 
 
 def values(outcome: Any, method: str, metric: str, **info: Any) -> list[float]:

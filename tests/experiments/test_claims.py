@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mixlens.experiments.claims import (
+from mixlens.metrics import Interval
+from mixlens.runs.experiments.claims import (
     DIFFERENT,
     INCOMPARABLE,
     SAME,
@@ -28,10 +29,9 @@ from mixlens.experiments.claims import (
     positive,
     short_names,
 )
-from mixlens.experiments.layer_curves import trend, verdict_between_runs, verdict_on_trend
-from mixlens.experiments.running import all_tables
-from mixlens.experiments.tables import Table
-from mixlens.metrics import Interval
+from mixlens.runs.experiments.layer_curves import trend, verdict_between_runs, verdict_on_trend
+from mixlens.runs.experiments.running import all_tables
+from mixlens.runs.experiments.tables import Table
 from mixlens.types import Record
 
 SETUP = SimpleNamespace(seed=0, data="", options={"variant": "paper"}, models=("one",))
@@ -102,7 +102,9 @@ def test_claims_are_a_table_with_its_rule() -> None:
     assert judged_claims([], SETUP, [], []) == []
 
 
-@pytest.mark.parametrize(("given", "judged"), [({}, 1), ({"variant": "paper"}, 1), ({"variant": "released"}, 0), ({"k": 3}, 0)])
+@pytest.mark.parametrize(
+    ("given", "judged"), [({}, 1), ({"variant": "paper"}, 1), ({"variant": "released"}, 0), ({"k": 3}, 0)]
+)
 def test_a_claim_is_judged_in_the_runs_it_is_about(given: dict[str, Any], judged: int) -> None:
     claim = Claim("Table 2", "a is above b", "", lambda *_: order({}, [("a", "b")]), given=given)
     assert len(judged_claims([claim], SETUP, [], [])) == judged
@@ -148,7 +150,9 @@ def test_pairs_and_their_short_names() -> None:
 
 def test_mean_and_deviation_stand_beside_mean_and_deviation() -> None:
     table = Table("t", "T", ("method", "rho"), (("alti", Interval(0.512, 0.4, 0.6, 9, 0.128)),))
-    published = [Published("Table 2", "BERT", "rho", {"alti": "0.75 ± 0.10", "globenc": "0.60 ± 0.10"}, std=True, absent="-")]
+    published = [
+        Published("Table 2", "BERT", "rho", {"alti": "0.75 ± 0.10", "globenc": "0.60 ± 0.10"}, std=True, absent="-")
+    ]
     [both] = beside(published, [table])
     assert both.rows == (("alti", "0.51 ± 0.13", "0.75 ± 0.10"), ("globenc", "-", "0.60 ± 0.10"))
 
@@ -199,7 +203,11 @@ def test_numbers_of_the_paper_stand_beside_the_runs_they_are_about(variant: str,
 
 def test_a_trend_is_the_rank_correlation_of_layer_and_value_in_each_text() -> None:
     """Text b has no value in layer 2 and is left out; a constant curve has no trend."""
-    layers = [{"a": 0.1, "b": 1.0, "c": 2.0, "d": 0.3}, {"a": 0.4, "c": 2.0, "d": 0.2}, {"a": 0.2, "b": 3.0, "c": 2.0, "d": 0.1}]
+    layers = [
+        {"a": 0.1, "b": 1.0, "c": 2.0, "d": 0.3},
+        {"a": 0.4, "c": 2.0, "d": 0.2},
+        {"a": 0.2, "b": 3.0, "c": 2.0, "d": 0.1},
+    ]
     assert trend(layers) == pytest.approx({"a": 0.5, "c": 0.0, "d": -1.0})
     assert trend([]) == {}
 
@@ -209,14 +217,20 @@ def test_a_claim_about_depth_is_judged_by_the_trend() -> None:
     assert verdict_on_trend({"x": rising}).word == SAME
     assert verdict_on_trend({"x": rising}, falls=True).word == DIFFERENT
     assert verdict_on_trend({"x": rising[::-1]}, falls=True).ours.startswith("rank correlation of layer and x -0.")
-    assert verdict_on_trend({"x": rising, "y": rising[::-1]}).reason == "the other way round: rank correlation of layer and y"
+    assert (
+        verdict_on_trend({"x": rising, "y": rising[::-1]}).reason
+        == "the other way round: rank correlation of layer and y"
+    )
     assert verdict_on_trend({"x": [_values(0, seed=layer) for layer in range(6)]}).word == UNDECIDED
     assert verdict_on_trend({"x": [{}]}).word == INCOMPARABLE
 
 
 def test_two_runs_are_compared_by_their_means() -> None:
     """Of texts that differ in number; a value that is no number leaves its text out."""
-    high, low = {"x": _values(1, seed=1), "y": _values(2, seed=2)}, {"x": _values(0, n=25, seed=3), "y": _values(1, n=25, seed=4)}
+    high, low = (
+        {"x": _values(1, seed=1), "y": _values(2, seed=2)},
+        {"x": _values(0, n=25, seed=3), "y": _values(1, n=25, seed=4)},
+    )
     verdict = verdict_between_runs(high, low)
     means = [np.mean(list(high[name].values())) - np.mean(list(low[name].values())) for name in "xy"]
     assert verdict.word == SAME

@@ -21,11 +21,13 @@ import torch
 
 import mixlens
 from mixlens import data
-from mixlens import files as disk
-from mixlens.errors import InputError, MixlensError
-from mixlens.experiments import Experiment, Setup, Table, core, folder, known, run, running
+from mixlens.base import files as disk
+from mixlens.base.errors import InputError, MixlensError
 from mixlens.metrics import Interval, mean_with_interval
 from mixlens.metrics.agreement import spearman
+from mixlens.runs.experiments import Experiment, Setup, Table, folder, known, prepare, run, running
+from mixlens.runs.experiments import experiment as experiment_file
+from mixlens.scoring import asking, provenance
 from mixlens.types import Example, Record
 
 TOY = ["a film", "a good film", "a very good film", "a bad plot", "the plot is bad"]
@@ -48,7 +50,13 @@ def examples(texts: list[str] = TOY) -> list[Example]:
 def lengths(setup: Setup, example: Example) -> list[Record]:
     """How long is a text?"""
     return [
-        Record(str(example.id), method, "length", len(example.text) / (i + 3), {"seconds": time.perf_counter(), "odd": "ä|\n"})
+        Record(
+            str(example.id),
+            method,
+            "length",
+            len(example.text) / (i + 3),
+            {"seconds": time.perf_counter(), "odd": "ä|\n"},
+        )
         for i, method in enumerate(setup.methods)
     ]
 
@@ -74,7 +82,7 @@ def draw(setup: Setup, tables: list[Table], figure: Any) -> None:
 
 
 def core_bars(*given: Any) -> None:
-    from mixlens.experiments.figures import bars
+    from mixlens.runs.experiments.figures import bars
 
     bars(*given)
 
@@ -90,13 +98,19 @@ def toy(monkeypatch: pytest.MonkeyPatch) -> Experiment:
 
 
 def reports(place: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in sorted(place.iterdir()) if path.suffix in (".csv", ".md", ".svg", ".png")}
+    return {
+        path.name: path.read_bytes()
+        for path in sorted(place.iterdir())
+        if path.suffix in (".csv", ".md", ".svg", ".png")
+    }
 
 
 # --- what a run writes ------------------------------------------------------------------------------------------------
 
 
-def test_a_run_writes_records_tables_figure_and_where_they_come_from(toy: Experiment, model: Any, tmp_path: Path) -> None:
+def test_a_run_writes_records_tables_figure_and_where_they_come_from(
+    toy: Experiment, model: Any, tmp_path: Path
+) -> None:
     made = run("toy", model=model, data=examples(), out=tmp_path / "out", progress=False)
     assert set(reports(tmp_path / "out")) == {"summary.csv", "more.csv", "summary.md", "figure.svg", "figure.png"}
     assert [(r.example, r.method, r.value) for r in made.records[:2]] == [("0", "alti", 2.0), ("0", "attention", 1.5)]
@@ -105,7 +119,7 @@ def test_a_run_writes_records_tables_figure_and_where_they_come_from(toy: Experi
     assert told["finished"]
     assert told["schema"] == folder.SCHEMA
     assert told["identity"]["methods"] == ["alti", "attention"]
-    assert told["identity"]["data"] == core.fingerprint(made.setup.examples)
+    assert told["identity"]["data"] == provenance.data_fingerprint(made.setup.examples)
     assert told["models"] == [{"name": "sentiment", "revision": model.revision, "task": "classification"}]
     assert {"mixlens", "torch", "transformers", "python"} <= set(told["versions"])
     first = next(csv.DictReader((tmp_path / "out" / "summary.csv").read_text().splitlines()))
@@ -115,7 +129,9 @@ def test_a_run_writes_records_tables_figure_and_where_they_come_from(toy: Experi
     assert not list((tmp_path / "out").rglob(".tmp-*"))
 
 
-def test_without_a_folder_nothing_is_written_and_the_tables_are_the_same(toy: Experiment, model: Any, tmp_path: Path) -> None:
+def test_without_a_folder_nothing_is_written_and_the_tables_are_the_same(
+    toy: Experiment, model: Any, tmp_path: Path
+) -> None:
     kept = run("toy", model=model, data=examples(), out=tmp_path / "out", progress=False)
     free = run("toy", model=model, data=examples(), progress=False)
     assert [table.csv for table in free.tables] == [table.csv for table in kept.tables]
@@ -170,7 +186,7 @@ def test_stopped_at_any_file_a_run_goes_on_to_the_same_bytes(
             out = tmp_path / f"{stop}-{after}"
             with monkeypatch.context() as m:
                 m.setattr(disk, "move", _ending_move(stop, after))
-                m.setattr(core.Folder, "add", _dying_add(core.Folder.add))
+                m.setattr(folder.Folder, "add", _dying_add(folder.Folder.add))
                 with pytest.raises(Killed):
                     run(name, out=out, **asked)
             begun = (out / "manifest.json").exists()
@@ -212,7 +228,9 @@ def _dying_add(add: Any) -> Any:
     return once
 
 
-def test_what_is_done_is_not_done_again(toy: Experiment, model: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_done_is_not_done_again(
+    toy: Experiment, model: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def fails(setup: Setup, found: list[Example]) -> Iterator[tuple[str, list[Record]]]:
         for key, records in by_key(setup, found):
             if key == "3":
@@ -315,18 +333,40 @@ def test_data_that_does_not_fit_is_refused(model: Any, gap_model: Any, tmp_path:
     long = [Example("film " * 600, id="long")]
     refused(out, "longer than the [0-9]+ tokens it reads .long", "alti-table2", model=model, data=long)
     named = [Example("a good film", id="one", info={"label": "happy"})]
-    refused(out, "the label set does not match: 'happy'", "attcat-faithfulness", model=model, data=named, variant="released")
-    refused(out, "examples have none", "attcat-faithfulness", model=model, data=[Example("a film", id="1")], variant="released")
+    refused(
+        out, "the label set does not match: 'happy'", "attcat-faithfulness", model=model, data=named, variant="released"
+    )
+    refused(
+        out,
+        "examples have none",
+        "attcat-faithfulness",
+        model=model,
+        data=[Example("a film", id="1")],
+        variant="released",
+    )
     refused(out, "unknown variant 'papers'", "attcat-faithfulness", model=model, data=named, variant="papers")
     refused(
-        out, "the text has fewer than two words to take away", "attcat-faithfulness", model=model, data=[Example("film", id="1")]
+        out,
+        "the text has fewer than two words to take away",
+        "attcat-faithfulness",
+        model=model,
+        data=[Example("film", id="1")],
     )
 
 
 def test_methods_that_do_not_fit_are_refused(model: Any, gap_model: Any, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    refused(out, "'alti' gives every class the same scores", "attcat-confidence", model=model, n=2, methods=["alti", "attcat"])
-    refused(out, "takes maps alone; 'attcat' is an attribution", "vz-distances", model=gap_model, n=2, methods=["attcat"])
+    refused(
+        out,
+        "'alti' gives every class the same scores",
+        "attcat-confidence",
+        model=model,
+        n=2,
+        methods=["alti", "attcat"],
+    )
+    refused(
+        out, "takes maps alone; 'attcat' is an attribution", "vz-distances", model=gap_model, n=2, methods=["attcat"]
+    )
     refused(out, "'attcat-qa' needs a question-answering model, .*: say which, model=", "attcat-qa", n=2)
     refused(out, "compares models: give 2 or more", "alti-consistency", model=model, n=2)
     refused(out, "unknown method 'grad_l3'", "alti-table2", model=model, n=2, reference="grad_l3")
@@ -432,67 +472,75 @@ def test_tables_are_written_as_expected() -> None:
 
 
 def test_a_method_is_read_as_written() -> None:
-    found = core.asked("value_zeroing:distance=euclidean:standardize=true:rollout=alti:variant=released")
+    found = asking.parse_method("value_zeroing:distance=euclidean:standardize=true:rollout=alti:variant=released")
     assert (found.name, found.variant, found.rollout) == ("value_zeroing", "released", "alti")
     assert found.options == {"distance": "euclidean", "standardize": True}
     assert found.is_map
     assert not found.class_specific
-    assert core.asked("attcat").class_specific
-    assert not core.asked("raw_attention").class_specific
+    assert asking.parse_method("attcat").class_specific
+    assert not asking.parse_method("raw_attention").class_specific
 
 
 def test_scores_are_those_of_the_methods(model: Any) -> None:
     trace = model.trace("a very good film")
-    made, seconds = core.scores_of(trace, "globenc:rollout=toolkit")
+    made, seconds = asking.scores_of(trace, "globenc:rollout=toolkit")
     expected = mixlens.mix(trace, "globenc").rollout("toolkit").readout(trace.query)
     close = {"rtol": 1e-4, "atol": 1e-6}  # the model is in float32; one pass may compute what two passes do apart
     torch.testing.assert_close(made.scores, expected.scores, **close)
     assert seconds > 0
     for found, asked in (
-        (core.scores_of(trace, "attcat", target=0)[0], {"name": "attcat"}),
-        (core.layers_of(trace, "grad_x_input", target=0)[1], {"name": "grad_x_input"}),
-        (core.layers_of(trace, "grad_x_input", target=0)[0][2], {"name": "grad_x_input", "layer": 2}),
+        (asking.scores_of(trace, "attcat", target=0)[0], {"name": "attcat"}),
+        (asking.layers_of(trace, "grad_x_input", target=0)[1], {"name": "grad_x_input"}),
+        (asking.layers_of(trace, "grad_x_input", target=0)[0][2], {"name": "grad_x_input", "layer": 2}),
     ):
         torch.testing.assert_close(found.scores, mixlens.attribute(trace, target=0, **asked).scores, **close)
-    layers, _ = core.layers_of(trace, "grad_x_input", target=0)
+    layers, _ = asking.layers_of(trace, "grad_x_input", target=0)
     assert len(layers) == model.n_layers
-    assert core.layers_of(trace, "blank_out")[0] == []
+    assert asking.layers_of(trace, "blank_out")[0] == []
 
 
 def test_random_scores_differ_from_text_to_text_and_not_from_run_to_run(model: Any) -> None:
     traces = [model.trace(text) for text in ("a very good film", "a very bad film", "a very good film")]
-    first, second, third = (core.scores_of(trace, "random")[0].scores.tolist() for trace in traces)
+    first, second, third = (asking.scores_of(trace, "random")[0].scores.tolist() for trace in traces)
     assert first == third
     assert spearman(first, second) < 0.99
     assert (
-        core.scores_of(traces[0], "random:seed=1")[0].scores.tolist()
-        == core.scores_of(traces[1], "random:seed=1")[0].scores.tolist()
+        asking.scores_of(traces[0], "random:seed=1")[0].scores.tolist()
+        == asking.scores_of(traces[1], "random:seed=1")[0].scores.tolist()
     )
 
 
 def test_data_by_name_file_or_name_and_file(tmp_path: Path) -> None:
     path = tmp_path / "some.jsonl"
     path.write_text("".join(json.dumps({"sentence": f"film {i}", "label": i % 2, "id": i}) + "\n" for i in range(20)))
-    assert [e.info["label"] for e in core.examples_of(f"sst2={path}", n=None, seed=0)[:2]] == ["negative", "positive"]
-    drawn = core.examples_of(f"sst2={path}", n=5, seed=1)
-    assert drawn == core.examples_of(f"sst2={path}", n=5, seed=1)
-    assert drawn != core.examples_of(f"sst2={path}", n=5, seed=2)
-    assert [e.text for e in core.examples_of(path, n=None, seed=0)] == [f"film {i}" for i in range(20)]
-    assert len(core.examples_of("agreement", n=3, seed=0)) == 3
+    assert [e.info["label"] for e in prepare.examples_of(f"sst2={path}", n=None, seed=0)[:2]] == [
+        "negative",
+        "positive",
+    ]
+    drawn = prepare.examples_of(f"sst2={path}", n=5, seed=1)
+    assert drawn == prepare.examples_of(f"sst2={path}", n=5, seed=1)
+    assert drawn != prepare.examples_of(f"sst2={path}", n=5, seed=2)
+    assert [e.text for e in prepare.examples_of(path, n=None, seed=0)] == [f"film {i}" for i in range(20)]
+    assert len(prepare.examples_of("agreement", n=3, seed=0)) == 3
     odd = tmp_path / "a=b.jsonl"
     odd.write_text(path.read_text())
-    assert core.examples_of(odd, n=2, seed=0) == core.examples_of(path, n=2, seed=0)
+    assert prepare.examples_of(odd, n=2, seed=0) == prepare.examples_of(path, n=2, seed=0)
     with pytest.raises(InputError, match="is no file, no dataset"):
-        core.examples_of("sst3=some", n=2, seed=0)
+        prepare.examples_of("sst3=some", n=2, seed=0)
 
 
 def test_fingerprints_tell_data_and_models_apart(model: Any) -> None:
     some = examples()
-    assert core.fingerprint(some) == core.fingerprint(list(some))
-    for other in (some[::-1], some[:-1], [replace(some[0], foil="x"), *some[1:]], [replace(some[0], info={}), *some[1:]]):
-        assert core.fingerprint(other) != core.fingerprint(some)
-    assert core.model_fingerprint(model) == core.model_fingerprint(mixlens.load("sentiment"))
-    assert core.model_fingerprint(model) != core.model_fingerprint(mixlens.load("agreement"))
+    assert provenance.data_fingerprint(some) == provenance.data_fingerprint(list(some))
+    for other in (
+        some[::-1],
+        some[:-1],
+        [replace(some[0], foil="x"), *some[1:]],
+        [replace(some[0], info={}), *some[1:]],
+    ):
+        assert provenance.data_fingerprint(other) != provenance.data_fingerprint(some)
+    assert provenance.model_fingerprint(model) == provenance.model_fingerprint(mixlens.load("sentiment"))
+    assert provenance.model_fingerprint(model) != provenance.model_fingerprint(mixlens.load("agreement"))
 
 
 def test_every_experiment_says_what_it_is() -> None:
@@ -501,11 +549,18 @@ def test_every_experiment_says_what_it_is() -> None:
         assert one.summary.endswith(("?", ".", ")"))
         assert one.paper
         assert one.shows
-        assert one.takes in core.TAKES
+        assert one.takes in experiment_file.TAKES
         for method in one.methods:
-            core.asked(method)
+            asking.parse_method(method)
     expected = {
-        *("alti-table2", "alti-anisotropy", "alti-special-tokens", "alti-consistency", "vz-cue-alignment", "vz-probing"),
+        *(
+            "alti-table2",
+            "alti-anisotropy",
+            "alti-special-tokens",
+            "alti-consistency",
+            "vz-cue-alignment",
+            "vz-probing",
+        ),
         *("vz-faithfulness", "vz-distances", "attcat-faithfulness", "attcat-confidence", "attcat-qa", "judge"),
     }
     assert expected <= set(known())
@@ -513,4 +568,6 @@ def test_every_experiment_says_what_it_is() -> None:
 
 def test_two_experiments_of_one_name_are_refused(toy: Experiment) -> None:
     with pytest.raises(MixlensError, match="two experiments are called 'judge'"):
-        core.experiment(name="judge", paper="", shows="", data="", model="", methods=(), finish=finish)(lengths)
+        experiment_file.experiment(name="judge", paper="", shows="", data="", model="", methods=(), finish=finish)(
+            lengths
+        )

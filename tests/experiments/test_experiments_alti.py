@@ -16,14 +16,18 @@ from outcomes import cell, values
 
 import mixlens
 from mixlens import data
+from mixlens.base.errors import InputError
 from mixlens.cli import main
-from mixlens.errors import InputError
-from mixlens.experiments import alti, alti_consistency, alti_shapes, core, known, run
-from mixlens.experiments.claims import DIFFERENT, INCOMPARABLE, SAME, UNDECIDED
-from mixlens.experiments.plan import PLANS
-from mixlens.experiments.prepare import fitting
 from mixlens.metrics.agreement import spearman, special_token_ranks
 from mixlens.metrics.geometry import anisotropy, block_anisotropy, transformed_anisotropy
+from mixlens.papers.alti import consistency as alti_consistency
+from mixlens.papers.alti import main as alti
+from mixlens.papers.alti import shapes as alti_shapes
+from mixlens.runs.experiments import experiment as experiment_file
+from mixlens.runs.experiments import known, run, running
+from mixlens.runs.experiments.claims import DIFFERENT, INCOMPARABLE, SAME, UNDECIDED
+from mixlens.runs.experiments.plan import PLANS
+from mixlens.runs.experiments.prepare import fitting
 from mixlens.types import Example, Record
 
 pytest.importorskip("scipy")
@@ -71,7 +75,8 @@ def test_table2_is_the_rank_correlation_with_the_reference(model: Any, texts: li
     made = run("alti-table2", model=model, data=texts, methods=["alti", "grad_l2"], progress=False)
     traces = [model.trace(example) for example in texts]
     expected = [
-        spearman(mixlens.mix(t, "alti").rollout().readout(t.query).scores, mixlens.attribute(t, "grad_l2").scores) for t in traces
+        spearman(mixlens.mix(t, "alti").rollout().readout(t.query).scores, mixlens.attribute(t, "grad_l2").scores)
+        for t in traces
     ]
     assert values(made, "alti", "spearman") == expected
     assert values(made, "grad_l2", "spearman") == pytest.approx([1.0] * 3)
@@ -82,7 +87,9 @@ def test_table2_is_the_rank_correlation_with_the_reference(model: Any, texts: li
     bare = run("alti-table2", model=model, data=texts[:1], methods=["alti"], keep_special=False, progress=False)
     kept = [i for i, special in enumerate(traces[0].special) if not special]
     scores = mixlens.mix(traces[0], "alti").rollout().readout(traces[0].query).scores
-    assert values(bare, "alti", "spearman") == [spearman(scores[kept], mixlens.attribute(traces[0], "grad_l2").scores[kept])]
+    assert values(bare, "alti", "spearman") == [
+        spearman(scores[kept], mixlens.attribute(traces[0], "grad_l2").scores[kept])
+    ]
 
 
 def changes_of_probability(model: Any, example: Example) -> list[float]:
@@ -101,7 +108,9 @@ def changes_of_probability(model: Any, example: Example) -> list[float]:
 
 
 def test_agreement_half_of_table2_is_the_change_of_the_verbs_probability(gap_model: Any, gaps: list[Example]) -> None:
-    swapped = [replace(example, target=example.foil, foil=example.target) for example in gaps]  # a verb that is not predicted
+    swapped = [
+        replace(example, target=example.foil, foil=example.target) for example in gaps
+    ]  # a verb that is not predicted
     made = run("alti-table2-sva", model=gap_model, data=swapped, methods=["alti"], progress=False)
     (example, *_) = fitting(swapped, known()["alti-table2-sva"], [gap_model], None)
     changes = np.array(changes_of_probability(gap_model, example))
@@ -169,22 +178,34 @@ def test_special_tokens_are_ranked(model: Any, texts: list[Example]) -> None:
 def special_records(gradient: float, released: float) -> list[Record]:
     means = {alti.ATTENTION: 0.9, alti.NORM: 0.8, alti.GRADIENT: gradient, alti.RELEASED: released, alti.ALTI: 0.3}
     tokens = ("[CLS]", "[SEP]", ",", ".")
-    return [record for method, mean in means.items() for token in tokens for record in noisy(method, "rank", mean, token=token)]
+    return [
+        record
+        for method, mean in means.items()
+        for token in tokens
+        for record in noisy(method, "rank", mean, token=token)
+    ]
 
 
 def test_claims_of_figure6_hold_for_rollouts_and_gradients_or_not_at_all() -> None:
     """Each form of grad_l2 is judged by itself: one may hold where the other does not."""
     assert words("alti-special-tokens", special_records(0.5, 0.5)) == [SAME, SAME]
-    assert words("alti-special-tokens", special_records(0.1, 0.5)) == [DIFFERENT, SAME]  # the rollouts alone do not make it true
+    assert words("alti-special-tokens", special_records(0.1, 0.5)) == [
+        DIFFERENT,
+        SAME,
+    ]  # the rollouts alone do not make it true
     assert words("alti-special-tokens", special_records(0.5, 0.1)) == [SAME, DIFFERENT]
     roberta = [
-        Record(r.example, r.method, r.metric, r.value, {"token": {"[CLS]": "<s>"}.get(r.info["token"], r.info["token"])})
+        Record(
+            r.example, r.method, r.metric, r.value, {"token": {"[CLS]": "<s>"}.get(r.info["token"], r.info["token"])}
+        )
         for r in special_records(0.5, 0.5)
     ]
     assert words("alti-special-tokens", roberta) == [SAME, SAME]
 
 
-def test_figure6_has_both_forms_of_grad_l2_and_the_authors_numbers_beside_theirs(model: Any, texts: list[Example]) -> None:
+def test_figure6_has_both_forms_of_grad_l2_and_the_authors_numbers_beside_theirs(
+    model: Any, texts: list[Example]
+) -> None:
     made = run("alti-special-tokens", model=model, data=texts[:2], progress=False)
     released = [mixlens.attribute(model.trace(t), "grad_l2", variant="released") for t in texts[:2]]
     every = [rank for scores in released for rank in special_token_ranks(scores).values()]
@@ -264,8 +285,12 @@ def test_relevance_matrices_row_by_row(model: Any, texts: list[Example]) -> None
         apart = np.mean([float((row - mean).abs().sum()) / 2 for row in relevance])
         special = np.mean([sum(float(row[j]) for j in range(len(trace)) if trace.special[j]) for row in relevance])
         # Attention is in float32.
-        assert values(made, alti_shapes.ATTENTION, alti_shapes.DISTANCE, layer=number) == [pytest.approx(apart, abs=1e-5)]
-        assert values(made, alti_shapes.ATTENTION, alti_shapes.SPECIAL, layer=number) == [pytest.approx(special, abs=1e-5)]
+        assert values(made, alti_shapes.ATTENTION, alti_shapes.DISTANCE, layer=number) == [
+            pytest.approx(apart, abs=1e-5)
+        ]
+        assert values(made, alti_shapes.ATTENTION, alti_shapes.SPECIAL, layer=number) == [
+            pytest.approx(special, abs=1e-5)
+        ]
 
 
 def matrix_records(first: float, last: float, other: float, special: float) -> list[Record]:
@@ -325,7 +350,7 @@ def test_consistency_of_a_model_with_itself_is_one_and_less_with_another(model: 
 
 def test_consistency_counts_only_what_both_predict_alike(model: Any, texts: list[Example]) -> None:
     used = known()["alti-consistency"]
-    setup = core.Setup(used, (model, model), tuple(texts), ("alti",), {})
+    setup = experiment_file.Setup(used, (model, model), tuple(texts), ("alti",), {})
     records = [
         Record("1", "alti", "spearman", 0.5, {"pair": "0-1", "alike": True}),
         Record("2", "alti", "spearman", -1.0, {"pair": "0-1", "alike": False}),
@@ -337,7 +362,11 @@ def test_consistency_counts_only_what_both_predict_alike(model: Any, texts: list
 
 def test_models_with_other_tokens_are_not_compared(model: Any, gap_model: Any, texts: list[Example]) -> None:
     config = transformers.BertConfig(
-        vocab_size=len(gap_model.tokenizer), hidden_size=8, num_hidden_layers=1, num_attention_heads=1, intermediate_size=8
+        vocab_size=len(gap_model.tokenizer),
+        hidden_size=8,
+        num_hidden_layers=1,
+        num_attention_heads=1,
+        intermediate_size=8,
     )
     stranger = mixlens.load(transformers.BertForSequenceClassification(config).eval(), tokenizer=gap_model.tokenizer)
     with pytest.raises(InputError, match="as different tokens"):
@@ -346,7 +375,9 @@ def test_models_with_other_tokens_are_not_compared(model: Any, gap_model: Any, t
 
 def consistency_records(means: dict[str, float]) -> list[Record]:
     alike = [r for method, mean in means.items() for r in noisy(method, "spearman", mean, alike=True)]
-    unlike = [Record(f"x{i}", m, "spearman", -5 * mean, {"alike": False}) for m, mean in means.items() for i in range(90)]
+    unlike = [
+        Record(f"x{i}", m, "spearman", -5 * mean, {"alike": False}) for m, mean in means.items() for i in range(90)
+    ]
     return alike + unlike
 
 
@@ -365,7 +396,9 @@ def test_figure7_runs_from_the_command_line_with_two_models(
 ) -> None:
     few = "alti,integrated_gradients:absolute=true:steps=3:rule=riemann_right:baseline=mask"
     models = ["--model", "sentiment", "--model", "sentiment"]
-    monkeypatch.setattr(sys, "argv", ["mixlens", "experiment", "alti-consistency", *models, "--n", "2", "--methods", few])
+    monkeypatch.setattr(
+        sys, "argv", ["mixlens", "experiment", "alti-consistency", *models, "--n", "2", "--methods", few]
+    )
     with pytest.raises(SystemExit) as ended:
         main()
     assert not ended.value.code
@@ -389,7 +422,7 @@ def test_tables_and_figures_come_from_records_alone(
     assert [(t.csv, t.markdown) for t in again] == [(t.csv, t.markdown) for t in made.tables[: len(again)]]
     assert [repr(record) for record in made.records] == before
     pytest.importorskip("matplotlib")
-    assert core.drawn(made)["svg"] == core.drawn(made)["svg"]
+    assert running.drawn(made)["svg"] == running.drawn(made)["svg"]
 
 
 def test_the_plan_has_every_table_and_figure_and_its_steps_exist() -> None:
@@ -407,7 +440,9 @@ def test_the_plan_has_every_table_and_figure_and_its_steps_exist() -> None:
         assert set(step.options) <= set(known()[step.experiment].options)
         assert step.n == 500
     (compared,) = [item for item in plan.items if "DistilBERT alone" in item.what]
-    assert set(compared.steps) == {step for one in plan.comparisons if one.where == "Table 2, section 5" for step in one.steps}
+    assert set(compared.steps) == {
+        step for one in plan.comparisons if one.where == "Table 2, section 5" for step in one.steps
+    }
     of_roberta = [item for item in plan.items if "RoBERTa" in item.what and "[MASK]" in item.command]
     assert [item.where for item in of_roberta] == ["Table 8", "Table 9"]
     assert all("`<mask>`" in item.what for item in of_roberta)
@@ -417,7 +452,7 @@ def test_every_bar_of_figure_6_stands_beside_the_name_of_its_method() -> None:
     """Panels share the labels of their rows; a method without the token has no bar."""
     from matplotlib.figure import Figure
 
-    from mixlens.experiments.tables import Table
+    from mixlens.runs.experiments.tables import Table
 
     rows = (("alti", 0.2, 0.9, None), ("grad_l2", 0.6, 0.1, 0.5), ("attention_rollout", 0.4, 0.5, 0.7))
     table = Table("ranks", "", ("method", "all of these", "[CLS]", ","), rows)

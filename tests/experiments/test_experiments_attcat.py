@@ -15,16 +15,16 @@ from scipy import stats
 
 import mixlens
 from mixlens import data
-from mixlens.asking import parse_methods
-from mixlens.errors import InputError
-from mixlens.experiments import Setup, known, run
-from mixlens.experiments.attcat import BASELINES, CLASSES, METHODS, TABLE1_AOPC
-from mixlens.experiments.attcat_layers import ROLLOUT, SENTENCE, SUM
-from mixlens.experiments.attcat_more import released_scores, span_scores
-from mixlens.experiments.plan import PLANS
+from mixlens.base.errors import InputError
 from mixlens.methods.attcat import _product as product_of
 from mixlens.metrics.agreement import kendall, kendall_confidence
 from mixlens.metrics.faithfulness import aopc, lodds
+from mixlens.papers.attcat.layers import ROLLOUT, SENTENCE, SUM
+from mixlens.papers.attcat.main import BASELINES, CLASSES, METHODS, TABLE1_AOPC
+from mixlens.papers.attcat.more import released_scores, span_scores
+from mixlens.runs.experiments import Setup, known, run
+from mixlens.runs.experiments.plan import PLANS
+from mixlens.scoring.asking import parse_methods
 from mixlens.types import Example, Record
 
 
@@ -70,11 +70,15 @@ def test_faithfulness_is_aopc_and_lodds(model: Any, texts: list[Example]) -> Non
 
 def test_released_takes_methods_and_metrics_as_released(model: Any) -> None:
     long = [one for one in data.load("sentiment", n=40) if len(model.encode(one).input_ids) >= 10][:1]
-    made = run("attcat-faithfulness", model=model, data=long, methods=["attcat", "alti"], variant="released", progress=False)
+    made = run(
+        "attcat-faithfulness", model=model, data=long, methods=["attcat", "alti"], variant="released", progress=False
+    )
     label = data.label_ids([long[0].info["label"]], model)[long[0].info["label"]]
     trace = model.trace(long[0])
     scores = mixlens.attribute(trace, "attcat", target=label, variant="released")
-    assert values(made, "attcat", "aopc")[0] == pytest.approx(aopc(trace, scores, variant="released", label=label).value)
+    assert values(made, "attcat", "aopc")[0] == pytest.approx(
+        aopc(trace, scores, variant="released", label=label).value
+    )
     assert len(made.tables[1].rows) == 2 * 9
 
 
@@ -96,7 +100,9 @@ def test_claims_of_table_1_follow_the_records() -> None:
         ("attcat", "lodds"): -2.0,
     }
     assert set(words_of("attcat-faithfulness", as_in_the_paper)) == {"same"}
-    assert set(words_of("attcat-faithfulness", {key: -value for key, value in as_in_the_paper.items()})) == {"different"}
+    assert set(words_of("attcat-faithfulness", {key: -value for key, value in as_in_the_paper.items()})) == {
+        "different"
+    }
     *others, aopc_drop, lodds_drop = words_of("attcat-faithfulness", metrics)
     assert set(others) == {"not told apart"}
     assert (aopc_drop, lodds_drop) == ("not told apart", "different")  # 0.048 of LOdds is more than the noise
@@ -142,10 +148,21 @@ def test_kendall_as_equation_15_compares_token_indices() -> None:
 
 
 def test_claims_of_table_2_follow_the_records() -> None:
-    paper = {(method, "kendall"): 0.3 for method in CLASSES} | {("attcat", "kendall"): 0.0, ("partial_lrp", "kendall"): 0.9}
+    paper = {(method, "kendall"): 0.3 for method in CLASSES} | {
+        ("attcat", "kendall"): 0.0,
+        ("partial_lrp", "kendall"): 0.9,
+    }
     assert words_of("attcat-confidence", paper) == ["same", "same", "same"]
-    assert words_of("attcat-confidence", {key: -value for key, value in paper.items()}) == ["different", "same", "different"]
-    assert words_of("attcat-confidence", paper | {("attcat", "kendall"): -0.5}) == ["same", "different", "same"]  # sign, size
+    assert words_of("attcat-confidence", {key: -value for key, value in paper.items()}) == [
+        "different",
+        "same",
+        "different",
+    ]
+    assert words_of("attcat-confidence", paper | {("attcat", "kendall"): -0.5}) == [
+        "same",
+        "different",
+        "same",
+    ]  # sign, size
 
 
 # --- Figure 3 -----------------------------------------------------------------------------------------------------------
@@ -154,7 +171,11 @@ def test_claims_of_table_2_follow_the_records() -> None:
 @pytest.fixture(scope="module")
 def qa_model(model: Any) -> Any:
     config = transformers.BertConfig(
-        vocab_size=len(model.tokenizer), hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=16
+        vocab_size=len(model.tokenizer),
+        hidden_size=16,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=16,
     )
     torch.manual_seed(0)
     return mixlens.load(transformers.BertForQuestionAnswering(config).eval(), tokenizer=model.tokenizer)
@@ -207,8 +228,14 @@ def test_questions_as_released(qa_model: Any, question: Example) -> None:
     made = run("attcat-qa", model=qa_model, data=[question], methods=methods, k=3, read="released", progress=False)
     trace = qa_model.trace(question)
     gold = data.span_tokens(question.info["answers"], trace, pair=True)
-    for method, variant in (("raw_attention", "released_squad"), ("attention_rollout", "released_squad"), ("attcat", "released")):
-        top = mixlens.attribute(trace, method, variant=variant).scores.argsort(descending=True, stable=True)[:3].tolist()
+    for method, variant in (
+        ("raw_attention", "released_squad"),
+        ("attention_rollout", "released_squad"),
+        ("attcat", "released"),
+    ):
+        top = (
+            mixlens.attribute(trace, method, variant=variant).scores.argsort(descending=True, stable=True)[:3].tolist()
+        )
         assert values(made, method, "count") == [len(set(top) & set(gold))]
 
 
@@ -223,12 +250,16 @@ def test_the_notebook_of_squad_v2_adds_the_magnitudes_of_both_ends(qa_model: Any
         return [len(gold & set(scores.argsort(descending=True, stable=True)[:3].tolist()))]
 
     for written, name, variant in (("cat:variant=paper", "cat", "paper"), ("attcat", "attcat", "released")):
-        ends = [mixlens.attribute(trace, name, variant=variant, target=end).scores for end in ((start, None), (None, end))]
+        ends = [
+            mixlens.attribute(trace, name, variant=variant, target=end).scores for end in ((start, None), (None, end))
+        ]
         assert values(made, written, "count") == among_the_highest(ends[0].abs() + ends[1].abs())
     whole = mixlens.attribute(trace, "raw_attention", variant="released_squad")
     assert values(made, "raw_attention", "count") == among_the_highest(whole.scores)
     assert [record.method for record in made.records if record.metric == "count"] == methods
-    sizes, sums = (released_scores(trace, parse_methods(["attcat"]), magnitudes=one)["attcat"][0] for one in (True, False))
+    sizes, sums = (
+        released_scores(trace, parse_methods(["attcat"]), magnitudes=one)["attcat"][0] for one in (True, False)
+    )
     assert sizes.scores.min() >= 0 > sums.scores.min()
 
 
@@ -236,7 +267,9 @@ def test_the_claim_of_figure_3_follows_the_records() -> None:
     counts = {(method, "count"): 1.0 for method in METHODS} | {("attcat", "count"): 3.0}
     assert words_of("attcat-qa", counts, answered=True) == ["same"]
     assert words_of("attcat-qa", {key: -value for key, value in counts.items()}, answered=True) == ["different"]
-    assert words_of("attcat-qa", counts | {("random", "count"): 9.0}, answered=True) == ["same"]  # random is not in the paper
+    assert words_of("attcat-qa", counts | {("random", "count"): 9.0}, answered=True) == [
+        "same"
+    ]  # random is not in the paper
     assert words_of("attcat-qa", counts, answered=False) == ["not comparable"]
     assert words_of("attcat-qa", counts, answered=True, n=29) == ["not comparable"]
 
@@ -270,7 +303,9 @@ def test_the_claim_of_figure_3_is_judged_on_answered_questions_alone() -> None:
 
 def test_the_notebooks_of_squad_are_told_apart() -> None:
     assert any("read=released_v2" in line and "adds the magnitudes" in line for line in known()["attcat-qa"].differs)
-    options = {step.data: step.options.get("read") for step in PLANS.find("attcat").steps if step.name.endswith("-released")}
+    options = {
+        step.data: step.options.get("read") for step in PLANS.find("attcat").steps if step.name.endswith("-released")
+    }
     assert (options["squad1"], options["squad2"]) == ("released", "released_v2")
 
 
@@ -310,7 +345,9 @@ def test_the_heat_map_is_normalised_as_in_its_notebook(model: Any, texts: list[E
     whole = (sum(float((one**2).sum()) for one in (first, first.sum(0), first.prod(0)))) ** 0.5
     words = [i for i, special in enumerate(model.trace(texts[0]).special) if not special]
     assert values(made, SUM, "size", layer=0)[0] == pytest.approx(float(first.sum(0)[words].abs().mean()) / whole)
-    assert values(made, ROLLOUT, "size", layer=0)[0] == pytest.approx(float(first.prod(0)[words].abs().mean()) / whole, rel=1e-5)
+    assert values(made, ROLLOUT, "size", layer=0)[0] == pytest.approx(
+        float(first.prod(0)[words].abs().mean()) / whole, rel=1e-5
+    )
     assert [r.example for r in made.records if "picture" in r.info] == [made.records[0].example]
     paper = run("attcat-layers", model=model, data=texts[:1], variant="paper", progress=False)
     assert max(abs(row[-1]) for row in paper.tables[2].rows) == 1
@@ -336,7 +373,9 @@ def test_rolled_out_attcat_is_the_product_of_its_layers(model: Any, texts: list[
         rolled = mixlens.attribute(trace, "attcat", variant=variant, aggregation="rollout").scores
         torch.testing.assert_close(rolled.double(), product, rtol=1e-5, atol=1e-30)
     small = torch.full((12, 2), 1e-5)
-    torch.testing.assert_close(product_of(small, "released"), torch.full((2,), 1e-60, dtype=torch.float64), rtol=1e-5, atol=0)
+    torch.testing.assert_close(
+        product_of(small, "released"), torch.full((2,), 1e-60, dtype=torch.float64), rtol=1e-5, atol=0
+    )
     with pytest.raises(InputError, match="unknown aggregation 'mean'"):
         mixlens.attribute(trace, "attcat", aggregation="mean")
 

@@ -13,13 +13,16 @@ import pytest
 import torch
 
 import mixlens
-import mixlens.experiments.core
-from mixlens.asking import maps_of
-from mixlens.errors import InputError
-from mixlens.experiments import globenc as paper
-from mixlens.experiments import globenc_layers, globenc_local, known, run
-from mixlens.experiments.claims import DIFFERENT, INCOMPARABLE, SAME, UNDECIDED
-from mixlens.experiments.plan import PLANS
+import mixlens.runs.experiments.prepare
+import mixlens.runs.experiments.running
+from mixlens.base.errors import InputError
+from mixlens.papers.globenc import layers as globenc_layers
+from mixlens.papers.globenc import local as globenc_local
+from mixlens.papers.globenc import main as paper
+from mixlens.runs.experiments import known, run
+from mixlens.runs.experiments.claims import DIFFERENT, INCOMPARABLE, SAME, UNDECIDED
+from mixlens.runs.experiments.plan import PLANS
+from mixlens.scoring.asking import maps_of
 from mixlens.types import Example, Map, Record
 
 pytest.importorskip("scipy")
@@ -28,7 +31,7 @@ FEW = ("attention", "globenc")
 
 
 def setup_of(name: str, **options: Any) -> Any:
-    from mixlens.experiments import Setup
+    from mixlens.runs.experiments import Setup
 
     used = known()[name]
     return Setup(used, (), (), used.methods, {**used.options, **options})
@@ -60,7 +63,7 @@ def model() -> Any:
 
 
 def test_table1_is_the_row_of_the_first_token_against_the_gradient(model: Any) -> None:
-    (example,) = mixlens.experiments.core.examples_of("sentiment", n=1, seed=3)
+    (example,) = mixlens.runs.experiments.prepare.examples_of("sentiment", n=1, seed=3)
     made = run("globenc-table1", model=model, data=[example], methods=FEW, progress=False)
     trace = model.trace(example)
     wanted = mixlens.attribute(trace, "grad_x_input_l2", target=example.info["label"]).scores
@@ -78,7 +81,7 @@ def test_table1_is_the_row_of_the_first_token_against_the_gradient(model: Any) -
 
 def wrongly_labelled() -> Example:
     """A text with the label of the class that the model does not predict."""
-    (example,) = mixlens.experiments.core.examples_of("sentiment", n=1, seed=3)
+    (example,) = mixlens.runs.experiments.prepare.examples_of("sentiment", n=1, seed=3)
     model = mixlens.load("sentiment")
     predicted = model.trace(example).prediction(1)[0][0].lower()
     other = next(name for name in model.hf_model.config.id2label.values() if name.lower() != predicted)
@@ -99,7 +102,9 @@ def test_the_true_class_is_explained_or_the_predicted_one(model: Any) -> None:
 
 def test_classes_without_names_are_taken_in_the_stated_order(model: Any) -> None:
     nameless = SimpleNamespace(
-        task="classification", name="m", hf_model=SimpleNamespace(config=SimpleNamespace(id2label={0: "LABEL_0", 1: "LABEL_1"}))
+        task="classification",
+        name="m",
+        hf_model=SimpleNamespace(config=SimpleNamespace(id2label={0: "LABEL_0", 1: "LABEL_1"})),
     )
     example = Example("x", id="1", info={"label": "positive"})
 
@@ -147,7 +152,9 @@ def test_per_layer_groups_examples_and_keeps_the_layers_order() -> None:
     assert [cell.mean for cell in table.rows[0][1:]] == [4.0, 1.0]
     missing = paper.per_layer("t", "T", [*records, Record("a", "o", "x", 1.0, {"layer": 1})], ("method",), seed=0)
     assert missing.rows[1][2] is None
-    many = [Record("a", "m", "x", v, {"layer": 1}) for v in (0.0, 0.0, 0.0)] + [Record("b", "m", "x", 4.0, {"layer": 1})]
+    many = [Record("a", "m", "x", v, {"layer": 1}) for v in (0.0, 0.0, 0.0)] + [
+        Record("b", "m", "x", 4.0, {"layer": 1})
+    ]
     (interval,) = paper.per_layer("t", "T", many, ("method",), seed=0).rows[0][1:]
     assert (interval.mean, interval.n) == (1.0, 2)  # four positions, two texts
 
@@ -163,12 +170,13 @@ def test_hta_agrees_with_itself_and_counts_constant_rows(model: Any) -> None:
 
 
 def test_hta_is_compared_over_the_whole_map_and_row_by_row(model: Any) -> None:
-    (example,) = mixlens.experiments.core.examples_of("sentiment", n=1, seed=3)
+    (example,) = mixlens.runs.experiments.prepare.examples_of("sentiment", n=1, seed=3)
     made = run("globenc-hta", model=model, data=[example], methods=("norm_residual_ln",), progress=False)
     trace = model.trace(example)
     layer = 2
     ours, theirs = (
-        mixlens.mix(trace, name).scores[layer - 1].double().numpy() for name in ("norm_residual_ln", "hta_layer_x_input")
+        mixlens.mix(trace, name).scores[layer - 1].double().numpy()
+        for name in ("norm_residual_ln", "hta_layer_x_input")
     )
     entries = [(ours[i, j], theirs[i, j]) for i in range(len(trace)) for j in range(len(trace))]
     whole = np.corrcoef(*zip(*entries, strict=True))[0, 1]
@@ -181,7 +189,7 @@ def test_hta_is_compared_over_the_whole_map_and_row_by_row(model: Any) -> None:
 
 def test_the_commands_for_w_are_its_product_without_an_identity(model: Any) -> None:
     """Eq. 12 alone for W: `attention` by itself has half an identity in each layer (eq. 13), as W_FIXEDRES has."""
-    (example,) = mixlens.experiments.core.examples_of("sentiment", n=1, seed=3)
+    (example,) = mixlens.runs.experiments.prepare.examples_of("sentiment", n=1, seed=3)
     maps = {name: mixlens.mix(model.trace(example), name) for name in paper.FAMILY[:2]}
     product = torch.eye(maps["attention"].scores.shape[-1], dtype=torch.float64)
     for layer in maps["attention"].scores.double():
@@ -190,7 +198,9 @@ def test_the_commands_for_w_are_its_product_without_an_identity(model: Any) -> N
     torch.testing.assert_close(maps["attention"].rollout("globenc").scores[-1].double(), product, rtol=1e-4, atol=1e-6)
     fixed = maps["attention_fixed_residual"].rollout().scores
     torch.testing.assert_close(maps["attention"].rollout().scores, fixed, rtol=1e-4, atol=1e-6)
-    torch.testing.assert_close(paper.rolled(maps["attention"], "rolled out").scores, maps["attention"].rollout("globenc").scores)
+    torch.testing.assert_close(
+        paper.rolled(maps["attention"], "rolled out").scores, maps["attention"].rollout("globenc").scores
+    )
 
 
 def test_rolled_knows_whose_convention_it_is() -> None:
@@ -230,7 +240,9 @@ def test_the_same_records_give_the_same_tables(name: str, model: Any) -> None:
     again = made.setup.experiment.finish(made.setup, made.records)
     assert [table.csv for table in again] == [table.csv for table in made.tables[: len(again)]]
     assert before
-    assert [repr(record) for record in made.records] == [repr(record) for record in before]  # a NaN equals itself as text
+    assert [repr(record) for record in made.records] == [
+        repr(record) for record in before
+    ]  # a NaN equals itself as text
 
 
 def test_stopped_and_continued_is_the_same(model: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -260,7 +272,7 @@ def test_figures_are_drawn(name: str, model: Any) -> None:
     pytest.importorskip("matplotlib")
     methods = None if name == "globenc-ln-outliers" else FEW
     made = run(name, model=model, data="sentiment", n=1, methods=methods, progress=False)
-    assert mixlens.experiments.core.drawn(made)["svg"].startswith(b"<?xml")
+    assert mixlens.runs.experiments.running.drawn(made)["svg"].startswith(b"<?xml")
 
 
 @pytest.mark.parametrize(
@@ -363,7 +375,9 @@ def test_claims_of_hta_and_of_the_own_token_can_go_both_ways() -> None:
         ]
         assert words("globenc-hta", records) == [word] * 2
     for first, last, word in ((0.8, 0.1, SAME), (0.2, 0.4, DIFFERENT)):
-        records = [r for i, mean in ((1, first), (2, last)) for r in noisy("globenc", globenc_layers.OWN, mean, layer=i)]
+        records = [
+            r for i, mean in ((1, first), (2, last)) for r in noisy("globenc", globenc_layers.OWN, mean, layer=i)
+        ]
         assert words("globenc-own-token", records) == [word] * 2
 
 
@@ -384,25 +398,30 @@ def test_the_first_few_layers_are_the_first_quarter() -> None:
 def test_claim_of_the_norms_counts_layers_with_three_outliers_or_more() -> None:
     def outliers(*values: float, features: int = 4) -> list[Record]:
         numbers = [
-            {"first norm": features, "second norm": 2, "both": 2, "pearson": 0.1, "pearson at outliers": v} for v in values
+            {"first norm": features, "second norm": 2, "both": 2, "pearson": 0.1, "pearson at outliers": v}
+            for v in values
         ]
         return [Record("-", "-", name, n, {"layer": i}) for i, one in enumerate(numbers, 1) for name, n in one.items()]
 
     assert words("globenc-ln-outliers", outliers(-0.9, -0.8, -0.9, 0.1)) == [SAME]
     assert words("globenc-ln-outliers", outliers(-0.9, 0.8, 0.9, -0.1)) == [DIFFERENT]
     assert words("globenc-ln-outliers", outliers(-0.9, -0.1, -0.2, -0.7)) == [DIFFERENT]  # negative, but not large
-    assert words("globenc-ln-outliers", outliers(1.0, 1.0, features=2)) == [INCOMPARABLE]  # two points are always on a line
+    assert words("globenc-ln-outliers", outliers(1.0, 1.0, features=2)) == [
+        INCOMPARABLE
+    ]  # two points are always on a line
     assert words("globenc-ln-outliers", []) == [INCOMPARABLE]
 
 
 def test_the_own_token_is_the_diagonal_of_the_rollout(model: Any) -> None:
-    (example,) = mixlens.experiments.core.examples_of("sentiment", n=1, seed=3)
+    (example,) = mixlens.runs.experiments.prepare.examples_of("sentiment", n=1, seed=3)
     made = run("globenc-own-token", model=model, data=[example], progress=False)
     trace = model.trace(example)
     product = torch.eye(len(trace), dtype=torch.float64)
     for record, layer in zip(made.records, mixlens.mix(trace, "globenc").scores.double(), strict=True):
         product = layer @ product
-        assert record.value == pytest.approx(float(product[0, 0] / product[0].sum()), rel=1e-5)  # the product is in float32 there
+        assert record.value == pytest.approx(
+            float(product[0, 0] / product[0].sum()), rel=1e-5
+        )  # the product is in float32 there
 
 
 def test_the_plan_has_every_table_and_figure_and_its_steps_exist() -> None:

@@ -14,20 +14,18 @@ import pytest
 import torch
 
 import mixlens
-import mixlens.experiments.core
-from mixlens.errors import InputError
-from mixlens.experiments import Outcome, Setup, known, run
-from mixlens.experiments import identifiability as paper
-from mixlens.experiments import identifiability_context as context
-from mixlens.experiments import identifiability_mixing as mixing
-from mixlens.experiments import identifiability_pos as pos
-from mixlens.experiments import identifiability_tokens as tokens
-from mixlens.experiments.claims import Claim
-from mixlens.experiments.identifiability_context_claims import far_context_is_smaller
-from mixlens.experiments.plan import PLANS
+import mixlens.runs.experiments.prepare
+import mixlens.runs.experiments.running
+from mixlens.base.errors import InputError
 from mixlens.metrics import Interval, token_identity, token_training
 from mixlens.metrics.raw_and_effective import token_types
 from mixlens.metrics.token_identity import input_vectors
+from mixlens.papers.identifiability import context, mixing, pos, tokens
+from mixlens.papers.identifiability import main as paper
+from mixlens.papers.identifiability.context_claims import far_context_is_smaller
+from mixlens.runs.experiments import Outcome, Setup, known, run
+from mixlens.runs.experiments.claims import Claim
+from mixlens.runs.experiments.plan import PLANS
 from mixlens.types import Example, Map, Record
 
 pytest.importorskip("scipy")
@@ -108,7 +106,9 @@ def test_a_long_text_has_attention_that_its_output_cannot_tell(model: Any) -> No
                 heads = [np.mean([float(head[i, columns[r.info["type"]]].sum()) for i in queries]) for head in weights]
                 assert r.info["heads"] == pytest.approx(heads, abs=1e-5)
                 assert r.value == pytest.approx(np.mean(heads), abs=1e-5)
-    raw = [r.value for r in outcome.records if r.metric == "received" and r.method == "attention" and r.info["layer"] == 2]
+    raw = [
+        r.value for r in outcome.records if r.metric == "received" and r.method == "attention" and r.info["layer"] == 2
+    ]
     assert sum(raw) == pytest.approx(1, abs=1e-5)  # rows of attention sum to 1
     heads = next(table for table in outcome.tables if table.name == "heads")
     assert len(heads.columns) == 4 + 4
@@ -132,9 +132,15 @@ def test_a_text_is_cut_to_whole_words(model: Any) -> None:
 
 def test_lengths_fall_into_their_classes() -> None:
     info = {"width": 64}
-    records = [Record(str(n), "effective_attention", "pearson pooled", n / 100, {"n": n, **info}) for n in (3, 15, 16, 40)]
+    records = [
+        Record(str(n), "effective_attention", "pearson pooled", n / 100, {"n": n, **info}) for n in (3, 15, 16, 40)
+    ]
     length, _, points, _ = paper.finish_effective(setup_of("id-effective-attention"), records)
-    assert [(row[2], row[3].mean) for row in length.rows] == [("0-15", pytest.approx(0.09)), ("16-31", 0.16), ("32-47", 0.4)]
+    assert [(row[2], row[3].mean) for row in length.rows] == [
+        ("0-15", pytest.approx(0.09)),
+        ("16-31", 0.16),
+        ("32-47", 0.4),
+    ]
     assert [row[2] for row in points.rows] == [3, 15, 16, 40]
 
 
@@ -165,7 +171,9 @@ def attention_by_type(sign: int, left: float = 0.3) -> list[Record]:
                     if name == "[SEP]":
                         for source in ("[SEP]", "others"):
                             records.append(
-                                Record(str(text), method, "given", value, {"type": name, "layer": layer, "source": source})
+                                Record(
+                                    str(text), method, "given", value, {"type": name, "layer": layer, "source": source}
+                                )
                             )
     return records
 
@@ -186,7 +194,9 @@ def test_a_text_with_several_cuts_is_compared_with_itself() -> None:
 
 def test_the_null_space_of_the_cuts_of_a_text() -> None:
     def cuts(sign: int) -> list[Record]:
-        values = [(text, n, max(0, sign * (n - 64) + 64 * (sign < 0)) + text) for text in range(6) for n in (32, 80, 128)]
+        values = [
+            (text, n, max(0, sign * (n - 64) + 64 * (sign < 0)) + text) for text in range(6) for n in (32, 80, 128)
+        ]
         return [Record(str(t), "effective_attention", "null dimension", v, {"n": n, "width": 64}) for t, n, v in values]
 
     name, start = "id-effective-attention", "longer texts than a head"
@@ -221,7 +231,7 @@ def test_what_is_gone_from_effective_attention_was_in_raw_attention(start: str) 
 
 
 def test_naive_identification_is_the_nearest_input_of_the_text(model: Any) -> None:
-    texts = mixlens.experiments.core.examples_of("agreement", n=3, seed=0)
+    texts = mixlens.runs.experiments.prepare.examples_of("agreement", n=3, seed=0)
     asked: dict[str, Any] = {"kinds": ("naive",), "distances": ("cosine",), "layers": (0, 3), "offsets": (1,)}
     outcome = run("id-token-identifiability", model=model, data=texts, progress=False, **asked)
     hits, total = [], []
@@ -233,7 +243,9 @@ def test_naive_identification_is_the_nearest_input_of_the_text(model: Any) -> No
         total.append(len(near))
     found = {(r.metric, r.info["layer"]): r for r in outcome.records if "layer" in r.info}
     assert found["identified", 3].value == pytest.approx(sum(hits) / sum(total))
-    assert found["identified", 3].info["by_text"] == [[i, h, n] for i, (h, n) in enumerate(zip(hits, total, strict=True))]
+    assert found["identified", 3].info["by_text"] == [
+        [i, h, n] for i, (h, n) in enumerate(zip(hits, total, strict=True))
+    ]
     assert set(found) == {(m, layer) for m in ("identified", "neighbour") for layer in (0, 3)}
     assert [table.name for table in outcome.tables][:3] == ["identified", "neighbour", "last"]
     (chance,) = [r.value for r in outcome.records if r.metric == "chance"]
@@ -241,7 +253,16 @@ def test_naive_identification_is_the_nearest_input_of_the_text(model: Any) -> No
 
 
 def test_tables_of_identified_tokens() -> None:
-    told = {"distance": "l2", "low": 0.1, "high": 0.3, "std": 0.2, "texts": 5, "folds": [0.2], "epochs": [30, 10], "by_text": []}
+    told = {
+        "distance": "l2",
+        "low": 0.1,
+        "high": 0.3,
+        "std": 0.2,
+        "texts": 5,
+        "folds": [0.2],
+        "epochs": [30, 10],
+        "by_text": [],
+    }
     one = Record("all", "linear", "identified", 0.2, {**told, "layer": 2})
     other = Record("all", "linear", "identified", 0.5, {**told, "layer": 0, "low": None, "high": None})
     across = Record("all", "linear", "across", 0.4, {**told, "layer": 2, "trained": 0})
@@ -254,10 +275,18 @@ def test_tables_of_identified_tokens() -> None:
     assert epochs.rows == (("linear", "l2", 4, 10, 20.0, 30),)  # the g on another layer is no other training
 
 
-def test_training_stopped_and_continued_is_the_same(model: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_training_stopped_and_continued_is_the_same(
+    model: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pytest.importorskip("pyarrow")
     pytest.importorskip("matplotlib")
-    asked: dict[str, Any] = {"kinds": ("naive", "linear"), "distances": ("l2",), "layers": (0, 4), "across": True, **QUICK}
+    asked: dict[str, Any] = {
+        "kinds": ("naive", "linear"),
+        "distances": ("l2",),
+        "layers": (0, 4),
+        "across": True,
+        **QUICK,
+    }
     given: dict[str, Any] = {"model": model, "data": "agreement", "n": 8, "progress": False, **asked}
     whole = run("id-token-identifiability", out=tmp_path / "whole", **given)
     real, seen = tokens.identified_rates, []
@@ -309,7 +338,15 @@ def test_g_that_are_trained_side_by_side_give_the_same_tables(
     """As a GPU trains them: all g of one kind and distance at once. Rates are shares of tokens, so equal weights but for rounding
     give equal rates."""
     pytest.importorskip("matplotlib")
-    asked = {"model": model, "data": "agreement", "n": 8, "progress": False, "distances": ("cosine", "l2"), **options, **QUICK}
+    asked = {
+        "model": model,
+        "data": "agreement",
+        "n": 8,
+        "progress": False,
+        "distances": ("cosine", "l2"),
+        **options,
+        **QUICK,
+    }
     alone = run(name, **asked)
     sizes: list[int] = []
     real = token_training.best_fits
@@ -329,7 +366,13 @@ def test_g_that_are_trained_side_by_side_give_the_same_tables(
 
 
 def test_the_paper_has_no_limit_of_epochs_and_the_search_uses_its_rates() -> None:
-    for name in ("id-token-identifiability", "id-across-layers", "id-generalization", "id-neighbours", "id-hidden-to-hidden"):
+    for name in (
+        "id-token-identifiability",
+        "id-across-layers",
+        "id-generalization",
+        "id-neighbours",
+        "id-hidden-to-hidden",
+    ):
         training = tokens.training_of(setup_of(name))["training"]
         assert (training.epochs, training.rates, training.rate) == (None, (), 1e-4)
     searched = tokens.training_of(setup_of("id-neighbours", search=True))["training"]
@@ -352,7 +395,9 @@ def test_the_rate_that_serves_the_validation_texts_best_is_used() -> None:
 def rate(kind: str, metric: str, distance: str, value: float, **info: Any) -> Record:
     """A rate with eight texts around a value."""
     by_text = [[text, round(1000 * (value + noise(text + len(kind)))), 1000] for text in range(8)]
-    return Record("all", kind, metric, value, {"distance": distance, "by_text": by_text, "low": None, "high": None, **info})
+    return Record(
+        "all", kind, metric, value, {"distance": distance, "by_text": by_text, "low": None, "high": None, **info}
+    )
 
 
 def identified(sign: int) -> list[Record]:
@@ -372,7 +417,15 @@ def identified(sign: int) -> list[Record]:
 
 @pytest.mark.parametrize(
     "start",
-    ["a linear g", "a trained g", "the rate", "without a g, by both", "with a trained g", "without a g, cosine", "by cosine"],
+    [
+        "a linear g",
+        "a trained g",
+        "the rate",
+        "without a g, by both",
+        "with a trained g",
+        "without a g, cosine",
+        "by cosine",
+    ],
 )
 def test_claims_about_identity(start: str) -> None:
     assert both_ways("id-token-identifiability", start, identified) == SAME_AND_DIFFERENT
@@ -380,7 +433,11 @@ def test_claims_about_identity(start: str) -> None:
 
 
 def naive(curve: Sequence[float]) -> list[Record]:
-    return [rate("naive", "identified", d, value, layer=layer) for d in ("cosine", "l2") for layer, value in enumerate(curve, 1)]
+    return [
+        rate("naive", "identified", d, value, layer=layer)
+        for d in ("cosine", "l2")
+        for layer, value in enumerate(curve, 1)
+    ]
 
 
 def test_a_fall_is_counted_by_the_layer() -> None:
@@ -399,13 +456,21 @@ def test_a_training_that_was_cut_short_is_not_judged() -> None:
     claim, records = claim_of("id-token-identifiability", "a trained g"), identified(1)
     for record in records:
         record.info["epochs"] = [7, 100] if record.method == "linear" else []
-    verdicts = [claim.check(setup_of("id-token-identifiability", epochs=cap), records, []).text for cap in (None, 101, 100)]
-    assert verdicts == ["same", "same", "not comparable (not run: linear g by cosine, layer 12, or cut short by epochs=100)"]
+    verdicts = [
+        claim.check(setup_of("id-token-identifiability", epochs=cap), records, []).text for cap in (None, 101, 100)
+    ]
+    assert verdicts == [
+        "same",
+        "same",
+        "not comparable (not run: linear g by cosine, layer 12, or cut short by epochs=100)",
+    ]
 
 
 def test_a_run_without_a_kind_says_what_was_not_run() -> None:
     records = [r for r in identified(1) if r.method != "naive"]
-    verdict = claim_of("id-token-identifiability", "a trained g").check(setup_of("id-token-identifiability"), records, [])
+    verdict = claim_of("id-token-identifiability", "a trained g").check(
+        setup_of("id-token-identifiability"), records, []
+    )
     assert verdict.text == "not comparable (not run: naive g by cosine, layer 12)"
 
 
@@ -419,7 +484,9 @@ def test_a_g_of_one_layer_on_all_layers(model: Any) -> None:
     assert set(cells) == {(a, b) for a in (1, 2, 3, 4) for b in (1, 2, 3, 4)}
     states = tokens.states_of(model, outcome.setup.examples, "sum")
     question = tokens.training_of(outcome.setup)
-    alone = token_identity.token_identifiability(states.layer(3), states.inputs, kind="linear", distance="cosine", **question)
+    alone = token_identity.token_identifiability(
+        states.layer(3), states.inputs, kind="linear", distance="cosine", **question
+    )
     assert cells[3, 3] == alone.value
 
 
@@ -455,14 +522,18 @@ def test_neighbours_are_those_of_the_metric(model: Any) -> None:
 def test_from_one_layer_to_the_next_of_two_models(model: Any) -> None:
     asked: dict[str, Any] = {"kinds": ("naive",), "distances": ("l2",)}
     other = mixlens.load("sentiment")
-    outcome = run("id-hidden-to-hidden", model=[model, other], data=["the old keys", "the dog"], progress=False, **asked)
+    outcome = run(
+        "id-hidden-to-hidden", model=[model, other], data=["the old keys", "the dog"], progress=False, **asked
+    )
     for r in outcome.records:
         hits, total = 0, 0
         for example in outcome.setup.examples:
             trace = (model, other)[r.info["model"]].trace(example)
             states = trace.hidden_states
             before = input_vectors(trace, embedding="sum") if r.info["layer"] == 1 else states[r.info["layer"] - 1]
-            far = torch.cdist(states[r.info["layer"]].double(), before.double(), compute_mode="donot_use_mm_for_euclid_dist")
+            far = torch.cdist(
+                states[r.info["layer"]].double(), before.double(), compute_mode="donot_use_mm_for_euclid_dist"
+            )
             hits, total = hits + int((far.diagonal() <= far.min(-1).values).sum()), total + len(trace)
         assert r.value == pytest.approx(hits / total)
     assert {row[0] for row in outcome.tables[0].rows} == {"1: agreement", "2: sentiment"}
@@ -512,7 +583,9 @@ def step(sign: int) -> list[Record]:
     for layer in range(1, 13):
         for model_ in (0, 1):
             tuned = 0.2 * sign * (model_ == 1 and layer == 12)
-            records.append(rate("naive", "step", "cosine", 0.6 + 0.2 * sign - 0.01 * sign * layer, layer=layer, model=model_))
+            records.append(
+                rate("naive", "step", "cosine", 0.6 + 0.2 * sign - 0.01 * sign * layer, layer=layer, model=model_)
+            )
             records.append(rate("naive", "step", "l2", 0.7 - 0.01 * sign * layer - tuned, layer=layer, model=model_))
     return records
 
@@ -520,14 +593,21 @@ def step(sign: int) -> list[Record]:
 def sizes(sign: int) -> list[Record]:
     values = {0.5: 0.74, 0.8: 0.80, 0.9: 0.81, 1.0: 0.82} if sign > 0 else {0.5: 0.74, 0.8: 0.75, 0.9: 0.76, 1.0: 0.85}
     gaps = [
-        Record("all", k, "gap", 0.1 + 0.2 * (k == "mlp") * (sign < 0), {"layer": i}) for k in ("linear", "mlp") for i in (1, 2, 3)
+        Record("all", k, "gap", 0.1 + 0.2 * (k == "mlp") * (sign < 0), {"layer": i})
+        for k in ("linear", "mlp")
+        for i in (1, 2, 3)
     ]
     return [rate("mlp", "size", "l2", value, layer=11, share=share) for share, value in values.items()] + gaps
 
 
 @pytest.mark.parametrize(
     ("name", "records"),
-    [("id-across-layers", across), ("id-neighbours", neighbour), ("id-hidden-to-hidden", step), ("id-generalization", sizes)],
+    [
+        ("id-across-layers", across),
+        ("id-neighbours", neighbour),
+        ("id-hidden-to-hidden", step),
+        ("id-generalization", sizes),
+    ],
 )
 def test_claims_about_layers_and_neighbours(name: str, records: Any) -> None:
     for claim in known()[name].claims:
@@ -551,7 +631,8 @@ def test_an_even_drop_is_no_sudden_one() -> None:
     ]
     few = [r for r in across(1) if r.info["layer"] < 4]
     assert (
-        "a layer between" in claim_of("id-across-layers", "generalizing from").check(setup_of("id-across-layers"), few, []).reason
+        "a layer between"
+        in claim_of("id-across-layers", "generalizing from").check(setup_of("id-across-layers"), few, []).reason
     )
 
 
@@ -566,9 +647,11 @@ def test_the_rates_that_the_paper_prints_stand_beside_ours(model: Any) -> None:
     """A model of 4 layers has its last two layers where the paper's 11 and 12 are."""
     asked: dict[str, Any] = {"kinds": ("linear",), "distances": ("cosine",), **QUICK}
     outcome = run("id-across-layers", model=model, data="agreement", n=8, progress=False, **asked)
-    rates = {(r.info["trained"], r.info["layer"]): 0.1 * r.info["trained"] + 0.01 * r.info["layer"] for r in outcome.records}
+    rates = {
+        (r.info["trained"], r.info["layer"]): 0.1 * r.info["trained"] + 0.01 * r.info["layer"] for r in outcome.records
+    }
     records = [replace(r, value=rates[r.info["trained"], r.info["layer"]]) for r in outcome.records]
-    tables = mixlens.experiments.running.all_tables(outcome.setup, records)
+    tables = mixlens.runs.experiments.running.all_tables(outcome.setup, records)
     last, before = (table for table in tables if table.name.startswith("paper-last"))
     assert [(*row[:2], row[2].mean, row[3]) for row in last.rows] == [
         ("linear, cosine", "first", rates[1, 4], "below 0.70"),
@@ -600,11 +683,17 @@ def test_own_token(model: Any) -> None:
     assert other == [float(rows[3, i].max() > rows[3, i, i]) for i in range(len(own))]
     table, boxes, depths = outcome.tables[:3]
     assert [row[:2] for row in table.rows] == [(m, k) for m in (ESTIMATED, "alti") for k in mixing.MIXING]
-    values = [r.value for r in outcome.records if r.method == ESTIMATED and r.metric == "own share" and r.info["layer"] == 2]
+    values = [
+        r.value for r in outcome.records if r.method == ESTIMATED and r.metric == "own share" and r.info["layer"] == 2
+    ]
     medians = {row[:2]: row[2:] for row in boxes.rows}
     assert medians[ESTIMATED, "median"][1].mean == pytest.approx(np.median(values))
     assert medians[ESTIMATED, "75 %"][1].mean == pytest.approx(np.quantile(values, 0.75))
-    assert depths.rows[0][:3] == ("median of own share", medians[ESTIMATED, "median"][0], medians[ESTIMATED, "median"][1])
+    assert depths.rows[0][:3] == (
+        "median of own share",
+        medians[ESTIMATED, "median"][0],
+        medians[ESTIMATED, "median"][1],
+    )
     beside = [t for t in outcome.tables if t.name.startswith("paper-")]
     assert [table.rows[0][-1] for table in beside] == ["0.306", "0.144", "0.107"]
 
@@ -664,7 +753,9 @@ def test_neighbours_by_hand() -> None:
 
 
 def test_a_text_without_such_a_place_has_no_record() -> None:
-    found = context.layer_records(Example("x", id="e"), "m", "distance", "11+", np.array([[np.nan, 1.0, 3.0], [np.nan] * 3]))
+    found = context.layer_records(
+        Example("x", id="e"), "m", "distance", "11+", np.array([[np.nan, 1.0, 3.0], [np.nan] * 3])
+    )
     assert found == [Record("e", "m", "distance", 2.0, {"layer": 1, "group": "11+", "count": 2})]
     assert context.layer_records(Example("x", id="e"), "m", "neighbour", "+3", np.zeros((1, 0))) == []
     assert context.NAMES == ("1", "2", "3", "4-5", "6-10", "11+")
@@ -729,13 +820,20 @@ def distances(sign: int) -> list[Record]:
                 slope = sign * 0.001 * (layer - 6) * (1 if group == "11+" else -1)
                 records.append(
                     Record(
-                        str(text), "hta", "distance", level + slope + noise(text * layer) / 9, {"layer": layer, "group": group}
+                        str(text),
+                        "hta",
+                        "distance",
+                        level + slope + noise(text * layer) / 9,
+                        {"layer": layer, "group": group},
                     )
                 )
             for offset in range(-3, 4):
                 value = 0.05 + sign * 0.02 * (abs(offset) == 1) + noise(text + offset)
                 place = {"layer": layer, "group": f"{offset:+d}", "count": 10}
-                records += [Record(str(text), "hta", name, value, place) for name in ("around", "neighbour")[: 1 + (offset != 0)]]
+                records += [
+                    Record(str(text), "hta", name, value, place)
+                    for name in ("around", "neighbour")[: 1 + (offset != 0)]
+                ]
             whole = {"layer": layer, "group": "all", "count": 10}
             records.append(Record(str(text), "hta", "context", 0.5 if sign > 0 else 0.9, whole))
             for name in ("first", "second"):
@@ -767,10 +865,16 @@ def in_layers(metric: str, group: str, curve: Sequence[float]) -> list[Record]:
 
 def test_near_context_is_judged_by_the_first_third_and_far_context_by_its_trend() -> None:
     """Near: a curve that is lowest in the first layer, and falls from the second on, is not higher in the first layers."""
-    near, far = claim_of("id-context", "the closest neighbours contribute more"), claim_of("id-context", "the most distant")
+    near, far = (
+        claim_of("id-context", "the closest neighbours contribute more"),
+        claim_of("id-context", "the most distant"),
+    )
     curve = (0.5, 0.1, 0.2, 0.21, 0.22, 0.23)
     hill = in_layers("distance", "1", (0.140, 0.190, 0.178, 0.169, 0.167, 0.156))
-    assert word_of(near, [replace(r, value=r.value - noise(int(r.example)) / 9.01) for r in hill], "id-context") == "different"
+    assert (
+        word_of(near, [replace(r, value=r.value - noise(int(r.example)) / 9.01) for r in hill], "id-context")
+        == "different"
+    )
     assert word_of(near, in_layers("distance", "1", (0.5, 0.4, 0.3, 0.2, 0.1)), "id-context") == "same"
     assert word_of(far, in_layers("distance", "11+", [-value for value in curve]), "id-context") == "different"
 
@@ -782,7 +886,9 @@ def test_what_cls_takes_is_judged_in_each_layer_of_the_figure() -> None:
     assert word_of(second, first + in_layers("sentence", "second", [0.5] * 6), "id-context") == "same"
     assert word_of(second, first + in_layers("sentence", "second", [0.5] * 5 + [0.05]), "id-context") == "different"
     middle = claim_of("id-context", "the context of [CLS]")
-    places = [r for place in range(1, 10) for r in in_layers("from place", str(place), [0.2 if 3 < place < 7 else 0.1] * 6)]
+    places = [
+        r for place in range(1, 10) for r in in_layers("from place", str(place), [0.2 if 3 < place < 7 else 0.1] * 6)
+    ]
     assert word_of(middle, places, "id-context") == "same"
     turned = [replace(r, value=0.5) if (r.info["layer"], r.info["group"]) == (6, "9") else r for r in places]
     assert word_of(middle, turned, "id-context") == "different"
@@ -897,7 +1003,9 @@ def tagged(sign: int) -> list[Record]:
     steps = {"[CLS]": {2: -0.1}, "[SEP]": {2: -0.1, 4: 0.1}}
     wide = {"IN": 0.8, "DT": 0.8} if sign > 0 else {"IN": 1.25, "DT": 1.25}
     return [
-        Record(str(text), "hta", "own share", level + later + noise(text + layer) + spread, {"layer": layer, "tag": tag})
+        Record(
+            str(text), "hta", "own share", level + later + noise(text + layer) + spread, {"layer": layer, "tag": tag}
+        )
         for text in range(24)
         for layer in range(1, 7)
         for tag, level in levels.items()
@@ -948,7 +1056,9 @@ def test_types_are_counted_and_those_of_few_tokens_are_not() -> None:
 
 
 def test_the_words_of_the_claim_are_those_of_figure_29() -> None:
-    assert {"NNP", "NNS", "NN", "VBN", "VB", "VBD", "VBP", "JJ", "JJS", "RBR", "RBS"} == {t for t in pos.CONTENT if t in PENN}
+    assert {"NNP", "NNS", "NN", "VBN", "VB", "VBD", "VBP", "JJ", "JJS", "RBR", "RBS"} == {
+        t for t in pos.CONTENT if t in PENN
+    }
     assert {"WP", "WDT", "IN", "CC", "SYM", "PRP$", "POS", "DT"} == {t for t in pos.FUNCTION if t in PENN}
 
 
@@ -961,14 +1071,24 @@ PENN = {"NNP", "NNPS", "NNS", "NN", "VBN", "VB", "VBD", "VBP", "VBZ", "VBG", "JJ
 
 ALL: dict[str, dict[str, Any]] = {
     "id-effective-attention": {"data": [Example(LONG, id="1"), Example("the keys", id="2")]},
-    "id-token-identifiability": {"data": "agreement", "n": 7, "layers": (0, 4), "offsets": (1,), "across": True, **QUICK},
+    "id-token-identifiability": {
+        "data": "agreement",
+        "n": 7,
+        "layers": (0, 4),
+        "offsets": (1,),
+        "across": True,
+        **QUICK,
+    },
     "id-across-layers": {"data": "agreement", "n": 7, "distances": ("l2",), **QUICK},
     "id-generalization": {"data": "agreement", "n": 7, "layers": (4,), "shares": (0.5,), **QUICK},
     "id-neighbours": {"data": "agreement", "n": 7, "layers": (4,), "kinds": ("linear",), **QUICK},
     "id-hidden-to-hidden": {"data": "agreement", "n": 7, "distances": ("l2",), **QUICK},
     "id-mixing": {"data": "agreement", "n": 2, "methods": (ESTIMATED,)},
     "id-mixing-and-identity": {"data": "agreement", "n": 7, "methods": (ESTIMATED,), **QUICK},
-    "id-context": {"data": [Example("the keys to the cabinet are old", "the dogs are old", id="1")], "methods": (ESTIMATED,)},
+    "id-context": {
+        "data": [Example("the keys to the cabinet are old", "the dogs are old", id="1")],
+        "methods": (ESTIMATED,),
+    },
     "id-contributions": {"data": [Example("the keys are old", "the dogs are old", id="1")], "methods": (ESTIMATED,)},
     "id-pos": {"data": [TAGGED], "methods": (ESTIMATED,)},
 }
@@ -977,11 +1097,11 @@ ALL: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("name", ALL)
 def test_the_same_records_give_the_same_tables_and_a_figure(name: str, model: Any) -> None:
     outcome = run(name, model=model, progress=False, **ALL[name])
-    again = mixlens.experiments.running.all_tables(outcome.setup, list(outcome.records))
+    again = mixlens.runs.experiments.running.all_tables(outcome.setup, list(outcome.records))
     assert [table.csv for table in again] == [table.csv for table in outcome.tables]
     assert outcome.tables[-1].name == "claims"
     pytest.importorskip("matplotlib")
-    assert mixlens.experiments.core.drawn(outcome)["svg"].startswith(b"<?xml")
+    assert mixlens.runs.experiments.running.drawn(outcome)["svg"].startswith(b"<?xml")
 
 
 @pytest.mark.parametrize(
@@ -1016,9 +1136,7 @@ def test_refusals(name: str, given: dict[str, Any], told: str, model: Any) -> No
 def test_the_words_of_figures_19_to_25_are_named_by_their_places() -> None:
     """Most of these words are in both sentences: by its word alone a position would be refused."""
     (item,) = [item for item in PLANS.find("identifiability").items if item.where == "Figures 19-25"]
-    first = (
-        "[CLS] he said the foods ##er ##vic ##e pie business doesn ' t fit the company ' s long - term growth strategy . [SEP]"
-    )
+    first = "[CLS] he said the foods ##er ##vic ##e pie business doesn ' t fit the company ' s long - term growth strategy . [SEP]"
     places = {int(re.findall(r"--query (\d+)", item.command)[0]): "said"}
     places |= {int(place): word for place, word in re.findall(r"(\d+) (\[?\w+\]?)[,)]", item.command)}
     assert len(places) == 7

@@ -9,9 +9,10 @@ import pytest
 
 import mixlens
 from mixlens import data
-from mixlens.experiments import core, known, run
-from mixlens.experiments.running import all_tables
 from mixlens.metrics import Interval
+from mixlens.runs.experiments import known, run, running
+from mixlens.runs.experiments.running import all_tables
+from mixlens.scoring import asking
 from mixlens.types import Example
 
 
@@ -50,7 +51,9 @@ def test_tables_and_figures_come_from_records_alone(
     used = known()[name]
     at_gap = used.model == "agreement"
     methods = [
-        method for method in used.methods if core.asked(method).name not in ("integrated_gradients", "deeplift", "transatt")
+        method
+        for method in used.methods
+        if asking.parse_method(method).name not in ("integrated_gradients", "deeplift", "transatt")
     ]
     asked: dict[str, Any] = {"model": gap_model if at_gap else model, "data": (gaps if at_gap else texts)[:2]}
     made = run(name, methods=methods[:3], progress=False, **asked)
@@ -58,7 +61,7 @@ def test_tables_and_figures_come_from_records_alone(
     again = all_tables(made.setup, made.records)
     assert [(t.csv, t.markdown) for t in again] == [(t.csv, t.markdown) for t in made.tables]
     assert [(r.example, r.method, r.metric, r.value, dict(r.info)) for r in made.records] == before
-    assert core.drawn(made)["svg"] == core.drawn(made)["svg"]
+    assert running.drawn(made)["svg"] == running.drawn(made)["svg"]
     assert any(isinstance(one, Interval) for row in made.tables[0].rows for one in row)
 
 
@@ -77,7 +80,7 @@ def test_the_claim_about_distances_names_all_that_its_rule_asks_for() -> None:
     """Every distance but the first: two others, and three with normalised representations."""
     declared = known()["vz-distances"]
     (claim,) = [claim for claim in declared.claims if "pattern" in claim.says]
-    others = [core.asked(method).options for method in declared.methods[1:]]
+    others = [asking.parse_method(method).options for method in declared.methods[1:]]
     assert sorted(one["distance"] for one in others if "standardize" not in one) == ["euclidean", "spearman"]
     assert sorted(one["distance"] for one in others if "standardize" in one) == ["cosine", "euclidean", "spearman"]
     for words in ("Spearman's and Euclidean distance", "all three with normalised representations"):

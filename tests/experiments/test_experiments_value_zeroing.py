@@ -14,19 +14,20 @@ from scipy.stats import spearmanr
 
 import mixlens
 from mixlens import data
-from mixlens.asking import parse_method
-from mixlens.errors import InputError
-from mixlens.experiments import Table, core, known, run
-from mixlens.experiments.claims import DIFFERENT, INCOMPARABLE, SAME, UNDECIDED
-from mixlens.experiments.layer_curves import Agreement, agreement, verdict_on_agreement, verdict_on_draws
-from mixlens.experiments.plan import PLANS
-from mixlens.experiments.prepare import fitting
-from mixlens.experiments.value_zeroing import GRADIENTS, METHODS, RIVALS, rolled_out
-from mixlens.experiments.value_zeroing_cues import ATTENTION_ROLLED, DISTANCES
-from mixlens.experiments.value_zeroing_probing import curves_in
+from mixlens.base.errors import InputError
 from mixlens.metrics.agreement import spearman
 from mixlens.metrics.alignment import cue_average_precision, cue_dot, probes_needed
 from mixlens.metrics.arguments import marks_at
+from mixlens.papers.value_zeroing.cues import ATTENTION_ROLLED, DISTANCES
+from mixlens.papers.value_zeroing.main import GRADIENTS, METHODS, RIVALS, rolled_out
+from mixlens.papers.value_zeroing.probing import curves_in
+from mixlens.runs.experiments import Table, known, run, running
+from mixlens.runs.experiments import experiment as experiment_file
+from mixlens.runs.experiments.claims import DIFFERENT, INCOMPARABLE, SAME, UNDECIDED
+from mixlens.runs.experiments.layer_curves import Agreement, agreement, verdict_on_agreement, verdict_on_draws
+from mixlens.runs.experiments.plan import PLANS
+from mixlens.runs.experiments.prepare import fitting
+from mixlens.scoring.asking import parse_method
 from mixlens.types import Example, Record
 
 
@@ -66,7 +67,9 @@ def rolled_slowly(scores: Any, layer: int, *, identity: bool) -> Any:
 
 
 def test_cue_alignment_is_that_of_every_layer_and_of_all(model: Any, gaps: list[Example]) -> None:
-    made = run("vz-cue-alignment", model=model, data=gaps, methods=["norm", "value_zeroing", "grad_x_input"], progress=False)
+    made = run(
+        "vz-cue-alignment", model=model, data=gaps, methods=["norm", "value_zeroing", "grad_x_input"], progress=False
+    )
     measures = {"cue_dot": cue_dot, "cue_average_precision": cue_average_precision, "probes_needed": probes_needed}
     for number, example in enumerate(gaps):
         trace, cues = traced(model, example)
@@ -74,7 +77,9 @@ def test_cue_alignment_is_that_of_every_layer_and_of_all(model: Any, gaps: list[
         for layer in range(model.n_layers):
             row = scores.readout("[MASK]", layer=layer)
             for name, measure in measures.items():
-                assert values(made, "value_zeroing", name, layer=layer + 1)[number] == pytest.approx(measure(row, cues), rel=1e-6)
+                assert values(made, "value_zeroing", name, layer=layer + 1)[number] == pytest.approx(
+                    measure(row, cues), rel=1e-6
+                )
         for method, identity in (("value_zeroing", False), ("norm", True)):
             whole = rolled_slowly(mixlens.mix(trace, method).scores, model.n_layers - 1, identity=identity)
             expected = whole[trace.query][cues].sum()
@@ -98,7 +103,13 @@ def test_attention_rolled_out_to_each_layer_is_a_row_of_its_own(model: Any, gaps
 
 
 def test_options_of_gradients_and_cues(model: Any, gaps: list[Example]) -> None:
-    asked: dict[str, Any] = {"model": model, "data": gaps[:1], "methods": ["grad_x_input"], "rolled_out": "", "progress": False}
+    asked: dict[str, Any] = {
+        "model": model,
+        "data": gaps[:1],
+        "methods": ["grad_x_input"],
+        "rolled_out": "",
+        "progress": False,
+    }
     trace, cues = traced(model, gaps[0])
 
     def dot(layer: int, **aim: Any) -> Any:
@@ -121,7 +132,9 @@ def test_options_of_gradients_and_cues(model: Any, gaps: list[Example]) -> None:
 
 
 @pytest.mark.parametrize(("identity", "added"), [("missing", False), ("always", True), ("never", False)])
-def test_the_identity_is_added_in_a_rollout_as_asked(identity: str, added: bool, model: Any, gaps: list[Example]) -> None:
+def test_the_identity_is_added_in_a_rollout_as_asked(
+    identity: str, added: bool, model: Any, gaps: list[Example]
+) -> None:
     asked: dict[str, Any] = {"model": model, "data": gaps[:1], "methods": ["value_zeroing", "norm"], "progress": False}
     made = run("vz-cue-alignment", identity=identity, rolled_out="", **asked)
     trace, cues = traced(model, gaps[0])
@@ -152,7 +165,9 @@ def test_faithfulness_is_that_of_positive_scores(model: Any, gaps: list[Example]
     made = run("vz-faithfulness", model=model, data=gaps, methods=["alti", "grad_x_input"], progress=False)
     for number, example in enumerate(gaps):
         trace = model.trace(example)
-        blanked = mixlens.attribute(trace, "blank_out", target=example.target, foil=example.foil, replacement="unk").scores
+        blanked = mixlens.attribute(
+            trace, "blank_out", target=example.target, foil=example.foil, replacement="unk"
+        ).scores
         whole = rolled_slowly(mixlens.mix(trace, "alti").scores, model.n_layers - 1, identity=False)[trace.query]
         assert values(made, "alti", "spearman")[number] == pytest.approx(spearmanr(whole, blanked).statistic, abs=1e-6)
         gradient = mixlens.attribute(trace, "grad_x_input", target=example.target).scores
@@ -186,12 +201,17 @@ def test_distances_are_compared_with_the_first(model: Any, gaps: list[Example]) 
     made = run("vz-distances", model=model, data=gaps[:2], methods=DISTANCES[:3], progress=False)
     assert values(made, DISTANCES[0], "like_the_first") == pytest.approx([1.0] * 2 * (model.n_layers + 1))
     trace = model.trace(gaps[0])
-    maps = [mixlens.mix(trace, "value_zeroing", distance=name).readout("[MASK]", layer=1) for name in ("euclidean", "cosine")]
+    maps = [
+        mixlens.mix(trace, "value_zeroing", distance=name).readout("[MASK]", layer=1)
+        for name in ("euclidean", "cosine")
+    ]
     expected = spearman(*(one.scores for one in maps))
     assert values(made, DISTANCES[2], "like_the_first", layer=2)[0] == pytest.approx(expected, abs=1e-6)
     curves = [[np.mean(values(made, m, "cue_dot", layer=i + 1)) for i in range(model.n_layers)] for m in DISTANCES[:3]]
     pattern = next(table for table in made.tables if table.name == "pattern")
-    assert [row[1] for row in pattern.rows] == pytest.approx([spearmanr(curves[0], one).statistic for one in curves[1:]])
+    assert [row[1] for row in pattern.rows] == pytest.approx(
+        [spearmanr(curves[0], one).statistic for one in curves[1:]]
+    )
 
 
 # --- probing ------------------------------------------------------------------------------------------------------------
@@ -203,7 +223,7 @@ def probed(model: Any) -> tuple[Any, dict[str, list[Record]]]:
     used = known()["vz-probing"]
     some = tuple(fitting(list(data.load("agreement", n=60)), used, [model], None))
     options = {**used.options, "epochs": 12, "aligned": 5, "places": "gap,cue"}
-    setup = core.Setup(used, (model,), some, ("random", "value_zeroing", "grad_x_input"), options)
+    setup = experiment_file.Setup(used, (model,), some, ("random", "value_zeroing", "grad_x_input"), options)
     return setup, dict(used.measure(setup, list(some)))
 
 
@@ -226,13 +246,19 @@ def test_probing_is_compression_and_its_correlation_with_cue_alignment(model: An
     records = [record for unit in whole.values() for record in unit]
     tables = {table.name: table for table in setup.experiment.finish(setup, records)}
     gap = {layer: cell.mean for place, layer, cell in tables["compression"].rows if place == "gap"}
-    assert gap[0] == pytest.approx(1.0, abs=0.15)  # the embedding of [MASK] is the same in every text, but for its place
+    assert gap[0] == pytest.approx(
+        1.0, abs=0.15
+    )  # the embedding of [MASK] is the same in every text, but for its place
     assert gap[model.n_layers] > gap[0]
     bits = curves_in(setup, records).bits
-    assert [1 / layer.mean() for layer in bits] == pytest.approx(list(gap.values()), rel=1e-4)  # records hold six digits
+    assert [1 / layer.mean() for layer in bits] == pytest.approx(
+        list(gap.values()), rel=1e-4
+    )  # records hold six digits
     depth = range(1, model.n_layers + 1)
     for method, cell, p in tables["follows"].rows:
-        curve = [np.mean([r.value for r in records if r.method == method and r.info["layer"] == layer]) for layer in depth]
+        curve = [
+            np.mean([r.value for r in records if r.method == method and r.info["layer"] == layer]) for layer in depth
+        ]
         expected = spearmanr(curve, [gap[layer] for layer in depth]).statistic
         assert cell.mean == pytest.approx(expected)
         assert -1 <= cell.low <= cell.high <= 1
@@ -288,7 +314,12 @@ def test_verdicts_on_agreement() -> None:
     assert verdict_on_agreement({"a": down}, negative=True).word == SAME
     assert verdict_on_agreement({"a": up}, negative=True).word == DIFFERENT
     assert verdict_on_agreement({"a": up, "b": unclear}).word == UNDECIDED
-    told = {4: "no rho", 5: "only |rho| of 1.00 or more", 6: "only |rho| of 0.89 or more", 12: "only |rho| of 0.59 or more"}
+    told = {
+        4: "no rho",
+        5: "only |rho| of 1.00 or more",
+        6: "only |rho| of 0.89 or more",
+        12: "only |rho| of 0.59 or more",
+    }
     for layers, least in told.items():
         one = Agreement(0.1, 0.9, layers)
         assert verdict_on_agreement({"a": one}).reason == f"with {layers} layers {least} can be told from chance: a"
@@ -412,7 +443,9 @@ def test_claims_of_faithfulness_in_both_directions() -> None:
 
     assert words("vz-faithfulness", noisy("spearman", level)) == [SAME] * 3
     assert words("vz-faithfulness", noisy("spearman", lambda m, i: -level(m, i))) == [DIFFERENT] * 3
-    equal = words("vz-faithfulness", noisy("spearman", lambda m, i: 0.2 if m == "deeplift" else 0.2 * (m == "value_zeroing")))
+    equal = words(
+        "vz-faithfulness", noisy("spearman", lambda m, i: 0.2 if m == "deeplift" else 0.2 * (m == "value_zeroing"))
+    )
     assert equal[0] == UNDECIDED
     assert words("vz-faithfulness", []) == [INCOMPARABLE] * 3
 
@@ -446,7 +479,13 @@ def probing_records(level: Level, bits: Callable[[int], float], depth: int) -> l
     noise = np.random.default_rng(2).normal(0, 0.01, (depth + 1, N))
     info = {"low": 1.0, "high": 1.0, "std": 0.0, "n": N}
     coded = [
-        Record("all", "gap", "compression", 1 / bits(layer), {**info, "layer": layer, "bits": list(bits(layer) + noise[layer])})
+        Record(
+            "all",
+            "gap",
+            "compression",
+            1 / bits(layer),
+            {**info, "layer": layer, "bits": list(bits(layer) + noise[layer])},
+        )
         for layer in range(depth + 1)
     ]
     return [*coded, *noisy("cue_dot", level, depth=depth)]
@@ -500,7 +539,7 @@ def test_tables_and_figures_come_from_records_alone(name: str, model: Any, gaps:
     again = used.finish(made.setup, made.records)
     assert [(t.csv, t.markdown) for t in again] == [(t.csv, t.markdown) for t in made.tables[: len(again)]]
     assert [(r.example, r.method, r.metric, r.value, dict(r.info)) for r in made.records] == before
-    assert core.drawn(made)["svg"] == core.drawn(made)["svg"]
+    assert running.drawn(made)["svg"] == running.drawn(made)["svg"]
     assert isinstance(made.tables[0], Table)
 
 

@@ -12,12 +12,12 @@ from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
-from mixlens.experiments import figure_style as style
-from mixlens.experiments.figures import bars, lines
-from mixlens.experiments.tables import Table
+from mixlens.answers.names import NAMES
 from mixlens.metrics import Interval
+from mixlens.runs.experiments import figure_style as style
+from mixlens.runs.experiments.figures import bars, lines
+from mixlens.runs.experiments.tables import Table
 from mixlens.show.colors import LIGHT, LINES
-from mixlens.why.names import NAMES
 
 
 def interval(mean: float) -> Interval:
@@ -26,7 +26,9 @@ def interval(mean: float) -> Interval:
 
 def table(names: Any) -> Table:
     numbers = np.random.default_rng(0).normal(size=len(names))
-    return Table("t", "", ("method", "aopc"), tuple((name, interval(n)) for name, n in zip(names, numbers, strict=True)))
+    return Table(
+        "t", "", ("method", "aopc"), tuple((name, interval(n)) for name, n in zip(names, numbers, strict=True))
+    )
 
 
 def drawn(draw: Any) -> Figure:
@@ -89,7 +91,9 @@ def test_a_curve_under_another_is_seen() -> None:
 
 
 def test_curves_of_one_place_are_bars() -> None:
-    figure = drawn(lambda page: lines(page.subplots(), curves("alti", "globenc", "attcat", places=1), x="layer", y="accuracy"))
+    figure = drawn(
+        lambda page: lines(page.subplots(), curves("alti", "globenc", "attcat", places=1), x="layer", y="accuracy")
+    )
     (axes,) = figure.axes
     assert len(axes.patches) == 3
     assert (axes.get_title(loc="left"), axes.get_xlabel()) == ("layer 1", "share that is right")

@@ -18,24 +18,25 @@ from conftest import needs_fast
 
 import mixlens
 from mixlens import data
-from mixlens.errors import InputError
-from mixlens.experiments import core, known
-from mixlens.experiments.command import experiment_text
-from mixlens.experiments.judge import every_method, judge, judge_text, lines, ranking
-from mixlens.experiments.judge_remarks import dropped_told
-from mixlens.experiments.judged_metrics import CUES, FAITHFULNESS, metrics_of, parse_metric, possible
-from mixlens.experiments.judged_random import random_scores
-from mixlens.experiments.judging import Case, explained, is_right, twins_of
-from mixlens.experiments.scoreboard import Scoreboard, Values
-from mixlens.experiments.verdict import answers_of, boards_of
+from mixlens.base.errors import InputError
 from mixlens.fast.block import Block
 from mixlens.metrics import Interval, removal_curves
 from mixlens.metrics.alignment import cue_dot
 from mixlens.metrics.arguments import marks_at
 from mixlens.metrics.faithfulness import aopc, blank_out_faithfulness, course_of
 from mixlens.metrics.subsets import lds
-from mixlens.removal import removable_units
-from mixlens.targets import resolve
+from mixlens.runs.experiments import experiment as experiment_file
+from mixlens.runs.experiments import known, tables
+from mixlens.runs.experiments.command import experiment_text
+from mixlens.runs.experiments.verdict import answers_of, boards_of
+from mixlens.runs.judge.judge import every_method, judge, judge_text, lines, ranking
+from mixlens.runs.judge.judge_remarks import dropped_told
+from mixlens.runs.judge.judged_metrics import CUES, FAITHFULNESS, metrics_of, parse_metric, possible
+from mixlens.runs.judge.judged_random import random_scores
+from mixlens.runs.judge.judging import Case, explained, is_right, twins_of
+from mixlens.runs.judge.scoreboard import Scoreboard, Values
+from mixlens.scoring.removal import removable_units
+from mixlens.scoring.targets import resolve
 from mixlens.types import Attribution, Example, Record
 
 
@@ -99,7 +100,9 @@ def test_the_logit_alone_can_be_explained_and_the_same_is_measured(gap_model: An
     (example,) = made.setup.examples
     trace = gap_model.trace(example)
     pair: dict[str, Any] = {"target": example.target, "foil": example.foil}
-    attcat, contrast = (mixlens.attribute(trace, "attcat", **question) for question in ({"target": example.target}, pair))
+    attcat, contrast = (
+        mixlens.attribute(trace, "attcat", **question) for question in ({"target": example.target}, pair)
+    )
     assert not torch.allclose(attcat.scores, contrast.scores)
     found = {(r.method, r.metric): r.value for r in made.records}
     assert found["attcat", "aopc"] == aopc(trace, attcat, **pair).value
@@ -135,12 +138,18 @@ def test_what_is_blank_out_under_another_name_is_not_judged_by_it(gap_model: Any
         assert table.row("sequential_integrated_gradients")["blank_out_faithfulness"] is None
         assert table.row("sequential_integrated_gradients")["aopc"] is not None
         assert table.row("attcat")["blank_out_faithfulness"] is not None
-        names = "sequential_integrated_gradients has" if not others else "blank_out and sequential_integrated_gradients have"
+        names = (
+            "sequential_integrated_gradients has"
+            if not others
+            else "blank_out and sequential_integrated_gradients have"
+        )
         assert f"{names} no blank_out_faithfulness: " in table.note
 
 
 def test_one_method_under_two_names_is_one_row(gap_model: Any) -> None:
-    made = judge(gap_model, "agreement", methods="alti,attention,attention_rollout", metrics="aopc", n=3, progress=False)
+    made = judge(
+        gap_model, "agreement", methods="alti,attention,attention_rollout", metrics="aopc", n=3, progress=False
+    )
     assert sorted(made.tables[0].column("method")) == ["alti", "attention = attention_rollout"]
     assert "joined by = have the same scores on every text" in made.tables[0].note
     values = {m: [r.value for r in made.records if r.method == m] for m in ("attention", "attention_rollout")}
@@ -166,7 +175,7 @@ def ranked(gap_model: Any, values: dict[str, Sequence[float]], metrics: Sequence
     n = len(next(iter(values.values())))
     some = tuple(Example("a text", id=str(i)) for i in range(n))
     options = {**used.options, "metrics": list(metrics)}
-    setup = core.Setup(used, (gap_model,), some, tuple(values), options)
+    setup = experiment_file.Setup(used, (gap_model,), some, tuple(values), options)
     factors = {"aopc": 1.0, "lodds": -10.0, "cue_dot": -1.0}
     records = [
         Record(str(i), method, metric, factors[metric] * numbers[i], {"seconds": 0.1, "spread": abs(factors[metric])})
@@ -244,8 +253,12 @@ def test_a_ranking_of_few_texts_comes_with_a_caution(gap_model: Any, examples: i
 
 
 def test_one_text_has_no_intervals_and_says_so() -> None:
-    told = judge_text("agreement", None, text="The keys to the cabinet [MASK] rusty.", methods="alti,attcat", metrics="aopc")
-    assert told.splitlines()[0].endswith("has the highest score in faithfulness; so few texts tell no two methods apart.")
+    told = judge_text(
+        "agreement", None, text="The keys to the cabinet [MASK] rusty.", methods="alti,attcat", metrics="aopc"
+    )
+    assert told.splitlines()[0].endswith(
+        "has the highest score in faithfulness; so few texts tell no two methods apart."
+    )
     assert "One text has no intervals" in told
     assert "[" not in told.replace("[MASK]", "")
     with pytest.raises(InputError, match="DATA or --text, not both"):
@@ -345,13 +358,18 @@ def test_labels_that_are_ids_of_classes_are_taken_as_such(model: Any, tmp_path: 
 
     def told(labels: Sequence[Any], **options: Any) -> tuple[Any, str]:
         place = tmp_path / "texts.jsonl"
-        place.write_text("".join(json.dumps({"text": t, "label": label}) + "\n" for t, label in zip(texts, labels, strict=True)))
+        place.write_text(
+            "".join(json.dumps({"text": t, "label": label}) + "\n" for t, label in zip(texts, labels, strict=True))
+        )
         asked: dict[str, Any] = {"methods": "alti,random", "metrics": "aopc", "progress": False, **options}
         outcome = judge(model, place, **asked)
         rights = {record.example: record.info["right"] for record in outcome.records}
         return list(rights.values()), " ".join(judge_text("sentiment", str(place), **asked).split())
 
-    ids, without = "Labels are taken as the ids of the model's classes: ", "there is no table of right and wrong predictions."
+    ids, without = (
+        "Labels are taken as the ids of the model's classes: ",
+        "there is no table of right and wrong predictions.",
+    )
     rights, text = told([1, 0, 0, 1], label_field="label")
     assert rights == [True, True, False, False]
     assert f"{ids}0 = negative, 1 = positive." in text
@@ -437,7 +455,7 @@ def test_bars_stand_in_the_order_of_what_they_show(gap_model: Any) -> None:
     means = {"a": 1.0, "b": 3.0, "c": 2.0, "d": float("nan")}
     for metrics, order in ((["aopc", "lodds"], ["b", "c", "a", "d"]), (["lodds", "aopc"], ["b", "c", "a", "d"])):
         setup, (table, *_), _ = ranked(gap_model, {name: [mean] * 3 for name, mean in means.items()}, metrics)
-        table = core.Table(table.name, table.title, table.columns, tuple(reversed(table.rows)), table.note)
+        table = tables.Table(table.name, table.title, table.columns, tuple(reversed(table.rows)), table.note)
         drawn = figure.Figure()
         known()["judge"].figure(setup, [table], drawn)  # type: ignore[misc]
         (axes,) = drawn.axes
@@ -481,7 +499,11 @@ def test_better_than_random_is_judged_example_by_example(gap_model: Any) -> None
     """Always a little better is better, though the two means' intervals overlap; sometimes better is not."""
     noise = np.array([0.0, 5.0, -5.0, 2.0, -2.0, 1.0, 3.0, -3.0, 4.0, -4.0])
     small = 0.1 + 0.01 * np.arange(10)
-    values = {"random": noise, "steady": noise + small, "unsteady": noise + np.where(np.arange(10) % 2, 3.0, -2.0) + small}
+    values = {
+        "random": noise,
+        "steady": noise + small,
+        "unsteady": noise + np.where(np.arange(10) % 2, 3.0, -2.0) + small,
+    }
     _, (table, *_), _ = ranked(gap_model, values, ["aopc"])
     told = dict(zip(table.column("method"), table.column("better than random on"), strict=True))
     assert told == {"random": "-", "steady": "1 of 1", "unsteady": "0 of 1"}
@@ -550,7 +572,13 @@ def test_a_model_without_a_pad_token_is_judged_by_the_rest(gap_model: Any) -> No
 
 
 def test_the_folder_goes_on_and_the_text_says_what_was_found(tmp_path: Path) -> None:
-    asked: dict[str, Any] = {"methods": "random,alti", "metrics": "cues", "n": 3, "progress": False, "out": tmp_path / "out"}
+    asked: dict[str, Any] = {
+        "methods": "random,alti",
+        "metrics": "cues",
+        "n": 3,
+        "progress": False,
+        "out": tmp_path / "out",
+    }
     first = judge_text("agreement", "agreement", **asked)
     assert (tmp_path / "out" / "summary.csv").is_file()
     assert first.splitlines()[:-1] == judge_text("agreement", "agreement", **asked).splitlines()[:-1]
@@ -564,7 +592,9 @@ def test_the_list_and_the_text_of_experiments() -> None:
     told = experiment_text(None)
     assert "alti-table2" in told
     assert "vz-probing" in told
-    shown = experiment_text("alti-table2", model="sentiment", n=2, methods="alti", options=["keep_special=false"], progress=False)
+    shown = experiment_text(
+        "alti-table2", model="sentiment", n=2, methods="alti", options=["keep_special=false"], progress=False
+    )
     assert shown.startswith("alti-table2 (Table 2, SST2: correlation with gradients): 2 examples")
     with pytest.raises(InputError, match="key=value"):
         experiment_text("alti-table2", n=2, options=["reference"])
@@ -574,7 +604,7 @@ def test_the_list_and_the_text_of_experiments() -> None:
 
 @pytest.mark.parametrize("width", [40, 80, 190])
 def test_a_wide_table_goes_below_with_its_names_said_again(width: int) -> None:
-    from mixlens.experiments import Table
+    from mixlens.runs.experiments import Table
 
     cell = Interval(0.5, 0.25, 0.75, 3, 0.1)
     names = tuple(f"metric_{i}" for i in range(7))
@@ -587,7 +617,7 @@ def test_a_wide_table_goes_below_with_its_names_said_again(width: int) -> None:
 
 
 def test_lines_are_aligned() -> None:
-    from mixlens.experiments import Table
+    from mixlens.runs.experiments import Table
 
     table = Table("t", "", ("a", "long name"), (("x", Interval(0.5, 0.25, 0.75, 3, 0.1)), ("yyy", None), ("z", 0.25)))
     assert lines(table) == ["a    long name", "x    0.500 [0.250, 0.750]", "yyy", "z    0.250"]
@@ -615,8 +645,8 @@ def test_each_text_is_traced_once_and_each_layer_proven_once(gap_model: Any, mon
     once."""
     passes: list[Any] = []
     blocks = counted(monkeypatch, Block, "__init__")
-    draws = counted(monkeypatch, sys.modules["mixlens.experiments.prepare"], "load")
-    options = counted(monkeypatch, sys.modules["mixlens.asking"], "_option")
+    draws = counted(monkeypatch, sys.modules["mixlens.runs.experiments.prepare"], "load")
+    options = counted(monkeypatch, sys.modules["mixlens.scoring.asking"], "_option")
     hook = gap_model.hf_model.register_forward_pre_hook(lambda module, args: passes.append(args))
     methods = ["attention", "globenc", "alti", "value_zeroing:rollout=alti"]
     try:

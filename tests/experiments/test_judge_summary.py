@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from mixlens.experiments.judge import judge, judge_text, ranking
-from mixlens.experiments.judge_summary import by_kind, columns_shown, summary_lines
-from mixlens.experiments.tables import Table
 from mixlens.metrics import Interval
+from mixlens.runs.experiments.tables import Table
+from mixlens.runs.judge.judge import judge, judge_text, ranking
+from mixlens.runs.judge.judge_summary import by_kind, columns_shown, summary_lines
 
 TEXTS = ["The plot was not dull.", "The music was good and the cast was dreadful.", "A wonderful film."]
 COLUMNS = ("rank", "method", "group", "score", "aopc", "lodds", "sufficiency", "better than random on", "seconds")
@@ -30,7 +30,14 @@ def test_metrics_that_fit_are_shown_one_of_each_kind_first() -> None:
 
 
 def test_columns_that_say_nothing_are_left_out() -> None:
-    assert columns_shown(table(groups=False), 200, True) == ["method", "score", "aopc", "lodds", "sufficiency", "seconds"]
+    assert columns_shown(table(groups=False), 200, True) == [
+        "method",
+        "score",
+        "aopc",
+        "lodds",
+        "sufficiency",
+        "seconds",
+    ]
     assert columns_shown(table(groups=False), 200, False)[0] == "rank"
 
 
@@ -60,7 +67,13 @@ def test_every_number_is_that_of_the_full_table() -> None:
 
 
 def test_one_text_is_told_to_be_no_ranking(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: dict[str, Any] = {"methods": "random,alti,attcat", "metrics": "aopc", "width": 80, "full": False, "progress": False}
+    asked: dict[str, Any] = {
+        "methods": "random,alti,attcat",
+        "metrics": "aopc",
+        "width": 80,
+        "full": False,
+        "progress": False,
+    }
     told = judge_text("sentiment", None, text=TEXTS[0], **asked)
     assert "One text: the order below is not a ranking" in told
     assert not any(line.startswith("rank ") for line in told.splitlines())

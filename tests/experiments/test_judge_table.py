@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 from mixlens import data
-from mixlens.experiments import Table
-from mixlens.experiments.judge import judge, judge_text, lines, ranking, seconds
-from mixlens.experiments.judging import possible
 from mixlens.metrics import Interval
+from mixlens.runs.experiments import Table
+from mixlens.runs.judge.judge import judge, judge_text, lines, ranking, seconds
+from mixlens.runs.judge.judging import possible
 from mixlens.types import Example
 
 METHODS = ("random", "alti", "attcat", "grad_x_input")
@@ -64,7 +64,9 @@ def test_seconds_are_the_mean_over_examples(outcome: Any) -> None:
         ("examples", {}, "examples given in Python"),
     ],
 )
-def test_a_manifest_names_the_data_as_it_was_named(source: str, options: dict[str, Any], expected: str, tmp_path: Path) -> None:
+def test_a_manifest_names_the_data_as_it_was_named(
+    source: str, options: dict[str, Any], expected: str, tmp_path: Path
+) -> None:
     (tmp_path / "texts.csv").write_text("text,words\nThe film was good.,The plot was dull.\n")
     texts: dict[str, Any] = {"agreement": "agreement", "texts.csv": tmp_path / "texts.csv"}
     examples = texts.get(source) or [Example("The film was good.")]
@@ -106,7 +108,7 @@ def test_cells_are_numbers_of_three_digits() -> None:
 
 
 def test_slow_methods_are_named_where_all_were_asked_for(outcome: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    module = sys.modules["mixlens.experiments.judge"]
+    module = sys.modules["mixlens.runs.judge.judge"]
     monkeypatch.setattr(module, "judge", lambda *_, **__: outcome)
     monkeypatch.setattr(module, "every_method", lambda: (list(METHODS), ["slow_one", "slow_two"]))
     text = judge_text("agreement", "agreement", methods="all", metrics="faithfulness", width=80)

@@ -13,14 +13,15 @@ import numpy as np
 import pytest
 import torch
 
-from mixlens.asking import parse_method
-from mixlens.errors import InputError
-from mixlens.experiments import claims, judge, judging, sanity
-from mixlens.experiments.claims import Claim, Published, Verdict
-from mixlens.experiments.judged_metrics import parse_metric
-from mixlens.experiments.tables import Table
+from mixlens.base.errors import InputError
 from mixlens.metrics import Interval, mean_with_interval
 from mixlens.metrics.comparisons import Difference
+from mixlens.runs.experiments import claims
+from mixlens.runs.experiments.claims import Claim, Published, Verdict
+from mixlens.runs.experiments.tables import Table
+from mixlens.runs.judge import judge, judging, sanity
+from mixlens.runs.judge.judged_metrics import parse_metric
+from mixlens.scoring.asking import parse_method
 from mixlens.types import Attribution, Example, Record, Trace
 
 NAN = math.nan
@@ -63,7 +64,10 @@ def test_differences_as_a_verdict_shows_them() -> None:
         "open: about 4 examples would tell, here 3; many: about 1,234 examples would tell, here 9; "
         "few: 9 examples are too few for all pairs at once; none: no number of examples would tell"
     )
-    assert (undecided.text, claims._verdict({"a": shown["a"]}, 1.0).text) == (f"not told apart ({undecided.reason})", "same")
+    assert (undecided.text, claims._verdict({"a": shown["a"]}, 1.0).text) == (
+        f"not told apart ({undecided.reason})",
+        "same",
+    )
 
 
 def test_orders_that_cannot_be_judged() -> None:
@@ -73,7 +77,10 @@ def test_orders_that_cannot_be_judged() -> None:
 
     assert told({}, []) == ("not comparable", "-", "nothing of what the claim compares was run")
     assert told({"a": RISE, "b": {}}, [("a", "b"), ("a", "c")]) == ("not comparable", "-", "not run: b, c")
-    assert told({"a": {"1": 1.0, "2": 2.0}, "b": {"1": 1.0}}, [("a", "b")])[2] == "fewer than two examples have all these values"
+    assert (
+        told({"a": {"1": 1.0, "2": 2.0}, "b": {"1": 1.0}}, [("a", "b")])[2]
+        == "fewer than two examples have all these values"
+    )
     assert told({"a": {"1": 1.0, "2": 2.0}, "b": {"2": 1.0, "1": 0.0}}, [("a", "b")])[0] == "same"  # 1 - 0 and 2 - 1
 
 
@@ -122,10 +129,16 @@ def test_claims_about_every_layer() -> None:
 
 
 def test_methods_of_a_claim() -> None:
-    assert claims.short_names(["a:x=1", "b:y=2", "b:y=3", "a:x=1"]) == {"a:x=1": "a", "b:y=2": "b:y=2", "b:y=3": "b:y=3"}
+    assert claims.short_names(["a:x=1", "b:y=2", "b:y=3", "a:x=1"]) == {
+        "a:x=1": "a",
+        "b:y=2": "b:y=2",
+        "b:y=3": "b:y=3",
+    }
     records = [Record(name, "a:x=1", "m", value, {"kept": True}) for name, value in plus(9).items()]
     records += [Record(name, "b", "m", math.sin(value), {"kept": True}) for name, value in RISE.items()]
-    records += [Record(name, "b", "m", 100.0, {"kept": False}) for name in RISE] + [Record("0", "a:x=1", "other", -99.0)]
+    records += [Record(name, "b", "m", 100.0, {"kept": False}) for name in RISE] + [
+        Record("0", "a:x=1", "other", -99.0)
+    ]
     assert claims.values_of(records, "b", "m")["0"] == 50.0
     assert claims.values_of(records, "b", "m", lambda record: record.info["kept"])["0"] == 0.0
     setup = SimpleNamespace(seed=3)
@@ -151,7 +164,9 @@ def test_tables_beside_the_papers() -> None:
         )
     ]
     assert claims.beside([other], [table])[0].rows == (("a", 1, interval, "9"), ("b", 2, 0.5, ""))
-    assert claims.beside([Published("T", "X", "none", {}), Published("T", "X", "score", {}, table="away")], [table]) == []
+    assert (
+        claims.beside([Published("T", "X", "none", {}), Published("T", "X", "score", {}, table="away")], [table]) == []
+    )
 
 
 def test_the_table_of_claims() -> None:
@@ -180,7 +195,10 @@ def test_the_table_of_claims() -> None:
 
 
 def test_a_table_in_parts_that_fit() -> None:
-    rows = ((1, "a", 0.5, Interval(0.25, 0.2, 0.3, 9, 0.1)), (2, "bb", None, Interval(1.0, NAN, NAN, 1, 0.1, undefined=3)))
+    rows = (
+        (1, "a", 0.5, Interval(0.25, 0.2, 0.3, 9, 0.1)),
+        (2, "bb", None, Interval(1.0, NAN, NAN, 1, 0.1, undefined=3)),
+    )
     table = Table("t", "t", ("rank", "method", "x", "score"), rows)
     assert judge.lines(table) == [
         "rank  method  x      score",
@@ -227,7 +245,9 @@ def test_what_is_printed(monkeypatch: pytest.MonkeyPatch) -> None:
         return outcome_of(options.get("n", 2), options.get("out"))
 
     monkeypatch.setattr(judge, "judge", judged)
-    monkeypatch.setattr(judge, "answers_of", lambda setup, records: [f"The answer to {len(setup.examples)} {len(records)}."])
+    monkeypatch.setattr(
+        judge, "answers_of", lambda setup, records: [f"The answer to {len(setup.examples)} {len(records)}."]
+    )
     full = judge.judge_text("m", "d", methods="a", metrics="x").split("\n")
     table = judge.lines(judge.ranking(outcome_of()), beside=2)
     assert full[:-1] == [
@@ -236,12 +256,20 @@ def test_what_is_printed(monkeypatch: pytest.MonkeyPatch) -> None:
     ]
     assert full[-1].endswith(" s")
     assert asked == [(("m", "d"), {"methods": "a", "metrics": "x"})]
-    few = judge.judge_text("m", None, text="t", methods="all", metrics="x", width=200, full=False, n=1, out="folder").split("\n")
+    few = judge.judge_text(
+        "m", None, text="t", methods="all", metrics="x", width=200, full=False, n=1, out="folder"
+    ).split("\n")
     assert asked[1] == (("m", ["t"]), {"methods": "all", "metrics": "x", "n": 1, "out": "folder"})
     assert few[:-1] == [
         *("The answer to 1 6.", judge.ONE_TEXT, "", "The title", ""),
         *("method   score  aopc   seconds", "a (= 1)  0.500  0.250  1.500", "c        0.100  0.125  4.000", ""),
-        *("a (= 1): the same scores have b.", "Every metric with its interval, and further tables: --full.", "", "The note.", ""),
+        *(
+            "a (= 1): the same scores have b.",
+            "Every metric with its interval, and further tables: --full.",
+            "",
+            "The note.",
+            "",
+        ),
         *(judge._wrapped(judge._left_out(), 200)),
         "Records, tables and figure: folder",
     ]
@@ -292,7 +320,11 @@ def test_what_is_explained_of_a_text() -> None:
     assert of(Example("x"), two, "logit") == {"target": "predicted", "foil": None, "score": "logit"}
     assert of(Example("x", target=0), two, "measured") == {"target": 0, "foil": 1, "score": "logit"}
     assert of(Example("x", target=2, foil=0), three, "measured") == {"target": 2, "foil": 0, "score": "logit"}
-    assert of(Example("x", foil=0), three, "measured") == {"target": "predicted", "foil": None, "score": "log_probability"}
+    assert of(Example("x", foil=0), three, "measured") == {
+        "target": "predicted",
+        "foil": None,
+        "score": "log_probability",
+    }
     words = trace_of("masked-lm")
     assert of(Example("x", target="a", foil="b"), words, "measured") == {"target": "a", "foil": "b", "score": "logit"}
     assert of(Example("x", target="a", foil="b"), words, "logit") == {"target": "a", "foil": None, "score": "logit"}
@@ -314,7 +346,7 @@ def test_whether_a_model_is_right() -> None:
         made = SimpleNamespace(target=target, foil=foil, info={})
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(Trace, "query", property(lambda self: 1))
-            patch.setattr("mixlens.targets.token_name", lambda model, number: str(number))
+            patch.setattr("mixlens.scoring.targets.token_name", lambda model, number: str(number))
             assert judging.is_right(made, words) is right  # type: ignore[arg-type]
 
 
@@ -333,7 +365,11 @@ def test_options_of_a_metric_in_a_run() -> None:
     case = case_of(["aopc"])
     assert case.question == question
     assert case.options(parse_metric("aopc")) == {**question, "unit": "token"}
-    assert case.options(parse_metric("aopc:replacement=mask:unit=word")) == {**question, "unit": "word", "replacement": "mask"}
+    assert case.options(parse_metric("aopc:replacement=mask:unit=word")) == {
+        **question,
+        "unit": "word",
+        "replacement": "mask",
+    }
     assert case.options(parse_metric("lds")) == question
     assert case_of(["lds"], unit="sentence").options(parse_metric("lds")) == {**question, "unit": "sentence"}
     assert case.options(parse_metric("blank_out_faithfulness")) == {**question, "unit": "token", "keep_special": False}
@@ -343,7 +379,9 @@ def test_options_of_a_metric_in_a_run() -> None:
     assert case_of(["aopc"], ranking="signed").options(parse_metric("cue_dot")) == {"signs": "positive"}
     assert case.options(parse_metric("aopc:replacement=infill"))["replacement"] == "infill"
     filled = case_of(["aopc"], models=2)
-    assert filled.options(parse_metric("aopc:replacement=infill"))["replacement"] == judging.Infill(filled.setup.models[1])
+    assert filled.options(parse_metric("aopc:replacement=infill"))["replacement"] == judging.Infill(
+        filled.setup.models[1]
+    )
 
 
 def test_records_of_random_scores(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -429,7 +467,9 @@ def test_runs_that_are_refused() -> None:
     ) -> Any:
         run = {"metrics": metrics, "explains": "measured", "ranking": "default", "unit": "token", "draws": 1, **options}
         config = SimpleNamespace(pad_token_id=0)
-        model = SimpleNamespace(task=task, name="tiny", tokenizer=SimpleNamespace(), hf_model=SimpleNamespace(config=config))
+        model = SimpleNamespace(
+            task=task, name="tiny", tokenizer=SimpleNamespace(), hf_model=SimpleNamespace(config=config)
+        )
         requests = {name: parse_method(name) for name in methods}
         return SimpleNamespace(options=run, examples=examples, requests=requests, model=model, models=[model])
 
@@ -489,10 +529,16 @@ def test_the_table_of_checks() -> None:
     assert (table.name, table.title, table.columns) == ("sanity", "Sanity checks", columns)
     first, second = (mean_with_interval([float(i + k) for i in range(6)], how="studentised") for k in (0, 1))
     spread = pytest.approx(1.25 / math.sqrt(2))
-    assert table.rows == (("b", None, None, mean_with_interval([1.0] * 3, how="studentised")), ("a", first, spread, second))
+    assert table.rows == (
+        ("b", None, None, mean_with_interval([1.0] * 3, how="studentised")),
+        ("a", first, spread, second),
+    )
     assert "of their magnitudes. weights: lower is better; noise: higher is better. A method" in table.note
     assert "over the tokens that may be taken away; " in table.note
-    assert "weights: of each text the mean over 2 redraws, whose interval is over texts alone; sd over redraws: " in table.note
+    assert (
+        "weights: of each text the mean over 2 redraws, whose interval is over texts alone; sd over redraws: "
+        in table.note
+    )
     assert table.note.endswith(" target is left out: " + sanity.NO_THIRD)
     records += [Record(str(i), "a", "target", value) for i, value in enumerate((0.5, math.nan))]
     told = sanity._finish(setup, records)[0]
@@ -527,7 +573,10 @@ def test_checks_that_are_refused() -> None:
     for wrong in (["weight"], []):
         assert told(wrong) == f"checks are some of weights, labels, target, noise, not {wrong!r}."
     for radius in (0.0, 1.0):
-        assert told(["noise"], radius) == f"radius is a share of a word vector's length, above 0 and below 1, not {radius}."
+        assert (
+            told(["noise"], radius)
+            == f"radius is a share of a word vector's length, above 0 and below 1, not {radius}."
+        )
     sanity._prepare(SimpleNamespace(options={"checks": ["noise"], "radius": 0.999, "redraws": 1}))  # type: ignore[arg-type]
 
 
@@ -572,7 +621,9 @@ def test_no_method_is_judged_by_what_it_is_made_of() -> None:
 def test_every_method_that_learns_from_subsets_has_no_lds() -> None:
     """The methods whose file draws texts with many units taken away at once."""
     files = (Path(judging.__file__).parents[1] / "methods").glob("[!_]*.py")
-    drawing = [path.stem for path in files if re.search(r"import .*\b(game_of|random_subsets)\b", path.read_text("utf-8"))]
+    drawing = [
+        path.stem for path in files if re.search(r"import .*\b(game_of|random_subsets)\b", path.read_text("utf-8"))
+    ]
     assert sorted(drawing) == sorted(judging.LEARN_FROM_SUBSETS)
 
 

@@ -12,21 +12,25 @@ import pytest
 from typer.testing import CliRunner
 
 from mixlens import data
+from mixlens.base.errors import InputError, MixlensError
+from mixlens.base.registry import Registry
 from mixlens.cli.app import app
-from mixlens.errors import InputError, MixlensError
-from mixlens.experiments import known
-from mixlens.experiments.claims import SAME, Verdict
-from mixlens.experiments.command import step_options_of
-from mixlens.experiments.experiment import Outcome
-from mixlens.experiments.plan import PLANS, Comparison, Item, Plan, Role, Step
-from mixlens.experiments.reproduction import reproduce
-from mixlens.experiments.reproduction_page import command, page, whole_command
 from mixlens.model.loading import EMBEDDED
-from mixlens.registry import Registry
+from mixlens.runs.experiments import known
+from mixlens.runs.experiments.claims import SAME, Verdict
+from mixlens.runs.experiments.command import step_options_of
+from mixlens.runs.experiments.experiment import Outcome
+from mixlens.runs.experiments.plan import PLANS, Comparison, Item, Plan, Role, Step
+from mixlens.runs.experiments.reproduction import reproduce
+from mixlens.runs.experiments.reproduction_page import command, page, whole_command
 
 STEPS = (
-    Step("table", "attcat-faithfulness", ("classifier",), "sentiment", "Table 1", n=3, fast=2, methods=("cat", "attcat")),
-    Step("layers", "attcat-layers", ("classifier",), "sentiment", "Figure 4", n=3, fast=2, options={"variant": "paper"}),
+    Step(
+        "table", "attcat-faithfulness", ("classifier",), "sentiment", "Table 1", n=3, fast=2, methods=("cat", "attcat")
+    ),
+    Step(
+        "layers", "attcat-layers", ("classifier",), "sentiment", "Figure 4", n=3, fast=2, options={"variant": "paper"}
+    ),
     Step("absent", "attcat-qa", ("reader",), "squad1", "Figure 3"),
 )
 ITEMS = (Item("Table 1", "numbers", steps=("table",)), Item("Figure 1", "a drawing", reason="a drawing"))
@@ -45,7 +49,9 @@ def small(monkeypatch: pytest.MonkeyPatch) -> Plan:
 def test_every_run_of_a_plan_is_made_or_refused_with_its_reason(small: Plan, tmp_path: Path) -> None:
     made = reproduce("small", out=tmp_path, progress=False)
     assert list(made.outcomes) == ["table", "layers"]
-    assert made.refusals["absent"].startswith("the paper's model 'reader' has no published name: give one, --model reader=NAME")
+    assert made.refusals["absent"].startswith(
+        "the paper's model 'reader' has no published name: give one, --model reader=NAME"
+    )
     assert json.loads((tmp_path / "table" / "manifest.json").read_text())["finished"]
     setups = [outcome.setup for outcome in made.outcomes.values()]
     claims = [claim for setup in setups for claim in setup.experiment.claims if claim.is_about(setup)]
@@ -63,8 +69,9 @@ def test_a_claim_about_two_runs_is_judged_where_both_were_made(small: Plan, monk
     made = reproduce("small", fast=True, progress=False)
     told = ("layers, table", two.says, "Section 9", "2 against 1", "attcat-layers and attcat-faithfulness", "same")
     assert [row for row in made.claims if row[2] == "Section 9"] == [told]
-    assert f"| {two.says} | Section 9 | layers, table | 2 against 1 | attcat-layers and attcat-faithfulness | same |" in page(
-        made
+    assert (
+        f"| {two.says} | Section 9 | layers, table | 2 against 1 | attcat-layers and attcat-faithfulness | same |"
+        in page(made)
     )
 
 
@@ -79,7 +86,10 @@ def test_the_page_has_the_verdicts_the_commands_and_every_item(small: Plan, tmp_
     text = page(reproduce("small", out=tmp_path, progress=False))
     assert text.index("What replicates") < text.index("## Table 1")
     assert "How a verdict is reached: A claim of order" in text
-    assert "mixlens experiment attcat-layers --model sentiment --data sentiment --n 3 --option variant=paper --leave-out" in text
+    assert (
+        "mixlens experiment attcat-layers --model sentiment --data sentiment --n 3 --option variant=paper --leave-out"
+        in text
+    )
     assert "| Figure 3 | the paper's model 'reader' has no published name" in text
     assert "`mixlens experiment attcat-qa --model MODEL --data squad1 --leave-out` |" in text
     assert "![Figure 4](layers/figure.svg)" in text
@@ -131,7 +141,10 @@ def test_one_step_has_a_model_of_its_own(small: Plan, tmp_path: Path) -> None:
     text = page(made)
     assert f"mixlens experiment attcat-layers --model {own} " in text
     assert "| classifier | a classifier, `sentiment` | `sentiment`, `own` |" in text
-    for wrong, told in (("tabel:classifier", "no step 'tabel'.*table"), ("table:reader", "no model 'reader'.*classifier")):
+    for wrong, told in (
+        ("tabel:classifier", "no step 'tabel'.*table"),
+        ("table:reader", "no model 'reader'.*classifier"),
+    ):
         with pytest.raises(InputError, match=told):
             reproduce("small", models={wrong: "x"}, progress=False)
 
@@ -198,7 +211,9 @@ def test_a_plan_names_what_there_is(name: str) -> None:
 
 def test_commands_of_items_name_a_model_and_the_texts_that_a_paper_prints() -> None:
     """Commands that have no model and no mask are refused: the embedded model fills gaps. attcat-qa has no embedded model."""
-    commands = {(name, item.where): item.command for name, plan in PLANS.known().items() for item in plan.items if item.command}
+    commands = {
+        (name, item.where): item.command for name, plan in PLANS.known().items() for item in plan.items if item.command
+    }
     needing = ("mixlens explain", "mixlens plot", "mixlens compare", "mixlens experiment attcat-qa")
     assert [key for key, one in commands.items() if one.startswith(needing) and "--model " not in one] == []
     for where, words in (("Figure 6", "research into military brats"), ("Figures 19-25", "foodservice pie business")):
@@ -214,7 +229,9 @@ def test_an_experiment_of_a_paper_says_what_differs_and_is_in_a_plan(name: str) 
     assert declared.differs, "what differs from the paper is not said"
     assert declared.claims or declared.published, "neither a claim nor a number of the paper"
     steps = [step.experiment for plan in PLANS.known().values() for step in plan.steps]
-    assert name in steps or any(f"mixlens experiment {name}" in item.command for plan in PLANS.values() for item in plan.items)
+    assert name in steps or any(
+        f"mixlens experiment {name}" in item.command for plan in PLANS.values() for item in plan.items
+    )
 
 
 def test_plans_are_a_registry() -> None:
@@ -231,7 +248,7 @@ def test_the_page_of_the_papers_is_written_from_the_plans() -> None:
 
 
 def test_the_page_is_written_where_no_step_made_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from mixlens.experiments import command
+    from mixlens.runs.experiments import command
 
     monkeypatch.setattr(command, "reproduce", lambda name, **question: name)
     monkeypatch.setattr(command, "page", lambda reproduction: f"page of {reproduction}")

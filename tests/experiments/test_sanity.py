@@ -10,10 +10,10 @@ import pytest
 import torch
 
 import mixlens
-from mixlens.errors import InputError
-from mixlens.experiments import run
-from mixlens.experiments.sanity import jittered, redraw_seeds, redrawn
+from mixlens.base.errors import InputError
 from mixlens.metrics.agreement import spearman
+from mixlens.runs.experiments import run
+from mixlens.runs.judge.sanity import jittered, redraw_seeds, redrawn
 
 
 @pytest.fixture(scope="module")
@@ -91,12 +91,16 @@ def test_weights_are_redrawn_several_times(model: Any) -> None:
 
 def test_positions_that_stay_say_nothing_of_the_weights(model: Any) -> None:
     """ContextCite gives 0 to special tokens and to the gap, whatever the model: over all positions its scores look alike."""
-    made = run("judge-sanity", model=model, n=4, methods=["context_cite"], checks=["weights"], redraws=1, progress=False)
+    made = run(
+        "judge-sanity", model=model, n=4, methods=["context_cite"], checks=["weights"], redraws=1, progress=False
+    )
     other = redrawn(model, redraw_seeds(0, 1)[0])
     for record, example in zip(made.records, made.setup.examples, strict=True):
         traces = [one.trace(example) for one in (model, other)]
         asked = {"target": example.target, "foil": example.foil, "score": "logit"}
-        before, after = (mixlens.attribute(trace, "context_cite", **asked).scores.abs().double().numpy() for trace in traces)
+        before, after = (
+            mixlens.attribute(trace, "context_cite", **asked).scores.abs().double().numpy() for trace in traces
+        )
         stay = [i for i in range(len(traces[0])) if traces[0].special[i] or i == traces[0].query]
         assert not before[stay].any()
         assert not after[stay].any()
@@ -113,7 +117,9 @@ def test_another_class_is_asked_where_there_are_three() -> None:
     torch.manual_seed(0)
     three = mixlens.load(type(small.hf_model)(config).eval(), tokenizer=small.tokenizer)
     texts = ["The plot was not dull.", "A wonderful film."]
-    made = run("judge-sanity", model=three, data=texts, methods=["grad_x_input", "alti"], checks=["target"], progress=False)
+    made = run(
+        "judge-sanity", model=three, data=texts, methods=["grad_x_input", "alti"], checks=["target"], progress=False
+    )
     (table,) = made.tables
     assert table.columns == ("method", "target")
     assert table.row("alti")["target"].mean == pytest.approx(1)  # a map knows of no target
@@ -124,7 +130,9 @@ def test_another_class_is_asked_where_there_are_three() -> None:
 
 
 def test_a_second_model_is_the_one_trained_on_shuffled_labels(model: Any) -> None:
-    made = run("judge-sanity", model=[model, redrawn(model, seed=1)], n=2, methods=["alti"], checks=["labels"], progress=False)
+    made = run(
+        "judge-sanity", model=[model, redrawn(model, seed=1)], n=2, methods=["alti"], checks=["labels"], progress=False
+    )
     assert made.tables[0].columns == ("method", "labels")
     assert made.tables[0].row("alti")["labels"].mean < 1
 

@@ -11,15 +11,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mixlens.errors import InputError
-from mixlens.experiments import judge_summary, judged_methods, judged_metrics, scoreboard, verdict, verdict_notes, verdict_tables
-from mixlens.experiments.judged_metrics import MetricRequest, parse_metric
-from mixlens.experiments.scoreboard import Scoreboard, Values
-from mixlens.experiments.tables import Table
+from mixlens.base.errors import InputError
 from mixlens.metrics import Interval, mean_with_interval
 from mixlens.metrics.agreement import kendall
 from mixlens.metrics.comparisons import simultaneous
 from mixlens.metrics.intervals import difference_with_interval
+from mixlens.runs.experiments import verdict, verdict_notes, verdict_tables
+from mixlens.runs.experiments.tables import Table
+from mixlens.runs.judge import judge_summary, judged_methods, judged_metrics, scoreboard
+from mixlens.runs.judge.judged_metrics import MetricRequest, parse_metric
+from mixlens.runs.judge.scoreboard import Scoreboard, Values
 from mixlens.types import Example, Record
 
 NAN = math.nan
@@ -76,9 +77,13 @@ def test_a_spread_on_few_texts_is_no_scale() -> None:
     rows = {"a": [1.0] * 10}
     assert values_of("aopc", rows, drawn, [0.001] + [0.0] * 9).scale == 2.0
     assert values_of("aopc", rows, drawn, [0.001] + [NAN] + [1e-8] * 8).scale == 2.0  # rounding of single precision
-    assert values_of("aopc", rows, drawn, [3.0] * 2 + [0.0] * 8).scale == pytest.approx(math.sqrt(1.8))  # on a fifth of the texts
+    assert values_of("aopc", rows, drawn, [3.0] * 2 + [0.0] * 8).scale == pytest.approx(
+        math.sqrt(1.8)
+    )  # on a fifth of the texts
     assert values_of("aopc", rows, drawn, [NAN] * 10).scale == 2.0
-    assert values_of("aopc", {"a": [0.0, 3.0]}, [1.0, 1.0 + 1e-8], [0.0, 0.0]).scale == pytest.approx(np.std([0, 3, 1, 1]))
+    assert values_of("aopc", {"a": [0.0, 3.0]}, [1.0, 1.0 + 1e-8], [0.0, 0.0]).scale == pytest.approx(
+        np.std([0, 3, 1, 1])
+    )
 
 
 def test_standard_scores() -> None:
@@ -111,7 +116,9 @@ def test_scores_are_means_over_kinds_of_means_over_metrics() -> None:
     assert board.kinds == (first.request.metric.kind, third.request.metric.kind)
     assert board.names() == ["aopc", "comprehensiveness", "sufficiency"]
     assert board.names(kind=third.request.metric.kind) == ["sufficiency"]
-    assert board.names(better="lower") == [v.request.written for v in board.metrics if v.request.metric.better == "lower"]
+    assert board.names(better="lower") == [
+        v.request.written for v in board.metrics if v.request.metric.better == "lower"
+    ]
     assert board.has_random
     for method in board.methods:
         removing = (first.standard(method) + second.standard(method)) / 2
@@ -159,19 +166,25 @@ def test_a_board_without_random_scores_and_with_a_metric_that_judges_few() -> No
 
 
 def test_a_method_without_a_score_is_last() -> None:
-    board = Scoreboard((values_of("aopc", {"none": [NAN] * 3, "a": [-1.0, -2, -3], "b": [1.0, 2, 3]}),), ("none", "a", "b"))
+    board = Scoreboard(
+        (values_of("aopc", {"none": [NAN] * 3, "a": [-1.0, -2, -3], "b": [1.0, 2, 3]}),), ("none", "a", "b")
+    )
     assert board.order == ("b", "a", "none")
 
 
 def test_methods_like_random() -> None:
     small = np.array([1.0, -1.0, 1.0, -1.0, 1.0, -1.0, 1.0, -1.0])
-    board = Scoreboard((values_of("aopc", {"noise": small, "good": 9 + small / 9}, np.zeros(N), np.ones(N)),), ("noise", "good"))
+    board = Scoreboard(
+        (values_of("aopc", {"noise": small, "good": 9 + small / 9}, np.zeros(N), np.ones(N)),), ("noise", "good")
+    )
     assert board.like_random == ["noise"]
     assert scoreboard.better_than_random(board.metrics[0], seed=0, confidence=0.95) == {"good"}
     worse = values_of("lodds", {"good": 9 + small / 9}, np.zeros(N), np.ones(N))
     assert scoreboard.better_than_random(worse, seed=0, confidence=0.95) == set()
     assert scoreboard.better_than_random(values_of("aopc", {"a": small}), seed=0, confidence=0.95) == set()
-    assert scoreboard.better_than_random(board.metrics[0], seed=0, confidence=1 - 1e-12) == set()  # nothing is so certain
+    assert (
+        scoreboard.better_than_random(board.metrics[0], seed=0, confidence=1 - 1e-12) == set()
+    )  # nothing is so certain
 
 
 @pytest.mark.parametrize(
@@ -196,7 +209,9 @@ def test_series_against_zero() -> None:
     assert scoreboard.against_zero({}) == {}
     row = STEPS + 1
     told = scoreboard.against_zero({"x": row, "few": row[:3]}, seed=4, confidence=0.9)
-    assert told == {"x": simultaneous({"x": row, "zero": np.zeros(N)}, [("x", "zero")], seed=4, confidence=0.9)["x", "zero"]}
+    assert told == {
+        "x": simultaneous({"x": row, "zero": np.zeros(N)}, [("x", "zero")], seed=4, confidence=0.9)["x", "zero"]
+    }
 
 
 # --- tables ---------------------------------------------------------------------------------------------------------------
@@ -219,7 +234,9 @@ def test_the_leader_against_the_others() -> None:
     cells = [(one.mean, one.low, one.high, one.n) for one in differences.values()]
     assert [row[0] for row in table.rows] == list(differences)
     assert [(row[1].mean, row[1].low, row[1].high, row[1].n) for row in table.rows] == cells  # type: ignore[union-attr]
-    assert [row[2:] for row in table.rows] == [("yes", verdict_tables.p_text(one.p), None) for one in differences.values()]
+    assert [row[2:] for row in table.rows] == [
+        ("yes", verdict_tables.p_text(one.p), None) for one in differences.values()
+    ]
     few = Scoreboard((values_of("aopc", {"a": [1.0, 2], "b": [2.0, 3]}),), ("a", "b"))
     assert verdict_tables.pairs_table("ranking", "faithfulness", few) is None
     assert [verdict_tables.size_text(n) for n in (None, 8, 100_000, 100_001)] == [None, 8, 100_000, "more than 100,000"]
@@ -251,7 +268,10 @@ def test_signs_that_matter() -> None:
     assert table is not None
     assert (table.name, table.title) == ("signs", "Where signed scores and magnitudes disagree")
     assert table.columns == ("method", "as ranked", "mean", "other reading of the signs", "its mean", "difference")
-    assert table.note == "Rows are shown where the difference, text by text, is not 0 (95 % intervals, for all methods at once)."
+    assert (
+        table.note
+        == "Rows are shown where the difference, text by text, is not 0 (95 % intervals, for all methods at once)."
+    )
     compared = scoreboard.against_zero({"a": 3 - flip, "b": 0 * flip, "d": flip + 10}, seed=2)
     assert [row[0] for row in table.rows] == [name for name, one in compared.items() if one.sign] == ["d"]
     assert table.rows[0] == (
@@ -279,7 +299,11 @@ def test_right_and_wrong_predictions() -> None:
         assert math.isnan(few.high)
         assert row[3] is None
     assert table.note.endswith("Caution: 5 right predictions are few. Caution: 2 wrong predictions are few.")
-    for rights, there in (([True] * 7 + [False], False), ([True] * 6 + [False] * 2, True), ([None] * 7 + [True], False)):
+    for rights, there in (
+        ([True] * 7 + [False], False),
+        ([True] * 6 + [False] * 2, True),
+        ([None] * 7 + [True], False),
+    ):
         made = verdict_tables.correctness_table(board, records_of("best", "aopc", STEPS, right=rights), "Of labels.")
         assert (made is not None) is there
         assert made is None or " Of labels. Caution: 6 right" in made.note
@@ -289,7 +313,9 @@ def test_right_less_wrong_has_an_interval() -> None:
     """Of 35 right and 30 wrong predictions: a difference, and no caution. A text without a score is no part of a side."""
     row = np.random.default_rng(0).normal(size=65) + np.repeat([2.0, 0.0], [35, 30])
     row[0] = NAN
-    board = Scoreboard((values_of("aopc", {"a": row, "none": [NAN] * 65}, np.zeros(65), np.ones(65)),), ("a", "none"), 3)
+    board = Scoreboard(
+        (values_of("aopc", {"a": row, "none": [NAN] * 65}, np.zeros(65), np.ones(65)),), ("a", "none"), 3
+    )
     rights = [True] * 35 + [False] * 30
     table = verdict_tables.correctness_table(board, records_of("a", "aopc", row, right=rights))
     assert table is not None
@@ -323,7 +349,9 @@ def test_fillers_and_the_order_of_methods() -> None:
     ]
     agreement: Any = table.rows[1][5]
     assert table.rows[0][5] == 1.0
-    assert [agreement.mean, agreement.low, agreement.high, agreement.n] == pytest.approx([tau, tau, tau, N])  # at every resample
+    assert [agreement.mean, agreement.low, agreement.high, agreement.n] == pytest.approx(
+        [tau, tau, tau, N]
+    )  # at every resample
     assert verdict_tables.fillers_table(Scoreboard((plain, first), ("a", "b", "c"))) is None
     alone = [values_of(one.request.written, {"a": STEPS}) for one in (first, other)]
     assert verdict_tables.fillers_table(Scoreboard(tuple(alone), ("a",))) is None
@@ -333,7 +361,10 @@ def test_an_order_that_chance_decides_has_a_wide_agreement() -> None:
     """Methods that differ by noise alone: the best is not told apart from the next, and resampled texts give other orders."""
     noise = np.random.default_rng(1).normal(size=(2, 5, 20))
     names = ("v", "w", "x", "y", "z")
-    ways = [values_of(f"aopc:replacement={way}", dict(zip(names, noise[i], strict=True))) for i, way in enumerate(("unk", "pad"))]
+    ways = [
+        values_of(f"aopc:replacement={way}", dict(zip(names, noise[i], strict=True)))
+        for i, way in enumerate(("unk", "pad"))
+    ]
     first, second = verdict_tables.fillers_table(Scoreboard(tuple(ways), names, 3)).rows  # type: ignore[union-attr]
     assert (first[3], second[3]) == ("no", "no")
     assert isinstance(second[5], Interval)
@@ -372,12 +403,17 @@ def test_the_note_below_a_ranking() -> None:
         "number of a group is no rank."
     )
     twins = "Methods joined by = have the same scores on every text and are one row."
-    caution = "Caution: {} texts are few. On others the order may be another: look at the groups, and judge 30 texts or more."
+    caution = (
+        "Caution: {} texts are few. On others the order may be another: look at the groups, and judge 30 texts or more."
+    )
     note = verdict_notes.note_of
     assert note(setup_of(30), board, {"a": ["a"]}) == " ".join([start, score, groups])
-    assert note(setup_of(29), board, {"a": ["a"], "b": ["b", "c"]}) == " ".join([start, score, groups, twins, caution.format(29)])
+    assert note(setup_of(29), board, {"a": ["a"], "b": ["b", "c"]}) == " ".join(
+        [start, score, groups, twins, caution.format(29)]
+    )
     few = Scoreboard(
-        (values_of("lodds", {"a": [1.0, NAN], "blank_out": [2.0, 3]}), values_of("lds", {"a": [1.0, 2]})), ("a", "blank_out")
+        (values_of("lodds", {"a": [1.0, NAN], "blank_out": [2.0, 3]}), values_of("lds", {"a": [1.0, 2]})),
+        ("a", "blank_out"),
     )
     assert note(setup_of(1), few, {}) == (
         "Higher is better: lds; lower is better: lodds. blank_out has no lds: it would be compared with what it is made of. A "
@@ -386,14 +422,19 @@ def test_the_note_below_a_ranking() -> None:
         "for all. One text has no intervals, and no two methods are told apart by it."
     )
     assert [verdict_notes._not_judged(names, "aopc") for names in (["a", "b"], ["a", "b", "c"])] == [
-        *(f"{names} have no aopc: they would be compared with what they are made of." for names in ("a and b", "a, b and c"))
+        *(
+            f"{names} have no aopc: they would be compared with what they are made of."
+            for names in ("a and b", "a, b and c")
+        )
     ]
     lower = Scoreboard((values_of("lodds", {"a": [1.0, 2]}),), ("a",))
     assert note(setup_of(30), lower, {}) == "Lower is better: lodds."
     forced = setup_of(30)
     forced.options["ranking"] = "magnitude"
     assert note(forced, lower, {}) == "Lower is better: lodds."
-    both = Scoreboard((lower.metrics[0], values_of("cue_dot", {"a": [1.0, 2]}), values_of("lds", {"a": [1.0, 2]})), ("a",))
+    both = Scoreboard(
+        (lower.metrics[0], values_of("cue_dot", {"a": [1.0, 2]}), values_of("lds", {"a": [1.0, 2]})), ("a",)
+    )
     assert note(forced, both, {}).endswith(" The ranking magnitude does not change lds.")
     assert "does not change" not in note(setup_of(30), both, {})
 
@@ -418,7 +459,14 @@ def test_the_answer_in_a_sentence() -> None:
     )
     names = list("abcdefgh")
     assert [verdict.listed(names[:n]) for n in (1, 2, 3, 6, 7, 8)] == [
-        *("a", "a and b", "a, b and c", "a, b, c, d, e and f", "a, b, c, d, e and 2 others", "a, b, c, d, e and 3 others")
+        *(
+            "a",
+            "a and b",
+            "a, b and c",
+            "a, b, c, d, e and f",
+            "a, b, c, d, e and 2 others",
+            "a, b, c, d, e and 3 others",
+        )
     ]
 
 
@@ -479,7 +527,10 @@ def test_twins_and_boards_of_a_run() -> None:
     assert (without.random, without.spread) == (None, None)
     unspread = verdict.metric_values(parse_metric("aopc"), [], records_of("random", "aopc", [1, 2]))
     same(unspread.spread, [0, 0])
-    kinds = {name: verdict.question_of(parse_metric(name)) for name in ("lodds", "lds", "cue_dot", "rationale_f1", "sufficiency")}
+    kinds = {
+        name: verdict.question_of(parse_metric(name))
+        for name in ("lodds", "lds", "cue_dot", "rationale_f1", "sufficiency")
+    }
     assert kinds == {
         "lodds": "ranking",
         "lds": "ranking",
@@ -495,7 +546,14 @@ def test_the_ranking_of_a_run() -> None:
     assert [table.name for table in tables] == ["ranking", "plausibility", "ranking_pairs", "plausibility_pairs"]
     table, board = tables[0], verdict.boards_of(setup, records)["ranking"]
     assert table.title == "Faithfulness: which method finds the tokens that the prediction rests on"
-    assert table.columns == ("rank", "method", "group", "score", "aopc", "better than random on")  # one kind is the score
+    assert table.columns == (
+        "rank",
+        "method",
+        "group",
+        "score",
+        "aopc",
+        "better than random on",
+    )  # one kind is the score
     assert table.column("rank") == [1, 2, 3]
     assert table.column("method") == ["one = twin", "two", "random"]
     assert table.column("group") == [board.groups[name] for name in ("one", "two", "random")]
@@ -505,7 +563,9 @@ def test_the_ranking_of_a_run() -> None:
     assert table.note == verdict_notes.note_of(setup, board, verdict.twins_in(setup, records))
     assert verdict.answers_of(setup, records) == [
         verdict._answer(N, question, one)
-        for question, one in zip(("faithfulness", "plausibility"), verdict.boards_of(setup, records).values(), strict=True)
+        for question, one in zip(
+            ("faithfulness", "plausibility"), verdict.boards_of(setup, records).values(), strict=True
+        )
     ]
 
 
@@ -542,7 +602,12 @@ def test_the_best_bar_is_on_top(monkeypatch: pytest.MonkeyPatch) -> None:
         return Interval(mean, mean, mean, 3, 0.1)
 
     for metric, order in (("aopc", ["b", "a", "none", "no"]), ("lodds", ["a", "b", "none", "no"])):
-        rows = ((1, "none", 1, 0.0, None), (2, "a", 1, 0.0, cell(1.0)), (3, "no", 1, 0.0, cell(NAN)), (4, "b", 1, 0.0, cell(2.0)))
+        rows = (
+            (1, "none", 1, 0.0, None),
+            (2, "a", 1, 0.0, cell(1.0)),
+            (3, "no", 1, 0.0, cell(NAN)),
+            (4, "b", 1, 0.0, cell(2.0)),
+        )
         table = Table("ranking", "t", ("rank", "method", "group", "score", metric), rows, "n")
         verdict.figure_of(setup_of(3), [table], SimpleNamespace(subplots=lambda: "axes"))
         axes, ordered, name, options = drawn.pop()
@@ -557,7 +622,9 @@ def test_the_best_bar_is_on_top(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_metrics_as_written() -> None:
     assert parse_metric("aopc") == MetricRequest("aopc", "aopc", {})
-    assert parse_metric("aopc:replacement=mask") == MetricRequest("aopc:replacement=mask", "aopc", {"replacement": "mask"})
+    assert parse_metric("aopc:replacement=mask") == MetricRequest(
+        "aopc:replacement=mask", "aopc", {"replacement": "mask"}
+    )
     assert parse_metric("kendall_confidence").options == {"variant": "scores"}
     assert (parse_metric("aopc").sign, parse_metric("lodds").sign) == (1, -1)
     assert parse_metric("aopc:replacement=mask").replacement() == "mask"
@@ -581,7 +648,9 @@ def test_metrics_as_written() -> None:
 def test_a_token_that_a_metric_needs() -> None:
     def model(task: str = "classification", mask: int | None = None, pad: int | None = 0) -> Any:
         config = SimpleNamespace(pad_token_id=pad)
-        return SimpleNamespace(task=task, hf_model=SimpleNamespace(config=config), tokenizer=SimpleNamespace(mask_token_id=mask))
+        return SimpleNamespace(
+            task=task, hf_model=SimpleNamespace(config=config), tokenizer=SimpleNamespace(mask_token_id=mask)
+        )
 
     missing = judged_metrics.missing_token
     assert missing(model(), "aopc:replacement=mask") == "mask"
@@ -599,7 +668,17 @@ def test_a_token_that_a_metric_needs() -> None:
 
 
 def summary_table(**changes: Any) -> Table:
-    columns = ("rank", "method", "group", "score", "aopc", "comprehensiveness", "sufficiency", "better than random on", "seconds")
+    columns = (
+        "rank",
+        "method",
+        "group",
+        "score",
+        "aopc",
+        "comprehensiveness",
+        "sufficiency",
+        "better than random on",
+        "seconds",
+    )
     whole = Interval(0.12345, 0.1, 0.2, 9, 0.1)
     rows = (
         (1, "alti = attention = lrp", 1, whole, 0.5, whole, 1.0, "2 of 3", 0.25),
@@ -636,7 +715,11 @@ def test_columns_that_say_nothing_are_left_out() -> None:
     assert judge_summary.columns_shown(summary_table(rows=rows), 60, False) == [
         *("rank", "method", "score", "aopc", "comprehensiveness", "sufficiency")
     ]
-    assert judge_summary.by_kind(["comprehensiveness", "aopc", "sufficiency"]) == ["comprehensiveness", "sufficiency", "aopc"]
+    assert judge_summary.by_kind(["comprehensiveness", "aopc", "sufficiency"]) == [
+        "comprehensiveness",
+        "sufficiency",
+        "aopc",
+    ]
     assert judge_summary.twins_told(summary_table(rows=rows)) == []
     assert [judge_summary.cell_text(cell, "x") for cell in (1, 0.5, None, "t")] == ["1", "0.500", "", "t"]
     assert judge_summary.cell_text("a = b", "x") == "a = b"
@@ -656,7 +739,9 @@ def test_methods_as_asked_for() -> None:
     assert asked({"x": [1], "y": mine}) == (["x", "y"], {"x": [1], "y": mine})
     assert asked(["alti", mine, {"x": [1]}]) == (["alti", "mine", "x"], {"mine": mine, "x": [1]})
     assert asked([lambda trace: 0])[0] == ["lambda"]
-    with pytest.raises(InputError, match=r"^a method is a name, a function of a trace, or a dict of a name and scores, not 3\.$"):
+    with pytest.raises(
+        InputError, match=r"^a method is a name, a function of a trace, or a dict of a name and scores, not 3\.$"
+    ):
         asked([3])
     quick, slow = judged_methods.every_method()
     assert "null_attention" not in quick
@@ -680,7 +765,9 @@ def test_scores_that_were_made_elsewhere() -> None:
     for scores, told in (([[1]], "1"), (3, "no list"), ("abc", "3")):
         with pytest.raises(InputError) as error:
             judged_methods.scorers_of({"x": scores}, examples)
-        assert str(error.value) == f"'x' has the scores of {told}, and there are 3 texts. Give a list with those of each."
+        assert (
+            str(error.value) == f"'x' has the scores of {told}, and there are 3 texts. Give a list with those of each."
+        )
     with pytest.raises(InputError) as error:
         judged_methods.scorers_of({"x": [1, 2]}, [Example("a"), Example("a")])
     assert str(error.value) == "'x': the text 'a' is there twice, so its scores are not told apart."

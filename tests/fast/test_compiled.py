@@ -14,7 +14,9 @@ from conftest import needs_fast
 
 from mixlens.fast.loops import compiled
 
-pytestmark = pytest.mark.skipif(shutil.which("cc") is None or os.name != "posix", reason="needs a C compiler: install one (cc)")
+pytestmark = pytest.mark.skipif(
+    shutil.which("cc") is None or os.name != "posix", reason="needs a C compiler: install one (cc)"
+)
 FORM = "import torch, mixlens.fast.loops as k; print(k.used(torch.device('cpu')))"
 
 pytestmark = needs_fast
@@ -48,7 +50,9 @@ def test_a_library_that_is_cut_off_is_made_again(tmp_path: Path) -> None:
 def test_it_is_flushed_before_it_has_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     steps: list[str] = []
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setattr(compiled, "sync", lambda _: steps.append(f"sync, {len(list((tmp_path / 'mixlens').glob('*.so')))} there"))
+    monkeypatch.setattr(
+        compiled, "sync", lambda _: steps.append(f"sync, {len(list((tmp_path / 'mixlens').glob('*.so')))} there")
+    )
     monkeypatch.setattr(compiled, "sync_folder", lambda _: steps.append("folder"))
 
     def build(place: Path) -> None:

@@ -45,7 +45,9 @@ def test_a_file_is_built_once_and_found_by_its_checksum(around: Path) -> None:
         with compiled.built("x", build) as place:
             assert place == around / "cache" / "mixlens" / name_of(b"code")
             assert place.read_bytes() == b"code"
-    assert [(one.name, one.parent.parent, one.parent.name[:9]) for one in build.places] == [("x.so", place.parent, "building-")]
+    assert [(one.name, one.parent.parent, one.parent.name[:9]) for one in build.places] == [
+        ("x.so", place.parent, "building-")
+    ]
     assert [one.name for one in place.parent.iterdir()] == [place.name]  # the folder that it was built in is gone
     other = Builder(b"other")
     with compiled.built("y", other) as second:
@@ -76,7 +78,9 @@ def test_a_file_is_flushed_and_then_gets_its_name(around: Path, monkeypatch: pyt
     folder = compiled.private_folder()
     assert folder is not None
     steps: list[Any] = []
-    monkeypatch.setattr(compiled, "sync", lambda number: steps.append((os.fstat(number).st_size, len(list(folder.glob("*.so"))))))
+    monkeypatch.setattr(
+        compiled, "sync", lambda number: steps.append((os.fstat(number).st_size, len(list(folder.glob("*.so")))))
+    )
     monkeypatch.setattr(compiled, "sync_folder", lambda place: steps.append((place, len(list(folder.glob("*.so"))))))
     with compiled.built("x", Builder()):
         assert steps == [(4, 0), (folder, 1)]
@@ -93,7 +97,9 @@ def test_what_is_old_is_cleared(around: Path, monkeypatch: pytest.MonkeyPatch) -
     assert compiled.STALE == 3600
 
 
-def test_where_no_folder_can_be_kept_the_file_goes_after_the_block(around: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_no_folder_can_be_kept_the_file_goes_after_the_block(
+    around: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(compiled, "private_folder", lambda: None)
     monkeypatch.setattr(compiled.tempfile, "tempdir", str(around / "tmp"))
     build = Builder()

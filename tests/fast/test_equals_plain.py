@@ -19,13 +19,23 @@ from mixlens.fast.block import Block as FastBlock
 from mixlens.fast.parts import Parts as FastParts
 from mixlens.fast.together import stack
 from mixlens.layer.block import STAGES
-from mixlens.maps import known
 from mixlens.methods.value_zeroing import cosine, euclidean
+from mixlens.scoring.maps import known
 
 CASES = list(CONFIGURATIONS)
 VALUES = (
     *("x", "attention", "values", "projection", "bias", "reach", "value_bias", "head_vectors", "own_part", "all_parts"),
-    *("stream", "middle", "mlp_output", "stream_after_mlp", "attention_output", "output", "head_width", "rounding", "eps"),
+    *(
+        "stream",
+        "middle",
+        "mlp_output",
+        "stream_after_mlp",
+        "attention_output",
+        "output",
+        "head_width",
+        "rounding",
+        "eps",
+    ),
 )
 BLOCK_VERBS: dict[str, Callable[[Any], Any]] = {
     "whole_gap": lambda block: block.whole_gap(block.all_parts + 1, block.bias, block.attention_output),
@@ -48,7 +58,8 @@ BLOCK_VERBS: dict[str, Callable[[Any], Any]] = {
     "after_attention": lambda block: block.after_attention(block.attention_output * 1.1),
     "wide_modules": lambda block: block.wide_modules.mlp(block.x),
     "moved_without_each": lambda block: [
-        block.moved_without_each(measure, lambda vectors: vectors, block.output.unsqueeze(-3)) for measure in (cosine, euclidean)
+        block.moved_without_each(measure, lambda vectors: vectors, block.output.unsqueeze(-3))
+        for measure in (cosine, euclidean)
     ],
     "at": lambda block: [block.at(slice(1, 3)).stream, block.at(slice(1, 3)).attention, block.at(slice(1, 3)).output],
     "parts": lambda block: [block.parts(stage).lengths() for stage in STAGES],

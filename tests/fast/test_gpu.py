@@ -12,11 +12,11 @@ import torch
 from conftest import CONFIGURATIONS, ROUNDED, hf_model, ids
 
 import mixlens
-from mixlens import scoring
-from mixlens.errors import ModelError
+from mixlens.base.errors import ModelError
 from mixlens.fast import loops as kernels
-from mixlens.maps import known
-from mixlens.scoring import shares
+from mixlens.scoring import scoring
+from mixlens.scoring.maps import known
+from mixlens.scoring.scoring import shares
 
 if not torch.cuda.is_available():
     pytest.skip("needs a CUDA device: the tests of this file run on a machine with a GPU", allow_module_level=True)
@@ -123,7 +123,10 @@ def test_replayed_graphs_give_the_same_bits(case: str, monkeypatch: pytest.Monke
     other = {"one": ids(21, seed=5), "many": [ids(21, seed=5), ids(13, seed=6)]}
 
     def maps(given: dict[str, object]) -> list[torch.Tensor]:
-        made = [mixlens.mix(lens.trace(input_ids=given["one"]), STACKED), lens.mix(input_ids=given["one"], name=STACKED)]
+        made = [
+            mixlens.mix(lens.trace(input_ids=given["one"]), STACKED),
+            lens.mix(input_ids=given["one"], name=STACKED),
+        ]
         made += lens.mix(input_ids=given["many"], name=STACKED)
         return [one[name].scores for one in made for name in STACKED] + [
             one[name].info["mixing_ratio"] for one in made for name in STACKED if "mixing_ratio" in one[name].info
@@ -149,7 +152,9 @@ CHANGES: dict[str, Callable[[Any], Any]] = {
     ),
     "a weight in place": lambda net: net.encoder.layer[1].intermediate.dense.weight.mul_(1.5),
     "a weight's data": lambda net: setattr(
-        net.encoder.layer[1].intermediate.dense.weight, "data", 1.5 * net.encoder.layer[1].intermediate.dense.weight.data
+        net.encoder.layer[1].intermediate.dense.weight,
+        "data",
+        1.5 * net.encoder.layer[1].intermediate.dense.weight.data,
     ),
     "a new weight": lambda net: setattr(
         net.encoder.layer[1].intermediate.dense,
@@ -228,7 +233,9 @@ def test_graphs_follow_the_weights(how: str, streams: bool) -> None:
     after = maps()
     assert not any(torch.equal(a, b) for a, b in zip(after, before, strict=True))
     for a, b in zip(
-        after, [one.scores for one in mixlens.mix(mixlens.load(stock).trace(input_ids=given), STACKED).values()], strict=True
+        after,
+        [one.scores for one in mixlens.mix(mixlens.load(stock).trace(input_ids=given), STACKED).values()],
+        strict=True,
     ):
         torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-7)
 
@@ -261,7 +268,9 @@ def test_long_changes_beyond_half_precision_are_split(monkeypatch: pytest.Monkey
             layer.intermediate.dense.weight.mul_(3e5)
             layer.output.dense.weight.div_(3e5)
     exact = mixlens.mix(mixlens.load(stock, device="cpu").trace(input_ids=ids(21)), "value_zeroing").scores
-    made = mixlens.mix(mixlens.load(stock, device="cuda", dtype="float32").trace(input_ids=ids(21)), "value_zeroing").scores
+    made = mixlens.mix(
+        mixlens.load(stock, device="cuda", dtype="float32").trace(input_ids=ids(21)), "value_zeroing"
+    ).scores
     assert float((made.cpu().double() - exact).abs().max()) <= 1e-5
 
 
@@ -287,7 +296,9 @@ def test_layers_on_two_devices_give_the_numbers_of_one(case: str) -> None:
     names = {id(module): name for name, module in model.named_modules()}
     layers = list(dict.fromkeys(names[id(parts.layer)] for parts in mixlens.load(model, check=False).parts))
     inside = tuple(layer + "." for layer in layers)
-    places = {name: "cpu" for name, m in model.named_modules() if name and m._parameters and not name.startswith(inside)}
+    places = {
+        name: "cpu" for name, m in model.named_modules() if name and m._parameters and not name.startswith(inside)
+    }
     places |= {layer: "cpu" if number == 0 else 0 for number, layer in enumerate(layers)}
     spread = mixlens.load(accelerate.dispatch_model(model, places, main_device="cpu"))
     assert spread.devices == (["cpu", "cuda:0"] if len(layers) > 1 else ["cpu"])
@@ -316,10 +327,14 @@ def test_layers_brought_in_to_a_gpu_give_the_numbers_of_a_gpu() -> None:
 
 def test_rows_of_a_corpus_are_the_cpu_s() -> None:
     """Batches, rows of rollouts and predictions at once: the same rows as on a CPU, text by text."""
-    from mixlens.corpus.rows import InputRow
-    from mixlens.corpus.worker import Plan, Worker
+    from mixlens.runs.corpus.rows import InputRow
+    from mixlens.runs.corpus.worker import Plan, Worker
 
-    texts = ["The keys to the cabinet [MASK] rusty.", "The dog [MASK] here.", "The dogs near the old house [MASK] tired today."]
+    texts = [
+        "The keys to the cabinet [MASK] rusty.",
+        "The dog [MASK] here.",
+        "The dogs near the old house [MASK] tired today.",
+    ]
     given = [InputRow(i, str(i), text, None, None, None, None, None, None, ()) for i, text in enumerate(texts, 1)]
     methods = ("alti", "globenc", "attention:rollout=abnar", "norm", "value_zeroing", "attcat", "grad_x_input")
     rows = {}

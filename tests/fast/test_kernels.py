@@ -17,7 +17,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from mixlens import budget
+from mixlens.base import budget
 from mixlens.fast import loops as kernels
 from mixlens.fast.loops import cpu, plain
 
@@ -55,7 +55,11 @@ class Draw:
 
 def examples(axes: tuple[int, ...]) -> list[Any]:
     """Every index of some leading axes."""
-    return list(torch.cartesian_prod(*(torch.arange(size) for size in axes)).view(-1, len(axes)).tolist()) if axes else [[]]
+    return (
+        list(torch.cartesian_prod(*(torch.arange(size) for size in axes)).view(-1, len(axes)).tolist())
+        if axes
+        else [[]]
+    )
 
 
 def at(tensor: Tensor, index: list[int]) -> Tensor:
@@ -74,7 +78,9 @@ def test_every_loop_is_listed() -> None:
         found = inspect.getmembers(module, inspect.isfunction)
         return {name for name, one in found if one.__module__ == module.__name__ and name in vars(plain)}
 
-    public = {name for name, one in inspect.getmembers(kernels, inspect.isfunction) if "_form(" in inspect.getsource(one)}
+    public = {
+        name for name, one in inspect.getmembers(kernels, inspect.isfunction) if "_form(" in inspect.getsource(one)
+    }
     assert public - {"_form"} == set(LOOPS)
     assert defined(cpu) == set(COMPILED)
 
@@ -129,7 +135,9 @@ def frozen(z: Tensor, norms: list[tuple[Tensor, bool]]) -> Tensor:
 @pytest.mark.parametrize("residual", [True, False])
 @pytest.mark.parametrize("of_branch", [0, 1, 2])
 @pytest.mark.parametrize("axes", AXES.values(), ids=AXES)
-def test_ends_and_own_nearer(axes: tuple[int, ...], of_branch: int, residual: bool, form: Any, dtype: torch.dtype) -> None:
+def test_ends_and_own_nearer(
+    axes: tuple[int, ...], of_branch: int, residual: bool, form: Any, dtype: torch.dtype
+) -> None:
     draw, shift = Draw(dtype), -0.01
     own, every, y = draw(*axes, N, D), draw(*axes, N, D), draw(*axes, N, D)
     x = draw(*axes, N, D) if residual else None
@@ -199,7 +207,9 @@ def test_normed(centred: bool, dtype: torch.dtype) -> None:
 
 @pytest.mark.parametrize("n", [1, 5, cpu.SMALL, cpu.SMALL + 1])
 @pytest.mark.parametrize("batch", [(), (1,), (3,)])
-def test_running(n: int, batch: tuple[int, ...], form: Any, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_running(
+    n: int, batch: tuple[int, ...], form: Any, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
     layers = Draw(dtype)(4, *batch, n, n) / n
     right, expected = layers[0].double(), []
     for layer in layers:
@@ -213,7 +223,9 @@ def test_running(n: int, batch: tuple[int, ...], form: Any, dtype: torch.dtype, 
 
 
 @pytest.mark.parametrize("times", [1, 8])
-@pytest.mark.parametrize(("sources", "each", "chunk"), [(1, 5, None), (10, 3, 7), (10, 3, 1), (10, 0, 4), (7, 10**9, None)])
+@pytest.mark.parametrize(
+    ("sources", "each", "chunk"), [(1, 5, None), (10, 3, 7), (10, 3, 1), (10, 0, 4), (7, 10**9, None)]
+)
 def test_tiles_cover_every_source_once(sources: int, each: int, chunk: int | None, times: int) -> None:
     """In order, of about one size, and none larger than a tile may be, unless it is one source."""
     with budget.setting(chunk=chunk):
@@ -279,7 +291,10 @@ def test_a_loop_that_is_wrong_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
             patched.setattr(cpu, name, wrong)
             found = kernels.disagreements(cpu, "cpu")
         assert {one.split(",")[0].split()[0] for one in found} == {name}
-        assert {dtype for dtype in ("float32", "float64") if any(dtype in one for one in found)} == {"float32", "float64"}
+        assert {dtype for dtype in ("float32", "float64") if any(dtype in one for one in found)} == {
+            "float32",
+            "float64",
+        }
 
 
 @pytest.mark.parametrize("name", ["gram", "apart", "running"])
@@ -296,7 +311,9 @@ def test_a_loop_that_reads_float64_as_float32_is_found(name: str) -> None:
 
 @pytest.mark.parametrize("found", [True, False], ids=["torch's OpenMP", "no OpenMP"])
 @pytest.mark.parametrize("threads", [1, 2])
-def test_several_threads_need_the_openmp_library_of_torch(found: bool, threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_several_threads_need_the_openmp_library_of_torch(
+    found: bool, threads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A second pool of threads is never made: without torch's own library the loops run on one thread, or not at all."""
     if kernels._module("cpu") is plain:
         pytest.skip("needs a C compiler, and MIXLENS_KERNELS not set to plain")
@@ -337,7 +354,11 @@ def test_the_loops_are_built_once_and_kept(tmp_path: Path, monkeypatch: pytest.M
 
 def test_a_build_is_for_one_processor(monkeypatch: pytest.MonkeyPatch) -> None:
     """What the processor can do is part of a build's name: a cache on a shared disk serves several machines."""
-    told = {"x86": "vendor_id: a\nflags\t: sse avx\nbugs: b\n", "arm": "BogoMIPS: 2\nFeatures\t: fp asimd\n", "none": "a: b\n"}
+    told = {
+        "x86": "vendor_id: a\nflags\t: sse avx\nbugs: b\n",
+        "arm": "BogoMIPS: 2\nFeatures\t: fp asimd\n",
+        "none": "a: b\n",
+    }
     line = {"x86": "flags\t: sse avx", "arm": "Features\t: fp asimd", "none": ""}
     for kind, text in told.items():
         monkeypatch.setattr(Path, "read_text", lambda self, text=text: text)

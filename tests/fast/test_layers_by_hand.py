@@ -27,7 +27,9 @@ def numbered(*shape: int) -> Any:
 
 def layer_of(n: int, batch: int | None = None, **changes: Any) -> LayerTrace:
     lead = () if batch is None else (batch,)
-    states = {name: numbered(*lead, n, 3) + i for i, name in enumerate(("input", "attention_output", "mlp_output", "output"))}
+    states = {
+        name: numbered(*lead, n, 3) + i for i, name in enumerate(("input", "attention_output", "mlp_output", "output"))
+    }
     heads = {name: numbered(*lead, 2, n, 2) + i for i, name in enumerate(("query", "key", "value"))}
     return LayerTrace(**{"parts": SimpleNamespace(output=nn.Linear(2, 2)), **states, **heads, **changes})
 
@@ -74,7 +76,9 @@ def test_neighbours_on_one_device(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_where_layers_are_scored_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     on_cpu = layer_of(2)
     assert together._place(on_cpu) is None
-    on_gpu: Any = SimpleNamespace(parts=SimpleNamespace(output="module"), output=SimpleNamespace(device=torch.device("cuda")))
+    on_gpu: Any = SimpleNamespace(
+        parts=SimpleNamespace(output="module"), output=SimpleNamespace(device=torch.device("cuda"))
+    )
     for away, packed, place in ((False, False, torch.device("cuda")), (True, False, None), (False, True, None)):
         monkeypatch.setattr(together, "is_away", lambda module, away=away: away)
         monkeypatch.setattr(together, "is_packed", lambda module, packed=packed: packed)
@@ -195,7 +199,9 @@ def test_a_block_is_kept_where_it_is_worth_it(monkeypatch: pytest.MonkeyPatch) -
 
     class Block(SimpleNamespace):
         def __init__(self, layer: Any, index: int, *, scratch: Any, keeps_attention: bool):
-            super().__init__(layer=layer, index=index, scratch=scratch, keeps=keeps_attention, watched=[], compared={"x": 1})
+            super().__init__(
+                layer=layer, index=index, scratch=scratch, keeps=keeps_attention, watched=[], compared={"x": 1}
+            )
             self.attention, self.values = torch.zeros(1), torch.zeros(1)
             made.append(self)
 
@@ -250,7 +256,9 @@ def test_modules_whose_changes_are_counted(monkeypatch: pytest.MonkeyPatch) -> N
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("kind", ["layer", "rms"])
 def test_a_norm_is_found_by_asking_it(kind: str, width: int, dtype: torch.dtype) -> None:
-    module: Any = nn.LayerNorm(width, eps=1e-3, dtype=dtype) if kind == "layer" else nn.RMSNorm(width, eps=1e-3, dtype=dtype)
+    module: Any = (
+        nn.LayerNorm(width, eps=1e-3, dtype=dtype) if kind == "layer" else nn.RMSNorm(width, eps=1e-3, dtype=dtype)
+    )
     gamma = torch.linspace(-0.5, 2.0, width, dtype=dtype)
     with torch.no_grad():
         module.weight.copy_(gamma)
@@ -259,7 +267,9 @@ def test_a_norm_is_found_by_asking_it(kind: str, width: int, dtype: torch.dtype)
     norm = FrozenNorm.of(module, width, torch.float64)
     assert norm.centred is (kind == "layer")
     torch.testing.assert_close(norm.gamma, gamma.double(), rtol=1e-6, atol=1e-6)
-    torch.testing.assert_close(norm.beta, (gamma * 3 - 1 if kind == "layer" else 0 * gamma).double(), rtol=1e-6, atol=1e-6)
+    torch.testing.assert_close(
+        norm.beta, (gamma * 3 - 1 if kind == "layer" else 0 * gamma).double(), rtol=1e-6, atol=1e-6
+    )
     assert norm.eps == pytest.approx(1e-3, rel=1e-3)
     u = torch.randn(2, 3, width, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     expected = module.double()(u)
@@ -382,11 +392,16 @@ def test_modules_in_float32(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_what_a_first_product_gives() -> None:
     heads, bases, constants = numbered(2, 3, 4), numbered(3, 4), torch.tensor([1.0, 2.0, 3.0, 4.0])
-    product: Any = SimpleNamespace(of_heads=(heads, heads + 1), bases=(bases, bases + 1), constants=(constants, -constants))
+    product: Any = SimpleNamespace(
+        of_heads=(heads, heads + 1), bases=(bases, bases + 1), constants=(constants, -constants)
+    )
     s = torch.tensor([[2.0], [4.0], [8.0]])
     whole = zeroing._of_first_product(product, s, halves=1)
     assert all(one is other for one, other in zip(whole["sources"], product.of_heads, strict=True))
-    assert [one.tolist() for one in whole["reads"]] == [(bases / s + constants).tolist(), ((bases + 1) / s - constants).tolist()]
+    assert [one.tolist() for one in whole["reads"]] == [
+        (bases / s + constants).tolist(),
+        ((bases + 1) / s - constants).tolist(),
+    ]
     assert all(one is other for one, other in zip(whole["constants"], product.constants, strict=True))
     parted = zeroing._of_first_product(product, s, halves=2)  # one product of both: the gate's half comes first
     assert [one.tolist() for one in parted["constants"]] == [[3.0, 4.0], [1.0, 2.0]]
@@ -414,7 +429,12 @@ def test_the_norm_before_a_feed_forward() -> None:
 
     assert zeroing._place_of_norm(part()) == "norm_before_mlp"
     assert zeroing._place_of_norm(part(norm_after_attention="n", norm_before_mlp=None)) == "norm_after_attention"
-    for changes in ({"norm_after_attention": "n"}, {"norm_before_mlp": None}, {"parallel": True}, {"norm_on_attention": "n"}):
+    for changes in (
+        {"norm_after_attention": "n"},
+        {"norm_before_mlp": None},
+        {"parallel": True},
+        {"norm_on_attention": "n"},
+    ):
         assert zeroing._place_of_norm(part(**changes)) is None
     assert zeroing._first_modules(part()) == ["up"]
     assert zeroing._first_modules(part(mlp_gate="up")) == ["up"]

@@ -131,7 +131,9 @@ def test_forms_that_are_wrong_are_not_used(monkeypatch: pytest.MonkeyPatch) -> N
         raise OSError("no compiler")
 
     monkeypatch.setattr(loops, "BUILDERS", {"cpu": broken})
-    with pytest.warns(UserWarning, match=r"^the fused cpu loops cannot be built \(no compiler\); the plain ones are used\.$"):
+    with pytest.warns(
+        UserWarning, match=r"^the fused cpu loops cannot be built \(no compiler\); the plain ones are used\.$"
+    ):
         assert find("cpu") is plain
     monkeypatch.setattr(loops, "BUILDERS", {"cpu": lambda: right})
     monkeypatch.setenv("MIXLENS_KERNELS", "plain")
@@ -162,7 +164,8 @@ def test_the_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
     places.clear()
     assert cpu._compiler() is None
     assert [
-        cpu._is_openmp(f"/lib/{name}") for name in ("libgomp.so.1", "libiomp5.so", "libomp.so", "libc.so", "xlibgomp.so")
+        cpu._is_openmp(f"/lib/{name}")
+        for name in ("libgomp.so.1", "libiomp5.so", "libomp.so", "libc.so", "xlibgomp.so")
     ] == [*(True, True, True, False, False)]
 
 
@@ -170,7 +173,9 @@ def test_the_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
     ("machine", "native"), [("x86_64", "-march=native"), ("arm64", "-mcpu=native"), ("aarch64", "-mcpu=native")]
 )
 @pytest.mark.parametrize("openmp", [None, "/lib/libgomp.so"])
-def test_how_the_loops_are_compiled(machine: str, native: str, openmp: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_how_the_loops_are_compiled(
+    machine: str, native: str, openmp: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     made: list[Any] = []
 
     @contextmanager

@@ -12,10 +12,10 @@ import torch
 from conftest import hf_model, ids, loaded, needs_fast
 
 import mixlens
-from mixlens.errors import ModelError
+from mixlens.base.errors import ModelError
 from mixlens.fast import shared
 from mixlens.fast.block import Block
-from mixlens.maps import METHODS
+from mixlens.scoring.maps import METHODS
 
 NORMS = ["norm", "norm_residual", "norm_residual_ln", "globenc", "alti", "value_zeroing"]
 

@@ -24,10 +24,10 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode
 
 import mixlens
-from mixlens.budget import AUTOMATIC
+from mixlens.base.budget import AUTOMATIC
 from mixlens.fast import loops as kernels
 from mixlens.fast.loops import cpu, plain
-from mixlens.maps import METHODS
+from mixlens.scoring.maps import METHODS
 
 N, D, H, M, LAYERS = 128, 256, 4, 256, 2
 E = D // H
@@ -222,15 +222,21 @@ BOUNDS: dict[str, Callable[[str], float]] = {  # operations of one layer, by kin
     "norm_residual": lambda kind: attention_and_proof() + gram_form(1),
     "norm_residual_ln": lambda kind: attention_and_proof() + gram_form(1),
     "globenc": lambda kind: attention_and_proof() + gram_form(1),
-    "NORMS": lambda kind: attention_and_proof() + gram_form(3 if kind == "bert" else 1),  # a pre-norm model has one chain
+    "NORMS": lambda kind: (
+        attention_and_proof() + gram_form(3 if kind == "bert" else 1)
+    ),  # a pre-norm model has one chain
     "alti": lambda kind: attention_and_proof() + 2 * N * D * D + 2 * N * N * H * D,
-    "FIVE": lambda kind: attention_and_proof() + gram_form(3 if kind == "bert" else 1) + 2 * N * D * D + 2 * N * N * H * D,
+    "FIVE": lambda kind: (
+        attention_and_proof() + gram_form(3 if kind == "bert" else 1) + 2 * N * D * D + 2 * N * N * H * D
+    ),
     "effective_attention": lambda kind: attention_and_proof() + 4 * N * N * D + 4 * N * D * E + 2 * D * D * E,
 }
 
 
 # A position that may not look everywhere is projected within what it may see, by decompositions, not by products.
-BOUNDED = [(name, kind) for name in BOUNDS for kind in ("bert", "gpt2") if (name, kind) != ("effective_attention", "gpt2")]
+BOUNDED = [
+    (name, kind) for name in BOUNDS for kind in ("bert", "gpt2") if (name, kind) != ("effective_attention", "gpt2")
+]
 
 
 @needs_fast
@@ -299,7 +305,10 @@ def test_five_methods_run_the_model_once(loops: str) -> None:
         assert len(seen) == 3
     traces = [model.trace(input_ids=IDS) for _ in range(len(FIVE) + 1)]  # calls on one trace would share its blocks
     together = flops(lambda: mixlens.mix(traces[-1], FIVE))
-    apart = sum(flops(lambda name=name, trace=trace: mixlens.mix(trace, name)) for name, trace in zip(FIVE, traces, strict=False))
+    apart = sum(
+        flops(lambda name=name, trace=trace: mixlens.mix(trace, name))
+        for name, trace in zip(FIVE, traces, strict=False)
+    )
     assert together < 0.6 * apart, "one decomposition serves all"
 
 
@@ -378,8 +387,15 @@ def test_fused_loops_are_the_plain_ones(fused: Any, layer: dict[str, Any]) -> No
 def test_fused_loops_hide_no_nan(fused: Any, dtype: torch.dtype) -> None:
     attention = torch.full((2, 5, 5), 0.2, dtype=dtype)
     attention[0, 3, 1] = float("nan")
-    vectors, reciprocal, y = torch.ones(2, 5, 40, dtype=dtype), torch.ones(5, dtype=dtype), torch.ones(5, 40, dtype=dtype)
-    for made in (fused.nearer(attention, vectors, reciprocal, y, 0.0), fused.lengths(attention, plain.gram(vectors), reciprocal)):
+    vectors, reciprocal, y = (
+        torch.ones(2, 5, 40, dtype=dtype),
+        torch.ones(5, dtype=dtype),
+        torch.ones(5, 40, dtype=dtype),
+    )
+    for made in (
+        fused.nearer(attention, vectors, reciprocal, y, 0.0),
+        fused.lengths(attention, plain.gram(vectors), reciprocal),
+    ):
         assert made.isnan().nonzero().tolist() == [[3, 1]]
 
 
@@ -420,7 +436,9 @@ def test_a_streamed_map_is_the_traced_one(case: str, loops: str) -> None:
     for name in QUICK:
         torch.testing.assert_close(streamed[name].scores, traced[name].scores, rtol=1e-12, atol=1e-12)
         assert streamed[name].tokens == traced[name].tokens
-        assert {key for key in streamed[name].info if key != "notes"} == {key for key in traced[name].info if key != "notes"}
+        assert {key for key in streamed[name].info if key != "notes"} == {
+            key for key in traced[name].info if key != "notes"
+        }
     for alone, of_many in zip(several, model.mix(input_ids=several, name="alti"), strict=True):
         expected = mixlens.mix(model.trace(input_ids=alone), "alti").scores
         torch.testing.assert_close(of_many.scores, expected, rtol=1e-9, atol=1e-12)
@@ -477,7 +495,10 @@ def test_the_environment_switches_them_off(unbuilt: None, monkeypatch: pytest.Mo
     assert kernels.used(torch.device("cpu")) == "plain"
 
 
-ERRORS = [torch.OutOfMemoryError("CUDA out of memory."), RuntimeError("DefaultCPUAllocator: can't allocate memory: 9 bytes.")]
+ERRORS = [
+    torch.OutOfMemoryError("CUDA out of memory."),
+    RuntimeError("DefaultCPUAllocator: can't allocate memory: 9 bytes."),
+]
 
 
 def failing(name: str, error: Exception, *, times: int, at: int) -> Any:
@@ -497,13 +518,17 @@ def failing(name: str, error: Exception, *, times: int, at: int) -> Any:
 @pytest.mark.parametrize("error", ERRORS, ids=["cuda", "cpu"])
 @pytest.mark.parametrize("at", [0, 2])
 @pytest.mark.parametrize("way", ["mix", "streamed"])
-def test_out_of_memory_is_tried_again_in_pieces(way: str, at: int, error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_out_of_memory_is_tried_again_in_pieces(
+    way: str, at: int, error: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
     model = loaded("bert")
 
     def work() -> dict[str, mixlens.Map]:
         names = ["globenc", "alti"]
         made: dict[str, mixlens.Map] = (
-            mixlens.mix(model.trace(input_ids=ids(12)), names) if way == "mix" else model.mix(input_ids=ids(12), name=names)
+            mixlens.mix(model.trace(input_ids=ids(12)), names)
+            if way == "mix"
+            else model.mix(input_ids=ids(12), name=names)
         )
         return made
 

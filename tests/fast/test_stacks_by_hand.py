@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from mixlens.budget import setting
+from mixlens.base.budget import setting
 from mixlens.fast import block as quick
 from mixlens.fast import norms as stacked
 from mixlens.fast import parts
@@ -51,7 +51,9 @@ def test_norms_of_several_layers_as_one(centred: bool) -> None:
     torch.testing.assert_close(both(u), expected)
     made, reciprocal = both.with_reciprocal(u)
     torch.testing.assert_close(made, expected)
-    torch.testing.assert_close(reciprocal, torch.stack([norm.with_reciprocal(one)[1] for norm, one in zip(each, u, strict=True)]))
+    torch.testing.assert_close(
+        reciprocal, torch.stack([norm.with_reciprocal(one)[1] for norm, one in zip(each, u, strict=True)])
+    )
     assert both.gamma_beside(u).shape == (2, 1, 4)
     assert both.eps_beside(u[:, None]).flatten().tolist() == pytest.approx([0.1, 0.3])
     assert both.eps_beside(u[:, None]).shape == (2, 1, 1, 1)
@@ -91,7 +93,13 @@ def test_one_product_a_head() -> None:
 
 def bare(**given: Any) -> Any:
     block = quick.Block.__new__(quick.Block)
-    usual = {"scratch": {}, "dtype": torch.float64, "x": torch.zeros(3, 4, dtype=torch.float64), "several": False, "compared": {}}
+    usual = {
+        "scratch": {},
+        "dtype": torch.float64,
+        "x": torch.zeros(3, 4, dtype=torch.float64),
+        "several": False,
+        "compared": {},
+    }
     block.__dict__ |= {**usual, "used": {}, "store": Kept(), **given}
     return block
 
@@ -104,7 +112,9 @@ def test_products_in_memory_of_the_call() -> None:
     assert made.data_ptr() == block.scratch["product", torch.float64].data_ptr()
     torch.testing.assert_close(block.product(drawn(2, 2, 3, 4, seed=2), b), drawn(2, 2, 3, 4, seed=2) @ b)
     torch.testing.assert_close(block.product(drawn(3, 4, seed=2), b), drawn(3, 4, seed=2) @ b)
-    far = bare(x=SimpleNamespace(device=torch.device("cuda"), new_empty=lambda *shape: ("new", shape)), dtype=torch.float32)
+    far = bare(
+        x=SimpleNamespace(device=torch.device("cuda"), new_empty=lambda *shape: ("new", shape)), dtype=torch.float32
+    )
     a, b = a.float(), b.float()
     assert torch.equal(far.product(a, b), a @ b)
     with setting(precision="bfloat16"):
@@ -182,7 +192,10 @@ def test_modules_that_are_watched() -> None:
     block = bare(modules=SimpleNamespace(output=output), layer=layer, values=torch.zeros(2, 3, 3))
     for module in (output, other):
         block.watch(module)
-    assert {id(module): memory.probe.shape[-1] for module, memory in block.used.items()} == {id(output): 6, id(other): 4}
+    assert {id(module): memory.probe.shape[-1] for module, memory in block.used.items()} == {
+        id(output): 6,
+        id(other): 4,
+    }
     assert all(("watched",) in memory.values for memory in block.used.values())
 
 

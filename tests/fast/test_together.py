@@ -11,11 +11,11 @@ import transformers
 from conftest import CONFIGURATIONS, hf_model, ids, loaded, needs_fast
 
 import mixlens
-from mixlens.errors import InputError
+from mixlens.base.errors import InputError
 from mixlens.fast import zeroing
 from mixlens.layer import Block
-from mixlens.maps import known
 from mixlens.methods import identifiability
+from mixlens.scoring.maps import known
 
 CASES = list(CONFIGURATIONS)
 STACKING = [name for name, method in known().items() if method.stacks]
@@ -36,7 +36,7 @@ def test_layers_scored_at_once_are_the_layers_one_by_one(case: str, monkeypatch:
     lens = loaded(case)
     one, many = lens.trace(input_ids=ids(7)), lens.trace(input_ids=[ids(7), ids(4)])
     apart = [mixlens.mix(traces, STACKING) for traces in (one, many)]
-    monkeypatch.setattr(sys.modules["mixlens.maps"], "together_at_once", lambda layer, depth: depth)
+    monkeypatch.setattr(sys.modules["mixlens.scoring.maps"], "together_at_once", lambda layer, depth: depth)
     together = [mixlens.mix(traces, STACKING) for traces in (one, many)]
     assert len(STACKING) >= 8
     pairs = [(apart[0], together[0]), *zip(apart[1], together[1], strict=True)]
@@ -45,7 +45,9 @@ def test_layers_scored_at_once_are_the_layers_one_by_one(case: str, monkeypatch:
             torch.testing.assert_close(b[name].scores, a[name].scores, rtol=1e-10, atol=1e-12)
             assert b[name].info["gap"] == pytest.approx(a[name].info["gap"], abs=1e-12)
             if "mixing_ratio" in a[name].info:
-                torch.testing.assert_close(b[name].info["mixing_ratio"], a[name].info["mixing_ratio"], rtol=1e-10, atol=1e-12)
+                torch.testing.assert_close(
+                    b[name].info["mixing_ratio"], a[name].info["mixing_ratio"], rtol=1e-10, atol=1e-12
+                )
 
 
 @needs_fast
@@ -57,7 +59,7 @@ def test_layers_are_one_block_only_where_a_method_takes_it(
     names: str | list[str], at_once: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Layers that every method of a call scores one by one are not decomposed, and proven, a second time as one block."""
-    maps, asked = sys.modules["mixlens.maps"], list[int]()
+    maps, asked = sys.modules["mixlens.scoring.maps"], list[int]()
     trace = loaded("bert").trace(input_ids=ids(5))
     expected = mixlens.mix(trace, names)
     neighbours = maps.neighbours
@@ -79,7 +81,7 @@ def test_without_fast_each_trace_and_layer_is_scored_alone(monkeypatch: pytest.M
     together = mixlens.mix(traces, "alti")
     monkeypatch.setenv("MIXLENS_FAST", "off")
     for name in ("batches", "of_rows", "stack", "together_at_once"):
-        monkeypatch.setattr(sys.modules["mixlens.maps"], name, refuse)
+        monkeypatch.setattr(sys.modules["mixlens.scoring.maps"], name, refuse)
     for alone, one in zip(mixlens.mix(traces, "alti"), together, strict=True):
         torch.testing.assert_close(alone.scores, one.scores, rtol=1e-10, atol=1e-12)  # the same sums in another order
 
@@ -104,7 +106,9 @@ def test_a_query_may_be_a_token() -> None:
     trace = lens.trace("The keys to the cabinet [MASK] rusty.")
     row = mixlens.mix(trace, "value_zeroing", query="keys").scores
     place = trace.tokens.index("keys")
-    torch.testing.assert_close(row[:, place], mixlens.mix(trace, "value_zeroing").scores[:, place], rtol=1e-8, atol=1e-10)
+    torch.testing.assert_close(
+        row[:, place], mixlens.mix(trace, "value_zeroing").scores[:, place], rtol=1e-8, atol=1e-10
+    )
 
 
 @pytest.mark.parametrize("case", ["bert", "gpt2", "llama"])
@@ -117,7 +121,11 @@ def test_effective_attention_by_small_factorisations_is_that_by_singular_values(
         with torch.no_grad():
             for part in lens.parts:  # the last values of every head say nothing
                 values = part.value.weight if case != "gpt2" else part.value.weight.T
-                heads = lens.hf_model.config.num_key_value_heads if case == "llama" else lens.hf_model.config.num_attention_heads
+                heads = (
+                    lens.hf_model.config.num_key_value_heads
+                    if case == "llama"
+                    else lens.hf_model.config.num_attention_heads
+                )
                 width = values.shape[0] // (3 if case == "gpt2" else 1) // heads
                 own = values[-heads * width :].view(heads, width, -1)
                 own[:, width - lost :] = 0

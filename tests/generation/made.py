@@ -25,10 +25,22 @@ ADDED = ["<|user|>", "<|assistant|>", "<|system|>", "<|end|>"]
 def tokenizer(*, chat: bool = True) -> Any:
     """Words and letters with "▁" before a new word, as SentencePiece has them; a begin mark before every text."""
     letters = "abcdefghijklmnopqrstuvwxyz"
-    known = ["<unk>", "<s>", "</s>", *ADDED, "▁", *MARKS, "\n", *letters, *(f"▁{word}" for word in WORDS if len(word) > 1)]
+    known = [
+        "<unk>",
+        "<s>",
+        "</s>",
+        *ADDED,
+        "▁",
+        *MARKS,
+        "\n",
+        *letters,
+        *(f"▁{word}" for word in WORDS if len(word) > 1),
+    ]
     known += [piece for piece in PIECES if len(piece) > 1]
     vocabulary = {word: number for number, word in enumerate(dict.fromkeys(known))}
-    made = Tokenizer(models.Unigram([(word, -(len(word) ** -1.0)) for word in vocabulary], unk_id=0, byte_fallback=False))
+    made = Tokenizer(
+        models.Unigram([(word, -(len(word) ** -1.0)) for word in vocabulary], unk_id=0, byte_fallback=False)
+    )
     made.pre_tokenizer = pre_tokenizers.Metaspace("▁", prepend_scheme="always", split=True)
     made.decoder = decoders.Metaspace("▁", prepend_scheme="always")
     made.post_processor = processors.TemplateProcessing(single="<s> $A", special_tokens=[("<s>", 1)])
@@ -45,6 +57,8 @@ def talker(case: str = "llama", *, chat: bool = True) -> Any:
     """A model of a family that reads 160 tokens."""
     model_type, options = CONFIGURATIONS[case]
     longest = {name: 160 for name in ("max_position_embeddings", "n_positions") if name in options}
-    model = transformers.AutoModelForCausalLM.from_config(transformers.AutoConfig.for_model(model_type, **{**options, **longest}))
+    model = transformers.AutoModelForCausalLM.from_config(
+        transformers.AutoConfig.for_model(model_type, **{**options, **longest})
+    )
     randomise(model)
     return mixlens.load(model.double().eval(), tokenizer=tokenizer(chat=chat))

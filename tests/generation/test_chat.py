@@ -21,7 +21,9 @@ MESSAGES = [
 
 def test_the_text_is_what_the_template_makes() -> None:
     model = talker()
-    expected = model.tokenizer.apply_chat_template(MESSAGES, tokenize=True, add_generation_prompt=True, return_dict=False)
+    expected = model.tokenizer.apply_chat_template(
+        MESSAGES, tokenize=True, add_generation_prompt=True, return_dict=False
+    )
     assert model.encode(Chat(tuple(MESSAGES))).input_ids == tuple(expected)
     assert chat_text(model, MESSAGES).endswith("<|assistant|>\n")
 

@@ -13,10 +13,16 @@ from conftest import CAUSAL, TWINS, hf_model, ids
 from made import talker
 
 import mixlens
-from mixlens.corpus import generations
 from mixlens.model.predict import generate_each
+from mixlens.runs.corpus import generations
 
-PROMPTS = ["the cat likes", "the dog is red. where is the", "a ball", "the park is open. the cat is playing in the", "where is"]
+PROMPTS = [
+    "the cat likes",
+    "the dog is red. where is the",
+    "a ball",
+    "the park is open. the cat is playing in the",
+    "where is",
+]
 METHODS = ["alti", "grad_x_input"]
 
 
@@ -31,8 +37,10 @@ def test_what_a_batch_wrote_wrongly_is_written_again(monkeypatch: pytest.MonkeyP
     """A padded batch that writes nonsense is noticed: each token must be the likeliest in a pass of its own."""
     model = talker()
     prompts = [model.encode(prompt) for prompt in PROMPTS[:2]]
-    monkeypatch.setattr(mixlens.generation.explaining, "generate_each", lambda *_: [[7, 7], model.generate(prompts[1], 2)])
-    texts = mixlens.generation.explaining.write_each(model, prompts, 2)
+    monkeypatch.setattr(
+        mixlens.answers.generation.explaining, "generate_each", lambda *_: [[7, 7], model.generate(prompts[1], 2)]
+    )
+    texts = mixlens.answers.generation.explaining.write_each(model, prompts, 2)
     for text, prompt in zip(texts, prompts, strict=True):
         assert list(text.whole.input_ids[len(prompt.input_ids) :]) == model.generate(prompt, 2)
 
@@ -45,7 +53,9 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run(file: Path, out: Path, **options: Any) -> Any:
-    return mixlens.run(file, model=talker(), methods=METHODS, out=out, generate=6, shard_rows=2, progress=False, **options)
+    return mixlens.run(
+        file, model=talker(), methods=METHODS, out=out, generate=6, shard_rows=2, progress=False, **options
+    )
 
 
 @pytest.fixture(scope="module")
@@ -88,7 +98,9 @@ def test_a_run_that_was_stopped_goes_on(file: Path, done: Any, tmp_path: Path) -
     texts = [again.text.written for _, again in generations(tmp_path / "out")]
     assert texts == [one.text.written for _, one in generations(done.out)]
     with pytest.raises(mixlens.MixlensError, match="another"):
-        mixlens.run(file, model=talker(), methods=METHODS, out=tmp_path / "out", generate=5, shard_rows=2, progress=False)
+        mixlens.run(
+            file, model=talker(), methods=METHODS, out=tmp_path / "out", generate=5, shard_rows=2, progress=False
+        )
 
 
 @pytest.mark.parametrize(
@@ -122,10 +134,12 @@ def test_a_run_without_written_texts_has_none_to_read(file: Path, tmp_path: Path
 
 
 @pytest.mark.parametrize("class_specific", [True, False])
-def test_target_options_reach_the_methods_that_explain_a_word(class_specific: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_target_options_reach_the_methods_that_explain_a_word(
+    class_specific: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from types import SimpleNamespace
 
-    from mixlens.corpus import writing
+    from mixlens.runs.corpus import writing
 
     asked: list[Any] = []
     monkeypatch.setattr(writing, "explain_written", lambda *given, **options: asked.append((given[1], options)))

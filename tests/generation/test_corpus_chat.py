@@ -16,8 +16,8 @@ from typer.testing import CliRunner
 
 import mixlens
 from mixlens.cli.app import app
-from mixlens.corpus import generations
-from mixlens.corpus.rows import InputRow, fingerprint
+from mixlens.runs.corpus import generations
+from mixlens.runs.corpus.rows import InputRow, fingerprint
 
 SYSTEM = {"role": "system", "content": "the dog is red."}
 TALKS: list[list[dict[str, str]]] = [
@@ -55,7 +55,9 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def done(file: Path, tmp_path_factory: pytest.TempPathFactory) -> Any:
-    return run(file, tmp_path_factory.mktemp("run") / "out", methods="alti,grad_x_input", columns=["messages"], shard_rows=2)
+    return run(
+        file, tmp_path_factory.mktemp("run") / "out", methods="alti,grad_x_input", columns=["messages"], shard_rows=2
+    )
 
 
 def test_every_row_is_what_its_messages_alone_give(done: Any) -> None:
@@ -76,7 +78,9 @@ def test_the_text_of_a_row_is_what_the_template_wrote_and_the_spans_are_its_char
         assert row["text"] == mixlens.chat_text(talker(), messages)
         assert json.loads(row["messages"]) == messages
         contents = "".join(message["content"] for message in messages)
-        inside = [(a, b) for a, b, segment in zip(row["starts"], row["ends"], row["segments"], strict=True) if segment == 0]
+        inside = [
+            (a, b) for a, b, segment in zip(row["starts"], row["ends"], row["segments"], strict=True) if segment == 0
+        ]
         assert "".join(row["text"][a:b] for a, b in inside).replace(" ", "") == contents.replace(" ", "")
     assert rows[-1]["messages"] is None
     assert done.report(done.out.parent / "page.html").is_file()
@@ -163,7 +167,9 @@ def test_what_no_row_could_pass_is_refused_in_one_line(data: Any, options: Any, 
     assert "\n" not in str(refusal.value)
 
 
-def test_a_run_knows_that_it_read_conversations_and_by_which_template(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_knows_that_it_read_conversations_and_by_which_template(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     data = ["a cat", "the dog is"]
     run(data, tmp_path / "out")
     assert run(data, tmp_path / "out").done == 0

@@ -14,13 +14,13 @@ from made import talker
 from typer.testing import CliRunner
 
 import mixlens
+from mixlens.answers.generation import Generation
+from mixlens.answers.generation.explaining import Written
+from mixlens.answers.generation.wording import cut_note
 from mixlens.cli.app import app
-from mixlens.continuing import Continuation
-from mixlens.corpus import generations
-from mixlens.generation import Generation
-from mixlens.generation.explaining import Written
-from mixlens.generation.wording import cut_note
 from mixlens.model.words import WORD
+from mixlens.runs.corpus import generations
+from mixlens.scoring.continuing import Continuation
 from mixlens.show.generation_page import content_of, notebook_html
 from mixlens.show.generation_text import generation_view
 from mixlens.show.text import rendered
@@ -53,7 +53,9 @@ def test_a_word_is_cut_where_one_more_token_goes_on_with_it() -> None:
         for shorter, longer in pairwise(texts):
             last = len(shorter.text.tokens) - 1
             joined = any({last, last + 1} <= set(row.tokens) for row in longer.rows)
-            added = longer.text.written[len(shorter.text.written) :]  # spaces stand with the word before them, and end it
+            added = longer.text.written[
+                len(shorter.text.written) :
+            ]  # spaces stand with the word before them, and end it
             ended = len(longer) == len(shorter) or longer.rows[-1].special or not added.strip()
             assert shorter.cut is (joined and not ended)
             assert [row.cut for row in shorter.rows] == [False] * (len(shorter.rows) - 1) + [shorter.cut]
@@ -177,13 +179,15 @@ def test_files_keep_the_mark(generation: Generation, tmp_path: Path) -> None:
     before = generation.to_dict()
     for one in (before, *before["words"]):  # a file of a version that did not know it
         del one["cut"]
-    assert not mixlens.generation.files.from_dict(before).cut
+    assert not mixlens.answers.generation.files.from_dict(before).cut
 
 
 def test_a_corpus_keeps_the_mark(generation: Generation, tmp_path: Path) -> None:
     pytest.importorskip("pyarrow")
     rows = [generation.text.prompt, *PROMPTS]
-    mixlens.run(rows, model=talker(), methods="attention", out=tmp_path / "run", generate=len(generation), progress=False)
+    mixlens.run(
+        rows, model=talker(), methods="attention", out=tmp_path / "run", generate=len(generation), progress=False
+    )
     read = [again.cut for _, again in generations(tmp_path / "run")]
     assert read == [written(str(prompt), len(generation)).cut for prompt in rows]
     assert read[0]

@@ -15,11 +15,11 @@ from conftest import CAUSAL, SHARED, TWINS, hf_model, ids, needs_shared
 from made import talker, tokenizer
 
 import mixlens
-from mixlens.attributions import attribute
-from mixlens.generation.explaining import steps_of, write, written_after
-from mixlens.generation.wording import BACK, answer, largest_loss, named_row, own_shares, prompt_shares
+from mixlens.answers.generation.explaining import steps_of, write, written_after
+from mixlens.answers.generation.wording import BACK, answer, largest_loss, named_row, own_shares, prompt_shares
+from mixlens.scoring.attributions import attribute
 
-pytestmark = pytest.mark.filterwarnings("ignore::mixlens.completeness.IncompleteWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::mixlens.scoring.completeness.IncompleteWarning")
 PROMPT = "the cat likes the red ball. the dog is a cat! where is the park"
 WRITTEN = "open the ball. playing dogs likes red"
 FAMILIES = [case for case in CAUSAL if case not in TWINS]
@@ -62,7 +62,7 @@ def test_every_kind_of_method_gives_what_each_text_alone_gives(name: str) -> Non
     options = {"replacement": "delete"} if name == "blank_out" else {}
     for step, place in zip(steps_of(written, name, options), written.places, strict=True):
         alone = model.trace(input_ids=list(written.whole.input_ids[:place]))
-        target = {"target": written.whole.input_ids[place]} if name in mixlens.attributions.known() else {}
+        target = {"target": written.whole.input_ids[place]} if name in mixlens.scoring.attributions.known() else {}
         expected = attribute(alone, name, **target, **options)
         torch.testing.assert_close(step.scores, expected.scores, **CLOSE)
         assert step.tokens == alone.tokens
@@ -83,8 +83,12 @@ def test_the_beginning_of_a_trace_is_the_trace_of_the_beginning() -> None:
 
 def test_a_map_is_made_once_for_all_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     calls = []
-    known = mixlens.generation.explaining.mix
-    monkeypatch.setattr(mixlens.generation.explaining, "mix", lambda *args, **options: calls.append(1) or known(*args, **options))
+    known = mixlens.answers.generation.explaining.mix
+    monkeypatch.setattr(
+        mixlens.answers.generation.explaining,
+        "mix",
+        lambda *args, **options: calls.append(1) or known(*args, **options),
+    )
     assert len(talker().explain(PROMPT, continuation=WRITTEN)) == 10
     assert calls == [1]
 
@@ -95,14 +99,19 @@ def test_a_map_is_made_once_for_all_rows(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_a_generation_is_a_sequence_of_attributions(generation: Any) -> None:
     assert len(generation) == len(list(generation)) == len(generation.probabilities)
     assert generation[0].info["generated"] == generation.text.tokens[generation.text.begin]
-    assert [len(step.tokens) for step in generation[-2:]] == [len(generation.text.tokens) - 2, len(generation.text.tokens) - 1]
+    assert [len(step.tokens) for step in generation[-2:]] == [
+        len(generation.text.tokens) - 2,
+        len(generation.text.tokens) - 1,
+    ]
 
 
 @pytest.mark.parametrize("name", ["alti", "globenc", "attention", "grad_x_input"])
 def test_rows_sum_to_one_with_own_words_and_the_begin_mark(name: str) -> None:
     generation = talker().explain(PROMPT, method=name, continuation=WRITTEN)
     torch.testing.assert_close(generation.matrix.abs().sum(-1), torch.ones(len(generation.rows), dtype=torch.float64))
-    begin = generation.matrix[:, [number for number, word in enumerate(generation.columns) if word.special]].abs().sum(-1)
+    begin = (
+        generation.matrix[:, [number for number, word in enumerate(generation.columns) if word.special]].abs().sum(-1)
+    )
     parts = own_shares(generation) + prompt_shares(generation) + begin
     torch.testing.assert_close(parts, torch.ones_like(parts))
 
@@ -177,7 +186,7 @@ def test_leaving_out_is_what_deleting_gives(generation: Any) -> None:
 def test_a_prompt_that_would_be_empty_has_no_effect() -> None:
     """Without a begin mark, nothing is left when the only sentence is left out: that is not a number, and said as None."""
     model = mixlens.load(hf_model("gpt2", head="AutoModelForCausalLM"))
-    generation = mixlens.generation.explaining.explain_written(
+    generation = mixlens.answers.generation.explaining.explain_written(
         written_after(model, model.encode_ids(ids(1)), ids(2, seed=1), given=True), "alti"
     ).with_effects()
     assert bool(generation.effects.words[:, 0].isnan().all())
@@ -319,7 +328,13 @@ def test_csv_has_a_line_for_every_cell(generation: Any, tmp_path: Path) -> None:
 @pytest.mark.parametrize("change", ["kind", "scores", "words", "probabilities", "text"])
 def test_a_file_that_does_not_fit_is_refused(generation: Any, tmp_path: Path, change: str) -> None:
     content = generation.to_dict()
-    content[change] = {"kind": "why", "scores": [[1.0]], "words": content["words"][:-1], "probabilities": [], "text": 1}[change]
+    content[change] = {
+        "kind": "why",
+        "scores": [[1.0]],
+        "words": content["words"][:-1],
+        "probabilities": [],
+        "text": 1,
+    }[change]
     if change == "text":
         del content["rows"]
     (tmp_path / "g.json").write_text(json.dumps(content))
@@ -337,7 +352,7 @@ def test_what_cannot_be_written_is_refused(generation: Any, tmp_path: Path) -> N
 def test_tokens_stand_for_words_where_words_are_not_known() -> None:
     model = mixlens.load(hf_model("llama", head="AutoModelForCausalLM"))
     written = written_after(model, model.encode_ids(ids(4)), ids(2, seed=1), given=True)
-    generation = mixlens.generation.explaining.explain_written(written, "alti")
+    generation = mixlens.answers.generation.explaining.explain_written(written, "alti")
     assert generation.text.unit == "token"
     assert len(generation.rows) == 2
     assert tokenizer().is_fast  # those of the other tests tell their characters

@@ -12,18 +12,20 @@ from typing import Any
 import pytest
 import torch
 
-from mixlens.errors import InputError, ResultError
-from mixlens.generation import explaining, files, leaving_out, text, wording
-from mixlens.generation.leaving_out import Effects
-from mixlens.generation.text import Group, Word, WrittenText
-from mixlens.generation.value import Generation
+from mixlens.answers.generation import explaining, files, leaving_out, text, wording
+from mixlens.answers.generation.leaving_out import Effects
+from mixlens.answers.generation.text import Group, Word, WrittenText
+from mixlens.answers.generation.value import Generation
+from mixlens.base.errors import InputError, ResultError
 from mixlens.types import Attribution, LayersOf
 
 TOKENS = ("<s>", "The", "cat", ".", "A", "do", "g", "sat", "s", "!")
 BEGIN = 7
 
 
-def word(name: str, *tokens: int, before: str = " ", segment: str = "text", group: int | None = None, **more: bool) -> Word:
+def word(
+    name: str, *tokens: int, before: str = " ", segment: str = "text", group: int | None = None, **more: bool
+) -> Word:
     return Word(name, before, segment, more.get("special", False), more.get("mark", False), tokens, group)
 
 
@@ -48,7 +50,9 @@ SCORES = (
 def made(
     scores: Any = SCORES, *, is_map: bool = False, effects: Any = None, groups: Any = GROUPS, words: Any = WORDS
 ) -> Generation:
-    whole = WrittenText("The cat. A dog", None, "sats!", TOKENS, BEGIN, words, groups, (Group("sentence", None, (6, 7)),), "word")
+    whole = WrittenText(
+        "The cat. A dog", None, "sats!", TOKENS, BEGIN, words, groups, (Group("sentence", None, (6, 7)),), "word"
+    )
     table = torch.tensor(scores, dtype=torch.float64)
     info = [{"model": "m", "paper": "p", "gap": 0.5, "prediction": [("x", 0.5)], "other": object} for _ in range(3)]
     steps = [
@@ -64,7 +68,8 @@ def lost(words: Any, groups: Any) -> Effects:
 
 NAN = math.nan
 LOST = lost(
-    [[0.0, 0.1, -0.2, 0.0, -0.05, NAN, 0.0, 0.0], [0.0, 0.0, -0.3, 0.0, 0.0, 0.0, 0.0, 0.0]], [[-0.15, -0.1], [-0.5, 0.0]]
+    [[0.0, 0.1, -0.2, 0.0, -0.05, NAN, 0.0, 0.0], [0.0, 0.0, -0.3, 0.0, 0.0, 0.0, 0.0, 0.0]],
+    [[-0.15, -0.1], [-0.5, 0.0]],
 )
 
 
@@ -77,7 +82,10 @@ def test_rows_are_words_and_their_magnitudes_sum_to_one() -> None:
     assert generation[1] is generation.steps[1]
     assert generation[1:] == list(generation.steps[1:])
     assert [one.text for one in generation.rows] == ["sats", "!"]
-    assert generation.word_scores.tolist() == [[2.0, 0.0, 4.0, 0.0, 0.0, 2.0, 4.0, 0.0], [0.0, 0.0, 1.0, 0.0, 1.0, 0.0, 2.0, 0.0]]
+    assert generation.word_scores.tolist() == [
+        [2.0, 0.0, 4.0, 0.0, 0.0, 2.0, 4.0, 0.0],
+        [0.0, 0.0, 1.0, 0.0, 1.0, 0.0, 2.0, 0.0],
+    ]
     assert generation.matrix.tolist()[0] == pytest.approx([1 / 6, 0, 1 / 3, 0, 0, 1 / 6, 1 / 3, 0])
     assert generation.matrix.tolist()[1] == [0.0, 0.0, 0.25, 0.0, 0.25, 0.0, 0.5, 0.0]
     assert made(is_map=True).word_scores.tolist()[0] == [1.0, 0.0, 2.0, 0.0, 0.0, 1.0, 2.0, 0.0]
@@ -114,7 +122,10 @@ def test_the_answer_without_effects() -> None:
             ("", "."),
         ),
     )
-    assert made().sentence == f"On average 50\u202f%{others} Of the prompt, “cat” gave most to one word: 33\u202f% of sats."
+    assert (
+        made().sentence
+        == f"On average 50\u202f%{others} Of the prompt, “cat” gave most to one word: 33\u202f% of sats."
+    )
     own = made([[0.0] * 10, [*[0.0] * 7, 1.0, 0.0, 0.0], SCORES[2]])
     assert own.sentence.startswith("Mostly on the words just written: 75\u202f% on average.")
     even = made([[0.0] * 10, [0.0, 1.0, *[0.0] * 5, 1.0, 0.0, 0.0], SCORES[2]])
@@ -139,7 +150,9 @@ def test_the_answer_says_mostly_of_the_part_that_has_more_than_half() -> None:
 
 def test_the_answer_with_effects() -> None:
     generation = made(effects=LOST)
-    assert wording.loss_of(generation, 0) == wording.Loss(0, (("", "sentence 1 ("), ("quote", "The cat."), ("", ")")), -0.15)
+    assert wording.loss_of(generation, 0) == wording.Loss(
+        0, (("", "sentence 1 ("), ("quote", "The cat."), ("", ")")), -0.15
+    )
     assert wording.largest_loss(generation) == wording.loss_of(generation, 0)  # a mark is no word that is named
     assert wording.named_row(generation) == 0
     assert generation.sentence == (
@@ -182,7 +195,12 @@ def test_a_prompt_that_comes_back() -> None:
 
 def test_a_word_that_the_prompt_counts_most_for_and_that_loses_nothing() -> None:
     """Two plain words: the first loses most, the second has the larger share in the prompt."""
-    words = (*WORDS[:6], word("sat", 7, segment="written"), word("s", 8, segment="written"), word("up", 9, segment="written"))
+    words = (
+        *WORDS[:6],
+        word("sat", 7, segment="written"),
+        word("s", 8, segment="written"),
+        word("up", 9, segment="written"),
+    )
     scores = [SCORES[0], SCORES[1], [0.0, 0.0, 1.0, *[0.0] * 7]]
     effects = lost([[0.0] * 9] * 3, [[-0.2, 0.0], [0.0, 0.0], [0.0, -0.001]])
     generation = made(scores, effects=effects, words=words)
@@ -232,7 +250,21 @@ def test_words_without_which_rows_lose_most() -> None:
 
 def test_everything_in_plain_types() -> None:
     plain = files.to_dict(made(effects=LOST))
-    names = ("kind", "schema", "model", "task", "text", "pair", "written", "given", "unit", "begin", "filler", "signed", "is_map")
+    names = (
+        "kind",
+        "schema",
+        "model",
+        "task",
+        "text",
+        "pair",
+        "written",
+        "given",
+        "unit",
+        "begin",
+        "filler",
+        "signed",
+        "is_map",
+    )
     assert [plain[name] for name in names] == [
         *("generation", 1, "m", "causal-lm", "The cat. A dog", None, "sats!", False, "word", 7, "delete", False, False)
     ]
@@ -366,7 +398,12 @@ def test_facts_and_numbers_in_a_file(tmp_path: Path) -> None:
     plain = json.loads(generation.to_json())
     assert plain["provenance"]["options"] == {"a": [1, 2], "p": "x"}
     whole = files.from_dict({**plain, "scores": [[1] * 10] * 3, "probabilities": [1, 0, 1], "given": True})
-    assert (whole.scores.dtype, whole.is_map, whole.given, whole.probabilities) == (torch.float64, True, True, (1.0, 0.0, 1.0))
+    assert (whole.scores.dtype, whole.is_map, whole.given, whole.probabilities) == (
+        torch.float64,
+        True,
+        True,
+        (1.0, 0.0, 1.0),
+    )
     assert (type(whole.probabilities[0]), whole[0].info["given"]) == (float, True)
     with pytest.raises(ValueError, match="not JSON compliant"):
         replace(made(), probabilities=(NAN, 0.5, 0.5)).to_json()
@@ -413,9 +450,13 @@ def test_effects_are_differences_of_probabilities(monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_prompt_of_which_nothing_would_be_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(leaving_out, "every_outcome", lambda trace, gone, targets, replacement: [[0.0, 0.0, 0.0]] * len(gone))
+    monkeypatch.setattr(
+        leaving_out, "every_outcome", lambda trace, gone, targets, replacement: [[0.0, 0.0, 0.0]] * len(gone)
+    )
     words = (*(word("w", *range(7)),), *WORDS[6:])
-    one = replace(made(words=words, groups=(Group("sentence", None, (0,)),)), whole=MadeTrace(input_ids=tuple(range(10))))
+    one = replace(
+        made(words=words, groups=(Group("sentence", None, (0,)),)), whole=MadeTrace(input_ids=tuple(range(10)))
+    )
     found = leaving_out.effects_of(one)
     assert all(math.isnan(value) for value in (*found.words[:, 0].tolist(), *found.groups.flatten().tolist()))
     assert not leaving_out.effects_of(one, replacement="mask").words.isnan().any()
@@ -441,8 +482,27 @@ def continuation(**more: Any) -> Any:
     prompt = SimpleNamespace(text="The cat. A do", pair=None, special=(True, *[False] * 5), turns=None)
     whole = SimpleNamespace(tokens=tokens, special=(True, *[False] * 8))
     source = "The cat. A dog sat."
-    places = [(None, 0, 0), (0, 0, 3), (0, 3, 7), (0, 7, 8), (0, 8, 10), (0, 10, 13), (0, 13, 14), (0, 14, 18), (0, 18, 19)]
-    known = (("<s>", (0,)), ("The", (1,)), ("cat", (2,)), (".", (3,)), ("A", (4,)), ("dog", (5, 6)), ("sat", (7,)), (".", (8,)))
+    places = [
+        (None, 0, 0),
+        (0, 0, 3),
+        (0, 3, 7),
+        (0, 7, 8),
+        (0, 8, 10),
+        (0, 10, 13),
+        (0, 13, 14),
+        (0, 14, 18),
+        (0, 18, 19),
+    ]
+    known = (
+        ("<s>", (0,)),
+        ("The", (1,)),
+        ("cat", (2,)),
+        (".", (3,)),
+        ("A", (4,)),
+        ("dog", (5, 6)),
+        ("sat", (7,)),
+        (".", (8,)),
+    )
     given = {"prompt": prompt, "whole": whole, "begin": 6, "written": "g sat.", "tokenizer": object(), "known": known}
 
     class Whole(SimpleNamespace):
@@ -464,7 +524,13 @@ def test_words_of_a_prompt_and_of_what_follows() -> None:
     )
     assert found.groups == (Group("sentence", None, (1, 2, 3)), Group("sentence", None, (4, 5)))
     assert found.spans == (Group("sentence", None, (6, 7, 8)),)
-    assert (found.prompt, found.pair, found.written, found.begin, found.unit) == ("The cat. A do", None, "g sat.", 6, "word")
+    assert (found.prompt, found.pair, found.written, found.begin, found.unit) == (
+        "The cat. A do",
+        None,
+        "g sat.",
+        6,
+        "word",
+    )
     assert (found.first, [one.text for one in found.rows]) == (6, ["g", "sat", "."])
     assert [one.counts for one in found.words] == [False, *[True] * 5, False, False, False]
 
@@ -530,7 +596,11 @@ def test_spaces_belong_to_the_word_behind_them_or_end_a_text() -> None:
 
 
 def test_parts_and_segments() -> None:
-    assert [list(text._parts(positions, 3)) for positions in ((0, 1), (2, 3, 4), (3,))] == [[(0, 1)], [(2,), (3, 4)], [(3,)]]
+    assert [list(text._parts(positions, 3)) for positions in ((0, 1), (2, 3, 4), (3,))] == [
+        [(0, 1)],
+        [(2,), (3, 4)],
+        [(3,)],
+    ]
     assert text._place((1, 2), [(None, 0, 0), (1, 4, 9), (1, 5, 7)]) == (1, 4, 9)
     cases = ((True, 0, True), (False, None, True), (False, None, False), (False, 1, False), (False, 0, True))
     assert [text._segment(*case) for case in cases] == ["written", "template", "text", "pair", "text"]
@@ -583,11 +653,17 @@ def written_by(model: Any, **more: Any) -> Any:
 
 
 def test_a_written_text_by_its_places(monkeypatch: pytest.MonkeyPatch) -> None:
-    logits = torch.log(torch.tensor([[0.25] * 4, [0.1, 0.2, 0.3, 0.4], [0.7, 0.1, 0.1, 0.1], [0.25] * 4], dtype=torch.float64))
+    logits = torch.log(
+        torch.tensor([[0.25] * 4, [0.1, 0.2, 0.3, 0.4], [0.7, 0.1, 0.1, 0.1], [0.25] * 4], dtype=torch.float64)
+    )
     logits += 1.0  # a softmax does not see it
     model = SimpleNamespace(logits=lambda whole: logits)
     written = written_by(model)
-    assert (written.logits is logits, written.places, written.special) == (True, range(2, 4), (True, False, False, True))
+    assert (written.logits is logits, written.places, written.special) == (
+        True,
+        range(2, 4),
+        (True, False, False, True),
+    )
     assert written.probabilities == pytest.approx([0.3, 0.7], abs=1e-12)
     assert written_by(model, known_logits="known").logits == "known"
     half = written_by(model, known_logits=logits.to(torch.bfloat16))
@@ -623,13 +699,21 @@ def test_a_written_text_by_its_places(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_is_asked_about_each_written_token(monkeypatch: pytest.MonkeyPatch) -> None:
     written = written_by(None)
     options = {"layer": 2, "foil": "f", "score": "logit"}
-    assert explaining._aim(written, "attcat", 3, options) == {"layer": 2, "query": 2, "target": 0, "foil": "f", "score": "logit"}
+    assert explaining._aim(written, "attcat", 3, options) == {
+        "layer": 2,
+        "query": 2,
+        "target": 0,
+        "foil": "f",
+        "score": "logit",
+    }
     monkeypatch.setattr(explaining, "known", lambda: {"m": SimpleNamespace(needs_target=False)})
     assert explaining._aim(written, "m", 2, options) == {"layer": 2, "query": 1}
     assert explaining._aim(written, "other", 2, {})["target"] == 2
     asked: list[Any] = []
     monkeypatch.setattr(explaining.Written, "before", lambda self, place: f"before {place}")
-    monkeypatch.setattr(explaining, "attribute_each", lambda *given, **named: asked.append((given, named)) or ["a", "b"])
+    monkeypatch.setattr(
+        explaining, "attribute_each", lambda *given, **named: asked.append((given, named)) or ["a", "b"]
+    )
     monkeypatch.setattr(explaining, "warn_where_open", asked.append)
     given = {
         "variant": "v",
@@ -643,7 +727,10 @@ def test_what_is_asked_about_each_written_token(monkeypatch: pytest.MonkeyPatch)
     }
     assert explaining._attributions(written, "m", given) == ["a", "b"]  # type: ignore[comparison-overlap]
     assert asked == [
-        ((["before 2", "before 3"], "m", [{"layer": 0, "query": 1}, {"layer": 0, "query": 2}]), {"variant": "v", "steps": 3}),
+        (
+            (["before 2", "before 3"], "m", [{"layer": 0, "query": 1}, {"layer": 0, "query": 2}]),
+            {"variant": "v", "steps": 3},
+        ),
         *("a", "b"),
     ]
     with pytest.raises(InputError):
@@ -669,7 +756,13 @@ def test_a_text_is_written_or_given(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(explaining, "refuse_generation", lambda *given: asked.append(given[1:]))
     monkeypatch.setattr(explaining, "continuation_ids", lambda model, prompt, text: [8, 9])
     found = explaining.write(model, "x", generate=4)
-    assert (found.model, found.prompt, found.whole, found.given, found.known_logits) == (model, prompt, "whole", False, None)
+    assert (found.model, found.prompt, found.whole, found.given, found.known_logits) == (
+        model,
+        prompt,
+        "whole",
+        False,
+        None,
+    )
     assert asked == [("generate", prompt, 4), ("trace", [1, 2, 7])]
     asked.clear()
     assert explaining.write(model, "x", continuation="y").given is True
@@ -688,7 +781,9 @@ def test_texts_are_written_in_batches_and_those_that_differ_again(monkeypatch: p
     encoded: list[Any] = []
     monkeypatch.setattr(explaining, "generate_each", lambda model, prompts, count: [[9] * count, [8]])
     monkeypatch.setattr(explaining, "write_alone", lambda model, prompt, count: ("alone", model, prompt, count))
-    model: Any = SimpleNamespace(encode_ids=lambda ids: encoded.append(ids) or ids, run_traced=lambda wholes: (wholes, None))
+    model: Any = SimpleNamespace(
+        encode_ids=lambda ids: encoded.append(ids) or ids, run_traced=lambda wholes: (wholes, None)
+    )
     model.outputs = lambda wholes: SimpleNamespace(logits=torch.zeros(2, 5, 4))
     monkeypatch.setattr(explaining, "_is_likeliest", lambda text: text.prompt is prompts[1])
     first, second = explaining.write_each(model, prompts, 2)
@@ -702,7 +797,9 @@ def test_texts_are_written_in_batches_and_those_that_differ_again(monkeypatch: p
 def test_explaining_a_prediction_or_what_was_written(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[Any] = []
     for name in ("refuse_other_model", "explain_prediction", "write", "explain_written"):
-        monkeypatch.setattr(explaining, name, lambda *given, name=name, **named: asked.append((name, given, named)) or name)
+        monkeypatch.setattr(
+            explaining, name, lambda *given, name=name, **named: asked.append((name, given, named)) or name
+        )
     assert explaining.explain("m", "t", "alti", query=1) == "explain_prediction"  # type: ignore[arg-type]
     assert asked == [
         ("refuse_other_model", ("m", "t"), {}),
@@ -725,7 +822,9 @@ def test_what_cannot_be_asked_of_a_written_text() -> None:
             explaining.refuse_asked("attcat", options)
     explaining.refuse_asked("alti", {"target": "predicted", "query": None, "foil": None})
     explaining.refuse_asked("attcat", {"foil": "a", "score": "logit"})
-    with pytest.raises(InputError, match=r"^generate= lets the model write, continuation= is what it is to have written\."):
+    with pytest.raises(
+        InputError, match=r"^generate= lets the model write, continuation= is what it is to have written\."
+    ):
         explaining._refuse_two(1, "x")
     explaining._refuse_two(1, None)
     explaining._refuse_two(None, "x")

@@ -12,9 +12,9 @@ import pytest
 from made import talker
 
 import mixlens
+from mixlens.base.text import points
 from mixlens.show.generation_page import GENERATE
 from mixlens.show.page_template import script_of
-from mixlens.wording import points
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "show"))
 pytest.importorskip("playwright.sync_api", reason="needs playwright: make browser")
@@ -70,7 +70,10 @@ def test_the_page_opens_on_the_answer_and_shows_the_table(opened: Open, generati
     number = prompt.index(max(prompt, key=lambda column: float(generation.matrix[2, column])))
     cells.nth(number * len(generation.rows) + 2).hover()
     share, word = float(generation.matrix[2, prompt[number]]), generation.columns[prompt[number]].text
-    assert page.locator("section .readout").inner_text() == f"“{generation.rows[2].text}” is made {percent(share)} of “{word}”."
+    assert (
+        page.locator("section .readout").inner_text()
+        == f"“{generation.rows[2].text}” is made {percent(share)} of “{word}”."
+    )
     assert words(page, ".matrix .name") == [row.text for row in generation.rows]
     # a chosen word: its row, its line, its numbers
     page.locator(".story .written button").nth(4).click()
@@ -165,7 +168,7 @@ def test_hostile_words_are_texts(opened: Open, tmp_path: Path) -> None:  # noqa:
     for word, text in zip(content["words"][1:], HOSTILE, strict=False):
         word["text"] = text
     content["words"][-1]["text"] = "</script><script>alert(3)</script>"
-    page = opened(mixlens.generation.files.from_dict(content).report(tmp_path / "g.html").as_uri(), width=390)
+    page = opened(mixlens.answers.generation.files.from_dict(content).report(tmp_path / "g.html").as_uri(), width=390)
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
     assert "</script><script>alert(3)</script>" in words(page, ".story .written button")
 
@@ -194,4 +197,8 @@ def test_a_narrow_page_says_what_it_shows(opened: Open, generation: Any, tmp_pat
     parts = "[['quote', '.'], ['quote', 'ball'], ['strong', '!']]"
     ask = f"return {parts}.map((one) => make('p', {{}}, ...answerParts([one])).textContent);"
     body = script_of(*GENERATE.scripts, start=ask)
-    assert page.evaluate(body.replace("(() => {", "() => {", 1).rstrip().removesuffix("})();") + "}") == ["“.”", "ball", "“!”"]
+    assert page.evaluate(body.replace("(() => {", "() => {", 1).rstrip().removesuffix("})();") + "}") == [
+        "“.”",
+        "ball",
+        "“!”",
+    ]

@@ -57,7 +57,9 @@ def test_a_saved_text_is_shown_as_its_own_page(folder: Path, tmp_path: Path) -> 
     assert shown.exit_code == 0, shown.output
     made = mixlens.report(mixlens.Generation.load(saved), tmp_path / "made.html", title="Once")
     assert out.read_text() == made.read_text()
-    beside = CliRunner().invoke(app, ["report", "--from", str(saved), "--from", str(saved), "-o", str(tmp_path / "two.html")])
+    beside = CliRunner().invoke(
+        app, ["report", "--from", str(saved), "--from", str(saved), "-o", str(tmp_path / "two.html")]
+    )
     assert "shows that text alone" in str(beside.exception)
     damaged = tmp_path / "damaged.json"
     damaged.write_text('{"kind": "generation"}')

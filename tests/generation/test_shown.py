@@ -72,10 +72,12 @@ def test_a_notebook_shows_the_answer_and_every_cell(generation: Any) -> None:
     assert generation._repr_html_() == shown
     hostile = talker().explain(PROMPT, continuation=WRITTEN).to_dict()
     hostile["words"][-1]["text"] = "<img src=x onerror=alert(1)>"
-    assert "<img" not in mixlens.generation.files.from_dict(hostile)._repr_html_()
+    assert "<img" not in mixlens.answers.generation.files.from_dict(hostile)._repr_html_()
 
 
-@pytest.mark.parametrize(("kind", "width"), [(None, None), ("words", 6.8), ("sentences", "single"), ("left_out", "double")])
+@pytest.mark.parametrize(
+    ("kind", "width"), [(None, None), ("words", 6.8), ("sentences", "single"), ("left_out", "double")]
+)
 def test_the_figure_has_every_cell(generation: Any, kind: str | None, width: Any, tmp_path: Path) -> None:
     picture = mixlens.plot(generation, kind=kind, width=width, title="a title")
     cells = [patch for patch in picture.axes[0].patches if patch.get_linewidth() == 0.5]

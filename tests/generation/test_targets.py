@@ -10,10 +10,10 @@ from conftest import hf_model
 from made import talker
 
 import mixlens
-from mixlens.attributions import attribute
 from mixlens.model.vocabulary import pieces_of, token_name
-from mixlens.sequences import continuation_ids, followed
-from mixlens.targets import resolve
+from mixlens.scoring.attributions import attribute
+from mixlens.scoring.sequences import continuation_ids, followed
+from mixlens.scoring.targets import resolve
 
 PROMPT = "the cat likes"
 WORD = "playing"  # ▁play ing
@@ -91,8 +91,12 @@ def test_a_masked_model_needs_as_many_masks() -> None:
     trace = model.trace(text)
     with torch.no_grad():
         shares = model.hf_model(torch.tensor([trace.input_ids])).logits[0].log_softmax(-1)
-    expected = sum(float(shares[place, piece]) for place, piece in zip(trace.predicts, pieces_of(model, word), strict=True))
-    assert float(resolve(trace, word, score="log_probability").of(model.outputs([trace]))) == pytest.approx(expected, rel=1e-4)
+    expected = sum(
+        float(shares[place, piece]) for place, piece in zip(trace.predicts, pieces_of(model, word), strict=True)
+    )
+    assert float(resolve(trace, word, score="log_probability").of(model.outputs([trace]))) == pytest.approx(
+        expected, rel=1e-4
+    )
     assert read.info["target"] == word
 
 

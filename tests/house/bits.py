@@ -65,7 +65,9 @@ def scores(case: str, dtype: torch.dtype) -> Iterator[Entry]:
     for question in freezing.attribution_questions():
         yield from entries_of(f"{place} alone attribute {question.label}", freezing.attribution_of(alone, question))
         if case in freezing.FULLY_BATCHED:
-            yield from entries_of(f"{place} batched attribute {question.label}", freezing.attribution_of(traces, question))
+            yield from entries_of(
+                f"{place} batched attribute {question.label}", freezing.attribution_of(traces, question)
+            )
 
 
 # --- commands and folders ---------------------------------------------------------------------------------------------
@@ -78,7 +80,9 @@ def written() -> Iterator[Entry]:
         yield from ((f"command {title}", digest(text)) for title, text in commands.outputs(folder))
         yield from files(folder)
         for kind in ("corpus", "cues", "judged"):
-            yield from ((f"{kind} {column}", digest(json.dumps(values))) for column, values in commands.columns(folder / kind))
+            yield from (
+                (f"{kind} {column}", digest(json.dumps(values))) for column, values in commands.columns(folder / kind)
+            )
 
 
 def files(folder: Path) -> Iterator[Entry]:

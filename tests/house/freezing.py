@@ -158,7 +158,9 @@ UNSTORED = dict.fromkeys(
     ("paper",),
 )
 VARIANTS = {  # of every method: the variants; `mixlens methods` must list the same
-    **dict.fromkeys(("attention", "attention_fixed_residual", "hta_layer", "hta_layer_x_input", "hta", "norm"), ("paper",)),
+    **dict.fromkeys(
+        ("attention", "attention_fixed_residual", "hta_layer", "hta_layer_x_input", "hta", "norm"), ("paper",)
+    ),
     **dict.fromkeys(("norm_fixed_residual", "norm_residual", "norm_residual_ln", "globenc", "random"), ("paper",)),
     **dict.fromkeys(("effective_attention", "null_attention", "attention_residual"), ("released", "paper")),
     **dict.fromkeys(("attention_grad", "deeplift", "grad_x_input_l2"), ("paper",)),
@@ -171,7 +173,15 @@ VARIANTS = {  # of every method: the variants; `mixlens methods` must list the s
 }
 MAPS = (
     *("alti", "attention", "attention_fixed_residual", "hta_layer", "hta_layer_x_input", "hta", "effective_attention"),
-    *("null_attention", "norm", "norm_fixed_residual", "norm_residual", "norm_residual_ln", "globenc", "attention_residual"),
+    *(
+        "null_attention",
+        "norm",
+        "norm_fixed_residual",
+        "norm_residual",
+        "norm_residual_ln",
+        "globenc",
+        "attention_residual",
+    ),
     *("random", "value_zeroing"),
 )
 WHOLE = ("hta_layer", "hta_layer_x_input", "hta")  # need all layers at once, so they are not streamed
@@ -184,12 +194,18 @@ MAP_OPTIONS = (
     *(Question("value_zeroing", "paper", {"distance": one}) for one in ("euclidean", "spearman")),
     Question("value_zeroing", "paper", {"standardize": True}),
     Question("value_zeroing", "paper", {"query": 2}),
-    *(Question("hta", None, options, streams=False) for options in ({"norm": "spectral"}, {"norm": "sum"}, {"input": "after"})),
+    *(
+        Question("hta", None, options, streams=False)
+        for options in ({"norm": "spectral"}, {"norm": "sum"}, {"input": "after"})
+    ),
     Question("effective_attention", None, {"head": 1}),
     Question("null_attention", None, {"head": 2}),
     Question("random", None, {"seed": 3}),
     *(Question("globenc", then=f"rollout {one}", streams=False) for one in ("abnar", "globenc", "toolkit", "chefer")),
-    *(Question(name, then="rollout", streams=False) for name in ("attention", "alti", "value_zeroing", "norm_residual")),
+    *(
+        Question(name, then="rollout", streams=False)
+        for name in ("attention", "alti", "value_zeroing", "norm_residual")
+    ),
     Question("attention", then="sum", streams=False),
 )
 # A padded batch is the same equations over other shapes. Attributions and Jacobians cost a backward pass each, so they are asked
@@ -250,7 +266,9 @@ def _map_of(traces: Any, question: Question) -> Any:
     maps = mixlens.mix(traces, question.name, variant=question.variant, **question.options)
     if not question.then:
         return maps
-    return [aggregated(one, question.then) for one in maps] if isinstance(maps, list) else aggregated(maps, question.then)
+    return (
+        [aggregated(one, question.then) for one in maps] if isinstance(maps, list) else aggregated(maps, question.then)
+    )
 
 
 def streamed(model: Any, ids: Any, question: Question) -> Any:

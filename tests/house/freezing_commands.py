@@ -49,7 +49,18 @@ COMMANDS: dict[str, tuple[str, ...]] = {  # in this order: later ones read what 
         "3",
     ),
     "explain target": ("explain", KEYS, *PICTURE, "--method", "attcat", "--target", "were", "--foil", "was"),
-    "explain score": ("explain", FILM, *DOUBLE, "-m", "sentiment", "--method", "deeplift", "--score", "probability", "--json"),
+    "explain score": (
+        "explain",
+        FILM,
+        *DOUBLE,
+        "-m",
+        "sentiment",
+        "--method",
+        "deeplift",
+        "--score",
+        "probability",
+        "--json",
+    ),
     "explain latex": ("explain", KEYS, *DOUBLE, "--latex"),
     "explain save": ("explain", KEYS, *PICTURE, "--query", "cabinet", "--save", "saved.safetensors"),
     "compare": ("compare", KEYS, *PICTURE),
@@ -187,7 +198,9 @@ def schema(folder: Path) -> dict[str, dict[str, str]]:
 def files(folder: Path) -> list[str]:
     """Paths of the files, with content addresses left out. Records are written every few seconds: their first file counts."""
     paths = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
-    return [re.sub(r"-[0-9a-f]{16}(?=\.)", "-#", path) for path in paths if not re.search(r"records/part-(?!00000)", path)]
+    return [
+        re.sub(r"-[0-9a-f]{16}(?=\.)", "-#", path) for path in paths if not re.search(r"records/part-(?!00000)", path)
+    ]
 
 
 def keys_of(path: Path) -> list[str]:

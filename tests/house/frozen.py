@@ -43,7 +43,8 @@ def answers_of(model: Any, case: str) -> dict[str, Any]:
     trace = model.trace(input_ids=freezing.input_ids()[0])
     maps = {question.label: freezing.map_of(trace, question) for question in freezing.map_questions(case)}
     rows = {
-        f"attribute {question.label}": freezing.attribution_of(trace, question) for question in freezing.attribution_questions()
+        f"attribute {question.label}": freezing.attribution_of(trace, question)
+        for question in freezing.attribution_questions()
     }
     return maps | rows
 
@@ -69,7 +70,9 @@ def info() -> dict[str, Any]:
         "explained": model.explain(commands.KEYS),
     }
     names = {label: set(one.info) for label, one in results.items()}
-    kinds = {kind: [label for label, one in results.items() if type(one).__name__ == kind] for kind in ("Map", "Attribution")}
+    kinds = {
+        kind: [label for label, one in results.items() if type(one).__name__ == kind] for kind in ("Map", "Attribution")
+    }
     common = {kind: set.intersection(*(names[label] for label in labels)) for kind, labels in kinds.items()}
     beyond = {label: sorted(names[label] - common[kind]) for kind, labels in kinds.items() for label in labels}
     return {"trace": sorted(trace.info), **{kind: sorted(keys) for kind, keys in common.items()}, "beyond": beyond}

@@ -26,7 +26,13 @@ from benchmarks.peers import __main__ as peers  # noqa: E402
 from benchmarks.rows import corpus, growth, large, measure, memory, rows, straightforward  # noqa: E402
 from benchmarks.rows.models import Pair, bert  # noqa: E402
 
-TINY = {"hidden_size": 48, "num_hidden_layers": 3, "num_attention_heads": 4, "intermediate_size": 64, "vocab_size": 20000}
+TINY = {
+    "hidden_size": 48,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 4,
+    "intermediate_size": 64,
+    "vocab_size": 20000,
+}
 
 
 @cache
@@ -142,7 +148,9 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_every_row_is_measured_and_agrees(results: measure.Results, capsys: pytest.CaptureFixture[str]) -> None:
     assert rows.measure(results, device="cpu", sizes=[12], command="x", budget=0) == []
     made = {row["id"]: row for row in results.held["rows"]["rows"]}
-    asked = {row for _, part, row, n in TARGETS if part == "rows"} - {"hta_layer"}  # that one is measured beside n = 128
+    asked = {row for _, part, row, n in TARGETS if part == "rows"} - {
+        "hta_layer"
+    }  # that one is measured beside n = 128
     assert asked <= set(made)
     for name in ("norm_maps", "alti", "value_zeroing", "value_zeroing_row", "effective_attention", "five_together"):
         assert made[name]["disagreement"] <= 1e-5
@@ -189,7 +197,9 @@ def test_peak_memory_is_seen() -> None:
     assert set(memory.WORKS) == {what for what in memory.WORKS if callable(memory.work(pair, what, 8))}
 
 
-def test_growth_stops_where_the_next_point_would_take_too_long(results: measure.Results, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_growth_stops_where_the_next_point_would_take_too_long(
+    results: measure.Results, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(growth, "bert", lambda device, **changes: tiny(num_hidden_layers=2))
     monkeypatch.setattr(growth, "median_seconds", lambda work, **_: work() is None or 0.3)
     growth.measure(results, device="cpu", command="x", longest=1.3, budget=0, sizes=[4, 8])
@@ -211,7 +221,9 @@ def test_the_figure_is_text_and_the_same_every_time(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     names = {"forward": "plain forward pass", "alti": "ALTI", "slow_alti": "straightforward ALTI"}
     made = [
-        {"id": name, "title": title, "n": n, "seconds_per_layer": n**2 * 1e-6} for name, title in names.items() for n in (16, 32)
+        {"id": name, "title": title, "n": n, "seconds_per_layer": n**2 * 1e-6}
+        for name, title in names.items()
+        for n in (16, 32)
     ]
     drawn = []
     for name in ("a.svg", "b.svg"):
@@ -231,7 +243,9 @@ def test_every_sentence_is_in_one_batch() -> None:
     assert all(len(batch) == 1 or len(batch) * max(len(coded[i]) for i in batch) <= 12 for batch in made)
 
 
-def test_the_corpus_says_what_it_needs(results: measure.Results, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_corpus_says_what_it_needs(
+    results: measure.Results, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert corpus.measure(results, device="cpu", command="x", budget=0, shared=tmp_path / "nowhere") == []
     assert "skipped, it needs the models and data beside the project" in capsys.readouterr().out
     assert "corpus" not in results.held
@@ -251,7 +265,13 @@ def test_the_plain_pass_reads_the_corpus_in_order() -> None:
 
 def test_the_large_model_is_streamed(results: measure.Results) -> None:
     """The same code on a CPU, small."""
-    shape = {"hidden_size": 64, "intermediate_size": 96, "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 2000}
+    shape = {
+        "hidden_size": 64,
+        "intermediate_size": 96,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "vocab_size": 2000,
+    }
     large.measure(results, device="cpu", command="x", budget=0, tokens=24, shape=shape)
     made = {row["id"]: row for row in results.held["large"]["rows"]}
     assert set(made) == {"norm_maps", "alti"}
@@ -338,5 +358,7 @@ def test_the_results_hold_no_names_of_machines_and_no_paths() -> None:
     for file in files:
         text = file.read_text()
         # As a word: the name of a machine may be two letters, which many words hold.
-        assert not re.search(rf"(?<![\w.-]){re.escape(platform.node())}(?![\w.-])", text) or not platform.node(), file.name
+        assert not re.search(rf"(?<![\w.-]){re.escape(platform.node())}(?![\w.-])", text) or not platform.node(), (
+            file.name
+        )
         assert not re.search(r"(?<![\w.:/<])/\w+/", text), file.name  # nothing that begins at the root of a disk

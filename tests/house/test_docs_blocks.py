@@ -109,7 +109,9 @@ def reviews(place: Path) -> None:
 def sst2(place: Path) -> None:
     """As GLUE writes it: sentence, and label 0 or 1."""
     place.parent.mkdir(parents=True, exist_ok=True)
-    kept = [{"sentence": one.text, "label": int(one.info["label"] == "positive")} for one in data.load("sentiment", n=12)]
+    kept = [
+        {"sentence": one.text, "label": int(one.info["label"] == "positive")} for one in data.load("sentiment", n=12)
+    ]
     if place.suffix == ".csv":
         place.write_text("sentence,label\n" + "".join(f'"{row["sentence"]}",{row["label"]}\n' for row in kept))
     else:
@@ -118,7 +120,7 @@ def sst2(place: Path) -> None:
 
 def masked(place: Path) -> None:
     """The embedded masked LM under the name of a model of the hub."""
-    shutil.copytree(Path(mixlens.__file__).parent / "embedded" / "agreement", place)
+    shutil.copytree(Path(mixlens.__file__).parent / "model/embedded" / "agreement", place)
 
 
 def writer(place: Path) -> None:
@@ -131,7 +133,9 @@ def writer(place: Path) -> None:
 
 
 def prompts(place: Path) -> None:
-    place.write_text("".join(json.dumps({"text": text}) + "\n" for text in ("the cat likes", "the dog is red. where is")))
+    place.write_text(
+        "".join(json.dumps({"text": text}) + "\n" for text in ("the cat likes", "the dog is red. where is"))
+    )
 
 
 def messages(place: Path) -> None:
@@ -207,7 +211,9 @@ def in_this_process(command: str) -> tuple[int, str, str]:
     return code, out.getvalue(), err.getvalue()
 
 
-SHOWN_AS_PRINTED = {"README.md": 80}  # pages whose output stands there line by line, as a terminal of this width shows it
+SHOWN_AS_PRINTED = {
+    "README.md": 80
+}  # pages whose output stands there line by line, as a terminal of this width shows it
 GAP = re.compile(r"gap \S+(?= ?%)")
 NUMBER = r"(?<![\w.])[-+]?\d+(?:\.\d+)?(?:e[-+]?\d+)?(?![\w.]*\w)"
 
@@ -252,7 +258,10 @@ def bars(line: str) -> int:
 def run_page(name: str) -> list[str]:
     """Run a page in this process and this folder; what went wrong."""
     wrong: list[str] = []
-    known: dict[str, Any] = {"__name__": "__main__", "__package__": "mixlens.methods"}  # pages show files of the package, too
+    known: dict[str, Any] = {
+        "__name__": "__main__",
+        "__package__": "mixlens.methods",
+    }  # pages show files of the package, too
     all_blocks = list(blocks((ROOT / name).read_text()))
     made = ""
     for number, block in enumerate(all_blocks):
@@ -314,7 +323,9 @@ def in_child(work: Callable[[], list[str]], folder: Path) -> list[str]:
     os.close(write)
     with os.fdopen(read) as file:
         if not select.select([file], [], [], PATIENCE)[0]:
-            os.kill(child, signal.SIGKILL)  # libraries with threads of their own may wait for ever in a process that is forked
+            os.kill(
+                child, signal.SIGKILL
+            )  # libraries with threads of their own may wait for ever in a process that is forked
         told = json.loads(file.read() or f'["the process ended without a word, or ran for {PATIENCE} s"]')
     os.waitpid(child, 0)
     return list(told)
@@ -335,7 +346,9 @@ def imported() -> None:
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # Python 3.12 warns of forks beside threads
 @pytest.mark.parametrize("name", [name for name in PAGES if "```" in (ROOT / name).read_text() and name not in MADE])
 @pytest.mark.usefixtures("imported")
-def test_every_block_of_a_page_does_what_the_page_says(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_block_of_a_page_does_what_the_page_says(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")  # as in an activated environment
     monkeypatch.setenv("COLUMNS", str(SHOWN_AS_PRINTED.get(name, 88)))
     monkeypatch.setenv("NO_COLOR", "1")
@@ -345,7 +358,10 @@ def test_every_block_of_a_page_does_what_the_page_says(name: str, tmp_path: Path
 
 def test_blocks_that_are_not_run_are_counted_and_have_a_reason() -> None:
     found = Counter(
-        name for name in PAGES for block in blocks((ROOT / name).read_text()) if len(block.above.get("not run", "").split()) > 0
+        name
+        for name in PAGES
+        for block in blocks((ROOT / name).read_text())
+        if len(block.above.get("not run", "").split()) > 0
     )
     assert dict(found) == NOT_RUN
     assert set(NOT_RUN) < set(PAGES)
@@ -353,7 +369,9 @@ def test_blocks_that_are_not_run_are_counted_and_have_a_reason() -> None:
         text = (ROOT / name).read_text()
         stray = [line for line in text.splitlines() if "<!--" in line and COMMENT.fullmatch(line) is None]
         assert not stray, name
-        assert len(COMMENT.findall(text)) == sum(len(block.above) for block in blocks(text)), f"{name}: a comment above no block"
+        assert len(COMMENT.findall(text)) == sum(len(block.above) for block in blocks(text)), (
+            f"{name}: a comment above no block"
+        )
 
 
 @pytest.mark.parametrize("name", list(NOT_RUN))

@@ -18,7 +18,9 @@ LINK = re.compile(r"\]\(([^)\s#]+)(?:#([^)\s]+))?\)")
 
 
 def texts() -> list[Path]:
-    inside = [path for folder in FOLDERS for path in (ROOT / folder).rglob("*") if path.suffix in KINDS and path.is_file()]
+    inside = [
+        path for folder in FOLDERS for path in (ROOT / folder).rglob("*") if path.suffix in KINDS and path.is_file()
+    ]
     return [*inside, *(ROOT / name for name in ALONE)]
 
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from mixlens.errors import InputError, MixlensError
-from mixlens.registry import Registered, Registry
+from mixlens.base.errors import InputError, MixlensError
+from mixlens.base.registry import Registered, Registry
 
 THEIR_METRIC = '''
 from mixlens.metrics import metric
@@ -116,7 +116,7 @@ def toy(name: str, function: Any) -> Toy:
 @pytest.fixture
 def registry() -> Registry[Toy]:
     """A registry whose folder registers nothing in it."""
-    return Registry("toy", folder="mixlens.metrics", group="mixlens.toys")
+    return Registry("toy", folders=("mixlens.metrics",), group="mixlens.toys")
 
 
 def test_a_function_is_registered_by_its_name_or_by_another(registry: Registry[Toy]) -> None:
@@ -153,7 +153,7 @@ def test_two_modules_do_not_share_a_name_and_one_may_register_again(registry: Re
 
 def test_the_order_of_a_registry_is_that_of_its_folder() -> None:
     """Whichever file was imported first: lists of methods are the same in every process."""
-    code = "import importlib; importlib.import_module({!r}); from mixlens.maps import methods; print(methods())"
+    code = "import importlib; importlib.import_module({!r}); from mixlens.scoring.maps import methods; print(methods())"
     orders = {
         subprocess.run([sys.executable, "-c", code.format(first)], capture_output=True, text=True, check=True).stdout
         for first in ("mixlens.methods.value_zeroing", "mixlens.methods.alti")

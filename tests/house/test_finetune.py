@@ -16,8 +16,8 @@ import transformers
 from transformers import AutoTokenizer, BertConfig, BertModel
 
 import mixlens
+from mixlens.base.errors import InputError, ModelError
 from mixlens.data import DATASETS, load
-from mixlens.errors import InputError, ModelError
 from mixlens.model.loading import EMBEDDED
 from mixlens.types import Example
 from recipes.train import finetune, finetune_rows
@@ -48,11 +48,15 @@ def lens(embedded: str) -> Any:
 
 def test_classification_rows_number_labels_by_the_dataset() -> None:
     examples = [Example("the film was good", info={"label": "positive"}), Example("bad", info={"label": "negative"})]
-    rows = finetune_rows.classification_rows(examples, lens("sentiment"), RECIPES["classification"], DATASETS["sentiment"])
+    rows = finetune_rows.classification_rows(
+        examples, lens("sentiment"), RECIPES["classification"], DATASETS["sentiment"]
+    )
     assert [row["labels"] for row in rows] == [1, 0]
     assert rows[0]["input_ids"] == lens("sentiment").tokenizer("the film was good")["input_ids"]
     with pytest.raises(InputError, match="has no label"):
-        finetune_rows.classification_rows([Example("x")], lens("sentiment"), RECIPES["classification"], DATASETS["sentiment"])
+        finetune_rows.classification_rows(
+            [Example("x")], lens("sentiment"), RECIPES["classification"], DATASETS["sentiment"]
+        )
 
 
 def test_prompt_rows_hold_the_gap_and_both_words() -> None:
@@ -105,7 +109,8 @@ def test_qa_rows_are_windows_and_only_those_with_the_answer_ask_for_it() -> None
 def test_questions_without_an_answer_are_left_out_where_the_dataset_has_none(tmp_path: Path) -> None:
     answer = {"text": "old", "answer_start": 13}
     rows = [
-        {"question": f"what are they {i}", "context": "the keys are old", "answers": [answer] if i % 2 else []} for i in range(8)
+        {"question": f"what are they {i}", "context": "the keys are old", "answers": [answer] if i % 2 else []}
+        for i in range(8)
     ]
     place = tmp_path / "squad.jsonl"
     place.write_text("".join(json.dumps(row) + "\n" for row in rows))
@@ -154,7 +159,9 @@ def blimp_row(i: int, number: str) -> dict[str, Any]:
 
 
 def test_a_dataset_of_two_halves_is_divided_as_it_says_itself(tmp_path: Path) -> None:
-    rows = [blimp_row(i, "singular" if i % 3 else "plural") for i in range(24)]  # 16 singular, 8 plural: 8 of each are kept
+    rows = [
+        blimp_row(i, "singular" if i % 3 else "plural") for i in range(24)
+    ]  # 16 singular, 8 plural: 8 of each are kept
     path = tmp_path / "blimp.jsonl"
     path.write_text("\n".join(json.dumps(row) for row in rows))
     asked: dict[str, Any] = {"path": path, "n": None, "seed": 3}
@@ -205,9 +212,26 @@ def test_command_line_refuses_in_one_line(capsys: pytest.CaptureFixture[str]) ->
 def test_command_line_changes_the_recipe_and_takes_several_seeds(monkeypatch: pytest.MonkeyPatch) -> None:
     seen = []
     monkeypatch.setattr(finetune, "finetune", lambda kind, **given: seen.append((kind, given)))
-    given = ["prompt", "--model", "m", "--data", "blimp", "--out", "o", "--seed", "1", "2", "--rate", "0.1", "--held-out", "0.5"]
+    given = [
+        "prompt",
+        "--model",
+        "m",
+        "--data",
+        "blimp",
+        "--out",
+        "o",
+        "--seed",
+        "1",
+        "2",
+        "--rate",
+        "0.1",
+        "--held-out",
+        "0.5",
+    ]
     list(finetune.results(finetune.arguments().parse_args(given)))
-    assert [(kind, one["seed"], one["out"]) for kind, one in seen] == [("prompt", i, Path(f"o/seed-{i}")) for i in (1, 2)]
+    assert [(kind, one["seed"], one["out"]) for kind, one in seen] == [
+        ("prompt", i, Path(f"o/seed-{i}")) for i in (1, 2)
+    ]
     assert seen[0][1]["recipe"] == replace(RECIPES["prompt"], rate=0.1, held_out=0.5)
 
 
@@ -221,10 +245,15 @@ def trained(kind: str, model: Path, out: Path, **given: Any) -> finetune.Result:
 
 
 def test_classification_learns_is_saved_and_proven(tiny: Any, tmp_path: Path) -> None:
-    rows = [{"sentence": f"the {w} film was {'good' if i % 2 else 'bad'}", "label": i % 2} for i, w in enumerate("abcdefgh" * 8)]
+    rows = [
+        {"sentence": f"the {w} film was {'good' if i % 2 else 'bad'}", "label": i % 2}
+        for i, w in enumerate("abcdefgh" * 8)
+    ]
     data = tmp_path / "toy.jsonl"
     data.write_text("\n".join(json.dumps(row) for row in rows))
-    made = trained("classification", tiny("sentiment"), tmp_path / "out", data="sst2", path=data, changes={"held_out": 0.25})
+    made = trained(
+        "classification", tiny("sentiment"), tmp_path / "out", data="sst2", path=data, changes={"held_out": 0.25}
+    )
     assert made.losses[-1] < made.losses[0] / 2
     assert made.after > 0.9 > made.before
     saved = mixlens.load(tmp_path / "out")

@@ -34,13 +34,22 @@ STORED = frozen.read()
 
 
 def tolerance(label: str, case: str) -> float:
-    return max([TOLERANCE, *(loose for (head, one), loose in AMPLIFIED.items() if label.startswith(head) and one in ("", case))])
+    return max(
+        [
+            TOLERANCE,
+            *(loose for (head, one), loose in AMPLIFIED.items() if label.startswith(head) and one in ("", case)),
+        ]
+    )
 
 
 def differences(here: Any, there: Any, path: str = "") -> list[str]:
     """Where two nested values of JSON differ, one line each."""
     if isinstance(here, dict) and isinstance(there, dict):
-        return [line for key in sorted({*here, *there}) for line in differences(here.get(key), there.get(key), f"{path} > {key}")]
+        return [
+            line
+            for key in sorted({*here, *there})
+            for line in differences(here.get(key), there.get(key), f"{path} > {key}")
+        ]
     if isinstance(here, list) and isinstance(there, list) and here != there:
         return [f"{path}: new {[x for x in here if x not in there]}, gone {[x for x in there if x not in here]}"]
     return [] if here == there else [f"{path}: {here!r}, stored {there!r}"]
@@ -94,7 +103,9 @@ def batched_apart(model: Any, case: str, answers: dict[str, Any]) -> list[str]:
 def streamed_apart(model: Any, case: str, answers: dict[str, Any]) -> list[str]:
     ids = freezing.input_ids()[0]
     streams = {
-        question.label: freezing.streamed(model, ids, question) for question in freezing.map_questions(case) if question.streams
+        question.label: freezing.streamed(model, ids, question)
+        for question in freezing.map_questions(case)
+        if question.streams
     }
     return [f"streamed {line}" for line in apart_from_alone(case, streams, answers)]
 
@@ -152,7 +163,9 @@ def texts_apart(here: str, there: str) -> list[str]:
     lines = [[ROUNDING.sub("#", line) for line in text.splitlines()] for text in (here, there)]
     if len(lines[0]) != len(lines[1]):
         return [f"{len(lines[0])} lines, stored {len(lines[1])}:\n{here}"]
-    return [f"\n  {new[:300]}\n  stored\n  {old[:300]}" for new, old in zip(*lines, strict=True) if not same_line(new, old)]
+    return [
+        f"\n  {new[:300]}\n  stored\n  {old[:300]}" for new, old in zip(*lines, strict=True) if not same_line(new, old)
+    ]
 
 
 def same_line(new: str, old: str) -> bool:

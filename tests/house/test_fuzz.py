@@ -19,10 +19,10 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 import mixlens
-from mixlens.attributions import known as attributions_known
-from mixlens.corpus import maps, shards
-from mixlens.errors import InputError, MixlensError
-from mixlens.maps import known as maps_known
+from mixlens.base.errors import InputError, MixlensError
+from mixlens.runs.corpus import maps, shards
+from mixlens.scoring.attributions import known as attributions_known
+from mixlens.scoring.maps import known as maps_known
 from mixlens.types import Attribution, Map
 
 parquet = pytest.importorskip("pyarrow.parquet")
@@ -33,11 +33,24 @@ QUICK = settings(
 
 anything = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8) | st.binary(max_size=4),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3) | st.tuples(inner, inner),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3) | st.tuples(inner, inner)
+    ),
     max_leaves=4,
 )
 texts = st.text(st.characters(), max_size=30) | st.sampled_from(
-    ["[MASK]", "The keys [MASK] rusty.", "\ud800", "\x00", "\u202e", "\u200d" * 9, "a" * 3000, "[SEP][CLS][PAD]", "𝔘", " \n\t"]
+    [
+        "[MASK]",
+        "The keys [MASK] rusty.",
+        "\ud800",
+        "\x00",
+        "\u202e",
+        "\u200d" * 9,
+        "a" * 3000,
+        "[SEP][CLS][PAD]",
+        "𝔘",
+        " \n\t",
+    ]
 )
 sized = st.recursive(  # anything, but no number that asks for a billion steps
     st.none()
@@ -48,7 +61,9 @@ sized = st.recursive(  # anything, but no number that asks for a billion steps
     | st.text(max_size=8)
     | st.binary(max_size=4)
     | st.sampled_from(["paper", "mask", "word", "sum", "frobenius", "before", "pad"]),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3) | st.tuples(inner, inner),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3) | st.tuples(inner, inner)
+    ),
     max_leaves=4,
 )
 numbers = st.integers(-3, 700) | st.integers() | st.booleans() | st.none() | st.floats()
@@ -116,7 +131,9 @@ def test_any_ids(model: Any) -> None:
         )
         for made in traces:
             rows = made if isinstance(made, list) else [made]
-            for one, given_ids in zip(rows, ids if isinstance(made, list) else [ids], strict=True) if made is not None else ():
+            for one, given_ids in (
+                zip(rows, ids if isinstance(made, list) else [ids], strict=True) if made is not None else ()
+            ):
                 assert list(one.input_ids) == [int(i) for i in given_ids]
                 assert all(torch.isfinite(layer.output).all() for layer in one.layers)
                 came += 1
@@ -125,7 +142,9 @@ def test_any_ids(model: Any) -> None:
     assert came >= 3  # [[3]] alone, and [3, 4] both ways
 
 
-@pytest.mark.parametrize(("ids", "came"), [(b"\x03", "b'\\\\x03'"), (bytearray(b"\x03"), "bytearray"), ([[3], None], "None")])
+@pytest.mark.parametrize(
+    ("ids", "came"), [(b"\x03", "b'\\\\x03'"), (bytearray(b"\x03"), "bytearray"), ([[3], None], "None")]
+)
 def test_ids_that_are_no_list_are_refused(model: Any, ids: Any, came: str) -> None:
     """Bytes are a sequence of integers to Python, and no list of ids."""
     with pytest.raises(InputError, match=rf"^input_ids must be a list of integers, not {came}"):
@@ -159,7 +178,20 @@ def test_any_segments_and_masks_of_one_length(model: Any) -> None:
 @given(
     name=st.sampled_from(["alti", "globenc", "value_zeroing", "attention", "random", "effective_attention"]) | anything,
     option=st.sampled_from(
-        ["variant", "chunk", "precision", "query", "seed", "distance", "norm", "batch_size", "head", "standardize", "x", "layer"]
+        [
+            "variant",
+            "chunk",
+            "precision",
+            "query",
+            "seed",
+            "distance",
+            "norm",
+            "batch_size",
+            "head",
+            "standardize",
+            "x",
+            "layer",
+        ]
     ),
     value=anything | st.sampled_from(["paper", "released", "tf32", "float32", "cosine"]),
 )
@@ -203,14 +235,20 @@ def test_any_target(model: Any, sentiment: Any) -> None:
 
 
 FEW_STEPS: dict[str, dict[str, Any]] = {"integrated_gradients": {"steps": 4}, **conftest.QUICK}
-METHOD_OPTIONS = [(name, option) for name, used in {**maps_known(), **attributions_known()}.items() for option in used.options]
+METHOD_OPTIONS = [
+    (name, option) for name, used in {**maps_known(), **attributions_known()}.items() for option in used.options
+]
 
 
 def test_the_options_that_cost_are_among_those_that_are_tried() -> None:
-    assert {("integrated_gradients", "steps"), ("integrated_gradients", "chunk"), ("hta", "probes")} <= set(METHOD_OPTIONS)
+    assert {("integrated_gradients", "steps"), ("integrated_gradients", "chunk"), ("hta", "probes")} <= set(
+        METHOD_OPTIONS
+    )
 
 
-@pytest.mark.filterwarnings("ignore::mixlens.completeness.IncompleteWarning")  # one step is allowed, and warned of
+@pytest.mark.filterwarnings(
+    "ignore::mixlens.scoring.completeness.IncompleteWarning"
+)  # one step is allowed, and warned of
 @pytest.mark.parametrize(("name", "option"), METHOD_OPTIONS)
 def test_any_value_of_a_methods_own_option(model: Any, sentiment: Any, name: str, option: str) -> None:
     """Sizes are bounded here: what is large takes its time, and is no error. The other options are those that are quick."""
@@ -246,7 +284,9 @@ def test_any_value_of_a_methods_own_option(model: Any, sentiment: Any, name: str
 
 @QUICK
 @given(
-    rows=st.lists(texts | anything | st.fixed_dictionaries({"text": texts | anything, "id": anything}), min_size=1, max_size=5)
+    rows=st.lists(
+        texts | anything | st.fixed_dictionaries({"text": texts | anything, "id": anything}), min_size=1, max_size=5
+    )
 )
 @example(rows=[(), ("a",), ("a", "b", "c"), ("a [MASK]", "b"), mixlens.Example(7)])  # type: ignore[arg-type]
 def test_any_rows(model: Any, tmp_path_factory: pytest.TempPathFactory, rows: list[Any]) -> None:
@@ -283,7 +323,9 @@ def test_any_rows(model: Any, tmp_path_factory: pytest.TempPathFactory, rows: li
     value=anything
     | st.sampled_from(["alti", ["alti:x=1"], ["random:seed=a"], "alti:rollout=\ud800", "value_zeroing:query=0"])
     | st.builds(
-        lambda pair, value: [f"{pair[0]}:{pair[1]}={value if isinstance(value, str) else json.dumps(value, default=str)}"],
+        lambda pair, value: [
+            f"{pair[0]}:{pair[1]}={value if isinstance(value, str) else json.dumps(value, default=str)}"
+        ],
         st.sampled_from(METHOD_OPTIONS),
         sized,
     ),
@@ -291,7 +333,9 @@ def test_any_rows(model: Any, tmp_path_factory: pytest.TempPathFactory, rows: li
 def test_any_option_of_a_run(model: Any, tmp_path_factory: pytest.TempPathFactory, name: str, value: Any) -> None:
     out = tmp_path_factory.mktemp("fuzz") / "run"
     rows = [{"text": "The keys [MASK] rusty.", "note": 1}, {"text": "The key [MASK] here."}]
-    asked(lambda: mixlens.run(rows, model=model, out=out, progress=False, **{"methods": ["alti", "attcat"], name: value}))
+    asked(
+        lambda: mixlens.run(rows, model=model, out=out, progress=False, **{"methods": ["alti", "attcat"], name: value})
+    )
 
 
 @QUICK
@@ -363,7 +407,8 @@ def test_a_malicious_shard_runs_nothing_and_names_no_other_file(model: Any, tmp_
     assert made.done == 1
     bomb = pickle.dumps(Bomb(tmp_path / "exploded"))
     parquet.write_table(
-        pa.table({"row": [1]}).replace_schema_metadata({b"mixlens": bomb, b"pandas": bomb, b"ARROW:schema": bomb}), hostile
+        pa.table({"row": [1]}).replace_schema_metadata({b"mixlens": bomb, b"pandas": bomb, b"ARROW:schema": bomb}),
+        hostile,
     )
     (out / "shards" / shards.file_name(1, hostile.read_bytes())).write_bytes(hostile.read_bytes())
     with pytest.warns(UserWarning, match="damaged"):

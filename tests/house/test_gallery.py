@@ -56,12 +56,18 @@ def test_notebooks_show_what_they_store(path: Path) -> None:
 
     stored = nbformat.read(path, as_version=4)
     assert notebooks.path_in(path.read_text()) is None
-    assert notebooks.text_of(stored) == path.read_text(), "not as the recipe writes it: python -m recipes.pages.notebooks"
+    assert notebooks.text_of(stored) == path.read_text(), (
+        "not as the recipe writes it: python -m recipes.pages.notebooks"
+    )
     made = notebooks.run(path)
     for number, (old, new) in enumerate(zip(stored.cells, made.cells, strict=True)):
         if old.cell_type == "code":
             assert old.execution_count is not None, f"cell {number} was never run"
-            same(list(old.outputs), list(new.outputs), f"{path.name}, cell {number}: stale: python -m recipes.pages.notebooks")
+            same(
+                list(old.outputs),
+                list(new.outputs),
+                f"{path.name}, cell {number}: stale: python -m recipes.pages.notebooks",
+            )
 
 
 def same(old: list[Any], new: list[Any], told: str) -> None:

@@ -112,7 +112,9 @@ def test_texts_messages_annotations_and_refusals_are_left_alone() -> None:
     assert len(spared) == 5
     assert not [fault for fault in faults(TOY, "toy.py") if fault.line in spared]
     assert not faults("x: int = 1 + 1\ny = [1, 2][0]\n", "toy.py"), "outside functions"
-    assert not [fault for fault in faults("def f(a, b):\n    return g(strict=True)\n", "f.py") if "strict" in fault.before]
+    assert not [
+        fault for fault in faults("def f(a, b):\n    return g(strict=True)\n", "f.py") if "strict" in fault.before
+    ]
 
 
 def test_a_fault_keeps_its_name_where_the_code_moves() -> None:
@@ -234,7 +236,9 @@ def test_a_run_tells_what_is_seen(tmp_path: Path) -> None:
     ],
 )
 def test_which_tests_are_asked(asked: str, taken: list[str]) -> None:
-    assert [name for name in ("one", "two[bert]", "three") if mutants_run.wanted(asked, f"tests/test_a.py::{name}")] == taken
+    assert [
+        name for name in ("one", "two[bert]", "three") if mutants_run.wanted(asked, f"tests/test_a.py::{name}")
+    ] == taken
 
 
 def told(file: str, status: str) -> Any:
@@ -242,7 +246,12 @@ def told(file: str, status: str) -> Any:
 
 
 def test_the_score_leaves_equivalent_faults_out() -> None:
-    results = [told("a.py", "killed"), told("a.py", "survived"), told("b.py", "killed by the clock"), told("b.py", "killed")]
+    results = [
+        told("a.py", "killed"),
+        told("a.py", "survived"),
+        told("b.py", "killed by the clock"),
+        told("b.py", "killed"),
+    ]
     same = [told("b.py", "survived").fault]
     lines, share = mutants.score(results, same, {"a.py": "methods", "b.py": "show"})
     assert share == 0.75
@@ -288,7 +297,11 @@ def test_every_file_is_in_an_area_or_left_out_with_a_reason() -> None:
 
 def test_the_command_lists_and_refuses(capsys: pytest.CaptureFixture[str]) -> None:
     assert mutants.main(["--list", "--area", "metrics", "--sample", "5", "--seed", "3"]) == 0
-    lines = [line for line in capsys.readouterr().out.splitlines() if "mixlens/" in line and not line.startswith("equivalent")]
+    lines = [
+        line
+        for line in capsys.readouterr().out.splitlines()
+        if "mixlens/" in line and not line.startswith("equivalent")
+    ]
     assert len(lines) == 5
     assert all(line.split()[1].startswith(("mixlens/metrics/", "mixlens/experiments/")) for line in lines)
     assert mutants.main(["--only", "nothing"]) == 2

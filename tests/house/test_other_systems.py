@@ -13,8 +13,8 @@ from pathlib import Path, PureWindowsPath
 import pytest
 
 import mixlens
-from mixlens import files
-from mixlens.errors import InputError
+from mixlens.base import files
+from mixlens.base.errors import InputError
 from mixlens.fast.loops import cpu
 from recipes.sources import parsed
 
@@ -61,7 +61,10 @@ def test_no_call_that_windows_lacks_is_made_without_a_look() -> None:
         (path.relative_to(PACKAGE).as_posix(), node.attr)
         for path in MODULES
         for node in nodes(path)
-        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "os" and node.attr in CALLS
+        if isinstance(node, ast.Attribute)
+        and isinstance(node.value, ast.Name)
+        and node.value.id == "os"
+        and node.attr in CALLS
     }
     assert found == {("fast/loops/compiled.py", "getuid")}
     assert 'hasattr(os, "getuid")' in (PACKAGE / "fast/loops/compiled.py").read_text(encoding="utf-8")
@@ -71,10 +74,18 @@ def without_encoding(source: str) -> list[int]:
     """Lines that open a text file and leave its encoding to the machine."""
     wrong = []
     for node in ast.walk(parsed(source)):
-        if isinstance(node, ast.Call) and _name(node) in TEXT and not any(word.arg == "encoding" for word in node.keywords):
+        if (
+            isinstance(node, ast.Call)
+            and _name(node) in TEXT
+            and not any(word.arg == "encoding" for word in node.keywords)
+        ):
             modes = [one.value for one in node.args if isinstance(one, ast.Constant) and isinstance(one.value, str)]
             binary = any("b" in mode and len(mode) <= 3 for mode in modes)
-            own = isinstance(node.func, ast.Attribute) and ast.unparse(node.func) in ("os.open", "webbrowser.open", "Image.open")
+            own = isinstance(node.func, ast.Attribute) and ast.unparse(node.func) in (
+                "os.open",
+                "webbrowser.open",
+                "Image.open",
+            )
             if not (binary or own):
                 wrong.append(node.lineno)
     return wrong
@@ -87,7 +98,9 @@ def _name(call: ast.Call) -> str:
 def test_every_text_file_is_opened_with_its_encoding() -> None:
     """Windows reads text as code page 1252 unless it is told. Files of Linux and of Ray alone are left out."""
     found = {
-        (path.relative_to(PACKAGE).as_posix(), line) for path in MODULES for line in without_encoding(path.read_text("utf-8"))
+        (path.relative_to(PACKAGE).as_posix(), line)
+        for path in MODULES
+        for line in without_encoding(path.read_text("utf-8"))
     }
     assert {name for name, _ in found} <= {"fast/loops/cpu.py", "corpus/ray_session.py"}
     assert without_encoding("open('x')\nopen('x', 'rb')\nPath('x').read_text()\nopen('x', encoding='utf-8')") == [1, 3]
@@ -162,7 +175,10 @@ def command(*words: str, **around: str) -> subprocess.CompletedProcess[bytes]:
 
 def test_a_console_of_code_page_1252_shows_an_answer() -> None:
     ran = command(
-        "why", "The café was dull, but the acting was wonderful — truly.", PYTHONIOENCODING="cp1252:strict", PYTHONUTF8="0"
+        "why",
+        "The café was dull, but the acting was wonderful — truly.",
+        PYTHONIOENCODING="cp1252:strict",
+        PYTHONUTF8="0",
     )
     assert ran.returncode == 0, ran.stderr.decode("cp1252")
     shown = ran.stdout.decode("cp1252")
@@ -193,7 +209,10 @@ def test_the_workflows_run_what_is_there() -> None:
         jobs = yaml.safe_load(place.read_text(encoding="utf-8"))["jobs"]
         for job in jobs.values():
             versions = job.get("strategy", {}).get("matrix", {}).get("python")
-            assert versions in (None, [one.rpartition(" ")[2] for one in project["classifiers"] if "Python :: 3." in one])
+            assert versions in (
+                None,
+                [one.rpartition(" ")[2] for one in project["classifiers"] if "Python :: 3." in one],
+            )
             for step in job["steps"]:
                 run = step.get("run", "")
                 assert [name for name in re.findall(r"tests/[\w/.]+", run) if not (root / name).exists()] == []

@@ -38,7 +38,13 @@ IN_THE_ARCHIVE = (
         "CHANGELOG.md",
         "LICENSE",
     ),
-    *("docs/use/run.md", "tests/conftest.py", "recipes/site/hooks.py", "notebooks/first_steps.ipynb", "mixlens/cli/app.py"),
+    *(
+        "docs/use/run.md",
+        "tests/conftest.py",
+        "recipes/site/hooks.py",
+        "notebooks/first_steps.ipynb",
+        "mixlens/cli/app.py",
+    ),
 )
 
 
@@ -57,7 +63,9 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
         pytest.skip("needs a checkout: the source beside the package")
     place = shutil.copytree(ROOT, tmp_path_factory.mktemp("package") / "source", ignore=LEFT_OUT)
     around = {key: value for key, value in os.environ.items() if key not in UNSET}
-    ran = subprocess.run([sys.executable, "-c", BUILD], cwd=place, env=around, capture_output=True, text=True, check=False)
+    ran = subprocess.run(
+        [sys.executable, "-c", BUILD], cwd=place, env=around, capture_output=True, text=True, check=False
+    )
     assert ran.returncode == 0, ran.stderr
     (wheel,), (archive,) = (list((place / "dist").glob(kind)) for kind in ("*.whl", "*.tar.gz"))
     return Built(place, ran.stdout + ran.stderr, wheel, archive)
@@ -70,7 +78,9 @@ def test_setuptools_has_nothing_to_warn_of(built: Built) -> None:
 def test_the_wheel_holds_the_package_and_nothing_else(built: Built) -> None:
     with zipfile.ZipFile(built.wheel) as file:
         inside = {name for name in file.namelist() if ".dist-info/" not in name}
-    package = {path.relative_to(built.source).as_posix() for path in (built.source / "mixlens").rglob("*") if path.is_file()}
+    package = {
+        path.relative_to(built.source).as_posix() for path in (built.source / "mixlens").rglob("*") if path.is_file()
+    }
     assert inside == package
     assert built.wheel.name.endswith("-py3-none-any.whl")  # no compiler was needed: the C loops are source
 
@@ -119,4 +129,6 @@ def test_the_changelog_begins_with_this_version_or_the_next() -> None:
     assert versions == sorted(versions, reverse=True)
     assert len(set(versions)) == len(versions)
     assert versions[0] >= Version(mixlens.__version__)
-    assert [told for version, told in heads if told == "unreleased" and Version(version) <= Version(mixlens.__version__)] == []
+    assert [
+        told for version, told in heads if told == "unreleased" and Version(version) <= Version(mixlens.__version__)
+    ] == []

@@ -25,11 +25,27 @@ ARCHIVES = sorted((ROOT / "dist").glob("mixlens-*.tar.gz"))
 EXTRAS = sorted(tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"])
 WHERE = "import json, sys, mixlens; json.dump([mixlens.__file__, mixlens.__version__], sys.stdout)"
 # What a plain install must not bring: the library works without them, and says so where it cannot.
-NOT_CORE = ("pandas", "scipy", "sklearn", "pyarrow", "datasets", "matplotlib", "fastapi", "ray", "igraph", "pytest", "mkdocs")
+NOT_CORE = (
+    "pandas",
+    "scipy",
+    "sklearn",
+    "pyarrow",
+    "datasets",
+    "matplotlib",
+    "fastapi",
+    "ray",
+    "igraph",
+    "pytest",
+    "mkdocs",
+)
 
 pytestmark = [
-    pytest.mark.skipif(not os.environ.get("MIXLENS_SLOW"), reason="needs minutes and MIXLENS_SLOW=1, as `make package` sets it"),
-    pytest.mark.skipif(len(WHEELS) != 1 or len(ARCHIVES) != 1, reason="needs one wheel and one archive in dist/: make package"),
+    pytest.mark.skipif(
+        not os.environ.get("MIXLENS_SLOW"), reason="needs minutes and MIXLENS_SLOW=1, as `make package` sets it"
+    ),
+    pytest.mark.skipif(
+        len(WHEELS) != 1 or len(ARCHIVES) != 1, reason="needs one wheel and one archive in dist/: make package"
+    ),
 ]
 
 
@@ -44,17 +60,33 @@ class Installed:
         return self.place / ("Scripts" if os.name == "nt" else "bin")
 
     def run(self, *words: str, code: int = 0) -> str:
-        around = {"PATH": str(self.programs), "HOME": str(self.place / "home"), "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
+        around = {
+            "PATH": str(self.programs),
+            "HOME": str(self.place / "home"),
+            "HF_HUB_OFFLINE": "1",
+            "OMP_NUM_THREADS": "1",
+        }
         where = self.place / "home"
         where.mkdir(exist_ok=True)
         kept = {name: os.environ[name] for name in ("SYSTEMROOT", "TEMP", "TMP") if name in os.environ}
-        ran = subprocess.run(words, cwd=where, env={**kept, **around}, capture_output=True, text=True, check=False, timeout=600)
+        ran = subprocess.run(
+            words, cwd=where, env={**kept, **around}, capture_output=True, text=True, check=False, timeout=600
+        )
         assert ran.returncode == code, f"{words}: exit code {ran.returncode}\n{ran.stdout}\n{ran.stderr}"
         return ran.stdout + ran.stderr
 
 
 def pip(python: Path, *words: str) -> str:
-    asked = [str(python), "-m", "pip", "--disable-pip-version-check", "install", "-c", str(ROOT / "constraints.txt"), *words]
+    asked = [
+        str(python),
+        "-m",
+        "pip",
+        "--disable-pip-version-check",
+        "install",
+        "-c",
+        str(ROOT / "constraints.txt"),
+        *words,
+    ]
     around = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
     ran = subprocess.run(asked, env=around, capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stdout[-2000:] + ran.stderr[-2000:]
@@ -77,7 +109,9 @@ def test_the_core_alone_comes_from_the_wheel(core: Installed) -> None:
     place, version = json.loads(core.run("python", "-c", WHERE))
     assert Path(place).is_relative_to(core.place)
     assert version in WHEELS[0].name
-    found = core.run("python", "-c", f"from importlib.util import find_spec as f; print([n for n in {NOT_CORE!r} if f(n)])")
+    found = core.run(
+        "python", "-c", f"from importlib.util import find_spec as f; print([n for n in {NOT_CORE!r} if f(n)])"
+    )
     assert found.strip() == "[]"
 
 
@@ -92,7 +126,9 @@ def test_both_ways_to_start_it_explain_a_sentence_without_a_compiler(core: Insta
     first, second = map(json.loads, ways)
     assert first["tokens"][2] == "keys"
     assert first["scores"] == second["scores"]
-    assert "identities" in core.run("mixlens", "check", "sentiment").lower() or "gap" in core.run("mixlens", "check", "sentiment")
+    assert "identities" in core.run("mixlens", "check", "sentiment").lower() or "gap" in core.run(
+        "mixlens", "check", "sentiment"
+    )
 
 
 def test_a_page_is_written_and_what_is_missing_is_said_in_one_line(core: Installed) -> None:
@@ -122,10 +158,20 @@ def test_every_extra_resolves(core: Installed, extra: str) -> None:
 def test_the_archive_gives_the_same_package(core: Installed, tmp_path: Path) -> None:
     import zipfile
 
-    asked = [sys.executable, "-m", "pip", "--disable-pip-version-check", "wheel", "--quiet", "--no-deps", "--no-build-isolation"]
+    asked = [
+        sys.executable,
+        "-m",
+        "pip",
+        "--disable-pip-version-check",
+        "wheel",
+        "--quiet",
+        "--no-deps",
+        "--no-build-isolation",
+    ]
     subprocess.run([*asked, "--wheel-dir", str(tmp_path), str(ARCHIVES[0])], check=True, cwd=tmp_path)
     with zipfile.ZipFile(WHEELS[0]) as ours, zipfile.ZipFile(next(tmp_path.glob("*.whl"))) as theirs:
         left, right = (
-            {one.filename: one.CRC for one in file.infolist() if ".dist-info/" not in one.filename} for file in (ours, theirs)
+            {one.filename: one.CRC for one in file.infolist() if ".dist-info/" not in one.filename}
+            for file in (ours, theirs)
         )
     assert left == right

@@ -65,9 +65,22 @@ def test_every_skip_says_what_would_run_the_test() -> None:
 
 def test_a_package_that_is_missing_is_named_with_the_way_to_get_it(tmp_path: Path) -> None:
     (tmp_path / "conftest.py").write_text((TESTS / "conftest.py").read_text())
-    (tmp_path / "test_one.py").write_text("import pytest\ndef test_one():\n    pytest.importorskip('no_such_package')\n")
+    (tmp_path / "test_one.py").write_text(
+        "import pytest\ndef test_one():\n    pytest.importorskip('no_such_package')\n"
+    )
     (tmp_path / "test_two.py").write_text("import pytest\npytest.importorskip('no_such_module')\n")
-    asked = [sys.executable, "-m", "pytest", "-q", "-rs", "-p", "no:cacheprovider", "--rootdir", str(tmp_path), str(tmp_path)]
+    asked = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-rs",
+        "-p",
+        "no:cacheprovider",
+        "--rootdir",
+        str(tmp_path),
+        str(tmp_path),
+    ]
     told = subprocess.run(asked, capture_output=True, text=True, check=False).stdout
     for name in ("no_such_package", "no_such_module"):
         (line,) = [line for line in told.splitlines() if line.startswith("SKIPPED") and name in line]
@@ -101,7 +114,9 @@ def needed() -> set[str]:
     from packaging.requirements import Requirement
 
     extras = PROJECT["optional-dependencies"]
-    waiting = [Requirement(one) for one in [*PROJECT["dependencies"], *(one for some in extras.values() for one in some)]]
+    waiting = [
+        Requirement(one) for one in [*PROJECT["dependencies"], *(one for some in extras.values() for one in some)]
+    ]
     found: set[tuple[str, frozenset[str]]] = set()
     while waiting:
         one = waiting.pop()
@@ -120,7 +135,9 @@ def needed() -> set[str]:
 
 
 def test_every_package_that_is_needed_has_its_exact_version() -> None:
-    pinned = {plain(line.partition("==")[0]) for line in (ROOT / "constraints.txt").read_text().splitlines() if "==" in line}
+    pinned = {
+        plain(line.partition("==")[0]) for line in (ROOT / "constraints.txt").read_text().splitlines() if "==" in line
+    }
     names = {name for name in needed() if not name.startswith(OF_A_GPU)}
     assert {"torch", "transformers", "numpy"} <= names
     assert names - pinned - {"setuptools"} == set()
@@ -149,7 +166,11 @@ def test_exact_versions_are_within_the_ranges() -> None:
 def test_each_dependency_is_told_once() -> None:
     page = (ROOT / "docs/promises/dependencies.md").read_text()
     rows = [line.split("|")[1].strip() for line in page.splitlines() if line[:2] == "| "]
-    told = [(name.strip(), (re.findall(r"`(\w+)`", row) or [""])[0]) for row in rows for name in row.split(" (")[0].split(",")]
+    told = [
+        (name.strip(), (re.findall(r"`(\w+)`", row) or [""])[0])
+        for row in rows
+        for name in row.split(" (")[0].split(",")
+    ]
     assert len(rows) > 15
     assert [one for one in told if told.count(one) > 1] == []
 

@@ -12,9 +12,9 @@ import pytest
 
 from mixlens import data
 from mixlens.data.stored import jsonl
-from mixlens.experiments.plan import PLANS, Item, Plan, Role, Step
-from mixlens.experiments.reproduction import Reproduction
 from mixlens.model.loading import EMBEDDED
+from mixlens.runs.experiments.plan import PLANS, Item, Plan, Role, Step
+from mixlens.runs.experiments.reproduction import Reproduction
 from recipes.pages import overview, renewed, results
 
 STEPS = (
@@ -49,7 +49,9 @@ def material(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 
 def examples(runs: Path) -> dict[str, int]:
-    manifests = {step: json.loads((runs / "small" / step / "manifest.json").read_text()) for step in ("table", "layers")}
+    manifests = {
+        step: json.loads((runs / "small" / step / "manifest.json").read_text()) for step in ("table", "layers")
+    }
     return {step: manifest["identity"]["examples"] for step, manifest in manifests.items()}
 
 
@@ -133,7 +135,9 @@ def test_jobs_are_the_steps_the_long_ones_first(material: Path, monkeypatch: pyt
 
     monkeypatch.setattr(results, "LONGEST", ("layers",))
     monkeypatch.setattr(results, "made", noted)
-    monkeypatch.setattr(results, "ProcessPoolExecutor", lambda count, **_: ThreadPoolExecutor(1))  # a process has no patches
+    monkeypatch.setattr(
+        results, "ProcessPoolExecutor", lambda count, **_: ThreadPoolExecutor(1)
+    )  # a process has no patches
     given = [str(material / "runs"), "--fast", "--docs", str(material / "docs"), "--jobs", "2"]
     assert results.main(given) == 0
     assert asked == [("layers",), ("table",), ("all",)]
@@ -156,7 +160,10 @@ def test_every_material_is_of_a_paper_and_names_its_steps() -> None:
 def test_an_unknown_paper_is_refused(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     with pytest.raises(SystemExit):
         results.main([str(tmp_path), "bert"])
-    assert "there is no paper 'bert'; there are alti, globenc, value-zeroing, identifiability, attcat" in capsys.readouterr().err
+    assert (
+        "there is no paper 'bert'; there are alti, globenc, value-zeroing, identifiability, attcat"
+        in capsys.readouterr().err
+    )
 
 
 def test_some_runs_are_written_into_the_page_that_is_there(material: Path) -> None:
@@ -216,13 +223,15 @@ def test_the_overview_has_each_statement_once_with_its_runs() -> None:
     assert r"| [alti](alti.md) | A \| B is above C. | Table 2; Table 3 | one | two |  |  |" in text
     assert text.count("D falls.") == 2  # of two papers
     assert "| [globenc](globenc.md) | D falls. | Figure 1 |  | one |  |  |" in text
-    told = (
-        "Of 4 statements 1 hold in every run that judges them, 1 in some runs and not in others, 1 in none and are different in"
-    )
+    told = "Of 4 statements 1 hold in every run that judges them, 1 in some runs and not in others, 1 in none and are different in"
     assert told in text
     assert "one run or more, and 1 are not decided." in text
     assert "| 4 | 2 same, 1 different, 1 not comparable |" in text
-    assert text.index("Of 4 statements") < text.index("## How the runs were made") < text.index("## How a verdict is reached")
+    assert (
+        text.index("Of 4 statements")
+        < text.index("## How the runs were made")
+        < text.index("## How a verdict is reached")
+    )
 
 
 def test_steps_are_those_of_one_paper(capsys: pytest.CaptureFixture[str]) -> None:
@@ -239,8 +248,18 @@ def test_rows_of_a_new_run_and_of_a_comparison_are_written_too() -> None:
     def row(says: str, run: str, verdict: str) -> list[str]:
         return [says, "Figure 1", run, "-", "-", verdict]
 
-    old = [row("a", "one", "same"), row("b", "two", "same"), row("c", "one, two", "same"), row("d", "one, three", "same")]
-    new = [row("a", "one", "different"), row("e", "one", "same"), row("f", "four", "same"), row("c", "one, four", "different")]
+    old = [
+        row("a", "one", "same"),
+        row("b", "two", "same"),
+        row("c", "one, two", "same"),
+        row("d", "one, three", "same"),
+    ]
+    new = [
+        row("a", "one", "different"),
+        row("e", "one", "same"),
+        row("f", "four", "same"),
+        row("c", "one, four", "different"),
+    ]
     merged = renewed._merged(old, new, ["one", "four"])
     assert merged == [new[0], new[1], *old[1:], new[2], new[3]]
     assert renewed._merged(old, [*new, row("c", "one, two", "different")], ["one", "two"])[-2:] == [

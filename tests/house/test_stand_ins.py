@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from test_cloze import PARAGRAPH
 
+from mixlens.base.errors import InputError
 from mixlens.data import DATASETS
-from mixlens.errors import InputError
 from recipes.pages import results
 from recipes.train import finetune, stand_ins
 from recipes.train.finetune_recipes import RECIPES, SEED
@@ -35,7 +35,9 @@ def tunings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Seen:
 
 
 def test_every_tuned_model_of_the_pages_has_a_stand_in() -> None:
-    tuned = {name[1:] for material in results.MATERIALS.values() for name in material.models.values() if name.startswith("+")}
+    tuned = {
+        name[1:] for material in results.MATERIALS.values() for name in material.models.values() if name.startswith("+")
+    }
     assert tuned <= set(stand_ins.NAMES)
     assert len(tuned) >= 4
 
@@ -54,7 +56,9 @@ def test_what_a_stand_in_rests_on_is_made_first_and_nothing_twice(
 ) -> None:
     shared, models = tmp_path / "shared", tmp_path / "models"
     first = StandIn("classification", "base", "mrpc", "mrpc/train.parquet", {"rate": 0.5}, seed=SEED + 1)
-    monkeypatch.setattr(stand_ins, "STAND_INS", {"last": StandIn("qa", "+first", "squad1", "+rows.jsonl"), "first": first})
+    monkeypatch.setattr(
+        stand_ins, "STAND_INS", {"last": StandIn("qa", "+first", "squad1", "+rows.jsonl"), "first": first}
+    )
     monkeypatch.setattr(stand_ins, "MADE", {"rows.jsonl": lambda out: out.write_text("{}")})
     monkeypatch.setattr(stand_ins, "NAMES", ("rows.jsonl", "last", "first"))
     for _ in range(2):
@@ -62,11 +66,17 @@ def test_what_a_stand_in_rests_on_is_made_first_and_nothing_twice(
     assert [given["out"] for _, given in tunings] == [models / "first", models / "last"]
     (kind, one), (other_kind, other) = tunings
     assert (kind, other_kind) == ("classification", "qa")
-    assert (one["model"], one["path"], one["seed"]) == (shared / "models/base", shared / "data/mrpc/train.parquet", SEED + 1)
+    assert (one["model"], one["path"], one["seed"]) == (
+        shared / "models/base",
+        shared / "data/mrpc/train.parquet",
+        SEED + 1,
+    )
     assert (one["recipe"].rate, one["recipe"].batch) == (0.5, RECIPES["classification"].batch)
     assert (other["model"], other["path"], other["recipe"]) == (models / "first", models / "rows.jsonl", RECIPES["qa"])
     said = capsys.readouterr().out.splitlines()
-    assert said == [f"{models / name}: 50.0% right before, 75.0% after, on 10 examples put aside" for name in ("first", "last")]
+    assert said == [
+        f"{models / name}: 50.0% right before, 75.0% after, on 10 examples put aside" for name in ("first", "last")
+    ]
 
 
 def test_without_names_all_are_made(tunings: Seen, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -22,7 +22,9 @@ N, HEADS, E, D = 3, 2, 2, 4
 NORMS = ("norm_on_attention", "norm_after_attention", "norm_before_mlp", "norm_on_mlp", "norm_after_mlp")
 
 
-def parts_of(seed: int, *, norms: tuple[str, ...] = NORMS, parallel: bool = False, kept: Kept | None = None) -> LayerParts:
+def parts_of(
+    seed: int, *, norms: tuple[str, ...] = NORMS, parallel: bool = False, kept: Kept | None = None
+) -> LayerParts:
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         linear = {"value": (D, D), "output": (D, D), "mlp_up": (D, 6), "mlp_down": (6, D)}
@@ -35,7 +37,12 @@ def parts_of(seed: int, *, norms: tuple[str, ...] = NORMS, parallel: bool = Fals
     for module in modules.values():
         if module is not None:
             module.requires_grad_(False)
-    others: dict[str, Any] = {"layer": nn.Module(), "mlp_act": torch.tanh, "mlp_gate": None, "norm_before_attention": None}
+    others: dict[str, Any] = {
+        "layer": nn.Module(),
+        "mlp_act": torch.tanh,
+        "mlp_gate": None,
+        "norm_before_attention": None,
+    }
     others |= {"value_layout": "v", "parallel": parallel, "attention": None}
     return LayerParts(**modules, **others, kept=kept or Kept())
 
@@ -327,9 +334,13 @@ def test_where_a_position_may_look(kind: Any) -> None:
 @torch.no_grad()
 def test_modules_of_half_precision_are_run_in_float32() -> None:
     parts = parts_of(9)
-    half = replace(parts, **{name: getattr(parts, name).bfloat16() for name in ("value", "output", "mlp_up", "mlp_down", *NORMS)})
+    half = replace(
+        parts, **{name: getattr(parts, name).bfloat16() for name in ("value", "output", "mlp_up", "mlp_down", *NORMS)}
+    )
     whole = traced(parts_of(9), 6)
-    given = {name: getattr(whole, name).bfloat16() for name in ("input", "value", "attention_output", "mlp_output", "output")}
+    given = {
+        name: getattr(whole, name).bfloat16() for name in ("input", "value", "attention_output", "mlp_output", "output")
+    }
     layer = replace(whole, parts=half, weights=whole.attention.bfloat16(), middle=whole.middle.bfloat16(), **given)  # type: ignore[union-attr]
     for kind in KINDS:
         block = kind(layer)
@@ -362,7 +373,9 @@ def test_memory_of_a_call_is_taken_again() -> None:
         assert set(scratch) == {("a", torch.float64), ("b", torch.float64)}
         logits, weights = block.attention_rooms((2, 3, 3)) or (None, None)
         assert (logits is None, weights is None) == (False, False)
-        assert quick.Block(layer, scratch=scratch).attention.data_ptr() == scratch["attention", torch.float64].data_ptr()
+        assert (
+            quick.Block(layer, scratch=scratch).attention.data_ptr() == scratch["attention", torch.float64].data_ptr()
+        )
         kept = quick.Block(layer, scratch=scratch, keeps_attention=True).attention
         assert kept.data_ptr() != scratch["attention", torch.float64].data_ptr()
     assert block.attention_rooms((2, 3, 3)) is None  # a graph is recorded
@@ -376,6 +389,15 @@ def test_layers_with_other_settings() -> None:
     assert given() == given()
     assert given(mask=mask) == given(mask=mask)
     assert (
-        len({given(), given(scaling=2.0), given(softcap=3.0), given(mask=mask), given(mask=mask[:1]), given(mask=mask.clone())})
+        len(
+            {
+                given(),
+                given(scaling=2.0),
+                given(softcap=3.0),
+                given(mask=mask),
+                given(mask=mask[:1]),
+                given(mask=mask.clone()),
+            }
+        )
         == 6
     )

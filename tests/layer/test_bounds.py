@@ -16,13 +16,15 @@ import torch
 from conftest import hf_model, ids, loaded, needs_fast
 
 import mixlens
-from mixlens import budget, fast, maps, rounding
-from mixlens.asking import every_layer, layers_of, parse_method
-from mixlens.errors import InputError, ModelError
+from mixlens import fast
+from mixlens.base import budget, rounding
+from mixlens.base.errors import InputError, ModelError
+from mixlens.base.optional import installing, optional
 from mixlens.fast import block as fast_block
 from mixlens.layer.proof import Proof
-from mixlens.notices import notices_of, off_sum
-from mixlens.optional import installing, optional
+from mixlens.scoring import maps
+from mixlens.scoring.asking import every_layer, layers_of, parse_method
+from mixlens.scoring.notices import notices_of, off_sum
 
 CPU = torch.device("cpu")
 
@@ -125,9 +127,9 @@ def test_products_have_the_digits_of_tf32_on_a_gpu_alone() -> None:
             assert digits(here, torch.float32) == torch.float32  # type: ignore[arg-type]
             assert digits(there, torch.float64) == torch.float64  # type: ignore[arg-type]
             assert digits(there, torch.float32) == (torch.float16 if allowed else torch.float32)  # type: ignore[arg-type]
-    assert [rounding.working_dtype(dtype) for dtype in (torch.float64, torch.float32, torch.float16, torch.bfloat16)] == [
-        *(torch.float64, torch.float32, torch.float32, torch.float32)
-    ]
+    assert [
+        rounding.working_dtype(dtype) for dtype in (torch.float64, torch.float32, torch.float16, torch.bfloat16)
+    ] == [*(torch.float64, torch.float32, torch.float32, torch.float32)]
 
 
 # --- proofs -----------------------------------------------------------------------------------------------------------
@@ -209,7 +211,9 @@ def test_products_of_weights_are_kept_up_to_a_width(monkeypatch: pytest.MonkeyPa
         assert wide.metric(wide.chain("norm")) is None
         for stage in ("parts", "norm"):
             if stage == "norm":
-                torch.testing.assert_close(narrow.parts(stage).lengths(), wide.parts(stage).lengths(), rtol=1e-10, atol=1e-12)
+                torch.testing.assert_close(
+                    narrow.parts(stage).lengths(), wide.parts(stage).lengths(), rtol=1e-10, atol=1e-12
+                )
 
 
 class Linear(torch.nn.Module):
@@ -225,7 +229,9 @@ class Linear(torch.nn.Module):
 
 @needs_fast
 @pytest.mark.parametrize(("room", "kept"), [(3 * 1024, 3), (2 * 1024, 2), (2 * 1024 - 1, 1), (1023, 0)])
-def test_answers_of_modules_are_kept_as_long_as_there_is_room(room: int, kept: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_answers_of_modules_are_kept_as_long_as_there_is_room(
+    room: int, kept: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Each of three layers has weights of 32 x 32 numbers; those without room are asked again, to the same scores."""
     stock = copy.deepcopy(hf_model("bert"))
     for layer in stock.encoder.layer:
@@ -241,7 +247,7 @@ def test_answers_of_modules_are_kept_as_long_as_there_is_room(room: int, kept: i
 @needs_fast
 def test_memory_that_ran_out_lets_go_of_shared_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """What was decomposed for other calls is free before the layer is scored again in pieces."""
-    from mixlens.maps import METHODS
+    from mixlens.scoring.maps import METHODS
 
     model = mixlens.load(hf_model("bert"))
     trace = model.trace(input_ids=ids(6))
@@ -274,7 +280,9 @@ def read_of(tokens: tuple[str, ...], words: tuple[tuple[str, tuple[int, ...]], .
 
 
 @pytest.mark.parametrize(("unknown", "total", "noticed"), [(0, 4, False), (1, 4, False), (4, 4, True), (3, 4, True)])
-def test_words_that_the_vocabulary_does_not_know_are_counted_by_their_share(unknown: int, total: int, noticed: bool) -> None:
+def test_words_that_the_vocabulary_does_not_know_are_counted_by_their_share(
+    unknown: int, total: int, noticed: bool
+) -> None:
     tokenizer = SimpleNamespace(mask_token=None, unk_token="[UNK]")
     model = SimpleNamespace(tokenizer=tokenizer, name="m", task="classification")
     tokens = tuple(["[UNK]"] * unknown + ["known"] * (total - unknown))
@@ -304,7 +312,9 @@ def test_a_package_is_asked_for_before_its_module(monkeypatch: pytest.MonkeyPatc
         optional("json.decoder", "json", "x")
 
 
-def test_an_extra_is_installed_from_the_clone_where_there_is_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_extra_is_installed_from_the_clone_where_there_is_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     package = tmp_path / "my clone" / "mixlens"
     package.mkdir(parents=True)
     assert installing("data", package=package) == "pip install 'mixlens[data]'"
@@ -370,7 +380,7 @@ def test_the_smallest_chunk_gives_the_same_scores() -> None:
 
 @pytest.mark.parametrize("layer", [0, 2])
 def test_a_score_that_is_not_finite_is_refused_by_its_layer(layer: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    from mixlens.maps import METHODS
+    from mixlens.scoring.maps import METHODS
 
     assert "alti" in mixlens.methods()  # the registry is filled when it is first asked
     used, calls = METHODS["alti"], iter(range(99))
@@ -388,7 +398,7 @@ def test_a_score_that_is_not_finite_is_refused_by_its_layer(layer: int, monkeypa
 
 
 def test_scores_that_rounding_may_move_are_noted_by_the_largest() -> None:
-    from mixlens.scoring import Scorer
+    from mixlens.scoring.scoring import Scorer
 
     def notes(error: Any) -> Any:
         return Scorer.remarks(SimpleNamespace(notes=["first"]), {} if error is None else {"rounding_error": error})  # type: ignore[arg-type]
@@ -422,12 +432,18 @@ def test_a_length_whose_square_is_rounded_below_zero_is_zero() -> None:
 
 
 def test_fingerprints_have_sixteen_digits_and_tell_what_is_told_apart() -> None:
-    from mixlens.provenance import data_fingerprint, model_fingerprint, public_name
+    from mixlens.scoring.provenance import data_fingerprint, model_fingerprint, public_name
     from mixlens.types import Example
 
     found = [model_fingerprint(loaded(case)) for case in ("bert", "roberta")]
     base = Example("a")
-    others = [Example("b"), Example("a", pair="b"), Example("a", target="b"), Example("a", foil="b"), Example("a", id="b")]
+    others = [
+        Example("b"),
+        Example("a", pair="b"),
+        Example("a", target="b"),
+        Example("a", foil="b"),
+        Example("a", id="b"),
+    ]
     found += [data_fingerprint(examples) for examples in ([], [base], [base, base], *([other] for other in others))]
     assert len(set(found)) == len(found)
     assert {len(one) for one in found} == {16}
@@ -436,7 +452,9 @@ def test_fingerprints_have_sixteen_digits_and_tell_what_is_told_apart() -> None:
     assert {name: public_name(name) for name in names} == names
 
 
-@pytest.mark.parametrize(("worst", "hinted"), [(0, "first"), (1, "last"), (2, "last")])  # 2: what comes behind the layers
+@pytest.mark.parametrize(
+    ("worst", "hinted"), [(0, "first"), (1, "last"), (2, "last")]
+)  # 2: what comes behind the layers
 def test_a_refused_identity_names_its_layer(worst: int, hinted: str, monkeypatch: pytest.MonkeyPatch) -> None:
     from mixlens.layer import proof as proofs
 
@@ -448,7 +466,9 @@ def test_a_refused_identity_names_its_layer(worst: int, hinted: str, monkeypatch
         dtype=torch.float32,
         parts=[SimpleNamespace(layer=x) for x in ("first", "last")],
     )
-    proof: Any = SimpleNamespace(worst_layer={name: worst}, gaps={name: 0.25, "other": 0.0}, allowed={name: 1e-5}, failed=[name])
+    proof: Any = SimpleNamespace(
+        worst_layer={name: worst}, gaps={name: 0.25, "other": 0.0}, allowed={name: 1e-5}, failed=[name]
+    )
     told = proofs._refusal(model, proof, name)
     assert f"gap is 2.5e-01 in layer {worst} (allowed 1e-05 for float32). 1 of 2 identities fail." in told
     assert told.endswith(f" <{hinted}>")

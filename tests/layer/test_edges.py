@@ -8,8 +8,8 @@ from conftest import ids, loaded
 from typer.testing import CliRunner
 
 import mixlens
-from mixlens.aggregate import find
 from mixlens.cli.app import app
+from mixlens.scoring.aggregate import find
 
 
 def test_a_token_is_found_as_it_is_written_before_it_is_found_without_its_mark() -> None:
@@ -79,14 +79,17 @@ def test_traces_of_two_models_are_explained_each_by_its_own() -> None:
     made = mixlens.attribute(traces, "grad_x_input", target=1)
     for trace, one in zip(traces, made, strict=True):
         alone = mixlens.attribute(trace, "grad_x_input", target=1).scores
-        assert one.scores.tolist() == pytest.approx(alone.tolist(), rel=1e-9, abs=1e-12)  # float64, in a batch and alone
+        assert one.scores.tolist() == pytest.approx(
+            alone.tolist(), rel=1e-9, abs=1e-12
+        )  # float64, in a batch and alone
 
 
 def test_a_rollout_of_tiny_float64_scores_is_their_product() -> None:
     """1e-60 squared is a float64, though the scale that brings it back is no float32; the last product is rescaled."""
     torch.manual_seed(0)
     layers = (
-        torch.rand(4, 4, 4, dtype=torch.float64) * torch.tensor([1e-60, 1e-60, 1e-60, 1e-200], dtype=torch.float64)[:, None, None]
+        torch.rand(4, 4, 4, dtype=torch.float64)
+        * torch.tensor([1e-60, 1e-60, 1e-60, 1e-200], dtype=torch.float64)[:, None, None]
     )
     made = mixlens.Map(layers, ("a", "b", "c", "d"), "norm", info={"convention": "globenc", "rollout": None})
     rolled = made.rollout(residual=False, normalize=False).scores
@@ -116,7 +119,7 @@ def test_a_token_that_is_deleted_moves_the_span_behind_it() -> None:
 def test_a_corner_of_what_attention_may_be_is_exact(seed: int) -> None:
     """As many weights as there are constraints at the most, all others 0 to the last bit, and no constraint broken."""
     pytest.importorskip("scipy", reason="needs scipy: pip install 'mixlens[analysis]'")
-    from mixlens.alternative_attention import _corner
+    from mixlens.scoring.alternative_attention import _corner
 
     seeded = torch.Generator().manual_seed(seed)
     basis = torch.linalg.qr(torch.randn(9, 4, dtype=torch.float64, generator=seeded)).Q
@@ -150,8 +153,8 @@ def test_the_finest_steps_of_distances() -> None:
 
 
 def test_a_variant_is_no_option() -> None:
-    from mixlens.attributions import known as attributions
-    from mixlens.maps import known as maps
+    from mixlens.scoring.attributions import known as attributions
+    from mixlens.scoring.maps import known as maps
 
     every = {**maps(), **attributions()}
     assert any(len(method.variants) > 1 for method in every.values())
@@ -161,7 +164,7 @@ def test_a_variant_is_no_option() -> None:
 
 
 def test_a_head_that_is_not_there_has_no_alternative() -> None:
-    from mixlens.alternative_attention import alternative_attention
+    from mixlens.scoring.alternative_attention import alternative_attention
 
     trace = loaded("bert").trace(input_ids=ids(5))
     for head in (4, -1):

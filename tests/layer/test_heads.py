@@ -15,9 +15,9 @@ from conftest import CONFIGURATIONS, DISTINCT, ROUNDED_NORMS, ROUNDED_STREAM, id
 from torch import Tensor
 
 import mixlens
-from mixlens.asking import parse_method
 from mixlens.layer.block import Block
-from mixlens.maps import known
+from mixlens.scoring.asking import parse_method
+from mixlens.scoring.maps import known
 
 CASES = list(CONFIGURATIONS)
 BY_HEAD = ["attention", "effective_attention", "null_attention", "norm", "norm_residual", "norm_residual_ln", "globenc"]
@@ -58,7 +58,9 @@ def test_heads_and_the_bias_are_what_the_model_wrote(case: str) -> None:
             block = Block(layer)
             wholes = torch.stack([block.written_by(head) for head in range(HEADS)])
             whole = wholes.sum(0) + block.bias
-            assert float((whole - layer.attention_output).abs().max()) < 1e-6 * float(layer.attention_output.abs().max())
+            assert float((whole - layer.attention_output).abs().max()) < 1e-6 * float(
+                layer.attention_output.abs().max()
+            )
             assert float((wholes.sum(0) - block.all_parts).abs().max()) < 1e-12  # the same sums in another order
             assert all(float(one.abs().max()) > 1e-3 for one in wholes)  # each of them has a share
 
@@ -94,7 +96,9 @@ def test_vectors_of_all_heads_are_the_parts(case: str) -> None:
 def test_attention_by_head_is_the_models_own(case: str) -> None:
     trace = loaded(case).trace(input_ids=ids(6))
     made = mixlens.mix(trace, "attention", head="all")
-    torch.testing.assert_close(made.scores, torch.stack([layer.attention for layer in trace.layers]), rtol=0, atol=1e-12)
+    torch.testing.assert_close(
+        made.scores, torch.stack([layer.attention for layer in trace.layers]), rtol=0, atol=1e-12
+    )
 
 
 @pytest.mark.parametrize("case", ["bert", "gpt2", "llama", "mistral", "modernbert", "gpt_neo"])
@@ -128,7 +132,9 @@ def test_all_heads_one_head_batches_and_fast_agree(case: str, name: str, monkeyp
     single = mixlens.mix(trace, name, head=2)
     torch.testing.assert_close(alone[0].head(2).scores, single.scores, rtol=0, atol=1e-12)
     assert alone[0].head(2).info["options"] == single.info["options"]
-    torch.testing.assert_close(model.mix(input_ids=texts[0], name=name, head="all").scores, alone[0].scores, rtol=0, atol=1e-10)
+    torch.testing.assert_close(
+        model.mix(input_ids=texts[0], name=name, head="all").scores, alone[0].scores, rtol=0, atol=1e-10
+    )
     monkeypatch.setenv("MIXLENS_FAST", "off")
     plain = mixlens.mix(trace, name, head="all").scores
     torch.testing.assert_close(plain, alone[0].scores, rtol=0, atol=1e-5 if case in ROUNDED_NORMS else 1e-9)

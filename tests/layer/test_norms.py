@@ -33,7 +33,9 @@ def test_gamma_beta_and_eps_are_found_with_shifts_and_zeros(zeros: str, width: i
     beta = 10 * torch.randn(width, generator=generator, dtype=torch.float64)
     places = {"none": [], "first": [0], "last": [-1], "all but one": list(range(1, width))}[zeros]
     gamma[places] = 0
-    gamma[width // 2 if not places else 0 if zeros == "all but one" else width // 2 if width > 2 else 1 + places[0]] *= -2
+    gamma[
+        width // 2 if not places else 0 if zeros == "all but one" else width // 2 if width > 2 else 1 + places[0]
+    ] *= -2
     for eps in (1e-6, 0.3):
         module = Norm(gamma, beta, eps, centred=centred)
         found = FrozenNorm.of(module, width, torch.float64)
@@ -117,6 +119,8 @@ def test_a_norm_whose_code_knows_no_float64_is_asked_in_float32(dtype: torch.dty
     torch.manual_seed(0)
     gamma, beta = torch.randn(8).to(dtype), torch.randn(8).to(dtype)
     found = FrozenNorm.of(Fused(gamma, beta, 1e-3, centred=True), 8, torch.float32)
-    torch.testing.assert_close(found.gamma, gamma.float(), rtol=1e-5, atol=1e-5)  # float32: answers less a beta of their size
+    torch.testing.assert_close(
+        found.gamma, gamma.float(), rtol=1e-5, atol=1e-5
+    )  # float32: answers less a beta of their size
     torch.testing.assert_close(found.beta, beta.float(), rtol=0, atol=0)
     assert found.eps == pytest.approx(1e-3, rel=1e-3)

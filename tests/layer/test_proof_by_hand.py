@@ -10,10 +10,10 @@ import pytest
 import torch
 from torch import nn
 
-from mixlens.errors import ModelError
+from mixlens.base.errors import ModelError
+from mixlens.base.rounding import EIGHT_BITS, EPS, LAYER_TOLERANCE, TOLERANCE, apart
 from mixlens.layer import identities, proof
 from mixlens.layer.identities import Identities, Unproven
-from mixlens.rounding import EIGHT_BITS, EPS, LAYER_TOLERANCE, TOLERANCE, apart
 
 # --- of a layer -----------------------------------------------------------------------------------------------------------
 
@@ -22,7 +22,12 @@ def block_of(dtype: torch.dtype = torch.float64, **changes: Any) -> Any:
     block: Any = Identities()
     given: dict[str, Any] = {
         "layer": SimpleNamespace(input=torch.zeros(2, 4, dtype=dtype), parts=SimpleNamespace(layer=nn.Linear(1, 1))),
-        **{"x": torch.ones(2, 4, dtype=dtype), "modules": SimpleNamespace(output=nn.Linear(1, 1)), "compared": {}, "index": 3},
+        **{
+            "x": torch.ones(2, 4, dtype=dtype),
+            "modules": SimpleNamespace(output=nn.Linear(1, 1)),
+            "compared": {},
+            "index": 3,
+        },
         **{"norms": {}, "normed": {}, "bias": torch.zeros(4, dtype=dtype)},
     }
     vars(block).update({**given, **changes})
@@ -109,7 +114,13 @@ def test_identities_of_a_layer() -> None:
 def test_identities_in_half_precision_are_over_their_rounding() -> None:
     wide = torch.arange(8.0).view(2, 4) + 1
     attention, values = torch.tensor([[[0.5, 0.5], [1.0, 0.0]]]), torch.tensor([[[3.0, 4.0], [-3.0, -3.5]]])
-    given = {"all_parts": wide + 0.5, "attention_output": wide, "stream_after_mlp": wide, "output": wide, "attention": attention}
+    given = {
+        "all_parts": wide + 0.5,
+        "attention_output": wide,
+        "stream_after_mlp": wide,
+        "output": wide,
+        "attention": attention,
+    }
     block = whole_block(torch.float16, **given, values=values, bias=torch.zeros(4), x=wide)
     over = wide + 0.5 / block.rounding[:, None]
     assert float(block.identities["parts"][0]) == pytest.approx(float(apart(over, None, wide)))
@@ -206,7 +217,9 @@ def test_weights_that_are_no_numbers() -> None:
     model.hf_model.register_buffer("count", torch.tensor([1]))
     with torch.no_grad():
         model.hf_model.bias[1] = math.nan
-    with pytest.raises(ModelError, match=r"^'tiny' holds NaN or infinite weights in 'bias'\. Use an intact checkpoint\.$"):
+    with pytest.raises(
+        ModelError, match=r"^'tiny' holds NaN or infinite weights in 'bias'\. Use an intact checkpoint\.$"
+    ):
         proof._refuse_not_finite(model)
     kinds = {
         torch.float16: torch.float64,

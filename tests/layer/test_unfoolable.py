@@ -46,7 +46,9 @@ def zeroed(lens: mixlens.Model, trace: mixlens.Trace) -> Tensor:
     return torch.stack(layers)
 
 
-def assert_right(model: Any, lens: mixlens.Model, *, n: int = 9, names: list[str] = PARTS, close: float = CLOSE) -> None:
+def assert_right(
+    model: Any, lens: mixlens.Model, *, n: int = 9, names: list[str] = PARTS, close: float = CLOSE
+) -> None:
     """What `lens` says of the model as it is now is what a fresh load of a copy says, and what the intervention gives."""
     made = mixlens.mix(lens.trace(input_ids=ids(n)), [*names, "value_zeroing"])
     again = mixlens.load(copy.deepcopy(model), check=False)
@@ -128,7 +130,9 @@ def test_a_changed_model_is_seen_in_a_streamed_map_too() -> None:
     lens.mix(input_ids=ids(9), name="value_zeroing")
     with_data_copy(model)
     fresh = mixlens.load(copy.deepcopy(model)).mix(input_ids=ids(9), name="value_zeroing")
-    torch.testing.assert_close(lens.mix(input_ids=ids(9), name="value_zeroing").scores, fresh.scores, rtol=CLOSE, atol=CLOSE)
+    torch.testing.assert_close(
+        lens.mix(input_ids=ids(9), name="value_zeroing").scores, fresh.scores, rtol=CLOSE, atol=CLOSE
+    )
 
 
 def test_a_batch_with_a_trace_of_the_old_weights_is_refused() -> None:
@@ -190,7 +194,9 @@ def test_adapters_that_are_switched(targets: list[str]) -> None:
     with wrapped.disable_adapter():
         off = mixlens.mix(lens.trace(input_ids=ids(9)), "value_zeroing").scores
     plain = mixlens.load(stock("llama", head="AutoModelForCausalLM"))
-    torch.testing.assert_close(off, mixlens.mix(plain.trace(input_ids=ids(9)), "value_zeroing").scores, rtol=CLOSE, atol=CLOSE)
+    torch.testing.assert_close(
+        off, mixlens.mix(plain.trace(input_ids=ids(9)), "value_zeroing").scores, rtol=CLOSE, atol=CLOSE
+    )
 
 
 def test_an_adapter_switched_in_bfloat16() -> None:
@@ -482,7 +488,9 @@ def no_sink(module: nn.Module, query: Tensor, key: Tensor, value: Tensor, mask: 
     return (weights @ value.repeat_interleave(times, 1)).transpose(1, 2).contiguous(), weights
 
 
-def eager_again(module: nn.Module, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, **options: Any) -> Any:
+def eager_again(
+    module: nn.Module, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, **options: Any
+) -> Any:
     """The same attention as everybody's, written by a user."""
     times = query.shape[1] // key.shape[1]
     logits = query @ key.repeat_interleave(times, 1).mT * options["scaling"]
@@ -682,7 +690,9 @@ def test_a_classifier_that_reads_elsewhere_is_refused() -> None:
             hidden = self.transformer(kwargs["input_ids"]).last_hidden_state
             return types.SimpleNamespace(logits=out.logits * 0 + self.score(hidden)[:, 0])
 
-    config = transformers.GPT2Config(vocab_size=VOCABULARY, n_embd=32, n_layer=1, n_head=4, n_positions=40, pad_token_id=3)
+    config = transformers.GPT2Config(
+        vocab_size=VOCABULARY, n_embd=32, n_layer=1, n_head=4, n_positions=40, pad_token_id=3
+    )
     torch.manual_seed(0)
     with pytest.raises(mixlens.MixlensError):
         mixlens.load(First(config).eval(), task="classification")

@@ -95,7 +95,9 @@ def test_a_change_between_two_layers_is_seen(case: str, streamed: bool) -> None:
     lens = mixlens.load(model)
 
     def made() -> Any:
-        return lens.mix(input_ids=ids(9), name="alti") if streamed else mixlens.mix(lens.trace(input_ids=ids(9)), "alti")
+        return (
+            lens.mix(input_ids=ids(9), name="alti") if streamed else mixlens.mix(lens.trace(input_ids=ids(9)), "alti")
+        )
 
     expected = made().scores
     layer = model.get_submodule(SECOND[case].partition(".1.")[0])[1]
@@ -110,7 +112,9 @@ def test_a_change_between_two_layers_is_seen(case: str, streamed: bool) -> None:
         made()
     hook.remove()
     torch.testing.assert_close(made().scores, expected)
-    layer.register_forward_hook(lambda module, args, output: first_scaled(output))  # a change of what a layer writes is its own
+    layer.register_forward_hook(
+        lambda module, args, output: first_scaled(output)
+    )  # a change of what a layer writes is its own
     made()
 
 
@@ -129,7 +133,10 @@ def test_the_weights_of_a_patched_module_or_under_a_global_hook_are_not_read() -
     assert not is_plain(module)
     torch.testing.assert_close(linear_weight(module, 4, torch.float32), 3 * module.weight.detach().t())
     other = nn.Linear(4, 4)
-    for register in (nn.modules.module.register_module_forward_hook, nn.modules.module.register_module_forward_pre_hook):
+    for register in (
+        nn.modules.module.register_module_forward_hook,
+        nn.modules.module.register_module_forward_pre_hook,
+    ):
         handle = register(lambda module, *given: None)
         try:
             assert is_hooked(other)

@@ -10,9 +10,9 @@ import pytest
 import torch
 
 import mixlens
-from mixlens.errors import InputError
+from mixlens.base.errors import InputError
 from mixlens.methods.context_cite import sparse_weights
-from mixlens.removal import Subsets
+from mixlens.scoring.removal import Subsets
 
 pytest.importorskip("sklearn", reason="needs scikit-learn")
 GAP = "The keys to the cabinet [MASK] rusty."
@@ -42,12 +42,16 @@ def test_context_cite_written_out() -> None:
         gone = {place for place, taken in zip(movable, row, strict=True) if not taken}
         left = [i for i in range(len(trace)) if i not in gone]
         with torch.no_grad():
-            logits = trace.model.hf_model(torch.tensor([[trace.input_ids[i] for i in left]])).logits[0, left.index(trace.query)]
+            logits = trace.model.hf_model(torch.tensor([[trace.input_ids[i] for i in left]])).logits[
+                0, left.index(trace.query)
+            ]
         odds.append(float(logits[were] - logits[was]))
     x = (kept - kept.mean(0)) / kept.std(0)
     weights = lasso(x, np.array(odds) - np.mean(odds), 0.01) / kept.std(0)
     made = mixlens.attribute(trace, "context_cite", **PAIR)
-    assert made.scores[movable].tolist() == pytest.approx(weights.tolist(), abs=1e-5)  # LASSO stops at a dual gap of 1e-10
+    assert made.scores[movable].tolist() == pytest.approx(
+        weights.tolist(), abs=1e-5
+    )  # LASSO stops at a dual gap of 1e-10
     assert made.scores[[0, trace.query, len(trace) - 1]].abs().max() == 0
     assert 0 < made.info["fit"] < 1
 
@@ -68,14 +72,18 @@ def test_tokens_of_a_word_share_its_weight(monkeypatch: pytest.MonkeyPatch) -> N
     seen: list[Any] = []
     module = sys.modules["mixlens.methods.context_cite"]
     monkeypatch.setattr(
-        module, "sparse_weights", lambda subsets, penalty: seen.append((subsets, sparse_weights(subsets, penalty))) or seen[-1][1]
+        module,
+        "sparse_weights",
+        lambda subsets, penalty: seen.append((subsets, sparse_weights(subsets, penalty))) or seen[-1][1],
     )
     trace = mixlens.load("sentiment", dtype="float64").trace("The unfilmable plot was not dull.")
     made = mixlens.attribute(trace, "context_cite", unit="word")
     word = next(list(positions) for _, positions in trace.words if len(positions) > 1)
     assert len(set(made.scores[word].tolist())) == 1
     ((subsets, (weights, _)),) = seen
-    assert [float(made.scores[list(unit)].sum()) for unit in subsets.units] == pytest.approx(weights.tolist(), rel=1e-12)
+    assert [float(made.scores[list(unit)].sum()) for unit in subsets.units] == pytest.approx(
+        weights.tolist(), rel=1e-12
+    )
     assert any(weight and len(unit) > 1 for unit, weight in zip(subsets.units, weights, strict=True))
     first, same, other = (mixlens.attribute(trace, "context_cite", seed=seed).scores for seed in (0, 0, 1))
     assert first.equal(same)

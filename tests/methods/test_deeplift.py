@@ -15,9 +15,9 @@ from test_untouched import assert_same, state_of
 from torch import Tensor, nn
 
 import mixlens
-from mixlens.attributions import attribute
 from mixlens.methods._backward_rules import composed, rules
 from mixlens.methods.deeplift import DEEPLIFT
+from mixlens.scoring.attributions import attribute
 
 CLASSIFIER = "AutoModelForSequenceClassification"
 
@@ -99,7 +99,11 @@ def test_the_mask_token_is_the_baseline_where_there_is_one() -> None:
     read = attribute(trace, "deeplift", target=("were", "was"))
     assert read.info["baseline"] == "mask"
     assert read.info["delta_gap"] < 1e-12
-    assert {token for token, score in zip(read.tokens, read.scores, strict=True) if score == 0} == {"[CLS]", "[MASK]", "[SEP]"}
+    assert {token for token, score in zip(read.tokens, read.scores, strict=True) if score == 0} == {
+        "[CLS]",
+        "[MASK]",
+        "[SEP]",
+    }
     assert attribute(trace, "deeplift", target=("were", "was"), baseline="zero").info["baseline"] == "zero"
 
 
@@ -109,8 +113,12 @@ OTHER = torch.linspace(-1.2, 1.7, 4, dtype=torch.float64)
 SQUARE = torch.linspace(-1, 1, 16, dtype=torch.float64).reshape(4, 4)
 FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {  # of a batch of two matrices, 3 x 4
     "scalars": lambda x: (1 - x) * 2 + 3 / (x * x + 1) - x / 4 - (-x),
-    "powers": lambda x: x**2 + x.pow(3) + 2**x + (x.square() + 1).rsqrt() + torch.sqrt(x.abs() + 1) + torch.reciprocal(x * x + 2),
-    "activations": lambda x: F.gelu(x) * torch.sigmoid(x) + F.silu(x).tanh() + x.relu() + F.leaky_relu(x) + F.softplus(x),
+    "powers": lambda x: (
+        x**2 + x.pow(3) + 2**x + (x.square() + 1).rsqrt() + torch.sqrt(x.abs() + 1) + torch.reciprocal(x * x + 2)
+    ),
+    "activations": lambda x: (
+        F.gelu(x) * torch.sigmoid(x) + F.silu(x).tanh() + x.relu() + F.leaky_relu(x) + F.softplus(x)
+    ),
     "logarithms": lambda x: torch.log(x.exp() + 1) + x.clamp(min=-0.5, max=0.5) + torch.maximum(x, OTHER),
     "constants": lambda x: (
         F.linear(x, SQUARE, OTHER) * OTHER + x @ SQUARE - torch.addmm(OTHER, x.view(-1, 4), SQUARE).view(x.shape)
@@ -127,10 +135,14 @@ FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {  # of a batch of two matric
         + x.masked_fill(torch.tensor([True, False, False, True]), -math.inf).softmax(-1) * OTHER
         + (x + torch.tensor([0.0, -1e300, 0.0, 0.0])).softmax(-1) * OTHER
     ),
-    "choices": lambda x: torch.where(OTHER > 0, x * x, torch.zeros_like(x)) + torch.cat([x[..., 2:], -x[..., :2]], -1) * x,
+    "choices": lambda x: (
+        torch.where(OTHER > 0, x * x, torch.zeros_like(x)) + torch.cat([x[..., 2:], -x[..., :2]], -1) * x
+    ),
     "layer norm": lambda x: F.layer_norm(x, (4,), OTHER, OTHER, 1e-5) * x + F.layer_norm(x, (3, 4)),
     "rms norm": lambda x: F.rms_norm(x, (4,), OTHER, 1e-6) * x + F.rms_norm(x, (4,)),
-    "rms norm by hand": lambda x: OTHER * (x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6)) + torch.rsqrt(x * x + 1) * x,
+    "rms norm by hand": lambda x: (
+        OTHER * (x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6)) + torch.rsqrt(x * x + 1) * x
+    ),
     "in place": lambda x: (x * 1).mul_(x).add_(x).add_(1).sub_(x).relu_() + F.relu(x * 1, inplace=True) * x,
     "in place, seen elsewhere": lambda x: (y := x * 1, z := y.view(2, 12), y.mul_(x), z.sigmoid_(), y * x)[-1],
     "casts": lambda x: x.double().to(torch.float64).type_as(x).contiguous().view(2, 12).chunk(2, -1)[0].exp(),
@@ -171,7 +183,9 @@ def test_a_kink_between_two_near_numbers_is_seen() -> None:
 
 
 def test_a_function_without_a_rule_is_named() -> None:
-    _, _, unruled = multipliers(lambda x: torch.cumprod(x, -1) + torch.maximum(x, x * 2), *torch.randn(2, 3, 4).double())
+    _, _, unruled = multipliers(
+        lambda x: torch.cumprod(x, -1) + torch.maximum(x, x * 2), *torch.randn(2, 3, 4).double()
+    )
     assert unruled == {"cumprod", "maximum"}
 
 

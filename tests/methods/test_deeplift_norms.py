@@ -11,7 +11,9 @@ from test_deeplift import multipliers
 from torch import Tensor
 
 GAMMA = torch.linspace(-1.2, 1.7, 4, dtype=torch.float64)
-EACH = torch.linspace(-1, 2, 12, dtype=torch.float64).reshape(3, 4)  # a norm's outputs sum to 0: each gets a weight of its own
+EACH = torch.linspace(-1, 2, 12, dtype=torch.float64).reshape(
+    3, 4
+)  # a norm's outputs sum to 0: each gets a weight of its own
 NORMS: dict[str, Callable[[Tensor], Tensor]] = {
     "layer norm": lambda x: F.layer_norm(x, (4,)),
     "layer norm, eps": lambda x: F.layer_norm(x, (4,), eps=1e-3),

@@ -13,16 +13,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_peers_gradients import embedded, gradient
 
-from mixlens.attributions import attribute
-from mixlens.completeness import IncompleteWarning
-from mixlens.errors import InputError
+from mixlens.base.errors import InputError
 from mixlens.methods import _word_paths
 from mixlens.methods._word_paths import Vocabulary, WordPaths, halved
+from mixlens.scoring.attributions import attribute
+from mixlens.scoring.completeness import IncompleteWarning
 
 HEAD = "AutoModelForSequenceClassification"
 NAME = "discretized_integrated_gradients"
 PAD = 0
-pytestmark = pytest.mark.filterwarnings("ignore::mixlens.completeness.IncompleteWarning")  # few steps miss their sum
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::mixlens.scoring.completeness.IncompleteWarning"
+)  # few steps miss their sum
 
 
 def trace_of(case: str = "bert", n: int = 6) -> Any:
@@ -35,11 +37,14 @@ def trace_of(case: str = "bert", n: int = 6) -> Any:
 def moved(a: list[float], p: list[float], b: list[float], steps: int) -> list[float]:
     """The anchor a, where it lies between p and b; else a step of the straight line."""
     return [
-        a_d if min(p_d, b_d) <= a_d <= max(p_d, b_d) else p_d - (p_d - b_d) / steps for a_d, p_d, b_d in zip(a, p, b, strict=True)
+        a_d if min(p_d, b_d) <= a_d <= max(p_d, b_d) else p_d - (p_d - b_d) / steps
+        for a_d, p_d, b_d in zip(a, p, b, strict=True)
     ]
 
 
-def word_path(table: list[list[float]], word: int, blank: int, strategy: str, steps: int, count: int) -> list[list[float]]:
+def word_path(
+    table: list[list[float]], word: int, blank: int, strategy: str, steps: int, count: int
+) -> list[list[float]]:
     """The points from the baseline to a word, one number after the other."""
     b, points, seen = table[blank], [table[word]], [word]
     for _ in range(steps):
@@ -62,7 +67,11 @@ def summed(value: Any, path: torch.Tensor, rule: str) -> torch.Tensor:
     slopes = [gradient(value, point) for point in path]
     total = torch.zeros(path.shape[1], dtype=torch.float64)
     for t in range(len(path) - 1):
-        slope = {"riemann_left": slopes[t], "riemann_right": slopes[t + 1], "trapezoid": (slopes[t] + slopes[t + 1]) / 2}[rule]
+        slope = {
+            "riemann_left": slopes[t],
+            "riemann_right": slopes[t + 1],
+            "trapezoid": (slopes[t] + slopes[t + 1]) / 2,
+        }[rule]
         total += (slope * (path[t + 1] - path[t])).sum(-1)
     return total
 
@@ -76,7 +85,9 @@ def written_out(trace: Any, strategy: str, rule: str, factor: int, steps: int, c
     ]
     path = torch.tensor(columns, dtype=torch.float64).transpose(0, 1)
     for _ in range(factor):
-        path = torch.stack([half for t in range(len(path) - 1) for half in (path[t], (path[t] + path[t + 1]) / 2)] + [path[-1]])
+        path = torch.stack(
+            [half for t in range(len(path) - 1) for half in (path[t], (path[t] + path[t + 1]) / 2)] + [path[-1]]
+        )
     return summed(value, path, rule)
 
 
@@ -141,7 +152,9 @@ def test_a_foil_is_explained_as_by_integrated_gradients() -> None:
     trace = trace_of()
     aims: dict[str, Any] = {"target": 1, "foil": 0, "baseline": "zero"}
     read = attribute(trace, NAME, steps=4, neighbours=20, rule="trapezoid", factor=5, **aims)
-    assert read.info["difference"] == pytest.approx(attribute(trace, "integrated_gradients", **aims).info["difference"], abs=1e-9)
+    assert read.info["difference"] == pytest.approx(
+        attribute(trace, "integrated_gradients", **aims).info["difference"], abs=1e-9
+    )
     assert read.info["completeness"]["relative_gap"] < 0.01
 
 

@@ -15,7 +15,7 @@ from scipy import stats
 from torch import Tensor
 
 import mixlens
-from mixlens.errors import ModelError
+from mixlens.base.errors import ModelError
 from mixlens.fast.block import Block as FastBlock
 from mixlens.layer import Block
 from mixlens.methods.value_zeroing import centred_ranks, rounding_of_attention
@@ -31,7 +31,11 @@ def cosine(moved: Tensor, still: Tensor) -> Any:
     return float(1 - (a @ b) / np.sqrt((a @ a) * (b @ b)))
 
 
-LITERAL = {"cosine": cosine, "euclidean": lambda moved, still: (moved - still).pow(2).sum().sqrt(), "spearman": spearman}
+LITERAL = {
+    "cosine": cosine,
+    "euclidean": lambda moved, still: (moved - still).pow(2).sum().sqrt(),
+    "spearman": spearman,
+}
 
 
 @pytest.mark.parametrize("standardize", [False, True])
@@ -58,9 +62,13 @@ def test_standardised_over_the_sentences_own_tokens_in_any_batch(distance: str) 
     """Padding has no share in mean and deviation; a single token is all itself."""
     for case in ("bert", "gpt2"):
         texts = [ids(5), ids(9, 1), ids(1, 2)]
-        together = mixlens.mix(loaded(case).trace(input_ids=texts), "value_zeroing", distance=distance, standardize=True)
+        together = mixlens.mix(
+            loaded(case).trace(input_ids=texts), "value_zeroing", distance=distance, standardize=True
+        )
         for text, made in zip(texts, together, strict=True):
-            alone = mixlens.mix(loaded(case).trace(input_ids=text), "value_zeroing", distance=distance, standardize=True)
+            alone = mixlens.mix(
+                loaded(case).trace(input_ids=text), "value_zeroing", distance=distance, standardize=True
+            )
             torch.testing.assert_close(made.scores, alone.scores, rtol=0, atol=1e-10)
             torch.testing.assert_close(made.scores.sum(-1), torch.ones(3, len(text), dtype=torch.float64))
 
@@ -96,7 +104,9 @@ def test_a_distance_that_is_not_the_modules_own_is_refused(
     mixlens.mix(trace, "value_zeroing", distance="euclidean")
     for one in (Block, FastBlock):
         right = one.moved_without_each
-        monkeypatch.setattr(one, "moved_without_each", lambda *args, right=right, **kwargs: right(*args, **kwargs) * (1 + wrong))
+        monkeypatch.setattr(
+            one, "moved_without_each", lambda *args, right=right, **kwargs: right(*args, **kwargs) * (1 + wrong)
+        )
     with pytest.raises(ModelError, match="value_zeroing: relative gap"):
         mixlens.mix(trace, "value_zeroing", distance="euclidean")
 

@@ -16,8 +16,8 @@ from papers_written_out import same_weights
 from test_hta import input_jacobians, layer_hta, pair_norm, wide
 
 import mixlens
-from mixlens.attributions import known as attributions
-from mixlens.maps import known
+from mixlens.scoring.attributions import known as attributions
+from mixlens.scoring.maps import known
 
 CASES = ["bert", "gpt2", "llama"]
 WHOLE = [name for name, method in known().items() if method.whole]
@@ -68,11 +68,15 @@ def traced(case: str) -> tuple[list[Any], list[Any], list[Any]]:
     return *one_by_one, narrow.trace(input_ids=texts)  # type: ignore[return-value]
 
 
-@pytest.mark.filterwarnings("ignore::mixlens.completeness.IncompleteWarning")  # eight steps are few, in both number types
+@pytest.mark.filterwarnings(
+    "ignore::mixlens.scoring.completeness.IncompleteWarning"
+)  # eight steps are few, in both number types
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize(("name", "variant"), VARIANTS, ids=[f"{name}-{variant}" for name, variant in VARIANTS])
 def test_attributions_in_float32_alone_and_in_a_batch(case: str, name: str, variant: str) -> None:
-    options: dict[str, Any] = {"integrated_gradients": {"steps": 8}, "blank_out": {"replacement": 3}, **QUICK}.get(name, {})
+    options: dict[str, Any] = {"integrated_gradients": {"steps": 8}, "blank_out": {"replacement": 3}, **QUICK}.get(
+        name, {}
+    )
     if attributions()[name].needs_target:
         options = {**options, "target": 1}
     exact, narrow, batch = traced(case)

@@ -11,12 +11,22 @@ import numpy as np
 import pytest
 import torch
 
-from mixlens import removal, targets
-from mixlens.errors import InputError
-from mixlens.methods import _baselines, _coalitions, _points, blank_out, context_cite, lime, sequential, shap, smooth_grad
-from mixlens.questions import Question
-from mixlens.removal import Answer, Infill, Subsets
-from mixlens.targets import Target
+from mixlens.base.errors import InputError
+from mixlens.methods import (
+    _baselines,
+    _coalitions,
+    _points,
+    blank_out,
+    context_cite,
+    lime,
+    sequential,
+    shap,
+    smooth_grad,
+)
+from mixlens.scoring import removal, targets
+from mixlens.scoring.questions import Question
+from mixlens.scoring.removal import Answer, Infill, Subsets
+from mixlens.scoring.targets import Target
 from mixlens.types import Trace
 
 WEIGHTS = {1: 0.0, 2: 0.5, 3: -1.0, 4: 2.0, 5: 0.25, 6: 0.0, 0: 0.0, 9: 4.0}
@@ -25,7 +35,9 @@ WEIGHTS = {1: 0.0, 2: 0.5, 3: -1.0, 4: 2.0, 5: 0.25, 6: 0.0, 0: 0.0, 9: 4.0}
 class Model:
     """A classifier of two classes, or a masked language model of ten tokens, that adds numbers of its tokens up."""
 
-    def __init__(self, task: str = "classification", *, mask: int | None = 6, name: str = "tiny", limit: int | None = None):
+    def __init__(
+        self, task: str = "classification", *, mask: int | None = 6, name: str = "tiny", limit: int | None = None
+    ):
         self.task, self.name, self.batch_limit, self.dtype = task, name, limit, torch.float32
         config = SimpleNamespace(pad_token_id=0, num_labels=2, vocab_size=10, id2label={0: "Bad", 1: "Good"})
         config.get_text_config = lambda: config
@@ -33,7 +45,11 @@ class Model:
         self.device = torch.device("cpu")
         self.vocabulary = {"a": 2}
         self.tokenizer = SimpleNamespace(
-            mask_token_id=mask, unk_token_id=None, all_special_ids=[1, 6], mask_token="<m>", get_vocab=lambda: self.vocabulary
+            mask_token_id=mask,
+            unk_token_id=None,
+            all_special_ids=[1, 6],
+            mask_token="<m>",
+            get_vocab=lambda: self.vocabulary,
         )
         self.rows: list[list[int]] = []
         self.passes: list[int] = []
@@ -49,7 +65,9 @@ class Model:
         longest = max(len(row.input_ids) for row in rows)
         logits = torch.arange(10.0, dtype=torch.float64).expand(len(rows), longest, 10) * 0.1
         if self.task == "question-answering":
-            return SimpleNamespace(logits=None, start_logits=logits[:, :, 1] + sums[:, None], end_logits=logits[:, :, 2])
+            return SimpleNamespace(
+                logits=None, start_logits=logits[:, :, 1] + sums[:, None], end_logits=logits[:, :, 2]
+            )
         return SimpleNamespace(logits=logits + torch.arange(longest)[None, :, None] + sums[:, None, None])
 
     def tokens(self, ids: Any) -> list[str]:
@@ -72,7 +90,15 @@ def trace_of(model: Any = None, **changes: Any) -> Trace:
 
 def target_of(score: str = "logit", **changes: Any) -> Target:
     return Target(
-        **{"task": "classification", "positions": (), "ids": (1,), "foil": None, "score": score, "name": "Good", **changes}
+        **{
+            "task": "classification",
+            "positions": (),
+            "ids": (1,),
+            "foil": None,
+            "score": score,
+            "name": "Good",
+            **changes,
+        }
     )
 
 
@@ -115,9 +141,14 @@ def test_targets_that_are_meant() -> None:
     assert refused(targets.resolve, trace, "gold") == "target='gold' needs the gold label: label=..."
     assert refused(targets.resolve, trace, 1, foil=1) == "target and foil are the same (Good)."
     assert refused(targets.resolve, trace, (1, 0, 1)) == "a target and its foil are two, not 3."
-    assert refused(targets.resolve, trace, (1, 0), foil=0) == "give the foil once: target=(target, foil), or target= and foil=."
+    assert (
+        refused(targets.resolve, trace, (1, 0), foil=0)
+        == "give the foil once: target=(target, foil), or target= and foil=."
+    )
     for wrong in (2, -1):
-        assert refused(targets.resolve, trace, wrong) == f"target {wrong} is out of range: 'tiny' has 2 outputs, 0 to 1."
+        assert (
+            refused(targets.resolve, trace, wrong) == f"target {wrong} is out of range: 'tiny' has 2 outputs, 0 to 1."
+        )
     assert refused(targets.resolve, trace, 1, foil=2) == "foil 2 is out of range: 'tiny' has 2 outputs, 0 to 1."
     assert refused(targets.resolve, trace, 1.5) == "a target is a class, a token or an id, not 1.5."
     assert refused(targets.resolve, trace, "\ud800").startswith("the target holds half a character")
@@ -156,7 +187,9 @@ def test_one_end_of_a_span() -> None:
     assert targets.resolve(trace, (2, 0)).of(output).tolist() == [2.0]
     assert refused(targets.resolve, trace, (None, 6)) == "span (None, 6) is out of range: there are 6 tokens, 0 to 5."
     for other in ((None, None), (None, "x"), ("x", None)):
-        assert refused(targets.resolve, trace, other).endswith(f"target=(start, end) as token positions, not {other!r}.")
+        assert refused(targets.resolve, trace, other).endswith(
+            f"target=(start, end) as token positions, not {other!r}."
+        )
 
 
 def test_where_logits_are_read() -> None:
@@ -227,7 +260,9 @@ def test_replacements_that_are_refused() -> None:
         "'tiny' has no mask token. Use replacement='delete' or the id of a token."
     )
     assert refused(removal.outcomes, trace, [[1]], target_of(), replacement="unk").startswith("'tiny' has no unk token")
-    assert refused(removal.outcomes, trace, [[1]], target_of(), replacement="nothing").startswith("unknown replacement 'nothing'")
+    assert refused(removal.outcomes, trace, [[1]], target_of(), replacement="nothing").startswith(
+        "unknown replacement 'nothing'"
+    )
     for wrong in (10, -1):
         assert refused(removal.outcomes, trace, [[1]], target_of(), replacement=wrong) == (
             f"replacement {wrong} is no token of 'tiny': ids are 0 to 9."
@@ -254,7 +289,8 @@ def test_a_position_moves_with_the_tokens_before_it() -> None:
     target = target_of("logit", task="masked-lm", positions=(2, 4), ids=(3, 5))
     trace = trace_of(Model("masked-lm"))
     moved = {
-        gone: removal.answers(trace, [list(gone)], target)[0].target.positions for gone in ((), (0,), (1, 3), (4,), (2,), (5,))
+        gone: removal.answers(trace, [list(gone)], target)[0].target.positions
+        for gone in ((), (0,), (1, 3), (4,), (2,), (5,))
     }
     assert moved == {(): (2, 4), (0,): (1, 3), (1, 3): (1, 2), (4,): (2, 3), (2,): (1, 3), (5,): (2, 4)}
     assert removal.answers(trace, [[0]], target)[0].target.ids == (3, 5)
@@ -533,12 +569,15 @@ def test_ids_that_stand_for_nothing() -> None:
     question: Any = SimpleNamespace(model=Model())
     assert [_baselines.known_id(question, one) for one in (0, 9)] == [0, 9]
     for wrong in (-1, 10):
-        assert refused(_baselines.known_id, question, wrong) == f"id {wrong} is not in the vocabulary of 'tiny' (0 to 9)."
+        assert (
+            refused(_baselines.known_id, question, wrong) == f"id {wrong} is not in the vocabulary of 'tiny' (0 to 9)."
+        )
     assert _baselines.tokens_of(question) == {"mask": 6, "pad": 0}
     question.model.tokenizer = None
     assert _baselines.tokens_of(question) == {"mask": None, "pad": 0}
     assert (
-        refused(blank_out.blank_token, question, "mask") == "'tiny' has no mask token. Use replacement='delete', 'zero' or an id."
+        refused(blank_out.blank_token, question, "mask")
+        == "'tiny' has no mask token. Use replacement='delete', 'zero' or an id."
     )
     assert blank_out.blank_token(SimpleNamespace(model=Model()), "mask") == 6  # type: ignore[arg-type]
     assert blank_out.blank_token(question, 9) == 9

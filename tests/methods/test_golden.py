@@ -127,9 +127,15 @@ def test_toolkit(path: Path) -> None:
         same(mixlens.mix(trace, "globenc").rollout("toolkit").scores, golden["globenc_rownorm_then_rollout"])
 
 
-@pytest.mark.parametrize(("name", "alti_within", "zeroing_within"), [("minilm-sst2", 5e-6, 1e-4), ("stories260K", 5e-6, 1e-4)])
+@pytest.mark.parametrize(
+    ("name", "alti_within", "zeroing_within"), [("minilm-sst2", 5e-6, 1e-4), ("stories260K", 5e-6, 1e-4)]
+)
 def test_float32_is_as_good_as_float64_on_a_real_model(name: str, alti_within: float, zeroing_within: float) -> None:
-    texts = ["it 's a charming and often affecting journey .", "unflinchingly bleak and desperate", "a dull , lifeless mess ."]
+    texts = [
+        "it 's a charming and often affecting journey .",
+        "unflinchingly bleak and desperate",
+        "a dull , lifeless mess .",
+    ]
     folder = SHARED / "models" / name
     narrow, wide = (mixlens.load(folder, dtype=dtype).trace(texts) for dtype in ("float32", "float64"))
     for method, within in (("alti", alti_within), ("value_zeroing", zeroing_within)):

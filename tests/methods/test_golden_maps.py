@@ -65,7 +65,9 @@ def test_attention_flow(path: Path) -> None:
         same(attention.rollout(residual=False).scores, golden["rollout_no_residual"])
 
 
-@pytest.mark.parametrize("path", sorted((GOLDEN / "attention_flow").glob("*_globenc_maxflow.npz")), ids=lambda p: p.stem)
+@pytest.mark.parametrize(
+    "path", sorted((GOLDEN / "attention_flow").glob("*_globenc_maxflow.npz")), ids=lambda p: p.stem
+)
 def test_flow_of_globencs_maps(path: Path) -> None:
     """Its code takes the matrices as they are, rounded to seven decimals."""
     golden, trace = np.load(path), trace_of(path.stem.replace("_globenc_maxflow", "_f64"))

@@ -97,9 +97,13 @@ def layer_hta(model: Any, given: list[int], mask: list[int] | None = None) -> tu
 
     def watch(layer: int, x: Tensor, y: Tensor) -> None:
         j = jacobian(y, x)
-        plain.append(torch.stack([torch.stack([j[i, :, k].norm() for k in range(len(given))]) for i in range(len(given))]))
+        plain.append(
+            torch.stack([torch.stack([j[i, :, k].norm() for k in range(len(given))]) for i in range(len(given))])
+        )
         times = j * x[0].detach()
-        scaled.append(torch.stack([torch.stack([times[i, :, k].norm() for k in range(len(given))]) for i in range(len(given))]))
+        scaled.append(
+            torch.stack([torch.stack([times[i, :, k].norm() for k in range(len(given))]) for i in range(len(given))])
+        )
 
     layer_calls(model, given, watch, mask)
     return torch.stack(plain).detach(), torch.stack(scaled).detach()
@@ -234,7 +238,9 @@ def input_jacobians(case: str, given: list[int], *, after: bool) -> list[Tensor]
         outputs.append(output[0] if isinstance(output, tuple) else output)
 
     layers = list({id(parts.layer): parts.layer for parts in loaded_parts(model)}.values())
-    place = layers[0] if after or family.embedding_norm is None else model.base_model.get_submodule(family.embedding_norm)
+    place = (
+        layers[0] if after or family.embedding_norm is None else model.base_model.get_submodule(family.embedding_norm)
+    )
     handles = [place.register_forward_pre_hook(enter, with_kwargs=True)]
     handles += [layer.register_forward_hook(keep) for layer in layers]
     try:
@@ -284,8 +290,12 @@ def test_probes_estimate_without_bias_and_know_their_error() -> None:
     torch.testing.assert_close(made.scores, estimate / estimate.sum(-1, keepdim=True))
     fewer = mixlens.mix(trace, "hta", probes=200).info["standard_error"]
     assert 1.7 < float((fewer / error).median()) < 2.3  # a quarter of the probes, twice the error
-    assert torch.equal(mixlens.mix(trace, "hta", probes=9, seed=4).scores, mixlens.mix(trace, "hta", probes=9, seed=4).scores)
-    assert not torch.equal(mixlens.mix(trace, "hta", probes=9, seed=4).scores, mixlens.mix(trace, "hta", probes=9).scores)
+    assert torch.equal(
+        mixlens.mix(trace, "hta", probes=9, seed=4).scores, mixlens.mix(trace, "hta", probes=9, seed=4).scores
+    )
+    assert not torch.equal(
+        mixlens.mix(trace, "hta", probes=9, seed=4).scores, mixlens.mix(trace, "hta", probes=9).scores
+    )
 
 
 def test_a_probe_is_one_random_sign_per_feature() -> None:
@@ -306,7 +316,7 @@ def test_a_probe_is_one_random_sign_per_feature() -> None:
 
 def test_a_row_from_the_input_is_the_row_of_the_map() -> None:
     """No layers are multiplied; a convention that would multiply them is refused."""
-    from mixlens.aggregate import rolled_row, rolled_rows
+    from mixlens.scoring.aggregate import rolled_row, rolled_rows
 
     made = mixlens.mix(loaded("bert").trace(input_ids=ids(4)), "hta")
     for row in (rolled_row(made, 1), rolled_rows([made, made], [1, 2])[0]):

@@ -14,7 +14,7 @@ from conftest import CAUSAL, CONFIGURATIONS, hf_model, ids, loaded
 from papers_written_out import t_of, without_null_space
 
 import mixlens
-from mixlens.errors import InputError
+from mixlens.base.errors import InputError
 from mixlens.layer.block import Block
 from mixlens.methods import identifiability
 
@@ -139,14 +139,18 @@ def test_other_weights_and_the_same_output(case: str) -> None:
     free = Block(trace.layers[layer]).reach.sum(-1) > 9
     assert float(found.distance[~free].max() if bool((~free).any()) else 0) == 0
     if case != "gemma2":  # a window of four leaves nothing free
-        assert float(found.distance[free].mean()) > (1e-4 if case in ("opt", "gpt_neo") else 0.1)  # these two are peaked
+        assert float(found.distance[free].mean()) > (
+            1e-4 if case in ("opt", "gpt_neo") else 0.1
+        )  # these two are peaked
 
 
 def test_the_proof_can_fail(monkeypatch: pytest.MonkeyPatch) -> None:
     """Weights that are merely others change the output: the run is a run."""
     trace = loaded("bert").trace(input_ids=ids(16))
     with monkeypatch.context() as patch:
-        patch.setattr(sys.modules["mixlens.alternative_attention"], "_farthest", lambda own, *more: own.flip(-1))
+        patch.setattr(
+            sys.modules["mixlens.scoring.alternative_attention"], "_farthest", lambda own, *more: own.flip(-1)
+        )
         assert mixlens.alternative_attention(trace, layer=1, head=2).output_difference > 1e-3
     moved = trace.model.run_with_attention(trace, 1, lambda weights: weights.flip(-1))
     assert float((moved - trace.layers[1].output).abs().max()) > 1e-2
@@ -163,7 +167,9 @@ def test_attention_written_by_hand_reaches_the_layer(case: str) -> None:
     layer = trace.layers[1]
     block = Block(layer, 1)
     with torch.no_grad():
-        moved = trace.model.run_with_attention(trace, 1, lambda weights: torch.eye(6, dtype=torch.float64).expand_as(weights))
+        moved = trace.model.run_with_attention(
+            trace, 1, lambda weights: torch.eye(6, dtype=torch.float64).expand_as(weights)
+        )
         own = torch.einsum("kho,h->ko", block.head_vectors, torch.ones(4, dtype=torch.float64)) + block.bias
         torch.testing.assert_close(moved, block.after_attention(own), rtol=1e-9, atol=1e-9)
 
@@ -175,7 +181,9 @@ def test_the_same_word_twice_is_never_identifiable() -> None:
     own = trace.layers[0].attention[3, 3]
     found = mixlens.alternative_attention(trace, layer=0, head=3)
     most = max(float(own[1]), float(own[3]))
-    torch.testing.assert_close(found.distance, torch.tensor([0.0, 0.0, 0.0, most], dtype=torch.float64), rtol=0, atol=1e-12)
+    torch.testing.assert_close(
+        found.distance, torch.tensor([0.0, 0.0, 0.0, most], dtype=torch.float64), rtol=0, atol=1e-12
+    )
     assert found.output_difference < 1e-9
 
 
@@ -237,7 +245,9 @@ def test_corners_whose_support_is_not_clear_are_approached_without_a_negative_we
 
     trace = loaded("bert").trace(input_ids=ids(20))
     exact = mixlens.alternative_attention(trace, layer=1, head=2)
-    monkeypatch.setattr(sys.modules["mixlens.alternative_attention"], "_scipy", lambda: SimpleNamespace(linprog=linprog))
+    monkeypatch.setattr(
+        sys.modules["mixlens.scoring.alternative_attention"], "_scipy", lambda: SimpleNamespace(linprog=linprog)
+    )
     found = mixlens.alternative_attention(trace, layer=1, head=2)
     assert bool((found.attention >= 0).all())
     torch.testing.assert_close(found.attention.sum(-1), torch.ones(20, dtype=torch.float64), rtol=0, atol=1e-9)
@@ -250,7 +260,9 @@ def test_raw_attention_of_one_head_is_effective_and_null_attention_of_it() -> No
     trace = mixlens.load("agreement").trace(" ".join(["the keys to the cabinet are old"] * 6))
     heads = [mixlens.mix(trace, "attention", head=head).scores for head in range(4)]
     for head, raw in enumerate(heads):
-        effective, null = (mixlens.mix(trace, name, head=head).scores for name in ("effective_attention", "null_attention"))
+        effective, null = (
+            mixlens.mix(trace, name, head=head).scores for name in ("effective_attention", "null_attention")
+        )
         assert torch.allclose(raw, effective + null, atol=1e-6)  # float32
         assert torch.equal(raw[2], trace.layers[2].attention[head])
     assert torch.allclose(torch.stack(heads).mean(0), mixlens.mix(trace, "attention").scores, atol=1e-6)

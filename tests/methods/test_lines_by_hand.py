@@ -14,7 +14,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from mixlens.errors import InputError
+from mixlens.base.errors import InputError
 from mixlens.methods import _points
 
 integrated: Any = importlib.import_module("mixlens.methods.integrated")
@@ -29,7 +29,9 @@ def asked(function: Callable[[Tensor], Tensor], *, limit: int | None = None, lay
 
     def run_attached(inputs: dict[str, Any], *, place: Any, value: Tensor, compare: bool) -> Any:
         assert compare == (len(value) not in {count for _, count in runs})  # of each size the first
-        assert {key: tuple(given.shape) for key, given in inputs.items() if isinstance(given, Tensor)} == {"ids": (len(value), 2)}
+        assert {key: tuple(given.shape) for key, given in inputs.items() if isinstance(given, Tensor)} == {
+            "ids": (len(value), 2)
+        }
         runs.append((place, len(value)))
         hidden = [value]
         for _ in range(layers):
@@ -132,7 +134,9 @@ def test_the_integral_of_a_piece(told: Told) -> None:
     assert told[3:] == [(7, 20, "points"), (8, 20, "points")]
 
 
-def test_the_gap_of_a_piece_is_the_largest_of_its_end_and_its_nodes(told: Told, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_gap_of_a_piece_is_the_largest_of_its_end_and_its_nodes(
+    told: Told, monkeypatch: pytest.MonkeyPatch
+) -> None:
     line = integrated.Line(asked(cubes), 0, (X, torch.zeros_like(X)), "gauss_legendre", 16)
     monkeypatch.setattr(line, "gap_at_nodes", lambda integral, values, begin: 0.25)
     line.values = {0.0: 0.0, 1.0: 35.0 + 2.0}  # the target ends higher than its gradients say
@@ -270,21 +274,30 @@ def with_ends(monkeypatch: pytest.MonkeyPatch, module: Any) -> list[Any]:
 
 def test_integrated_gradients_and_what_they_tell(told: Told, monkeypatch: pytest.MonkeyPatch) -> None:
     seen, question = with_ends(monkeypatch, integrated), asked(cubes)
-    scores, info = integrated.integrated_gradients(question, steps=2, rule="riemann_right", embedding="sum", baseline="pad")
+    scores, info = integrated.integrated_gradients(
+        question, steps=2, rule="riemann_right", embedding="sum", baseline="pad"
+    )
     assert seen == [(question, "sum", "pad", None)]
     factor = 3 * (1 / 4 + 1) / 2
     assert scores.dtype == torch.float32
     assert scores.tolist() == pytest.approx([9 * factor, 26 * factor])
     assert info["completeness"] == pytest.approx({"sum": 35 * factor, "expected": 35.0, "relative_gap": factor - 1})
     del info["completeness"]
-    assert info == {"baseline": "zeros", "steps": 2, "difference": 35.0, "completeness_gap": pytest.approx(35 * (factor - 1))}
+    assert info == {
+        "baseline": "zeros",
+        "steps": 2,
+        "difference": 35.0,
+        "completeness_gap": pytest.approx(35 * (factor - 1)),
+    }
     scores, info = integrated.integrated_gradients(asked(lambda value: -cubes(value)))
     assert (scores.tolist(), info["steps"]) == (pytest.approx([-9.0, -26.0], rel=1e-5), 50)
     scores, _ = integrated.integrated_gradients(asked(lambda value: -cubes(value)), absolute=True)
     assert scores.tolist() == pytest.approx([9.0, 26.0], rel=1e-5)
     last = asked(cubes)
     last.layer = 3
-    with pytest.raises(InputError, match=r"^integrated gradients need a layer behind them: layer must be less than the number"):
+    with pytest.raises(
+        InputError, match=r"^integrated gradients need a layer behind them: layer must be less than the number"
+    ):
         integrated.integrated_gradients(last)
     for options in ({"steps": 0}, {"chunk": 0}, {"most_steps": 0}, {"tolerance": 0.0}, {"rule": "x"}):
         with pytest.raises(InputError, match=next(iter(options))):
@@ -296,7 +309,9 @@ def test_integrated_gradients_and_what_they_tell(told: Told, monkeypatch: pytest
 # --- conductance ----------------------------------------------------------------------------------------------------------
 
 
-def hidden_line(function: Callable[[Tensor], Tensor] = squares, chunk: int = 2, layer: int = 1) -> conductance.HiddenLine:
+def hidden_line(
+    function: Callable[[Tensor], Tensor] = squares, chunk: int = 2, layer: int = 1
+) -> conductance.HiddenLine:
     return conductance.HiddenLine(asked(function), _points.Ends("word", X, B, "b"), layer, chunk)
 
 
@@ -381,7 +396,12 @@ def test_conductance_and_what_it_tells(told: Told, monkeypatch: pytest.MonkeyPat
     seen, question = with_ends(monkeypatch, conductance), asked(squares)
     scores, info = conductance.layer_conductance(question, embedding="sum", baseline="pad", chunk=5)
     assert [given[1:] for given in seen] == [("sum", "pad")]
-    assert (seen[0][0].trace, seen[0][0].target, seen[0][0].layer, seen[0][0].query) == (question.trace, question.target, None, 1)
+    assert (seen[0][0].trace, seen[0][0].target, seen[0][0].layer, seen[0][0].query) == (
+        question.trace,
+        question.target,
+        None,
+        1,
+    )
     assert (scores.dtype, scores.tolist()) == (torch.float32, pytest.approx([5.0, 10.0], rel=1e-5))
     assert info["completeness"] == pytest.approx({"sum": 15.0, "expected": 15.0, "relative_gap": 0.0}, abs=1e-5)
     assert {key: value for key, value in info.items() if key != "completeness"} == {

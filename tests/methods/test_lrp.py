@@ -17,10 +17,10 @@ from test_untouched import assert_same, state_of
 from torch import Tensor, nn
 
 import mixlens
-from mixlens.attributions import Question, attribute
 from mixlens.methods._backward_rules import composed, rules
 from mixlens.methods.lrp import RULES, inputs_of, relevance
-from mixlens.targets import resolve
+from mixlens.scoring.attributions import Question, attribute
+from mixlens.scoring.targets import resolve
 
 CLASSIFIER = "AutoModelForSequenceClassification"
 GOLDEN = SHARED / "golden"
@@ -69,9 +69,13 @@ def test_golden_chefer(path: Path) -> None:
     golden, trace = np.load(path), golden_trace(path.stem)
     for k in range(3):
         same(
-            attribute(trace, "transatt", target=k, variant="released_chefer").scores, golden[f"class{k}/transformer_attribution"]
+            attribute(trace, "transatt", target=k, variant="released_chefer").scores,
+            golden[f"class{k}/transformer_attribution"],
         )
-        same(attribute(trace, "partial_lrp", target=k, variant="released_chefer").scores, golden[f"class{k}/partial_lrp_origLRP"])
+        same(
+            attribute(trace, "partial_lrp", target=k, variant="released_chefer").scores,
+            golden[f"class{k}/partial_lrp_origLRP"],
+        )
 
 
 @needs_shared
@@ -148,7 +152,9 @@ def linear_down(layer: nn.Linear, x: list[float], r: list[float]) -> list[float]
     return sent
 
 
-def sum_down(a: list[list[float]], b: list[list[float]], r: list[list[float]], rescaled: bool) -> list[list[list[float]]]:
+def sum_down(
+    a: list[list[float]], b: list[list[float]], r: list[list[float]], rescaled: bool
+) -> list[list[list[float]]]:
     """In proportion to the two terms; then each branch gets the share of its absolute sum, over the whole text."""
     places = [(t, i) for t in range(len(a)) for i in range(len(a[0]))]
     both = [[[0.0] * len(a[0]) for _ in a] for _ in range(2)]
@@ -207,7 +213,9 @@ def test_the_rules_written_out_number_by_number(book: str) -> None:
                 r_k[j][e] += part
     for t in rows:
         for layer, r_out in ((net.q, r_q), (net.k, r_k), (net.v, r_v)):
-            r_x[t] = [old + new for old, new in zip(r_x[t], linear_down(layer, x[0, t].tolist(), r_out[t]), strict=True)]
+            r_x[t] = [
+                old + new for old, new in zip(r_x[t], linear_down(layer, x[0, t].tolist(), r_out[t]), strict=True)
+            ]
     leaf = x.clone().requires_grad_()
     with rules(RULES[book], net) as block:
         out = net(leaf)
@@ -296,7 +304,9 @@ def test_a_linear_model_hands_on_positive_contributions() -> None:
 
 def test_variants_differ_by_the_first_entry() -> None:
     trace = loaded("bert", head=CLASSIFIER).trace(input_ids=ids(6))
-    paper, attcat, chefer = (attribute(trace, "transatt", variant=v).scores for v in ("paper", "released", "released_chefer"))
+    paper, attcat, chefer = (
+        attribute(trace, "transatt", variant=v).scores for v in ("paper", "released", "released_chefer")
+    )
     assert torch.equal(paper[1:], attcat[1:])
     assert torch.equal(paper[1:], chefer[1:])
     assert (float(attcat[0]), float(chefer[0])) == (0.0, float(paper.min()))
@@ -318,7 +328,9 @@ def test_transatt_is_the_product_of_its_layers() -> None:
         mixed = np.eye(5)
         for i in range(5):
             for j in range(5):
-                mixed[i, j] += np.mean([max(0.0, float(gradients[layer][h, i, j] * attention[layer][h, i, j])) for h in range(4)])
+                mixed[i, j] += np.mean(
+                    [max(0.0, float(gradients[layer][h, i, j] * attention[layer][h, i, j])) for h in range(4)]
+                )
         rolled = (mixed / mixed.sum(1, keepdims=True)) @ rolled
     np.testing.assert_allclose(attribute(trace, "transatt", target=1).scores, rolled[0], rtol=1e-10)
 

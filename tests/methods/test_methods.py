@@ -14,9 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import mixlens
-from mixlens.asking import parse_method
-from mixlens.maps import known
 from mixlens.methods.attention import of_head
+from mixlens.scoring.asking import parse_method
+from mixlens.scoring.maps import known
 
 CASES = list(CONFIGURATIONS)
 STAGES = slow.STAGES
@@ -40,14 +40,18 @@ def test_norm_family_is_the_length_of_each_vector(case: str) -> None:
             made = mixlens.mix(trace, name)
             close = LOOSE.get(case, 1e-9)
             torch.testing.assert_close(made.scores, slow.norms(trace, stage), rtol=close, atol=1e-12)
-            torch.testing.assert_close(made.info["mixing_ratio"], slow.mixing_ratio(trace, stage), rtol=close, atol=1e-12)
+            torch.testing.assert_close(
+                made.info["mixing_ratio"], slow.mixing_ratio(trace, stage), rtol=close, atol=1e-12
+            )
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_alti_is_how_much_nearer_each_vector_brings_the_output(case: str) -> None:
     trace = loaded(case).trace(input_ids=ids(6))
     with torch.no_grad():
-        torch.testing.assert_close(mixlens.mix(trace, "alti").scores, slow.alti(trace), rtol=0, atol=LOOSE.get(case, 1e-12))
+        torch.testing.assert_close(
+            mixlens.mix(trace, "alti").scores, slow.alti(trace), rtol=0, atol=LOOSE.get(case, 1e-12)
+        )
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -96,7 +100,7 @@ def test_attention_of_one_head_as_defined(case: str) -> None:
 
 
 def test_alti_row_without_score_is_its_own_token() -> None:
-    from mixlens.aggregate import rows_to_one
+    from mixlens.scoring.aggregate import rows_to_one
 
     shared, told = rows_to_one(torch.tensor([[0.0, 0.0], [1.0, 3.0]]))
     assert shared.tolist() == [[1.0, 0.0], [0.25, 0.75]]
@@ -129,7 +133,9 @@ def test_alone_in_a_batch_and_padded_give_the_same_map(case: str, name: str) -> 
     slow = name.startswith("hta")
     alone, batches = padded(case, (4, 2) if slow else (7, 10, 3))
     expected = [mixlens.mix(trace, name).scores for trace in alone]
-    every = case in ("bert", "gpt2") and not slow  # what `trace` pads itself is padded on the right, as the second batch is
+    every = (
+        case in ("bert", "gpt2") and not slow
+    )  # what `trace` pads itself is padded on the right, as the second batch is
     for traces in batches if every else batches[1:]:
         for batched, one in zip(mixlens.mix(traces, name), expected, strict=True):
             torch.testing.assert_close(batched.scores, one, rtol=0, atol=1e-10)
@@ -247,7 +253,9 @@ def test_random_is_uniform_and_a_function_of_the_seed() -> None:
     first, again, other = (mixlens.mix(trace, "random", seed=seed).scores for seed in (0, 0, 1))
     assert torch.equal(first, again)
     assert not torch.equal(first, other)
-    shares = (first * 40).flatten().sort().values  # a row of 40 uniform numbers sums to about 20, so shares are about 2 u
+    shares = (
+        (first * 40).flatten().sort().values
+    )  # a row of 40 uniform numbers sums to about 20, so shares are about 2 u
     assert abs(float(shares.mean()) - 1) < 0.01
     assert abs(float(shares.quantile(0.25)) - 0.5) < 0.06
     assert abs(float(shares.quantile(0.75)) - 1.5) < 0.06
@@ -263,7 +271,9 @@ def test_several_methods_from_one_trace_equal_one_by_one() -> None:
 
 
 @settings(max_examples=15, deadline=None)
-@given(length=st.integers(1, 20), seed=st.integers(0, 10_000), case=st.sampled_from(["bert", "gpt2", "gemma2", "gpt_neox"]))
+@given(
+    length=st.integers(1, 20), seed=st.integers(0, 10_000), case=st.sampled_from(["bert", "gpt2", "gemma2", "gpt_neox"])
+)
 def test_any_input_gives_proven_maps(length: int, seed: int, case: str) -> None:
     trace = loaded(case).trace(input_ids=ids(length, seed))
     for made in mixlens.mix(trace, ["alti", "globenc", "value_zeroing"]).values():

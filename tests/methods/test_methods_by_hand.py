@@ -11,14 +11,23 @@ import numpy as np
 import pytest
 import torch
 
-from mixlens import rounding
-from mixlens.differentiable import differentiable
-from mixlens.errors import InputError
+from mixlens.base import rounding
+from mixlens.base.errors import InputError
 from mixlens.fast import probes
-from mixlens.methods import _backward_rules, _quadrature, _released, _rollout, identifiability, lrp, random, value_zeroing
+from mixlens.methods import (
+    _backward_rules,
+    _quadrature,
+    _released,
+    _rollout,
+    identifiability,
+    lrp,
+    random,
+    value_zeroing,
+)
+from mixlens.scoring.differentiable import differentiable
 
 # The package gives a function this name.
-alternative_attention: Any = importlib.import_module("mixlens.alternative_attention")
+alternative_attention: Any = importlib.import_module("mixlens.scoring.alternative_attention")
 
 # --- quadrature -----------------------------------------------------------------------------------------------------------
 
@@ -142,7 +151,9 @@ def test_the_farthest_other_weights() -> None:
     assert made.tolist() == pytest.approx([0.4, 0.0, 0.6], abs=1e-9)
     alone = alternative_attention._farthest(own, torch.eye(3, dtype=torch.float64), 3, torch.Generator().manual_seed(0))
     assert alone is own
-    free = alternative_attention._farthest(own, torch.ones(3, 1, dtype=torch.float64), 3, torch.Generator().manual_seed(0))
+    free = alternative_attention._farthest(
+        own, torch.ones(3, 1, dtype=torch.float64), 3, torch.Generator().manual_seed(0)
+    )
     assert free.tolist() == pytest.approx([1.0, 0.0, 0.0], abs=1e-9)
     block: Any = SimpleNamespace(attention=torch.zeros(3, 2, 2))
     assert alternative_attention._heads(block, None) == [0, 1, 2]
@@ -177,7 +188,14 @@ def test_inputs_of_released_code() -> None:
         return "token_type_ids" in made, made["attention_mask"].tolist()[0]
 
     shown, hidden = [1, 1, 1], [0, 1, 0]
-    given = [("paper", None), ("paper", True), ("released", None), ("released", False), ("other", None), ("other", True)]
+    given = [
+        ("paper", None),
+        ("paper", True),
+        ("released", None),
+        ("released", False),
+        ("other", None),
+        ("other", True),
+    ]
     assert [told(*one) for one in given] == [
         *((True, shown), (True, hidden), (False, hidden), (False, shown), (False, shown), (False, hidden)),
     ]
@@ -256,7 +274,9 @@ def test_the_source_that_moves_a_target_most_is_run_again() -> None:
             compared={},
         )
         options = {"distance": "euclidean", "allowed": 0.5}
-        value_zeroing.compare_largest(block, torch.tensor(distances), value_zeroing.euclidean, lambda v: v, still, **options)  # type: ignore[arg-type]
+        value_zeroing.compare_largest(
+            block, torch.tensor(distances), value_zeroing.euclidean, lambda v: v, still, **options
+        )  # type: ignore[arg-type]
         gap, allowed = block.compared["value_zeroing"]
         assert allowed == 0.5
         return float(gap)
@@ -264,7 +284,9 @@ def test_the_source_that_moves_a_target_most_is_run_again() -> None:
     assert told([[2.5, 0.5], [0.0, 1.0]], [[0.5, 0.5], [0.0, 1.0]]) == pytest.approx(0.0)
     assert told([[2.0, 0.5], [0.0, 1.0]], [[0.5, 0.5], [0.0, 1.0]]) == pytest.approx(0.2)
     assert told([[2.5, 0.5], [0.0, 3.0]], [[0.5, 0.5], [0.0, 1.0]]) == pytest.approx(2.0)
-    assert told([[2.5, 0.5], [3.0, 1.0]], [[0.5, 0.5], [0.0, 1.0]]) == 0.0  # its largest is of a source it took nothing from
+    assert (
+        told([[2.5, 0.5], [3.0, 1.0]], [[0.5, 0.5], [0.0, 1.0]]) == 0.0
+    )  # its largest is of a source it took nothing from
     noisy = value_zeroing.Still(wrote[None], torch.tensor([0.25, 0.0]))
     assert noisy.error(torch.tensor([[1.0], [1.0]]), "euclidean").tolist() == [[0.25], [0.0]]
 

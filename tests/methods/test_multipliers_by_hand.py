@@ -225,7 +225,9 @@ class Squares(nn.Module):
 
     def forward(self, word: Tensor) -> Tensor:
         assert self.config.pad_token_id == -1
-        return (word.pow(2) * torch.tensor([1.0, 0.5], dtype=word.dtype)).sum((-1, -2)) + torch.sinc(word).sum((-1, -2)) * 0
+        return (word.pow(2) * torch.tensor([1.0, 0.5], dtype=word.dtype)).sum((-1, -2)) + torch.sinc(word).sum(
+            (-1, -2)
+        ) * 0
 
 
 def test_scores_and_what_deeplift_tells(monkeypatch: pytest.MonkeyPatch) -> None:

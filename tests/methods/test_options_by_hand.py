@@ -7,10 +7,17 @@ from typing import Any
 
 import pytest
 
-from mixlens.maps import known as known_maps
 from mixlens.methods._attribution import known
+from mixlens.scoring.maps import known as known_maps
 
-LINE = {"rule": "gauss_legendre", "chunk": 16, "tolerance": 0.01, "most_steps": 2000, "embedding": "word", "baseline": None}
+LINE = {
+    "rule": "gauss_legendre",
+    "chunk": 16,
+    "tolerance": 0.01,
+    "most_steps": 2000,
+    "embedding": "word",
+    "baseline": None,
+}
 OF_PATH = {
     "strategy": "greedy",
     "steps": 30,

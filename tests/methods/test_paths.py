@@ -10,7 +10,7 @@ import torch
 from conftest import hf_model, ids, loaded
 
 import mixlens
-from mixlens.scoring import shares
+from mixlens.scoring.scoring import shares
 from mixlens.types import LayersOf
 
 

@@ -10,8 +10,8 @@ import torch
 from conftest import hf_model, ids, loaded
 
 import mixlens
-from mixlens.attributions import attribute
-from mixlens.errors import InputError
+from mixlens.base.errors import InputError
+from mixlens.scoring.attributions import attribute
 
 HEAD = "AutoModelForSequenceClassification"
 CASES = ["bert", "gpt2", "llama"]
@@ -57,9 +57,13 @@ def test_smooth_grad_is_the_mean_gradient_over_the_same_noise(times_input: bool)
 def test_without_noise_smooth_grad_is_the_gradient(case: str) -> None:
     trace = trace_of(case)
     plain = attribute(trace, "smooth_grad", count=3, noise=0.0)
-    torch.testing.assert_close(plain.scores, attribute(trace, "grad_l2", embedding="word").scores, rtol=1e-9, atol=1e-12)
+    torch.testing.assert_close(
+        plain.scores, attribute(trace, "grad_l2", embedding="word").scores, rtol=1e-9, atol=1e-12
+    )
     product = attribute(trace, "smooth_grad", count=2, noise=0.0, times_input=True)
-    torch.testing.assert_close(product.scores, attribute(trace, "grad_x_input", embedding="word").scores, rtol=1e-9, atol=1e-12)
+    torch.testing.assert_close(
+        product.scores, attribute(trace, "grad_x_input", embedding="word").scores, rtol=1e-9, atol=1e-12
+    )
 
 
 def test_smooth_grad_is_captums_up_to_the_draws() -> None:
@@ -190,7 +194,9 @@ def test_sequential_integrated_gradients_are_blank_out_of_embeddings(case: str) 
     read = attribute(trace, "sequential_integrated_gradients", baseline="zero", tolerance=1e-4)
     expected = attribute(trace, "blank_out", replacement="zero", score="logit").scores
     special = torch.tensor(trace.special)
-    torch.testing.assert_close(read.scores[~special], expected[~special], rtol=0, atol=1e-3 * float(expected.abs().max()))
+    torch.testing.assert_close(
+        read.scores[~special], expected[~special], rtol=0, atol=1e-3 * float(expected.abs().max())
+    )
     assert float(read.scores[special].abs().sum()) == 0
     assert read.info["completeness"]["relative_gap"] < 0.01
 
@@ -206,7 +212,7 @@ def test_sequential_steps_written_out() -> None:
             point[j] = t * x[j]
             expected[j] += (gradient(value, point)[j] * x[j]).sum() / 2
     options = {"baseline": "zero", "steps": 2, "rule": "riemann_right"}
-    with pytest.warns(mixlens.completeness.IncompleteWarning):
+    with pytest.warns(mixlens.scoring.completeness.IncompleteWarning):
         read = attribute(trace, "sequential_integrated_gradients", **options)
     torch.testing.assert_close(read.scores, expected, rtol=1e-9, atol=1e-12)
 

@@ -18,7 +18,10 @@ def released_attgrads(model: torch.nn.Module, given: list[int], wanted: int) -> 
     (gradient,) = torch.autograd.grad(run.logits[0, wanted], last)
     heads, n = last.shape[1], len(given)
     weight = [sum(float(gradient[0, h, i, j]) for i in range(n) for j in range(n)) / n**2 for h in range(heads)]
-    mean = [[sum(weight[h] * float(last[0, h, i, j].detach()) for h in range(heads)) / heads for j in range(n)] for i in range(n)]
+    mean = [
+        [sum(weight[h] * float(last[0, h, i, j].detach()) for h in range(heads)) / heads for j in range(n)]
+        for i in range(n)
+    ]
     cut = [[max(value, 0.0) for value in row] for row in mean]
     low, high = min(map(min, cut)), max(map(max, cut))
     scaled = [[(value - low) / (high - low) for value in row] for row in cut]

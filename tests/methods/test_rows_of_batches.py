@@ -166,7 +166,9 @@ def test_hooks_on_gradients_alone(lens: mixlens.Model, hooked: Any, name: str, c
 
 @pytest.mark.parametrize("path", [DENSE, "bert.encoder.layer.1.intermediate.dense"])
 @pytest.mark.parametrize("change", CHANGES)
-@pytest.mark.parametrize("options", [{}, {"query": 2}, {"standardize": True}, {"distance": "spearman"}, {"variant": "released"}])
+@pytest.mark.parametrize(
+    "options", [{}, {"query": 2}, {"standardize": True}, {"distance": "spearman"}, {"variant": "released"}]
+)
 def test_value_zeroing_runs_one_copy_of_a_text_at_a_time(
     lens: mixlens.Model, hooked: Any, change: str, options: dict[str, Any], path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -178,7 +180,9 @@ def test_value_zeroing_runs_one_copy_of_a_text_at_a_time(
     remove()
     hooked(path, made())
     found = mixlens.mix(lens.trace(WORDS), "value_zeroing", **options).scores
-    coarse = 1e-2 if "variant" in options or "distance" in options else 1e-3  # steps of 1 - cos, and of ranks, in float32
+    coarse = (
+        1e-2 if "variant" in options or "distance" in options else 1e-3
+    )  # steps of 1 - cos, and of ranks, in float32
     torch.testing.assert_close(found, expected, rtol=coarse, atol=coarse)
 
 
@@ -229,7 +233,11 @@ def test_several_texts_are_what_each_is_alone(lens: mixlens.Model, hooked: Any, 
     for one, other in zip(mixlens.attribute(lens.trace(texts), "grad_l2"), gradients, strict=True):
         close(one.scores, other)
     mixlens.run(texts, out=tmp_path / "run", model=lens, methods=["alti"], progress=False)
-    rows = [row for file in sorted((tmp_path / "run" / "shards").glob("*.parquet")) for row in pq.read_table(file).to_pylist()]
+    rows = [
+        row
+        for file in sorted((tmp_path / "run" / "shards").glob("*.parquet"))
+        for row in pq.read_table(file).to_pylist()
+    ]
     assert len(rows) == len(texts)
     for row, scores in zip(sorted(rows, key=lambda row: row["row"]), maps, strict=True):
         own = mixlens.Map(scores, tuple(row["tokens"]), "alti").rollout().readout(0).scores

@@ -14,9 +14,9 @@ import torch
 from conftest import ids, loaded
 
 import mixlens
-from mixlens.attributions import attribute
-from mixlens.errors import InputError
+from mixlens.base.errors import InputError
 from mixlens.methods import _coalitions
+from mixlens.scoring.attributions import attribute
 
 TEXT = "A dull film with a wonderful cast."
 
@@ -91,7 +91,9 @@ def test_exact_shap_is_the_shapley_value_by_enumeration(trace: Any) -> None:
 
 
 @pytest.mark.parametrize("replacement", ["mask", "delete"])
-def test_partition_shap_is_the_owen_value_of_shaps_tree(trace: Any, replacement: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_partition_shap_is_the_owen_value_of_shaps_tree(
+    trace: Any, replacement: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     library = pytest.importorskip("shap")
     trees: list[Any] = []
     own = library.maskers.Text.clustering
@@ -228,6 +230,8 @@ def test_targets_are_those_of_every_other_method(name: str) -> None:
     read = attribute(trace, name, target="were", foil="was", score="logit")
     other = attribute(trace, name, target="was", foil="were", score="logit")
     assert read.info["target"] == "were - was"
-    torch.testing.assert_close(read.scores, -other.scores, rtol=1e-4, atol=1e-5)  # float32, the same passes with the sign changed
+    torch.testing.assert_close(
+        read.scores, -other.scores, rtol=1e-4, atol=1e-5
+    )  # float32, the same passes with the sign changed
     assert float(read.scores[trace.query]) == 0
     assert read.top(1)[0][0] == "keys"

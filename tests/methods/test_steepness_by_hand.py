@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from mixlens.errors import InputError, ModelError
+from mixlens.base.errors import InputError, ModelError
 from mixlens.methods import _jacobian, identifiability
 
 # The package gives a function this name.
@@ -46,7 +46,9 @@ def test_slices_within_a_room() -> None:
 
 @pytest.mark.parametrize("same", [True, False])
 @pytest.mark.parametrize(("heads", "e", "n"), [(2, 3, 4), (1, 2, 5), (3, 2, 2)])
-def test_one_backward_pass_asks_all_tokens(heads: int, e: int, n: int, same: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_backward_pass_asks_all_tokens(
+    heads: int, e: int, n: int, same: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """y_j = W x_j, or tanh of it, which has a Jacobian of its own at every token."""
     weight, x = drawn(heads * e, 3, seed=1), drawn(1, n, 3).requires_grad_()
 
@@ -56,7 +58,9 @@ def test_one_backward_pass_asks_all_tokens(heads: int, e: int, n: int, same: boo
 
     for room in (1 << 23, 1):
         monkeypatch.setattr(
-            _jacobian, "slices", lambda n, each, room=room: [slice(i, i + 1) for i in range(n)] if room == 1 else [slice(0, n)]
+            _jacobian,
+            "slices",
+            lambda n, each, room=room: [slice(i, i + 1) for i in range(n)] if room == 1 else [slice(0, n)],
         )
         found = _jacobian.token_jacobian(function(x), x)
         if same:
@@ -106,7 +110,11 @@ class Fed(SimpleNamespace):
 def fed(gate: str, **norms: Any) -> Any:
     with torch.random.fork_rng():
         torch.manual_seed(3)
-        up, down, own = nn.Linear(4, 10 if gate == "both" else 5).double(), nn.Linear(5, 4).double(), nn.Linear(4, 5).double()
+        up, down, own = (
+            nn.Linear(4, 10 if gate == "both" else 5).double(),
+            nn.Linear(5, 4).double(),
+            nn.Linear(4, 5).double(),
+        )
     for module in (up, down, own):
         module.requires_grad_(False)
     chosen = {"none": None, "both": up, "own": own}[gate]
@@ -174,7 +182,9 @@ class Pushed:
             out.append(x)
         return out
 
-    def run_from(self, trace: Any, enter: Any, leave: Any, *, after: bool, copies: int = 1, compare: bool = True) -> None:
+    def run_from(
+        self, trace: Any, enter: Any, leave: Any, *, after: bool, copies: int = 1, compare: bool = True
+    ) -> None:
         assert compare or copies in {before for _, before in self.calls}  # of each size the first is compared
         self.calls.append((after, copies))
         for number, output in enumerate(self.layers(enter(self.x.expand(copies, N, D).clone() * (2 if after else 1)))):
@@ -231,8 +241,14 @@ def test_estimates_from_random_signs() -> None:
         ({"norm": "l2"}, "hta has no norm 'l2'. "),
         ({"input": "middle"}, "hta has no input 'middle'. "),
         ({"probes": 1}, "probes must be 2 or more, and estimate the Frobenius norm; got probes=1, norm='frobenius'."),
-        ({"probes": True}, "probes must be 2 or more, and estimate the Frobenius norm; got probes=True, norm='frobenius'."),
-        ({"probes": 2, "norm": "sum"}, "probes must be 2 or more, and estimate the Frobenius norm; got probes=2, norm='sum'."),
+        (
+            {"probes": True},
+            "probes must be 2 or more, and estimate the Frobenius norm; got probes=True, norm='frobenius'.",
+        ),
+        (
+            {"probes": 2, "norm": "sum"},
+            "probes must be 2 or more, and estimate the Frobenius norm; got probes=2, norm='sum'.",
+        ),
     ],
 )
 def test_options_of_hta_that_are_refused(options: dict[str, Any], message: str) -> None:
@@ -342,4 +358,6 @@ def test_a_sure_row_behind_a_doubtful_one_stays() -> None:
     attention = torch.arange(1.0, 26.0).view(5, 5).tril()
     rows = [attention[i, : i + 1] @ vectors[: i + 1] @ torch.linalg.pinv(vectors[: i + 1]) for i in range(5)]
     expected = torch.stack([torch.cat([row, torch.zeros(4 - i)]) for i, row in enumerate(rows)])
-    torch.testing.assert_close(identifiability.within_past(vectors[None], attention[None], 3)[0], expected, rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(
+        identifiability.within_past(vectors[None], attention[None], 3)[0], expected, rtol=1e-4, atol=1e-4
+    )

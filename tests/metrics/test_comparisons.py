@@ -9,7 +9,7 @@ from statistics import NormalDist
 import numpy as np
 import pytest
 
-from mixlens.errors import InputError
+from mixlens.base.errors import InputError
 from mixlens.metrics.comparisons import complete, needed, simultaneous
 
 
@@ -104,7 +104,11 @@ def test_three_examples_leave_the_interval_open() -> None:
 def test_a_pair_that_differs_on_one_example_does_not_hide_the_others() -> None:
     generator = np.random.default_rng(0)
     base = generator.normal(0, 1, 40)
-    values = {"a": base, "nearly a": np.where(np.arange(40) == 3, base + 1, base), "better": base + generator.normal(1, 0.3, 40)}
+    values = {
+        "a": base,
+        "nearly a": np.where(np.arange(40) == 3, base + 1, base),
+        "better": base + generator.normal(1, 0.3, 40),
+    }
     both = simultaneous(values, [("nearly a", "a"), ("better", "a")])
     assert both["nearly a", "a"].sign == 0
     assert both["better", "a"].sign == 1

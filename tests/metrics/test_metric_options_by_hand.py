@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 import torch
 
-from mixlens.errors import InputError
-from mixlens.experiments import judging
-from mixlens.experiments.claims import Claim
-from mixlens.experiments.sanity import _same_prediction
+from mixlens.base.errors import InputError
 from mixlens.metrics import alignment, faithfulness, removal_curves, subsets
 from mixlens.metrics.faithfulness import Course, Degradation
 from mixlens.metrics.registry import METRICS, Metric, metric
+from mixlens.runs.experiments.claims import Claim
+from mixlens.runs.judge import judging
+from mixlens.runs.judge.sanity import _same_prediction
 
 QUESTION: dict[str, Any] = {"target": "t", "foil": "f", "label": "l", "ranking": "magnitude", "unit": "word"}
 
@@ -142,7 +142,9 @@ class Tokens:
 def test_the_order_of_the_notebooks(monkeypatch: pytest.MonkeyPatch) -> None:
     """No segments, the gold label, the last of all tokens never, special tokens left out."""
     asked: list[Any] = []
-    monkeypatch.setattr(faithfulness, "resolve", lambda trace, *given, **options: asked.append((given, options)) or "resolved")
+    monkeypatch.setattr(
+        faithfulness, "resolve", lambda trace, *given, **options: asked.append((given, options)) or "resolved"
+    )
     trace: Any = Tokens((True, False, False, False, False), "segments")
     course = faithfulness._attcat(trace, [5.0, 1.0, 4.0, -2.0, 3.0], "released", label="good")
     assert course.trace.token_type_ids is None
@@ -196,7 +198,9 @@ def test_blanking_is_asked_with_the_options_and_compared(monkeypatch: pytest.Mon
         ((trace,), {"target": "t", "query": 2}),
         (trace, "target"),
     ]
-    assert faithfulness.blank_out_faithfulness(trace, scores, blanked=[1.0, 2.0, 3.0, 4.0], how="kendall") == pytest.approx(0.0)
+    assert faithfulness.blank_out_faithfulness(
+        trace, scores, blanked=[1.0, 2.0, 3.0, 4.0], how="kendall"
+    ) == pytest.approx(0.0)
     assert len(asked) == 4
 
 
@@ -223,7 +227,9 @@ def test_aopc_between_its_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     assert removal_curves.naopc(TRACE, [1], bounds=(0.5, 0.5)) == 0.0  # the order itself is the worst that is known
     assert math.isnan(removal_curves.naopc(TRACE, [1], bounds=(lowest, lowest + 1e-7)))  # nothing but rounding
     bounds: list[Any] = []
-    monkeypatch.setattr(removal_curves, "aopc_bounds", lambda course, **options: bounds.append(options) or (0.0, lowest))
+    monkeypatch.setattr(
+        removal_curves, "aopc_bounds", lambda course, **options: bounds.append(options) or (0.0, lowest)
+    )
     assert removal_curves.naopc(TRACE, [1], replacement="pad", beam=7) == pytest.approx(1.0)
     assert bounds == [{"replacement": "pad", "beam": 7}]
 
@@ -267,7 +273,9 @@ def test_a_metric_is_registered_with_all_that_is_known_of_it(monkeypatch: pytest
     def some(scores: Any, cues: Any, *, signs: str = "absolute", variant: str = "paper", k: int = 3) -> float:
         return 0.0
 
-    metric(paper="P", needs=["scores", "cues"], better="lower", variants=["paper", "released"], cost="n", kind="K")(some)
+    metric(paper="P", needs=["scores", "cues"], better="lower", variants=["paper", "released"], cost="n", kind="K")(
+        some
+    )
     metric(paper="P", needs=["scores"], better="higher")(some)
     assert made == [
         Metric("some", some, "P", ("paper", "released"), "n", ("scores", "cues"), "lower", "K"),
@@ -283,7 +291,9 @@ def test_a_metric_is_registered_with_all_that_is_known_of_it(monkeypatch: pytest
 def test_bounds_of_a_case_are_those_of_its_question(monkeypatch: pytest.MonkeyPatch) -> None:
     """And no order that is measured on the text passes them: those of the methods and of the random draws."""
     given, asked = list[Any](), list[Any]()
-    monkeypatch.setattr(judging, "course_of", lambda *one, **options: given.append((one, options)) or f"course {len(given)}")
+    monkeypatch.setattr(
+        judging, "course_of", lambda *one, **options: given.append((one, options)) or f"course {len(given)}"
+    )
     monkeypatch.setattr(judging, "aopc_bounds", lambda course, **options: asked.append((course, options)) or (0.1, 0.9))
     options: dict[str, Any] = {"unit": "word", "replacement": "mask", "beam": 7, "ranking": "signed"}
     case: Any = SimpleNamespace(

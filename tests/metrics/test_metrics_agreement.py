@@ -15,7 +15,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import mixlens
-from mixlens.errors import InputError
+from mixlens.base.errors import InputError
 from mixlens.metrics import agreement, alignment, plausibility
 from mixlens.metrics.arguments import marks_at, tags_at
 from mixlens.types import Attribution
@@ -23,7 +23,9 @@ from mixlens.types import Attribution
 stats = pytest.importorskip("scipy.stats")
 metrics = pytest.importorskip("sklearn.metrics")
 few = st.lists(st.integers(-3, 3), min_size=2, max_size=9)  # few values: many ties
-two = st.integers(2, 9).flatmap(lambda n: st.tuples(*(st.lists(st.integers(-3, 3), min_size=n, max_size=n) for _ in range(2))))
+two = st.integers(2, 9).flatmap(
+    lambda n: st.tuples(*(st.lists(st.integers(-3, 3), min_size=n, max_size=n) for _ in range(2)))
+)
 quick = settings(max_examples=80, deadline=None)
 
 
@@ -169,7 +171,9 @@ def test_layers_and_rows_of_maps() -> None:
         assert row[layer] == pytest.approx(stats.spearmanr(rolled.scores[layer, 2], reference).statistic)
         assert summed[layer] == pytest.approx(stats.pearsonr(rolled.scores[layer].sum(0), reference).statistic)
         for i in range(7):
-            assert rows[layer, i] == pytest.approx(stats.pearsonr(rolled.scores[layer, i], other.scores[layer, i]).statistic)
+            assert rows[layer, i] == pytest.approx(
+                stats.pearsonr(rolled.scores[layer, i], other.scores[layer, i]).statistic
+            )
 
 
 def test_rows_of_a_causal_map_end_at_their_own_token() -> None:
@@ -286,7 +290,9 @@ def test_scores_against_the_target_count_or_do_not() -> None:
 
 def test_a_cue_of_several_pieces_counts_with_all_of_them_or_the_first() -> None:
     trace = mixlens.load("agreement").trace("The keys [MASK] rusty.")
-    trace = replace(trace, words=(("[CLS]", (0,)), ("The keys", (1, 2)), *((str(i), (i,)) for i in range(3, len(trace)))))
+    trace = replace(
+        trace, words=(("[CLS]", (0,)), ("The keys", (1, 2)), *((str(i), (i,)) for i in range(3, len(trace))))
+    )
     cues = marks_at([1, 2, 4], len(trace))
     assert np.flatnonzero(alignment.first_pieces(trace, cues)).tolist() == [1, 4]
     with pytest.raises(InputError, match="words are not known"):
@@ -305,7 +311,8 @@ def test_alignment_in_every_layer() -> None:
 
 
 @pytest.mark.parametrize(
-    ("cues", "said"), [([1, 0], r"each of the 3 tokens; its shape is \(2,\)"), ([0, 2, 0], "has .*2"), ([0.5, 0, 1], "has .*0.5")]
+    ("cues", "said"),
+    [([1, 0], r"each of the 3 tokens; its shape is \(2,\)"), ([0, 2, 0], "has .*2"), ([0.5, 0, 1], "has .*0.5")],
 )
 def test_marks_are_marks(cues: list[float], said: str) -> None:
     with pytest.raises(InputError, match=said):

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from mixlens.errors import InputError
+from mixlens.base.errors import InputError
 from mixlens.metrics import (
     agreement,
     alignment,
@@ -80,7 +80,9 @@ def test_intervals_of_groups_written_out(how: str) -> None:
         ends = mean - np.quantile(t[~np.isnan(t)], [0.9, 0.1]) * error
     else:
         reach = (
-            scipy_stats.t.ppf(0.9, n - 1) * error if how == "t" else NormalDist().inv_cdf(0.9) * residuals.std() / math.sqrt(n)
+            scipy_stats.t.ppf(0.9, n - 1) * error
+            if how == "t"
+            else NormalDist().inv_cdf(0.9) * residuals.std() / math.sqrt(n)
         )
         ends = [mean - reach, mean + reach]
     made = mean_with_interval(VALUES, how=how, groups=groups, confidence=0.8, seed=7, resamples=200)
@@ -99,18 +101,25 @@ def test_where_few_resamples_are_constant_they_are_left_out() -> None:
     told = kept.mean(1) / (kept.std(1, ddof=1) / math.sqrt(6))
     error = np.std(values, ddof=1) / math.sqrt(6)
     made = mean_with_interval(values, how="studentised", seed=3, resamples=5000)
-    assert (made.low, made.high) == pytest.approx(tuple(np.mean(values) - np.quantile(told, [0.975, 0.025]) * error), rel=1e-9)
+    assert (made.low, made.high) == pytest.approx(
+        tuple(np.mean(values) - np.quantile(told, [0.975, 0.025]) * error), rel=1e-9
+    )
 
 
 def test_resamples_are_the_same_however_many_are_drawn_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = mean_with_interval(VALUES, resamples=25), statistic_with_interval(lambda i: float(VALUES[i].max()), 10, resamples=25)
+    whole = (
+        mean_with_interval(VALUES, resamples=25),
+        statistic_with_interval(lambda i: float(VALUES[i].max()), 10, resamples=25),
+    )
     both = [simultaneous({"a": VALUES, "b": VALUES[::-1], "c": 0 * VALUES}, [("a", "b"), ("a", "c")], resamples=25)]
     for cells in (1, 100, 30):
         monkeypatch.setattr(intervals, "CELLS", cells)
         monkeypatch.setattr(comparisons, "CELLS", 2 * cells)
         assert mean_with_interval(VALUES, resamples=25) == whole[0]
         assert statistic_with_interval(lambda i: float(VALUES[i].max()), 10, resamples=25) == whole[1]
-        both.append(simultaneous({"a": VALUES, "b": VALUES[::-1], "c": 0 * VALUES}, [("a", "b"), ("a", "c")], resamples=25))
+        both.append(
+            simultaneous({"a": VALUES, "b": VALUES[::-1], "c": 0 * VALUES}, [("a", "b"), ("a", "c")], resamples=25)
+        )
     assert all(one == both[0] for one in both)
 
 
@@ -135,15 +144,24 @@ def test_intervals_as_text_and_what_is_counted() -> None:
     made = mean_with_interval([NAN, 2.0, NAN])
     assert (made.mean, made.n, made.undefined, made.std) == (2.0, 1, 2, 0.0)
     none = mean_with_interval([NAN, NAN], confidence=0.5)
-    assert (none.n, none.undefined, none.confidence, math.isnan(none.mean), math.isnan(none.std)) == (0, 2, 0.5, True, True)
+    assert (none.n, none.undefined, none.confidence, math.isnan(none.mean), math.isnan(none.std)) == (
+        0,
+        2,
+        0.5,
+        True,
+        True,
+    )
     assert mean_with_interval([1.0, NAN, 3.0], groups=["a", "b", "a"]).n == 1
     assert refused(mean_with_interval, [1.0, math.inf, -math.inf]) == (
         "value 1 is infinite, and so would the mean be. Values must be finite."
     )
-    assert refused(mean_with_interval, [1.0], groups=[]) == "groups has 0 entries for 1 values. Give one for each value."
+    assert (
+        refused(mean_with_interval, [1.0], groups=[]) == "groups has 0 entries for 1 values. Give one for each value."
+    )
     for wrong in (0, 1, 1.5):
         assert (
-            refused(mean_with_interval, [1.0], confidence=wrong) == f"confidence is between 0 and 1, such as 0.95, not {wrong}."
+            refused(mean_with_interval, [1.0], confidence=wrong)
+            == f"confidence is between 0 and 1, such as 0.95, not {wrong}."
         )
     assert refused(mean_with_interval, [1.0], resamples=0) == "resamples must be at least 1, not 0."
     assert mean_with_interval([1.0, 3.0], resamples=1).n == 2
@@ -175,9 +193,9 @@ def test_a_difference_written_out() -> None:
 
 
 def test_signs_texts_and_pairs_that_vary_too_little() -> None:
-    assert [Difference(0.0, low, high, 5, 0.1, 2).sign for low, high in ((0.1, 2.0), (-2.0, -0.1), (0.0, 1.0), (-1.0, 0.0))] == [
-        *(1, -1, 0, 0)
-    ]
+    assert [
+        Difference(0.0, low, high, 5, 0.1, 2).sign for low, high in ((0.1, 2.0), (-2.0, -0.1), (0.0, 1.0), (-1.0, 0.0))
+    ] == [*(1, -1, 0, 0)]
     assert str(Difference(0.5, -0.25, 1.25, 5, 0.1, 2)) == "+0.500 [-0.250, +1.250]"
     four = np.array([1.0] * 4 + [0.0] * 8)
     five = np.array([1.0] * 5 + [0.0] * 8)
@@ -223,7 +241,11 @@ def test_correlations_by_hand() -> None:
 def test_ranks_of_special_tokens() -> None:
     pytest.importorskip("scipy.stats")
     made = Attribution(
-        torch.tensor([4.0, 1.0, 2.0, 3.0, 0.0]), ("[CLS]", "a", "##.", ",", "[CLS]"), "m", {}, (True, False, False, False, True)
+        torch.tensor([4.0, 1.0, 2.0, 3.0, 0.0]),
+        ("[CLS]", "a", "##.", ",", "[CLS]"),
+        "m",
+        {},
+        (True, False, False, False, True),
     )
     assert agreement.special_token_ranks(made) == {"[CLS]": 0.5, ".": 0.5, ",": 0.75}
     assert agreement.special_token_ranks(made, variant="released") == {"[CLS]": 1.0, ".": 0.6, ",": 0.8}
@@ -246,7 +268,9 @@ def test_agreement_of_models_and_maps() -> None:
     assert refused(agreement.model_agreement, first[:1], second[:1], predictions=(["a"], ["b"])) == (
         "the two models predict no example alike, so there is nothing to compare."
     )
-    every = agreement.seed_agreement({"x": first, "y": second, "z": first}, predictions={"x": "abc", "y": "axc", "z": "abc"})
+    every = agreement.seed_agreement(
+        {"x": first, "y": second, "z": first}, predictions={"x": "abc", "y": "axc", "z": "abc"}
+    )
     assert {pair: (round(one.mean, 12), one.n) for pair, one in every.items()} == {
         ("x", "y"): (1.0, 2),
         ("x", "z"): (1.0, 3),
@@ -369,8 +393,12 @@ def test_percents_of_units() -> None:
 def test_compression_from_losses() -> None:
     uniform = 10 * math.log2(3)
     first = 2 * math.log2(3)
-    assert probing.compression([1.0, 2.0], n=10, classes=3, first=2) == pytest.approx(uniform / (first + 3 / math.log(2)))
-    assert probing.compression([1.0, 2.0], n=10, classes=3, first=2, variant="released") == pytest.approx(uniform / (first + 3))
+    assert probing.compression([1.0, 2.0], n=10, classes=3, first=2) == pytest.approx(
+        uniform / (first + 3 / math.log(2))
+    )
+    assert probing.compression([1.0, 2.0], n=10, classes=3, first=2, variant="released") == pytest.approx(
+        uniform / (first + 3)
+    )
 
 
 def test_portions() -> None:
@@ -382,14 +410,19 @@ def test_portions() -> None:
     )
     for wrong in ((100,), (0, 100), (50, 20, 100), (50, 50, 100), (50, 99)):
         assert (
-            refused(probing.blocks, 10, wrong) == f"percents rise from above 0 to 100, such as {probing.VOITA}; given: {wrong}."
+            refused(probing.blocks, 10, wrong)
+            == f"percents rise from above 0 to 100, such as {probing.VOITA}; given: {wrong}."
         )
 
 
 def test_tokens_identified_by_hand() -> None:
     inputs = torch.tensor([[1.0, 0.0], [0.0, 1.0], [2.0, 0.0]])
     hidden = torch.tensor([[3.0, 0.1], [1.0, 1.5], [0.1, 4.0]])
-    assert token_identity.identified(hidden, inputs).tolist() == [1.0, 1.0, 0.0]  # the first and the third point the same way
+    assert token_identity.identified(hidden, inputs).tolist() == [
+        1.0,
+        1.0,
+        0.0,
+    ]  # the first and the third point the same way
     assert token_identity.identified(hidden, inputs, distance="l2").tolist() == [0.0, 1.0, 0.0]
     assert token_identity.identified(hidden, inputs, offset=1).tolist() == [0.0, 0.0]
     assert token_identity.identified(hidden, inputs, offset=-1).tolist() == [0.0, 1.0]
@@ -413,9 +446,9 @@ def test_shares_around_a_token() -> None:
     np.testing.assert_allclose(told[0], [NAN, 0.1, 0.2, 0.3, 0.4])
     assert np.isnan(told[1]).all()
     np.testing.assert_allclose(mixing_stats.share_around(made, centre=3, reach=1)[0], [0.3, 0.4, NAN])
-    assert refused(mixing_stats.share_around, Map(scores, ("a", "b", "c", "d"), "m", {}, (True, False, False, False))) == (
-        "the text has no special token behind its first. Say the centre: an index, or a token."
-    )
+    assert refused(
+        mixing_stats.share_around, Map(scores, ("a", "b", "c", "d"), "m", {}, (True, False, False, False))
+    ) == ("the text has no special token behind its first. Say the centre: an index, or a token.")
 
 
 def test_quantiles_of_groups_written_out() -> None:
@@ -539,7 +572,9 @@ def test_the_p_of_pairs_that_do_not_vary() -> None:
     made = simultaneous(values, pairs, seed=1, resamples=99)
     assert [made[pair].p for pair in pairs[:2]] == [1.0, 0.01]
     assert 0.01 < made[pairs[2]].p < 1.0
-    balanced = simultaneous({"a": [1.0, -1.0, 2.0, -2.0, 3.0, -3.0], "b": [0.0] * 6}, [("a", "b")], resamples=50)["a", "b"]
+    balanced = simultaneous({"a": [1.0, -1.0, 2.0, -2.0, 3.0, -3.0], "b": [0.0] * 6}, [("a", "b")], resamples=50)[
+        "a", "b"
+    ]
     assert (balanced.mean, balanced.p) == (0.0, 1.0)
     tie = comparisons._difference(np.array([1.0, 3.0]), 2.0, 1.0, 1.5, np.array([2.0, 1.0, 3.0]))
     assert (tie.low, tie.high, tie.p) == (0.5, 3.5, 0.75)  # a resample that is just as large counts

@@ -13,10 +13,10 @@ from conftest import hf_model, ids
 from test_untouched import assert_same, state_of
 
 import mixlens
-from mixlens.errors import InputError
+from mixlens.base.errors import InputError
 from mixlens.metrics import faithfulness, summary
 from mixlens.metrics.faithfulness import aopc, blank_out_faithfulness, comprehensiveness, curve, lodds, sufficiency
-from mixlens.targets import resolve
+from mixlens.scoring.targets import resolve
 
 TEXT = "The plot was not dull, and the music was good."
 
@@ -80,7 +80,9 @@ def test_all_tokens_kept_is_the_text_itself_and_none_kept_is_all_gone() -> None:
     trace = sentiment()
     scores = scores_of(trace)
     assert sufficiency(trace, scores, percents=(100,)).points[-1] == pytest.approx(0, abs=1e-12)
-    emptied = [measure(trace, scores, percents=(p,)).points[-1] for measure, p in ((comprehensiveness, 100), (sufficiency, 0))]
+    emptied = [
+        measure(trace, scores, percents=(p,)).points[-1] for measure, p in ((comprehensiveness, 100), (sufficiency, 0))
+    ]
     assert emptied[0] == pytest.approx(emptied[1], abs=1e-12)
 
 
@@ -203,7 +205,9 @@ def test_blank_out_by_hand_for_target_against_foil() -> None:
             return float(trace.model.hf_model(torch.tensor([given])).logits[0, mask, pair].softmax(-1)[0])
 
     whole = among_two(list(trace.input_ids))
-    drops = [whole - among_two([unk if i == j else t for i, t in enumerate(trace.input_ids)]) for j in range(len(trace))]
+    drops = [
+        whole - among_two([unk if i == j else t for i, t in enumerate(trace.input_ids)]) for j in range(len(trace))
+    ]
     from scipy import stats
 
     made = blank_out_faithfulness(trace, scores, target="are", foil="is")

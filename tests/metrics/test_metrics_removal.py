@@ -11,15 +11,15 @@ import torch
 from conftest import hf_model, ids
 
 import mixlens
-from mixlens import removal
-from mixlens.errors import InputError
+from mixlens.base.errors import InputError
 from mixlens.metrics import removal_curves
 from mixlens.metrics.agreement import spearman
 from mixlens.metrics.faithfulness import aopc, blank_out_faithfulness, blanked_units, comprehensiveness, course_of
 from mixlens.metrics.plausibility import ranked, rationale_auprc, rationale_f1
 from mixlens.metrics.removal_curves import aopc_bounds, decision_flip, insertion, naopc
 from mixlens.metrics.subsets import halves, held_out_subsets, lds
-from mixlens.targets import resolve
+from mixlens.scoring import removal
+from mixlens.scoring.targets import resolve
 
 TEXT = "The plot was not dull, and the music was good."
 GAP = "The keys to the cabinet [MASK] rusty."
@@ -51,7 +51,9 @@ def at_the_gap(trace: Any, gone: set[int], words: tuple[str, ...]) -> Any:
     """The stock model's logits of some words at the gap, of a text without some tokens."""
     kept = [i for i in range(len(trace)) if i not in gone]
     with torch.no_grad():
-        logits = trace.model.hf_model(torch.tensor([[trace.input_ids[i] for i in kept]])).logits[0, kept.index(trace.query)]
+        logits = trace.model.hf_model(torch.tensor([[trace.input_ids[i] for i in kept]])).logits[
+            0, kept.index(trace.query)
+        ]
     return logits[trace.model.tokenizer.convert_tokens_to_ids(list(words))]
 
 
@@ -117,7 +119,8 @@ def test_normalised_aopc_lies_between_the_best_and_the_worst_order(monkeypatch: 
     scores[list(best)] = range(len(best), 0, -1)
     assert naopc(trace, scores) == pytest.approx(1.0, abs=1e-9)
     assert naopc(trace, -scores) == pytest.approx(
-        (np.mean([falls[frozenset(best[-k:])] for k in range(1, n - 1)]) - min(every)) / (max(every) - min(every)), abs=1e-9
+        (np.mean([falls[frozenset(best[-k:])] for k in range(1, n - 1)]) - min(every)) / (max(every) - min(every)),
+        abs=1e-9,
     )
     monkeypatch.setattr(removal_curves, "EXHAUSTIVE", 4)
     assert aopc_bounds(course, beam=1000) == pytest.approx((min(every), max(every)), abs=1e-12)
@@ -195,7 +198,10 @@ def test_a_constant_beside_all_scores_changes_no_lds() -> None:
     """Each subset keeps as many words as any other, so that a constant is the same in all sums: noise about 0 and random scores
     above 0 are alike, and both are near 0."""
     model = mixlens.load("sentiment", dtype="float64")
-    texts = ["The plot was not dull , and the music was good .", "A wonderful film with a dreadful cast and a slow story ."]
+    texts = [
+        "The plot was not dull , and the music was good .",
+        "A wonderful film with a dreadful cast and a slow story .",
+    ]
     of_noise: list[float] = []
     for trace in map(model.trace, texts):
         subsets = held_out_subsets(trace)

@@ -15,13 +15,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import mixlens
-from mixlens.errors import InputError
+from mixlens.base.errors import InputError
 from mixlens.metrics.agreement import kendall, pearson, spearman
 from mixlens.metrics.alignment import cue_average_precision, cue_dot, probes_needed
 from mixlens.metrics.arguments import array, marks, marks_at, pair, tags_at
 from mixlens.metrics.geometry import norm_outliers, outliers
 from mixlens.metrics.intervals import by_column, mean_with_interval, statistic_with_interval
-from mixlens.metrics.mixing_stats import by_layer, by_tag, mixing_ratio, not_own_top, own_share, share_around, share_by_distance
+from mixlens.metrics.mixing_stats import (
+    by_layer,
+    by_tag,
+    mixing_ratio,
+    not_own_top,
+    own_share,
+    share_around,
+    share_by_distance,
+)
 from mixlens.metrics.plausibility import precision_at_k, rationale_f1, rationale_iou, rationale_iou_f1, runs, top_marks
 from mixlens.metrics.raw_and_effective import by_length, received_by_type, token_types
 from mixlens.metrics.token_identity import identified, nearest_token
@@ -113,7 +121,9 @@ def test_rationales_are_compared_token_by_token(scores: list[int], marked: list[
     expected = 2 * precision * recall / (precision + recall) if precision + recall else 0.0
     assert (f1.precision, f1.recall, f1.value) == pytest.approx((precision, recall, expected))
     assert iou == pytest.approx(len(chosen & there) / len(chosen | there))
-    ours, theirs = ([set(range(*run)) for run in runs(np.array([i in some for i in range(8)]))] for some in (chosen, there))
+    ours, theirs = (
+        [set(range(*run)) for run in runs(np.array([i in some for i in range(8)]))] for some in (chosen, there)
+    )
     hits = sum(any(2 * len(run & other) >= len(run | other) for other in theirs) for run in ours)
     assert (runs_f1.precision, runs_f1.recall) == pytest.approx((hits / max(len(ours), 1), hits / len(theirs)))
 
@@ -190,7 +200,10 @@ def test_features_that_are_outliers_of_both_norms_are_named_in_order() -> None:
     stock = copy.deepcopy(hf_model("bert"))
     layer = stock.encoder.layer[1]
     with torch.no_grad():
-        for norm, places in ((layer.attention.output.LayerNorm, [16, 8, 1, 30]), (layer.output.LayerNorm, [1, 8, 16, 3])):
+        for norm, places in (
+            (layer.attention.output.LayerNorm, [16, 8, 1, 30]),
+            (layer.output.LayerNorm, [1, 8, 16, 3]),
+        ):
             norm.weight.fill_(1.0)
             norm.weight[places] = 9.0
     found = norm_outliers(mixlens.load(stock), sigma=2.0)[1]
@@ -207,7 +220,9 @@ def test_outliers_are_more_than_sigma_deviations_off() -> None:
     spread = np.abs(values - values.mean()) / values.std()
     for sigma in (0.5, 1.0, 1.5):
         assert outliers(values, sigma=sigma) == tuple(np.flatnonzero(spread > sigma).tolist())
-    assert outliers(np.array([0.0, 0.0, 0.0, 4.0]), sigma=math.sqrt(3) - 1e-9) == (3,)  # 3 from the mean, by sqrt(3) each
+    assert outliers(np.array([0.0, 0.0, 0.0, 4.0]), sigma=math.sqrt(3) - 1e-9) == (
+        3,
+    )  # 3 from the mean, by sqrt(3) each
 
 
 # --- arguments --------------------------------------------------------------------------------------------------------
@@ -345,7 +360,11 @@ def test_a_positions_own_token() -> None:
     for layer in range(2):
         for i in range(5):
             row = scores.scores[layer, i]
-            assert math.isnan(own[layer, i]) if not row.any() else own[layer, i] == pytest.approx(float(row[i] / row.sum()))
+            assert (
+                math.isnan(own[layer, i])
+                if not row.any()
+                else own[layer, i] == pytest.approx(float(row[i] / row.sum()))
+            )
             assert other[layer, i] == float(any(row[j] > row[i] for j in range(5)))
     with pytest.raises(InputError, match="a map of 'alti' has no mixing ratio"):
         mixing_ratio(scores)
@@ -375,7 +394,10 @@ def test_values_by_length_and_by_tag() -> None:
         by_length([1.0, 2.0], [5], edges=(0, 9))
     values = [np.array([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]), np.array([[7.0], [8.0]])]
     tagged = by_tag(values, [["noun", None, "verb"], ["noun"]])
-    assert {tag: [one.mean for one in layers] for tag, layers in tagged.items()} == {"noun": [4.0, 6.0], "verb": [3.0, 6.0]}
+    assert {tag: [one.mean for one in layers] for tag, layers in tagged.items()} == {
+        "noun": [4.0, 6.0],
+        "verb": [3.0, 6.0],
+    }
     assert [one.n for one in tagged["noun"]] == [2, 2]
     assert [one.mean for one in by_layer(values)] == pytest.approx([13 / 4, 23 / 4])
     for wrong_values, tags in ((values, [["noun", None, "verb"]]), ([], []), (values, [["noun", "verb"], ["noun"]])):

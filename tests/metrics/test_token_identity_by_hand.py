@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from mixlens.errors import InputError
+from mixlens.base.errors import InputError
 from mixlens.metrics import raw_and_effective, token_identity, token_training
 from mixlens.metrics.token_identity import Fold, Search
 from mixlens.metrics.token_training import Fit, Split, Training
@@ -36,7 +36,9 @@ def test_states_are_paired_with_their_neighbours() -> None:
     assert pairs(-1) == [[11, 1, 2, 3], [110, 100, 101, 102]]
     assert pairs(2) == [[0, 1], [102, 103]]
     assert [one.numel() for one in token_identity._pairs(hidden, inputs, (2,), 1)] == [0, 0]
-    assert [token_training.wide(torch.ones(1, dtype=dtype)).dtype for dtype in (torch.float16, torch.float32, torch.float64)] == [
+    assert [
+        token_training.wide(torch.ones(1, dtype=dtype)).dtype for dtype in (torch.float16, torch.float32, torch.float64)
+    ] == [
         *(torch.float32, torch.float32, torch.float64),
     ]
 
@@ -60,7 +62,12 @@ def test_a_fold_trains_stops_and_tests_on_other_texts(monkeypatch: pytest.Monkey
     assert (whole[0].train, whole[0].test) == (order[:14], order[17:])
     assert (whole[0].fit, whole[0].distance, whole[0].offset) == ("fit of 5", "l2", 0)
     assert (whole[1].train, whole[1].test, whole[1].fit) == (other[:14], other[17:], "fit of 6")
-    assert (half[0].train, half[0].test, least[0].train, least[1].train) == (order[:7], order[17:], order[:1], other[:1])
+    assert (half[0].train, half[0].test, least[0].train, least[1].train) == (
+        order[:7],
+        order[17:],
+        order[:1],
+        other[:1],
+    )
     assert whole[0].texts("train") == order[:14]
     assert whole[0].texts("test") == order[17:]
     splits = [split for some, _ in asked for split in some]
@@ -133,7 +140,9 @@ def test_training_stops_where_the_validation_texts_say_so(monkeypatch: pytest.Mo
     stop = (torch.eye(2, dtype=torch.float64), torch.ones(2, 2, dtype=torch.float64))
     monkeypatch.setattr(token_training, "_loss", loss)
     torch.manual_seed(0)
-    made = token_training.fit((x, 2 * x), stop, kind="linear", distance="l2", training=Training(rate=0.1, batch=1, patience=2))
+    made = token_training.fit(
+        (x, 2 * x), stop, kind="linear", distance="l2", training=Training(rate=0.1, batch=1, patience=2)
+    )
     assert (made.epochs, made.loss, made.rate) == (4, 4.0, 0.1)
     assert torch.equal(made.g(stop[0]), weights[1])
     assert not torch.equal(weights[1], weights[3])
@@ -151,7 +160,9 @@ def test_maps_begin_as_the_paper_says() -> None:
     assert [tuple(one.shape) for one in mlp.parameters()] == [(5, 3), (5,), (2, 5), (2,)]
     assert {one.dtype for g in (linear, mlp) for one in g.parameters()} == {torch.float64}
     assert all(not one.any() for one in mlp.parameters() if one.dim() == 1)
-    assert all(float(one.detach().abs().max()) <= math.sqrt(6 / sum(one.shape)) for one in mlp.parameters() if one.dim() == 2)
+    assert all(
+        float(one.detach().abs().max()) <= math.sqrt(6 / sum(one.shape)) for one in mlp.parameters() if one.dim() == 2
+    )
     assert isinstance(mlp[1], torch.nn.GELU)
 
 
@@ -185,9 +196,13 @@ def test_options_of_training_are_handed_on(monkeypatch: pytest.MonkeyPatch) -> N
     common: dict[str, Any] = {"kind": "mlp", "distance": "cosine", "folds": 3, "training": training, "seed": 4}
     one: Any = token_identity.token_identifiability(texts, others, offset=2, confidence=0.8, **common)
     rates: Any = token_identity.train_and_test_rates(texts, others, share=0.5, confidence=0.8, **common)
-    across: Any = token_identity.identifiability_across_layers([others, texts], others, trained=[1], confidence=0.8, **common)
+    across: Any = token_identity.identifiability_across_layers(
+        [others, texts], others, trained=[1], confidence=0.8, **common
+    )
     every: Any = token_identity.identifiability_across_layers([texts, texts], texts, **common)
-    both: Any = token_identity.identified_rates([Search(texts, others), Search(others, texts)], parts=("test", "train"), **common)
+    both: Any = token_identity.identified_rates(
+        [Search(texts, others), Search(others, texts)], parts=("test", "train"), **common
+    )
     assert (one, rates, across) == ("test", ("train", "test"), (("test", "test"),))
     assert both == [("test", "train")] * 2
     assert len(every) == 2
@@ -197,7 +212,9 @@ def test_options_of_training_are_handed_on(monkeypatch: pytest.MonkeyPatch) -> N
         [Search(texts, others, share=0.5)],
         [Search(texts, others)],
     ]
-    assert rated[:3] == [(("folds 0", part, texts, others), {"confidence": 0.8, "seed": 4}) for part in ("test", "train", "test")]
+    assert rated[:3] == [
+        (("folds 0", part, texts, others), {"confidence": 0.8, "seed": 4}) for part in ("test", "train", "test")
+    ]
     assert rated[3][0] == ("folds 0", "test", others, others)
     assert [given[0] for given, _ in rated[-4:]] == ["folds 0", "folds 0", "folds 1", "folds 1"]
     assert [options["confidence"] for _, options in rated[-4:]] == [0.95] * 4
@@ -212,7 +229,10 @@ def test_raw_and_effective_attention_are_compared_by_head_and_together() -> None
     effective = np.array([[[0.5, -7.0], [0.2, 0.8]], [[0.4, -7.0], [0.6, 1.0]]])
     allowed = np.array([[True, False], [True, True]])
     layer: Any = raw_and_effective.HeadAttention(raw, effective, allowed, np.zeros(2))
-    assert [side.tolist() for side in layer.sides] == [[[0.5, 0.2, 0.8], [1.0, 0.6, 0.4]], [[0.5, 0.2, 0.8], [0.4, 0.6, 1.0]]]
+    assert [side.tolist() for side in layer.sides] == [
+        [[0.5, 0.2, 0.8], [1.0, 0.6, 0.4]],
+        [[0.5, 0.2, 0.8], [0.4, 0.6, 1.0]],
+    ]
     made = raw_and_effective.correlated([layer, layer])
     second = float(np.corrcoef([1.0, 0.6, 0.4], [0.4, 0.6, 1.0])[0, 1])
     pooled = float(np.corrcoef([0.5, 0.2, 0.8, 1.0, 0.6, 0.4], [0.5, 0.2, 0.8, 0.4, 0.6, 1.0])[0, 1])

@@ -14,7 +14,7 @@ from torch import Tensor
 from transformers.models.llama import modeling_llama
 
 import mixlens
-from mixlens.errors import ModelError
+from mixlens.base.errors import ModelError
 from mixlens.model import own_attention, packages
 
 OWN, OWN_SDPA, OWN_REPEAT = F.softmax, F.scaled_dot_product_attention, modeling_llama.repeat_kv

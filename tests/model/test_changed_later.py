@@ -95,7 +95,9 @@ def test_pruned_modules_are_widened() -> None:
     assert_close(pruned, mixlens.mix(mixlens.load(model).trace(input_ids=ids(9)), "hta_layer").scores)
 
 
-@pytest.mark.parametrize("setting", [lambda: torch.autograd.set_detect_anomaly(True), lambda: FlopCounterMode(display=False)])
+@pytest.mark.parametrize(
+    "setting", [lambda: torch.autograd.set_detect_anomaly(True), lambda: FlopCounterMode(display=False)]
+)
 @pytest.mark.parametrize("case", ["bert", "llama", "gptj"])
 @pytest.mark.filterwarnings("ignore:Anomaly Detection")
 def test_hta_where_torch_watches(setting: Callable[[], Any], case: str) -> None:
@@ -123,7 +125,10 @@ def test_attributions_with_a_default_device_of_meta(method: str, request: pytest
 
 
 def test_arguments_of_other_types() -> None:
-    assert refusal(lambda: mixlens.attribute(None, "grad_l2")) == "attribute takes a Trace or a list of traces, not NoneType."
+    assert (
+        refusal(lambda: mixlens.attribute(None, "grad_l2"))
+        == "attribute takes a Trace or a list of traces, not NoneType."
+    )
     said = "attribute takes a Trace or a list of traces, as model.trace gives them; for a text: model.explain."
     assert refusal(lambda: mixlens.attribute([None], "grad_l2")) == said
     for wrong in ("2", 0, 1.5, True):

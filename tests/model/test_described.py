@@ -17,9 +17,9 @@ from torch import nn
 import mixlens
 from mixlens.model.described import module_facts
 from mixlens.model.own_code import code_print
-from mixlens.provenance import modules_fingerprint
+from mixlens.scoring.provenance import modules_fingerprint
 
-SAID = "import mixlens; from mixlens.provenance import modules_fingerprint as said; print(said(mixlens.load('sentiment')))"
+SAID = "import mixlens; from mixlens.scoring.provenance import modules_fingerprint as said; print(said(mixlens.load('sentiment')))"
 
 
 def seen(module: Any, *given: Any) -> None:
@@ -55,11 +55,20 @@ def lens() -> mixlens.Model:
 
 
 CHANGES: dict[str, tuple[Callable[[Any], Any], str]] = {
-    "hook": (lambda model: part(model).dense.register_forward_hook(seen), "encoder.layer.1.intermediate.dense: hook: seen"),
+    "hook": (
+        lambda model: part(model).dense.register_forward_hook(seen),
+        "encoder.layer.1.intermediate.dense: hook: seen",
+    ),
     "object": (lambda model: part(model).register_forward_pre_hook(Seen()), "encoder.layer.1.intermediate: hook: Seen"),
-    "partial": (lambda model: part(model).register_full_backward_hook(functools.partial(seen)), "intermediate: hook: seen"),
+    "partial": (
+        lambda model: part(model).register_full_backward_hook(functools.partial(seen)),
+        "intermediate: hook: seen",
+    ),
     "forward": (lambda model: setattr(part(model), "forward", seen), "encoder.layer.1.intermediate: forward: seen"),
-    "module": (lambda model: setattr(part(model), "dense", Told(part(model).dense)), "intermediate.dense: forward: Told.forward"),
+    "module": (
+        lambda model: setattr(part(model), "dense", Told(part(model).dense)),
+        "intermediate.dense: forward: Told.forward",
+    ),
     "activation": (lambda model: setattr(part(model), "intermediate_act_fn", nn.Tanh()), "intermediate_act_fn: Tanh()"),
     "epsilon": (lambda model: setattr(model.encoder.layer[0].output.LayerNorm, "eps", 1.0), "eps=1.0"),
     "scale": (lambda model: setattr(model.encoder.layer[0].attention.self, "scaling", 0.125), "scaling=0.125"),

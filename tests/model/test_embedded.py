@@ -14,7 +14,7 @@ from transformers import AutoModelForMaskedLM, AutoModelForSequenceClassificatio
 import mixlens
 from mixlens.data.grammar import agreement, number_of, sentiment
 
-EMBEDDED = Path(mixlens.__file__).parent / "embedded"
+EMBEDDED = Path(mixlens.__file__).parent / "model/embedded"
 FRESH_SEED, N_FRESH = 777, 400  # training and its own test use other seeds
 KINDS = {"agreement": AutoModelForMaskedLM, "sentiment": AutoModelForSequenceClassification}
 each_model = pytest.mark.parametrize("name", KINDS)

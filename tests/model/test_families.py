@@ -63,7 +63,12 @@ def test_identities_hold_to_1e_10(case: str) -> None:
 
 @pytest.mark.parametrize(
     ("attention", "case"),
-    [(attention, case) for attention in ("eager", "sdpa") for case in CASES if attention == "eager" or case not in WITHOUT_SDPA],
+    [
+        (attention, case)
+        for attention in ("eager", "sdpa")
+        for case in CASES
+        if attention == "eager" or case not in WITHOUT_SDPA
+    ],
 )
 def test_a_trace_is_what_the_stock_model_computes(attention: str, case: str) -> None:
     """Attention and hidden states against the model's own outputs: nothing of ours is in that run.
@@ -79,7 +84,9 @@ def test_a_trace_is_what_the_stock_model_computes(attention: str, case: str) -> 
     for index, layer in enumerate(trace.layers):
         torch.testing.assert_close(layer.input, stock.hidden_states[index][0], rtol=0, atol=1e-10 if exact else 1e-4)
         if attention == "eager":
-            torch.testing.assert_close(layer.attention, stock.attentions[index][0], rtol=0, atol=1e-10 if exact else 1e-5)
+            torch.testing.assert_close(
+                layer.attention, stock.attentions[index][0], rtol=0, atol=1e-10 if exact else 1e-5
+            )
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -99,7 +106,9 @@ def test_parts_pair_by_pair_sum_to_what_attention_wrote(case: str) -> None:
                 for j in range(n):
                     for h in range(heads):
                         one_head = torch.zeros(1, width, dtype=torch.float64)
-                        one_head[0, h * e : (h + 1) * e] = attention[0, h, i, j] * layer.value[h // (heads // groups), j]
+                        one_head[0, h * e : (h + 1) * e] = (
+                            attention[0, h, i, j] * layer.value[h // (heads // groups), j]
+                        )
                         written += output(one_head)[0] - nothing
                 scale = layer.attention_output.abs().max()
                 assert (written - layer.attention_output[i]).abs().max() < 5e-6 * scale
@@ -196,9 +205,13 @@ def test_every_field_of_the_entry_is_broken_in_a_test() -> None:
 
 
 def test_an_entry_for_other_configurations_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    table = tuple(replace(f, when={"use_parallel_residual": "never"}) if "gpt_neox" in f.model_types else f for f in FAMILIES)
+    table = tuple(
+        replace(f, when={"use_parallel_residual": "never"}) if "gpt_neox" in f.model_types else f for f in FAMILIES
+    )
     monkeypatch.setattr(sys.modules["mixlens.model.families"], "known", lambda: table)
-    with pytest.raises(mixlens.MixlensError, match=r"no family for model type 'gpt_neox' with use_parallel_residual=True\. Add"):
+    with pytest.raises(
+        mixlens.MixlensError, match=r"no family for model type 'gpt_neox' with use_parallel_residual=True\. Add"
+    ):
         mixlens.load(hf_model("gpt_neox"))
 
 
@@ -232,7 +245,11 @@ def test_frozen_norms_are_found_by_asking() -> None:
     torch.manual_seed(0)
     for width in (2, 7, 32, 33):
         for eps in (1e-12, 1e-5, 0.05):
-            for made in (torch.nn.LayerNorm(width, eps=eps), LlamaRMSNorm(width, eps=eps), Gemma2RMSNorm(width, eps=eps)):
+            for made in (
+                torch.nn.LayerNorm(width, eps=eps),
+                LlamaRMSNorm(width, eps=eps),
+                Gemma2RMSNorm(width, eps=eps),
+            ):
                 module = made.double()
                 with torch.no_grad():
                     for weights in module.parameters():
@@ -250,5 +267,7 @@ def test_frozen_norms_are_found_by_asking() -> None:
 def test_a_block_without_norms_on_the_stream_says_so() -> None:
     block = Block(loaded("llama").trace(input_ids=ids(5)).layers[0])
     assert block.norms == {}
-    scores = {name: mixlens.mix(loaded("llama").trace(input_ids=ids(5)), name).scores for name in ("norm_residual", "globenc")}
+    scores = {
+        name: mixlens.mix(loaded("llama").trace(input_ids=ids(5)), name).scores for name in ("norm_residual", "globenc")
+    }
     torch.testing.assert_close(scores["norm_residual"], scores["globenc"])

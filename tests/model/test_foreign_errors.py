@@ -13,7 +13,7 @@ import torch
 from conftest import hf_model, ids
 
 import mixlens
-from mixlens.errors import ModelError
+from mixlens.base.errors import ModelError
 from mixlens.model.foreign import named_errors, user_code
 
 LENGTH = 9
@@ -46,7 +46,9 @@ def in_place(module: Any, args: Any, output: Any) -> None:
     ],
     ids=lambda one: getattr(one, "__name__", str(one)),
 )
-def test_a_failing_hook_is_named_or_right(hook: Callable[..., Any], dtype: torch.dtype, ask: Callable[[Any], Any]) -> None:
+def test_a_failing_hook_is_named_or_right(
+    hook: Callable[..., Any], dtype: torch.dtype, ask: Callable[[Any], Any]
+) -> None:
     """The numbers of the model, or one line; never an error of torch."""
     stock = copy.deepcopy(hf_model("bert", head="AutoModelForSequenceClassification")).to(dtype)
     trace_of = mixlens.load(stock).trace
@@ -63,7 +65,9 @@ def test_the_line_names_the_hook_and_what_it_raised() -> None:
         raise IndexError("place 8 is out of range\nand more")
 
     stock.base_model.encoder.layer[1].output.dense.register_forward_hook(broken)
-    with pytest.raises(ModelError, match=r"broken, test_foreign_errors.py:\d+\): IndexError: place 8 is out of range\. "):
+    with pytest.raises(
+        ModelError, match=r"broken, test_foreign_errors.py:\d+\): IndexError: place 8 is out of range\. "
+    ):
         lens.trace(input_ids=ids(5))
 
 

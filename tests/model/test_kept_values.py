@@ -9,9 +9,9 @@ import torch
 from torch import Tensor, nn
 
 import mixlens
+from mixlens.base.rounding import SAME_ANSWER, gap
 from mixlens.fast.probes import changes_of
 from mixlens.model.kept import Kept, answer_of
-from mixlens.rounding import SAME_ANSWER, gap
 
 
 def value_of(kept: Kept, modules: list[nn.Module], calls: list[int], used: dict[Any, Any] | None = None) -> int:

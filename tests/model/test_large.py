@@ -16,12 +16,12 @@ from test_cli import SENTENCE, refuse, run
 from torch import nn
 
 import mixlens
-from mixlens.attributions import known as attributions
 from mixlens.fast.together import neighbours
-from mixlens.maps import known as maps
 from mixlens.model.families import find
 from mixlens.model.offload import own_copy
-from mixlens.provenance import model_fingerprint
+from mixlens.scoring.attributions import known as attributions
+from mixlens.scoring.maps import known as maps
+from mixlens.scoring.provenance import model_fingerprint
 
 accelerate = pytest.importorskip("accelerate")
 MAPS = [name for name in maps() if name != "random"]
@@ -48,9 +48,12 @@ def dispatched(model: Any, folder: Path) -> Any:
 def state_of(model: Any) -> dict[str, Any]:
     return {
         "places": {
-            name: (weights.device.type, weights.requires_grad, weights.grad) for name, weights in model.named_parameters()
+            name: (weights.device.type, weights.requires_grad, weights.grad)
+            for name, weights in model.named_parameters()
         },
-        "hooks": {name: (len(m._forward_hooks), len(m._forward_pre_hooks), m.training) for name, m in model.named_modules()},
+        "hooks": {
+            name: (len(m._forward_hooks), len(m._forward_pre_hooks), m.training) for name, m in model.named_modules()
+        },
         "attention": model.config._attn_implementation,
     }
 
@@ -72,11 +75,13 @@ def test_every_family_gives_the_same_maps_from_disk(case: str, tmp_path: Path) -
         for name in names:
             torch.testing.assert_close(made[name].scores, expected[name].scores, rtol=1e-10, atol=1e-10)
             assert made[name].info["gap"] < 1e-10
-            torch.testing.assert_close(made[name].rollout().scores, expected[name].rollout().scores, rtol=1e-10, atol=1e-10)
+            torch.testing.assert_close(
+                made[name].rollout().scores, expected[name].rollout().scores, rtol=1e-10, atol=1e-10
+            )
     assert state_of(model) == before
 
 
-@pytest.mark.filterwarnings("ignore::mixlens.completeness.IncompleteWarning")  # few steps
+@pytest.mark.filterwarnings("ignore::mixlens.scoring.completeness.IncompleteWarning")  # few steps
 @pytest.mark.parametrize("case", list(HEADS))
 def test_every_method_gives_the_same_scores_from_disk(case: str, tmp_path: Path) -> None:
     stock = hf_model(case, head=HEADS[case])
@@ -156,7 +161,9 @@ def test_a_wrong_entry_and_bad_weights_are_refused_from_disk_too(tmp_path: Path)
         mixlens.load(dispatched(stock, tmp_path / "a"), family=wrong)
     with torch.no_grad():
         stock.encoder.layer[0].output.dense.weight[3, 4] = float("nan")
-    with pytest.raises(mixlens.MixlensError, match=r"NaN or infinite weights in 'encoder\.layer\.0\.output\.dense\.weight'"):
+    with pytest.raises(
+        mixlens.MixlensError, match=r"NaN or infinite weights in 'encoder\.layer\.0\.output\.dense\.weight'"
+    ):
         mixlens.load(dispatched(stock, tmp_path / "b"))
 
 
@@ -234,7 +241,9 @@ def test_a_copy_of_an_offloaded_module_stands_alone(tmp_path: Path) -> None:
     assert not hasattr(made, "_hf_hook")
     assert {weights.device.type for weights in made.parameters()} == {"cpu"}
     assert {weights.device.type for weights in module.parameters()} == {"meta"}
-    torch.testing.assert_close(made(x), module(x), rtol=0, atol=1e-12)  # weights elsewhere in memory: another order of sums
+    torch.testing.assert_close(
+        made(x), module(x), rtol=0, atol=1e-12
+    )  # weights elsewhere in memory: another order of sums
     assert made.weight is not module.weight
 
 
@@ -259,7 +268,9 @@ def test_a_corpus_run_knows_where_the_model_was(tmp_path: Path) -> None:
         go(rows, tmp_path / "spread", model="agreement", methods=["alti", "attcat"])
 
 
-def test_the_script_for_machines_with_a_gpu(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_script_for_machines_with_a_gpu(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.syspath_prepend(str(Path(__file__).parents[2]))
     from benchmarks import large_models
 
@@ -283,7 +294,15 @@ def test_layers_are_scored_together_only_where_they_are_alike() -> None:
         output = SimpleNamespace(device=torch.device(device))
         return SimpleNamespace(output=output, parts=SimpleNamespace(output=module))
 
-    layers = [layer("cuda:0"), layer("cuda:0"), layer("cuda:0"), layer("cuda:1"), layer("cuda:1"), layer("cpu"), layer("cpu")]
+    layers = [
+        layer("cuda:0"),
+        layer("cuda:0"),
+        layer("cuda:0"),
+        layer("cuda:1"),
+        layer("cuda:1"),
+        layer("cpu"),
+        layer("cpu"),
+    ]
     layers += [layer("cuda:1"), layer("cuda:1", packed=True), layer("cuda:1")]
     found = [list(some) for some in neighbours(layers, 2)]
     assert found == [[0, 1], [2], [3, 4], [5], [6], [7], [8], [9]]

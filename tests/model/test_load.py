@@ -49,7 +49,9 @@ def test_a_configuration_may_name_several_ends_of_a_text() -> None:
 
 def test_segments_count(tmp_path: Path) -> None:
     model = loaded("bert")
-    one, two = (model.trace(input_ids=ids(4), token_type_ids=types).hidden_states for types in ([0, 0, 0, 0], [0, 0, 1, 1]))
+    one, two = (
+        model.trace(input_ids=ids(4), token_type_ids=types).hidden_states for types in ([0, 0, 0, 0], [0, 0, 1, 1])
+    )
     assert not torch.equal(one, two)
 
 
@@ -110,7 +112,11 @@ def test_a_head_that_is_not_in_the_checkpoint_is_refused(tmp_path: Path) -> None
 def test_missing_weights_are_refused(tmp_path: Path) -> None:
     folder = saved(tmp_path)
     weights = load_file(folder / "model.safetensors")
-    save_file({k: v for k, v in weights.items() if "layer.1.attention" not in k}, folder / "model.safetensors", {"format": "pt"})
+    save_file(
+        {k: v for k, v in weights.items() if "layer.1.attention" not in k},
+        folder / "model.safetensors",
+        {"format": "pt"},
+    )
     with pytest.raises(mixlens.MixlensError, match="no weights for"):
         mixlens.load(folder)
     (folder / "model.safetensors").unlink()
@@ -121,7 +127,11 @@ def test_missing_weights_are_refused(tmp_path: Path) -> None:
 def test_a_bias_that_is_not_stored_is_zero(tmp_path: Path) -> None:
     folder = saved(tmp_path, "gpt2")
     weights = load_file(folder / "model.safetensors")
-    save_file({k: v for k, v in weights.items() if not k.endswith("c_attn.bias")}, folder / "model.safetensors", {"format": "pt"})
+    save_file(
+        {k: v for k, v in weights.items() if not k.endswith("c_attn.bias")},
+        folder / "model.safetensors",
+        {"format": "pt"},
+    )
     model = mixlens.load(folder)
     assert not bool(model.hf_model.h[0].attn.c_attn.bias.any())
 
@@ -144,13 +154,18 @@ def test_a_damaged_weights_file_is_refused(tmp_path: Path) -> None:
         mixlens.load(folder)
 
 
-def test_a_file_and_a_type_of_tomorrow_are_refused_in_plain_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_and_a_type_of_tomorrow_are_refused_in_plain_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     rows = tmp_path / "rows.jsonl"
     rows.write_text('{"text": "a"}\n')
     with pytest.raises(mixlens.MixlensError) as told:
         mixlens.load(rows)
-    assert str(told.value) == f"{str(rows)!r} is a file. A model is a folder with config.json and model.safetensors, or a hub id."
+    assert (
+        str(told.value)
+        == f"{str(rows)!r} is a file. A model is a folder with config.json and model.safetensors, or a hub id."
+    )
     folder = saved(tmp_path)
     (folder / "config.json").write_text('{"model_type": "tomorrow"}')
     with pytest.raises(mixlens.MixlensError) as told:
@@ -170,10 +185,17 @@ def test_a_folder_without_a_tokenizer_says_what_is_missing(tmp_path: Path) -> No
 def test_an_unknown_model_type_is_refused(tmp_path: Path) -> None:
     model = transformers.AutoModel.from_config(
         transformers.AutoConfig.for_model(
-            "deberta-v2", vocab_size=30, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16
+            "deberta-v2",
+            vocab_size=30,
+            hidden_size=16,
+            num_hidden_layers=1,
+            num_attention_heads=2,
+            intermediate_size=16,
         )
     )
-    with pytest.raises(mixlens.MixlensError, match=r"no family for model type 'deberta-v2'\. `mixlens families`.*add-a-family"):
+    with pytest.raises(
+        mixlens.MixlensError, match=r"no family for model type 'deberta-v2'\. `mixlens families`.*add-a-family"
+    ):
         mixlens.load(model)
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "no-such-thing"}))
     with pytest.raises(mixlens.MixlensError, match="no-such-thing"):
@@ -271,9 +293,15 @@ def test_unknown_methods_variants_and_options_name_the_nearest() -> None:
         (lambda: mixlens.mix(trace, "alit"), r"unknown method 'alit'. Did you mean 'alti'"),
         (lambda: mixlens.mix(trace, "alti", variant="papper"), r"no variant 'papper'. Did you mean 'paper'"),
         (lambda: mixlens.mix(trace, "random", sead=1), r"no option 'sead'. Did you mean 'seed'"),
-        (lambda: mixlens.mix(trace, "alti").rollout("abner"), r"unknown rollout convention 'abner'. Did you mean 'abnar'"),
+        (
+            lambda: mixlens.mix(trace, "alti").rollout("abner"),
+            r"unknown rollout convention 'abner'. Did you mean 'abnar'",
+        ),
         (lambda: mixlens.mix(trace, []), "no method"),
-        (lambda: mixlens.mix(trace, "attcat"), r"'attcat' explains a prediction, it makes no map: use mixlens.attribute"),
+        (
+            lambda: mixlens.mix(trace, "attcat"),
+            r"'attcat' explains a prediction, it makes no map: use mixlens.attribute",
+        ),
         (lambda: mixlens.mix("text", "alti"), "takes a Trace"),
     ):
         with pytest.raises(mixlens.MixlensError, match=message):
@@ -324,7 +352,9 @@ def test_segments_that_are_all_zero_are_no_segments() -> None:
         ({"quantization": "4bit"}, "bitsandbytes", "quantized"),
     ],
 )
-def test_what_large_models_need_is_said(monkeypatch: pytest.MonkeyPatch, asked: dict[str, Any], missing: str, extra: str) -> None:
+def test_what_large_models_need_is_said(
+    monkeypatch: pytest.MonkeyPatch, asked: dict[str, Any], missing: str, extra: str
+) -> None:
     monkeypatch.setattr("mixlens.model.placing.find_spec", lambda name: None if name == missing else name)
     with pytest.raises(mixlens.MixlensError, match=rf"{missing}: pip install .*\[{extra}\]'"):
         mixlens.load("agreement", **asked)
@@ -346,9 +376,17 @@ def test_places_that_cannot_be_meant_are_refused(asked: dict[str, Any], reason: 
 
 
 def test_what_is_no_single_stack_of_layers_is_refused_by_name() -> None:
-    small = {"vocab_size": 50, "hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
+    small = {
+        "vocab_size": 50,
+        "hidden_size": 16,
+        "num_hidden_layers": 1,
+        "num_attention_heads": 2,
+        "intermediate_size": 16,
+    }
     choice = transformers.BertForMultipleChoice(transformers.BertConfig(**small))
-    with pytest.raises(mixlens.MixlensError, match=r"BertForMultipleChoice chooses between several texts.*model\.bert\.$"):
+    with pytest.raises(
+        mixlens.MixlensError, match=r"BertForMultipleChoice chooses between several texts.*model\.bert\.$"
+    ):
         mixlens.load(choice)
     assert mixlens.load(choice.bert.eval()).task == "base"
     config = transformers.T5Config(vocab_size=50, d_model=16, d_kv=8, d_ff=16, num_layers=1, num_heads=2)

@@ -70,12 +70,18 @@ BEFORE_AND_AFTER = {
     "an operation": (ONE, ONE.replace("*", "+")),
     "a name": ("def hook(m, a, o):\n    return o.sin()\n", "def hook(m, a, o):\n    return o.cos()\n"),
     "a default": ("def hook(m, a, o, by=2.0):\n    return o * by\n", "def hook(m, a, o, by=3.0):\n    return o * by\n"),
-    "an option": ("def hook(m, a, o, *, by=2.0):\n    return o * by\n", "def hook(m, a, o, *, by=3.0):\n    return o * by\n"),
+    "an option": (
+        "def hook(m, a, o, *, by=2.0):\n    return o * by\n",
+        "def hook(m, a, o, *, by=3.0):\n    return o * by\n",
+    ),
     "a helper": (
         "def helper(x):\n    return x + 1\ndef hook(m, a, o):\n    return helper(o)\n",
         "def helper(x):\n    return x + 2\ndef hook(m, a, o):\n    return helper(o)\n",
     ),
-    "a global": ("BY = 2.0\ndef hook(m, a, o):\n    return o * BY\n", "BY = 3.0\ndef hook(m, a, o):\n    return o * BY\n"),
+    "a global": (
+        "BY = 2.0\ndef hook(m, a, o):\n    return o * BY\n",
+        "BY = 3.0\ndef hook(m, a, o):\n    return o * BY\n",
+    ),
     "a variable of the function around it": (
         "def made(by):\n    def hook(m, a, o):\n        return o * by\n    return hook\nhook = made(2)\n",
         "def made(by):\n    def hook(m, a, o):\n        return o * by\n    return hook\nhook = made(3)\n",
@@ -122,7 +128,23 @@ def test_values_are_told_apart_where_that_is_cheap() -> None:
             torch.ones(3).bfloat16(),
             torch.ones(3, device="meta"),
         ),
-        *(1, 1.0, 2, True, "a", b"a", None, (1, 2), (1, 3), frozenset({1}), [], {}, nn.Linear(2, 2), nn.ReLU(), torch.ones_like),
+        *(
+            1,
+            1.0,
+            2,
+            True,
+            "a",
+            b"a",
+            None,
+            (1, 2),
+            (1, 3),
+            frozenset({1}),
+            [],
+            {},
+            nn.Linear(2, 2),
+            nn.ReLU(),
+            torch.ones_like,
+        ),
     ]
     prints = [code_print(steering(value)) for value in told]
     assert len(set(prints)) == len(told)
@@ -186,7 +208,10 @@ def test_another_process_gives_the_same_print() -> None:
     code = f"names = {{'__name__': 'of_the_user'}}\nexec({source!r}, names)\nfrom mixlens.model.own_code import code_print\n"
     said = {
         subprocess.run(
-            [sys.executable, "-c", f"{code}print(code_print(names['hook']))"], capture_output=True, text=True, check=True
+            [sys.executable, "-c", f"{code}print(code_print(names['hook']))"],
+            capture_output=True,
+            text=True,
+            check=True,
         ).stdout
         for _ in range(3)
     }

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from mixlens.errors import ModelError
+from mixlens.base.errors import ModelError
 from mixlens.model import kept as keeping
 from mixlens.model import passes, words, wrappers
 from mixlens.model.kept import Kept, Memory
@@ -44,7 +44,9 @@ def test_a_token_that_spans_words_joins_them() -> None:
 
 
 def test_tokens_of_two_texts_and_of_none() -> None:
-    made = words.group_words(["one", "one", None], [(0, 0), (0, 2), (2, 3), (0, 3), (0, 0)], [None, 0, 0, 1, 2], list("vwxyz"))
+    made = words.group_words(
+        ["one", "one", None], [(0, 0), (0, 2), (2, 3), (0, 3), (0, 0)], [None, 0, 0, 1, 2], list("vwxyz")
+    )
     assert made == (("v", (0,)), ("one", (1, 2)), ("one", (3,)), ("z", (4,)))
     with pytest.raises(ValueError, match=r"shorter|longer"):
         words.group_words(["one"], [(0, 1)], [0, 0], ["a", "b"])
@@ -217,7 +219,8 @@ def test_evaluation_mode_for_the_length_of_a_block() -> None:
     with pytest.raises(ModelError) as told, passes.evaluating(model, gradients=True):
         pass
     assert (
-        str(told.value) == "the weights were made in torch.inference_mode, so they have no gradients. Load the model outside it."
+        str(told.value)
+        == "the weights were made in torch.inference_mode, so they have no gradients. Load the model outside it."
     )
 
 
@@ -239,7 +242,11 @@ def test_values_are_kept_as_long_as_modules_stay() -> None:
     assert recalled(store, [other, one], ("a",), 4, used) == 4  # kept with the first of them
     assert list(used) == [one, other]
     memory = used[one]
-    assert (memory.state, memory.probe.shape, memory.probe.dtype) == (keeping.module_state(one), (1, 2, 2), torch.float32)
+    assert (memory.state, memory.probe.shape, memory.probe.dtype) == (
+        keeping.module_state(one),
+        (1, 2, 2),
+        torch.float32,
+    )
     assert torch.equal(memory.answer, one(memory.probe))
     with torch.no_grad():
         other.weight.add_(1)

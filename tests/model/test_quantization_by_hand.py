@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from mixlens.errors import ModelError
+from mixlens.base.errors import ModelError
 from mixlens.model import quantized
 
 PLAIN = SimpleNamespace()
@@ -63,7 +63,9 @@ def test_configurations_of_the_user() -> None:
     assert quantized.configured(PLAIN, SimpleNamespace(quantization_config=None), None) == (PLAIN, "auto")
     with pytest.raises(ModelError) as refused:
         quantized.configured("4bit", SimpleNamespace(quantization_config={}), None)
-    assert str(refused.value) == "this checkpoint is quantised already, and is loaded as it is. Leave quantization= out."
+    assert (
+        str(refused.value) == "this checkpoint is quantised already, and is loaded as it is. Leave quantization= out."
+    )
 
 
 def test_quantisations_in_a_few_words() -> None:
@@ -72,11 +74,18 @@ def test_quantisations_in_a_few_words() -> None:
     assert quantized.description(settings) == "bitsandbytes 4bit (quant_type=nf4)"
     more = {**settings, "bnb_4bit_compute_dtype": None, "bnb_4bit_use_double_quant": False, "load_in_8bit": False}
     assert quantized.description(more) == "bitsandbytes 4bit (quant_type=nf4, use_double_quant=False)"
-    eight = {"quant_method": "bitsandbytes", "load_in_8bit": True, "llm_int8_threshold": 6.0, "bnb_4bit_quant_type": "nf4"}
+    eight = {
+        "quant_method": "bitsandbytes",
+        "load_in_8bit": True,
+        "llm_int8_threshold": 6.0,
+        "bnb_4bit_quant_type": "nf4",
+    }
     assert quantized.description(SimpleNamespace(to_dict=lambda: eight)) == "bitsandbytes 8bit (llm_int8_threshold=6.0)"
     other = {"quant_method": "gptq", "bits": 4, "group_size": 128, "weights": None, "format": "pack", "sym": True}
     assert quantized.description(other) == "gptq (bits=4, group_size=128, format=pack)"
-    assert quantized.description({"activations": "int8", "quant_type": "x"}) == "unknown (activations=int8, quant_type=x)"
+    assert (
+        quantized.description({"activations": "int8", "quant_type": "x"}) == "unknown (activations=int8, quant_type=x)"
+    )
 
 
 def test_a_tree_of_settings_is_its_name_and_a_checksum() -> None:
@@ -85,7 +94,10 @@ def test_a_tree_of_settings_is_its_name_and_a_checksum() -> None:
 
     tree = {"default": {"_type": "Int8", "_data": {"b": 1, "a": torch.int8}}}
     assert quantized._in_short(tree) == f"Int8 {checked(tree)}"
-    assert quantized._in_short({"default": {"_type": "Int8", "_data": {"a": torch.int8, "b": 1}}}) == f"Int8 {checked(tree)}"
+    assert (
+        quantized._in_short({"default": {"_type": "Int8", "_data": {"a": torch.int8, "b": 1}}})
+        == f"Int8 {checked(tree)}"
+    )
     assert quantized._in_short({"_type": "Int4"}) == f"Int4 {checked({'_type': 'Int4'})}"
     assert quantized._in_short({"group": 3}) == f"settings {checked({'group': 3})}"
     assert quantized._in_short({"default": "int8"}) == f"int8 {checked({'default': 'int8'})}"
@@ -130,7 +142,9 @@ class Deaf(Layer):
 
     def forward(self, x: Tensor) -> Tensor:
         if torch.is_grad_enabled():
-            warnings.warn("own::op: an autograd kernel was not registered to the Autograd key(s)", UserWarning, stacklevel=1)
+            warnings.warn(
+                "own::op: an autograd kernel was not registered to the Autograd key(s)", UserWarning, stacklevel=1
+            )
         return super().forward(x.detach() + 0 * x)
 
 

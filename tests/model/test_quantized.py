@@ -16,12 +16,12 @@ from conftest import CONFIGURATIONS, DISTINCT, QUICK, hf_model, ids, randomise
 from torch import Tensor, nn
 
 import mixlens
-from mixlens.attributions import known as attributions
 from mixlens.fast.block import Block
 from mixlens.layer.weights import asked_weight, linear_weight, widened
-from mixlens.maps import known as maps
-from mixlens.provenance import model_fingerprint
-from mixlens.scoring import shares
+from mixlens.scoring.attributions import known as attributions
+from mixlens.scoring.maps import known as maps
+from mixlens.scoring.provenance import model_fingerprint
+from mixlens.scoring.scoring import shares
 
 MAPS = [name for name in maps() if name != "random"]
 HEADS = {"bert": "AutoModelForMaskedLM", "llama": "AutoModelForCausalLM"}
@@ -93,7 +93,7 @@ def test_every_family_in_eight_bits_is_the_model_of_those_numbers(case: str) -> 
             assert made[name].info["quantization"] == "Packed"
 
 
-@pytest.mark.filterwarnings("ignore::mixlens.completeness.IncompleteWarning")  # few steps
+@pytest.mark.filterwarnings("ignore::mixlens.scoring.completeness.IncompleteWarning")  # few steps
 @pytest.mark.parametrize("case", list(HEADS))
 def test_every_attribution_goes_through_or_is_refused(case: str) -> None:
     stock = hf_model(case, head=HEADS[case])
@@ -230,7 +230,11 @@ def test_a_layer_that_its_library_cannot_compute_is_refused_by_name_and_left_alo
     for check in (True, False):
         with pytest.raises(mixlens.MixlensError) as told:
             mixlens.load(model, check=check)
-        for part in (f"that {Fussy.__module__} cannot compute on this machine's cpu", "Fussy '", "of 32 inputs and 32 outputs"):
+        for part in (
+            f"that {Fussy.__module__} cannot compute on this machine's cpu",
+            "Fussy '",
+            "of 32 inputs and 32 outputs",
+        ):
             assert part in str(told.value)
         assert "K must be divisible by the block size" in str(told.value)
         assert "Load the model without quantization" in str(told.value)
@@ -245,10 +249,14 @@ def test_a_layer_that_loses_digits_of_the_models_dtype_is_refused_by_name() -> N
             return nn.functional.linear(x.to(torch.bfloat16), self.unpacked().to(torch.bfloat16)).to(x.dtype)
 
     model = replaced(hf_model("llama"), Coarse).float()
-    with pytest.raises(mixlens.MixlensError, match=r"computes Coarse 'layers\.0\S+' of .* in a lower precision than the model's"):
+    with pytest.raises(
+        mixlens.MixlensError, match=r"computes Coarse 'layers\.0\S+' of .* in a lower precision than the model's"
+    ):
         mixlens.load(model)
     assert mixlens.load(model.to(torch.bfloat16)).proof is not None
-    assert all(module.support_avx512bf16_for_cpu for module in model.modules() if isinstance(module, Coarse))  # only read
+    assert all(
+        module.support_avx512bf16_for_cpu for module in model.modules() if isinstance(module, Coarse)
+    )  # only read
 
 
 def test_a_layer_that_sends_no_gradient_is_refused_by_name() -> None:
@@ -260,7 +268,9 @@ def test_a_layer_that_sends_no_gradient_is_refused_by_name() -> None:
         def forward(self, x: Tensor) -> Tensor:
             return torch.ops.mixlens_tests.linear(x, self.unpacked().to(x.dtype))
 
-    with pytest.raises(mixlens.MixlensError, match=r"sends no gradient on this machine's cpu: gradients behind Deaf 'layers\.0"):
+    with pytest.raises(
+        mixlens.MixlensError, match=r"sends no gradient on this machine's cpu: gradients behind Deaf 'layers\.0"
+    ):
         mixlens.load(replaced(hf_model("llama"), Deaf))
 
 
@@ -274,7 +284,9 @@ def saved(folder: Path, case: str) -> Path:
 
 @pytest.mark.parametrize("case", list(HEADS))
 @pytest.mark.parametrize(("dtype", "close"), [("float32", 1e-5), ("bfloat16", 1e-1), ("float16", 2e-2)])
-def test_four_bits_are_proven_in_the_precision_they_compute_in(case: str, dtype: str, close: float, tmp_path: Path) -> None:
+def test_four_bits_are_proven_in_the_precision_they_compute_in(
+    case: str, dtype: str, close: float, tmp_path: Path
+) -> None:
     pytest.importorskip("bitsandbytes")
     lens = mixlens.load(saved(tmp_path / "model", case), quantization="4bit", dtype=dtype)
     assert type(lens.parts[0].output).__name__ == "Linear4bit"
@@ -287,7 +299,9 @@ def test_four_bits_are_proven_in_the_precision_they_compute_in(case: str, dtype:
     for name, module in lens.hf_model.named_modules():
         if type(module).__name__ == "Linear4bit":
             weight = asked_weight(module, module.in_features, torch.zeros(1, dtype=lens.dtype))
-            plain.get_submodule(name).weight.data = weight.t() if type(plain.get_submodule(name)) is nn.Linear else weight
+            plain.get_submodule(name).weight.data = (
+                weight.t() if type(plain.get_submodule(name)) is nn.Linear else weight
+            )
     names = [name for name in MAPS if name not in ("hta", "null_attention")]
     expected, made = (mixlens.mix(one.trace(input_ids=ids(9)), names) for one in (mixlens.load(plain), lens))
     for name in names:
@@ -364,8 +378,12 @@ def test_gradients_in_four_bits_are_those_of_the_same_numbers(bias: bool, tmp_pa
         if type(module).__name__ == "Linear4bit":
             plain.get_submodule(name).weight.data = asked_weight(module, module.in_features).t()
     for name in ("grad_x_input", "attcat", "deeplift"):
-        made, expected = (mixlens.attribute(one.trace(input_ids=ids(6)), name).scores for one in (lens, mixlens.load(plain)))
-        torch.testing.assert_close(made, expected, rtol=1e-3, atol=1e-4, msg=name)  # float32, with weights that were asked for
+        made, expected = (
+            mixlens.attribute(one.trace(input_ids=ids(6)), name).scores for one in (lens, mixlens.load(plain))
+        )
+        torch.testing.assert_close(
+            made, expected, rtol=1e-3, atol=1e-4, msg=name
+        )  # float32, with weights that were asked for
 
 
 def test_double_precision_is_not_to_be_had_in_four_bits() -> None:
@@ -409,7 +427,9 @@ def test_other_packages_are_proven_or_refused_as_they_come(case: str, tmp_path: 
         assert len(str(lens.quantization)) < 60
         assert len(model_fingerprint(lens)) == 16
     with pytest.raises(mixlens.MixlensError, match=r"quantised \(Linear of Int8Tensor\)"):
-        mixlens.load(folder, quantization=TorchAoConfig(torchao.Int8DynamicActivationInt8WeightConfig()), dtype="float32")
+        mixlens.load(
+            folder, quantization=TorchAoConfig(torchao.Int8DynamicActivationInt8WeightConfig()), dtype="float32"
+        )
 
 
 def test_a_corpus_run_in_four_bits_is_another_run(tmp_path: Path) -> None:

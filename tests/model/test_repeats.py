@@ -12,7 +12,7 @@ from conftest import QUICK, hf_model, ids
 from torch import Tensor, nn
 
 import mixlens
-from mixlens.errors import ModelError
+from mixlens.base.errors import ModelError
 from mixlens.model import repeats, rows
 
 NAMES = (
@@ -31,7 +31,9 @@ def head(model: Any) -> None:
 
 
 def hook(model: nn.Module) -> None:
-    model.get_submodule("bert.encoder.layer.1.output.dense").register_forward_hook(lambda module, args, output: 1.5 * output)
+    model.get_submodule("bert.encoder.layer.1.output.dense").register_forward_hook(
+        lambda module, args, output: 1.5 * output
+    )
 
 
 def hook_beside_gradients(model: nn.Module) -> None:

@@ -46,7 +46,9 @@ def refusal(call: Callable[[], Any]) -> str:
 
 
 def test_a_peft_model_is_unwrapped() -> None:
-    wrapped = peft.get_peft_model(stock("llama", "AutoModelForCausalLM"), peft.LoraConfig(target_modules=["q_proj", "o_proj"]))
+    wrapped = peft.get_peft_model(
+        stock("llama", "AutoModelForCausalLM"), peft.LoraConfig(target_modules=["q_proj", "o_proj"])
+    )
     lens = mixlens.load(wrapped)
     assert lens.task == "causal-lm"
     assert_maps(lens, expected("llama", head="AutoModelForCausalLM"))  # a new adapter changes nothing
@@ -75,7 +77,9 @@ ADAPTED = {"target_modules": ["q_proj", "v_proj", "o_proj", "up_proj"], "task_ty
 def test_an_activated_adapter_is_refused_by_name() -> None:
     config = peft.LoraConfig(r=4, alora_invocation_tokens=ids(9)[4:6], **ADAPTED)
     wrapped = trained(peft.get_peft_model(stock("llama", "AutoModelForCausalLM"), config))
-    assert "adapter 'default' of this PeftModelForCausalLM is an activated LoRA (aLoRA)" in refusal(lambda: mixlens.load(wrapped))
+    assert "adapter 'default' of this PeftModelForCausalLM is an activated LoRA (aLoRA)" in refusal(
+        lambda: mixlens.load(wrapped)
+    )
     assert mixlens.load(wrapped.get_base_model()).trace(input_ids=ids(9)).logits.isfinite().all()
 
 
@@ -254,7 +258,7 @@ def test_no_internal_class_reaches_a_user() -> None:
     for call in (lambda: mixlens.mix(trace, "alti"), lambda: mixlens.mix([trace, trace], MAPS)):
         with pytest.raises(mixlens.MixlensError) as error:
             call()
-        assert type(error.value).__module__ == "mixlens.errors"
+        assert type(error.value).__module__ == "mixlens.base.errors"
 
 
 def test_weights_a_hundred_times_as_large() -> None:

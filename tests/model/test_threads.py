@@ -112,7 +112,9 @@ def test_two_models_on_one_stock_model_or_one_configuration(shared: str) -> None
     lenses = [mixlens.load(first), mixlens.load(second)]
     expected = [maps(lens, 6) for lens in lenses]
     pairs = list(zip(lenses, expected, strict=True))
-    done = at_once(*(lambda lens=lens, right=right: assert_same(maps(lens, 6), right) for lens, right in pairs), times=8)
+    done = at_once(
+        *(lambda lens=lens, right=right: assert_same(maps(lens, 6), right) for lens, right in pairs), times=8
+    )
     assert len(done) == 16
     assert first.config._attn_implementation == second.config._attn_implementation == before
 

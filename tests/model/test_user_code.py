@@ -142,14 +142,18 @@ def test_hooks_of_transformers_and_torch_are_none(lens: mixlens.Model) -> None:
         stock(torch.tensor([ids(5)]))
         assert not user_code.acts_in(lens)
     stock.disable_input_require_grads()
-    parts = [part(stock).register_forward_hook(functools.partial(nn.functional.linear))]  # torch's, whatever it would do
+    parts = [
+        part(stock).register_forward_hook(functools.partial(nn.functional.linear))
+    ]  # torch's, whatever it would do
     assert not user_code.acts_in(lens)
     parts[0].remove()
 
 
 def test_adapters_are_none() -> None:
     peft = pytest.importorskip("peft")
-    adapted = peft.get_peft_model(copy.deepcopy(hf_model("llama")), peft.LoraConfig(target_modules=["q_proj", "up_proj"]))
+    adapted = peft.get_peft_model(
+        copy.deepcopy(hf_model("llama")), peft.LoraConfig(target_modules=["q_proj", "up_proj"])
+    )
     assert not user_code.acts_in(mixlens.load(adapted))
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 pytest.importorskip("fastapi")
-from mixlens.errors import InputError, LongError
+from mixlens.base.errors import InputError, LongError
 from mixlens.serve import describe, questions, work
 from mixlens.serve.guard import Refusal
 from mixlens.serve.jobs import FullError
@@ -77,7 +77,14 @@ def plain(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_maps_are_asked_with_their_methods_and_targets() -> None:
     desk: Any = Desk(notes=["a note"])
-    given: dict[str, Any] = {"methods": ["alti"], "query": 2, "target": "1", "foil": "bad", "truncate": True, "model": "other"}
+    given: dict[str, Any] = {
+        "methods": ["alti"],
+        "query": 2,
+        "target": "1",
+        "foil": "bad",
+        "truncate": True,
+        "model": "other",
+    }
     assert questions.submitted(desk, wanted(**given)) == "job"
     asked = {"text": "a text cut by other", "methods": ["alti"], "query": 2, "target": 1, "foil": "bad"}
     assert desk.jobs == [("other", asked, ["it was cut", "a note"])]
@@ -88,9 +95,22 @@ def test_maps_are_asked_with_their_methods_and_targets() -> None:
 
 def test_a_question_is_asked_with_all_choices() -> None:
     desk: Any = Desk(notes=["a note"])
-    given: dict[str, Any] = {"question": "flow", "methods": ["alti"], "query": 2, "target": "3", "foil": 1, "filler": "mask"}
+    given: dict[str, Any] = {
+        "question": "flow",
+        "methods": ["alti"],
+        "query": 2,
+        "target": "3",
+        "foil": 1,
+        "filler": "mask",
+    }
     questions.submitted(desk, wanted(**given, generate=5))
-    asked: dict[str, Any] = {"methods": ["alti"], "target": ("target", 3), "foil": ("foil", 1), "query": 2, "filler": "mask"}
+    asked: dict[str, Any] = {
+        "methods": ["alti"],
+        "target": ("target", 3),
+        "foil": ("foil", 1),
+        "query": 2,
+        "filler": "mask",
+    }
     asked |= {"generate": 5, "text": "a text", "cut": None, "tokens": 7}
     assert desk.jobs == [("m", asked, ["a note"], "flow")]
     questions.submitted(desk, wanted(question="why", query=0, truncate=True))
@@ -129,7 +149,8 @@ def test_what_a_desk_refuses() -> None:
 
 
 @pytest.mark.parametrize(
-    ("question", "query", "fails"), [("why", None, True), ("methods", None, True), ("flow", None, False), ("why", 0, False)]
+    ("question", "query", "fails"),
+    [("why", None, True), ("methods", None, True), ("flow", None, False), ("why", 0, False)],
 )
 def test_a_missing_mask_is_refused_where_the_answer_needs_one(question: str, query: Any, fails: bool) -> None:
     desk: Any = Desk(notes=["no mask"])
@@ -150,7 +171,11 @@ def test_a_missing_mask_is_refused_where_the_answer_needs_one(question: str, que
 def test_tokens_are_counted_of_a_text_alone_or_of_a_pair() -> None:
     desk: Any = Desk(notes=["a note"])
     assert questions.counted(desk, counting(text=" \n")).model_dump() == {"tokens": 0, "most": 10, "notes": []}
-    assert questions.counted(desk, counting(text="x", pair="y")).model_dump() == {"tokens": 7, "most": 10, "notes": ["a note"]}
+    assert questions.counted(desk, counting(text="x", pair="y")).model_dump() == {
+        "tokens": 7,
+        "most": 10,
+        "notes": ["a note"],
+    }
     assert refused(questions.counted, desk, counting(text="x", pair="y" * 101))[0] == 413
     errors = [LongError("l"), FullError("f"), InputError("i")]
     made = [questions._refusal_of(error, desk.limits) for error in errors]
@@ -227,7 +252,14 @@ def model(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def asked(question: str, **given: Any) -> dict[str, Any]:
-    usual: dict[str, Any] = {"question": question, "text": "t", "methods": None, "tokens": 5, "cut": None, "generate": 4}
+    usual: dict[str, Any] = {
+        "question": question,
+        "text": "t",
+        "methods": None,
+        "tokens": 5,
+        "cut": None,
+        "generate": 4,
+    }
     return {**usual, "target": None, "foil": None, "query": None, "filler": None, **given}
 
 
@@ -261,7 +293,14 @@ def test_why_is_asked_with_the_choices_and_told_step_by_step(model: Any, monkeyp
     assert (made.content["kind"], note) == ("why", work.Note("cut", "caution", "it was cut"))
     plan, *rest = track.told
     assert plan[1] == work.steps_of("why", ["alti", "norm"], 5)
-    assert rest == ["next", "next", READ, ("know", [("good", 0.75)]), "next", "next"]  # the first method began with the text
+    assert rest == [
+        "next",
+        "next",
+        READ,
+        ("know", [("good", 0.75)]),
+        "next",
+        "next",
+    ]  # the first method began with the text
     made = work.answered(model, "why", asked("why"), Track())
     assert given[1]["methods"] == ["alti"]
     assert made.file == "page of 1 notes"
@@ -277,7 +316,11 @@ def test_methods_are_compared_for_the_same_goal(model: Any, monkeypatch: pytest.
     monkeypatch.setattr(work, "shown_why", lambda told: told)
     track = Track()
     made = work.answered(model, "methods", asked("methods", query=3, foil=0), track)
-    assert (made.content, made.file, track.told) == ({"kind": "methods", "why": {"notes": ("first",)}}, "page", ["next"])
+    assert (made.content, made.file, track.told) == (
+        {"kind": "methods", "why": {"notes": ("first",)}},
+        "page",
+        ["next"],
+    )
     work.answered(model, "methods", asked("methods", target=0), track)
     goals = [{"query": 3, "target": "predicted", "foil": 0}, {"query": None, "target": 0, "foil": None}]
     assert gathered == [((model, "trace", ["alti", "norm"]), goal) for goal in goals]
@@ -286,7 +329,9 @@ def test_methods_are_compared_for_the_same_goal(model: Any, monkeypatch: pytest.
 
 def test_a_flow_and_written_words(model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     given: list[Any] = []
-    monkeypatch.setattr(work, "flow_results", lambda *one, **options: given.append((one[0], options)) or ("scores", "heads"))
+    monkeypatch.setattr(
+        work, "flow_results", lambda *one, **options: given.append((one[0], options)) or ("scores", "heads")
+    )
     monkeypatch.setattr(work, "picture_of", lambda scores, heads: (scores, heads))
     monkeypatch.setattr(work, "flow_data", lambda picture, room: (picture, room))
     monkeypatch.setattr(work, "flow_page", lambda scores, heads: f"page of {scores} and {heads}")
@@ -331,11 +376,20 @@ def test_questions_that_a_model_cannot_answer() -> None:
 
     assert said("masked-lm", "written").startswith("'m' writes no text, so there are no written words.")
     assert said("base", "flow").startswith("'m' was loaded without a head, so it says nothing.")
-    assert said("causal-lm", "written", ["alti", "norm"]).startswith("this question is answered by one method, not by 2.")
+    assert said("causal-lm", "written", ["alti", "norm"]).startswith(
+        "this question is answered by one method, not by 2."
+    )
     for method in ("grad_x_input", "alti:variant=released"):
-        assert said("causal-lm", "flow", [method]).startswith("what flows where is shown by a map, such as alti, not by")
+        assert said("causal-lm", "flow", [method]).startswith(
+            "what flows where is shown by a map, such as alti, not by"
+        )
     able: Any = SimpleNamespace(task="causal-lm", name="m")
-    for question, methods in (("written", ["grad_x_input"]), ("flow", ["alti"]), ("flow", None), ("why", ["alti", "norm"])):
+    for question, methods in (
+        ("written", ["grad_x_input"]),
+        ("flow", ["alti"]),
+        ("flow", None),
+        ("why", ["alti", "norm"]),
+    ):
         work.refuse_question(able, question, methods)
 
 
@@ -345,7 +399,10 @@ def test_a_model_is_described_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     labels = {place: f"class {place}" for place in range(101)}
     model: Any = SimpleNamespace(
         **{"name": "m", "task": "classification", "n_layers": 3, "family": SimpleNamespace(name="bert")},
-        **{"hf_model": SimpleNamespace(config=SimpleNamespace(id2label=labels)), "tokenizer": SimpleNamespace(mask_token="[X]")},
+        **{
+            "hf_model": SimpleNamespace(config=SimpleNamespace(id2label=labels)),
+            "tokenizer": SimpleNamespace(mask_token="[X]"),
+        },
     )
     desk: Any = SimpleNamespace(tokens_at_most=lambda model: 9, times=SimpleNamespace(of=lambda name: {"why": 2.0}))
     told = describe.about_model(desk, model)

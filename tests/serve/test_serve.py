@@ -25,8 +25,8 @@ pytest.importorskip("fastapi", reason="needs the extra `serve`")
 uvicorn = pytest.importorskip("uvicorn", reason="needs the extra `serve`")
 
 import mixlens  # noqa: E402
-from mixlens import errors  # noqa: E402
-from mixlens.errors import InputError  # noqa: E402
+from mixlens.base import errors  # noqa: E402
+from mixlens.base.errors import InputError  # noqa: E402
 from mixlens.serve.app import application, run  # noqa: E402
 from mixlens.serve.jobs import Desk, Limits, Stoppable  # noqa: E402
 from mixlens.serve.watching import StoppedError  # noqa: E402
@@ -41,7 +41,9 @@ class Client:
     def __init__(self, port: int):
         self.port = port
 
-    def raw(self, method: str, path: str, body: bytes | None = None, **headers: str) -> tuple[int, dict[str, str], bytes]:
+    def raw(
+        self, method: str, path: str, body: bytes | None = None, **headers: str
+    ) -> tuple[int, dict[str, str], bytes]:
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
         given = {name.replace("_", "-"): value for name, value in headers.items()}
         try:
@@ -115,7 +117,9 @@ def test_the_numbers_are_the_librarys(client: Client) -> None:
         np.testing.assert_allclose(told["scores"], wanted.numpy(), atol=1e-6)
         assert told["tokens"] == list(trace.tokens)
     _, told = client.get(f"/api/jobs/{made['id']}/scores?method=attcat")
-    np.testing.assert_allclose(told["scores"][0], mixlens.attribute(trace, "attcat", target="were", foil="was").scores, atol=1e-5)
+    np.testing.assert_allclose(
+        told["scores"][0], mixlens.attribute(trace, "attcat", target="were", foil="was").scores, atol=1e-5
+    )
     _, entry = client.get(f"/api/jobs/{made['id']}/page")
     assert [one["name"] for one in entry["methods"]] == ["alti", "attcat"]
     assert entry["prediction"][0][0] == trace.prediction()[0][0]
@@ -205,7 +209,7 @@ def test_a_run_refuses_the_same_text_in_the_same_words(
     client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, says: str
 ) -> None:
     pytest.importorskip("pyarrow")
-    monkeypatch.setattr("mixlens.corpus.rows.LIMITS", errors.Limits(LIMITS.characters, LIMITS.methods))
+    monkeypatch.setattr("mixlens.runs.corpus.rows.LIMITS", errors.Limits(LIMITS.characters, LIMITS.methods))
     mixlens.run([{"text": text}], out=tmp_path / "run", progress=False)
     reason = json.loads((tmp_path / "run/errors.jsonl").read_text())["reason"]
     assert says in reason
@@ -237,7 +241,7 @@ def test_a_run_refuses_the_same_methods_in_the_same_words(
     client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, methods: list[str], says: str
 ) -> None:
     pytest.importorskip("pyarrow")
-    monkeypatch.setattr("mixlens.corpus.plan.LIMITS", errors.Limits(LIMITS.characters, LIMITS.methods))
+    monkeypatch.setattr("mixlens.runs.corpus.plan.LIMITS", errors.Limits(LIMITS.characters, LIMITS.methods))
     with pytest.raises(InputError, match=says) as refused:
         mixlens.run(["a [MASK]"], methods=methods, out=tmp_path / "run", progress=False)
     assert client.post({"text": "a [MASK]", "methods": methods})[1]["error"] == str(refused.value)
@@ -491,19 +495,39 @@ def resident(process: int) -> float:
 
 @pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="needs Linux: memory is read from /proc")
 def test_a_flood_is_refused_clearly_and_the_server_stays_up() -> None:
-    command = [sys.executable, "-m", "mixlens", "serve", "-m", "agreement", "--port", "0", "--queue", "4", "--time-limit", "30"]
+    command = [
+        sys.executable,
+        "-m",
+        "mixlens",
+        "serve",
+        "-m",
+        "agreement",
+        "--port",
+        "0",
+        "--queue",
+        "4",
+        "--time-limit",
+        "30",
+    ]
     environment = {**os.environ, "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment) as process:
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+    ) as process:
         try:
             assert process.stdout is not None
             line = process.stdout.readline()
             found = re.search(r"http://127\.0\.0\.1:(\d+)/", line)
-            assert found is not None, line + str(process.stderr.read() if process.stderr and process.poll() is not None else "")
+            assert found is not None, line + str(
+                process.stderr.read() if process.stderr and process.poll() is not None else ""
+            )
             client = Client(int(found[1]))
             first = client.post({"text": SENTENCE, "methods": ["alti"]})[1]["id"]
             assert client.done(first)["state"] == "done"
             before = resident(process.pid)
-            wanted = {"text": "keys " * 50 + "[MASK]", "methods": ["alti", "hta", "value_zeroing", "integrated_gradients"]}
+            wanted = {
+                "text": "keys " * 50 + "[MASK]",
+                "methods": ["alti", "hta", "value_zeroing", "integrated_gradients"],
+            }
 
             def one(_: int) -> tuple[int, Any]:
                 try:

@@ -15,7 +15,9 @@ pytest.importorskip("fastapi", reason="needs the extra `serve`")
 from fastapi import FastAPI
 
 import mixlens
-from mixlens.errors import InputError, LongError
+from mixlens.answers.choice import FILLERS
+from mixlens.answers.value import Note
+from mixlens.base.errors import InputError, LongError
 from mixlens.serve import answers, app, describe, questions, work
 from mixlens.serve.guard import Refusal
 from mixlens.serve.jobs import FullError, Job, Limits
@@ -25,8 +27,6 @@ from mixlens.serve.times import Times
 from mixlens.serve.work import Answered
 from mixlens.show.page_entry import entry
 from mixlens.types import Attribution, Map
-from mixlens.why.choice import FILLERS
-from mixlens.why.value import Note
 
 
 def refused(call: Any) -> tuple[int, dict[str, Any]]:
@@ -37,7 +37,12 @@ def refused(call: Any) -> tuple[int, dict[str, Any]]:
 
 
 def desk_of(*jobs: Job, **more: Any) -> Any:
-    facts = {"limits": Limits(kept=3), "job": {job.id: job for job in jobs}.get, "ahead": lambda job: 5, "behind": lambda job: 6}
+    facts = {
+        "limits": Limits(kept=3),
+        "job": {job.id: job for job in jobs}.get,
+        "ahead": lambda job: 5,
+        "behind": lambda job: 6,
+    }
     return SimpleNamespace(**facts, **more)
 
 
@@ -53,7 +58,9 @@ def test_a_job_by_its_id() -> None:
     assert answers.job_of(desk_of(one), "j") is one
     message = "no job 'k'. The last 3 results are kept; ask again with POST /api/jobs."
     assert refused(lambda: answers.job_of(desk_of(one), "k")) == (404, {"error": message})
-    assert refused(lambda: answers.job_of(desk_of(), "k" * 200))[1]["error"].startswith(f"no job {'k' * 117 + '...'!r}. ")
+    assert refused(lambda: answers.job_of(desk_of(), "k" * 200))[1]["error"].startswith(
+        f"no job {'k' * 117 + '...'!r}. "
+    )
 
 
 def test_results_and_answers_of_jobs() -> None:
@@ -93,7 +100,15 @@ STANDING = {
 
 
 def full_job() -> Job:
-    facts = {"state": "done", "doing": "x", "share": 0.5, "error": "e", "question": "flow", "steps": ["a", "b"], "begun": 1}
+    facts = {
+        "state": "done",
+        "doing": "x",
+        "share": 0.5,
+        "error": "e",
+        "question": "flow",
+        "steps": ["a", "b"],
+        "begun": 1,
+    }
     return job(**facts, known=[("w", 0.25)], notes=("n",), answer=Answered({"kind": "flow"}, PAGE))  # type: ignore[arg-type]
 
 
@@ -126,7 +141,14 @@ def test_scores_as_plain_numbers() -> None:
     assert answers.plain_scores(made, "alti", 2, "rollout").scores == [[0.5, 0.5], [0.375, 0.625]]
     assert answers.plain_scores({**made, "holds": "little"}, "alti", 2, "rollout").precision == "little"
     assert answers.plain_scores({**made, "holds": "little"}, "attcat", 7, "x").model_dump() == {
-        **{"method": "attcat", "tokens": ["a", "b"], "layer": None, "sheet": None, "scores": [[1.0, -2.0]], "precision": EXACT},
+        **{
+            "method": "attcat",
+            "tokens": ["a", "b"],
+            "layer": None,
+            "sheet": None,
+            "scores": [[1.0, -2.0]],
+            "precision": EXACT,
+        },
     }
     unknown = "this result has no method 'altj'. Did you mean 'alti'? Known: alti, attcat."
     assert refused(lambda: answers.plain_scores(made, "altj", None, "layer")) == (
@@ -183,7 +205,13 @@ def model_of(task: str) -> Any:
     config = SimpleNamespace(id2label=labels, label2id={name: number for number, name in labels.items()}, num_labels=2)
     hf_model = SimpleNamespace(config=config)
     return SimpleNamespace(
-        name=task, task=task, tokenizer=tokenizer, mask_id=3, max_tokens=9, hf_model=hf_model, classes=list(labels.values())
+        name=task,
+        task=task,
+        tokenizer=tokenizer,
+        mask_id=3,
+        max_tokens=9,
+        hf_model=hf_model,
+        classes=list(labels.values()),
     )
 
 
@@ -211,7 +239,9 @@ def test_other_questions_of_a_text() -> None:
         desk, wanted(question="written", methods=["alti"], truncate=True, generate=3, filler="mask", query=0, foil=4)
     )
     mine = {"methods": ["alti"], "target": None, "foil": 4, "query": 0, "filler": "mask", "generate": 3}
-    assert desk.taken[1:] == [("causal-lm", {**mine, "text": "cut", "cut": "A line.", "tokens": 1}, ["A line."], "written")]
+    assert desk.taken[1:] == [
+        ("causal-lm", {**mine, "text": "cut", "cut": "A line.", "tokens": 1}, ["A line."], "written")
+    ]
     example = questions.example_question(model_of("causal-lm"), "text", 8)
     assert example == {**usual, "target": None, "text": "text", "cut": None, "tokens": 8}
 
@@ -219,12 +249,20 @@ def test_other_questions_of_a_text() -> None:
 def test_what_is_refused_of_a_question() -> None:
     no_mask = "this model fills in [M], and the text has none. Put [M] where a word is missing."
     cases: list[tuple[Any, Wanted, int, dict[str, Any]]] = [
-        (Desk(full=True), wanted(), 429, {"error": "the queue is full: 4 texts are waiting. Try again in a few seconds."}),
+        (
+            Desk(full=True),
+            wanted(),
+            429,
+            {"error": "the queue is full: 4 texts are waiting. Try again in a few seconds."},
+        ),
         (
             Desk(),
             wanted(model="maskedlm"),
             404,
-            {"error": "no model 'maskedlm' is served. Did you mean 'masked-lm'? Known: masked-lm.", "allowed": ["masked-lm"]},
+            {
+                "error": "no model 'maskedlm' is served. Did you mean 'masked-lm'? Known: masked-lm.",
+                "allowed": ["masked-lm"],
+            },
         ),
         (Desk(), wanted(text=" "), 422, {"error": "field 'text' is empty."}),
         (Desk(), wanted(pair=" "), 422, {"error": "field 'pair' is empty."}),
@@ -265,7 +303,12 @@ def test_what_is_refused_of_a_question() -> None:
             {"error": "too long.", "kind": "too_long", "field": "text", "tokens": 7, "most": 6},
         ),
         (Desk(), wanted(text="bad text", methods=["alti"]), 422, {"error": "not read."}),
-        (Desk(notes=("x",)), wanted(question="why"), 422, {"error": no_mask, "kind": "no_mask", "field": "text", "mask": "[M]"}),
+        (
+            Desk(notes=("x",)),
+            wanted(question="why"),
+            422,
+            {"error": no_mask, "kind": "no_mask", "field": "text", "mask": "[M]"},
+        ),
         (
             Desk(notes=("x",)),
             wanted(question="methods"),
@@ -327,7 +370,14 @@ def test_tokens_are_counted() -> None:
 def asked(server: Any, path: str, method: str = "GET", body: Any = None) -> tuple[int, dict[str, str], Any]:
     path, _, query = path.partition("?")
     headers = [(b"host", b"localhost"), (b"content-type", b"application/json")]
-    scope = {"type": "http", "http_version": "1.1", "scheme": "http", "method": method, "path": path, "raw_path": path.encode()}
+    scope = {
+        "type": "http",
+        "http_version": "1.1",
+        "scheme": "http",
+        "method": method,
+        "path": path,
+        "raw_path": path.encode(),
+    }
     scope |= {
         "query_string": query.encode(),
         "headers": headers,
@@ -392,7 +442,8 @@ def test_errors_are_one_line(server: FastAPI, monkeypatch: pytest.MonkeyPatch) -
     assert body["error"].endswith(" Got 3. Send JSON as /docs describes it.")
     for status in (429, 503, 409):
         monkeypatch.setattr(
-            "mixlens.serve.routes.submitted", lambda desk, request, status=status: (_ for _ in ()).throw(Refusal(status, "No."))
+            "mixlens.serve.routes.submitted",
+            lambda desk, request, status=status: (_ for _ in ()).throw(Refusal(status, "No.")),
         )
         more = {"retry-after": "5"} if status != 409 else {}
         assert asked(server, "/api/jobs", "POST", {"text": "x"}) == (status, {**more, **plain}, {"error": "No."})
@@ -405,7 +456,9 @@ def test_a_job_that_is_taken_in(server: FastAPI, monkeypatch: pytest.MonkeyPatch
         {"content-type": "application/json"},
         {"id": "x", "ahead": 5},
     )
-    monkeypatch.setattr("mixlens.serve.routes.counted", lambda desk, request: {"tokens": 1, "most": 2, "notes": [request.text]})
+    monkeypatch.setattr(
+        "mixlens.serve.routes.counted", lambda desk, request: {"tokens": 1, "most": 2, "notes": [request.text]}
+    )
     assert asked(server, "/api/tokens", "POST", {"text": "x"})[2] == {"tokens": 1, "most": 2, "notes": ["x"]}
 
 
@@ -466,7 +519,9 @@ def test_the_application_is_guarded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert guarded.allowed == {"127.0.0.1", "localhost", "::1", "host"}
     inner = guarded.app
     assert (inner.title, inner.version, inner.docs_url, inner.redoc_url) == ("mixlens", mixlens.__version__, None, None)
-    assert inner.description == "Which tokens flow into which: maps and attributions of a text, computed on this machine."
+    assert (
+        inner.description == "Which tokens flow into which: maps and attributions of a text, computed on this machine."
+    )
     assert (inner.state.desk, guarded.desk, guarded.limits) == (guarded.desk, inner.state.desk, Limits())
     assert 422 in inner.router.responses
     assert asked(inner, "/none")[2] == {"error": "there is no GET /none. See /docs for what there is."}
@@ -511,7 +566,10 @@ def test_a_model_as_it_is_listed() -> None:
     [
         ("base", []),
         ("classification", ["Why this class?", "What flows where?", "Compare methods"]),
-        ("causal-lm", ["Why this word?", "What flows where?", "Compare methods", "What did each written word rest on?"]),
+        (
+            "causal-lm",
+            ["Why this word?", "What flows where?", "Compare methods", "What did each written word rest on?"],
+        ),
     ],
 )
 def test_questions_that_a_model_can_be_asked(task: str, titles: list[str]) -> None:
@@ -669,7 +727,9 @@ def test_why_is_worked_out_step_by_step(worked: list[Any]) -> None:
 
 def test_why_by_chosen_methods_of_a_text_that_was_cut(worked: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
     track = Track()
-    monkeypatch.setattr(work, "replace", lambda answer, notes: SimpleNamespace(notes=notes, to_dict=lambda: {"notes": notes}))
+    monkeypatch.setattr(
+        work, "replace", lambda answer, notes: SimpleNamespace(notes=notes, to_dict=lambda: {"notes": notes})
+    )
 
     def why(model: Any, trace: Any, *, methods: Any, progress: Any, **choices: Any) -> Any:
         for step in ("a", "b", "c"):
@@ -751,10 +811,20 @@ REFUSALS = [
         None,
         "'classification' writes no text, so there are no written words. Ask another question: why, flow, methods.",
     ),
-    ("base", "why", None, "'base' was loaded without a head, so it says nothing. Load it with --task, or ask for maps."),
+    (
+        "base",
+        "why",
+        None,
+        "'base' was loaded without a head, so it says nothing. Load it with --task, or ask for maps.",
+    ),
     ("causal-lm", "flow", ["alti", "globenc"], "this question is answered by one method, not by 2. Choose one."),
     ("causal-lm", "written", [], "this question is answered by one method, not by 0. Choose one."),
-    ("causal-lm", "flow", ["attcat"], "what flows where is shown by a map, such as alti, not by 'attcat'. Choose a map."),
+    (
+        "causal-lm",
+        "flow",
+        ["attcat"],
+        "what flows where is shown by a map, such as alti, not by 'attcat'. Choose a map.",
+    ),
     (
         "causal-lm",
         "flow",

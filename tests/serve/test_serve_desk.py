@@ -14,12 +14,12 @@ import torch
 
 pytest.importorskip("fastapi", reason="needs the extra `serve`")
 
-from mixlens.errors import InputError
-from mixlens.report import steps_of
+from mixlens.base.errors import InputError
 from mixlens.serve import jobs
 from mixlens.serve.jobs import Desk, FullError, Job, Limits, Stoppable
 from mixlens.serve.times import Times
 from mixlens.serve.watching import StoppedError, Watch
+from mixlens.show.report import steps_of
 from mixlens.types import Example
 
 
@@ -132,7 +132,12 @@ def test_a_job_from_the_queue_to_its_end(desk: Desk, held: Held) -> None:
     assert desk.behind(second) == 0
     held.go.set()
     until(lambda: second.ended is not None)
-    assert (first.state, first.doing, first.share, first.entry) == ("done", "done", 1.0, {"of": "results", "room": 1_999_600})
+    assert (first.state, first.doing, first.share, first.entry) == (
+        "done",
+        "done",
+        1.0,
+        {"of": "results", "room": 1_999_600},
+    )
     assert (second.state, second.answer, second.entry, second.known) == ("done", "an answer", None, [("yes", 0.5)])
     assert (second.steps, second.begun, second.doing, second.share) == (["more", "two"], 1, "more", 0.0)
     assert held.seen == [("maps", "a", {"text": "x"}), ("why", "b", {"tokens": 4, "question": "why"})]
@@ -141,7 +146,12 @@ def test_a_job_from_the_queue_to_its_end(desk: Desk, held: Held) -> None:
     assert (list(desk.times.of("b")), desk.times.of("b")["why"]["tokens"]) == (["why"], 4)
     assert [desk.ahead(job) for job in (first, second)] == [0, 0]
     last = desk.submit("a", {"text": "y"})
-    assert [desk.job(job.id) for job in (first, second, third, last)] == [None, None, third, last]  # the last that was taken in
+    assert [desk.job(job.id) for job in (first, second, third, last)] == [
+        None,
+        None,
+        third,
+        last,
+    ]  # the last that was taken in
     assert len({first.id, second.id, third.id, last.id}) == 4
     assert len(first.id) == 12
 
@@ -249,7 +259,9 @@ def test_a_text_without_a_mask(desk: Desk, held: Held) -> None:
 
 
 def test_models_by_the_names_that_are_shown(tmp_path: Any) -> None:
-    models: list[Any] = [Model(name) for name in ("hub/x", f"{tmp_path}/one", f"{tmp_path}/b/one", f"{tmp_path}/c/one/", "/")]
+    models: list[Any] = [
+        Model(name) for name in ("hub/x", f"{tmp_path}/one", f"{tmp_path}/b/one", f"{tmp_path}/c/one/", "/")
+    ]
     shown = jobs._by_shown_name(models)
     assert list(shown) == ["hub/x", "one", "one (2)", "one (3)", "/"]
     assert [model.name for model in shown.values()] == list(shown)
@@ -261,7 +273,8 @@ def test_models_by_the_names_that_are_shown(tmp_path: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("names", "message"), [([], "no model to serve."), (["a", "b", "a"], "two models are called 'a'. Serve one of them.")]
+    ("names", "message"),
+    [([], "no model to serve."), (["a", "b", "a"], "two models are called 'a'. Serve one of them.")],
 )
 def test_models_that_are_not_served(names: list[str], message: str) -> None:
     with pytest.raises(InputError) as refusal:
@@ -354,7 +367,8 @@ def test_failures_in_words(logged: list[logging.LogRecord]) -> None:
     inside = "this went wrong inside (KeyError). The server goes on; try another text."
     memory = "memory runs out with this text and these methods. Shorten it, or ask for less."
     assert [
-        jobs._failed(one) for one in (StoppedError("cancelled."), StoppedError("late."), InputError("no."), MemoryError("x"))
+        jobs._failed(one)
+        for one in (StoppedError("cancelled."), StoppedError("late."), InputError("no."), MemoryError("x"))
     ] == [
         *(("cancelled", "cancelled."), ("failed", "late."), ("failed", "no."), ("failed", memory)),
     ]
@@ -428,6 +442,14 @@ def test_times_are_the_last_by_model_and_question() -> None:
 
 
 def test_the_usual_limits() -> None:
-    usual = {"characters": 20_000, "methods": 8, "tokens": 512, "queue": 8, "seconds": 120.0, "kept": 16, "body": 100_000}
+    usual = {
+        "characters": 20_000,
+        "methods": 8,
+        "tokens": 512,
+        "queue": 8,
+        "seconds": 120.0,
+        "kept": 16,
+        "body": 100_000,
+    }
     assert vars(Limits()) == {**usual, "at_once": 64, "arrival": 10.0, "connections": 512}
     assert jobs.PAGE == 2_000_000

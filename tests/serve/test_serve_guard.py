@@ -16,7 +16,7 @@ uvicorn = pytest.importorskip("uvicorn", reason="needs the extra `serve`")
 
 from uvicorn.protocols.http.h11_impl import H11Protocol  # noqa: E402
 
-from mixlens.errors import InputError  # noqa: E402
+from mixlens.base.errors import InputError  # noqa: E402
 from mixlens.serve import app as serve_app  # noqa: E402
 from mixlens.serve import guard as serve_guard  # noqa: E402
 from mixlens.serve.connections import Prompt, prompt  # noqa: E402
@@ -147,7 +147,9 @@ def test_a_body_is_json(method: str, kind: bytes, status: int) -> None:
 
 
 def test_a_body_without_a_kind_or_a_length() -> None:
-    assert asked(scope("POST", headers=JSON[:1]), body(b"")) == refused(415, "the body must be application/json, not ''.")
+    assert asked(scope("POST", headers=JSON[:1]), body(b"")) == refused(
+        415, "the body must be application/json, not ''."
+    )
     assert asked(scope("POST", headers=JSON[:2]), body(b""))[0] == 200
 
 
@@ -263,9 +265,9 @@ def test_heads() -> None:
     assert head == Head("http", "PUT", "/x", [("host", "a"), ("xé", "é"), ("host", "B")])
     assert (head.headers, head.host, head.times("host"), head.times("x")) == ({"host": "B", "xé": "é"}, "B", 2, 0)
     assert Head("http", "GET", "/", []).host == ""
-    assert [Head("", method, "", []).has_body for method in ("POST", "PUT", "PATCH", "GET", "DELETE", "HEAD")] == [True] * 3 + [
-        False
-    ] * 3
+    assert [Head("", method, "", []).has_body for method in ("POST", "PUT", "PATCH", "GET", "DELETE", "HEAD")] == [
+        True
+    ] * 3 + [False] * 3
     navigates = [("sec-fetch-mode", "navigate")]
     assert not Head("http", "POST", "/", navigates).visits_page
     assert Head("http", "GET", "/", navigates).visits_page
@@ -354,7 +356,11 @@ def test_the_one_that_has_waited_longest_makes_room(monkeypatch: pytest.MonkeyPa
         one.cycle = SimpleNamespace(response_complete=False)
     third.connection_made("t")
     assert third.transport.closed == 1
-    assert (prompt(Limits()).__name__, issubclass(prompt(Limits()), Prompt), Prompt.limits) == ("Prompt", True, Limits())
+    assert (prompt(Limits()).__name__, issubclass(prompt(Limits()), Prompt), Prompt.limits) == (
+        "Prompt",
+        True,
+        Limits(),
+    )
 
 
 # --- the application --------------------------------------------------------------------------------------------------

@@ -152,7 +152,9 @@ def test_asking_changes_no_number(name: str) -> None:
     assert torch.equal(asked, mixlens.attribute(trace, name).scores)
 
 
-def test_memory_that_runs_out_is_told_and_the_server_goes_on(client: Client, desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_that_runs_out_is_told_and_the_server_goes_on(
+    client: Client, desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def full(*_: Any, **__: Any) -> Any:
         raise MemoryError
 
@@ -184,7 +186,9 @@ def answer(connection: socket.socket) -> bytes:
     return b"".join(parts)
 
 
-HALF_A_BODY = b"POST /api/jobs HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: 900\r\n\r\n{"
+HALF_A_BODY = (
+    b"POST /api/jobs HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: 900\r\n\r\n{"
+)
 HALF_A_HEAD = b"GET /api/models HTTP/1.1\r\nHost: 127"
 
 
@@ -288,7 +292,11 @@ def test_a_folder_is_called_by_its_own_name() -> None:
     desk = Desk(folders, Limits())
     try:
         assert list(desk.models) == ["mine", "mine (2)", "org/model"]
-        assert [one.name for one in folders] == ["/somewhere/private/mine", "/elsewhere/mine", "org/model"]  # theirs is theirs
+        assert [one.name for one in folders] == [
+            "/somewhere/private/mine",
+            "/elsewhere/mine",
+            "org/model",
+        ]  # theirs is theirs
         job = desk.submit("mine (2)", {"text": SENTENCE, "methods": ["alti"]})
         assert ended(desk, job.id).state == "done"
         assert job.entry["model"] == "mine (2)"  # type: ignore[index]
@@ -338,7 +346,9 @@ def acted() -> Callable[[str, str], dict[str, Any]]:
 
     def run_act(act: str, text: str) -> dict[str, Any]:
         script = FORM.replace("TEXT", json.dumps(text)).replace("ACT", act)
-        ran = subprocess.run([node], input=(PAGE / "serve.js").read_text() + script, capture_output=True, text=True, check=False)
+        ran = subprocess.run(
+            [node], input=(PAGE / "serve.js").read_text() + script, capture_output=True, text=True, check=False
+        )
         assert ran.returncode == 0, ran.stderr
         told: dict[str, Any] = json.loads(ran.stdout)
         return told
@@ -371,7 +381,9 @@ def test_a_refusal_is_told_in_its_parts(acted: Callable[[str, str], dict[str, An
         ("...", "... [MASK]"),
     ],
 )
-def test_a_mask_takes_the_place_of_the_last_word(acted: Callable[[str, str], dict[str, Any]], text: str, masked: str) -> None:
+def test_a_mask_takes_the_place_of_the_last_word(
+    acted: Callable[[str, str], dict[str, Any]], text: str, masked: str
+) -> None:
     assert acted('page.explain = () => {}; page.maskLast("[MASK]")', text)["text"] == masked
 
 

@@ -89,7 +89,9 @@ def test_why_is_the_librarys_answer(client: Client, model: str, text: str, choic
         assert got["why"][name] == wanted[name]
     assert [word["text"] for word in got["why"]["words"]] == [word["text"] for word in wanted["words"]]
     shares = [word["share"] for word in wanted["words"]]
-    assert [word["share"] for word in got["why"]["words"]] == pytest.approx(shares, abs=1e-5)  # seven digits, another thread
+    assert [word["share"] for word in got["why"]["words"]] == pytest.approx(
+        shares, abs=1e-5
+    )  # seven digits, another thread
     assert got["why"]["method"]["reason"] == wanted["method"]["reason"]
     assert told["known"][0][0] == wanted["predictions"][0][0]
 
@@ -177,7 +179,11 @@ def test_written_words_of_a_causal_model() -> None:
             "at most 64",
         ),
         ({"text": "keys " * 80}, {"kind": "too_long", "field": "text", "tokens": 82, "most": 64}, "at most 64"),
-        ({"text": "The keys.", "question": "why"}, {"kind": "no_mask", "field": "text", "mask": "[MASK]"}, "Put [MASK] where"),
+        (
+            {"text": "The keys.", "question": "why"},
+            {"kind": "no_mask", "field": "text", "mask": "[MASK]"},
+            "Put [MASK] where",
+        ),
         (
             {"model": "sentiment", "text": "x", "question": "why", "target": "neutral"},
             {"kind": "unknown_class", "field": "target"},
@@ -195,10 +201,16 @@ def test_written_words_of_a_causal_model() -> None:
         ({"text": SENTENCE, "question": "why", "methods": []}, {}, "no method was asked for"),
         ({"text": SENTENCE, "question": "because"}, {}, "question: Input should be"),
         ({"text": SENTENCE, "filler": "mask"}, {}, "filler goes with a question"),
-        ({"text": SENTENCE, "question": "why", "generate": 65}, {}, "generate: Input should be less than or equal to 64"),
+        (
+            {"text": SENTENCE, "question": "why", "generate": 65},
+            {},
+            "generate: Input should be less than or equal to 64",
+        ),
     ],
 )
-def test_refusals_say_what_came_what_is_allowed_and_where(client: Client, wanted: Any, more: dict[str, Any], says: str) -> None:
+def test_refusals_say_what_came_what_is_allowed_and_where(
+    client: Client, wanted: Any, more: dict[str, Any], says: str
+) -> None:
     status, told = client.post(wanted)
     assert status == 422
     assert says in told["error"]
@@ -210,7 +222,9 @@ def test_a_long_text_is_cut_where_that_is_wanted_and_the_answer_says_so(client: 
     told, got = answer(client, model="sentiment", text="a good film " * 40, question="why", truncate=True)
     line = "The text has 122 tokens; the first 64 are explained, the rest was not read."
     assert told["notes"] == [line]
-    assert [note for note in got["why"]["notes"] if note["id"] == "cut"] == [{"id": "cut", "state": "caution", "text": line}]
+    assert [note for note in got["why"]["notes"] if note["id"] == "cut"] == [
+        {"id": "cut", "state": "caution", "text": line}
+    ]
     assert got["why"]["provenance"]["tokens"] == 64
     told, got = answer(client, model="sentiment", text=REVIEW, question="why", truncate=True)
     assert (told["notes"], [note for note in got["why"]["notes"] if note["id"] == "cut"]) == ([], [])
@@ -239,7 +253,9 @@ def test_times_are_measured_while_nobody_waits() -> None:
     try:
         assert desk.times.of("sentiment") == {}
         measure(desk)
-        job = desk.submit("sentiment", {"text": REVIEW, "methods": ["alti"]})  # goes first: a trial is put off, and done later
+        job = desk.submit(
+            "sentiment", {"text": REVIEW, "methods": ["alti"]}
+        )  # goes first: a trial is put off, and done later
         end = time.monotonic() + 60
         while len(desk.times.of("sentiment")) < 3 and time.monotonic() < end:
             time.sleep(0.02)
@@ -260,7 +276,7 @@ def test_a_text_goes_before_examples_that_are_timed(monkeypatch: pytest.MonkeyPa
         trials.append(question)
         track.plan(["waits"])
         if len(trials) > 1:
-            raise mixlens.errors.InputError("enough")
+            raise mixlens.base.errors.InputError("enough")
         while True:
             track.note("waits", 0.0)
             time.sleep(0.01)

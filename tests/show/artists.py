@@ -70,7 +70,14 @@ def lines_of(page: Figure) -> list[str]:
             found += ["inner", *axes_lines(inner, wide, high, laid_out=False)]
     for legend in page.legends:
         texts = [text.get_text() for text in legend.get_texts()]
-        facts = (legend._ncols, legend._fontsize, legend.get_frame_on(), legend.columnspacing, legend.handlelength, legend._loc)
+        facts = (
+            legend._ncols,
+            legend._fontsize,
+            legend.get_frame_on(),
+            legend.columnspacing,
+            legend.handlelength,
+            legend._loc,
+        )
         found.append(f"legend {texts} {facts}")
     return found
 
@@ -138,9 +145,7 @@ def summed(lines: Sequence[str]) -> Iterator[str]:
 
 def text_line(text: Text) -> str:
     where = f"{text.get_horizontalalignment()} {text.get_verticalalignment()}"
-    facts = (
-        f"{text.get_fontsize():g} {text.get_rotation():g} {to_hex(text.get_color())} {text.get_weight()} {text.get_parse_math()}"
-    )
+    facts = f"{text.get_fontsize():g} {text.get_rotation():g} {to_hex(text.get_color())} {text.get_weight()} {text.get_parse_math()}"
     return f"{text.get_text()!r} {numbers(text.get_unitless_position())} {where} {facts}"
 
 
@@ -173,7 +178,12 @@ def image_line(image: AxesImage) -> str:
     held = np.ma.filled(array, -9.0)
     weights = np.arange(1, held.size + 1).reshape(held.shape)
     hues = image.get_cmap()(np.linspace(0, 1, 9))
-    sums = [held.sum(), (held * weights).sum(), hues.sum(), (hues * np.arange(1, hues.size + 1).reshape(hues.shape)).sum()]
+    sums = [
+        held.sum(),
+        (held * weights).sum(),
+        hues.sum(),
+        (hues * np.arange(1, hues.size + 1).reshape(hues.shape)).sum(),
+    ]
     style = f"{image.get_interpolation()} {image.origin} {image.get_cmap().name} {image.get_cmap().N} {image.axes.get_aspect()}"
     return f"image {held.shape} {numbers(sums)} clim {numbers(image.get_clim())} extent {numbers(image.get_extent())} {style}"
 
@@ -214,7 +224,9 @@ HISTOGRAM = {"alti": [3.0, 0.0, 1.25, 12.0], "a row with a rather long name": [0
 FIGURES: dict[str, Callable[[], Any]] = {
     "strip": lambda: made.attribution().plot(),
     "strip of shares, wide": lambda: made.row_of_map().plot(width="double", vmax=0.25),
-    "strip of words without colours": lambda: made.attribution().by_word().plot(colorbar=False, title="Mine · " + "long " * 30),
+    "strip of words without colours": lambda: (
+        made.attribution().by_word().plot(colorbar=False, title="Mine · " + "long " * 30)
+    ),
     "long strip": lambda: long_row(61, signed=True, target=None).plot(title=""),
     "strip of 60": lambda: long_row(60).plot(width=9),
     "strip on axes": lambda: on_axes(lambda axes: made.attribution().plot(ax=axes)),
@@ -235,7 +247,9 @@ FIGURES: dict[str, Callable[[], Any]] = {
     "matrix, first layer": lambda: made.a_map(3).plot(layer=0, vmax=0.2, title="First", width=6),
     "matrix with numbers": lambda: made.a_map(2, 3).plot(layer=1, numbers=True, colorbar=False, width=2.5),
     "matrix on axes": lambda: on_axes(lambda axes: made.a_map().plot(ax=axes, layer=-2)),
-    "matrix on axes without colours": lambda: on_axes(lambda axes: made.a_map(2, 3).plot(ax=axes, colorbar=False, numbers=True)),
+    "matrix on axes without colours": lambda: on_axes(
+        lambda axes: made.a_map(2, 3).plot(ax=axes, colorbar=False, numbers=True)
+    ),
     "matrix of signs": lambda: signed_map().plot(),
     "matrix of signs with numbers": lambda: signed_map().plot(numbers=True, width="double"),
     "large matrix": lambda: made.a_map(1, 45).plot(),
@@ -267,14 +281,22 @@ FIGURES: dict[str, Callable[[], Any]] = {
     "rows of two units": lambda: mixlens.plot(
         [made.row_of_map(), made.attribution()], scale="all", numbers=True, width=8, vmax=0.5
     ),
-    "rows of one unit": lambda: mixlens.plot([made.row_of_map(), made.row_of_map(method="alti")], scale="all", colorbar=False),
+    "rows of one unit": lambda: mixlens.plot(
+        [made.row_of_map(), made.row_of_map(method="alti")], scale="all", colorbar=False
+    ),
     "rows of layers": lambda: mixlens.plot([made.row_of_map(layer=0), made.row_of_map(layer=1)], labels=["a", "b"]),
     "rows on axes": lambda: on_axes(lambda axes: mixlens.plot([made.row_of_map(), made.row_of_map()], ax=axes)),
     "matrices": lambda: mixlens.plot([made.a_map(), made.a_map(3, method="globenc")], layer=1),
     "matrices of norms": lambda: mixlens.plot({"one": norm_map(), "two": norm_map()}, width=5, title="Norms"),
-    "layers of two": lambda: mixlens.plot([made.a_map(), made.a_map(method="globenc", variant="released")], kind="layers"),
-    "curves": lambda: figure.curves({"alti": [0.1, 0.4, 0.2], "b $5": [interval(0.5)] * 3}, title="A $ title", y="score $"),
-    "curves at places": lambda: figure.curves({"a": [1, 2], "b": [(0.5, interval(1.0)), (2.5, 3.0)]}, at=[0.25, 4], width=6),
+    "layers of two": lambda: mixlens.plot(
+        [made.a_map(), made.a_map(method="globenc", variant="released")], kind="layers"
+    ),
+    "curves": lambda: figure.curves(
+        {"alti": [0.1, 0.4, 0.2], "b $5": [interval(0.5)] * 3}, title="A $ title", y="score $"
+    ),
+    "curves at places": lambda: figure.curves(
+        {"a": [1, 2], "b": [(0.5, interval(1.0)), (2.5, 3.0)]}, at=[0.25, 4], width=6
+    ),
     "one place": lambda: figure.curves({"a": [interval(1.0)], "b": [2.0], "c": [interval(1.5)]}, x="after", y="score"),
     "one curve of one place": lambda: figure.curves({"a": [interval(1.0)]}),
     "many curves": lambda: figure.curves(curve(9, 13), width="double"),

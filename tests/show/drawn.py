@@ -30,7 +30,23 @@ from mixlens.types import Attribution, Map
 
 PATH = Path(__file__).with_name("drawn.json")
 WORDS = (
-    *("the", "old", "keys", "to", "the", "small", "cabinet", "of", "the", "house", "were", "very", "rusty", "but", "nobody"),
+    *(
+        "the",
+        "old",
+        "keys",
+        "to",
+        "the",
+        "small",
+        "cabinet",
+        "of",
+        "the",
+        "house",
+        "were",
+        "very",
+        "rusty",
+        "but",
+        "nobody",
+    ),
     *("cared", "about", "unhappiness", "and"),
 )
 INFO = {"model": "m", "variant": "paper", "rollout": {"convention": "alti"}, "causal": False}
@@ -75,7 +91,9 @@ FIGURES: dict[str, Callable[[], Any]] = {
     "wide matrix with numbers": lambda: map_of(n=12).plot(numbers=True, width="double", title="Numbers"),
     "large matrix": lambda: map_of(1, 70).plot(),
     "layers": lambda: map_of().plot(kind="layers"),
-    "layers of many tokens": lambda: map_of(12, 30).plot(kind="layers", query=3, numbers=True, scale="all", width="double"),
+    "layers of many tokens": lambda: map_of(12, 30).plot(
+        kind="layers", query=3, numbers=True, scale="all", width="double"
+    ),
     "grid": lambda: map_of(7).plot(kind="grid"),
     "grid with numbers": lambda: map_of(4, 4).plot(kind="grid", numbers=True, width=5.0),
     "rows": lambda: mixlens.plot([read(), read(signed=True, method="attcat")]),
@@ -84,7 +102,9 @@ FIGURES: dict[str, Callable[[], Any]] = {
     "maps": lambda: mixlens.plot({"one": map_of(), "two": map_of(4), "three": map_of(5)}, layer=0),
     "maps of one scale": lambda: mixlens.plot([map_of(), map_of(method="globenc")], layer=2, scale="all", numbers=True),
     "maps by layer": lambda: mixlens.plot([map_of(), map_of(method="globenc")], kind="layers", query=2),
-    "curves": lambda: figure.curves({"a": [0.1, 0.4, 0.2], "b": [Interval(0.2, 0.1, 0.3, 9, 0.1)] * 3}, title="A title"),
+    "curves": lambda: figure.curves(
+        {"a": [0.1, 0.4, 0.2], "b": [Interval(0.2, 0.1, 0.3, 9, 0.1)] * 3}, title="A title"
+    ),
     "many curves": lambda: figure.curves(several_curves(19), x="layer", y="score", width="double"),
     "long curves": lambda: figure.curves({"a": list(range(14)), "b": [(0.5, 1.0), (2.5, 3.0)]}),
 }
@@ -136,12 +156,18 @@ def _text(text: Text, dpi: float) -> tuple[list[float], list[str]]:
         return [0.0] * 5, []
     x, y = text.get_transform().transform(text.get_unitless_position()) / dpi
     aligned = f"{text.get_text()}|{text.get_horizontalalignment()}|{text.get_verticalalignment()}"
-    return [float(x), float(y), text.get_fontsize(), text.get_rotation(), text.get_zorder()], [to_hex(text.get_color()), aligned]
+    return [float(x), float(y), text.get_fontsize(), text.get_rotation(), text.get_zorder()], [
+        to_hex(text.get_color()),
+        aligned,
+    ]
 
 
 def _patch(patch: Patch, dpi: float) -> tuple[list[float], list[str]]:
     colours = [to_hex(patch.get_facecolor(), keep_alpha=True), to_hex(patch.get_edgecolor(), keep_alpha=True)]
-    return [*_place(patch, dpi), patch.get_linewidth(), patch.get_zorder(), patch.get_clip_on()], [*colours, str(patch.get_gid())]
+    return [*_place(patch, dpi), patch.get_linewidth(), patch.get_zorder(), patch.get_clip_on()], [
+        *colours,
+        str(patch.get_gid()),
+    ]
 
 
 def _line(line: Line2D, dpi: float) -> tuple[list[float], list[str]]:

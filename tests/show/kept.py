@@ -16,7 +16,9 @@ from typing import Any
 NUMBER = re.compile(r"-?\d+\.?\d*(?:e[+-]?\d+)?")
 QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"|#[0-9a-fA-F]{6,8}")
 CLOSE = 2e-4  # numbers are kept with five digits
-LONG = re.compile(r"-?\d+\.\d{9,}(?:e[+-]?\d+)?|-?\d+(?:\.\d+)?e-\d+")  # a number with all its digits, as JSON writes it
+LONG = re.compile(
+    r"-?\d+\.\d{9,}(?:e[+-]?\d+)?|-?\d+(?:\.\d+)?e-\d+"
+)  # a number with all its digits, as JSON writes it
 
 
 def plain(value: Any) -> Any:

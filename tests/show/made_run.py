@@ -9,13 +9,13 @@ import made_values as made
 import numpy as np
 import torch
 
-from mixlens.corpus.bins import Bins
-from mixlens.corpus.page_facts import OneClass, Overview
-from mixlens.corpus.page_labels import Judged
-from mixlens.corpus.page_samples import Sampled
-from mixlens.corpus.row_words import WrittenWord
-from mixlens.corpus.tally import Mean
-from mixlens.corpus.turned_counts import RowCheck, TurnedCounts
+from mixlens.runs.corpus.bins import Bins
+from mixlens.runs.corpus.page_facts import OneClass, Overview
+from mixlens.runs.corpus.page_labels import Judged
+from mixlens.runs.corpus.page_samples import Sampled
+from mixlens.runs.corpus.row_words import WrittenWord
+from mixlens.runs.corpus.tally import Mean
+from mixlens.runs.corpus.turned_counts import RowCheck, TurnedCounts
 from mixlens.types import Map
 
 METHODS = ("alti:variant=released", "attcat", "mine")
@@ -79,7 +79,16 @@ def samples() -> list[Sampled]:
     check = RowCheck({"attcat": 0.1}, {"attcat": True}, [0.5, 0.9], [False, True], {METHODS[0]: 0.02})
     words = (WrittenWord("a\u200b", "", 0, (1, 2)), WrittenWord("t", " \u200b", 1, (3,)))
     return [
-        sampled(7, check=check, words=words, tags=("wrong",), label="neg" * 30, correct=False, target="t\u200b", pair="p\u200b"),
+        sampled(
+            7,
+            check=check,
+            words=words,
+            tags=("wrong",),
+            label="neg" * 30,
+            correct=False,
+            target="t\u200b",
+            pair="p\u200b",
+        ),
         sampled(3, why=("odd", "last")),
         sampled(5, left_out=9, methods=(), scores=np.zeros((0, 4)), gap=None, probability=None),
         sampled(1, text="x" * 400),
@@ -90,10 +99,18 @@ def counts(**none: Any) -> TurnedCounts:
     found = TurnedCounts(METHODS)
     found.add(
         RowCheck(
-            {METHODS[0]: 0.2, "attcat": 0.95}, {METHODS[0]: True, "attcat": False}, [0.4, 0.96], [True, False], {"attcat": 0.5}
+            {METHODS[0]: 0.2, "attcat": 0.95},
+            {METHODS[0]: True, "attcat": False},
+            [0.4, 0.96],
+            [True, False],
+            {"attcat": 0.5},
         )
     )
-    found.add(RowCheck({METHODS[0]: 0.7, "attcat": 0.1}, {METHODS[0]: True, "attcat": True}, [0.9], [False], {"attcat": 0.001}))
+    found.add(
+        RowCheck(
+            {METHODS[0]: 0.7, "attcat": 0.1}, {METHODS[0]: True, "attcat": True}, [0.9], [False], {"attcat": 0.001}
+        )
+    )
     found.add(RowCheck({}, {}, [], [], {}))
     return found
 
@@ -102,7 +119,14 @@ def one_class(name: str, rows: int) -> OneClass:
     words = [("good" + "x" * 60, 0.5, 7), ("bad", 0.25, 3)]
     signed = {"attcat": {"towards": words, "against": words[1:]}}
     return OneClass(
-        name, rows, rows - 1, bins(1, 2, 0, rows), 0.625, {METHODS[0]: words}, signed, {"attcat": {"for": words, "against": []}}
+        name,
+        rows,
+        rows - 1,
+        bins(1, 2, 0, rows),
+        0.625,
+        {METHODS[0]: words},
+        signed,
+        {"attcat": {"for": words, "against": []}},
     )
 
 

@@ -8,11 +8,11 @@ from typing import Any
 import torch
 import why_example
 
-from mixlens.generation.leaving_out import Effects
-from mixlens.generation.text import Group, Word, WrittenText
-from mixlens.generation.value import Generation
+from mixlens.answers.generation.leaving_out import Effects
+from mixlens.answers.generation.text import Group, Word, WrittenText
+from mixlens.answers.generation.value import Generation
+from mixlens.answers.value import Why, from_dict
 from mixlens.types import Attribution, HeadMaps, Map
-from mixlens.why.value import Why, from_dict
 
 TOKENS = ("[CLS]", "The", "un", "##happy", "keys", "[MASK]", "rust", "##ed", ".", "[SEP]")
 SPECIAL = (True, False, False, False, False, False, False, False, False, True)
@@ -52,7 +52,9 @@ def row_of_map(*, method: str = "globenc", **info: Any) -> Attribution:
     return attribution(scores, method=method, **{**rollout, **info})
 
 
-def a_map(layers: int = 2, n: int = 4, *, method: str = "alti", tokens: tuple[str, ...] | None = None, **info: Any) -> Map:
+def a_map(
+    layers: int = 2, n: int = 4, *, method: str = "alti", tokens: tuple[str, ...] | None = None, **info: Any
+) -> Map:
     """Rows that sum to 1 and differ everywhere."""
     cells = torch.arange(1, layers * n * n + 1, dtype=torch.float64).view(layers, n, n) ** 1.3
     cells = cells + 5 * torch.eye(n, dtype=torch.float64) * torch.arange(1, n + 1)
@@ -91,7 +93,9 @@ def heads(layers: int = 2, count: int = 3, **info: Any) -> HeadMaps:
     n = len(TOKENS)
     parts = [torch.eye(n), torch.eye(n).roll(-1, 1), torch.ones(n, n), torch.eye(n).roll(1, 1), torch.ones(n, n).tril()]
     parts[2] = parts[2] + 40 * torch.eye(n)[0]
-    tables = [parts[(layer * count + head) % 5] + 0.05 * torch.ones(n, n) for layer in range(layers) for head in range(count)]
+    tables = [
+        parts[(layer * count + head) % 5] + 0.05 * torch.ones(n, n) for layer in range(layers) for head in range(count)
+    ]
     scores = torch.stack(tables).double().view(layers, count, n, n)
     facts = {**INFO, "convention": "abnar", "prediction": None, **info}
     return HeadMaps(scores / scores.sum(-1, keepdim=True), TOKENS, "attention", facts, SPECIAL, WORDS)
@@ -144,7 +148,9 @@ def generation(
     steps = tuple(Attribution(scores[row, : 8 + row], tokens[: 8 + row], method, known) for row in range(4))
     groups = (Group("sentence", None, (1, 2, 3)), Group("sentence", None, (5, 6)))
     spans = (Group("sentence", None, (7, 8, 9)),)
-    text = WrittenText("Lily ran.  It rained", None, " She sneezed.", tokens, 8, (*PROMPT, *WRITTEN), groups, spans, "word")
+    text = WrittenText(
+        "Lily ran.  It rained", None, " She sneezed.", tokens, 8, (*PROMPT, *WRITTEN), groups, spans, "word"
+    )
     return Generation(steps, text, scores, (0.5, 0.9, 0.8, 0.9996), is_map, given, _effects() if effects else None)
 
 

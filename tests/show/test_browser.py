@@ -17,12 +17,13 @@ import pytest
 import torch
 
 import mixlens
-from mixlens.report import gather
+from mixlens.show.report import gather
 from mixlens.types import Attribution, Map
 
 api = pytest.importorskip("playwright.sync_api", reason="needs playwright: make browser")
 CHROMIUM = next(
-    (found for name in ("chromium", "chromium-browser", "google-chrome", "chrome") if (found := shutil.which(name))), None
+    (found for name in ("chromium", "chromium-browser", "google-chrome", "chrome") if (found := shutil.which(name))),
+    None,
 )
 if CHROMIUM is None:
     pytest.skip("needs a Chromium: make browser", allow_module_level=True)
@@ -86,7 +87,9 @@ def opened(browser: Any) -> Iterator[Callable[..., Any]]:
             "request",
             lambda asked: (
                 None
-                if asked.url == address or asked.url.startswith(("data:", "blob:")) or (own and asked.url.startswith(own))
+                if asked.url == address
+                or asked.url.startswith(("data:", "blob:"))
+                or (own and asked.url.startswith(own))
                 else wrong.append(f"request to {asked.url}")
             ),
         )
@@ -129,7 +132,9 @@ def panel(method: str) -> str:
 
 def strip(page: Any, method: str) -> list[float]:
     """The raw numbers on the tokens of one method's panel, special tokens too where they are hidden."""
-    return page.eval_on_selector_all(f"{panel(method)} .token", "tokens => tokens.map(token => Number(token.dataset.value))")
+    return page.eval_on_selector_all(
+        f"{panel(method)} .token", "tokens => tokens.map(token => Number(token.dataset.value))"
+    )
 
 
 def by_token(page: Any) -> None:
@@ -144,7 +149,10 @@ def close_to(seen: list[float], wanted: torch.Tensor) -> None:
 
 def flowed(page: Any) -> list[float]:
     """What is at the input of the flow picture, token by token; raw numbers."""
-    return [float(one) for one in page.locator(".flow text.share").evaluate_all("all => all.map((one) => one.dataset.value)")]
+    return [
+        float(one)
+        for one in page.locator(".flow text.share").evaluate_all("all => all.map((one) => one.dataset.value)")
+    ]
 
 
 def set_layer(page: Any, layer: int) -> None:
@@ -168,11 +176,23 @@ def test_the_page_begins_where_the_model_predicts(opened: Callable[..., Any], re
     page = opened(report)
     trace = agreement().trace(SENTENCE)
     close_to(strip(page, "alti"), mixlens.mix(trace, "alti").rollout().by_word().scores[-1, 6])
-    assert page.locator(f"{panel('alti')} .token:visible").all_inner_texts()[1:4] == ["The", "keys", "to"]  # words, not pieces
+    assert page.locator(f"{panel('alti')} .token:visible").all_inner_texts()[1:4] == [
+        "The",
+        "keys",
+        "to",
+    ]  # words, not pieces
     assert "took most from rusty" in page.locator(".shown > .said").inner_text()
     page.get_by_text("Where these maps come from").click()
     about = page.locator(".folds").inner_text()
-    for piece in ("agreement", "Reconstruction gap", "allowed: 1e-04", "torch", "Ferrando", SENTENCE, "every number, in 32 bits"):
+    for piece in (
+        "agreement",
+        "Reconstruction gap",
+        "allowed: 1e-04",
+        "torch",
+        "Ferrando",
+        SENTENCE,
+        "every number, in 32 bits",
+    ):
         assert piece in about
 
 
@@ -247,7 +267,9 @@ def test_tokens_layers_methods_and_sheets_show_the_arrays(opened: Callable[..., 
     shares = made.scores[2] / made.scores[2].abs().sum(-1, keepdim=True)  # of what each position took
     largest = int(shares[:, 6].abs().argmax())
     assert first.locator("th").inner_text() == trace.tokens[largest]
-    assert float(first.locator("td.number").get_attribute("data-value") or "") == pytest.approx(float(made.scores[2, largest, 6]))
+    assert float(first.locator("td.number").get_attribute("data-value") or "") == pytest.approx(
+        float(made.scores[2, largest, 6])
+    )
     told = first.locator("td.number").first.inner_text().replace("\u202f%", "").replace("\u2212", "-").lstrip("+")
     assert float(told) == pytest.approx(100 * float(shares[largest, 6]), abs=0.5)
 
@@ -302,7 +324,9 @@ def test_the_flow_adds_up_to_the_rollout(opened: Callable[..., Any], report: str
         assert path.inner_text().endswith(trace.tokens[3])
 
 
-def test_a_map_that_grows_from_layer_to_layer_is_drawn_in_every_layer(opened: Callable[..., Any], tmp_path: Path) -> None:
+def test_a_map_that_grows_from_layer_to_layer_is_drawn_in_every_layer(
+    opened: Callable[..., Any], tmp_path: Path
+) -> None:
     scores = mixlens.mix(agreement().trace(SENTENCE), "alti").scores * 30  # rows that sum to 30, as they are
     tokens = agreement().trace(SENTENCE).tokens
     made = Map(scores, tokens, "globenc", {"model": "m", "text": "x", "convention": "globenc", "query": 6})
@@ -363,7 +387,9 @@ def test_everything_is_reached_by_the_keyboard(opened: Callable[..., Any], repor
     for _ in range(45):
         page.keyboard.press("Tab")
         seen.append(
-            page.evaluate("document.activeElement.className || document.activeElement.type || document.activeElement.tagName")
+            page.evaluate(
+                "document.activeElement.className || document.activeElement.type || document.activeElement.tagName"
+            )
         )
     joined = " ".join(str(one) for one in seen)
     for part in ("skip", "radio", "w for", "bar-row", "SUMMARY", "select-one", "range", "token", "scroll"):
@@ -455,7 +481,12 @@ def test_hostile_tokens_are_shown_as_text(opened: Callable[..., Any], tmp_path: 
 def test_400_tokens_and_12_layers(opened: Callable[..., Any], tmp_path: Path) -> None:
     n = 400
     scores = (torch.randn(12, n, n, generator=torch.Generator().manual_seed(0)) * 1.5).softmax(-1)
-    made = Map(scores, tuple(f"t{i}" for i in range(n)), "alti", {"model": "m", "text": "x", "convention": "alti", "query": 399})
+    made = Map(
+        scores,
+        tuple(f"t{i}" for i in range(n)),
+        "alti",
+        {"model": "m", "text": "x", "convention": "alti", "query": 399},
+    )
     page = opened(mixlens.report(made, tmp_path / "r.html").as_uri())
     page.get_by_label("this layer alone").check()
     set_layer(page, 7)
@@ -478,7 +509,9 @@ def test_400_tokens_and_12_layers(opened: Callable[..., Any], tmp_path: Path) ->
     listed = {row[0]: row[1] for row in rows}
     drawn = dict(
         zip(
-            page.locator(".flow text.name").all_text_contents(), page.locator(".flow text.share").all_text_contents(), strict=True
+            page.locator(".flow text.name").all_text_contents(),
+            page.locator(".flow text.share").all_text_contents(),
+            strict=True,
         )
     )
     both = {name: share.split()[0] for name, share in drawn.items() if name in listed}
@@ -493,9 +526,7 @@ def test_400_tokens_and_12_layers(opened: Callable[..., Any], tmp_path: Path) ->
 def notebook(tmp_path: Path, *results: Any, color: str = "black") -> str:
     """Outputs one below the other, as a notebook that was saved and opened again has them."""
     cells = "".join(f'<div class="output">{result._repr_html_()}</div>' for result in results)
-    head = (
-        f'<!doctype html><meta charset="utf-8"><link rel="icon" href="data:,"><style>body{{color:{color}}}p{{color:red}}</style>'
-    )
+    head = f'<!doctype html><meta charset="utf-8"><link rel="icon" href="data:,"><style>body{{color:{color}}}p{{color:red}}</style>'
     place = tmp_path / "notebook.html"
     place.write_text(head + cells, encoding="utf-8")
     return place.as_uri()
@@ -513,7 +544,9 @@ def test_a_notebook_shows_maps_and_attributions_side_by_side(opened: Callable[..
     assert page.locator("[data-mixlens] > p").count() == 0  # each was started once, and none complains
 
     def numbers(host: int) -> list[float]:
-        return hosts.nth(host).locator(".token").evaluate_all("tokens => tokens.map(token => Number(token.dataset.value))")
+        return (
+            hosts.nth(host).locator(".token").evaluate_all("tokens => tokens.map(token => Number(token.dataset.value))")
+        )
 
     close_to(numbers(0), made.scores[-1, 6])
     slider = hosts.nth(0).locator("input[type=range]")
@@ -535,7 +568,13 @@ def test_a_notebook_shows_maps_and_attributions_side_by_side(opened: Callable[..
     (tmp_path / "empty.html").write_text('<!doctype html><link rel="icon" href="data:,">')
     assert page.evaluate(names) == opened((tmp_path / "empty.html").as_uri(), ready="html").evaluate(names)
     picture(page, "notebook")
-    around = ("document-title", "html-has-lang", "landmark-one-main", "page-has-heading-one", "region")  # not of the output
+    around = (
+        "document-title",
+        "html-has-lang",
+        "landmark-one-main",
+        "page-has-heading-one",
+        "region",
+    )  # not of the output
     assert [one for one in violations(page) if one.partition(":")[0] not in around] == []
 
 

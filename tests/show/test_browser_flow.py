@@ -63,7 +63,9 @@ def test_bands_and_bars_are_the_numbers(opened: Callable[..., Any], text: str, r
     bands = facts(page, "path.band:not(.own)")
     wanted = {
         (int(layer), int(above), int(below)): share
-        for layer, above, below, share in zip(flow.bands.layer, flow.bands.above, flow.bands.below, flow.bands.share, strict=True)
+        for layer, above, below, share in zip(
+            flow.bands.layer, flow.bands.above, flow.bands.below, flow.bands.share, strict=True
+        )
     }
     assert {(int(band["layer"]), int(band["above"]), int(band["below"])) for band in bands} == set(wanted)
     chosen = int(page.locator('button.column[aria-pressed="true"]').get_attribute("data-column"))
@@ -103,10 +105,12 @@ def test_the_answer_stands_first(opened: Callable[..., Any], long_text: tuple[st
     name, probability = made.prediction[0]
     assert page.locator("h1").inner_text() == f"What flowed into the answer {name}?"
     shares = made.flow.shares[0]
-    best = max((number for number, group in enumerate(made.groups) if group.kind == "sentence"), key=lambda i: shares[i])
-    assert f"number {made.groups[best].name} ({percent(shares[best])})" in page.locator("p.answer").inner_text().replace(
-        "\u202f", " "
+    best = max(
+        (number for number, group in enumerate(made.groups) if group.kind == "sentence"), key=lambda i: shares[i]
     )
+    assert f"number {made.groups[best].name} ({percent(shares[best])})" in page.locator(
+        "p.answer"
+    ).inner_text().replace("\u202f", " ")
     assert page.locator("p.answer").count() == 1
     assert f"{100 * probability:.1f}" in page.locator(".hero").inner_text() or probability > 0.999
     values = page.locator(".column .value").all_inner_texts()
@@ -159,7 +163,9 @@ def test_the_map_shows_the_arrays(opened: Callable[..., Any], long_text: tuple[s
     words = list(made.groups[chosen].words)
     opened_cells = shown()
     assert opened_cells.shape == (n, n - 1 + len(words))
-    np.testing.assert_allclose(opened_cells[:, chosen : chosen + len(words)], made.flow.alone_words[0][:, words], atol=1e-5)
+    np.testing.assert_allclose(
+        opened_cells[:, chosen : chosen + len(words)], made.flow.alone_words[0][:, words], atol=1e-5
+    )
     np.testing.assert_allclose(opened_cells.sum(-1), 1, atol=1e-4)
     bands = [band for band in facts(page, "path.band:not(.own)") if "word" in band]
     assert {int(band["word"]) for band in bands} <= set(range(len(words)))
@@ -202,9 +208,14 @@ def test_heads_are_named_and_drawn(opened: Callable[..., Any], short_text: tuple
     assert heads is not None
     depth, count = heads.scores.shape[:2]
     roles = heads.roles()[-count:]
-    captions = [text.replace("\u202f", " ").replace("\n", " ") for text in page.locator(".head-map figcaption").all_inner_texts()]
+    captions = [
+        text.replace("\u202f", " ").replace("\n", " ")
+        for text in page.locator(".head-map figcaption").all_inner_texts()
+    ]
     assert captions == [f"Head {role.head + 1} {role.name}, {percent(role.share)}" for role in roles]
-    colour = page.evaluate("() => [...document.querySelectorAll('canvas')[1].getContext('2d').getImageData(0, 0, 10, 10).data]")
+    colour = page.evaluate(
+        "() => [...document.querySelectorAll('canvas')[1].getContext('2d').getImageData(0, 0, 10, 10).data]"
+    )
     weights = heads.scores[-1, 1].numpy()
     full, zero = np.array([0x5D, 0x4A, 0xA8]), np.array([255, 255, 255])
     expected = zero + (full - zero) * np.minimum(1, weights / 0.5)[..., None]
@@ -241,7 +252,9 @@ def test_hostile_words_are_text(opened: Callable[..., Any], tmp_path: Path) -> N
     assert page.locator("script").count() == 2
 
 
-def test_print_is_light_and_shows_where_numbers_come_from(opened: Callable[..., Any], long_text: tuple[str, Picture]) -> None:  # noqa: F811
+def test_print_is_light_and_shows_where_numbers_come_from(
+    opened: Callable[..., Any], long_text: tuple[str, Picture]
+) -> None:
     page = opened(long_text[0], theme="dark")
     page.emulate_media(media="print")
     page.evaluate("dispatchEvent(new Event('beforeprint'))")
@@ -289,7 +302,8 @@ def test_every_column_has_its_percent_and_marks_are_set_as_marks(
     marks = [group.name for group in made.groups if group.title.endswith(" mark")]
     assert {"start", "end"} <= set(marks)
     assert [
-        name.split("\u202f")[0].rstrip("0123456789. ") for name in page.locator(".bands text.label.mark").all_text_contents()
+        name.split("\u202f")[0].rstrip("0123456789. ")
+        for name in page.locator(".bands text.label.mark").all_text_contents()
     ] == marks
     assert page.locator(".map rect.hatch").count() == len(marks)
     assert page.locator(".map .cell.mark").count() == len(marks) * len(made.groups)
@@ -353,7 +367,9 @@ def test_the_page_says_that_it_groups(
 ) -> None:
     page, made = opened(long_text[0], width=1400), long_text[1]
     count = sum(len(group.words) for group in made.groups if group.kind == "sentence")
-    assert f"{count} words and marks are too many for one picture, so they are grouped by sentence" in page.inner_text("main")
+    assert f"{count} words and marks are too many for one picture, so they are grouped by sentence" in page.inner_text(
+        "main"
+    )
     page = opened(short_text[0], width=1400)
     assert "grouped" not in page.locator(".text-list").inner_text()
     assert page.locator("[aria-expanded]").count() == 0

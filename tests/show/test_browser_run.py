@@ -15,7 +15,7 @@ from test_run import go
 
 import mixlens
 from mixlens import data
-from mixlens.corpus import maps
+from mixlens.runs.corpus import maps
 from mixlens.show.page_template import script_of
 from mixlens.show.run_page import RUN
 
@@ -81,7 +81,12 @@ def test_the_answer_comes_first(opened: Callable[..., Any], address: str, frame:
         assert f"{100 * share:.{0 if share >= 0.0995 else 1}f}{THIN}%" in answer
     facts = page.locator(".stats").inner_text()
     right = int((frame["label"] == frame["prediction"]).sum())
-    for piece in (f"{len(frame)}\n", "1 could not be", f"{100 * right / len(frame):.1f}{THIN}%", f"{len(frame) - right} wrong"):
+    for piece in (
+        f"{len(frame)}\n",
+        "1 could not be",
+        f"{100 * right / len(frame):.1f}{THIN}%",
+        f"{len(frame) - right} wrong",
+    ):
         assert piece in facts
     assert f"{(frame['probability'] > 0.99).sum()} of {len(frame)}" in facts
 
@@ -99,9 +104,14 @@ def test_a_word_that_leads_several_classes_is_not_named(opened: Callable[..., An
     page = opened(address)
     common, dull, superb = ["is", 0.2, 40], ["dull", 0.3, 9], ["superb", 0.25, 8]
     words = {"for": [common], "against": []}
-    nothing = f"No word stands out: none in five rows or more carries 5.0{THIN}% of a row’s evidence for one class alone."
+    nothing = (
+        f"No word stands out: none in five rows or more carries 5.0{THIN}% of a row’s evidence for one class alone."
+    )
     assert answer_of(page, words, words) == nothing
-    assert answer_of(page, {"for": [["dull", 0.049, 9]], "against": []}, words) == "B hangs on is; no word stands out for A."
+    assert (
+        answer_of(page, {"for": [["dull", 0.049, 9]], "against": []}, words)
+        == "B hangs on is; no word stands out for A."
+    )
     both = [{"for": [common, dull], "against": []}, {"for": [common, superb], "against": []}]
     assert answer_of(page, *both) == "A hangs on dull; B on superb."
     # a class that holds less than half as much of a word leaves it to the other
@@ -154,10 +164,13 @@ def test_what_turned_is_drawn(opened: Callable[..., Any], address: str, frame: A
     values = drawn.locator("text.value").all_text_contents()
     shares = sorted((frame[f"turned:{method}"].mean() for method in METHODS), reverse=True)
     shares.append(frame["turned_random"].map(np.mean).mean())
-    assert [float(value.removesuffix(f"{THIN}%")) for value in values] == pytest.approx([100 * one for one in shares], abs=0.5)
+    assert [float(value.removesuffix(f"{THIN}%")) for value in values] == pytest.approx(
+        [100 * one for one in shares], abs=0.5
+    )
     assert drawn.locator("text.name").all_text_contents()[-1] == "three random words"
     heights = [
-        float(one) for one in drawn.locator("rect.random").evaluate_all("all => all.map(one => one.getAttribute('height'))")
+        float(one)
+        for one in drawn.locator("rect.random").evaluate_all("all => all.map(one => one.getAttribute('height'))")
     ]
     counts = np.histogram(np.concatenate(frame["without_random"].to_list()), bins=20, range=(0, 1))[0]
     assert np.argmax(heights) == np.argmax(counts)
@@ -167,7 +180,10 @@ def test_what_turned_is_drawn(opened: Callable[..., Any], address: str, frame: A
 def test_agreement_is_of_words(opened: Callable[..., Any], address: str, made: Any) -> None:  # noqa: F811
     page = opened(address)
     found = mixlens.summarize(made.out).word_agreement
-    cells = [float(one) for one in page.locator("table.matrix .cell").evaluate_all("all => all.map(one => one.dataset.value)")]
+    cells = [
+        float(one)
+        for one in page.locator("table.matrix .cell").evaluate_all("all => all.map(one => one.dataset.value)")
+    ]
     assert sorted(cells) == pytest.approx(sorted(found.values()))
     hues = page.locator("table.matrix .cell").evaluate_all("all => all.map(one => [+one.dataset.value, one.className])")
     signed = min(cells) < 0
@@ -188,7 +204,9 @@ def test_a_row_opens_into_its_methods(opened: Callable[..., Any], address: str, 
     assert table.locator("tbody th").all_text_contents() == ["DeepLift", "ALTI", "GlobEnc"]  # signed before unsigned
     for name, method in (("ALTI", "alti"), ("DeepLift", "deeplift")):
         cells = table.locator("tr", has_text=name).locator(".cell")
-        assert cells.evaluate_all("all => all.map(one => +one.dataset.value)") == pytest.approx(shares_of(row, method), abs=1e-4)
+        assert cells.evaluate_all("all => all.map(one => +one.dataset.value)") == pytest.approx(
+            shares_of(row, method), abs=1e-4
+        )
     first.get_by_text("Every number").click()
     cells_ = first.locator(".aside tbody tr").nth(2).inner_text().replace("−", "-").split()
     assert cells_[1] == row["tokens"][2]
@@ -196,7 +214,9 @@ def test_a_row_opens_into_its_methods(opened: Callable[..., Any], address: str, 
     page.get_by_label("Tint by", exact=True).select_option("0")
     settled(page)
     again = page.locator("details.row").first.locator(".row-text [data-value]")
-    assert again.evaluate_all("all => all.map(one => +one.dataset.value)") == pytest.approx(shares_of(row, "alti"), abs=1e-4)
+    assert again.evaluate_all("all => all.map(one => +one.dataset.value)") == pytest.approx(
+        shares_of(row, "alti"), abs=1e-4
+    )
 
 
 def test_rows_are_found_filtered_and_sorted(opened: Callable[..., Any], address: str, frame: Any) -> None:  # noqa: F811
@@ -273,7 +293,9 @@ def test_maps_can_be_looked_at(opened: Callable[..., Any], address: str, made: A
     n = len(whole)
     box = first.locator("canvas").bounding_box()
     page.mouse.move(box["x"] + 3.5 / n * box["width"], box["y"] + 1.5 / n * box["height"])
-    numbers = [float(number) for number in re.findall(r"(?:took|it) ([\d.e-]+)", first.locator(".maps .readout").inner_text())]
+    numbers = [
+        float(number) for number in re.findall(r"(?:took|it) ([\d.e-]+)", first.locator(".maps .readout").inner_text())
+    ]
     close = float(whole.max()) / 400  # maps are packed in 8 bits
     assert numbers == pytest.approx([float(whole[1, 3]), float(whole[3, 1])], abs=close)
 

@@ -16,10 +16,10 @@ import mixlens
 pytest.importorskip("fastapi", reason="needs the extra `serve`")
 uvicorn = pytest.importorskip("uvicorn", reason="needs the extra `serve`")
 
+from mixlens.answers.names import name_of  # noqa: E402
+from mixlens.base.steps import tell  # noqa: E402
+from mixlens.base.text import THIN  # noqa: E402
 from mixlens.serve.app import Limits, application  # noqa: E402
-from mixlens.steps import tell  # noqa: E402
-from mixlens.why.names import name_of  # noqa: E402
-from mixlens.wording import THIN  # noqa: E402
 
 REVIEW = "a good film but a dull plot"
 
@@ -60,7 +60,7 @@ def held_up(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
         track.know([("positive", 0.75), ("negative", 0.25)])
         while not going.wait(0.01):
             tell(16, 64, "texts")  # as a method does, while it runs
-        raise mixlens.errors.InputError("the model went away. Load it again.")
+        raise mixlens.base.errors.InputError("the model went away. Load it again.")
 
     monkeypatch.setattr("mixlens.serve.jobs.answered", slow)
     yield going
@@ -214,7 +214,9 @@ def test_doubt_is_shown_with_a_triangle_above_the_answer(served: Callable[..., A
 
 
 @pytest.mark.parametrize("width", [390, 1400])
-def test_progress_names_the_step_and_can_be_cancelled(served: Callable[..., Any], held_up: threading.Event, width: int) -> None:
+def test_progress_names_the_step_and_can_be_cancelled(
+    served: Callable[..., Any], held_up: threading.Event, width: int
+) -> None:
     page = served(width=width)
     explain(page, REVIEW)
     shown = state(page, "running")
@@ -223,7 +225,12 @@ def test_progress_names_the_step_and_can_be_cancelled(served: Callable[..., Any]
     assert "31 % · " in told  # one step of four, and a quarter of the second
     assert shown.locator(".steps .now .within").inner_text() == "16 of 64 texts"
     assert "nobody is waiting behind you" in told
-    assert shown.locator(".steps li").evaluate_all("all => all.map(one => one.className)") == ["done", "now", "waits", "waits"]
+    assert shown.locator(".steps li").evaluate_all("all => all.map(one => one.className)") == [
+        "done",
+        "now",
+        "waits",
+        "waits",
+    ]
     assert shown.locator(".steps li").first.inner_text().startswith("Read the text: 9 tokens, 7 words")
     assert [plain(one) for one in shown.locator(".known-row b").all_inner_texts()] == ["75.0 %", "25.0 %"]
     assert page.get_by_role("button", name="Explaining").is_disabled()

@@ -65,11 +65,17 @@ def test_the_page_opens_on_the_answer_and_shows_its_numbers(opened: Open, tmp_pa
     assert [row.split("\n")[0] for row in rows.all_inner_texts()] == [word for word, share in order if share]
     assert page.locator(".which .value").all_inner_texts()[2:] == [percent(share) for _, share in order if share]
     gone = [share for _, share in evidence if share > 0]
-    assert page.locator(".balance-names").inner_text().split("\n")[-1] == f"{percent(sum(gone), sign=False)} for positive"
+    assert (
+        page.locator(".balance-names").inner_text().split("\n")[-1] == f"{percent(sum(gone), sign=False)} for positive"
+    )
     assert "more word or mark carries 0" in page.locator(".which .rest").inner_text()
     # trust
     panel = page.locator(".trust")
-    assert [one.inner_text() for one in panel.locator(".track .what b").all()] == [f"12.0{THIN}%", f"90.0{THIN}%", f"99.0{THIN}%"]
+    assert [one.inner_text() for one in panel.locator(".track .what b").all()] == [
+        f"12.0{THIN}%",
+        f"90.0{THIN}%",
+        f"99.0{THIN}%",
+    ]
     told = panel.inner_text()
     for piece in (
         "Yes, for these three words",
@@ -89,7 +95,8 @@ def test_the_page_opens_on_the_answer_and_shows_its_numbers(opened: Open, tmp_pa
     cells = page.locator(".wide-table tbody tr").first.locator("td.cell").all_inner_texts()
     whole = [round(abs(share) * 100) for _, share in evidence]
     assert cells == [
-        "·" if not size else f"{'+' if share > 0 else MINUS}{size}" for size, (_, share) in zip(whole, evidence, strict=True)
+        "·" if not size else f"{'+' if share > 0 else MINUS}{size}"
+        for size, (_, share) in zip(whole, evidence, strict=True)
     ]
     assert "Without a sign" in page.locator(".wide-table .divider").inner_text()
     assert page.locator(".wide-table td.number").all_inner_texts() == ["3 of 3", "2 of 3"]
@@ -149,7 +156,9 @@ def test_axe_finds_nothing_and_nothing_sticks_out(opened: Open, tmp_path: Path, 
 
 
 def test_a_failed_check_is_as_large_as_a_passed_one(opened: Open, tmp_path: Path) -> None:  # noqa: F811
-    checks = [{**one, "state": "fail"} if one["id"] in ("removal", "completeness") else one for one in trust()["checks"]]
+    checks = [
+        {**one, "state": "fail"} if one["id"] in ("removal", "completeness") else one for one in trust()["checks"]
+    ]
     told = trust(
         verdict="fail",
         sentence="No: without them the answer changes by −1 point.",
@@ -179,7 +188,9 @@ def test_leaning_foils_pairs_and_no_words(opened: Open, tmp_path: Path) -> None:
     )
     assert page.locator(".segment > p").all_inner_texts() == ["Text", "Second text"]
     none = {**answer, "for": [], "against": []}
-    page = opened(written(tmp_path, answer=none, trust=trust(k=0, verdict="fail", checks=[]), methods=example()["methods"][:1]))
+    page = opened(
+        written(tmp_path, answer=none, trust=trust(k=0, verdict="fail", checks=[]), methods=example()["methods"][:1])
+    )
     assert "no word speaks for it" in page.locator(".answer").inner_text()
     assert page.locator(".trust .track, .fall, .methods-table, .checks").count() == 0  # no empty frame
 
@@ -192,10 +203,23 @@ def test_a_word_that_stands_in_the_text_more_than_once_has_its_place(opened: Ope
 
 
 def test_a_target_that_the_model_does_not_say_is_not_given_its_reason(opened: Open, tmp_path: Path) -> None:  # noqa: F811
-    answer = {**example()["answer"], "target": "were", "foil": "was", "probability": 0.281, "against": [], "predicted": False}
+    answer = {
+        **example()["answer"],
+        "target": "were",
+        "foil": "was",
+        "probability": 0.281,
+        "against": [],
+        "predicted": False,
+    }
     said = [["are", 0.6], ["were", 0.281], ["is", 0.05], ["was", 0.01]]
     page = opened(
-        written(tmp_path, task="masked-lm", answer=answer, predictions=said, question="What speaks for were rather than was?")
+        written(
+            tmp_path,
+            task="masked-lm",
+            answer=answer,
+            predictions=said,
+            question="What speaks for were rather than was?",
+        )
     )
     assert page.locator(".answer").inner_text() == (
         f"28.1{THIN}% for were rather than was (95.0{THIN}% of the two); the model says are (60.0{THIN}%); "
@@ -213,7 +237,10 @@ HOSTILE = ("</script><script>alert(1)</script>", "<img src=x onerror=alert(2)>",
 
 def test_hostile_words_are_text(opened: Open, tmp_path: Path) -> None:  # noqa: F811
     words = [{**example()["words"][1 + k], "text": text, "special": False} for k, text in enumerate(HOSTILE)]
-    few = [{**one, "shares": one["shares"][: len(words)], "scores": one["scores"][: len(words)]} for one in example()["methods"]]
+    few = [
+        {**one, "shares": one["shares"][: len(words)], "scores": one["scores"][: len(words)]}
+        for one in example()["methods"]
+    ]
     answer = {**example()["answer"], "target": HOSTILE[0], "for": [0, 5], "against": [1]}
     changed = {
         "words": words,
@@ -244,7 +271,9 @@ def test_long_texts_are_set_small_and_stay_light(opened: Open, tmp_path: Path) -
     ]
     shares_ = [one["share"] for one in words]
     methods = [
-        {**one, "shares": shares_, "scores": [one["score"] for one in words]} for one in example()["methods"] for _ in (0, 1)
+        {**one, "shares": shares_, "scores": [one["score"] for one in words]}
+        for one in example()["methods"]
+        for _ in (0, 1)
     ]
     address = written(
         tmp_path, words=words, methods=methods, answer={**example()["answer"], "for": [510, 508, 506], "against": [511]}
@@ -263,13 +292,22 @@ NUMBERS = (0, 1e-9, 3e-4, 0.0005, 0.001, 0.0994, 0.0996, 0.1, 0.1949, 0.5, 0.999
 
 
 def test_the_script_writes_numbers_as_python_does(opened: Open, tmp_path: Path) -> None:  # noqa: F811
-    wording = pytest.importorskip("mixlens.wording")
+    wording = pytest.importorskip("mixlens.base.text")
     page = opened(written(tmp_path))
     ask = "return numbers.map((one) => [percent(one), signedPercent(-one), probability(one), points(-one), gapText(one)]);"
-    body = re.sub(r"^\(\(\) => \{", "(numbers) => {", script_of(*BASE_SCRIPTS, start=ask)).rstrip().removesuffix("})();") + "}"
+    body = (
+        re.sub(r"^\(\(\) => \{", "(numbers) => {", script_of(*BASE_SCRIPTS, start=ask)).rstrip().removesuffix("})();")
+        + "}"
+    )
     seen = page.evaluate(body, list(NUMBERS))
     wanted = [
-        [wording.percent(one), wording.percent(-one, sign=True), wording.probability(one), wording.points(-one), wording.gap(one)]
+        [
+            wording.percent(one),
+            wording.percent(-one, sign=True),
+            wording.probability(one),
+            wording.points(-one),
+            wording.gap(one),
+        ]
         for one in NUMBERS
     ]
     assert seen == wanted
@@ -281,7 +319,9 @@ def test_a_notebook_shows_the_answer_in_a_root_of_its_own(opened: Open, browser:
     why = mixlens.load("sentiment").why("a good film")
     place = tmp_path / "notebook.html"
     head = '<!doctype html><html lang="en"><meta charset="utf-8"><title>n</title><link rel="icon" href="data:,">'
-    place.write_text(f"{head}<style>p{{color:red}}</style><main><h1>n</h1>{why._repr_html_() * 2}</main>", encoding="utf-8")
+    place.write_text(
+        f"{head}<style>p{{color:red}}</style><main><h1>n</h1>{why._repr_html_() * 2}</main>", encoding="utf-8"
+    )
     page = opened(place.as_uri(), ready="[data-started]", width=900)
     hosts = page.locator("[data-mixlens]")
     assert hosts.count() == 2
@@ -317,20 +357,28 @@ def test_methods_disagree_most_about_the_word_they_are_furthest_apart_on(opened:
     assert example()["words"][spread.index(max(spread))]["text"] == "superb"
     assert f"They disagree most about superb (+37{THIN}% to +60{THIN}%)." in told
     alike = [reading_of(first), reading_of([share - 0.01 for share in first]), reading_of(third, signed=False)]
-    assert "disagree" not in opened(written(tmp_path, methods=alike)).locator("section[aria-labelledby=methods]").inner_text()
+    assert (
+        "disagree"
+        not in opened(written(tmp_path, methods=alike)).locator("section[aria-labelledby=methods]").inner_text()
+    )
 
 
 def test_named_words_have_columns_in_a_long_text(opened: Open, tmp_path: Path) -> None:  # noqa: F811
     """Words that the answer names come first, however small their shares are."""
     n = 60
     shares_ = [(k + 1) / 2000 for k in range(n)]
-    words = [{**example()["words"][1], "text": f"word{k}", "before": " ", "share": shares_[k], "tokens": [k]} for k in range(n)]
+    words = [
+        {**example()["words"][1], "text": f"word{k}", "before": " ", "share": shares_[k], "tokens": [k]}
+        for k in range(n)
+    ]
     answer = {**example()["answer"], "for": [2, 7, 58], "against": [11]}
     other = [*shares_[:4], 0.2, *shares_[5:]]
     page = opened(written(tmp_path, words=words, methods=[reading_of(shares_), reading_of(other)], answer=answer))
     columns = page.locator(".wide-table thead th.said").all_inner_texts()
     assert len(columns) == 14
-    assert {"word2", "word7", "word58", "word11", "word4"} <= set(columns)  # four that are named, one that is disagreed about
+    assert {"word2", "word7", "word58", "word11", "word4"} <= set(
+        columns
+    )  # four that are named, one that is disagreed about
     assert columns == sorted(columns, key=lambda word: int(word[4:]))
 
 
@@ -338,7 +386,10 @@ def test_named_words_have_bars_in_a_long_text(opened: Open, tmp_path: Path) -> N
     """A word that the sentence names has a bar, however small its share is; bars go from most for to most against."""
     n = 40
     shares_ = [(k + 1) / 1000 * (-1 if k % 3 == 2 else 1) for k in range(n)]
-    words = [{**example()["words"][1], "text": f"word{k}", "before": " ", "share": shares_[k], "tokens": [k]} for k in range(n)]
+    words = [
+        {**example()["words"][1], "text": f"word{k}", "before": " ", "share": shares_[k], "tokens": [k]}
+        for k in range(n)
+    ]
     answer = {**example()["answer"], "for": [1, 4, 39], "against": [5]}
     page = opened(written(tmp_path, words=words, methods=[reading_of(shares_)], answer=answer))
     bars = [int(text.split("\n")[0].removeprefix("word")) for text in page.locator(".which .bar-row").all_inner_texts()]

@@ -55,7 +55,9 @@ def test_columns_share_what_is_left_of_the_room() -> None:
 def test_a_column_is_never_narrower_than_its_name() -> None:
     with artists.equal_letters():
         one = drawing([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
-        assert one._needed(0.05) == pytest.approx([0.112, 0.112])  # a bar of 0.05 and 0.05 beside it are less than a name
+        assert one._needed(0.05) == pytest.approx(
+            [0.112, 0.112]
+        )  # a bar of 0.05 and 0.05 beside it are less than a name
         assert one._needed(0.1) == pytest.approx([0.15, 0.112])
 
 
@@ -102,7 +104,9 @@ def test_bands_of_one_place_lie_side_by_side_in_the_order_of_their_other_ends() 
         scale, (first, second), last = one.scale, one.middles, one.middle(2, 0)
         drawn = one.bands
     assert [band.layer for band in drawn] == [0, 0, 0, 1, 1]
-    assert [band.wide for band in drawn] == pytest.approx([0.2 * scale, 0.3 * scale, 0.5 * scale, 0.2 * scale, 0.8 * scale])
+    assert [band.wide for band in drawn] == pytest.approx(
+        [0.2 * scale, 0.3 * scale, 0.5 * scale, 0.2 * scale, 0.8 * scale]
+    )
     assert [band.own for band in drawn] == pytest.approx([0.2 * scale, 0.0, 0.5 * scale, 0.2 * scale, 0.5 * scale])
     at_first = first - 0.7 * scale / 2  # the band that goes straight up, then the one to the right
     assert [band.start for band in drawn] == pytest.approx(
@@ -116,7 +120,9 @@ def test_bands_of_one_place_lie_side_by_side_in_the_order_of_their_other_ends() 
 
 def test_what_is_followed_is_the_largest_columns_of_the_text() -> None:
     groups = [Group(kind, "", "", (place,)) for place, kind in enumerate(("answer", "word", "word", "mark", "word"))]
-    numbers: Any = SimpleNamespace(groups=groups, unit="word", flow=SimpleNamespace(shares=np.array([[0.9, 0.1, 0.3, 0.8, 0.2]])))
+    numbers: Any = SimpleNamespace(
+        groups=groups, unit="word", flow=SimpleNamespace(shares=np.array([[0.9, 0.1, 0.3, 0.8, 0.2]]))
+    )
     assert [flow._followed(numbers, top) for top in (None, 1, 2, 9)] == [[2], [2], [2, 4], [2, 4, 1]]
 
 
@@ -179,7 +185,10 @@ def test_notes_stand_beside_each_other_and_long_ones_break() -> None:
 
 def test_notes_are_written_line_by_line() -> None:
     page = Figure(figsize=(4.0, 2.0))
-    rows = [[Note("a", "#112233", 0.2), Note("bb", "#445566", 0.1, frame=True)], [Note("cc", "#778899", 0.3, "//"), Note("d")]]
+    rows = [
+        [Note("a", "#112233", 0.2), Note("bb", "#445566", 0.1, frame=True)],
+        [Note("cc", "#778899", 0.3, "//"), Note("d")],
+    ]
     with artists.equal_letters():
         notes.write_notes(page, rows, 0.5, 1.0)
     (axes,) = page.axes
@@ -191,7 +200,8 @@ def test_notes_are_written_line_by_line() -> None:
     second = 0.25 + letter + 0.14
     heights = [0.03 + 0.0675, 0.03 + 0.2025]
     assert [
-        (text.get_text(), *text.get_position(), text.get_fontsize(), text.get_verticalalignment()) for text in axes.texts
+        (text.get_text(), *text.get_position(), text.get_fontsize(), text.get_verticalalignment())
+        for text in axes.texts
     ] == [
         ("a", pytest.approx(0.25), pytest.approx(heights[0]), 6.5, "center_baseline"),
         ("bb", pytest.approx(second + 0.15), pytest.approx(heights[0]), 6.5, "center_baseline"),
@@ -221,7 +231,9 @@ def test_bands_carry_what_passes_and_say_where_it_came_from() -> None:
     assert got.origins[1] == pytest.approx(np.array([[0.1, 0.1], [0.2, 0.6]]))
     assert got.origins[2] == pytest.approx(np.array([[0.0, 0.0], [0.3, 0.7]]))
     bands = got.bands
-    rows = list(zip(bands.layer.tolist(), bands.above.tolist(), bands.below.tolist(), bands.share.tolist(), strict=True))
+    rows = list(
+        zip(bands.layer.tolist(), bands.above.tolist(), bands.below.tolist(), bands.share.tolist(), strict=True)
+    )
     assert rows == [
         *((0, 0, 0, pytest.approx(0.1)), (0, 0, 1, pytest.approx(0.1)), (0, 1, 0, pytest.approx(0.2))),
         *((0, 1, 1, pytest.approx(0.6)), (1, 1, 0, pytest.approx(0.2)), (1, 1, 1, pytest.approx(0.8))),

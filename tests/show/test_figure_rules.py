@@ -17,7 +17,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 import mixlens
-from mixlens.errors import InputError
+from mixlens.base.errors import InputError
 from mixlens.metrics import Interval
 from mixlens.show import curves as show_curves
 from mixlens.show import figure
@@ -54,7 +54,10 @@ def scored(*scores: Any, tokens: tuple[str, ...] = ("a", "b")) -> Attribution:
 
 
 REFUSED: list[tuple[Any, str]] = [
-    (lambda: ONE.plot(kind="matrix"), "an Attribution cannot be drawn as 'matrix'. Did you mean 'strip'? Known: bars, strip."),
+    (
+        lambda: ONE.plot(kind="matrix"),
+        "an Attribution cannot be drawn as 'matrix'. Did you mean 'strip'? Known: bars, strip.",
+    ),
     (
         lambda: MAP.plot(kind="matix"),
         "a Map cannot be drawn as 'matix'. Did you mean 'matrix'? Known: flow, grid, layers, matrix.",
@@ -69,7 +72,10 @@ REFUSED: list[tuple[Any, str]] = [
     (lambda: mixlens.plot({}), "there is nothing to draw: no results were given."),
     (lambda: mixlens.plot(3), "a figure is made of an Attribution, a Map or several of one kind, not of int."),  # type: ignore[arg-type]
     (lambda: mixlens.plot([ONE, 3]), "a figure is made of an Attribution, a Map or several of one kind, not of list."),  # type: ignore[list-item]
-    (lambda: mixlens.plot({"a": HEADS}), "a figure is made of an Attribution, a Map or several of one kind, not of dict."),  # type: ignore[dict-item]
+    (
+        lambda: mixlens.plot({"a": HEADS}),
+        "a figure is made of an Attribution, a Map or several of one kind, not of dict.",
+    ),  # type: ignore[dict-item]
     (
         lambda: mixlens.plot([ONE, MAP]),
         "attributions and maps cannot stand in one figure. Read the maps out first: map.readout(query).",
@@ -91,7 +97,10 @@ REFUSED: list[tuple[Any, str]] = [
     (lambda: MAP.plot(kind="grid", ax=axes()), "a figure of kind 'grid' has many axes, so it takes no ax=."),
     (lambda: HEADS.plot(ax=axes()), "a figure of kind 'heads' has many axes, so it takes no ax=."),
     (lambda: mixlens.plot([MAP], ax=axes()), "a figure of kind 'matrix' has many axes, so it takes no ax=."),
-    (lambda: mixlens.plot([ONE], kind="strip", ax=axes()), "a figure of kind 'strip' has many axes, so it takes no ax=."),
+    (
+        lambda: mixlens.plot([ONE], kind="strip", ax=axes()),
+        "a figure of kind 'strip' has many axes, so it takes no ax=.",
+    ),
     (lambda: ONE.plot(width="wide"), "unknown width 'wide': single, double, or inches. Known: double, single."),
     (lambda: ONE.plot(width=1.49), "a width is single, double, or 1.5 to 30 inches, not 1.49."),
     (lambda: ONE.plot(width=30.1), "a width is single, double, or 1.5 to 30 inches, not 30.1."),
@@ -99,7 +108,10 @@ REFUSED: list[tuple[Any, str]] = [
     (lambda: ONE.plot(kind="bars", top=0), "top must be a whole number of at least 1, not 0."),
     (lambda: ONE.plot(kind="bars", top=True), "top must be a whole number of at least 1, not True."),
     (lambda: ONE.plot(kind="bars", top=1.5), "top must be a whole number of at least 1, not 1.5."),
-    (lambda: ONE.plot(font="No Such"), "no font 'No Such' here. Give the name of an installed one, or leave font= out."),
+    (
+        lambda: ONE.plot(font="No Such"),
+        "no font 'No Such' here. Give the name of an installed one, or leave font= out.",
+    ),
     (lambda: scored(tokens=()).plot(), "there are no tokens to draw."),
     (lambda: scored(1.0).plot(), "scores of shape (1,) do not fit 2 tokens."),
     (lambda: scored(1.0, float("inf")).plot(), "'x' has scores that are not finite: there is nothing true to draw."),
@@ -171,7 +183,9 @@ def test_what_cannot_be_drawn_is_refused_in_one_line(place: int) -> None:
 
 
 def test_widths() -> None:
-    assert [layout.inches_of(width, wide=wide) for width in (None, "single", "double", 1.5, 30) for wide in (False, True)] == [
+    assert [
+        layout.inches_of(width, wide=wide) for width in (None, "single", "double", 1.5, 30) for wide in (False, True)
+    ] == [
         *(84 / 25.4, 174 / 25.4, 84 / 25.4, 84 / 25.4, 174 / 25.4, 174 / 25.4, 1.5, 1.5, 30.0, 30.0),
     ]
     assert isinstance(layout.inches_of(3, wide=True), float)
@@ -252,7 +266,13 @@ def test_colours_of_values() -> None:
     assert (plain.text, plain.percent, plain.target, plain.cmap.N, plain.cmap.name) == (False, False, "", 256, "share")
     assert [plain.shade(score) for score in (0.0, 1.0, 2.0, 9.0)] == ["#ffffff", "#aea4d4", "#5d4aa8", "#5d4aa8"]
     signed = legend.colours_of([np.array([-2.0, 1.0])], 1.5, text=True, percent=True, target="t" * 21)
-    assert (signed.end, signed.signed, signed.beyond, signed.cmap.N, signed.cmap.name) == (1.5, True, True, 511, "signed")
+    assert (signed.end, signed.signed, signed.beyond, signed.cmap.N, signed.cmap.name) == (
+        1.5,
+        True,
+        True,
+        511,
+        "signed",
+    )
     assert signed.ticks == ["−150\u2009% and more", "0", "150\u2009% and more"]
     assert signed.sides == ("against", f"for {'t' * 19}…")
     assert [signed.shade(score) for score in (-9.0, -1.5, -0.75, 0.0, 1.5)] == [
@@ -389,7 +409,10 @@ def test_rows_with_signs_stand_first() -> None:
     assert matrices._signed_first([share, signed, share]) == ([1, 0, 2], 1)
     assert matrices._signed_first([signed, signed]) == ([0, 1], None)
     assert matrices._signed_first([share, share]) == ([0, 1], None)
-    assert matrices._signed_first([made.attribution((1.0, 2.0)), OTHER, made.attribution((-1.0, 2.0))]) == ([0, 1, 2], None)
+    assert matrices._signed_first([made.attribution((1.0, 2.0)), OTHER, made.attribution((-1.0, 2.0))]) == (
+        [0, 1, 2],
+        None,
+    )
     titles = [
         matrices._title_of_rows(some)
         for some in ([share, signed], [signed, made.attribution(layer=2)], [share, scored(1.0, 2.0)])
@@ -423,7 +446,12 @@ def test_words_fit_a_written_figure_up_to_its_width() -> None:
         assert written._label_width(one) == pytest.approx((7 * 3.5 + 5 * 3.25) / 72 + 0.16)
         assert written._fits(one, needed + 1e-9)
         assert not written._fits(one, needed - 1e-9)
-        assert [written._hatch(value, hue, strength) for value, hue, strength in HATCHES] == [None, "////", None, "xxxx"]
+        assert [written._hatch(value, hue, strength) for value, hue, strength in HATCHES] == [
+            None,
+            "////",
+            None,
+            "xxxx",
+        ]
 
 
 HATCHES = [(0.3, "against", 0.2), (0.3, "against", 0.21), (0.3, "for", 1.0), (float("nan"), "for", 0.0)]
@@ -436,7 +464,9 @@ def test_paths_of_figures(tmp_path: Path) -> None:
     assert figure.check_path(tmp_path / "a.SVG") == tmp_path / "a.SVG"
     (tmp_path / "d.png").mkdir()
     assert said(lambda: figure.check_path(tmp_path / "d.png")) == f"{str(tmp_path / 'd.png')!r} is a folder."
-    assert said(lambda: figure.check_path(tmp_path / "no" / "a.png")) == f"no folder {str(tmp_path / 'no')!r} to save in."
+    assert (
+        said(lambda: figure.check_path(tmp_path / "no" / "a.png")) == f"no folder {str(tmp_path / 'no')!r} to save in."
+    )
     assert said(lambda: figure.check_path(tmp_path / "a")) == "a figure is saved as .svg, .pdf, .png, not 'a'."
 
 

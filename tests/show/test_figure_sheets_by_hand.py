@@ -29,7 +29,9 @@ LETTER = 4 / 72  # inches of a letter of 8 points
 OPTIONS = Options(None, 3.0, None, None, True)
 
 
-def sheet(count: int = 1, *, rows: int = 3, columns: int = 4, square: bool = False, head: str = "", name: str = "") -> Sheet:
+def sheet(
+    count: int = 1, *, rows: int = 3, columns: int = 4, square: bool = False, head: str = "", name: str = ""
+) -> Sheet:
     panels = [Panel(np.ones((rows, columns)), head) for _ in range(count)]
     colours = colours_of([np.ones(1)], None)
     return Sheet(panels, ["c"] * columns, ["rows"] * rows, name, square, colours, "share")
@@ -267,7 +269,12 @@ def test_a_row_of_a_histogram() -> None:
 def test_rows_of_a_histogram_stand_below_each_other() -> None:
     with artists.equal_letters():
         page = histograms.histogram_rows(
-            {"long name": [1.0, 4.0], "b": [2.0, 0.0]}, edges=[0, 1, 2], values={"b": "12 %"}, value_name="v", grey="b", width=3.0
+            {"long name": [1.0, 4.0], "b": [2.0, 0.0]},
+            edges=[0, 1, 2],
+            values={"b": "12 %"},
+            value_name="v",
+            grey="b",
+            width=3.0,
         )
     first, second = page.axes
     left, right = GAP + 9 * LETTER + 0.08, 4 * LETTER + 0.1
@@ -277,7 +284,10 @@ def test_rows_of_a_histogram_stand_below_each_other() -> None:
         (left / 3, 1 - (histograms.ABOVE + 2 * histograms.ROW) / high, (3 - left - right) / 3, histograms.ROW / high)
     )
     assert (first.get_ylim(), second.get_ylim()) == ((0.0, 6.0), (0.0, 6.0))
-    assert [to_hex(axes.patches[0].get_facecolor()) for axes in (first, second)] == [LIGHT["ink"].lower(), LIGHT["edge"].lower()]
+    assert [to_hex(axes.patches[0].get_facecolor()) for axes in (first, second)] == [
+        LIGHT["ink"].lower(),
+        LIGHT["edge"].lower(),
+    ]
     name = next(text for text in second.texts if text.get_text() == "b")
     value = next(text for text in second.texts if text.get_text() == "12 %")
     assert name.get_position() == pytest.approx((-0.08 / (3 - left - right), 0.08))
@@ -319,7 +329,8 @@ def test_the_scale_of_written_words_covers_almost_all_cells() -> None:
     assert len(table()._ticks(0.5)) == 3
     assert table(kind="sentences")._ticks(0.5)[0] == "0"
     assert [
-        written._hatch(*one) for one in ((np.nan, "for", 0.0), (-1.0, "against", 0.21), (-1.0, "against", 0.2), (1.0, "for", 1.0))
+        written._hatch(*one)
+        for one in ((np.nan, "for", 0.0), (-1.0, "against", 0.21), (-1.0, "against", 0.2), (1.0, "for", 1.0))
     ] == [
         *("xxxx", "////", None, None),
     ]

@@ -21,9 +21,9 @@ from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
 import mixlens
-from mixlens.errors import InputError
+from mixlens.base.errors import InputError
+from mixlens.base.optional import installing
 from mixlens.metrics import Interval
-from mixlens.optional import installing
 from mixlens.show import figure
 from mixlens.show.colors import LIGHT, scaled
 from mixlens.types import Attribution, Map
@@ -77,7 +77,13 @@ EVERY = {
     "curves": lambda: figure.curves({"a": [0.1, 0.4, 0.2], "b": [Interval(0.2, 0.1, 0.3, 9, 0.1)] * 3}),
 }
 
-PRINTED = ("signed strip", "bars", "numbers", "rows", "curves")  # as PDF too: what they draw is all that the others draw
+PRINTED = (
+    "signed strip",
+    "bars",
+    "numbers",
+    "rows",
+    "curves",
+)  # as PDF too: what they draw is all that the others draw
 
 
 # --- the numbers ------------------------------------------------------------------------------------------------------
@@ -87,7 +93,9 @@ def test_a_strip_has_the_colours_of_its_scores() -> None:
     made = read(SIGNED).plot()
     boxes = [patch for patch in made.axes[0].patches if str(patch.get_gid()).startswith("token-")]
     hues = ["for-tint" if score > 0 else "against-tint" for score in SIGNED]
-    assert [to_hex(box.get_facecolor()) for box in boxes] == [scaled(score, hue) for score, hue in zip(SIGNED, hues, strict=True)]
+    assert [to_hex(box.get_facecolor()) for box in boxes] == [
+        scaled(score, hue) for score, hue in zip(SIGNED, hues, strict=True)
+    ]
     assert to_hex(boxes[2].get_facecolor()) == LIGHT["for-tint"].lower()
     assert to_hex(boxes[4].get_facecolor()) == LIGHT["against-tint"].lower()
     assert to_hex(boxes[0].get_facecolor()) == "#ffffff"
@@ -134,7 +142,10 @@ def test_bars_are_as_long_as_their_scores() -> None:
     made = read(SIGNED).plot(kind="bars")
     drawn = made.axes[0].patches
     assert [bar.get_width() for bar in drawn] == pytest.approx(sorted(SIGNED, reverse=True))
-    assert [to_hex(bar.get_facecolor()) for bar in (drawn[0], drawn[-1])] == [LIGHT["for"].lower(), LIGHT["against"].lower()]
+    assert [to_hex(bar.get_facecolor()) for bar in (drawn[0], drawn[-1])] == [
+        LIGHT["for"].lower(),
+        LIGHT["against"].lower(),
+    ]
     assert [bool(bar.get_hatch()) for bar in drawn] == [bar.get_width() < 0 for bar in drawn]
     assert made.axes[0].texts[0].get_text().strip() == "+1"
     largest = read((0.1, -0.9, 0.2, 0.3, 0.5, 0.0)).plot(kind="bars", top=2)
@@ -203,7 +214,9 @@ def test_a_grid_has_every_layer_on_one_scale() -> None:
 def test_methods_are_rows_each_by_its_own_largest() -> None:
     reads = [read(), read(SIGNED, method="attcat")]
     made = mixlens.plot(reads)
-    np.testing.assert_allclose(images(made)[0], [SIGNED, reads[0].scores.numpy() / reads[0].scores.max().item()], rtol=1e-6)
+    np.testing.assert_allclose(
+        images(made)[0], [SIGNED, reads[0].scores.numpy() / reads[0].scores.max().item()], rtol=1e-6
+    )
     assert [label.get_text() for label in made.axes[0].get_yticklabels()] == ["AttCAT", "ALTI"]  # signed first
     below = made.axes[0].images[1]  # scores without a sign have colours and a legend of their own
     assert np.ma.getmaskarray(below.get_array()).tolist() == [[True] * 6, [False] * 6]
@@ -304,7 +317,9 @@ def inside_and_apart(made: Figure) -> None:
             ]
     seen += [text for legend in made.legends for text in legend.get_texts()]
     boxes = [
-        (text.get_text(), text.get_window_extent(renderer)) for text in seen if text.get_text().strip() and text.get_visible()
+        (text.get_text(), text.get_window_extent(renderer))
+        for text in seen
+        if text.get_text().strip() and text.get_visible()
     ]
     assert boxes
     whole = made.bbox
@@ -501,7 +516,7 @@ def test_a_failure_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.Monke
         raise OSError(28, "No space left on device")
 
     made = read().plot()
-    monkeypatch.setattr("mixlens.files.sync", full)
+    monkeypatch.setattr("mixlens.base.files.sync", full)
     with pytest.raises(InputError, match="No space left"):
         made.save(place)
     assert place.read_text() == "old"

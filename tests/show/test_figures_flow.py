@@ -17,16 +17,22 @@ from test_cli import refuse, run
 from test_figures import inside_and_apart, svg, texts
 
 import mixlens
-from mixlens.errors import InputError
+from mixlens.base.errors import InputError
+from mixlens.base.text import at_most, percent
 from mixlens.show.colors import LIGHT
 from mixlens.show.figure.flow import REST
 from mixlens.show.flow_groups import FEW, RUN, groups_of
 from mixlens.show.flow_numbers import DRAWN
 from mixlens.show.flow_page import picture_of
 from mixlens.types import Map
-from mixlens.wording import at_most, percent
 
-INFO: dict[str, Any] = {"model": "m", "variant": "paper", "causal": False, "query": 0, "prediction": [("positive", 0.75)]}
+INFO: dict[str, Any] = {
+    "model": "m",
+    "variant": "paper",
+    "causal": False,
+    "query": 0,
+    "prediction": [("positive", 0.75)],
+}
 PIECES = ("[CLS]", "the", "un", "##hap", "##py", "keys", ".", "[SEP]", "they", "rust", "##ed", ".", "[SEP]")
 WORDS = (
     *(("[CLS]", (0,)), ("The", (1,)), ("unhappy", (2, 3, 4)), ("keys", (5,)), (".", (6,)), ("[SEP]", (7,))),
@@ -47,7 +53,10 @@ def pair(depth: int = 3, **info: Any) -> Map:
 
 def long_text(count: int = 40, sentence: int = 8) -> Map:
     """Words of which every `sentence`-th ends a sentence."""
-    names = [f"Word{i}" if i % sentence == 0 else f"w{i}." if i % sentence == sentence - 1 else f"word{i}" for i in range(count)]
+    names = [
+        f"Word{i}" if i % sentence == 0 else f"w{i}." if i % sentence == sentence - 1 else f"word{i}"
+        for i in range(count)
+    ]
     tokens = ("[CLS]", *names, "[SEP]")
     special = (True, *[False] * count, True)
     words = tuple((token, (place,)) for place, token in enumerate(tokens))
@@ -55,7 +64,9 @@ def long_text(count: int = 40, sentence: int = 8) -> Map:
 
 
 def patches(made: Any, kind: type, colour: str) -> list[Any]:
-    return [one for one in made.axes[0].patches if isinstance(one, kind) and to_hex(one.get_facecolor()) == colour.lower()]
+    return [
+        one for one in made.axes[0].patches if isinstance(one, kind) and to_hex(one.get_facecolor()) == colour.lower()
+    ]
 
 
 def wide(band: PathPatch) -> float:
@@ -71,7 +82,9 @@ def test_bands_are_as_wide_as_their_shares_and_every_level_adds_up() -> None:
     made, numbers = pair().plot(kind="flow", width="double"), picture_of(pair())
     bands = patches(made, PathPatch, REST)
     assert len(bands) == len(numbers.flow.bands.share)
-    scale = max(bar.get_width() for bar in made.axes[0].patches if isinstance(bar, Rectangle))  # the answer's bar: 100 %
+    scale = max(
+        bar.get_width() for bar in made.axes[0].patches if isinstance(bar, Rectangle)
+    )  # the answer's bar: 100 %
     np.testing.assert_allclose(sorted(map(wide, bands)), np.sort(numbers.flow.bands.share) * scale, atol=1e-9)
     heights = {round(float(band.get_path().vertices[0][1]), 6) for band in bands}
     assert len(heights) == 3
@@ -101,7 +114,9 @@ def test_the_legend_has_a_width_and_what_is_left_out() -> None:
     said = texts(svg(made))
     assert "this wide: 10 % of the answer" in [text.replace("\u202f", " ") for text in said]
     assert any(f"{100 * DRAWN:.2f}" in text and "not drawn" in text for text in said)
-    assert {"first text", "second text", "the answer: positive", "read at the start mark", "input", "layer 3"} <= set(said)
+    assert {"first text", "second text", "the answer: positive", "read at the start mark", "input", "layer 3"} <= set(
+        said
+    )
     scale = max(bar.get_width() for bar in made.axes[0].patches if isinstance(bar, Rectangle))
     sample = [box.get_width() for box in made.axes[1].patches if to_hex(box.get_facecolor()) == LIGHT["soft"].lower()]
     np.testing.assert_allclose(sample, [0.1 * scale])
@@ -140,7 +155,11 @@ def test_marks_look_alike_and_small_losses_are_words() -> None:
         "keys": "normal",
     }
     assert "a bar is violet where more than half of it is" in texts(svg(made))
-    assert [at_most(one).replace("\u202f", " ") for one in (0.04, 0.0001, 0.0)] == ["at most 4.0 %", "under 0.1 %", "at most 0 %"]
+    assert [at_most(one).replace("\u202f", " ") for one in (0.04, 0.0001, 0.0)] == [
+        "at most 4.0 %",
+        "under 0.1 %",
+        "at most 0 %",
+    ]
 
 
 # --- the matrix -------------------------------------------------------------------------------------------------------
@@ -203,7 +222,9 @@ def test_a_framed_row_is_the_answers_only_where_the_answer_is_read() -> None:
 
     assert framed() == "the answer’s row"
     assert framed(query=5, prediction=[]) == "the row of “keys”"
-    assert framed(query=4) == "the row of “unhappy”, where the answer is read"  # its last piece; the row is of all three
+    assert (
+        framed(query=4) == "the row of “unhappy”, where the answer is read"
+    )  # its last piece; the row is of all three
 
 
 def test_numbers_stand_in_the_cells_of_words_and_of_pieces() -> None:
@@ -238,7 +259,7 @@ def test_words_that_have_no_room_are_grouped_without_loss() -> None:
 
 
 def _words(scores: Map) -> Any:
-    from mixlens.sentences import words_in
+    from mixlens.base.words import words_in
 
     return words_in(scores)
 
@@ -274,7 +295,9 @@ def test_a_rollout_by_the_methods_own_convention_is_not_named_twice() -> None:
 EVERY = {
     "pair": pair,
     "many layers": lambda: pair(13),
-    "one word": lambda: Map(scores_of(1, 2), ("[CLS]", "no"), "alti", INFO, (True, False), (("[CLS]", (0,)), ("no", (1,)))),
+    "one word": lambda: Map(
+        scores_of(1, 2), ("[CLS]", "no"), "alti", INFO, (True, False), (("[CLS]", (0,)), ("no", (1,)))
+    ),
     "40 words": lambda: long_text(40),
     "one long sentence": lambda: long_text(70, sentence=100),
     "200 words": lambda: long_text(200),
@@ -282,7 +305,8 @@ EVERY = {
 
 
 @pytest.mark.parametrize(
-    ("name", "width"), [*((name, "single") for name in EVERY), *((name, "double") for name in ("pair", "40 words", "200 words"))]
+    ("name", "width"),
+    [*((name, "single") for name in EVERY), *((name, "double") for name in ("pair", "40 words", "200 words"))],
 )
 def test_nothing_covers_another(name: str, width: str) -> None:
     scores = EVERY[name]()
@@ -365,7 +389,11 @@ SENTENCE = "The keys to the cabinet [MASK] rusty."
     ],
 )
 def test_the_command_refuses_in_one_line(
-    options: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    options: list[str],
+    message: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     assert message in refuse(capsys, monkeypatch, "plot", SENTENCE, "-o", str(tmp_path / "x.svg"), *options)
     assert not (tmp_path / "x.svg").exists()
@@ -399,6 +427,10 @@ def test_the_command_takes_a_word_where_the_figure_is_by_words(
 
 @pytest.mark.filterwarnings("default")
 def test_the_command_tells_of_missing_letters_in_one_line(tmp_path: Path) -> None:
-    said = run("plot", "The keys [MASK] rusty.", "-o", str(tmp_path / "x.png"), "--kind", "strip", "--title", "日").splitlines()
+    said = run(
+        "plot", "The keys [MASK] rusty.", "-o", str(tmp_path / "x.png"), "--kind", "strip", "--title", "日"
+    ).splitlines()
     (line,) = [one for one in said if not one.startswith("wrote")]
-    assert line == ("mixlens: no font of this figure has 日 (U+65E5). Save it as .svg, or name a font that has: --font ...")
+    assert line == (
+        "mixlens: no font of this figure has 日 (U+65E5). Save it as .svg, or name a font that has: --font ..."
+    )

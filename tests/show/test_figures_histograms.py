@@ -12,8 +12,8 @@ from matplotlib.text import Text
 from test_run import go, table
 
 from mixlens import data
-from mixlens.corpus import turned_figure
-from mixlens.errors import InputError
+from mixlens.base.errors import InputError
+from mixlens.runs.corpus import turned_figure
 from mixlens.show.colors import LIGHT
 from mixlens.show.figure import content, histogram_rows
 

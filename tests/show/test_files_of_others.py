@@ -10,8 +10,8 @@ import pytest
 from typer.testing import CliRunner
 
 import mixlens
+from mixlens.base.errors import InputError
 from mixlens.cli.app import app
-from mixlens.errors import InputError
 
 TOLD = r"is there already and is no result of mixlens\. Give another name, or write over it: --force \(force=True\)\.$"
 TEXT = "The keys [MASK] rusty."

@@ -15,7 +15,7 @@ from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from matplotlib.patches import PathPatch, Rectangle
 
-from mixlens.sentences import Word
+from mixlens.base.words import Word
 from mixlens.show.colors import LIGHT
 from mixlens.show.figure import flow
 from mixlens.show.figure.flow import REST, Band
@@ -25,18 +25,33 @@ from mixlens.show.flow_groups import Group
 
 SHARES = [[0.5, 0.3, 0.2], [0.1, 0.4, 0.5], [0.0, 0.0, 1.0]]
 WORDS = [Word("ab", "", (0,), 0, False), Word("cd", " ", (1,), 1, False), Word("[SEP]", "", (2,), -1, True)]
-GROUPS = [Group("word", "ab", "“ab”", (0,)), Group("word", "cd", "“cd”", (1,)), Group("answer", "end", "the end mark", (2,))]
+GROUPS = [
+    Group("word", "ab", "“ab”", (0,)),
+    Group("word", "cd", "“cd”", (1,)),
+    Group("answer", "end", "the end mark", (2,)),
+]
 ORIGINS = np.zeros((3, 3, 3))
 ORIGINS[0] = np.diag(SHARES[0])
-ORIGINS[1] = [[0.1, 0.0, 0.0], [0.2, 0.2, 0.0], [0.3, 0.1, 0.1]]  # of the first: more than half, just half, more than half
+ORIGINS[1] = [
+    [0.1, 0.0, 0.0],
+    [0.2, 0.2, 0.0],
+    [0.3, 0.1, 0.1],
+]  # of the first: more than half, just half, more than half
 ORIGINS[2, 2] = [0.5, 0.3, 0.2]
 
 
 def drawing(*, followed: Any = (0,), unit: str = "word", groups: Any = GROUPS, **given: Any) -> flow.Drawing:
     values = SimpleNamespace(shares=np.array(SHARES), rolled=[None, None], origins=ORIGINS, undrawn=0.0)
     scores = made.a_map(2, 3, query=given.pop("query", 2), tokens=("ab", "cd", "[SEP]"))
-    numbers: Any = SimpleNamespace(flow=values, title="the end mark", scores=scores, groups=groups, words=WORDS, unit=unit)
-    numbers.prediction, numbers.query, numbers.column, numbers.read = given.pop("prediction", [("yes", 0.75)]), 2, 2, (2,)
+    numbers: Any = SimpleNamespace(
+        flow=values, title="the end mark", scores=scores, groups=groups, words=WORDS, unit=unit
+    )
+    numbers.prediction, numbers.query, numbers.column, numbers.read = (
+        given.pop("prediction", [("yes", 0.75)]),
+        2,
+        2,
+        (2,),
+    )
     numbers.text_of = lambda group: "first words of it"
     return flow.Drawing(numbers, followed, Options(None, 3.0, "", None, True))
 
@@ -73,7 +88,9 @@ def test_wide_bands_are_drawn_last_and_followed_parts_above_all() -> None:
         object.__setattr__(one, "__dict__", {**one.__dict__, "bands": bands})
         one._draw_bands(axes)
     drawn: list[Any] = list(axes.patches)
-    found = [(float(band.get_path().vertices[0][0]), float(np.ptp(band.get_path().vertices[[0, 7], 0]))) for band in drawn]
+    found = [
+        (float(band.get_path().vertices[0][0]), float(np.ptp(band.get_path().vertices[[0, 7], 0]))) for band in drawn
+    ]
     assert found == [
         *[pytest.approx(one) for one in ((3.0, 0.05), (1.0, 0.1), (2.0, 0.2), (0.0, 0.3))],
         *[pytest.approx(one) for one in ((3.0, 1.01 * least), (0.0, 0.2), (1.0, 0.1))],  # no wider than the band itself
@@ -105,10 +122,14 @@ def test_names_stand_below_their_columns_and_texts_have_brackets() -> None:
         one, axes = drawing(followed=(1,)), Figure().add_subplot()
         one._write_labels(axes, 3.0)
         names = [(text.get_position(), text.get_text()) for text in axes.texts[:3]]
-        assert names == [(pytest.approx((one.middles[place], one.level(0) + 0.06)), one.labels[place]) for place in range(3)]
+        assert names == [
+            (pytest.approx((one.middles[place], one.level(0) + 0.06)), one.labels[place]) for place in range(3)
+        ]
         spans = [(one.edges[place] + 0.03, one.edges[place + 1] - 0.03) for place in (0, 1)]
         lines: list[Any] = list(axes.lines)
-        assert [(line.get_xdata()[0], line.get_xdata()[-1]) for line in lines] == [pytest.approx(span) for span in spans]
+        assert [(line.get_xdata()[0], line.get_xdata()[-1]) for line in lines] == [
+            pytest.approx(span) for span in spans
+        ]
         assert [line.get_ydata()[1] for line in lines] == pytest.approx([2.8, 2.8])
     assert [text.get_rotation() for text in axes.texts[:3]] == [270.0] * 3
     plain, bold, italic = axes.texts[:3]
@@ -143,7 +164,11 @@ def test_the_legend_and_the_answer() -> None:
     with artists.equal_letters():
         one = drawing(followed=(0, 1))
         notes = [note.text.replace("\u202f", " ") for note in one.notes]
-        assert notes[:3] == ["from “ab” and “cd”: 80 % of the answer", "everything else", "this wide: 10 % of the answer"]
+        assert notes[:3] == [
+            "from “ab” and “cd”: 80 % of the answer",
+            "everything else",
+            "this wide: 10 % of the answer",
+        ]
         assert [note.swatch for note in one.notes[:4]] == pytest.approx([0.25, 0.25, 0.1 * one.scale, 0.0])
         assert [note.colour for note in one.notes[:3]] == [LIGHT["share"], REST, LIGHT["soft"]]
         assert drawing(query=0).notes[2].text.endswith("of the flow")

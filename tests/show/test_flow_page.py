@@ -15,8 +15,8 @@ import torch
 from conftest import ids, loaded
 
 import mixlens
-from mixlens.errors import InputError
-from mixlens.sentences import Word
+from mixlens.base.errors import InputError
+from mixlens.base.words import Word
 from mixlens.show.flow_groups import COLUMNS, groups_of
 from mixlens.show.flow_numbers import DRAWN, flow_of
 from mixlens.show.flow_page import _facts, answer_of, flow_page, flow_results, picture_of, write_flow
@@ -66,7 +66,9 @@ def test_bands_are_sums_over_paths() -> None:
 
 
 def test_levels_add_up_to_one_and_rows_too() -> None:
-    flow = flow_of(layers(4, 12, seed=1), 0, [[0], [1, 2, 3], [4, 5], [6, 7, 8, 9, 10], [11]], [[place] for place in range(12)])
+    flow = flow_of(
+        layers(4, 12, seed=1), 0, [[0], [1, 2, 3], [4, 5], [6, 7, 8, 9, 10], [11]], [[place] for place in range(12)]
+    )
     for total in (
         flow.shares.sum(-1),
         flow.origins.sum((-1, -2)),
@@ -139,8 +141,12 @@ def test_the_page_holds_the_numbers(results: tuple[Map, HeadMaps]) -> None:
     rolled, n = scores.rollout().scores[-1, 0].double().numpy(), len(data["columns"])
     for column, share in zip(data["columns"], decode(data["blocks"]["shares"])[0], strict=True):
         tokens = [token for place in column["words"] for token in picture.words[place].tokens]
-        assert share == pytest.approx(rolled[tokens].sum(), abs=1e-6)  # the map is float32, its products here are float64
-    np.testing.assert_array_equal(decode(data["blocks"]["shares"])[0], decode(data["blocks"]["rolled"]).reshape(-1, n, n)[-1, 0])
+        assert share == pytest.approx(
+            rolled[tokens].sum(), abs=1e-6
+        )  # the map is float32, its products here are float64
+    np.testing.assert_array_equal(
+        decode(data["blocks"]["shares"])[0], decode(data["blocks"]["rolled"]).reshape(-1, n, n)[-1, 0]
+    )
     words = np.array([word["share"] for word in data["words"]])
     assert words.sum() == pytest.approx(1, abs=1e-6)
     attention = decode(data["blocks"]["heads"]).reshape(*heads.scores.shape[:2], n, n)
@@ -154,7 +160,9 @@ def test_the_answer_in_words(results: tuple[Map, HeadMaps]) -> None:
     picture = picture_of(scores, heads=heads)
     said = "".join(text for text, _ in answer_of(picture)).replace("\u202f", " ")
     shares = {
-        group.name: share for group, share in zip(picture.groups, picture.flow.shares[0], strict=True) if group.kind == "sentence"
+        group.name: share
+        for group, share in zip(picture.groups, picture.flow.shares[0], strict=True)
+        if group.kind == "sentence"
     }
     first = sorted(shares, key=lambda name: -shares[name])[:3]
     together = 100 * sum(shares[name] for name in first)
@@ -217,7 +225,9 @@ def test_512_tokens_of_twelve_layers_and_heads_stay_under_two_megabytes() -> Non
     assert len(data["heads"]["roles"][0]) == depth
 
 
-@pytest.mark.parametrize(("text", "kind"), [(LONG, "sentence"), ("the story was good and the cast was great and " * 6, "part")])
+@pytest.mark.parametrize(
+    ("text", "kind"), [(LONG, "sentence"), ("the story was good and the cast was great and " * 6, "part")]
+)
 def test_a_group_is_the_sum_of_its_words(text: str, kind: str) -> None:
     """Every number of a column is the sum (of what its words gave) over the words it opens into."""
     scores, _ = flow_results(mixlens.load("sentiment"), text)
@@ -226,7 +236,11 @@ def test_a_group_is_the_sum_of_its_words(text: str, kind: str) -> None:
     groups = [list(group.words) for group in picture.groups]
     assert max(map(len, groups)) > 1
     flow = picture.flow
-    for words, columns in ((flow.rolled_words, flow.rolled), (flow.alone_words, flow.alone), (flow.words, flow.shares[0])):
+    for words, columns in (
+        (flow.rolled_words, flow.rolled),
+        (flow.alone_words, flow.alone),
+        (flow.words, flow.shares[0]),
+    ):
         summed = np.stack([words[..., group].sum(-1) for group in groups], -1)
         np.testing.assert_allclose(summed, columns, rtol=0, atol=1e-12)  # float64, other order of the same sums
     first = np.zeros((len(groups), len(groups)))
@@ -239,6 +253,8 @@ def test_a_group_is_the_sum_of_its_words(text: str, kind: str) -> None:
 
 def test_the_facts_of_a_model_without_a_dtype_end_in_its_layers() -> None:
     whole = picture_of(scores := mixlens.mix(mixlens.load("agreement").trace("The keys [MASK] rusty."), "alti"))
-    bare = replace(whole, scores=replace(scores, info={name: one for name, one in scores.info.items() if name != "dtype"}))
+    bare = replace(
+        whole, scores=replace(scores, info={name: one for name, one in scores.info.items() if name != "dtype"})
+    )
     of_model = [dict(map(tuple, _facts(picture, Precision("float32"), {})))["Model"] for picture in (whole, bare)]
     assert of_model == ["agreement, bert, 4 layers, float32", "agreement, bert, 4 layers"]

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from mixlens.errors import InputError
+from mixlens.base.errors import InputError
 from mixlens.show.colors import LIGHT, rgb_of
 from mixlens.show.latex import escaped, latex
 from mixlens.types import Attribution
@@ -57,11 +57,16 @@ def test_a_weak_token_is_not_underlined() -> None:
 def test_specials_are_escaped() -> None:
     assert escaped(r"\{}$&#%_^~") == (r"\textbackslash{}\{\}\$\&\#\%\_\textasciicircum{}\textasciitilde{}")
     assert escaped("--") == "-{}-{}"
-    assert escaped("<|\"'`>") == r"\textless{}\textbar{}\string" + '"{}' + r"\textquotesingle{}\textasciigrave{}\textgreater{}"
+    assert (
+        escaped("<|\"'`>")
+        == r"\textless{}\textbar{}\string" + '"{}' + r"\textquotesingle{}\textasciigrave{}\textgreater{}"
+    )
     assert escaped("\x1b") == r"\textbackslash{}u001b"
 
 
-@pytest.mark.parametrize("token", [r"\input{/etc/passwd}", r"\write18{ls}", "}%", "\n\\end{document}", "^^5c", "\r%", "a\x00b"])
+@pytest.mark.parametrize(
+    "token", [r"\input{/etc/passwd}", r"\write18{ls}", "}%", "\n\\end{document}", "^^5c", "\r%", "a\x00b"]
+)
 def test_no_token_is_a_command(token: str) -> None:
     body = read((token,), [1.0]).to_latex().split("\\strut ", 1)[1]
     body = body[: body.rindex("}\\par}")]
@@ -102,7 +107,23 @@ def test_nothing_and_what_is_not_finite_are_refused() -> None:
 @pytest.mark.skipif(shutil.which("pdflatex") is None, reason="needs pdflatex")
 @pytest.mark.parametrize("several", [False, True])
 def test_pdflatex_compiles_every_character(tmp_path: Path, several: bool) -> None:
-    tokens = (*ASCII, "--", ",,", "?`", "fi", "é", "ß", "ł", "…", "␣", "Ċ", "“x”", "e\u0301", "\x1b[0m", r"\end{document}")
+    tokens = (
+        *ASCII,
+        "--",
+        ",,",
+        "?`",
+        "fi",
+        "é",
+        "ß",
+        "ł",
+        "…",
+        "␣",
+        "Ċ",
+        "“x”",
+        "e\u0301",
+        "\x1b[0m",
+        r"\end{document}",
+    )
     made = latex([read(tokens), read(tokens, method="a_b")] if several else read(tokens), standalone=True)
     (tmp_path / "x.tex").write_text(made, encoding="utf-8")
     command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "x.tex"]

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import torch
 
-from mixlens.conventions import as_convened
+from mixlens.scoring.conventions import as_convened
 from mixlens.show.packing import Precision, decode, encode
 from mixlens.show.page_entry import entry
 from mixlens.show.page_template import ASSETS
@@ -98,7 +98,9 @@ CONVENTIONS = ["alti", "abnar", "globenc", "alti"]
     ],
     ids=str,
 )
-def test_what_flows_in_at_the_input_is_the_rollout(precision: Precision, convention: str, causal: bool, tmp_path: Path) -> None:
+def test_what_flows_in_at_the_input_is_the_rollout(
+    precision: Precision, convention: str, causal: bool, tmp_path: Path
+) -> None:
     result = a_map(convention, causal=causal)
     made = page_of(result, precision)
     n, unit, layer = len(result.tokens), 97, 4

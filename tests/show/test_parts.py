@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import mixlens
-from mixlens.errors import InputError
+from mixlens.base.errors import InputError
 from mixlens.show.colors import AGAINST, SIXTEEN, TOWARDS, hex_of, ink, shade, shares, style_of
 from mixlens.show.encoding import PLAIN, Plain, can_show, make_readable
 from mixlens.show.heading import (
@@ -71,7 +71,9 @@ def test_what_a_row_holds_and_what_it_does_not_are_its_sum(precision: Precision,
     numbers = np.random.default_rng(0).random((5, 9)) - (0.5 if signed else 0)
     numbers[2] = 0.0
     held, rest = rows_of(encode(numbers, precision))
-    np.testing.assert_allclose(held.sum(1) + rest, numbers.sum(1), rtol=0, atol=1e-2 if precision.kind == "top" else 1e-6)
+    np.testing.assert_allclose(
+        held.sum(1) + rest, numbers.sum(1), rtol=0, atol=1e-2 if precision.kind == "top" else 1e-6
+    )
     kind = "bits8" if precision.kind == "top" else precision.kind
     step = np.abs(numbers).max(1, keepdims=True) / LEVELS[kind, signed]
     there = held != 0
@@ -251,7 +253,10 @@ def test_styles_have_as_many_colours_as_the_terminal() -> None:
 def test_a_heading_names_what_is_known() -> None:
     assert heading_line({}, "alti") == "model ? · method alti"
     info = {"model": "m", "variant": "released", "rollout": {"convention": "alti"}, "layer": 2, "gap": 3.2e-7}
-    assert heading_line(info, "alti") == "model m · method alti · variant released · rollout alti · after layer 3 · gap 3e-07"
+    assert (
+        heading_line(info, "alti")
+        == "model m · method alti · variant released · rollout alti · after layer 3 · gap 3e-07"
+    )
     flow = {"model": "m", "variant": "paper", "rollout": {"convention": "abnar", "flow": True}}
     assert heading_line(flow, "alti") == "model m · method alti · flow abnar"
 
@@ -272,7 +277,9 @@ def test_special_tokens_are_named_row_by_row_where_they_were_left_out() -> None:
     shared = attribution(special_removed={"tokens": 2, "sum": 0.3, "share": 0.25, "rest_made_to_sum_to_1": True})
     summed = attribution(special_removed={"tokens": 2, "sum": -1.5, "rest_made_to_sum_to_1": False})
     assert removed_by_each([none], ["x"]) == []
-    assert removed_by_each([none, shared, summed], ["x", "y", "z\u200b"]) == ["special tokens left out: y 25.0%, z\\u200b -1.5"]
+    assert removed_by_each([none, shared, summed], ["x", "y", "z\u200b"]) == [
+        "special tokens left out: y 25.0%, z\\u200b -1.5"
+    ]
     assert heading_line(shared.info, "alti").endswith("special tokens left out (25.0% of the row; the rest sums to 1)")
     assert heading_line(summed.info, "alti").endswith("special tokens left out (their sum: -1.5)")
 
@@ -384,12 +391,14 @@ def test_a_result_as_json_can_be_read_back_and_hides_nothing(encoding: str, monk
 
 
 def test_a_position_of_a_report_may_be_a_number_or_a_token() -> None:
-    from mixlens.report import gather
+    from mixlens.show.report import gather
 
     model, text = mixlens.load("agreement"), "The keys to the cabinet [MASK] rusty."
     heard: list[tuple[str, float]] = []
     for query, place in ((None, 6), ("keys", 2), (2, 2), ("2", 2), ("-2", 8), (-2, 8)):
-        found = gather(model, text, ["attention", "grad_x_input", "norm"], query=query, note=lambda *told: heard.append(told))
+        found = gather(
+            model, text, ["attention", "grad_x_input", "norm"], query=query, note=lambda *told: heard.append(told)
+        )
         assert [result.method for result in found] == ["attention", "grad_x_input", "norm"]
         assert [result.info["query"] for result in found if isinstance(result, Map)] == [place, place]
         assert [result.info["query_token"] for result in found if isinstance(result, Map)] == [
@@ -461,7 +470,7 @@ def test_a_list_calls_a_text_by_its_beginning(length: int) -> None:
 
 
 def test_sums_that_nearly_cancel_are_judged_by_the_size_of_the_scores() -> None:
-    from mixlens.completeness import NEARLY_NOTHING, completeness
+    from mixlens.scoring.completeness import NEARLY_NOTHING, completeness
 
     scores = torch.tensor([3.0, -1.0, -2.0])
     assert completeness(scores, 0.0) == {"sum": 0.0, "expected": 0.0, "relative_gap": 0.0}
@@ -482,7 +491,11 @@ def test_sums_that_nearly_cancel_are_judged_by_the_size_of_the_scores() -> None:
     ],
 )
 def test_a_path_without_a_folder_is_no_text(
-    arguments: list[str], refused: str | None, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Any
+    arguments: list[str],
+    refused: str | None,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Any,
 ) -> None:
     from mixlens.cli.pages import _run_folder, _warn_of_one_word
 

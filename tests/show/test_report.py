@@ -22,12 +22,12 @@ from conftest import SHARED, needs_shared
 from typer.testing import CliRunner
 
 import mixlens
+from mixlens.base.errors import InputError, ResultError
+from mixlens.base.optional import installing
 from mixlens.cli.app import app, main
-from mixlens.errors import InputError, ResultError
-from mixlens.optional import installing
-from mixlens.report import gather
 from mixlens.show import packing as coding
 from mixlens.show.page_template import ASSETS
+from mixlens.show.report import gather
 from mixlens.show.results_page import page
 from mixlens.types import Attribution, Map
 
@@ -205,11 +205,16 @@ def test_provenance_and_gap_are_on_the_page() -> None:
 
 
 def test_several_texts_and_models_each_have_an_entry(tmp_path: Path) -> None:
-    made = [*gather(agreement(), SENTENCE, "alti"), *gather(mixlens.load("sentiment"), "a good film", ["alti", "attcat"])]
+    made = [
+        *gather(agreement(), SENTENCE, "alti"),
+        *gather(mixlens.load("sentiment"), "a good film", ["alti", "attcat"]),
+    ]
     entries = held(mixlens.report(made, tmp_path / "r.html"))["entries"]
     assert [one["label"] for one in entries] == [f"agreement: {SENTENCE}", "sentiment: a good film"]
     assert [len(one["methods"]) for one in entries] == [1, 2]
-    texts = held(mixlens.report(agreement(), tmp_path / "t.html", texts=[SENTENCE, "The key [MASK] old."], methods="alti"))
+    texts = held(
+        mixlens.report(agreement(), tmp_path / "t.html", texts=[SENTENCE, "The key [MASK] old."], methods="alti")
+    )
     assert [one["label"] for one in texts["entries"]] == [SENTENCE, "The key [MASK] old."]
 
 
@@ -279,7 +284,15 @@ def test_the_script_leaves_no_name_behind_and_writes_no_markup() -> None:
     assert scripts
     for place in scripts:
         source = place.read_text(encoding="utf-8")
-        for way in ("innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "new Function", "window."):
+        for way in (
+            "innerHTML",
+            "outerHTML",
+            "insertAdjacentHTML",
+            "document.write",
+            "eval(",
+            "new Function",
+            "window.",
+        ):
             assert way not in source, (place.name, way)
         assert source.startswith('"use strict";')
 
@@ -332,7 +345,9 @@ def test_nothing_is_half_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         (agreement, {"texts": "[MASK] keys [MASK] rusty.", "methods": "attcat"}, "2 mask tokens"),
     ],
 )
-def test_bad_input_is_refused_and_nothing_written(tmp_path: Path, what: Any, options: dict[str, Any], message: str) -> None:
+def test_bad_input_is_refused_and_nothing_written(
+    tmp_path: Path, what: Any, options: dict[str, Any], message: str
+) -> None:
     with pytest.raises(InputError, match=re.escape(message)):
         mixlens.report(what() if callable(what) else what, tmp_path / "r.html", **options)
     assert list(tmp_path.iterdir()) == []
@@ -363,7 +378,17 @@ def test_two_masks_are_shown_from_the_first() -> None:
 
 def test_the_command_writes_a_report(tmp_path: Path) -> None:
     place = tmp_path / "r.html"
-    arguments = ["report", SENTENCE, "The key [MASK] old.", "--methods", "alti,attcat", "--target", "is", "-o", str(place)]
+    arguments = [
+        "report",
+        SENTENCE,
+        "The key [MASK] old.",
+        "--methods",
+        "alti,attcat",
+        "--target",
+        "is",
+        "-o",
+        str(place),
+    ]
     done = CliRunner().invoke(app, arguments)
     assert done.exit_code == 0, done.output
     assert done.output.startswith(str(place))
@@ -446,7 +471,9 @@ def test_a_notebook_output_stands_alone(kind: str) -> None:
     result: Any = made if kind == "map" else made.rollout().readout(2)
     text = result._repr_html_()
     assert text == result._repr_html_()
-    assert not re.search(r"\sid=", re.sub(r"<script.*?</script>", "", text, flags=re.S))  # side by side, any number of times
+    assert not re.search(
+        r"\sid=", re.sub(r"<script.*?</script>", "", text, flags=re.S)
+    )  # side by side, any number of times
     assert not re.search(r"https?://(?!www\.w3\.org/2000/svg)", text)
     data = json.loads(markup.unescape(re.search(r'data-result="([^"]*)"', text)[1]))  # type: ignore[index]
     whole, bound, _ = unpacked(data["block"])
@@ -512,7 +539,10 @@ def test_a_page_says_that_special_tokens_were_left_out() -> None:
     read = agreement().explain(SENTENCE, method="alti", keep_special=False)
     (entry,) = held(page([read]))["entries"]
     share = 100 * read.info["special_removed"]["sum"]
-    assert dict(entry["about"])["Special tokens"] == f"special tokens left out ({share:.1f}% of the row; the rest sums to 1)"
+    assert (
+        dict(entry["about"])["Special tokens"]
+        == f"special tokens left out ({share:.1f}% of the row; the rest sums to 1)"
+    )
     old = replace(read, info={key: value for key, value in read.info.items() if key != "special_removed"})
     (entry,) = held(page([old]))["entries"]
     assert dict(entry["about"])["Special tokens"] == "removed"

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 import mixlens
-from mixlens.errors import InputError
-from mixlens.report import PRESET_METHODS
+from mixlens.base.errors import InputError
+from mixlens.show.report import PRESET_METHODS
 
 
 @cache
@@ -40,7 +40,9 @@ def test_every_preset_has_its_methods_and_the_answer(tmp_path: Path) -> None:
         assert [one["name"] for one in entry["methods"]] == list(methods)
         assert entry["why"]["sentence"] == wanted["sentence"]
         shares = [word["share"] for word in entry["why"]["words"]]
-        assert shares == pytest.approx([word["share"] for word in wanted["words"]], rel=1e-5, abs=1e-9)  # seven digits are kept
+        assert shares == pytest.approx(
+            [word["share"] for word in wanted["words"]], rel=1e-5, abs=1e-9
+        )  # seven digits are kept
 
 
 def test_an_unknown_preset_is_refused_before_anything_is_computed(tmp_path: Path) -> None:

@@ -22,10 +22,10 @@ from typer.testing import CliRunner
 
 import mixlens
 from mixlens import data
+from mixlens.base.errors import InputError, MixlensError, ResultError
 from mixlens.cli.app import app, main
-from mixlens.corpus import maps, overview, page_facts, page_samples, shards, tally
-from mixlens.corpus import overview as overview_of
-from mixlens.errors import InputError, MixlensError, ResultError
+from mixlens.runs.corpus import maps, overview, page_facts, page_samples, shards, tally
+from mixlens.runs.corpus import overview as overview_of
 from mixlens.show import run_page
 from mixlens.show.page_template import safe_json
 
@@ -50,7 +50,8 @@ def model() -> Any:
 def out(model: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("run") / "run"
     rows: list[Any] = [
-        {"text": one.text, "label": one.info["label"], "note": f"n{i}"} for i, one in enumerate(data.load("sentiment", n=90))
+        {"text": one.text, "label": one.info["label"], "note": f"n{i}"}
+        for i, one in enumerate(data.load("sentiment", n=90))
     ]
     for row in rows[::7]:  # wrong labels, so that there is something to find
         row["label"] = "Pos" if row["label"] == "negative" else 0
@@ -137,9 +138,13 @@ def test_words_for_and_against_are_means_of_rows(run: dict[str, Any], frame: Any
                     shares.setdefault(word, []).append(sum(score for own, score in words if own == word) / whole)
             means = {word: np.mean(found) for word, found in shares.items() if len(found) >= 5}
             for way, sign in (("for", 1), ("against", -1)):
-                best = sorted((word for word in means if sign * means[word] > 0), key=lambda word: (sign * means[word], word))
+                best = sorted(
+                    (word for word in means if sign * means[word] > 0), key=lambda word: (sign * means[word], word)
+                )
                 told = one["words"][number][way]
-                assert [(word, rows) for word, _, rows in told] == [(word, len(shares[word])) for word in best[::-1][:12]]
+                assert [(word, rows) for word, _, rows in told] == [
+                    (word, len(shares[word])) for word in best[::-1][:12]
+                ]
                 assert [share for _, share, _ in told] == pytest.approx([means[word] for word in best[::-1][:12]])
                 listed += len(told)
     assert listed > 40
@@ -152,7 +157,9 @@ def test_what_turned_is_counted_by_draws(run: dict[str, Any], frame: Any) -> Non
         assert one["share"] == pytest.approx(frame[f"turned:{method}"].mean())
         assert one["low"] < one["share"] < one["high"]
         assert one["counts"] == np.histogram(frame[f"without:{method}"], bins=20, range=(0, 1))[0].tolist()
-    assert [one["share"] for one in removal["methods"]] == sorted((one["share"] for one in shares.values()), reverse=True)
+    assert [one["share"] for one in removal["methods"]] == sorted(
+        (one["share"] for one in shares.values()), reverse=True
+    )
     draws = np.concatenate(frame["without_random"].to_list())
     assert removal["random"]["share"] == pytest.approx(frame["turned_random"].map(np.mean).mean())
     assert removal["random"]["counts"] == np.histogram(draws, bins=20, range=(0, 1))[0].tolist()
@@ -204,7 +211,9 @@ def test_top_words(run: dict[str, Any], frame: Any) -> None:
             often = {word: np.array(found) for word, found in shares.items() if len(found) >= 3}
             sizes = {word: np.abs(found).mean() for word, found in often.items()}
             best = sorted(often, key=lambda word, sizes=sizes: (sizes[word], word), reverse=True)[:12]
-            assert [(word, times) for word, _, times in one["top"][number]] == [(word, len(often[word])) for word in best]
+            assert [(word, times) for word, _, times in one["top"][number]] == [
+                (word, len(often[word])) for word in best
+            ]
             assert [share for _, share, _ in one["top"][number]] == pytest.approx([sizes[word] for word in best])
             if method not in below:
                 assert one["signed"][number] is None
@@ -253,7 +262,11 @@ def test_examples_are_rows_of_the_run(run: dict[str, Any], frame: Any) -> None:
     assert [one["row"] for one in run["examples"]] == sorted({one["row"] for one in run["examples"]})
     for one in run["examples"]:
         row = rows.loc[one["row"]]
-        assert (one["text"], one["prediction"], one["probability"]) == (row["text"], row["prediction"], row["probability"])
+        assert (one["text"], one["prediction"], one["probability"]) == (
+            row["text"],
+            row["prediction"],
+            row["probability"],
+        )
         assert one["special"] == [i for i, segment in enumerate(row["segments"]) if segment < 0]
         assert len(one["tokens"]) == len(row["tokens"])
         assert dict(one["carried"])["note"] == row["note"]
@@ -316,7 +329,9 @@ def test_labels_that_do_not_match_are_said_not_counted(model: Any, tmp_path: Pat
     go(rows, tmp_path / "run", model=model, columns=["label", "kind"])
     run = held(mixlens.report(tmp_path / "run", tmp_path / "r.html"))
     assert run["labels"] is None
-    assert "No row has a label in the column 'label' that is a class of the model (negative, positive)" in run["noLabels"]
+    assert (
+        "No row has a label in the column 'label' that is a class of the model (negative, positive)" in run["noLabels"]
+    )
     run = held(mixlens.report(tmp_path / "run", tmp_path / "r.html", label="kind"))
     assert (run["labels"]["column"], run["labels"]["rows"], run["labels"]["correct"]) == ("kind", 2, 1)
     with pytest.raises(InputError, match="carried no column 'gold'"):
@@ -367,7 +382,9 @@ def test_a_run_without_a_row(model: Any, tmp_path: Path) -> None:
 def test_ids_pairs_and_one_method(tmp_path: Path) -> None:
     made = go([{"input_ids": [3, 9, 4]}, {"input_ids": [3, 4]}], tmp_path / "ids", model="agreement", methods="alti")
     run = held(made.report(tmp_path / "r.html"))
-    assert [one["tokens"] for one in run["examples"]] == list(pandas.read_parquet(tmp_path / "ids/shards")["tokens"].map(list))
+    assert [one["tokens"] for one in run["examples"]] == list(
+        pandas.read_parquet(tmp_path / "ids/shards")["tokens"].map(list)
+    )
     assert run["examples"][0]["agreement"] is None
     made = go([("a [MASK] film", "is good")], tmp_path / "pair", model="agreement")
     assert held(made.report(tmp_path / "r.html"))["examples"][0]["pair"] == "is good"
@@ -419,14 +436,33 @@ def some_row(number: int, *, tokens: int = 4) -> dict[str, Any]:
     words = [f"w{number}x{i}" for i in range(tokens)]
     scores = list(np.random.default_rng(number).random(tokens))
     return {
-        **{"row": number, "id": str(number), "text": " ".join(words), "tokens": words, "segments": [0] * tokens, "query": 0},
-        **{"prediction": f"p{number}", "probability": 0.5, "gap": 1e-7, "seconds": 1e-3, "a": scores, "b": scores[::-1]},
+        **{
+            "row": number,
+            "id": str(number),
+            "text": " ".join(words),
+            "tokens": words,
+            "segments": [0] * tokens,
+            "query": 0,
+        },
+        **{
+            "prediction": f"p{number}",
+            "probability": 0.5,
+            "gap": 1e-7,
+            "seconds": 1e-3,
+            "a": scores,
+            "b": scores[::-1],
+        },
         "label": "x",
     }
 
 
 def test_what_is_held_has_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module, name, value in ((tally, "TOKENS", 60), (tally, "CLASSES", 5), (tally, "NAMES", 20), (page_facts, "CLASSES", 5)):
+    for module, name, value in (
+        (tally, "TOKENS", 60),
+        (tally, "CLASSES", 5),
+        (tally, "NAMES", 20),
+        (page_facts, "CLASSES", 5),
+    ):
         monkeypatch.setattr(module, name, value)
     pass_ = page_facts.PageTally(["a", "b"], page_facts.Labels("label", ["x", "y"]), 24)
     sizes = []
@@ -436,7 +472,11 @@ def test_what_is_held_has_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
             row["prediction"], row["tokens"] = "often", ["the", "same", *row["tokens"][2:]]
         pass_.add(row, "f")
         counts = pass_.tally
-        assert counts.entries == sum(len(counted) for one in counts.classes.values() for counted in one.shares.values()) <= 120
+        assert (
+            counts.entries
+            == sum(len(counted) for one in counts.classes.values() for counted in one.shares.values())
+            <= 120
+        )
         assert len(counts.classes) <= 10
         assert len(counts.predicted) <= 40
         assert len(pass_.certain) <= 21
@@ -465,7 +505,9 @@ def test_memory_does_not_grow_with_the_rows(out: Path, tmp_path: Path, monkeypat
         path.unlink()
     table = parquet.read_table(first)
     manifest = json.loads((copy / "manifest.json").read_text())
-    (copy / "manifest.json").write_text(json.dumps({**manifest, "shards": []}))  # shards are judged by their names alone
+    (copy / "manifest.json").write_text(
+        json.dumps({**manifest, "shards": []})
+    )  # shards are judged by their names alone
     monkeypatch.setattr(shards, "ROWS_HELD", 64)
     for times in (8, 40):  # two reads may be there at once
         parquet.write_table(pa.concat_tables([table] * times), first)
@@ -528,7 +570,9 @@ def test_a_foreign_or_damaged_shard_is_named(out: Path, tmp_path: Path) -> None:
         mixlens.report(copy, tmp_path / "r.html")
 
 
-@pytest.mark.parametrize("told", [{"model": "x"}, {"model": {"classes": 3}}, {"versions": []}, {"check": "no"}, {"data": 7}])
+@pytest.mark.parametrize(
+    "told", [{"model": "x"}, {"model": {"classes": 3}}, {"versions": []}, {"check": "no"}, {"data": 7}]
+)
 def test_an_odd_manifest_is_no_crash(out: Path, tmp_path: Path, told: dict[str, Any]) -> None:
     copy = Path(shutil.copytree(out, tmp_path / "copy"))
     manifest = json.loads((copy / "manifest.json").read_text())
@@ -547,7 +591,18 @@ def test_an_odd_manifest_is_no_crash(out: Path, tmp_path: Path, told: dict[str, 
 
 
 def test_the_command(out: Path, frame: Any, tmp_path: Path) -> None:
-    asked = ["report", str(out), "-o", str(tmp_path / "r.html"), "--label", "label", "--examples", "12", "--title", "My run"]
+    asked = [
+        "report",
+        str(out),
+        "-o",
+        str(tmp_path / "r.html"),
+        "--label",
+        "label",
+        "--examples",
+        "12",
+        "--title",
+        "My run",
+    ]
     done = CliRunner().invoke(app, asked)
     assert done.exit_code == 0, done.output
     assert done.output.startswith(str(tmp_path / "r.html"))

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import mixlens
-from mixlens.notices import notices_of
+from mixlens.scoring.notices import notices_of
 from mixlens.show.text import compare_view, rendered, view
 
 SENTENCE = "The keys to the cabinet [MASK] rusty."
@@ -70,7 +70,9 @@ def test_scores_that_add_up_name_their_unit() -> None:
     assert "\nscores in nats (of the log probability)\n" in shares
     points = rendered(view(mixlens.attribute(trace(), "integrated_gradients", target="were", score="probability")))
     assert "\nscores in probability\n" in points
-    assert "\nscores in a unit of the method's own\n" in rendered(view(mixlens.attribute(trace(), "attcat", target="were")))
+    assert "\nscores in a unit of the method's own\n" in rendered(
+        view(mixlens.attribute(trace(), "attcat", target="were"))
+    )
 
 
 @pytest.mark.parametrize(

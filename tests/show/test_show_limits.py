@@ -16,7 +16,7 @@ import pytest
 import torch
 import why_example
 
-from mixlens.errors import InputError, ResultError
+from mixlens.base.errors import InputError, ResultError
 from mixlens.show import (
     encoding,
     flow_numbers,
@@ -174,7 +174,9 @@ def test_a_table_of_nothing() -> None:
 def test_marks_of_outputs_and_room() -> None:
     seen: list[Any] = []
     script, mark = notebook.output_script(("tokens.css",), ("dom.js",), "go")
-    assert script.endswith(f'startOutputs("{mark}", {notebook.json.dumps(page_template.asset("tokens.css"))}, go);\n}})();\n')
+    assert script.endswith(
+        f'startOutputs("{mark}", {notebook.json.dumps(page_template.asset("tokens.css"))}, go);\n}})();\n'
+    )
     assert (len(mark), mark != notebook.output_script(("base.css",), ("dom.js",), "go")[1]) == (12, True)
     real = notebook.fit
     try:
@@ -256,7 +258,9 @@ def test_how_many_numbers_of_a_row_fill_the_room(monkeypatch: pytest.MonkeyPatch
 
 def test_a_sample_of_rows_tells_the_size(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[Any] = []
-    monkeypatch.setattr(packing, "encode", lambda rows, precision: seen.append(rows[:, 0].tolist()) or {"data": "x" * len(rows)})
+    monkeypatch.setattr(
+        packing, "encode", lambda rows, precision: seen.append(rows[:, 0].tolist()) or {"data": "x" * len(rows)}
+    )
     sheets = [np.arange(40.0)[:, None], np.arange(16.0)[:, None]]
     assert packing._estimated_size(sheets, Precision("bits8")) == 16 * (3 + 1)
     assert seen == [[0.0, 16.0, 32.0], [0.0]]
@@ -285,13 +289,18 @@ def test_what_a_page_takes_is_left_out_of_the_room_of_maps(monkeypatch: pytest.M
     facts = page_entry.entry([one], room=0)
     for method in facts["methods"]:
         method["sheets"] = {}
-    size = len(page_template.safe_json({key: facts[key] for key in facts if key not in ("holds", "precision")}).encode())
+    size = len(
+        page_template.safe_json({key: facts[key] for key in facts if key not in ("holds", "precision")}).encode()
+    )
     page_entry.entry([one], room=50_000)
     assert rooms == [0, 50_000 - size - 4 * 200]
 
 
 def test_half_precision_becomes_single() -> None:
-    kinds = {dtype: page_entry.numpy_of(Attribution(torch.ones(1, dtype=dtype), ("a",), "x", {})).dtype.name for dtype in HALVES}
+    kinds = {
+        dtype: page_entry.numpy_of(Attribution(torch.ones(1, dtype=dtype), ("a",), "x", {})).dtype.name
+        for dtype in HALVES
+    }
     assert list(kinds.values()) == ["float32", "float32", "float32", "float64"]
 
 
@@ -331,13 +340,20 @@ def test_where_a_page_may_be_written(tmp_path: Path) -> None:
     kept = "exists and is not a mixlens report. Choose another name, or say --force (force=True)."
     for place in (mine, far):
         assert refused(lambda place=place: page_file.may_write(place, force=False)) == f"{str(place)!r} {kept}"
-    assert refused(lambda: page_file.may_write(tmp_path / "a.txt", force=True)) == "a report is an .html file, not 'a.txt'."
+    assert (
+        refused(lambda: page_file.may_write(tmp_path / "a.txt", force=True))
+        == "a report is an .html file, not 'a.txt'."
+    )
     nowhere = tmp_path / "no" / "a.html"
     assert (
-        refused(lambda: page_file.may_write(nowhere, force=True)) == f"no folder {str(nowhere.parent)!r} to write the report in."
+        refused(lambda: page_file.may_write(nowhere, force=True))
+        == f"no folder {str(nowhere.parent)!r} to write the report in."
     )
     folder = tmp_path / "folder.html"
-    assert refused(lambda: page_file.may_write(folder, force=True)) == f"{str(folder)!r} is a folder. Give the name of a file."
+    assert (
+        refused(lambda: page_file.may_write(folder, force=True))
+        == f"{str(folder)!r} is a folder. Give the name of a file."
+    )
     assert refused(lambda: page_file.write("x", nowhere)).startswith(
         f"the report could not be written to {str(nowhere)!r}: No such file"
     )
@@ -375,9 +391,16 @@ def test_flow_pages_take_what_they_are_given(tmp_path: Path, monkeypatch: pytest
     seen: list[Any] = []
     monkeypatch.setattr(flow_page, "flow_page", lambda scores, **more: seen.append(more) or "page")
     flow_page.write_flow(made.a_map(2, 3), tmp_path / "a.html")
-    flow_page.write_flow(made.a_map(2, 3), tmp_path / "b.html", heads=made.heads(), query=1, rollout="abnar", megabytes=0.5)
+    flow_page.write_flow(
+        made.a_map(2, 3), tmp_path / "b.html", heads=made.heads(), query=1, rollout="abnar", megabytes=0.5
+    )
     assert seen[0] == {"heads": None, "query": None, "rollout": None, "megabytes": 2.0}
-    assert (seen[1]["query"], seen[1]["rollout"], seen[1]["megabytes"], seen[1]["heads"] is None) == (1, "abnar", 0.5, False)
+    assert (seen[1]["query"], seen[1]["rollout"], seen[1]["megabytes"], seen[1]["heads"] is None) == (
+        1,
+        "abnar",
+        0.5,
+        False,
+    )
 
 
 def test_results_of_flow(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -400,7 +423,13 @@ def test_results_of_flow(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (scores.info["query"], scores.info["prediction"], heads) == (2, [("yes", 0.5)], "heads")
     scores, _ = flow_page.flow_results(model, Trace(), method="globenc", query="b")
     assert (scores.info["query"], scores.info["prediction"]) == (1, [])
-    assert seen == ["text", ("alti", {}), ("attention", {"head": "all"}), ("globenc", {}), ("attention", {"head": "all"})]
+    assert seen == [
+        "text",
+        ("alti", {}),
+        ("attention", {"head": "all"}),
+        ("globenc", {}),
+        ("attention", {"head": "all"}),
+    ]
 
 
 def test_pages_that_are_too_large_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -436,8 +465,12 @@ def test_the_largest_scores_stand_behind_a_strip_while_they_fit(width: int, line
 
 def test_long_written_words_are_cut() -> None:
     whole = made.generation()
-    words = tuple(replace(word, text="incomprehensibly") if word.text == "sneezed" else word for word in whole.text.words)
-    shown = text.rendered(generation_text.generation_view(replace(whole, text=replace(whole.text, words=words)), by="sentence"))
+    words = tuple(
+        replace(word, text="incomprehensibly") if word.text == "sneezed" else word for word in whole.text.words
+    )
+    shown = text.rendered(
+        generation_text.generation_view(replace(whole, text=replace(whole.text, words=words)), by="sentence")
+    )
     assert "\nincomprehen…  72 %" in shown
     assert "\nShe           50 %" in shown
 

@@ -14,8 +14,8 @@ from rich.console import Console
 
 import mixlens
 from mixlens import data
+from mixlens.base.errors import InputError, printable
 from mixlens.cli.app import main
-from mixlens.errors import InputError, printable
 from mixlens.show.layout import columns_of, in_blocks
 from mixlens.show.tables import fitted
 from mixlens.show.text import attribution_view, compare_view, map_view, rendered
@@ -71,7 +71,9 @@ def test_lists_of_experiments_fit_the_terminal(
     assert max(map(len, lines)) <= 80
 
 
-def test_a_summary_fits_the_terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_summary_fits_the_terminal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     texts = [example.text for example in data.load("sentiment", n=6)]
     mixlens.run(texts, model="sentiment", out=tmp_path / "run", progress=False)
     monkeypatch.chdir(tmp_path)
@@ -144,7 +146,9 @@ def test_of_a_long_text_the_largest_are_shown_and_how_to_see_the_rest() -> None:
     read = attribution(scores, tuple(f"w{i}" for i in range(357)))
 
     def bars_of(**options: Any) -> list[str]:
-        return [line for line in rendered(attribution_view(read, **options)).splitlines() if re.match(r" +\d+  w", line)]
+        return [
+            line for line in rendered(attribution_view(read, **options)).splitlines() if re.match(r" +\d+  w", line)
+        ]
 
     assert len(bars_of()) == 15
     assert "342 more: --top 0 shows all" in rendered(attribution_view(read))
@@ -161,7 +165,10 @@ def test_of_a_long_text_the_largest_are_shown_and_how_to_see_the_rest() -> None:
 
 def test_a_word_and_its_probability_stay_together() -> None:
     read = attribution([1.0], ("a",), prediction=[("are", 0.327), ("were", 0.281), ("was", 0.1)])
-    assert rendered(attribution_view(read), width=30).splitlines()[1:3] == ["predicts  are 32.7%", "were 28.1%   was 10.0%"]
+    assert rendered(attribution_view(read), width=30).splitlines()[1:3] == [
+        "predicts  are 32.7%",
+        "were 28.1%   was 10.0%",
+    ]
     long = attribution([1.0], ("a",), prediction=[("w" * 50, 0.5)])
     assert rendered(attribution_view(long), width=20).count("w") == 50  # broken, not cut off
 
@@ -326,7 +333,11 @@ def test_nothing_in_a_token_reaches_the_terminal(width: int, color: bool) -> Non
     info = {"model": "\x1b]0;own\x07", "query": 0, "query_token": "\x1b[2J", "target": "\x9b1m", "score": "logit"}
     info["prediction"] = [("\x1b[31m", 0.5)]
     reads = [Attribution(torch.arange(11.0), HOSTILE, name, info) for name in ("\x1b[5m", "[red]m[/]")]
-    views = [attribution_view(reads[0]), compare_view(reads), map_view(Map(torch.rand(2, 11, 11), HOSTILE, "\x1b[5m", info))]
+    views = [
+        attribution_view(reads[0]),
+        compare_view(reads),
+        map_view(Map(torch.rand(2, 11, 11), HOSTILE, "\x1b[5m", info)),
+    ]
     for view in views:
         for line in rendered(view, width=width, color=color).splitlines():
             plain = codes(line) if color else line
@@ -359,7 +370,11 @@ def test_no_colour_is_obeyed(monkeypatch: pytest.MonkeyPatch) -> None:
         made = console(color=color)
         out = io.StringIO()
         made = Console(
-            file=out, force_terminal=force, no_color=made.no_color, width=80, color_system="truecolor" if force else "auto"
+            file=out,
+            force_terminal=force,
+            no_color=made.no_color,
+            width=80,
+            color_system="truecolor" if force else "auto",
         )
         made.print(view)
         assert ("48;2;" in out.getvalue()) == coloured, (force, env, color)
@@ -394,13 +409,20 @@ def test_the_sign_is_seen_in_every_terminal_with_colours(system: str) -> None:
     tokens = tuple(f"t{i}" for i in range(len(scores)))
     read = attribution(scores, tokens)
     made = Map(torch.tensor([scores] * 7)[None], tokens, "alti", {"model": "m"})
-    looks = {token: look for look, token in re.findall(r"((?:\x1b\[[0-9;]*m)*)(t\d)\b", codes_of(strip(tokens, scores), system))}
+    looks = {
+        token: look
+        for look, token in re.findall(r"((?:\x1b\[[0-9;]*m)*)(t\d)\b", codes_of(strip(tokens, scores), system))
+    }
     cells = {
-        number: look for look, number in re.findall(r"((?:\x1b\[[0-9;]*m)*) ?(-?\d\.\d\d)", codes_of(map_view(made), system))
+        number: look
+        for look, number in re.findall(r"((?:\x1b\[[0-9;]*m)*) ?(-?\d\.\d\d)", codes_of(map_view(made), system))
     }
     for towards, against in ((0, 1), (2, 3), (4, 5)):
         assert len({looks[f"t{towards}"], looks[f"t{against}"], looks["t6"]}) == 3, (looks, towards)
-        assert len({cells[f"{scores[towards]:.2f}"], cells[f"{scores[against]:.2f}"], cells["0.00"]}) == 3, (cells, towards)
+        assert len({cells[f"{scores[towards]:.2f}"], cells[f"{scores[against]:.2f}"], cells["0.00"]}) == 3, (
+            cells,
+            towards,
+        )
     bars = set(re.findall(r"(\x1b\[[0-9;]*m)([█▒])", codes_of(attribution_view(read), system)))
     assert len({look for look, _ in bars}) == len({block for _, block in bars}) == 2, bars
 
@@ -442,7 +464,9 @@ def test_the_header_says_what_was_left_out_and_how_well_it_adds_up() -> None:
     gone = {"tokens": 2, "sum": 0.475, "rest_made_to_sum_to_1": True}
     share = rendered(attribution_view(attribution([1.0], ("a",), special_removed=gone)))
     assert "special tokens left out (47.5% of the row; the rest sums to 1)" in share
-    norm = rendered(attribution_view(attribution([1.0], ("a",), special_removed={"sum": 3e6, "share": 0.25}, distribution=False)))
+    norm = rendered(
+        attribution_view(attribution([1.0], ("a",), special_removed={"sum": 3e6, "share": 0.25}, distribution=False))
+    )
     assert "special tokens left out (25.0% of the row)" in norm
     gone = {**gone, "rest_made_to_sum_to_1": False}
     logit = attribution([1.0], ("a",), special_removed=gone)

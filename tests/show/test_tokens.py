@@ -54,4 +54,8 @@ def test_a_scale_is_a_straight_mix() -> None:
     assert scaled(0, "for-tint") == "#ffffff"
     assert scaled(-1, "against") == "#c2500a"
     assert scaled(0.5, "for-tint") == "#a4cfe8"
-    assert [hue_of(score, signed=signed) for score, signed in ((1, True), (-1, True), (-1, False))] == ["for", "against", "share"]
+    assert [hue_of(score, signed=signed) for score, signed in ((1, True), (-1, True), (-1, False))] == [
+        "for",
+        "against",
+        "share",
+    ]

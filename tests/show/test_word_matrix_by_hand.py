@@ -17,8 +17,8 @@ from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from mixlens.errors import InputError
-from mixlens.sentences import Word
+from mixlens.base.errors import InputError
+from mixlens.base.words import Word
 from mixlens.show import colors, packing
 from mixlens.show.colors import LIGHT
 from mixlens.show.figure import brackets, layout, word_matrix, word_units
@@ -96,7 +96,11 @@ def test_cells_are_as_wide_as_their_page_allows() -> None:
         room = 0.9 - narrow.left - GAP
         assert narrow.cell == narrow.row == pytest.approx((room - 0.1) / 2)
         numbers = drawing(numbers=True)
-        assert (numbers.cell, numbers.row, numbers.apart) == (pytest.approx(0.34), pytest.approx(0.34), pytest.approx(0.34))
+        assert (numbers.cell, numbers.row, numbers.apart) == (
+            pytest.approx(0.34),
+            pytest.approx(0.34),
+            pytest.approx(0.34),
+        )
         large = drawing(numbers=True, width=2 * WIDE)
         assert (large.cell, large.row) == (pytest.approx(0.96), pytest.approx(0.34))
         tight = drawing(numbers=True, width=1.2)
@@ -160,7 +164,11 @@ def test_cells_names_and_brackets_are_drawn_where_they_stand() -> None:
     heads = [text for text in axes.texts if text.get_rotation() == 90 and text.get_horizontalalignment() == "center"]
     middles = [0.05, 0.22, 0.46]
     assert [text.get_position() for text in heads] == [pytest.approx((one.left + at, one.top - 0.05)) for at in middles]
-    assert [text.get_fontstyle() for text in rows] == [text.get_fontstyle() for text in heads] == ["italic", "normal", "normal"]
+    assert (
+        [text.get_fontstyle() for text in rows]
+        == [text.get_fontstyle() for text in heads]
+        == ["italic", "normal", "normal"]
+    )
     boxes: list[Any] = [patch for patch in axes.patches if isinstance(patch, Rectangle)]
     mark, frame = boxes
     assert mark.get_bbox().bounds == pytest.approx((one.left, one.top, 0.1, 0.72))
@@ -172,7 +180,9 @@ def test_cells_names_and_brackets_are_drawn_where_they_stand() -> None:
     lying, upright = axes.lines[0::2], axes.lines[1::2]
     assert [line.get_ydata()[1] for line in lying] == pytest.approx([above, above - 0.07, above - 0.07])  # type: ignore[index]
     assert [line.get_xdata()[1] for line in upright] == pytest.approx([beside, beside + 0.07, beside + 0.07])  # type: ignore[index]
-    spans = [(one.left + start + 0.015, one.left + stop - 0.015) for start, stop in ((0.1, 0.58), (0.1, 0.34), (0.34, 0.58))]
+    spans = [
+        (one.left + start + 0.015, one.left + stop - 0.015) for start, stop in ((0.1, 0.58), (0.1, 0.34), (0.34, 0.58))
+    ]
     assert [(line.get_xdata()[0], line.get_xdata()[-1]) for line in lying] == [pytest.approx(span) for span in spans]  # type: ignore[index]
 
 
@@ -261,7 +271,11 @@ def test_brackets_are_lines_with_arms_and_a_name() -> None:
 def test_pieces_are_units_of_their_own() -> None:
     tokens = ("[CLS]", "un", "##happy", "[MASK]")
     scores = Map(torch.ones(1, 4, 4), tokens, "alti", {}, (True, False, False, True))
-    given = [Word("[CLS]", "", (0,), -1, True), Word("unhappy", "", (1, 2), 0, False), Word("[MASK]", " ", (3,), 0, True)]
+    given = [
+        Word("[CLS]", "", (0,), -1, True),
+        Word("unhappy", "", (1, 2), 0, False),
+        Word("[MASK]", " ", (3,), 0, True),
+    ]
     made = word_units.pieces_as_units(scores, given, 2)
     assert (made.noun, made.answer, made.brackets, made.pieces) == ("tokens", 2, [], [Bracket(1, 3)])
     assert [(one.name, one.title, one.label, one.tokens, one.mark) for one in made.units] == [
@@ -273,7 +287,8 @@ def test_pieces_are_units_of_their_own() -> None:
 def test_texts_are_cut_between_words() -> None:
     with artists.equal_letters():
         room = {
-            count: layout.cut_between_words("one two, three", 6.5, count * LETTER + 1e-9) for count in (14, 13, 10, 9, 7, 4, 3)
+            count: layout.cut_between_words("one two, three", 6.5, count * LETTER + 1e-9)
+            for count in (14, 13, 10, 9, 7, 4, 3)
         }
     assert room == {14: "one two, three", 13: "one two…", 10: "one two…", 9: "one…", 7: "one…", 4: "one…", 3: "on…"}
 

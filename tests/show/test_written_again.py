@@ -7,7 +7,7 @@ from pathlib import Path
 import made_values as made
 import pytest
 
-from mixlens.files import refuse_foreign
+from mixlens.base.files import refuse_foreign
 
 
 @pytest.mark.parametrize("name", ["x.csv", "x.CSV", "x.json"])

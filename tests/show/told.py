@@ -22,7 +22,7 @@ import torch
 import why_example
 from rich.console import Console
 
-from mixlens.sentences import Word
+from mixlens.base.words import Word
 from mixlens.show import (
     colors,
     encoding,
@@ -156,7 +156,9 @@ def shown_tokens() -> Any:
     return {
         "shown": [tokens.shown(token) for token in STRANGE],
         "glued": [tokens.glued(row) for row in rows],
-        "pieces": [[list(piece) for piece in tokens.pieces(row, words=words)] for row in rows for words in (False, True)],
+        "pieces": [
+            [list(piece) for piece in tokens.pieces(row, words=words)] for row in rows for words in (False, True)
+        ],
         "usual": [list(piece) for piece in tokens.pieces(("un", "##happy"))],
     }
 
@@ -169,8 +171,12 @@ def fitted() -> Any:
     texts = ("", "a", "abc", "abcdef", WIDE, HEBREW)
     ways = ({}, {"right": True}, {"middle": True})
     return {
-        "clipped": {f"{one} {width}": layout.clipped(one, width) for one in texts for width in (-1, 0, 1, 2, 3, 4, 6, 10, 11)},
-        "fitting": [layout.fitting(one, width, **way) for one in texts for width in (0, 1, 3, 7, 8, 12) for way in ways],
+        "clipped": {
+            f"{one} {width}": layout.clipped(one, width) for one in texts for width in (-1, 0, 1, 2, 3, 4, 6, 10, 11)
+        },
+        "fitting": [
+            layout.fitting(one, width, **way) for one in texts for width in (0, 1, 3, 7, 8, 12) for way in ways
+        ],
         "turned": [layout.turned(one) for one in ("abc", HEBREW, "ع", "١", "a" + HEBREW)],
         "chopped": [layout.chopped(one, width) for one in texts for width in (1, 2, 3, 6)],
         "columns": [layout.columns_of(one) for one in texts],
@@ -222,7 +228,10 @@ INFOS: dict[str, dict[str, Any]] = {
     "rollout": {"rollout": {"convention": "alti"}, "options": {"head": 0}, "layer": 3, **EXACT},
     "flow": {"rollout": {"convention": "abnar", "flow": True}, "options": {"head": None}, **OFF},
     "removed": {"special_removed": {"share": 0.25, "sum": 3.0}, "options": None},
-    "removed to one": {"special_removed": {"sum": 0.00041, "rest_made_to_sum_to_1": True}, "notices": ["Look.", "a\tb"]},
+    "removed to one": {
+        "special_removed": {"sum": 0.00041, "rest_made_to_sum_to_1": True},
+        "notices": ["Look.", "a\tb"],
+    },
     "removed sum": {"special_removed": {"sum": -1.23456}, "special_tokens": "left out"},
     "not removed": {"special_removed": False, "special_tokens": "kept", "variant": None},
     "norms": {"distribution": False, "target": "x", "score": "logit"},
@@ -236,8 +245,14 @@ INFOS: dict[str, dict[str, Any]] = {
 def headings() -> Any:
     sizes = (0.0, 1e-9, 0.0004, 0.0005, 0.00051, 0.001, 0.0011, 0.01, 0.125, 1.0, -0.25, -1e-5)
     scores = [[], [0.0], [2.0, -1.0, 0.5], [0.123456, 0.2]]
-    rows = [made.attribution(), made.attribution(method="b", **OFF, notices=["Look."]), made.row_of_map(**INFOS["removed"])]
-    other = made.attribution(method="c", query=1, query_token="The", notices=["Look.", "Again."], **INFOS["removed sum"])
+    rows = [
+        made.attribution(),
+        made.attribution(method="b", **OFF, notices=["Look."]),
+        made.row_of_map(**INFOS["removed"]),
+    ]
+    other = made.attribution(
+        method="c", query=1, query_token="The", notices=["Look.", "Again."], **INFOS["removed sum"]
+    )
     names = ["one", "two", "three", "four\n"]
     return {
         "lines": {name: heading.heading_line(info, "alti") for name, info in INFOS.items()},
@@ -248,13 +263,19 @@ def headings() -> Any:
         "removed": [[heading.removed(info), heading.removed_size(info)] for info in INFOS.values()],
         "notes": {name: heading.notes("alti", info) for name, info in INFOS.items()},
         "in percent": [heading.in_percent(info) for info in INFOS.values()],
-        "numbers": [[heading.number_of(info, row, 3)(score) for row in scores for score in row] for info in INFOS.values()],
+        "numbers": [
+            [heading.number_of(info, row, 3)(score) for row in scores for score in row] for info in INFOS.values()
+        ],
         "units": [heading.unit_lines(info, row) for info in INFOS.values() for row in scores],
         "largest": [heading.largest_of(info, row) for info in INFOS.values() for row in scores],
         "explained": [heading.explained_lines(info) for info in INFOS.values()],
         "predicted": [heading.predicted([]), heading.predicted([("was\n", 0.6225), ("were", 0.0004)])],
         "by each": [
-            [heading.explained_by_each(some, labels), heading.removed_by_each(some, labels), heading.notes_of_each(some, labels)]
+            [
+                heading.explained_by_each(some, labels),
+                heading.removed_by_each(some, labels),
+                heading.notes_of_each(some, labels),
+            ]
             for some, labels in (([*rows, other], names), (rows[:1], names[:1]), (rows[:2], names[:2]), ([], []))
         ],
     }
@@ -320,12 +341,18 @@ def strips_and_bars() -> Any:
     wide = (WIDE, "日本", "##語", HEBREW)
     found: dict[str, Any] = {}
     for width, count in product((1, 5, 9, 14, 30, 80), (0, 16, 256)):
-        found[f"strip {width} {count}"] = spans(views.strip_lines(made.TOKENS, scores, width=width, colours=count, words=False))
+        found[f"strip {width} {count}"] = spans(
+            views.strip_lines(made.TOKENS, scores, width=width, colours=count, words=False)
+        )
     for width in (1, 4, 8, 20):
-        found[f"wide strip {width}"] = spans(views.strip_lines(wide, [1.0, -1.0, 0.5, 0.2], width=width, colours=16, words=True))
+        found[f"wide strip {width}"] = spans(
+            views.strip_lines(wide, [1.0, -1.0, 0.5, 0.2], width=width, colours=16, words=True)
+        )
     for width in (10, 20, 21, 22, 26, 27, 28, 29, 30, 33, 34, 60):
         found[f"bars {width}"] = spans(_laid(views.bars(made.TOKENS, scores), width, 16 if width % 2 else 256))
-    found["wide bars"] = spans(_laid(views.bars(wide, [1.0, -1.0, 0.5, 0.2], top=2, number=lambda score: f"<{score}>"), 30, 0))
+    found["wide bars"] = spans(
+        _laid(views.bars(wide, [1.0, -1.0, 0.5, 0.2], top=2, number=lambda score: f"<{score}>"), 30, 0)
+    )
     found["no bars"] = spans(_laid(views.bars((), ()), 30, 0))
     found["zero bars"] = spans(_laid(views.bars(("a", "b"), (0.0, 0.0)), 30, 256))
     found["counts"] = [views.count_of(top, total, 4) for top in (None, 0, 1, 3, 9) for total in (0, 1, 3, 4, 5, 20)]
@@ -354,7 +381,10 @@ def _colours(system: Any, no_color: bool) -> int:
 def row_texts() -> Any:
     rows = [made.attribution(), made.row_of_map(), made.attribution(method="a method with a long name", **OFF)]
     words = [made.attribution().by_word(), made.row_of_map().by_word()]
-    many = [long_attribution(61), replace(long_attribution(61), method="other", scores=long_attribution(61).scores.flip(0))]
+    many = [
+        long_attribution(61),
+        replace(long_attribution(61), method="other", scores=long_attribution(61).scores.flip(0)),
+    ]
     sixty = [long_attribution(60)]
     found = {
         "numbers": lined(text.compare_view(rows), 100, 60, 30, 12),
@@ -445,7 +475,9 @@ def why_texts() -> Any:
     for count in (16, 256):
         found[f"colours {count}"] = spans(why_text.lines_of(cases["usual"], 70, count))
         found[f"against {count}"] = spans(why_text.lines_of(cases["unsigned"], 70, count))
-    found["bars"] = {str(width): [line.plain for line in why_text._bars(cases["usual"], width, 0)] for width in range(10, 50, 3)}
+    found["bars"] = {
+        str(width): [line.plain for line in why_text._bars(cases["usual"], width, 0)] for width in range(10, 50, 3)
+    }
     return found
 
 
@@ -474,7 +506,9 @@ def _pair() -> list[dict[str, Any]]:
     return [*words, *second]
 
 
-NOTES = [{"id": "n", "state": state, "text": f"A note that says {state}."} for state in ("caution", "fail", "ok", "info")]
+NOTES = [
+    {"id": "n", "state": state, "text": f"A note that says {state}."} for state in ("caution", "fail", "ok", "info")
+]
 RANDOM = why_example.trust()["random"]
 ANSWER = why_example.example()["answer"]
 ANSWERS: dict[str, dict[str, Any]] = {
@@ -528,7 +562,10 @@ def html_parts(page: str) -> Any:
     """A page or an output with its style and its script taken out."""
     short = re.sub(r"<style>.*?</style>", "<style></style>", page, flags=re.DOTALL)
     short = re.sub(
-        r"<script>.*?</script>|<script type=\"text/javascript\">.*?</script>", "<script></script>", short, flags=re.DOTALL
+        r"<script>.*?</script>|<script type=\"text/javascript\">.*?</script>",
+        "<script></script>",
+        short,
+        flags=re.DOTALL,
     )
     short = re.sub(r"'sha256-[^']*'", "'sha256'", re.sub(r'data-mixlens="[0-9a-f]*"', "data-mixlens", short))
     short = re.sub(r"made \d{4}-\d\d-\d\d", "made today", short)
@@ -561,7 +598,9 @@ def notebooks() -> Any:
 
 def latex_texts() -> Any:
     words = made.attribution().by_word()
-    strange = Attribution(torch.tensor([1.0, -0.029, -0.031, 0.0]), ("日", "e\u0301\\{}$", "##`-,", "x"), "a_b", {"model": "m"})
+    strange = Attribution(
+        torch.tensor([1.0, -0.029, -0.031, 0.0]), ("日", "e\u0301\\{}$", "##`-,", "x"), "a_b", {"model": "m"}
+    )
     return {
         "one": latex.latex(made.attribution()).split("\n"),
         "words": latex.latex(words).split("\n"),
@@ -570,7 +609,8 @@ def latex_texts() -> Any:
         "strange": latex.latex(strange).split("\n"),
         "escaped": [latex.escaped(text) for text in ("".join(latex.SPECIAL), "a\tb", "e\u0301")],
         "refused": [
-            refusal(lambda some=some: latex.latex(some)) for some in ([], [made.a_map()], made.attribution((float("nan"),)))
+            refusal(lambda some=some: latex.latex(some))
+            for some in ([], [made.a_map()], made.attribution((float("nan"),)))
         ],
     }
 
@@ -586,19 +626,32 @@ def entries() -> Any:
     bare = Attribution(torch.tensor([1.0, -2.0]), ("a", "b"), "mine", {})
     return {
         "attributions": without_blocks(page_entry.entry(results, room=2_000_000)),
-        "scores": [decode(method["scores"]).tolist() for method in page_entry.entry(results, room=2_000_000)["methods"]],
-        "maps": [without_blocks(page_entry.entry(maps, room=2_000_000)), _decoded(page_entry.entry(maps, room=2_000_000))],
+        "scores": [
+            decode(method["scores"]).tolist() for method in page_entry.entry(results, room=2_000_000)["methods"]
+        ],
+        "maps": [
+            without_blocks(page_entry.entry(maps, room=2_000_000)),
+            _decoded(page_entry.entry(maps, room=2_000_000)),
+        ],
         "more": without_blocks(page_entry.entry([generated], room=9_000, more={"why": "because"})),
         "bare": without_blocks(page_entry.entry([bare], room=9_000)),
         "precision": {
-            str(room): page_entry.entry([made.a_map(6, 30)], room=room)["precision"] for room in (9_000, 40_000, 300_000)
+            str(room): page_entry.entry([made.a_map(6, 30)], room=room)["precision"]
+            for room in (9_000, 40_000, 300_000)
         },
         "labels": [
             page_entry.labels(some)
-            for some in (results, maps, [bare, bare], [made.attribution(variant=None, options=None), made.attribution(target=0)])
+            for some in (
+                results,
+                maps,
+                [bare, bare],
+                [made.attribution(variant=None, options=None), made.attribution(target=0)],
+            )
         ],
         "numbered": [page_entry.numbered(names) for names in ([], ["a"], ["a", "b", "a", "a", "b"])],
-        "shortened": [page_entry.shortened("abcdefghij", begin, end=end) for begin in (3, 5, 8, 9, 10) for end in (0, 1, 3)],
+        "shortened": [
+            page_entry.shortened("abcdefghij", begin, end=end) for begin in (3, 5, 8, 9, 10) for end in (0, 1, 3)
+        ],
         "explains": [page_entry.explains(info) for info in INFOS.values()],
         "predicts": [
             page_entry.predicts([made.attribution(task=task, **more)], prediction)
@@ -642,20 +695,26 @@ def _asked() -> list[Any]:
 def without_blocks(value: Any) -> Any:
     """A value with the data of its blocks taken out: how they are packed is tested by itself."""
     if isinstance(value, dict):
-        return {key: "..." if key == "data" and isinstance(one, str) else without_blocks(one) for key, one in value.items()}
+        return {
+            key: "..." if key == "data" and isinstance(one, str) else without_blocks(one) for key, one in value.items()
+        }
     return list(map(without_blocks, value)) if isinstance(value, list | tuple) else value
 
 
 def _decoded(entry: Any) -> Any:
     """The numbers of the sheets of an entry."""
     return [
-        {name: np.round(decode(block), 6).tolist() for name, block in method["sheets"].items()} for method in entry["methods"]
+        {name: np.round(decode(block), 6).tolist() for name, block in method["sheets"].items()}
+        for method in entry["methods"]
     ]
 
 
 def pages() -> Any:
     why = SimpleNamespace(to_dict=lambda: why_example.example(text="a\u200bb" + "x" * 80))
-    told = [results_page.Told([made.attribution(), made.a_map(2, 3, text=None)], why=why), results_page.Told([], why=why)]
+    told = [
+        results_page.Told([made.attribution(), made.a_map(2, 3, text=None)], why=why),
+        results_page.Told([], why=why),
+    ]
     texts = (
         ["x" * 70 + end + "y" * 30 for end in "ab"]
         + ["z" * 85 + end for end in "ab"]
@@ -665,7 +724,9 @@ def pages() -> Any:
     other = made.attribution(model="other/model")
     return {
         "results": html_parts(results_page.page([made.attribution(), made.row_of_map()])),
-        "titled": html_parts(results_page.page([made.attribution(), other], title="Mine <b>", preset="methods", room=400_000)),
+        "titled": html_parts(
+            results_page.page([made.attribution(), other], title="Mine <b>", preset="methods", room=400_000)
+        ),
         "told": [
             html_parts(results_page.page_of_texts([one], preset="why"))[:60]
             for one in (*told, results_page.Told([made.attribution()], unanswered="No."))
@@ -716,7 +777,9 @@ def templates() -> Any:
         "plain page": html_parts(page_template.filled_page({}, page_template.REPORT, title="T", subtitle="S")),
         "style": [style.count(".in {\n"), style.index(".in {") == len(page_template.asset("tokens.css")), style[-4:]],
         "script": [script[:22], script[-20:], '"use strict"' in script[30:]],
-        "visible": [page_template.visible(text) for text in ("a b", "a\u200bb\n\t\u200c\u200d\u3000\u00a0", "\u202e\x00\u202f")],
+        "visible": [
+            page_template.visible(text) for text in ("a b", "a\u200bb\n\t\u200c\u200d\u3000\u00a0", "\u202e\x00\u202f")
+        ],
         "folders": [page_template.folder_name(name) for name in ("./a/b/", "/a/b", "~/c", "a/b", "a/", "/")],
         "lines": [page_template.shown_line(text) for text in ("a\nb\u202f%\u200b", "é")],
         "json": page_template.safe_json({"a": ["<>&\u2028\u2029", "\ud800", 1.5, None]}),
@@ -730,7 +793,9 @@ def templates() -> Any:
 def written_pages() -> Any:
     cases = {
         "effects": made.generation(),
-        "given": made.generation(effects=False, given=True, gap=None, versions=None, paper=None, is_map=False, notices=["Look."]),
+        "given": made.generation(
+            effects=False, given=True, gap=None, versions=None, paper=None, is_map=False, notices=["Look."]
+        ),
         "signed": replace(made.generation(signed=True, method="x"), effects=made._effects("[MASK]")),
         "chat": made.chat(),
     }
@@ -782,9 +847,17 @@ def flow_pages() -> Any:
         refusal(lambda: flow_page.picture_of(flow_map(), heads=made.heads(2))),
         refusal(lambda: flow_page.picture_of(flow_map(9), heads=heads)),
         refusal(lambda: flow_page.picture_of(replace(flow_map(), scores=-flow_map().scores), rollout="globenc")),
-        refusal(lambda: flow_page.picture_of(replace(flow_map(), scores=1.0011 * flow_map().scores), rollout="globenc")),
-        refusal(lambda: flow_page.picture_of(replace(flow_map(), scores=1.0009 * flow_map().scores), rollout="globenc")),
-        refusal(lambda: flow_page.picture_of(replace(flow_map(), scores=flow_map().scores * float("nan")), rollout="globenc")),
+        refusal(
+            lambda: flow_page.picture_of(replace(flow_map(), scores=1.0011 * flow_map().scores), rollout="globenc")
+        ),
+        refusal(
+            lambda: flow_page.picture_of(replace(flow_map(), scores=1.0009 * flow_map().scores), rollout="globenc")
+        ),
+        refusal(
+            lambda: flow_page.picture_of(
+                replace(flow_map(), scores=flow_map().scores * float("nan")), rollout="globenc"
+            )
+        ),
     ]
     return found
 
@@ -793,7 +866,9 @@ def long_map(n: int) -> Map:
     """Five sentences of a dozen words and a mark each."""
     tokens = tuple("." if i % 13 == 12 else f"W{i}" for i in range(n))
     words = tuple((token, (i,)) for i, token in enumerate(tokens))
-    one = made.a_map(2, n, tokens=tokens, text=" ".join(tokens).replace(" .", "."), query=3, prediction=[("yes\u200b", 0.99967)])
+    one = made.a_map(
+        2, n, tokens=tokens, text=" ".join(tokens).replace(" .", "."), query=3, prediction=[("yes\u200b", 0.99967)]
+    )
     return replace(one, words=words, special=(False,) * n)
 
 
@@ -803,7 +878,8 @@ def words_of(*texts: str, special: Sequence[int] = ()) -> list[Word]:
 
 def grouped(words: Sequence[Word], query: int, *, causal: bool = False) -> list[Any]:
     return [
-        [group.kind, group.name, group.title, list(group.words)] for group in flow_groups.groups_of(words, query, causal=causal)
+        [group.kind, group.name, group.title, list(group.words)]
+        for group in flow_groups.groups_of(words, query, causal=causal)
     ]
 
 
@@ -840,12 +916,25 @@ def flow_arrays() -> Any:
     bands = flow.bands
     found: dict[str, Any] = {
         name: np.round(getattr(flow, name), 9).tolist()
-        for name in ("shares", "origins", "undrawn", "rolled", "alone", "rolled_words", "alone_words", "words", "input_bands")
+        for name in (
+            "shares",
+            "origins",
+            "undrawn",
+            "rolled",
+            "alone",
+            "rolled_words",
+            "alone_words",
+            "words",
+            "input_bands",
+        )
     }
     found |= {
-        f"bands {name}": np.round(getattr(bands, name), 9).tolist() for name in ("layer", "above", "below", "share", "parts")
+        f"bands {name}": np.round(getattr(bands, name), 9).tolist()
+        for name in ("layer", "above", "below", "share", "parts")
     }
-    found["heads"] = np.round(flow_numbers.heads_by_group(made.heads(1, 2), [[0], [1, 2, 3], [4, 5, 6, 7, 8], [9]]), 9).tolist()
+    found["heads"] = np.round(
+        flow_numbers.heads_by_group(made.heads(1, 2), [[0], [1, 2, 3], [4, 5, 6, 7, 8], [9]]), 9
+    ).tolist()
     found["layers"] = [
         np.round(flow_numbers.layers_of(made.a_map(1, 3), name)[0], 9).tolist() for name in (None, "abnar", "globenc")
     ]
@@ -866,12 +955,16 @@ def packed() -> Any:
         "descriptions": [kind.description(signed=signed) for kind in kinds for signed in (False, True)],
         "usual": kinds[1].description(),
     }
-    sheets = [np.abs(np.sin(np.arange(12_000).reshape(-1, 60) ** 1.1)), np.abs(np.cos(np.arange(9_000).reshape(-1, 60)))]
+    sheets = [
+        np.abs(np.sin(np.arange(12_000).reshape(-1, 60) ** 1.1)),
+        np.abs(np.cos(np.arange(9_000).reshape(-1, 60))),
+    ]
     rooms = (1_000, 2_000, 6_000, 12_000, 25_000, 40_000, 60_000, 90_000, 200_000)
     found["fits"] = {str(room): _fitted(sheets, room) for room in rooms}
     found["small"] = {str(room): _fitted([plain], room) for room in (40, 60, 100, 1000)}
     found["refused"] = [
-        refusal(lambda rows=rows: encode(rows, kinds[0])) for rows in (np.full((1, 2), np.inf), plain * 1e40, plain * np.nan)
+        refusal(lambda rows=rows: encode(rows, kinds[0]))
+        for rows in (np.full((1, 2), np.inf), plain * 1e40, plain * np.nan)
     ]
     found["none"] = _fitted([], 10)
     return found

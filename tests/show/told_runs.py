@@ -11,9 +11,9 @@ import made_run
 import made_values as made
 from made_run import maps_of, overview, sampled
 
-from mixlens.corpus.page_labels import Judged
-from mixlens.corpus.turned_counts import RowCheck, TurnedCounts
-from mixlens.errors import InputError
+from mixlens.base.errors import InputError
+from mixlens.runs.corpus.page_labels import Judged
+from mixlens.runs.corpus.turned_counts import RowCheck, TurnedCounts
 from mixlens.show import run_checks, run_facts, run_page
 from mixlens.show.page_template import filled_page
 
@@ -44,7 +44,14 @@ def facts_of_runs() -> Any:
             "judged": None,
             "not_judged": "No.\u200b",
         },
-        **{"agreement": {}, "ratios": {}, "gap": made_run.mean(), "lengths": Counter(), "seconds": made_run.mean(), "slow": []},
+        **{
+            "agreement": {},
+            "ratios": {},
+            "gap": made_run.mean(),
+            "lengths": Counter(),
+            "seconds": made_run.mean(),
+            "slow": [],
+        },
         **{
             "examples": [],
             "notes": [],
@@ -61,9 +68,12 @@ def facts_of_runs() -> Any:
     return {
         "run": short(run_facts.run_facts(overview())),
         "empty": run_facts.run_facts(empty),
-        "labels": [run_facts._labels(Judged("l", 1, 1, 0, 0, table)) for table in (many, Counter(list(many)[:12]), Counter())],
+        "labels": [
+            run_facts._labels(Judged("l", 1, 1, 0, 0, table)) for table in (many, Counter(list(many)[:12]), Counter())
+        ],
         "lengths": [
-            run_facts._lengths(Counter(some)) for some in ({5: 2}, {1: 1, 30: 2}, {1: 1, 31: 2}, {10: 1, 69: 1, 70: 3, 40: 2})
+            run_facts._lengths(Counter(some))
+            for some in ({5: 2}, {1: 1, 30: 2}, {1: 1, 31: 2}, {10: 1, 69: 1, 70: 3, 40: 2})
         ],
         "about": [
             run_facts.about(overview(manifest=manifest))
@@ -74,7 +84,9 @@ def facts_of_runs() -> Any:
         ],
         "short": [run_facts.short(text) for text in ("x" * 59, "x" * 60, "x" * 61, "Ġa")],
         "unchecked": run_checks.check_facts(overview(removal=unchecked, signed=(), special={})),
-        "names": [run_checks.researcher_name(name) for name in ("alti", "alti:variant=released:head=2", "mine:a", "attcat:")],
+        "names": [
+            run_checks.researcher_name(name) for name in ("alti", "alti:variant=released:head=2", "mine:a", "attcat:")
+        ],
         "leading": [run_checks.leading(overview(signed=signed)) for signed in ((), ("mine", "attcat"), ("mine",))],
     }
 
@@ -100,9 +112,15 @@ def run_pages() -> Any:
         "heads": [[run_page._headings(facts, title) for title in (None, "T")] for facts in questions],
         "examples": short(data_of(plain)["examples"]),
         "notes": [data_of(plain)["notes"], data_of(plain)["held"]],
-        "held": [held["held"], short(held["examples"][1]["maps"]), [example["maps"] is None for example in held["examples"]]],
+        "held": [
+            held["held"],
+            short(held["examples"][1]["maps"]),
+            [example["maps"] is None for example in held["examples"]],
+        ],
         "rooms": {str(more): _held(base + more) for more in (0, 700, 1500, 2200, 2900, 4000, 6000)},
-        "rooms with maps": {str(more): _held(base + more, maps=maps_of) for more in (1000, 3000, 4800, 6000, 7000, 9000)},
+        "rooms with maps": {
+            str(more): _held(base + more, maps=maps_of) for more in (1000, 3000, 4800, 6000, 7000, 9000)
+        },
         "refused": _refused(base - 1),
         "fits": [run_page._first_that_fit({1: 5, 2: 9, 3: 4, 4: 1}, room) for room in (0, 1, 5, 9, 10, 14, 19)],
         "none": [

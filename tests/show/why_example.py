@@ -52,7 +52,12 @@ def trust(**changed: Any) -> dict[str, Any]:
             "title": "Without these three words: 95.0 % becomes 12.0 %.",
             "detail": "Random: 90.0 %.",
         },
-        {"id": "agreement", "state": "caution", "title": "One of two methods agrees.", "detail": "It is the leading one."},
+        {
+            "id": "agreement",
+            "state": "caution",
+            "title": "One of two methods agrees.",
+            "detail": "It is the leading one.",
+        },
         {"id": "completeness", "state": "ok", "title": "Nothing is missing.", "detail": "Gap 0.001 %."},
         {
             "id": "single",
@@ -61,11 +66,32 @@ def trust(**changed: Any) -> dict[str, Any]:
             "detail": "Without “superb” alone it is still 60.0 %.",
         },
     ]
-    facts = {"verdict": "ok", "sentence": "Yes, for these three words: without them the model says something else.", "k": 3}
-    facts |= {"filler": {"id": "delete", "text": "words are deleted"}, "measures": "probability of positive", "whole": 0.95}
-    facts |= {"without": 0.12, "without_prediction": "negative", "turned": True, "random": random, "alone": 0.99, "empty": 0.4}
+    facts = {
+        "verdict": "ok",
+        "sentence": "Yes, for these three words: without them the model says something else.",
+        "k": 3,
+    }
+    facts |= {
+        "filler": {"id": "delete", "text": "words are deleted"},
+        "measures": "probability of positive",
+        "whole": 0.95,
+    }
+    facts |= {
+        "without": 0.12,
+        "without_prediction": "negative",
+        "turned": True,
+        "random": random,
+        "alone": 0.99,
+        "empty": 0.4,
+    }
     curve = {"first": [0.95, 0.6, 0.3, 0.12, 0.2, 0.3, 0.4], "random": [[0.95, 0.9, 0.9, 0.8, 0.7, 0.5, 0.4]] * 3}
-    return {**facts, "single": {"word": 6, "without": 0.6, "turned": False}, "curve": curve, "checks": checks, **changed}
+    return {
+        **facts,
+        "single": {"word": 6, "without": 0.6, "turned": False},
+        "curve": curve,
+        "checks": checks,
+        **changed,
+    }
 
 
 def example(**changed: Any) -> dict[str, Any]:
@@ -78,7 +104,14 @@ def example(**changed: Any) -> dict[str, Any]:
         "reason": "It is made up.",
         "signed": True,
     }
-    answer = {"target": "positive", "foil": None, "probability": 0.95, "certainty": "sure", "for": [6, 7, 5], "against": [2]}
+    answer = {
+        "target": "positive",
+        "foil": None,
+        "probability": 0.95,
+        "certainty": "sure",
+        "for": [6, 7, 5],
+        "against": [2],
+    }
     facts = {
         "kind": "why",
         "model": "made-up",
@@ -101,7 +134,9 @@ def example(**changed: Any) -> dict[str, Any]:
     ]
     facts |= {"methods": methods, "trust": trust(), "agreement": {"same": 1, "of": 2, "k": 3}, "notes": []}
     facts |= {"gaps": {"completeness": 1e-5, "reconstruction": 4.6e-7}}
-    facts |= {"limits": {"removal_ok": 0.2, "removal_caution": 0.05, "completeness_ok": 0.01, "completeness_caution": 0.05}}
+    facts |= {
+        "limits": {"removal_ok": 0.2, "removal_caution": 0.05, "completeness_ok": 0.01, "completeness_caution": 0.05}
+    }
     provenance = {
         "mixlens": "0.1.0",
         "torch": "2",

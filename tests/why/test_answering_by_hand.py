@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 import torch
 
-from mixlens.errors import InputError, checked_seed
+from mixlens.answers import answering, choice, outcome, trust
+from mixlens.answers.rules import Fall
+from mixlens.answers.value import Agreement, Answer, Curve, Filler, Gaps, Method, Random, Reading, Single, Word
+from mixlens.answers.words import Piece
+from mixlens.base.errors import InputError, checked_seed
 from mixlens.types import Example, Trace
-from mixlens.why import answering, choice, outcome, trust
-from mixlens.why.rules import Fall
-from mixlens.why.value import Agreement, Answer, Curve, Filler, Gaps, Method, Random, Reading, Single, Word
-from mixlens.why.words import Piece
 
 PIECES = (
     Piece("[CLS]", "", "text", True, (0,)),
@@ -43,8 +43,12 @@ def made_trace(task: str = "classification", **more: Any) -> Any:
     return MadeTrace(**{**given, **more})
 
 
-def scored(name: str = "deeplift", scores: tuple[float, ...] = (1.0, 4.0, 1.0, -2.0, 0.5), **info: Any) -> answering.Scored:
-    request: Any = SimpleNamespace(name=name, is_map=name == "alti", class_specific=name != "alti", options={}, variant=None)
+def scored(
+    name: str = "deeplift", scores: tuple[float, ...] = (1.0, 4.0, 1.0, -2.0, 0.5), **info: Any
+) -> answering.Scored:
+    request: Any = SimpleNamespace(
+        name=name, is_map=name == "alti", class_specific=name != "alti", options={}, variant=None
+    )
     return answering.Scored(request, scores, SimpleNamespace(info=info))  # type: ignore[arg-type]
 
 
@@ -57,7 +61,12 @@ def asked_like(**more: Any) -> Any:
         "probability": 0.9,
         "predictions": (("pos", 0.9),),
     }
-    given |= {"measured": SimpleNamespace(foil=None, positions=(), ids=(1, 1)), "own": frozenset(), "query": None, "foil": None}
+    given |= {
+        "measured": SimpleNamespace(foil=None, positions=(), ids=(1, 1)),
+        "own": frozenset(),
+        "query": None,
+        "foil": None,
+    }
     return SimpleNamespace(**{**given, "target": 1, "suggested": False, **more})
 
 
@@ -91,13 +100,17 @@ def test_texts_and_pairs() -> None:
 def test_a_text_is_traced_and_cut_where_that_was_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     model: Any = SimpleNamespace(trace=lambda example: ("trace", example), name="m")
     assert answering._traced(model, "a", None, False) == (("trace", Example("a")), None)
-    monkeypatch.setattr(answering, "truncated", lambda example, model: SimpleNamespace(info={"truncated": 9}, of=example))
+    monkeypatch.setattr(
+        answering, "truncated", lambda example, model: SimpleNamespace(info={"truncated": 9}, of=example)
+    )
     (_, shorter), cut = answering._traced(model, "a", "b", True)  # type: ignore[misc]
     assert (shorter.of, cut) == (Example("a", "b"), 9)
     trace = object.__new__(Trace)
     object.__setattr__(trace, "model", model)
     assert answering._traced(model, trace, None, False) == (trace, None)
-    with pytest.raises(InputError, match=r"^this trace is of 'm', not of 'other'\. Trace the text with the model asked\.$"):
+    with pytest.raises(
+        InputError, match=r"^this trace is of 'm', not of 'other'\. Trace the text with the model asked\.$"
+    ):
         answering._traced(SimpleNamespace(name="other"), trace, None, False)  # type: ignore[arg-type]
 
 
@@ -155,12 +168,16 @@ def test_what_a_method_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[Any] = []
     result = SimpleNamespace(scores=torch.tensor([1.0, 2.0, 3.0, 4.0, 5.0, 6.0]), info={})
     monkeypatch.setattr(answering, "scores_of", lambda *given, **named: asked.append(("map", named)) or [result])
-    monkeypatch.setattr(answering, "attribute_each", lambda *given, **named: asked.append((given[1:], named)) or [result])
+    monkeypatch.setattr(
+        answering, "attribute_each", lambda *given, **named: asked.append((given[1:], named)) or [result]
+    )
     attcat: Any = SimpleNamespace(
         name="attcat", is_map=False, class_specific=True, variant="v", options_for=lambda trace: {"o": 1}
     )
     alti: Any = SimpleNamespace(name="alti", is_map=True, class_specific=False)
-    place: Any = SimpleNamespace(name="blank", is_map=False, class_specific=False, variant=None, options_for=lambda trace: {})
+    place: Any = SimpleNamespace(
+        name="blank", is_map=False, class_specific=False, variant=None, options_for=lambda trace: {}
+    )
     one = answering._scored(made_trace(), asked_like(query=3, foil=0), PIECES, attcat)
     assert one.scores == (1.0, 5.0, 4.0, 5.0, 6.0)
     answering._scored(made_trace(), asked_like(), PIECES, alti)
@@ -217,7 +234,15 @@ def test_a_reading_counts_the_words_it_shares() -> None:
     other = scored("attcat", (9.0, 1.0, 2.0, 4.0, 1.0), completeness={"relative_gap": 0.5})
     found = answering._reading(other, PIECES, [1, 2, 3], [1, 3], leads=False)
     assert found == Reading(
-        *("attcat", "AttCAT", "Attention × gradient", True, (9.0, 1.0, 2.0, 4.0, 1.0), (0.0, 0.125, 0.25, 0.5, 0.125), 1),
+        *(
+            "attcat",
+            "AttCAT",
+            "Attention × gradient",
+            True,
+            (9.0, 1.0, 2.0, 4.0, 1.0),
+            (0.0, 0.125, 0.25, 0.5, 0.125),
+            1,
+        ),
         answering.completeness(other.result.info),
     )
     assert answering._reading(other, PIECES, [1, 2, 3], [1, 2, 3], leads=True).same_first == 3
@@ -266,19 +291,38 @@ def test_how_the_answer_falls() -> None:
 def test_everything_that_taking_words_out_says() -> None:
     removal, words = removal_of(made_trace()), answering._words(PIECES, scored())
     fall = outcome.fall_of(removal, PLAN, asked_like())
-    found = outcome.trust_of(removal, PLAN, fall, asked_like(), "delete", Agreement(2, 3, 1), Gaps(0.02, None), words, PIECES)
-    assert (found.verdict, found.k, found.measures, found.whole, found.without) == ("caution", 1, "probability of pos", 0.9, 0.25)
-    assert found.sentence == "Partly, for this word: without it the model says something else. See the lines that are marked."
-    assert (found.filler, found.without_prediction, found.turned) == (Filler("delete", "words are deleted"), "neg", True)
+    found = outcome.trust_of(
+        removal, PLAN, fall, asked_like(), "delete", Agreement(2, 3, 1), Gaps(0.02, None), words, PIECES
+    )
+    assert (found.verdict, found.k, found.measures, found.whole, found.without) == (
+        "caution",
+        1,
+        "probability of pos",
+        0.9,
+        0.25,
+    )
+    assert (
+        found.sentence
+        == "Partly, for this word: without it the model says something else. See the lines that are marked."
+    )
+    assert (found.filler, found.without_prediction, found.turned) == (
+        Filler("delete", "words are deleted"),
+        "neg",
+        True,
+    )
     assert found.random == Random(pytest.approx(0.875), 0.8, 0.95, 2, True, 0, (0.8, 0.95))  # type: ignore[arg-type]
     assert (found.alone, found.empty, found.single, found.but) == (0.85, 0.5, Single(1, 0.25, True), "")
     assert found.curve == Curve((0.9, 0.25, 0.2, 0.5), ((0.9, 0.8, 0.2, 0.5),))
     assert [check.id for check in found.checks] == ["removal", "agreement", "completeness", "single"]
-    fine = outcome.trust_of(removal, PLAN, fall, asked_like(), "delete", Agreement(2, 3, 1), Gaps(None, None), words, PIECES)
+    fine = outcome.trust_of(
+        removal, PLAN, fall, asked_like(), "delete", Agreement(2, 3, 1), Gaps(None, None), words, PIECES
+    )
     assert fine.verdict == "ok"
     empty = replace(PLAN, named=(), sets=())
     nothing = outcome.fall_of(removal, empty, asked_like())
-    none = outcome.trust_of(removal, empty, nothing, asked_like(), "delete", Agreement(1, 1, 0), Gaps(None, None), words, PIECES)
+    none = outcome.trust_of(
+        removal, empty, nothing, asked_like(), "delete", Agreement(1, 1, 0), Gaps(None, None), words, PIECES
+    )
     assert (none.verdict, none.single, none.but, none.checks) == ("fail", None, "", ())
     assert none.sentence == "No: no word speaks for the answer, so there is nothing to take out."
     assert (found.without_each, none.without_each) == ((0.25,), ())
@@ -302,13 +346,17 @@ def test_a_named_word_that_raises_the_answer_alone_is_named_and_its_number_kept(
     removal.known[frozenset({3})].value = 0.96
     plan = replace(PLAN, named=(1, 3))
     fall = outcome.fall_of(removal, plan, asked_like())
-    found = outcome.trust_of(removal, plan, fall, asked_like(), "delete", Agreement(2, 3, 2), Gaps(None, None), words, PIECES)
+    found = outcome.trust_of(
+        removal, plan, fall, asked_like(), "delete", Agreement(2, 3, 2), Gaps(None, None), words, PIECES
+    )
     assert (found.verdict, found.without_each) == ("caution", (0.25, 0.96))
     assert found.but == ", though taking “bad” out alone makes it more likely"
     assert found.sentence.endswith("; taking “bad” out alone raises it.")
     removal.known[frozenset({3})].value = 0.94
     fall = outcome.fall_of(removal, plan, asked_like())
-    found = outcome.trust_of(removal, plan, fall, asked_like(), "delete", Agreement(2, 3, 2), Gaps(None, None), words, PIECES)
+    found = outcome.trust_of(
+        removal, plan, fall, asked_like(), "delete", Agreement(2, 3, 2), Gaps(None, None), words, PIECES
+    )
     assert (found.verdict, found.but) == ("ok", "")
 
 
@@ -371,19 +419,31 @@ def test_every_part_of_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found.answer == Answer("pos", "neg", 0.9, "sure", (1,), (3,), True)
     assert (found.predictions, found.special_share) == ((("pos", 0.9),), pytest.approx(1 / 8.5))
     assert [word.score for word in found.words] == [1.0, 4.0, 1.0, -2.0, 0.5]
-    assert (found.method.id, found.method.paper, [one.id for one in found.methods]) == ("deeplift", "P", ["deeplift", "alti"])
+    assert (found.method.id, found.method.paper, [one.id for one in found.methods]) == (
+        "deeplift",
+        "P",
+        ["deeplift", "alti"],
+    )
     assert (found.agreement, found.gaps) == (Agreement(1, 2, 1), Gaps(answering.completeness(lead.result.info), 0.125))
-    assert found.notes == (("text", 9, ["good"]), ("scores", [1], found.special_share, True, 0), ("trust", 1, 1, True, left_out))
+    assert found.notes == (
+        ("text", 9, ["good"]),
+        ("scores", [1], found.special_share, True, 0),
+        ("trust", 1, 1, True, left_out),
+    )
     assert (found.limits, found.provenance) == (dict(choice.LIMITS), {"given": (settings, [lead, other], asked)})
     assert found.trust.whole == 0.9
     unsigned = scored("alti", (1.0, 4.0, 1.0, -2.0, 0.5))
     trace.text, trace.model.proof = None, None
-    plain = answering._put_together(trace, asked, PIECES, "word", [unsigned], unsigned, [], "delete", settings, None, told.append)
+    plain = answering._put_together(
+        trace, asked, PIECES, "word", [unsigned], unsigned, [], "delete", settings, None, told.append
+    )
     assert (plain.text, plain.answer.against, plain.gaps.reconstruction) == ("", (), None)
     trace.model.task, trace.text = "question-answering", "x"
     own = asked_like(own=frozenset({4}))
     trace.model.tokenizer = SimpleNamespace(decode=lambda ids, skip_special_tokens: "span")
-    spanned = answering._put_together(trace, own, PIECES, "word", [lead], lead, [], "delete", settings, None, told.append)
+    spanned = answering._put_together(
+        trace, own, PIECES, "word", [lead], lead, [], "delete", settings, None, told.append
+    )
     assert spanned.notes[1][-1] == pytest.approx(2 / 7.5)  # type: ignore[index]
 
 
@@ -430,7 +490,11 @@ def test_why_hands_its_arguments_on(monkeypatch: pytest.MonkeyPatch) -> None:
     answering.why(model, "text", **given, draws=3, seed=4, truncate=True, progress=print)
     named = answering.Settings("m", ("a",), "mask", 3, 4)
     assert calls[1:4] == [
-        *(("_requests", ("model", named), {}), ("filler", ("model", "mask"), {}), ("_traced", ("model", "text", "p", True), {})),
+        *(
+            ("_requests", ("model", named), {}),
+            ("filler", ("model", "mask"), {}),
+            ("_traced", ("model", "text", "p", True), {}),
+        ),
     ]
     assert calls[5] == ("asked_of", ("trace", "pieces"), {"target": "t", "foil": "f", "query": "q"})
     assert calls[6][1][-1] is print

@@ -11,10 +11,10 @@ import transformers
 from conftest import CAUSAL, DISTINCT, head_of, ids, loaded, randomise
 
 import mixlens
-from mixlens.errors import InputError
-from mixlens.removal import answers
-from mixlens.targets import resolve
-from mixlens.why import Why
+from mixlens.answers import Why
+from mixlens.base.errors import InputError
+from mixlens.scoring.removal import answers
+from mixlens.scoring.targets import resolve
 
 CONTEXT = "The keys to the cabinet were rusty. The author of the books was old."
 QUICK = ("grad_x_input", "attcat")  # the identities of trust do not depend on the method

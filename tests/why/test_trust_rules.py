@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 import mixlens
-from mixlens.errors import InputError
+from mixlens.answers import choice, rules, sentences, trust
+from mixlens.answers.value import Agreement, Gaps, Random, Single, Word
+from mixlens.answers.words import Piece
+from mixlens.base.errors import InputError
+from mixlens.base.text import ordinal
 from mixlens.show import why_text
-from mixlens.why import choice, rules, sentences, trust
-from mixlens.why.value import Agreement, Gaps, Random, Single, Word
-from mixlens.why.words import Piece
-from mixlens.wording import ordinal
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,9 @@ def test_words_that_act_together_ask_for_caution() -> None:
     assert rules.removal_state(both) == "caution"
     assert rules.act_together(both)
     assert not rules.act_together(rules.Fall(0.999, 0.996, 0.50, k=2, single=0.98))
-    assert not rules.act_together(rules.Fall(0.999, 0.01, 0.9, k=2, single=0.029))  # the words turn it: nothing to explain
+    assert not rules.act_together(
+        rules.Fall(0.999, 0.01, 0.9, k=2, single=0.029)
+    )  # the words turn it: nothing to explain
     assert not rules.act_together(rules.Fall(0.999, 0.996, 0.01, k=2, single=0.029))  # random words do more
     assert rules.removal_state(rules.Fall(0.999, 0.996, 0.50, k=1, single=0.029)) == "fail"
 
@@ -78,7 +80,10 @@ def test_a_named_word_whose_own_removal_raises_the_answer_contradicts_its_score(
     together = rules.Fall(0.72, 0.72, 0.71, k=2, single=0.02, each=(0.02, 0.9))
     assert (rules.act_together(together), rules.raising(together)) == (True, [])
     assert sentences.but(together, None, "", ["“to”"]) == ", which act together"
-    assert sentences.but(fall, None, "", ["“to”", "“the”"]) == ", though taking “to” or “the” out alone makes it more likely"
+    assert (
+        sentences.but(fall, None, "", ["“to”", "“the”"])
+        == ", though taking “to” or “the” out alone makes it more likely"
+    )
     pair = ("were", "look")
     assert sentences.but(fall, pair, "", ["“to”"]) == ", though taking “to” out alone makes were likelier against look"
     assert sentences.verdict_sentence("caution", fall, asked(), "rusty", ["“to”", "“the”"]) == (
@@ -92,13 +97,22 @@ def test_against_a_foil_the_headline_has_both_numbers_and_every_share_says_of_wh
     def told(question: Any, measured: float) -> str:
         return sentences.headline(question, words, [0], [], "", measured).replace("\u202f", " ")
 
-    assert told(asked(foil="neutral"), 0.95) == "negative rather than neutral (90.0 %; 95.0 % of the two), because of “rusty”"
-    assert told(asked(foil="neutral"), 0.9) == "negative rather than neutral (90.0 %), because of “rusty”"  # two classes
+    assert (
+        told(asked(foil="neutral"), 0.95)
+        == "negative rather than neutral (90.0 %; 95.0 % of the two), because of “rusty”"
+    )
+    assert (
+        told(asked(foil="neutral"), 0.9) == "negative rather than neutral (90.0 %), because of “rusty”"
+    )  # two classes
     assert told(asked(), 0.95) == "negative (90.0 %), because of “rusty”"
     unsaid = told(asked(predicted=False, foil="neutral"), 0.95)
-    assert unsaid.startswith("10.0 % for negative rather than neutral (95.0 % of the two); the model says positive (80.0 %); for")
+    assert unsaid.startswith(
+        "10.0 % for negative rather than neutral (95.0 % of the two); the model says positive (80.0 %); for"
+    )
     fall = rules.Fall(0.72, 0.10, 0.70, k=1, single=0.05)
-    found = sentences.checks(fall, random(0.7), Single(0, 0.05, True), Agreement(1, 1, 1), Gaps(None, None), words, "neutral")
+    found = sentences.checks(
+        fall, random(0.7), Single(0, 0.05, True), Agreement(1, 1, 1), Gaps(None, None), words, "neutral"
+    )
     texts = [f"{check.title} {check.detail}".replace("\u202f", " ") for check in found]
     assert texts[0].startswith(
         "Without this word: 72.0 % of the two becomes 10.0 %. One random word: 70.0 % on average (20 draws;"
@@ -145,7 +159,10 @@ def test_at_most_three_words_are_named_and_none_that_is_weak() -> None:
     assert rules.named_against([1, 2], [0, 1]) == []
     assert rules.named_against([], []) == []
     assert rules.named_against([-5, -9, -4, -3, -2, 0, 0, 0], free) == [1, 0, 2]  # the strongest first, three at most
-    assert rules.named_against([9, -3, -2.9, -4, 0, 0, 0, 0], free) == [3, 1]  # a third of the strongest, for or against
+    assert rules.named_against([9, -3, -2.9, -4, 0, 0, 0, 0], free) == [
+        3,
+        1,
+    ]  # a third of the strongest, for or against
     assert rules.named_against([-5, -4, -3, 0], [0, 1, 2, 3]) == [0, 1]  # half of a text of four words
 
 
@@ -193,7 +210,9 @@ def test_caution_says_its_reason() -> None:
     assert said("caution", k=2, without=0.996, random=0.5, turned=False, single=0.029) == (
         "Partly: the words act together. Without them the answer changes by −0.3 points; without “bad” alone it is 2.9 %."
     )
-    assert said("caution", k=1, count=0, random=0.999).endswith("changes by −100 points; there is nothing to compare with.")
+    assert said("caution", k=1, count=0, random=0.999).endswith(
+        "changes by −100 points; there is nothing to compare with."
+    )
     assert said("fail", k=1, whole=0.04, without=0.01, random=0.04, turned=False, predicted=False) == (
         "No: the model does not say negative; without it the probability of negative changes by −3 points, "
         "without one random word by 0 points."
@@ -236,7 +255,8 @@ def test_a_title_asks_why_only_of_what_the_model_says() -> None:
     assert sentences.question(said, "token-classification") == "Why did the model tag “keys” as negative?"
     assert sentences.question(unsaid, "token-classification") == "What speaks for tagging “keys” as negative?"
     assert (
-        sentences.question(asked(predicted=False, foil="neutral"), "masked-lm") == "What speaks for negative rather than neutral?"
+        sentences.question(asked(predicted=False, foil="neutral"), "masked-lm")
+        == "What speaks for negative rather than neutral?"
     )
 
 
@@ -322,7 +342,7 @@ def test_a_plan_ends_where_the_text_does() -> None:
 
 
 def test_marks_are_words_only_where_there_is_nothing_else() -> None:
-    from mixlens.why.words import removable
+    from mixlens.answers.words import removable
 
     def piece(text: str, place: int, *, special: bool = False) -> Piece:
         return Piece(text, "", "text", special, (place,))

@@ -16,9 +16,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import mixlens
-from mixlens.errors import InputError, ResultError
-from mixlens.why import Why, from_dict
-from mixlens.why.choice import CHOICES, methods_for
+from mixlens.answers import Why, from_dict
+from mixlens.answers.choice import CHOICES, methods_for
+from mixlens.base.errors import InputError, ResultError
 
 TEXT = "A dull film, but the cast is wonderful."
 MASKED = "The keys to the cabinet [MASK] rusty."
@@ -47,7 +47,9 @@ def test_words_rebuild_the_text_and_shares_sum_to_one() -> None:
         assert [share for share, word in zip(reading.shares, why.words, strict=True) if word.special] == [0, 0]
     assert [word.share for word in why.words] == list(why.methods[0].shares)
     total = sum(map(abs, why.methods[0].scores))
-    assert why.special_share == pytest.approx(sum(abs(word.score) for word in why.words if word.special) / total, abs=1e-12)
+    assert why.special_share == pytest.approx(
+        sum(abs(word.score) for word in why.words if word.special) / total, abs=1e-12
+    )
 
 
 def test_a_word_scores_the_sum_of_its_tokens() -> None:
@@ -74,10 +76,10 @@ def test_signed_methods_come_before_the_others_and_the_leading_one_first() -> No
 
 
 def test_every_method_has_both_names_and_one_without_a_sign_gives_no_negative_score() -> None:
-    from mixlens.asking import parse_method
-    from mixlens.attributions import known as attributions
-    from mixlens.maps import known as maps
-    from mixlens.why.names import NAMES, is_signed
+    from mixlens.answers.names import NAMES, is_signed
+    from mixlens.scoring.asking import parse_method
+    from mixlens.scoring.attributions import known as attributions
+    from mixlens.scoring.maps import known as maps
 
     assert set(NAMES) >= {*maps(), *attributions()}
     assert len({name.name for name in NAMES.values()}) == len({name.everyday for name in NAMES.values()}) == len(NAMES)
@@ -184,7 +186,9 @@ def test_an_answer_turns_where_the_model_says_something_else_of_its_whole_vocabu
             logits = model.hf_model(input_ids=torch.tensor([kept])).logits[0, kept.index(model.mask_id)]
         return str(model.tokenizer.convert_ids_to_tokens(int(logits.argmax())))
 
-    words = [place for place, word in enumerate(why.words) if not word.special and not word.mark and word.text != "[MASK]"]
+    words = [
+        place for place, word in enumerate(why.words) if not word.special and not word.mark and word.text != "[MASK]"
+    ]
     others = [one for one in combinations(words, len(why.answer.for_)) if set(one) != set(why.answer.for_)]
     assert why.trust.without_prediction == says(why.answer.for_)
     assert why.trust.turned == (says(why.answer.for_) != why.answer.target)
@@ -209,7 +213,9 @@ def test_a_method_of_ones_own_leads_and_one_without_sign_says_so() -> None:
     assert why.method.reason == "you chose it"
     assert min(word.share for word in why.words) >= 0
     assert sorted_methods(answer(methods=("attcat", "globenc"))) == ["attcat", "globenc"]
-    assert sorted_methods(answer(method="integrated_gradients:steps=5", methods=("integrated_gradients", "attcat"))) == [
+    assert sorted_methods(
+        answer(method="integrated_gradients:steps=5", methods=("integrated_gradients", "attcat"))
+    ) == [
         "integrated_gradients",
         "attcat",
     ]
@@ -225,7 +231,9 @@ def ids_of(why: Why) -> list[str]:
 def test_a_vocabulary_that_does_not_know_the_words_is_said() -> None:
     assert "shredded" in ids_of(answer(text="Unflinchingly bleak and desperate."))
     assert "shredded" not in ids_of(answer())
-    one = answer(text="A dull, lifeless film that wastes a wonderful cast.")  # two of seven are spelled, and one of them is named
+    one = answer(
+        text="A dull, lifeless film that wastes a wonderful cast."
+    )  # two of seven are spelled, and one of them is named
     note = next(note for note in one.notes if note.id == "shredded")
     assert note.state == "caution"
     assert "does not know lifeless:" in note.text
@@ -235,13 +243,16 @@ def test_a_word_that_is_the_unknown_token_and_a_special_token_in_the_text_are_sa
     texts = {note.id: note.text for note in answer(text="A dull 𝔘 film [SEP] with a cast, 𝔘 𝔙.").notes}
     assert texts["unknown"] == "The model cannot read “𝔘” and “𝔙”: it sees [UNK] there."
     assert texts["typed_special"] == "The text has “[SEP]” in it: the model reads a special token there, not words."
-    assert not {"unknown", "typed_special"} & {*ids_of(answer()), *ids_of(answer("agreement", MASKED))}  # a mask is meant
+    assert not {"unknown", "typed_special"} & {
+        *ids_of(answer()),
+        *ids_of(answer("agreement", MASKED)),
+    }  # a mask is meant
     assert "typed_special" in ids_of(answer(text="A dull [MASK]."))  # a classifier fills none
 
 
 def test_a_mark_is_compared_with_the_words_that_are_named() -> None:
-    from mixlens.why.notes import notes_of_scores
-    from mixlens.why.value import Word
+    from mixlens.answers.notes import notes_of_scores
+    from mixlens.answers.value import Word
 
     scored = (("a", 0.2), ("b", -0.5), ("!", 0.3))
     words = [Word(text, " ", "text", False, text == "!", share, share, (0,)) for text, share in scored]
@@ -262,7 +273,9 @@ def test_a_target_that_the_model_does_not_say_has_no_easy_yes() -> None:
     assert why.trust.verdict == "fail"
     assert "no_effect" in ids_of(why)
     assert not why.answer.predicted
-    assert why.trust.sentence.startswith("No: the model does not say keys; without it the probability of keys changes by")
+    assert why.trust.sentence.startswith(
+        "No: the model does not say keys; without it the probability of keys changes by"
+    )
     best, share = why.predictions[0]
     assert f"for keys; the model says {best} ({100 * share:.1f}" in why.sentence
     assert "because" not in why.sentence
@@ -379,7 +392,7 @@ def test_csv_has_a_row_for_each_word_and_a_column_for_each_method() -> None:
 
 
 def test_a_path_is_never_printed() -> None:
-    from mixlens.why.facts import model_name
+    from mixlens.answers.facts import model_name
 
     model = mixlens.load("sentiment")
     for name, told in (("/tmp/models/mine", "mine"), ("./mine", "mine"), ("org/name", "org/name")):

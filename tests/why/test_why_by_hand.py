@@ -13,12 +13,11 @@ import numpy as np
 import pytest
 import torch
 
-from mixlens.errors import InputError, ResultError
-from mixlens.why import asked as asking
-from mixlens.why import choice, facts, notes, rules, sentences, trust, value
-from mixlens.why import words as why_words
-from mixlens.why.rules import Fall
-from mixlens.why.value import (
+from mixlens.answers import asked as asking
+from mixlens.answers import choice, facts, notes, rules, sentences, trust, value
+from mixlens.answers import words as why_words
+from mixlens.answers.rules import Fall
+from mixlens.answers.value import (
     Agreement,
     Answer,
     Check,
@@ -34,7 +33,8 @@ from mixlens.why.value import (
     Why,
     Word,
 )
-from mixlens.why.words import Piece
+from mixlens.answers.words import Piece
+from mixlens.base.errors import InputError, ResultError
 
 
 class MadeTrace(SimpleNamespace):
@@ -45,8 +45,12 @@ class MadeTrace(SimpleNamespace):
 def made(task: str, tokens: list[str], logits: Any, **more: Any) -> Any:
     """A trace whose model has classes a, b, c (or outputs by number) and no tokenizer."""
     config = SimpleNamespace(id2label={0: "a", 1: "b", 2: "c"}, num_labels=3, vocab_size=8)
-    tokenizer = SimpleNamespace(mask_token="[MASK]", unk_token="[UNK]", unk_token_id=9, all_special_tokens=["[CLS]", "[MASK]"])
-    model = SimpleNamespace(task=task, name="made", hf_model=SimpleNamespace(config=config), mask_id=None, tokenizer=None)
+    tokenizer = SimpleNamespace(
+        mask_token="[MASK]", unk_token="[UNK]", unk_token_id=9, all_special_tokens=["[CLS]", "[MASK]"]
+    )
+    model = SimpleNamespace(
+        task=task, name="made", hf_model=SimpleNamespace(config=config), mask_id=None, tokenizer=None
+    )
     model.logits = lambda trace: more.get("all_logits")
     trace = MadeTrace(
         model=model, tokens=tuple(tokens), logits=torch.tensor(logits), predicts=(1,), query=1, text=None, pair=None
@@ -58,7 +62,9 @@ def made(task: str, tokens: list[str], logits: Any, **more: Any) -> Any:
     return trace
 
 
-def piece(text: str, *tokens: int, before: str = " ", segment: str = "text", special: bool = False, at: int = 0) -> Piece:
+def piece(
+    text: str, *tokens: int, before: str = " ", segment: str = "text", special: bool = False, at: int = 0
+) -> Piece:
     return Piece(text, before, segment, special, tokens, at, at if special else at + len(text))
 
 
@@ -81,7 +87,9 @@ def test_a_class_is_asked_about_as_it_is_predicted() -> None:
     assert (other.target, other.foil, other.name, other.foil_name, other.suggested) == (0, 2, "a", "c", False)
     assert (other.predicted, other.probability) == (False, pytest.approx(0.2))
     assert (other.measured.ids, other.measured.foil) == ((0,), 2)
-    with pytest.raises(InputError, match=r"^query= names a word for a tagger or a language model; a classifier is asked about"):
+    with pytest.raises(
+        InputError, match=r"^query= names a word for a tagger or a language model; a classifier is asked about"
+    ):
         asking.asked_of(trace, [], target=None, foil=None, query=0)
 
 
@@ -128,7 +136,9 @@ def test_the_foil_begins_at_its_limit(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_tagger_is_read_at_the_word_that_is_named() -> None:
     rows = torch.tensor([logits_of(0.6, 0.2, 0.2), logits_of(0.1, 0.1, 0.8), logits_of(0.2, 0.7, 0.1)])
     pieces = [piece("New", 0), piece("York", 1, 2), piece("!", 2), piece("[SEP]", 2, special=True)]
-    trace = made("token-classification", ["New", "Yo", "rk"], [logits_of(0.6, 0.2, 0.2)], predicts=(0,), all_logits=rows)
+    trace = made(
+        "token-classification", ["New", "Yo", "rk"], [logits_of(0.6, 0.2, 0.2)], predicts=(0,), all_logits=rows
+    )
     found = asking.asked_of(trace, pieces, target=None, foil=None, query="york")
     assert (found.query, found.word, found.name, found.own) == (1, "York", "c", frozenset({1}))
     assert asking.asked_of(trace, pieces, target=None, foil=None, query="-1").query == 2
@@ -146,7 +156,11 @@ def test_places_of_words() -> None:
     trace = made("causal-lm", ["x", "y", "z"], [[0.0] * 8])
     pieces = [piece("The", 0), piece("the", 1), piece("cat", 2)]
     assert asking.place_of(trace, pieces, "CAT") == 2
-    assert (asking.place_of(trace, pieces, "y"), asking.place_of(trace, pieces, "1"), asking.place_of(trace, pieces, 0)) == (
+    assert (
+        asking.place_of(trace, pieces, "y"),
+        asking.place_of(trace, pieces, "1"),
+        asking.place_of(trace, pieces, 0),
+    ) == (
         1,
         1,
         0,
@@ -162,7 +176,9 @@ def test_a_masked_model_needs_a_mask_or_a_word() -> None:
     trace.model.tokenizer = trace.filled
     with pytest.raises(InputError) as told:
         asking.asked_of(trace, [], target=None, foil=None, query=None)
-    assert str(told.value).startswith("the text has no [MASK], so 'made' predicts nothing here. Put [MASK] where a word is to be")
+    assert str(told.value).startswith(
+        "the text has no [MASK], so 'made' predicts nothing here. Put [MASK] where a word is to be"
+    )
 
 
 def span_trace(pair: str | None = "big cat sat") -> tuple[Any, list[Piece]]:
@@ -171,10 +187,19 @@ def span_trace(pair: str | None = "big cat sat") -> tuple[Any, list[Piece]]:
     end = logits_of(0.2, 0.02, 0.02, 0.1, 0.2, 0.4, 0.06)
     tokens = ["[CLS]", "who", "[SEP]", "big", "cat", "sat", "[SEP]"]
     trace = made(
-        "question-answering", tokens, list(zip(start, end, strict=True)), pair=pair, text="who", predicts=tuple(range(7))
+        "question-answering",
+        tokens,
+        list(zip(start, end, strict=True)),
+        pair=pair,
+        text="who",
+        predicts=tuple(range(7)),
     )
     trace.special = (True, False, True, False, False, False, True)
-    pieces = [piece("[CLS]", 0, before="", special=True), piece("who", 1, before=""), piece("[SEP]", 2, before="", special=True)]
+    pieces = [
+        piece("[CLS]", 0, before="", special=True),
+        piece("who", 1, before=""),
+        piece("[SEP]", 2, before="", special=True),
+    ]
     context = [piece("big", 3, before="", segment="pair", at=0), piece("cat", 4, segment="pair", at=4)]
     return trace, [
         *pieces,
@@ -207,7 +232,9 @@ def test_a_span_that_is_named() -> None:
     for target in ("who", " ", "cat  sat"):
         with pytest.raises(InputError) as told:
             asking.asked_of(trace, pieces, target=target, foil=None, query=None)
-        assert str(told.value).startswith(f"the context has no {target!r}. A target is a part of the context, or start,end as")
+        assert str(told.value).startswith(
+            f"the context has no {target!r}. A target is a part of the context, or start,end as"
+        )
     with pytest.raises(InputError, match=r"^an answer of several words has no foil\. Leave foil= out\.$"):
         asking.asked_of(trace, pieces, target=None, foil=1, query=None)
     alone, _ = span_trace(pair=None)
@@ -272,7 +299,12 @@ def test_the_limits_hold_on_both_sides() -> None:
         *("info", "ok", "fail", "caution", "ok", "fail")
     ]
     assert [rules.certainty(one) for one in (0.6, 0.59)] == ["sure", "leans"]
-    assert [rules.verdict("ok", None, state) for state in ("ok", "info", "caution", "fail")] == ["ok", "ok", "caution", "caution"]
+    assert [rules.verdict("ok", None, state) for state in ("ok", "info", "caution", "fail")] == [
+        "ok",
+        "ok",
+        "caution",
+        "caution",
+    ]
     assert rules.verdict("ok", "fail", "ok") == "fail"
     assert rules.verdict("caution", "ok", "ok") == "caution"
 
@@ -281,7 +313,11 @@ def test_limits_that_are_met_exactly(monkeypatch: pytest.MonkeyPatch) -> None:
     """With limits that binary numbers can be: what meets a limit has reached it."""
     monkeypatch.setattr(rules, "LIMITS", {"removal_ok": 0.25, "removal_caution": 0.125})
     monkeypatch.setattr(rules, "NO_EFFECT", 0.125)
-    assert [rules._state_of_fall(Fall(0.75, without, 0.75)) for without in (0.5, 0.625, 0.6875)] == ["ok", "caution", "fail"]
+    assert [rules._state_of_fall(Fall(0.75, without, 0.75)) for without in (0.5, 0.625, 0.6875)] == [
+        "ok",
+        "caution",
+        "fail",
+    ]
     assert rules._state_of_fall(Fall(0.75, 0.75, 0.75)) == "fail"
     assert rules.named_against([2.0, 0.5], [0, 1]) == []
     assert rules.named_against([-1.0, 2.0, -3.0], [0, 1]) == [0]
@@ -364,7 +400,9 @@ def test_sets_up_to_two_hundred_are_all_taken() -> None:
 
 
 def made_removal(values: dict[tuple[int, ...], tuple[float, bool]], foil: int | None = None) -> Any:
-    known = {frozenset(words): SimpleNamespace(value=number, is_target=says) for words, (number, says) in values.items()}
+    known = {
+        frozenset(words): SimpleNamespace(value=number, is_target=says) for words, (number, says) in values.items()
+    }
     return trust.Removal(None, SimpleNamespace(foil=foil), [], "delete", known)  # type: ignore[arg-type]
 
 
@@ -475,11 +513,19 @@ def test_notes_of_scores() -> None:
     found = list(notes.notes_of_scores(words, [1], 0.51, False, 0.52))
     assert found == [
         Note("special", "caution", "Special tokens hold 51\u202f% of all scores; the shares are of the rest."),
-        Note("marks", "caution", "The mark “!” scores more than any word named (\u221250\u202f%); marks are not named."),
         Note(
-            "own_words", "caution", "The answer’s own words hold 52\u202f% of the evidence; they stay when words are taken out."
+            "marks", "caution", "The mark “!” scores more than any word named (\u221250\u202f%); marks are not named."
         ),
-        Note("no_sign", "caution", "This method has no sign: it says how much a word counted, not whether for or against."),
+        Note(
+            "own_words",
+            "caution",
+            "The answer’s own words hold 52\u202f% of the evidence; they stay when words are taken out.",
+        ),
+        Note(
+            "no_sign",
+            "caution",
+            "This method has no sign: it says how much a word counted, not whether for or against.",
+        ),
     ]
     assert list(notes.notes_of_scores(words, [2], 0.5, True, 0.5)) == []
     strong = [word("bad", -0.6), word("good", 0.1), word("!", 0.5, mark=True)]
@@ -517,7 +563,9 @@ def test_notes_of_a_text() -> None:
     asked = SimpleNamespace(query=None)
     assert list(notes.notes_of_text(text_trace(), asked, None, [])) == []
     assert list(notes.notes_of_text(text_trace(), asked, 1234, [])) == [
-        Note("cut", "caution", "The text was cut: it has 1,234 tokens and the model reads 5. What follows was not read.")
+        Note(
+            "cut", "caution", "The text was cut: it has 1,234 tokens and the model reads 5. What follows was not read."
+        )
     ]
     typed = text_trace(text="a [MASK] and [CLS]")
     assert [note.text for note in notes.notes_of_text(typed, asked, None, [])] == [
@@ -529,10 +577,14 @@ def test_notes_of_a_text() -> None:
     ]
     assert list(notes.notes_of_text(text_trace(text=None, pair=None), asked, None, [])) == []
     for text, pair in ((None, "[CLS]"), ("plain", "[CLS]"), ("[CLS]", "plain")):
-        assert [note.id for note in notes.notes_of_text(text_trace(text=text, pair=pair), asked, None, [])] == ["typed_special"]
+        assert [note.id for note in notes.notes_of_text(text_trace(text=text, pair=pair), asked, None, [])] == [
+            "typed_special"
+        ]
     other = text_trace(text="a [MASK]")
     other.model.mask_id = 3
-    assert [note.id for note in notes.notes_of_text(other, asked, None, [])] == ["typed_special"]  # a classifier fills no mask
+    assert [note.id for note in notes.notes_of_text(other, asked, None, [])] == [
+        "typed_special"
+    ]  # a classifier fills no mask
     masked = text_trace()
     masked.model.task, masked.model.mask_id = "masked-lm", 77
     assert list(notes.notes_of_text(masked, asked, None, [])) == []
@@ -544,22 +596,35 @@ def test_notes_of_a_text() -> None:
 def test_notes_of_a_vocabulary() -> None:
     asked = SimpleNamespace(query=None)
     known = [("cat", (4,))]
-    letters = text_trace(words=(("qux", (1, 2, 3)), *known, *[("dogs", (4,))] * 2), tokens=("[CLS]", "q", "u", "x", "cat"))
+    letters = text_trace(
+        words=(("qux", (1, 2, 3)), *known, *[("dogs", (4,))] * 2), tokens=("[CLS]", "q", "u", "x", "cat")
+    )
     assert list(notes.notes_of_text(letters, asked, None, [word("cat", tokens=(4,))])) == []  # one of four
     assert list(notes.notes_of_text(letters, asked, None, [word("qux", tokens=(1, 2, 3))])) == [
-        Note("shredded", "caution", "The vocabulary of this model does not know qux: it reads letters there, not a word.")
+        Note(
+            "shredded", "caution", "The vocabulary of this model does not know qux: it reads letters there, not a word."
+        )
     ]
-    letters.words = tuple(("qux", (1, 2, 3)) for _ in range(3)) + tuple(("dogs", (4,)) for _ in range(7))  # three of ten
+    letters.words = tuple(("qux", (1, 2, 3)) for _ in range(3)) + tuple(
+        ("dogs", (4,)) for _ in range(7)
+    )  # three of ten
     assert [note.state for note in notes.notes_of_text(letters, asked, None, [])] == ["fail"]
     letters.words = (("qux", (1, 2, 3)), *known, ("dogs", (4,)))
     (note,) = notes.notes_of_text(letters, asked, None, [])
     assert (note.id, note.state) == ("shredded", "fail")
-    assert note.text.startswith("The vocabulary of this model does not know 1 of the 3 words of three letters or more: they")
+    assert note.text.startswith(
+        "The vocabulary of this model does not know 1 of the 3 words of three letters or more: they"
+    )
 
 
 @pytest.mark.parametrize(
     ("count", "names"),
-    [(1, "“w0”"), (2, "“w0” and “w1”"), (5, "“w0”, “w1”, “w2”, “w3” and “w4”"), (7, "“w0”, “w1”, “w2”, “w3”, “w4” and 2 more")],
+    [
+        (1, "“w0”"),
+        (2, "“w0” and “w1”"),
+        (5, "“w0”, “w1”, “w2”, “w3” and “w4”"),
+        (7, "“w0”, “w1”, “w2”, “w3”, “w4” and 2 more"),
+    ],
 )
 def test_unknown_words_are_listed_up_to_five(count: int, names: str) -> None:
     words = tuple((f"w{number % count}", (number,)) for number in range(2 * count))
@@ -572,8 +637,19 @@ def test_unknown_words_are_listed_up_to_five(count: int, names: str) -> None:
 
 def made_trust(**more: Any) -> Trust:
     random, curve = Random(0.5, 0.25, 0.75, 2, False, 1, (0.25, 0.75)), Curve((0.9, 0.1), ((0.9, 0.8), (0.9, 0.7)))
-    given = {"single": Single(1, 0.25, True), "curve": curve, "checks": (Check("removal", "ok", "t", "d"),), "random": random}
-    given |= {"verdict": "ok", "sentence": "s", "k": 2, "filler": Filler("delete", "deleted"), "measures": "probability of a"}
+    given = {
+        "single": Single(1, 0.25, True),
+        "curve": curve,
+        "checks": (Check("removal", "ok", "t", "d"),),
+        "random": random,
+    }
+    given |= {
+        "verdict": "ok",
+        "sentence": "s",
+        "k": 2,
+        "filler": Filler("delete", "deleted"),
+        "measures": "probability of a",
+    }
     given |= {
         "whole": 0.9,
         "without": 0.8,
@@ -591,7 +667,9 @@ def test_notes_of_trust() -> None:
     words = [word("not"), word("bad")]
     together = Fall(0.9, 0.9, 0.9, k=2, single=0.25)
     agreement = Agreement(1, 3, 2)
-    assert list(notes.notes_of_trust(made_trust(), together, agreement, [("a", "too long."), ("b", "no mask")], words)) == [
+    assert list(
+        notes.notes_of_trust(made_trust(), together, agreement, [("a", "too long."), ("b", "no mask")], words)
+    ) == [
         Note(
             "together",
             "caution",
@@ -616,7 +694,9 @@ def test_notes_of_trust() -> None:
     stays = Fall(0.9, 0.895, 0.9, k=1)
     (note,) = notes.notes_of_trust(made_trust(k=1), stays, Agreement(2, 3, 1), [], words)
     assert note == Note(
-        "no_effect", "fail", "Without this word the probability of a stays (\u22120.5 points): the model does not need it."
+        "no_effect",
+        "fail",
+        "Without this word the probability of a stays (\u22120.5 points): the model does not need it.",
     )
     (note,) = notes.notes_of_trust(made_trust(k=1), replace(stays, predicted=False), Agreement(2, 3, 1), [], words)
     assert "the probability of a stays" in note.text
@@ -634,9 +714,25 @@ def made_why() -> Why:
     words = (word("gut", 0.75), replace(word("ä,", -0.25, mark=True, special=True, segment="pair"), before=""))
     reading = Reading("deeplift", "DeepLift", "Difference", True, (1.5, -0.5), (0.75, -0.25), 1, 0.001)
     return Why(
-        **{"model": "m", "task": "classification", "classes": ("a", "b"), "text": "gut ä,", "pair": None, "question": "Why?"},
-        **{"sentence": "a", "answer": Answer("a", None, 0.9, "sure", (0,), (1,)), "predictions": (("a", 0.9), ("b", 0.1))},
-        **{"unit": "word", "words": words, "special_share": 0.25, "method": Method("deeplift", "DeepLift", "e", "p", "r", True)},
+        **{
+            "model": "m",
+            "task": "classification",
+            "classes": ("a", "b"),
+            "text": "gut ä,",
+            "pair": None,
+            "question": "Why?",
+        },
+        **{
+            "sentence": "a",
+            "answer": Answer("a", None, 0.9, "sure", (0,), (1,)),
+            "predictions": (("a", 0.9), ("b", 0.1)),
+        },
+        **{
+            "unit": "word",
+            "words": words,
+            "special_share": 0.25,
+            "method": Method("deeplift", "DeepLift", "e", "p", "r", True),
+        },
         **{"methods": (reading, replace(reading, id="alti", scores=(0.5, 0.5), gap=None)), "trust": made_trust()},
         **{"agreement": Agreement(1, 2, 1), "notes": (Note("cut", "caution", "t"),), "gaps": Gaps(0.001, None)},
         **{"limits": {"removal_ok": 0.2}, "provenance": {"seed": 0, "tokens": [1, 2]}},
@@ -655,7 +751,15 @@ def test_plain_types_and_back(tmp_path: Path) -> None:
     )
     assert "for_" not in plain["answer"]
     assert plain["words"][1] == {
-        **{"text": "ä,", "before": "", "segment": "pair", "special": True, "mark": True, "score": -0.25, "share": -0.25},
+        **{
+            "text": "ä,",
+            "before": "",
+            "segment": "pair",
+            "special": True,
+            "mark": True,
+            "score": -0.25,
+            "share": -0.25,
+        },
         "tokens": [0],
     }
     assert (plain["predictions"], plain["limits"], plain["classes"]) == (
@@ -730,8 +834,17 @@ def test_classes_in_the_order_of_their_numbers() -> None:
 def test_methods_and_fillers_of_a_model_without_a_mask(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(choice, "filler_token", lambda model, filler: 7 if filler == "unk" else None)
     model = SimpleNamespace(task="token-classification", mask_id=None, name="made")
-    assert choice.methods_for(model) == ("deeplift", "attcat", "blank_out:replacement=delete", "integrated_gradients", "alti")
-    assert choice.methods_for(SimpleNamespace(task="classification", mask_id=0)) == choice.CHOICES["classification"].methods
+    assert choice.methods_for(model) == (
+        "deeplift",
+        "attcat",
+        "blank_out:replacement=delete",
+        "integrated_gradients",
+        "alti",
+    )
+    assert (
+        choice.methods_for(SimpleNamespace(task="classification", mask_id=0))
+        == choice.CHOICES["classification"].methods
+    )
     assert (choice.filler_for(model, None), choice.filler_for(model, "unk"), choice.known_fillers(model)) == (
         "unk",
         "unk",
@@ -752,7 +865,7 @@ def test_methods_and_fillers_of_a_model_without_a_mask(monkeypatch: pytest.Monke
     ],
 )
 def test_arguments_of_another_kind_are_refused(asked: Any, told: str) -> None:
-    from mixlens.why import answering
+    from mixlens.answers import answering
 
     with pytest.raises(InputError, match=told):
         answering.why(None, **asked)  # type: ignore[arg-type]
@@ -783,7 +896,13 @@ def test_which_of_several_words() -> None:
         word("the", segment="pair"),
     ]
     assert sentences.called(words, [1, 3, 5, 4, 2]) == [
-        *("“the” (1st word)", "“the” (2nd word)", "“the” (1st word of the second text)", "“!” (2nd of 2)", "“!” (1st of 2)")
+        *(
+            "“the” (1st word)",
+            "“the” (2nd word)",
+            "“the” (1st word of the second text)",
+            "“!” (2nd of 2)",
+            "“!” (1st of 2)",
+        )
     ]
     asked = [*words, word("!", mark=True, segment="pair")]
     assert sentences.called(asked, [4, 6]) == ["“!” (2nd of 2)", "“!” (of the second text)"]
@@ -826,7 +945,14 @@ def test_a_removal_that_is_measured_against_a_foil_names_both_and_what_the_model
 
 
 def asked_like(**more: Any) -> Any:
-    given = {"name": "a", "foil_name": None, "word": None, "predicted": True, "probability": 0.9, "predictions": (("b", 0.8),)}
+    given = {
+        "name": "a",
+        "foil_name": None,
+        "word": None,
+        "predicted": True,
+        "probability": 0.9,
+        "predictions": (("b", 0.8),),
+    }
     return SimpleNamespace(**{**given, **more})
 
 
@@ -909,26 +1035,59 @@ def test_every_check_has_its_line() -> None:
             "Without these two words: 90.0\u202f% becomes 30.0\u202f%.",
             "Two random words: 80.0\u202f% on average (all 1,200 other sets; in 1 the model says something else).",
         ),
-        Check("agreement", "ok", "Two of three methods put the same two words first.", "The leading method is one of them."),
-        Check("completeness", "caution", "A little is missing.", "The scores add up to the model’s output: gap 2\u202f%."),
-        Check("single", "info", "One word decides: “film”.", "Without “film” alone it is 25.0\u202f%; with it 90.0\u202f%."),
+        Check(
+            "agreement",
+            "ok",
+            "Two of three methods put the same two words first.",
+            "The leading method is one of them.",
+        ),
+        Check(
+            "completeness", "caution", "A little is missing.", "The scores add up to the model’s output: gap 2\u202f%."
+        ),
+        Check(
+            "single",
+            "info",
+            "One word decides: “film”.",
+            "Without “film” alone it is 25.0\u202f%; with it 90.0\u202f%.",
+        ),
         Check("reconstruction", "info", "The model was taken apart and put together again.", "Largest gap 1.5e-07."),
     )
     few = sentences.checks(
-        fall_of(k=1, count=0), replace(random, count=0), Single(0, 0.25, False), Agreement(1, 2, 1), Gaps(None, None), words
+        fall_of(k=1, count=0),
+        replace(random, count=0),
+        Single(0, 0.25, False),
+        Agreement(1, 2, 1),
+        Gaps(None, None),
+        words,
     )
     assert [(check.id, check.state, check.title, check.detail) for check in few] == [
-        ("removal", "caution", "Without this word: 90.0\u202f% becomes 30.0\u202f%.", "There is nothing to compare with."),
-        ("agreement", "fail", "One of two methods put the same word first.", "Every other method puts other words first."),
-        ("single", "info", "No single word decides.", "Without “good” alone it is still 25.0\u202f%; with it 90.0\u202f%."),
+        (
+            "removal",
+            "caution",
+            "Without this word: 90.0\u202f% becomes 30.0\u202f%.",
+            "There is nothing to compare with.",
+        ),
+        (
+            "agreement",
+            "fail",
+            "One of two methods put the same word first.",
+            "Every other method puts other words first.",
+        ),
+        (
+            "single",
+            "info",
+            "No single word decides.",
+            "Without “good” alone it is still 25.0\u202f%; with it 90.0\u202f%.",
+        ),
     ]
     assert sentences.checks(fall_of(k=0), random, None, Agreement(2, 3, 0), Gaps(None, None), words) == ()
-    assert [check.id for check in sentences.checks(fall_of(), random, None, Agreement(1, 1, 1), Gaps(None, None), words)] == [
-        "removal"
-    ]
+    assert [
+        check.id for check in sentences.checks(fall_of(), random, None, Agreement(1, 1, 1), Gaps(None, None), words)
+    ] == ["removal"]
     assert sentences.turning(2000) == "; in 2,000 the model says something else"
     assert [
-        sentences.draws(replace(random, count=count, all_=every)) for count, every in ((1, True), (1, False), (2, False))
+        sentences.draws(replace(random, count=count, all_=every))
+        for count, every in ((1, True), (1, False), (2, False))
     ] == [*("the one other set", "one draw", "2 draws")]
 
 
@@ -941,7 +1100,10 @@ def test_titles_and_headlines() -> None:
     assert sentences.question(unsaid, "token-classification") == "What speaks for tagging “w” as a rather than c?"
     assert sentences.question(unsaid, "question-answering") == "What speaks for the answer “a”?"
     assert sentences.question(unsaid, "classification") == "What speaks for a rather than c?"
-    assert sentences.headline(asked_like(), words, [0], [1], "!") == "a (90.0\u202f%), because of “good”!; against it: “bad”"
+    assert (
+        sentences.headline(asked_like(), words, [0], [1], "!")
+        == "a (90.0\u202f%), because of “good”!; against it: “bad”"
+    )
     assert (
         sentences.headline(asked_like(probability=0.5, word="w"), words, [], [], "!")
         == "leans to w: a (50.0\u202f%); no word speaks for it"
@@ -954,4 +1116,7 @@ def test_titles_and_headlines() -> None:
     assert sentences.headline(nothing, words, [0], [], "").startswith(
         "90.0\u202f% for a; the model gives no answer (80.0\u202f%); for a: "
     )
-    assert (sentences.measures(asked_like()), sentences.measures(unsaid)) == ("probability of a", "share of a against c")
+    assert (sentences.measures(asked_like()), sentences.measures(unsaid)) == (
+        "probability of a",
+        "share of a against c",
+    )

@@ -12,10 +12,10 @@ import pytest
 from rich.cells import cell_len
 
 import mixlens
+from mixlens.answers.value import Filler, Single
 from mixlens.cli.app import main
 from mixlens.show import why_text
 from mixlens.show.text import rendered
-from mixlens.why.value import Filler, Single
 
 TEXT = "A dull film, but the cast is wonderful."
 
@@ -60,7 +60,9 @@ def test_json_csv_and_page_of_one_call(
     content = json.loads(told.out)
     assert content["kind"] == "why"
     assert content["text"] == TEXT
-    assert content["provenance"]["command"].startswith("mixlens why 'A dull film, but the cast is wonderful.' -m sentiment")
+    assert content["provenance"]["command"].startswith(
+        "mixlens why 'A dull film, but the cast is wonderful.' -m sentiment"
+    )
     assert (tmp_path / "a.csv").read_text().startswith("word,segment,special,mark,score,share,attcat\n")
 
 
@@ -106,7 +108,9 @@ def test_sign_is_never_lost(why: Any) -> None:
 
 
 def test_at_most_twelve_bars_and_the_rest_is_counted() -> None:
-    text = "The film was good and the staff was nice but the food was awful and the room was old and the view was lovely."
+    text = (
+        "The film was good and the staff was nice but the food was awful and the room was old and the view was lovely."
+    )
     why = mixlens.why(mixlens.load("sentiment"), text, methods=["grad_x_input"], draws=2)
     lines = rendered(why_text.view(why), width=80).splitlines()
     bars = [line for line in lines if re.match(r"  \S+( \(\d+.. word\))? +[+−][\d.<]+ %", line)]
@@ -126,7 +130,9 @@ def test_a_word_that_stands_in_the_text_more_than_once_has_its_place_beside_its_
 def test_a_named_word_has_a_bar_and_a_mark_in_a_long_text(why: Any) -> None:
     """Of forty words, the named ones have the smallest shares."""
     shares = [0.001, -0.001, *[0.998 / 38] * 38]
-    words = tuple(replace(why.words[1], text=f"w{place}", share=share, tokens=(place,)) for place, share in enumerate(shares))
+    words = tuple(
+        replace(why.words[1], text=f"w{place}", share=share, tokens=(place,)) for place, share in enumerate(shares)
+    )
     long = replace(why, words=words, answer=replace(why.answer, for_=(0,), against=(1,)))
     assert {0, 1} <= set(why_text.bar_words(long))
     assert len(why_text.bar_words(long)) == why_text.MOST_BARS
@@ -138,7 +144,8 @@ def test_the_share_of_two_is_named(monkeypatch: pytest.MonkeyPatch, capsys: pyte
     run("why", text, "-m", "agreement", "--target", "were", "--foil", "was", monkeypatch=monkeypatch, columns=200)
     out = capsys.readouterr().out
     assert re.match(
-        r"[\d.]+ % for were rather than was \(99\.\d % of the two\); the model says are \([\d.]+ %\); for were: “keys”", out
+        r"[\d.]+ % for were rather than was \(99\.\d % of the two\); the model says are \([\d.]+ %\); for were: “keys”",
+        out,
     )
     assert re.search(r"^without this word: of the two words were and was, were has [\d.]+ % \(", out, re.MULTILINE)
     assert re.search(r"without this word +share of were against was 99\.\d % -> [\d.]+ %", out)
@@ -175,7 +182,9 @@ def test_the_terminal_names_what_stands_in_for_removed_words(why: Any) -> None:
     assert why_text.without_line(masked).endswith("; words are replaced by the mask token")
 
 
-def test_a_target_of_several_tokens_is_for_explain(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_target_of_several_tokens_is_for_explain(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(RuntimeError, match="2"):
         run("why", "The keys [MASK] [MASK] old.", "-m", "agreement", "--target", "zap", monkeypatch=monkeypatch)
     told = capsys.readouterr().err
@@ -204,7 +213,9 @@ def test_narrow_lines_have_no_spaces_at_their_ends(why: Any) -> None:
 
     for width in (30, 40, 80):
         out = io.StringIO()
-        Console(file=out, width=width, color_system=None, highlight=False, force_jupyter=False).print(why_text.view(why))
+        Console(file=out, width=width, color_system=None, highlight=False, force_jupyter=False).print(
+            why_text.view(why)
+        )
         assert [line for line in out.getvalue().splitlines() if line != line.rstrip()] == []
 
 
@@ -234,8 +245,10 @@ def test_a_spinner_tells_the_step_and_the_seconds_of_a_long_wait() -> None:
     assert line_of("|", "words taken out", 2.6) == "| mixlens: words taken out (3 s)"
 
 
-def test_the_help_tells_the_limits_of_the_table(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    from mixlens.why.choice import DRAWS, LIMITS
+def test_the_help_tells_the_limits_of_the_table(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from mixlens.answers.choice import DRAWS, LIMITS
 
     run("why", "--help", monkeypatch=monkeypatch, columns=200)
     told = " ".join(capsys.readouterr().out.split())

@@ -6,12 +6,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mixlens import wording
+from mixlens.base import text as wording
 
 
 @pytest.mark.parametrize(
     ("share", "written"),
-    [(0.404, "40 %"), (0.094, "9.4 %"), (0.0996, "10 %"), (0.0994, "9.9 %"), (0.0004, "<0.1 %"), (0.0, "0 %"), (1.0, "100 %")],
+    [
+        (0.404, "40 %"),
+        (0.094, "9.4 %"),
+        (0.0996, "10 %"),
+        (0.0994, "9.9 %"),
+        (0.0004, "<0.1 %"),
+        (0.0, "0 %"),
+        (1.0, "100 %"),
+    ],
 )
 def test_shares_have_one_decimal_under_ten(share: float, written: str) -> None:
     assert wording.percent(share).replace(wording.THIN, " ") == written
@@ -58,7 +66,12 @@ def test_gaps_have_a_digit_that_counts(gap: float, written: str) -> None:
 
 def test_counts_and_lists_are_words() -> None:
     assert [wording.counted(count, "word") for count in (1, 3, 13)] == ["one word", "three words", "13 words"]
-    assert [wording.listed(items) for items in ([], ["a"], ["a", "b"], ["a", "b", "c"])] == ["", "a", "a and b", "a, b and c"]
+    assert [wording.listed(items) for items in ([], ["a"], ["a", "b"], ["a", "b", "c"])] == [
+        "",
+        "a",
+        "a and b",
+        "a, b and c",
+    ]
     assert wording.for_terminal(f"{wording.MINUS}9{wording.THIN}%", unicode=False) == "-9 %"
 
 

@@ -3,7 +3,18 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
-from .lexicon import ADJECTIVES_FOR, JUDGES, NEGATIVE, NEGATORS, NEUTRAL, POSITIVE, TOPICS, VERBS_FOR, WITHOUT_ARTICLE, Verb
+from .lexicon import (
+    ADJECTIVES_FOR,
+    JUDGES,
+    NEGATIVE,
+    NEGATORS,
+    NEUTRAL,
+    POSITIVE,
+    TOPICS,
+    VERBS_FOR,
+    WITHOUT_ARTICLE,
+    Verb,
+)
 from .sentence import Construction, Draft, Draw, Grammar, Sentence, Word, plain, stream
 
 _OPPOSITE = {POSITIVE: NEGATIVE, NEGATIVE: POSITIVE}

@@ -134,7 +134,9 @@ def _module(device_type: str) -> Any:
     try:
         module = _build(device_type)
     except Exception as error:  # no compiler, no Triton, an unknown processor: never a reason to stop
-        warnings.warn(f"the fused {device_type} loops cannot be built ({error}); the plain ones are used.", stacklevel=4)
+        warnings.warn(
+            f"the fused {device_type} loops cannot be built ({error}); the plain ones are used.", stacklevel=4
+        )
         return plain
     wrong = [] if module is None else disagreements(module, device_type)
     if wrong:

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from ...files import sync, sync_folder
+from ...base.files import sync, sync_folder
 
 STALE = 3600.0  # seconds; no compiler takes so long
 

@@ -33,7 +33,11 @@ def nearer(attention: Tensor, vectors: Tensor, reciprocal: Tensor, y: Tensor, sh
     out = y.new_empty(*leading, queries, keys)
     scratch = y.new_empty(threads * getattr(compiled, f"nearer_scratch_{suffix}")(_long(heads), _long(width)))
     vectors, strides = _strided(vectors)
-    attention, reciprocal, y = attention.contiguous(), reciprocal.contiguous(), y.contiguous()  # held until the call is over
+    attention, reciprocal, y = (
+        attention.contiguous(),
+        reciprocal.contiguous(),
+        y.contiguous(),
+    )  # held until the call is over
     getattr(compiled, f"nearer_{suffix}")(
         *map(_long, (out[..., 0, 0].numel(), heads, queries, keys, width)),
         *map(_at, (attention, vectors)),
@@ -110,7 +114,11 @@ def _ends(
     width, threads, kind = own.shape[-1], torch.get_num_threads(), NUMBER[own.dtype]
     rows, layers = own[..., 0].numel(), max((gamma.numel() // width for gamma, _ in norms), default=1)
     scratch = own.new_empty(threads * 3 * width)
-    vectors, scales, goal = _contiguous(own, every, x), _contiguous(part, stream), _contiguous(y)  # held until the call is over
+    vectors, scales, goal = (
+        _contiguous(own, every, x),
+        _contiguous(part, stream),
+        _contiguous(y),
+    )  # held until the call is over
     gammas, flags = [gamma.contiguous() for gamma, _ in norms], [int(centred) for _, centred in norms]
     getattr(_compiled(), f"ends_{SUFFIX[own.dtype]}")(
         *map(_long, (rows, max(1, rows // layers), width, len(norms), of_branch)),
@@ -135,7 +143,11 @@ def apart(rebuilt: Tensor, added: Tensor | None, seen: Tensor, layers: int | Non
     out, width = rebuilt.new_empty(1), rebuilt.shape[-1]
     arguments = [t.contiguous() for t in (rebuilt, rebuilt.new_zeros(width) if added is None else added, seen)]
     loop = getattr(_compiled(), f"apart_{SUFFIX[out.dtype]}")
-    loop(*map(_long, (rebuilt.numel() // width, width)), *map(_at, (*arguments, out)), ctypes.c_int(torch.get_num_threads()))
+    loop(
+        *map(_long, (rebuilt.numel() // width, width)),
+        *map(_at, (*arguments, out)),
+        ctypes.c_int(torch.get_num_threads()),
+    )
     return out[0]
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ...budget import settings
+from ...base.budget import settings
 from . import map_kernels, plain, zeroing_kernels
 from .plain import Norms
 
@@ -175,7 +175,20 @@ def _each_end(
     change = own.new_full((1,), shift) if shift else own.new_zeros(1)
     gammas, kinds, layers = _norms_of_kernel(norms, own)
     map_kernels.ends_kernel[(out.numel(),)](
-        *(own, every, x, *gammas, part, stream, y, change, out, out if others is None else others, width, out.numel() // layers),
+        *(
+            own,
+            every,
+            x,
+            *gammas,
+            part,
+            stream,
+            y,
+            change,
+            out,
+            out if others is None else others,
+            width,
+            out.numel() // layers,
+        ),
         *kinds,
         BRANCH=of_branch,
         RESIDUAL=x is not own,

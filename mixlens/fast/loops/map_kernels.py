@@ -81,13 +81,17 @@ if triton is not None:
             for i in tl.static_range(BK):
                 for h in range(heads):
                     k = tl.minimum(k0 + i, keys - 1)
-                    looks += tl.abs(tl.load(weights + ((b * keys + k) * heads + h) * queries + q, mask=there, other=0.0))
+                    looks += tl.abs(
+                        tl.load(weights + ((b * keys + k) * heads + h) * queries + q, mask=there, other=0.0)
+                    )
         if not SKIP or tl.max(looks, 0) > 0:
             for start in range(0, width, BD):
                 d = start + tl.arange(0, BD)
                 inside = d < width
                 goal = tl.load(
-                    y + (b * queries + q[:, None]) * width + d[None, :], mask=there[:, None] & inside[None, :], other=0.0
+                    y + (b * queries + q[:, None]) * width + d[None, :],
+                    mask=there[:, None] & inside[None, :],
+                    other=0.0,
                 )
                 length = tl.abs(goal)
                 for i in tl.static_range(BK):
@@ -117,7 +121,9 @@ if triton is not None:
         tl.store(place, total, mask=(h < heads)[:, None] & (h < heads)[None, :])
 
     @triton.jit
-    def lengths_kernel(attention, gram, reciprocal, out, heads: tl.constexpr, queries, keys, BQ: tl.constexpr, BK: tl.constexpr):
+    def lengths_kernel(
+        attention, gram, reciprocal, out, heads: tl.constexpr, queries, keys, BQ: tl.constexpr, BK: tl.constexpr
+    ):
         """Four heads against four at a time: what is loaded once is used four times."""
         q = tl.program_id(1) * BQ + tl.arange(0, BQ)
         k = tl.program_id(0) * BK + tl.arange(0, BK)
@@ -176,7 +182,9 @@ if triton is not None:
             total = tl.zeros((BK,), dtype=tl.float32)
             if ONE:
                 tile = tl.load(
-                    between + first[:, None] * e + first[None, :], mask=(first < e)[:, None] & (first < e)[None, :], other=0.0
+                    between + first[:, None] * e + first[None, :],
+                    mask=(first < e)[:, None] & (first < e)[None, :],
+                    other=0.0,
                 )
                 right = tl.load(others + first[None, :], mask=rows[:, None] & (first < e)[None, :], other=0.0)
                 total = tl.sum(tl.dot(left, tile, input_precision=HOW) * right, 1)
@@ -187,7 +195,9 @@ if triton is not None:
                     for start in range(0, e, BE):
                         c = start + tl.arange(0, BE)
                         some = tl.load(mine + c[None, :], mask=rows[:, None] & (c < e)[None, :], other=0.0)
-                        tile = tl.load(between + c[:, None] * e + f[None, :], mask=(c < e)[:, None] & (f < e)[None, :], other=0.0)
+                        tile = tl.load(
+                            between + c[:, None] * e + f[None, :], mask=(c < e)[:, None] & (f < e)[None, :], other=0.0
+                        )
                         through += tl.dot(some, tile, input_precision=HOW)
                     right = tl.load(others + f[None, :], mask=rows[:, None] & (f < e)[None, :], other=0.0)
                     total += tl.sum(through * right, 1)

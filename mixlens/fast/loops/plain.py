@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from ...budget import tiles
-from ...rounding import apart  # noqa: F401 - one of the loops
+from ...base.budget import tiles
+from ...base.rounding import apart  # noqa: F401 - one of the loops
 
 Norms = Sequence[tuple[Tensor, bool]]  # gamma, [d] or to lie beside [layer ... d], and whether the mean is taken away
 

@@ -70,7 +70,9 @@ if triton is not None:
             gate_own = gate_before - tl.load(gate_constant + m, mask=inside, other=0.0)[None, :]
             was = _activated(gate_before, ACT)
         if not GATED:
-            was = _activated(before, ACT)  # by the same formula as below, so that its own error goes with the difference
+            was = _activated(
+                before, ACT
+            )  # by the same formula as below, so that its own error goes with the difference
         for i in range(BK):
             local = tl.minimum(tl.program_id(2) * BK + i, some - 1)
             k = first_key + local
@@ -161,7 +163,9 @@ if triton is not None:
         along = tl.sum(still * change, 1)
         aside = change - still * (along / long)[:, None]
         square = tl.sum(aside * aside, 1)
-        reached = tl.maximum(square + (long + along) * (long + along) / long, 1.1754943508222875e-38)  # |still + change|^2
+        reached = tl.maximum(
+            square + (long + along) * (long + along) / long, 1.1754943508222875e-38
+        )  # |still + change|^2
         cosine = (long + along) / tl.sqrt(long * reached)
         far = tl.where(cosine > 0, square / (reached * (1 + tl.abs(cosine))), 1 - cosine)
         tl.store(scores + q * keys + k, tl.where(looks == 0, 0.0, far), mask=rows)

@@ -6,8 +6,8 @@ nor changes the global state of matplotlib, so figures can be made without a dis
 
 from __future__ import annotations
 
-from ...errors import InputError
-from ...optional import installing
+from ...base.errors import InputError
+from ...base.optional import installing
 
 try:
     import matplotlib  # noqa: F401

@@ -9,7 +9,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from numpy.typing import NDArray
 
-from ...errors import InputError
+from ...base.errors import InputError
 from ...types import Result
 from ..colors import LIGHT, hue_of
 from ..tokens import shown

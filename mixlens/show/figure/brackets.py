@@ -9,7 +9,7 @@ from itertools import groupby
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
-from ...sentences import Word
+from ...base.words import Word
 from ..colors import LIGHT
 from .layout import SMALL, cut, put
 

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 
-from ...errors import InputError, nearest
-from ...generation import Generation
+from ...answers.generation import Generation
+from ...base.errors import InputError, nearest
+from ...base.wrong_kinds import wrong_kinds_in_one_line
 from ...types import Attribution, HeadMaps, Map, Result
-from ...wrong_kinds import wrong_kinds_in_one_line
 from .bars import draw_bars
 from .flow import draw_flow
 from .layout import inches_of
@@ -86,7 +86,15 @@ def plot(
     drawn there and the Axes are given back; `save` writes it to a file, too.
     """
     if isinstance(results, Generation):
-        given = {"layer": layer, "query": query, "ax": ax, "labels": labels, "numbers": numbers, "top": top, "scale": scale}
+        given = {
+            "layer": layer,
+            "query": query,
+            "ax": ax,
+            "labels": labels,
+            "numbers": numbers,
+            "top": top,
+            "scale": scale,
+        }
         given |= {"pieces": pieces, "rollout": rollout}
         return _plot_generation(results, kind, given, width=width, title=title, vmax=vmax, font=font, save=save)
     several = not isinstance(results, ONE)
@@ -106,7 +114,15 @@ def plot(
 
 
 def _plot_generation(
-    generation: Generation, kind: str | None, given: Mapping[str, Any], *, width: Any, title: Any, vmax: Any, font: Any, save: Any
+    generation: Generation,
+    kind: str | None,
+    given: Mapping[str, Any],
+    *,
+    width: Any,
+    title: Any,
+    vmax: Any,
+    font: Any,
+    save: Any,
 ) -> Any:
     """The figure of a written text; options that it does not read are refused."""
     for option, value in given.items():
@@ -141,7 +157,9 @@ def _several(results: Any) -> list[Result]:
     """Several results of one kind and of the same tokens."""
     every = list(results.values()) if isinstance(results, Mapping) else results
     if not isinstance(every, Sequence) or not all(isinstance(result, Attribution | Map) for result in every):
-        raise InputError(f"a figure is made of an Attribution, a Map or several of one kind, not of {type(results).__name__}.")
+        raise InputError(
+            f"a figure is made of an Attribution, a Map or several of one kind, not of {type(results).__name__}."
+        )
     _refuse_mixture(every)
     return list(every)
 
@@ -151,7 +169,9 @@ def _refuse_mixture(results: Sequence[Result]) -> None:
     if not results:
         raise InputError("there is nothing to draw: no results were given.")
     if len(set(map(type, results))) > 1:
-        raise InputError("attributions and maps cannot stand in one figure. Read the maps out first: map.readout(query).")
+        raise InputError(
+            "attributions and maps cannot stand in one figure. Read the maps out first: map.readout(query)."
+        )
     if any(result.tokens != results[0].tokens for result in results):
         raise InputError("these results are not of the same tokens, so they cannot share one axis.")
 

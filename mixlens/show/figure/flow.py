@@ -17,9 +17,9 @@ from matplotlib.patches import PathPatch, Rectangle
 from matplotlib.path import Path as Outline
 from numpy.typing import NDArray
 
-from ...by_word import tokens_meant
-from ...errors import InputError, printable
-from ...wording import THIN, at_most, listed, percent
+from ...base.errors import InputError, printable
+from ...base.text import THIN, at_most, listed, percent
+from ...scoring.by_word import tokens_meant
 from ..colors import LIGHT, mixed
 from ..flow_numbers import DRAWN
 from ..flow_page import Picture as Numbers
@@ -27,7 +27,19 @@ from ..flow_page import picture_of
 from ..page_entry import is_answer
 from ..tokens import MASKS
 from .brackets import Bracket, across, source_brackets
-from .layout import AXES, GAP, SMALL, axes_at, broken, cut, cut_between_words, put, text_width, title_height, write_title
+from .layout import (
+    AXES,
+    GAP,
+    SMALL,
+    axes_at,
+    broken,
+    cut,
+    cut_between_words,
+    put,
+    text_width,
+    title_height,
+    write_title,
+)
 from .notes import Note, note_height, wrapped, write_notes
 from .options import Options
 from .picture import Picture
@@ -37,7 +49,10 @@ LEAST = 0.112  # inches of a column: its name stands upright
 MOST = 60  # columns of words
 LEVEL, MANY_LEVELS, MANY = 0.42, 0.3, 8  # inches from one layer to the next; of a model that has many
 BAR = 0.045  # inches: the height of a level's bars
-LONGEST, LONGEST_TEXT = 1.0, 1.7  # inches of a word, or of the beginning of a sentence, below its column with its percent
+LONGEST, LONGEST_TEXT = (
+    1.0,
+    1.7,
+)  # inches of a word, or of the beginning of a sentence, below its column with its percent
 WIDEST = 0.55  # of the room: how wide 100 % are at most
 BOLDER = 1.12  # bold letters are so much wider
 ROOM = 0.05  # inches between the bars of a level
@@ -159,7 +174,9 @@ class Drawing:
         starts = self._stacked(drawn.layer, drawn.below, drawn.layer + 1, drawn.above)
         ends = self._stacked(drawn.layer + 1, drawn.above, drawn.layer, drawn.below)
         rows = zip(drawn.layer.tolist(), starts, ends, drawn.share.tolist(), own.tolist(), strict=True)
-        return [Band(layer, start, end, share * self.scale, part * self.scale) for layer, start, end, share, part in rows]
+        return [
+            Band(layer, start, end, share * self.scale, part * self.scale) for layer, start, end, share, part in rows
+        ]
 
     def _stacked(self, levels: Any, columns: Any, far_levels: Any, far_columns: Any) -> list[float]:
         """The left edge of each band at one of its ends."""
@@ -236,7 +253,12 @@ class Drawing:
     # - drawing
 
     def draw(self) -> Picture:
-        below = self.level(0) + 0.08 + max(map(self._label_height, range(len(self.labels)))) + (0.24 if self.brackets else 0.06)
+        below = (
+            self.level(0)
+            + 0.08
+            + max(map(self._label_height, range(len(self.labels))))
+            + (0.24 if self.brackets else 0.06)
+        )
         rows = wrapped(self.notes, self.options.width - 2 * GAP)
         page = Picture(figsize=(self.options.width, below + note_height(rows) + GAP))
         write_title(page, self.lines)

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from matplotlib.axes import Axes
 
-from ...errors import InputError
+from ...base.errors import InputError
 from ..colors import LIGHT
 from .layout import AXES, GAP, SIZE, SMALL, axes_at, cut, inches_of, put, widest
 from .picture import Picture, check_save, finished, settings
@@ -67,7 +67,15 @@ def _drawn(
     for number, (name, row) in enumerate(counts.items()):
         axes = axes_at(page, left, ABOVE + number * ROW, width - left - right, ROW)
         _draw_row(axes, row, edges, most, LIGHT["edge"] if name == grey else LIGHT["ink"])
-        put(axes, -0.08 / (width - left - right), 0.08, names[number], transform=axes.transAxes, ha="right", fontsize=SIZE)
+        put(
+            axes,
+            -0.08 / (width - left - right),
+            0.08,
+            names[number],
+            transform=axes.transAxes,
+            ha="right",
+            fontsize=SIZE,
+        )
         if name in values:
             put(
                 axes,

@@ -14,7 +14,7 @@ from matplotlib.font_manager import FontProperties
 from matplotlib.text import Text
 from matplotlib.textpath import text_to_path
 
-from ...errors import InputError, nearest, printable
+from ...base.errors import InputError, nearest, printable
 
 WIDTHS = {"single": 84 / 25.4, "double": 174 / 25.4}  # inches: one column of a paper, and both
 SIZE, AXES, SMALL = 8.0, 7.0, 6.5  # points: the usual text, axes and colour bars, and the smallest text of a figure
@@ -50,7 +50,9 @@ def _checked_width(width: Any) -> float:
 def text_width(text: str, size: float) -> float:
     """The width of a text in inches, at a font size in points."""
     family = matplotlib.rcParams["font.family"]
-    wide, _, _ = text_to_path.get_text_width_height_descent(text, FontProperties(family=family, size=size), ismath=False)
+    wide, _, _ = text_to_path.get_text_width_height_descent(
+        text, FontProperties(family=family, size=size), ismath=False
+    )
     return float(wide) / 72
 
 

@@ -40,7 +40,11 @@ class Colours(NamedTuple):
         """The numbers beside the colour bar; where scores have signs, both sides by name."""
         high = number(self.end, percent=self.percent)
         more = " and more" if self.beyond else ""
-        return [f"−{high}{more}", "0", f"{high}{more}"] if self.signed else [number(0, percent=self.percent), f"{high}{more}"]
+        return (
+            [f"−{high}{more}", "0", f"{high}{more}"]
+            if self.signed
+            else [number(0, percent=self.percent), f"{high}{more}"]
+        )
 
     @property
     def sides(self) -> tuple[str, str] | None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from matplotlib.axes import Axes
 
-from ...errors import InputError
+from ...base.errors import InputError
 from ...metrics import Interval
 from ..curves import lines
 from .layout import inches_of, literal, write_head

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...aggregate import find
-from ...errors import InputError, printable
+from ...base.errors import InputError, printable
+from ...scoring.aggregate import find
 from ...types import Result
 from ..tokens import MASKS, shown
 from .heat import Panel, draw_heat
@@ -100,7 +100,9 @@ def draw_layers(results: Sequence[Result], names: Sequence[str], options: Option
     heads = map(_head, results, names) if len(results) > 1 else [""]
     rows = [str(number + 1) for number in range(len(first.scores))]
     title = _title_of_layers(results, f"at {shown(first.tokens[place])}", options)
-    return draw_heat(list(map(Panel, values, heads)), scale, options, title, results=results, rows=rows, row_name="layer")
+    return draw_heat(
+        list(map(Panel, values, heads)), scale, options, title, results=results, rows=rows, row_name="layer"
+    )
 
 
 def _title_of_layers(results: Sequence[Result], position: str, options: Options) -> str:

@@ -90,5 +90,11 @@ def _swatch(note: Note, x: float, y: float) -> Rectangle:
     edge = LIGHT["ink"] if note.frame else LIGHT["edge"] if note.hatch else "none"
     line = 0.8 if note.frame else 0.0
     return Rectangle(
-        (x, y - 0.04), note.swatch, 0.08, facecolor=note.colour, edgecolor=edge, linewidth=line, hatch=note.hatch or None
+        (x, y - 0.04),
+        note.swatch,
+        0.08,
+        facecolor=note.colour,
+        edgecolor=edge,
+        linewidth=line,
+        hatch=note.hatch or None,
     )

@@ -9,7 +9,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from numpy.typing import NDArray
 
-from ...errors import InputError
+from ...base.errors import InputError
 from ..colors import LIGHT
 from .layout import AXES, SMALL, put, widest
 from .legend import Colours
@@ -38,7 +38,9 @@ def _number_size(texts: Sequence[str], wide: float, high: float) -> float:
     size = min(AXES, high * 72 / 1.1)
     size *= min(1.0, 0.96 * wide / widest(texts, size))
     if size < SMALL:
-        raise InputError(f"cells of {wide:.2f} inches are too small for numbers. Give a larger width=, or leave numbers out.")
+        raise InputError(
+            f"cells of {wide:.2f} inches are too small for numbers. Give a larger width=, or leave numbers out."
+        )
     return size
 
 

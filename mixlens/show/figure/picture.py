@@ -18,9 +18,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties
 
-from ...errors import InputError
-from ...files import write
-from ...paths import is_folder
+from ...base.errors import InputError
+from ...base.files import write
+from ...base.paths import is_folder
 from ..colors import LIGHT
 from .layout import AXES, SIZE
 
@@ -31,8 +31,19 @@ FORMATS: dict[str, dict[str, Any]] = {  # by None the metadata leaves out the da
 }
 SAVING: Any = {"svg.fonttype": "none", "svg.hashsalt": "mixlens", "pdf.fonttype": 42, "text.usetex": False}
 STYLE: Any = {  # type and lines in place of matplotlib's own
-    **{"font.size": SIZE, "axes.labelsize": AXES, "xtick.labelsize": AXES, "ytick.labelsize": AXES, "hatch.linewidth": 0.6},
-    **{"axes.linewidth": 0.6, "axes.edgecolor": LIGHT["edge"], "xtick.color": LIGHT["edge"], "ytick.color": LIGHT["edge"]},
+    **{
+        "font.size": SIZE,
+        "axes.labelsize": AXES,
+        "xtick.labelsize": AXES,
+        "ytick.labelsize": AXES,
+        "hatch.linewidth": 0.6,
+    },
+    **{
+        "axes.linewidth": 0.6,
+        "axes.edgecolor": LIGHT["edge"],
+        "xtick.color": LIGHT["edge"],
+        "ytick.color": LIGHT["edge"],
+    },
     **{"xtick.labelcolor": LIGHT["ink"], "ytick.labelcolor": LIGHT["ink"], "text.color": LIGHT["ink"]},
     **{"axes.labelcolor": LIGHT["ink"], "axes.unicode_minus": True, "text.usetex": False},
 }
@@ -132,7 +143,9 @@ def content(figure: Figure, kind: str, *, dpi: int = 300) -> bytes:
         figure.savefig(out, format=kind[1:], metadata=_metadata(figure, kind), dpi=dpi)
     if missing and kind != ".svg":  # an SVG leaves its text to the fonts of the reader
         names = _character_names(missing)
-        warnings.warn(f"no font of this figure has {names}. Save it as .svg, or name a font that has: font=...", stacklevel=3)
+        warnings.warn(
+            f"no font of this figure has {names}. Save it as .svg, or name a font that has: font=...", stacklevel=3
+        )
     return out.getvalue()
 
 

@@ -10,7 +10,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from ...errors import printable
+from ...base.errors import printable
 from .layout import AXES, BETWEEN, GAP, LINE, MOST_HIGH, SIZE, broken, text_width, thinned, widest
 from .legend import Colours, upright_width
 from .options import Options

@@ -10,11 +10,25 @@ from typing import Any, NamedTuple
 from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 
-from ...errors import printable
+from ...base.errors import printable
 from ...types import Attribution, Result
 from ..colors import LIGHT
 from ..tokens import pieces
-from .layout import AXES, GAP, SIZE, SMALL, axes_at, broken, cut, put, size_of, text_width, title_height, write_head, write_title
+from .layout import (
+    AXES,
+    GAP,
+    SIZE,
+    SMALL,
+    axes_at,
+    broken,
+    cut,
+    put,
+    size_of,
+    text_width,
+    title_height,
+    write_head,
+    write_title,
+)
 from .legend import Colours, colours_of, legend_below, number
 from .options import Options
 from .picture import Picture
@@ -61,7 +75,9 @@ def _colours(result: Attribution, options: Options) -> Colours:
 
 def _heads(results: Sequence[Attribution], names: Sequence[str], room: float) -> list[list[str]]:
     """The lines above each of several strips; one strip alone has a title instead."""
-    return [[]] if len(results) == 1 else [broken(_head(*pair), SIZE, room) for pair in zip(results, names, strict=True)]
+    return (
+        [[]] if len(results) == 1 else [broken(_head(*pair), SIZE, room) for pair in zip(results, names, strict=True)]
+    )
 
 
 def _head(result: Attribution, name: str) -> str:
@@ -109,7 +125,9 @@ def _value_widths(strip: Strip) -> list[float]:
     """The width of the value below each token; 0 where it has none."""
     scores = array_of(strip.result)
     least = MARKED * float(abs(scores).sum())
-    return [text_width(_value(strip.colours, float(score)), SMALL) if abs(score) >= least > 0 else 0.0 for score in scores]
+    return [
+        text_width(_value(strip.colours, float(score)), SMALL) if abs(score) >= least > 0 else 0.0 for score in scores
+    ]
 
 
 def _value(colours: Colours, score: float) -> str:

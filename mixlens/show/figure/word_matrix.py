@@ -17,10 +17,10 @@ from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 from numpy.typing import NDArray
 
-from ...errors import InputError
-from ...sentences import Word, words_in
+from ...base.errors import InputError
+from ...base.text import THIN
+from ...base.words import Word, words_in
 from ...types import Map
-from ...wording import THIN
 from ..colors import LIGHT
 from ..flow_numbers import membership
 from ..page_entry import is_answer, query_of
@@ -75,7 +75,9 @@ def draw_word_matrix(scores: Map, layer: int, title: str, options: Options) -> P
     below = "the input" if scores.info.get("rollout") or layer % len(scores.scores) == 0 else "the layer below"
     drawing = Drawing(scores, units, array_of(scores)[layer], below, title, options)
     if options.pieces and drawing.cell < TIGHT:
-        raise InputError(f"{len(units.units)} pieces have no room side by side. Give a larger width=, or leave pieces out.")
+        raise InputError(
+            f"{len(units.units)} pieces have no room side by side. Give a larger width=, or leave pieces out."
+        )
     return drawing.draw()
 
 
@@ -282,7 +284,12 @@ class Drawing:
         return page
 
     def _draw_cells(self, axes: Axes) -> None:
-        style: dict[str, Any] = {"cmap": self.colours.cmap, "norm": self.colours.norm, "edgecolor": "white", "linewidth": 0.4}
+        style: dict[str, Any] = {
+            "cmap": self.colours.cmap,
+            "norm": self.colours.norm,
+            "edgecolor": "white",
+            "linewidth": 0.4,
+        }
         rows = self.top + self.row * np.arange(len(self.rows.units) + 1)
         axes.pcolormesh(self.left + self.edges, rows, self.values, **style)
         for place in np.flatnonzero(self.marks):
@@ -311,7 +318,9 @@ class Drawing:
         for row, column in np.argwhere((self.values <= -0.05 * self.colours.end) & ~self.marks):
             wide = float(np.diff(self.edges)[column])
             corner = (self.left + float(self.edges[column]), self.down(row))
-            axes.add_patch(Rectangle(corner, wide, self.row, fill=False, hatch="/////", edgecolor=LIGHT["surface"], linewidth=0))
+            axes.add_patch(
+                Rectangle(corner, wide, self.row, fill=False, hatch="/////", edgecolor=LIGHT["surface"], linewidth=0)
+            )
 
     def _write_names(self, axes: Axes) -> None:
         middles = (self.edges[:-1] + self.edges[1:]) / 2

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ...errors import printable
-from ...sentences import Word
+from ...base.errors import printable
+from ...base.words import Word
 from ...types import Map
 from ..flow_groups import Group, groups_of, unit_of
 from ..flow_page import text_of
@@ -49,7 +49,9 @@ def words_as_units(scores: Map, words: Sequence[Word], place: int, most: int) ->
 def _unit(words: Sequence[Word], group: Group) -> Unit:
     tokens = tuple(token for number in group.words for token in words[number].tokens)
     name = printable(group.name)
-    label = f"{name}  {text_of([words[number] for number in group.words])}" if group.kind in ("sentence", "part") else name
+    label = (
+        f"{name}  {text_of([words[number] for number in group.words])}" if group.kind in ("sentence", "part") else name
+    )
     special = all(words[number].special and words[number].text not in MASKS for number in group.words)
     return Unit(name, printable(group.title), label, tokens, special)
 
@@ -58,7 +60,10 @@ def pieces_as_units(scores: Map, words: Sequence[Word], place: int) -> Units:
     """Every token as a row and a column."""
     special = scores.special or (False,) * len(scores.tokens)
     marks = [special[at] and token not in MASKS for at, token in enumerate(scores.tokens)]
-    units = [Unit(shown(token), f"“{shown(token)}”", shown(token), (at,), marks[at]) for at, token in enumerate(scores.tokens)]
+    units = [
+        Unit(shown(token), f"“{shown(token)}”", shown(token), (at,), marks[at])
+        for at, token in enumerate(scores.tokens)
+    ]
     owner = {token: word for word in words for token in word.tokens}
     every = [owner[at] for at in range(len(units))]
     return Units(units, "tokens", place, source_brackets(every), piece_brackets(words))

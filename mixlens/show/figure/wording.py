@@ -8,13 +8,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...errors import printable
+from ...answers.names import NAMES
+from ...base.errors import printable
 from ...types import Attribution, Result
-from ...why.names import NAMES
 from ..heading import rollout_name, unusual_variant
 from ..tokens import shown
 
-TELLS_APART = (("at_layer", "layer"), ("layer", "layer"), ("variant", ""), ("target", ""))  # key of info, word before its value
+TELLS_APART = (
+    ("at_layer", "layer"),
+    ("layer", "layer"),
+    ("variant", ""),
+    ("target", ""),
+)  # key of info, word before its value
 
 
 def array_of(result: Result) -> NDArray[np.float64]:

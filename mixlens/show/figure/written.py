@@ -12,10 +12,10 @@ from matplotlib.patches import Rectangle
 from matplotlib.transforms import ScaledTranslation, Transform
 from numpy.typing import NDArray
 
-from ...errors import InputError, nearest, printable
-from ...generation import Generation
-from ...generation.wording import cut_note, group_shares, group_title, own_shares
-from ...wording import percent
+from ...answers.generation import Generation
+from ...answers.generation.wording import cut_note, group_shares, group_title, own_shares
+from ...base.errors import InputError, nearest, printable
+from ...base.text import percent
 from ..colors import LIGHT, hue_of, scaled
 from .layout import GAP, axes_at, cut, put, text_width, widest, write_title
 from .picture import Picture
@@ -41,12 +41,16 @@ class Band:
     values: NDArray[np.float64] | None  # [row column]
 
 
-def written_figure(generation: Generation, kind: str | None, *, width: float, title: str | None, vmax: float | None) -> Picture:
+def written_figure(
+    generation: Generation, kind: str | None, *, width: float, title: str | None, vmax: float | None
+) -> Picture:
     """The table of a Generation on a page of its own."""
     _refuse_kind(generation, kind)
     kind = kind or ("words" if _fits(generation, width) else "sentences")
     if kind != "sentences" and not _fits(generation, width):
-        raise InputError("the words of this prompt are too many for the width. Give a larger width=, or kind='sentences'.")
+        raise InputError(
+            "the words of this prompt are too many for the width. Give a larger width=, or kind='sentences'."
+        )
     return Sheet(generation, kind, width, title, vmax).draw()
 
 
@@ -128,7 +132,10 @@ class Sheet:
         high = len(self.generation.rows) * ROW
         head = 0.2 if self.title else 0.0
         page = Picture(
-            figsize=(self.width, GAP + head + above + high + LEGEND + (len(self._unit_lines(1.0)) - 1) * AXIS * 1.25 / 72 + GAP)
+            figsize=(
+                self.width,
+                GAP + head + above + high + LEGEND + (len(self._unit_lines(1.0)) - 1) * AXIS * 1.25 / 72 + GAP,
+            )
         )
         axes = axes_at(page, 0, GAP + head, self.width, above + high)
         axes.set_xlim(0, self.width)
@@ -154,7 +161,9 @@ class Sheet:
         put(axes, left - 0.04, above - 0.05, "sure", fontsize=AXIS, ha="right", va="bottom", color=LIGHT["soft"])
         for number, row in enumerate(self.generation.rows):
             y = above + (number + 0.5) * ROW
-            put(axes, sure, y, cut(printable(row.shown), TEXT, LONGEST), fontsize=TEXT, ha="right", va="center_baseline")
+            put(
+                axes, sure, y, cut(printable(row.shown), TEXT, LONGEST), fontsize=TEXT, ha="right", va="center_baseline"
+            )
             share = percent(self.generation.row_probabilities[number])
             put(axes, left - 0.04, y, share, fontsize=AXIS, ha="right", va="center_baseline", color=LIGHT["soft"])
 
@@ -180,7 +189,9 @@ class Sheet:
     def _apart(self, axes: Axes, x: float, above: float) -> None:
         """Special tokens: hatched, outside the scale."""
         for number in range(len(self.generation.rows)):
-            box = Rectangle((x, above + number * ROW), APART, ROW - 0.01, facecolor=LIGHT["sunk"], hatch="//////", linewidth=0)
+            box = Rectangle(
+                (x, above + number * ROW), APART, ROW - 0.01, facecolor=LIGHT["sunk"], hatch="//////", linewidth=0
+            )
             box.set_edgecolor(LIGHT["edge"])
             axes.add_patch(box)
 
@@ -200,7 +211,9 @@ class Sheet:
         end = f"{hue}-tint" if self.kind == "sentences" else hue
         strength = 0.0 if np.isnan(value) else min(1.0, abs(value) / most)
         hatch = _hatch(value, hue, strength)
-        box = Rectangle((x, y), pitch, ROW, facecolor=scaled(strength, end), edgecolor="white", linewidth=0.5, hatch=hatch)
+        box = Rectangle(
+            (x, y), pitch, ROW, facecolor=scaled(strength, end), edgecolor="white", linewidth=0.5, hatch=hatch
+        )
         axes.add_patch(box)
         if self.kind == "sentences":
             put(axes, x + pitch / 2, y + ROW / 2, percent(value), fontsize=AXIS, ha="center", va="center_baseline")
@@ -220,7 +233,9 @@ class Sheet:
 
     def _most(self, bands: Sequence[Band]) -> float:
         """The end of the scale: the largest cell but for a few, or what the user says."""
-        sizes = np.concatenate([np.abs(band.values).ravel() for band in bands if band.values is not None] or [np.zeros(1)])
+        sizes = np.concatenate(
+            [np.abs(band.values).ravel() for band in bands if band.values is not None] or [np.zeros(1)]
+        )
         found = float(np.nanquantile(sizes, CUT)) if np.isfinite(sizes).any() else 0.0
         return self.vmax or found or 1.0
 

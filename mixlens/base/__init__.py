@@ -1,0 +1,1 @@
+"""What everything else rests on: refusals, registries, files, memory, numbers and words."""

@@ -1,0 +1,406 @@
+"""A file is there whole or not at all; and a folder that a long run writes to, where nothing of another run is overwritten."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import os
+import re
+import secrets
+import stat
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, cast
+
+from .errors import InputError, MixlensError, ResultError
+from .paths import is_file, is_there, looking
+
+TEMPORARY = ".tmp-"
+OWN_TEMPORARY = re.compile(r"\.tmp-[0-9a-f]{12}-")  # how `write` begins the name of a file that is not whole yet
+LOCK = ".lock"
+# A link is not followed, and a pipe is not waited for. Windows does not know all of these.
+LOCK_FLAGS = os.O_RDWR | os.O_CREAT | sum(getattr(os, name, 0) for name in ("O_NOFOLLOW", "O_NONBLOCK", "O_CLOEXEC"))
+WAITS = (0.01, 0.05, 0.2, 0.5)  # seconds between tries to replace a file, on Windows
+SHORT = 80  # characters of a value in a message
+CHECKSUMS = MappingProxyType(  # facts that tell a reader nothing, in words
+    {
+        "chat": "the chat template changed",
+        "modules": "the model's modules, or the hooks and functions of your own in it, differ",
+    }
+)
+ADDED = ("modules",)  # facts that folders of earlier versions do not have
+IDENTITY = 2  # the version of the facts that tell one run from another; a folder with another version is not continued
+
+
+def write(place: Path, content: bytes | Iterable[bytes] | Callable[[Path], object]) -> None:
+    """Write a file beside its place, flush it to the disk, then rename it to its place. A write that fails leaves no file.
+
+    `content` may be a function that writes to the path it gets, for libraries that open files themselves.
+    """
+    # The random name keeps two writers of one place apart. It is short, as `place` may have the longest name there can be.
+    beside = place.with_name(f"{TEMPORARY}{secrets.token_hex(6)}-{place.name[:40]}")
+    try:
+        _fill(beside, content)
+        with beside.open("rb+") as file:
+            sync(file.fileno())
+        move(beside, place)
+    except (Exception, KeyboardInterrupt):
+        with contextlib.suppress(OSError):
+            beside.unlink(missing_ok=True)
+        raise
+
+
+def _fill(path: Path, content: bytes | Iterable[bytes] | Callable[[Path], object]) -> None:
+    """Create the file with its content."""
+    with path.open("xb") as file:
+        if not callable(content):
+            file.writelines([content] if isinstance(content, bytes) else content)
+    if callable(content):
+        mode = path.stat().st_mode
+        content(path)
+        path.chmod(mode)  # safetensors makes a file that its owner alone can read
+
+
+def sync(file: int) -> None:
+    """Wait until the disk holds what was written to an open file."""
+    os.fsync(file)
+
+
+def move(beside: Path, place: Path) -> None:
+    """Rename a file to its place, and make the new name outlast a power cut."""
+    _rename_over(beside, place)
+    sync_folder(place.parent)
+
+
+def _rename_over(beside: Path, place: Path) -> None:
+    """`os.replace`. Windows refuses while another program, a virus scanner say, reads the file: there it is tried again."""
+    for seconds in WAITS if os.name == "nt" else ():
+        with contextlib.suppress(PermissionError):
+            return os.replace(beside, place)
+        time.sleep(seconds)
+    return os.replace(beside, place)
+
+
+def take_lock(lock: int) -> None:
+    """An exclusive lock on an open file, until it is closed or the process ends; OSError where another process has it."""
+    if sys.platform == "win32":
+        import msvcrt
+
+        msvcrt.locking(lock, msvcrt.LK_NBLCK, 1)
+    else:
+        import fcntl
+
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def sync_folder(place: Path) -> None:
+    """Wait until the disk holds the names in a folder. Folders and disks that do not allow this are left alone."""
+    if os.name != "posix":
+        return
+    try:
+        folder = os.open(place, os.O_RDONLY)
+    except PermissionError:
+        return
+    try:
+        _sync_names(folder)
+    finally:
+        os.close(folder)
+
+
+def _sync_names(folder: int) -> None:
+    try:
+        os.fsync(folder)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):
+            raise
+
+
+@contextlib.contextmanager
+def in_folder(place: Path) -> Iterator[None]:
+    """Turn an error of the operating system, while a run works in its folder, into a refusal of one line."""
+    try:
+        yield
+    except OSError as error:
+        if isinstance(error, MixlensError):
+            raise
+        raise _refusal(error, place) from error
+
+
+def _refusal(error: OSError, place: Path) -> ResultError:
+    """The refusal says whether the fault lies outside the folder, on the path to it, or in it."""
+    reason = error.strerror or str(error) or type(error).__name__
+    outside = _outside(error, place)
+    if outside is not None:
+        return ResultError(f"the run stopped: {reason} ({str(outside)!r}). The same command goes on.")
+    if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ESTALE):
+        return ResultError(
+            f"cannot write to {str(place)!r}: {reason}. Something on the way there is no folder, or was moved or deleted. "
+            "Files that are still there are safe: set the folder right, then give the same command."
+        )
+    return ResultError(
+        f"cannot write to {str(place)!r}: {reason}. What is done is safe: make room or set the folder right, "
+        "then give the same command."
+    )
+
+
+def _outside(error: OSError, place: Path) -> Path | None:
+    """The first file the error names that is neither in the folder nor on the path to it."""
+    names = [name for name in (error.filename, error.filename2) if isinstance(name, str | bytes)]
+    paths = (Path(os.fsdecode(name)) for name in names)
+    return next((path for path in paths if not (path.is_relative_to(place) or place.is_relative_to(path))), None)
+
+
+class RunFolder:
+    """A folder whose `manifest.json` says which run it belongs to. One process at a time writes to it."""
+
+    schema = 1
+
+    def __init__(self, place: Path):
+        self.place = place
+        self._lock: int | None = None  # the open lock file, while it is held
+
+    def check(self, identity: Mapping[str, Any]) -> None:
+        """Refuse a folder that is neither empty nor of this very run."""
+        self._refuse_other_than_folder()
+        if is_file(self.place / "manifest.json"):
+            self._check_manifest(identity)
+        else:
+            self._check_empty()
+
+    def _refuse_other_than_folder(self) -> None:
+        if self.place.is_symlink() and not self.place.exists():
+            raise InputError(
+                f"{str(self.place)!r} is a link that leads nowhere; the results need a folder of their own."
+            )
+        if is_there(self.place) and not self.place.is_dir():
+            raise InputError(f"{str(self.place)!r} is a file; the results need a folder of their own.")
+
+    def _check_empty(self) -> None:
+        """Refuse a folder without a manifest that holds files of somebody else."""
+        others = sorted(filter(_is_foreign, os.listdir(self.place))) if self.place.is_dir() else []
+        if others:
+            raise InputError(
+                f"{str(self.place)!r} is not empty ({', '.join(others[:3])}) and holds no run. Give another folder: "
+                "nothing is overwritten."
+            )
+
+    def _check_manifest(self, identity: Mapping[str, Any]) -> None:
+        """Refuse a folder whose manifest is of another schema, of another version of identities, or of another run."""
+        manifest = self.manifest
+        if manifest.get("schema") != self.schema:
+            raise InputError(
+                f"{str(self.place)!r} has schema {manifest.get('schema')!r}; this mixlens writes {self.schema}."
+            )
+        if manifest.get("identity_schema", 1) != IDENTITY:
+            raise InputError(
+                f"{str(self.place)!r} was begun by another version of mixlens ({_version_of(manifest)}), which knew a model by "
+                "fewer of its numbers. It can be read (summarize, report), and not be continued. Give another folder: nothing is "
+                "overwritten."
+            )
+        differences = "; ".join(self.differences(identity))
+        if differences and not self.may_be_taken():
+            raise InputError(
+                f"{str(self.place)!r} belongs to another run ({differences}). Give another folder: nothing is overwritten."
+            )
+
+    def as_begun(self, identity: dict[str, Any]) -> dict[str, Any]:
+        """The identity without the facts that the version which began the run here did not know: it can be continued."""
+        before = self.manifest.get("identity") if (self.place / "manifest.json").is_file() else None
+        return (
+            identity
+            if before is None
+            else {key: value for key, value in identity.items() if key in before or key not in ADDED}
+        )
+
+    def differences(self, identity: Mapping[str, Any]) -> Iterator[str]:
+        """One phrase for each fact in which the run of this folder is another one; none where the folder has no run."""
+        if (self.place / "manifest.json").is_file():
+            yield from _differences(self.manifest["identity"], json.loads(json.dumps(identity)))
+
+    def may_be_taken(self) -> bool:
+        """Whether another run may take the folder, because nothing in it would be lost."""
+        return False
+
+    @property
+    def manifest(self) -> dict[str, Any]:
+        """What `manifest.json` holds; an empty dict where it names no identity."""
+        place = self.place / "manifest.json"
+        try:
+            with looking(place):
+                content = json.loads(place.read_text(encoding="utf-8"))
+            return cast(dict[str, Any], content) if isinstance(content["identity"], dict) else {}
+        except KeyError:
+            return {}
+        except MixlensError:
+            raise
+        except (ValueError, TypeError, RecursionError):
+            raise InputError(f"{str(place)!r} is not a manifest of mixlens.") from None
+
+    @contextlib.contextmanager
+    def held(self, identity: Mapping[str, Any] | None = None) -> Iterator[None]:
+        """Lock the folder, so that one run at a time writes here. The system releases the lock of a process that is killed.
+
+        With `identity` the folder is checked once it is locked: between an earlier check and the lock another run may have
+        begun and ended here.
+        """
+        self.place.mkdir(parents=True, exist_ok=True)
+        sync_folder(self.place.parent)
+        lock = self._opened_lock()
+        try:
+            self._take_lock(lock)
+            self._lock = lock
+            self.still_held()
+            if identity is not None:
+                self.check(identity)
+            yield
+        finally:
+            self._lock = None
+            os.close(lock)
+
+    def _take_lock(self, lock: int) -> None:
+        """Refuse where another process has the lock."""
+        try:
+            take_lock(lock)
+        except OSError as error:
+            if error.errno not in (errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES):
+                raise
+            raise InputError(
+                f"another run is writing to {str(self.place)!r}. Wait for it, or give another folder."
+            ) from None
+
+    def _opened_lock(self) -> int:
+        """Open the lock file without a change to it. A link is not followed: its target does not belong to the run."""
+        place = self.place / LOCK
+        refusal = InputError(
+            f"{str(place)!r} is a link or no file. It was not made by a run: take it away, or give another folder."
+        )
+        if place.is_symlink():
+            raise refusal
+        try:
+            lock = os.open(place, LOCK_FLAGS, 0o666)
+        except OSError as error:
+            if error.errno in (errno.ELOOP, errno.EISDIR, errno.ENXIO):
+                raise refusal from None
+            raise
+        if not stat.S_ISREG(os.fstat(lock).st_mode):
+            os.close(lock)
+            raise refusal
+        return lock
+
+    def still_held(self) -> None:
+        """Refuse to write where somebody else has moved, deleted or replaced the folder in the meantime."""
+        if self._lock is not None and not self._is_same_lock(self._lock):
+            raise ResultError(
+                f"{str(self.place)!r} was moved, deleted or made anew while the run wrote to it. Nothing more is written there: "
+                "put it back or leave it, then give the same command."
+            )
+
+    def _is_same_lock(self, lock: int) -> bool:
+        try:
+            return os.path.samestat(os.lstat(self.place / LOCK), os.fstat(lock))
+        except FileNotFoundError:
+            return False
+
+    def refuse_links(self, *folders: Path) -> None:
+        """Refuse a link or a file where the run keeps a subfolder: what a link leads to does not belong to the run."""
+        for place in filter(_is_no_folder, folders):
+            raise InputError(
+                f"{str(place)!r} is a link or a file where a run keeps a folder of its own. Take it away, or give another "
+                "folder: nothing is touched."
+            )
+
+    def clear(self, *folders: Path) -> None:
+        """Delete the half-written files of a run that was killed. Files of other names, and folders, stay."""
+        for folder in (self.place, *folders):
+            for path in filter(_is_half_written, folder.glob(f"{TEMPORARY}*")):
+                path.unlink()
+
+
+# --- files of others ----------------------------------------------------------------------------------------------------
+
+BEGIN = 4000  # bytes that tell what a file is
+BEGINNINGS = (  # the first line of each kind of table (that of an answer goes on with the names of its methods), and of JSON
+    re.compile(rb"position,token,special,score\r?\n"),
+    re.compile(rb"layer,(head,)?query,key,query_token,key_token,score\r?\n"),
+    re.compile(rb"word,segment,special,mark,score,share(,[a-z][a-z0-9_]*)*\r?\n"),
+    re.compile(rb"row,written,probability,column,word,segment,group,score,share,effect\r?\n"),
+    re.compile(rb'\s*\{\s*"kind": "(attribution|map|headmaps|generation|why)"'),
+)
+
+
+def refuse_foreign(place: Path | None, *, force: bool) -> None:
+    """Refuse a file that somebody else wrote, before anything is computed."""
+    if place is not None and not force and is_file(place) and not _is_ours(place):
+        raise InputError(
+            f"{str(place)!r} is there already and is no result of mixlens. Give another name, or write over it: --force "
+            "(force=True)."
+        )
+
+
+def _is_ours(place: Path) -> bool:
+    """An empty file, or one that begins as a result does."""
+    with looking(place), place.open("rb") as file:
+        begin = file.read(BEGIN)
+    is_stored = place.suffix.lower() != ".csv" and b'"mixlens"' in begin
+    return not begin or is_stored or any(one.match(begin) for one in BEGINNINGS)
+
+
+# --- what a manifest says -----------------------------------------------------------------------------------------------
+
+
+def _version_of(manifest: Mapping[str, Any]) -> str:
+    """The version of mixlens that a manifest names; `?` where it names none."""
+    versions = manifest.get("versions")
+    return versions.get("mixlens", "?") if isinstance(versions, dict) else "?"
+
+
+def _is_no_folder(place: Path) -> bool:
+    """Is there a link, or something that is no folder, at this place?"""
+    return place.is_symlink() or (place.exists() and not place.is_dir())
+
+
+def _is_foreign(name: str) -> bool:
+    """Whether a file of this name was not put into the folder by a run that is about to begin."""
+    return name != LOCK and not OWN_TEMPORARY.match(name)
+
+
+def _is_half_written(path: Path) -> bool:
+    return bool(OWN_TEMPORARY.match(path.name)) and (path.is_symlink() or path.is_file())
+
+
+def _differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:
+    """One phrase for each fact that differs between two identities; facts inside of facts have phrases of their own."""
+    for key in {**before, **now}:
+        there, here = before.get(key), now.get(key)
+        if isinstance(there, dict) and isinstance(here, dict):
+            yield from _differences(there, here)
+        elif there != here:
+            checksums = key in CHECKSUMS and None not in (there, here)
+            yield CHECKSUMS[key] if checksums else f"{key}: {_difference(there, here)}"
+
+
+def _difference(there: Any, here: Any) -> str:
+    """Two values side by side; of two lists, one of them long, what each has alone."""
+    if not (isinstance(there, list) and isinstance(here, list)) or _are_short(there, here):
+        return f"{_brief(there)} there, {_brief(here)} here"
+    alone, new = _without(there, here), _without(here, there)
+    if alone or new:
+        return f"also {_brief(alone)} there, also {_brief(new)} here"
+    return "the same in another order, or another number of times"
+
+
+def _are_short(*values: Any) -> bool:
+    return all(len(json.dumps(value)) <= SHORT for value in values)
+
+
+def _without(values: list[Any], others: list[Any]) -> list[Any]:
+    return [value for value in values if value not in others]
+
+
+def _brief(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= SHORT else text[: SHORT - 3] + "..."

@@ -1,0 +1,1 @@
+"""ALTI (Ferrando et al. 2022): its evaluations, its claims and its plan."""

@@ -1,0 +1,1 @@
+"""AttCAT (Qiang et al. 2022): its evaluations, its claims and its plan."""

@@ -1,0 +1,1 @@
+"""GlobEnc (Modarressi et al. 2022): its evaluations, its claims and its plan."""

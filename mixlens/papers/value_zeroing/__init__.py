@@ -1,0 +1,1 @@
+"""Value Zeroing (Mohebbi et al. 2023): its evaluations, its claims and its plan."""

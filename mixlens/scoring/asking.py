@@ -1,0 +1,277 @@
+"""What is asked for in words, and the result: `alti:variant=released` -> MethodRequest -> Map or Attribution.
+
+The module imports torch only when a function is called, because the command line imports it at once.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+import zlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from ..base.errors import InputError, nearest, unknown_method
+
+if TYPE_CHECKING:
+    from ..types import Attribution, Map, Trace
+
+RANDOM = "random"
+METHOD_NAME = re.compile(r"[\w][\w \-]{0,59}")  # of a method from outside: "," and ":" have a meaning of their own
+
+
+# --- a method as written ----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class MethodRequest:
+    """A method as written: `name`, or `name:option=value:variant=released`; a map also with `:rollout=` and a convention."""
+
+    name: str
+    variant: str | None = None
+    rollout: str | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def is_map(self) -> bool:
+        return self.name in _maps()
+
+    @property
+    def class_specific(self) -> bool:
+        """Whether the method explains a class or a word, so that a target changes its scores."""
+        return not self.is_map and _attributions()[self.name].needs_target
+
+    @property
+    def has_layers(self) -> bool:
+        """Whether the method scores the input of a single layer too."""
+        return self.is_map or _attributions()[self.name].layers
+
+    @property
+    def call_key(self) -> str:
+        """Map methods with the same key are answered by one call of `mix`: they have the same variant and options."""
+        return json.dumps([self.variant, self.options], sort_keys=True, default=str)
+
+    def options_for(self, trace: Trace) -> dict[str, Any]:
+        """The options for one text. Random scores take their seed from the text, unless a seed is named: the same noise in
+        every text would not average out."""
+        if self.name == RANDOM and "seed" not in self.options:
+            return {**self.options, "seed": zlib.crc32(" ".join(trace.tokens).encode())}
+        return dict(self.options)
+
+
+Written = str | MethodRequest  # a method: as text, or parsed already
+
+
+def _maps() -> Mapping[str, Any]:
+    from .maps import known
+
+    return known()
+
+
+def _attributions() -> Mapping[str, Any]:
+    from .attributions import known
+
+    return known()
+
+
+def parse_method(written: Written) -> MethodRequest:
+    """The method that is meant. An unknown name, option, variant or rollout convention is refused."""
+    if isinstance(written, MethodRequest):
+        return written
+    name, *pairs = written.split(":")
+    method = _method(name)
+    options = dict(_option(pair, written, name) for pair in pairs)
+    variant = options.pop("variant", None)
+    rollout = _convention(options.pop("rollout", None)) if name in _maps() else None
+    method.arguments(variant, options)
+    if name not in _maps():
+        method.refuse_values(options)
+    _refuse_all_heads(name, options)
+    return MethodRequest(name, variant, rollout, options)
+
+
+def _refuse_all_heads(name: str, options: Mapping[str, Any]) -> None:
+    """A method as written gives one map."""
+    from ..methods._mixing import refuse_all_heads
+
+    refuse_all_heads(name, options)
+
+
+def _method(name: str) -> Any:
+    """The method of this name; an unknown name is refused."""
+    methods = {**_attributions(), **_maps()}
+    if name not in methods:
+        raise unknown_method(name, [*_maps(), *_attributions()])
+    return methods[name]
+
+
+def _option(pair: str, written: str, name: str) -> tuple[str, Any]:
+    key, sign, value = pair.partition("=")
+    if not sign:
+        raise InputError(f"{written!r}: an option is written key=value, such as {name}:variant=paper.")
+    return key, json_or_text(value)
+
+
+def json_or_text(value: str) -> Any:
+    """The value that a text means as JSON, or the text itself."""
+    try:
+        return json.loads(value)
+    except ValueError:
+        return value
+
+
+def _convention(name: Any) -> str | None:
+    from .conventions import CONVENTIONS
+
+    if name is not None and name not in CONVENTIONS:
+        raise InputError(f"unknown rollout convention {name!r}. {nearest(str(name), CONVENTIONS)}")
+    return name
+
+
+def parse_methods(names: Iterable[str]) -> dict[str, MethodRequest]:
+    """Every method as written, with its request."""
+    return {name: parse_method(name) for name in names}
+
+
+# --- the results of requests --------------------------------------------------------------------------------------------
+
+
+def grouped(requests: Mapping[str, MethodRequest]) -> list[list[str]]:
+    """The map methods that one call of `mix` can answer: those with the same variant and options. Random scores are left out,
+    because their seed differs from text to text."""
+    groups: dict[str, list[str]] = {}
+    for written, request in requests.items():
+        if request.is_map and request.name != RANDOM:
+            groups.setdefault(request.call_key, []).append(written)
+    return list(groups.values())
+
+
+def map_of(trace: Trace, written: Written) -> Map:
+    """The map of every layer, not rolled out."""
+    from .maps import mix
+
+    request = parse_method(written)
+    return mix(trace, request.name, variant=request.variant, **request.options_for(trace))
+
+
+def maps_of(trace: Trace, methods: Mapping[str, MethodRequest] | Iterable[str]) -> dict[str, Map]:
+    """The maps of several methods as written. Methods with the same variant and options share the proof of every layer."""
+    requests = methods if isinstance(methods, Mapping) else parse_methods(methods)
+    maps: dict[str, Map] = {}
+    for group in grouped(requests):
+        maps |= _maps_of_group(trace, {written: requests[written] for written in group})
+    return {
+        written: maps[written] if written in maps else map_of(trace, request) for written, request in requests.items()
+    }
+
+
+def _maps_of_group(trace: Trace, requests: Mapping[str, MethodRequest]) -> dict[str, Map]:
+    """The maps of methods with the same variant and options, by one call."""
+    from .maps import mix
+
+    shared = next(iter(requests.values()))
+    by_name = mix(trace, [request.name for request in requests.values()], variant=shared.variant, **shared.options)
+    return {written: by_name[request.name] for written, request in requests.items()}
+
+
+def rolled(scores: Map, written: Written, query: int | str) -> Attribution:
+    """One row of the rolled-out map, by the convention that is named, else by the convention of its paper."""
+    from .aggregate import rolled_row
+
+    return rolled_row(scores, query, convention=parse_method(written).rollout)
+
+
+def scores_of(
+    trace: Trace, written: Written, *, target: Any = "predicted", foil: Any = None, query: int | str | None = None
+) -> tuple[Attribution, float]:
+    """The attribution by any method, and its seconds. Of a map: the row of `query`, rolled out by its paper's convention."""
+    request = parse_method(written)
+    return every_score(trace, {request.name: request}, target=target, foil=foil, query=query)[request.name]
+
+
+def every_score(
+    trace: Trace,
+    requests: Mapping[str, MethodRequest],
+    *,
+    target: Any = "predicted",
+    foil: Any = None,
+    score: str | None = None,
+    query: int | str | None = None,
+) -> dict[str, tuple[Attribution, float]]:
+    """`scores_of` for several methods of one trace; the maps share the proof of every layer.
+
+    The seconds of a map are those of its own scores and of the proof, which it would need alone too.
+    """
+    from .maps import timed
+
+    with timed():
+        maps = maps_of(trace, {written: request for written, request in requests.items() if request.is_map})
+    place = trace.query if query is None else query
+    results: dict[str, tuple[Attribution, float]] = {}
+    for written, request in requests.items():
+        started = time.perf_counter()
+        if request.is_map:
+            scores, spent = rolled(maps[written], request, place), seconds_of(maps.pop(written))
+        else:
+            scores, spent = attribution_of(trace, request, target=target, foil=foil, score=score, query=query), 0.0
+        results[written] = scores, spent + time.perf_counter() - started
+    return results
+
+
+def seconds_of(scores: Map) -> float:
+    """The time a map took, with the proof of its layers and without the forward pass."""
+    spent = scores.info["seconds"]
+    return float(spent["proof"] + spent["map"])
+
+
+def attribution_of(
+    trace: Trace,
+    request: MethodRequest,
+    *,
+    target: Any = "predicted",
+    foil: Any = None,
+    score: str | None = None,
+    query: int | str | None = None,
+    layer: int | None = None,
+) -> Attribution:
+    """What `attribute` gives for a request; a method that no target changes is not told of one."""
+    from .attributions import attribute
+
+    options: dict[str, Any] = {"query": query, "variant": request.variant, **request.options}
+    options |= {"target": target, "foil": foil, "score": score} if request.class_specific else {}
+    options |= {} if layer is None else {"layer": layer}
+    return attribute(trace, request.name, **options)
+
+
+def layers_of(
+    trace: Trace, written: Written, *, target: Any = "predicted", foil: Any = None, query: int | None = None
+) -> tuple[list[Attribution], Attribution]:
+    """A method layer by layer, and over all layers. Of a map: the row of `query`; of an attribution: the scores of the hidden
+    states that enter the layer. An attribution that is not defined at single layers has an empty list of them."""
+    request = parse_method(written)
+    if request.is_map:
+        return map_layers(map_of(trace, request), request, trace.query if query is None else query)
+    question: dict[str, Any] = {"target": target, "foil": foil, "query": query}
+    overall = attribution_of(trace, request, **question)
+    depth = len(trace.layers) if request.has_layers else 0
+    return [attribution_of(trace, request, **question, layer=layer) for layer in range(depth)], overall
+
+
+def map_layers(scores: Map, request: MethodRequest, query: int) -> tuple[list[Attribution], Attribution]:
+    """The row of `query` in every layer of a map, and in the map rolled out."""
+    return [scores.readout(query, layer=layer) for layer in range(len(scores.scores))], rolled(scores, request, query)
+
+
+def every_layer(
+    trace: Trace, requests: Mapping[str, MethodRequest], *, target: Any = "predicted", foil: Any = None
+) -> dict[str, tuple[list[Attribution], Attribution]]:
+    """`layers_of` for several methods of one trace; the maps share the proof of every layer."""
+    maps = maps_of(trace, {written: request for written, request in requests.items() if request.is_map})
+    return {
+        written: map_layers(maps.pop(written), request, trace.query)
+        if request.is_map
+        else layers_of(trace, request, target=target, foil=foil)
+        for written, request in requests.items()
+    }
