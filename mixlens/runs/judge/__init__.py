@@ -1,0 +1,1 @@
+"""Which method to trust on a model and its data. See docs/use/judging.md."""
