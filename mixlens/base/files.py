@@ -29,10 +29,9 @@ SHORT = 80  # characters of a value in a message
 CHECKSUMS = MappingProxyType(  # facts that tell a reader nothing, in words
     {
         "chat": "the chat template changed",
-        "modules": "the model's modules, or the hooks and functions of your own in it, differ",
     }
 )
-ADDED = ("modules",)  # facts that folders of earlier versions do not have
+GONE = ("modules",)  # facts that only folders of earlier versions have
 IDENTITY = 2  # the version of the facts that tell one run from another; a folder with another version is not continued
 
 
@@ -208,13 +207,9 @@ class RunFolder:
             )
 
     def as_begun(self, identity: dict[str, Any]) -> dict[str, Any]:
-        """The identity without the facts that the version which began the run here did not know: it can be continued."""
-        before = self.manifest.get("identity") if (self.place / "manifest.json").is_file() else None
-        return (
-            identity
-            if before is None
-            else {key: value for key, value in identity.items() if key in before or key not in ADDED}
-        )
+        """The identity with the facts that the version which began the run here asked for beside it."""
+        before = self.manifest.get("identity", {}) if (self.place / "manifest.json").is_file() else {}
+        return {**identity, **{name: before[name] for name in GONE if name in before}}
 
     def differences(self, identity: Mapping[str, Any]) -> Iterator[str]:
         """One phrase for each fact in which the run of this folder is another one; none where the folder has no run."""

@@ -110,7 +110,7 @@ def run(
         str | None, typer.Option("--ray", help="auto, or the address of a Ray cluster that does the work.")
     ] = None,
     workers: Annotated[
-        str | None, typer.Option("--workers", help="Of the Ray cluster: 8, or 2-8; by default one for each GPU or CPU.")
+        int | None, typer.Option("--workers", help="Of the Ray cluster; by default one for each GPU or CPU.", min=1)
     ] = None,
     json_: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     loading: LoadOptions = LoadOptions(),  # noqa: B008 - frozen
@@ -145,7 +145,7 @@ def run(
             strict=strict,
             resume=resume,
             ray=ray,
-            workers=workers_of(workers),
+            workers=workers,
             **loading.arguments(),
         )
     _print_run(done, json_)
@@ -229,22 +229,6 @@ def rate_of(rows: int, seconds: float) -> str:
     return (
         f"{1 / each:.0f} a second" if each <= 0.1 else f"{1 / each:.1f} a second" if each <= 1 else f"{each:.1f} s each"
     )
-
-
-def workers_of(written: str | None) -> int | tuple[int, int] | None:
-    """A number of workers, such as 8, or the least and the most of them, such as 2-8."""
-    if written is None:
-        return None
-    least, *most = _workers(written)
-    return (least, most[0]) if most else least
-
-
-def _workers(written: str) -> list[int]:
-    """One number, or two with a hyphen between them."""
-    numbers = written.split("-")
-    if not all(map(str.isdecimal, numbers)) or len(numbers) > 2:
-        raise InputError(f"--workers is a number, or the least and the most (2-8), not {written!r}.")
-    return list(map(int, numbers))
 
 
 def summarize(

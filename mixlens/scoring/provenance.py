@@ -19,7 +19,6 @@ from torch import Tensor, nn
 
 from ..base.rounding import TOLERANCE
 from ..fast.loops import used
-from ..model.described import module_facts
 from ..model.offload import weights_of
 from ..model.predict import is_causal
 from ..types import Example, Trace
@@ -85,11 +84,6 @@ def model_fingerprint(model: Model) -> str:
     for part in (*sorted(_weights(model.hf_model)), model.task, _plain(_config(model)), _tokenizer(model.tokenizer)):
         digest.update(json.dumps(part, sort_keys=True).encode())
     return digest.hexdigest()[:16]
-
-
-def modules_fingerprint(model: Model) -> str:
-    """Of what the modules are beside their weights, and of a user's own hooks and functions in them."""
-    return hashlib.sha256(json.dumps(module_facts(model)).encode()).hexdigest()[:16]
 
 
 def data_fingerprint(examples: Sequence[Example]) -> str:

@@ -129,7 +129,7 @@ def test_run_hands_over_every_option(monkeypatch: pytest.MonkeyPatch) -> None:
         "--batch-tokens",
         "99",
     ]
-    words += ["--shard-rows", "8", "--strict", "--resume", "--ray", "auto", "--workers", "2-8", *LOADING]
+    words += ["--shard-rows", "8", "--strict", "--resume", "--ray", "auto", "--workers", "8", *LOADING]
     invoked("run", "data.csv", "--out", "o", *words)
     given = {
         **{"model": "m", "methods": "alti, attcat:variant=paper", "out": Path("o"), "limit": 9, "columns": ["a", "b"]},
@@ -151,7 +151,7 @@ def test_run_hands_over_every_option(monkeypatch: pytest.MonkeyPatch) -> None:
             "truncate": True,
             "batch_tokens": 99,
         },
-        **{"shard_rows": 8, "strict": True, "resume": True, "ray": "auto", "workers": (2, 8), **ASKED},
+        **{"shard_rows": 8, "strict": True, "resume": True, "ray": "auto", "workers": 8, **ASKED},
     }
     assert record.calls[1] == (("data.csv",), given)
     invoked(
@@ -251,14 +251,6 @@ def test_a_run_that_is_stopped_and_one_that_warns(monkeypatch: pytest.MonkeyPatc
 )
 def test_rates(rows: int, seconds: float, told: str) -> None:
     assert runs.rate_of(rows, seconds) == told
-
-
-def test_workers_are_a_number_or_two() -> None:
-    assert [runs.workers_of(written) for written in (None, "8", "2-8")] == [None, 8, (2, 8)]
-    for written in ("2-8-9", "x", "", "-2", "2-"):
-        with pytest.raises(InputError) as told:
-            runs.workers_of(written)
-        assert str(told.value) == f"--workers is a number, or the least and the most (2-8), not {written!r}."
 
 
 def test_summarize(monkeypatch: pytest.MonkeyPatch) -> None:

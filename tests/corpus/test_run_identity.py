@@ -260,93 +260,15 @@ def test_another_model_does_not_go_on_with_a_run(change: str, tmp_path: Path) ->
     assert {path: path.read_bytes() for path in (tmp_path / "run").rglob("*") if path.is_file()} == before
 
 
-def scaled(module: Any, args: Any, output: Any) -> Any:
-    return 1.5 * output
-
-
-def patched(model: Any) -> None:
-    dense, own = model.bert.pooler.dense, model.bert.pooler.dense.forward
-    dense.forward = lambda x: 2 * own(x)
-
-
-IN_MEMORY: dict[str, Callable[[Any], Any]] = {
-    "hook": lambda model: model.bert.encoder.layer[1].output.dense.register_forward_hook(scaled),
-    "activation": lambda model: setattr(
-        model.bert.encoder.layer[0].intermediate, "intermediate_act_fn", torch.nn.Tanh()
-    ),
-    "epsilon": lambda model: setattr(model.bert.encoder.layer[0].output.LayerNorm, "eps", 1.0),
-    "forward": patched,
-}
-
-
-@pytest.mark.parametrize("change", IN_MEMORY)
-def test_a_model_with_other_modules_or_hooks_does_not_go_on_with_a_run(change: str, tmp_path: Path) -> None:
-    """Neither does it where another model began; and a run that is continued with the same one goes on."""
+def test_a_folder_of_a_version_that_knew_hooks_is_continued(sentiment: Any, tmp_path: Path) -> None:
     out, texts = tmp_path / "run", ["The plot was dull.", "A great film.", "A film."]
-    model, other = mixlens.load("sentiment"), mixlens.load("sentiment")
-    go(texts, out, model=model, shard_rows=1)
-    IN_MEMORY[change](other.hf_model)
-    shards.shard_files(out)[-1].unlink()
-    with pytest.raises(
-        InputError, match=r"another run \(the model's modules, or the hooks and functions of your own in it, differ\)"
-    ):
-        go(texts, out, model=other, shard_rows=1)
-    assert go(texts, out, model=model, shard_rows=1).done == 1
-
-
-def scaling(by: float) -> Callable[..., Any]:
-    """A hook; those of other numbers have the same name."""
-
-    def hook(module: Any, args: Any, output: Any) -> Any:
-        return output * by
-
-    return hook
-
-
-def negated() -> Callable[..., Any]:
-    def hook(module: Any, args: Any, output: Any) -> Any:
-        return -output
-
-    hook.__qualname__ = scaling(1.0).__qualname__
-    return hook
-
-
-@pytest.mark.parametrize("other", [scaling(2.0), negated()], ids=["another number", "another body"])
-def test_a_hook_of_the_same_name_and_place_that_does_something_else_is_another_run(other: Any, tmp_path: Path) -> None:
-    out, texts = tmp_path / "run", ["The plot was dull.", "A great film.", "A film."]
-    model = mixlens.load("sentiment")
-    assert other.__qualname__ == scaling(1.5).__qualname__
-    for hook, done in ((scaling(1.5), 3), (other, None), (scaling(1.5), 1)):
-        handle = model.hf_model.bert.encoder.layer[1].output.dense.register_forward_hook(hook)
-        if done is not None:
-            assert go(texts, out, model=model, shard_rows=1).done == done
-            shards.shard_files(out)[-1].unlink()
-        else:
-            with pytest.raises(
-                InputError, match=r"another run \(the model's modules, or the hooks and functions of your own in it"
-            ):
-                go(texts, out, model=model, shard_rows=1)
-        handle.remove()
-
-
-def test_a_folder_of_a_version_that_did_not_know_the_modules_is_continued(
-    sentiment: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    out, texts = tmp_path / "run", ["The plot was dull.", "A great film.", "A film."]
-    identity = sys.modules["mixlens.runs.corpus.running"].identity_of
-
-    def earlier(*given: Any) -> dict[str, Any]:
-        known = identity(*given)
-        return {name: value for name, value in known.items() if name != "modules"}
-
-    with monkeypatch.context() as patch:
-        patch.setattr(sys.modules["mixlens.runs.corpus.running"], "identity_of", earlier)
+    running = sys.modules["mixlens.runs.corpus.running"]
+    identity = running.identity_of
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(running, "identity_of", lambda *given: {**identity(*given), "modules": "0123"})
         go(texts, out, model=sentiment, shard_rows=1)
     shards.shard_files(out)[-1].unlink()
     assert go(texts, out, model=sentiment, shard_rows=1).done == 1
-    assert mixlens.summarize(out).rows == 3
-    go(texts, tmp_path / "new", model=sentiment)
-    assert "modules" in json.loads((tmp_path / "new/manifest.json").read_text())["identity"]
 
 
 def test_an_experiment_knows_its_model_too(tmp_path: Path) -> None:
@@ -357,16 +279,6 @@ def test_an_experiment_knows_its_model_too(tmp_path: Path) -> None:
     CHANGES["epsilon"](place)
     with pytest.raises(InputError, match=r"belongs to another run \(model: "):
         experiment("vz-cue-alignment", model=str(place), **asked)
-
-
-def test_an_experiment_knows_the_modules_too(tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib")
-    asked: dict[str, Any] = {"n": 3, "methods": ["alti"], "out": tmp_path / "out", "progress": False}
-    model = mixlens.load("agreement")
-    experiment("vz-cue-alignment", model=model, **asked)
-    model.parts[0].layer.register_forward_hook(lambda module, args, output: output)
-    with pytest.raises(InputError, match=r"another run \(the model's modules, or the hooks"):
-        experiment("vz-cue-alignment", model=model, **asked)
 
 
 def test_the_same_model_is_the_same_wherever_it_lies_and_whatever_it_read(tmp_path: Path) -> None:

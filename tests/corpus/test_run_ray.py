@@ -1,4 +1,4 @@
-"""A run on Ray Data gives the rows of a run without it, whoever is killed in mid-run: nothing lost, nothing doubled."""
+"""A run on Ray gives the rows of a run without it, whoever is killed in mid-run: nothing lost, nothing doubled."""
 
 from __future__ import annotations
 
@@ -9,28 +9,22 @@ import signal
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from test_run import go
 from test_run_faults import same
-from typer.testing import CliRunner
 
 import mixlens
 from mixlens import data
 from mixlens.base.errors import InputError, MixlensError, ModelError
-from mixlens.cli.app import app
-from mixlens.runs.corpus import ray_pool as cluster
-from mixlens.runs.corpus import shards
+from mixlens.runs.corpus import cluster, shards
 
 pytest.importorskip("pyarrow")
 ray = pytest.importorskip("ray")
-pytest.importorskip("ray.data")
 pytestmark = [
     pytest.mark.filterwarnings("ignore"),
     pytest.mark.skipif(not Path("/proc").is_dir(), reason="needs Linux: processes are found in /proc"),
@@ -128,7 +122,7 @@ def all_free() -> bool:
 def test_whoever_is_killed_the_rows_are_the_same(
     nodes: Any, alone: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One worker of two, the Feed, the task that puts out tickets, both workers at once, and a whole node for good."""
+    """One worker of two, again and again, both workers at once, and a whole node for good."""
 
     def end_a_node(pool: Any) -> list[int]:
         own = ray.get_runtime_context().get_node_id()
@@ -139,13 +133,12 @@ def test_whoever_is_killed_the_rows_are_the_same(
         monkeypatch,
         {
             2: lambda pool: kill(pool.processes()[0]),
-            5: lambda pool: kill(*processes("Feed")),
-            8: lambda pool: kill(*processes("MapBatches(tickets)")),
+            5: lambda pool: kill(*pool.processes()[:1]),
+            8: lambda pool: kill(*pool.processes()[:1]),
             12: lambda pool: kill(*pool.processes()),
             16: end_a_node,
         },
     )
-    monkeypatch.setattr(cluster, "PATIENCE", 2.0)
     ahead = []
 
     def rows() -> Iterator[Any]:
@@ -160,10 +153,6 @@ def test_whoever_is_killed_the_rows_are_the_same(
     assert ran.rows + ran.errors == ran.done == len(ROWS)
     same(tmp_path / "ray", alone)
     assert max(ahead) <= 8 * (cluster.AHEAD * 2 + 2)  # the input is read as it is needed, by this process
-    assert not [
-        one.name for one in threading.enumerate() if "usage" in one.name
-    ]  # Ray Data's statistics: asked for without end
-    assert "RAY_DATA_USAGE_DISABLED" not in os.environ
 
 
 def test_the_process_that_was_started_is_killed_and_the_run_goes_on(
@@ -171,7 +160,7 @@ def test_the_process_that_was_started_is_killed_and_the_run_goes_on(
 ) -> None:
     out, file = tmp_path / "run", str(alone.parent / "x.jsonl")
     command = [sys.executable, "-m", "mixlens", "run", file, "--out", str(out), "--shard-rows", "8"]
-    command += ["--methods", "alti,attcat", "--ray", connected, "--workers", "1-2"]
+    command += ["--methods", "alti,attcat", "--ray", connected, "--workers", "2"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     while len(list(out.glob("shards/part-*.parquet"))) < 4:
         assert process.poll() is None, process.communicate()[0]
@@ -208,48 +197,24 @@ def test_a_worker_that_cannot_load_the_model_says_so(
     assert all_free()
 
 
-def test_workers_that_die_while_they_load_are_not_made_for_ever(
+def test_workers_that_die_are_not_made_for_ever(
     connected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def dying() -> type:
+    def dying() -> type:  # a class of this file would be looked for on the cluster
         class Remote:
-            def __init__(self, feed: Any, *rest: Any):
-                import ray
-
-                here = {"machine": "small", "process": 1, "actor": ray.get_runtime_context().current_actor}
-                ray.get(feed.begun.remote(here))
+            def __init__(self, *_: Any):
                 os._exit(1)
 
-            def __call__(self, tickets: Any) -> Any:
-                return tickets
+            def process(self) -> int:
+                return 1
 
         return Remote
 
     monkeypatch.setattr(cluster, "Remote", dying())
     monkeypatch.setattr(cluster, "CRASHES", 0)
-    monkeypatch.setattr(cluster, "CLOSING", 0.2)  # they do not end by themselves
-    with pytest.raises(MixlensError, match=r"die while they load 'agreement' \(small\): 2 began"):
+    with pytest.raises(MixlensError, match=r"the Ray workers die: 2 did .* 'agreement'"):
         go(ROWS, tmp_path / "run", ray=connected, workers=1, **ASKED)
     assert all_free()
-
-
-def test_a_window_that_was_given_out_twice_counts_once() -> None:
-    told: list[Any] = []
-    feed = SimpleNamespace(put=SimpleNamespace(remote=lambda *said: told.append(said)))
-    out = cluster.Tickets(SimpleNamespace(put=lambda window: ("reference", window)), feed)
-    out.give((0, ["a"]))
-    out.give((1, ["b"]))
-    out.repeat_all()  # tickets 2 and 3
-    assert [told[i][0] for i in (2, 3)] == [{2: out.held[0]}, {3: out.held[1]}]
-    assert out.take(2)
-    assert told[-1][1] == [0, 2]  # whoever comes with the other ticket is told that it is done
-    assert not out.take(0)
-    assert not out.take(2)
-    out.repeat(0)  # done: not given out again
-    out.repeat(3)  # forgotten by a Feed that died: given out again
-    assert (out.count, sorted(out.held)) == (5, [1, 3, 4])
-    assert out.take(4)
-    assert not out.held
 
 
 def test_what_ray_cannot_do_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -271,9 +236,6 @@ def test_what_ray_cannot_do_is_refused(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr(ray, "cluster_resources", dict)
     cluster.Pool("auto", "agreement", {}, cluster.Plan(("alti",)), None)
     assert begun[0]["address"] == "local"
-    ran = CliRunner().invoke(app, ["run", "x.txt", "--out", str(tmp_path / "x"), "--ray", "auto", "--workers", "two"])
-    assert isinstance(ran.exception, InputError)
-    assert "2-8" in str(ran.exception)
 
 
 def test_workers_get_the_options_of_large_models(connected: str, tmp_path: Path) -> None:
@@ -290,24 +252,78 @@ def test_workers_get_the_options_of_large_models(connected: str, tmp_path: Path)
     assert alone["device_map"]
 
 
-def test_workers_that_are_killed_before_they_begin_are_not_made_for_ever(
-    connected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("resources", "options", "workers", "expected"),
+    [
+        ({"CPU": 3.0}, {}, None, (3, 0, "cpu")),
+        ({"CPU": 0.5}, {}, None, (1, 0, "cpu")),
+        ({}, {}, None, (1, 0, "cpu")),
+        ({"CPU": 8.0, "GPU": 2.0}, {"device": "cuda"}, None, (2, 1, "cuda")),
+        ({"CPU": 8.0, "GPU": 2.0}, {"device": "cpu"}, None, (8, 0, "cpu")),
+        ({"CPU": 8.0, "GPU": 2.0}, {}, 5, (5, 1, "cuda")),
+    ],
+    ids=str,
+)
+def test_one_worker_for_each_gpu_or_each_cpu_or_as_many_as_asked(
+    resources: dict[str, float], options: dict[str, Any], workers: Any, expected: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """They tell nobody that they began: Ray's own table of actors has it."""
+    monkeypatch.setattr(ray, "is_initialized", lambda: True)
+    monkeypatch.setattr(ray, "cluster_resources", lambda: resources)
+    pool = cluster.Pool("auto", "agreement", options, cluster.Plan(("alti",)), workers)
+    assert (pool.size, pool.needs["num_gpus"], pool.device) == expected
 
-    def dying() -> type:
-        class Remote:
-            def __init__(self, *_: Any):
-                os._exit(1)
 
-            def __call__(self, tickets: Any) -> Any:
-                return tickets
+def listening() -> dict[str, str]:
+    """Addresses that this process and its children listen on, in hex as the kernel has them, and who does."""
+    sockets: dict[str, str] = {}
+    for place in Path("/proc").glob("[0-9]*"):
+        try:
+            parent = int(place.name)
+            while parent not in (0, 1, os.getpid()):
+                parent = int((Path("/proc") / str(parent) / "stat").read_text().rpartition(")")[2].split()[1])
+            for one in (place / "fd").iterdir() if parent == os.getpid() else ():
+                target = os.readlink(one)
+                if target.startswith("socket:["):
+                    sockets[target[8:-1]] = (place / "cmdline").read_text()[:80]
+        except OSError:  # it ended while we looked
+            continue
+    lines = [line.split() for table in ("tcp", "tcp6") for line in Path(f"/proc/net/{table}").read_text().splitlines()]
+    return {fields[1]: sockets[fields[9]] for fields in lines[1:] if fields[3] == "0A" and fields[9] in sockets}
 
-        return Remote
 
-    monkeypatch.setattr(cluster, "Remote", dying())
-    monkeypatch.setattr(cluster, "CRASHES", 0)
-    monkeypatch.setattr(cluster, "CLOSING", 0.2)  # they do not end by themselves
-    with pytest.raises(MixlensError, match=r"die before they can load 'agreement': [2-9] died and none came through"):
-        go(ROWS, tmp_path / "run", ray=connected, workers=1, **ASKED)
-    assert all_free()
+LOCAL = """
+import json, os, ray
+from mixlens.runs.corpus import cluster
+from test_run_ray import listening
+
+before = dict(os.environ)
+pool = cluster.Pool("auto", "agreement", {"device": "cpu"}, cluster.Plan(("alti",)), 1)
+priority = ray.remote(num_cpus=0)(lambda: os.nice(0))
+niceness = ray.get(priority.remote(), timeout=120) - os.nice(0)
+told = {"listening": listening(), "niceness": niceness, "added": sorted(set(os.environ) - set(before))}
+pool.close()
+print(json.dumps({**told, "open": ray.is_initialized()}))
+"""
+
+
+def test_a_cluster_of_our_own_listens_on_this_machine_alone() -> None:
+    """As `--ray auto` starts a cluster where there is none, in a process of its own."""
+    place = tempfile.mkdtemp(prefix="r-")  # short: the path of a socket has a limit
+    kept = {name: value for name, value in os.environ.items() if name not in ("RAY_ADDRESS", NICENESS)}
+    paths = f"{Path(__file__).parent}:{Path(__file__).parents[1]}:{Path(mixlens.__file__).parents[1]}"
+    ran = subprocess.run(
+        [sys.executable, "-c", LOCAL],
+        capture_output=True,
+        text=True,
+        env={**kept, "RAY_TMPDIR": place, "PYTHONPATH": paths},
+        check=False,
+    )
+    shutil.rmtree(place, ignore_errors=True)
+    assert ran.returncode == 0, ran.stderr
+    told = json.loads(ran.stdout.strip().splitlines()[-1])
+    assert len(told["listening"]) >= 2, told
+    for address, who in told["listening"].items():
+        assert address.rpartition(":")[0].endswith("0100007F"), (address, who)  # 127.0.0.1, in IPv6 too
+    assert told["niceness"] == 0
+    assert not {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", NICENESS} & set(told["added"])
+    assert told["open"] is False

@@ -14,7 +14,6 @@ from mixlens.base.errors import InputError
 from mixlens.runs.corpus import tally as counting
 from mixlens.runs.corpus.answers import answers_of
 from mixlens.runs.corpus.page_samples import WHY, Examples
-from mixlens.runs.corpus.ray_tickets import Tickets
 from mixlens.runs.corpus.rows import InputRow
 from mixlens.runs.corpus.sources import typed_columns
 from mixlens.runs.corpus.worker import BadRow, Plan, Worker
@@ -108,21 +107,6 @@ def test_an_error_is_not_held_beyond_its_batch(monkeypatch: pytest.MonkeyPatch) 
     answers = worker._columns_by_text([(row, None) for row in rows], lambda _: None)  # type: ignore[misc]
     assert answers == {i: BadRow(i, str(i), "no") for i in range(3)}
     assert len(errors) == 3
-
-
-def test_windows_are_handed_in_up_to_the_limit() -> None:
-    feed = SimpleNamespace(put=SimpleNamespace(remote=lambda *_: None))
-    tickets = Tickets(SimpleNamespace(put=lambda window: window), feed)
-    windows: Any = iter([(number, []) for number in range(3)])
-    assert tickets.fill(windows, 2)
-    assert sorted(tickets.held) == [0, 1]
-    assert tickets.take(0)
-    assert tickets.fill(windows, 2)
-    assert sorted(tickets.held) == [1, 2]
-    assert tickets.take(1)
-    assert tickets.take(2)
-    assert not tickets.fill(windows, 2)
-    assert tickets.ended
 
 
 def test_examples_take_turns() -> None:

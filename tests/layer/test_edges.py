@@ -63,15 +63,6 @@ def test_times_are_of_steps_alone() -> None:
     assert "batch" not in out
 
 
-def test_numbers_of_workers() -> None:
-    from mixlens.cli.runs import workers_of
-
-    assert (workers_of(None), workers_of("8"), workers_of("2-8")) == (None, 8, (2, 8))
-    for wrong in ("2-4-8", "a", "2-", ""):
-        with pytest.raises(mixlens.MixlensError):
-            workers_of(wrong)
-
-
 def test_traces_of_two_models_are_explained_each_by_its_own() -> None:
     head = "AutoModelForSequenceClassification"
     first, second = loaded("bert", head=head), loaded("roberta", head=head)

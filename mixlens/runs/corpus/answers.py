@@ -48,7 +48,13 @@ def or_raise(answer: Any) -> Any:
 def input_columns(row: InputRow, code: Encoded) -> Row:
     tokens = list(map(written, code.tokens))
     text = row.text if row.messages is None else code.text  # of a conversation, what the chat template wrote
-    inputs = {"row": row.row, "id": row.id, "text": text, "pair": row.pair, **({} if row.whole is None else {CUT: row.whole})}
+    inputs = {
+        "row": row.row,
+        "id": row.id,
+        "text": text,
+        "pair": row.pair,
+        **({} if row.whole is None else {CUT: row.whole}),
+    }
     return {**inputs, "input_ids": list(code.input_ids), "tokens": tokens}
 
 

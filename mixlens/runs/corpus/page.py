@@ -14,7 +14,12 @@ from .stored_maps import maps
 
 
 def page_of(
-    out: str | os.PathLike[str], *, label: str | None = None, examples: int | None = None, title: str | None = None, room: int
+    out: str | os.PathLike[str],
+    *,
+    label: str | None = None,
+    examples: int | None = None,
+    title: str | None = None,
+    room: int,
 ) -> str:
     """The HTML of a run's folder, in at most `room` bytes; with its maps, where it kept them."""
     facts = overview(out, label=label, examples=EXAMPLES if examples is None else examples)

@@ -35,12 +35,18 @@ class OneClass:
 
     name: str
     rows: int
-    counted: int  # rows behind `probability` and `top`; fewer than `rows` where the class was dropped as rare and came again
+    counted: (
+        int  # rows behind `probability` and `top`; fewer than `rows` where the class was dropped as rare and came again
+    )
     probability: Bins
     mean: float | None
     top: dict[str, list[tuple[str, float, int]]]  # method -> (word, mean share of the absolute scores, times)
-    signed: dict[str, dict[str, list[tuple[str, float, int]]]] = field(default_factory=dict)  # method -> towards, against
-    words: dict[str, dict[str, list[tuple[str, float, int]]]] = field(default_factory=dict)  # method -> for, against; by rows
+    signed: dict[str, dict[str, list[tuple[str, float, int]]]] = field(
+        default_factory=dict
+    )  # method -> towards, against
+    words: dict[str, dict[str, list[tuple[str, float, int]]]] = field(
+        default_factory=dict
+    )  # method -> for, against; by rows
 
 
 @dataclass(frozen=True)
@@ -73,7 +79,9 @@ class Overview:
     notes: list[str]
     signed: tuple[str, ...] = ()  # methods with scores below 0
     word_agreement: dict[tuple[str, str], Mean] = field(default_factory=dict)
-    special: dict[str, Mean] = field(default_factory=dict)  # method -> share of the absolute scores of tokens of no word
+    special: dict[str, Mean] = field(
+        default_factory=dict
+    )  # method -> share of the absolute scores of tokens of no word
     removal: TurnedCounts | None = None  # None: the run made no check
     tagged: Counter[str] = field(default_factory=Counter)  # list of rows worth a look -> rows
     sure: int = 0  # rows with a probability above SURE
@@ -189,9 +197,9 @@ class PageTally:
     def notes(self) -> list[str]:
         """What a reader must know of the counts."""
         unnamed = self.tally.unnamed
-        rare_words = (
-            "There were more different tokens than are counted: the rarest were let go, so top tokens are of frequent ones."
+        rare_words = "There were more different tokens than are counted: the rarest were let go, so top tokens are of frequent ones."
+        rare_classes = (
+            f"{unnamed:,} rows have a prediction that was too rare to be kept; they count in all other numbers."
         )
-        rare_classes = f"{unnamed:,} rows have a prediction that was too rare to be kept; they count in all other numbers."
         notes = {rare_words: self.tally.has_dropped, rare_classes: unnamed > 0}
         return [note for note, applies in notes.items() if applies]

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ...data.labels import label_of, same
 from ...base.errors import InputError, nearest
+from ...data.labels import label_of, same
 from .reading import mapping, names
 from .tally import NONE
 

@@ -10,7 +10,19 @@ from typing import Any
 import torch
 
 from ...base.optional import optional
-from .plan import (COLUMNS, COMPLETENESS, CUT, RANDOM_TURNED, RANDOM_WITHOUT, RATIO, TURNED, WITHOUT, WRITTEN, WRITTEN_SCORES, Plan)
+from .plan import (
+    COLUMNS,
+    COMPLETENESS,
+    CUT,
+    RANDOM_TURNED,
+    RANDOM_WITHOUT,
+    RATIO,
+    TURNED,
+    WITHOUT,
+    WRITTEN,
+    WRITTEN_SCORES,
+    Plan,
+)
 from .shards import SCHEMA
 
 Row = dict[str, Any]
@@ -56,7 +68,13 @@ def _checks(pa: Any, methods: Sequence[str]) -> dict[str, Any]:
 
 def _kinds(pa: Any) -> dict[str, Any]:
     """The types of the columns of every run that are no text."""
-    lists = {"input_ids": pa.int32(), "tokens": pa.string(), "segments": pa.int8(), "starts": pa.int32(), "ends": pa.int32()}
+    lists = {
+        "input_ids": pa.int32(),
+        "tokens": pa.string(),
+        "segments": pa.int8(),
+        "starts": pa.int32(),
+        "ends": pa.int32(),
+    }
     numbers = {"row": pa.int64(), "query": pa.int32(), **dict.fromkeys(("probability", "gap", "seconds"), pa.float64())}
     return numbers | {name: pa.list_(kind) for name, kind in lists.items()}
 
@@ -70,7 +88,13 @@ def maps_content(number: int, rows: Sequence[Row], number_type: str) -> bytes:
         [("row", pa.int64()), ("method", pa.string()), ("layers", pa.int32()), ("tokens", pa.int32()), ("scores", kind)]
     )
     flat = [
-        {"row": row["row"], "method": method, "layers": len(scores), "tokens": scores.shape[-1], "scores": scores.reshape(-1)}
+        {
+            "row": row["row"],
+            "method": method,
+            "layers": len(scores),
+            "tokens": scores.shape[-1],
+            "scores": scores.reshape(-1),
+        }
         for row in rows
         for method, scores in row["maps"].items()
     ]

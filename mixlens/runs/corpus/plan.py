@@ -7,12 +7,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ...base.errors import InputError, is_text, methods_within, nearest
+from ...base.text import listed
+from ...model.model import Model
 from ...scoring.asking import MethodRequest
 from ...scoring.attributions import known as attributions
-from ...base.errors import InputError, is_text, methods_within, nearest
-from ...model.model import Model
 from ...scoring.targets import SCORES, output_id
-from ...base.text import listed
 from .rows import LIMITS
 
 COLUMNS = (  # columns of every run; a carried column may not have the name of one
@@ -77,7 +77,9 @@ def plan_of(
     _refuse_flag("chat", chat)
     _refuse_flag("truncate", truncate)
     _refuse_cut_chat(chat, truncate)
-    _refuse_generate(generate, {"target": target != "predicted", "query": query is not None, "maps": maps, "trust": trust})
+    _refuse_generate(
+        generate, {"target": target != "predicted", "query": query is not None, "maps": maps, "trust": trust}
+    )
     _refuse_columns(carried, names, _computed(trust, generate, truncate))
     flags = {"trust": trust, "generate": generate, "chat": chat, "truncate": truncate}
     return Plan(tuple(names), target, foil, score, query, number_type, batch_tokens, carried, **flags)
@@ -156,7 +158,9 @@ def _refuse_flag(name: str, value: Any) -> None:
 
 def _refuse_cut_chat(chat: bool, truncate: bool) -> None:
     if chat and truncate:
-        raise InputError("truncate= cuts a text, and a conversation is written out whole: leave truncate= out, or chat=.")
+        raise InputError(
+            "truncate= cuts a text, and a conversation is written out whole: leave truncate= out, or chat=."
+        )
 
 
 def _refuse_generate(generate: Any, others: dict[str, Any]) -> None:
@@ -179,7 +183,9 @@ def _computed(trust: bool, generate: int | None, truncate: bool) -> tuple[str, .
 def _refuse_columns(columns: Sequence[Any], methods: Sequence[str], computed: Sequence[str]) -> None:
     for name in columns:
         if columns.count(name) > 1 or _is_taken(name, methods, computed):
-            raise InputError(f"the column {name!r} is named twice, or is one that every run writes ({', '.join(computed)}).")
+            raise InputError(
+                f"the column {name!r} is named twice, or is one that every run writes ({', '.join(computed)})."
+            )
         _refuse_name(name)
 
 

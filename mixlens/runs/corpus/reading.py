@@ -66,7 +66,9 @@ def _visit_shard(path: Path, manifest: Mapping[str, Any], visitor: Visitor) -> C
     except MixlensError:
         raise
     except (KeyError, TypeError, ValueError, IndexError) as error:
-        raise ResultError(f"{path.name!r} does not hold what a run writes ({type(error).__name__}: {error!s:.80}).") from None
+        raise ResultError(
+            f"{path.name!r} does not hold what a run writes ({type(error).__name__}: {error!s:.80})."
+        ) from None
     return reasons
 
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from ...scoring.aggregate import bare
 from ...model.words import group_words
+from ...scoring.aggregate import bare
 
 Words = tuple[list[str], np.ndarray]
 APOSTROPHES = frozenset("'’")
@@ -47,7 +47,10 @@ def written_words(row: Mapping[str, Any]) -> list[WrittenWord]:
     """The words of a row in their own letters, in the order of `words_in`."""
     if not _has_offsets(row):
         places = np.flatnonzero(is_of_text(row)).tolist()
-        return [WrittenWord(bare(row["tokens"][place]), " " * (number > 0), 0, (place,)) for number, place in enumerate(places)]
+        return [
+            WrittenWord(bare(row["tokens"][place]), " " * (number > 0), 0, (place,))
+            for number, place in enumerate(places)
+        ]
     ends = {0: 0, 1: 0}  # of the word before, in each text
     return [_written_word(row, word, tuple(at), ends) for word, at in _groups(row)]
 

@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
 
+from ...base.errors import InputError, Limits, readable
 from ...data import RowError
 from ...data.reading import TEXT_FIELDS
-from ...base.errors import InputError, Limits, readable
 
 LIMITS = Limits()
 

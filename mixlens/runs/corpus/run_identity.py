@@ -12,10 +12,10 @@ from typing import Any
 import torch
 
 from ...fast.loops import used
-from ...scoring.maps import versions
 from ...model.model import Model
-from ...scoring.provenance import model_fingerprint, modules_fingerprint, public_name, whereabouts
-from .ray_pool import Pool
+from ...scoring.maps import versions
+from ...scoring.provenance import model_fingerprint, public_name, whereabouts
+from .cluster import Pool
 from .sources import Corpus
 from .worker import Worker
 
@@ -27,7 +27,6 @@ def identity_of(worker: Worker, source: Corpus, options: Mapping[str, Any]) -> d
     return {
         "kind": "corpus",
         "model": model_fingerprint(worker.model),
-        "modules": modules_fingerprint(worker.model),
         "data": source.fingerprint or source.name,
         "methods": list(worker.plan.methods),
         "options": {**_plan_options(worker), **options},

@@ -17,18 +17,18 @@ from typing import TYPE_CHECKING, Any
 
 from tqdm import tqdm
 
-from ...data import RowError
 from ...base.errors import InputError, MixlensError, ended, is_text
 from ...base.files import IDENTITY, in_folder, write
-from ...model.loading import load
-from ...model.model import Model
-from ...scoring.notices import notices_of_corpus
 from ...base.optional import optional
 from ...base.paths import is_file
 from ...base.wrong_kinds import wrong_kinds_in_one_line
+from ...data import RowError
+from ...model.loading import load
+from ...model.model import Model
+from ...scoring.notices import notices_of_corpus
+from .cluster import Pool
 from .page import write_page
 from .plan import is_count, plan_of
-from .ray_pool import Pool
 from .reading import kind
 from .rows import Fields, InputRow, Rows, Window, fingerprint, place_of, windows
 from .run_identity import identity_of, places_of, provenance_of, without_gpu
@@ -92,7 +92,7 @@ def run(
     resume: bool = False,
     progress: bool | None = None,
     ray: str | None = None,
-    workers: int | tuple[int, int] | None = None,
+    workers: int | None = None,
     **load_options: Any,
 ) -> Run:
     """Explain every row of a corpus; or go on: the same call with the same `out` continues where it was stopped.
@@ -158,7 +158,9 @@ def _refuse_names(names: Mapping[str, Any]) -> None:
 def _refuse_beside_chat(chat: bool, names: Mapping[str, Any]) -> None:
     given = [f"{name}=" for name, value in names.items() if value is not None]
     if chat and given:
-        raise InputError(f"a conversation has neither a second text nor ids: leave {' and '.join(given)} out, or chat=.")
+        raise InputError(
+            f"a conversation has neither a second text nor ids: leave {' and '.join(given)} out, or chat=."
+        )
 
 
 def _is_name(value: Any) -> bool:
@@ -191,7 +193,9 @@ def _model_here(model: str | os.PathLike[str] | Model, options: dict[str, Any], 
 class _CorpusRun:
     """One call of `run` on a folder that it holds. `done`: the finished shards, by number; `aside`: files moved aside."""
 
-    def __init__(self, folder: CorpusFolder, worker: Worker, source: Corpus, identity: dict[str, Any], pool: Pool | None):
+    def __init__(
+        self, folder: CorpusFolder, worker: Worker, source: Corpus, identity: dict[str, Any], pool: Pool | None
+    ):
         self.folder, self.worker, self.source, self.identity, self.pool = folder, worker, source, identity, pool
         self.key = hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:16]
         facts = {"schema": SCHEMA, "identity_schema": IDENTITY, "identity": identity, "run": self.key}
@@ -252,7 +256,9 @@ class _CorpusRun:
         worked = 0
         present = sum(shard.rows + shard.errors for shard in self.done.values())
         hidden = None if progress is None else not progress
-        with tqdm(total=self.source.total, initial=present, unit="row", desc="run", disable=hidden, smoothing=0.1) as bar:
+        with tqdm(
+            total=self.source.total, initial=present, unit="row", desc="run", disable=hidden, smoothing=0.1
+        ) as bar:
             for files in self._shards(_with_notices(self.worker, self._missing(size)), bar.update):
                 _refuse_bad(files, strict, first=not self.done)
                 self.done[files.number] = self.folder.add(files)

@@ -317,7 +317,9 @@ def open_parquet(path: Path) -> Iterator[Any]:
         with parquet.ParquetFile(path) as file:
             yield file
     except (pa.ArrowException, OSError) as error:
-        raise ResultError(f"{path.name!r} cannot be read ({type(error).__name__}). Give the run's command again.") from None
+        raise ResultError(
+            f"{path.name!r} cannot be read ({type(error).__name__}). Give the run's command again."
+        ) from None
 
 
 def rows_in(path: Path, columns: Collection[str] | None = None) -> Iterator[dict[str, Any]]:

@@ -12,12 +12,12 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from ...data import DATASETS, RowError, read
-from ...data.reading import TEXT_FIELDS, fields_of, not_empty, rows_of
-from ...data.source import Source
 from ...base.errors import InputError, nearest
 from ...base.optional import optional
 from ...base.paths import is_file, is_folder
+from ...data import DATASETS, RowError, read
+from ...data.reading import TEXT_FIELDS, fields_of, not_empty, rows_of
+from ...data.source import Source
 from ...types import Chat, Example
 from .rows import Fields, InputRow, Rows, as_conversation, row_of, written
 
@@ -168,7 +168,9 @@ def typed_columns(schema: Any, columns: Sequence[str]) -> tuple[tuple[str, str],
     return tuple((name, CARRIED_TYPES[kind]) for name, kind in types.items() if kind in CARRIED_TYPES)
 
 
-def _file_rows(name: str, split: str | None, fields: Fields, content: Source | None = None, *, warn: bool = False) -> Rows:
+def _file_rows(
+    name: str, split: str | None, fields: Fields, content: Source | None = None, *, warn: bool = False
+) -> Rows:
     source, unit, rows = rows_of(name, split=split, content=content)
     names, rows = fields_of(not_empty(rows, f"{source} holds no row."))
     fields = _usual_fields(fields, names, source) if names else fields
@@ -188,7 +190,9 @@ def _usual_fields(fields: Fields, names: Sequence[str], source: str) -> Fields:
     """The fields that are meant; each is one of `names`. Of conversations the text is read where a row has no messages."""
     if fields.chat:
         return _chat_fields(fields, names, source)
-    _refuse_ids_beside(fields, fields.text, "a row is read as text or as ids: give text_field= or ids_field=, not both.")
+    _refuse_ids_beside(
+        fields, fields.text, "a row is read as text or as ids: give text_field= or ids_field=, not both."
+    )
     _refuse_conversations(fields, names, source)
     fields = _with_input(fields, names)
     _refuse_ids_beside(fields, fields.pair, "ids hold both texts already: leave pair_field= out.")
@@ -201,7 +205,9 @@ def _usual_fields(fields: Fields, names: Sequence[str], source: str) -> Fields:
 def _chat_fields(fields: Fields, names: Sequence[str], source: str) -> Fields:
     text = next((name for name in TEXT_FIELDS if name in names), TEXT_FIELDS[0]) if fields.text is None else fields.text
     messages = MESSAGES_FIELD if fields.text is None else None
-    _refuse_missing([text] if messages not in names else [], names, f"{source} has", " Name the field: text_field=NAME.")
+    _refuse_missing(
+        [text] if messages not in names else [], names, f"{source} has", " Name the field: text_field=NAME."
+    )
     _refuse_missing(fields.columns, names, f"{source} has")
     return replace(fields, text=text, messages=messages)
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import torch
 
-from ...scoring.asking import parse_method
 from ...base.errors import InputError, ResultError
+from ...scoring.asking import parse_method
 from ...scoring.maps import method
 from ...types import Map
 from .shards import NAME, facts_of, open_parquet, rows_in, shard_files

@@ -48,11 +48,15 @@ class Summary:
     signed: dict[str, dict[str, dict[str, Listed]]] = field(default_factory=dict)
     # class -> method -> "for" and "against" -> (word, mean share of a row with its sign, rows); words in `least_rows` or more
     words: dict[str, dict[str, dict[str, Listed]]] = field(default_factory=dict)
-    word_agreement: dict[str, float | None] = field(default_factory=dict)  # "a, b" -> mean Spearman correlation over words
+    word_agreement: dict[str, float | None] = field(
+        default_factory=dict
+    )  # "a, b" -> mean Spearman correlation over words
     turned: dict[str, dict[str, Any]] = field(
         default_factory=dict
     )  # method -> share that turned, its interval, rows; with `trust`
-    open: dict[str, dict[str, Any]] = field(default_factory=dict)  # method -> rows whose scores do not add up; with `trust`
+    open: dict[str, dict[str, Any]] = field(
+        default_factory=dict
+    )  # method -> rows whose scores do not add up; with `trust`
     generate: int | None = None  # tokens that the model was let write after each row; None where it wrote nothing
     least_rows: int = LEAST_ROWS  # rows that a word of `words` is in
     cut: int = 0  # rows whose text was cut to what the model reads
@@ -106,7 +110,9 @@ def summarize(
 def _turned(counts: TurnedCounts) -> dict[str, dict[str, Any]]:
     """What turned without words: the method first whose words turn most, random words last."""
     ways = {method: counts.methods[method] for method in counts.best_first()} | {RANDOM_WORDS: counts.random}
-    return {name: {"share": way.share, **_ends(way.interval()), "rows": way.rows} for name, way in ways.items() if way.rows}
+    return {
+        name: {"share": way.share, **_ends(way.interval()), "rows": way.rows} for name, way in ways.items() if way.rows
+    }
 
 
 def _ends(interval: tuple[float, float] | None) -> dict[str, float]:
@@ -146,7 +152,9 @@ def _row_lines(summary: Summary) -> Iterator[str]:
     yield from _open_lines(summary.open)
     agreement = {pair: _numbers([value]) for pair, value in summary.word_agreement.items()}
     yield from _block("agreement between methods (mean Spearman correlation over the words of a row)", agreement)
-    yield from _block("mixing ratio by layer", {name: _numbers(layers) for name, layers in summary.mixing_ratio.items()})
+    yield from _block(
+        "mixing ratio by layer", {name: _numbers(layers) for name, layers in summary.mixing_ratio.items()}
+    )
     yield from ("", SLOWEST, *map(_slow_line, summary.slow)) if summary.slow else ()
 
 
@@ -160,7 +168,9 @@ def _gap_lines(gap: Mapping[str, float | None]) -> list[str]:
     return (
         []
         if gap["mean"] is None
-        else [f"reconstruction gap: mean {gap['mean']:.1e}, largest {gap['largest']:.1e} (each row has the largest of its batch)"]
+        else [
+            f"reconstruction gap: mean {gap['mean']:.1e}, largest {gap['largest']:.1e} (each row has the largest of its batch)"
+        ]
     )
 
 
@@ -225,7 +235,9 @@ def _turned_line(facts: Mapping[str, Any]) -> str:
 
 def _open_lines(opened: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
     """In how many rows scores miss the sum that they have to have."""
-    yield from _block("scores that do not add up within 1 %", {name: _open_line(facts) for name, facts in opened.items()})
+    yield from _block(
+        "scores that do not add up within 1 %", {name: _open_line(facts) for name, facts in opened.items()}
+    )
 
 
 def _open_line(facts: Mapping[str, Any]) -> str:

@@ -50,7 +50,9 @@ def refuse_trust(model: Model, target: Any, foil: Any) -> None:
     if gives_number(model):
         raise InputError(f"{model.name!r} gives one number and no class, so no prediction can turn. Leave trust= out.")
     if (target, foil) != ("predicted", None):
-        raise InputError("trust= checks the words for the predicted class or word. Leave target= and foil= out, or trust=.")
+        raise InputError(
+            "trust= checks the words for the predicted class or word. Leave target= and foil= out, or trust=."
+        )
 
 
 def trust_columns(trace: Trace, row: Row, scores: Mapping[str, Attribution]) -> Row:
@@ -78,7 +80,10 @@ def _left_columns(
     columns: Row = {WITHOUT + name: left[gone].probability for name, gone in firsts.items()}
     columns |= {TURNED + name: left[gone].turned for name, gone in firsts.items()}
     by_draw = [left[gone] for gone in draws]
-    return columns | {RANDOM_WITHOUT: [one.probability for one in by_draw], RANDOM_TURNED: [one.turned for one in by_draw]}
+    return columns | {
+        RANDOM_WITHOUT: [one.probability for one in by_draw],
+        RANDOM_TURNED: [one.turned for one in by_draw],
+    }
 
 
 # --- which words --------------------------------------------------------------------------------------------------------
@@ -94,7 +99,9 @@ def _units(row: Mapping[str, Any], stay: Collection[int]) -> list[list[int]]:
     """The positions of each word that may be taken out: with a letter or a digit, and without a position that is read."""
     words, places = words_in(row)
     positions = [np.flatnonzero(places == number).tolist() for number in range(len(words))]
-    return [at for word, at in zip(words, positions, strict=True) if any(map(str.isalnum, word)) and not set(at) & set(stay)]
+    return [
+        at for word, at in zip(words, positions, strict=True) if any(map(str.isalnum, word)) and not set(at) & set(stay)
+    ]
 
 
 def first_of(scores: np.ndarray, units: Sequence[Sequence[int]]) -> list[int]:
@@ -139,7 +146,10 @@ def _left_without(trace: Trace, target: Target, sets: Collection[Gone]) -> dict[
 
 def _answers(trace: Trace, target: Target, batch: Sequence[Gone], *, compare: bool) -> list[Left]:
     logits = trace.model.outputs([_without(trace, gone) for gone in batch], compare=compare).logits
-    rows = [logits[number] if not target.positions else logits[number, _moved(target, gone)] for number, gone in enumerate(batch)]
+    rows = [
+        logits[number] if not target.positions else logits[number, _moved(target, gone)]
+        for number, gone in enumerate(batch)
+    ]
     wanted = target.ids[0]
     shares = [row.double().softmax(-1) if row.device.type != "mps" else row.softmax(-1) for row in rows]
     return [Left(float(share[wanted]), int(share.argmax()) != wanted) for share in shares]

@@ -195,13 +195,17 @@ class Tally:
         if len(self.slow) > 32:
             heapq.heappop(self.slow)
 
-    def _count_words(self, predicted: str, row: Mapping[str, Any], scores: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    def _count_words(
+        self, predicted: str, row: Mapping[str, Any], scores: Mapping[str, np.ndarray]
+    ) -> dict[str, np.ndarray]:
         """Count the words of one row. Gives the scores of its words by method, of the methods that scored these tokens."""
         of_class = self.classes.setdefault(predicted, ClassCounts())
         of_class.rows += 1
         words, places = words_in(row)
         self.signed |= {method for method, values in scores.items() if (values < 0).any()}
-        by_word = {method: sums_of(words, places, values) for method, values in scores.items() if len(values) == len(places)}
+        by_word = {
+            method: sums_of(words, places, values) for method, values in scores.items() if len(values) == len(places)
+        }
         marks = apostrophes(row, words)
         for method, sums in by_word.items():
             self.entries += of_class.count(method, _with_endings(_shares(words, sums), marks))

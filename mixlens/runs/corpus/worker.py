@@ -13,21 +13,21 @@ from typing import Any
 
 import torch
 
-from ...scoring.aggregate import find, rolled_row, rolled_rows
-from ...scoring.asking import RANDOM, MethodRequest, grouped, map_of, parse_methods
-from ...scoring.attributions import attribute_each
 from ...base.budget import is_out_of_memory
+from ...base.errors import InputError, MixlensError, RowsError, TokenLimitError
 from ...data import RowError
 from ...data.truncation import naming_option, truncated
-from ...base.errors import InputError, MixlensError, RowsError, TokenLimitError
-from ...scoring.maps import method, mix
 from ...model.chat import refuse_no_template
 from ...model.encode import Encoded
 from ...model.model import Model
 from ...model.predict import predictions, refuse_generation
+from ...scoring.aggregate import find, rolled_row, rolled_rows
+from ...scoring.asking import RANDOM, MethodRequest, grouped, map_of, parse_methods
+from ...scoring.attributions import attribute_each
+from ...scoring.maps import method, mix
 from ...scoring.scoring import Call, Scorer, fresh
 from ...types import Attribution, Chat, Example, Map, Trace
-from .answers import (Answer, Read, answer_columns, answers_of, input_columns, map_numbers, or_raise, spans)
+from .answers import Answer, Read, answer_columns, answers_of, input_columns, map_numbers, or_raise, spans
 from .parquet import Row, maps_content, parquet_content, schema_of, table_of
 from .plan import CUT, RATIO, Plan, refuse_target
 from .rows import InputRow, fingerprint, place_of, written
@@ -95,7 +95,9 @@ class Worker:
     @cached_property
     def streams(self) -> bool:
         """Whether a pass that keeps nothing is enough: for maps alone, which look at one layer at a time."""
-        return not self.attributions and not self.random and all(map(_reads_single_layers, map(self._call, self.groups)))
+        return (
+            not self.attributions and not self.random and all(map(_reads_single_layers, map(self._call, self.groups)))
+        )
 
     def refuse(self) -> None:
         """Refuse what no row could pass."""
@@ -201,7 +203,9 @@ class Worker:
 
     # - one batch
 
-    def _batch(self, rows: Sequence[InputRow], encoded: Sequence[Encoded], *, compare: bool = True) -> list[Row | MixlensError]:
+    def _batch(
+        self, rows: Sequence[InputRow], encoded: Sequence[Encoded], *, compare: bool = True
+    ) -> list[Row | MixlensError]:
         """A row or a reason for each. A batch that fails, or does not fit, is halved, so that one row costs no other. With
         `compare`, which is so for the first batch of a shard, its first and its last row must be what they are alone."""
         try:
@@ -320,9 +324,13 @@ class Worker:
         columns |= zip(self.plan.columns, row.columns, strict=True)
         for name in self.requests:
             columns |= self._scores(name, or_raise(answer.scores[name]), columns["target"])
-        columns |= {RATIO + name: answer.maps[name].info["mixing_ratio"].float().mean(-1).tolist() for name in self.ratios}
+        columns |= {
+            RATIO + name: answer.maps[name].info["mixing_ratio"].float().mean(-1).tolist() for name in self.ratios
+        }
         if self.plan.trust:
-            columns |= trust_columns(answer.trace, columns, {name: or_raise(read) for name, read in answer.scores.items()})
+            columns |= trust_columns(
+                answer.trace, columns, {name: or_raise(read) for name, read in answer.scores.items()}
+            )
         if self.plan.maps is not None:
             columns["maps"] = map_numbers(answer.maps, getattr(torch, self.plan.maps))
         columns["seconds"] = answer.seconds + time.perf_counter() - started
@@ -355,7 +363,9 @@ def _score_layer(scorers: Sequence[Scorer], index: int, layer: Any) -> None:
         scorer.score([layer], index)
 
 
-def _rows_at(maps: Sequence[Map], places: Sequence[Any], convention: str | None, asked: Sequence[int]) -> Sequence[Read]:
+def _rows_at(
+    maps: Sequence[Map], places: Sequence[Any], convention: str | None, asked: Sequence[int]
+) -> Sequence[Read]:
     return _rolled_rows([maps[i] for i in asked], [places[i] for i in asked], convention)
 
 

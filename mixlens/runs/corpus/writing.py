@@ -15,13 +15,13 @@ from typing import Any
 import numpy as np
 import torch
 
-from ...scoring.asking import MethodRequest, parse_method
-from ...base.errors import InputError, MixlensError
 from ...answers.generation import Generation
 from ...answers.generation.explaining import Written, explain_written, write_each
 from ...answers.generation.files import SCHEMA, from_dict, to_dict
+from ...base.errors import InputError, MixlensError
 from ...model.encode import Encoded
 from ...model.model import Model
+from ...scoring.asking import MethodRequest, parse_method
 from .answers import input_columns, spans
 from .parquet import Row
 from .plan import WRITTEN, WRITTEN_SCORES, Plan
@@ -36,7 +36,11 @@ LAYOUT = ("tokens", "words", "groups", "spans", "unit")  # of a Generation as pl
 
 
 def written_rows(
-    model: Model, plan: Plan, requests: Mapping[str, MethodRequest], rows: Sequence[InputRow], encoded: Sequence[Encoded]
+    model: Model,
+    plan: Plan,
+    requests: Mapping[str, MethodRequest],
+    rows: Sequence[InputRow],
+    encoded: Sequence[Encoded],
 ) -> list[Row | MixlensError]:
     """The columns of each row, or why it has none. The model writes after all of them at once."""
     started = time.perf_counter()
@@ -58,7 +62,12 @@ def _row(plan: Plan, requests: Mapping[str, MethodRequest], row: InputRow, text:
     started = time.perf_counter()
     results = {name: _explained(text, request, plan) for name, request in requests.items()}
     first = next(iter(results.values()))
-    columns: Row = {**input_columns(row, text.prompt), **spans(text.prompt), **_prediction(first), **_text_columns(first)}
+    columns: Row = {
+        **input_columns(row, text.prompt),
+        **spans(text.prompt),
+        **_prediction(first),
+        **_text_columns(first),
+    }
     columns |= zip(plan.columns, row.columns, strict=True)
     for name, result in results.items():
         columns |= _score_columns(name, result)

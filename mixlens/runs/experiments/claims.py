@@ -124,7 +124,9 @@ def beside(published: Sequence[Published], tables: Sequence[Table]) -> list[Tabl
     for one in published:
         groups.setdefault((one.table or tables[0].name, one.column), []).append(one)
     named = {table.name: table for table in tables}
-    return [_beside(named[name], column, group) for (name, column), group in groups.items() if _has(named.get(name), column)]
+    return [
+        _beside(named[name], column, group) for (name, column), group in groups.items() if _has(named.get(name), column)
+    ]
 
 
 def _has(table: Table | None, column: str) -> bool:
@@ -136,7 +138,9 @@ def _beside(table: Table, column: str, published: Sequence[Published]) -> Table:
     columns = (*table.columns[:keys], f"{column}, here", *(one.title for one in published))
     rows = tuple((*row[:keys], _ours(row[place], published[0]), *_printed(row[:keys], published)) for row in table.rows)
     absent = _absent(table, published)
-    return Table(f"paper-{table.name}-{column}".replace(" ", "-"), f"{column}: ours beside the paper's", columns, rows + absent)
+    return Table(
+        f"paper-{table.name}-{column}".replace(" ", "-"), f"{column}: ours beside the paper's", columns, rows + absent
+    )
 
 
 def _ours(cell: Cell, published: Published) -> Cell:
@@ -160,14 +164,18 @@ def _as_key(name: Any) -> tuple[Any, ...]:
     return name if isinstance(name, tuple) else (name,)
 
 
-def judged_claims(claims: Sequence[Claim], setup: Any, records: Sequence[Record], tables: Sequence[Table]) -> list[Table]:
+def judged_claims(
+    claims: Sequence[Claim], setup: Any, records: Sequence[Record], tables: Sequence[Table]
+) -> list[Table]:
     """The claims of the paper, one row each, with their verdicts. No claims, no table."""
     data, about = setup.data, [claim for claim in claims if claim.is_about(setup)]
     rows = [(claim, place) for claim in about if (place := claim.place(data)) is not None]
     if not rows:
         return []
     judged = [(claim, place, claim.check(setup, records, tables)) for claim, place in rows]
-    cells = tuple((claim.says, place, claim.numbers(data), verdict.ours, verdict.text) for claim, place, verdict in judged)
+    cells = tuple(
+        (claim.says, place, claim.numbers(data), verdict.ours, verdict.text) for claim, place, verdict in judged
+    )
     columns = ("the paper says", "where", "paper", "here", "verdict")
     return [Table("claims", "What the paper says, and what this run says", columns, cells, RULES)]
 
@@ -223,7 +231,9 @@ def short_names(methods: Sequence[str]) -> dict[str, str]:
     return {method: name if bare.count(name) == 1 else method for method, name in zip(unique, bare, strict=True)}
 
 
-def order(values: Mapping[str, Examples], pairs: Sequence[tuple[str, str]], *, seed: int = 0, lower: bool = False) -> Verdict:
+def order(
+    values: Mapping[str, Examples], pairs: Sequence[tuple[str, str]], *, seed: int = 0, lower: bool = False
+) -> Verdict:
     """The verdict on "the first of each pair is above the second" (below, with `lower`), from values by example."""
     refusal = _refusal(values, pairs)
     if refusal is not None:
@@ -233,7 +243,9 @@ def order(values: Mapping[str, Examples], pairs: Sequence[tuple[str, str]], *, s
     return _verdict({f"{a} - {b}": one for (a, b), one in differences.items()}, sign)
 
 
-def in_most(values: Mapping[str, Mapping[str, Examples]], pairs: Sequence[tuple[str, str]], *, seed: int = 0) -> Verdict:
+def in_most(
+    values: Mapping[str, Mapping[str, Examples]], pairs: Sequence[tuple[str, str]], *, seed: int = 0
+) -> Verdict:
     """The verdict on "the first of each pair is above the second in almost every layer".
 
     `values` maps the name of each layer to the values by method and example. All layers are compared at once.
@@ -249,7 +261,11 @@ def in_most(values: Mapping[str, Mapping[str, Examples]], pairs: Sequence[tuple[
 
 
 def in_all(
-    values: Mapping[str, Mapping[str, Examples]], pairs: Sequence[tuple[str, str]], *, seed: int = 0, lower: bool = False
+    values: Mapping[str, Mapping[str, Examples]],
+    pairs: Sequence[tuple[str, str]],
+    *,
+    seed: int = 0,
+    lower: bool = False,
 ) -> Verdict:
     """The verdict on "the first of each pair is above the second in every layer" (below, with `lower`), all at once.
 

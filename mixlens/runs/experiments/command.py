@@ -61,14 +61,18 @@ def _option(name: str, written: str) -> tuple[str, Any]:
     """`key=value`; the value is read as JSON where it is JSON."""
     key, sign, value = written.partition("=")
     if not sign:
-        raise InputError(f"an option is written key=value, not {written!r}. {name!r} has: {dict(known()[name].options)}.")
+        raise InputError(
+            f"an option is written key=value, not {written!r}. {name!r} has: {dict(known()[name].options)}."
+        )
     return key, json_or_text(value)
 
 
 def help_text(declared: Experiment) -> str:
     """What `mixlens experiment NAME --help` adds: the paper, the protocol that is the default, and what differs from it."""
     facts = [f"{declared.name}: {declared.summary}", f"{declared.paper}: {declared.shows}."]
-    facts += [f"Model for: {', '.join(declared.task) or 'any task'}. Default model: {declared.model}. Data: {declared.data}."]
+    facts += [
+        f"Model for: {', '.join(declared.task) or 'any task'}. Default model: {declared.model}. Data: {declared.data}."
+    ]
     facts += [f"Methods: {', '.join(declared.methods) or 'none'}."]
     facts += [f"Options: {', '.join(f'{key}={value}' for key, value in declared.options.items()) or 'none'}."]
     differs = ["Differs from the paper:", *(f"- {one}" for one in declared.differs)] if declared.differs else []

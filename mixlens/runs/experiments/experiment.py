@@ -76,7 +76,9 @@ class Setup:
     seed: int = 0
     left_out: int = 0  # examples that do not fit the model
     done: frozenset[str] = frozenset()  # keys of a `whole` experiment that need no measuring again
-    parsed: Mapping[str, MethodRequest] = field(default_factory=dict, repr=False)  # those of `methods` that are parsed already
+    parsed: Mapping[str, MethodRequest] = field(
+        default_factory=dict, repr=False
+    )  # those of `methods` that are parsed already
     labels: Mapping[str, int] | None = None  # the class of each label of the data, where the user says it
     data: str = ""  # the name of the dataset, where it has one
 
@@ -106,7 +108,9 @@ class Outcome:
     seconds: float  # of measuring, over all starts
 
 
-EXPERIMENTS = Registry[Experiment]("experiment", folders=("mixlens.runs.judge", "mixlens.papers"), group="mixlens.experiments")
+EXPERIMENTS = Registry[Experiment](
+    "experiment", folders=("mixlens.runs.judge", "mixlens.papers"), group="mixlens.experiments"
+)
 
 
 def experiment(

@@ -39,10 +39,21 @@ def settings() -> dict[str, Any]:
     """What matplotlib draws with, in place of its defaults."""
     edge = {"axes.edgecolor": LIGHT["edge"], "xtick.color": LIGHT["edge"], "ytick.color": LIGHT["edge"]}
     ink = {"text.color": LIGHT["ink"], "axes.labelcolor": LIGHT["ink"], "xtick.labelcolor": LIGHT["ink"]}
-    sizes = {"font.size": SIZE, "axes.titlesize": SIZE, "axes.labelsize": AXES, "xtick.labelsize": AXES, "ytick.labelsize": AXES}
+    sizes = {
+        "font.size": SIZE,
+        "axes.titlesize": SIZE,
+        "axes.labelsize": AXES,
+        "xtick.labelsize": AXES,
+        "ytick.labelsize": AXES,
+    }
     lines = {"axes.linewidth": 0.5, "lines.linewidth": 1.2, "lines.markersize": 4, "xtick.major.width": 0.5}
     forms = {"axes.spines.top": False, "axes.spines.right": False, "axes.titlelocation": "left", "image.cmap": "Greys"}
-    more = {"ytick.labelcolor": LIGHT["ink"], "legend.fontsize": AXES, "legend.frameon": False, "ytick.major.width": 0.5}
+    more = {
+        "ytick.labelcolor": LIGHT["ink"],
+        "legend.fontsize": AXES,
+        "legend.frameon": False,
+        "ytick.major.width": 0.5,
+    }
     return {**edge, **ink, **sizes, **lines, **forms, **more, "axes.prop_cycle": _cycle()}
 
 
@@ -124,7 +135,9 @@ def _show_hidden(axes: Any) -> None:
 
 def _coincide(one: Any, other: Any, distance: float) -> bool:
     """Whether two curves have the same places and nearly the same heights."""
-    (x, y), (u, v) = ((np.asarray(line.get_xdata(), float), np.asarray(line.get_ydata(), float)) for line in (one, other))
+    (x, y), (u, v) = (
+        (np.asarray(line.get_xdata(), float), np.asarray(line.get_ydata(), float)) for line in (one, other)
+    )
     return x.shape == u.shape and bool((x == u).all()) and bool((np.abs(y - v) <= distance).all())
 
 
@@ -177,7 +190,9 @@ def _columns(names: Sequence[str], room: float) -> int:
 def _make_room(figure: Any, legend_lines: int) -> None:
     """A figure is as high as its rows of labels need, and its legend."""
     rows = max((len(axes.get_yticks()) for axes in figure.axes if _has_names(axes)), default=0)
-    down = max((axes.get_subplotspec().get_gridspec().nrows for axes in figure.axes if axes.get_subplotspec()), default=1)
+    down = max(
+        (axes.get_subplotspec().get_gridspec().nrows for axes in figure.axes if axes.get_subplotspec()), default=1
+    )
     high = max(figure.get_figheight(), figure_size(rows * down)[1]) + 0.15 * legend_lines
     figure.set_size_inches(figure.get_figwidth(), high)
 

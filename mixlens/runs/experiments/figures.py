@@ -19,7 +19,9 @@ def bars(axes: Any, table: Table, value: str, *, label: str = "method", title: s
     rows = rows if ordered else sorted(rows, key=lambda row: _descending(_mean(row[1])))
     means = [_mean(cell) for _, cell in rows]
     places = range(len(rows))
-    axes.barh(places, means, color=[LIGHT["line" if name.startswith("random") else "edge"] for name, _ in rows], height=0.72)
+    axes.barh(
+        places, means, color=[LIGHT["line" if name.startswith("random") else "edge"] for name, _ in rows], height=0.72
+    )
     for place, (_, cell) in zip(places, rows, strict=True):
         if isinstance(cell, Interval) and not math.isnan(cell.low):
             axes.plot([cell.low, cell.high], [place, place], color=LIGHT["ink"], linewidth=1, marker="None")
@@ -40,7 +42,9 @@ def _descending(mean: float) -> float:
     return math.inf if math.isnan(mean) else -mean
 
 
-def curves_of(table: Table, value: str, *, name: str = "method", x: str = "layer") -> dict[str, list[tuple[float, Interval]]]:
+def curves_of(
+    table: Table, value: str, *, name: str = "method", x: str = "layer"
+) -> dict[str, list[tuple[float, Interval]]]:
     """The rows of a long table as one curve for each name."""
     made: dict[str, list[tuple[float, Interval]]] = {}
     for who, place, cell in zip(table.column(name), table.column(x), table.column(value), strict=True):

@@ -59,7 +59,9 @@ class Folder(RunFolder):
         for name in COLUMNS[:3]:
             columns[name] = pa.array([getattr(record, name) for _, record in flat], pa.string())
         columns["value"] = pa.array([record.value for _, record in flat], pa.float64())
-        columns["info"] = pa.array([json.dumps(dict(record.info), ensure_ascii=False) for _, record in flat], pa.string())
+        columns["info"] = pa.array(
+            [json.dumps(dict(record.info), ensure_ascii=False) for _, record in flat], pa.string()
+        )
         seconds = {key: seconds for key, (seconds, _) in units.items()}
         told = {"mixlens": json.dumps({"schema": SCHEMA, "seconds": seconds})}
         content = BytesIO()

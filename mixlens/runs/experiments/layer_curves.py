@@ -82,7 +82,11 @@ def verdict_on_trend(curves: Mapping[str, Sequence[Examples]], *, falls: bool = 
 
 
 def verdict_on_draws(
-    values: Mapping[str, float], draws: Mapping[str, Array], pairs: Sequence[tuple[str, str]], *, confidence: float = 0.95
+    values: Mapping[str, float],
+    draws: Mapping[str, Array],
+    pairs: Sequence[tuple[str, str]],
+    *,
+    confidence: float = 0.95,
 ) -> Verdict:
     """The verdict on "the first of each pair is above the second", for a statistic of the whole sample such as rho.
 
@@ -132,7 +136,9 @@ def _reach(draws: Array, confidence: float) -> float:
 def _worded(names: Sequence[str], means: Array, reach: Array, digits: int = 2) -> Verdict:
     """The word by the rule for order: every interval above 0, one below 0, or neither."""
     shown = zip(names, means, means - reach, means + reach, strict=True)
-    ours = "; ".join(f"{name} {mean:+.{digits}f} [{low:+.{digits}f}, {high:+.{digits}f}]" for name, mean, low, high in shown)
+    ours = "; ".join(
+        f"{name} {mean:+.{digits}f} [{low:+.{digits}f}, {high:+.{digits}f}]" for name, mean, low, high in shown
+    )
     signs = np.where(np.abs(means) > reach, np.sign(means), 0)
     return _by_signs(dict(zip(names, signs, strict=True)), ours, "not apart")
 

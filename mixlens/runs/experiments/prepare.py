@@ -66,7 +66,9 @@ def _example(value: Any) -> Example:
     if _is_text_and_pair(value):
         return Example(*value)
     if not isinstance(value, Example):
-        raise InputError(f"data is a name, a file, or a list of Examples, texts or (text, pair) tuples, not of {value!r:.80}.")
+        raise InputError(
+            f"data is a name, a file, or a list of Examples, texts or (text, pair) tuples, not of {value!r:.80}."
+        )
     return value
 
 
@@ -166,7 +168,10 @@ def _refuse_twice(names: Sequence[str]) -> None:
 
 
 UNFIT = {  # what an experiment takes -> (whether a method is of another kind, what is said then)
-    "map": (lambda request: not request.is_map, "{0!r} looks at single layers and takes maps alone; {1!r} is an attribution."),
+    "map": (
+        lambda request: not request.is_map,
+        "{0!r} looks at single layers and takes maps alone; {1!r} is an attribution.",
+    ),
     "attribution": (lambda request: request.is_map, "{0!r} takes attributions alone; {1!r} is a map."),
     "class-specific": (
         lambda request: not request.class_specific,
@@ -234,7 +239,9 @@ def _refuse_gaps(examples: Sequence[Example], model: Model) -> None:
     mask = model.tokenizer.mask_token
     wrong = [str(example.id) for example in examples if _both_texts(example).count(mask) != 1]
     if wrong and len(examples) == 1:
-        raise InputError(f"{model.name!r} fills a gap: the text must have {mask} exactly once. Put it where the gap is.")
+        raise InputError(
+            f"{model.name!r} fills a gap: the text must have {mask} exactly once. Put it where the gap is."
+        )
     if wrong:
         raise InputError(
             f"{model.name!r} fills a gap, and {len(wrong)} examples do not have {mask} exactly once ({_listed(wrong)}). "
@@ -249,7 +256,9 @@ def _both_texts(example: Example) -> str:
 def _refuse_words(examples: Sequence[Example], model: Model) -> None:
     """A target or a foil of a language model is one token."""
     pairs = [(example, word) for example in examples for word in (example.target, example.foil)]
-    wrong = [f"{example.id}: {word!r}" for example, word in pairs if isinstance(word, str) and not _is_token(model, word)]
+    wrong = [
+        f"{example.id}: {word!r}" for example, word in pairs if isinstance(word, str) and not _is_token(model, word)
+    ]
     if wrong:
         raise InputError(
             f"{len(wrong)} targets or foils are not one token of {model.name!r} ({_listed(wrong)}). Leave these examples out."
@@ -270,4 +279,6 @@ def removable(setup: Setup) -> None:
     if few and len(setup.examples) == 1:
         raise InputError("the text has fewer than two words to take away. Give a longer one.")
     if few:
-        raise InputError(f"{len(few)} examples have fewer than two words to take away ({', '.join(few[:3])}). Leave them out.")
+        raise InputError(
+            f"{len(few)} examples have fewer than two words to take away ({', '.join(few[:3])}). Leave them out."
+        )

@@ -94,7 +94,9 @@ def _models(plan: Plan, models: Mapping[str, str] | str | None) -> dict[str, str
         step, _, role = key.rpartition(":")
         if step:
             _refuse_unknown("step", step, [one.name for one in plan.steps], plan)
-        _refuse_unknown("model", role, list(next(one for one in plan.steps if one.name == step).models if step else names), plan)
+        _refuse_unknown(
+            "model", role, list(next(one for one in plan.steps if one.name == step).models if step else names), plan
+        )
     return {**names, **{key: str(name) for key, name in (models or {}).items()}}
 
 
@@ -121,7 +123,9 @@ def _steps(
     for name in (*(only or ()), *(sizes or {}), *(options or {})):
         _refuse_unknown("step", name, [step.name for step in plan.steps], plan)
     steps = [step for step in plan.steps if only is None or step.name in only]
-    return [_with_options(_sized(step, (sizes or {}).get(step.name)), (options or {}).get(step.name, {})) for step in steps]
+    return [
+        _with_options(_sized(step, (sizes or {}).get(step.name)), (options or {}).get(step.name, {})) for step in steps
+    ]
 
 
 def _sized(step: Step, size: int | None) -> Step:
@@ -155,7 +159,12 @@ def _made(
     absent = [role for role in step.models if not name_for(role, step, models)]
     if absent:
         raise InputError(f"the paper's model {absent[0]!r} has no published name: give one, --model {absent[0]}=NAME.")
-    options: dict[str, Any] = {**question(step, models, files, fast), "seed": seed, "loading": loading, "progress": progress}
+    options: dict[str, Any] = {
+        **question(step, models, files, fast),
+        "seed": seed,
+        "loading": loading,
+        "progress": progress,
+    }
     return run(step.experiment, out=None if out is None else Path(out) / step.name, leave_out=True, **options)
 
 

@@ -220,7 +220,10 @@ def _figure(outcome: Outcome, step: Step, figure: str) -> list[str]:
 def items(plan: Plan) -> list[str]:
     """Every table, figure and number in the text of the paper, with what makes it, as lines of Markdown."""
     steps = {step.name: step for step in plan.steps}
-    rows = [(item.where, item.what, _maker(item.steps, item.command, steps) or f"none: {item.reason}") for item in plan.items]
+    rows = [
+        (item.where, item.what, _maker(item.steps, item.command, steps) or f"none: {item.reason}")
+        for item in plan.items
+    ]
     return _section_table(f"{ITEMS} {plan.paper}", ("where", "what", "made by"), rows)
 
 

@@ -22,7 +22,7 @@ from tqdm import tqdm
 from ...base.files import IDENTITY, in_folder, write
 from ...scoring.maps import versions
 from ...base.optional import optional
-from ...scoring.provenance import (data_fingerprint, model_fingerprint, modules_fingerprint, public_name, whereabouts)
+from ...scoring.provenance import data_fingerprint, model_fingerprint, public_name, whereabouts
 from ...types import Example, Record
 from . import figure_style
 from .claims import beside, judged_claims
@@ -62,7 +62,14 @@ def run(
     Without `out` nothing is written. The tables are the same, byte for byte, whether a run was interrupted or not.
     """
     refuse_unwritable(out)
-    question: dict[str, Any] = {"model": model, "data": data, "n": n, "methods": methods, "seed": seed, "labels": labels}
+    question: dict[str, Any] = {
+        "model": model,
+        "data": data,
+        "n": n,
+        "methods": methods,
+        "seed": seed,
+        "labels": labels,
+    }
     question |= {"first": first, "leave_out": leave_out, "split": split, "loading": loading, "truncate": truncate}
     setup = prepared(name, **question, options=options)
     source = setup.experiment.data if data is None else data
@@ -108,7 +115,10 @@ def _run_in(folder: Folder, setup: Setup, manifest: Mapping[str, Any], progress:
     for name, content in _reports(outcome).items():
         folder.still_held()
         write(folder.place / name, content)
-    write(folder.place / "manifest.json", _json({**manifest, "finished": True, "units": len(units), "seconds": outcome.seconds}))
+    write(
+        folder.place / "manifest.json",
+        _json({**manifest, "finished": True, "units": len(units), "seconds": outcome.seconds}),
+    )
     return outcome
 
 
@@ -120,7 +130,6 @@ def identity(setup: Setup, labels: Mapping[str, int] | None) -> dict[str, Any]:
     return {
         "experiment": setup.experiment.name,
         "model": [model_fingerprint(model) for model in setup.models],
-        "modules": [modules_fingerprint(model) for model in setup.models],
         "data": data_fingerprint(setup.examples),
         "examples": len(setup.examples),
         "methods": list(setup.methods),
@@ -237,7 +246,10 @@ def differences(declared: Experiment) -> list[str]:
 
 def drawn(outcome: Outcome) -> dict[str, bytes]:
     """The figure as SVG and PNG, the same bytes every time."""
-    figures, matplotlib = optional("matplotlib.figure", "matplotlib", "plot"), optional("matplotlib", "matplotlib", "plot")
+    figures, matplotlib = (
+        optional("matplotlib.figure", "matplotlib", "plot"),
+        optional("matplotlib", "matplotlib", "plot"),
+    )
     files = {}
     with matplotlib.rc_context({"svg.hashsalt": "mixlens", "svg.fonttype": "none", **figure_style.settings()}):
         figure = figures.Figure(figsize=figure_style.figure_size(), layout="constrained")

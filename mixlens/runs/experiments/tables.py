@@ -40,7 +40,9 @@ class Table:
         wide = [any(isinstance(row[i], Interval) for row in self.rows) for i in range(len(self.columns))]
         out = io.StringIO()
         write = csv.writer(out, lineterminator="\n").writerow
-        write([name + end for name, many in zip(self.columns, wide, strict=True) for end in (INTERVAL if many else ("",))])
+        write(
+            [name + end for name, many in zip(self.columns, wide, strict=True) for end in (INTERVAL if many else ("",))]
+        )
         for row in self.rows:
             write([text for cell, many in zip(row, wide, strict=True) for text in _cells(cell, many)])
         return out.getvalue()

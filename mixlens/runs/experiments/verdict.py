@@ -137,7 +137,9 @@ def _kinds(board: Scoreboard) -> Sequence[str]:
 
 def _of_kinds(board: Scoreboard, method: str) -> list[Cell]:
     """The means of the parts of a score, which is their mean; None where a kind cannot judge the method."""
-    return [None if kind in board.lacks(method) else mean_of_kind(board.by_kind[method][kind]) for kind in _kinds(board)]
+    return [
+        None if kind in board.lacks(method) else mean_of_kind(board.by_kind[method][kind]) for kind in _kinds(board)
+    ]
 
 
 def mean_of_kind(scores: Array) -> float:
@@ -164,7 +166,9 @@ def _answer(n: int, question: str, board: Scoreboard) -> str:
     texts, leader = "this text" if n == 1 else f"these {n} texts", board.order[0]
     if not board.differences:
         first = [method for method in board.order if board.means[method].mean == board.means[leader].mean]
-        has = f"{leader} has the highest score" if len(first) < 2 else f"{listed(first)} have the same score, the highest"
+        has = (
+            f"{leader} has the highest score" if len(first) < 2 else f"{listed(first)} have the same score, the highest"
+        )
         return f"On {texts} {has} in {question}; so few texts tell no two methods apart."
     lacking = "".join(f" (without the kind {kind})" for kind in board.lacks(leader))
     return f"On {texts} {leader} has the highest score in {question}{lacking}{_near(board)}{_apart(board)}."

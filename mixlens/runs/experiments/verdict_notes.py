@@ -77,12 +77,16 @@ def _circular(board: Scoreboard) -> str:
 def _not_judged(names: Sequence[str], metric: str) -> str:
     if len(names) == 1:
         return f"{names[0]} has no {metric}: it would be compared with what it is made of."
-    return f"{', '.join(names[:-1])} and {names[-1]} have no {metric}: they would be compared with what they are made of."
+    return (
+        f"{', '.join(names[:-1])} and {names[-1]} have no {metric}: they would be compared with what they are made of."
+    )
 
 
 def _undefined(board: Scoreboard) -> list[str]:
     left = {values.request.written: int((~values.defined).sum()) for values in board.metrics}
-    return [f"{name} is undefined for a method on {n} texts, which are left out for all." for name, n in left.items() if n]
+    return [
+        f"{name} is undefined for a method on {n} texts, which are left out for all." for name, n in left.items() if n
+    ]
 
 
 def _caution(n: int) -> str:

@@ -23,7 +23,9 @@ MANY = 100_000  # texts
 RESAMPLES = 500  # of texts, for the interval of an agreement
 Rows = list[tuple[Cell, ...]]
 Groups = Mapping[tuple[Any, ...], Sequence[Record]]
-Readings = dict[str, tuple[Array, Array]]  # method -> a metric's values by the one and by the other reading of the signs
+Readings = dict[
+    str, tuple[Array, Array]
+]  # method -> a metric's values by the one and by the other reading of the signs
 
 
 def mean_of(values: Array, seed: int) -> Interval:
@@ -69,7 +71,9 @@ def p_text(p: float) -> str:
 def signs_table(setup: Setup, methods: Sequence[str], records: Sequence[Record]) -> Table | None:
     """The methods for which it matters whether tokens are ranked by signed scores or by their magnitude."""
     groups = by(records, "method", "metric")
-    rows = [row for names in OTHER_SIGNS.items() for row in _sign_rows(names, _readings(groups, methods, names), setup.seed)]
+    rows = [
+        row for names in OTHER_SIGNS.items() for row in _sign_rows(names, _readings(groups, methods, names), setup.seed)
+    ]
     columns = ("method", "as ranked", "mean", "other reading of the signs", "its mean", "difference")
     note = "Rows are shown where the difference, text by text, is not 0 (95 % intervals, for all methods at once)."
     return Table("signs", "Where signed scores and magnitudes disagree", columns, tuple(rows), note) if rows else None
@@ -88,7 +92,9 @@ def _sign_rows(names: tuple[str, str], readings: Readings, seed: int) -> Rows:
     return [_sign_row(method, names, readings[method], str(d), seed) for method, d in differences.items() if d.sign]
 
 
-def _sign_row(method: str, names: tuple[str, str], both: tuple[Array, Array], difference: str, seed: int) -> tuple[Cell, ...]:
+def _sign_row(
+    method: str, names: tuple[str, str], both: tuple[Array, Array], difference: str, seed: int
+) -> tuple[Cell, ...]:
     first, second = (mean_of(values, seed) for values in both)
     return method, names[0], first, names[1], second, difference
 

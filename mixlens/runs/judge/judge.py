@@ -21,7 +21,7 @@ from ..experiments.experiment import Outcome
 from .judge_remarks import remarks_of
 from .judge_summary import ONE_TEXT, summary_lines
 from .judged_methods import asked_methods, every_method, peers, scorers_of
-from .judged_metrics import (CUES, FAITHFULNESS, GROUPS, RATIONALES, metrics_of, missing_token, packages_of)
+from .judged_metrics import CUES, FAITHFULNESS, GROUPS, RATIONALES, metrics_of, missing_token, packages_of
 from ..experiments.prepare import examples_of, models_of, prepared
 from ..experiments.running import refuse_unwritable, run_setup
 from ..experiments.tables import Table
@@ -75,7 +75,12 @@ def judge(
         models = models_of([model, *([] if infill is None else [infill])], **(loading or {}))
         chosen = _possible_for(models, groups, chosen)
         refuse_unwritable(out)
-        question: dict[str, Any] = {"methods": names, "seed": seed, "labels": None, "options": {"metrics": chosen, **options}}
+        question: dict[str, Any] = {
+            "methods": names,
+            "seed": seed,
+            "labels": None,
+            "options": {"metrics": chosen, **options},
+        }
         setup = prepared("judge", model=list(models), data=examples, n=None, leave_out=leave_out, **question)
         named = isinstance(source, str | os.PathLike) and not any(fields.values())
         return run_setup(setup, out=out, source=source if named else examples, progress=progress)
@@ -191,7 +196,14 @@ def judge_text(
     ends = _wrapped(_left_out(), width) if methods == "all" else []
     told = remarks_of(outcome.setup, _names(metrics), data, options)
     return "\n".join(
-        [*_answers(outcome, width, told), *tables, "", *ends, *_folder(outcome), f"{time.perf_counter() - started:.1f} s"]
+        [
+            *_answers(outcome, width, told),
+            *tables,
+            "",
+            *ends,
+            *_folder(outcome),
+            f"{time.perf_counter() - started:.1f} s",
+        ]
     )
 
 

@@ -16,7 +16,9 @@ LABEL = "label"  # the field of a file that holds labels, as most have it
 
 def remarks_of(setup: Setup, groups: Sequence[str], data: str | None, fields: Mapping[str, Any]) -> list[str]:
     """One line for each. `groups`: the metrics as written; `data`, `fields`: the file and the names of its fields as given."""
-    return [line for line in (*dropped_told(setup, groups), labels_told(setup), unread_told(setup, data, fields)) if line]
+    return [
+        line for line in (*dropped_told(setup, groups), labels_told(setup), unread_told(setup, data, fields)) if line
+    ]
 
 
 def dropped_told(setup: Setup, groups: Sequence[str]) -> list[str]:

@@ -96,7 +96,9 @@ def cell_text(cell: Any, column: str) -> str:
 def twins_told(table: Table) -> list[str]:
     """A line for each group of methods with the same scores."""
     groups = [str(row[table.columns.index("method")]).split(TWINS) for row in table.rows]
-    return [f"{name} (= {len(others)}): the same scores have {', '.join(others)}." for name, *others in groups if others]
+    return [
+        f"{name} (= {len(others)}): the same scores have {', '.join(others)}." for name, *others in groups if others
+    ]
 
 
 def metrics_told(table: Table, shown: Sequence[str]) -> list[str]:

@@ -102,5 +102,7 @@ def _ids_told(classes: Mapping[str, int], names: Mapping[str, str]) -> str:
 def _unknown_told(unknown: Sequence[str], names: Mapping[str, str], *, some: bool) -> str:
     listed = ", ".join(unknown[:NAMED]) + " ..." * (len(unknown) > NAMED)
     classes = ", ".join(map(" = ".join, names.items()))
-    ends = "their texts count as neither right nor wrong" if some else "there is no table of right and wrong predictions"
+    ends = (
+        "their texts count as neither right nor wrong" if some else "there is no table of right and wrong predictions"
+    )
     return f"Labels that are no classes of the model ({classes}): {listed}; {ends}."

@@ -87,7 +87,9 @@ def _looked_up(name: str, scores: Any, examples: Sequence[Example]) -> Scorer:
     by_text: dict[tuple[str, str | None], Any] = {}
     for example, one in zip(examples, scores, strict=True):
         if (example.text, example.pair) in by_text:
-            raise InputError(f"{name!r}: the text {example.text!r:.60} is there twice, so its scores are not told apart.")
+            raise InputError(
+                f"{name!r}: the text {example.text!r:.60} is there twice, so its scores are not told apart."
+            )
         by_text[example.text, example.pair] = one
 
     def given_scores(trace: Trace) -> Any:

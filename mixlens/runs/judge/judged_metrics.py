@@ -68,7 +68,9 @@ class MetricRequest:
 def possible() -> dict[str, Metric]:
     """The metrics that need one model, one example and one attribution, and judge: one way is better."""
     return {
-        name: one for name, one in known_metrics().items() if {"scores"} <= set(one.needs) <= NEEDS and one.better != "neither"
+        name: one
+        for name, one in known_metrics().items()
+        if {"scores"} <= set(one.needs) <= NEEDS and one.better != "neither"
     }
 
 

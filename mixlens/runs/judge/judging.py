@@ -31,16 +31,44 @@ from ...scoring.targets import resolve
 from ...types import Attribution, Example, Record, Trace
 from ..experiments.experiment import Setup, experiment
 from .judged_labels import data_classes, is_right
-from .judged_metrics import (BLANKED, CUES, FAITHFULNESS, GROUPS, IS_BLANK_OUT, OTHER_SIGNS, RATIONALES, MetricRequest, metrics_of, missing_token, packages_of, parse_metric, possible, requests_of)
+from .judged_metrics import (
+    BLANKED,
+    CUES,
+    FAITHFULNESS,
+    GROUPS,
+    IS_BLANK_OUT,
+    OTHER_SIGNS,
+    RATIONALES,
+    MetricRequest,
+    metrics_of,
+    missing_token,
+    packages_of,
+    parse_metric,
+    possible,
+    requests_of,
+)
 from .judged_random import random_scores
 from ..experiments.prepare import removable
 from ..experiments.verdict import figure_of, tables_of
 
-__all__ = ["CUES", "FAITHFULNESS", "GROUPS", "RATIONALES", "judged", "metrics_of", "missing_token", "packages_of", "possible"]
+__all__ = [
+    "CUES",
+    "FAITHFULNESS",
+    "GROUPS",
+    "RATIONALES",
+    "judged",
+    "metrics_of",
+    "missing_token",
+    "packages_of",
+    "possible",
+]
 EXPLAINS = ("measured", "logit")
 BY_DEFAULT = "default"
 LEARN_FROM_SUBSETS = ("context_cite", "lime", "shap")  # made of the model's outputs on texts without many units at once
-ORDER, SEARCH = ("unit", "ranking", "label"), ("replacement", "beam")  # options of naopc: of its order, and of its bounds
+ORDER, SEARCH = (
+    ("unit", "ranking", "label"),
+    ("replacement", "beam"),
+)  # options of naopc: of its order, and of its bounds
 COMPARED = ("unit", "replacement", "absolute", "target", "foil", "query", "keep_special")  # options of blanked_units
 SAME = 1e-4  # shares of scores that differ by less, relative to the largest, are rounding
 
@@ -74,7 +102,9 @@ def _refuse_metric(setup: Setup, request: MetricRequest) -> None:
         _refuse_without_classes(setup, request)
     token = missing_token(setup.model, request.written, infill=len(setup.models) > 1)
     if token == "infilled":
-        raise InputError(f"{request.written!r} needs a masked language model with this vocabulary: infill=NAME. Or leave it out.")
+        raise InputError(
+            f"{request.written!r} needs a masked language model with this vocabulary: infill=NAME. Or leave it out."
+        )
     if token:
         raise InputError(
             f"{request.written!r} replaces tokens by the {token} token, and {setup.model.name!r} has none. Leave it out."
@@ -86,8 +116,14 @@ def _refuse_examples(setup: Setup, request: MetricRequest) -> None:
     for need in {"cues", "rationale"} & set(request.metric.needs):
         without = [str(e.id) for e in setup.examples if not (e.cues if need == "cues" else e.info.get(need))]
         if without:
-            some = "the text has none" if len(setup.examples) == 1 else f"{len(without)} examples have none ({without[0]} ...)"
-            raise InputError(f"{request.written!r} needs {need}, and {some}. Leave it out, or take data that has {need}.")
+            some = (
+                "the text has none"
+                if len(setup.examples) == 1
+                else f"{len(without)} examples have none ({without[0]} ...)"
+            )
+            raise InputError(
+                f"{request.written!r} needs {need}, and {some}. Leave it out, or take data that has {need}."
+            )
 
 
 def _refuse_without_classes(setup: Setup, request: MetricRequest) -> None:
@@ -104,7 +140,9 @@ def _refuse_without_classes(setup: Setup, request: MetricRequest) -> None:
 def explained(example: Example, trace: Trace, explains: str) -> dict[str, Any]:
     """target, foil and score of the attributions: log-odds against the foil where there is one (the logit of the target less the
     foil's), else the log-probability, which metrics measure too; "logit": the target's logit alone, which they do not."""
-    asked = example if trace.model.task != "question-answering" else Example(example.text)  # of these the predicted span
+    asked = (
+        example if trace.model.task != "question-answering" else Example(example.text)
+    )  # of these the predicted span
     target: Any = "predicted" if asked.target is None else asked.target
     if explains == "logit":
         return {"target": target, "foil": None, "score": "logit"}
@@ -308,7 +346,9 @@ def _circular_facts(case: Case, method: str, scores: Attribution) -> dict[str, A
 def is_circular(method: MethodRequest, request: MetricRequest) -> bool:
     """Blank-out is not judged by how well it agrees with blank-out, nor a method that learns from subsets of the text by how well
     it predicts what the model does with subsets, whichever they are."""
-    return (method.name, request.name) == ("blank_out", BLANKED) or (request.name == "lds" and method.name in LEARN_FROM_SUBSETS)
+    return (method.name, request.name) == ("blank_out", BLANKED) or (
+        request.name == "lds" and method.name in LEARN_FROM_SUBSETS
+    )
 
 
 def _records_of(case: Case, method: str, twin: str, scores: Attribution, facts: Mapping[str, Any]) -> Iterator[Record]:

@@ -35,9 +35,7 @@ from .judging import explained
 from ..experiments.tables import Cell, Table, by
 
 CHECKS = ("weights", "labels", "target", "noise")
-NO_THIRD = (
-    "of two classes, and of a word and its foil, the one has the scores of the other with the other sign; it needs three classes."
-)
+NO_THIRD = "of two classes, and of a word and its foil, the one has the scores of the other with the other sign; it needs three classes."
 BETTER = {"weights": "lower", "labels": "lower", "target": "lower", "noise": "higher"}
 REDRAWS = "sd over redraws"  # the column beside `weights`
 Scores = Mapping[str, Attribution]
@@ -158,7 +156,9 @@ def _prepare(setup: Setup) -> None:
         raise InputError(f"target needs a third class: {NO_THIRD} Ask for other checks.")
     _refuse_redraws(setup.options["redraws"])
     if not 0 < setup.options["radius"] < 1:
-        raise InputError(f"radius is a share of a word vector's length, above 0 and below 1, not {setup.options['radius']!r}.")
+        raise InputError(
+            f"radius is a share of a word vector's length, above 0 and below 1, not {setup.options['radius']!r}."
+        )
 
 
 def _refuse_redraws(redraws: Any) -> None:
@@ -179,7 +179,11 @@ def _cell(groups: Mapping[tuple[Any, ...], Sequence[Record]], method: str, colum
     group = groups.get((method, "weights" if column == REDRAWS else column))
     if group is None:
         return None
-    return spread_of_redraws(group) if column == REDRAWS else mean_with_interval([r.value for r in group], how="studentised")
+    return (
+        spread_of_redraws(group)
+        if column == REDRAWS
+        else mean_with_interval([r.value for r in group], how="studentised")
+    )
 
 
 def spread_of_redraws(records: Sequence[Record]) -> float | None:

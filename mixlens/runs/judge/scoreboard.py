@@ -104,7 +104,10 @@ class Scoreboard:
     @cached_property
     def by_kind(self) -> dict[str, dict[str, Array]]:
         """method -> kind -> [text]. A kind that cannot judge a method is not there."""
-        return {method: {kind: of for kind in self.kinds if len(of := self._of_kind(method, kind))} for method in self.methods}
+        return {
+            method: {kind: of for kind in self.kinds if len(of := self._of_kind(method, kind))}
+            for method in self.methods
+        }
 
     def _of_kind(self, method: str, kind: str) -> Array:
         rows = [v.standard(method) for v in self.metrics if v.request.metric.kind == kind and v.judges(method)]
@@ -173,7 +176,9 @@ class Scoreboard:
     def _apart(self, sign: int) -> list[str]:
         """The methods that are told apart from the one with the highest score, on one side of it."""
         leader, *others = self.order
-        return [method for method in others if (d := self.differences.get((leader, method))) is not None and d.sign == sign]
+        return [
+            method for method in others if (d := self.differences.get((leader, method))) is not None and d.sign == sign
+        ]
 
     @property
     def like_random(self) -> list[str]:
