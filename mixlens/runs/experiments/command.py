@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ...scoring.asking import json_or_text
 from ...base.errors import InputError, ResultError
 from ...base.files import write
 from ...base.paths import is_there
+from ...scoring.asking import json_or_text
 from ...show.tables import aligned, fitted, listed
-from .experiment import Experiment, known
 from ..judge.judge import lines
+from .experiment import Experiment, known
 from .plan import PLANS, Plan
 from .reproduction import Reproduction, reproduce
 from .reproduction_page import page, summary

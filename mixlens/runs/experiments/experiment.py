@@ -8,9 +8,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from ...scoring.asking import MethodRequest, parse_method
-from ...model.model import Model
 from ...base.registry import Registry
+from ...model.model import Model
+from ...scoring.asking import MethodRequest, parse_method
 from ...types import Example, Record
 from .claims import Claim, Published
 from .tables import Table

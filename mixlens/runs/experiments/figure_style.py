@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from ...answers.names import NAMES
 from ...show.colors import LIGHT, LINES
 from ...show.curves import MOST_TICKS
-from ...answers.names import NAMES
 
 WIDTH = 174 / 25.4  # inches: the text width of a paper
 SIZE, AXES, SMALL = 8.0, 7.0, 6.5  # points

@@ -7,13 +7,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ...scoring.asking import MethodRequest, parse_method
-from ...data import DATASETS, check, for_model, load, truncated
 from ...base.errors import InputError, nearest
+from ...data import DATASETS, check, for_model, load, truncated
 from ...metrics.arguments import refuse_missing
 from ...model.loading import load as load_model
 from ...model.model import Model
 from ...model.vocabulary import token_id
+from ...scoring.asking import MethodRequest, parse_method
 from ...types import Example
 from .experiment import Experiment, Setup, known
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from ...data import DATASETS
 from ...base.errors import InputError, MixlensError, nearest
+from ...data import DATASETS
 from .experiment import Outcome, known
 from .plan import PLANS, Plan, Step
 from .running import run

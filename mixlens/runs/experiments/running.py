@@ -20,8 +20,8 @@ import torch
 from tqdm import tqdm
 
 from ...base.files import IDENTITY, in_folder, write
-from ...scoring.maps import versions
 from ...base.optional import optional
+from ...scoring.maps import versions
 from ...scoring.provenance import data_fingerprint, model_fingerprint, public_name, whereabouts
 from ...types import Example, Record
 from . import figure_style

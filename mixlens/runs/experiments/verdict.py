@@ -9,16 +9,16 @@ from typing import Any
 
 import numpy as np
 
-from ...scoring.asking import RANDOM
 from ...metrics import Interval
+from ...scoring.asking import RANDOM
 from ...types import Record
-from .experiment import Setup
-from .figure_style import axis_label
-from .figures import bars
 from ..judge.judge_summary import kind_column, metrics_in
 from ..judge.judged_labels import labels_told
 from ..judge.judged_metrics import BLANKED, IS_BLANK_OUT, MetricRequest, parse_metric, requests_of
 from ..judge.scoreboard import Array, Scoreboard, Values
+from .experiment import Setup
+from .figure_style import axis_label
+from .figures import bars
 from .tables import Cell, Table, by
 from .verdict_notes import note_of
 from .verdict_tables import correctness_table, fillers_table, pairs_table, signs_table

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from ...scoring.asking import RANDOM
-from .experiment import Setup
 from ..judge.scoreboard import Scoreboard
+from .experiment import Setup
 
 FEWER_KINDS = (
     "A score without a kind is the mean over the other kinds; two methods are compared over the kinds that both have, so that "

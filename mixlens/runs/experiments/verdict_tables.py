@@ -13,9 +13,9 @@ from ...metrics.agreement import kendall
 from ...metrics.comparisons import Difference
 from ...metrics.intervals import difference_with_interval
 from ...types import Record
-from .experiment import Setup
 from ..judge.judged_metrics import OTHER_SIGNS
 from ..judge.scoreboard import FEWEST, Array, Scoreboard, Values, against_zero
+from .experiment import Setup
 from .tables import Cell, Table, by
 from .verdict_notes import SURE
 

@@ -11,21 +11,21 @@ from itertools import chain
 from typing import Any
 
 from ...base.errors import InputError, checked_seed, suggested
-from ...metrics.foreign import as_methods
+from ...base.wrong_kinds import wrong_kinds_in_one_line
 from ...metrics import Interval
 from ...metrics.arguments import refuse_missing
+from ...metrics.foreign import as_methods
 from ...model.model import Model
 from ...types import Example
-from ...base.wrong_kinds import wrong_kinds_in_one_line
 from ..experiments.experiment import Outcome
-from .judge_remarks import remarks_of
-from .judge_summary import ONE_TEXT, summary_lines
-from .judged_methods import asked_methods, every_method, peers, scorers_of
-from .judged_metrics import CUES, FAITHFULNESS, GROUPS, RATIONALES, metrics_of, missing_token, packages_of
 from ..experiments.prepare import examples_of, models_of, prepared
 from ..experiments.running import refuse_unwritable, run_setup
 from ..experiments.tables import Table
 from ..experiments.verdict import answers_of
+from .judge_remarks import remarks_of
+from .judge_summary import ONE_TEXT, summary_lines
+from .judged_methods import asked_methods, every_method, peers, scorers_of
+from .judged_metrics import CUES, FAITHFULNESS, GROUPS, RATIONALES, metrics_of, missing_token, packages_of
 
 EMBEDDED = ("agreement", "sentiment")  # models that have a dataset of the same name
 

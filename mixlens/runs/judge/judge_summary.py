@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...metrics import Interval
-from .judged_metrics import parse_metric
 from ..experiments.tables import Table
+from .judged_metrics import parse_metric
 
 FIRST = ("rank", "method", "group", "score")
 LAST = ("better than random on", "seconds")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import ChainMap
 from collections.abc import Iterable, Mapping, Sequence
 
-from ...data import label_ids
 from ...base.errors import InputError
+from ...data import label_ids
 from ...model.model import Model
 from ...scoring.targets import logits_at, resolve
 from ...types import Example, Trace

@@ -6,9 +6,9 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ...scoring.attributions import known as attributions
 from ...base.errors import InputError
 from ...metrics.foreign import Scorer
+from ...scoring.attributions import known as attributions
 from ...scoring.maps import known as maps
 from ...types import Example, Trace
 

@@ -6,11 +6,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ...scoring.asking import json_or_text
 from ...base.errors import InputError, nearest
 from ...metrics import Metric
 from ...metrics import known as known_metrics
 from ...model.model import Model
+from ...scoring.asking import json_or_text
 from ...scoring.removal import WAYS, can_fill, filler_token
 
 FAITHFULNESS = (

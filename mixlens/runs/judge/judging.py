@@ -14,11 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from ...scoring.asking import RANDOM, MethodRequest, every_score, scores_of
-from ...scoring.attributions import attribute
-from ...scoring.completeness import CLOSED
-from ...data import cue_tokens, span_tokens
 from ...base.errors import InputError
+from ...data import cue_tokens, span_tokens
 from ...metrics.arguments import marks_at, one_of, vector
 from ...metrics.faithfulness import blanked_units, course_of
 from ...metrics.plausibility import RANKINGS
@@ -26,10 +23,15 @@ from ...metrics.registry import as_number
 from ...metrics.removal_curves import aopc_bounds
 from ...metrics.subsets import held_out_subsets
 from ...model.predict import gives_number
+from ...scoring.asking import RANDOM, MethodRequest, every_score, scores_of
+from ...scoring.attributions import attribute
+from ...scoring.completeness import CLOSED
 from ...scoring.removal import UNITS, Infill, staying
 from ...scoring.targets import resolve
 from ...types import Attribution, Example, Record, Trace
 from ..experiments.experiment import Setup, experiment
+from ..experiments.prepare import removable
+from ..experiments.verdict import figure_of, tables_of
 from .judged_labels import data_classes, is_right
 from .judged_metrics import (
     BLANKED,
@@ -48,8 +50,6 @@ from .judged_metrics import (
     requests_of,
 )
 from .judged_random import random_scores
-from ..experiments.prepare import removable
-from ..experiments.verdict import figure_of, tables_of
 
 __all__ = [
     "CUES",

@@ -20,19 +20,19 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from ...scoring.asking import RANDOM, MethodRequest, every_score
 from ...base.errors import InputError
 from ...metrics import mean_with_interval
 from ...metrics.agreement import spearman
 from ...metrics.plausibility import ranked
 from ...model.loading import load
 from ...model.model import Model
+from ...scoring.asking import RANDOM, MethodRequest, every_score
 from ...scoring.removal import staying
 from ...scoring.targets import resolve
 from ...types import Attribution, Example, Record, Trace
 from ..experiments.experiment import Setup, experiment
-from .judging import explained
 from ..experiments.tables import Cell, Table, by
+from .judging import explained
 
 CHECKS = ("weights", "labels", "target", "noise")
 NO_THIRD = "of two classes, and of a word and its foil, the one has the scores of the other with the other sign; it needs three classes."

@@ -19,9 +19,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...scoring.asking import RANDOM
 from ...metrics import Interval, mean_with_interval
 from ...metrics.comparisons import Difference, simultaneous
+from ...scoring.asking import RANDOM
 from .judged_metrics import MetricRequest
 
 Array = NDArray[np.float64]
