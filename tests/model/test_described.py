@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import copy
 import functools
-import subprocess
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -17,9 +15,6 @@ from torch import nn
 import mixlens
 from mixlens.model.described import module_facts
 from mixlens.model.own_code import code_print
-from mixlens.scoring.provenance import modules_fingerprint
-
-SAID = "import mixlens; from mixlens.scoring.provenance import modules_fingerprint as said; print(said(mixlens.load('sentiment')))"
 
 
 def seen(module: Any, *given: Any) -> None:
@@ -103,11 +98,6 @@ def test_passes_modes_and_copies_change_nothing(lens: mixlens.Model) -> None:
     told = module_facts(lens)
     assert "encoder.layer.1.intermediate.dense: Told(<function f >, , size=3) " in told
     assert told == module_facts(mixlens.load(copy.deepcopy(lens.hf_model), check=False))
-
-
-def test_another_process_says_the_same() -> None:
-    run = subprocess.run([sys.executable, "-c", SAID], capture_output=True, text=True, check=True)
-    assert run.stdout.split()[-1] == modules_fingerprint(mixlens.load("sentiment"))
 
 
 def test_which_adapter_acts_is_in_the_words_and_where_it_lies_is_not() -> None:
