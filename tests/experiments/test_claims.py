@@ -37,6 +37,10 @@ from mixlens.types import Record
 SETUP = SimpleNamespace(seed=0, data="", options={"variant": "paper"}, models=("one",))
 
 
+def judged(rule: Any, records: list[Record]) -> Any:
+    return Claim("", "", "", rule).check(SETUP, records, [])
+
+
 def _values(mean: float, *, n: int = 40, seed: int = 0) -> dict[str, float]:
     return {str(i): mean + value for i, value in enumerate(np.random.default_rng(seed).normal(0, 0.1, n))}
 
@@ -70,8 +74,8 @@ def test_values_come_from_the_records_of_the_metric() -> None:
     records = [Record(e, "x", "m", value, {"layer": 1}) for e, value in _values(1, seed=1).items()]
     records += [Record(e, "x", "m", -5.0, {"layer": 2}) for e in _values(1)]
     records += [Record(e, "y", "m", value, {"layer": 1}) for e, value in _values(0, seed=2).items()]
-    assert above("x", ["y"], "m", where=lambda r: r.info["layer"] == 1)(SETUP, records, []).word == SAME
-    assert above("x", ["y"], "m")(SETUP, records, []).word == DIFFERENT
+    assert judged(above("x", ["y"], "m", where=lambda r: r.info["layer"] == 1), records).word == SAME
+    assert judged(above("x", ["y"], "m"), records).word == DIFFERENT
 
 
 def test_bounds() -> None:
@@ -141,10 +145,10 @@ def test_a_claim_about_almost_every_layer_needs_three_quarters_of_them() -> None
 def test_pairs_and_their_short_names() -> None:
     records = [Record(e, "x:steps=3", "m", value, {}) for e, value in _values(1, seed=1).items()]
     records += [Record(e, "y", "m", value, {}) for e, value in _values(0, seed=2).items()]
-    verdict = pairs_above([("x:steps=3", "y")], "m")(SETUP, records, [])
+    verdict = judged(pairs_above([("x:steps=3", "y")], "m"), records)
     assert verdict.word == SAME
     assert verdict.ours.startswith("x - y ")
-    assert pairs_above([("y", "x:steps=3")], "m")(SETUP, records, []).word == DIFFERENT
+    assert judged(pairs_above([("y", "x:steps=3")], "m"), records).word == DIFFERENT
     assert short_names(["a:b=1", "c", "a:b=2"]) == {"a:b=1": "a:b=1", "c": "c", "a:b=2": "a:b=2"}
 
 

@@ -25,8 +25,7 @@ from mixlens.base import files as disk
 from mixlens.base.errors import InputError, MixlensError
 from mixlens.metrics import Interval, mean_with_interval
 from mixlens.metrics.agreement import spearman
-from mixlens.runs.experiments import Experiment, Setup, Table, folder, known, prepare, run, running
-from mixlens.runs.experiments import experiment as experiment_file
+from mixlens.runs.experiments import Experiment, Setup, Table, experiment, folder, known, prepare, run, running
 from mixlens.scoring import asking, provenance
 from mixlens.types import Example, Record
 
@@ -90,7 +89,7 @@ def core_bars(*given: Any) -> None:
 @pytest.fixture
 def toy(monkeypatch: pytest.MonkeyPatch) -> Experiment:
     methods = ("alti", "attention")
-    made = Experiment("toy", "Nobody 2026", "Table 0", "sentiment", "sentiment", methods, (), (), lengths, finish, draw)
+    made = Experiment("toy", "Nobody 2026", "Table 0", "sentiment", "sentiment", lengths, finish, draw, methods=methods)
     monkeypatch.setitem(known(), "toy", made)
     monkeypatch.setitem(known(), "toy-whole", replace(made, name="toy-whole", measure=by_key, whole=True))
     MEASURED.clear()
@@ -252,7 +251,7 @@ SLOW = """
     import sys, time
     import torch
     from dataclasses import replace
-    from mixlens.experiments import known, run, running
+    from mixlens.runs.experiments import known, run, running
 
     torch.set_num_threads(1)
     running.FLUSH_SECONDS = -1.0
@@ -549,7 +548,6 @@ def test_every_experiment_says_what_it_is() -> None:
         assert one.summary.endswith(("?", ".", ")"))
         assert one.paper
         assert one.shows
-        assert one.takes in experiment_file.TAKES
         for method in one.methods:
             asking.parse_method(method)
     expected = {
@@ -568,6 +566,4 @@ def test_every_experiment_says_what_it_is() -> None:
 
 def test_two_experiments_of_one_name_are_refused(toy: Experiment) -> None:
     with pytest.raises(MixlensError, match="two experiments are called 'judge'"):
-        experiment_file.experiment(name="judge", paper="", shows="", data="", model="", methods=(), finish=finish)(
-            lengths
-        )
+        experiment(name="judge", paper="", shows="", data="", model="", methods=(), finish=finish)(lengths)

@@ -23,8 +23,7 @@ from mixlens.metrics.geometry import anisotropy, block_anisotropy, transformed_a
 from mixlens.papers.alti import consistency as alti_consistency
 from mixlens.papers.alti import main as alti
 from mixlens.papers.alti import shapes as alti_shapes
-from mixlens.runs.experiments import experiment as experiment_file
-from mixlens.runs.experiments import known, run, running
+from mixlens.runs.experiments import Setup, known, run, running
 from mixlens.runs.experiments.claims import DIFFERENT, INCOMPARABLE, SAME, UNDECIDED
 from mixlens.runs.experiments.plan import PLANS
 from mixlens.runs.experiments.prepare import fitting
@@ -350,7 +349,7 @@ def test_consistency_of_a_model_with_itself_is_one_and_less_with_another(model: 
 
 def test_consistency_counts_only_what_both_predict_alike(model: Any, texts: list[Example]) -> None:
     used = known()["alti-consistency"]
-    setup = experiment_file.Setup(used, (model, model), tuple(texts), ("alti",), {})
+    setup = Setup(used, (model, model), tuple(texts), ("alti",), {})
     records = [
         Record("1", "alti", "spearman", 0.5, {"pair": "0-1", "alike": True}),
         Record("2", "alti", "spearman", -1.0, {"pair": "0-1", "alike": False}),

@@ -21,8 +21,7 @@ from mixlens.metrics.arguments import marks_at
 from mixlens.papers.value_zeroing.cues import ATTENTION_ROLLED, DISTANCES
 from mixlens.papers.value_zeroing.main import GRADIENTS, METHODS, RIVALS, rolled_out
 from mixlens.papers.value_zeroing.probing import curves_in
-from mixlens.runs.experiments import Table, known, run, running
-from mixlens.runs.experiments import experiment as experiment_file
+from mixlens.runs.experiments import Setup, Table, known, run, running
 from mixlens.runs.experiments.claims import DIFFERENT, INCOMPARABLE, SAME, UNDECIDED
 from mixlens.runs.experiments.layer_curves import Agreement, agreement, verdict_on_agreement, verdict_on_draws
 from mixlens.runs.experiments.plan import PLANS
@@ -223,7 +222,7 @@ def probed(model: Any) -> tuple[Any, dict[str, list[Record]]]:
     used = known()["vz-probing"]
     some = tuple(fitting(list(data.load("agreement", n=60)), used, [model], None))
     options = {**used.options, "epochs": 12, "aligned": 5, "places": "gap,cue"}
-    setup = experiment_file.Setup(used, (model,), some, ("random", "value_zeroing", "grad_x_input"), options)
+    setup = Setup(used, (model,), some, ("random", "value_zeroing", "grad_x_input"), options)
     return setup, dict(used.measure(setup, list(some)))
 
 

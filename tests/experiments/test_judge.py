@@ -175,7 +175,7 @@ def ranked(gap_model: Any, values: dict[str, Sequence[float]], metrics: Sequence
     n = len(next(iter(values.values())))
     some = tuple(Example("a text", id=str(i)) for i in range(n))
     options = {**used.options, "metrics": list(metrics)}
-    setup = experiment_file.Setup(used, (gap_model,), some, tuple(values), options)
+    setup = Setup(used, (gap_model,), some, tuple(values), options)
     factors = {"aopc": 1.0, "lodds": -10.0, "cue_dot": -1.0}
     records = [
         Record(str(i), method, metric, factors[metric] * numbers[i], {"seconds": 0.1, "spread": abs(factors[metric])})

@@ -11,7 +11,18 @@ from ...data import label_ids
 from ...metrics import Interval, mean_with_interval
 from ...metrics.agreement import kendall_confidence
 from ...metrics.faithfulness import Degradation, aopc, lodds
-from ...runs.experiments.claims import Check, Claim, Published, Verdict, above, order, positive, values_of
+from ...runs.experiments.claims import (
+    Check,
+    Claim,
+    Measured,
+    Published,
+    Rule,
+    Verdict,
+    above,
+    order,
+    positive,
+    values_of,
+)
 from ...runs.experiments.experiment import Setup, experiment
 from ...runs.experiments.figures import bars, lines
 from ...runs.experiments.prepare import removable
@@ -170,15 +181,15 @@ UNRELEASED = "attention_grad"  # no token score in the released code
 DROP = {"aopc": 0.005, "lodds": 0.048}  # the smallest in Table 1, on QQP
 
 
-def above_in_variant(methods: Any, rivals: Sequence[str], metric: str, **more: Any) -> Check:
+def above_in_variant(methods: Any, rivals: Sequence[str], metric: str, **more: Any) -> Rule:
     """`above`; of variant=released without the method that has no released form."""
 
-    def check(setup: Setup, records: Sequence[Record], tables: Sequence[Table]) -> Verdict:
-        out = (UNRELEASED,) if setup.options["variant"] == "released" else ()
+    def rule(run: Measured) -> Verdict:
+        out = (UNRELEASED,) if run.setup.options["variant"] == "released" else ()
         firsts = [methods] if isinstance(methods, str) else [method for method in methods if method not in out]
-        return above(firsts, [rival for rival in rivals if rival not in out], metric, **more)(setup, records, tables)
+        return above(firsts, [rival for rival in rivals if rival not in out], metric, **more)(run)
 
-    return check
+    return rule
 
 
 def drops(metric: str) -> Check:

@@ -12,7 +12,7 @@ from ...base.errors import InputError, nearest
 from ...data import span_tokens
 from ...metrics import mean_with_interval
 from ...metrics.plausibility import precision_at_k
-from ...runs.experiments.claims import Claim, Verdict, above, incomparable
+from ...runs.experiments.claims import Claim, Measured, Verdict, above, incomparable
 from ...runs.experiments.experiment import Setup, experiment
 from ...runs.experiments.figures import bars
 from ...runs.experiments.tables import Table, by
@@ -56,10 +56,10 @@ def _qa_row(setup: Setup, method: str, records: Sequence[Record]) -> tuple[Any, 
     )
 
 
-def _more_of_the_answer(setup: Setup, records: Sequence[Record], tables: Sequence[Table]) -> Verdict:
+def _more_of_the_answer(run: Measured) -> Verdict:
     """AttCAT against the methods of the paper, on the questions that the model answers: a span that is wrong has other tokens to
     explain."""
-    counts = [r for r in records if r.metric == "count"]
+    counts = [r for r in run.records if r.metric == "count"]
     right = [r for r in counts if r.info["answered"]]
     others = [method for method in METHODS if method not in ("attcat", "random")]
     answered, asked = (len({r.example for r in some}) for some in (right, counts))
@@ -68,7 +68,7 @@ def _more_of_the_answer(setup: Setup, records: Sequence[Record], tables: Sequenc
         return incomparable(
             f"the model answers {answered} of {asked} questions, and what it explains is its own answer"
         )
-    verdict = above("attcat", others, "count")(setup, right, tables)
+    verdict = above("attcat", others, "count")(replace(run, records=right))
     return replace(verdict, ours=f"{told}: {verdict.ours}")
 
 

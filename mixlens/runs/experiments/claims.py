@@ -1,14 +1,24 @@
-"""What a paper says, beside what a run gives: published numbers, claims, and verdicts that follow from written rules."""
+"""What a paper says, beside what a run gives: published numbers, claims, and verdicts that follow from written rules.
+
+A claim is a line: where the paper says it, what it says in our words, its numbers, and a rule over what a run measured:
+
+Claim("Table 1", "GlobEnc is above raw attention.", "0.77 against -0.11", above("globenc", ["attention"], "rolled out"))
+Claim("Figure 3", "It rises.", "a curve", lambda run: run.positive({"rise": run["globenc", "rho", 12] - run["globenc", "rho", 1]}))
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+import operator
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from inspect import signature
 from itertools import chain
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
+from ...base.optional import optional
 from ...metrics.comparisons import Difference, simultaneous
 from ...metrics.intervals import Interval
 from ...types import Record
@@ -40,7 +50,9 @@ RULES = (
     "numbers are almost equal holds where the interval of their difference lies within the width that the claim names."
 )
 Examples = Mapping[str, float]  # example -> value
-Check = Callable[[Any, Sequence[Record], Sequence[Table]], "Verdict"]
+Where = Callable[[Record], bool]
+NOTHING_RUN = "nothing of what the claim compares was run"
+TOO_FEW = "fewer than two examples have all these values"
 
 
 @dataclass(frozen=True)
@@ -59,35 +71,115 @@ class Verdict:
         return f"{self.word} ({self.reason})" if self.reason else self.word
 
 
+# --- what a run measured ------------------------------------------------------------------------------------------------
+
+
+class Values(dict[str, float]):
+    """The value of each example. Arithmetic is by example, of those that both sides have."""
+
+    def _with(self, other: Examples | float, act: Callable[[float, float], float]) -> Values:
+        if isinstance(other, Mapping):
+            return Values({example: act(value, other[example]) for example, value in self.items() if example in other})
+        return Values({example: act(value, other) for example, value in self.items()})
+
+    def __sub__(self, other: Examples | float) -> Values:
+        return self._with(other, operator.sub)
+
+    def __mul__(self, other: Examples | float) -> Values:
+        return self._with(other, operator.mul)
+
+    __rmul__ = __mul__
+
+    def __abs__(self) -> Values:
+        return Values({example: abs(value) for example, value in self.items()})
+
+
+def mean_over(several: Sequence[Examples]) -> Values:
+    """The mean of several values of each example, for the examples that all of them have."""
+    shared = [example for example in several[0] if all(example in one for one in several)] if several else []
+    return Values({example: float(np.mean([one[example] for one in several])) for example in shared})
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What a run measured: `run[method, metric, layer]` are the values of its examples. The rules for claims stand on it."""
+
+    setup: Any = field(repr=False)
+    records: list[Record] = field(repr=False)
+    tables: list[Table]
+
+    @cached_property
+    def _groups(self) -> dict[tuple[str, str], list[Record]]:
+        groups: dict[tuple[str, str], list[Record]] = {}
+        for record in self.records:
+            groups.setdefault((record.method, record.metric), []).append(record)
+        return groups
+
+    def __getitem__(self, asked: tuple[Any, ...]) -> Values:
+        """The value of each example, of one (method, metric), (method, metric, layer) or (method, metric, layers): the mean over
+        its records."""
+        method, metric, *layers = asked
+        records = self._groups.get((method, metric), [])
+        if layers:
+            wanted = layers[0] if isinstance(layers[0], Container) else (layers[0],)
+            records = [record for record in records if record.info["layer"] in wanted]
+        return values_of(records, method, metric)
+
+    def where(self, condition: Where) -> Self:
+        """The same with the records of which the condition is true."""
+        return replace(self, records=[record for record in self.records if condition(record)])
+
+    def layers(self, method: str | None = None) -> list[int]:
+        """The layers that have values (of a method), in order."""
+        return sorted({int(r.info["layer"]) for r in self.records if method in (None, r.method) and "layer" in r.info})
+
+    @property
+    def frame(self) -> Any:
+        """All records as a data frame of pandas: a row each, with a column for each fact of `info`."""
+        pandas = optional("pandas", "pandas", "pandas")
+        rows = [
+            {**r.info, "example": r.example, "method": r.method, "metric": r.metric, "value": r.value}
+            for r in self.records
+        ]
+        return pandas.DataFrame(rows)
+
+    def order(
+        self, values: Mapping[str, Examples], pairs: Sequence[tuple[str, str]], *, lower: bool = False
+    ) -> Verdict:
+        return order(values, pairs, seed=self.setup.seed, lower=lower)
+
+    def positive(self, contrasts: Mapping[str, Examples], *, bound: float = 0.0) -> Verdict:
+        return positive(contrasts, bound=bound, seed=self.setup.seed)
+
+
+Rule = Callable[[Measured], Verdict]
+Check = Callable[..., Verdict]  # a Rule, or a function of (setup, records, tables)
+
+
 @dataclass(frozen=True)
 class Claim:
-    """A statement of the paper in our words, where it stands, its numbers there, and how a run is judged by it.
+    """A statement of the paper in our words, where it stands, its numbers there, and the rule by which a run is judged.
 
-    `check(setup, records, tables)` gives the verdict. It is pure: the same records give the same verdict. A paper may say the
-    same of other data elsewhere: `at` maps the name of such data to that place, or to None where it says nothing of this data.
-    `given` has the options of runs that it is about, `models` the number of models that it is about; other runs are not judged by
-    it.
+    A rule is pure: the same records give the same verdict. A paper may say the same of other data elsewhere: `at` maps the name
+    of such data to that place, or to None where it says nothing of this data. `given` has the options of runs that it is about,
+    `models` the number of models that it is about; other runs are not judged by it.
     """
 
     where: str
     says: str
     paper: str
-    check: Check
+    rule: Check
     at: Mapping[str, str | None] = field(default_factory=dict)
     given: Mapping[str, Any] = field(default_factory=dict)
     models: int | None = None
 
+    def check(self, setup: Any, records: Sequence[Record], tables: Sequence[Table]) -> Verdict:
+        if len(signature(self.rule).parameters) == 1:
+            return self.rule(Measured(setup, list(records), list(tables)))
+        return self.rule(setup, records, tables)
+
     def is_about(self, setup: Any) -> bool:
-        fits = self.models in (None, len(setup.models))
-        return fits and all(setup.options.get(name) == value for name, value in self.given.items())
-
-    def place(self, data: str) -> str | None:
-        """Where the paper says it of this data; None where it does not."""
-        return self.at.get(data, self.where)
-
-    def numbers(self, data: str) -> str:
-        """The paper's numbers. Those of a place that is about other data are marked."""
-        return f"of other data: {self.paper}" if data in self.at else self.paper
+        return self.models in (None, len(setup.models)) and _given(self.given, setup)
 
 
 @dataclass(frozen=True)
@@ -108,11 +200,11 @@ class Published:
     given: Mapping[str, Any] = field(default_factory=dict)  # the options of runs that they stand beside
 
     def is_about(self, setup: Any) -> bool:
-        return all(setup.options.get(name) == value for name, value in self.given.items())
+        return _given(self.given, setup)
 
-    @property
-    def title(self) -> str:
-        return f"{self.setting} ({self.where})"
+
+def _given(options: Mapping[str, Any], setup: Any) -> bool:
+    return all(setup.options.get(name) == value for name, value in options.items())
 
 
 # --- tables -------------------------------------------------------------------------------------------------------------
@@ -125,229 +217,167 @@ def beside(published: Sequence[Published], tables: Sequence[Table]) -> list[Tabl
         groups.setdefault((one.table or tables[0].name, one.column), []).append(one)
     named = {table.name: table for table in tables}
     return [
-        _beside(named[name], column, group) for (name, column), group in groups.items() if _has(named.get(name), column)
+        _beside(named[name], column, group)
+        for (name, column), group in groups.items()
+        if name in named and column in named[name].columns
     ]
 
 
-def _has(table: Table | None, column: str) -> bool:
-    return table is not None and column in table.columns
-
-
 def _beside(table: Table, column: str, published: Sequence[Published]) -> Table:
-    keys, place = published[0].keys, table.columns.index(column)
-    columns = (*table.columns[:keys], f"{column}, here", *(one.title for one in published))
-    rows = tuple((*row[:keys], _ours(row[place], published[0]), *_printed(row[:keys], published)) for row in table.rows)
-    absent = _absent(table, published)
-    return Table(
-        f"paper-{table.name}-{column}".replace(" ", "-"), f"{column}: ours beside the paper's", columns, rows + absent
-    )
-
-
-def _ours(cell: Cell, published: Published) -> Cell:
-    return f"{cell.mean:.2f} ± {cell.std:.2f}" if published.std and isinstance(cell, Interval) else cell
-
-
-def _printed(key: tuple[Cell, ...], published: Iterable[Published]) -> list[str]:
-    name = key[0] if len(key) == 1 else key
-    return [one.numbers.get(name, "") for one in published]
-
-
-def _absent(table: Table, published: Sequence[Published]) -> tuple[tuple[Cell, ...], ...]:
-    """Rows of the paper that our table does not have: the run did not measure them."""
-    keys = published[0].keys
-    present = {row[:keys] for row in table.rows}
-    names = dict.fromkeys(_as_key(name) for one in published for name in one.numbers)
-    return tuple((*key, published[0].absent, *_printed(key, published)) for key in names if key not in present)
-
-
-def _as_key(name: Any) -> tuple[Any, ...]:
-    return name if isinstance(name, tuple) else (name,)
+    """Our cells, then the printed ones. Rows of the paper that the run did not measure come last."""
+    first, place = published[0], table.columns.index(column)
+    printed = [
+        {key if isinstance(key, tuple) else (key,): told for key, told in one.numbers.items()} for one in published
+    ]
+    ours: list[tuple[tuple[Cell, ...], Cell]] = []
+    for row in table.rows:
+        cell = row[place]
+        told = f"{cell.mean:.2f} ± {cell.std:.2f}" if first.std and isinstance(cell, Interval) else cell
+        ours.append((row[: first.keys], told))
+    known = {key for key, _ in ours}
+    ours += [(key, first.absent) for key in dict.fromkeys(chain.from_iterable(printed)) if key not in known]
+    rows = tuple((*key, cell, *(one.get(key, "") for one in printed)) for key, cell in ours)
+    titles = (f"{one.setting} ({one.where})" for one in published)
+    name = f"paper-{table.name}-{column}".replace(" ", "-")
+    columns = (*table.columns[: first.keys], f"{column}, here", *titles)
+    return Table(name, f"{column}: ours beside the paper's", columns, rows)
 
 
 def judged_claims(
     claims: Sequence[Claim], setup: Any, records: Sequence[Record], tables: Sequence[Table]
 ) -> list[Table]:
     """The claims of the paper, one row each, with their verdicts. No claims, no table."""
-    data, about = setup.data, [claim for claim in claims if claim.is_about(setup)]
-    rows = [(claim, place) for claim in about if (place := claim.place(data)) is not None]
-    if not rows:
-        return []
-    judged = [(claim, place, claim.check(setup, records, tables)) for claim, place in rows]
-    cells = tuple(
-        (claim.says, place, claim.numbers(data), verdict.ours, verdict.text) for claim, place, verdict in judged
-    )
+    rows = []
+    for claim in claims:
+        place = claim.at.get(setup.data, claim.where)
+        if place is not None and claim.is_about(setup):
+            verdict = claim.check(setup, records, tables)
+            numbers = f"of other data: {claim.paper}" if setup.data in claim.at else claim.paper
+            rows.append((claim.says, place, numbers, verdict.ours, verdict.text))
     columns = ("the paper says", "where", "paper", "here", "verdict")
-    return [Table("claims", "What the paper says, and what this run says", columns, cells, RULES)]
+    title = "What the paper says, and what this run says"
+    return [Table("claims", title, columns, tuple(rows), RULES)] if rows else []
 
 
 # --- values of a run ----------------------------------------------------------------------------------------------------
 
 
-def values_of(
-    records: Iterable[Record], method: str, metric: str, where: Callable[[Record], bool] | None = None
-) -> dict[str, float]:
+def values_of(records: Iterable[Record], method: str, metric: str, where: Where | None = None) -> Values:
     """The value of each example: the mean over its records of this method and metric for which `where` is true."""
     groups: dict[str, list[float]] = {}
     for record in records:
         if (record.method, record.metric) == (method, metric) and (where is None or where(record)):
             groups.setdefault(record.example, []).append(record.value)
-    return {example: float(np.mean(numbers)) for example, numbers in groups.items()}
+    return Values({e: float(values[0] if len(values) == 1 else np.mean(values)) for e, values in groups.items()})
 
 
-# --- rules --------------------------------------------------------------------------------------------------------------
-
-
-def above(
-    methods: str | Sequence[str],
-    rivals: Sequence[str],
-    metric: str,
-    *,
-    where: Callable[[Record], bool] | None = None,
-    lower: bool = False,
-) -> Check:
-    """The claim that each of `methods` is above each of `rivals` on a metric (below, with `lower`), example by example."""
-    firsts = (methods,) if isinstance(methods, str) else tuple(methods)
-    return pairs_above([(first, rival) for first in firsts for rival in rivals], metric, where=where, lower=lower)
-
-
-def pairs_above(
-    pairs: Sequence[tuple[str, str]], metric: str, *, where: Callable[[Record], bool] | None = None, lower: bool = False
-) -> Check:
-    """The claim that the first method of each pair is above the second on a metric (below, with `lower`), example by example."""
-
-    names = short_names([name for pair in pairs for name in pair])
-
-    def check(setup: Any, records: Sequence[Record], tables: Sequence[Table]) -> Verdict:
-        values = {short: values_of(records, name, metric, where) for name, short in names.items()}
-        return order(values, [(names[a], names[b]) for a, b in pairs], seed=setup.seed, lower=lower)
-
-    return check
-
-
-def short_names(methods: Sequence[str]) -> dict[str, str]:
+def short_names(methods: Iterable[str]) -> dict[str, str]:
     """Each method as a verdict calls it: without its options, where no other method of the claim has that name."""
     unique = dict.fromkeys(methods)
     bare = [method.partition(":")[0] for method in unique]
     return {method: name if bare.count(name) == 1 else method for method, name in zip(unique, bare, strict=True)}
 
 
+def difference(one: Examples, other: Examples) -> Values:
+    """one - other, for the examples that both have."""
+    return Values(one) - other
+
+
+# --- rules --------------------------------------------------------------------------------------------------------------
+
+
+def above(
+    methods: str | Sequence[str], rivals: Iterable[str], metric: str, *, where: Where | None = None, lower: bool = False
+) -> Rule:
+    """The claim that each of `methods` is above each of `rivals` on a metric (below, with `lower`), example by example."""
+    firsts = (methods,) if isinstance(methods, str) else tuple(methods)
+    seconds = tuple(rivals)
+    return pairs_above([(first, rival) for first in firsts for rival in seconds], metric, where=where, lower=lower)
+
+
+def pairs_above(
+    pairs: Sequence[tuple[str, str]],
+    metric: str,
+    *,
+    where: Where | None = None,
+    lower: bool = False,
+    layer: Callable[[Measured], Any] | None = None,
+) -> Rule:
+    """The claim that the first method of each pair is above the second on a metric (below, with `lower`), example by example;
+    with `layer` in that layer (or those layers) of a run."""
+    names = short_names(chain.from_iterable(pairs))
+
+    def rule(run: Measured) -> Verdict:
+        some = run if where is None else run.where(where)
+        place = () if layer is None else (layer(run),)
+        values = {short: some[(name, metric, *place)] for name, short in names.items()}
+        return run.order(values, [(names[a], names[b]) for a, b in pairs], lower=lower)
+
+    return rule
+
+
 def order(
     values: Mapping[str, Examples], pairs: Sequence[tuple[str, str]], *, seed: int = 0, lower: bool = False
 ) -> Verdict:
     """The verdict on "the first of each pair is above the second" (below, with `lower`), from values by example."""
-    refusal = _refusal(values, pairs)
-    if refusal is not None:
-        return refusal
-    sign = -1.0 if lower else 1.0
-    differences = _differences(values, pairs, seed, sign)
-    return _verdict({f"{a} - {b}": one for (a, b), one in differences.items()}, sign)
+    found = _differences(values, pairs, seed, lower)
+    return found if isinstance(found, Verdict) else _told({f"{a} - {b}": one for (a, b), one in found.items()}, lower)
 
 
-def in_most(
-    values: Mapping[str, Mapping[str, Examples]], pairs: Sequence[tuple[str, str]], *, seed: int = 0
-) -> Verdict:
-    """The verdict on "the first of each pair is above the second in almost every layer".
-
-    `values` maps the name of each layer to the values by method and example. All layers are compared at once.
-    """
-    flat = dict(chain.from_iterable(_in_layer(layer, of_layer) for layer, of_layer in values.items()))
-    of_layers = {layer: [(f"{layer}, {a}", f"{layer}, {b}") for a, b in pairs] for layer in values}
-    every = list(chain.from_iterable(of_layers.values()))
-    refusal = _refusal(flat, every)
-    if refusal is not None:
-        return refusal
-    differences = _differences(flat, every, seed, 1.0)
-    return most({layer: _word([differences[pair] for pair in of_layer]) for layer, of_layer in of_layers.items()})
+def positive(contrasts: Mapping[str, Examples], *, bound: float = 0.0, seed: int = 0) -> Verdict:
+    """The verdict on "each of these is above `bound`", from values by example. A name says what a contrast is."""
+    values = {"bound": dict.fromkeys(chain.from_iterable(contrasts.values()), bound), **contrasts}
+    verdict = order(values, [(name, "bound") for name in contrasts], seed=seed)
+    told = f" - {bound:g}" if bound else ""
+    return Verdict(verdict.word, *(text.replace(" - bound", told) for text in (verdict.ours, verdict.reason)))
 
 
-def in_all(
-    values: Mapping[str, Mapping[str, Examples]],
-    pairs: Sequence[tuple[str, str]],
-    *,
-    seed: int = 0,
-    lower: bool = False,
-) -> Verdict:
+Layers = Mapping[str, Mapping[str, Examples]]  # the name of a layer -> method -> values
+
+
+def in_most(values: Layers, pairs: Sequence[tuple[str, str]], *, seed: int = 0) -> Verdict:
+    """The verdict on "the first of each pair is above the second in almost every layer". All layers are compared at once."""
+    of_layers, found = _in_layers(values, pairs, seed, False)
+    if isinstance(found, Verdict):
+        return found
+    return most({layer: _word([found[pair] for pair in some]) for layer, some in of_layers.items()})
+
+
+def in_all(values: Layers, pairs: Sequence[tuple[str, str]], *, seed: int = 0, lower: bool = False) -> Verdict:
     """The verdict on "the first of each pair is above the second in every layer" (below, with `lower`), all at once.
 
     Of each layer the pair that speaks least for the claim is shown: the intervals hold for all pairs, so it may be picked
     afterwards.
     """
-    flat = dict(chain.from_iterable(_in_layer(layer, of_layer) for layer, of_layer in values.items()))
+    of_layers, found = _in_layers(values, pairs, seed, lower)
+    if isinstance(found, Verdict):
+        return found
+    lowest = [min(some, key=lambda pair: (found[pair].sign, found[pair].low)) for some in of_layers.values()]
+    shown = _told({f"{a} - {b.partition(', ')[2]}": found[a, b] for a, b in lowest}, lower)
+    return replace(shown, word=_word(list(found.values())))
+
+
+def _in_layers(
+    values: Layers, pairs: Sequence[tuple[str, str]], seed: int, lower: bool
+) -> tuple[dict[str, list[Any]], Any]:
+    """The pairs of each layer, and the differences of all."""
+    flat = {f"{layer}, {name}": one for layer, of_layer in values.items() for name, one in of_layer.items()}
     of_layers = {layer: [(f"{layer}, {a}", f"{layer}, {b}") for a, b in pairs] for layer in values}
-    refusal = _refusal(flat, list(chain.from_iterable(of_layers.values())))
-    if refusal is not None:
-        return refusal
-    sign = -1.0 if lower else 1.0
-    every = _differences(flat, list(chain.from_iterable(of_layers.values())), seed, sign)
-    lowest = [min(some, key=lambda pair: (every[pair].sign, every[pair].low)) for some in of_layers.values()]
-    shown = _verdict({f"{a} - {b.partition(', ')[2]}": every[a, b] for a, b in lowest}, sign)
-    return Verdict(_word(list(every.values())), shown.ours, shown.reason)
-
-
-def _in_layer(layer: str, values: Mapping[str, Examples]) -> list[tuple[str, Examples]]:
-    return [(f"{layer}, {name}", one) for name, one in values.items()]
+    return of_layers, _differences(flat, list(chain.from_iterable(of_layers.values())), seed, lower)
 
 
 def most(words: Mapping[str, str], *, against: str = "the other way round") -> Verdict:
     """The verdict on "in almost every layer", from the word of each layer. `against` says what a layer that differs does."""
     if not words:
         return incomparable("no layer has a value")
-    same, different, _ = layers = [_layers_with(word, words) for word in (SAME, DIFFERENT, UNDECIDED)]
-    ours = "; ".join(f"{word}: {', '.join(names)}" for word, names in zip(WORDS, layers, strict=False) if names)
-    if len(same) >= MOST * len(words):
+    layers = {word: [layer for layer, one in words.items() if one == word] for word in WORDS[:3]}
+    ours = "; ".join(f"{word}: {', '.join(names)}" for word, names in layers.items() if names)
+    same, different = len(layers[SAME]), len(layers[DIFFERENT])
+    if same >= MOST * len(words):
         return Verdict(SAME, ours)
-    if len(different) > (1 - MOST) * len(words):
-        return Verdict(DIFFERENT, ours, f"{against} in {len(different)} of {len(words)}")
-    return Verdict(UNDECIDED, ours, f"it holds in {len(same)} of {len(words)}")
-
-
-def _layers_with(word: str, words: Mapping[str, str]) -> list[str]:
-    return [layer for layer, one in words.items() if one == word]
-
-
-def _word(differences: Sequence[Difference]) -> str:
-    """The word by the rule for order."""
-    if any(one.sign < 0 for one in differences):
-        return DIFFERENT
-    return SAME if all(one.sign > 0 for one in differences) else UNDECIDED
-
-
-def _refusal(values: Mapping[str, Examples], pairs: Sequence[tuple[str, str]]) -> Verdict | None:
-    """Why these pairs cannot be compared; None where they can."""
-    if not pairs:
-        return incomparable("nothing of what the claim compares was run")
-    absent = [name for name in dict.fromkeys(chain.from_iterable(pairs)) if not values.get(name)]
-    if absent:
-        return incomparable(f"not run: {', '.join(absent)}")
-    few = len(_shared(values, pairs)) < 2
-    return incomparable("fewer than two examples have all these values") if few else None
-
-
-def _shared(values: Mapping[str, Examples], pairs: Sequence[tuple[str, str]]) -> list[str]:
-    """The examples that have every value, in the order of the first method."""
-    return [example for example in values[pairs[0][0]] if all(example in one for one in values.values())]
-
-
-def _differences(
-    values: Mapping[str, Examples], pairs: Sequence[tuple[str, str]], seed: int, sign: float
-) -> dict[tuple[str, str], Difference]:
-    shared = _shared(values, pairs)
-    arrays = {name: sign * np.array([one[example] for example in shared]) for name, one in values.items()}
-    return simultaneous(arrays, pairs, seed=seed)
-
-
-def positive(contrasts: Mapping[str, Examples], *, bound: float = 0.0, seed: int = 0) -> Verdict:
-    """The verdict on "each of these is above `bound`", from values by example. A name says what a contrast is."""
-    examples = {example for one in contrasts.values() for example in one}
-    values: dict[str, Examples] = {"bound": dict.fromkeys(examples, bound), **contrasts}
-    verdict = order(values, [(name, "bound") for name in contrasts], seed=seed)
-    name = "" if bound == 0 else f" - {bound:g}"
-    return Verdict(verdict.word, *(text.replace(" - bound", name) for text in (verdict.ours, verdict.reason)))
-
-
-def difference(one: Examples, other: Examples) -> dict[str, float]:
-    """one - other, for the examples that both have."""
-    return {example: value - other[example] for example, value in one.items() if example in other}
+    if different > (1 - MOST) * len(words):
+        return Verdict(DIFFERENT, ours, f"{against} in {different} of {len(words)}")
+    return Verdict(UNDECIDED, ours, f"it holds in {same} of {len(words)}")
 
 
 def incomparable(reason: str, ours: str = "-") -> Verdict:
@@ -357,7 +387,7 @@ def incomparable(reason: str, ours: str = "-") -> Verdict:
 
 def bounded(intervals: Mapping[str, Interval], *, low: float = -np.inf, high: float = np.inf) -> Verdict:
     """The verdict on "each of these lies between `low` and `high`", from intervals that were made elsewhere."""
-    ours = _intervals_shown(intervals)
+    ours = "; ".join(f"{name} {one.mean:.3f} [{one.low:.3f}, {one.high:.3f}]" for name, one in intervals.items())
     outside = [name for name, one in intervals.items() if one.high < low or one.low > high]
     if outside:
         return Verdict(DIFFERENT, ours, f"outside: {', '.join(outside)}")
@@ -365,20 +395,43 @@ def bounded(intervals: Mapping[str, Interval], *, low: float = -np.inf, high: fl
     return Verdict(SAME, ours) if inside else Verdict(UNDECIDED, ours, "an interval holds the bound")
 
 
-def _intervals_shown(intervals: Mapping[str, Interval]) -> str:
-    return "; ".join(f"{name} {one.mean:.3f} [{one.low:.3f}, {one.high:.3f}]" for name, one in intervals.items())
-
-
-def _verdict(differences: Mapping[str, Difference], sign: float) -> Verdict:
-    """The word by the rule for order. Differences are shown as they are measured, before `lower` turns their sign."""
-    ours = "; ".join(f"{name} {_shown(one, sign)}" for name, one in differences.items())
-    against = [name for name, one in differences.items() if one.sign < 0]
-    undecided = {name: one for name, one in differences.items() if one.sign == 0}
+def by_signs(signs: Mapping[str, float], ours: str, undecided: Callable[[list[str]], str]) -> Verdict:
+    """Different where one sign is negative, same where all are positive; else not told apart, for the reason given."""
+    against = [name for name, sign in signs.items() if sign < 0]
     if against:
         return Verdict(DIFFERENT, ours, f"the other way round: {', '.join(against)}")
-    if undecided:
-        return Verdict(UNDECIDED, ours, "; ".join(_needed(name, one) for name, one in undecided.items()))
-    return Verdict(SAME, ours)
+    level = [name for name, sign in signs.items() if sign == 0]
+    return Verdict(UNDECIDED, ours, undecided(level)) if level else Verdict(SAME, ours)
+
+
+def _word(differences: Sequence[Difference]) -> str:
+    """The word by the rule for order."""
+    return by_signs({str(i): one.sign for i, one in enumerate(differences)}, "", "; ".join).word
+
+
+def _differences(
+    values: Mapping[str, Examples], pairs: Sequence[tuple[str, str]], seed: int, lower: bool
+) -> dict[tuple[str, str], Difference] | Verdict:
+    """The differences of the pairs on the examples that have every value, or why these pairs cannot be compared."""
+    if not pairs:
+        return incomparable(NOTHING_RUN)
+    absent = [name for name in dict.fromkeys(chain.from_iterable(pairs)) if not values.get(name)]
+    if absent:
+        return incomparable(f"not run: {', '.join(absent)}")
+    shared = [example for example in values[pairs[0][0]] if all(example in one for one in values.values())]
+    if len(shared) < 2:
+        return incomparable(TOO_FEW)
+    sign = -1.0 if lower else 1.0
+    arrays = {name: sign * np.array([one[example] for example in shared]) for name, one in values.items()}
+    return simultaneous(arrays, pairs, seed=seed)
+
+
+def _told(differences: Mapping[str, Difference], lower: bool) -> Verdict:
+    """The word by the rule for order. Differences are shown as they are measured, before `lower` turns their sign."""
+    sign = -1.0 if lower else 1.0
+    ours = "; ".join(f"{name} {_shown(one, sign)}" for name, one in differences.items())
+    signs = {name: float(one.sign) for name, one in differences.items()}
+    return by_signs(signs, ours, lambda level: "; ".join(f"{name}: {_needed(differences[name])}" for name in level))
 
 
 def _shown(one: Difference, sign: float) -> str:
@@ -389,10 +442,10 @@ def _shown(one: Difference, sign: float) -> str:
     return f"{sign * one.mean:+.{digits}f} [{low:+.{digits}f}, {high:+.{digits}f}]"
 
 
-def _needed(name: str, one: Difference) -> str:
+def _needed(one: Difference) -> str:
     if one.needed is None:
-        return f"{name}: no number of examples would tell"
+        return "no number of examples would tell"
     if one.needed <= one.n:
-        return f"{name}: {one.n} examples are too few for all pairs at once"
+        return f"{one.n} examples are too few for all pairs at once"
     about = "more than 100,000" if one.needed > 100_000 else f"about {one.needed:,}"
-    return f"{name}: {about} examples would tell, here {one.n:,}"
+    return f"{about} examples would tell, here {one.n:,}"

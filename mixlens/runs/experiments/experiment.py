@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -12,10 +12,9 @@ from ...base.registry import Registry
 from ...model.model import Model
 from ...scoring.asking import MethodRequest, parse_method
 from ...types import Example, Record
-from .claims import Claim, Published
+from .claims import Claim, Measured, Published
 from .tables import Table
 
-TAKES = ("any", "map", "attribution", "class-specific")
 Measure = Callable[..., Any]
 Packages = tuple[str, ...] | Callable[[Mapping[str, Any]], Iterable[str]]
 
@@ -35,12 +34,12 @@ class Experiment:
     shows: str  # which table or figure of the paper
     data: str  # by default
     model: str  # by default, or a note that says what is needed
-    methods: tuple[str, ...]  # by default
-    task: tuple[str, ...]  # of the model; () for any
-    needs: tuple[str, ...]  # what an Example must have
     measure: Measure
     finish: Callable[[Setup, list[Record]], list[Table]]
     figure: Callable[[Setup, list[Table], Any], None] | None = None
+    methods: tuple[str, ...] = ()  # by default
+    task: tuple[str, ...] = ()  # of the model; () for any
+    needs: tuple[str, ...] = ()  # what an Example must have
     whole: bool = False
     takes: str = "any"  # which methods: any, map (with layers), attribution, class-specific
     options: Mapping[str, Any] = field(default_factory=dict)  # what can be changed, and the defaults
@@ -52,7 +51,7 @@ class Experiment:
     claims: tuple[Claim, ...] = ()  # statements of the paper, each with the rule that judges a run by it
 
     def __post_init__(self) -> None:
-        assert self.takes in TAKES
+        assert self.takes in ("any", "map", "attribution", "class-specific")
 
     @property
     def module(self) -> str:
@@ -98,14 +97,11 @@ class Setup:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class Outcome(Measured):
     """What a run gives back. `out` is None where it wrote nothing."""
 
-    setup: Setup = field(repr=False)
-    records: list[Record] = field(repr=False)
-    tables: list[Table]
-    out: Path | None
-    seconds: float  # of measuring, over all starts
+    out: Path | None = None
+    seconds: float = 0.0  # of measuring, over all starts
 
 
 EXPERIMENTS = Registry[Experiment](
@@ -113,27 +109,12 @@ EXPERIMENTS = Registry[Experiment](
 )
 
 
-def experiment(
-    *,
-    name: str,
-    paper: str,
-    shows: str,
-    data: str,
-    model: str,
-    methods: Sequence[str],
-    finish: Callable[[Setup, list[Record]], list[Table]],
-    figure: Callable[[Setup, list[Table], Any], None] | None = None,
-    task: Sequence[str] = (),
-    needs: Sequence[str] = (),
-    **more: Any,
-) -> Callable[[Measure], Measure]:
-    """Register an experiment under its name; the function it decorates is its `measure`. See `Experiment`."""
-
-    def entry(name: str, measure: Measure) -> Experiment:
-        first = (name, paper, shows, data, model, tuple(methods), tuple(task), tuple(needs))
-        return Experiment(*first, measure, finish, figure, **more)
-
-    return EXPERIMENTS.register(entry, name=name)
+def experiment(*, name: str, **declared: Any) -> Callable[[Measure], Measure]:
+    """Register an experiment under its name; the function it decorates is its `measure`, the rest are the fields of `Experiment`."""
+    lists = {field: tuple(declared[field]) for field in ("methods", "task", "needs") if field in declared}
+    return EXPERIMENTS.register(
+        lambda title, measure: Experiment(title, measure=measure, **{**declared, **lists}), name=name
+    )
 
 
 def known() -> dict[str, Experiment]:

@@ -53,25 +53,20 @@ class Folder(RunFolder):
         self.still_held()
         pa, parquet = optional("pyarrow", "pyarrow", "data"), optional("pyarrow.parquet", "pyarrow", "data")
         numbers = [int(path.stem.removeprefix("part-")) for path in self.records.glob("part-*.parquet")]
-        place = self.records / f"part-{max(numbers, default=-1) + 1:05d}.parquet"
-        flat = [(key, record) for key, (_, records) in units.items() for record in records]
-        columns = {"unit": pa.array([key for key, _ in flat], pa.string())}
-        for name in COLUMNS[:3]:
-            columns[name] = pa.array([getattr(record, name) for _, record in flat], pa.string())
-        columns["value"] = pa.array([record.value for _, record in flat], pa.float64())
-        columns["info"] = pa.array(
-            [json.dumps(dict(record.info), ensure_ascii=False) for _, record in flat], pa.string()
-        )
-        seconds = {key: seconds for key, (seconds, _) in units.items()}
-        told = {"mixlens": json.dumps({"schema": SCHEMA, "seconds": seconds})}
+        rows = [
+            {"unit": key, **{name: getattr(record, name) for name in COLUMNS[:4]}, "info": _json(record)}
+            for key, (_, records) in units.items()
+            for record in records
+        ]
+        schema = pa.schema([(name, pa.float64() if name == "value" else pa.string()) for name in ("unit", *COLUMNS)])
+        told = {"schema": SCHEMA, "seconds": {key: seconds for key, (seconds, _) in units.items()}}
         content = BytesIO()
-        parquet.write_table(pa.table(columns).replace_schema_metadata(told), content)
-        write(place, content.getvalue())
+        parquet.write_table(pa.Table.from_pylist(rows, schema.with_metadata({"mixlens": json.dumps(told)})), content)
+        write(self.records / f"part-{max(numbers, default=-1) + 1:05d}.parquet", content.getvalue())
 
 
 def _shard(path: Path) -> Units:
-    parquet = optional("pyarrow.parquet", "pyarrow", "data")
-    pa = optional("pyarrow", "pyarrow", "data")
+    parquet, pa = optional("pyarrow.parquet", "pyarrow", "data"), optional("pyarrow", "pyarrow", "data")
     try:
         table = parquet.read_table(path)
         told = json.loads(table.schema.metadata[b"mixlens"])
@@ -89,6 +84,10 @@ def record_of(example: str, method: str, metric: str, value: float, info: str) -
     return Record(example, method, metric, value, json.loads(info))
 
 
+def _json(record: Record) -> str:
+    return json.dumps(dict(record.info), ensure_ascii=False)
+
+
 def through(records: Sequence[Record]) -> list[Record]:
     """As if written and read again, so that a run without a folder has the same records."""
-    return [record_of(r.example, r.method, r.metric, float(r.value), json.dumps(dict(r.info))) for r in records]
+    return [record_of(r.example, r.method, r.metric, float(r.value), _json(r)) for r in records]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -28,24 +28,14 @@ def examples_of(data: Data, *, n: int | None, seed: int, first: bool = False, **
     many, drawn by `seed`, or the `first` of them. `fields` (text_field, pair_field, label_field) name the fields of a file, or
     the split of a dataset."""
     if not isinstance(data, str | os.PathLike):
-        return _given(data, n, fields)
+        given = [f"{name}=" for name, value in fields.items() if value]
+        if given:
+            raise InputError(f"texts were given, and no file or dataset is read: leave {' and '.join(given)} out.")
+        return [_example(value) for value in data][:n]
     name, path = _name_and_path(os.fspath(data))
-    if n is None and not path:
-        _refuse_endless(name)
-    return list(load(name, path=path or None, n=n, seed=None if n is None or first else seed, **fields))
-
-
-def _given(data: Iterable[Example | str | tuple[str, str]], n: int | None, fields: Mapping[str, Any]) -> list[Example]:
-    """The first n of the examples that are given."""
-    given = [f"{name}=" for name, value in fields.items() if value]
-    if given:
-        raise InputError(f"texts were given, and no file or dataset is read: leave {' and '.join(given)} out.")
-    return [_example(value) for value in data][:n]
-
-
-def _refuse_endless(name: str) -> None:
-    if name in DATASETS and DATASETS[name].stream is not None:
+    if n is None and not path and name in DATASETS and DATASETS[name].stream is not None:
         raise InputError(f"{name!r} has no end: say how many examples, n=.")
+    return list(load(name, path=path or None, n=n, seed=None if n is None or first else seed, **fields))
 
 
 def _name_and_path(data: str) -> tuple[str, str]:
@@ -63,17 +53,13 @@ def dataset_name(data: Any) -> str:
 def _example(value: Any) -> Example:
     if isinstance(value, str):
         return Example(value)
-    if _is_text_and_pair(value):
+    if isinstance(value, tuple) and len(value) == 2 and all(isinstance(part, str) for part in value):
         return Example(*value)
     if not isinstance(value, Example):
         raise InputError(
             f"data is a name, a file, or a list of Examples, texts or (text, pair) tuples, not of {value!r:.80}."
         )
     return value
-
-
-def _is_text_and_pair(value: Any) -> bool:
-    return isinstance(value, tuple) and len(value) == 2 and all(isinstance(part, str) for part in value)
 
 
 def models_of(model: Any, **options: Any) -> tuple[Model, ...]:
@@ -83,6 +69,19 @@ def models_of(model: Any, **options: Any) -> tuple[Model, ...]:
 
 
 # --- a setup ------------------------------------------------------------------------------------------------------------
+
+UNFIT: dict[str, tuple[Callable[[MethodRequest], bool], str]] = {  # what an experiment takes -> what a method must be
+    "map": (
+        lambda request: request.is_map,
+        "{0!r} looks at single layers and takes maps alone; {1!r} is an attribution.",
+    ),
+    "attribution": (lambda request: not request.is_map, "{0!r} takes attributions alone; {1!r} is a map."),
+    "class-specific": (
+        lambda request: request.class_specific,
+        "{0!r} compares classes, and {1!r} gives every class the same scores. Leave it out.",
+    ),
+    "any": (lambda _: True, ""),
+}
 
 
 def prepared(
@@ -102,101 +101,53 @@ def prepared(
     truncate: bool = False,
 ) -> Setup:
     """The Setup of an experiment; everything that can be refused is refused here, the cheap before the dear."""
-    declared = _declared(name, options)
+    if name not in known():
+        raise InputError(f"unknown experiment {name!r}. {nearest(str(name), known())}")
+    declared = known()[name]
+    for option in options:
+        if option not in declared.options:
+            raise InputError(f"{name!r} has no option {option!r}. {nearest(option, declared.options)}")
     names = tuple(declared.methods if methods is None else methods)
     requests = _requests(declared, names)
-    if model is None:
-        _refuse_no_model(declared)
+    if model is None and " " in declared.model:  # a note, no name
+        raise InputError(f"{declared.name!r} needs {declared.model}: say which, model=.")
     values = {**declared.options, **options}
     refuse_missing(declared.packages(values) if callable(declared.packages) else declared.packages)
     models = models_of(declared.model if model is None else model, **(loading or {}))
-    _refuse_models(declared, models)
+    if len(models) < declared.n_models:
+        raise InputError(f"{name!r} compares models: give {declared.n_models} or more, not {len(models)}.")
+    for one in models:
+        if declared.task and one.task not in declared.task:
+            raise InputError(
+                f"{name!r} needs a model for {' or '.join(declared.task)}; {one.name!r} is one for {one.task}."
+            )
     source = declared.data if data is None else data
-    drawn = _numbered(examples_of(source, n=n, seed=seed, first=first, split=split))
+    found = enumerate(examples_of(source, n=n, seed=seed, first=first, split=split), 1)
+    drawn = [replace(example, id=example.id or str(number)) for number, example in found]
     drawn = [truncated(example, models[0]) for example in drawn] if truncate else drawn
     fit = [example for example in drawn if _fits(example, declared, models, labels)] if leave_out else drawn
     examples = tuple(fitting(fit, declared, models, labels))
     more: dict[str, Any] = {"parsed": requests, "labels": labels, "data": dataset_name(source)}
     setup = Setup(declared, models, examples, names, values, seed, len(drawn) - len(examples), **more)
-    return _with_preparation(setup)
-
-
-def _numbered(examples: Iterable[Example]) -> list[Example]:
-    """The examples; one without an id gets its number."""
-    return [replace(example, id=example.id or str(number)) for number, example in enumerate(examples, 1)]
-
-
-def _with_preparation(setup: Setup) -> Setup:
-    """The setup, when the experiment's own preparation has not refused it."""
-    if setup.experiment.prepare is not None:
-        setup.experiment.prepare(setup)
+    if declared.prepare is not None:
+        declared.prepare(setup)
     return setup
-
-
-def _declared(name: str, options: Mapping[str, Any]) -> Experiment:
-    """The experiment of this name, which has all these options."""
-    if name not in known():
-        raise InputError(f"unknown experiment {name!r}. {nearest(str(name), known())}")
-    declared = known()[name]
-    unknown = [option for option in options if option not in declared.options]
-    if unknown:
-        raise InputError(f"{name!r} has no option {unknown[0]!r}. {nearest(unknown[0], declared.options)}")
-    return declared
-
-
-def _refuse_no_model(declared: Experiment) -> None:
-    if " " in declared.model:  # a note, no name
-        raise InputError(f"{declared.name!r} needs {declared.model}: say which, model=.")
 
 
 def _requests(declared: Experiment, names: Sequence[str]) -> dict[str, MethodRequest]:
     """The methods, parsed; each is named once and is of a kind that the experiment takes."""
     if declared.methods and not names:
         raise InputError("no method was asked for.")
-    _refuse_twice(names)
-    requests = {}
-    for written in names:
-        requests[written] = parse_method(written)
-        _refuse_kind(declared, requests[written])
-    return requests
-
-
-def _refuse_twice(names: Sequence[str]) -> None:
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise InputError(f"a method is named twice: {', '.join(twice)}.")
-
-
-UNFIT = {  # what an experiment takes -> (whether a method is of another kind, what is said then)
-    "map": (
-        lambda request: not request.is_map,
-        "{0!r} looks at single layers and takes maps alone; {1!r} is an attribution.",
-    ),
-    "attribution": (lambda request: request.is_map, "{0!r} takes attributions alone; {1!r} is a map."),
-    "class-specific": (
-        lambda request: not request.class_specific,
-        "{0!r} compares classes, and {1!r} gives every class the same scores. Leave it out.",
-    ),
-}
-
-
-def _refuse_kind(declared: Experiment, request: MethodRequest) -> None:
-    is_unfit, message = UNFIT.get(declared.takes, (lambda _: False, ""))
-    if is_unfit(request):
-        raise InputError(message.format(declared.name, request.name))
-
-
-def _refuse_models(declared: Experiment, models: Sequence[Model]) -> None:
-    if len(models) < declared.n_models:
-        raise InputError(f"{declared.name!r} compares models: give {declared.n_models} or more, not {len(models)}.")
-    for model in models:
-        _refuse_task(declared, model)
-
-
-def _refuse_task(declared: Experiment, model: Model) -> None:
-    if declared.task and model.task not in declared.task:
-        tasks = " or ".join(declared.task)
-        raise InputError(f"{declared.name!r} needs a model for {tasks}; {model.name!r} is one for {model.task}.")
+    fits, message = UNFIT[declared.takes]
+    requests = {}
+    for written in names:
+        requests[written] = parse_method(written)
+        if not fits(requests[written]):
+            raise InputError(message.format(declared.name, requests[written].name))
+    return requests
 
 
 # --- examples that fit a model ------------------------------------------------------------------------------------------
@@ -209,17 +160,9 @@ def fitting(
     rewritten = [for_model(example, models[0]) for example in examples]
     for model in models:
         check(rewritten, model, needs=declared.needs, labels=labels)
-    if declared.task:
+    if declared.task and models[0].task in ("masked-lm", "causal-lm"):
         _refuse_language(rewritten, models[0])
     return rewritten
-
-
-def _refuse_language(examples: Sequence[Example], model: Model) -> None:
-    """What a language model cannot read: no gap, or targets of several tokens."""
-    if model.task == "masked-lm":
-        _refuse_gaps(examples, model)
-    if model.task in ("masked-lm", "causal-lm"):
-        _refuse_words(examples, model)
 
 
 def _fits(example: Example, declared: Experiment, models: Sequence[Model], labels: Mapping[str, int] | None) -> bool:
@@ -229,15 +172,11 @@ def _fits(example: Example, declared: Experiment, models: Sequence[Model], label
         return False
 
 
-def _listed(names: Sequence[str]) -> str:
-    """The first three names, and dots where there are more."""
-    return f"{', '.join(names[:3])}{' ...' if len(names) > 3 else ''}"
-
-
-def _refuse_gaps(examples: Sequence[Example], model: Model) -> None:
-    """A model that fills a gap needs exactly one mask token."""
+def _refuse_language(examples: Sequence[Example], model: Model) -> None:
+    """What a language model cannot read: not exactly one gap, or a target or foil of several tokens."""
     mask = model.tokenizer.mask_token
-    wrong = [str(example.id) for example in examples if _both_texts(example).count(mask) != 1]
+    texts = {str(example.id): f"{example.text} {example.pair or ''}" for example in examples}
+    wrong = [name for name, text in texts.items() if model.task == "masked-lm" and text.count(mask) != 1]
     if wrong and len(examples) == 1:
         raise InputError(
             f"{model.name!r} fills a gap: the text must have {mask} exactly once. Put it where the gap is."
@@ -247,14 +186,6 @@ def _refuse_gaps(examples: Sequence[Example], model: Model) -> None:
             f"{model.name!r} fills a gap, and {len(wrong)} examples do not have {mask} exactly once ({_listed(wrong)}). "
             "Leave them out."
         )
-
-
-def _both_texts(example: Example) -> str:
-    return f"{example.text} {example.pair or ''}"
-
-
-def _refuse_words(examples: Sequence[Example], model: Model) -> None:
-    """A target or a foil of a language model is one token."""
     pairs = [(example, word) for example in examples for word in (example.target, example.foil)]
     wrong = [
         f"{example.id}: {word!r}" for example, word in pairs if isinstance(word, str) and not _is_token(model, word)
@@ -263,6 +194,11 @@ def _refuse_words(examples: Sequence[Example], model: Model) -> None:
         raise InputError(
             f"{len(wrong)} targets or foils are not one token of {model.name!r} ({_listed(wrong)}). Leave these examples out."
         )
+
+
+def _listed(names: Sequence[str]) -> str:
+    """The first three names, and dots where there are more."""
+    return f"{', '.join(names[:3])}{' ...' if len(names) > 3 else ''}"
 
 
 def _is_token(model: Model, word: str) -> bool:
@@ -282,3 +218,11 @@ def removable(setup: Setup) -> None:
         raise InputError(
             f"{len(few)} examples have fewer than two words to take away ({', '.join(few[:3])}). Leave them out."
         )
+
+
+def one_of(setup: Setup, **words: Iterable[str]) -> None:
+    """Refuse an option that is none of its words."""
+    for name, known_words in words.items():
+        value = setup.options[name]
+        if value not in known_words:
+            raise InputError(f"unknown {name} {value!r}. {nearest(str(value), known_words)}")

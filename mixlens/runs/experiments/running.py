@@ -100,26 +100,19 @@ def run_setup(
         folder.check(key)
         with folder.held(key):
             manifest = {"schema": SCHEMA, "identity_schema": IDENTITY, "identity": key, **provenance(setup, source)}
-            return _run_in(folder, setup, manifest, progress)
-
-
-def _run_in(folder: Folder, setup: Setup, manifest: Mapping[str, Any], progress: bool) -> Outcome:
-    """Measure what the folder does not hold, and write the tables, the figure and the manifest."""
-    count = folder.units_when_finished
-    folder.begin(_json({**manifest, "finished": False}))
-    units = folder.read()
-    if len(units) != count:
-        _record(setup, folder, units, progress)
-        units = folder.read()
-    outcome = _outcome(setup, units, folder.place)
-    for name, content in _reports(outcome).items():
-        folder.still_held()
-        write(folder.place / name, content)
-    write(
-        folder.place / "manifest.json",
-        _json({**manifest, "finished": True, "units": len(units), "seconds": outcome.seconds}),
-    )
-    return outcome
+            count = folder.units_when_finished
+            folder.begin(_json({**manifest, "finished": False}))
+            units = folder.read()
+            if len(units) != count:
+                _record(setup, folder, units, progress)
+                units = folder.read()
+            outcome = _outcome(setup, units, folder.place)
+            for name, content in _reports(outcome).items():
+                folder.still_held()
+                write(folder.place / name, content)
+            ended = {"finished": True, "units": len(units), "seconds": outcome.seconds}
+            write(folder.place / "manifest.json", _json({**manifest, **ended}))
+            return outcome
 
 
 # --- what a run rests on ------------------------------------------------------------------------------------------------
@@ -179,27 +172,23 @@ def _record(setup: Setup, folder: Folder, done: Units, progress: bool) -> None:
 
 
 def _measured(setup: Setup, done: Units, progress: bool) -> Iterator[tuple[str, Unit]]:
-    """(key, (seconds, records)) of every unit that is not done."""
-    whole = setup.experiment.whole
-    total, begun = (None, 0) if whole else (len(setup.examples), len(done))
-    with tqdm(total=total, initial=begun, desc=setup.experiment.name, disable=not progress, leave=False) as bar:
+    """(key, (seconds, records)) of every unit that is not done: the key of an example is its place."""
+    declared, examples = setup.experiment, setup.examples
+    units: Iterable[tuple[str, list[Record]]]
+    if declared.whole:
+        units = (
+            one for one in declared.measure(replace(setup, done=frozenset(done)), list(examples)) if one[0] not in done
+        )
+    else:
+        missing = [(str(place), example) for place, example in enumerate(examples) if str(place) not in done]
+        units = ((key, declared.measure(setup, example)) for key, example in missing)
+    total, begun = (None, 0) if declared.whole else (len(examples), len(done))
+    with tqdm(total=total, initial=begun, desc=declared.name, disable=not progress, leave=False) as bar:
         started = time.perf_counter()
-        for key, records in _units(setup, frozenset(done)):
+        for key, records in units:
             yield key, (time.perf_counter() - started, through(records))
             bar.update()
             started = time.perf_counter()
-
-
-def _units(setup: Setup, done: frozenset[str]) -> Iterator[tuple[str, list[Record]]]:
-    """(key, records) of every unit that is not done: the key of an example is its place."""
-    if setup.experiment.whole:
-        for key, records in setup.experiment.measure(replace(setup, done=done), list(setup.examples)):
-            if key not in done:
-                yield key, records
-        return
-    for place, example in enumerate(setup.examples):
-        if str(place) not in done:
-            yield str(place), setup.experiment.measure(setup, example)
 
 
 def _outcome(setup: Setup, units: Units, out: Path | None) -> Outcome:
@@ -229,14 +218,13 @@ def _reports(outcome: Outcome) -> dict[str, bytes]:
 
 def markdown(outcome: Outcome) -> str:
     """summary.md: what was asked, of which model, and the tables."""
-    setup = outcome.setup
-    declared = setup.experiment
+    setup, declared = outcome.setup, outcome.setup.experiment
     models = ", ".join(f"`{Path(str(model.name)).name}`" for model in setup.models)
-    lines = [f"## {declared.name}", "", f"{declared.summary}", "", f"*{declared.paper}: {declared.shows}.*", ""]
     left_out = f" ({setup.left_out} that do not fit the model left out)" if setup.left_out else ""
     cut = f" ({setup.truncated} cut to the length that the model reads)" if setup.truncated else ""
-    lines += [f"Model: {models}. {len(setup.examples)} examples{left_out}{cut}. Seed {setup.seed}.", ""]
-    return "\n".join([*lines, *(table.markdown for table in outcome.tables if table.printed), *differences(declared)])
+    sample = f"Model: {models}. {len(setup.examples)} examples{left_out}{cut}. Seed {setup.seed}."
+    head = [f"## {declared.name}", "", declared.summary, "", f"*{declared.paper}: {declared.shows}.*", "", sample, ""]
+    return "\n".join([*head, *(table.markdown for table in outcome.tables if table.printed), *differences(declared)])
 
 
 def differences(declared: Experiment) -> list[str]:

@@ -5,15 +5,18 @@ from __future__ import annotations
 import csv
 import io
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ...metrics import Interval
+from ...metrics import Interval, mean_with_interval
 from ...types import Record
 
+OF_RECORDS = ("example", "method", "metric")
 Cell = str | int | float | Interval | None
-INTERVAL = ("", "_low", "_high", "_std", "_n", "_undefined")  # the columns of CSV that one interval fills
+INTERVAL = {  # the columns of CSV that one interval fills
+    "": "mean", "_low": "low", "_high": "high", "_std": "std", "_n": "n", "_undefined": "undefined",
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -44,34 +47,27 @@ class Table:
             [name + end for name, many in zip(self.columns, wide, strict=True) for end in (INTERVAL if many else ("",))]
         )
         for row in self.rows:
-            write([text for cell, many in zip(row, wide, strict=True) for text in _cells(cell, many)])
+            cells: list[Any] = []
+            for cell, many in zip(row, wide, strict=True):
+                if isinstance(cell, Interval):
+                    cells += [getattr(cell, name) for name in INTERVAL.values()]
+                else:
+                    cells += [cell, *[None] * (len(INTERVAL) - 1 if many else 0)]
+            write([f"{cell:.6g}" if isinstance(cell, float) else cell for cell in cells])
         return out.getvalue()
 
     @property
     def markdown(self) -> str:
-        lines = [f"### {self.title}", "", _line(self.columns), _line("---" for _ in self.columns)]
-        lines += [_line(_told(cell) for cell in row) for row in self.rows]
+        rows = [self.columns, ["---"] * len(self.columns), *(map(_told, row) for row in self.rows)]
+        lines = [f"### {self.title}", "", *(f"| {' | '.join(row)} |" for row in rows)]
         return "\n".join([*lines, *(["", self.note] if self.note else []), ""])
-
-
-def _cells(cell: Cell, many: bool) -> list[str]:
-    if isinstance(cell, Interval):
-        return [_plain(v) for v in (cell.mean, cell.low, cell.high, cell.std, cell.n, cell.undefined)]
-    return [_plain(cell), *([""] * (len(INTERVAL) - 1 if many else 0))]
-
-
-def _plain(value: Any) -> str:
-    if value is None:
-        return ""
-    return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
 def _told(cell: Cell) -> str:
     if isinstance(cell, Interval):
-        if math.isnan(cell.mean):
-            return "undefined"
         reach = "" if math.isnan(cell.low) else f" [{_short(cell.low)}, {_short(cell.high)}]"
-        return f"{_short(cell.mean)}{reach}" + (f" ({cell.undefined} undefined)" if cell.undefined else "")
+        undefined = f" ({cell.undefined} undefined)" if cell.undefined else ""
+        return "undefined" if math.isnan(cell.mean) else f"{_short(cell.mean)}{reach}{undefined}"
     return _short(cell) if isinstance(cell, float) else "" if cell is None else str(cell).replace("|", "\\|")
 
 
@@ -81,18 +77,35 @@ def _short(value: float) -> str:
     return f"{value:.3f}" if abs(value) < 100 else f"{value:.4g}"
 
 
-def _line(cells: Iterable[str]) -> str:
-    return "| " + " | ".join(cells) + " |"
+# --- from records -------------------------------------------------------------------------------------------------------
 
 
-def by(records: Sequence[Record], *fields: str) -> dict[tuple[Any, ...], list[Record]]:
+def by(records: Iterable[Record], *fields: str) -> dict[tuple[Any, ...], list[Record]]:
     """Records grouped by some of their fields (or of their info), in the order in which the groups first come."""
     made: dict[tuple[Any, ...], list[Record]] = {}
     for record in records:
-        made.setdefault(tuple(_field(record, name) for name in fields), []).append(record)
+        key = tuple(getattr(record, name) if name in OF_RECORDS else record.info.get(name) for name in fields)
+        made.setdefault(key, []).append(record)
     return made
 
 
-def _field(record: Record, name: str) -> Any:
-    known: Mapping[str, Any] = {"example": record.example, "method": record.method, "metric": record.metric}
-    return known[name] if name in known else record.info.get(name)
+def mean_of(records: Sequence[Record] | None, seed: int, *, together: bool = False, confidence: float = 0.95) -> Any:
+    """Mean and interval over examples; None where there are no records. `together`: an example with several values counts as one,
+    and they are not drawn apart."""
+    if not records:
+        return None
+    groups = [record.example for record in records] if together else None
+    return mean_with_interval([record.value for record in records], groups=groups, seed=seed, confidence=confidence)
+
+
+def long_rows(records: Iterable[Record], *fields: str, seed: int) -> tuple[tuple[Any, ...], ...]:
+    """One row for each group of records that agree in `fields`: the fields, and the mean."""
+    return tuple((*key, mean_of(group, seed)) for key, group in by(records, *fields).items())
+
+
+def wide_rows(
+    records: Iterable[Record], rows: Sequence[Any], columns: Sequence[Any], field: str = "metric", **how: Any
+) -> tuple[tuple[Any, ...], ...]:
+    """One row for each of these methods, with the mean for each of these values of a field."""
+    groups = by(records, "method", field)
+    return tuple((row, *(mean_of(groups.get((row, column)), **how) for column in columns)) for row in rows)
